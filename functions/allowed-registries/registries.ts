@@ -18,7 +18,7 @@ export const isRegistryEntry = (entry: unknown): boolean => {
 const label = "[a-z0-9]+(-+[a-z0-9]+)*";
 const component = "/[a-z0-9]+([._-][a-z0-9]+)*";
 
-/** Matches only fully written references that are allowed. On Docker Hub, one component isn't fully written. */
+/** Returns a pattern that matches allowed images with complete names, of two components or more on Docker Hub. */
 export const buildAllowedPattern = (registries: string[]): string => {
   const places = registries.map((entry) => {
     const place = entry.replace(/[.[\]]/g, "\\$&").replace(/^\*\\\./, `(${label}\\.)+`);

@@ -18,7 +18,7 @@ export default rule({
   ],
   matchConditions: ({ registries }) => ({
     "changes-images": `oldObject == null || ${isLarge} || ${buildImageList("object")} != ${buildImageList("oldObject")}`,
-    // A longer reference may be an invalid name, which the rule refuses.
+    // A reference of more than 255 characters may be an invalid name, which the rule refuses.
     "may-come-from-elsewhere": `${isLarge} || ${buildImageList("object")}.exists(image,
       size(image) > 255 || !image.matches(${JSON.stringify(buildAllowedPattern(registries))}))`,
   }),
@@ -44,7 +44,7 @@ export default rule({
     const forbiddenImage = listAddedImages(pod, oldObject)
       .map(({ reference }) => parseImage(reference))
       .find((image) => image && !isAllowedRegistry(registries, image));
-    // Only the owner of `*.corp.example` knows its hosts, and Docker Hub needs an account: neither is suggested.
+    // Wildcards such as `*.corp.example` and Docker Hub are not suggested: the host or the account is unknown.
     const place = registries.find((entry) => !/^\*\.|^docker\.io(\/library(\/|$)|$)/.test(entry));
     if (!forbiddenImage || !place) return;
     const [registry = "", ...folder] = place.split("/");

@@ -29,7 +29,7 @@ export default rule({
   },
 });
 
-/** The core group's name is empty, so `nodes` becomes `nodes.`. */
+/** Returns names as `resource.group`. The core group's name is empty, so `nodes` becomes `nodes.`. */
 const addGroupDots = (resources: readonly string[]) =>
   resources.map((name) => (name.includes(".") ? name : `${name}.`));
 const printResources = (resources: readonly string[]) => JSON.stringify(addGroupDots(resources));

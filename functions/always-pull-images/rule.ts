@@ -67,7 +67,7 @@ const selectAffected = (
   const containers = listContainers(pod);
   const before = listContainers(old ?? {}).map(({ container }) => container);
   const known = new Set(before.map(({ image }) => image));
-  // Only new images are checked, not images that move to another container.
+  // An image that moves to another container of the pod is not new.
   if (old && containers.every(({ container }) => known.has(container.image))) return nothing;
   if (!subResource) return { containers, images: imageVolumesOf(pod) };
 

@@ -15,7 +15,7 @@ export default rule({
       operations: ["UPDATE"],
     },
   ],
-  // Uses the old object: the new one may name another signer, which API validation refuses only later.
+  // Uses the old object's signer: API validation refuses a changed signer only after this rule.
   authorizedBy: mayNot("approve", signerOf("oldObject")),
   guards: true,
 

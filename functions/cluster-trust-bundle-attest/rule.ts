@@ -4,7 +4,7 @@ import { forbidden } from "postern/refusals";
 import type { KubernetesObject } from "postern/review";
 import { rule } from "postern/rule";
 
-/** Not yet in kubernetes-types. */
+/** A type that kubernetes-types doesn't have yet. */
 interface ClusterTrustBundle extends KubernetesObject {
   spec?: { signerName?: string; trustBundle?: string };
 }

@@ -15,7 +15,7 @@ export default rule({
     "names-no-class": `!object.?spec.?ingressClassName.hasValue() &&
       !object.?metadata.?annotations[?"${older}"].hasValue()`,
   },
-  // Read without the cache: no controller sets the class later.
+  // Read without the cache: no controller corrects the class of an Ingress later.
   needs: { classes: list("ingressclasses", { maxAge: 0 }) },
 
   async mutate(ingress: Ingress, { classes }) {

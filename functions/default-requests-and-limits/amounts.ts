@@ -13,7 +13,7 @@ export interface Resources {
   limits?: Amounts;
 }
 
-/** Returns the defaults that leave a container valid. `shared` is what its pod sets for all containers. */
+/** Returns the defaults to add to a container. `shared` are the pod-level resources, which all its containers share. */
 export const selectMissingDefaults = (own: Resources, shared: Resources, { requests, limits }: Settings) => {
   const isOpen = (resource: string) =>
     ![own.limits, shared.requests, shared.limits].some((set) => hasAmount(set, resource));
@@ -25,7 +25,7 @@ export const selectMissingDefaults = (own: Resources, shared: Resources, { reque
 
 const hasAmount = (amounts: Amounts | undefined, resource: string) => Object.hasOwn(amounts ?? {}, resource);
 
-/** A request that isn't a quantity counts as too large: the API server will report it. */
+/** Reports whether a container's request exceeds a limit. An invalid quantity does: API validation refuses it later. */
 const isRequestAbove = (requests: Amounts | undefined, resource: string, limit: string) => {
   if (!hasAmount(requests, resource)) return false;
   const request = String(requests?.[resource]);
@@ -65,7 +65,7 @@ const isAmount = (amount: unknown) =>
 const native = ["cpu", "memory", "ephemeral-storage"];
 const canOvercommit = (resource: string) => native.includes(resource);
 
-/** Follows API validation: resources other than these and huge pages need a domain in front. */
+/** Reports whether API validation accepts a resource of containers: a native one, huge pages, or one with a domain. */
 const isContainerResource = (resource: string) =>
   native.includes(resource) ||
   /^(hugepages-|[a-z0-9][a-z0-9.-]*\/)[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?$/.test(resource);

@@ -3,7 +3,7 @@ import { containersIn, listContainers } from "postern/objects/pod";
 import { rule } from "postern/rule";
 import { findSettingsFault, type Resources, type Settings, selectMissingDefaults } from "./amounts.ts";
 
-/** Adds pod-level resources, which kubernetes-types doesn't have yet. */
+/** A pod with pod-level resources, which kubernetes-types doesn't have yet. */
 type SharingPod = Pod & { spec?: { resources?: Resources } };
 
 const settings: Settings = { requests: {}, limits: {}, initContainers: true };

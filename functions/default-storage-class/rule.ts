@@ -15,11 +15,11 @@ export default rule({
     "names-no-class": `!object.?spec.?storageClassName.hasValue() &&
       !object.?metadata.?annotations[?"${older}"].hasValue()`,
   },
-  // Read without the cache: a claim keeps its class.
+  // Read without the cache: the class of a claim can't be changed later.
   needs: { classes: list("storageclasses", { maxAge: 0 }) },
 
   async mutate(claim: PersistentVolumeClaim, { classes }) {
-    // An empty class is a choice: such a claim wants a volume without a class.
+    // An empty class name is kept: the claim asks for a volume without a class.
     if (claim.spec?.storageClassName !== undefined || claim.metadata?.annotations?.[older] !== undefined) return;
 
     const name = findDefaultClass(await classes(), marks);

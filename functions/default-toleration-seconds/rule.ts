@@ -41,10 +41,10 @@ const buildToleration = (tolerationSeconds: number, key: string): Toleration => 
   return { key, operator: "Exists", effect: "NoExecute", tolerationSeconds };
 };
 
-/** An absent key or effect matches all of them; upstream compares nothing else. */
+/** Reports whether a toleration covers another, as upstream does: an absent key or effect matches all. */
 const covers = (toleration: Toleration, wanted: Toleration) =>
   (!toleration.key || toleration.key === wanted.key) && (!toleration.effect || toleration.effect === wanted.effect);
 
-/** Also matches a pod's own toleration, if it equals what the compiled-in plugin writes. */
+/** Reports whether a toleration equals what the compiled-in plugin adds. The pod's author may have written the same. */
 const isDefault = ({ key, operator, effect, tolerationSeconds }: Toleration, wanted: string | undefined) =>
   key === wanted && operator === "Exists" && effect === "NoExecute" && tolerationSeconds === 300;

@@ -5,7 +5,7 @@ import type { HttpsRequest, HttpsResponse } from "postern/needs";
 import { buildPodUrl } from "./pod-address.ts";
 import type { Settings } from "./pod-state.ts";
 
-/** Milliseconds until an unfinished call may be repeated, and seconds for which a call is remembered. */
+/** An unfinished call may be repeated after these milliseconds. A call is remembered for these seconds. */
 const retryMilliseconds = 60_000;
 const rememberSeconds = 30 * 24 * 3600;
 
@@ -26,7 +26,7 @@ export const isFinishedByCheck = async (
   return isSuccess((await ask({ url, ...(ca && { ca }) })).status);
 };
 
-/** Before `until`, in milliseconds, other reviews don't repeat the call. */
+/** A call in the ledger. Other reviews don't repeat it before `until`, in milliseconds since 1970. */
 interface Call {
   until: number;
   isDone: boolean;
@@ -53,7 +53,7 @@ export const startCleanUp = async (pod: Pod, { settings, now, calls, ask }: Clea
       throw error;
     },
   );
-  // After a failure, the next review calls again.
+  // A failed call is deleted from the ledger, so that the next review calls again.
   await change(() => (failure ? undefined : { ...own, isDone: true }));
   return failure ?? "it was started";
 };

@@ -17,7 +17,7 @@ export const parseNetwork = (text: string): Range | undefined => {
 const isNetworkAddress = ([start, bits]: Range) =>
   bits >= 0 && start.every((byte, index) => (byte & (255 >> Math.max(0, Math.min(8, bits - 8 * index)))) === 0);
 
-/** A reserved address is allowed only by a network within its reserved range. */
+/** Reports whether an address is in a network. A reserved address must be in a network within its reserved range. */
 export const isAllowedAddress = (text: string, networks: readonly Range[]): boolean => {
   const [address] = (text.includes("/") ? undefined : parseNetwork(text)) ?? [];
   if (address === undefined) return false;
@@ -29,8 +29,8 @@ export const isAllowedAddress = (text: string, networks: readonly Range[]): bool
 };
 
 /**
- * A pod is called here only if a network within the range is listed: the host, the link, AWS's credential services, and
- * IPv6 ranges that can lead to IPv4 addresses. The first range that contains an address counts.
+ * Reserved ranges: the host itself, link-local addresses, AWS's credential services, and IPv6 ranges that map to IPv4
+ * addresses. An address belongs to the first range that contains it.
  */
 const reserved = (
   "0.0.0.0/8 127.0.0.0/8 169.254.0.0/16 ::/128 ::1/128 fe80::/10 fd00:ec2::/32 " + "::/96 64:ff9b::/96 2002::/16"
@@ -42,7 +42,7 @@ const reserved = (
 const placeholders = ["name", "namespace", "uid"] as const;
 const host = /^https?:\/\/([^/?#]*)/;
 
-/** Returns what is wrong with an address that may contain {name}, {namespace} and {uid}, and {ip} as its host. */
+/** Returns what is wrong with a URL template, which may contain {name}, {namespace}, {uid}, and {ip} as its host. */
 export const findTemplateFault = (template: string): string | undefined => {
   const [, named = ""] = host.exec(template) ?? [];
   const isOfPods = /^\{ip\}(:\d{1,5})?$/.test(named);
@@ -53,7 +53,7 @@ export const findTemplateFault = (template: string): string | undefined => {
     return "http:// or https://, a host, and a path with {name}, {namespace} and {uid} where they belong";
 };
 
-/** Returns the address for a pod; undefined if it needs {ip} and the pod has no address that may be called. */
+/** Returns a template's URL for a pod; undefined if it needs {ip} and no address of the pod may be called. */
 export const buildPodUrl = (
   template: string,
   { metadata = {}, status = {} }: Pod,

@@ -2,9 +2,9 @@ import type { Pod } from "kubernetes-types/core/v1.d.ts";
 import type { AdmissionRequest } from "postern/review";
 
 export interface Settings {
-  /** A pod with this label or annotation is guarded, whatever the value; an empty key matches no pod. */
+  /** Pods with this label or annotation are guarded, whatever the value; an empty key matches no pod. */
   mark: { label: string; annotation: string };
-  /** A pod is finished if one of those that are set says so. */
+  /** A pod is finished if its annotation, its condition or the check says so; an empty text turns each off. */
   finished: { annotation: string; condition: string; check: string };
   cleanUp: string;
   addresses: string[];
@@ -13,7 +13,7 @@ export interface Settings {
   endingNamespaces: boolean;
 }
 
-/** A pod that is already being deleted isn't guarded: its end is up to the kubelet. */
+/** Reports whether a pod has the mark. A pod that is already being deleted isn't guarded: the kubelet will end it. */
 export const isGuarded = ({ metadata = {} }: Pod, { mark }: Settings) =>
   !metadata.deletionTimestamp && (hasKey(metadata.labels, mark.label) || hasKey(metadata.annotations, mark.annotation));
 
@@ -22,7 +22,7 @@ export const isOtherPod = ({ metadata: left }: Pod, { metadata: right }: Pod) =>
 
 const hasKey = (map: object | undefined, key: string) => key !== "" && Object.hasOwn(map ?? {}, key);
 
-/** A pod that has no node or has ended has nothing to clean up. */
+/** Reports whether a pod has a node and hasn't ended; other pods have nothing to clean up. */
 export const isRunningOnNode = ({ spec, status }: Pod) =>
   Boolean(spec?.nodeName) && status?.phase !== "Succeeded" && status?.phase !== "Failed";
 

@@ -64,11 +64,11 @@ export default rule({
   async validate(object: Pod, { request, settings, now, pods, namespaces, calls, ask }) {
     const isEviction = request.subResource === "eviction";
     if (!isEviction && !isGuarded(object, settings)) return;
-    // When a collection is deleted, the requests have no name.
+    // The requests of a deleted collection have no name.
     const name = request.name || object.metadata?.name || "";
     const pod = await pods(name, request.namespace);
     if (!pod || !isGuarded(pod, settings) || !isRunningOnNode(pod) || isFinished(pod, settings)) return;
-    // Another pod has the name now.
+    // The pod was replaced by another pod of the same name.
     if (!isEviction && isOtherPod(pod, object)) return;
     const options = isEviction ? Object(object).deleteOptions : request.options;
     if (Object(options).gracePeriodSeconds === 0 && mayForce(request, settings)) return;

@@ -3,28 +3,22 @@ import { beforeEach, describe, it } from "node:test";
 import type { Capabilities } from "postern/needs";
 import type { AdmissionRequest } from "postern/review";
 import { openRule, recorded } from "postern/test";
+import type { Limit } from "./token-bucket.ts";
 
 const { decide } = await openRule(import.meta.dirname);
 
-interface Limit {
-  type: string;
-  qps: number;
-  burst: number;
-  cacheSize?: number;
-}
-
-/** What events come to, one after another, as a table of single requests can't say. */
-describe("limits of events", () => {
+describe("event-rate-limit", () => {
   let world: Capabilities;
-  /** Seconds since the first. */
-  let clock: number;
+  /** The time of the next request. */
+  let seconds: number;
   beforeEach(() => {
     world = recorded({});
-    clock = 0;
+    seconds = 0;
   });
 
   const pod = { kind: "Pod", namespace: "shop", name: "p", uid: "u", apiVersion: "v1" };
   const event = { metadata: { name: "a" }, source: { component: "kubelet", host: "n1" }, involvedObject: pod };
+  const newerKind = { kind: { group: "events.k8s.io", version: "v1", kind: "Event" } };
   const send = async (limits: Limit[], more: Partial<AdmissionRequest> = {}, settings: object = {}) => {
     const request: AdmissionRequest = {
       uid: "u",
@@ -36,117 +30,116 @@ describe("limits of events", () => {
       object: event,
       ...more,
     };
-    const now = new Date(1_800_000_000_000 + clock * 1000);
+    const now = new Date(1_800_000_000_000 + seconds * 1000);
     return (await decide("validate", request, { settings: { limits, ...settings }, now, world })).outcome.status;
   };
-  const sayings = async (limits: Limit[], ...requests: Partial<AdmissionRequest>[]) => {
-    const said = [];
-    for (const request of requests) said.push((await send(limits, request))?.message ?? "");
-    return said;
+  /** Returns the message of each refused request, and an empty text for each admitted one. */
+  const sendAll = async (limits: Limit[], ...requests: Partial<AdmissionRequest>[]) => {
+    const messages = [];
+    for (const request of requests) messages.push((await send(limits, request))?.message ?? "");
+    return messages;
   };
-  const limit = (type: string, burst: number, cacheSize?: number): Limit => {
-    return { type, qps: 1, burst, ...(cacheSize !== undefined && { cacheSize }) };
-  };
-  const reached = (type: string, key: string) => `limit reached on type ${type} for key ${key}`;
-  const about = (involvedObject: object, source = {}): Partial<AdmissionRequest> => ({
+  const buildLimit = (type: Limit["type"], burst: number, cacheSize = 0): Limit => ({ type, qps: 1, burst, cacheSize });
+  const describeLimit = (type: string, key: string) => `limit reached on type ${type} for key ${key}`;
+  const buildEvent = (involvedObject: object, source = {}): Partial<AdmissionRequest> => ({
     object: { ...event, involvedObject, source },
   });
 
-  it("are told as the API server tells them", async () => {
-    await send([limit("Namespace", 1)]);
-    assert.deepEqual(await send([limit("Namespace", 1)]), {
+  it("refuses with 429 and the API server's message", async () => {
+    await send([buildLimit("Namespace", 1)]);
+    assert.deepEqual(await send([buildLimit("Namespace", 1)]), {
       code: 429,
       reason: "TooManyRequests",
       message: "Too many requests: limit reached on type Namespace for key shop",
     });
   });
-  const kinds: [string, string, Partial<AdmissionRequest>][] = [
-    ["Server", "", { namespace: "bank", userInfo: { username: "john" }, ...about({}) }],
-    ["Namespace", "shop", { userInfo: { username: "john" }, ...about({}) }],
-    ["User", "jane", { namespace: "bank", ...about({}) }],
+  const sameKey: [Limit["type"], string, Partial<AdmissionRequest>][] = [
+    ["Server", "", { namespace: "bank", userInfo: { username: "john" }, ...buildEvent({}) }],
+    ["Namespace", "shop", { userInfo: { username: "john" }, ...buildEvent({}) }],
+    ["User", "jane", { namespace: "bank", ...buildEvent({}) }],
     ["SourceAndObject", "kubeletn1Podshoppuv1", { namespace: "bank", userInfo: { username: "john" } }],
   ];
-  const others: Partial<AdmissionRequest> = {
+  const otherKeys: Partial<AdmissionRequest> = {
     namespace: "mall",
     userInfo: { username: "jim" },
-    ...about({ name: "q" }),
+    ...buildEvent({ name: "q" }),
   };
-  for (const [type, key, alike] of kinds)
-    it(`count by ${type}`, async () => {
-      const [first, other, second] = await sayings([limit(type, 1)], {}, others, alike);
+  for (const [type, key, request] of sameKey)
+    it(`counts events with the same key of type ${type} together`, async () => {
+      const [first, other, second] = await sendAll([buildLimit(type, 1)], {}, otherKeys, request);
       assert.equal(first, "");
-      assert.equal(other, type === "Server" ? `Too many requests: ${reached("Server", "")}` : "");
-      assert.equal(second, `Too many requests: ${reached(type, key)}`);
+      assert.equal(other, type === "Server" ? `Too many requests: ${describeLimit("Server", "")}` : "");
+      assert.equal(second, `Too many requests: ${describeLimit(type, key)}`);
     });
-  it("count what isn't there for nothing", async () => {
-    const bare = { object: {}, userInfo: {} };
-    const limits = [limit("SourceAndObject", 1), limit("User", 1)];
-    const [, second] = await sayings(limits, bare, bare);
-    assert.equal(second, `Too many requests: [${reached("SourceAndObject", "")}, ${reached("User", "")}]`);
+  it("leaves absent fields out of a key", async () => {
+    const request = { object: {}, userInfo: {} };
+    const limits = [buildLimit("SourceAndObject", 1), buildLimit("User", 1)];
+    const [, second] = await sendAll(limits, request, request);
+    assert.equal(second, `Too many requests: [${describeLimit("SourceAndObject", "")}, ${describeLimit("User", "")}]`);
   });
-  it("count what is no text for nothing, too", async () => {
+  it("leaves fields that are not strings out of a key", async () => {
     const odd = JSON.parse('{"toString": 1, "valueOf": 1}');
-    const limits = [limit("SourceAndObject", 1)];
-    const said = await sayings(
+    const limits = [buildLimit("SourceAndObject", 1)];
+    const messages = await sendAll(
       limits,
-      about({ kind: "Pod", name: odd }, { component: odd, host: [odd] }),
-      about({ kind: "Pod" }),
+      buildEvent({ kind: "Pod", name: odd }, { component: odd, host: [odd] }),
+      buildEvent({ kind: "Pod" }),
     );
-    assert.deepEqual(said, ["", `Too many requests: ${reached("SourceAndObject", "Pod")}`]);
-    assert.equal((await sayings(limits, about("Pod" as never, "kubelet")))[0], "");
+    assert.deepEqual(messages, ["", `Too many requests: ${describeLimit("SourceAndObject", "Pod")}`]);
+    assert.equal((await sendAll(limits, buildEvent("Pod" as never, "kubelet")))[0], "");
   });
-  it("are told together, each once", async () => {
-    const limits = [limit("Namespace", 1), limit("User", 1), limit("Namespace", 1)];
-    const [, second] = await sayings(limits, {}, {});
-    assert.equal(second, `Too many requests: [${reached("Namespace", "shop")}, ${reached("User", "jane")}]`);
+  it("names every reached limit once", async () => {
+    const limits = [buildLimit("Namespace", 1), buildLimit("User", 1), buildLimit("Namespace", 1)];
+    const [, second] = await sendAll(limits, {}, {});
+    assert.equal(
+      second,
+      `Too many requests: [${describeLimit("Namespace", "shop")}, ${describeLimit("User", "jane")}]`,
+    );
   });
-  it("take their tokens where another refuses, too", async () => {
-    const limits = [limit("Namespace", 1), limit("User", 2)];
-    const [, second, third] = await sayings(limits, {}, {}, { namespace: "bank" });
-    assert.equal(second, `Too many requests: ${reached("Namespace", "shop")}`);
-    assert.equal(third, `Too many requests: ${reached("User", "jane")}`);
+  it("takes a token of a limit even if another limit refuses", async () => {
+    const limits = [buildLimit("Namespace", 1), buildLimit("User", 2)];
+    const [, second, third] = await sendAll(limits, {}, {}, { namespace: "bank" });
+    assert.equal(second, `Too many requests: ${describeLimit("Namespace", "shop")}`);
+    assert.equal(third, `Too many requests: ${describeLimit("User", "jane")}`);
   });
-  it("fill again with time, and no further than at first", async () => {
-    const limits = [limit("Server", 2)];
-    await sayings(limits, {}, {});
-    clock = 0.5;
+  it("refills a bucket over time, up to the burst", async () => {
+    const limits = [buildLimit("Server", 2)];
+    await sendAll(limits, {}, {});
+    seconds = 0.5;
     assert.ok(await send(limits));
-    clock = 1;
+    seconds = 1;
     assert.equal(await send(limits), undefined);
     assert.ok(await send(limits));
-    clock = 1000;
-    assert.deepEqual((await sayings(limits, {}, {}, {})).map(Boolean), [false, false, true]);
+    seconds = 1000;
+    assert.deepEqual((await sendAll(limits, {}, {}, {})).map(Boolean), [false, false, true]);
   });
-  it("give nothing for a clock that goes back", async () => {
-    const limits = [limit("Server", 1)];
+  it("refills nothing if the clock goes back", async () => {
+    const limits = [buildLimit("Server", 1)];
     await send(limits);
-    clock = -1000;
+    seconds = -1000;
     assert.ok(await send(limits));
-    clock = 0.5;
+    seconds = 0.5;
     assert.ok(await send(limits));
   });
-  it("forget who wasn't there for long", async () => {
-    const limits = [limit("User", 1, 2)];
-    const user = (username: string) => ({ userInfo: { username } });
-    const said = await sayings(limits, user("a"), user("b"), user("a"), user("c"), user("a"), user("b"));
-    assert.deepEqual(said.map(Boolean), [false, false, true, false, true, false]);
+  it("forgets the keys that were not used for longest", async () => {
+    const limits = [buildLimit("User", 1, 2)];
+    const requests = ["a", "b", "a", "c", "a", "b"].map((username) => ({ userInfo: { username } }));
+    assert.deepEqual((await sendAll(limits, ...requests)).map(Boolean), [false, false, true, false, true, false]);
   });
-  it("count no dry run, and no events of the newer API unless they are told to", async () => {
-    const limits = [limit("Server", 1)];
-    const newer = { kind: { group: "events.k8s.io", version: "v1", kind: "Event" } };
-    const said = await sayings(limits, { dryRun: true }, newer, {}, { dryRun: true }, newer, {});
-    assert.deepEqual(said.map(Boolean), [false, false, false, false, false, true]);
-    assert.ok(await send(limits, newer, { eventsApi: true }));
+  it("counts no dry run, and events of events.k8s.io only with eventsApi", async () => {
+    const limits = [buildLimit("Server", 1)];
+    const messages = await sendAll(limits, { dryRun: true }, newerKind, {}, { dryRun: true }, newerKind, {});
+    assert.deepEqual(messages.map(Boolean), [false, false, false, false, false, true]);
+    assert.ok(await send(limits, newerKind, { eventsApi: true }));
   });
-  it("know the newer API's names for the same", async () => {
-    const limits = [limit("SourceAndObject", 1)];
+  it("reads the source and the object of an event of events.k8s.io", async () => {
+    const limits = [buildLimit("SourceAndObject", 1)];
     await send(limits);
     const object = { metadata: { name: "b" }, deprecatedSource: event.source, regarding: pod };
-    const newer = { kind: { group: "events.k8s.io", version: "v1", kind: "Event" }, object };
-    assert.ok(await send(limits, newer, { eventsApi: true }));
+    assert.ok(await send(limits, { ...newerKind, object }, { eventsApi: true }));
   });
-  it("let through as many as they say of those who come at once", async () => {
-    const all = await Promise.all(Array.from({ length: 50 }, () => send([limit("Server", 7)])));
-    assert.equal(all.filter((status) => status === undefined).length, 7);
+  it("admits no more concurrent events than the burst", async () => {
+    const statuses = await Promise.all(Array.from({ length: 50 }, () => send([buildLimit("Server", 7)])));
+    assert.equal(statuses.filter((status) => status === undefined).length, 7);
   });
 });

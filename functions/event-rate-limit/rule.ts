@@ -39,7 +39,7 @@ export default rule({
     const isLimited = request.kind.kind === "Event" && (request.kind.group === "" || eventsApi);
     if (!isLimited || request.dryRun) return;
 
-    // Every limit gives a token, even if another limit has none left.
+    // Every limit uses a token, even if another limit has none left.
     const refused = await Promise.all(
       limits.map(async (limit, index) => {
         const key = getBucketKey(limit, event, request);
@@ -48,7 +48,7 @@ export default rule({
           `${index} ${key}`,
           (kept) => takeToken(limit, kept, now.getTime()),
           {
-            // After this time a bucket is full again, like a new one.
+            // A bucket that is full again needn't be stored: new buckets are full.
             seconds: Math.ceil(limit.burst / limit.qps) + 1,
             shelf: { name: `${index}`, most },
           },

@@ -5,7 +5,7 @@ export const limitTypes = ["Server", "Namespace", "User", "SourceAndObject"] as 
 
 export interface Limit {
   type: (typeof limitTypes)[number];
-  /** Events per second, in the long run. */
+  /** The events per second that refill the bucket. */
   qps: number;
   burst: number;
   cacheSize?: number;
@@ -15,14 +15,14 @@ export interface Bucket {
   tokens: number;
   /** Milliseconds since 1970. */
   since: number;
-  /** Whether the last request got a token. */
+  /** Reports that the last request got a token. */
   given: boolean;
 }
 
 /** Returns the bucket after a request asked for a token. A new bucket is full. */
 export const takeToken = ({ qps, burst }: Limit, kept: Bucket | undefined, now: number): Bucket => {
   const { tokens, since } = kept ?? { tokens: burst, since: now };
-  // The clocks of two functions may differ.
+  // The clocks of two functions may differ: a time before `since` refills nothing.
   const filled = Math.min(burst, tokens + (Math.max(0, now - since) / 1000) * qps);
   const given = filled >= 1;
   return { tokens: given ? filled - 1 : filled, since: Math.max(now, since), given };

@@ -44,7 +44,7 @@ export const readReview = (answer: HttpsResponse): ReviewOutcome => {
   };
 };
 
-/** Code 503 means that the service can't be reached; any other error is Postern's own fault. */
+/** Returns the outcome if the service can't be reached, which is code 503; throws any other error. */
 export const toOutcome = (error: unknown): ReviewOutcome => {
   if (error instanceof Failure && error.code === 503) return failOutcome(error.message);
   throw error;

@@ -11,7 +11,7 @@ const settings = {
   backend: serviceSettings,
 };
 
-/** Seconds. The service may inspect an image before it answers. */
+/** Ten seconds, because the service may inspect an image before it answers. */
 const timeoutSeconds = 10;
 
 export default rule({
@@ -49,7 +49,7 @@ export default rule({
       ...(bearer && { bearer }),
       tries: 5,
       pause: getNumberOrDefault(imagePolicy.retryBackoff, 500),
-      // Only approvals are cached: an answer to one request must not refuse another.
+      // Denials are not cached: the answer to one request must not refuse another.
       keep: (response: HttpsResponse) => (readReview(response).allowed ? allowed : 0),
     }).then(readReview, toOutcome);
 
@@ -65,5 +65,5 @@ export default rule({
   },
 });
 
-/** As in upstream, 0 means the default and -1 means none. */
+/** Returns a number of the settings. As in upstream, 0 means the default, and -1 means none. */
 const getNumberOrDefault = (number: number, usual: number) => (number === 0 ? usual : Math.max(0, number));

@@ -9,7 +9,7 @@ import { queryUsage, type ResourceName, type Settings, settings } from "./usage-
 
 const annotation = "kubernetes.io/initial-resources";
 
-/** Usage of further images of a pod isn't queried. */
+/** The most images of a pod whose usage is queried. */
 const mostImages = 10;
 
 const containers = containersIn("object", ["initContainers", "containers"]);

@@ -29,9 +29,9 @@ interface QueryStage {
   namespace: string | undefined;
 }
 
-/** With fewer samples, the next stage is queried. */
+/** The samples that make the query of the next stage unnecessary. */
 const enoughSamples = 30;
-/** Answers are cached because weeks of history change slowly. */
+/** The seconds for which an answer is cached: a history of weeks changes slowly. */
 const keepSeconds = 600;
 
 const listStages = (namespace: string, namespaceOnly: boolean): QueryStage[] => {
@@ -67,7 +67,7 @@ export const queryUsage = async (
   return canonical({ nanos: BigInt(Math.ceil(units)) * nanos, notation: "decimal" });
 };
 
-/** Takes the percentile of each container and then of these: PromQL has no percentile of all samples together. */
+/** Builds a query for the percentile of the containers' percentiles: PromQL has none of all samples together. */
 const buildQuery = (series: string | undefined, days: number, quantile: number) => {
   if (series === undefined) return undefined;
   const samples = `${series}[${days}d:10m]`;
@@ -123,7 +123,7 @@ export const readUsage = (answer: HttpsResponse): UsageSample => {
     const found = series.find((element) => Object(Object(element).metric).is === name);
     const text: unknown = Object(found?.value)[1];
     const number = typeof text === "string" ? Number(text) : 0;
-    // Without samples, the percentile is NaN.
+    // The percentile is NaN if there are no samples.
     return Number.isSafeInteger(Math.ceil(number * 1000)) && number > 0 ? number : 0;
   };
   return { samples: findValue("samples"), usage: findValue("usage") };

@@ -15,7 +15,7 @@ export const listPodOffences = (bounds: LimitRangeItem, pod: Pod): string[] => {
   );
 };
 
-/** Only a claim's request counts. */
+/** Returns how a claim breaks bounds. Only its request counts. */
 export const listClaimOffences = (bounds: LimitRangeItem, { spec }: PersistentVolumeClaim): string[] => {
   if (bounds.type !== "PersistentVolumeClaim") return [];
   const { maxLimitRequestRatio: _, ...ofRequests } = bounds;
@@ -86,7 +86,7 @@ const checkRatio = (amounts: BoundedAmounts): string | undefined => {
   if (isTooHigh) return `${most}, but provided ratio is ${formatRatio(ratio)}`;
 };
 
-/** The largest amount whose thousandths fit into upstream's 64 bits. */
+/** The largest amount whose thousandths fit into 64 bits, as upstream counts. */
 const mostInThousandths = (2n ** 63n - 1n) / 1000n;
 
 /** Returns amounts in thousandths, rounded up, or in whole units if one of them is too large for that. */
@@ -95,7 +95,7 @@ const toComparableSizes = ({ request = zero, limit = zero, bound }: BoundedAmoun
   return { request: measure(request), limit: measure(limit), bound: measure(bound) };
 };
 
-/** Go rounds a tie to the even digit; JavaScript rounds it up. */
+/** Formats a ratio as Go does: Go rounds a tie to the even digit, JavaScript rounds it up. */
 const formatRatio = (ratio: number) => {
   const isHalfway = Math.abs((ratio * 128) % 2) === 1;
   const lower = ratio.toFixed(7).slice(0, -1);

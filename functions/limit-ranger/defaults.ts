@@ -27,7 +27,7 @@ export const addDefaults = (pod: Pod, { spec }: LimitRange): void => {
 const mergeAmounts = (lists: (Amounts | undefined)[]): Amounts =>
   Object.fromEntries(lists.flatMap((list) => Object.entries(list ?? {})));
 
-/** An amount of 0 counts as present. */
+/** Adds the defaults that a container lacks, and returns their resources. An amount of 0 is not lacking. */
 const addMissing = (container: Container, kind: "requests" | "limits", defaults: Amounts): string[] => {
   const present: Amounts = container.resources?.[kind] ?? {};
   const missing = Object.entries(defaults).filter(([resource]) => !Object.hasOwn(present, resource));

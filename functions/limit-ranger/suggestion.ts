@@ -4,7 +4,7 @@ import { canonical, compareQuantities, printed, type Quantity, quantity } from "
 import type { SharingPod, Stated } from "postern/objects/resources";
 import { listPodOffences } from "./bounds.ts";
 
-/** Brings a pod within the bounds, or returns advice if no single edit does that. */
+/** Edits a pod so that it is within the bounds, or returns advice if no single edit does that. */
 export const fitPod = (pod: SharingPod, allBounds: readonly LimitRangeItem[]): string | undefined => {
   const containers = listContainers(pod, ["containers", "initContainers"]).map(({ container }) => container);
   for (const bounds of allBounds.filter(({ type }) => type === "Container"))
@@ -19,7 +19,7 @@ export const fitPod = (pod: SharingPod, allBounds: readonly LimitRangeItem[]): s
   }
 };
 
-/** Brings a claim within the bounds. Only the request counts, and an existing claim can't shrink. */
+/** Edits a claim so that it is within the bounds. Only its request counts, and an existing claim can't shrink. */
 export const fitClaim = (
   { spec }: PersistentVolumeClaim,
   allBounds: readonly LimitRangeItem[],
@@ -76,7 +76,7 @@ const getAmount = (amounts: ReadonlyMap<string, string>, resource: string): Quan
 
 const isLarger = (left: Quantity, right: Quantity) => compareQuantities(left, right) > 0;
 
-/** The smallest request that the ratio allows for a limit, in whole bytes or thousandths of a CPU. */
+/** Returns the smallest request that a ratio allows for a limit, in whole bytes or thousandths of a CPU. */
 const getSmallestRequest = (limit: Quantity, ratio: Quantity, resource: string): Quantity | undefined => {
   if (ratio.nanos <= 0n) return undefined;
   const step = resource === "cpu" ? 1_000_000n : 1_000_000_000n;

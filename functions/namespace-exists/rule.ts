@@ -19,7 +19,7 @@ export default rule({
   matchConditions: { "lives-in-a-namespace": livesInANamespace },
   needs: { namespaces: get("namespaces") },
 
-  // Upstream refuses in the validating phase; before a webhook of that phase, PodSecurity fails without the namespace.
+  // Upstream refuses in the validating phase. A validating webhook would be too late: PodSecurity fails before it.
   async mutate(_, { request, namespaces }) {
     const home = homeOf(request);
     if (!home || (await namespaces(home))) return;

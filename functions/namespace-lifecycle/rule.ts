@@ -27,7 +27,7 @@ export default rule({
       !(request.resource.group == "authorization.k8s.io" && request.resource.resource == "localsubjectaccessreviews")`,
   },
   needs: {
-    // Read without the cache: an object created at a namespace's last moment would never be deleted.
+    // Read without the cache: an object that is created while its namespace is deleted may never be deleted.
     current: get("namespaces", { maxAge: 0 }),
     recent: get("namespaces"),
   },
@@ -58,11 +58,11 @@ export default rule({
 const isProtectedNamespace = ({ kind, name = "" }: AdmissionRequest) =>
   kind.group === "" && kind.kind === "Namespace" && protectedNamespaces.includes(name);
 
-/** A user's question about their own permissions must not reveal whether a namespace exists. */
+/** Reports whether a request asks for a user's permissions; the answer must not reveal whether a namespace exists. */
 const isAccessReview = ({ resource: { group, resource } }: AdmissionRequest) =>
   group === "authorization.k8s.io" && resource === "localsubjectaccessreviews";
 
-/** Controllers look for this cause and stop retrying. */
+/** Builds the refusal for a namespace that is being deleted. Controllers see its cause and stop retrying. */
 const buildTerminatingStatus = (request: AdmissionRequest, home: string): Status => {
   const text = `unable to create new content in namespace ${home} because it is being terminated`;
   const { details, ...refusal } = forbidden(request, text);

@@ -2,7 +2,7 @@ import type { Node, Pod } from "kubernetes-types/core/v1.d.ts";
 import { compareQuantities } from "postern/objects/quantity";
 import type { SharingPod, Stated } from "postern/objects/resources";
 
-/** Adds the features of the node's kubelet, which kubernetes-types doesn't have yet. */
+/** A node with the features that its kubelet declares, which kubernetes-types doesn't have yet. */
 export type NodeWithFeatures = Node & { status?: { declaredFeatures?: string[] } };
 
 export const listRequiredFeatures = (old: Pod, pod: Pod): string[] => [
@@ -17,7 +17,7 @@ const changesPodResources = ({ spec: old }: SharingPod, { spec }: SharingPod): b
   return areDifferent(oldResources, resources, (left, right) => compareQuantities(left, right) === 0);
 };
 
-/** Sidecars require no feature. Here upstream counts another notation of the same amount as a change. */
+/** Ignores sidecars, as upstream does. Another notation of the same amount counts as a change here. */
 const changesInitContainer = ({ spec: old }: Pod, { spec }: Pod): boolean =>
   (old?.initContainers ?? []).some(
     ({ restartPolicy, resources = {} }, index) =>

@@ -28,7 +28,7 @@ export type KubeletContext = {
   settings: typeof gateSettings;
 } & Answers<typeof kubeletNeeds>;
 
-/** A sentence about the object, or a complete status; undefined admits the request. */
+/** The reason of a refusal, or a complete status; undefined admits the request. */
 export type KubeletOffence = string | Status | undefined;
 
 /** Returns the name of a kubelet's node, empty if the user name lacks it; undefined for other users. */
@@ -39,5 +39,5 @@ export const userPrefix = "system:node:";
 
 export const quoteText = (text: string | undefined) => goQuoted(text ?? "");
 
-/** Upstream's message has no object name in front. */
+/** Builds a refusal without the object's name in front, as upstream's message is. */
 export const buildForbidden = (message: string): Status => ({ code: 403, reason: "Forbidden", message });

@@ -26,7 +26,7 @@ export const checkNode = (object: Node, { node, request, oldObject }: KubeletCon
 
 type Labels = Record<string, string>;
 
-/** Workloads select trusted nodes by these labels: a kubelet must not add, remove or change them. */
+/** Returns the changed labels by which workloads select trusted nodes; a kubelet must not change them. */
 const listForbiddenLabels = (labels: Labels, before: Labels): string[] => {
   const [newLabels, oldLabels] = [new Map(Object.entries(labels)), new Map(Object.entries(before))];
   const keys = new Set([...newLabels.keys(), ...oldLabels.keys()]);

@@ -42,7 +42,7 @@ export const checkSigningRequest = (
   if (read.subject.commonName !== userPrefix + node) return `can only create a node CSR with CN=${userPrefix}${node}`;
 };
 
-/** A kubelet may only report in a claim's status that it has enlarged the volume. */
+/** Allows only changes of a claim's status that report that its volume was enlarged. */
 export const checkClaim = (
   claim: PersistentVolumeClaim,
   { node, request, oldObject, settings }: KubeletContext,
@@ -58,7 +58,7 @@ export const checkClaim = (
 const freeFields = ["metadata.resourceVersion", "metadata.managedFields", "status.capacity", "status.conditions"];
 const recoveryFields = ["status.allocatedResources", "status.allocatedResourceStatuses"];
 
-/** Returns the paths that differ. Skips the `free` ones first, because managedFields can be arbitrarily deep. */
+/** Returns the paths that differ, except `free` ones, which aren't compared: managedFields can be arbitrarily deep. */
 const listChangedPaths = (before: unknown, after: unknown, path: string, free: readonly string[]): string[] => {
   if (free.includes(path)) return [];
   if (!isMap(before ?? {}) || !isMap(after ?? {})) return isSame(before, after) ? [] : [path];

@@ -13,7 +13,7 @@ export interface PodCertificateRequest extends KubernetesObject {
   };
 }
 
-/** Refusals omit the real UIDs, which upstream prints: a forged review could ask for them. */
+/** Checks a request for a pod's certificate. Refusals omit the real UIDs: a forged review could ask for them. */
 export const checkPodCertificateRequest = async (
   { spec = {} }: PodCertificateRequest,
   { node, request, settings, nodes, pods, accounts }: KubeletContext,

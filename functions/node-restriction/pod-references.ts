@@ -3,7 +3,7 @@ import { isSourceless, listContainers } from "postern/objects/pod";
 import { secretsIn } from "postern/objects/secret";
 import { quoteText } from "./kubelet.ts";
 
-/** Checks in upstream's order; `unknown` says why the answer is unclear. */
+/** Returns the first API object that a pod references, in upstream's order; `unknown` is an error of the search. */
 export const findReference = (pod: Pod): { what?: string; unknown?: string } | undefined => {
   const { serviceAccountName, volumes = [] } = pod.spec ?? {};
   if (serviceAccountName) return { what: "serviceaccounts" };

@@ -17,7 +17,7 @@ export const checkPod = (pod: Pod, context: KubeletContext): KubeletOffence | Pr
   return `unexpected operation ${quoteText(operation)}, node ${quoteText(context.node)} can only create and delete mirror pods`;
 };
 
-/** A mirror pod only represents a static pod, which the node runs by itself; it must not reference API objects. */
+/** Checks a mirror pod, which represents a static pod of the node; it must not reference API objects. */
 const checkMirrorPod = async (pod: Pod, { node, nodes }: KubeletContext): Promise<KubeletOffence> => {
   const subject = `node ${quoteText(node)}`;
   if (!isMirror(pod))
@@ -32,7 +32,7 @@ const checkMirrorPod = async (pod: Pod, { node, nodes }: KubeletContext): Promis
   if (owner.blockOwnerDeletion) return `${subject} must not set blockOwnerDeletion on an owner reference`;
   const found = await nodes(node);
   if (!found) return notFound({ group: "", resource: "node" }, node);
-  // Omits the real UID, which upstream prints: the sender of a forged review must not learn it.
+  // The message omits the real UID, which upstream prints: the sender of a forged review must not learn it.
   if (owner.uid !== found.metadata?.uid) return `node ${node} UID mismatch: expected ${owner.uid ?? ""} got another`;
 
   const { what, unknown } = findReference(pod) ?? {};
@@ -60,7 +60,7 @@ const checkEviction = async (
   if (pod.spec?.nodeName !== node) return `node ${node} can only evict pods with spec.nodeName set to itself`;
 };
 
-/** Not yet in kubernetes-types. */
+/** A type that kubernetes-types doesn't have yet. */
 interface PodClaimStatus {
   resourceClaimStatuses?: { name?: string; resourceClaimName?: string }[];
   extendedResourceClaimStatus?: { resourceClaimName?: string; requestMappings?: object[] };

@@ -44,7 +44,7 @@ export default rule({
   settings: gateSettings,
   needs: kubeletNeeds,
 
-  /** Mutating, because later the API server fills in audiences and drops what was sent beside a status. */
+  /** Checks in the mutating phase: later the API server adds audiences and drops changes beside a status. */
   async mutate(object, { request, ...context }) {
     const node = getNodeName(request.userInfo);
     if (node === undefined) return;
@@ -60,7 +60,7 @@ export default rule({
   },
 });
 
-/** The API server ensures that an object has the kind that the function of its resource expects. */
+/** Checks an object of one resource. The API server ensures that the object has the resource's kind. */
 type ResourceCheck = {
   bivarianceHack(object: KubernetesObject, context: KubeletContext): KubeletOffence | Promise<KubeletOffence>;
 }["bivarianceHack"];

@@ -54,7 +54,7 @@ const checkAudience = async (
 const isForAudience = (token: { audience?: string } | undefined, audience: string) =>
   token !== undefined && (token.audience ?? "") === audience;
 
-/** Reports whether a volume's driver gets tokens for an audience; a string is the error that prevents an answer. */
+/** Reports whether a volume's driver gets tokens for an audience; returns a string if an error prevents an answer. */
 const usesAudience = async (
   volume: Volume,
   pod: Pod,
@@ -84,7 +84,7 @@ const findClaimDriver = async (
     : { error: `persistentvolume ${quoteText(claim.spec?.volumeName)} not found` };
 };
 
-/** Volume types that are older than CSI are migrated to a CSI driver. */
+/** Returns a volume's CSI driver. Volume types that are older than CSI have been migrated to one. */
 const getDriver = (volume: Volume | NonNullable<PersistentVolume["spec"]>): string | undefined =>
   volume.csi?.driver ?? Object.entries(migrated).find(([kind]) => Reflect.get(volume, kind) != null)?.[1];
 

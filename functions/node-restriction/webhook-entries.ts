@@ -4,19 +4,19 @@ const core = { apiGroups: [""], apiVersions: ["v1"] };
 const writes = { operations: ["CREATE", "UPDATE", "DELETE"] as const };
 const certificates = { apiGroups: ["certificates.k8s.io"], apiVersions: ["*"] };
 
-/** Without these a node counts as dead. Only unusual ones call the rule, so that an outage doesn't delay the others. */
+/** Requests that show that a node is alive. Usual ones don't call the rule, so that an outage doesn't delay them. */
 export const heartbeats: RequestMatch[] = [
   { apiGroups: ["coordination.k8s.io"], apiVersions: ["*"], resources: ["leases"], ...writes },
   { ...core, resources: ["nodes/status", "pods/status"], operations: ["UPDATE"] },
 ];
 
-/** By these a kubelet could gain privileges, above all in kube-system. Static pods run without a mirror pod, too. */
+/** Requests that could give a kubelet privileges, above all in kube-system. Static pods also run without them. */
 export const podRequests: RequestMatch[] = [
   { ...core, resources: ["pods"], operations: ["CREATE", "UPDATE"] },
   { ...core, resources: ["pods/*", "nodes", "nodes/*"], ...writes },
 ];
 
-/** A node needs these requests to restart the components that repair the cluster. */
+/** Requests that a node needs to restart the components that repair the cluster. */
 export const otherRequests: RequestMatch[] = [
   { ...core, resources: ["pods"], operations: ["DELETE"] },
   { ...core, resources: ["pods/eviction", "persistentvolumeclaims", "persistentvolumeclaims/*"], ...writes },

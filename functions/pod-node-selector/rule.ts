@@ -9,7 +9,7 @@ import { parseSelector } from "./selector.ts";
 
 const annotation = "scheduler.alpha.kubernetes.io/node-selector";
 
-/** By namespace, the labels that its pods may select; clusterDefaultNodeSelector for those without the annotation. */
+/** The labels that pods may select, by namespace; clusterDefaultNodeSelector is the default of the annotation. */
 type Config = Record<string, string>;
 const settings: { podNodeSelectorPluginConfig: Config } = { podNodeSelectorPluginConfig: {} };
 
@@ -74,7 +74,7 @@ export default rule({
 
 interface NamespaceNodes {
   nodes: Labels;
-  /** Empty allows any labels. */
+  /** The labels that pods may select; an empty map allows any. */
   allowed: Labels;
 }
 

@@ -77,7 +77,7 @@ export function* listSeLinuxOffences(
   }
 }
 
-/** In `s0:c1,c2` the order of categories doesn't matter. */
+/** Compares SELinux levels such as `s0:c1,c2`, in which the order of categories doesn't matter. */
 const isSameLevel = (left: string, right: string) =>
   left.includes(":") && sortCategories(left) === sortCategories(right);
 

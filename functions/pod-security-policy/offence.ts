@@ -1,7 +1,7 @@
 import { goQuoted } from "postern/objects/go-quoted";
 import type { IdRange } from "./policy.ts";
 
-/** A generator, because most callers only need to know whether there is an offence. */
+/** Offences as a generator, because most callers only need to know whether there is one. */
 export type Offences = Generator<string, void, undefined>;
 
 export const describeInvalid = (path: string, value: string, detail = "") =>

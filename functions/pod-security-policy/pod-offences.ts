@@ -16,7 +16,7 @@ import { listVolumeOffences } from "./volumes.ts";
 
 const hosts = { hostNetwork: "network", hostPID: "PID", hostIPC: "IPC" } as const;
 
-/** In upstream's order. */
+/** Returns how a pod breaks a policy, in upstream's order. */
 export function* listPodOffences(policy: Policy, pod: Pod): Offences {
   const { fsGroup, supplementalGroups, runtimeClass } = policy.spec;
   const context = pod.spec?.securityContext ?? {};

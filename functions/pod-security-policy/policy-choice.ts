@@ -17,7 +17,10 @@ export type PolicyChoice = { policy: string; pod: Pod } | { refusal: string };
 /** Longer refusals are cut, because a response that is too long fails. */
 const longestRefusal = 65_536;
 
-/** Prefers a policy that changes nothing. As in upstream, a policy that `mayFill` rules out lists no offence. */
+/**
+ * Chooses a policy, preferably one that changes nothing. As in upstream, a refusal doesn't mention policies that
+ * `mayFill` excludes.
+ */
 export const choosePolicy = async (
   pod: Pod,
   { request, settings: { policies, accessReviews }, may }: PolicyContext,

@@ -1,6 +1,6 @@
 import type { SELinuxOptions } from "kubernetes-types/core/v1.d.ts";
 
-/** Both ends are included. */
+/** A range of ids; `min` and `max` belong to it. */
 export interface IdRange {
   min: number;
   max: number;
@@ -43,11 +43,11 @@ export interface Policy {
   use?: PolicyGrant;
 }
 
-/** Without namespaces, the grant holds in all of them. */
+/** The users that may use a policy; without `namespaces`, in all namespaces. */
 export interface PolicyGrant {
   users?: string[];
   groups?: string[];
-  /** `namespace:name` */
+  /** Written as `namespace:name`. */
   serviceAccounts?: string[];
   namespaces?: string[];
 }

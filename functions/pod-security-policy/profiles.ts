@@ -10,7 +10,7 @@ interface Profile {
   localhostProfile?: string;
 }
 
-/** Prefixes of policy annotations, by field; in annotations of containers, the prefix follows `container.`. */
+/** The prefixes of annotations of policies, by field. Annotations for containers begin with `container.` and it. */
 const prefixes = {
   appArmorProfile: "apparmor.security.beta.kubernetes.io/",
   seccompProfile: "seccomp.security.alpha.kubernetes.io/",
@@ -44,13 +44,13 @@ export const parseProfile = (text = ""): Profile | undefined => {
     : undefined;
 };
 
-/** Upstream knows only the annotation. */
+/** Returns the path for a refusal. Upstream knows only the annotation. */
 const describePath = (field: Field, pod: Pod, key: string, holder: ProfileHolder | undefined, at: string) =>
   getProfileField(field, holder) && getAnnotation(pod, key) === undefined
     ? `${at}.securityContext.${field}`
     : `pod.metadata.annotations[${key}]`;
 
-/** Chooses the profile as the kubelet does. */
+/** Returns a container's AppArmor profile, by the kubelet's precedence. */
 const getAppArmorProfile = (pod: Pod, container: AnyContainer) =>
   toAnnotation("appArmorProfile", container) ??
   getAnnotation(pod, toKey("appArmorProfile", container)) ??
@@ -74,7 +74,7 @@ export function* listAppArmorOffences(policy: Policy, pod: Pod, container: AnyCo
     yield describeForbidden(path, `${profile} is not an allowed profile. Allowed values: ${goQuoted(text)}`);
 }
 
-/** Sets the annotation and the field; current kubelets read only the field. */
+/** Returns a pod's seccomp profile as an annotation and a field; current kubelets read only the field. */
 export const choosePodSeccompProfile = (policy: Policy, pod: Pod) => {
   if (getProfileField("seccompProfile", pod.spec)) return {};
   const text =
@@ -114,7 +114,7 @@ function* checkSeccompProfile(policy: Policy, profile: string, path: string): Of
     yield describeForbidden(path, `${profile} is not an allowed seccomp profile. Valid values are ${text}`);
 }
 
-/** The container runtime's default profile has two names. */
+/** Returns all names of a profile: the container runtime's default profile has two. */
 const listProfileNames = (profile: string) => {
   const names = ["runtime/default", "docker/default"];
   return names.includes(profile) ? names : [profile];

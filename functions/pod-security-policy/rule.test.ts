@@ -11,12 +11,12 @@ const any = { rule: "RunAsAny" };
 const spec = { seLinux: any, runAsUser: any, supplementalGroups: any, fsGroup: any };
 const use = { groups: ["developers"] };
 
-describe("a pod that pod-security-policy admits", async () => {
+describe("pod-security-policy", async () => {
   const cases = all.filter(({ resource, oldObject }) => !resource && !oldObject);
   const pods = cases.map(({ mutate, validate }) => (mutate ?? validate) as KubernetesObject);
   const settings = cases.flatMap(({ settings, needs }) => (settings && !needs ? [settings] : []));
 
-  it("is as it stays, and is valid, under every policy", async () => {
+  it("changes a pod only once, and admits it afterwards, under every policy", async () => {
     let filledIn = 0;
     for (const given of settings)
       for (const mutate of pods) {
@@ -39,8 +39,8 @@ describe("a pod that pod-security-policy admits", async () => {
   });
 });
 
-// No table of requests can say so: the API server warns of such annotations where the field is missing.
-it("writes an annotation with a seccomp profile into the field", async () => {
+// This request can't be a case: a real API server, which also runs cases, warns of the annotation without the field.
+it("copies a seccomp profile from an annotation to the field", async () => {
   const key = "seccomp.security.alpha.kubernetes.io";
   const metadata = { name: "p", annotations: { [`${key}/allowedProfileNames`]: "unconfined,runtime/default" } };
   const mutate = {
@@ -55,13 +55,13 @@ it("writes an annotation with a seccomp profile into the field", async () => {
   });
 });
 
-describe("a pod that pod-security-policy refuses", () => {
-  const policy = (more: object): Policy =>
+describe("a refusal of pod-security-policy", () => {
+  const buildPolicy = (more: object): Policy =>
     JSON.parse(JSON.stringify({ metadata: { name: "p" }, spec: { ...spec, ...more }, use }));
 
-  it("hears why even where a single reason is too long to be told", async () => {
+  it("is cut if a single reason is too long", async () => {
     const path = "a".repeat(100_000);
-    const policies = [policy({ volumes: ["hostPath"], allowedHostPaths: [{ pathPrefix: "/srv" }] })];
+    const policies = [buildPolicy({ volumes: ["hostPath"], allowedHostPaths: [{ pathPrefix: "/srv" }] })];
     const volumes = [{ name: "v", hostPath: { path } }];
     const validate = { metadata: { name: "a" }, spec: { volumes, containers: [] } };
     const entry: Case = { name: "", settings: { policies }, validate };
@@ -70,63 +70,67 @@ describe("a pod that pod-security-policy refuses", () => {
     const reason = `spec.volumes[0].hostPath.pathPrefix: Invalid value: "${path}`;
     assert.equal(message, `${start}${reason.slice(0, 65_536)} …]`);
   });
-  it("has each of its mounts looked at once, however many volumes there are", () => {
-    let looks = 0;
+  it("reads each mount of a pod once, for any number of volumes", () => {
+    let reads = 0;
     const volumeMounts = Array.from({ length: 100 }, (_, index) => ({
       mountPath: "/m",
       readOnly: index !== 99,
       get name() {
-        looks++;
+        reads++;
         return `v${index}`;
       },
     }));
     const volumes = Array.from({ length: 100 }, (_, index) => ({ name: `v${index}`, hostPath: { path: "/srv" } }));
     const pod = { spec: { volumes, containers: [{ name: "c", volumeMounts }] } };
-    const readOnly = policy({ volumes: ["*"], allowedHostPaths: [{ pathPrefix: "/srv", readOnly: true }] });
+    const readOnly = buildPolicy({ volumes: ["*"], allowedHostPaths: [{ pathPrefix: "/srv", readOnly: true }] });
     assert.deepEqual(
       [...listVolumeOffences(readOnly, pod)],
       ["spec.containers[0].volumeMounts[99].readOnly: Invalid value: false: must be read-only"],
     );
-    assert.equal(looks, volumeMounts.length);
+    assert.equal(reads, volumeMounts.length);
   });
 });
 
-describe("who may use a policy", () => {
-  const judged = (use: object, request: object = {}) => {
+describe("the use of a policy", () => {
+  const decideUse = (use: object, request: object = {}) => {
     const given = { policies: [{ metadata: { name: "p" }, spec, use }] };
     const validate = { metadata: { name: "a" }, spec: { serviceAccountName: "builder", containers: [] } };
     const entry: Case = { name: "", settings: given, validate, namespace: "shop", ...request };
     return decideCase(entry);
   };
-  const mayUse = async (use: object, request?: object) => !(await judged(use, request)).refused;
+  const mayUse = async (use: object, request?: object) => !(await decideUse(use, request)).refused;
 
-  it("is the pod's service account, in its own namespace", async () => {
+  it("is granted to the pod's service account, in its own namespace", async () => {
     assert.equal(await mayUse({ serviceAccounts: ["shop:builder"] }), true);
     assert.equal(await mayUse({ serviceAccounts: ["bank:builder"] }), false);
     assert.equal(await mayUse({ groups: ["system:serviceaccounts:shop"] }), true);
     assert.equal(await mayUse({ groups: ["system:serviceaccounts:bank"] }), false);
   });
-  it("is nobody but in the namespaces that are named", async () => {
+  it("is granted only in the listed namespaces", async () => {
     assert.equal(await mayUse({ users: ["jane"], namespaces: ["bank", "shop"] }), true);
     assert.equal(await mayUse({ users: ["jane"], namespaces: ["bank"] }), false);
     assert.equal(await mayUse({ users: ["jane"], namespaces: [] }), true);
   });
-  it("is whom the cluster says, asked of the account before the user", async () => {
+  it("is granted by access reviews, of the account before the user", async () => {
     const account = {
       username: "system:serviceaccount:shop:builder",
       groups: ["system:serviceaccounts", "system:serviceaccounts:shop"],
     };
-    const asked = { verb: "use", group: "policy", resource: "podsecuritypolicies", namespace: "shop", name: "p" };
+    const question = { verb: "use", group: "policy", resource: "podsecuritypolicies", namespace: "shop", name: "p" };
     const settings = { accessReviews: true, policies: [{ metadata: { name: "p" }, spec }] };
-    // What isn't recorded may not be asked.
-    const needs = { may: [{ ...asked, user: account, allowed: true }] };
+    // A question without a recorded answer fails.
+    const needs = { may: [{ ...question, user: account, allowed: true }] };
     assert.equal(await mayUse({}, { settings, needs }), true);
-    const others = [asked, { ...asked, group: "extensions" }].map((one) => ({ ...one, user: account, allowed: false }));
+    const others = [question, { ...question, group: "extensions" }].map((access) => ({
+      ...access,
+      user: account,
+      allowed: false,
+    }));
     const user = { username: "jane", groups: ["developers"] };
-    const either = { may: [...others, { ...asked, user, allowed: true }] };
+    const either = { may: [...others, { ...question, user, allowed: true }] };
     assert.equal(await mayUse({}, { settings, user, needs: either }), true);
   });
-  it("is nobody by a name that is empty", async () => {
+  it("is not granted to a user without a name", async () => {
     assert.equal(await mayUse({ users: ["john"] }, { user: {} }), false);
   });
 });

@@ -19,7 +19,7 @@ const ephemeralContainers = {
   operations: ["UPDATE"],
 } as const;
 
-/** An update of other parts, such as finalizers or owners, needs no policy. */
+/** The parts of a pod that are checked; updates of other parts, such as finalizers or owners, need no policy. */
 const checkedPaths = [["spec"], ["metadata", "labels"], ["metadata", "annotations"]];
 
 export default rule({
@@ -38,7 +38,7 @@ export default rule({
 
   async mutate(draft: Pod, context) {
     const { request, oldObject } = context;
-    // Equal to the draft but faster to read: there may be hundreds of policies.
+    // The request's object equals the draft but is faster to read; there may be hundreds of policies.
     const pod: Pod = Object(request.object);
     if (!changesCheckedParts(pod, oldObject)) return;
     const mayFill = (filled: Pod) => !oldObject || isOnlyInNewEphemeralContainers(pod, filled, oldObject);
@@ -69,7 +69,7 @@ export default rule({
     );
     const nearest = usable.flat().map((policy) => {
       const pod: Pod = structuredClone(Object(request.object));
-      // A pod that set everything itself still does so after the edit.
+      // A pod that needed no defaults still needs none after the edit.
       const isComplete = fillPod(policy, pod) === pod;
       fitPod(pod, policy);
       const filledPod = fillPod(policy, pod);

@@ -47,7 +47,7 @@ export const fitPod = (pod: Pod, policy: Policy): void => {
   }
 };
 
-/** Upstream's path of a runAsGroup offence ends at the securityContext. */
+/** Reports whether a path is of a runAsGroup offence: upstream ends it at the securityContext. */
 const isGroupPath = (path: string) => path.startsWith("spec.") && /ontainers\[\d+\]\.securityContext$/.test(path);
 
 const deleteFields = (context: SecurityContext = {}, { spec }: Policy, isMeant: (field: string) => boolean): void => {

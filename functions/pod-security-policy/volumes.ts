@@ -4,7 +4,7 @@ import { isSourceless, listContainers } from "postern/objects/pod";
 import { describeInvalid, type Offences } from "./offence.ts";
 import type { Policy } from "./policy.ts";
 
-/** The types that a policy can name, in the order of the checks. `ephemeral` and `image` are newer than PodSecurityPolicy. */
+/** The types that a policy can name, in the order of the checks; `ephemeral` and `image` are newer than policies. */
 export const volumeTypes = (
   "hostPath emptyDir gcePersistentDisk awsElasticBlockStore gitRepo secret nfs iscsi glusterfs " +
   "persistentVolumeClaim rbd flexVolume cinder cephFS flocker downwardAPI fc azureFile configMap vsphereVolume " +
@@ -82,6 +82,6 @@ const listWritableMounts = (pod: Pod) => {
   return mounts;
 };
 
-/** Compares whole names: `/var/log` is not below `/var/lo`. */
+/** Reports whether a path is a prefix or below it. Whole names count: `/var/log` is not below `/var/lo`. */
 const isBelow = (path: string, prefix: string) =>
   `${path.replace(/\/$/, "")}/`.startsWith(`${prefix.replace(/\/$/, "")}/`);

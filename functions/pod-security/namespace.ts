@@ -34,7 +34,7 @@ export const checkNamespace = (namespace: Namespace, context: NamespaceContext):
   const { policy, faults } = parsePolicy(labels, defaults);
   const before = oldObject && parsePolicy(oldObject.metadata?.labels ?? {}, defaults);
 
-  // Faults that were there before must not block other changes.
+  // Invalid labels that an update leaves unchanged must not block it.
   if (faults.length > 0 && JSON.stringify(faults) !== JSON.stringify(before?.faults))
     return { refuse: invalid(request, name, faults) };
   if (before && !isMoreDemanding(policy.enforce, before.policy.enforce)) return undefined;
@@ -65,10 +65,10 @@ const warnIfExempt = (name: string, labels: Labels, policy: NamespacePolicy, def
   };
 };
 
-/** The most pods that are checked: the API server waits, and may refuse the label if that takes too long. */
+/** The most pods that are checked: the API server may refuse the label if that takes too long. */
 export const mostPods = 500;
 
-/** Only warns: existing pods or a failed list must not prevent a stricter level. */
+/** Returns warnings, never a refusal: existing pods or a failed list must not prevent a stricter level. */
 const warnOfExistingPods = async (
   name: string,
   demand: LevelVersion,

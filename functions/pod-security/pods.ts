@@ -11,11 +11,11 @@ export const toSubject = (pod: Pod | PodTemplateSpec): PodSubject => {
   };
 };
 
-/** The RuntimeClass isolates the pod from the node in another way. */
+/** Reports whether a pod is exempt by its RuntimeClass, which isolates it from the node in another way. */
 export const hasExemptRuntimeClass = ({ spec }: Pod | PodTemplateSpec, { exemptions }: Settings) =>
   !!spec?.runtimeClassName && exemptions.runtimeClasses.includes(spec.runtimeClassName);
 
-/** Reports whether an update adds containers or images. No other change of a pod affects the checks. */
+/** Reports whether an update adds containers or images; other changes of a pod don't affect the checks. */
 export const isSignificant = ({ spec }: Pod, { spec: old }: Pod): boolean => {
   const known = new Set(old?.ephemeralContainers?.map(toContainerKey));
   return (

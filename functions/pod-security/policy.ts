@@ -28,7 +28,7 @@ export const isVersion = (text: string): text is Version =>
 const mustBeLevel = `must be one of ${levels.join(", ")}`;
 const mustBeVersion = 'must be "latest" or "v1.x"';
 
-/** Invalid labels give a policy, too, besides the faults. */
+/** Returns the policy of a namespace's labels and defaults, and what is wrong with the labels. */
 export const parsePolicy = (
   labels: Labels,
   defaults: NamespacePolicy,
@@ -58,7 +58,7 @@ export const parsePolicy = (
   const audit = readMode("audit", "privileged");
   const warn = readMode("warn", "privileged");
 
-  // Workloads create pods later: without a warn label, warn now of what enforce will refuse then.
+  // Without a warn label, the enforce level also warns: workloads create their pods later.
   if (!hasLabel(labels, "warn") && isEnforced && isStricter(enforce.level, warn.level)) {
     warn.level = enforce.level;
     if (!hasLabel(labels, "warn-version")) warn.version = enforce.version;
@@ -73,7 +73,7 @@ export const isPrivileged = (policy: NamespacePolicy, among: readonly Mode[] = m
 
 export const printLevelVersion = ({ level, version }: LevelVersion) => `${level}:${version}`;
 
-/** An empty setting counts as absent. */
+/** Returns the policy for namespaces without labels. An empty setting counts as absent. */
 export const getDefaultPolicy = ({ defaults }: { defaults: Readonly<Record<Label, string>> }): NamespacePolicy => {
   const readDefault = (mode: Mode): LevelVersion => {
     const [level, version] = [defaults[mode], defaults[`${mode}-version`]];

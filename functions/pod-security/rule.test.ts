@@ -13,59 +13,61 @@ import { type Settings, settings as standard } from "./settings.ts";
 
 const { decide, entries } = await openRule(import.meta.dirname);
 
-const one = fc.constantFrom;
-const rarely = <T>(value: fc.Arbitrary<T>) => fc.oneof(fc.constant(undefined), fc.constant(undefined), value);
+const { constantFrom } = fc;
+const makeRare = <T>(value: fc.Arbitrary<T>) => fc.oneof(fc.constant(undefined), fc.constant(undefined), value);
 
-const level = one("privileged", "baseline", "restricted");
-const version = one("latest", "v1.0", "v1.21", "v1.35", "v1.99");
+const level = constantFrom("privileged", "baseline", "restricted");
+const version = constantFrom("latest", "v1.0", "v1.21", "v1.35", "v1.99");
 const defaults = fc.record({
   ...{ enforce: level, audit: level, warn: level },
   ...{ "enforce-version": version, "audit-version": version, "warn-version": version },
 });
 const exemptions = fc.record({
-  usernames: one([], ["boss"]),
-  runtimeClasses: one([], ["kata"]),
-  namespaces: one<string[][]>([], ["spared"], ["spared", "b"]),
+  usernames: constantFrom([], ["boss"]),
+  runtimeClasses: constantFrom([], ["kata"]),
+  namespaces: constantFrom<string[][]>([], ["spared"], ["spared", "b"]),
 });
 const settingsOf = fc.record({ defaults, exemptions }).map((given) => mergeSettings(standard, given) as Settings);
 
-const saidLevel = rarely(one("privileged", "baseline", "restricted", "", "Baseline", "none"));
-const saidVersion = rarely(rarely(one("latest", "v1.0", "v1.24", "v1.99", "", "1.24", `v1.${"9".repeat(30)}`)));
+const labelLevel = makeRare(constantFrom("privileged", "baseline", "restricted", "", "Baseline", "none"));
+const labelVersion = makeRare(
+  makeRare(constantFrom("latest", "v1.0", "v1.24", "v1.99", "", "1.24", `v1.${"9".repeat(30)}`)),
+);
 const labels = fc
   .record({
-    ...{ enforce: saidLevel, audit: saidLevel, warn: saidLevel },
-    ...{ "enforce-version": saidVersion, "audit-version": saidVersion, "warn-version": saidVersion },
+    ...{ enforce: labelLevel, audit: labelLevel, warn: labelLevel },
+    ...{ "enforce-version": labelVersion, "audit-version": labelVersion, "warn-version": labelVersion },
   })
-  .map((said): Labels => {
-    const entries = Object.entries<string | undefined>(said);
+  .map((values): Labels => {
+    const entries = Object.entries<string | undefined>(values);
     return Object.fromEntries(
       entries.flatMap(([label, value]) => (value === undefined ? [] : [[toLabelKey(label as Label), value]])),
     );
   });
-const name = one("a", "b", "spared");
+const name = constantFrom("a", "b", "spared");
 
 const plain = { containers: [{ name: "c", image: "app:1" }] };
-const bold = { ...plain, hostNetwork: true };
+const violatingSpec = { ...plain, hostNetwork: true };
 
-const variantsUnder = (settings: Settings) => {
+const getKnownVariants = (settings: Settings) => {
   const found = known.get(settings) ?? getVariants(podSecurity, settings) ?? [];
   known.set(settings, found);
   return found;
 };
 const known = new WeakMap<Settings, readonly RuleVariant<object>[]>();
 
-/** The entries by which a namespace's objects of a resource come here. */
-const entriesFor = (resource: string, labels: Labels, settings: Settings) =>
-  variantsUnder(settings).filter((variant) => {
+/** Returns the entries that select objects of a resource in a namespace with these labels. */
+const selectEntries = (resource: string, labels: Labels, settings: Settings) =>
+  getKnownVariants(settings).filter((variant) => {
     const matches = selectPhase(variant.match, "validate", settings) ?? [];
     const selector = variant.namespaceSelector as LabelSelector | undefined;
     return matches.some(({ resources }) => resources.includes(resource)) && (!selector || isSelected(selector, labels));
   });
 
-describe("its entries", () => {
-  const judging = { pods: modes, deployments: ["audit", "warn"] } as const;
+describe("the webhook entries of pod-security", () => {
+  const checkedModes = { pods: modes, deployments: ["audit", "warn"] } as const;
   for (const resource of ["pods", "deployments"] as const)
-    it(`take every namespace once for ${resource}, under the policy that its labels ask for`, () => {
+    it(`select every namespace once for ${resource}, with the policy of its labels`, () => {
       const namespaces = fc.array(fc.tuple(labels, name), { minLength: 50, maxLength: 50 });
       fc.assert(
         fc.property(settingsOf, namespaces, (settings, namespaces) => {
@@ -73,11 +75,11 @@ describe("its entries", () => {
           for (const [own, name] of namespaces) {
             const labels = { ...own, "kubernetes.io/metadata.name": name };
             const asked = parsePolicy(labels, defaults).policy;
-            const [entry, ...others] = entriesFor(resource, labels, settings);
+            const [entry, ...others] = selectEntries(resource, labels, settings);
             assert.deepEqual(others, []);
             if (entry === undefined) {
               const isExempt = settings.exemptions.namespaces.includes(name);
-              assert.ok(isExempt || isPrivileged(asked, judging[resource]));
+              assert.ok(isExempt || isPrivileged(asked, checkedModes[resource]));
               continue;
             }
             assert.ok(!settings.exemptions.namespaces.includes(name));
@@ -89,15 +91,15 @@ describe("its entries", () => {
             }
             const { policy } = parsePolicy(named, defaults);
             assert.equal(entry.guards, resource === "pods" && !isPrivileged(policy, ["enforce"]));
-            for (const mode of judging[resource]) assert.deepEqual(policy[mode], asked[mode], entry.name);
-            assert.ok(!isPrivileged(policy, judging[resource]), "nobody is called for nothing");
+            for (const mode of checkedModes[resource]) assert.deepEqual(policy[mode], asked[mode], entry.name);
+            assert.ok(!isPrivileged(policy, checkedModes[resource]), "the entry is necessary");
           }
         }),
         { numRuns: 100 },
       );
     });
 
-  it("are less than a hundred, whatever the defaults", () => {
+  it("are less than a hundred under all defaults", () => {
     fc.assert(
       fc.property(settingsOf, (settings) => {
         const all = getVariants(podSecurity, settings) ?? [];
@@ -111,32 +113,32 @@ describe("its entries", () => {
     );
   });
 
-  it("can be stored with 200 users exempt", () => {
+  it("are less than a megabyte with 200 exempt users", () => {
     const usernames = Array.from({ length: 200 }, (_, index) => `system:serviceaccount:team-${index}:some-builder`);
     const made = entries({ settings: { exemptions: { usernames } } }, true);
     assert.ok(Buffer.byteLength(JSON.stringify(made)) < 1e6);
   });
 
-  it("come to the same as reading the namespace, word by word", async () => {
+  it("decide exactly as the rule does after reading the namespace", async () => {
     await fc.assert(
       fc.asyncProperty(
         settingsOf,
         labels,
-        one("pods", "deployments"),
-        one(bold, plain),
+        constantFrom("pods", "deployments"),
+        constantFrom(violatingSpec, plain),
         async (settings, own, resource, spec) => {
           const labels = { ...own, "kubernetes.io/metadata.name": "a" };
           const namespace = { apiVersion: "v1", kind: "Namespace", metadata: { name: "a", labels } };
           const world = recorded({ objects: [namespace] });
-          const [entry] = entriesFor(resource, labels, settings);
+          const [entry] = selectEntries(resource, labels, settings);
           const object = resource === "pods" ? { metadata: { name: "p" }, spec } : { spec: { template: { spec } } };
-          const whole = await judged(object, { resource, settings, world });
+          const whole = await evaluateObject(object, { resource, settings, world });
           if (entry === undefined) return assert.deepEqual([whole.allowed, whole.warnings ?? []], [true, []]);
 
-          const { audit, ...rest } = await judged(object, { resource, settings, world, variant: entry.name });
+          const { audit, ...rest } = await evaluateObject(object, { resource, settings, world, variant: entry.name });
           const { audit: wanted, ...wantedRest } = whole;
           assert.deepEqual(rest, wantedRest);
-          // Of a label that means nothing, only who reads it can tell.
+          // The annotation `error` about an invalid label is written only if the namespace is read.
           assert.deepEqual({ ...audit, error: "" }, { ...wanted, error: "" });
         },
       ),
@@ -144,26 +146,26 @@ describe("its entries", () => {
     );
   });
 
-  it("read nothing but where a label names a version", async () => {
-    const nobody = () => assert.fail("it reads");
-    const world = { ...recorded({}), get: nobody, list: nobody };
+  it("read the namespace only if a label names a version", async () => {
+    const fail = () => assert.fail("it reads the cluster");
+    const world = { ...recorded({}), get: fail, list: fail };
     for (const { name, match } of getVariants(podSecurity, standard) ?? [])
       if (selectPhase(match, "validate", standard)?.length !== 0 && getEntryLabels(name))
-        await judged({ metadata: { name: "p" }, spec: plain }, { resource: "pods", world, variant: name });
+        await evaluateObject({ metadata: { name: "p" }, spec: plain }, { resource: "pods", world, variant: name });
   });
 });
 
-describe("a namespace that asks for more", () => {
+describe("a namespace with a stricter level", () => {
   const labels = { [toLabelKey("enforce")]: "baseline" };
-  const tightened = { metadata: { name: "a", labels } };
-  const tighten = (world: Capabilities, settings: Partial<Settings> = {}) =>
-    judged(tightened, {
+  const stricter = { metadata: { name: "a", labels } };
+  const raiseLevel = (world: Capabilities, settings: Partial<Settings> = {}) =>
+    evaluateObject(stricter, {
       resource: "namespaces",
       world,
       settings: { ...standard, ...settings },
       oldObject: { metadata: { name: "a" } },
     });
-  const pod = (name: string, uid?: string) => {
+  const buildPod = (name: string, uid?: string) => {
     const ownerReferences = uid
       ? [{ apiVersion: "apps/v1", kind: "ReplicaSet", name: "r", uid, controller: true }]
       : [];
@@ -171,36 +173,36 @@ describe("a namespace that asks for more", () => {
       apiVersion: "v1",
       kind: "Pod",
       metadata: { name, namespace: "a", ownerReferences },
-      spec: uid ? bold : plain,
+      spec: uid ? violatingSpec : plain,
     };
   };
 
-  it("may do so where its pods can't be listed", async () => {
+  it("is admitted with a warning if its pods can't be listed", async () => {
     const list = async () => {
       throw new Error("it is late");
     };
-    assert.deepEqual((await tighten({ ...recorded({}), list })).warnings, [
+    assert.deepEqual((await raiseLevel({ ...recorded({}), list })).warnings, [
       "failed to list pods while checking new PodSecurity enforce level",
     ]);
   });
 
-  it("has the first 500 pods judged, and hears where there are more", async () => {
-    const numbered = (count: number, uid: string) =>
-      Array.from({ length: count }, (_, index) => pod(`${uid}-${String(index).padStart(3, "0")}`, uid));
-    const violating = 'existing pods in namespace "a" violate the new PodSecurity enforce level "baseline:latest"';
-    const warned = async (count: number, settings = {}) => {
-      const objects = [...numbered(count, "1"), pod("z")];
-      return (await tighten(recorded({ objects }), settings)).warnings;
+  it("is admitted with warnings about its first 500 pods", async () => {
+    const buildPods = (count: number, uid: string) =>
+      Array.from({ length: count }, (_, index) => buildPod(`${uid}-${String(index).padStart(3, "0")}`, uid));
+    const warning = 'existing pods in namespace "a" violate the new PodSecurity enforce level "baseline:latest"';
+    const listWarnings = async (count: number, settings = {}) => {
+      const objects = [...buildPods(count, "1"), buildPod("z")];
+      return (await raiseLevel(recorded({ objects }), settings)).warnings;
     };
-    assert.deepEqual(await warned(499), [violating]);
+    assert.deepEqual(await listWarnings(499), [warning]);
     const few = "new PodSecurity enforce level only checked against the first 500 existing pods";
-    assert.deepEqual(await warned(500), [few, violating]);
-    const named = await warned(500, { namesExistingPods: true });
-    assert.deepEqual(named, [few, violating, "1-000 (and 499 other pods): host namespaces"]);
+    assert.deepEqual(await listWarnings(500), [few, warning]);
+    const named = await listWarnings(500, { namesExistingPods: true });
+    assert.deepEqual(named, [few, warning, "1-000 (and 499 other pods): host namespaces"]);
   });
 });
 
-interface Circumstances {
+interface ObjectContext {
   resource: string;
   world: Capabilities;
   settings?: Settings;
@@ -208,7 +210,10 @@ interface Circumstances {
   oldObject?: object;
 }
 
-async function judged(object: object, { resource, world, settings = standard, variant, oldObject }: Circumstances) {
+async function evaluateObject(
+  object: object,
+  { resource, world, settings = standard, variant, oldObject }: ObjectContext,
+) {
   const group = resource === "deployments" ? "apps" : "";
   const kind = { group, version: "v1", kind: resource === "namespaces" ? "Namespace" : "Pod" };
   const request: AdmissionRequest = {

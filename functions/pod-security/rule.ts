@@ -41,7 +41,7 @@ export default rule({
     // Read without the cache: a pod that outdated labels admit would stay.
     current: get("namespaces", { maxAge: 0 }),
     recent: get("namespaces"),
-    // One more than is checked, to know whether there are more.
+    // Lists one pod more than is checked, to know whether there are more.
     pods: list("pods", { most: mostPods + 1 }),
   },
 

@@ -5,7 +5,7 @@ import { type Labels, levels, type Mode, modes, toLabelKey } from "./policy.ts";
 
 export type LabelExpression = NonNullable<LabelSelector["matchExpressions"]>[number];
 
-/** "default" means no label, "invalid" another text, and "any" that the label doesn't matter. */
+/** The states of a label: "default" is absent, "invalid" is no level, and "any" stands for all states. */
 const stateNames = [...levels.toReversed(), "default", "invalid"] as const;
 type LabelState = (typeof stateNames)[number] | "any";
 export type LabelStates = Record<Mode, LabelState>;
@@ -15,7 +15,7 @@ export interface NamespaceSelection {
   expressions: LabelExpression[];
 }
 
-/** This order of modes gives the fewest selections. */
+/** The order of modes that gives the fewest selections. */
 const order = ["warn", "enforce", "audit"] as const;
 
 /** Divides all namespaces into selections. Namespaces of one selection have the same outcome. */
@@ -39,7 +39,7 @@ export const buildSelections = (outcomeOf: (states: LabelStates) => string): Nam
   return select({}, order);
 };
 
-/** Returns one selector if one is enough, else several: a selector has no "or". */
+/** Returns selectors for states of a label. There may be several, because a selector has no "or". */
 const buildSelectors = (
   mode: Mode,
   members: readonly LabelState[],

@@ -1,10 +1,10 @@
 import { isLevel, isVersion, type Label, levels, modes } from "./policy.ts";
 
-/** The configuration of the compiled-in plugin, and namesExistingPods. */
+/** The settings: the configuration of the compiled-in plugin, and namesExistingPods. */
 export interface Settings {
   defaults: Record<Label, string>;
   exemptions: { usernames: string[]; runtimeClasses: string[]; namespaces: string[] };
-  /** Whether the warnings about a stricter level name the existing pods that violate it. */
+  /** If true, the warnings about a stricter level name the existing pods that violate it. */
   namesExistingPods: boolean;
 }
 
@@ -30,7 +30,7 @@ const exemptionRules: Record<keyof Settings["exemptions"], { is(text: string): b
   namespaces: { is: (text) => label.test(text), what: "names of namespaces" },
 };
 
-/** An empty default is valid and counts as absent. */
+/** Returns what is wrong with the settings. An empty default is valid and counts as absent. */
 export const findSettingsFault = ({ defaults, exemptions }: Settings): string | undefined => {
   for (const mode of modes) {
     const [level, version] = [defaults[mode], defaults[`${mode}-version`]];

@@ -4,7 +4,7 @@ import * as contexts from "./checks/contexts.ts";
 import * as pods from "./checks/pod.ts";
 import type { LevelVersion } from "./policy.ts";
 
-/** In the order in which upstream reports offences. */
+/** All checks, in the order in which upstream reports offences. */
 const checks: readonly Check[] = [
   contexts.appArmorProfile,
   containers.capabilitiesBaseline,

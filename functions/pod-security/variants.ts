@@ -19,7 +19,7 @@ import {
 } from "./selections.ts";
 import type { Settings } from "./settings.ts";
 
-// There is one entry per policy. Versions are unlimited, so namespaces with a version label are read.
+// Each policy has one webhook entry. Versions are unlimited, so namespaces with a version label are read.
 
 const core = { apiGroups: [""], apiVersions: ["v1"], operations: ["CREATE", "UPDATE"] } as const;
 const pods: readonly RequestMatch[] = [{ ...core, resources: ["pods", "pods/ephemeralcontainers"] }];
@@ -38,7 +38,7 @@ export const buildVariants = (settings: Settings): RuleVariant<Settings>[] => [
   ...buildEntries("workloads", settings, { match: workloads, matchConditions: buildUserConditions(settings) }),
 ];
 
-/** A template is never refused. */
+/** The modes that apply to a kind: a workload's template is never refused. */
 const checkedModes = { pods: modes, workloads: ["audit", "warn"] } satisfies Record<string, readonly Mode[]>;
 type EntryKind = keyof typeof checkedModes;
 
@@ -62,7 +62,7 @@ const buildEntries = (
       ],
     ),
   );
-  // Names for other settings are kept, because entries of earlier settings remain for a while.
+  // Names for other settings are kept: entries of earlier settings call the rule until they are updated.
   return [...new Set([...chosen.keys(), ...listEntryNames(kind)])].map((name) => {
     return { name: getEntryName(kind, name), ...(chosen.get(name) ?? { match: [] }) };
   });
@@ -72,7 +72,7 @@ const unversioned = modes.map(
   (mode): LabelExpression => ({ key: toLabelKey(`${mode}-version`), operator: "DoesNotExist" }),
 );
 
-/** Each namespace is in at most one of them. */
+/** The entries for namespaces with a version label. Each namespace is in at most one of them. */
 const versionEntries = modes.map(
   (mode, index): EntrySelection => ({
     name: `${mode}-version`,
@@ -83,7 +83,7 @@ const versionEntries = modes.map(
 interface EntrySelection {
   name: string;
   expressions: LabelExpression[];
-  /** Whether a pod can be refused there; undefined means unknown. */
+  /** Reports whether the entry can refuse a pod; undefined means unknown. */
   refuses?: boolean;
 }
 
@@ -136,6 +136,6 @@ const bringsImages = `oldObject == null || ["containers", "initContainers", "eph
   [[object, oldObject].map(pod, ${containersHere}.map(c, [c.name, c.?image.orValue("")]))].exists(both, both[0] != both[1]))`;
 
 const ownKeys = modes.flatMap((mode) => [toLabelKey(mode), toLabelKey(`${mode}-version`)]);
-/** A hyphen stands for an absent label, because it is no valid value. */
+/** A condition that the labels change. A hyphen stands for an absent label, because it is no valid value. */
 const changesLabels = `${JSON.stringify(ownKeys)}.exists(key, object.?metadata.?labels[?key].orValue("-") !=
   (oldObject == null ? "-" : oldObject.?metadata.?labels[?key].orValue("-")))`;

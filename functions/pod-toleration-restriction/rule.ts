@@ -10,7 +10,7 @@ import type { AdmissionRequest, Status } from "postern/review";
 import { rule } from "postern/rule";
 import { findTolerationFault, parseTolerations } from "./tolerations.ts";
 
-/** For namespaces without the annotation. */
+/** The tolerations for namespaces without the annotations. */
 interface Settings {
   default: Toleration[];
   whitelist: Toleration[];
@@ -105,14 +105,14 @@ const readAnnotation = async (
 
 const nothing: Awaited<ReturnType<typeof readAnnotation>> = { tolerations: [] };
 
-/** Pods that request resources may run on nodes under memory pressure. */
+/** The toleration of pods that request resources: they may run on nodes under memory pressure. */
 const memoryPressure: Toleration = {
   key: "node.kubernetes.io/memory-pressure",
   operator: "Exists",
   effect: "NoSchedule",
 };
 
-/** A status.qosClass counts, although any caller can send it. */
+/** Reports whether a pod's QoS class is BestEffort. A status.qosClass counts, although any caller can send it. */
 const isBestEffort = (pod: SharingPod) => {
   const { spec, status } = pod;
   if (status?.qosClass) return status.qosClass === "BestEffort";

@@ -1,7 +1,7 @@
 import type { Toleration } from "kubernetes-types/core/v1.d.ts";
 import { keyFaults, valueFaults } from "postern/objects/label";
 
-/** Parses a JSON list; an empty text and null are empty lists. Returns undefined if the text is something else. */
+/** Parses a JSON list of tolerations; an empty text and null are empty lists. Returns undefined if it is invalid. */
 export const parseTolerations = (text: string): Toleration[] | undefined => {
   try {
     const list: unknown = text === "" ? [] : (JSON.parse(text) ?? []);
@@ -12,7 +12,7 @@ export const parseTolerations = (text: string): Toleration[] | undefined => {
   }
 };
 
-/** Decodes as Go does: field names in any case, unknown fields ignored. The values are not validated. */
+/** Decodes a toleration as Go does: field names in any case, unknown fields ignored. The values are not validated. */
 const decodeToleration = (given: unknown): Toleration | undefined => {
   if (typeof given !== "object" || Array.isArray(given)) return undefined;
   const members = new Map(Object.entries<unknown>({ ...given }).map(([name, value]) => [name.toLowerCase(), value]));

@@ -29,7 +29,7 @@ export default rule({
     remembered: get("nodes", { maxAge: 60 }),
     current: get("nodes", { maxAge: 0 }),
   },
-  // Short, because the scheduler waits for it.
+  // The timeout is short, because the scheduler waits for the rule.
   timeoutSeconds: 2,
 
   async mutate(object: PodOrBinding, { request, remembered, current }) {

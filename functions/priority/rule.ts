@@ -92,6 +92,6 @@ export default rule({
   },
 });
 
-/** Concurrent requests can create several default classes; the lowest value counts. */
+/** Returns the default class. Concurrent requests can create several; the lowest value counts. */
 const findDefault = (classes: readonly PriorityClass[]): PriorityClass | undefined =>
   classes.filter(({ globalDefault }) => globalDefault).sort((left, right) => left.value - right.value)[0];

@@ -52,7 +52,7 @@ export default rule({
   },
 });
 
-/** Refuses any value, even 0 and empty ones. */
+/** Returns a refusal for each field that is set, even to 0 or an empty value. */
 const listOffences = (fields: object, context: object = {}) =>
   Object.entries(fields)
     .filter(([field]) => field in context)

@@ -28,7 +28,7 @@ export default rule({
   needs: {
     // Read without the cache: a pod keeps its token and its pull secrets.
     current: get("serviceaccounts", { maxAge: 0 }),
-    // Waits for the default account, which a controller creates in every new namespace.
+    // Waits up to 1.5 seconds for the account `default`, which a controller creates in every new namespace.
     usual: get("serviceaccounts", { maxAge: 0, patience: 1.5 }),
     recent: get("serviceaccounts"),
   },
@@ -98,7 +98,7 @@ const findAccount = async (
   );
 };
 
-/** A mirror pod only represents a pod that the kubelet runs by itself; it must not gain an account or a secret. */
+/** Checks a mirror pod, which represents a static pod of the kubelet; it must not have an account or a secret. */
 const checkMirrorPod = (pod: Pod, request: AdmissionRequest) => {
   if (pod.spec?.serviceAccountName) return refuseRequest(request, "a mirror pod may not reference service accounts");
   if (secretsIn(pod).length > 0) return refuseRequest(request, "a mirror pod may not reference secrets");
@@ -111,7 +111,7 @@ const checkSecrets = (pod: Pod, account: ServiceAccount, { request, settings }: 
   const asks = account.metadata?.annotations?.["kubernetes.io/enforce-mountable-secrets"] ?? "";
   if (!settings.limitSecretReferences && !/^(1|t|T|true|TRUE|True)$/.test(asks)) return;
 
-  // Upstream's message about ephemeral containers has no object name in front.
+  // The message about ephemeral containers has no object name in front, as upstream's.
   if (request.subResource) return findUnlistedEphemeralSecret(pod, account);
   const offence = findUnlistedSecret(pod, account);
   if (offence) return refuseRequest(request, offence);

@@ -2,7 +2,7 @@ import type { Pod, ServiceAccount } from "kubernetes-types/core/v1.d.ts";
 import { listContainers } from "postern/objects/pod";
 import { secretsOf } from "postern/objects/secret";
 
-/** Upstream doesn't check projected volumes. */
+/** Returns the first secret that the account doesn't list. Projected volumes are not checked, as in upstream. */
 export const findUnlistedSecret = (pod: Pod, account: ServiceAccount): string | undefined => {
   const { imagePullSecrets = [], volumes = [] } = pod.spec ?? {};
   const listed = collectNames(account.secrets);

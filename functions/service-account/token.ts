@@ -12,7 +12,7 @@ export const mountToken = (pod: Pod, uid: string): void => {
   );
   if (!pod.spec || unmounted.length === 0) return;
 
-  // Any volume with this prefix counts as the token's.
+  // A volume whose name has this prefix counts as the token's volume.
   const present = pod.spec.volumes?.find(({ name = "" }) => name.startsWith(prefix));
   const name = present?.name ?? `${prefix}${deriveSuffix(uid)}`;
   for (const container of unmounted)
@@ -20,7 +20,7 @@ export const mountToken = (pod: Pod, uid: string): void => {
   if (!present) pod.spec.volumes = [...(pod.spec.volumes ?? []), buildTokenVolume(name)];
 };
 
-/** Upstream's alphabet: no vowels, and no digits that look like one. */
+/** The letters of generated names, as in upstream: no vowels, and no digits that look like vowels. */
 const letters = "bcdfghjklmnpqrstvwxz2456789";
 
 /** Upstream draws five random letters; here the same request always gets the same five. */
@@ -35,7 +35,7 @@ const buildTokenVolume = (name: string): Volume => ({
   projected: {
     defaultMode: 0o644,
     sources: [
-      // By 3607 seconds the API server recognizes a token whose lifetime it may extend for old clients.
+      // The API server recognizes by the 3607 seconds a token whose lifetime it may extend for old clients.
       { serviceAccountToken: { expirationSeconds: 3607, path: "token" } },
       { configMap: { name: "kube-root-ca.crt", items: [{ key: "ca.crt", path: "ca.crt" }] } },
       {

@@ -33,7 +33,7 @@ const listContexts = ({ spec, containers }: PodSubject): AnySecurityContext[] =>
 
 export const listNames = (containers: readonly Container[]) => containers.map(({ name = "" }) => name);
 
-/** `detail` gets each forbidden value once. */
+/** Builds a check of containers. `detail` gets each forbidden value once. */
 export const checkContainers =
   (
     reason: string,
@@ -58,19 +58,19 @@ export const checkContexts =
     if (setters !== "") return { reason, detail: detail(setters, listContexts(subject).filter(isForbidden)) };
   };
 
-/** Newer versions of some checks require fields that Windows doesn't support. */
+/** Returns a check that skips Windows pods. New versions of checks require fields that Windows doesn't support. */
 export const skipOnWindows =
   (check: CheckFunction): CheckFunction =>
   (subject) =>
     subject.spec.os?.name === "windows" ? undefined : check(subject);
 
-/** Root in a pod's own user namespace has no privileges on the node. */
+/** Returns a check that skips pods with their own user namespace: their root user has no privileges on the node. */
 export const skipInUserNamespace =
   (check: CheckFunction): CheckFunction =>
   (subject) =>
     subject.spec.hostUsers === false ? undefined : check(subject);
 
-// These functions produce upstream's wording.
+// The following functions produce upstream's wording.
 
 /** Returns `"a", "b"`, without escaping. */
 export const quoteAll = (texts: readonly string[]) => texts.map((text) => `"${text}"`).join(", ");

@@ -77,7 +77,7 @@ const checkPorts = checkContainers(
 );
 export const hostPorts: Check = { level: "baseline", since: { "1.0": checkPorts } };
 
-/** The kubelet sends these requests from the node; they must go to the pod only. */
+/** Checks the hosts of probes and lifecycle hooks: the kubelet calls them from the node, and must call only the pod. */
 const checkProbes = checkContainers(
   "probe or lifecycle host",
   ({ livenessProbe, readinessProbe, startupProbe, lifecycle }) =>

@@ -22,7 +22,7 @@ const isForbiddenProfile = (profile: Profile) => !!profile && !["RuntimeDefault"
 
 const appArmorPrefix = "container.apparmor.security.beta.kubernetes.io/";
 
-/** Before the field existed, the profile was an annotation. */
+/** Reports whether an annotation names a forbidden AppArmor profile. The annotation is older than the field. */
 const isForbiddenAnnotation = ([key, value]: [string, string]) =>
   key.startsWith(appArmorPrefix) && value !== "" && value !== "runtime/default" && !value.startsWith("localhost/");
 
