@@ -6,7 +6,7 @@ import { evaluateRule } from "#lib/evaluation.ts";
 import { freezeDeep } from "#lib/json.ts";
 import type { Capabilities, HttpsRequest, ServedResource } from "#lib/needs.ts";
 import { splitApiVersion } from "#lib/objects/api-version.ts";
-import type { Policy } from "#lib/policy/types.ts";
+import type { KinitirasPolicy } from "#lib/policy/types.ts";
 import { plural, recorded } from "#lib/recorded-answers.ts";
 import type { AdmissionRequest, KubernetesObject } from "#lib/review.ts";
 import type { Phase } from "#lib/rule.ts";
@@ -44,7 +44,7 @@ const ask = async (
   phase: Phase,
   request: Partial<AdmissionRequest>,
   world: Capabilities,
-  policies?: readonly Policy[],
+  policies?: readonly KinitirasPolicy[],
 ): Promise<Decision> => {
   assert.ok(listed);
   const { name, rule } = listed;
@@ -73,12 +73,12 @@ const requestOf = ({ operation, object, oldObject, requestNamespace }: PolicyCas
 
 /** A policy as it is after its own admission, and why it was not let in. */
 const admitted = async (
-  policy: Policy,
+  policy: KinitirasPolicy,
   world: Capabilities,
-): Promise<{ policy: Policy; refusal: string | undefined }> => {
+): Promise<{ policy: KinitirasPolicy; refusal: string | undefined }> => {
   const request = { operation: "CREATE", kind: kindOf(policy), userInfo: {}, object: policy } as const;
   const { outcome } = await ask(admission, "mutate", request, world);
-  const completed = patched(policy, outcome) as Policy;
+  const completed = patched(policy, outcome) as KinitirasPolicy;
   const said = await ask(admission, "validate", { ...request, object: completed }, world);
   return { policy: completed, refusal: said.outcome.status?.message };
 };

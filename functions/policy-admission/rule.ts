@@ -1,10 +1,10 @@
 import { getErrorMessage } from "postern/failure";
 import { isSame } from "postern/json";
 import { cue, discovery, list, type ServedResource } from "postern/needs";
-import { completed, refusalOf } from "postern/policy/admission";
+import { completePolicy, findPolicyRefusal } from "postern/policy/admission";
 import { warningsOf } from "postern/policy/checks/warnings";
-import { type Policy, policyGroup } from "postern/policy/types";
-import { uncovered } from "postern/policy/webhook-rules";
+import { type KinitirasPolicy, policyGroup } from "postern/policy/types";
+import { describeUnsentRequests } from "postern/policy/webhook-rules";
 import type { KubernetesObject } from "postern/review";
 import { type RequestMatch, rule } from "postern/rule";
 
@@ -33,13 +33,13 @@ export default rule({
     kinds: discovery(),
   },
 
-  mutate(policy: Policy, { oldObject }) {
-    completed(policy, oldObject ?? undefined);
+  mutate(policy: KinitirasPolicy, { oldObject }) {
+    completePolicy(policy, oldObject ?? undefined);
   },
 
-  async validate(policy: Policy, { oldObject, settings, cue, mutating, validating, kinds }) {
+  async validate(policy: KinitirasPolicy, { oldObject, settings, cue, mutating, validating, kinds }) {
     if (oldObject && isSame(policy.spec, oldObject.spec)) return;
-    const refuse = await refusalOf(policy, settings.scripts ? cue : undefined);
+    const refuse = await findPolicyRefusal(policy, settings.scripts ? cue : undefined);
     if (refuse !== undefined) return refuse;
     const said = await unsent(policy, kinds, policy.kind === "ClusterValidatePolicy" ? validating : mutating);
     return { warnings: [...warningsOf(policy), ...said] };
@@ -48,7 +48,7 @@ export default rule({
 
 /** Warns of requests that a policy concerns and that no webhook entry sends to the rule that applies it. */
 const unsent = async (
-  policy: Policy,
+  policy: KinitirasPolicy,
   discover: (groupVersion: string) => Promise<ServedResource[] | undefined>,
   configurations: () => Promise<KubernetesObject[]>,
 ): Promise<string[]> => {
@@ -57,7 +57,7 @@ const unsent = async (
   try {
     const rows = rowsIn(await configurations(), `${rule}.postern.dev`);
     const operations = ["CREATE", "UPDATE", ...(validates ? ["DELETE" as const] : [])] as const;
-    const missing = await uncovered(policy, operations, { discover }, rows);
+    const missing = await describeUnsentRequests(policy, operations, { discover }, rows);
     return missing.map((what) => `no entry of ${rule} sends it ${what}: npx postern manifests renews them, or deploy`);
   } catch (error) {
     // The policy is valid even if this can't be checked.

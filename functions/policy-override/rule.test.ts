@@ -2,21 +2,21 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { Failure } from "postern/failure";
 import type { Capabilities } from "postern/needs";
-import type { Policy } from "postern/policy/types";
+import type { KinitirasPolicy } from "postern/policy/types";
 import type { AdmissionRequest } from "postern/review";
 import { type Count, openRule, recorded } from "postern/test";
 
 const { decide } = await openRule(import.meta.dirname);
 
 const pod = { apiVersion: "v1", kind: "Pod", metadata: { name: "a", namespace: "team" } };
-const policy = (name: string, ...overriders: object[]): Policy =>
+const policy = (name: string, ...overriders: object[]): KinitirasPolicy =>
   ({
     ...{ apiVersion: "policy.kcloudlabs.io/v1alpha1", kind: "ClusterOverridePolicy", metadata: { name } },
     spec: {
       resourceSelectors: [{ apiVersion: "v1", kind: "Pod" }],
       overrideRules: overriders.map((one) => ({ overriders: one })),
     },
-  }) as unknown as Policy;
+  }) as unknown as KinitirasPolicy;
 const label = (path: string) => ({ template: { type: "labels", operation: "add", path, value: { string: "x" } } });
 /** A policy that refers to a Secret, or to what is given instead. */
 const refersTo = (given: object = {}) => {

@@ -1,23 +1,28 @@
-import { type Applied, override } from "postern/policy/override";
-import { bookOf } from "postern/policy/policy-index";
+import { type AppliedRule, applyOverridePolicies } from "postern/policy/override";
+import { buildPolicyIndex } from "postern/policy/policy-index";
 import {
-  isJudged,
-  overridePolicies,
-  policiesOf,
-  policyNeeds,
+  buildPolicyRequest,
+  countingErrors,
+  countMetrics,
+  createPolicyCapabilities,
+  createPolicyNeeds,
+  isGovernedByPolicies,
+  listPolicies,
+  overridePolicyResources,
   policySettings,
-  reachOf,
-  subjectOf,
-  tell,
-  telling,
 } from "postern/policy/policy-rules";
-import { interceptionOf, surveyOf, unfitSettings, writtenPolicies } from "postern/policy/webhook-rules";
+import {
+  createClusterInspection,
+  createManifestReader,
+  createWebhookRulesBuilder,
+  findSettingsFault,
+} from "postern/policy/webhook-rules";
 import type { KubernetesObject } from "postern/review";
 import { rule } from "postern/rule";
 
 export default rule({
   summary: "Changes objects as the override policies say that are in the cluster or in postern.yaml.",
-  match: interceptionOf("CREATE", "UPDATE"),
+  match: createWebhookRulesBuilder("CREATE", "UPDATE"),
   objectSelector: ({ objectSelector }) => objectSelector,
   // A policy may append to a list, and a second call would append again.
   reinvocationPolicy: "Never",
@@ -25,21 +30,27 @@ export default rule({
   // Policies may send POST requests to other services.
   sideEffects: "NoneOnDryRun",
   settings: policySettings,
-  manifests: { policies: writtenPolicies("OverridePolicy", "ClusterOverridePolicy") },
-  inspectForSettings: surveyOf(overridePolicies, "CREATE", "UPDATE"),
-  checkSettings: unfitSettings,
-  needs: policyNeeds(overridePolicies),
+  manifests: { policies: createManifestReader("OverridePolicy", "ClusterOverridePolicy") },
+  inspectForSettings: createClusterInspection(overridePolicyResources, "CREATE", "UPDATE"),
+  checkSettings: findSettingsFault,
+  needs: createPolicyNeeds(overridePolicyResources),
 
   async mutate(object: KubernetesObject, around) {
-    if (!isJudged(around.request)) return;
-    const policies = await policiesOf(overridePolicies, around);
-    const applied = await telling(around, () => override(bookOf(policies), subjectOf(object, around), reachOf(around)));
-    tell(around, applied.flatMap(happenings));
+    if (!isGovernedByPolicies(around.request)) return;
+    const policies = await listPolicies(overridePolicyResources, around);
+    const applied = await countingErrors(around, () =>
+      applyOverridePolicies(
+        buildPolicyIndex(policies),
+        buildPolicyRequest(object, around),
+        createPolicyCapabilities(around),
+      ),
+    );
+    countMetrics(around, applied.flatMap(happenings));
   },
 });
 
 /** As in upstream, a change by origin counts only as a match. */
-const happenings = ({ policy, sources }: Applied) => {
+const happenings = ({ policy, sources }: AppliedRule) => {
   const changing = sources.filter((source) => source !== "origin");
   const metrics = ["override_policy_matched_count", ...changing.map(() => "override_policy_override_count")];
   return metrics.map((metric) => ({ metric, policy }));

@@ -3,8 +3,8 @@ import { isDeepStrictEqual } from "node:util";
 import { parse } from "yaml";
 import { evaluate } from "#lib/cue/engine.ts";
 import { isQuantity, parseQuantity } from "#lib/objects/quantity.ts";
-import { labelsMatch } from "#lib/policy/selectors.ts";
-import type { Policy, Reach, Subject } from "#lib/policy/types.ts";
+import { matchesLabels } from "#lib/policy/selectors.ts";
+import type { KinitirasPolicy, PolicyCapabilities, PolicyRequest } from "#lib/policy/types.ts";
 import type { KubernetesObject, Operation } from "#lib/review.ts";
 import { kindsOf } from "../apiserver/kinds/kinds.ts";
 
@@ -12,7 +12,7 @@ import { kindsOf } from "../apiserver/kinds/kinds.ts";
 export interface PolicyCase {
   id: string;
   operation: Operation;
-  policies: Policy[];
+  policies: KinitirasPolicy[];
   object?: KubernetesObject;
   oldObject?: KubernetesObject;
   requestNamespace?: string;
@@ -64,7 +64,7 @@ const text = (file: string) => readFileSync(new URL(file, folder), "utf8");
 export const tables: Tables = JSON.parse(text("cases.json"));
 
 const example = ({ policyFile, onlyRule, ...rest }: ExampleCase): PolicyCase => {
-  const policy: Policy = parse(text(policyFile));
+  const policy: KinitirasPolicy = parse(text(policyFile));
   if (onlyRule === undefined || policy.kind !== "ClusterValidatePolicy") return { ...rest, policies: [policy] };
   const validateRules = policy.spec.validateRules.slice(onlyRule, onlyRule + 1);
   const http = validateRules[0]?.template?.condition.dataRef?.http;
@@ -84,7 +84,7 @@ export const policyCases: readonly PolicyCase[] = [...tables.cases, ...exampleCa
 export const needsCue = ({ policies }: PolicyCase): boolean => JSON.stringify(policies).includes('"cue":');
 
 /** The request of a case. */
-export const subjectOf = ({ operation, object, oldObject, requestNamespace }: PolicyCase): Subject => {
+export const subjectOf = ({ operation, object, oldObject, requestNamespace }: PolicyCase): PolicyRequest => {
   const subject = operation === "DELETE" ? oldObject : object;
   if (subject === undefined) throw new Error("a case must have an object, or an oldObject on DELETE");
   return {
@@ -96,7 +96,10 @@ export const subjectOf = ({ operation, object, oldObject, requestNamespace }: Po
 };
 
 /** The world that a case has written down, and CUE itself. */
-export const reachOver = ({ cluster = [], http = [] }: Pick<PolicyCase, "cluster" | "http"> = {}): Reach => {
+export const reachOver = ({
+  cluster = [],
+  http = [],
+}: Pick<PolicyCase, "cluster" | "http"> = {}): PolicyCapabilities => {
   const among = (apiVersion: string, kind: string, namespace: string | undefined) =>
     cluster.filter(
       (object) =>
@@ -124,7 +127,7 @@ export const reachOver = ({ cluster = [], http = [] }: Pick<PolicyCase, "cluster
     first: async (apiVersion, kind, labels, namespace) =>
       among(apiVersion, kind, namespace)
         .toSorted((one, other) => (place(one) < place(other) ? -1 : 1))
-        .find(({ metadata }) => labelsMatch(labels, metadata?.labels)),
+        .find(({ metadata }) => matchesLabels(labels, metadata?.labels)),
     fetch: async ({ url }) => ({
       body: answer(url),
       header: { "Content-Type": ["text/plain; charset=utf-8"] },

@@ -2,7 +2,7 @@ import { cp, mkdtempDisposable } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import type { Policy } from "#lib/policy/types.ts";
+import type { KinitirasPolicy } from "#lib/policy/types.ts";
 import type { KubernetesObject, Operation } from "#lib/review.ts";
 import { findGoProgram, type GoProgram, requireGoProgram, run } from "../parity/control-plane/go-programs.ts";
 
@@ -16,7 +16,7 @@ export interface Evaluations {
 
 /** What is to be evaluated, from the object's bytes to the patch's, so many times. */
 export interface Question {
-  policies: Policy[];
+  policies: KinitirasPolicy[];
   object: KubernetesObject;
   operation: Operation;
   rounds: number;

@@ -2,10 +2,10 @@ import { createInterface } from "node:readline";
 import { evaluate } from "#lib/cue/engine.ts";
 import { freezeDeep } from "#lib/json.ts";
 import { createDraft } from "#lib/patch.ts";
-import { override } from "#lib/policy/override.ts";
-import { bookOf } from "#lib/policy/policy-index.ts";
-import type { Policy, Reach } from "#lib/policy/types.ts";
-import { validate } from "#lib/policy/validate.ts";
+import { applyOverridePolicies } from "#lib/policy/override.ts";
+import { buildPolicyIndex } from "#lib/policy/policy-index.ts";
+import type { KinitirasPolicy, PolicyCapabilities } from "#lib/policy/types.ts";
+import { evaluateValidatePolicies } from "#lib/policy/validate.ts";
 import type { Evaluations, Question } from "./kinitiras.ts";
 
 // The process in which our own evaluation of policies is timed, asked and answering as the one in Go beside it.
@@ -13,14 +13,14 @@ import type { Evaluations, Question } from "./kinitiras.ts";
 const alone = async () => {
   throw new Error("nothing is asked here");
 };
-const reach: Reach = { get: alone, first: alone, fetch: alone, process: alone, cue: evaluate };
+const reach: PolicyCapabilities = { get: alone, first: alone, fetch: alone, process: alone, cue: evaluate };
 
 /** From the object's bytes to the patch's. */
-const evaluation = async (policies: readonly Policy[], text: string, operation: Question["operation"]) => {
+const evaluation = async (policies: readonly KinitirasPolicy[], text: string, operation: Question["operation"]) => {
   const { value, changes } = createDraft(JSON.parse(text));
-  const [book, subject] = [bookOf(policies), { operation, object: value }];
-  await override(book, subject, reach);
-  const { denied } = await validate(book, subject, reach);
+  const [book, subject] = [buildPolicyIndex(policies), { operation, object: value }];
+  await applyOverridePolicies(book, subject, reach);
+  const { denied } = await evaluateValidatePolicies(book, subject, reach);
   return denied ? { denied: denied.reason } : { patch: JSON.stringify(changes()) };
 };
 

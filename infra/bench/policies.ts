@@ -3,7 +3,7 @@ import type { Context } from "aws-lambda";
 import { createUnconnectedCapabilities } from "#lib/capabilities.ts";
 import { createCompleteEndpoint } from "#lib/complete-endpoint.ts";
 import { evaluate } from "#lib/cue/engine.ts";
-import type { OverridePolicy, OverrideRule, Policy } from "#lib/policy/types.ts";
+import type { KinitirasPolicy, OverridePolicy, OverrideRule } from "#lib/policy/types.ts";
 import { catalogueFolder, readRule } from "../catalogue/registry.ts";
 import type { Signer } from "../keys/keys.ts";
 import { signing } from "../parity/test-key.ts";
@@ -151,7 +151,7 @@ const isPlain = ({ expect, deviation, http, cluster, policies }: PolicyCase): bo
   !cluster &&
   !/"from":"(k8s|owner|http)"|processing/.test(JSON.stringify(policies));
 
-const kindsIn = (policy: Policy): string[] =>
+const kindsIn = (policy: KinitirasPolicy): string[] =>
   policy.kind === "ClusterValidatePolicy"
     ? policy.spec.validateRules.flatMap(({ template, cue }) => [
         ...(template ? ["condition"] : []),

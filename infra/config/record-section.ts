@@ -1,5 +1,5 @@
 import { isMap, toList } from "#lib/json.ts";
-import { parsePath } from "#lib/policy/values/paths.ts";
+import { parseReferencePath } from "#lib/policy/values/paths.ts";
 import type { Places } from "#lib/recording/bucket-handler.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
 import { toSentence } from "../cli/complaint.ts";
@@ -45,7 +45,7 @@ export const readRecord = (section: RecordSection, path: ConfigPath, complain: C
   if (bucket === undefined) complain(path, "must have a bucket");
   const paths = toList(keep).flatMap((text) => {
     try {
-      return [parsePath(text)];
+      return [parseReferencePath(text)];
     } catch (error) {
       complain([...path, "keep"], `must be ${listOfPaths}: ${toSentence(error)}`);
       return [];

@@ -3,7 +3,7 @@ import { readFileSync } from "node:fs";
 import { test } from "node:test";
 import { parse } from "yaml";
 import { faultsOf } from "#lib/policy/checks/faults.ts";
-import type { Policy } from "#lib/policy/types.ts";
+import type { KinitirasPolicy } from "#lib/policy/types.ts";
 import { policyCases } from "../bench/example-policies.ts";
 import { wordsOf } from "./descriptions.ts";
 
@@ -41,7 +41,7 @@ const policyOf = ({ overriders, selectors, condition, targetOperations }: Omit<C
     kind: condition ? "ClusterValidatePolicy" : "OverridePolicy",
     metadata: { name: "p", namespace: "default" },
     spec,
-  } as unknown as Policy;
+  } as unknown as KinitirasPolicy;
 };
 
 const cases: Case[] = parse(readFileSync(new URL("descriptions.yaml", import.meta.url), "utf8"));

@@ -3,21 +3,21 @@ import { unescapeStep } from "#lib/json.ts";
 import { sold } from "#lib/policy/overriders/origins.ts";
 import { factors } from "#lib/policy/overriders/resources.ts";
 import {
-  type Condition,
-  type Constant,
   isOnlyReplaced,
+  type KinitirasPolicy,
   type OriginOverrider,
   type OverrideRule,
   type OverrideTemplate,
-  type Policy,
-  type Reference,
-  type Selector,
+  type PolicyCondition,
+  type PolicyConstant,
+  type ResourceSelector,
   type ValidateRule,
+  type ValueReference,
 } from "#lib/policy/types.ts";
-import { settled } from "#lib/policy/values/constants.ts";
+import { findSetField } from "#lib/policy/values/constants.ts";
 
 /** Describes what a policy without faults does, in one sentence for each of its rules. */
-export const wordsOf = (policy: Policy): string[] => {
+export const wordsOf = (policy: KinitirasPolicy): string[] => {
   const objects = objectsOf(policy);
   if (policy.kind === "ClusterValidatePolicy")
     return policy.spec.validateRules.map((rule) => sentence(rule, validated, objects, judgementsOf(rule)));
@@ -49,14 +49,14 @@ const brief = (value: unknown) => {
   return text.length > 120 ? `${text.slice(0, 117)}...` : text;
 };
 
-const objectsOf = (policy: Policy): string => {
+const objectsOf = (policy: KinitirasPolicy): string => {
   const { resourceSelectors: selectors = [] } = policy.spec;
   const own = policy.kind === "OverridePolicy" ? policy.metadata.namespace : undefined;
   const all = selectors.map((selector) => selected(selector, own));
   return all.length > 0 ? series(all, "or") : `every object${own ? ` in namespace ${own}` : ""}`;
 };
 
-const selected = (selector: Selector, own?: string): string => {
+const selected = (selector: ResourceSelector, own?: string): string => {
   const { apiVersion, kind, name, labelSelector, fieldSelector } = selector;
   const namespace = selector.namespace || own;
   const labels = [
@@ -141,7 +141,7 @@ const ofTemplate = (template: OverrideTemplate): string => {
 };
 
 const ofMetadata = ({ operation, path = "", value, valueRef }: OverrideTemplate, one: string): string => {
-  const field = settled(value);
+  const field = findSetField(value);
   const key = unescapeStep(path);
   const map = Object.entries((field === "stringMap" && value?.stringMap) || {});
   // For a removal, the key is always in the path.
@@ -201,7 +201,7 @@ const judgementsOf = ({ template, cue }: ValidateRule): string[] => [
   ...(cue ? [`runs a CUE script of ${lines(cue)} and denies where it says so`] : []),
 ];
 
-const ofCondition = (condition: Condition): string => {
+const ofCondition = (condition: PolicyCondition): string => {
   const { affectMode, message = "", dataRef, value, valueRef, valueProcess } = condition;
   const link = affectMode === "allow" ? "unless" : "if";
   const compared = valueRef ? ofReference(valueRef) : ofConstant(value);
@@ -212,7 +212,7 @@ const ofCondition = (condition: Condition): string => {
   return `denies with ${brief(message)} ${link} ${data} ${comparison}`;
 };
 
-const comparisons: Record<Condition["cond"], string> = {
+const comparisons: Record<PolicyCondition["cond"], string> = {
   Exist: "exists",
   NotExist: "doesn't exist",
   Equal: "equals …",
@@ -225,15 +225,15 @@ const comparisons: Record<Condition["cond"], string> = {
   Lte: "is at most …",
 };
 
-const ofConstant = (constant: Constant = {}): string => {
-  const field = settled(constant);
+const ofConstant = (constant: PolicyConstant = {}): string => {
+  const field = findSetField(constant);
   const value = field && constant[field];
   const isBare = field === "float" || field === "floatSlice";
   const listed = Array.isArray(value) ? value.map((one) => (isBare ? one : quoted(one))).join(", ") : undefined;
   return listed ?? (isBare ? String(value) : brief(value));
 };
 
-const ofReference = ({ from, path, k8s, http }: Reference): string => {
+const ofReference = ({ from, path, k8s, http }: ValueReference): string => {
   switch (from) {
     case "current":
       return `${path} of the object`;
@@ -249,5 +249,5 @@ const ofReference = ({ from, path, k8s, http }: Reference): string => {
 };
 
 /** A reference ignores field selectors. A reference by name fails if the object doesn't exist. */
-const referred = ({ fieldSelector: _, ...selector }: Selector) =>
+const referred = ({ fieldSelector: _, ...selector }: ResourceSelector) =>
   `${selected(selector)}${selector.name ? " (which must be there)" : ""}`;

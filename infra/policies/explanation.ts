@@ -1,9 +1,9 @@
 import { splitApiVersion } from "#lib/objects/api-version.ts";
 import { referencesIn, scriptsIn } from "#lib/policy/checks/located-values.ts";
 import { warningsOf } from "#lib/policy/checks/warnings.ts";
-import { checkDocuments } from "#lib/policy/policy-documents.ts";
-import { faultOfScript, hasWrongOutput } from "#lib/policy/scripts.ts";
-import { nameOf, type Policy } from "#lib/policy/types.ts";
+import { checkPolicyDocuments } from "#lib/policy/policy-documents.ts";
+import { findScriptFault, hasWrongOutput } from "#lib/policy/scripts.ts";
+import { getPolicyName, type KinitirasPolicy } from "#lib/policy/types.ts";
 import { butSimilarKinds, isDefinable, kindsOf } from "../apiserver/kinds/kinds.ts";
 import { readFiles } from "../apiserver/manifest-cluster.ts";
 import type { Path, Source } from "../check/manifests/manifests.ts";
@@ -33,14 +33,14 @@ export const readPolicies = async (places: readonly string[]): Promise<PolicyDoc
     const source = { name: file.name, text: file.text };
     return file.documents.map((value, index) => ({ value, source, index }));
   });
-  if (checkDocuments(documents.map(({ value }) => value)).length > 0) return documents;
+  if (checkPolicyDocuments(documents.map(({ value }) => value)).length > 0) return documents;
   throw new Complaint(`${places.join(", ")} ${places.length > 1 ? "hold" : "holds"} no policy`);
 };
 
 type Cue = (source: string) => Promise<string>;
 
 export const explainAll = async (documents: readonly PolicyDocument[], cue: Cue): Promise<Explained[]> => {
-  const checked = checkDocuments(documents.map(({ value }) => value));
+  const checked = checkPolicyDocuments(documents.map(({ value }) => value));
   const faultyFirst = checked.toSorted(
     (one, other) => Number(one.policy !== undefined) - Number(other.policy !== undefined),
   );
@@ -69,10 +69,10 @@ const fieldIn = (sentence: string): Path => {
   );
 };
 
-const explain = async (policy: Policy, cue: Cue): Promise<Explained> => {
+const explain = async (policy: KinitirasPolicy, cue: Cue): Promise<Explained> => {
   const scripts = await Promise.all(scriptsIn(policy).map(({ at, what }) => checkScript(at, what, cue)));
   return {
-    policy: `${policy.kind} ${nameOf(policy)}`,
+    policy: `${policy.kind} ${getPolicyName(policy)}`,
     does: wordsOf(policy),
     faults: scripts.flatMap(({ faults }) => faults),
     warnings: [...warningsOf(policy), ...absentKindsIn(policy), ...scripts.flatMap(({ warnings }) => warnings)],
@@ -80,7 +80,7 @@ const explain = async (policy: Policy, cue: Cue): Promise<Explained> => {
 };
 
 const checkScript = async (at: string, script: string, cue: Cue): Promise<Pick<Explained, "faults" | "warnings">> => {
-  const fault = await faultOfScript(script, cue);
+  const fault = await findScriptFault(script, cue);
   if (fault !== undefined) return { faults: [`${at} does not compile: ${fault}`], warnings: [] };
   const [output, shape] = at.startsWith("spec.validateRules")
     ? (["validate", 'a struct, such as {valid: false, reason: "…"}'] as const)
@@ -90,7 +90,7 @@ const checkScript = async (at: string, script: string, cue: Cue): Promise<Pick<E
 };
 
 /** Warns of kinds that Kubernetes doesn't have, in groups whose kinds no CustomResourceDefinition can define. */
-const absentKindsIn = (policy: Policy): string[] => {
+const absentKindsIn = (policy: KinitirasPolicy): string[] => {
   const selectors = (policy.spec.resourceSelectors ?? []).map((what, index) => {
     return { at: `spec.resourceSelectors[${index}]`, what, effect: "takes nothing" };
   });

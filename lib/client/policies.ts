@@ -1,27 +1,29 @@
 import type { ObjectReader } from "../needs.ts";
-import { override } from "../policy/override.ts";
-import { policiesIn } from "../policy/policy-documents.ts";
-import { bookOf } from "../policy/policy-index.ts";
+import { applyOverridePolicies } from "../policy/override.ts";
+import { parsePolicies } from "../policy/policy-documents.ts";
+import { buildPolicyIndex } from "../policy/policy-index.ts";
 import {
-  isJudged,
-  overridePolicies,
+  buildPolicyRequest,
+  createPolicyCapabilities,
+  createPolicyNeeds,
+  isGovernedByPolicies,
+  listPolicies,
+  overridePolicyResources,
   type PolicySettings,
-  policiesOf,
-  policyNeeds,
   policySettings,
-  reachOf,
-  refusalBy,
-  subjectOf,
-  validatePolicies,
+  toVerdict,
+  validatePolicyResources,
 } from "../policy/policy-rules.ts";
 import type { HttpSettings } from "../policy/references/http.ts";
-import type { Policy } from "../policy/types.ts";
-import { validate } from "../policy/validate.ts";
+import type { KinitirasPolicy } from "../policy/types.ts";
+import { evaluateValidatePolicies } from "../policy/validate.ts";
 import type { KubernetesObject } from "../review.ts";
 import { type RequestMatch, rule } from "../rule.ts";
 import type { GuardRule } from "./guard-entries.ts";
 
-export type Policies = readonly Policy[] | ((cluster: ObjectReader) => readonly Policy[] | Promise<readonly Policy[]>);
+export type Policies =
+  | readonly KinitirasPolicy[]
+  | ((cluster: ObjectReader) => readonly KinitirasPolicy[] | Promise<readonly KinitirasPolicy[]>);
 
 export interface References {
   /** The hosts that references may call, and how; none by default. */
@@ -33,8 +35,8 @@ export interface References {
 }
 
 /** Returns the policies stored in a cluster, at most ten seconds old. */
-export const readPolicies = (cluster: ObjectReader): Promise<readonly Policy[]> =>
-  policiesOf([...overridePolicies, ...validatePolicies], { settings: policySettings, reader: cluster });
+export const readPolicies = (cluster: ObjectReader): Promise<readonly KinitirasPolicy[]> =>
+  listPolicies([...overridePolicyResources, ...validatePolicyResources], { settings: policySettings, reader: cluster });
 
 /** Returns the two rules that apply policies. */
 export const createPolicyRules = (policies: Policies, references: References = {}): Record<string, GuardRule> => {
@@ -52,8 +54,12 @@ export const createPolicyRules = (policies: Policies, references: References = {
         // A patch may append to a list; a second call would append again.
         reinvocationPolicy: "Never",
         async mutate(object, context) {
-          if (!isJudged(context.request)) return;
-          await override(bookOf(await find(context.reader)), subjectOf(object, context), reachOf(context));
+          if (!isGovernedByPolicies(context.request)) return;
+          await applyOverridePolicies(
+            buildPolicyIndex(await find(context.reader)),
+            buildPolicyRequest(object, context),
+            createPolicyCapabilities(context),
+          );
         },
       }),
     },
@@ -63,24 +69,32 @@ export const createPolicyRules = (policies: Policies, references: References = {
         summary: "Asks validate policies.",
         match: matchAll("CREATE", "UPDATE", "DELETE"),
         async validate(object, context) {
-          if (!isJudged(context.request)) return undefined;
-          const index = bookOf(await find(context.reader));
-          return refusalBy((await validate(index, subjectOf(object, context), reachOf(context))).denied);
+          if (!isGovernedByPolicies(context.request)) return undefined;
+          const index = buildPolicyIndex(await find(context.reader));
+          return toVerdict(
+            (
+              await evaluateValidatePolicies(
+                index,
+                buildPolicyRequest(object, context),
+                createPolicyCapabilities(context),
+              )
+            ).denied,
+          );
         },
       }),
     },
   };
 };
 
-const needs = policyNeeds([...overridePolicies, ...validatePolicies]);
+const needs = createPolicyNeeds([...overridePolicyResources, ...validatePolicyResources]);
 
 const matchAll = (...operations: RequestMatch["operations"]): RequestMatch[] => [
   { apiGroups: ["*"], apiVersions: ["*"], resources: ["*"], operations },
 ];
 
 /** Returns a function that returns a copy of these policies. Throws if a policy is faulty. */
-const checkPolicies = (given: readonly Policy[]) => {
-  const { policies, faults } = policiesIn(structuredClone(given));
+const checkPolicies = (given: readonly KinitirasPolicy[]) => {
+  const { policies, faults } = parsePolicies(structuredClone(given));
   if (faults.length > 0) throw new Error(`policies: ${faults.join("; ")}`);
   return () => policies;
 };

@@ -3,10 +3,10 @@ import { test } from "node:test";
 import fc from "fast-check";
 import { evaluate } from "../cue/engine.ts";
 import { createDraft } from "../patch.ts";
-import { completed, refusalOf } from "./admission.ts";
+import { completePolicy, findPolicyRefusal } from "./admission.ts";
 import { renderedCondition } from "./rendered-cue/conditions.ts";
 import { renderedOverride } from "./rendered-cue/templates.ts";
-import type { Condition, OverrideTemplate } from "./types.ts";
+import type { OverrideTemplate, PolicyCondition } from "./types.ts";
 
 const cue = (source: string) => evaluate(source);
 
@@ -22,14 +22,14 @@ const validate = (rule: object) => ({
   spec: { validateRules: [rule] },
 });
 const template: OverrideTemplate = { type: "labels", operation: "remove", path: "a" };
-const condition: Condition = { cond: "Exist", affectMode: "reject", dataRef: { from: "old", path: "a" } };
+const condition: PolicyCondition = { cond: "Exist", affectMode: "reject", dataRef: { from: "old", path: "a" } };
 const deep = () => override({ plaintext: JSON.parse(`${"[".repeat(9900)}${"]".repeat(9900)}`) });
 const over = "spec.overrideRules[0].overriders";
 
 test("it names all faults of a policy before it compiles anything", async () => {
   const wrong = override({ cue: "a: b", plaintext: [{ op: "move", path: "/a" }, { op: "add" }] });
   assert.equal(
-    await refusalOf(wrong, cue),
+    await findPolicyRefusal(wrong, cue),
     `${over}.plaintext[0].op must be add, replace or remove, not "move"; ${over}.plaintext[1].path is missing`,
   );
 });
@@ -56,37 +56,37 @@ const scripts: [name: string, policy: unknown, refusal: RegExp | undefined][] = 
   ],
 ];
 for (const [name, policy, refusal] of scripts)
-  test(`it refuses ${name}`, async () => assert.match((await refusalOf(policy, cue)) ?? "", refusal ?? /^$/));
+  test(`it refuses ${name}`, async () => assert.match((await findPolicyRefusal(policy, cue)) ?? "", refusal ?? /^$/));
 
 test("it leaves alone a rendering without a template, which never runs", async () => {
-  assert.equal(await refusalOf(override({ renderedCue: "a: b" }), cue), undefined);
+  assert.equal(await findPolicyRefusal(override({ renderedCue: "a: b" }), cue), undefined);
 });
 
 test("it refuses scripts, and no renderings, where there is no CUE", async () => {
   assert.equal(
-    await refusalOf(override({ cue: "patches: []" }), undefined),
+    await findPolicyRefusal(override({ cue: "patches: []" }), undefined),
     `${over}.cue is a script, and scripts are turned off here`,
   );
-  assert.equal(await refusalOf(override({ template, renderedCue: "a: b" }), undefined), undefined);
+  assert.equal(await findPolicyRefusal(override({ template, renderedCue: "a: b" }), undefined), undefined);
 });
 
 test("it compiles no rendering that it would make itself", async () => {
   const nobody = () => Promise.reject(new Error("somebody asked"));
   const own = override({ template, renderedCue: renderedOverride(template) });
-  assert.equal(await refusalOf(own, nobody), undefined);
+  assert.equal(await findPolicyRefusal(own, nobody), undefined);
   const rule = { template: { type: "condition", condition }, renderedCue: renderedCondition(condition) };
-  assert.equal(await refusalOf(validate(rule), nobody), undefined);
+  assert.equal(await findPolicyRefusal(validate(rule), nobody), undefined);
   const foreign = override({ template, renderedCue: "patches: []" });
-  assert.match((await refusalOf(foreign, nobody)) ?? "", /renderedCue does not compile: somebody/);
+  assert.match((await findPolicyRefusal(foreign, nobody)) ?? "", /renderedCue does not compile: somebody/);
 });
 
 test("it refuses a policy that is nested too deeply", async () => {
-  assert.match((await refusalOf(deep(), cue)) ?? "", /nested too deeply/);
+  assert.match((await findPolicyRefusal(deep(), cue)) ?? "", /nested too deeply/);
 });
 
 const after = (policy: object, before?: object) => {
   const { value, changes } = createDraft(policy);
-  completed(value, before);
+  completePolicy(value, before);
   return changes();
 };
 
@@ -119,7 +119,7 @@ test("it leaves renderings out that would make a policy larger than etcd takes",
     overriders: { template: large, renderedCue: "old" },
   }));
   const { value, changes } = createDraft(policy);
-  completed(value);
+  completePolicy(value);
   assert.deepEqual(
     changes().map(({ op, path }) => `${op} ${path}`),
     [0, 1, 2, 3, 4].map((at) => `${at < 2 ? "replace" : "remove"} /spec/overrideRules/${at}/overriders/renderedCue`),

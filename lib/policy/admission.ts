@@ -4,24 +4,24 @@ import { scriptsIn } from "./checks/located-values.ts";
 import { isTooDeep } from "./checks/shape-checks.ts";
 import { renderedCondition } from "./rendered-cue/conditions.ts";
 import { renderedOverride } from "./rendered-cue/templates.ts";
-import { faultOfScript } from "./scripts.ts";
-import type { Policy } from "./types.ts";
+import { findScriptFault } from "./scripts.ts";
+import type { KinitirasPolicy } from "./types.ts";
 
 /**
  * Returns why a policy is refused: all its faults or, if it has none, the first script that doesn't compile. Without
  * `cue`, scripts never run, so a policy that has one is refused. A `renderedCue` that equals our own rendering is known to
  * compile.
  */
-export const refusalOf = async (
+export const findPolicyRefusal = async (
   policy: unknown,
   cue: ((source: string) => Promise<string>) | undefined,
 ): Promise<string | undefined> => {
   const faults = faultsOf(policy);
   if (faults.length > 0) return faults.join("; ");
-  const known = new Set(renderingsIn(policy).map(({ rendered }) => rendered));
-  for (const { at, what } of scriptsIn(policy as Policy)) {
+  const known = new Set(renderTemplates(policy).map(({ rendered }) => rendered));
+  for (const { at, what } of scriptsIn(policy as KinitirasPolicy)) {
     if (known.has(what)) continue;
-    const fault = cue && (await faultOfScript(what, cue));
+    const fault = cue && (await findScriptFault(what, cue));
     if (fault !== undefined) return `${at} does not compile: ${fault}`;
     // A renderedCue is only for reading, so a policy may have one without CUE.
     if (!cue && at.endsWith(".cue")) return `${at} is a script, and scripts are turned off here`;
@@ -32,34 +32,34 @@ export const refusalOf = async (
  * Sets, in a draft of a policy, the fields that its author may leave out: `affectMode` of conditions, and
  * `renderedCue`. A policy that is nested too deeply, or whose `spec` an update leaves as it was, stays unchanged.
  */
-export const completed = (policy: unknown, before?: unknown): void => {
+export const completePolicy = (policy: unknown, before?: unknown): void => {
   if (isTooDeep(policy) || isUnchanged(policy, before)) return;
-  for (const condition of rulesOf(policy, "validateRules").map(conditionOf))
+  for (const condition of listRules(policy, "validateRules").map(getCondition))
     if (isMap(condition) && (condition.affectMode ?? "") === "") Reflect.set(condition, "affectMode", "reject");
   // If there is no rendering, an old renderedCue would mislead readers, so it is deleted.
-  for (const { holder, rendered } of renderingsIn(policy))
+  for (const { holder, rendered } of renderTemplates(policy))
     if (rendered === undefined) Reflect.deleteProperty(holder, "renderedCue");
     else if (holder.renderedCue !== rendered) Reflect.set(holder, "renderedCue", rendered);
 };
 
-const rulesOf = (policy: unknown, field: string): JsonMap[] => toList(toMap(toMap(policy).spec)[field]).filter(isMap);
+const listRules = (policy: unknown, field: string): JsonMap[] => toList(toMap(toMap(policy).spec)[field]).filter(isMap);
 
-const conditionOf = (rule: JsonMap): unknown => toMap(rule.template).condition;
+const getCondition = (rule: JsonMap): unknown => toMap(rule.template).condition;
 
-const renderingsIn = (policy: unknown) => {
+const renderTemplates = (policy: unknown) => {
   let left = longestRenderings;
-  const fitting = (rendered: string | undefined) => {
+  const limitSize = (rendered: string | undefined) => {
     if (rendered === undefined || left < rendered.length) return undefined;
     left -= rendered.length;
     return rendered;
   };
   return [
-    ...rulesOf(policy, "overrideRules")
+    ...listRules(policy, "overrideRules")
       .map(({ overriders }) => overriders)
       .filter(isMap)
-      .map((holder) => ({ holder, rendered: fitting(attempted(holder.template, renderedOverride)) })),
-    ...rulesOf(policy, "validateRules").map((holder) => {
-      return { holder, rendered: fitting(attempted(conditionOf(holder), renderedCondition)) };
+      .map((holder) => ({ holder, rendered: limitSize(tryRender(holder.template, renderedOverride)) })),
+    ...listRules(policy, "validateRules").map((holder) => {
+      return { holder, rendered: limitSize(tryRender(getCondition(holder), renderedCondition)) };
     }),
   ];
 };
@@ -67,7 +67,7 @@ const renderingsIn = (policy: unknown) => {
 /** In characters per policy: with longer renderings, a policy that fits into etcd could become one that doesn't. */
 const longestRenderings = 256 * 1024;
 
-const attempted = <T>(template: unknown, render: (template: T) => string): string | undefined => {
+const tryRender = <T>(template: unknown, render: (template: T) => string): string | undefined => {
   try {
     // JSON copies a draft, which structuredClone can't do; rendering throws if the value is no template.
     return render(JSON.parse(JSON.stringify(template)) as T);

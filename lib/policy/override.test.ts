@@ -2,8 +2,8 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { describe, it } from "node:test";
 import { parse } from "yaml";
-import { type Application, applyPolicies } from "#lib/policy/override.ts";
-import type { OverridePolicy, OverrideRule, Policy } from "#lib/policy/types.ts";
+import { applyPolicies, type PolicyApplication } from "#lib/policy/override.ts";
+import type { KinitirasPolicy, OverridePolicy, OverrideRule } from "#lib/policy/types.ts";
 import type { KubernetesObject } from "#lib/review.ts";
 import { needsCue, normalised, policyCases, reachOver, subjectOf } from "../../infra/bench/example-policies.ts";
 import { Failure } from "../failure.ts";
@@ -14,7 +14,7 @@ const frozen = <T>(value: T): T => {
   return Object.freeze(value);
 };
 
-const apply = (application: Omit<Application, "reach"> & Partial<Application>) =>
+const apply = (application: Omit<PolicyApplication, "reach"> & Partial<PolicyApplication>) =>
   applyPolicies({ reach: reachOver(), ...application });
 
 const policy = (name: string, rules: OverrideRule[], rest: Partial<OverridePolicy> = {}): OverridePolicy => ({
@@ -92,7 +92,7 @@ describe("override policies", () => {
       overrideRules: [label("b", "2")],
     };
     const metadata = { name: "late", namespace: "default" };
-    const policies: Policy[] = [
+    const policies: KinitirasPolicy[] = [
       policy("late", [], { kind: "OverridePolicy", metadata, spec }),
       policy("a", [label("a", "1")]),
     ];
@@ -160,7 +160,7 @@ describe("override policies", () => {
     ...specs,
   ])
     it(`fails for ${name}`, async () => {
-      const policies = [{ kind: "ClusterOverridePolicy", metadata: { name: "p" }, spec } as unknown as Policy];
+      const policies = [{ kind: "ClusterOverridePolicy", metadata: { name: "p" }, spec } as unknown as KinitirasPolicy];
       const result = apply({ policies, object: pod, operation: "CREATE" });
       await assert.rejects(result, { name: "Error", code: 500, message });
     });
@@ -171,7 +171,7 @@ describe("override policies", () => {
       {},
       { overrideRules: null },
       { overrideRules: [{}, { overriders: { template: null, plaintext: null, origin: null, cue: "" } }] },
-    ].map((spec) => ({ kind: "ClusterOverridePolicy", metadata: { name: "p" }, spec }) as unknown as Policy);
+    ].map((spec) => ({ kind: "ClusterOverridePolicy", metadata: { name: "p" }, spec }) as unknown as KinitirasPolicy);
     assert.deepEqual((await apply({ policies, object: pod, operation: "CREATE" })).patch, []);
   });
 

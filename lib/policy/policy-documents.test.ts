@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { policiesIn } from "./policy-documents.ts";
+import { parsePolicies } from "./policy-documents.ts";
 
 const header = { apiVersion: "policy.kcloudlabs.io/v1alpha1", kind: "ClusterOverridePolicy" };
 const policy = (name: string, spec: object = { overrideRules: [] }) => ({ ...header, metadata: { name }, spec });
@@ -9,7 +9,7 @@ const policy = (name: string, spec: object = { overrideRules: [] }) => ({ ...hea
 test("it takes policies out of documents and lists", () => {
   const list = { apiVersion: "v1", kind: "List", items: [policy("b"), policy("c")] };
   const own = { ...header, kind: "ClusterOverridePolicyList", items: [policy("d")] };
-  const { policies, faults } = policiesIn([policy("a"), null, list, own]);
+  const { policies, faults } = parsePolicies([policy("a"), null, list, own]);
   assert.deepEqual(
     policies.map(({ metadata }) => metadata.name),
     ["a", "b", "c", "d"],
@@ -19,7 +19,7 @@ test("it takes policies out of documents and lists", () => {
 
 test("it names the policy that something is wrong with", () => {
   const others = [policy("a", {}), { ...policy("b"), kind: "OverridePolicy" }, policy("c"), policy("c")];
-  const { policies, faults } = policiesIn(others);
+  const { policies, faults } = parsePolicies(others);
   assert.deepEqual(policies, [policy("c")]);
   assert.deepEqual(faults, [
     "ClusterOverridePolicy a: spec.overrideRules is missing",
@@ -29,7 +29,10 @@ test("it names the policy that something is wrong with", () => {
 });
 
 test("it refuses what is no policy", () => {
-  const { faults } = policiesIn(["text", { apiVersion: "v1", kind: "Pod", metadata: { name: "a", namespace: "b" } }]);
+  const { faults } = parsePolicies([
+    "text",
+    { apiVersion: "v1", kind: "Pod", metadata: { name: "a", namespace: "b" } },
+  ]);
   assert.deepEqual(faults, [
     "a document without a name: a policy must be a map",
     'Pod b/a: is "Pod" of "v1", which is no policy; OverridePolicy, ClusterOverridePolicy, ClusterValidatePolicy of policy.kcloudlabs.io/v1alpha1 are',
@@ -39,13 +42,13 @@ test("it refuses what is no policy", () => {
 test("it takes both spellings of the values of a field expression", () => {
   const matchExpressions = [{ field: "spec.a", operator: "In", values: ["b"] }];
   const resourceSelectors = [{ apiVersion: "v1", kind: "Pod", fieldSelector: { matchExpressions } }];
-  assert.deepEqual(policiesIn([policy("a", { resourceSelectors, overrideRules: [] })]).faults, []);
+  assert.deepEqual(parsePolicies([policy("a", { resourceSelectors, overrideRules: [] })]).faults, []);
 });
 
 test("it answers any documents with policies or sentences", () => {
   fc.assert(
     fc.property(fc.array(fc.jsonValue()), (documents) => {
-      const { policies, faults } = policiesIn(documents);
+      const { policies, faults } = parsePolicies(documents);
       assert.equal(policies.length, 0);
       assert.ok(faults.every((fault) => /^.+: ./.test(fault)));
     }),

@@ -1,24 +1,24 @@
 import { toMap } from "../json.ts";
 import { faultsOf, policyKinds, policyVersion } from "./checks/faults.ts";
-import { titleOf } from "./policy-failures.ts";
-import type { Policy } from "./types.ts";
-import { shown } from "./values/texts.ts";
+import { describePolicy } from "./policy-failures.ts";
+import type { KinitirasPolicy } from "./types.ts";
+import { quoteValue } from "./values/texts.ts";
 
 /**
  * Returns the policies in documents of files, and all faults of the other documents. Lists are unpacked. Field
  * expressions may have `values` in place of `value`, as in upstream's documentation.
  */
-export const policiesIn = (documents: readonly unknown[]): { policies: Policy[]; faults: string[] } => {
-  const all = checkDocuments(documents);
+export const parsePolicies = (documents: readonly unknown[]): { policies: KinitirasPolicy[]; faults: string[] } => {
+  const all = checkPolicyDocuments(documents);
   return {
     policies: all.flatMap(({ policy }) => policy ?? []),
     faults: all.flatMap(({ name, faults }) => faults.map((fault) => `${name}: ${fault}`)),
   };
 };
 
-export interface CheckedDocument {
+export interface CheckedPolicyDocument {
   name: string;
-  policy?: Policy;
+  policy?: KinitirasPolicy;
   faults: string[];
   /** The index of the document. */
   document: number;
@@ -27,19 +27,19 @@ export interface CheckedDocument {
 }
 
 /** Checks each document of files, and each item of a list as a document of its own. */
-export const checkDocuments = (documents: readonly unknown[]): CheckedDocument[] => {
+export const checkPolicyDocuments = (documents: readonly unknown[]): CheckedPolicyDocument[] => {
   const names = new Set<string>();
-  return unpacked(documents).map(({ value, ...place }) => {
-    const other = otherKind(value);
+  return unpackLists(documents).map(({ value, ...place }) => {
+    const other = findKindFault(value);
     const faults = other ? [other] : faultsOf(value);
-    const name = titleOf(value);
+    const name = describePolicy(value);
     if (faults.length === 0 && names.has(name)) faults.push("is there twice");
     names.add(name);
-    return { name, faults, ...place, ...(faults.length === 0 && { policy: value as Policy }) };
+    return { name, faults, ...place, ...(faults.length === 0 && { policy: value as KinitirasPolicy }) };
   });
 };
 
-const unpacked = (documents: readonly unknown[]) =>
+const unpackLists = (documents: readonly unknown[]) =>
   documents
     .flatMap((value, document) => {
       const { kind, items } = toMap(value);
@@ -50,9 +50,9 @@ const unpacked = (documents: readonly unknown[]) =>
     // An empty YAML document is null.
     .filter(({ value }) => value !== null && value !== undefined);
 
-const otherKind = (document: unknown): string | undefined => {
+const findKindFault = (document: unknown): string | undefined => {
   const { apiVersion, kind } = toMap(document);
   if (typeof apiVersion !== "string" || typeof kind !== "string") return undefined;
   if (apiVersion === policyVersion && policyKinds.includes(kind)) return undefined;
-  return `is ${shown(kind)} of ${shown(apiVersion)}, which is no policy; ${policyKinds.join(", ")} of ${policyVersion} are`;
+  return `is ${quoteValue(kind)} of ${quoteValue(apiVersion)}, which is no policy; ${policyKinds.join(", ")} of ${policyVersion} are`;
 };

@@ -1,11 +1,11 @@
 import assert from "node:assert/strict";
 import { suite, test } from "node:test";
 import { Failure } from "../failure.ts";
-import { blamed, blamedIn, rulesOf } from "./policy-failures.ts";
-import type { Policy } from "./types.ts";
-import { shown } from "./values/texts.ts";
+import { findFailedPolicy, listPolicyRules, toPolicyFailure } from "./policy-failures.ts";
+import type { KinitirasPolicy } from "./types.ts";
+import { quoteValue } from "./values/texts.ts";
 
-const policy: Policy = {
+const policy: KinitirasPolicy = {
   apiVersion: "policy.kcloudlabs.io/v1alpha1",
   kind: "OverridePolicy",
   metadata: { namespace: "team", name: "caps" },
@@ -15,40 +15,41 @@ const policy: Policy = {
 suite("a failure of a policy", () => {
   test("names it and the rule, and keeps what was thrown", () => {
     const cause = new Error("there is no path");
-    const failure = blamed(policy, "overrideRules", 2, cause);
+    const failure = toPolicyFailure(policy, "overrideRules", 2, cause);
     assert.ok(failure instanceof Failure);
     assert.equal(failure.message, "OverridePolicy team/caps, overrideRules[2]: there is no path");
     assert.deepEqual([failure.code, failure.cause], [500, cause]);
-    assert.equal(blamedIn(failure), policy);
+    assert.equal(findFailedPolicy(failure), policy);
   });
 
   test("keeps the code of a failure", () => {
-    assert.equal(blamed(policy, "overrideRules", 0, new Failure(503, "it does not answer")).code, 503);
+    assert.equal(toPolicyFailure(policy, "overrideRules", 0, new Failure(503, "it does not answer")).code, 503);
   });
 
   test("can be of a policy without a name, and of whatever was thrown", () => {
-    const nameless = { kind: "ClusterValidatePolicy", metadata: { name: 5 } } as unknown as Policy;
-    const { message } = blamed(nameless, "validateRules", 0, "a text");
+    const nameless = { kind: "ClusterValidatePolicy", metadata: { name: 5 } } as unknown as KinitirasPolicy;
+    const { message } = toPolicyFailure(nameless, "validateRules", 0, "a text");
     assert.equal(message, "ClusterValidatePolicy without a name, validateRules[0]: a text");
-    const bare = { kind: "ClusterValidatePolicy" } as Policy;
+    const bare = { kind: "ClusterValidatePolicy" } as KinitirasPolicy;
     assert.equal(
-      blamed(bare, "validateRules", 0, null).message,
+      toPolicyFailure(bare, "validateRules", 0, null).message,
       "ClusterValidatePolicy without a name, validateRules[0]: null",
     );
   });
 
   test("is told from others", () => {
-    for (const other of [new Failure(500, "a"), new Error("a"), "a", null]) assert.equal(blamedIn(other), undefined);
+    for (const other of [new Failure(500, "a"), new Error("a"), "a", null])
+      assert.equal(findFailedPolicy(other), undefined);
   });
 
   test("is told where its rules can't be read", () => {
-    const odd = { ...policy, spec: { overrideRules: [{}, 1] } } as unknown as Policy;
+    const odd = { ...policy, spec: { overrideRules: [{}, 1] } } as unknown as KinitirasPolicy;
     try {
-      rulesOf(odd, "overrideRules");
+      listPolicyRules(odd, "overrideRules");
       assert.fail("they can be read");
     } catch (error) {
       assert.equal(String(error), "Error: OverridePolicy team/caps: spec.overrideRules[1] must be an object");
-      assert.equal(blamedIn(error), odd);
+      assert.equal(findFailedPolicy(error), odd);
     }
   });
 });
@@ -65,5 +66,6 @@ suite("a value in a sentence", () => {
     [["a"], "a list"],
     [{ a: 1 }, "an object"],
   ];
-  for (const [value, text] of values) test(`is shown as ${text.slice(0, 20)}`, () => assert.equal(shown(value), text));
+  for (const [value, text] of values)
+    test(`is shown as ${text.slice(0, 20)}`, () => assert.equal(quoteValue(value), text));
 });

@@ -3,14 +3,21 @@ import { readFileSync } from "node:fs";
 import { suite, test } from "node:test";
 import fc from "fast-check";
 import { parse } from "yaml";
-import { bookOf, overriding, validating } from "./policy-index.ts";
-import { selects } from "./selectors.ts";
-import { nameOf, type OverridePolicy, type Policy, type Selector, type Subject, type ValidatePolicy } from "./types.ts";
+import { buildPolicyIndex, findOverridePolicies, findValidatePolicies } from "./policy-index.ts";
+import { matchesAnySelector } from "./selectors.ts";
+import {
+  getPolicyName,
+  type KinitirasPolicy,
+  type OverridePolicy,
+  type PolicyRequest,
+  type ResourceSelector,
+  type ValidatePolicy,
+} from "./types.ts";
 
 const apiVersion = "policy.kcloudlabs.io/v1alpha1";
-const anyPod: Selector = { apiVersion: "v1", kind: "Pod" };
+const anyPod: ResourceSelector = { apiVersion: "v1", kind: "Pod" };
 
-const wide = (name: string, ...resourceSelectors: Selector[]): OverridePolicy => {
+const wide = (name: string, ...resourceSelectors: ResourceSelector[]): OverridePolicy => {
   return {
     apiVersion,
     kind: "ClusterOverridePolicy",
@@ -18,24 +25,25 @@ const wide = (name: string, ...resourceSelectors: Selector[]): OverridePolicy =>
     spec: { resourceSelectors, overrideRules: [] },
   };
 };
-const narrow = (namespace: string, name: string, ...resourceSelectors: Selector[]): OverridePolicy => {
+const narrow = (namespace: string, name: string, ...resourceSelectors: ResourceSelector[]): OverridePolicy => {
   const spec = { resourceSelectors, overrideRules: [] };
   return { apiVersion, kind: "OverridePolicy", metadata: { namespace, name }, spec };
 };
-const refusing = (name: string, ...resourceSelectors: Selector[]): ValidatePolicy => {
+const refusing = (name: string, ...resourceSelectors: ResourceSelector[]): ValidatePolicy => {
   const spec = { resourceSelectors, validateRules: [] };
   return { apiVersion, kind: "ClusterValidatePolicy", metadata: { name }, spec };
 };
-const about = (object: Subject["object"], namespace?: string): Subject => {
+const about = (object: PolicyRequest["object"], namespace?: string): PolicyRequest => {
   return { operation: "CREATE", object, ...(namespace !== undefined && { namespace }) };
 };
 const pod = (namespace?: string) => ({ ...anyPod, metadata: { name: "p", ...(namespace && { namespace }) } });
 
-const names = (policies: readonly Policy[], subject: Subject) => overriding(bookOf(policies), subject).map(nameOf);
+const names = (policies: readonly KinitirasPolicy[], subject: PolicyRequest) =>
+  findOverridePolicies(buildPolicyIndex(policies), subject).map(getPolicyName);
 
 interface Case {
   name: string;
-  policy: { namespace?: string; selectors?: Partial<Selector>[] };
+  policy: { namespace?: string; selectors?: Partial<ResourceSelector>[] };
   object: { kind?: string; name?: string; namespace?: string };
   requestNamespace?: string;
   applies: boolean;
@@ -59,7 +67,7 @@ suite("a book of policies", () => {
 
   test("keeps the order of those with the same name", () => {
     const twins = [refusing("a", anyPod), refusing("a"), refusing("a", anyPod)];
-    const found = validating(bookOf(twins), about(pod("b")));
+    const found = findValidatePolicies(buildPolicyIndex(twins), about(pod("b")));
     assert.deepEqual(found, twins);
     assert.ok(found.every((policy, index) => policy === twins[index]));
   });
@@ -91,7 +99,7 @@ suite("a book of policies", () => {
       for (const version of ["v1alpha1", "v1"]) {
         const subject = about({ apiVersion: `policy.kcloudlabs.io/${version}`, kind, metadata: { name: "p" } });
         assert.deepEqual(names([wide("a")], subject), []);
-        assert.deepEqual(validating(bookOf([refusing("a")]), subject), []);
+        assert.deepEqual(findValidatePolicies(buildPolicyIndex([refusing("a")]), subject), []);
       }
     const another = about({ apiVersion: "policy.kcloudlabs.io.example/v1", kind: "OverridePolicy" });
     assert.deepEqual(names([wide("a")], another), ["a"]);
@@ -112,14 +120,17 @@ suite("a book of policies", () => {
         spec: { resourceSelectors: [null, 1, { apiVersion: {}, kind: [] }] },
       },
     ];
-    const found = overriding(bookOf(odd as Policy[]), about({ ...pod("b"), apiVersion: { toString: 1 } as never }));
+    const found = findOverridePolicies(
+      buildPolicyIndex(odd as KinitirasPolicy[]),
+      about({ ...pod("b"), apiVersion: { toString: 1 } as never }),
+    );
     assert.deepEqual(found, [odd[5], odd[6]]);
   });
 
   test("is made once for a list", () => {
     const policies = [wide("a")];
-    assert.equal(bookOf(policies), bookOf(policies));
-    assert.notEqual(bookOf(policies), bookOf([...policies]));
+    assert.equal(buildPolicyIndex(policies), buildPolicyIndex(policies));
+    assert.notEqual(buildPolicyIndex(policies), buildPolicyIndex([...policies]));
   });
 
   test("finds what somebody finds who looks at every policy", () => {
@@ -137,14 +148,14 @@ suite("a book of policies", () => {
     const policies = fc.array(fc.tuple(one("a", "b", "c", "d"), fc.array(selector, { maxLength: 3 })));
     fc.assert(
       fc.property(policies, fc.record(kind), labels, namespace, (given, object, labels, namespace) => {
-        const all = given.map(([name, selectors]) => refusing(name, ...(selectors as Selector[])));
+        const all = given.map(([name, selectors]) => refusing(name, ...(selectors as ResourceSelector[])));
         const subject = about({ ...object, metadata: { name: "p", labels: labels as never } }, namespace);
         const expected = all
-          .filter(({ spec }) => selects(spec.resourceSelectors, subject.object, namespace))
+          .filter(({ spec }) => matchesAnySelector(spec.resourceSelectors, subject.object, namespace))
           .toSorted((one, other) =>
             one.metadata.name < other.metadata.name ? -1 : Number(one.metadata.name > other.metadata.name),
           );
-        const found = validating(bookOf(all), subject);
+        const found = findValidatePolicies(buildPolicyIndex(all), subject);
         assert.equal(found.length, expected.length);
         assert.ok(found.every((policy, index) => policy === expected[index]));
       }),
@@ -166,9 +177,9 @@ suite("a book of policies", () => {
       });
       return { ...policy, spec };
     });
-    const book = bookOf(counted);
+    const book = buildPolicyIndex(counted);
     asked = 0;
-    assert.deepEqual(overriding(book, about(pod("b"))).map(nameOf), ["p0000", "p0001", "p0002"]);
+    assert.deepEqual(findOverridePolicies(book, about(pod("b"))).map(getPolicyName), ["p0000", "p0001", "p0002"]);
     assert.ok(asked <= 10);
   });
 });

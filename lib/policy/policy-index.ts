@@ -1,63 +1,63 @@
 import { isMap, type JsonMap } from "../json.ts";
 import type { KubernetesObject } from "../review.ts";
-import { selects } from "./selectors.ts";
-import type { OverridePolicy, Policy, Subject, ValidatePolicy } from "./types.ts";
-import { namespaceOf, policyGroup } from "./types.ts";
+import { matchesAnySelector } from "./selectors.ts";
+import type { KinitirasPolicy, OverridePolicy, PolicyRequest, ValidatePolicy } from "./types.ts";
+import { policyGroup, resolveNamespace } from "./types.ts";
 import { compareBytes } from "./values/texts.ts";
 
 /** Policies in evaluation order, indexed by what their selectors name, so that a request looks at few of them. */
-export interface Book {
-  readonly overriding: Shelf<OverridePolicy>;
-  readonly validating: Shelf<ValidatePolicy>;
+export interface PolicyIndex {
+  readonly overriding: IndexedPolicies<OverridePolicy>;
+  readonly validating: IndexedPolicies<ValidatePolicy>;
 }
 
-interface Shelf<P extends Policy> {
-  readonly byKey: ReadonlyMap<string, readonly Placed<P>[]>;
-  readonly ofAll: readonly Placed<P>[];
+interface IndexedPolicies<P extends KinitirasPolicy> {
+  readonly byKey: ReadonlyMap<string, readonly PositionedPolicy<P>[]>;
+  readonly ofAll: readonly PositionedPolicy<P>[];
 }
 
-interface Placed<P extends Policy> {
+interface PositionedPolicy<P extends KinitirasPolicy> {
   readonly policy: P;
   readonly place: number;
 }
 
 /** Returns the index of a list of policies. It is cached by the list's identity, so the list must not change. */
-export const bookOf = (policies: readonly Policy[]): Book => {
-  const known = books.get(policies);
+export const buildPolicyIndex = (policies: readonly KinitirasPolicy[]): PolicyIndex => {
+  const known = indexes.get(policies);
   if (known !== undefined) return known;
-  const readable = policies.filter(isMap) as Policy[];
+  const readable = policies.filter(isMap) as KinitirasPolicy[];
   const book = {
-    overriding: shelved(readable.filter(isOverride)),
-    validating: shelved(readable.filter(isValidate)),
+    overriding: indexPolicies(readable.filter(isOverridePolicy)),
+    validating: indexPolicies(readable.filter(isValidatePolicy)),
   };
-  books.set(policies, book);
+  indexes.set(policies, book);
   return book;
 };
 
-const books = new WeakMap<readonly Policy[], Book>();
+const indexes = new WeakMap<readonly KinitirasPolicy[], PolicyIndex>();
 
-const isInNamespace = ({ kind }: Policy) => kind === "OverridePolicy";
-const isOverride = (policy: Policy): policy is OverridePolicy =>
+const isInNamespace = ({ kind }: KinitirasPolicy) => kind === "OverridePolicy";
+const isOverridePolicy = (policy: KinitirasPolicy): policy is OverridePolicy =>
   isInNamespace(policy) || policy.kind === "ClusterOverridePolicy";
-const isValidate = (policy: Policy): policy is ValidatePolicy => policy.kind === "ClusterValidatePolicy";
+const isValidatePolicy = (policy: KinitirasPolicy): policy is ValidatePolicy => policy.kind === "ClusterValidatePolicy";
 
 /** Sorts by name, then namespace; policies of the cluster come before those of namespaces. */
-const shelved = <P extends Policy>(policies: P[]): Shelf<P> => {
-  const part = ({ metadata }: P, key: "name" | "namespace") => textOf(isMap(metadata) ? metadata[key] : "");
+const indexPolicies = <P extends KinitirasPolicy>(policies: P[]): IndexedPolicies<P> => {
+  const getMetadata = ({ metadata }: P, key: "name" | "namespace") => toText(isMap(metadata) ? metadata[key] : "");
   const sorted = policies.toSorted(
     (one, other) =>
       Number(isInNamespace(one)) - Number(isInNamespace(other)) ||
-      compareBytes(part(one, "name"), part(other, "name")) ||
-      compareBytes(part(one, "namespace"), part(other, "namespace")),
+      compareBytes(getMetadata(one, "name"), getMetadata(other, "name")) ||
+      compareBytes(getMetadata(one, "namespace"), getMetadata(other, "namespace")),
   );
-  const byKey = new Map<string, Placed<P>[]>();
-  const ofAll: Placed<P>[] = [];
+  const byKey = new Map<string, PositionedPolicy<P>[]>();
+  const ofAll: PositionedPolicy<P>[] = [];
   for (const [place, policy] of sorted.entries()) {
     const placed = { policy, place };
-    const selectors = selectorsOf(policy);
+    const selectors = getSelectors(policy);
     if (!Array.isArray(selectors) || selectors.length === 0) ofAll.push(placed);
     else
-      for (const key of new Set(selectors.filter(isMap).map(keyOf))) {
+      for (const key of new Set(selectors.filter(isMap).map(buildSelectorKey))) {
         const found = byKey.get(key);
         if (found === undefined) byKey.set(key, [placed]);
         else found.push(placed);
@@ -66,70 +66,72 @@ const shelved = <P extends Policy>(policies: P[]): Shelf<P> => {
   return { byKey, ofAll };
 };
 
-const selectorsOf = ({ spec }: Policy): unknown => (isMap(spec) ? spec.resourceSelectors : undefined);
+const getSelectors = ({ spec }: KinitirasPolicy): unknown => (isMap(spec) ? spec.resourceSelectors : undefined);
 
 /**
  * Returns a selector's index key: the kind with the name or, without a name, the first of `matchLabels`. Different
- * selectors may share a key, so `concerned` evaluates each of them again.
+ * selectors may share a key, so findPolicies evaluates each of them again.
  */
-const keyOf = (selector: JsonMap): string => {
-  const kind = kindOf(selector);
+const buildSelectorKey = (selector: JsonMap): string => {
+  const kind = formatKind(selector);
   const { name, labelSelector } = selector;
   if (typeof name === "string" && name !== "") return `${kind} ${name}`;
   const labels = isMap(labelSelector) ? labelSelector.matchLabels : undefined;
   const [key] = (name ?? "") === "" && isMap(labels) ? Object.keys(labels) : [];
-  return key === undefined || !isMap(labels) ? kind : `${kind} ${key}=${textOf(labels[key])}`;
+  return key === undefined || !isMap(labels) ? kind : `${kind} ${key}=${toText(labels[key])}`;
 };
 
-const keysOf = (object: KubernetesObject): string[] => {
-  const kind = kindOf(object);
+const listObjectKeys = (object: KubernetesObject): string[] => {
+  const kind = formatKind(object);
   const { name, labels } = isMap(object.metadata) ? object.metadata : {};
   const pairs = isMap(labels) ? Object.entries(labels) : [];
-  return [kind, `${kind} ${textOf(name)}`, ...pairs.map(([key, value]) => `${kind} ${key}=${textOf(value)}`)];
+  return [kind, `${kind} ${toText(name)}`, ...pairs.map(([key, value]) => `${kind} ${key}=${toText(value)}`)];
 };
 
-const kindOf = ({ apiVersion, kind }: { apiVersion?: unknown; kind?: unknown }) =>
-  `${textOf(apiVersion)} ${textOf(kind)}`;
+const formatKind = ({ apiVersion, kind }: { apiVersion?: unknown; kind?: unknown }) =>
+  `${toText(apiVersion)} ${toText(kind)}`;
 
-const textOf = (value: unknown) => (typeof value === "string" ? value : "");
+const toText = (value: unknown) => (typeof value === "string" ? value : "");
 
-export const overriding = ({ overriding }: Book, subject: Subject): OverridePolicy[] => concerned(overriding, subject);
+export const findOverridePolicies = ({ overriding }: PolicyIndex, subject: PolicyRequest): OverridePolicy[] =>
+  findPolicies(overriding, subject);
 
-export const validating = ({ validating }: Book, subject: Subject): ValidatePolicy[] => concerned(validating, subject);
+export const findValidatePolicies = ({ validating }: PolicyIndex, subject: PolicyRequest): ValidatePolicy[] =>
+  findPolicies(validating, subject);
 
-const concerned = <P extends Policy>({ byKey, ofAll }: Shelf<P>, subject: Subject): P[] => {
+const findPolicies = <P extends KinitirasPolicy>({ byKey, ofAll }: IndexedPolicies<P>, subject: PolicyRequest): P[] => {
   const { object } = subject;
   // Otherwise a policy could refuse its own correction.
   if (isPolicy(object)) return [];
-  const namespace = namespaceOf(subject);
-  const found = new Set([...ofAll, ...keysOf(object).flatMap((key) => byKey.get(key) ?? [])]);
+  const namespace = resolveNamespace(subject);
+  const found = new Set([...ofAll, ...listObjectKeys(object).flatMap((key) => byKey.get(key) ?? [])]);
   return [...found]
     .sort((one, other) => one.place - other.place)
     .map(({ policy }) => policy)
     .filter((policy) => {
-      const selectors = selectorsOf(policy);
+      const selectors = getSelectors(policy);
       // A policy whose selectors are no list is included, so that its evaluation throws.
       const isList = Array.isArray(selectors ?? []);
-      return isInScope(policy, subject) && (!isList || selects(selectors, object, namespace));
+      return isInScope(policy, subject) && (!isList || matchesAnySelector(selectors, object, namespace));
     });
 };
 
 const isPolicy = ({ apiVersion, kind }: { apiVersion?: unknown; kind?: unknown }) =>
-  textOf(apiVersion).startsWith(`${policyGroup}/`) &&
-  /^(OverridePolicy|Cluster(Override|Validate)Policy)$/.test(textOf(kind));
+  toText(apiVersion).startsWith(`${policyGroup}/`) &&
+  /^(OverridePolicy|Cluster(Override|Validate)Policy)$/.test(toText(kind));
 
 /**
  * Reports whether a policy may apply in the request's namespace. An OverridePolicy applies in its own namespace, and to
  * an object without metadata.namespace if a selector that names the request's namespace matches it.
  */
-const isInScope = (policy: Policy, subject: Subject): boolean => {
+const isInScope = (policy: KinitirasPolicy, subject: PolicyRequest): boolean => {
   if (!isInNamespace(policy)) return true;
-  const namespace = namespaceOf(subject);
+  const namespace = resolveNamespace(subject);
   if (namespace === undefined) return false;
   if (namespace === policy.metadata?.namespace) return true;
   if (subject.object.metadata?.namespace) return false;
-  const selectors = selectorsOf(policy);
+  const selectors = getSelectors(policy);
   if (!Array.isArray(selectors)) return false;
   const naming = selectors.filter((selector) => isMap(selector) && selector.namespace === namespace);
-  return naming.length > 0 && selects(naming, subject.object, namespace);
+  return naming.length > 0 && matchesAnySelector(naming, subject.object, namespace);
 };

@@ -2,16 +2,28 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { ObjectReader, ResourceType } from "../needs.ts";
 import type { AdmissionRequest, KubernetesObject } from "../review.ts";
-import { isJudged, overridePolicies, policiesOf, policyNeeds, policySettings } from "./policy-rules.ts";
-import type { Policy } from "./types.ts";
+import {
+  createPolicyNeeds,
+  isGovernedByPolicies,
+  listPolicies,
+  overridePolicyResources,
+  policySettings,
+} from "./policy-rules.ts";
+import type { KinitirasPolicy } from "./types.ts";
 
 const policy = (name: string, kind = "ClusterOverridePolicy", namespace?: string) =>
-  ({ kind, metadata: { name, ...(namespace && { namespace }) }, spec: { overrideRules: [] } }) as unknown as Policy;
+  ({
+    kind,
+    metadata: { name, ...(namespace && { namespace }) },
+    spec: { overrideRules: [] },
+  }) as unknown as KinitirasPolicy;
 const [a, b, namesake] = [policy("a"), policy("b"), policy("a")];
 const ofNamespace = policy("a", "OverridePolicy", "team");
 
 /** A cluster that answers the same lists as long as they are the same. */
-const clusterOf = (lists: Record<string, readonly Policy[]>): Pick<ObjectReader, "list" | "discover" | "get"> => ({
+const clusterOf = (
+  lists: Record<string, readonly KinitirasPolicy[]>,
+): Pick<ObjectReader, "list" | "discover" | "get"> => ({
   get: async () => undefined,
   list: async ({ resource }) => (lists[resource] ?? []) as unknown as KubernetesObject[],
   discover: async () => [],
@@ -21,18 +33,18 @@ describe("the policies that hold", () => {
   const settings = { ...policySettings, policies: [a] };
   it("are the settings' and then the cluster's, without the namesakes of the former", async () => {
     const reader = clusterOf({ clusteroverridepolicies: [namesake, b], overridepolicies: [ofNamespace] });
-    const found = await policiesOf(overridePolicies, { settings, reader });
+    const found = await listPolicies(overridePolicyResources, { settings, reader });
     assert.deepEqual(found, [a, b, ofNamespace]);
     assert.equal(found[0], a);
   });
 
   it("are one list as long as neither changes, for a book is made of it", async () => {
-    const lists = { clusteroverridepolicies: [b], overridepolicies: [] as Policy[] };
+    const lists = { clusteroverridepolicies: [b], overridepolicies: [] as KinitirasPolicy[] };
     const reader = clusterOf(lists);
-    const found = await policiesOf(overridePolicies, { settings, reader });
-    assert.equal(await policiesOf(overridePolicies, { settings, reader }), found);
+    const found = await listPolicies(overridePolicyResources, { settings, reader });
+    assert.equal(await listPolicies(overridePolicyResources, { settings, reader }), found);
     lists.overridepolicies = [ofNamespace];
-    assert.deepEqual(await policiesOf(overridePolicies, { settings, reader }), [a, b, ofNamespace]);
+    assert.deepEqual(await listPolicies(overridePolicyResources, { settings, reader }), [a, b, ofNamespace]);
   });
 
   it("are each cluster's own, also where several have the same settings and none of some kind", async () => {
@@ -41,8 +53,8 @@ describe("the policies that hold", () => {
     const none = { ...clusterOf({}), list: unserved, discover: async () => undefined };
     const one = clusterOf({ clusteroverridepolicies: [a], overridepolicies: [] });
     const other = clusterOf({ clusteroverridepolicies: [b], overridepolicies: [ofNamespace] });
-    const foundIn = (reader: Pick<ObjectReader, "list" | "discover" | "get">, places = overridePolicies) =>
-      policiesOf(places, { settings: everywhere, reader });
+    const foundIn = (reader: Pick<ObjectReader, "list" | "discover" | "get">, places = overridePolicyResources) =>
+      listPolicies(places, { settings: everywhere, reader });
     const [found, another] = [await foundIn(one), await foundIn(other)];
     assert.deepEqual([found, another], [[a], [b, ofNamespace]]);
     assert.deepEqual(await foundIn(none), []);
@@ -52,13 +64,13 @@ describe("the policies that hold", () => {
       ...other,
       list: (place: ResourceType) => (place.resource === "overridepolicies" ? other.list(place) : unserved()),
     };
-    assert.deepEqual(await foundIn({ ...none }, overridePolicies.slice(0, 1)), []);
+    assert.deepEqual(await foundIn({ ...none }, overridePolicyResources.slice(0, 1)), []);
     assert.deepEqual(await foundIn({ ...half, discover: async () => undefined }), [ofNamespace]);
   });
 
   it("are the settings' alone where nobody shall look into the cluster", async () => {
     const reader = { ...clusterOf({}), list: () => assert.fail("it is asked") };
-    const found = await policiesOf(overridePolicies, { settings: { ...settings, inCluster: false }, reader });
+    const found = await listPolicies(overridePolicyResources, { settings: { ...settings, inCluster: false }, reader });
     assert.equal(found, settings.policies);
   });
 });
@@ -66,18 +78,18 @@ describe("the policies that hold", () => {
 describe("a request that policies judge", () => {
   const of = (operation: string, group: string) => ({ operation, kind: { group } }) as unknown as AdmissionRequest;
   it("is none of a policy, and none to connect", () => {
-    assert.ok(isJudged(of("DELETE", "")));
-    assert.ok(!isJudged(of("UPDATE", "policy.kcloudlabs.io")));
-    assert.ok(!isJudged(of("CONNECT", "")));
+    assert.ok(isGovernedByPolicies(of("DELETE", "")));
+    assert.ok(!isGovernedByPolicies(of("UPDATE", "policy.kcloudlabs.io")));
+    assert.ok(!isGovernedByPolicies(of("CONNECT", "")));
   });
 });
 
 describe("what applying policies needs", () => {
-  const { reader, cue, http } = policyNeeds(overridePolicies);
+  const { reader, cue, http } = createPolicyNeeds(overridePolicyResources);
   const alone = { ...policySettings, inCluster: false };
   it("is nothing of a cluster where the settings hold all, and refer to nothing", () => {
     assert.deepEqual(reader.kinds?.({ ...alone, policies: [a] }), []);
-    assert.deepEqual(reader.kinds?.(policySettings), overridePolicies);
+    assert.deepEqual(reader.kinds?.(policySettings), overridePolicyResources);
   });
   it("is CUE where there may be a script", () => {
     const scripted = { ...a, spec: { overrideRules: [{ overriders: { cue: "patches: []" } }] } };

@@ -5,23 +5,29 @@ import { splitApiVersion } from "../objects/api-version.ts";
 import type { LabelSelector } from "../objects/selection.ts";
 import type { AdmissionRequest, KubernetesObject } from "../review.ts";
 import type { RequestMatch, Verdict } from "../rule.ts";
-import { blamedIn } from "./policy-failures.ts";
+import { findFailedPolicy } from "./policy-failures.ts";
 import { type HttpSettings, httpPlaces, httpReach, httpSettings } from "./references/http.ts";
 import { hasScript, kindsReferred } from "./references/referenced-kinds.ts";
-import { nameOf, type Policy, policyGroup, type Reach, type Subject } from "./types.ts";
-import type { Validation } from "./validate.ts";
+import {
+  getPolicyName,
+  type KinitirasPolicy,
+  type PolicyCapabilities,
+  type PolicyRequest,
+  policyGroup,
+} from "./types.ts";
+import type { ValidationResult } from "./validate.ts";
 
 /** Requests that are sent even if no known policy selects them. */
-export interface Interception extends Omit<RequestMatch, "operations"> {
+export interface InterceptedRequests extends Omit<RequestMatch, "operations"> {
   /** If left out, all operations that policies can concern. */
   operations?: RequestMatch["operations"];
 }
 
 export interface PolicySettings {
   /** In postern.yaml also files, or folders of them. */
-  policies: readonly Policy[];
+  policies: readonly KinitirasPolicy[];
   inCluster: boolean;
-  intercept: readonly Interception[];
+  intercept: readonly InterceptedRequests[];
   objectSelector: LabelSelector;
   /** What references may read besides what policies name; they may read Secrets only if listed here. */
   reads: readonly ResourceType[];
@@ -42,13 +48,13 @@ export const policySettings: PolicySettings = {
   http: httpSettings,
 };
 
-const kept = (resource: string): ResourceType => ({ group: policyGroup, version: "v1alpha1", resource });
+const toResourceType = (resource: string): ResourceType => ({ group: policyGroup, version: "v1alpha1", resource });
 
-export const overridePolicies = [kept("clusteroverridepolicies"), kept("overridepolicies")];
-export const validatePolicies = [kept("clustervalidatepolicies")];
+export const overridePolicyResources = [toResourceType("clusteroverridepolicies"), toResourceType("overridepolicies")];
+export const validatePolicyResources = [toResourceType("clustervalidatepolicies")];
 
 /** Returns the needs of a rule that applies the policies which a cluster keeps in `places`. */
-export const policyNeeds = (places: readonly ResourceType[]) => ({
+export const createPolicyNeeds = (places: readonly ResourceType[]) => ({
   reader: reader(({ inCluster, policies, reads }: PolicySettings) => [
     ...(inCluster ? places : []),
     ...kindsReferred(policies),
@@ -62,22 +68,25 @@ export const policyNeeds = (places: readonly ResourceType[]) => ({
   count: counter(),
 });
 
-interface Around {
+interface PolicyRuleContext {
   request: AdmissionRequest;
   oldObject: KubernetesObject | null;
   settings: PolicySettings;
   reader: ObjectReader;
-  cue: Reach["cue"];
+  cue: PolicyCapabilities["cue"];
   http: Parameters<typeof httpReach>[1];
   count(counts: readonly Count[]): void;
 }
 
 /** Reports whether policies apply to a request. They don't apply to policies: one could refuse its own correction. */
-export const isJudged = ({ operation, kind }: AdmissionRequest): boolean =>
+export const isGovernedByPolicies = ({ operation, kind }: AdmissionRequest): boolean =>
   operation !== "CONNECT" && kind.group !== policyGroup;
 
 /** Builds the request as policies see it. */
-export const subjectOf = (object: KubernetesObject, { request, oldObject }: Around): Subject => {
+export const buildPolicyRequest = (
+  object: KubernetesObject,
+  { request, oldObject }: PolicyRuleContext,
+): PolicyRequest => {
   const { operation, namespace, dryRun } = request;
   return {
     ...{ operation, object },
@@ -88,61 +97,68 @@ export const subjectOf = (object: KubernetesObject, { request, oldObject }: Arou
 };
 
 /** Returns all policies. One in the settings replaces one in the cluster of the same kind, namespace and name. */
-export const policiesOf = async (
+export const listPolicies = async (
   places: readonly ResourceType[],
-  { settings: { policies, inCluster, scripts }, reader }: Pick<Around, "settings" | "reader">,
-): Promise<readonly Policy[]> => {
+  { settings: { policies, inCluster, scripts }, reader }: Pick<PolicyRuleContext, "settings" | "reader">,
+): Promise<readonly KinitirasPolicy[]> => {
   if (!inCluster) return policies;
-  const lists = await Promise.all(places.map((place) => listed(place, reader)));
-  const [first = none] = lists;
-  const known = joined.get(first);
-  if (known?.policies === policies && isSameLists(known.lists, lists)) return known.all;
-  const own = new Set(policies.map(identity));
+  const lists = await Promise.all(places.map((place) => listPoliciesOfKind(place, reader)));
+  const [first = noObjects] = lists;
+  const known = joinedPolicies.get(first);
+  if (known?.policies === policies && hasSameLists(known.lists, lists)) return known.all;
+  const own = new Set(policies.map(formatIdentity));
   // The cluster lists only policies here, but their content is not checked.
-  const others = lists.flat().filter((one) => !own.has(identity(one))) as unknown as Policy[];
+  const others = lists.flat().filter((one) => !own.has(formatIdentity(one))) as unknown as KinitirasPolicy[];
   const all = others.length > 0 ? [...policies, ...others] : policies;
-  joined.set(first, { policies, lists, all });
+  joinedPolicies.set(first, { policies, lists, all });
   // Starts loading CUE now, so that the first request that needs it waits less.
   if (scripts && all.some(hasScript)) warm();
   return all;
 };
 
 /**
- * Keyed by a cluster's first list, which belongs to that cluster only. While the lists are the same, policiesOf returns
- * the same array, so that bookOf indexes it once.
+ * Keyed by a cluster's first list, which belongs to that cluster only. While the lists are the same, listPolicies returns
+ * the same array, so that buildPolicyIndex indexes it once.
  */
-const joined = new WeakMap<
+const joinedPolicies = new WeakMap<
   readonly KubernetesObject[],
-  { policies: readonly Policy[]; lists: readonly (readonly KubernetesObject[])[]; all: readonly Policy[] }
+  {
+    policies: readonly KinitirasPolicy[];
+    lists: readonly (readonly KubernetesObject[])[];
+    all: readonly KinitirasPolicy[];
+  }
 >();
 
-const isSameLists = (known: readonly unknown[], lists: readonly unknown[]): boolean =>
+const hasSameLists = (known: readonly unknown[], lists: readonly unknown[]): boolean =>
   known.length === lists.length && known.every((list, index) => list === lists[index]);
 
-const identity = ({ kind, metadata }: KubernetesObject): string =>
+const formatIdentity = ({ kind, metadata }: KubernetesObject): string =>
   JSON.stringify([kind, metadata?.namespace ?? "", metadata?.name]);
 
-const listed = async (place: ResourceType, { list, discover }: ObjectReader): Promise<readonly KubernetesObject[]> => {
+const listPoliciesOfKind = async (
+  place: ResourceType,
+  { list, discover }: ObjectReader,
+): Promise<readonly KubernetesObject[]> => {
   try {
     return await list(place);
   } catch (error) {
     // A cluster without the CRDs has no policies.
-    if ((await discover(`${policyGroup}/${place.version}`)) === undefined) return none;
+    if ((await discover(`${policyGroup}/${place.version}`)) === undefined) return noObjects;
     throw error;
   }
 };
-const none: readonly KubernetesObject[] = [];
+const noObjects: readonly KubernetesObject[] = [];
 
 /** Builds the functions through which an evaluation asks the cluster, HTTP services and CUE. */
-export const reachOf = ({ settings, reader, cue, http }: Around): Reach => {
-  const servedAs = async (apiVersion: string, kind: string) => {
+export const createPolicyCapabilities = ({ settings, reader, cue, http }: PolicyRuleContext): PolicyCapabilities => {
+  const findServedResource = async (apiVersion: string, kind: string) => {
     const served = await reader.discover(apiVersion);
     const found = served?.find((one) => one.kind === kind && !one.resource.includes("/"));
     if (found === undefined) throw new Error(`the cluster serves no ${kind} of ${apiVersion}`);
     return found;
   };
-  const placeOf = async (apiVersion: string, kind: string) => {
-    const { resource, namespaced } = await servedAs(apiVersion, kind);
+  const findReadableResource = async (apiVersion: string, kind: string) => {
+    const { resource, namespaced } = await findServedResource(apiVersion, kind);
     const { group, version } = splitApiVersion(apiVersion);
     const isSecret = group === "" && resource === "secrets";
     if (isSecret && !settings.reads.some((one) => one.group === group && one.resource === resource))
@@ -150,15 +166,15 @@ export const reachOf = ({ settings, reader, cue, http }: Around): Reach => {
     return { place: { group, version, resource }, namespaced };
   };
   return {
-    serves: servedAs,
+    serves: findServedResource,
     get: async (apiVersion, kind, name, namespace) => {
-      const { place, namespaced } = await placeOf(apiVersion, kind);
+      const { place, namespaced } = await findReadableResource(apiVersion, kind);
       if (!namespaced) return reader.get(place, name);
       if (namespace === undefined) throw new Error(`a ${kind} is in a namespace, which the reference must name`);
       return reader.get(place, name, namespace);
     },
     first: async (apiVersion, kind, labels, namespace) => {
-      const { place, namespaced } = await placeOf(apiVersion, kind);
+      const { place, namespaced } = await findReadableResource(apiVersion, kind);
       const [found] = await reader.list(place, namespaced ? namespace : undefined, { most: 1, labels });
       return found;
     },
@@ -171,15 +187,18 @@ export const reachOf = ({ settings, reader, cue, http }: Around): Reach => {
 };
 
 /** Returns the verdict for a denial: the policy's reason or, if that is empty, a warning that names the policy. */
-export const refusalBy = (denied: Validation["denied"]): Verdict => {
+export const toVerdict = (denied: ValidationResult["denied"]): Verdict => {
   if (denied === undefined || denied.reason !== "") return denied?.reason;
-  return { refuse: "", warnings: [`ClusterValidatePolicy ${nameOf(denied.policy)} refuses it, and says no reason`] };
+  return {
+    refuse: "",
+    warnings: [`ClusterValidatePolicy ${getPolicyName(denied.policy)} refuses it, and says no reason`],
+  };
 };
 
 /** Counts each metric, by upstream's name for it, once for its policy if the setting `metrics` is on. */
-export const tell = (
-  { settings, request, count }: Around,
-  happenings: readonly { metric: string; policy: Policy }[],
+export const countMetrics = (
+  { settings, request, count }: PolicyRuleContext,
+  happenings: readonly { metric: string; policy: KinitirasPolicy }[],
 ): void => {
   if (!settings.metrics || happenings.length === 0) return;
   const { group, version, kind } = request.kind;
@@ -187,18 +206,18 @@ export const tell = (
   count(
     happenings.map(({ metric, policy }) => ({
       metric: `kcloudlabs_${metric}`,
-      labels: { name: nameOf(policy), resource_type },
+      labels: { name: getPolicyName(policy), resource_type },
     })),
   );
 };
 
 /** Runs an evaluation; if it throws, counts an error of the policy that the error names. */
-export const telling = async <T>(around: Around, evaluate: () => Promise<T>): Promise<T> => {
+export const countingErrors = async <T>(around: PolicyRuleContext, evaluate: () => Promise<T>): Promise<T> => {
   try {
     return await evaluate();
   } catch (error) {
-    const policy = blamedIn(error);
-    if (policy) tell(around, [{ metric: "policy_error_count", policy }]);
+    const policy = findFailedPolicy(error);
+    if (policy) countMetrics(around, [{ metric: "policy_error_count", policy }]);
     throw error;
   }
 };

@@ -2,12 +2,15 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import fc from "fast-check";
 import { evaluate } from "../cue/engine.ts";
-import { faultOfScript, hasWrongOutput, patchesOf, verdictOf } from "./scripts.ts";
-import type { ProcessingRequest, Reach, Subject } from "./types.ts";
+import { evaluateOverrideScript, evaluateValidateScript, findScriptFault, hasWrongOutput } from "./scripts.ts";
+import type { PolicyCapabilities, PolicyRequest, ScriptHttpRequest } from "./types.ts";
 
 const unreachable = async () => assert.fail("a script asks nobody");
 /** CUE is the real one; what is asked by HTTP is what a case says, or an error. */
-const reachWith = (answers: Record<string, Record<string, unknown>> = {}, sent: ProcessingRequest[] = []): Reach => ({
+const reachWith = (
+  answers: Record<string, Record<string, unknown>> = {},
+  sent: ScriptHttpRequest[] = [],
+): PolicyCapabilities => ({
   get: unreachable,
   first: unreachable,
   fetch: unreachable,
@@ -31,14 +34,18 @@ describe("patchesOf", () => {
           `{"__proto__": {"constructor": [1]}, "#d": 1, "_h": 2, "__x": 3, "a\\u2028\\ufeff": "\\u0000"}`,
         );
         const object = { value, own };
-        const [patch] = await patchesOf('object: _\npatches: [{op: "add", path: "/a", value: object}]', object, reach);
+        const [patch] = await evaluateOverrideScript(
+          'object: _\npatches: [{op: "add", path: "/a", value: object}]',
+          object,
+          reach,
+        );
         assert.deepEqual(patch?.value, JSON.parse(JSON.stringify(object)));
       }),
       { numRuns: 60 },
     ));
 
   it("replaces halves of characters, and leaves what only looks like one", async () => {
-    const [patch] = await patchesOf(
+    const [patch] = await evaluateOverrideScript(
       'object: _\npatches: [{op: "add", path: "/a", value: object.metadata}]',
       { metadata: { half: "a\ud800b", text: "\\ud800", pair: "😀", mark: "\ufeff" } },
       reach,
@@ -69,7 +76,7 @@ describe("patchesOf", () => {
   ];
   for (const [what, script, message] of odd)
     it(`says it of a script that ${what}`, async () => {
-      const said = await patchesOf(script, {}, reach).then(
+      const said = await evaluateOverrideScript(script, {}, reach).then(
         () => "",
         (error: Error) => error.message,
       );
@@ -78,31 +85,35 @@ describe("patchesOf", () => {
 
   for (const number of ["1e400", "-1e400", `1${"0".repeat(400)}`])
     it(`takes no number such as ${number.slice(0, 10)}, which would become null on its way`, () =>
-      assert.rejects(patchesOf(`patches: [{op: "add", path: "/a", value: {b: [${number}]}}]`, {}, reach), {
+      assert.rejects(evaluateOverrideScript(`patches: [{op: "add", path: "/a", value: {b: [${number}]}}]`, {}, reach), {
         message: "the script has a number that is too large",
       }));
   it("takes numbers that only look large", async () => {
     const value = { a: 1e300, b: `E+${"9".repeat(400)}` };
-    const patches = await patchesOf(`patches: [{op: "add", path: "/a", value: ${JSON.stringify(value)}}]`, {}, reach);
+    const patches = await evaluateOverrideScript(
+      `patches: [{op: "add", path: "/a", value: ${JSON.stringify(value)}}]`,
+      {},
+      reach,
+    );
     assert.deepEqual(patches, [{ op: "add", path: "/a", value }]);
   });
 
   it("reads the names of fields as Go does, in any case", async () =>
-    assert.deepEqual(await patchesOf('patches: [{Op: "remove", PATH: "/a"}]', {}, reach), [
+    assert.deepEqual(await evaluateOverrideScript('patches: [{Op: "remove", PATH: "/a"}]', {}, reach), [
       { op: "remove", path: "/a" },
     ]));
 
   it("takes no longer for a name that is long", async () => {
     const script = `_${"u".repeat(500_000)}: [{op: "remove", path: "/a"}]\npatches: _${"u".repeat(500_000)}`;
-    assert.deepEqual(await patchesOf(script, {}, reach), [{ op: "remove", path: "/a" }]);
+    assert.deepEqual(await evaluateOverrideScript(script, {}, reach), [{ op: "remove", path: "/a" }]);
   });
 
   for (const none of ["[]", "null", "*null | [...]"])
     it(`takes ${none} for no patches`, async () =>
-      assert.deepEqual(await patchesOf(`patches: ${none}`, {}, reach), []));
+      assert.deepEqual(await evaluateOverrideScript(`patches: ${none}`, {}, reach), []));
 
   it("sends what a script describes, all of it", async () => {
-    const sent: ProcessingRequest[] = [];
+    const sent: ScriptHttpRequest[] = [];
     const script = `processing: {
       http: {
         method: *"POST" | string, url: "http://mock/t"
@@ -112,7 +123,7 @@ describe("patchesOf", () => {
       output: {n: int}
     }
     patches: [{op: "add", path: "/a", value: processing.output.n}]`;
-    const patches = await patchesOf(script, {}, reachWith({ "/t": { n: 7 } }, sent));
+    const patches = await evaluateOverrideScript(script, {}, reachWith({ "/t": { n: 7 } }, sent));
     assert.deepEqual(patches, [{ op: "add", path: "/a", value: 7 }]);
     assert.deepEqual(sent, [
       {
@@ -122,7 +133,7 @@ describe("patchesOf", () => {
         tls_config: { ca: "x", client_crt: "y", client_key: "z" },
       },
     ]);
-    await assert.rejects(patchesOf(script, {}, reachWith({}, sent), { dryRun: true }), {
+    await assert.rejects(evaluateOverrideScript(script, {}, reachWith({}, sent), { dryRun: true }), {
       message: "processing.http is a POST, which is not sent on dry run",
     });
     assert.equal(sent.length, 1);
@@ -139,7 +150,7 @@ describe("patchesOf", () => {
     ["a CA that is missing", 'method: "GET", url: "x", tls_config: {}', "processing.http.tls_config.ca must be a text"],
   ])
     it(`refuses a request with ${what}`, () =>
-      assert.rejects(patchesOf(`processing: http: {${http}}\npatches: []`, {}, reach), { message }));
+      assert.rejects(evaluateOverrideScript(`processing: http: {${http}}\npatches: []`, {}, reach), { message }));
 });
 
 describe("faultOfScript", () => {
@@ -155,7 +166,7 @@ describe("faultOfScript", () => {
   ];
   for (const script of fine)
     it(`finds none in ${JSON.stringify(script)}`, async () =>
-      assert.equal(await faultOfScript(script, reach.cue), undefined));
+      assert.equal(await findScriptFault(script, reach.cue), undefined));
 
   const faulty: [script: string, message: RegExp][] = [
     ["a: b", /^a: reference "b" not found$/],
@@ -177,7 +188,7 @@ describe("faultOfScript", () => {
   ];
   for (const [script, message] of faulty)
     it(`finds one in ${JSON.stringify(script.slice(0, 60))}`, async () =>
-      assert.match((await faultOfScript(script, reach.cue)) ?? "", message));
+      assert.match((await findScriptFault(script, reach.cue)) ?? "", message));
 });
 
 describe("verdictOf", () => {
@@ -185,8 +196,8 @@ describe("verdictOf", () => {
   const script = "oldObject: _\nvalidate: {if oldObject.kind != _|_ {valid: false, reason: oldObject.kind}}";
 
   it("knows the old object of an update, and of nothing else", async () => {
-    const verdict = (operation: Subject["operation"]) =>
-      verdictOf(script, { operation, object, oldObject: object }, reach);
+    const verdict = (operation: PolicyRequest["operation"]) =>
+      evaluateValidateScript(script, { operation, object, oldObject: object }, reach);
     assert.deepEqual(await verdict("UPDATE"), { valid: false, reason: "Pod" });
     assert.deepEqual(await verdict("CREATE"), { valid: true, reason: "" });
   });
@@ -197,7 +208,7 @@ describe("verdictOf", () => {
     ["{Valid: false, valid: true}", true, ""],
   ] as const)
     it(`reads ${validate} as Go does`, async () =>
-      assert.deepEqual(await verdictOf(`validate: ${validate}`, { operation: "CREATE", object }, reach), {
+      assert.deepEqual(await evaluateValidateScript(`validate: ${validate}`, { operation: "CREATE", object }, reach), {
         valid,
         reason,
       }));
@@ -208,7 +219,9 @@ describe("verdictOf", () => {
     ["has a number as reason", "{reason: 1}", "validate.reason must be a text"],
   ])
     it(`can't take a validate that ${what}`, () =>
-      assert.rejects(verdictOf(`validate: ${validate}`, { operation: "CREATE", object }, reach), { message }));
+      assert.rejects(evaluateValidateScript(`validate: ${validate}`, { operation: "CREATE", object }, reach), {
+        message,
+      }));
 });
 
 describe("hasWrongOutput", () => {

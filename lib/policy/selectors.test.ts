@@ -5,7 +5,7 @@ import fc from "fast-check";
 import { parse } from "yaml";
 import { tables } from "../../infra/bench/example-policies.ts";
 import type { Operation } from "../review.ts";
-import { isLabelSelector, labelsMatch, selects, targets } from "./selectors.ts";
+import { includesOperation, isLabelSelector, matchesAnySelector, matchesLabels } from "./selectors.ts";
 
 const pod = { apiVersion: "v1", kind: "Pod" };
 const object = tables.selectorObject;
@@ -22,26 +22,26 @@ const cases: Record<"objects" | "labels" | "invalid", Case[]> = parse(
 suite("a selector", () => {
   for (const { id, selector, match } of tables.selectors)
     test(`takes or leaves an object as measured: ${id}`, () =>
-      assert.equal(selects([selector], object, object.metadata?.namespace), match));
+      assert.equal(matchesAnySelector([selector], object, object.metadata?.namespace), match));
 
   for (const { name, selector, matches } of cases.objects)
-    test(name, () => assert.equal(selects([{ ...pod, ...selector }], object, "default"), matches));
+    test(name, () => assert.equal(matchesAnySelector([{ ...pod, ...selector }], object, "default"), matches));
 
-  test("selects nothing if it is null", () => assert.equal(selects([null], object, "default"), false));
+  test("selects nothing if it is null", () => assert.equal(matchesAnySelector([null], object, "default"), false));
 
   test("may be one of several", () => {
     const other = { ...pod, kind: "Node" };
-    assert.equal(selects([other, pod], object, "default"), true);
-    assert.equal(selects([other], object, "default"), false);
+    assert.equal(matchesAnySelector([other, pod], object, "default"), true);
+    assert.equal(matchesAnySelector([other], object, "default"), false);
   });
 
   test("isn't needed: without any, everything is taken", () => {
-    for (const none of [undefined, null, []]) assert.equal(selects(none, object, "default"), true);
-    assert.equal(selects("Pod", object, "default"), false);
+    for (const none of [undefined, null, []]) assert.equal(matchesAnySelector(none, object, "default"), true);
+    assert.equal(matchesAnySelector("Pod", object, "default"), false);
   });
 
   test("is matched with the namespace that is given, not with the one the object says", () => {
-    assert.equal(selects([{ ...pod, namespace: "ns1" }], { ...pod, metadata: { name: "a" } }, "ns1"), true);
+    assert.equal(matchesAnySelector([{ ...pod, namespace: "ns1" }], { ...pod, metadata: { name: "a" } }, "ns1"), true);
   });
 
   test("takes or leaves whatever it is given", () => {
@@ -56,7 +56,9 @@ suite("a selector", () => {
       fieldSelector: fc.jsonValue(),
     });
     fc.assert(
-      fc.property(fuzzed, (selector) => assert.equal(typeof selects([selector], object, "default"), "boolean")),
+      fc.property(fuzzed, (selector) =>
+        assert.equal(typeof matchesAnySelector([selector], object, "default"), "boolean"),
+      ),
     );
   });
 });
@@ -64,20 +66,20 @@ suite("a selector", () => {
 suite("a label selector", () => {
   const labels = { app: "web", tier: "" };
   for (const { name, selector, matches } of cases.labels)
-    test(name, () => assert.equal(labelsMatch(selector, labels), matches));
+    test(name, () => assert.equal(matchesLabels(selector, labels), matches));
 
   for (const { name, selector } of cases.invalid)
     test(`takes nothing with ${name}`, () => {
       assert.equal(isLabelSelector(selector), false);
-      assert.equal(labelsMatch(selector, {}), false);
+      assert.equal(matchesLabels(selector, {}), false);
     });
 
   test("may have a prefix", () => {
-    assert.equal(labelsMatch({ matchLabels: { "example.io/a_b.c": "1" } }, { "example.io/a_b.c": "1" }), true);
+    assert.equal(matchesLabels({ matchLabels: { "example.io/a_b.c": "1" } }, { "example.io/a_b.c": "1" }), true);
   });
 
   test("takes labels that are none for no labels", () => {
-    assert.equal(labelsMatch({ matchExpressions: [{ key: "a", operator: "DoesNotExist" }] }, "labels"), true);
+    assert.equal(matchesLabels({ matchExpressions: [{ key: "a", operator: "DoesNotExist" }] }, "labels"), true);
   });
 });
 
@@ -92,9 +94,11 @@ suite("a rule", () => {
   ];
   for (const [operations, operation, is] of about)
     test(`with ${JSON.stringify(operations)} is ${is ? "" : "not "}about ${operation}`, () =>
-      assert.equal(targets(operations, operation), is));
+      assert.equal(includesOperation(operations, operation), is));
 
   test("must list its operations", () => {
-    assert.throws(() => targets("CREATE", "CREATE"), { message: "targetOperations must be a list of operations" });
+    assert.throws(() => includesOperation("CREATE", "CREATE"), {
+      message: "targetOperations must be a list of operations",
+    });
   });
 });

@@ -6,42 +6,51 @@ import type { KubernetesObject } from "../review.ts";
  * Reports whether any of a policy's selectors matches an object; without selectors, every object matches. Policies in a
  * cluster may be unchecked: an invalid selector matches nothing.
  */
-export const selects = (selectors: unknown, object: KubernetesObject, namespace: string | undefined): boolean => {
-  if (!isGiven(selectors)) return true;
+export const matchesAnySelector = (
+  selectors: unknown,
+  object: KubernetesObject,
+  namespace: string | undefined,
+): boolean => {
+  if (!isPresent(selectors)) return true;
   if (!Array.isArray(selectors)) return false;
-  return selectors.length === 0 || selectors.some((selector) => takes(selector, object, namespace));
+  return selectors.length === 0 || selectors.some((selector) => matchesSelector(selector, object, namespace));
 };
 
-export const takes = (selector: unknown, object: KubernetesObject, namespace: string | undefined): boolean => {
+export const matchesSelector = (
+  selector: unknown,
+  object: KubernetesObject,
+  namespace: string | undefined,
+): boolean => {
   if (!isMap(selector)) return false;
   const { apiVersion, kind, name, labelSelector, fieldSelector } = selector;
   if (apiVersion !== object.apiVersion || kind !== object.kind) return false;
-  if (isSet(selector.namespace) && selector.namespace !== namespace) return false;
-  if (isSet(name)) return name === object.metadata?.name;
+  if (isNonEmpty(selector.namespace) && selector.namespace !== namespace) return false;
+  if (isNonEmpty(name)) return name === object.metadata?.name;
   return (
-    (!isGiven(labelSelector) || labelsMatch(labelSelector, object.metadata?.labels)) &&
-    (!isGiven(fieldSelector) || fieldsMatch(fieldSelector, object))
+    (!isPresent(labelSelector) || matchesLabels(labelSelector, object.metadata?.labels)) &&
+    (!isPresent(fieldSelector) || matchesFields(fieldSelector, object))
   );
 };
 
-const isGiven = (value: unknown) => value !== undefined && value !== null;
-const isSet = (value: unknown) => isGiven(value) && value !== "";
+const isPresent = (value: unknown) => value !== undefined && value !== null;
+const isNonEmpty = (value: unknown) => isPresent(value) && value !== "";
 
 /** Reports whether targetOperations include an operation; a missing or empty list includes all. */
-export const targets = (operations: unknown, operation: string): boolean => {
-  if (!isGiven(operations)) return true;
+export const includesOperation = (operations: unknown, operation: string): boolean => {
+  if (!isPresent(operations)) return true;
   if (!Array.isArray(operations)) throw new Error("targetOperations must be a list of operations");
   return operations.length === 0 || operations.includes(operation) || operations.includes("*");
 };
 
 /** Reports whether labels match a label selector; an invalid selector matches none, an empty one all. */
-export const labelsMatch = (selector: unknown, labels: unknown): boolean => {
-  const wants = requirements(selector);
+export const matchesLabels = (selector: unknown, labels: unknown): boolean => {
+  const wants = parseLabelSelector(selector);
   const present = isMap(labels) ? labels : {};
-  return wants?.every((want) => holds(want, Object.hasOwn(present, want.key), present[want.key])) ?? false;
+  return wants?.every((want) => meetsRequirement(want, Object.hasOwn(present, want.key), present[want.key])) ?? false;
 };
 
-export const isLabelSelector = (selector: unknown): selector is LabelSelector => requirements(selector) !== undefined;
+export const isLabelSelector = (selector: unknown): selector is LabelSelector =>
+  parseLabelSelector(selector) !== undefined;
 
 interface Requirement {
   key: string;
@@ -49,22 +58,27 @@ interface Requirement {
   values: readonly unknown[];
 }
 
-const requirements = (selector: unknown): Requirement[] | undefined => {
-  const listed = listedIn(selector, "matchLabels", "key", "values");
+const parseLabelSelector = (selector: unknown): Requirement[] | undefined => {
+  const listed = listRequirements(selector, "matchLabels", "key", "values");
   return listed?.every(
     ({ key, operator, values }) =>
       isLabelKey(key) &&
       values.every(isLabelValue) &&
       (operator === "In" || operator === "NotIn"
         ? values.length > 0
-        : isAboutPresence(operator) && values.length === 0),
+        : isPresenceOperator(operator) && values.length === 0),
   )
     ? listed
     : undefined;
 };
 
 /** Lists a selector's requirements, each pair of its map as an `In` of one value; undefined if it is malformed. */
-const listedIn = (selector: unknown, map: string, subject: string, ...lists: string[]): Requirement[] | undefined => {
+const listRequirements = (
+  selector: unknown,
+  map: string,
+  subject: string,
+  ...lists: string[]
+): Requirement[] | undefined => {
   if (!isMap(selector)) return undefined;
   const { [map]: pairs, matchExpressions: expressions } = selector;
   if (!isMap(pairs ?? {}) || !Array.isArray(expressions ?? [])) return undefined;
@@ -76,48 +90,49 @@ const listedIn = (selector: unknown, map: string, subject: string, ...lists: str
   for (const expression of (expressions ?? []) as unknown[]) {
     if (!isMap(expression)) return undefined;
     const { [subject]: key, operator } = expression;
-    const values = lists.map((list) => expression[list]).find(isGiven) ?? [];
+    const values = lists.map((list) => expression[list]).find(isPresent) ?? [];
     if (typeof key !== "string" || typeof operator !== "string" || !Array.isArray(values)) return undefined;
     wanted.push({ key, operator, values });
   }
   return wanted;
 };
 
-const isAboutPresence = (operator: string) => operator === "Exists" || operator === "DoesNotExist";
+const isPresenceOperator = (operator: string) => operator === "Exists" || operator === "DoesNotExist";
 
-const holds = ({ operator, values }: Requirement, exists: boolean, value: unknown): boolean => {
+const meetsRequirement = ({ operator, values }: Requirement, exists: boolean, value: unknown): boolean => {
   if (operator === "In") return exists && values.includes(value);
   if (operator === "NotIn") return !exists || !values.includes(value);
-  return isAboutPresence(operator) && (operator === "Exists") === exists;
+  return isPresenceOperator(operator) && (operator === "Exists") === exists;
 };
 
 // Copied from objects/label.ts, whose messages would make every bundle larger.
-const namePart = /^[A-Za-z0-9]([-\w.]{0,61}[A-Za-z0-9])?$/;
-const prefixPart = /^[a-z0-9]([-a-z0-9]*[a-z0-9])?$/;
+const namePattern = /^[A-Za-z0-9]([-\w.]{0,61}[A-Za-z0-9])?$/;
+const prefixPattern = /^[a-z0-9]([-a-z0-9]*[a-z0-9])?$/;
 
 const isLabelKey = (key: string): boolean => {
   const [name = "", prefix, ...more] = key.split("/", 3).reverse();
-  if (more.length > 0 || !namePart.test(name)) return false;
-  return prefix === undefined || (prefix.length <= 253 && prefix.split(".").every((part) => prefixPart.test(part)));
+  if (more.length > 0 || !namePattern.test(name)) return false;
+  return prefix === undefined || (prefix.length <= 253 && prefix.split(".").every((part) => prefixPattern.test(part)));
 };
 
-const isLabelValue = (value: unknown): boolean => typeof value === "string" && (value === "" || namePart.test(value));
+const isLabelValue = (value: unknown): boolean =>
+  typeof value === "string" && (value === "" || namePattern.test(value));
 
 /** Policies in files may have `values` where the cluster's kind has `value`. */
-const fieldsMatch = (selector: unknown, object: KubernetesObject): boolean =>
-  listedIn(selector, "matchFields", "field", "value", "values")?.every((want) => {
-    const found = fieldOf(object, want.key);
-    return found !== "unreadable" && holds(want, found !== undefined, found?.value);
+const matchesFields = (selector: unknown, object: KubernetesObject): boolean =>
+  listRequirements(selector, "matchFields", "field", "value", "values")?.every((want) => {
+    const found = findFieldText(object, want.key);
+    return found !== "unreadable" && meetsRequirement(want, found !== undefined, found?.value);
   }) ?? false;
 
-const annotations = ".annotations.";
+const annotationsStep = ".annotations.";
 
 /** Returns a field's text; "unreadable" if it is no string, or if the path leads through a value that is no map. */
-const fieldOf = (object: KubernetesObject, field: string): { value: string } | undefined | "unreadable" => {
+const findFieldText = (object: KubernetesObject, field: string): { value: string } | undefined | "unreadable" => {
   // The rest after .annotations. is one key, because such keys may contain dots.
-  const end = field.indexOf(annotations);
-  const path = end < 0 ? field.split(".") : field.slice(0, end + annotations.length - 1).split(".");
-  if (end >= 0) path.push(field.slice(end + annotations.length));
+  const end = field.indexOf(annotationsStep);
+  const path = end < 0 ? field.split(".") : field.slice(0, end + annotationsStep.length - 1).split(".");
+  if (end >= 0) path.push(field.slice(end + annotationsStep.length));
   let found: { value: unknown } | undefined = { value: object };
   for (const step of path) {
     if (found.value === null) return undefined;

@@ -17,18 +17,18 @@ interface PolicyObject extends KubernetesObject {
 /** Changes objects; an OverridePolicy only those of its own namespace. */
 export interface OverridePolicy extends PolicyObject {
   kind: "OverridePolicy" | "ClusterOverridePolicy";
-  spec: { resourceSelectors?: Selector[]; overrideRules: OverrideRule[] };
+  spec: { resourceSelectors?: ResourceSelector[]; overrideRules: OverrideRule[] };
 }
 
 export interface ValidatePolicy extends PolicyObject {
   kind: "ClusterValidatePolicy";
-  spec: { resourceSelectors?: Selector[]; validateRules: ValidateRule[] };
+  spec: { resourceSelectors?: ResourceSelector[]; validateRules: ValidateRule[] };
 }
 
-export type Policy = OverridePolicy | ValidatePolicy;
+export type KinitirasPolicy = OverridePolicy | ValidatePolicy;
 
 /** A policy concerns an object that any of its selectors matches. */
-export interface Selector {
+export interface ResourceSelector {
   apiVersion: string;
   kind: string;
   namespace?: string;
@@ -50,7 +50,7 @@ export interface OverrideRule {
     /** The template in CUE, for people who read the policy; never evaluated. */
     renderedCue?: string;
     cue?: string;
-    plaintext?: PatchOperation[];
+    plaintext?: PolicyPatchOperation[];
     origin?: OriginOverrider[];
   };
 }
@@ -58,13 +58,13 @@ export interface OverrideRule {
 /** Evaluated in this order: template, cue. */
 export interface ValidateRule {
   targetOperations?: string[];
-  template?: { type: "condition"; condition: Condition };
+  template?: { type: "condition"; condition: PolicyCondition };
   renderedCue?: string;
   cue?: string;
 }
 
 /** A JSON patch operation. A missing value is null. */
-export interface PatchOperation {
+export interface PolicyPatchOperation {
   op: string;
   path: string;
   value?: unknown;
@@ -75,8 +75,8 @@ export interface OverrideTemplate {
   operation: "add" | "replace" | "remove";
   /** For annotations and labels: the key. */
   path?: string;
-  value?: Constant;
-  valueRef?: Reference;
+  value?: PolicyConstant;
+  valueRef?: ValueReference;
   resources?: ResourceRequirements;
   resourcesOversell?: { cpuFactor?: string; memoryFactor?: string; diskFactor?: string };
   tolerations?: Toleration[];
@@ -119,7 +119,7 @@ export const isOnlyReplaced = (type: OriginOverrider["type"]): boolean =>
   !["annotations", "labels", "nodeSelector", "tolerations"].includes(type);
 
 /** The first field that is set, in this order, is the value; an empty list or map counts as not set. */
-export interface Constant {
+export interface PolicyConstant {
   string?: string;
   integer?: number;
   float?: string;
@@ -131,10 +131,10 @@ export interface Constant {
 }
 
 /** Names a value in an object of the request, in another object or in an HTTP response. */
-export interface Reference {
+export interface ValueReference {
   from: "current" | "old" | "k8s" | "owner" | "http";
   path: string;
-  k8s?: Selector;
+  k8s?: ResourceSelector;
   http?: HttpReference;
 }
 
@@ -144,10 +144,10 @@ export interface HttpReference {
   header?: Record<string, string>;
   params?: Record<string, string>;
   body?: unknown;
-  auth?: HttpAuth;
+  auth?: HttpReferenceAuth;
 }
 
-export interface HttpAuth {
+export interface HttpReferenceAuth {
   staticToken?: string;
   username?: string;
   password?: string;
@@ -157,18 +157,18 @@ export interface HttpAuth {
   expireAt?: string;
 }
 
-export interface Condition {
+export interface PolicyCondition {
   affectMode?: "reject" | "allow";
   cond: "Equal" | "NotEqual" | "Exist" | "NotExist" | "In" | "NotIn" | "Gt" | "Gte" | "Lt" | "Lte";
-  dataRef?: Reference;
-  valueRef?: Reference;
-  value?: Constant;
+  dataRef?: ValueReference;
+  valueRef?: ValueReference;
+  value?: PolicyConstant;
   valueProcess?: { operation: string; operationWith?: number | string };
   message?: string;
 }
 
 /** A request as policies see it. On DELETE, `object` is the deleted object and `oldObject` is missing. */
-export interface Subject {
+export interface PolicyRequest {
   operation: Operation;
   object: KubernetesObject;
   oldObject?: KubernetesObject;
@@ -178,7 +178,7 @@ export interface Subject {
 }
 
 /** The only functions through which references and scripts of policies ask a cluster, HTTP services and CUE. */
-export interface Reach {
+export interface PolicyCapabilities {
   /** Rejects if the cluster doesn't serve a kind. Without this function, only reading an object shows that. */
   serves?(apiVersion: string, kind: string): Promise<unknown>;
   /** Resolves to undefined if there is no such object; rejects if its kind isn't served. */
@@ -191,20 +191,20 @@ export interface Reach {
     namespace?: string,
   ): Promise<KubernetesObject | undefined>;
   /** Sends the request that a template's reference describes; its placeholders are already filled. */
-  fetch(request: HttpReference): Promise<Reply>;
+  fetch(request: HttpReference): Promise<HttpReferenceResponse>;
   /** Sends the request that a script describes, and resolves to the JSON object in the response. */
-  process(request: ProcessingRequest): Promise<Record<string, unknown>>;
+  process(request: ScriptHttpRequest): Promise<Record<string, unknown>>;
   /** Evaluates CUE to JSON; rejects with CUE's own message if there is no value. */
   cue(source: string): Promise<string>;
 }
 
-export interface Reply {
+export interface HttpReferenceResponse {
   body: Record<string, unknown>;
   header: Record<string, string[]>;
   trailer: Record<string, string[]>;
 }
 
-export interface ProcessingRequest {
+export interface ScriptHttpRequest {
   method: string;
   url: string;
   request?: {
@@ -217,11 +217,11 @@ export interface ProcessingRequest {
 }
 
 /** Returns the name of a policy for errors and metrics. */
-export const nameOf = ({ metadata: { name, namespace } }: Policy): string =>
+export const getPolicyName = ({ metadata: { name, namespace } }: KinitirasPolicy): string =>
   namespace === undefined ? name : `${namespace}/${name}`;
 
 /** Returns an object's namespace or, if the object doesn't state one, the request's. A Namespace object has none. */
-export const namespaceOf = ({ object, namespace }: Subject): string | undefined => {
+export const resolveNamespace = ({ object, namespace }: PolicyRequest): string | undefined => {
   if (object.apiVersion === "v1" && object.kind === "Namespace") return undefined;
   return object.metadata?.namespace || namespace || undefined;
 };

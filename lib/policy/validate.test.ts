@@ -4,15 +4,15 @@ import { suite, test } from "node:test";
 import { parse } from "yaml";
 import { reachOver } from "../../infra/bench/example-policies.ts";
 import { Failure } from "../failure.ts";
-import { bookOf } from "./policy-index.ts";
-import type { Condition, Policy, Reach, Subject, ValidatePolicy } from "./types.ts";
-import { validate } from "./validate.ts";
+import { buildPolicyIndex } from "./policy-index.ts";
+import type { KinitirasPolicy, PolicyCapabilities, PolicyCondition, PolicyRequest, ValidatePolicy } from "./types.ts";
+import { evaluateValidatePolicies } from "./validate.ts";
 
-const condition = (given: Partial<Condition>): Condition => {
+const condition = (given: Partial<PolicyCondition>): PolicyCondition => {
   return { cond: "Exist", dataRef: { from: "current", path: "/spec/a" }, message: "has a", ...given };
 };
 const rule = (
-  given: Partial<Condition>,
+  given: Partial<PolicyCondition>,
   ...targetOperations: string[]
 ): ValidatePolicy["spec"]["validateRules"][number] => {
   return { targetOperations, template: { type: "condition", condition: condition(given) } };
@@ -22,11 +22,11 @@ const policy = (name: string, ...validateRules: ValidatePolicy["spec"]["validate
   return { apiVersion, kind: "ClusterValidatePolicy", metadata: { name }, spec: { validateRules } };
 };
 const thing = { apiVersion: "example.io/v1", kind: "Thing", metadata: { name: "x", namespace: "b" }, spec: { a: 1 } };
-const created: Subject = { operation: "CREATE", object: thing, namespace: "b" };
+const created: PolicyRequest = { operation: "CREATE", object: thing, namespace: "b" };
 const reach = reachOver();
 
-const judged = async (policies: Policy[], subject = created, through: Reach = reach) => {
-  const { denied, matched } = await validate(bookOf(policies), subject, through);
+const judged = async (policies: KinitirasPolicy[], subject = created, through: PolicyCapabilities = reach) => {
+  const { denied, matched } = await evaluateValidatePolicies(buildPolicyIndex(policies), subject, through);
   return {
     denied: denied && [denied.policy.metadata.name, denied.rule, denied.reason],
     matched: matched.map(({ policy, rejected }) => [policy.metadata.name, rejected]),
@@ -97,7 +97,7 @@ suite("validate policies", () => {
 
   test("ask for both values at once, and tell the failure of the data", async () => {
     const asked: string[] = [];
-    const fetch: Reach["fetch"] = async ({ url }) => {
+    const fetch: PolicyCapabilities["fetch"] = async ({ url }) => {
       asked.push(url);
       await new Promise((resolve) => setImmediate(resolve));
       throw new Error(`${url} fails after ${asked.length}`);
@@ -123,24 +123,24 @@ suite("validate policies", () => {
     const given = {
       ...policy("a", hit),
       spec: { resourceSelectors: "Pod", validateRules: [hit] },
-    } as unknown as Policy;
+    } as unknown as KinitirasPolicy;
     await assert.rejects(judged([given]), {
       message: "ClusterValidatePolicy a: spec.resourceSelectors must be a list of selectors",
     });
-    const list = { ...policy("a", hit), spec: "none" } as unknown as Policy;
+    const list = { ...policy("a", hit), spec: "none" } as unknown as KinitirasPolicy;
     await assert.rejects(judged([list]), { message: "ClusterValidatePolicy a: spec must be an object" });
   });
 
   test("have nothing to say without rules", async () => {
     for (const spec of [undefined, null, {}, { validateRules: null }, { validateRules: [] }, { validateRules: [{}] }]) {
-      const given = { ...policy("a"), spec } as unknown as Policy;
+      const given = { ...policy("a"), spec } as unknown as KinitirasPolicy;
       assert.deepEqual(await judged([given]), { denied: undefined, matched: [["a", false]] });
     }
   });
 
   test("keep the code of a failure, and what caused it", async () => {
     const late = new Failure(504, "the cluster did not answer in time");
-    const get: Reach["get"] = async () => {
+    const get: PolicyCapabilities["get"] = async () => {
       throw late;
     };
     const dataRef = { from: "k8s", path: "a", k8s: { apiVersion: "v1", kind: "Pod", name: "a" } } as const;

@@ -8,8 +8,13 @@ import type { RequestMatch } from "../rule.ts";
 import type { PolicySettings } from "./policy-rules.ts";
 import { httpSettings } from "./references/http.ts";
 import { kindsIn, kindsReferred } from "./references/referenced-kinds.ts";
-import type { Policy } from "./types.ts";
-import { interceptionOf, surveyOf, uncovered, unfitSettings } from "./webhook-rules.ts";
+import type { KinitirasPolicy } from "./types.ts";
+import {
+  createClusterInspection,
+  createWebhookRulesBuilder,
+  describeUnsentRequests,
+  findSettingsFault,
+} from "./webhook-rules.ts";
 
 const usual: PolicySettings = {
   ...{ policies: [], inCluster: true, intercept: [], objectSelector: {}, reads: [], scripts: true, metrics: false },
@@ -17,7 +22,7 @@ const usual: PolicySettings = {
 };
 const pod = { apiVersion: "v1", kind: "Pod" };
 const deployment = { apiVersion: "apps/v1", kind: "Deployment" };
-const policy = (resourceSelectors: object[] | undefined, ...operations: (string[] | undefined)[]): Policy =>
+const policy = (resourceSelectors: object[] | undefined, ...operations: (string[] | undefined)[]): KinitirasPolicy =>
   ({
     apiVersion: "policy.kcloudlabs.io/v1alpha1",
     kind: "ClusterOverridePolicy",
@@ -26,14 +31,14 @@ const policy = (resourceSelectors: object[] | undefined, ...operations: (string[
       ...(resourceSelectors && { resourceSelectors }),
       overrideRules: operations.map((targetOperations) => ({ targetOperations, overriders: {} })),
     },
-  }) as unknown as Policy;
+  }) as unknown as KinitirasPolicy;
 const row = (group: string, version: string, resources: string[], operations: string[], more = {}): RequestMatch =>
   ({ apiGroups: [group], apiVersions: [version], resources, operations, ...more }) as RequestMatch;
 const [create, update] = ["CREATE", "UPDATE"];
 const both = [create, update];
 const everything = row("*", "*", ["*"], both);
 
-const match = interceptionOf("CREATE", "UPDATE");
+const match = createWebhookRulesBuilder("CREATE", "UPDATE");
 interface Case {
   name: string;
   policies?: { kind?: string; selectors?: object[]; rules?: (string[] | undefined)[]; spec?: unknown }[];
@@ -47,7 +52,7 @@ describe("webhook rules for policies", () => {
     it(name, () => {
       const given = policies.map(({ selectors, rules = [], ...rest }) => ({ ...policy(selectors, ...rules), ...rest }));
       assert.deepEqual(
-        match({ ...usual, policies: given as Policy[], intercept }),
+        match({ ...usual, policies: given as KinitirasPolicy[], intercept }),
         webhookRules.map(([group, version, resources, operations, scope]) =>
           row(group, version, resources, operations, scope && { scope }),
         ),
@@ -65,12 +70,12 @@ const served: Record<string, ServedResource[]> = {
     { resource: "clusteroverridepolicies", kind: "ClusterOverridePolicy", namespaced: false },
   ],
 };
-const cluster = (policies: Policy[], discovery = served) => ({
+const cluster = (policies: KinitirasPolicy[], discovery = served) => ({
   list: async () => policies as unknown as KubernetesObject[],
   discover: async (groupVersion: string) => discovery[groupVersion],
 });
 const places = [{ group: "policy.kcloudlabs.io", version: "v1alpha1", resource: "clusteroverridepolicies" }];
-const survey = surveyOf(places, "CREATE", "UPDATE");
+const survey = createClusterInspection(places, "CREATE", "UPDATE");
 const goose = { apiVersion: "example.io/v1", kind: "Goose" };
 
 describe("a survey for policies", () => {
@@ -162,7 +167,8 @@ describe("a survey for policies", () => {
 });
 
 describe("what no entry sends", () => {
-  const of = (one: Policy, ...rows: RequestMatch[]) => uncovered(one, ["CREATE", "UPDATE"], cluster([]), rows);
+  const of = (one: KinitirasPolicy, ...rows: RequestMatch[]) =>
+    describeUnsentRequests(one, ["CREATE", "UPDATE"], cluster([]), rows);
   it("is nothing where an entry has it", async () => {
     assert.deepEqual(await of(policy([pod], []), everything), []);
     assert.deepEqual(await of(policy([pod], [create]), row("", "v1", ["pods"], both)), []);
@@ -188,7 +194,7 @@ const faults: [name: string, settings: object, sentence: RegExp][] = [
 ];
 
 describe("settings for policies", () => {
-  it("are fit as they are", () => assert.equal(unfitSettings(usual), undefined));
+  it("are fit as they are", () => assert.equal(findSettingsFault(usual), undefined));
   for (const [name, settings, sentence] of faults)
-    it(`are unfit with ${name}`, () => assert.match(unfitSettings({ ...usual, ...settings }) ?? "", sentence));
+    it(`are unfit with ${name}`, () => assert.match(findSettingsFault({ ...usual, ...settings }) ?? "", sentence));
 });

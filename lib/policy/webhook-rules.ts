@@ -5,30 +5,37 @@ import { splitApiVersion } from "../objects/api-version.ts";
 import { plural } from "../recorded-answers.ts";
 import type { Operation } from "../review.ts";
 import type { InspectedCluster, InspectedSettings, ParsedManifests, RequestMatch } from "../rule.ts";
-import { policiesIn } from "./policy-documents.ts";
-import type { Interception, PolicySettings } from "./policy-rules.ts";
+import { parsePolicies } from "./policy-documents.ts";
+import type { InterceptedRequests, PolicySettings } from "./policy-rules.ts";
 import { unfitHttp } from "./references/http.ts";
 import { isKind, type Kind, kindsIn } from "./references/referenced-kinds.ts";
 import { isLabelSelector } from "./selectors.ts";
-import { nameOf, type Policy, policyGroup } from "./types.ts";
+import { getPolicyName, type KinitirasPolicy, policyGroup } from "./types.ts";
 
 /** Returns the resource that a kind is served as; undefined if the cluster doesn't serve it. */
-type Plurals = (kind: Kind) => Required<ResourceType> | undefined;
+type FindResource = (kind: Kind) => Required<ResourceType> | undefined;
 
-const selectorsOf = ({ spec }: Policy): unknown[] => toList(toMap(spec).resourceSelectors);
+const listSelectors = ({ spec }: KinitirasPolicy): unknown[] => toList(toMap(spec).resourceSelectors);
 
 /** Forms plurals as Kubernetes does for its own kinds and most others. */
-const guessed: Plurals = ({ apiVersion, kind }) => ({ ...splitApiVersion(apiVersion), resource: plural(kind) });
+const guessResource: FindResource = ({ apiVersion, kind }) => ({
+  ...splitApiVersion(apiVersion),
+  resource: plural(kind),
+});
 
 /** Returns the webhook rules for one policy; `possible` are the operations that its kind can concern. */
-const rowsOf = (policy: Policy, possible: readonly Operation[], plurals: Plurals): RequestMatch[] => {
+const buildWebhookRules = (
+  policy: KinitirasPolicy,
+  possible: readonly Operation[],
+  plurals: FindResource,
+): RequestMatch[] => {
   const { overrideRules, validateRules } = toMap(policy.spec);
   const rules = [overrideRules, validateRules].flatMap(toList);
   const wanted = rules.map((rule) => toList(toMap(rule).targetOperations));
   const isAny = wanted.some((operations) => operations.length === 0 || operations.includes("*"));
   const operations = possible.filter((one) => isAny || wanted.some((some) => some.includes(one)));
   if (operations.length === 0) return [];
-  const selectors = selectorsOf(policy);
+  const selectors = listSelectors(policy);
   if (selectors.length === 0) {
     const scope = policy.kind === "OverridePolicy" ? ("Namespaced" as const) : undefined;
     return [{ apiGroups: ["*"], apiVersions: ["*"], resources: ["*"], operations, ...(scope && { scope }) }];
@@ -41,15 +48,15 @@ const rowsOf = (policy: Policy, possible: readonly Operation[], plurals: Plurals
 };
 
 /** Merges rows into fewer that match the same requests, in a stable order. */
-const together = (rows: readonly RequestMatch[], possible: readonly Operation[]): RequestMatch[] => {
+const mergeWebhookRules = (rows: readonly RequestMatch[], possible: readonly Operation[]): RequestMatch[] => {
   const single = rows.flatMap((row) => row.resources.map((resource) => ({ ...row, resources: [resource] })));
   const each = [...Map.groupBy(single, ({ operations: _, ...row }) => JSON.stringify(row)).values()].map((some) => {
     const { operations: _, ...row } = some[0] as RequestMatch;
-    return { ...row, operations: possible.filter((one) => some.some((other) => covers(other.operations, one))) };
+    return { ...row, operations: possible.filter((one) => some.some((other) => includesValue(other.operations, one))) };
   });
-  const isEverything = ({ apiGroups, apiVersions, resources, scope }: RequestMatch) =>
+  const matchesEverything = ({ apiGroups, apiVersions, resources, scope }: RequestMatch) =>
     scope === undefined && [apiGroups, apiVersions, resources].every((names) => names.includes("*"));
-  const whole = each.filter(isEverything);
+  const whole = each.filter(matchesEverything);
   const others = each.filter(
     (row) =>
       whole.includes(row) ||
@@ -66,40 +73,46 @@ const together = (rows: readonly RequestMatch[], possible: readonly Operation[])
 };
 
 /** Returns the webhook rules for the settings' policies; `possible` are the operations that they can concern. */
-export const interceptionOf =
+export const createWebhookRulesBuilder =
   (...possible: Operation[]) =>
   ({ policies, intercept }: PolicySettings): RequestMatch[] =>
-    together(
-      [...intercept.map((one) => rowOf(one, possible)), ...policies.flatMap((one) => rowsOf(one, possible, guessed))],
+    mergeWebhookRules(
+      [
+        ...intercept.map((one) => toWebhookRule(one, possible)),
+        ...policies.flatMap((one) => buildWebhookRules(one, possible, guessResource)),
+      ],
       possible,
     );
 
-const rowOf = ({ operations = ["*"], ...row }: Interception, possible: readonly Operation[]): RequestMatch => {
-  return { ...row, operations: possible.filter((one) => covers(operations, one)) };
+const toWebhookRule = (
+  { operations = ["*"], ...row }: InterceptedRequests,
+  possible: readonly Operation[],
+): RequestMatch => {
+  return { ...row, operations: possible.filter((one) => includesValue(operations, one)) };
 };
 
-const covers = (wanted: readonly string[], one = "") => wanted.includes("*") || wanted.includes(one);
+const includesValue = (wanted: readonly string[], one = "") => wanted.includes("*") || wanted.includes(one);
 
 /**
  * Returns settings whose policies, and those that the cluster keeps in `places`, are replaced by the rows and reads
  * that follow from them, with the plurals that the cluster serves.
  */
-export const surveyOf =
+export const createClusterInspection =
   (places: readonly ResourceType[], ...possible: Operation[]) =>
   async (settings: PolicySettings, cluster: InspectedCluster): Promise<InspectedSettings<PolicySettings>> => {
     const notes: string[] = [];
-    const found = settings.inCluster ? await keptIn(cluster, places, notes) : [];
+    const found = settings.inCluster ? await listClusterPolicies(cluster, places, notes) : [];
     const policies = [...settings.policies, ...found];
-    const kinds = policies.flatMap((policy) => [...selectorsOf(policy).filter(isKind), ...kindsIn(policy)]);
-    const plurals = await servedBy(cluster, kinds, notes);
+    const kinds = policies.flatMap((policy) => [...listSelectors(policy).filter(isKind), ...kindsIn(policy)]);
+    const plurals = await discoverResources(cluster, kinds, notes);
     for (const policy of policies)
-      for (const kind of selectorsOf(policy)) {
-        const name = `${policy.kind} ${nameOf(policy)}`;
+      for (const kind of listSelectors(policy)) {
+        const name = `${policy.kind} ${getPolicyName(policy)}`;
         if (!isKind(kind)) notes.push(`${name} has a selector that names no kind that could be`);
         else if (plurals(kind) === undefined)
           notes.push(`${name} selects ${kind.kind} of ${kind.apiVersion}, which the cluster doesn't serve`);
       }
-    const rows = policies.flatMap((policy) => rowsOf(policy, possible, plurals));
+    const rows = policies.flatMap((policy) => buildWebhookRules(policy, possible, plurals));
     const reads = policies.flatMap(kindsIn).flatMap((kind) => plurals(kind) ?? []);
     return {
       settings: {
@@ -116,12 +129,12 @@ export const surveyOf =
  * Asks the cluster for the plurals of kinds; without `discover` they are guessed. With `notes`, a group that doesn't
  * answer adds a note and its plurals are guessed, so that other policies still get their entries.
  */
-const servedBy = async (
+const discoverResources = async (
   { discover }: Pick<InspectedCluster, "discover">,
   kinds: readonly Kind[],
   notes?: string[],
-): Promise<Plurals> => {
-  if (discover === undefined) return guessed;
+): Promise<FindResource> => {
+  if (discover === undefined) return guessResource;
   const versions = [...new Set(kinds.map(({ apiVersion }) => apiVersion))];
   const known = new Map<string, ServedResource[] | undefined>();
   const silent = new Set<string>();
@@ -134,75 +147,81 @@ const servedBy = async (
       notes.push(`what is served of ${version} can't be found out: ${getErrorMessage(error)}`);
     }
   return ({ apiVersion, kind }) => {
-    if (silent.has(apiVersion)) return guessed({ apiVersion, kind });
+    if (silent.has(apiVersion)) return guessResource({ apiVersion, kind });
     const served = known.get(apiVersion)?.find((one) => one.kind === kind && !one.resource.includes("/"));
     return served && { ...splitApiVersion(apiVersion), resource: served.resource };
   };
 };
 
-const keptIn = async (
+const listClusterPolicies = async (
   { list, discover }: InspectedCluster,
   places: readonly ResourceType[],
   notes: string[],
-): Promise<Policy[]> => {
+): Promise<KinitirasPolicy[]> => {
   if (discover !== undefined && (await discover(`${policyGroup}/v1alpha1`)) === undefined) {
     notes.push("the cluster has no kinds for policies; functions/policy-admission/crds holds them");
     return [];
   }
   const lists = await Promise.all(places.map((place) => list(place, undefined, { maxAge: 0 })));
   // The kinds are right, but the content is not checked: code that reads it must expect any JSON.
-  return lists.flat() as unknown as Policy[];
+  return lists.flat() as unknown as KinitirasPolicy[];
 };
 
 /** Describes the requests that a policy concerns and that no entry with these rows sends. */
-export const uncovered = async (
-  policy: Policy,
+export const describeUnsentRequests = async (
+  policy: KinitirasPolicy,
   possible: readonly Operation[],
   cluster: Pick<InspectedCluster, "discover">,
   rows: readonly RequestMatch[],
 ): Promise<string[]> => {
-  const plurals = await servedBy(cluster, selectorsOf(policy).filter(isKind));
-  return rowsOf(policy, possible, plurals).flatMap(({ apiGroups: [group], resources: [resource], operations }) => {
-    const missing = operations.filter(
-      (operation) =>
-        !rows.some(
-          (row) => covers(row.apiGroups, group) && covers(row.resources, resource) && covers(row.operations, operation),
-        ),
-    );
-    const what = resource === "*" ? "objects of every kind" : [resource, group].filter(Boolean).join(".");
-    return missing.length === 0 ? [] : [`${missing.join(", ")} of ${what}`];
-  });
+  const plurals = await discoverResources(cluster, listSelectors(policy).filter(isKind));
+  return buildWebhookRules(policy, possible, plurals).flatMap(
+    ({ apiGroups: [group], resources: [resource], operations }) => {
+      const missing = operations.filter(
+        (operation) =>
+          !rows.some(
+            (row) =>
+              includesValue(row.apiGroups, group) &&
+              includesValue(row.resources, resource) &&
+              includesValue(row.operations, operation),
+          ),
+      );
+      const what = resource === "*" ? "objects of every kind" : [resource, group].filter(Boolean).join(".");
+      return missing.length === 0 ? [] : [`${missing.join(", ")} of ${what}`];
+    },
+  );
 };
 
 /** Reads policies of these kinds from manifests; policies of other kinds belong to another rule. */
-export const writtenPolicies =
-  (...kinds: Policy["kind"][]) =>
+export const createManifestReader =
+  (...kinds: KinitirasPolicy["kind"][]) =>
   (documents: readonly unknown[]): ParsedManifests => {
-    const { policies, faults } = policiesIn(documents);
+    const { policies, faults } = parsePolicies(documents);
     return { objects: policies.filter(({ kind }) => kinds.includes(kind)), faults };
   };
 
-const isTexts = (value: unknown): value is string[] =>
+const isTextList = (value: unknown): value is string[] =>
   Array.isArray(value) && value.length > 0 && value.every((one) => typeof one === "string");
-const operations = ["CREATE", "UPDATE", "DELETE", "CONNECT", "*"];
+const knownOperations = ["CREATE", "UPDATE", "DELETE", "CONNECT", "*"];
 
 /** Returns what is wrong with settings of the right shape, in a sentence. */
-export const unfitSettings = ({
+export const findSettingsFault = ({
   policies,
   intercept,
   objectSelector,
   reads,
   http,
 }: PolicySettings): string | undefined => {
-  const names = policies.map((one) => `${one.kind} ${nameOf(one)}`);
+  const names = policies.map((one) => `${one.kind} ${getPolicyName(one)}`);
   const twice = names.find((name, index) => names.indexOf(name) < index);
   if (twice !== undefined) return `must have one ${twice} among its policies, not two`;
   const odd = intercept.findIndex((row: unknown) => {
     const { apiGroups, apiVersions, resources, operations: own, scope, ...others } = toMap(row);
-    const isFit = [apiGroups, apiVersions, resources, own ?? ["*"]].every(isTexts) && Object.keys(others).length === 0;
+    const isFit =
+      [apiGroups, apiVersions, resources, own ?? ["*"]].every(isTextList) && Object.keys(others).length === 0;
     return (
       !isFit ||
-      !toList(own ?? []).every((one) => operations.includes(String(one))) ||
+      !toList(own ?? []).every((one) => knownOperations.includes(String(one))) ||
       ![undefined, "*", "Cluster", "Namespaced"].includes(scope as undefined)
     );
   });

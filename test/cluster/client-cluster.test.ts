@@ -56,11 +56,11 @@ const installed = (path: string) => import(pathToFileURL(join(project, "node_mod
 /** Prints what a policy with a script and a rule make of a pod. */
 const program = `
     import { guard } from "postern-client";
-    import { policiesIn } from "postern-client/policies";
+    import { parsePolicies } from "postern-client/policies";
     import pulls from "postern-client/rules/always-pull-images";
     const write = async () => {
       const cue = 'object: _\\npatches: [{ op: "add", path: "/metadata/labels/of", value: object.metadata.name }]';
-      const { policies } = policiesIn([{
+      const { policies } = parsePolicies([{
         apiVersion: "policy.kcloudlabs.io/v1alpha1", kind: "ClusterOverridePolicy", metadata: { name: "p" },
         spec: { overrideRules: [{ overriders: { cue } }] },
       }]);

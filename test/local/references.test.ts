@@ -13,7 +13,7 @@ import { TLSSocket } from "node:tls";
 import { gzipSync } from "node:zlib";
 import { createLiveCapabilities } from "#lib/cluster/live.ts";
 import { type HttpSettings, httpReach, httpSettings } from "#lib/policy/references/http.ts";
-import type { HttpReference, ProcessingRequest } from "#lib/policy/types.ts";
+import type { HttpReference, ScriptHttpRequest } from "#lib/policy/types.ts";
 import { openCertificate } from "../../infra/keys/keys.ts";
 
 interface Heard {
@@ -90,7 +90,7 @@ describe("a policy's request", () => {
     httpReach(settings(further), world(cluster, milliseconds).http);
   const get = (reference: Partial<HttpReference> = {}, further: Partial<HttpSettings> = {}) =>
     reach(further).fetch({ url: `https://${host}/a`, ...reference });
-  const script = (request: Partial<ProcessingRequest> = {}, further: Partial<HttpSettings> = {}) =>
+  const script = (request: Partial<ScriptHttpRequest> = {}, further: Partial<HttpSettings> = {}) =>
     reach(further).process({ method: "GET", url: `https://${host}/a`, ...request });
 
   describe("of a reference", () => {
@@ -498,7 +498,7 @@ describe("a policy's request", () => {
       try {
         // Listening on a port, it has one.
         const other = `localhost:${(asking.address() as AddressInfo).port}`;
-        const ask = (tls_config?: ProcessingRequest["tls_config"]) =>
+        const ask = (tls_config?: ScriptHttpRequest["tls_config"]) =>
           script({ url: `https://${other}/`, ...(tls_config && { tls_config }) }, { hosts: [other] });
         assert.deepEqual(await ask({ ca, client_crt: cert, client_key: key }), {
           fingerprint256: new X509Certificate(cert).fingerprint256,

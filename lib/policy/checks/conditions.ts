@@ -1,7 +1,7 @@
-import type { Condition, Constant } from "../types.ts";
-import { compares, settled } from "../values/constants.ts";
+import type { PolicyCondition, PolicyConstant } from "../types.ts";
+import { findSetField, needsComparison } from "../values/constants.ts";
 import { parseDecimal, parsePercentage } from "../values/decimals.ts";
-import { shown } from "../values/texts.ts";
+import { quoteValue } from "../values/texts.ts";
 import { reference } from "./references.ts";
 import {
   type Across,
@@ -19,10 +19,10 @@ import {
 } from "./shape-checks.ts";
 
 const decimal: Check = textThat((value) =>
-  parseDecimal(value) ? undefined : `must be a decimal number such as "1.5", not ${shown(value)}`,
+  parseDecimal(value) ? undefined : `must be a decimal number such as "1.5", not ${quoteValue(value)}`,
 );
 
-export const constant: Check = fields<Constant>({
+export const constant: Check = fields<PolicyConstant>({
   string: text,
   integer: whole,
   float: decimal,
@@ -37,16 +37,19 @@ const orders = ["Gt", "Gte", "Lt", "Lte"];
 const memberships = ["In", "NotIn"];
 const existences = ["Exist", "NotExist"];
 
-const operandFault = ({ operation, operationWith }: NonNullable<Condition["valueProcess"]>): string | undefined => {
+const operandFault = ({
+  operation,
+  operationWith,
+}: NonNullable<PolicyCondition["valueProcess"]>): string | undefined => {
   if (operationWith === undefined || operationWith === "") return "is missing";
   const operand = parsePercentage(operationWith);
-  if (operand === undefined) return `must be a number or a percentage such as "50%", not ${shown(operationWith)}`;
+  if (operand === undefined) return `must be a number or a percentage such as "50%", not ${quoteValue(operationWith)}`;
   return operation === "/" && operand.numerator === 0n ? "must not be 0: nothing can be divided by it" : undefined;
 };
 
 const wordOrNumber: Check = (value, at, faults) => (typeof value === "string" ? text : whole)(value, at, faults);
 
-const valueProcess: Check = fields<NonNullable<Condition["valueProcess"]>>(
+const valueProcess: Check = fields<NonNullable<PolicyCondition["valueProcess"]>>(
   { operation: required(oneOf("+", "-", "*", "/")), operationWith: wordOrNumber },
   (given, blame) => {
     const fault = operandFault(given);
@@ -54,10 +57,10 @@ const valueProcess: Check = fields<NonNullable<Condition["valueProcess"]>>(
   },
 );
 
-const comparison: Across<Condition> = (condition, blame) => {
+const comparison: Across<PolicyCondition> = (condition, blame) => {
   const { cond, value, valueRef } = condition;
-  if (!compares(condition) || valueRef !== undefined) return;
-  const field = settled(value);
+  if (!needsComparison(condition) || valueRef !== undefined) return;
+  const field = findSetField(value);
   const isList = field?.endsWith("Slice");
   if (field === undefined) blame("value", `is missing; ${cond} needs value or valueRef`);
   else if (memberships.includes(cond) && !isList)
@@ -66,7 +69,7 @@ const comparison: Across<Condition> = (condition, blame) => {
     blame("value", `must be a number or a text for ${cond}, not ${field}`);
 };
 
-export const condition: Check = fields<Condition>(
+export const condition: Check = fields<PolicyCondition>(
   {
     affectMode: (value, at, faults) => (value === "" ? undefined : oneOf("reject", "allow")(value, at, faults)),
     cond: required(oneOf("Equal", "NotEqual", ...existences, ...memberships, ...orders)),

@@ -1,5 +1,5 @@
-import type { OverrideTemplate, Policy, Reference } from "../types.ts";
-import { compares, settled } from "../values/constants.ts";
+import type { KinitirasPolicy, OverrideTemplate, ValueReference } from "../types.ts";
+import { findSetField, needsComparison } from "../values/constants.ts";
 
 export interface Place<T> {
   at: string;
@@ -7,17 +7,17 @@ export interface Place<T> {
 }
 
 /** `isUsed` is false for a reference that the evaluation ignores. */
-export interface ReferencePlace extends Place<Reference> {
+export interface ReferencePlace extends Place<ValueReference> {
   isUsed: boolean;
 }
 
-export const referencesIn = (policy: Policy): ReferencePlace[] => {
-  const found: (Omit<ReferencePlace, "what"> & { what: Reference | undefined })[] =
+export const referencesIn = (policy: KinitirasPolicy): ReferencePlace[] => {
+  const found: (Omit<ReferencePlace, "what"> & { what: ValueReference | undefined })[] =
     policy.kind === "ClusterValidatePolicy"
       ? policy.spec.validateRules.flatMap(({ template }, index) =>
           (["dataRef", "valueRef"] as const).map((field) => {
             const at = `spec.validateRules[${index}].template.condition.${field}`;
-            const isUsed = field === "dataRef" || (template !== undefined && compares(template.condition));
+            const isUsed = field === "dataRef" || (template !== undefined && needsComparison(template.condition));
             return { at, what: template?.condition[field], isUsed };
           }),
         )
@@ -30,10 +30,10 @@ export const referencesIn = (policy: Policy): ReferencePlace[] => {
 
 /** Only annotations and labels take a reference, and a value wins over it. */
 const takesReference = ({ type, operation, value }: OverrideTemplate): boolean =>
-  (type === "annotations" || type === "labels") && operation !== "remove" && settled(value) === undefined;
+  (type === "annotations" || type === "labels") && operation !== "remove" && findSetField(value) === undefined;
 
 /** Lists the scripts that must compile: those of users, and renderings of templates. */
-export const scriptsIn = (policy: Policy): Place<string>[] => {
+export const scriptsIn = (policy: KinitirasPolicy): Place<string>[] => {
   const rules =
     policy.kind === "ClusterValidatePolicy"
       ? policy.spec.validateRules.map((rule, index) => ({ at: `spec.validateRules[${index}]`, rule }))

@@ -1,7 +1,7 @@
 import { isOnlyReplaced, type OriginOverrider, type OverrideTemplate, originTypes } from "../types.ts";
-import { settled } from "../values/constants.ts";
+import { findSetField } from "../values/constants.ts";
 import { parseDecimal } from "../values/decimals.ts";
-import { shown } from "../values/texts.ts";
+import { quoteValue } from "../values/texts.ts";
 import { constant } from "./conditions.ts";
 import {
   affinity,
@@ -34,7 +34,9 @@ export const plaintext: Check = listOf(
   fields({
     path: required(
       textThat((value) =>
-        value.startsWith("/") ? undefined : `must be a JSON pointer, which begins with a slash, not ${shown(value)}`,
+        value.startsWith("/")
+          ? undefined
+          : `must be a JSON pointer, which begins with a slash, not ${quoteValue(value)}`,
       ),
     ),
     op: required(operation),
@@ -45,20 +47,20 @@ export const plaintext: Check = listOf(
 const factor: Check = textThat((value) =>
   (parseDecimal(value)?.numerator ?? -1n) >= 0n
     ? undefined
-    : `must be a decimal number such as "0.5", not ${shown(value)}`,
+    : `must be a decimal number such as "0.5", not ${quoteValue(value)}`,
 );
 
 const fractionFault = (value: string): string | undefined => {
   const { numerator, denominator } = parseDecimal(value) ?? { numerator: 0n, denominator: 1n };
   return numerator > 0n && numerator < denominator
     ? undefined
-    : `must be a decimal number between 0 and 1, such as "0.5", not ${shown(value)}`;
+    : `must be a decimal number between 0 and 1, such as "0.5", not ${quoteValue(value)}`;
 };
 
 type Blame = Parameters<Across<OverrideTemplate>>[1];
 
 const metadata = ({ type, operation, path, value, valueRef }: OverrideTemplate, blame: Blame) => {
-  const kind = settled(value);
+  const kind = findSetField(value);
   if (kind?.endsWith("Slice")) return blame(`value.${kind}`, `is a list; ${type} take text, a number or true or false`);
   // A stringMap has its own keys, so path isn't read.
   if (!path && (kind !== "stringMap" || operation === "remove"))

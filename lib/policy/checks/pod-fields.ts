@@ -3,14 +3,14 @@ import { isMap } from "../../json.ts";
 import { goQuoted } from "../../objects/go-quoted.ts";
 import { keyFaults, valueFaults } from "../../objects/label.ts";
 import { parseQuantity } from "../../objects/quantity.ts";
-import { shown } from "../values/texts.ts";
+import { quoteValue } from "../values/texts.ts";
 import { labelSelector } from "./selectors.ts";
 import { atLeast, blame, type Check, listOf, mapOf, required, text, texts, textThat, whole } from "./shape-checks.ts";
 
 const quantity: Check = (value, at, faults) => {
   if (Number.isInteger(value)) return;
   textThat((given) =>
-    parseQuantity(given) === undefined ? `must be a quantity such as 500m or 1Gi, not ${shown(given)}` : undefined,
+    parseQuantity(given) === undefined ? `must be a quantity such as 500m or 1Gi, not ${quoteValue(given)}` : undefined,
   )(value, at, faults);
 };
 
@@ -65,7 +65,7 @@ const limited = (text: string, faultsOf: (text: string) => string[]) => faultsOf
 const oneOfKubernetes = (...words: string[]): Check =>
   required(
     textThat((value) =>
-      words.includes(value) ? undefined : `must be one of ${words.join(", ")}, not ${shown(value)}`,
+      words.includes(value) ? undefined : `must be one of ${words.join(", ")}, not ${quoteValue(value)}`,
     ),
   );
 

@@ -1,12 +1,12 @@
-import type { HttpAuth, Reference } from "../types.ts";
-import { parsePath } from "../values/paths.ts";
-import { shown } from "../values/texts.ts";
+import type { HttpReferenceAuth, ValueReference } from "../types.ts";
+import { parseReferencePath } from "../values/paths.ts";
+import { quoteValue } from "../values/texts.ts";
 import { referred } from "./selectors.ts";
 import { anything, type Check, fields, mapOf, oneOf, required, text, textThat } from "./shape-checks.ts";
 
 const path: Check = textThat((value) => {
   try {
-    parsePath(value);
+    parseReferencePath(value);
     return undefined;
   } catch (error) {
     return String(Object(error).message).replace(/^path /, "");
@@ -22,7 +22,7 @@ const url: Check = textThat((given) =>
   // Placeholders count as 1: the URL needs a literal scheme and must be valid for some values.
   given.length < 10_000 && /^https?:\/\//i.test(given) && isAddress(given.replace(/\{\{[^{}]*\}\}/g, "1"))
     ? undefined
-    : `must be an address that begins with http:// or https://, not ${shown(given)}`,
+    : `must be an address that begins with http:// or https://, not ${quoteValue(given)}`,
 );
 
 // As Go's ParseDuration accepts. 16 parts are more than there are units; the limits bound the time of a match.
@@ -37,36 +37,40 @@ const header: Check = (value, at, faults) => {
   mapOf(headerValue)(value, at, faults);
   for (const name of Object.keys(Object(value)).slice(0, 1000))
     textThat((given) =>
-      /^[\w!#$%&'*+.^`|~-]+$/.test(given) ? undefined : `is ${shown(given)}, which is no name of a header`,
+      /^[\w!#$%&'*+.^`|~-]+$/.test(given) ? undefined : `is ${quoteValue(given)}, which is no name of a header`,
     )(name, `${at}: a name`, faults);
 };
 
-const auth: Check = fields<HttpAuth>({
+const auth: Check = fields<HttpReferenceAuth>({
   staticToken: text,
   username: text,
   password: text,
   authUrl: (value, at, faults) => (value === "" ? undefined : url(value, at, faults)),
   token: text,
   expireDuration: textThat((value) =>
-    value === "" || duration.test(value) ? undefined : `must be a duration such as 30m or 1h30m, not ${shown(value)}`,
+    value === "" || duration.test(value)
+      ? undefined
+      : `must be a duration such as 30m or 1h30m, not ${quoteValue(value)}`,
   ),
   expireAt: textThat((value) =>
     moment.test(value) && !Number.isNaN(Date.parse(value))
       ? undefined
-      : `must be a time such as 2030-01-31T12:00:00Z, not ${shown(value)}`,
+      : `must be a time such as 2030-01-31T12:00:00Z, not ${quoteValue(value)}`,
   ),
 });
 
 const http: Check = fields({
   url: required(url),
-  method: textThat((value) => (/^(GET|POST)?$/i.test(value) ? undefined : `must be GET or POST, not ${shown(value)}`)),
+  method: textThat((value) =>
+    /^(GET|POST)?$/i.test(value) ? undefined : `must be GET or POST, not ${quoteValue(value)}`,
+  ),
   header,
   params: mapOf(text),
   body: anything,
   auth,
 });
 
-export const reference: Check = fields<Reference>(
+export const reference: Check = fields<ValueReference>(
   {
     from: required(oneOf("current", "old", "k8s", "owner", "http")),
     path: required(path),

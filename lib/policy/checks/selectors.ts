@@ -1,6 +1,6 @@
 import { keyFaults, valueFaults } from "../../objects/label.ts";
 import type { LabelSelector } from "../../objects/selection.ts";
-import { shown } from "../values/texts.ts";
+import { quoteValue } from "../values/texts.ts";
 import {
   atLeast,
   type Check,
@@ -30,7 +30,7 @@ const valuesFault = ({ operator }: Expression, values: string[] = []): string | 
 
 const operator: Check = required(
   textThat((value) =>
-    operators.includes(value) ? undefined : `must be one of ${operators.join(", ")}, not ${shown(value)}`,
+    operators.includes(value) ? undefined : `must be one of ${operators.join(", ")}, not ${quoteValue(value)}`,
   ),
 );
 
@@ -44,7 +44,7 @@ export const labelValueFault = (value: string): string | undefined =>
   value.length > 63 ? "must be no more than 63 bytes" : phrased(value, valueFaults(value));
 
 const phrased = (value: string, faults: string[]) =>
-  faults.length > 0 ? `is ${shown(value)}, but ${faults.join("; ")}` : undefined;
+  faults.length > 0 ? `is ${quoteValue(value)}, but ${faults.join("; ")}` : undefined;
 
 const labelValue: Check = textThat(labelValueFault);
 

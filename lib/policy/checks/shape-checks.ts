@@ -1,5 +1,5 @@
 import { getOwn, isDeeper, isMap } from "../../json.ts";
-import { shown } from "../values/texts.ts";
+import { quoteValue } from "../values/texts.ts";
 
 /** Checks JSON and adds a sentence to `faults` for each fault, beginning with the field (`at`). */
 export type Check = (value: unknown, at: string, faults: string[]) => void;
@@ -36,7 +36,7 @@ export const oneOf =
   (...words: string[]): Check =>
   (value, at, faults) => {
     if (value === undefined || (typeof value === "string" && words.includes(value))) return;
-    blame(faults, at, `must be ${listed(words)}, not ${typeof value === "string" ? shown(value) : naming(value)}`);
+    blame(faults, at, `must be ${listed(words)}, not ${typeof value === "string" ? quoteValue(value) : naming(value)}`);
   };
 
 export const listed = (words: readonly string[]): string =>
@@ -77,7 +77,7 @@ export const mapOf =
     if (!isMap(value)) return blame(faults, at, `must be a map, not ${naming(value)}`);
     for (const key of Object.keys(value)) {
       if (isFull(faults)) return;
-      check(getOwn(value, key) ?? null, `${at}[${shown(key)}]`, faults);
+      check(getOwn(value, key) ?? null, `${at}[${quoteValue(key)}]`, faults);
     }
   };
 

@@ -1,15 +1,15 @@
 import { unescapeStep } from "../../json.ts";
 import {
   isOnlyReplaced,
+  type KinitirasPolicy,
   type OverrideRule,
   type OverrideTemplate,
-  type Policy,
   policyGroup,
-  type Selector,
+  type ResourceSelector,
   type ValidateRule,
 } from "../types.ts";
-import { compares, settled } from "../values/constants.ts";
-import { shown } from "../values/texts.ts";
+import { findSetField, needsComparison } from "../values/constants.ts";
+import { quoteValue } from "../values/texts.ts";
 import { faultsOf } from "./faults.ts";
 import { type ReferencePlace, referencesIn } from "./located-values.ts";
 import { tolerationFaults } from "./pod-fields.ts";
@@ -18,7 +18,7 @@ import { labelKeyFault, labelValueFault, operators } from "./selectors.ts";
 /** Warns of valid but probably unintended fields, one sentence each; returns none for a policy with faults. */
 export const warningsOf = (policy: unknown): string[] => {
   if (faultsOf(policy).length > 0) return [];
-  const sound = policy as Policy;
+  const sound = policy as KinitirasPolicy;
   const warnings: string[] = [];
   const warn: Warn = (sentence) => warnings.push(sentence);
   ofSelectors(sound, warn);
@@ -35,7 +35,7 @@ export const warningsOf = (policy: unknown): string[] => {
 /** Adds a warning, a sentence that begins with the field. */
 type Warn = (sentence: string) => void;
 
-const ofSelectors = (policy: Policy, warn: Warn) => {
+const ofSelectors = (policy: KinitirasPolicy, warn: Warn) => {
   const { resourceSelectors: selectors = [] } = policy.spec;
   const own = policy.kind === "OverridePolicy" ? policy.metadata.namespace : undefined;
   if (selectors.length === 0)
@@ -45,7 +45,7 @@ const ofSelectors = (policy: Policy, warn: Warn) => {
     const at = `spec.resourceSelectors[${index}]`;
     if (own && namespace && namespace !== own)
       warn(
-        `${at}.namespace is ${shown(namespace)}, where the policy never applies: it concerns namespace ${own} alone`,
+        `${at}.namespace is ${quoteValue(namespace)}, where the policy never applies: it concerns namespace ${own} alone`,
       );
     if (own && clusterKinds.has(kind))
       warn(`${at}.kind is ${kind}, which is in no namespace: the policy never applies to it`);
@@ -54,7 +54,8 @@ const ofSelectors = (policy: Policy, warn: Warn) => {
     for (const [index, expression] of (fieldSelector?.matchExpressions ?? []).entries()) {
       const { operator } = expression;
       const here = `${at}.fieldSelector.matchExpressions[${index}]`;
-      if (!operators.includes(operator)) warn(`${here}.operator is ${shown(operator)}, with which it takes nothing`);
+      if (!operators.includes(operator))
+        warn(`${here}.operator is ${quoteValue(operator)}, with which it takes nothing`);
       else if (operator === "In" && !("values" in expression) && !expression.value?.length)
         warn(`${here}.value is empty, with which it takes nothing`);
     }
@@ -71,13 +72,13 @@ const ofOperations = (operations: readonly string[] = [], at: string, never: rea
   for (const [index, operation] of operations.entries()) {
     const here = `${at}.targetOperations[${index}]`;
     if (never.includes(operation)) warn(`${here} is ${operation}, at which the rule never runs`);
-    else if (!known.has(operation)) warn(`${here} is ${shown(operation)}, which no operation is called`);
+    else if (!known.has(operation)) warn(`${here} is ${quoteValue(operation)}, which no operation is called`);
   }
 };
 
 const known = new Set(["CREATE", "UPDATE", "DELETE", "CONNECT", "*"]);
 
-const ofOverrideRule = (rule: OverrideRule, at: string, selectors: readonly Selector[] = [], warn: Warn) => {
+const ofOverrideRule = (rule: OverrideRule, at: string, selectors: readonly ResourceSelector[] = [], warn: Warn) => {
   const { template, cue, plaintext = [], origin = [] } = rule.overriders;
   const place = `${at}.overriders`;
   ofOperations(rule.targetOperations, at, ["DELETE", "CONNECT"], warn);
@@ -101,7 +102,8 @@ const ofOverrideRule = (rule: OverrideRule, at: string, selectors: readonly Sele
       );
   if (!template) return;
   if (template.operation !== "remove") ofTemplate(template, `${place}.template`, warn);
-  if (template.valueRef && settled(template.value)) warn(`${place}.template.valueRef is ignored: value is there, too`);
+  if (template.valueRef && findSetField(template.value))
+    warn(`${place}.template.valueRef is ignored: value is there, too`);
   if (template.valueRef && !isOfMetadata(template.type))
     warn(`${place}.template.valueRef is ignored: only annotations and labels take it`);
 };
@@ -113,10 +115,10 @@ const ofTemplate = ({ type, path = "", value, tolerations = [] }: OverrideTempla
   if (type === "tolerations")
     for (const fault of tolerationFaults(tolerations, `${at}.tolerations`).slice(0, 5)) warn(fault);
   if (!isOfMetadata(type)) return;
-  const kind = settled(value);
+  const kind = findSetField(value);
   const pairs: [place: string, key: string, value: unknown][] =
     kind === "stringMap"
-      ? Object.entries(value?.stringMap ?? {}).map(([key, text]) => [`value.stringMap[${shown(key)}]`, key, text])
+      ? Object.entries(value?.stringMap ?? {}).map(([key, text]) => [`value.stringMap[${quoteValue(key)}]`, key, text])
       : [["path", path, kind && value?.[kind]]];
   for (const [place, escaped, given] of pairs.slice(0, 100)) {
     const key = unescapeStep(escaped);
@@ -144,12 +146,12 @@ const ofValidateRule = (rule: ValidateRule, at: string, warn: Warn) => {
   const place = `${at}.template.condition`;
   const { cond, message, value, valueRef, valueProcess } = condition;
   const ofLists = cond.endsWith("In") ? ["valueProcess"] : [];
-  const ignored = compares(condition) ? ofLists : ["value", "valueRef", "valueProcess"];
+  const ignored = needsComparison(condition) ? ofLists : ["value", "valueRef", "valueProcess"];
   if (!message) warn(`${place}.message is empty: whoever is refused isn't told why`);
   if (ignored.length === 0 && value && valueRef) warn(`${place}.value is ignored: valueRef is there, too`);
   for (const field of ignored)
     if (Object.hasOwn(condition, field)) warn(`${place}.${field} is ignored: ${cond} has no use for it`);
-  if (!valueRef && settled(value) === "boolean" && (valueProcess ? ignored.length === 0 : /^[GL]te?$/.test(cond)))
+  if (!valueRef && findSetField(value) === "boolean" && (valueProcess ? ignored.length === 0 : /^[GL]te?$/.test(cond)))
     warn(`${place}.value is true or false, which has no order and can't be reckoned with: every request fails`);
 };
 

@@ -10,7 +10,7 @@ import {
   unescapeStep,
 } from "../../json.ts";
 import type { KubernetesObject } from "../../review.ts";
-import type { Constant, OverrideTemplate } from "../types.ts";
+import type { OverrideTemplate, PolicyConstant } from "../types.ts";
 
 export const changeMetadata = (
   object: KubernetesObject,
@@ -29,7 +29,7 @@ export const changeMetadata = (
 };
 
 /** Reports whether a constant has a value; empty lists and maps don't count. */
-export const isConstant = (constant: Constant | null | undefined): boolean =>
+export const isConstant = (constant: PolicyConstant | null | undefined): boolean =>
   Object.values(requireMap(constant, "template.value") ?? {}).some((value) =>
     typeof value === "object" ? Object.keys(value ?? {}).length > 0 : value !== undefined,
   );
@@ -44,7 +44,7 @@ const membersOf = (template: OverrideTemplate, referenced: FoundValue | undefine
     : Object.fromEntries([[key, textOf(referenced.value, "what template.valueRef names")]]);
 };
 
-const constants = (template: OverrideTemplate, constant: Constant): JsonMap => {
+const constants = (template: OverrideTemplate, constant: PolicyConstant): JsonMap => {
   const { string, integer, float, boolean, stringSlice, integerSlice, floatSlice, stringMap } = constant;
   const scalar = string ?? integer ?? float ?? boolean;
   if (scalar !== undefined && scalar !== null)

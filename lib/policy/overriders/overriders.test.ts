@@ -6,7 +6,7 @@ import { parse } from "yaml";
 import type { KubernetesObject } from "#lib/review.ts";
 import type { JsonMap } from "../../json.ts";
 import { createDraft, applyPatch as patched } from "../../patch.ts";
-import type { OriginOverrider, OverrideTemplate, PatchOperation } from "../types.ts";
+import type { OriginOverrider, OverrideTemplate, PolicyPatchOperation } from "../types.ts";
 import { applyOrigins } from "./origins.ts";
 import { patchWith } from "./plaintext.ts";
 import { applyTemplate } from "./templates.ts";
@@ -34,7 +34,9 @@ const podOf = (spec: unknown, metadata: unknown = { name: "web" }) =>
 
 const apply = (object: KubernetesObject, { template, origin, patch }: Given): boolean => {
   if (template !== undefined) return applyTemplate(object, template as OverrideTemplate, undefined);
-  return origin ? applyOrigins(object, origin as OriginOverrider[]) : patchWith(object, patch as PatchOperation[]);
+  return origin
+    ? applyOrigins(object, origin as OriginOverrider[])
+    : patchWith(object, patch as PolicyPatchOperation[]);
 };
 
 const usualSpec = ({ template }: Given) =>

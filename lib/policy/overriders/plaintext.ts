@@ -1,14 +1,14 @@
 import { applyToEach, cloneDeep, deleteMember, getOwn, isMap, isSame, parsePointer, setMember } from "../../json.ts";
 import type { KubernetesObject } from "../../review.ts";
-import type { PatchOperation } from "../types.ts";
-import { shown } from "../values/texts.ts";
+import type { PolicyPatchOperation } from "../types.ts";
+import { quoteValue } from "../values/texts.ts";
 
 /**
  * Applies a JSON patch in place and reports whether it changed anything. Follows evanphx/json-patch 4.12, upstream's
  * library: `replace` adds an absent key, a negative index counts from the end, `copy` and `move` are not supported. If
  * an operation throws, those before it are applied: don't use the object then.
  */
-export const patchWith = (object: KubernetesObject, operations: readonly PatchOperation[]): boolean => {
+export const patchWith = (object: KubernetesObject, operations: readonly PolicyPatchOperation[]): boolean => {
   const { kind, apiVersion } = object;
   const changed = applyToEach(operations, (operation) => perform(object, operation));
   if (kind !== undefined && !isName(object.kind)) throw new Error("a patch must leave the object its kind");
@@ -23,13 +23,14 @@ const longest = 4096;
 
 const isName = (value: unknown) => typeof value === "string" && value !== "";
 
-const perform = (object: object, operation: PatchOperation): boolean => {
+const perform = (object: object, operation: PolicyPatchOperation): boolean => {
   if (!isMap(operation)) throw new Error("an operation of a patch must be a map with op, path and value");
-  const { op, path, value = null }: PatchOperation = operation;
+  const { op, path, value = null }: PolicyPatchOperation = operation;
   if (typeof path !== "string" || path.length > longest)
     throw new Error(`path of an operation must be a text of at most ${longest} characters`);
   const act = Object.hasOwn(acts, op) ? acts[op] : undefined;
-  if (act === undefined) throw new Error(`op ${shown(op)} at ${path} must be one of ${Object.keys(acts).join(", ")}`);
+  if (act === undefined)
+    throw new Error(`op ${quoteValue(op)} at ${path} must be one of ${Object.keys(acts).join(", ")}`);
 
   const steps = stepsOf(path);
   const key = steps.pop();

@@ -12,7 +12,7 @@ import {
 import { canonical, milliOf, parseQuantity, type Quantity, wholeOf } from "../../objects/quantity.ts";
 import type { OverrideTemplate } from "../types.ts";
 import { type Decimal, parseDecimal } from "../values/decimals.ts";
-import { shown } from "../values/texts.ts";
+import { quoteValue } from "../values/texts.ts";
 
 const lists = ["requests", "limits"] as const;
 
@@ -97,20 +97,20 @@ const isWritten = (value: unknown): value is string | number => typeof value ===
 export const factorOf = (text: unknown, field: string): Decimal => {
   const factor = typeof text === "string" || typeof text === "number" ? parseDecimal(text) : undefined;
   if (factor === undefined || factor.numerator < 0n)
-    throw new Error(`${field} must be a decimal such as "0.5", not ${shown(text)}`);
+    throw new Error(`${field} must be a decimal such as "0.5", not ${quoteValue(text)}`);
   return factor;
 };
 
 export const shareOf = (text: unknown, field: string): Decimal => {
   const factor = factorOf(text, field);
   if (factor.numerator === 0n || factor.numerator >= factor.denominator)
-    throw new Error(`${field} must be greater than 0 and less than 1, not ${shown(text)}`);
+    throw new Error(`${field} must be greater than 0 and less than 1, not ${quoteValue(text)}`);
   return factor;
 };
 
 export const quantityIn = (value: unknown, field: string): Quantity => {
   const quantity = typeof value === "string" || typeof value === "number" ? parseQuantity(value) : undefined;
-  if (quantity === undefined) throw new Error(`${field} must be a quantity, not ${shown(value)}`);
+  if (quantity === undefined) throw new Error(`${field} must be a quantity, not ${quoteValue(value)}`);
   return quantity;
 };
 

@@ -2,7 +2,7 @@
 
 import type { FoundValue, JsonMap } from "../../json.ts";
 import type { KubernetesObject } from "../../review.ts";
-import type { OverrideTemplate, Reference } from "../types.ts";
+import type { OverrideTemplate, ValueReference } from "../types.ts";
 import { changeAffinity } from "./affinity.ts";
 import { changeMetadata, isConstant } from "./metadata.ts";
 import { podSpecOf } from "./pod-spec.ts";
@@ -19,7 +19,7 @@ const inPodSpec = new Map<string, (podSpec: JsonMap, template: OverrideTemplate)
 const isOfMetadata = (type: string): type is "annotations" | "labels" => type === "annotations" || type === "labels";
 
 /** Returns the reference that a template uses: a constant wins over it, and only metadata takes one. */
-export const referenceOf = ({ type, operation, value, valueRef }: OverrideTemplate): Reference | undefined =>
+export const referenceOf = ({ type, operation, value, valueRef }: OverrideTemplate): ValueReference | undefined =>
   isOfMetadata(type) && operation !== "remove" && !isConstant(value) ? (valueRef ?? undefined) : undefined;
 
 /** Applies a template in place and reports whether anything changed. Most types do nothing without a pod spec. */

@@ -4,7 +4,13 @@ import { getErrorMessage } from "../../failure.ts";
 import { isMap } from "../../json.ts";
 import { type HttpsRequest, type HttpsResponse, parseAnswer, type SecretPlace } from "../../needs.ts";
 import { isRegion, tokenOf } from "../../service-settings.ts";
-import type { HttpAuth, HttpReference, ProcessingRequest, Reach, Reply } from "../types.ts";
+import type {
+  HttpReference,
+  HttpReferenceAuth,
+  HttpReferenceResponse,
+  PolicyCapabilities,
+  ScriptHttpRequest,
+} from "../types.ts";
 import { addressOf, bodyOf, headersOf, isAmong, isHost, methodOf, texts } from "./request.ts";
 import { basicOf, keeping, tokenIn } from "./tokens.ts";
 
@@ -35,7 +41,7 @@ const second = 1000;
 const longest = { reference: second, script: 3 * second, token: second };
 const most = { answer: 1024 * 1024, token: 64 * 1024 };
 
-export const httpReach = (settings: HttpSettings, ask: Ask): Pick<Reach, "fetch" | "process"> => {
+export const httpReach = (settings: HttpSettings, ask: Ask): Pick<PolicyCapabilities, "fetch" | "process"> => {
   const { isAdmitted, lookup, secureContext } = boundsOf(settings);
 
   const sent = async (url: URL, request: Omit<HttpsRequest, "url">, trust = secureContext): Promise<HttpsResponse> => {
@@ -51,7 +57,7 @@ export const httpReach = (settings: HttpSettings, ask: Ask): Pick<Reach, "fetch"
   };
 
   /** Requests a token with the policy's own password or, without one, a credential of the settings. */
-  const exchanged = async (auth: HttpAuth, authUrl: string, refused?: string): Promise<string> => {
+  const exchanged = async (auth: HttpReferenceAuth, authUrl: string, refused?: string): Promise<string> => {
     const url = addressOf(authUrl, "auth.authUrl");
     const answer = await sent(url, {
       ...{ method: "POST", milliseconds: longest.token, most: most.token, isLasting: true },
@@ -65,7 +71,7 @@ export const httpReach = (settings: HttpSettings, ask: Ask): Pick<Reach, "fetch"
   };
 
   return {
-    fetch: async (reference): Promise<Reply> => {
+    fetch: async (reference): Promise<HttpReferenceResponse> => {
       const { request, url, auth } = described(reference);
       const asked = (token: string | undefined, kept: Kept = {}) => {
         const headers = { ...request.headers, ...(token !== undefined && { authorization: `Bearer ${token}` }) };
@@ -87,7 +93,7 @@ export const httpReach = (settings: HttpSettings, ask: Ask): Pick<Reach, "fetch"
       return replyOf(await asked(await exchanged(auth, authUrl, token)), url);
     },
 
-    process: async ({ method, url: address, request = {}, tls_config: tls }: ProcessingRequest) => {
+    process: async ({ method, url: address, request = {}, tls_config: tls }: ScriptHttpRequest) => {
       const url = addressOf(address, "url");
       const text = request.body ?? undefined;
       if (text !== undefined && typeof text !== "string") throw new Error("request.body must be a text, or bytes");
@@ -114,12 +120,12 @@ const described = ({ url: text, method, header, params, body: given, auth }: Htt
   return { request, url, auth: authOf(auth) };
 };
 
-const authOf = (auth: HttpAuth | undefined): HttpAuth | undefined =>
+const authOf = (auth: HttpReferenceAuth | undefined): HttpReferenceAuth | undefined =>
   auth === undefined || auth === null ? undefined : Object.fromEntries(texts(auth, "auth"));
 
 const isOver = (expireAt: string | undefined) => expireAt !== undefined && Date.parse(expireAt) <= Date.now();
 
-const needOf = ({ token }: HttpAuth, { host }: URL) =>
+const needOf = ({ token }: HttpReferenceAuth, { host }: URL) =>
   `auth must have ${token ? "a token that is not over" : "a staticToken, a token"} or an authUrl, or http.credentials must list ${host}`;
 
 type Kept = Pick<HttpsRequest, "bearer" | "username">;
@@ -161,7 +167,7 @@ const bounds = new WeakMap<
 /** Builds the TLS context. A script's `ca` replaces all other trusted certificates. */
 const contextOf = (
   { ca }: HttpSettings,
-  { ca: own, client_crt: cert, client_key: key }: Partial<NonNullable<ProcessingRequest["tls_config"]>>,
+  { ca: own, client_crt: cert, client_key: key }: Partial<NonNullable<ScriptHttpRequest["tls_config"]>>,
 ): SecureContext => {
   const { createSecureContext, rootCertificates } = process.getBuiltinModule("node:tls");
   const trusted = own ? { ca: own } : ca ? { ca: [...rootCertificates, ca] } : {};
@@ -174,7 +180,7 @@ const contextOf = (
   }
 };
 
-const replyOf = (answer: HttpsResponse, url: URL): Reply => {
+const replyOf = (answer: HttpsResponse, url: URL): HttpReferenceResponse => {
   const body = objectIn(answer, url);
   return { body, header: named(answer.headers), trailer: named(answer.trailers) };
 };

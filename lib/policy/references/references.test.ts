@@ -6,7 +6,7 @@ import { parse } from "yaml";
 import { reachOver } from "../../../infra/bench/example-policies.ts";
 import { createDraft } from "../../patch.ts";
 import type { KubernetesObject } from "../../review.ts";
-import type { HttpReference, Reach, Reference, Subject } from "../types.ts";
+import type { HttpReference, PolicyCapabilities, PolicyRequest, ValueReference } from "../types.ts";
 import { resolve } from "./references.ts";
 
 const named = (kind: string, name: string, namespace: string | undefined, rest: object = {}): KubernetesObject => {
@@ -21,7 +21,7 @@ const pod = {
   }),
   spec: { replicas: 3, none: null, list: [{ a: 1 }] },
 };
-const created: Subject = { operation: "CREATE", object: pod, namespace: "b" };
+const created: PolicyRequest = { operation: "CREATE", object: pod, namespace: "b" };
 
 const cluster = [
   named("Owner", "o", "a"),
@@ -33,18 +33,18 @@ const cluster = [
 const reach = reachOver({ cluster, http: [{ path: "/x", body: { data: { n: null }, header: "in the body" } }] });
 
 /** A reach that tells what it was asked to fetch. */
-const spying = (): { asked: HttpReference[]; reach: Reach } => {
+const spying = (): { asked: HttpReference[]; reach: PolicyCapabilities } => {
   const asked: HttpReference[] = [];
-  const fetch: Reach["fetch"] = async (request) => {
+  const fetch: PolicyCapabilities["fetch"] = async (request) => {
     asked.push(request);
     return { body: {}, header: {}, trailer: {} };
   };
   return { asked, reach: { ...reach, fetch } };
 };
 
-interface Case extends Partial<Omit<Subject, "object">> {
+interface Case extends Partial<Omit<PolicyRequest, "object">> {
   name: string;
-  reference: Reference;
+  reference: ValueReference;
   /** What the pod's has beside or instead of its own. */
   metadata?: object;
   /** Where nothing is found, there is none. */
@@ -56,7 +56,11 @@ const cases: Case[] = parse(readFileSync(new URL("cases.yaml", import.meta.url),
 suite("a reference", () => {
   for (const { name, reference, metadata, fails, value, ...rest } of cases)
     test(name, async () => {
-      const subject: Subject = { ...created, ...rest, object: { ...pod, metadata: { ...pod.metadata, ...metadata } } };
+      const subject: PolicyRequest = {
+        ...created,
+        ...rest,
+        object: { ...pod, metadata: { ...pod.metadata, ...metadata } },
+      };
       const found = resolve(reference, subject, reach);
       if (fails !== undefined) await assert.rejects(found, { name: "Error", message: fails });
       else assert.deepEqual(await found, value === undefined ? undefined : { value });

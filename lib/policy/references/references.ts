@@ -1,17 +1,21 @@
 import { isMap, lookUp } from "../../json.ts";
 import type { KubernetesObject } from "../../review.ts";
 import { isLabelSelector } from "../selectors.ts";
-import type { HttpReference, Reach, Reference, Subject } from "../types.ts";
-import { namespaceOf } from "../types.ts";
-import { parsePath, type Step } from "../values/paths.ts";
-import { shown } from "../values/texts.ts";
+import type { HttpReference, PolicyCapabilities, PolicyRequest, ValueReference } from "../types.ts";
+import { resolveNamespace } from "../types.ts";
+import { type PathStep, parseReferencePath } from "../values/paths.ts";
+import { quoteValue } from "../values/texts.ts";
 
 type Found = { value: unknown } | undefined;
 
 /** Returns the value that a reference names; undefined if there is none. The value may be part of a draft. */
-export const resolve = async (reference: Reference, subject: Subject, reach: Reach): Promise<Found> => {
+export const resolve = async (
+  reference: ValueReference,
+  subject: PolicyRequest,
+  reach: PolicyCapabilities,
+): Promise<Found> => {
   if (!isMap(reference)) throw new Error("a reference must be an object");
-  const path = parsePath(reference.path);
+  const path = parseReferencePath(reference.path);
   switch (reference.from) {
     case "current":
       return lookUp(subject.object, path);
@@ -24,22 +28,22 @@ export const resolve = async (reference: Reference, subject: Subject, reach: Rea
     case "http":
       return answerAt(path, reference.http, subject, reach);
     default:
-      throw new Error(`from must be current, old, owner, k8s or http, not ${shown(reference.from)}`);
+      throw new Error(`from must be current, old, owner, k8s or http, not ${quoteValue(reference.from)}`);
   }
 };
 
-const ownerOf = async (subject: Subject, reach: Reach): Promise<KubernetesObject | undefined> => {
+const ownerOf = async (subject: PolicyRequest, reach: PolicyCapabilities): Promise<KubernetesObject | undefined> => {
   const owner = lookUp(subject.object, ["metadata", "ownerReferences", 0])?.value;
   if (!isMap(owner)) return undefined;
   const { apiVersion, kind, name } = owner;
-  const namespace = namespaceOf(subject);
+  const namespace = resolveNamespace(subject);
   return known(texts({ apiVersion, kind, name }, "metadata.ownerReferences[0]"), namespace, reach);
 };
 
 const objectFor = async (
-  selector: Reference["k8s"],
-  { object }: Subject,
-  reach: Reach,
+  selector: ValueReference["k8s"],
+  { object }: PolicyRequest,
+  reach: PolicyCapabilities,
 ): Promise<KubernetesObject | undefined> => {
   if (!isMap(selector)) throw new Error("k8s must say which object is meant");
   const { apiVersion, kind } = texts({ apiVersion: selector.apiVersion, kind: selector.kind }, "k8s");
@@ -70,12 +74,12 @@ const objectFor = async (
 const known = async (
   { apiVersion, kind, name }: { apiVersion: string; kind: string; name: string },
   namespace: string | undefined,
-  reach: Reach,
+  reach: PolicyCapabilities,
 ): Promise<KubernetesObject> => {
   const found = await reach.get(apiVersion, kind, name, namespace);
   if (found !== undefined) return found;
-  const where = namespace === undefined ? "" : ` in namespace ${shown(namespace)}`;
-  throw new Error(`there is no ${kind} ${shown(name)}${where}`);
+  const where = namespace === undefined ? "" : ` in namespace ${quoteValue(namespace)}`;
+  throw new Error(`there is no ${kind} ${quoteValue(name)}${where}`);
 };
 
 const texts = <Key extends string>(values: Record<Key, unknown>, where: string): Record<Key, string> => {
@@ -86,7 +90,7 @@ const texts = <Key extends string>(values: Record<Key, unknown>, where: string):
 /** Checks a name that becomes part of an API server URL: it must not change the path. */
 const segment = (name: string, field: string): string => {
   if (name === "" || name === "." || name === ".." || name.length > 253 || /[/%]/.test(name))
-    throw new Error(`k8s.${field} becomes ${shown(name)}, which no object can be called`);
+    throw new Error(`k8s.${field} becomes ${quoteValue(name)}, which no object can be called`);
   return name;
 };
 
@@ -115,16 +119,17 @@ const filledIn = (selector: Record<string, unknown>, object: KubernetesObject): 
 };
 
 const answerAt = async (
-  path: Step[],
+  path: PathStep[],
   http: HttpReference | undefined,
-  { object, dryRun }: Subject,
-  reach: Reach,
+  { object, dryRun }: PolicyRequest,
+  reach: PolicyCapabilities,
 ): Promise<Found> => {
   if (!isMap(http)) throw new Error("http must say where to ask");
   const { url } = texts({ url: http.url }, "http");
   const { method: written = "" } = texts({ method: http.method ?? "" }, "http");
   const method = written.toUpperCase() || "GET";
-  if (method !== "GET" && method !== "POST") throw new Error(`http.method must be GET or POST, not ${shown(written)}`);
+  if (method !== "GET" && method !== "POST")
+    throw new Error(`http.method must be GET or POST, not ${quoteValue(written)}`);
   if (!isMap(http.params ?? {})) throw new Error("http.params must be a map of strings");
 
   const address = filledAddress(url, object);
@@ -152,7 +157,7 @@ const filledAddress = (url: string, object: KubernetesObject): string | undefine
   const filled = fill(url, object, (value, at) => {
     if (at >= host) return encodeURIComponent(value.toWellFormed());
     if (/^[A-Za-z0-9.-]+$/.test(value)) return value;
-    throw new Error(`http.url becomes wrong: ${shown(value)} can't be part of a host's name`);
+    throw new Error(`http.url becomes wrong: ${quoteValue(value)} can't be part of a host's name`);
   });
   if (filled !== undefined && filled !== url && filled.split(/[?#]/, 1).some((path) => leadsUp.test(path)))
     throw new Error("http.url becomes wrong: a step of its path would be . or ..");
@@ -182,11 +187,11 @@ export const fill = (
     // An unclosed {{ is plain text.
     if (close < 0) break;
     const path = text.slice(open + 2, close);
-    if (path === "") throw new Error(`${shown(text)} has a placeholder without a path; write {{metadata.name}}`);
+    if (path === "") throw new Error(`${quoteValue(text)} has a placeholder without a path; write {{metadata.name}}`);
     const value = lookUp(object, path.split("."))?.value;
     if (typeof value === "object" || value === undefined) isWhole = false;
     else filled += text.slice(at, open) + encoded(String(value), open);
-    if (filled.length > longest) throw new Error(`${shown(text)} gets longer than ${longest} characters`);
+    if (filled.length > longest) throw new Error(`${quoteValue(text)} gets longer than ${longest} characters`);
     at = close + 2;
   }
   return isWhole ? filled + text.slice(at) : undefined;

@@ -2,7 +2,7 @@ import { isToken } from "../../cluster/credentials.ts";
 import { basic } from "../../cluster/outside.ts";
 import { isMap } from "../../json.ts";
 import { type HttpsRequest, type HttpsResponse, parseAnswer } from "../../needs.ts";
-import type { HttpAuth } from "../types.ts";
+import type { HttpReferenceAuth } from "../types.ts";
 
 /** A token and its expiry in milliseconds since 1970; undefined if the service doesn't state one. */
 interface Token {
@@ -10,7 +10,7 @@ interface Token {
   expireAt: number | undefined;
 }
 
-export const basicOf = ({ username = "", password = "" }: HttpAuth): Record<string, string> =>
+export const basicOf = ({ username = "", password = "" }: HttpReferenceAuth): Record<string, string> =>
   username || password ? { authorization: basic(username, password) } : {};
 
 export const tokenIn = (answer: HttpsResponse): Token | undefined => {
@@ -30,7 +30,7 @@ const leastRest = 5000;
  * Returns for how many seconds to keep a token: its life less a tenth of it, or less 5 s if that is more; 0 if refused.
  */
 export const keeping =
-  ({ expireDuration = "" }: HttpAuth, refused: string | undefined): NonNullable<HttpsRequest["keep"]> =>
+  ({ expireDuration = "" }: HttpReferenceAuth, refused: string | undefined): NonNullable<HttpsRequest["keep"]> =>
   (answer) => {
     const start = since.get(answer) ?? Date.now();
     since.set(answer, start);

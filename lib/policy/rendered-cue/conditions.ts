@@ -1,6 +1,6 @@
-import type { Condition } from "../types.ts";
-import { constantOf } from "../values/constants.ts";
-import { calculated, type Decimal, isDecimal, numberOf, parsePercentage } from "../values/decimals.ts";
+import type { PolicyCondition } from "../types.ts";
+import { parseConstant } from "../values/constants.ts";
+import { calculate, type Decimal, isDecimal, parsePercentage, toDecimal } from "../values/decimals.ts";
 import { addable, amountDefinition, amountOf, decimalText, multipliable } from "./amounts.ts";
 import { literal, placeOf, script } from "./cue-text.ts";
 
@@ -10,7 +10,7 @@ import { literal, placeOf, script } from "./cue-text.ts";
  * a billionth or beyond 2^63-1; calculations with more than 24 digits; two referenced lists or maps that differ and
  * contain both numbers and texts that are numbers.
  */
-export const renderedCondition = (condition: Condition): string => {
+export const renderedCondition = (condition: PolicyCondition): string => {
   const { affectMode, message, dataRef } = condition;
   if (!dataRef) throw new Error("condition.dataRef is missing");
   const data = placeOf(dataRef, "_d");
@@ -38,14 +38,14 @@ interface Rendering {
   definitions: string[];
 }
 
-const existence = ({ cond }: Condition): Rendering => {
+const existence = ({ cond }: PolicyCondition): Rendering => {
   return { inputs: [], parts: [], hit: `len(found) ${cond === "Exist" ? ">" : "=="} 0`, definitions: [] };
 };
 
-const comparison = (condition: Condition): Rendering => {
+const comparison = (condition: PolicyCondition): Rendering => {
   const { cond, valueRef } = condition;
   const place = valueRef && placeOf(valueRef);
-  const value = place ? undefined : constantOf(condition.value);
+  const value = place ? undefined : parseConstant(condition.value);
   if (!place && !value) throw new Error("condition needs value or valueRef");
   const given = place ? `[if ${place.place} != _|_ {${place.place}}]` : `[${written(value?.value)}]`;
   const isProcessed = condition.valueProcess && !cond.endsWith("In");
@@ -77,7 +77,7 @@ interface Test {
   shape?: string | undefined;
 }
 
-const plainTest = (cond: Condition["cond"], value: Value): Test => {
+const plainTest = (cond: PolicyCondition["cond"], value: Value): Test => {
   const sign = signs[cond];
   if (sign !== undefined) return { test: order(sign, value) };
   const test = cond.endsWith("In") ? membership(value) : equality(value);
@@ -127,7 +127,7 @@ const membership = (value: Value): string => {
 const single = (name: string, constants: unknown[]): string => {
   if (constants.every((constant) => typeof constant === "number" || isDecimal(constant)))
     return `list.Contains([for amount in ${amountOf("one")} {amount == ${name}}], true)`;
-  return constants.some((constant) => numberOf(constant) !== undefined)
+  return constants.some((constant) => toDecimal(constant) !== undefined)
     ? same("one", name)
     : `list.Contains([one], ${name})`;
 };
@@ -136,7 +136,7 @@ const order = (sign: string, value: Value): string => {
   const constant = value?.value;
   if (typeof constant === "number" || isDecimal(constant)) return `${amountOf("one")}[0] ${sign} other`;
   const ofTexts = `(one & string) ${sign} (other & string)`;
-  if (value !== undefined && numberOf(constant) === undefined) return ofTexts;
+  if (value !== undefined && toDecimal(constant) === undefined) return ofTexts;
   return `(_ordered & {"one": one, "other": other}).out`;
 };
 
@@ -154,15 +154,15 @@ _ordered: {
 }`;
 
 /** Tests against a calculated value; with a constant, the value is calculated here and not in CUE. */
-const processedTest = ({ cond, valueProcess }: Condition, value: Value): Test => {
+const processedTest = ({ cond, valueProcess }: PolicyCondition, value: Value): Test => {
   const { operation, operationWith = "" } = valueProcess ?? {};
   const operand = parsePercentage(operationWith);
   if (operand === undefined) throw new Error("condition.valueProcess.operationWith must be a number or a percentage");
-  const number = value && numberOf(value.value);
+  const number = value && toDecimal(value.value);
   const { amount, wanted, shape } =
     value === undefined
       ? ofReference(String(operation), operand)
-      : ofConstant(number && calculated(number, operation, operand));
+      : ofConstant(number && calculate(number, operation, operand));
   const sign = signs[cond];
   if (sign !== undefined) return { test: `${amountOf("one")}[0]${amount} ${sign} ${wanted}`, shape };
   const isEqual = `list.Contains([for amount in ${amountOf("one")} {amount${amount} == ${wanted}}], true)`;

@@ -1,6 +1,6 @@
 import { isSame } from "../../json.ts";
-import type { Reference } from "../types.ts";
-import { parsePath, type Step } from "../values/paths.ts";
+import type { ValueReference } from "../types.ts";
+import { type PathStep, parseReferencePath } from "../values/paths.ts";
 
 const packages = ["encoding/json", "list", "math", "math/bits", "regexp", "strconv", "strings"];
 
@@ -28,7 +28,7 @@ const indented = (text: string): string => text.replaceAll("\n", "\n\t");
 
 const keywords = new Set(["package", "import", "for", "in", "if", "let", "true", "false", "null"]);
 
-export const selector = (root: string, steps: readonly Step[]): string =>
+export const selector = (root: string, steps: readonly PathStep[]): string =>
   steps.reduce<string>((before, step) => {
     const isPlain = typeof step === "string" && /^[A-Za-z][A-Za-z0-9]*$/.test(step) && !keywords.has(step);
     return before + (isPlain ? `.${step}` : `[${literal(step)}]`);
@@ -52,8 +52,8 @@ interface Place {
 const parts = ["body", "header", "trailer"];
 
 /** Returns where a reference looks. Fetched values are in data.extraParams, those of a dataRef with the suffix `_d`. */
-export const placeOf = ({ from, path }: Reference, suffix: "" | "_d" = ""): Place => {
-  const steps = parsePath(path);
+export const placeOf = ({ from, path }: ValueReference, suffix: "" | "_d" = ""): Place => {
+  const steps = parseReferencePath(path);
   if (from === "current") return { input: "object: data.object", place: selector("object", steps) };
   if (from === "old") return { input: "oldObject: data.oldObject", place: selector("oldObject", steps) };
   const name = `${from === "http" ? "http" : "otherObject"}${suffix}`;

@@ -6,12 +6,12 @@ import { normalised, policyCases, reachOver, subjectOf } from "../../../infra/be
 import { affinityLists } from "../checks/pod-fields.ts";
 import { applyPolicies } from "../override.ts";
 import { patchWith } from "../overriders/plaintext.ts";
-import { bookOf } from "../policy-index.ts";
+import { buildPolicyIndex } from "../policy-index.ts";
 import { resolve } from "../references/references.ts";
-import { faultOfScript } from "../scripts.ts";
-import type { Condition, OverrideTemplate, Reach, Reference, Subject } from "../types.ts";
-import { validate } from "../validate.ts";
-import { parsePath, type Step } from "../values/paths.ts";
+import { findScriptFault } from "../scripts.ts";
+import type { OverrideTemplate, PolicyCapabilities, PolicyCondition, PolicyRequest, ValueReference } from "../types.ts";
+import { evaluateValidatePolicies } from "../validate.ts";
+import { type PathStep, parseReferencePath } from "../values/paths.ts";
 import { renderedCondition } from "./conditions.ts";
 import { renderedOverride } from "./templates.ts";
 
@@ -31,7 +31,7 @@ const same = (one: Awaited<ReturnType<typeof settled>>, other: typeof one, what:
 };
 
 /** A value where a path looks for it. */
-const planted = ([step, ...rest]: Step[], value: unknown): unknown => {
+const planted = ([step, ...rest]: PathStep[], value: unknown): unknown => {
   if (step === undefined) return value;
   return typeof step === "number"
     ? [...Array(step).fill(null), planted(rest, value)]
@@ -39,20 +39,25 @@ const planted = ([step, ...rest]: Step[], value: unknown): unknown => {
 };
 
 /** What a rendering is given for a reference that something has to be fetched for. */
-const fetched = async (reference: Reference | undefined, suffix: string, subject: Subject, reach: Reach) => {
+const fetched = async (
+  reference: ValueReference | undefined,
+  suffix: string,
+  subject: PolicyRequest,
+  reach: PolicyCapabilities,
+) => {
   if (reference === undefined || reference.from === "current" || reference.from === "old") return {};
   const found = await resolve(reference, subject, reach);
-  const steps = parsePath(reference.path);
+  const steps = parseReferencePath(reference.path);
   if (reference.from !== "http") return { [`otherObject${suffix}`]: found ? planted(steps, found.value) : {} };
   const isPart = ["body", "header", "trailer"].includes(String(steps[0]));
   return { [`http${suffix}`]: found ? planted(isPart ? steps : ["body", ...steps], found.value) : {} };
 };
 
 /** What a rendering comes to with this data. */
-const evaluated = async (rendering: string, data: object, reach: Reach) =>
+const evaluated = async (rendering: string, data: object, reach: PolicyCapabilities) =>
   JSON.parse(await reach.cue(`${rendering}\ndata: ${JSON.stringify(data)}\n`));
 
-const natively = async (template: OverrideTemplate, subject: Subject, reach: Reach) => {
+const natively = async (template: OverrideTemplate, subject: PolicyRequest, reach: PolicyCapabilities) => {
   const policies = [
     {
       apiVersion,
@@ -64,7 +69,7 @@ const natively = async (template: OverrideTemplate, subject: Subject, reach: Rea
   return (await applyPolicies({ ...subject, policies, reach })).object;
 };
 
-const rendered = async (template: OverrideTemplate, subject: Subject, reach: Reach) => {
+const rendered = async (template: OverrideTemplate, subject: PolicyRequest, reach: PolicyCapabilities) => {
   const extraParams = await fetched(template.valueRef, "", subject, reach);
   const data = { object: subject.object, oldObject: subject.oldObject ?? {}, extraParams };
   const { patches } = await evaluated(renderedOverride(template), data, reach);
@@ -73,7 +78,7 @@ const rendered = async (template: OverrideTemplate, subject: Subject, reach: Rea
   return object;
 };
 
-const decided = async (condition: Condition, subject: Subject, reach: Reach) => {
+const decided = async (condition: PolicyCondition, subject: PolicyRequest, reach: PolicyCapabilities) => {
   const policies = [
     {
       apiVersion,
@@ -82,11 +87,11 @@ const decided = async (condition: Condition, subject: Subject, reach: Reach) => 
       spec: { validateRules: [{ template: { type: "condition" as const, condition } }] },
     },
   ];
-  const { denied } = await validate(bookOf(policies), subject, reach);
+  const { denied } = await evaluateValidatePolicies(buildPolicyIndex(policies), subject, reach);
   return { valid: denied === undefined, reason: denied?.reason ?? "" };
 };
 
-const renderedDecision = async (condition: Condition, subject: Subject, reach: Reach) => {
+const renderedDecision = async (condition: PolicyCondition, subject: PolicyRequest, reach: PolicyCapabilities) => {
   const { dataRef, valueRef } = condition;
   const compared = ["Exist", "NotExist"].includes(condition.cond) ? undefined : valueRef;
   const extraParams = {
@@ -110,7 +115,7 @@ describe("renderings, of what was measured", () => {
             it(`decides as validateRules[${index}] of ${one.id}`, async () => {
               const { condition } = template;
               const expected = await settled(decided(condition, subject, reach));
-              assert.equal(await faultOfScript(renderedCondition(condition), reach.cue), undefined);
+              assert.equal(await findScriptFault(renderedCondition(condition), reach.cue), undefined);
               same(expected, await settled(renderedDecision(condition, subject, reach)), renderedCondition(condition));
             });
       } else if (one.operation !== "DELETE")
@@ -119,7 +124,7 @@ describe("renderings, of what was measured", () => {
           if (template)
             it(`makes the same of an object as overrideRules[${index}] of ${one.id}`, async () => {
               const expected = await settled(natively(template, subject, reach));
-              assert.equal(await faultOfScript(renderedOverride(template), reach.cue), undefined);
+              assert.equal(await findScriptFault(renderedOverride(template), reach.cue), undefined);
               same(expected, await settled(rendered(template, subject, reach)), renderedOverride(template));
             });
         }
@@ -216,7 +221,7 @@ const paths = [
   ...["/spec/containers/0/resources/requests/memory", "/spec/template/spec/priority", "/spec/tolerations", "/nowhere"],
 ];
 const from = some(["current", "old"] as const);
-const reference: fc.Arbitrary<Reference> = fc.record({ from, path: some(paths) });
+const reference: fc.Arbitrary<ValueReference> = fc.record({ from, path: some(paths) });
 const constant = fc.oneof(
   fc.record({ string: some(texts) }),
   fc.record({ integer: some([0, 5, -3, 10]) }),
@@ -265,7 +270,7 @@ const processing = fc.record({
   operation: some(["+", "-", "*", "/"]),
   operationWith: some([2, 3, -7, "50%", "0.3", "-1.5"]),
 });
-const condition: fc.Arbitrary<Condition> = fc
+const condition: fc.Arbitrary<PolicyCondition> = fc
   .tuple(
     fc.oneof(
       fc.record({ cond: some(["Exist", "NotExist"]) }),
@@ -286,7 +291,7 @@ const condition: fc.Arbitrary<Condition> = fc
     ),
     fc.record({ dataRef: reference, affectMode: some(["reject", "allow", ""]), message: some(texts) }),
   )
-  .map(([one, other]) => json({ ...one, ...other }) as Condition);
+  .map(([one, other]) => json({ ...one, ...other }) as PolicyCondition);
 
 /** Where an object can be of another shape than it should. */
 const places = [
@@ -316,9 +321,9 @@ const misshapen = fc
 const mayBeSame = /conflicting values true and false/;
 
 const longDivision = { operation: "/", operationWith: "0.7000000000000001" };
-const elsewhere: Reference = { from: "current", path: "other" };
+const elsewhere: ValueReference = { from: "current", path: "other" };
 
-const subject: fc.Arbitrary<Subject> = fc.tuple(object, maybe(object)).map(([object, oldObject]) => {
+const subject: fc.Arbitrary<PolicyRequest> = fc.tuple(object, maybe(object)).map(([object, oldObject]) => {
   return oldObject ? { operation: "UPDATE", object, oldObject } : { operation: "CREATE", object };
 });
 
@@ -335,7 +340,7 @@ describe("renderings", () => {
 
   it("make nothing else of an object of another shape than it should have", async () => {
     const law = fc.asyncProperty(template, misshapen, async (template, object) => {
-      const subject: Subject = { operation: "CREATE", object };
+      const subject: PolicyRequest = { operation: "CREATE", object };
       const result = await settled(rendered(template, subject, reach));
       if ("value" in result)
         same(await settled(natively(template, subject, reach)), result, renderedOverride(template));
@@ -354,11 +359,13 @@ describe("renderings", () => {
 
   it("are let in as scripts are", async () => {
     const texts = fc.oneof(template.map(renderedOverride), condition.map(renderedCondition));
-    const law = fc.asyncProperty(texts, async (text) => assert.equal(await faultOfScript(text, reach.cue), undefined));
+    const law = fc.asyncProperty(texts, async (text) =>
+      assert.equal(await findScriptFault(text, reach.cue), undefined),
+    );
     await fc.assert(law, { numRuns: 200 });
   });
 
-  const beyond: Record<string, [data: unknown, condition: Partial<Condition>]> = {
+  const beyond: Record<string, [data: unknown, condition: Partial<PolicyCondition>]> = {
     "a text of more digits than CUE reads": ["12345678901234567890", { cond: "Gt", value: { integer: 5 } }],
     "a text that is finer than a billionth": ["0.00000000001", { cond: "Gt", value: { integer: 5 } }],
     "what would be rounded": [123456789012345, { cond: "Gt", value: { integer: 1 }, valueProcess: longDivision }],
@@ -367,7 +374,7 @@ describe("renderings", () => {
   for (const [what, [data, given]] of Object.entries(beyond))
     it(`fail rather than decide otherwise of ${what}`, async () => {
       const object = { apiVersion: "v1", kind: "ConfigMap", data, other: ["5"] };
-      const condition: Condition = { cond: "Equal", dataRef: { from: "current", path: "data" }, ...given };
+      const condition: PolicyCondition = { cond: "Equal", dataRef: { from: "current", path: "data" }, ...given };
       await decided(condition, { operation: "CREATE", object }, reach);
       await assert.rejects(renderedDecision(condition, { operation: "CREATE", object }, reach));
     });

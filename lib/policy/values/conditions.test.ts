@@ -1,13 +1,15 @@
 import assert from "node:assert/strict";
 import { suite, test } from "node:test";
 import fc from "fast-check";
-import type { Condition, Constant } from "../types.ts";
-import { isHit } from "./conditions.ts";
-import { constantOf } from "./constants.ts";
+import type { PolicyCondition, PolicyConstant } from "../types.ts";
+import { isConditionMet } from "./conditions.ts";
+import { parseConstant } from "./constants.ts";
 
-const hits = (cond: string, data: unknown, value: unknown, rest: Partial<Condition> = {}) =>
-  isHit({ cond: cond as Condition["cond"], ...rest }, data === undefined ? undefined : { value: data }, { value });
-const is = (constant: Constant) => constantOf(constant)?.value;
+const hits = (cond: string, data: unknown, value: unknown, rest: Partial<PolicyCondition> = {}) =>
+  isConditionMet({ cond: cond as PolicyCondition["cond"], ...rest }, data === undefined ? undefined : { value: data }, {
+    value,
+  });
+const is = (constant: PolicyConstant) => parseConstant(constant)?.value;
 
 const conds = ["Equal", "NotEqual", "Gt", "Gte", "Lt", "Lte"] as const;
 type Cond = (typeof conds)[number];
@@ -99,7 +101,7 @@ suite("a condition", () => {
     assert.equal(hits("NotExist", undefined, undefined), true);
     assert.equal(hits("Exist", null, undefined), true);
     for (const cond of [...conds, "In", "NotIn"])
-      assert.equal(isHit({ cond: cond as Cond }, { value: 1 }, undefined), false);
+      assert.equal(isConditionMet({ cond: cond as Cond }, { value: 1 }, undefined), false);
   });
 
   const computed: [value: unknown, operation: string, operationWith: string | number, result: unknown][] = [
@@ -154,7 +156,10 @@ suite("a condition", () => {
   ];
   for (const [name, condition, message] of refused)
     test(`must ${name}`, () =>
-      assert.throws(() => isHit(condition as Condition, { value: 1 }, { value: 1 }), { name: "Error", message }));
+      assert.throws(() => isConditionMet(condition as PolicyCondition, { value: 1 }, { value: 1 }), {
+        name: "Error",
+        message,
+      }));
 
   test("must have a number to compute from", () => {
     const valueProcess = { operation: "+", operationWith: 1 };

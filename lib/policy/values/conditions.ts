@@ -1,66 +1,72 @@
 import { isMap } from "../../json.ts";
-import type { Condition } from "../types.ts";
-import { calculated, compareDecimals, type Decimal, isDecimal, numberOf, parsePercentage } from "./decimals.ts";
-import { compareBytes, shown, typeOf } from "./texts.ts";
+import type { PolicyCondition } from "../types.ts";
+import { calculate, compareDecimals, type Decimal, isDecimal, parsePercentage, toDecimal } from "./decimals.ts";
+import { compareBytes, describeType, quoteValue } from "./texts.ts";
 
-type Given = { value: unknown } | undefined;
+type FoundOrMissing = { value: unknown } | undefined;
 
 /** Reports whether a condition holds; if a value that it needs is missing, only NotExist holds. */
-export const isHit = (condition: Condition, data: Given, comparison: Given): boolean => {
+export const isConditionMet = (
+  condition: PolicyCondition,
+  data: FoundOrMissing,
+  comparison: FoundOrMissing,
+): boolean => {
   const { cond, valueProcess } = condition;
   if (cond === "Exist" || cond === "NotExist") return (cond === "Exist") === (data !== undefined);
-  const test = typeof cond === "string" && Object.hasOwn(tests, cond) ? tests[cond] : undefined;
-  if (test === undefined) throw new Error(`cond must be one of ${conds.join(", ")}, not ${shown(cond)}`);
+  const test = typeof cond === "string" && Object.hasOwn(comparisons, cond) ? comparisons[cond] : undefined;
+  if (test === undefined) throw new Error(`cond must be one of ${knownConditions.join(", ")}, not ${quoteValue(cond)}`);
   if (data === undefined || comparison === undefined) return false;
   const isProcessed = valueProcess !== undefined && valueProcess !== null && !cond.endsWith("In");
-  return test(data.value, isProcessed ? processed(comparison.value, valueProcess) : comparison.value);
+  return test(data.value, isProcessed ? processValue(comparison.value, valueProcess) : comparison.value);
 };
 
-type Test = (data: unknown, value: unknown) => boolean;
+type CompareValues = (data: unknown, value: unknown) => boolean;
 
-const tests: Record<Exclude<Condition["cond"], "Exist" | "NotExist">, Test> = {
+const comparisons: Record<Exclude<PolicyCondition["cond"], "Exist" | "NotExist">, CompareValues> = {
   Equal: (data, value) => isEqual(data, value),
   NotEqual: (data, value) => !isEqual(data, value),
-  In: (data, value) => isIn(data, value),
-  NotIn: (data, value) => !isIn(data, value),
-  Gt: (data, value) => order(data, value) > 0,
-  Gte: (data, value) => order(data, value) >= 0,
-  Lt: (data, value) => order(data, value) < 0,
-  Lte: (data, value) => order(data, value) <= 0,
+  In: (data, value) => isElement(data, value),
+  NotIn: (data, value) => !isElement(data, value),
+  Gt: (data, value) => compareOrder(data, value) > 0,
+  Gte: (data, value) => compareOrder(data, value) >= 0,
+  Lt: (data, value) => compareOrder(data, value) < 0,
+  Lte: (data, value) => compareOrder(data, value) <= 0,
 };
 
-const conds = [...Object.keys(tests), "Exist", "NotExist"];
+const knownConditions = [...Object.keys(comparisons), "Exist", "NotExist"];
 
-const processed = (value: unknown, process: Condition["valueProcess"]): Decimal => {
+const processValue = (value: unknown, process: PolicyCondition["valueProcess"]): Decimal => {
   if (!isMap(process)) throw new Error("valueProcess must be an object");
   const { operation, operationWith } = process;
   const isWritten = typeof operationWith === "string" || typeof operationWith === "number";
   const other = isWritten ? parsePercentage(operationWith) : undefined;
   if (other === undefined) throw new Error("valueProcess.operationWith must be a number or a percentage such as 50%");
-  const number = numberOf(value);
-  if (number === undefined) throw new Error(`valueProcess needs a number, and the value is ${kindOf(value)}`);
-  const result = calculated(number, operation, other);
+  const number = toDecimal(value);
+  if (number === undefined)
+    throw new Error(`valueProcess needs a number, and the value is ${describeValueType(value)}`);
+  const result = calculate(number, operation, other);
   if (result !== undefined) return result;
   throw new Error(
     operation === "/"
       ? "valueProcess.operationWith must not be 0 beside /"
-      : `valueProcess.operation must be +, -, * or /, not ${shown(operation)}`,
+      : `valueProcess.operation must be +, -, * or /, not ${quoteValue(operation)}`,
   );
 };
 
-const isIn = (data: unknown, values: unknown): boolean => {
-  if (!Array.isArray(values)) throw new Error(`In and NotIn need a list, and the value is ${kindOf(values)}`);
+const isElement = (data: unknown, values: unknown): boolean => {
+  if (!Array.isArray(values))
+    throw new Error(`In and NotIn need a list, and the value is ${describeValueType(values)}`);
   return values.some((value) => isEqual(data, value));
 };
 
 /** In levels: deeper values could exhaust the stack. */
-const deepest = 1000;
+const maximumDepth = 1000;
 
 /** Compares numbers by value, even if one of them is a text; two texts must be identical. */
 const isEqual = (one: unknown, other: unknown, depth = 0): boolean => {
-  if (depth > deepest) throw new Error(`the values are nested deeper than ${deepest} levels`);
+  if (depth > maximumDepth) throw new Error(`the values are nested deeper than ${maximumDepth} levels`);
   if (isNumber(one) || isNumber(other)) {
-    const [first, second] = [numberOf(one), numberOf(other)];
+    const [first, second] = [toDecimal(one), toDecimal(other)];
     return first !== undefined && second !== undefined && compareDecimals(first, second) === 0;
   }
   if (Array.isArray(one) && Array.isArray(other))
@@ -76,12 +82,12 @@ const isEqual = (one: unknown, other: unknown, depth = 0): boolean => {
 const isNumber = (value: unknown) => typeof value === "number" || isDecimal(value);
 
 /** Returns less than 0 if `one` is smaller. Two texts that are numbers or quantities compare as numbers. */
-const order = (one: unknown, other: unknown): number => {
-  const [first, second] = [numberOf(one), numberOf(other)];
+const compareOrder = (one: unknown, other: unknown): number => {
+  const [first, second] = [toDecimal(one), toDecimal(other)];
   if (first !== undefined && second !== undefined) return compareDecimals(first, second);
   if (typeof one === "string" && typeof other === "string") return compareBytes(one, other);
   // The message doesn't quote the values: the user may not be allowed to read their object.
-  throw new Error(`${kindOf(one)} and ${kindOf(other)} can't be ordered`);
+  throw new Error(`${describeValueType(one)} and ${describeValueType(other)} can't be ordered`);
 };
 
-const kindOf = (value: unknown) => (isDecimal(value) ? "a number" : typeOf(value));
+const describeValueType = (value: unknown) => (isDecimal(value) ? "a number" : describeType(value));

@@ -3,12 +3,12 @@ import { readFileSync } from "node:fs";
 import { suite, test } from "node:test";
 import fc from "fast-check";
 import { parse } from "yaml";
-import type { Constant } from "../types.ts";
-import { constantOf } from "./constants.ts";
+import type { PolicyConstant } from "../types.ts";
+import { parseConstant } from "./constants.ts";
 import { parseDecimal } from "./decimals.ts";
 
 suite("a constant", () => {
-  const values: [name: string, constant: Constant | undefined, value: unknown][] = [
+  const values: [name: string, constant: PolicyConstant | undefined, value: unknown][] = [
     ["may be a text", { string: "a" }, "a"],
     ["may be an empty text", { string: "" }, ""],
     ["may be an integer", { integer: 0 }, 0],
@@ -22,17 +22,17 @@ suite("a constant", () => {
     ["isn't an empty list or map", { stringSlice: [], stringMap: {}, floatSlice: ["1"] }, [parseDecimal("1")]],
     ["isn't null", { string: null, boolean: true } as never, true],
   ];
-  for (const [name, constant, value] of values) test(name, () => assert.deepEqual(constantOf(constant), { value }));
+  for (const [name, constant, value] of values) test(name, () => assert.deepEqual(parseConstant(constant), { value }));
 
-  for (const constant of [undefined, {}, { stringSlice: [] }, { other: 1 } as Constant])
-    test(`is none where it is ${JSON.stringify(constant)}`, () => assert.equal(constantOf(constant), undefined));
+  for (const constant of [undefined, {}, { stringSlice: [] }, { other: 1 } as PolicyConstant])
+    test(`is none where it is ${JSON.stringify(constant)}`, () => assert.equal(parseConstant(constant), undefined));
 
-  const invalid: { constant: Constant; message: string }[] = parse(
+  const invalid: { constant: PolicyConstant; message: string }[] = parse(
     readFileSync(new URL("cases.yaml", import.meta.url), "utf8"),
   ).invalidConstants;
   for (const { constant, message } of invalid)
     test(`can't be ${JSON.stringify(constant)}`, () =>
-      assert.throws(() => constantOf(constant), { name: "Error", message }));
+      assert.throws(() => parseConstant(constant), { name: "Error", message }));
 
   test("is read or refused in a sentence, whatever it is", () => {
     const fields = ["string", "integer", "float", "boolean", "stringSlice", "integerSlice", "floatSlice", "stringMap"];
@@ -40,7 +40,7 @@ suite("a constant", () => {
     fc.assert(
       fc.property(any, (constant) => {
         try {
-          constantOf(constant as Constant);
+          parseConstant(constant as PolicyConstant);
         } catch (error) {
           assert.match(String(error), /^Error: value/);
         }

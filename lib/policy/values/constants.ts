@@ -1,38 +1,42 @@
 import { isMap } from "../../json.ts";
-import type { Condition, Constant } from "../types.ts";
+import type { PolicyCondition, PolicyConstant } from "../types.ts";
 import { type Decimal, parseDecimal } from "./decimals.ts";
 
-type Members = (value: unknown) => unknown[] | undefined;
+type ListMembers = (value: unknown) => unknown[] | undefined;
 
-const single: Members = (value) => [value];
-const list: Members = (value) => (Array.isArray(value) ? value : undefined);
-const map: Members = (value) => (isMap(value) ? Object.values(value) : undefined);
+const listSingle: ListMembers = (value) => [value];
+const listElements: ListMembers = (value) => (Array.isArray(value) ? value : undefined);
+const listMapValues: ListMembers = (value) => (isMap(value) ? Object.values(value) : undefined);
 
 const isText = (value: unknown) => typeof value === "string";
-const isFloat = (value: unknown) => floatOf(value) !== undefined;
-const floatOf = (value: unknown): Decimal | undefined => (typeof value === "string" ? parseDecimal(value) : undefined);
+const isFloat = (value: unknown) => parseFloatText(value) !== undefined;
+const parseFloatText = (value: unknown): Decimal | undefined =>
+  typeof value === "string" ? parseDecimal(value) : undefined;
 
 /** In order of precedence: what a field holds, its members, and the check of each member. */
-const fields: Record<keyof Constant, [expected: string, members: Members, fits: (member: unknown) => boolean]> = {
-  string: ["a string", single, isText],
-  integer: ["an integer", single, Number.isInteger],
-  float: ["a decimal number in a string", single, isFloat],
-  boolean: ["true or false", single, (value) => typeof value === "boolean"],
-  stringSlice: ["a list of strings", list, isText],
-  integerSlice: ["a list of integers", list, Number.isInteger],
-  floatSlice: ["a list of decimal numbers in strings", list, isFloat],
-  stringMap: ["a map of strings", map, isText],
+const fields: Record<
+  keyof PolicyConstant,
+  [expected: string, members: ListMembers, fits: (member: unknown) => boolean]
+> = {
+  string: ["a string", listSingle, isText],
+  integer: ["an integer", listSingle, Number.isInteger],
+  float: ["a decimal number in a string", listSingle, isFloat],
+  boolean: ["true or false", listSingle, (value) => typeof value === "boolean"],
+  stringSlice: ["a list of strings", listElements, isText],
+  integerSlice: ["a list of integers", listElements, Number.isInteger],
+  floatSlice: ["a list of decimal numbers in strings", listElements, isFloat],
+  stringMap: ["a map of strings", listMapValues, isText],
 };
 
 /** Returns the first field of a constant that is set; an empty list or map counts as not set. */
-export const settled = (constant: Constant | undefined): keyof Constant | undefined =>
-  (Object.keys(fields) as (keyof Constant)[]).find((field) => {
+export const findSetField = (constant: PolicyConstant | undefined): keyof PolicyConstant | undefined =>
+  (Object.keys(fields) as (keyof PolicyConstant)[]).find((field) => {
     const value = constant?.[field];
     return typeof value === "object" ? Object.keys(value).length > 0 : value !== undefined;
   });
 
 /** Returns a constant's value, with floats as exact `Decimal`s; undefined if it has none. */
-export const constantOf = (constant: Constant | undefined): { value: unknown } | undefined => {
+export const parseConstant = (constant: PolicyConstant | undefined): { value: unknown } | undefined => {
   const given: unknown = constant ?? {};
   if (!isMap(given)) throw new Error("value must be an object with a field such as string or integer");
   for (const [field, [expected, membersOf, fits]] of Object.entries(fields)) {
@@ -42,9 +46,9 @@ export const constantOf = (constant: Constant | undefined): { value: unknown } |
     if (!members?.every(fits)) throw new Error(`value.${field} must be ${expected}`);
     if (members.length === 0) continue;
     if (!field.startsWith("float")) return { value };
-    return { value: Array.isArray(value) ? members.map(floatOf) : floatOf(value) };
+    return { value: Array.isArray(value) ? members.map(parseFloatText) : parseFloatText(value) };
   }
   return undefined;
 };
 
-export const compares = ({ cond }: Condition): boolean => cond !== "Exist" && cond !== "NotExist";
+export const needsComparison = ({ cond }: PolicyCondition): boolean => cond !== "Exist" && cond !== "NotExist";

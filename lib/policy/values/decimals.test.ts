@@ -2,13 +2,13 @@ import assert from "node:assert/strict";
 import { suite, test } from "node:test";
 import fc from "fast-check";
 import {
-  calculated,
+  calculate,
   compareDecimals,
   type Decimal,
   isDecimal,
-  numberOf,
   parseDecimal,
   parsePercentage,
+  toDecimal,
 } from "./decimals.ts";
 
 const same = (one: Decimal | undefined, other: Decimal | undefined) => {
@@ -62,10 +62,10 @@ suite("an exact number", () => {
   });
 
   test("may be a quantity", () => {
-    same(numberOf("1Gi"), numberOf(1073741824));
-    same(numberOf("500m"), numberOf(0.5));
-    same(numberOf("1e3"), numberOf("1k"));
-    for (const value of ["web", "", "1 Gi", true, null, [1], {}]) assert.equal(numberOf(value), undefined);
+    same(toDecimal("1Gi"), toDecimal(1073741824));
+    same(toDecimal("500m"), toDecimal(0.5));
+    same(toDecimal("1e3"), toDecimal("1k"));
+    for (const value of ["web", "", "1 Gi", true, null, [1], {}]) assert.equal(toDecimal(value), undefined);
   });
 
   test("is told from everything that JSON has", () => {
@@ -80,23 +80,23 @@ suite("an exact number", () => {
     fc.assert(
       fc.property(integer, integer, (one, other) => {
         const [first, second] = [decimal(one), decimal(other)];
-        same(calculated(first, "+", second), decimal(one + other));
-        same(calculated(first, "-", second), decimal(one - other));
-        same(calculated(first, "*", second), decimal(one * other));
-        const quotient = calculated(first, "/", second);
+        same(calculate(first, "+", second), decimal(one + other));
+        same(calculate(first, "-", second), decimal(one - other));
+        same(calculate(first, "*", second), decimal(one * other));
+        const quotient = calculate(first, "/", second);
         if (other === 0) assert.equal(quotient, undefined);
-        else same(quotient && calculated(quotient, "*", second), first);
+        else same(quotient && calculate(quotient, "*", second), first);
         assert.ok(quotient === undefined || quotient.denominator > 0n);
         assert.equal(compareDecimals(first, second), Math.sign(one - other));
       }),
     );
-    assert.equal(calculated(decimal(1), "%", decimal(1)), undefined);
+    assert.equal(calculate(decimal(1), "%", decimal(1)), undefined);
   });
 
   test("has no rounding", () => {
     const [tenth, two] = [parseDecimal("0.1"), parseDecimal("0.2")];
     assert.ok(tenth && two);
-    same(calculated(tenth, "+", two), parseDecimal("0.3"));
+    same(calculate(tenth, "+", two), parseDecimal("0.3"));
   });
 
   test("says what the number in JavaScript says", () => {

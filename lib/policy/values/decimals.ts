@@ -8,17 +8,17 @@ export interface Decimal {
 }
 
 /** Longer texts and larger exponents don't count as numbers: `1e999999999` would take too long. */
-const longest = 1000;
-const largestExponent = 1000;
+const maximumLength = 1000;
+const maximumExponent = 1000;
 
-const shape = /^([+-]?)(\d*)(?:\.(\d*))?(?:[eE]([+-]?\d{1,9}))?$/;
+const decimalPattern = /^([+-]?)(\d*)(?:\.(\d*))?(?:[eE]([+-]?\d{1,9}))?$/;
 
 export const parseDecimal = (written: string | number): Decimal | undefined => {
   const text = String(written);
-  if (text.length > longest) return undefined;
-  const [matched, sign, whole = "", fraction = "", exponent = "0"] = shape.exec(text) ?? [];
+  if (text.length > maximumLength) return undefined;
+  const [matched, sign, whole = "", fraction = "", exponent = "0"] = decimalPattern.exec(text) ?? [];
   const power = Number(exponent) - fraction.length;
-  if (matched === undefined || whole + fraction === "" || Math.abs(Number(exponent)) > largestExponent)
+  if (matched === undefined || whole + fraction === "" || Math.abs(Number(exponent)) > maximumExponent)
     return undefined;
   const digits = BigInt(`${whole}${fraction}`);
   const signed = sign === "-" ? -digits : digits;
@@ -36,7 +36,7 @@ export const parsePercentage = (written: string | number): Decimal | undefined =
 };
 
 /** Returns the number of a value, which may be a decimal text or a quantity such as `500m`; undefined if none. */
-export const numberOf = (value: unknown): Decimal | undefined => {
+export const toDecimal = (value: unknown): Decimal | undefined => {
   if (isDecimal(value)) return value;
   if (typeof value !== "string" && typeof value !== "number") return undefined;
   const quantity = parseDecimal(value) ?? parseQuantity(value);
@@ -50,23 +50,23 @@ export const compareDecimals = (one: Decimal, other: Decimal): number => {
   return Number(first > second) - Number(first < second);
 };
 
-const times = (one: Decimal, other: Decimal): Decimal => ({
+const multiply = (one: Decimal, other: Decimal): Decimal => ({
   numerator: one.numerator * other.numerator,
   denominator: one.denominator * other.denominator,
 });
 
-const plus = (one: Decimal, other: Decimal): Decimal => ({
+const add = (one: Decimal, other: Decimal): Decimal => ({
   numerator: one.numerator * other.denominator + other.numerator * one.denominator,
   denominator: one.denominator * other.denominator,
 });
 
 /** Calculates with `+`, `-`, `*` or `/`; undefined for a division by zero or an unknown operation. */
-export const calculated = (one: Decimal, operation: unknown, other: Decimal): Decimal | undefined => {
+export const calculate = (one: Decimal, operation: unknown, other: Decimal): Decimal | undefined => {
   const { numerator, denominator } = other;
-  if (operation === "+") return plus(one, other);
-  if (operation === "-") return plus(one, { numerator: -numerator, denominator });
-  if (operation === "*") return times(one, other);
+  if (operation === "+") return add(one, other);
+  if (operation === "-") return add(one, { numerator: -numerator, denominator });
+  if (operation === "*") return multiply(one, other);
   if (operation !== "/" || numerator === 0n) return undefined;
   const sign = numerator < 0n ? -1n : 1n;
-  return times(one, { numerator: sign * denominator, denominator: sign * numerator });
+  return multiply(one, { numerator: sign * denominator, denominator: sign * numerator });
 };

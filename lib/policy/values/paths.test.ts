@@ -4,7 +4,7 @@ import { suite, test } from "node:test";
 import fc from "fast-check";
 import { parse } from "yaml";
 import { tables } from "../../../infra/bench/example-policies.ts";
-import { parsePath } from "./paths.ts";
+import { parseReferencePath } from "./paths.ts";
 
 interface Cases {
   paths: { name: string; path: string; steps: (string | number)[] }[];
@@ -14,14 +14,16 @@ const cases: Cases = parse(readFileSync(new URL("cases.yaml", import.meta.url), 
 
 suite("a path", () => {
   for (const { id, path, segments } of tables.paths)
-    test(`is read as measured: ${id}`, () => assert.deepEqual(parsePath(path), segments));
+    test(`is read as measured: ${id}`, () => assert.deepEqual(parseReferencePath(path), segments));
 
-  for (const { name, path, steps } of cases.paths) test(name, () => assert.deepEqual(parsePath(path), steps));
+  for (const { name, path, steps } of cases.paths) test(name, () => assert.deepEqual(parseReferencePath(path), steps));
   for (const { name, path, message } of cases.invalidPaths)
     test(`can't be ${name}`, () =>
-      assert.throws(() => parsePath(path), { name: "Error", message: new RegExp(message) }));
+      assert.throws(() => parseReferencePath(path), { name: "Error", message: new RegExp(message) }));
   test("can't be longer than 4096 characters", () =>
-    assert.throws(() => parsePath("a".repeat(5000)), { message: "path must not be longer than 4096 characters" }));
+    assert.throws(() => parseReferencePath("a".repeat(5000)), {
+      message: "path must not be longer than 4096 characters",
+    }));
 
   test("is found again whatever its keys are, written either way", () => {
     const key = fc.string({ minLength: 1 }).filter((text) => !/^\d+$/.test(text));
@@ -29,8 +31,8 @@ suite("a path", () => {
     fc.assert(
       fc.property(steps, (path) => {
         const escaped = path.map((step) => String(step).replaceAll("~", "~0").replaceAll("/", "~1"));
-        assert.deepEqual(parsePath(`/${escaped.join("/")}`), path);
-        assert.deepEqual(parsePath(path.map((step) => `[${JSON.stringify(step)}]`).join("")), path);
+        assert.deepEqual(parseReferencePath(`/${escaped.join("/")}`), path);
+        assert.deepEqual(parseReferencePath(path.map((step) => `[${JSON.stringify(step)}]`).join("")), path);
       }),
     );
   });
@@ -39,7 +41,7 @@ suite("a path", () => {
     fc.assert(
       fc.property(fc.oneof(fc.string(), fc.string({ unit: fc.constantFrom(...'./[]"\\~0a') })), (text) => {
         try {
-          assert.ok(parsePath(text).length > 0);
+          assert.ok(parseReferencePath(text).length > 0);
         } catch (error) {
           assert.match(String(error), /^Error: path /);
         }

@@ -1,55 +1,56 @@
 import { unescapeStep } from "../../json.ts";
-import { shown } from "./texts.ts";
+import { quoteValue } from "./texts.ts";
 
-export type Step = string | number;
+export type PathStep = string | number;
 
 /**
  * Parses a reference's path. With a slash outside of quotes it is a slash path, in which digits are an index and `~1`
  * and `~0` stand for `/` and `~`; else a dotted path with `[0]` and `["key"]`.
  */
-export const parsePath = (text: unknown): Step[] => {
+export const parseReferencePath = (text: unknown): PathStep[] => {
   if (typeof text !== "string" || text === "") throw new Error("path must be a path such as /spec/replicas");
-  if (text.length > longest) throw new Error(`path must not be longer than ${longest} characters`);
-  return hasSlash(text) ? slashed(text) : dotted(text);
+  if (text.length > maximumLength) throw new Error(`path must not be longer than ${maximumLength} characters`);
+  return hasSlash(text) ? parseSlashPath(text) : parseDottedPath(text);
 };
 
-const longest = 4096;
+const maximumLength = 4096;
 
-const hasSlash = (text: string) => text.startsWith("/") || text.replaceAll(quoted, "").includes("/");
+const hasSlash = (text: string) => text.startsWith("/") || text.replaceAll(quotedText, "").includes("/");
 
-const slashed = (text: string): Step[] =>
+const parseSlashPath = (text: string): PathStep[] =>
   text
     .replace(/^\/+/, "")
     .replace(/(?<!\/)\/+$/, "")
     .split("/")
     .map((step) => {
-      if (step === "") throw new Error(`path ${shown(text)} has an empty step`);
+      if (step === "") throw new Error(`path ${quoteValue(text)} has an empty step`);
       return /^\d+$/.test(step) ? Number(step) : unescapeStep(step);
     });
 
-const quoted = /"(?:[^"\\]|\\.)*"/g;
-const first = /([^\s.[\]"]+)|("(?:[^"\\]|\\.)*")|\[(\d+)\]|\[("(?:[^"\\]|\\.)*")\]/y;
-const further = /\.([^\s.[\]"]+)|\.("(?:[^"\\]|\\.)*")|\[(\d+)\]|\[("(?:[^"\\]|\\.)*")\]/y;
+const quotedText = /"(?:[^"\\]|\\.)*"/g;
+const firstStep = /([^\s.[\]"]+)|("(?:[^"\\]|\\.)*")|\[(\d+)\]|\[("(?:[^"\\]|\\.)*")\]/y;
+const nextStep = /\.([^\s.[\]"]+)|\.("(?:[^"\\]|\\.)*")|\[(\d+)\]|\[("(?:[^"\\]|\\.)*")\]/y;
 
-const dotted = (text: string): Step[] => {
-  const steps: Step[] = [];
+const parseDottedPath = (text: string): PathStep[] => {
+  const steps: PathStep[] = [];
   for (let at = 0; at < text.length; ) {
-    const step = at === 0 ? first : further;
+    const step = at === 0 ? firstStep : nextStep;
     step.lastIndex = at;
     const [matched, name, quotedName, index, quotedKey] = step.exec(text) ?? [];
-    if (matched === undefined) throw new Error(`path ${shown(text)} can't be read at ${shown(text.slice(at))}`);
+    if (matched === undefined)
+      throw new Error(`path ${quoteValue(text)} can't be read at ${quoteValue(text.slice(at))}`);
     if (name !== undefined && /^\d+$/.test(name))
-      throw new Error(`path ${shown(text)} has an index without brackets; write [${name}]`);
-    steps.push(name ?? (index === undefined ? unquoted(text, quotedName ?? quotedKey) : Number(index)));
+      throw new Error(`path ${quoteValue(text)} has an index without brackets; write [${name}]`);
+    steps.push(name ?? (index === undefined ? unquoteKey(text, quotedName ?? quotedKey) : Number(index)));
     at += matched.length;
   }
   return steps;
 };
 
-const unquoted = (text: string, key = ""): string => {
+const unquoteKey = (text: string, key = ""): string => {
   try {
     return String(JSON.parse(key));
   } catch {
-    throw new Error(`path ${shown(text)} has a key that is no JSON string: ${shown(key)}`);
+    throw new Error(`path ${quoteValue(text)} has a key that is no JSON string: ${quoteValue(key)}`);
   }
 };
