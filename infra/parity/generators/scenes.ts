@@ -17,7 +17,7 @@ import {
   type User,
   whole,
 } from "./steps.ts";
-import { alone, creation, edit, label, story as storyOf, together, trial } from "./stories.ts";
+import { alone, creation, deletion, edit, label, story as storyOf, together, trial } from "./stories.ts";
 import { runtimeClassNames } from "./surroundings.ts";
 import { vocabulary } from "./vocabulary.ts";
 
@@ -327,9 +327,6 @@ const groupedJob = fc
     };
   });
 
-const deletion: Arbitrary<Step> = fc
-  .tuple(asked, fc.boolean())
-  .map(([asked, graceful]) => ({ ...asked, verb: "delete", graceful }));
 const inGroups = (sequence: Arbitrary<Sequence>) => sequence.map((one) => ({ ...one, namespace: "grouped" }));
 
 export const scenes = {

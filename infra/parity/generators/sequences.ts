@@ -14,6 +14,7 @@ import {
   type Sequence,
   type Step,
 } from "./steps.ts";
+import { creation, deletion } from "./stories.ts";
 import { type Vocabulary, vocabulary } from "./vocabulary.ts";
 
 /** Not served by every API server, or never kept. */
@@ -39,19 +40,11 @@ const changeOf = (kind: Kind, words: Vocabulary): Arbitrary<Step> => {
         .tuple(asked, patchType, several)
         .map(([asked, type, edits]): Step => ({ ...asked, verb: "patch", type, body: asPatch(type, edits) })),
     },
-    {
-      weight: 1,
-      arbitrary: fc.tuple(asked, objectOf(kind)).map(([asked, body]): Step => ({ ...asked, verb: "create", body })),
-    },
+    { weight: 1, arbitrary: creation(objectOf(kind)) },
     { weight: 2, arbitrary: applyOf(kind, words) },
     { weight: 1, arbitrary: applyOf(kind, words, several.map(merged)) },
     // What has finalizers or a grace stays, and can be changed.
-    {
-      weight: 1,
-      arbitrary: fc
-        .tuple(asked, fc.boolean())
-        .map(([asked, graceful]): Step => ({ ...asked, verb: "delete", graceful })),
-    },
+    { weight: 1, arbitrary: deletion },
     ...subs.flatMap(([subresource, edit]) => [
       {
         weight: 1,
@@ -108,12 +101,7 @@ const sequenceOf = (kind: Kind, words: Vocabulary): Arbitrary<Sequence> =>
     .record({
       generateName: fc.oneof({ weight: 7, arbitrary: one(false) }, { weight: 1, arbitrary: one(true) }),
       first: fc.oneof(
-        {
-          weight: 7,
-          arbitrary: fc
-            .tuple(asked, words.objectOf(kind))
-            .map(([asked, body]): Step => ({ ...asked, verb: "create", body })),
-        },
+        { weight: 7, arbitrary: creation(words.objectOf(kind)) },
         { weight: 1, arbitrary: applyOf(kind, words) },
       ),
       changes: fc.array(changeOf(kind, words), { maxLength: 4 }),

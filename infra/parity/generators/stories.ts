@@ -39,6 +39,10 @@ export const creation = (body: Arbitrary<JsonMap>, subresource?: string): Arbitr
     .tuple(asked, body)
     .map(([asked, body]): Step => ({ ...asked, ...(subresource && { subresource }), verb: "create", body }));
 
+export const deletion: Arbitrary<Step> = fc
+  .tuple(asked, fc.boolean())
+  .map(([asked, graceful]) => ({ ...asked, verb: "delete", graceful }));
+
 /** Deletes an object at once, as a user who may do so. */
 export const removal = one<Step>({ user: "admin", dryRun: false, verb: "delete", graceful: false });
 
