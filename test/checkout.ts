@@ -72,7 +72,9 @@ export const runProgram = (words: string[], options: { cwd?: string; env: NodeJS
 export const kubeconfigOf = (clusters: Record<string, Pick<Cluster, "server" | "ca" | "tokenOf">>, user = "admin") => {
   const entries = Object.entries(clusters);
   return JSON.stringify({
-    ...{ apiVersion: "v1", kind: "Config", "current-context": entries[0]?.[0] },
+    apiVersion: "v1",
+    kind: "Config",
+    "current-context": entries[0]?.[0],
     contexts: entries.map(([name]) => ({ name, context: { cluster: name, user: name } })),
     clusters: entries.map(([name, { server, ca }]) => ({
       name,

@@ -252,7 +252,9 @@ describe("a write that is judged before it leaves", () => {
   it("rejects as fetch does where it is given up, whatever rules waited for", async () => {
     const gone = new AbortController();
     const waits = rule({
-      ...{ summary: "Waits.", match, needs: { space: get("namespaces") } },
+      summary: "Waits.",
+      match,
+      needs: { space: get("namespaces") },
       async validate(_, { space }) {
         setTimeout(() => gone.abort(), 20);
         await space("a");

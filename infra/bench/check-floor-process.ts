@@ -46,15 +46,19 @@ const inRules = async (): Promise<number> => {
   const catalogue = await readCatalogue();
   const [name, cluster] = chooseCluster(await readConfig(config, catalogue), undefined);
   const { evaluations } = await openCheck({
-    ...{ catalogue, cluster: [name, cluster], harden: false, paths: [folder], reviews: [], state: [], old: [] },
-    ...{
-      webhooks: [],
-      hosts: [],
-      operation: undefined,
-      user: { username: "jane" },
-      namespace: "default",
-      alsoPods: true,
-    },
+    catalogue,
+    cluster: [name, cluster],
+    harden: false,
+    paths: [folder],
+    reviews: [],
+    state: [],
+    old: [],
+    webhooks: [],
+    hosts: [],
+    operation: undefined,
+    user: { username: "jane" },
+    namespace: "default",
+    alsoPods: true,
   });
   const rules = new Map(catalogue.map((listed) => [listed.name, listed.rule]));
   const now = new Date();

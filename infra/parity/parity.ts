@@ -93,9 +93,15 @@ export const parityOf = async (port: Port, binaries: Binaries, question: Questio
   const property = propertyOf(sequence, pair);
   if (isLate) await fill(ours.as);
   const outcome: Parity = {
-    ...{ rule: port.name, plugin: twin.plugin, requests: question.requests },
-    ...{ equal: 0, known: {}, unexplained: 0, failedConditions: {} },
-    ...{ calls: { made: 0, acted: 0, withoutConditions: 0 }, differences: [] },
+    rule: port.name,
+    plugin: twin.plugin,
+    requests: question.requests,
+    equal: 0,
+    known: {},
+    unexplained: 0,
+    failedConditions: {},
+    calls: { made: 0, acted: 0, withoutConditions: 0 },
+    differences: [],
   };
 
   // A server that refuses everything accepts no webhook configuration, and would call no webhook.
@@ -296,8 +302,11 @@ const explain = async (
   const differences: Difference[] = [];
   for (const { verdict, index } of found.slice(0, shown)) {
     const { errorInstance } = await fc.check(property, {
-      ...{ seed, path: String(index), numRuns: 1 },
-      ...{ interruptAfterTimeLimit: shrinkingTime, markInterruptAsFailure: false },
+      seed,
+      path: String(index),
+      numRuns: 1,
+      interruptAfterTimeLimit: shrinkingTime,
+      markInterruptAsFailure: false,
     });
     const again = errorInstance instanceof Differs;
     if (!again && errorInstance) throw errorInstance;

@@ -49,30 +49,40 @@ export const stages: Record<string, Stage> = {
   // Each of these finds a missing namespace, and no other plugin does where the others are off.
   NamespaceAutoProvision: { alone: true, homes: { own: 4, ending: 1 }, scenes: ["accessReviews"] },
   NamespaceLifecycle: {
-    ...{ alone: true, scenes: ["namespaces", "accessReviews"] },
+    alone: true,
+    scenes: ["namespaces", "accessReviews"],
     homes: { own: 1, nowhere: 1, ending: 2, limited: 1 },
   },
   NamespaceExists: {
-    ...{ alone: true, scenes: ["namespaces", "accessReviews"] },
+    alone: true,
+    scenes: ["namespaces", "accessReviews"],
     // It fails for a pod whose namespace is missing, and is on in every API server.
     beside: ["PodSecurity"],
     homes: { own: 1, nowhere: 1, ending: 1 },
   },
 
   LimitRanger: {
-    ...{ alone: true, homes: { limited: 3, "limited-twice": 1 } },
+    alone: true,
+    homes: { limited: 3, "limited-twice": 1 },
     scenes: ["resources", "resources", "claims", "growth", "resizes"],
   },
   ServiceAccount: {
     // Where an account is missing, the plugin waits a second or two for it.
-    ...{ alone: true, homes: { accounted: 6, unaccounted: 1 } },
+    alone: true,
+    homes: { accounted: 6, unaccounted: 1 },
     scenes: ["accounts", "accounts", "debugging"],
   },
   PodNodeSelector: {
-    ...{ alone: true, scenes: ["selectors"], configuration: {} },
+    alone: true,
+    scenes: ["selectors"],
+    configuration: {},
     homes: {
-      ...{ selecting: 2, "selecting-nothing": 1, "selecting-badly": 1, "selecting-keylessly": 1 },
-      ...{ "selecting-within": 1, "selecting-beyond": 1 },
+      selecting: 2,
+      "selecting-nothing": 1,
+      "selecting-badly": 1,
+      "selecting-keylessly": 1,
+      "selecting-within": 1,
+      "selecting-beyond": 1,
     },
     settings: {
       podNodeSelectorPluginConfig: {
@@ -83,10 +93,15 @@ export const stages: Record<string, Stage> = {
     },
   },
   PodTolerationRestriction: {
-    ...{ alone: true, scenes: ["tolerations"] },
+    alone: true,
+    scenes: ["tolerations"],
     homes: {
-      ...{ tolerating: 2, "tolerating-nothing": 1, "tolerating-little": 1, "tolerating-badly": 1 },
-      ...{ "tolerating-otherwise": 1, "tolerating-within": 1 },
+      tolerating: 2,
+      "tolerating-nothing": 1,
+      "tolerating-little": 1,
+      "tolerating-badly": 1,
+      "tolerating-otherwise": 1,
+      "tolerating-within": 1,
     },
     configuration: { apiVersion: "podtolerationrestriction.admission.k8s.io/v1alpha1", kind: "Configuration" },
     settings: {
@@ -97,15 +112,27 @@ export const stages: Record<string, Stage> = {
     },
   },
   ImagePolicyWebhook: {
-    ...{ alone: true, scenes: ["images"], configuration: {}, needsBackend: true },
+    alone: true,
+    scenes: ["images"],
+    configuration: {},
+    needsBackend: true,
     // No answer is remembered, and a backend that failed is asked again at once.
     settings: { imagePolicy: { allowTTL: -1, denyTTL: -1, retryBackoff: -1 } },
   },
   PodSecurity: {
-    ...{ alone: true, scenes: ["securedPods", "securedPods", "securedWorkloads", "securedNamespaces"] },
+    alone: true,
+    scenes: ["securedPods", "securedPods", "securedWorkloads", "securedNamespaces"],
     homes: {
-      ...{ secured: 3, "secured-little": 2, "secured-softly": 2, "secured-as-before": 2, "secured-ahead": 1 },
-      ...{ "secured-by-version": 1, "secured-badly": 1, "secured-worse": 1, "secured-open": 1, "secured-not": 1 },
+      secured: 3,
+      "secured-little": 2,
+      "secured-softly": 2,
+      "secured-as-before": 2,
+      "secured-ahead": 1,
+      "secured-by-version": 1,
+      "secured-badly": 1,
+      "secured-worse": 1,
+      "secured-open": 1,
+      "secured-not": 1,
     },
     configuration: { apiVersion: "pod-security.admission.config.k8s.io/v1", kind: "PodSecurityConfiguration" },
     settings: podSecuritySettings,
@@ -142,7 +169,10 @@ export const stages: Record<string, Stage> = {
 
   // Where everybody may do everything, tokens are for everybody.
   NodeRestriction: {
-    ...{ alone: true, rbac: true, flags: podCertificateGates, settings: { podCertificateRequest: true } },
+    alone: true,
+    rbac: true,
+    flags: podCertificateGates,
+    settings: { podCertificateRequest: true },
     scenes: [
       ...(["mirrors", "kubeletsPods", "kubeletsNodes", "kubeletsClaims", "kubeletsTokens"] as const),
       ...(["kubeletsLeases", "kubeletsDevices", "kubeletsCertificates"] as const),

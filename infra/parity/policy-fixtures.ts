@@ -26,8 +26,10 @@ export const of = (kind: string, name: string, spec: object, metadata: object = 
 };
 export const pods = [{ apiVersion: "v1", kind: "Pod" }];
 export const pod = (name: string, metadata: object = {}): Manifest => ({
-  ...{ apiVersion: "v1", kind: "Pod", metadata: { name, namespace: "default", ...metadata } },
-  ...{ spec: { containers: [{ name: "c", image: "nginx" }] } },
+  apiVersion: "v1",
+  kind: "Pod",
+  metadata: { name, namespace: "default", ...metadata },
+  spec: { containers: [{ name: "c", image: "nginx" }] },
 });
 /** Writes an annotation. */
 export const writes = (key: string, value: string, resourceSelectors: object[] = pods) => ({
@@ -40,7 +42,9 @@ export const writes = (key: string, value: string, resourceSelectors: object[] =
 /** As `kubectl apply --server-side` does it. */
 export const applyAs = (client: Client, object: KubernetesObject): Promise<Answer> =>
   client({
-    ...{ method: "PATCH", contentType: "application/apply-patch+yaml", body: object },
+    method: "PATCH",
+    contentType: "application/apply-patch+yaml",
+    body: object,
     path: `${pathOf(object)}?fieldManager=kubectl&force=true`,
   });
 

@@ -31,7 +31,10 @@ const fine: RuleResults = {
 };
 const outcomes = { rule: "", cases: 3, asSaid: 2, notReceivable: [] };
 const wrong: RuleResults = {
-  ...{ rule: "a-rule", cases: 1, asSaid: 0, notReceivable: [] },
+  rule: "a-rule",
+  cases: 1,
+  asSaid: 0,
+  notReceivable: [],
   differences: [{ name: "refuses", from: "case", diff: "- no\n+ yes" }],
   outcomes: { ...outcomes, differences: [{ name: "admits", from: "upstream", diff: "- yes\n+ no" }] },
 };

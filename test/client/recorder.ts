@@ -48,7 +48,13 @@ export const recorder = (objects: Record<string, unknown> = {}) => {
 
 /** What the API server says to a JSON patch that can't be applied. */
 export const unfit = {
-  ...{ kind: "Status", apiVersion: "v1", metadata: {}, status: "Failure", reason: "Invalid", details: {}, code: 422 },
+  kind: "Status",
+  apiVersion: "v1",
+  metadata: {},
+  status: "Failure",
+  reason: "Invalid",
+  details: {},
+  code: 422,
   message: "the server rejected our request due to an error in our request",
 };
 

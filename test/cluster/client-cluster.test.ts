@@ -87,8 +87,13 @@ describe("the client's package", () => {
   };
   const bundle = (format: "esm" | "cjs", outfile: string) =>
     build({
-      ...{ absWorkingDir: project, entryPoints: ["program.js"], outfile, format },
-      ...{ bundle: true, platform: "node", logLevel: "silent" },
+      absWorkingDir: project,
+      entryPoints: ["program.js"],
+      outfile,
+      format,
+      bundle: true,
+      platform: "node",
+      logLevel: "silent",
     });
 
   it("works in a project of its own, with policies that have scripts", async () =>
@@ -121,7 +126,12 @@ describe("the client's package", () => {
   it("has types that need nothing else of ours, and holds programs to them", async () => {
     const types = fileURLToPath(new URL("../../node_modules/@types", import.meta.url));
     const compilerOptions = {
-      ...{ strict: true, noEmit: true, module: "nodenext", target: "esnext", types: ["node"], typeRoots: [types] },
+      strict: true,
+      noEmit: true,
+      module: "nodenext",
+      target: "esnext",
+      types: ["node"],
+      typeRoots: [types],
     };
     await writeFile(join(project, "tsconfig.json"), JSON.stringify({ compilerOptions, files: ["program.ts"] }));
     const text = (policy: string) => `
@@ -217,9 +227,12 @@ describe("writes of @kubernetes/client-node", await needs("API server"), () => {
     });
     const onPods = [{ apiVersion: "v1", kind: "Pod" }];
     const owner = {
-      ...{ type: "annotations", operation: "add", path: "owner" },
+      type: "annotations",
+      operation: "add",
+      path: "owner",
       valueRef: {
-        ...{ from: "k8s", path: "/data/team" },
+        from: "k8s",
+        path: "/data/team",
         k8s: { apiVersion: "v1", kind: "ConfigMap", namespace, name: "owners" },
       },
     };
@@ -412,7 +425,8 @@ describe("writes of @kubernetes/client-node", await needs("API server"), () => {
   it("are judged by a library that a configuration was made with, too", async () => {
     const httpApi = postern.guardLibrary(new IsomorphicFetchHttpLibrary() as never, { policies: postern.readPolicies });
     const configuration = createConfiguration({
-      ...{ baseServer: new ServerConfiguration(cluster.server, {}), authMethods: { default: config } },
+      baseServer: new ServerConfiguration(cluster.server, {}),
+      authMethods: { default: config },
       httpApi: httpApi as never,
     });
     const own = new CoreV1Api(configuration);

@@ -61,7 +61,8 @@ const shared = {
   seccompProfile: profile,
   runAsNonRoot: flag,
   runAsUser: user,
-  ...{ seLinuxOptions, windowsOptions },
+  seLinuxOptions,
+  windowsOptions,
 };
 const sysctl = one(
   ...["kernel.shm_rmid_forced", "net.ipv4.ip_local_port_range", "net.ipv4.tcp_syncookies", "net.ipv4.ping_group_range"],
@@ -78,7 +79,8 @@ const ofPod = some({
 const ofContainer = fc
   .tuple(
     some({
-      ...{ ...shared, capabilities },
+      ...shared,
+      capabilities,
       allowPrivilegeEscalation: flag,
       privileged: flag,
       procMount: rarely(one("Default", "Unmasked", "", "Odd")),
@@ -101,7 +103,10 @@ const container = fc.record(
   {
     name: one("a", "b", "c", "c", 'quoted"', "😀", "\ue000"),
     image: one("a", "b"),
-    ...{ securityContext: ofContainer, livenessProbe: probe, readinessProbe: probe, startupProbe: probe },
+    securityContext: ofContainer,
+    livenessProbe: probe,
+    readinessProbe: probe,
+    startupProbe: probe,
     lifecycle: rarely(some({ postStart: action, preStop: action }), 8),
     ports: rarely(fc.array(fc.record({ containerPort: one(80), hostPort }), { maxLength: 3 }), 4),
   },
@@ -141,7 +146,9 @@ const spec = fc.record(
     securityContext: ofPod,
     volumes: rarely(fc.array(volume, { maxLength: 3 }), 2),
     os: rarely(one({ name: "windows" }, { name: "linux" }, { name: "Windows" })),
-    ...{ hostNetwork: flag, hostPID: flag, hostIPC: flag },
+    hostNetwork: flag,
+    hostPID: flag,
+    hostIPC: flag,
     hostUsers: rarely(fc.boolean(), 3),
   },
   { requiredKeys: ["containers"] },

@@ -81,12 +81,18 @@ describe("what is recorded behind the gateway", await needs("API server"), () =>
     return assert.fail(`it did not say ${what}: ${printed}`);
   };
   const pod = (name: string, image = "registry.example.com/app:1", more: object = {}) => ({
-    ...{ apiVersion: "v1", kind: "Pod", metadata: { name, ...more } },
+    apiVersion: "v1",
+    kind: "Pod",
+    metadata: { name, ...more },
     spec: { containers: [{ name: "a", image, env: [{ name: "PASSWORD", value: "open sesame" }] }] },
   });
 
   const event = (name: string) => ({
-    ...{ apiVersion: "v1", kind: "Event", metadata: { name }, reason: "a", type: "Normal" },
+    apiVersion: "v1",
+    kind: "Event",
+    metadata: { name },
+    reason: "a",
+    type: "Normal",
     involvedObject: { kind: "Pod", name: "good", namespace: "shop" },
   });
 
@@ -108,11 +114,15 @@ describe("what is recorded behind the gateway", await needs("API server"), () =>
       await send("POST", `${shop}/pods`, pod("good")),
       await send("POST", `${shop}/pods`, pod("bad", "elsewhere.example.com/app:1")),
       await cluster.admin({
-        ...{ method: "PATCH", path: `${shop}/pods/good`, contentType: "application/merge-patch+json" },
+        method: "PATCH",
+        path: `${shop}/pods/good`,
+        contentType: "application/merge-patch+json",
         body: { metadata: { labels: { a: "b" } } },
       }),
       await send("POST", `${shop}/services`, {
-        ...{ apiVersion: "v1", kind: "Service", metadata: { name: "s" } },
+        apiVersion: "v1",
+        kind: "Service",
+        metadata: { name: "s" },
         spec: { ports: [{ port: 80 }], externalIPs: ["192.0.2.1"] },
       }),
       ...(await Promise.all(["a", "b", "c"].map((name) => send("POST", `${shop}/events`, event(name))))),

@@ -65,7 +65,10 @@ export const requestOf = async (
     withoutUid({ apiVersion, kind, metadata: called, ...complete({ ...object, kind }, namespace) }, called);
   const before = presentIn(entry, subResource);
   return {
-    ...{ user: request.userInfo, namespace, collection, name },
+    user: request.userInfo,
+    namespace,
+    collection,
+    name,
     method: ({ CREATE: "POST", UPDATE: "PUT", DELETE: "DELETE", CONNECT: "POST" } as const)[operation],
     path: query.size > 0 ? `${path}?${query}` : path,
     body: (object) => whole(object, own),
@@ -135,7 +138,9 @@ const teach = async (
       kind: "CustomResourceDefinition",
       metadata: { name: `${resource}.${group}` },
       spec: {
-        ...{ group, scope: "Namespaced", names: { plural: resource, kind, listKind: `${kind}List` } },
+        group,
+        scope: "Namespaced",
+        names: { plural: resource, kind, listKind: `${kind}List` },
         versions: [{ name: version, served: true, storage: true, schema }],
       },
     },
@@ -153,7 +158,7 @@ const presentIn = (entry: Case, subResource: string | undefined): KubernetesObje
   if (subResource !== "scale") return old;
   // A Scale leaves a 0 out, where what is scaled takes nothing for 1.
   const { replicas = 0 } = Object(Object(old).spec);
-  return { metadata: { ...old?.metadata }, ...{ spec: { replicas } } };
+  return { metadata: { ...old?.metadata }, spec: { replicas } };
 };
 
 const withoutEphemeral = (object: JsonMap) => {

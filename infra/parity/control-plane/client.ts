@@ -31,7 +31,9 @@ export const clientOf = (server: string, ca: string, token: string): { client: C
   const client: Client = ({ method, path, body, contentType = "application/json", impersonate }) =>
     new Promise((resolve, reject) => {
       const headers = {
-        ...{ authorization: `Bearer ${token}`, "content-type": contentType, accept: "application/json" },
+        authorization: `Bearer ${token}`,
+        "content-type": contentType,
+        accept: "application/json",
         ...(impersonate && impersonating(impersonate)),
       };
       const sent = request(`${server}${path}`, { method, headers, agent, timeout: 40_000 }, async (response) => {

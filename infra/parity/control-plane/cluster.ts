@@ -126,8 +126,14 @@ export const bootCluster = async ({ apiserver, etcd }: Binaries, wishes: Wishes 
   }
   const as = (user: keyof typeof users) => clients[user].client;
   return {
-    ...{ server: url, ca, admin: clients.admin.client, as, tokenOf },
-    ...{ restart: (renewed) => restart(renewed), keep, stop },
+    server: url,
+    ca,
+    admin: clients.admin.client,
+    as,
+    tokenOf,
+    restart: (renewed) => restart(renewed),
+    keep,
+    stop,
   };
 };
 

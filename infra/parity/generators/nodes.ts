@@ -181,7 +181,9 @@ const podCertificate = fc
     const path = `/api/v1/namespaces/${account === "quiet" ? "accounted" : "default"}/serviceaccounts/${account}`;
     const uids = { podUID: podUid(stale ? "on-n2" : spec.podName), serviceAccountUID: `uid of ${path}` };
     return {
-      ...{ apiVersion: "certificates.k8s.io/v1beta1", kind: "PodCertificateRequest", metadata: {} },
+      apiVersion: "certificates.k8s.io/v1beta1",
+      kind: "PodCertificateRequest",
+      metadata: {},
       spec: { signerName: "example.com/one", ...spec, ...uids, maxExpirationSeconds: 3600 },
     };
   });

@@ -14,8 +14,12 @@ const asking = (labels: Record<string, string>) =>
 /** What both are configured with. */
 export const podSecuritySettings = {
   defaults: {
-    ...{ enforce: "baseline", "enforce-version": "v1.26" },
-    ...{ audit: "restricted", "audit-version": "latest", warn: "baseline", "warn-version": "v1.20" },
+    enforce: "baseline",
+    "enforce-version": "v1.26",
+    audit: "restricted",
+    "audit-version": "latest",
+    warn: "baseline",
+    "warn-version": "v1.20",
   },
   exemptions: { usernames: ["system:node:n1"], runtimeClasses: ["plain"], namespaces: ["secured-not"] },
 };
@@ -216,8 +220,11 @@ const level = one("privileged", "baseline", "baseline", "restricted", "restricte
 const version = one("latest", "v1.0", "v1.21", "v1.34", "v1.99", "1.30");
 const labels = fc
   .record({
-    ...{ enforce: maybe(level, 2), audit: maybe(level), warn: maybe(level) },
-    ...{ "enforce-version": maybe(version, 1, 3), "warn-version": maybe(version, 1, 5) },
+    enforce: maybe(level, 2),
+    audit: maybe(level),
+    warn: maybe(level),
+    "enforce-version": maybe(version, 1, 3),
+    "warn-version": maybe(version, 1, 5),
     "audit-version": maybe(version, 1, 9),
   })
   .map((said) =>

@@ -227,10 +227,12 @@ const claim = fc
     older: maybe(one("fast", "slow"), 1, 6),
   })
   .map(({ storage, storageClassName, older }) => ({
-    ...{ apiVersion: "v1", kind: "PersistentVolumeClaim" },
+    apiVersion: "v1",
+    kind: "PersistentVolumeClaim",
     metadata: older === undefined ? {} : { annotations: { "volume.beta.kubernetes.io/storage-class": older } },
     spec: {
-      ...{ accessModes: ["ReadWriteOnce"], resources: { requests: { storage } } },
+      accessModes: ["ReadWriteOnce"],
+      resources: { requests: { storage } },
       ...(storageClassName !== undefined && { storageClassName }),
     },
   }));
@@ -263,7 +265,9 @@ const owner = fc
     blockOwnerDeletion: maybe(fc.boolean(), 4),
   })
   .map(({ kind: [apiVersion, kind], blockOwnerDeletion, controller, ...rest }) => ({
-    ...{ apiVersion, kind, ...rest },
+    apiVersion,
+    kind,
+    ...rest,
     ...(controller !== undefined && { controller }),
     ...(blockOwnerDeletion !== undefined && { blockOwnerDeletion }),
   }));

@@ -29,7 +29,9 @@ export type Kind = keyof typeof kinds;
 /** What only scenes are about: by chance, hardly any of it would be right. */
 export const planned = {
   certificatesigningrequests: {
-    ...{ apiVersion: "certificates.k8s.io/v1", kind: "CertificateSigningRequest", namespaced: false },
+    apiVersion: "certificates.k8s.io/v1",
+    kind: "CertificateSigningRequest",
+    namespaced: false,
   },
   replicationcontrollers: { apiVersion: "v1", kind: "ReplicationController", namespaced: true },
   podtemplates: { apiVersion: "v1", kind: "PodTemplate", namespaced: true },
@@ -38,7 +40,9 @@ export const planned = {
   cronjobs: { apiVersion: "batch/v1", kind: "CronJob", namespaced: true },
   clustertrustbundles: { apiVersion: "certificates.k8s.io/v1beta1", kind: "ClusterTrustBundle", namespaced: false },
   podcertificaterequests: {
-    ...{ apiVersion: "certificates.k8s.io/v1beta1", kind: "PodCertificateRequest", namespaced: true },
+    apiVersion: "certificates.k8s.io/v1beta1",
+    kind: "PodCertificateRequest",
+    namespaced: true,
   },
   events: { apiVersion: "v1", kind: "Event", namespaced: true },
   leases: { apiVersion: "coordination.k8s.io/v1", kind: "Lease", namespaced: true },
@@ -78,7 +82,9 @@ export const kinds = {
   priorityclasses: { apiVersion: "scheduling.k8s.io/v1", kind: "PriorityClass", namespaced: false },
   podgroups: { apiVersion: "scheduling.k8s.io/v1alpha2", kind: "PodGroup", namespaced: true },
   localsubjectaccessreviews: {
-    ...{ apiVersion: "authorization.k8s.io/v1", kind: "LocalSubjectAccessReview", namespaced: true },
+    apiVersion: "authorization.k8s.io/v1",
+    kind: "LocalSubjectAccessReview",
+    namespaced: true,
   },
 } as const;
 

@@ -274,8 +274,10 @@ const buildPods = (odds: Odds) => {
     .tuple(
       whole({
         containers: mostly(containers("c", 1, 3), fc.constant([])),
-        ...{ initContainers: maybe(initContainers), volumes: maybe(volumes) },
-        ...{ affinity: maybe(affinity, 2), tolerations: maybe(tolerations, 2) },
+        initContainers: maybe(initContainers),
+        volumes: maybe(volumes),
+        affinity: maybe(affinity, 2),
+        tolerations: maybe(tolerations, 2),
         ...rarely({
           nodeSelector: one({ a: "b" }),
           activeDeadlineSeconds: mostly(one(100), one(0)),

@@ -38,13 +38,17 @@ const kinds: Kind[] = [
   { apiVersion: "v1", kind: "ConfigMap", resource: "configmaps", content: () => ({}) },
   { apiVersion: "v1", kind: "Pod", resource: "pods", content: () => ({ spec: template.spec }) },
   {
-    ...{ apiVersion: "apps/v1", kind: "Deployment", resource: "deployments" },
+    apiVersion: "apps/v1",
+    kind: "Deployment",
+    resource: "deployments",
     content: (random) => ({
       spec: { replicas: random.pick([1, 4]), selector: { matchLabels: { app: "a" } }, template },
     }),
   },
   {
-    ...{ apiVersion: "autoscaling/v1", kind: "HorizontalPodAutoscaler", resource: "horizontalpodautoscalers" },
+    apiVersion: "autoscaling/v1",
+    kind: "HorizontalPodAutoscaler",
+    resource: "horizontalpodautoscalers",
     content: (random) => ({
       spec: {
         maxReplicas: 5,
@@ -55,7 +59,9 @@ const kinds: Kind[] = [
     }),
   },
   {
-    ...{ apiVersion: "autoscaling/v2", kind: "HorizontalPodAutoscaler", resource: "horizontalpodautoscalers" },
+    apiVersion: "autoscaling/v2",
+    kind: "HorizontalPodAutoscaler",
+    resource: "horizontalpodautoscalers",
     content: (random) => ({
       spec: { maxReplicas: 5, minReplicas: 2, scaleTargetRef: target, metrics: cpu(random.pick([40, 60])) },
     }),
