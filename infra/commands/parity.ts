@@ -33,7 +33,7 @@ export default {
     const { pluginsIn, requireBinaries } = await import("../parity/control-plane/binaries.ts");
     const { checkAllCases } = await import("../parity/cases/cases.ts");
     const { parityOf } = await import("../parity/parity.ts");
-    const { portsAmong } = await import("../parity/plugins.ts");
+    const { listPorts } = await import("../parity/plugins.ts");
     const { alignRow, areAsExpected, describeCases, describeParity, headings, rowOf, withReport } = await import(
       "../parity/report.ts"
     );
@@ -52,7 +52,7 @@ export default {
 
     const rules = catalogue.filter(({ name }) => isChosen(name));
     const { all } = await pluginsIn(binaries);
-    const ports = portsAmong(rules).filter(({ rule }) => all.includes(rule.upstreamPlugin.plugin));
+    const ports = listPorts(rules).filter(({ rule }) => all.includes(rule.upstreamPlugin.plugin));
     const longest = Math.max(...ports.map(({ name }) => name.length));
     const printRow = (cells: (string | number)[]) => json || print(`${alignRow(cells, longest)}\n`);
     if (!json) print(`Kubernetes ${version}${ports.length > 0 ? `, seed ${seed}\n` : ""}\n`);

@@ -5,11 +5,11 @@ import { selectPhase } from "#lib/rule.ts";
 import { buildReview, evaluateCase, facetOf, getCasePhase, readCases } from "../catalogue/cases.ts";
 import { readCatalogue } from "../catalogue/registry.ts";
 import { condition } from "../testing/cel.ts";
-import { portsAmong } from "./plugins.ts";
+import { listPorts } from "./plugins.ts";
 
 it("ports that read nothing are called only where they act, but for what no condition can tell", async () => {
   const idle: string[] = [];
-  for (const listed of portsAmong(await readCatalogue()).filter(({ rule }) => !rule.needs))
+  for (const listed of listPorts(await readCatalogue()).filter(({ rule }) => !rule.needs))
     for (const entry of await readCases(listed)) {
       const phase = getCasePhase(entry);
       const review = buildReview(listed, entry);

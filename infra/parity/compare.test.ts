@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { readCatalogue } from "../catalogue/registry.ts";
 import { type Comparable, type Comparison, comparable, compare, diffOf } from "./compare.ts";
-import { portsAmong } from "./plugins.ts";
+import { listPorts } from "./plugins.ts";
 
 const answer = (code: number, body: object, warnings: string[] = []): Comparable =>
   comparable(
@@ -35,7 +35,7 @@ describe("a comparison", () => {
       answer(403, { reason: "Forbidden", message: "a" }),
     ];
     verify([["equal", one, structuredClone(one)]]);
-    for (const { name } of portsAmong(await readCatalogue()))
+    for (const { name } of listPorts(await readCatalogue()))
       verify(
         others.map((other) => ["different", one, other]),
         name,

@@ -10,11 +10,11 @@ import { openCertificate } from "../keys/keys.ts";
 import { type Comparable, type Comparison, comparable, compare, diffOf } from "./compare.ts";
 import type { Binaries } from "./control-plane/binaries.ts";
 import type { Cluster } from "./control-plane/cluster.ts";
-import { scenes } from "./generators/scenes.ts";
+import { scenarios } from "./generators/scenarios.ts";
 import { sequencesFor } from "./generators/sequences.ts";
 import { type Sequence, spoil } from "./generators/steps.ts";
 import { clear, play, type Turn, type Users } from "./player.ts";
-import { type Port, type Stage, stages } from "./plugins.ts";
+import { type ComparisonConfig, comparisonConfigs, type Port } from "./plugins.ts";
 import { apply, type Host, listed, patient, serveRules } from "./rule-server.ts";
 import { type Announcer, openScripted } from "./scripted-endpoints.ts";
 import { openPair } from "./server-pair.ts";
@@ -70,7 +70,7 @@ export const parityOf = async (port: Port, binaries: Binaries, question: Questio
   await using stack = new AsyncDisposableStack();
   const { path: folder } = stack.use(await mkdtempDisposable(join(tmpdir(), "postern-parity-")));
   const certificate = await openCertificate(folder, "127.0.0.1");
-  const sequence = sequencesFor(matchesOf(port), topicsOf(stages[twin.plugin] ?? {}));
+  const sequence = sequencesFor(matchesOf(port), topicsOf(comparisonConfigs[twin.plugin] ?? {}));
   const numbered = sample(sequence, question).map((sequence, index) => ({ sequence, name: `s${index}` }));
   const isLate = tooEarly.has(twin.plugin);
   const fill = (as: Users) => playAll(numbered.filter(isKept).map(creation), as);
@@ -139,11 +139,11 @@ const unconditional = ({ matchConditions: _, variants, ...rule }: Port["rule"]):
   return { ...rule, variants: (settings: object) => getVariants({ ...rule, variants }, settings)?.map(unasked) ?? [] };
 };
 
-const topicsOf = ({ homes = {}, scenes: wanted }: Stage) => ({
-  homes: Object.entries(homes).flatMap(([home, length]) =>
-    Array.from({ length }, () => (home === "own" ? undefined : home)),
+const topicsOf = ({ namespaces = {}, scenarios: names = [] }: ComparisonConfig) => ({
+  namespaces: Object.entries(namespaces).flatMap(([name, length]) =>
+    Array.from({ length }, () => (name === "own" ? undefined : name)),
   ),
-  ...(wanted && { scenes: wanted.map((name) => scenes[name]) }),
+  scenarios: names.map((name) => scenarios[name]),
 });
 
 /** A condition that fails refuses the request or is passed over, as the failurePolicy says; either way it is counted. */

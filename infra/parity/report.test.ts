@@ -6,7 +6,7 @@ import { listing } from "../catalogue/readme-list.ts";
 import { catalogueFolder, readCatalogue } from "../catalogue/registry.ts";
 import type { RuleResults } from "./cases/cases.ts";
 import type { Parity } from "./parity.ts";
-import { portsAmong } from "./plugins.ts";
+import { listPorts } from "./plugins.ts";
 import { areAsExpected, describeCases, withReport } from "./report.ts";
 
 const found: Parity = {
@@ -107,7 +107,7 @@ describe("the report in the catalogue", () => {
     assert.ok(report);
     assert.notEqual(wanted, present);
     assert.ok(wanted.includes(report));
-    for (const { name } of portsAmong(catalogue))
+    for (const { name } of listPorts(catalogue))
       assert.match(report, new RegExp(`^\\| ${name} \\| 2000 \\| \\d+ \\| \\d+ \\| 0 \\|`, "m"));
   });
 });

@@ -12,9 +12,9 @@ import { groupOf, roles } from "../webhooks/rbac.ts";
 import { type Binaries, callers, pluginsIn } from "./control-plane/binaries.ts";
 import { getCollectionPath } from "./control-plane/client.ts";
 import { bootCluster, bootClusters, type Cluster, type Wishes } from "./control-plane/cluster.ts";
-import { breakGlass } from "./generators/scenes.ts";
+import { breakGlass } from "./generators/scenarios.ts";
 import { createSurroundings } from "./generators/surroundings.ts";
-import { everything, type Port, type Stage, stages } from "./plugins.ts";
+import { type ComparisonConfig, comparisonConfigs, type Port, surroundingsFlags } from "./plugins.ts";
 import { openScripted, type Script } from "./scripted-endpoints.ts";
 
 /** A server with the compiled-in plugin, and one without it that can call the port: alike otherwise. */
@@ -42,24 +42,24 @@ const reader = "postern";
 /** Boots both on the same surroundings; upstream's plugin is on from the start, or once a `late` fill is done. */
 export const openPair = async (port: Port, binaries: Binaries, place: Place, late?: Wishes["late"]): Promise<Pair> => {
   const { plugin, defaultOn, settings } = port.rule.upstreamPlugin;
-  const stage = stages[plugin] ?? {};
+  const config = comparisonConfigs[plugin] ?? {};
   const standard = mergeWithDefaults(
     settings ?? {},
-    mergeWithDefaults(stage.settings ?? {}, stage.needsBackend && (await openBackend(place))),
+    mergeWithDefaults(config.settings ?? {}, config.imageBackend && (await openBackend(place))),
   );
   const plugins = await pluginsIn(binaries);
-  const staying = [plugin, ...callers, ...(stage.beside ?? [])];
-  const others = plugins.defaultOn.filter((other) => stage.alone && !staying.includes(other));
+  const staying = [plugin, ...callers, ...(config.keptPlugins ?? [])];
+  const others = plugins.defaultOn.filter((other) => config.alone && !staying.includes(other));
   const wishes = {
     store: await furnishedStore(binaries),
-    flags: [...flags, ...(stage.flags ?? [])],
+    flags: [...flags, ...(config.flags ?? [])],
     users: { [reader]: [groupOf(reader, port.name)] },
-    ...(stage.rbac && { rbac: true }),
+    ...(config.rbac && { rbac: true }),
   };
   // What a rule alone has settings for, no plugin takes.
   const own = Object.keys(settings ?? {});
   const taken = Object.fromEntries(Object.entries(standard).filter(([key]) => !own.includes(key)));
-  const configuration = await writeConfiguration(plugin, stage, taken, place);
+  const configuration = await writeConfiguration(plugin, config, taken, place);
   const clusters = await bootClusters(binaries, [
     {
       ...wishes,
@@ -71,7 +71,7 @@ export const openPair = async (port: Port, binaries: Binaries, place: Place, lat
   ]);
   for (const { stop } of clusters) place.stack.defer(stop);
   const [upstream, ours] = clusters as [Cluster, Cluster];
-  if (stage.rbac) await permit(port, ours);
+  if (config.rbac) await permit(port, ours);
 
   const { server, ca, tokenOf } = ours;
   const connections = { local: { server, ca, credentials: { token: tokenOf(reader) } } };
@@ -95,7 +95,10 @@ const furnishedStore = (binaries: Binaries): Promise<string> => {
     process.once("exit", () => rmSync(folder, { recursive: true, force: true }));
     const { all, defaultOn: disable } = await pluginsIn(binaries);
     const hasGroups = all.includes("PodGroupProtection");
-    const cluster = await bootCluster(binaries, { flags: [...flags, ...(hasGroups ? everything : [])], disable });
+    const cluster = await bootCluster(binaries, {
+      flags: [...flags, ...(hasGroups ? surroundingsFlags : [])],
+      disable,
+    });
     try {
       await createSurroundings(cluster.admin, hasGroups);
       await cluster.keep(join(folder, "store"));
@@ -110,7 +113,12 @@ const furnishedStore = (binaries: Binaries): Promise<string> => {
 let furnished: Promise<string> | undefined;
 
 /** Writes a plugin's configuration, and returns the flag that names the file. */
-const writeConfiguration = async (name: string, { configuration }: Stage, settings: object, { folder }: Place) => {
+const writeConfiguration = async (
+  name: string,
+  { configuration }: ComparisonConfig,
+  settings: object,
+  { folder }: Place,
+) => {
   if (!configuration) return [];
   const file = join(folder, "admission.json");
   const plugins = [{ name, configuration: { ...configuration, ...settings } }];

@@ -9,7 +9,7 @@ import { fileURLToPath } from "node:url";
 import { readCatalogue } from "../../infra/catalogue/registry.ts";
 import { pluginsIn, requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
 import { parityOf } from "../../infra/parity/parity.ts";
-import { portsAmong } from "../../infra/parity/plugins.ts";
+import { listPorts } from "../../infra/parity/plugins.ts";
 import { needs } from "../parts.ts";
 
 // Ports answer generated requests as their plugins do.
@@ -17,7 +17,7 @@ const binaries = await requireBinaries().catch(() => undefined);
 const plugins = binaries && (await pluginsIn(binaries));
 
 const apiserver = await needs("API server");
-const ports = portsAmong(await readCatalogue());
+const ports = listPorts(await readCatalogue());
 
 describe("postern parity", () => {
   let folder: string;

@@ -158,7 +158,8 @@ const presentIn = (entry: Case, subResource: string | undefined): KubernetesObje
   if (subResource !== "scale") return old;
   // A Scale leaves a 0 out, where what is scaled takes nothing for 1.
   const { replicas = 0 } = Object(Object(old).spec);
-  return { metadata: { ...old?.metadata }, spec: { replicas } };
+  const scale = { metadata: { ...old?.metadata }, spec: { replicas } };
+  return scale;
 };
 
 const withoutEphemeral = (object: JsonMap) => {

@@ -5,7 +5,7 @@ import type { CatalogueRule } from "../../catalogue/registry.ts";
 import { type Binaries, callers, pluginsIn } from "../control-plane/binaries.ts";
 import type { Client } from "../control-plane/client.ts";
 import { bootClusters } from "../control-plane/cluster.ts";
-import { everything, portsAmong } from "../plugins.ts";
+import { listPorts, surroundingsFlags } from "../plugins.ts";
 import { serveKinds } from "../policy-fixtures.ts";
 import { toHome, withUid } from "./case-objects.ts";
 import { checkCase } from "./expectation.ts";
@@ -68,7 +68,7 @@ export const openCaseServers = async (binaries: Binaries, all: RuleCases[]): Pro
   await using opening = new AsyncDisposableStack();
   const plugins = await pluginsIn(binaries);
   const rules = all.map(({ listed }) => listed);
-  const ports = portsAmong(rules).filter((port) => whyUnavailable(port, plugins.all, binaries) === undefined);
+  const ports = listPorts(rules).filter((port) => whyUnavailable(port, plugins.all, binaries) === undefined);
   const groups = Map.groupBy(ports, groupOf);
   const setups = setupsOf(all, groups);
   const served = await serveSetups(setups, rules);
@@ -92,7 +92,7 @@ export const openCaseServers = async (binaries: Binaries, all: RuleCases[]): Pro
     return setup;
   };
   const check = async (listed: CatalogueRule, cases: Case[]): Promise<CaseResults> => {
-    const [port] = portsAmong([listed]);
+    const [port] = listPorts([listed]);
     const alone = port && (whyUnavailable(port, plugins.all, binaries) ?? whyIncomparable(port));
     const group = port && alone === undefined ? groupOf(port) : undefined;
     const plugin = group === undefined ? undefined : upstream.get(group);
@@ -180,5 +180,5 @@ export const checkAllCases = async (binaries: Binaries, rules: CatalogueRule[]):
 /** Some cases' pods are privileged, and others are in groups, if there are such. */
 const flagsFor = (plugins: string[]) => [
   "--allow-privileged=true",
-  ...(plugins.includes("PodGroupProtection") ? everything : []),
+  ...(plugins.includes("PodGroupProtection") ? surroundingsFlags : []),
 ];

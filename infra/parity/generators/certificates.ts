@@ -7,12 +7,6 @@ import { by, creation, patch, removal, story } from "./stories.ts";
 
 // Generates requests for certificates, approvals, signatures and attestations, by several users and for several signers.
 
-/** Trust bundles are served where these are open, which Kubernetes leaves to others. */
-export const certificateGates = [
-  "--feature-gates=ClusterTrustBundle=true",
-  "--runtime-config=certificates.k8s.io/v1beta1=true",
-];
-
 /** jane has rights for two of them (surroundings.yaml). */
 const signers = ["example.com/known", "example.com/other", "example.org/any", "example.org/more"];
 const client = "kubernetes.io/kube-apiserver-client";

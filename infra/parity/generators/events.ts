@@ -30,16 +30,3 @@ const crowd: Arbitrary<Sequence> = fc
   });
 
 export const eventScenes = { events: crowd };
-
-const usual = { qps: 10_000, burst: 100_000 };
-
-/** No token comes back within a second, and an event meets only the limit of the object that it is about. */
-export const eventLimits = {
-  limits: [
-    { type: "SourceAndObject", qps: 1, burst: 3 },
-    { type: "Server", ...usual },
-    { type: "Namespace", ...usual, cacheSize: 10 },
-    { type: "User", ...usual },
-    { type: "SourceAndObject", qps: 1, burst: 2, cacheSize: 100_000 },
-  ],
-};

@@ -7,12 +7,6 @@ import { by, creation, patch, removal, story as storyOf, trial } from "./stories
 
 // What kubelets write, of their own nodes and of others.
 
-/** Pods have certificates where this is open. */
-export const podCertificateGates = [
-  "--feature-gates=PodCertificateRequest=true",
-  "--runtime-config=certificates.k8s.io/v1beta1=true",
-];
-
 const image = "registry.example.com/app:1";
 const containers = [{ name: "c0", image }];
 const mirror = { "kubernetes.io/config.mirror": "x" };

@@ -11,19 +11,6 @@ const keyOf = (label: string) => `pod-security.kubernetes.io/${label}`;
 const asking = (labels: Record<string, string>) =>
   Object.fromEntries(Object.entries(labels).map(([label, value]) => [keyOf(label), value]));
 
-/** What both are configured with. */
-export const podSecuritySettings = {
-  defaults: {
-    enforce: "baseline",
-    "enforce-version": "v1.26",
-    audit: "restricted",
-    "audit-version": "latest",
-    warn: "baseline",
-    "warn-version": "v1.20",
-  },
-  exemptions: { usernames: ["system:node:n1"], runtimeClasses: ["plain"], namespaces: ["secured-not"] },
-};
-
 const population = "secured-populated";
 
 const image = "registry.example.com/app:1";

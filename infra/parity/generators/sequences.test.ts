@@ -2,8 +2,8 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import fc from "fast-check";
 import { readCatalogue } from "../../catalogue/registry.ts";
-import { portsAmong, stages } from "../plugins.ts";
-import { scenes } from "./scenes.ts";
+import { comparisonConfigs, listPorts } from "../plugins.ts";
+import { scenarios } from "./scenarios.ts";
 import { sequencesFor } from "./sequences.ts";
 import { namespaceNames } from "./surroundings.ts";
 
@@ -52,8 +52,8 @@ describe("generated requests", () => {
 });
 
 describe("what is asked of one plugin", () => {
-  const sampled = (homes: (string | undefined)[]) =>
-    fc.sample(sequencesFor(everything, { homes, scenes: [scenes.growth] }), { seed: 7, numRuns: 1000 });
+  const sampled = (namespaces: (string | undefined)[]) =>
+    fc.sample(sequencesFor(everything, { namespaces, scenarios: [scenarios.growth] }), { seed: 7, numRuns: 1000 });
 
   it("plays in its namespaces, and in those that nobody made, where somebody looks in the end", () => {
     const sequences = sampled(["limited", undefined]);
@@ -71,11 +71,11 @@ describe("what is asked of one plugin", () => {
   });
 
   it("is by all scenes that there are, and of plugins that have a port", async () => {
-    const played = new Set(Object.values(stages).flatMap(({ scenes = [] }) => scenes));
-    assert.deepEqual(played, new Set(Object.keys(scenes)));
-    const homes = new Set(Object.values(stages).flatMap(({ homes = {} }) => Object.keys(homes)));
-    assert.deepEqual([...homes.difference(new Set([...namespaceNames, "own", "nowhere"]))], []);
-    const plugins = new Set(portsAmong(await readCatalogue()).map(({ rule }) => rule.upstreamPlugin.plugin));
-    for (const plugin of Object.keys(stages)) assert.ok(plugins.has(plugin), plugin);
+    const played = new Set(Object.values(comparisonConfigs).flatMap(({ scenarios = [] }) => scenarios));
+    assert.deepEqual(played, new Set(Object.keys(scenarios)));
+    const names = Object.values(comparisonConfigs).flatMap(({ namespaces = {} }) => Object.keys(namespaces));
+    assert.deepEqual(new Set(names).difference(new Set([...namespaceNames, "own", "nowhere"])), new Set());
+    const plugins = new Set(listPorts(await readCatalogue()).map(({ rule }) => rule.upstreamPlugin.plugin));
+    for (const plugin of Object.keys(comparisonConfigs)) assert.ok(plugins.has(plugin), plugin);
   });
 });

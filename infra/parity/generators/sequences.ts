@@ -114,15 +114,15 @@ const sequenceOf = (kind: Kind, words: Vocabulary): Arbitrary<Sequence> =>
 /** What to ask about beside what a rule matches, and where. */
 export interface Topics {
   /** Namespaces beside `default`, each as often as it is named; undefined is one of the sequence's own. */
-  homes?: readonly (string | undefined)[];
+  namespaces?: readonly (string | undefined)[];
   /** Sequences with a plan, where chance alone would seldom come to the point. */
-  scenes?: readonly Arbitrary<Sequence>[];
+  scenarios?: readonly Arbitrary<Sequence>[];
 }
 
 /** Requests for a rule: mostly about what it matches, and some about everything else. */
 export const sequencesFor = (
   matches: readonly RequestMatch[],
-  { homes = [], scenes = [] }: Topics = {},
+  { namespaces = [], scenarios = [] }: Topics = {},
 ): Arbitrary<Sequence> => {
   const resources = matches.flatMap(({ resources }) => resources.map((path) => path.split("/")[0]));
   const isMatched = (kind: Kind) => resources.includes(kind) || (resources.includes("*") && every.includes(kind));
@@ -134,11 +134,13 @@ export const sequencesFor = (
     { weight: 12, arbitrary: about(concerned, sound) },
     { weight: 4, arbitrary: about(concerned, odd) },
     { weight: 2, arbitrary: about(every, sound) },
-    ...scenes.map((arbitrary) => ({ weight: Math.ceil(16 / scenes.length), arbitrary })),
+    ...scenarios.map((arbitrary) => ({ weight: Math.ceil(16 / scenarios.length), arbitrary })),
   );
-  return homes.length === 0
+  return namespaces.length === 0
     ? sequences
-    : fc.tuple(sequences, one("default", "default", ...homes)).map(([sequence, home]) => moved(sequence, home));
+    : fc
+        .tuple(sequences, one("default", "default", ...namespaces))
+        .map(([sequence, namespace]) => moved(sequence, namespace));
 };
 
 /** The same steps in another namespace, unless they name one. The last step reads whether the namespace exists. */

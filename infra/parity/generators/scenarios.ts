@@ -333,7 +333,7 @@ const groupedJob = fc
 
 const inGroups = (sequence: Arbitrary<Sequence>) => sequence.map((one) => ({ ...one, namespace: "grouped" }));
 
-export const scenes = {
+export const scenarios = {
   /** Pods with resources near the limits of their namespace. */
   resources: story("pods", limited, [resize, label]),
   /** Pods on nodes of all sorts, as they get other resources. */
@@ -415,4 +415,4 @@ export const scenes = {
   ...podSecurityScenes,
 } satisfies Record<string, Arbitrary<Sequence>>;
 
-export type Scene = keyof typeof scenes;
+export type Scenario = keyof typeof scenarios;
