@@ -1,7 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { bindNeeds, createUnconnectedCapabilities } from "./capabilities.ts";
-import { computeTimeLeft } from "./deadline.ts";
 import { Failure } from "./failure.ts";
 import { createMemoryLedger } from "./ledger.ts";
 import { accessReview, aws, type Capabilities, create, discovery, get, http, https, ledger, list } from "./needs.ts";
