@@ -2,7 +2,7 @@ import type { Context } from "aws-lambda";
 import type { LimitRange, Namespace, Pod } from "kubernetes-types/core/v1.d.ts";
 import type { StorageClass } from "kubernetes-types/storage/v1.d.ts";
 import { createUnconnectedCapabilities } from "#lib/capabilities.ts";
-import { createLiveCapabilities } from "#lib/cluster/live.ts";
+import { createLiveCapabilities } from "#lib/cluster/live-capabilities.ts";
 import { createCompleteEndpoint } from "#lib/complete-endpoint.ts";
 import { get, list } from "#lib/needs.ts";
 import { type Rule, rule } from "#lib/rule.ts";

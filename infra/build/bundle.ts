@@ -4,7 +4,7 @@ import { join, relative } from "node:path";
 import { fileURLToPath } from "node:url";
 import { parse } from "acorn";
 import { build, type Metafile, type Plugin, transform } from "esbuild";
-import type { Connection } from "#lib/cluster/live.ts";
+import type { Connection } from "#lib/cluster/api-server.ts";
 import type { Mode } from "#lib/decide.ts";
 import type { EndpointConfig } from "#lib/endpoint.ts";
 import { type AwsAction, asksCluster, type SecretPlace } from "#lib/needs.ts";
@@ -162,7 +162,9 @@ const entry = (
     ? `${lib("group.ts", "group")}({ ${rules} }`
     : `${lib("endpoint.ts", "createEndpoint")}(rule0`;
   const makeHost = () => {
-    const world = asks ? `${lib("cluster/live.ts", "createLiveCapabilities")}(${parsed(connections)})` : "";
+    const world = asks
+      ? `${lib("cluster/live-capabilities.ts", "createLiveCapabilities")}(${parsed(connections)})`
+      : "";
     return `${lib("endpoint.ts", "createLambdaHost")}(${world})`;
   };
   const makeHandler = (evaluate: string, host: string) =>

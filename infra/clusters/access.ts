@@ -1,6 +1,6 @@
+import type { Connection } from "#lib/cluster/api-server.ts";
 import { domainOf, eksToken } from "#lib/cluster/credentials.ts";
 import { sendRequest, toUnanswered } from "#lib/cluster/https-request.ts";
-import type { Connection } from "#lib/cluster/live.ts";
 import { type Identity, signed } from "#lib/cluster/signature.ts";
 import { parseJson } from "#lib/json.ts";
 import type { Guard } from "../aws/guard.ts";

@@ -1,5 +1,5 @@
 import { dirname } from "node:path";
-import { isGroupVersion, servedIn } from "#lib/cluster/live.ts";
+import { isGroupVersion, servedIn } from "#lib/cluster/live-capabilities.ts";
 import { pagesOf } from "#lib/cluster/pages.ts";
 import type { ResourceType } from "#lib/needs.ts";
 import { joinApiVersion, rootOf } from "#lib/objects/api-version.ts";

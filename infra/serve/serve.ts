@@ -1,7 +1,7 @@
 import { isIP } from "node:net";
 import { dirname, join, relative } from "node:path";
 import { createUnconnectedCapabilities } from "#lib/capabilities.ts";
-import { createLiveCapabilities } from "#lib/cluster/live.ts";
+import { createLiveCapabilities } from "#lib/cluster/live-capabilities.ts";
 import { warm } from "#lib/cue/engine.ts";
 import type { EndpointHost } from "#lib/endpoint.ts";
 import { createMemoryLedger } from "#lib/ledger.ts";

@@ -1,6 +1,6 @@
 import { memoryOf } from "../cluster/answer-cache.ts";
 import { longest, type sendRequest, UnansweredError } from "../cluster/https-request.ts";
-import { createLiveCapabilities } from "../cluster/live.ts";
+import { createLiveCapabilities } from "../cluster/live-capabilities.ts";
 import { Failure } from "../failure.ts";
 import { createMemoryLedger } from "../ledger.ts";
 import type { Capabilities } from "../needs.ts";

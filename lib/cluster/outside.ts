@@ -1,6 +1,6 @@
 import { setTimeout as wait } from "node:timers/promises";
 import { Failure, getErrorMessage } from "../failure.ts";
-import type { AwsAction, AwsRequest, HttpsRequest, HttpsResponse } from "../needs.ts";
+import type { Capabilities, HttpsRequest, HttpsResponse } from "../needs.ts";
 import type { Memory } from "./answer-cache.ts";
 import { queryOf } from "./aws-query.ts";
 import { tokens } from "./credentials.ts";
@@ -10,10 +10,22 @@ import { shared } from "./shared-questions.ts";
 /** Milliseconds of a review that are reserved for its rule to decide without the answer. */
 const margin = 100;
 
-/** Returns the services outside the cluster for one review, with no answer from before `since`. */
-export const outside = (cluster: string, memory: Memory, deadline: number, since?: number) => {
-  const started = since ?? Date.now();
-  let isRemembered = false;
+/** What the capabilities of one review share. */
+export interface LiveReview {
+  readonly cluster: string;
+  readonly memory: Memory;
+  /** All times are in milliseconds since the epoch. */
+  readonly deadline: number;
+  readonly started: number;
+  /** Set if every answer must be from then or later. */
+  readonly since: number | undefined;
+  /** Whether any answer was read before the review started. */
+  isRemembered: boolean;
+}
+
+/** Returns the services outside the cluster for one review. */
+export const createServices = (review: LiveReview): Pick<Capabilities, "https" | "http" | "aws"> => {
+  const { cluster, memory, deadline, since, started } = review;
 
   const call = async (
     { keep, isLasting, milliseconds = Number.POSITIVE_INFINITY, connect, ...request }: HttpsRequest,
@@ -45,18 +57,18 @@ export const outside = (cluster: string, memory: Memory, deadline: number, since
     };
     const known = await recall(isLasting ? 0 : (since ?? 0));
     const found = known.isOurs ? known : await recall(Math.max(started, known.since + 1));
-    if (found.since < started && !isLasting) isRemembered = true;
+    if (found.since < started && !isLasting) review.isRemembered = true;
     return found.answer;
   };
   const either = ["https:", "http:"];
   return {
-    https: (request: HttpsRequest) => call(request),
-    http: (request: HttpsRequest) => call(request, either),
-    aws: async (action: AwsAction, request: AwsRequest) => {
-      const signed = attempted(() => queryOf(action, request));
-      return call(signed, either);
-    },
-    isRemembered: () => isRemembered,
+    https: (request) => call(request),
+    http: (request) => call(request, either),
+    aws: async (action, request) =>
+      call(
+        attempted(() => queryOf(action, request)),
+        either,
+      ),
   };
 };
 

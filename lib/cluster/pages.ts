@@ -18,14 +18,14 @@ export const pageIn = (content: unknown): ListPage => {
   };
 };
 
-export const pageQuery = (limit: number, next: string, selection: Record<string, string> = {}): URLSearchParams =>
+export const pageQuery = (limit: number, next: string, selection: Record<string, string> | "" = {}): URLSearchParams =>
   new URLSearchParams({ limit: String(limit), ...selection, ...(next && { continue: next }) });
 
 /** Reads a list page by page, each when the caller is done with the one before. */
 export const pagesOf = async function* (
   read: (query: URLSearchParams) => Promise<unknown>,
   limit: () => number,
-  selection?: Record<string, string>,
+  selection?: Record<string, string> | "",
 ): AsyncGenerator<ListPage, void, undefined> {
   let next = "";
   do {

@@ -5,7 +5,7 @@ import { createServer } from "node:https";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
-import { createLiveCapabilities } from "#lib/cluster/live.ts";
+import { createLiveCapabilities } from "#lib/cluster/live-capabilities.ts";
 import type { SecretPlace } from "#lib/needs.ts";
 import { openCertificate } from "../../infra/keys/keys.ts";
 import { close, listen } from "../listen.ts";

@@ -6,7 +6,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, beforeEach, describe, it } from "node:test";
 import jsonPatch, { type Operation } from "fast-json-patch";
-import { createLiveCapabilities } from "#lib/cluster/live.ts";
+import { createLiveCapabilities } from "#lib/cluster/live-capabilities.ts";
 import { check } from "#lib/review.ts";
 import { readCatalogue } from "../../infra/catalogue/registry.ts";
 import { Complaint } from "../../infra/cli/complaint.ts";

@@ -3,7 +3,7 @@ import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
-import { createLiveCapabilities } from "#lib/cluster/live.ts";
+import { createLiveCapabilities } from "#lib/cluster/live-capabilities.ts";
 import { createMemoryLedger } from "#lib/ledger.ts";
 import { readCatalogue } from "../../infra/catalogue/registry.ts";
 import { discover } from "../../infra/check/live/discovery.ts";

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { after, before, describe, it } from "node:test";
-import { type Connection, createLiveCapabilities } from "#lib/cluster/live.ts";
+import type { Connection } from "#lib/cluster/api-server.ts";
+import { createLiveCapabilities } from "#lib/cluster/live-capabilities.ts";
 import { Failure } from "#lib/failure.ts";
 import type { Capabilities } from "#lib/needs.ts";
 import { plural } from "#lib/recorded-answers.ts";

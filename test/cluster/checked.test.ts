@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
 import { isDeepStrictEqual } from "node:util";
 import fc from "fast-check";
-import { createLiveCapabilities } from "#lib/cluster/live.ts";
+import { createLiveCapabilities } from "#lib/cluster/live-capabilities.ts";
 import { createMemoryLedger } from "#lib/ledger.ts";
 import { readCatalogue } from "../../infra/catalogue/registry.ts";
 import { openCheck } from "../../infra/check/check.ts";

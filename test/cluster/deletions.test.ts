@@ -3,7 +3,7 @@ import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { after, before, describe, it } from "node:test";
 import { memoryOf } from "#lib/cluster/answer-cache.ts";
-import { createLiveCapabilities } from "#lib/cluster/live.ts";
+import { createLiveCapabilities } from "#lib/cluster/live-capabilities.ts";
 import { createMemoryLedger } from "#lib/ledger.ts";
 import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
 import type { Call } from "../../infra/parity/control-plane/client.ts";

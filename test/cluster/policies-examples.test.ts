@@ -5,7 +5,7 @@ import type { AddressInfo } from "node:net";
 import { after, before, describe, it } from "node:test";
 import { stringify } from "yaml";
 import { memoryOf } from "#lib/cluster/answer-cache.ts";
-import { createLiveCapabilities } from "#lib/cluster/live.ts";
+import { createLiveCapabilities } from "#lib/cluster/live-capabilities.ts";
 import type { KubernetesObject } from "#lib/review.ts";
 import { mergeWithDefaults } from "#lib/settings.ts";
 import { exampleCases, normalised } from "../../infra/bench/example-policies.ts";

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { after, before, describe, it } from "node:test";
-import { createLiveCapabilities } from "#lib/cluster/live.ts";
+import { createLiveCapabilities } from "#lib/cluster/live-capabilities.ts";
 import { asksCluster, type Need } from "#lib/needs.ts";
 import { rootOf } from "#lib/objects/api-version.ts";
 import { type CatalogueRule, readCatalogue } from "../../infra/catalogue/registry.ts";

@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
 import { parse, stringify } from "yaml";
-import { createLiveCapabilities } from "#lib/cluster/live.ts";
+import { createLiveCapabilities } from "#lib/cluster/live-capabilities.ts";
 import { readCatalogue } from "../../infra/catalogue/registry.ts";
 import { openCluster } from "../../infra/clusters/access.ts";
 import { inspectCluster, toInspected } from "../../infra/clusters/inspection.ts";

@@ -5,7 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, beforeEach, describe, it } from "node:test";
 import { setTimeout as wait } from "node:timers/promises";
-import { createLiveCapabilities } from "#lib/cluster/live.ts";
+import { createLiveCapabilities } from "#lib/cluster/live-capabilities.ts";
 import { evaluateRule } from "#lib/evaluation.ts";
 import type { AdmissionRequest } from "#lib/review.ts";
 import { mergeWithDefaults } from "#lib/settings.ts";

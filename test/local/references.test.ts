@@ -11,7 +11,7 @@ import { after, before, beforeEach, describe, it } from "node:test";
 import { setTimeout as wait } from "node:timers/promises";
 import { TLSSocket } from "node:tls";
 import { gzipSync } from "node:zlib";
-import { createLiveCapabilities } from "#lib/cluster/live.ts";
+import { createLiveCapabilities } from "#lib/cluster/live-capabilities.ts";
 import { type HttpSettings, httpReach, httpSettings } from "#lib/policy/references/http.ts";
 import type { HttpReference, ScriptHttpRequest } from "#lib/policy/types.ts";
 import { openCertificate } from "../../infra/keys/keys.ts";

@@ -1,7 +1,8 @@
 import { memoryOf } from "#lib/cluster/answer-cache.ts";
+import type { Connection } from "#lib/cluster/api-server.ts";
 import { addressOf } from "#lib/cluster/credentials.ts";
 import { sendRequest, UnansweredError } from "#lib/cluster/https-request.ts";
-import { type Connection, createLiveCapabilities } from "#lib/cluster/live.ts";
+import { createLiveCapabilities } from "#lib/cluster/live-capabilities.ts";
 import { Failure } from "#lib/failure.ts";
 import { createMemoryLedger, within } from "#lib/ledger.ts";
 import type { Capabilities, HttpsRequest } from "#lib/needs.ts";

@@ -2,7 +2,7 @@ import { mkdtempDisposable } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { memoryOf } from "#lib/cluster/answer-cache.ts";
-import { createLiveCapabilities } from "#lib/cluster/live.ts";
+import { createLiveCapabilities } from "#lib/cluster/live-capabilities.ts";
 import type { Capabilities } from "#lib/needs.ts";
 import { type RecordedAnswers, recorded } from "#lib/recorded-answers.ts";
 import type { Case } from "#lib/recording/recording.ts";

@@ -1,0 +1,96 @@
+import type { Agent } from "node:https";
+import { setTimeout as wait } from "node:timers/promises";
+import { freezeDeep, parseJson } from "../json.ts";
+import { type Credentials, tokens } from "./credentials.ts";
+import {
+  before,
+  type HttpsAnswer,
+  loadHttps,
+  type sendRequest,
+  toUnanswered,
+  UnansweredError,
+} from "./https-request.ts";
+
+export interface Connection {
+  /** https://…, without a path */
+  server: string;
+  /** PEM; with several certificates, a new one is trusted before the old one is removed. */
+  ca?: string;
+  credentials: Credentials;
+}
+
+/** Sends a GET, or a POST with a body, and resolves to any answer. Unsafe requests are not repeated once they arrived. */
+export type AskServer = (path: string, deadline: number, body?: object, isSafe?: boolean) => Promise<HttpsAnswer>;
+
+/** The most milliseconds of one read. A read may outlive its review, because other reviews wait for it. */
+export const longestRead = 10_000;
+
+/** Returns the function that asks one API server. It repeats requests where that is safe and may help. */
+export const connectServer = ({ server, ca, credentials }: Connection, send: typeof sendRequest): AskServer => {
+  const { token, refused } = tokens(credentials);
+  let agent: Agent | undefined;
+  const trust = { ...(ca && { ca }), ...("cert" in credentials && credentials) };
+  const keepAlive = () => {
+    agent ??= new (loadHttps().Agent)({ keepAlive: true, maxSockets: 8, ...trust });
+    return { agent };
+  };
+
+  return async (path, deadline, body, isSafe = true) => {
+    let isFresh = false;
+    for (let attempt = 1; ; attempt++) {
+      const latest = Date.now() + longestRead;
+      const end = body ? deadline : latest;
+      const bearer = await before(end, token(latest));
+      const headers = {
+        accept: "application/json",
+        "accept-encoding": "gzip",
+        "user-agent": "postern",
+        ...(bearer !== undefined && { authorization: `Bearer ${bearer}` }),
+        ...(body && { "content-type": "application/json" }),
+      };
+      const answer = await send(
+        `${server}${path}`,
+        { method: body ? "POST" : "GET", headers, ...(isFresh ? { agent: false, ...trust } : keepAlive()) },
+        body && JSON.stringify(body),
+        end,
+      ).catch(toUnanswered);
+      const pause = attempt < 3 ? pauseAfter(answer, isSafe, attempt) : undefined;
+      if (answer instanceof UnansweredError) {
+        if (pause === undefined) throw answer;
+        // If one kept connection was dead, the others may be, too.
+        isFresh = true;
+      } else {
+        if (answer.status === 401 && bearer !== undefined) await refused(bearer);
+        if (pause === undefined || Date.now() + pause >= deadline) return answer;
+      }
+      if (pause) await wait(pause);
+    }
+  };
+};
+
+/** Returns milliseconds until a retry; undefined if a retry would be wrong or useless. */
+const pauseAfter = (answer: HttpsAnswer | UnansweredError, isSafe: boolean, attempt: number): number | undefined => {
+  // A kept connection may have been closed while Lambda froze the process: the request never arrived.
+  if (answer instanceof UnansweredError) return answer.unsent && isSafe ? 0 : undefined;
+  if (answer.status === 401 && attempt === 1) return 0;
+  // A server that answers 429 did not begin the request, so that any verb can be repeated.
+  if (answer.status === 429) return (answer.retryAfter ?? 1) * 1000;
+  return isSafe && [500, 502, 503, 504].includes(answer.status) ? (answer.retryAfter ?? 0.1) * 1000 : undefined;
+};
+
+export interface ParsedAnswer {
+  content: unknown;
+  bytes: number;
+}
+
+/** Returns the JSON of an answer; undefined for a 404 of an object that could exist. Throws for any other failure. */
+export const parseServerAnswer = ({ status, body }: HttpsAnswer): ParsedAnswer | undefined => {
+  const content = parseJson(body);
+  if (status < 300 && content !== undefined) return { content: freezeDeep(content), bytes: body.length };
+  const { message, details } = Object(content);
+  // A 404 for an unserved resource names no object.
+  if (status === 404 && Object(details).name !== undefined) return undefined;
+  const reason = typeof message === "string" ? message : body.slice(0, 200);
+  const remedy = status === 403 ? "; npx postern manifests prints the ClusterRole that allows it" : "";
+  throw new Error(`the API server answers ${status}: ${reason}${remedy}`);
+};

@@ -1,0 +1,206 @@
+import { setTimeout as wait } from "node:timers/promises";
+import { createUnconnectedCapabilities, unavailableLedger } from "../capabilities.ts";
+import { Failure, getErrorMessage } from "../failure.ts";
+import { freezeDeep, isObject, parseJson } from "../json.ts";
+import { within } from "../ledger.ts";
+import { printCounts } from "../metrics.ts";
+import type { AccessAnswer, Capabilities, OpenCapabilities, ResourceType, ServedResource } from "../needs.ts";
+import { joinApiVersion, rootOf } from "../objects/api-version.ts";
+import { selectionOf } from "../objects/selection.ts";
+import type { KubernetesObject, Status } from "../review.ts";
+import { type Found, memoryOf } from "./answer-cache.ts";
+import { type AskServer, type Connection, connectServer, longestRead, parseServerAnswer } from "./api-server.ts";
+import { before, type HttpsAnswer, longest, sendRequest } from "./https-request.ts";
+import { createServices, type LiveReview } from "./outside.ts";
+import { pagesOf } from "./pages.ts";
+import { shared } from "./shared-questions.ts";
+
+/** The most seconds since an answer was read, if a rule doesn't set it. */
+const usualAge = 10;
+const discoveryAge = 30;
+const page = 500;
+/** Milliseconds between two reads of an absent object. */
+const glance = 150;
+
+/**
+ * Returns the capabilities of each cluster; clusters share no connections, tokens or answers. Without a connection,
+ * services outside the cluster can be asked all the same.
+ */
+export const createLiveCapabilities = (
+  connections: Record<string, Connection>,
+  memory = memoryOf(),
+  ledger = unavailableLedger,
+  tell = printCounts,
+  send: typeof sendRequest = sendRequest,
+): OpenCapabilities => {
+  const servers = new Map(
+    Object.entries(connections).map(([cluster, connection]) => [cluster, connectServer(connection, send)]),
+  );
+  const open = (cluster: string, deadline: number, since?: number): Capabilities => {
+    const review = { cluster, memory, deadline, since, started: since ?? Date.now(), isRemembered: false };
+    const ask = servers.get(cluster);
+    return {
+      ...(ask ? { ...createReads(review, ask), ...createPosts(review, ask) } : createUnconnectedCapabilities(cluster)),
+      ...createServices(review),
+      // A script ends shortly before the review, so that the error names the script.
+      cue: (source, evaluate) => evaluate(source, deadline - 100),
+      ledger: (rule) => within(ledger, `${cluster} ${rule}`),
+      count: (counts) => tell(cluster, counts),
+      ...(since === undefined && {
+        anew: () => (review.isRemembered ? open(cluster, deadline, review.started) : undefined),
+      }),
+    };
+  };
+  return (cluster, milliseconds) => open(cluster, Date.now() + milliseconds);
+};
+
+const createReads = (review: LiveReview, ask: AskServer): Pick<Capabilities, "get" | "list" | "discover"> => {
+  const { cluster, memory, deadline, since, started } = review;
+  /** Returns what was read for this review, or at most `maxAge` seconds before it. */
+  const read = async <T>(what: string, key: string, maxAge: number, search: () => Promise<Found>): Promise<T> => {
+    const earliest = since ?? started - maxAge * 1000;
+    const found = await shared(memory, `${cluster} ${key}`, earliest, deadline, search).catch(
+      failTo(`read ${what} of`, cluster),
+    );
+    if (found.since < started) review.isRemembered = true;
+    return found.content as T;
+  };
+  const fetch = async (path: string) => parseServerAnswer(await ask(path, deadline));
+
+  return {
+    get: async (kind, name, namespace, { maxAge = usualAge, patience = 0 } = {}) => {
+      // No object has such a name, and its path would be another object's.
+      if (!isName(name) || (namespace !== undefined && !isName(namespace))) return undefined;
+      const path = `${pathOf(kind, namespace)}/${encodeURIComponent(name)}`;
+      const search = async (): Promise<Found> => {
+        const found = await fetch(path);
+        if (found && typeof Object(found.content).kind !== "string") throw new Error("it answers no object");
+        // Absence isn't cached: a client that creates the object now will ask right after.
+        return found ?? absent;
+      };
+      // `since` is set when a rule decides again before a refusal; it has waited already.
+      const end = since === undefined ? Math.min(started + patience * 1000, deadline - 2 * glance) : 0;
+      for (;;) {
+        const what = `${kind.resource} "${name}"${placeOf(namespace)}`;
+        const found = await read<KubernetesObject | undefined>(what, path, maxAge, search);
+        if (found !== undefined || Date.now() + glance > end) return found;
+        await wait(glance);
+      }
+    },
+    list: async (kind, namespace, { maxAge = usualAge, most = Number.POSITIVE_INFINITY, labels } = {}) => {
+      if (namespace !== undefined && !isName(namespace)) return [];
+      const path = pathOf(kind, namespace);
+      const selector = labels ? selectionOf(labels) : "";
+      if (selector === undefined) return [];
+      const search = () => readList((query) => fetch(`${path}?${query}`), most, selector);
+      return read(`${kind.resource}${placeOf(namespace)}`, `${path}/${most}?${selector}`, maxAge, search);
+    },
+    discover: async (groupVersion) => {
+      if (!isGroupVersion(groupVersion)) return undefined;
+      const path = rootOf(groupVersion);
+      return read(`the kinds in ${groupVersion}`, path, discoveryAge, async () => {
+        const answer = await ask(path, deadline);
+        if (answer.status === 404) return absent;
+        const found = parseServerAnswer(answer);
+        if (Object(found?.content).kind !== "APIResourceList") throw new Error("it answers no list of resources");
+        return { content: servedIn(found?.content), bytes: found?.bytes };
+      });
+    },
+  };
+};
+
+const absent: Found = { content: undefined, bytes: undefined };
+
+const readList = async (
+  fetch: (query: URLSearchParams) => Promise<Found | undefined>,
+  most: number,
+  labelSelector: string,
+): Promise<Found> => {
+  const end = Date.now() + longestRead;
+  const items: object[] = [];
+  let bytes = 0;
+  const readPage = async (query: URLSearchParams) => {
+    const found = await fetch(query);
+    bytes += found?.bytes ?? 0;
+    return found?.content;
+  };
+  const limit = () => Math.min(page, most - items.length);
+  for await (const { items: listed, apiVersion, kind } of pagesOf(
+    readPage,
+    limit,
+    labelSelector && { labelSelector },
+  )) {
+    if (kind === undefined || !Array.isArray(listed) || !listed.every(isObject)) throw new Error("it answers no list");
+    for (const item of listed) items.push(freezeDeep({ apiVersion, kind, ...item }));
+    if (bytes > longest) throw new Error(`its list has more than ${longest} bytes`);
+    if (Date.now() > end) throw new Error("it did not answer in time");
+    if (items.length >= most) break;
+  }
+  return { content: Object.freeze(items.slice(0, most)), bytes };
+};
+
+const createPosts = ({ cluster, deadline }: LiveReview, ask: AskServer): Pick<Capabilities, "may" | "create"> => ({
+  may: async ({ user, verb, name, namespace, group = "", version, resource, subresource }) => {
+    const { username, uid, groups, extra } = user;
+    const attributes = { verb, group, version, resource, subresource, namespace, name };
+    const review = {
+      apiVersion: "authorization.k8s.io/v1",
+      kind: "SubjectAccessReview",
+      spec: { user: username, uid, groups, extra, resourceAttributes: attributes },
+    };
+    const path = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
+    const asked = ask(path, deadline, review).then((answer): AccessAnswer => {
+      const { allowed, reason, evaluationError } = Object(Object(parseServerAnswer(answer)?.content).status);
+      if (typeof allowed !== "boolean") throw new Error("it answers no access review");
+      return { allowed, ...(reason && { reason }), ...(evaluationError && { evaluationError }) };
+    });
+    return before(deadline, asked).catch(failTo(`ask who may ${verb} ${resource} of`, cluster));
+  },
+  create: async (kind, object) => {
+    const { name, namespace } = object.metadata ?? {};
+    if (namespace !== undefined && !isName(namespace))
+      throw new Failure(500, `"${namespace.slice(0, 253)}" is no namespace to create ${kind.resource} in`);
+    const made = ask(pathOf(kind, namespace), deadline, object, false).then((answer) => {
+      if (answer.status === 409 && Object(parseJson(answer.body)).reason === "AlreadyExists") return "exists" as const;
+      const refused = objectionIn(answer);
+      if (refused) return { refused };
+      parseServerAnswer(answer);
+      return "created" as const;
+    });
+    return before(deadline, made).catch(failTo(`create ${kind.resource} "${name}" in`, cluster));
+  },
+});
+
+const failTo = (act: string, cluster: string) => (error: unknown) => {
+  throw new Failure(503, `could not ${act} cluster "${cluster}": ${getErrorMessage(error)}`, { cause: error });
+};
+
+const pathOf = ({ group, resource, version = "v1" }: ResourceType, namespace?: string) => {
+  const below = namespace === undefined ? "" : `/namespaces/${encodeURIComponent(namespace)}`;
+  return `${rootOf(joinApiVersion({ group, version }))}${below}/${resource}`;
+};
+const placeOf = (namespace: string | undefined) => (namespace === undefined ? "" : ` in namespace "${namespace}"`);
+
+/** Returns why the API server refuses an object, by validation or admission, and not for want of a right. */
+const objectionIn = ({ status, body }: HttpsAnswer): Status | undefined => {
+  const content = parseJson(body);
+  const { kind: what, reason, message, details } = Object(content);
+  if (what !== "Status" || typeof message !== "string" || ![400, 403, 404, 422].includes(status)) return undefined;
+  const { kind, name } = Object(details);
+  // A Status about a missing right or an unserved resource names no object.
+  if (name === undefined && (status === 404 || (status === 403 && kind !== undefined))) return undefined;
+  return { code: status, reason, message, ...(details && { details }) };
+};
+
+const isName = (name: string) =>
+  name !== "" && name !== "." && name !== ".." && name.length <= 253 && name.isWellFormed() && !/[/%]/.test(name);
+
+export const servedIn = (list: unknown): ServedResource[] =>
+  (Object(list).resources ?? []).map(
+    ({ name, kind, namespaced }: Omit<ServedResource, "resource"> & { name: string }) => {
+      return { resource: name, kind, namespaced };
+    },
+  );
+
+/** Reports whether a text may be an apiVersion; any other could lead to another path. */
+export const isGroupVersion = (text: string): boolean => /^[a-z0-9.-]+(\/[a-z0-9]+)?$/.test(text);
