@@ -63,20 +63,20 @@ export const read = (given: unknown): Call => {
     since: typeof time === "number" ? time : undefined,
     body: () => bodyOf(event),
     answer: (code, json) => {
-      const sent = { "content-type": "application/json", ...(code === 405 && { allow: "POST" }) };
+      const sent: Record<string, string> = { "content-type": "application/json" };
+      if (code === 405) sent.allow = "POST";
+      const lists = Object.fromEntries(Object.entries(sent).map(([key, value]) => [key, [value]]));
       return {
         statusCode: code,
         ...("elb" in context && { statusDescription: String(code) }),
         headers: sent,
-        ...(event.multiValueHeaders != null && { multiValueHeaders: listed(sent) }),
+        ...(event.multiValueHeaders != null && { multiValueHeaders: lists }),
         body: json,
         isBase64Encoded: false,
       };
     },
   };
 };
-
-const listed = (headers: object) => Object.fromEntries(Object.entries(headers).map(([key, value]) => [key, [value]]));
 
 /** Parses a Go duration of whole seconds, the form that the API server writes, to milliseconds. */
 const seconds = (value: string): number | undefined => {

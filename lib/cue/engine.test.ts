@@ -3,7 +3,7 @@ import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { describe, it } from "node:test";
 import { Failure } from "../failure.ts";
-import { type Engine, engine, evaluate, warm } from "./engine.ts";
+import { createEngine, type Engine, evaluate, warm } from "./engine.ts";
 
 const soon = (milliseconds: number) => Date.now() + milliseconds;
 const patient = () => soon(60_000);
@@ -38,7 +38,7 @@ describe("engine", () => {
   ];
   for (const [what, source, message] of ending)
     it(`starts a new thread at once where one ${what}, and not with the next script`, async () => {
-      const own = engine(128);
+      const own = createEngine(128);
       own.warm();
       await once(process, "worker");
       if (source === endless) await own.evaluate("a: 0", patient());
@@ -47,7 +47,7 @@ describe("engine", () => {
       await once(process, "worker", { signal: AbortSignal.timeout(60_000) });
     });
 
-  const small = engine(128);
+  const small = createEngine(128);
   const hostile: [what: string, source: string, message: string | RegExp][] = [
     ["nests lists too deeply", nested(100_000), "the script nests too deeply"],
     ["nests brackets too deeply", nested(1_000_000, "(", ")"), "the script nests too deeply"],
@@ -80,7 +80,7 @@ describe("engine", () => {
     });
 
   it("ends a script that doesn't end, in time, and goes on with the others", async () => {
-    const own = engine();
+    const own = createEngine();
     await own.evaluate("a: 0");
     const all = [
       outcome(own, endless, soon(700)),
@@ -94,13 +94,13 @@ describe("engine", () => {
   });
 
   it("lets those that were asked behind a fatal one have their values", async () => {
-    const own = engine(128);
+    const own = createEngine(128);
     const all = [nested(100_000), "a: 1", doubling, "a: 2"].map((source) => outcome(own, source));
     assert.deepEqual(await Promise.all(all), ["the script nests too deeply", '{"a":1}', memory, '{"a":2}']);
   });
 
   it("lets none fail of what others before it left in memory", async () => {
-    const own = engine(128);
+    const own = createEngine(128);
     const large = [70_000_000, 80_000_000, 75_000_000];
     const all = large.map((size) => outcome(own, `import "strings"\na: len(strings.Repeat("x", ${size}))`));
     assert.deepEqual(
@@ -116,7 +116,7 @@ describe("engine", () => {
     }));
     const json = JSON.stringify({ items });
     assert.ok(json.length > 1.4e6);
-    assert.equal(await outcome(engine(), `_object: ${json}\n"out": len(_object.items)`), '{"out":9000}');
+    assert.equal(await outcome(createEngine(), `_object: ${json}\n"out": len(_object.items)`), '{"out":9000}');
   });
 
   it("doesn't keep a process alive, but as long as something is evaluated", async () => {

@@ -34,9 +34,10 @@ interface Job {
 }
 
 interface Thread {
-  worker?: Worker;
   isReady: boolean;
   isUsed: boolean;
+  evaluate(source: string): void;
+  end(): void;
 }
 
 /** Bytes of source and characters of value, 4 MiB; a megabyte of object takes CUE some 200 MiB. */
@@ -50,86 +51,67 @@ const patience = 30_000;
  * which starts at once: a start takes up to two seconds, which the next review may not have. An idle thread doesn't
  * keep the process alive.
  */
-export const engine = (megabytes = 512): Engine => {
+export const createEngine = (megabytes = 512): Engine => {
   const waiting: Job[] = [];
   let current: Job | undefined;
   let thread: Thread | undefined;
 
   const start = (): Thread => {
-    const own: Thread = { isReady: false, isUsed: false };
-    const over = (sentence: string) => lost(own, new Failure(500, sentence));
-    place()
-      .then((files) => {
-        if (thread === own) own.worker = startWorker(files, megabytes, (message) => heard(own, message), over);
-      })
-      .catch((error) => over(`CUE can't be started: ${getErrorMessage(error)}`));
-    return own;
+    thread?.end();
+    thread = openThread(megabytes, hear, fail);
+    return thread;
   };
 
-  const drop = () => {
-    thread?.worker?.terminate();
-    thread = undefined;
-  };
-
-  const restart = () => {
-    drop();
-    thread = start();
-  };
-
-  const heard = (from: Thread, { ready, value, error, fatal, memory = 0 }: Message) => {
-    if (from !== thread) return;
-    if (fatal !== undefined) return from.isUsed ? again() : lost(from, new Error(fatal));
-    if (ready) from.isReady = true;
+  const hear = ({ ready, value, error, fatal, memory = 0 }: Message) => {
+    if (!thread) return;
+    if (fatal !== undefined) {
+      if (!thread.isUsed) return fail(new Error(fatal));
+      // Memory of earlier evaluations may have been the cause: a new thread evaluates the script again.
+      start();
+      if (current) waiting.unshift(current);
+      current = undefined;
+    } else if (ready) thread.isReady = true;
     else if (current) {
-      from.isUsed = true;
-      const job = finished(current);
+      thread.isUsed = true;
+      const job = finish(current);
       if (value === undefined) job.reject(new Error(error ?? "CUE has no value"));
       else job.resolve(value);
       // Go never gives memory back.
-      if (memory > (megabytes * 2 ** 20) / 2 && waiting.length === 0) restart();
+      if (memory > (megabytes * 2 ** 20) / 2 && waiting.length === 0) start();
     }
     next();
   };
 
-  /** Retries in a new thread: memory of earlier evaluations may have been the cause. */
-  const again = () => {
-    restart();
-    if (current) waiting.unshift(current);
-    current = undefined;
-    next();
-  };
-
-  /** Fails one evaluation for a thread that ended: the current one, else the next. */
-  const lost = (from: Thread, why: Error) => {
-    if (from !== thread) return;
+  /** Fails one evaluation because the thread ended: the current one, else the next. */
+  const fail = (why: Error) => {
     // A thread that never became ready isn't restarted, which could repeat without end.
-    if (from.isReady) restart();
-    else drop();
+    if (thread?.isReady) start();
+    else {
+      thread?.end();
+      thread = undefined;
+    }
     const job = current ?? waiting.shift();
-    if (job) finished(job).reject(why);
+    if (job) finish(job).reject(why);
     next();
   };
 
-  const finished = (job: Job): Job => {
+  const finish = (job: Job): Job => {
     clearTimeout(job.timer);
     if (job === current) current = undefined;
     return job;
   };
 
-  const late = (job: Job) => {
-    if (job === current) restart();
+  const expire = (job: Job) => {
+    if (job === current) start();
     else waiting.splice(waiting.indexOf(job), 1);
-    finished(job).reject(new Failure(504, "the script did not end in time"));
+    finish(job).reject(new Failure(504, "the script did not end in time"));
     next();
   };
 
   const next = () => {
-    if (current || waiting.length === 0) return;
-    thread ??= start();
-    if (!thread.isReady) return;
+    if (current || waiting.length === 0 || !(thread ?? start()).isReady) return;
     current = waiting.shift();
-    if (current === undefined) return;
-    thread.worker?.postMessage(current.source);
+    if (current) thread?.evaluate(current.source);
   };
 
   return {
@@ -139,38 +121,51 @@ export const engine = (megabytes = 512): Engine => {
           return reject(new Error(`the script and its object have more than ${longest} bytes`));
         const job: Job = { source, resolve, reject };
         // Timers take no more than 31 bits.
-        job.timer = setTimeout(late, Math.min(Math.max(deadline - Date.now(), 0), 2 ** 31 - 1), job);
+        job.timer = setTimeout(expire, Math.min(Math.max(deadline - Date.now(), 0), 2 ** 31 - 1), job);
         waiting.push(job);
         next();
       }),
-    warm: () => {
-      thread ??= start();
+    warm: () => void (thread ?? start()),
+  };
+};
+
+/** Starts a thread. Once it was ended, nothing is heard of it any more. */
+const openThread = (megabytes: number, hear: (message: Message) => void, fail: (why: Error) => void): Thread => {
+  let worker: Worker | undefined;
+  let isEnded = false;
+  const over = (sentence: string) => {
+    if (!isEnded) fail(new Failure(500, sentence));
+  };
+  const run = ({ worker: file, wasm, glue }: Place) => {
+    if (isEnded) return;
+    const workerData: Orders = { wasm, glue, megabytes, longest };
+    // Loaded at the first evaluation, not at every cold start.
+    const { Worker } = process.getBuiltinModule("node:worker_threads");
+    // The thread needs neither our environment nor our flags.
+    worker = new Worker(file, { workerData, env: {}, execArgv: [] });
+    worker.on("message", (message) => isEnded || hear(message));
+    worker.on("error", ({ message }) => over(`CUE failed: ${message}`));
+    worker.on("exit", () => over("CUE ended before it had a value"));
+    // Comes after the listeners, which would undo it.
+    worker.unref();
+  };
+  place()
+    .then(run)
+    .catch((error) => over(`CUE can't be started: ${getErrorMessage(error)}`));
+  return {
+    isReady: false,
+    isUsed: false,
+    evaluate: (source) => worker?.postMessage(source),
+    end: () => {
+      isEnded = true;
+      worker?.terminate();
     },
   };
 };
 
-const startWorker = (
-  { worker: file, wasm, glue }: Place,
-  megabytes: number,
-  heard: (message: Message) => void,
-  over: (sentence: string) => void,
-): Worker => {
-  const workerData: Orders = { wasm, glue, megabytes, longest };
-  // Loaded at the first evaluation, not at every cold start.
-  const { Worker } = process.getBuiltinModule("node:worker_threads");
-  // The thread needs neither our environment nor our flags.
-  const worker = new Worker(file, { workerData, env: {}, execArgv: [] });
-  worker.on("message", heard);
-  worker.on("error", ({ message }) => over(`CUE failed: ${message}`));
-  worker.on("exit", () => over("CUE ended before it had a value"));
-  // Comes after the listeners, which would undo it.
-  worker.unref();
-  return worker;
-};
-
 let shared: Engine | undefined;
 const openShared = () => {
-  shared ??= engine();
+  shared ??= createEngine();
   return shared;
 };
 
