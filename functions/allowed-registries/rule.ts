@@ -7,7 +7,7 @@ import { buildAllowedPattern, isAllowedRegistry, isRegistryEntry } from "./regis
 const settings: { registries: string[] } = { registries: [] };
 
 export default rule({
-  summary: "Lets pods use images from chosen registries only.",
+  summary: "Allows pods to use images only from listed registries.",
   match: [
     {
       apiGroups: [""],

@@ -1,7 +1,7 @@
 import { rule } from "postern/rule";
 
 export default rule({
-  summary: "Admits everything, so that there is something harmless to deploy.",
+  summary: "Admits every request: a harmless rule to test a deployment with.",
   order: 1,
   upstreamPlugin: { plugin: "AlwaysAdmit" },
   match: [{ apiGroups: ["*"], apiVersions: ["*"], resources: ["*/*"], operations: ["*"] }],

@@ -2,7 +2,7 @@ import { forbidden } from "postern/refusals";
 import { rule } from "postern/rule";
 
 export default rule({
-  summary: "Refuses every change, except those without which the cluster would die.",
+  summary: "Refuses every change, except changes that the cluster needs to keep working.",
   order: 41,
   upstreamPlugin: { plugin: "AlwaysDeny", settings: { spare: { resources: [], namespaces: [] } } },
   match: [{ apiGroups: ["*"], apiVersions: ["*"], resources: ["*/*"], operations: ["*"] }],

@@ -5,7 +5,7 @@ import type { AdmissionRequest } from "postern/review";
 import { rule } from "postern/rule";
 
 export default rule({
-  summary: "Has every image pulled anew, so that only those who may pull an image can run it.",
+  summary: "Sets the pull policy Always, so that only pods with access to an image can run it.",
   order: 10,
   upstreamPlugin: { plugin: "AlwaysPullImages" },
   match: ({ ephemeralContainers }) => [

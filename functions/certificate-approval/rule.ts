@@ -4,7 +4,7 @@ import { forbidden } from "postern/refusals";
 import { rule } from "postern/rule";
 
 export default rule({
-  summary: "Lets only those approve or deny a certificate signing request who may approve for its signer.",
+  summary: "Requires permission to approve for the signer when a certificate signing request is approved or denied.",
   order: 25,
   upstreamPlugin: { plugin: "CertificateApproval", defaultOn: true },
   match: [

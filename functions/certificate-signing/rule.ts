@@ -8,7 +8,7 @@ const buildComparison = (field: string, none: string) =>
   `object.?status.?${field}.orValue(${none}) != oldObject.?status.?${field}.orValue(${none})`;
 
 export default rule({
-  summary: "Lets only those issue or fail a certificate signing request who may sign for its signer.",
+  summary: "Requires permission to sign for the signer when a certificate is issued or its signing request is failed.",
   order: 26,
   upstreamPlugin: { plugin: "CertificateSigning", defaultOn: true },
   match: [

@@ -7,7 +7,7 @@ const signer = "kubernetes.io/kube-apiserver-client";
 const masters = "system:masters";
 
 export default rule({
-  summary: "Refuses certificate signing requests that would make their owner a master of the cluster.",
+  summary: "Refuses requests for client certificates in the group system:masters.",
   order: 28,
   upstreamPlugin: { plugin: "CertificateSubjectRestriction", defaultOn: true },
   match: [

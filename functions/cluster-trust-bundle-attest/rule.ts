@@ -10,13 +10,13 @@ interface ClusterTrustBundle extends KubernetesObject {
 }
 
 export default rule({
-  summary: "Lets only those write the trust bundle of a signer who may attest for that signer.",
+  summary: "Requires permission to attest for the signer when a signer's trust bundle is written.",
   order: 27,
   upstreamPlugin: {
     plugin: "ClusterTrustBundleAttest",
     defaultOn: true,
     worthwhile:
-      "Every API server that serves trust bundles does this itself unless it was told not to: it is for clusters that turned ClusterTrustBundleAttest off.",
+      "Every API server that serves trust bundles does this itself by default. The rule is for clusters that turned ClusterTrustBundleAttest off.",
   },
   match: [
     {

@@ -7,7 +7,7 @@ import { rule } from "postern/rule";
 const older = "kubernetes.io/ingress.class";
 
 export default rule({
-  summary: "Gives an Ingress that names no class the default one.",
+  summary: "Sets the default class in an Ingress that names no class.",
   order: 29,
   upstreamPlugin: { plugin: "DefaultIngressClass", defaultOn: true },
   match: [{ apiGroups: ["networking.k8s.io"], apiVersions: ["v1"], resources: ["ingresses"], operations: ["CREATE"] }],

@@ -9,7 +9,7 @@ type SharingPod = Pod & { spec?: { resources?: Resources } };
 const settings: Settings = { requests: {}, limits: {}, initContainers: true };
 
 export default rule({
-  summary: "Gives containers the requests and limits that they don't set themselves.",
+  summary: "Sets default requests and limits in containers that have none of their own.",
   match: [{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE"] }],
   matchConditions: ({ requests, limits }: Settings) => ({
     "some-container-lacks-one": `${containersIn("object", ["initContainers", "containers"])}.exists(c,

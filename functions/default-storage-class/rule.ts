@@ -7,7 +7,7 @@ import { rule } from "postern/rule";
 const older = "volume.beta.kubernetes.io/storage-class";
 
 export default rule({
-  summary: "Gives a claim that names no storage class the default one.",
+  summary: "Sets the default storage class in a claim that names no class.",
   order: 19,
   upstreamPlugin: { plugin: "DefaultStorageClass", defaultOn: true },
   match: [{ apiGroups: [""], apiVersions: ["v1"], resources: ["persistentvolumeclaims"], operations: ["CREATE"] }],

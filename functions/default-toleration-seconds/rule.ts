@@ -2,13 +2,14 @@ import type { Pod, Toleration } from "kubernetes-types/core/v1.d.ts";
 import { rule } from "postern/rule";
 
 export default rule({
-  summary: "Lets a pod stay five minutes on a node that is lost, unless the pod says otherwise.",
+  summary:
+    "Lets a pod stay five minutes on a node that is not ready or unreachable, unless the pod has its own tolerations.",
   order: 15,
   upstreamPlugin: {
     plugin: "DefaultTolerationSeconds",
     defaultOn: true,
     worthwhile:
-      "Every API server does this itself, with 300 seconds, unless it was told not to: it is for other seconds, by replaceDefaults.",
+      "Every API server does this itself by default, with 300 seconds. The rule is for other durations, with replaceDefaults.",
   },
   match: [{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE", "UPDATE"] }],
   matchConditions: ({ replaceDefaults }) => ({

@@ -24,7 +24,7 @@ const settings: Settings = {
 };
 
 export default rule({
-  summary: "Keeps pods that have to clean up from being deleted or evicted before they are done, and has them begin.",
+  summary: "Refuses to delete or evict pods that must clean up first, and starts their clean-up.",
   match: [
     { apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["DELETE"] },
     { apiGroups: [""], apiVersions: ["v1"], resources: ["pods/eviction"], operations: ["CREATE"] },

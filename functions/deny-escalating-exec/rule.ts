@@ -3,8 +3,7 @@ import { refuseExec } from "postern/objects/refuse-exec";
 import { rule } from "postern/rule";
 
 export default rule({
-  summary:
-    "Lets nobody exec into or attach to a pod that is privileged or shares its node's network, processes or IPC.",
+  summary: "Refuses exec and attach to pods that are privileged or share their node's network, processes or IPC.",
   match: [{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods/exec", "pods/attach"], operations: ["CONNECT"] }],
   settings: { ephemeralContainers: true },
   guards: true,

@@ -3,7 +3,7 @@ import { refuseExec } from "postern/objects/refuse-exec";
 import { rule } from "postern/rule";
 
 export default rule({
-  summary: "Lets nobody exec into or attach to a pod that has a privileged container.",
+  summary: "Refuses exec and attach to pods that have a privileged container.",
   match: [{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods/exec", "pods/attach"], operations: ["CONNECT"] }],
   settings: { ephemeralContainers: true },
   guards: true,

@@ -3,7 +3,7 @@ import { forbidden } from "postern/refusals";
 import { rule } from "postern/rule";
 
 export default rule({
-  summary: "Lets no service take an external IP that it does not have yet.",
+  summary: "Refuses external IPs that a service does not already have.",
   order: 30,
   upstreamPlugin: { plugin: "DenyServiceExternalIPs" },
   match: [{ apiGroups: [""], apiVersions: ["v1"], resources: ["services"], operations: ["CREATE", "UPDATE"] }],

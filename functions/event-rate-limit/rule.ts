@@ -12,7 +12,7 @@ const defaultCacheSize = 4096;
 const core = { apiGroups: [""], apiVersions: ["v1"], resources: ["events"], operations: ["CREATE", "UPDATE"] } as const;
 
 export default rule({
-  summary: "Lets only so many events be written: in all, to a namespace, by a user, or about the same object.",
+  summary: "Limits the rate of events: in total, per namespace, per user, or per source and object.",
   order: 17,
   upstreamPlugin: { plugin: "EventRateLimit", settings: { eventsApi: false } },
   match: ({ eventsApi }) => [core, ...(eventsApi ? [{ ...core, apiGroups: ["events.k8s.io"] }] : [])],

@@ -5,7 +5,7 @@ import { rule } from "postern/rule";
 const containers = containersIn("object", ["initContainers", "containers"]);
 
 export default rule({
-  summary: "Lets a pod onto the nodes that are kept for the extended resources it requests.",
+  summary: "Adds tolerations for the nodes that are reserved for the extended resources that a pod requests.",
   order: 18,
   upstreamPlugin: { plugin: "ExtendedResourceToleration" },
   match: [{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE", "UPDATE"] }],

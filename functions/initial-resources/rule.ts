@@ -15,7 +15,7 @@ const mostImages = 10;
 const containers = containersIn("object", ["initContainers", "containers"]);
 
 export default rule({
-  summary: "Requests for containers as much CPU and memory as others of the same image used before.",
+  summary: "Requests as much CPU and memory for containers as other containers of the same image used before.",
   match: [{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE"] }],
   matchConditions: {
     // A condition that exceeds the API server's cost limit fails, so the rule itself checks large pods.

@@ -15,13 +15,13 @@ type GroupedJob = Job & { spec?: { template?: { spec?: { schedulingGroup?: { pod
 const podGroups: ResourceType = { group: "scheduling.k8s.io", version: "v1alpha2", resource: "podgroups" };
 
 export default rule({
-  summary: "Keeps the parallelism of a Job whose pods are scheduled all together or not at all.",
+  summary: "Refuses to change the parallelism of a Job whose pods are scheduled as a gang.",
   order: 34,
   upstreamPlugin: {
     plugin: "JobValidation",
     defaultOn: true,
     worthwhile:
-      "Every API server that serves pod groups does this itself unless it was told not to: it is for clusters that turned JobValidation off.",
+      "Every API server that serves pod groups does this itself by default. The rule is for clusters that turned JobValidation off.",
   },
   match: [{ apiGroups: ["batch"], apiVersions: ["v1"], resources: ["jobs"], operations: ["UPDATE"] }],
   matchConditions: {

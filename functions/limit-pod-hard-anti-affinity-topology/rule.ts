@@ -6,7 +6,7 @@ const hostname = "kubernetes.io/hostname";
 const terms = "object.?spec.?affinity.?podAntiAffinity.?requiredDuringSchedulingIgnoredDuringExecution.orValue([])";
 
 export default rule({
-  summary: "Lets a pod insist on being kept apart from others by node, and by nothing larger.",
+  summary: "Refuses required pod anti-affinity with a topology larger than the node.",
   order: 5,
   upstreamPlugin: { plugin: "LimitPodHardAntiAffinityTopology" },
   match: [{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE", "UPDATE"] }],

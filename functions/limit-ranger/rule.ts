@@ -22,7 +22,7 @@ const claims: RequestMatch = {
 
 export default rule({
   summary:
-    "Gives containers the requests and limits of their namespace's LimitRanges, and holds pods and claims to them.",
+    "Adds the defaults of the namespace's LimitRanges to containers, and checks pods and claims against their limits.",
   order: 6,
   upstreamPlugin: { plugin: "LimitRanger", defaultOn: true },
   match: { mutate: pods, validate: [...pods, claims] },

@@ -15,7 +15,7 @@ interface Settings {
 const settings: Settings = { minimum: 2, allowZero: false, namespaces: [], namespaceLabels: {} };
 
 export default rule({
-  summary: "Keeps Deployments and StatefulSets from having too few replicas.",
+  summary: "Refuses Deployments and StatefulSets with too few replicas.",
   match: [
     {
       apiGroups: ["apps"],

@@ -4,7 +4,7 @@ import { forbidden } from "postern/refusals";
 import { rule } from "postern/rule";
 
 export default rule({
-  summary: "Creates the namespace of what is created, where there is none yet.",
+  summary: "Creates the missing namespace of an object that is being created.",
   order: 2,
   upstreamPlugin: { plugin: "NamespaceAutoProvision" },
   match: [{ apiGroups: ["*"], apiVersions: ["*"], resources: ["*/*"], operations: ["CREATE"], scope: "Namespaced" }],

@@ -4,7 +4,7 @@ import { notFound } from "postern/refusals";
 import { rule } from "postern/rule";
 
 export default rule({
-  summary: "Lets nothing be created, changed or deleted in a namespace that does not exist.",
+  summary: "Refuses to create, change or delete objects in a namespace that doesn't exist.",
   order: 4,
   upstreamPlugin: { plugin: "NamespaceExists" },
   match: [

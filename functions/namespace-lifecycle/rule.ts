@@ -8,7 +8,7 @@ const protectedNamespaces = ["default", "kube-system", "kube-public"];
 
 export default rule({
   summary:
-    "Lets nothing into a namespace that is missing or being deleted, and nobody delete the three that must last.",
+    "Refuses new objects in namespaces that are missing or being deleted, and the deletion of three system namespaces.",
   order: 3,
   upstreamPlugin: { plugin: "NamespaceLifecycle", defaultOn: true },
   match: [

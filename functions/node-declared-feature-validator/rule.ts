@@ -8,13 +8,13 @@ const buildInitContainers = (pod: "object" | "oldObject") => `${pod}.?spec.?init
 const buildComparison = (what: (pod: "object" | "oldObject") => string) => `${what("object")} != ${what("oldObject")}`;
 
 export default rule({
-  summary: "Refuses to resize of a running pod what its node does not know how to resize.",
+  summary: "Refuses a resize of a running pod that its node does not support.",
   order: 33,
   upstreamPlugin: {
     plugin: "NodeDeclaredFeatureValidator",
     defaultOn: true,
     worthwhile:
-      "API servers from 1.36 on do this themselves unless they were told not to: it is for clusters that turned NodeDeclaredFeatureValidator off.",
+      "API servers from 1.36 on do this themselves by default. The rule is for clusters that turned NodeDeclaredFeatureValidator off.",
   },
   match: [{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods", "pods/resize"], operations: ["UPDATE"] }],
   matchConditions: {

@@ -25,7 +25,7 @@ import {
 } from "./webhook-entries.ts";
 
 export default rule({
-  summary: "Lets a kubelet write only what belongs to its own node.",
+  summary: "Lets a kubelet write only objects that belong to its own node.",
   order: 8,
   upstreamPlugin: { plugin: "NodeRestriction" },
   match: [...podRequests, ...otherRequests, ...heartbeats],

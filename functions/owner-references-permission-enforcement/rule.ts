@@ -13,7 +13,7 @@ const buildOwners = (object: "object" | "oldObject") => `${object}.?metadata.?ow
 
 export default rule({
   summary:
-    "Lets only those change an object's owners who may delete it, and only those block an owner who may finalize it.",
+    "Requires permission to delete an object for changing its owners, and to finalize an owner for blocking its deletion.",
   order: 22,
   upstreamPlugin: { plugin: "OwnerReferencesPermissionEnforcement" },
   match: [{ apiGroups: ["*"], apiVersions: ["*"], resources: ["*/*"], operations: ["CREATE", "UPDATE"], scope: "*" }],

@@ -7,7 +7,7 @@ import { rule } from "postern/rule";
 const buildSize = (claim: "object" | "oldObject") => `${claim}.?spec.?resources.?requests[?"storage"].orValue("0")`;
 
 export default rule({
-  summary: "Lets a claim grow only where its storage class says that its volumes can.",
+  summary: "Lets a claim grow only if its storage class allows volume expansion.",
   order: 23,
   upstreamPlugin: { plugin: "PersistentVolumeClaimResize", defaultOn: true },
   match: [{ apiGroups: [""], apiVersions: ["v1"], resources: ["persistentvolumeclaims"], operations: ["UPDATE"] }],

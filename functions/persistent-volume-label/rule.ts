@@ -11,7 +11,7 @@ const labels = "topology.kubernetes.io";
 const placeholder = "placeholder-for-provisioning";
 
 export default rule({
-  summary: "Labels new persistent volumes that are EBS volumes with their zone, and keeps their pods there.",
+  summary: "Labels new EBS persistent volumes with their zone and region, and keeps their pods in that zone.",
   match: [{ apiGroups: [""], apiVersions: ["v1"], resources: ["persistentvolumes"], operations: ["CREATE"] }],
   matchConditions: {
     "is-an-ebs-volume": `object.spec.?awsElasticBlockStore.?volumeID.orValue("${placeholder}") != "${placeholder}"`,

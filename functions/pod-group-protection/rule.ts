@@ -4,13 +4,13 @@ import { rule } from "postern/rule";
 const protection = "scheduling.k8s.io/podgroup-protection";
 
 export default rule({
-  summary: "Keeps a pod group from vanishing while pods belong to it.",
+  summary: "Delays the deletion of a pod group until no pods belong to it.",
   order: 21,
   upstreamPlugin: {
     plugin: "PodGroupProtection",
     defaultOn: true,
     worthwhile:
-      "Every API server that serves pod groups does this itself unless it was told not to: it is for clusters that turned PodGroupProtection off.",
+      "Every API server that serves pod groups does this itself by default. The rule is for clusters that turned PodGroupProtection off.",
   },
   match: [
     {

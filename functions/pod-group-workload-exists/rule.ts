@@ -14,13 +14,13 @@ interface Workload extends KubernetesObject {
 }
 
 export default rule({
-  summary: "Lets no pod group be made of a template that its workload does not have.",
+  summary: "Refuses pod groups that name a workload or a template that doesn't exist.",
   order: 32,
   upstreamPlugin: {
     plugin: "PodGroupWorkloadExists",
     defaultOn: true,
     worthwhile:
-      "Every API server that serves pod groups does this itself unless it was told not to: it is for clusters that turned PodGroupWorkloadExists off.",
+      "Every API server that serves pod groups does this itself by default. The rule is for clusters that turned PodGroupWorkloadExists off.",
   },
   match: [
     {

@@ -6,13 +6,13 @@ import { forbidden } from "postern/refusals";
 import { rule } from "postern/rule";
 
 export default rule({
-  summary: "Refuses to resize a running pod beyond what its node can ever give.",
+  summary: "Refuses to resize a running pod beyond what its node can allocate.",
   order: 35,
   upstreamPlugin: {
     plugin: "PodResizeValidator",
     defaultOn: true,
     worthwhile:
-      "API servers from 1.36 on do this themselves unless they were told not to: it is for older clusters, and for those that turned PodResizeValidator off.",
+      "API servers from 1.36 on do this themselves by default. The rule is for older clusters, and for clusters that turned PodResizeValidator off.",
   },
   match: [{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods/resize"], operations: ["UPDATE"] }],
   matchConditions: {

@@ -23,7 +23,7 @@ const ephemeralContainers = {
 const checkedPaths = [["spec"], ["metadata", "labels"], ["metadata", "annotations"]];
 
 export default rule({
-  summary: "Lets a pod be only what a pod security policy allows that its user or its service account may use.",
+  summary: "Requires that a pod fits a pod security policy that its user or its service account may use.",
   match: {
     mutate: [{ ...ephemeralContainers, resources: ["pods"], operations: ["CREATE"] }, ephemeralContainers],
     validate: [{ ...ephemeralContainers, resources: ["pods"], operations: ["CREATE", "UPDATE"] }, ephemeralContainers],

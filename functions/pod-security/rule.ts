@@ -23,13 +23,13 @@ import { fixPod, suggestLevel } from "./suggestion.ts";
 import { buildVariants, matches } from "./variants.ts";
 
 export default rule({
-  summary: "Keeps pods to the Pod Security Standards that their namespace asks for.",
+  summary: "Checks pods against the Pod Security Standards that their namespace asks for.",
   order: 12,
   upstreamPlugin: {
     plugin: "PodSecurity",
     defaultOn: true,
     worthwhile:
-      "Every API server does this itself unless it was told not to: it is for clusters whose defaults and exemptions nobody can set, or that turned PodSecurity off.",
+      "Every API server does this itself by default. The rule is for clusters whose defaults and exemptions can't be set, or that turned PodSecurity off.",
     settings: { namesExistingPods: true },
   },
   match: matches,

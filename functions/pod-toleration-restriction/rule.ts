@@ -19,7 +19,7 @@ interface Settings {
 const settings: Settings = { default: [], whitelist: [] };
 
 export default rule({
-  summary: "Gives the pods of a namespace its tolerations, and lets them have no others than it allows.",
+  summary: "Adds the default tolerations of a namespace to its pods, and refuses tolerations that it does not allow.",
   order: 16,
   upstreamPlugin: { plugin: "PodTolerationRestriction" },
   match: [{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE", "UPDATE"] }],

@@ -11,13 +11,13 @@ interface PodOrBinding extends KubernetesObject {
 const copiedLabels = ["topology.kubernetes.io/zone", "topology.kubernetes.io/region"];
 
 export default rule({
-  summary: "Labels a pod with the zone and region of its node.",
+  summary: "Copies the zone and region labels of a node to its pods.",
   order: 31,
   upstreamPlugin: {
     plugin: "PodTopologyLabels",
     defaultOn: true,
     worthwhile:
-      "Every API server from Kubernetes 1.35 on does this itself unless it was told not to: it is for clusters that turned PodTopologyLabels off.",
+      "Every API server from Kubernetes 1.35 on does this itself by default. The rule is for clusters that turned PodTopologyLabels off.",
   },
   match: [{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods", "pods/binding"], operations: ["CREATE"] }],
   matchConditions: {

@@ -8,7 +8,7 @@ import { rule } from "postern/rule";
 type PodAndPriorityClass = Pod & PriorityClass;
 
 export default rule({
-  summary: "Gives a pod the priority of its PriorityClass, and the cluster one default class.",
+  summary: "Sets the priority of a pod from its PriorityClass, and refuses a second default class.",
   order: 14,
   upstreamPlugin: { plugin: "Priority", defaultOn: true },
   match: {

@@ -10,7 +10,7 @@ import { rule } from "postern/rule";
 const namesClass = "object.?spec.?runtimeClassName.hasValue()";
 
 export default rule({
-  summary: "Gives a pod the overhead and the nodes of its RuntimeClass.",
+  summary: "Adds the overhead, node selector and tolerations of a pod's RuntimeClass to the pod.",
   order: 24,
   upstreamPlugin: { plugin: "RuntimeClass", defaultOn: true },
   match: [{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE"] }],

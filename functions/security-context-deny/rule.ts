@@ -10,7 +10,7 @@ const podFields = { supplementalGroups: "SupplementalGroups", ...containerFields
 const containers = containersIn("object", ["initContainers", "containers"]);
 
 export default rule({
-  summary: "Lets no pod choose its user, its groups or its SELinux options.",
+  summary: "Refuses pods that choose their user, groups or SELinux options.",
   match: ({ createOnly }) => [
     {
       apiGroups: [""],

@@ -11,13 +11,13 @@ import { mountToken } from "./token.ts";
 const pods: RequestMatch = { apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE"] };
 
 export default rule({
-  summary: "Gives a pod its service account with its token, and lets it use the secrets of that account alone.",
+  summary: "Sets the service account of a pod and mounts its token, and restricts the pod to the account's secrets.",
   order: 7,
   upstreamPlugin: {
     plugin: "ServiceAccount",
     defaultOn: true,
     worthwhile:
-      "Every API server does this itself unless it was told not to, but holds only those accounts to their secrets that ask for it: it is for limitSecretReferences, which holds all of them.",
+      "Every API server does this itself by default, but restricts only accounts with an annotation to their secrets. The rule is for limitSecretReferences, which restricts all accounts.",
   },
   match: {
     mutate: [pods],

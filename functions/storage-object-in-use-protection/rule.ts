@@ -8,7 +8,7 @@ const protections: Record<string, string> = {
 };
 
 export default rule({
-  summary: "Keeps volumes, claims and volume attributes classes from vanishing while they are in use.",
+  summary: "Delays the deletion of volumes, claims and volume attributes classes until they are no longer used.",
   order: 20,
   upstreamPlugin: { plugin: "StorageObjectInUseProtection", defaultOn: true },
   match: [

@@ -4,7 +4,7 @@ import { rule } from "postern/rule";
 const notReady = { key: "node.kubernetes.io/not-ready", effect: "NoSchedule" };
 
 export default rule({
-  summary: "Keeps pods off a new node until it is ready.",
+  summary: "Taints a new node until it is ready.",
   order: 9,
   upstreamPlugin: { plugin: "TaintNodesByCondition", defaultOn: true },
   match: [{ apiGroups: [""], apiVersions: ["v1"], resources: ["nodes"], operations: ["CREATE"] }],

@@ -64,7 +64,7 @@ export const readNames = async (catalogue = catalogueFolder): Promise<string[]> 
 export const describeUseBesidePlugin = ({ upstreamPlugin: twin }: Rule): string | undefined =>
   twin?.worthwhile ??
   (twin?.defaultOn &&
-    `Every API server does this itself unless it was told not to: it is for clusters that turned ${twin.plugin} off.`);
+    `Every API server does this itself by default. The rule is for clusters that turned ${twin.plugin} off.`);
 
 const placeOf = ({ rule }: CatalogueRule) => rule.order ?? webhooksPlace;
 
