@@ -1,8 +1,8 @@
 import { readdir, readFile } from "node:fs/promises";
-import { type Given, parseArguments, parseFault } from "./cli/arguments.ts";
-import { type Command, type Options, table } from "./cli/command.ts";
+import { describeParseError, type ParsedArguments, parseArguments } from "./cli/arguments.ts";
+import { type Command, formatTable, type Options } from "./cli/command.ts";
 import { Complaint, toSentence } from "./cli/complaint.ts";
-import { didYouMean } from "./cli/did-you-mean.ts";
+import { suggestName } from "./cli/did-you-mean.ts";
 import { escapeControls } from "./cli/terminal.ts";
 
 const folder = new URL("commands/", import.meta.url);
@@ -42,7 +42,7 @@ const dispatch = async ([verb, ...rest]: readonly string[]): Promise<number> => 
   }
   if (!verbs.includes(verb))
     throw new Complaint(
-      [`postern has no verb "${verb}"`, `it has ${verbs.join(", ")}`, didYouMean(verb, verbs).trim()]
+      [`postern has no verb "${verb}"`, `it has ${verbs.join(", ")}`, suggestName(verb, verbs).trim()]
         .filter(Boolean)
         .join("; "),
     );
@@ -69,11 +69,13 @@ const version = async (): Promise<string> =>
 
 const load = async (verb: string): Promise<Command> => (await import(new URL(`${verb}.ts`, folder).href)).default;
 
-const parse = (verb: string, command: Command, args: string[]): Given => {
+const parse = (verb: string, command: Command, args: string[]): ParsedArguments => {
   try {
     return parseArguments(args, command);
   } catch (error) {
-    throw new Complaint(`postern ${verb}: ${parseFault(error, command)}postern ${verb} --help shows what there is`);
+    throw new Complaint(
+      `postern ${verb}: ${describeParseError(error, command)}postern ${verb} --help shows what there is`,
+    );
   }
 };
 
@@ -94,7 +96,7 @@ const optionsOf = (values: Record<string, unknown>): Options => {
 
 const overview = async (verbs: string[]): Promise<string> => {
   const commands = await Promise.all(verbs.map(async (verb) => [verb, (await load(verb)).summary]));
-  return `Usage: postern VERB\n\n${table(commands)}\npostern VERB --help says more.\n`;
+  return `Usage: postern VERB\n\n${formatTable(commands)}\npostern VERB --help says more.\n`;
 };
 
 const help = (verb: string, { summary, usage, options }: Command): string => {
@@ -102,7 +104,7 @@ const help = (verb: string, { summary, usage, options }: Command): string => {
     `${short ? `-${short}, ` : ""}--${name}${value ? ` ${value}` : ""}${multiple ? "…" : ""}`,
     `${says}${preset === undefined ? "" : ` (${preset})`}`,
   ]);
-  return `Usage: postern ${[verb, usage, rows.length > 0 && "[OPTION…]"].filter(Boolean).join(" ")}\n\n${summary}\n\n${table(rows)}${severalOf(options, usage)}`;
+  return `Usage: postern ${[verb, usage, rows.length > 0 && "[OPTION…]"].filter(Boolean).join(" ")}\n\n${summary}\n\n${formatTable(rows)}${severalOf(options, usage)}`;
 };
 
 const severalOf = (options: Command["options"], usage = ""): string => {

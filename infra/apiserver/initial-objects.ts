@@ -2,12 +2,12 @@ import type { RecordedAnswers } from "#lib/recorded-answers.ts";
 
 type Objects = NonNullable<RecordedAnswers["objects"]>;
 
-const namespace = (name: string) => {
+const createNamespace = (name: string) => {
   const labels = { "kubernetes.io/metadata.name": name };
   return { apiVersion: "v1", kind: "Namespace", metadata: { name, labels }, status: { phase: "Active" } };
 };
 
-const priorityClass = (name: string, value: number, description: string) => ({
+const createPriorityClass = (name: string, value: number, description: string) => ({
   ...{ apiVersion: "scheduling.k8s.io/v1", kind: "PriorityClass", metadata: { name } },
   ...{ value, description, preemptionPolicy: "PreemptLowerPriority" },
 });
@@ -17,13 +17,13 @@ const priorityClass = (name: string, value: number, description: string) => ({
  * left out, because no rule reads them.
  */
 export const initialObjects: Objects = [
-  ...["default", "kube-node-lease", "kube-public", "kube-system"].map(namespace),
-  priorityClass(
+  ...["default", "kube-node-lease", "kube-public", "kube-system"].map(createNamespace),
+  createPriorityClass(
     "system-cluster-critical",
     2_000_000_000,
     "Used for system critical pods that must run in the cluster, but can be moved to another node if necessary.",
   ),
-  priorityClass(
+  createPriorityClass(
     "system-node-critical",
     2_000_001_000,
     "Used for system critical pods that must not be moved from their current node.",

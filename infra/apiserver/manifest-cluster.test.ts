@@ -7,11 +7,11 @@ import { stringify } from "yaml";
 import { Failure } from "#lib/failure.ts";
 import { annotated, named, namespaces, objects, testObjects, user } from "../../test/capabilities.ts";
 import { Complaint } from "../cli/complaint.ts";
-import { readManifests, type Written, writtenCluster } from "./manifest-cluster.ts";
+import { createManifestCluster, type ManifestCluster, readManifests } from "./manifest-cluster.ts";
 
 describe("a cluster made of a folder of manifests", () => {
   let folder: string;
-  let world: Written;
+  let world: ManifestCluster;
   before(async () => {
     folder = await mkdtemp(join(tmpdir(), "postern-manifests-"));
     await mkdir(join(folder, "more", "deep"), { recursive: true });
@@ -21,7 +21,7 @@ describe("a cluster made of a folder of manifests", () => {
     const list = { apiVersion: "v1", kind: "List", items: others };
     await writeFile(join(folder, "more", "deep", "others.yml"), stringify(list));
     await writeFile(join(folder, "more", "README.md"), "apiVersion: none");
-    world = writtenCluster(await readManifests(folder));
+    world = createManifestCluster(await readManifests(folder));
   });
   after(() => rm(folder, { recursive: true, force: true }));
 
@@ -29,14 +29,14 @@ describe("a cluster made of a folder of manifests", () => {
 
   it("has what every cluster has, and in `default` what says no namespace", async () => {
     const pod = named("Pod", "lonely");
-    const { get } = writtenCluster(await manifests({ "pod.json": JSON.stringify(pod) }));
+    const { get } = createManifestCluster(await manifests({ "pod.json": JSON.stringify(pod) }));
     assert.equal((await get(namespaces, "kube-system"))?.kind, "Namespace");
     assert.equal((await get({ group: "", resource: "pods" }, "lonely", "default"))?.metadata?.namespace, "default");
   });
 
   it("has what is made in every namespace, unless a manifest has it", async () => {
     const own = named("ServiceAccount", "default", "b", { imagePullSecrets: [{ name: "pull" }] });
-    const { get } = writtenCluster(
+    const { get } = createManifestCluster(
       await manifests({ "all.json": JSON.stringify(annotated("b")), "own.json": JSON.stringify(own) }),
     );
     const account = async (namespace: string) => get({ group: "", resource: "serviceaccounts" }, "default", namespace);

@@ -6,20 +6,22 @@ import type { Capabilities } from "#lib/needs.ts";
 import type { RecordedAnswers } from "#lib/recorded-answers.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
 import { initialObjects, listNamespaceObjects } from "./initial-objects.ts";
-import { describedWorld, servedAmong, servedAs } from "./kinds/served.ts";
+import { createRecordedCluster, findServedResource, listServedResources } from "./kinds/served.ts";
 
 type Objects = NonNullable<RecordedAnswers["objects"]>;
 
 /** The capabilities of a cluster made of manifests; `may` always throws. */
-export type Written = Pick<Capabilities, "get" | "list" | "create" | "may" | "discover">;
+export type ManifestCluster = Pick<Capabilities, "get" | "list" | "create" | "may" | "discover">;
 
 /** Returns a cluster of these objects and of the initial objects that every cluster and namespace has. */
-export const writtenCluster = (objects: Objects): Written => {
+export const createManifestCluster = (objects: Objects): ManifestCluster => {
   const namespaces = [...initialObjects, ...objects].filter(
     ({ apiVersion, kind }) => apiVersion === "v1" && kind === "Namespace",
   );
   const within = namespaces.flatMap(({ metadata }) => listNamespaceObjects(metadata.name));
-  const { get, list, create, discover } = describedWorld({ objects: [...initialObjects, ...within, ...objects] });
+  const { get, list, create, discover } = createRecordedCluster({
+    objects: [...initialObjects, ...within, ...objects],
+  });
   const may = async () => {
     throw new Failure(503, "manifests don't say who may do what; only a cluster does");
   };
@@ -28,32 +30,35 @@ export const writtenCluster = (objects: Objects): Written => {
 
 /** Reads every object in the YAML and JSON files below a folder. A missing namespace becomes `default`. */
 export const readManifests = async (folder: string): Promise<Objects> =>
-  atHome((await filesIn(folder)).flatMap(objectsIn));
+  addDefaultNamespaces((await readFolder(folder)).flatMap(listFileObjects));
 
 /** Returns values as objects with their namespaces; throws for other values, naming their `place`. */
-export const objectsAmong = (values: readonly unknown[], place: string): Objects =>
-  atHome(values.map((value, index) => objectOf(value, `${place}[${index}]`)));
+export const requireObjects = (values: readonly unknown[], place: string): Objects =>
+  addDefaultNamespaces(values.map((value, index) => requireObject(value, `${place}[${index}]`)));
 
 /** A YAML or JSON file and its documents; an empty document is null. */
-export interface File {
+export interface ManifestFile {
   name: string;
   text: string;
   documents: unknown[];
 }
 
 /** Reads a file, or all YAML and JSON files below a folder. `nameOf` turns a path into the name of the file. */
-export const readFiles = async (
+export const readManifestFiles = async (
   place: string,
   nameOf = (file: string) => relative(place, file) || basename(file),
-): Promise<File[]> => {
+): Promise<ManifestFile[]> => {
   const isFile = await stat(place).then(
     (found) => found.isFile(),
     () => false,
   );
-  return isFile ? [await readOne(place, nameOf(place))] : filesIn(place, nameOf);
+  return isFile ? [await readManifestFile(place, nameOf(place))] : readFolder(place, nameOf);
 };
 
-const filesIn = async (folder: string, nameOf = (file: string) => relative(folder, file)): Promise<File[]> => {
+const readFolder = async (
+  folder: string,
+  nameOf = (file: string) => relative(folder, file),
+): Promise<ManifestFile[]> => {
   const entries = await readdir(folder, { recursive: true, withFileTypes: true }).catch((error) => {
     throw new Complaint(`${folder} can't be read: ${toSentence(error)}`);
   });
@@ -61,37 +66,37 @@ const filesIn = async (folder: string, nameOf = (file: string) => relative(folde
     .filter((entry) => entry.isFile() && /\.(ya?ml|json)$/.test(entry.name))
     .map(({ parentPath, name }) => join(parentPath, name))
     .sort();
-  return Promise.all(files.map((file) => readOne(file, nameOf(file))));
+  return Promise.all(files.map((file) => readManifestFile(file, nameOf(file))));
 };
 
-const readOne = async (file: string, name: string): Promise<File> => {
+const readManifestFile = async (file: string, name: string): Promise<ManifestFile> => {
   const text = await readFile(file, "utf8");
   const lineCounter = new LineCounter();
   const documents = [...parseAllDocuments(text, { prettyErrors: false, lineCounter })];
   const values = documents.map((document): unknown => {
-    const broken = (offset: number, why: string) =>
+    const createYamlComplaint = (offset: number, why: string) =>
       new Complaint(`${name}:${lineCounter.linePos(offset).line} is no YAML: ${why}`);
     const [fault] = document.errors;
-    if (fault) throw broken(fault.pos[0], fault.message);
+    if (fault) throw createYamlComplaint(fault.pos[0], fault.message);
     try {
       return document.toJS();
     } catch (error) {
       // `toJS` throws for unresolved aliases and for too many of them.
-      throw broken(document.contents?.range[0] ?? document.range[0], toSentence(error));
+      throw createYamlComplaint(document.contents?.range[0] ?? document.range[0], toSentence(error));
     }
   });
   return { name, text, documents: values };
 };
 
-const objectsIn = ({ name, documents }: File): Objects =>
+const listFileObjects = ({ name, documents }: ManifestFile): Objects =>
   documents.flatMap((value, index) => {
     if (value === null) return [];
     const { kind, items } = Object(value);
     const place = `${name}, document ${index + 1},`;
-    return (/List$/.test(kind) && Array.isArray(items) ? items : [value]).map((one) => objectOf(one, place));
+    return (/List$/.test(kind) && Array.isArray(items) ? items : [value]).map((one) => requireObject(one, place));
   });
 
-const objectOf = (value: unknown, place: string): Objects[number] => {
+const requireObject = (value: unknown, place: string): Objects[number] => {
   const { apiVersion, kind, metadata } = Object(value);
   if (typeof apiVersion !== "string" || typeof kind !== "string" || typeof Object(metadata).name !== "string")
     throw new Complaint(`${place} is no manifest: it must have an apiVersion, a kind and a metadata.name`);
@@ -99,10 +104,10 @@ const objectOf = (value: unknown, place: string): Objects[number] => {
   return value as Objects[number];
 };
 
-const atHome = (objects: Objects): Objects => {
-  const served = servedAmong(objects);
+const addDefaultNamespaces = (objects: Objects): Objects => {
+  const served = listServedResources(objects);
   return objects.map((object) =>
-    object.metadata.namespace === undefined && servedAs(served, object)?.namespaced
+    object.metadata.namespace === undefined && findServedResource(served, object)?.namespaced
       ? { ...object, metadata: { ...object.metadata, namespace: "default" } }
       : object,
   );

@@ -6,7 +6,7 @@ import { isQuantity, parseQuantity } from "#lib/objects/quantity.ts";
 import { matchesLabels } from "#lib/policy/selectors.ts";
 import type { KinitirasPolicy, PolicyCapabilities, PolicyRequest } from "#lib/policy/types.ts";
 import type { KubernetesObject, Operation } from "#lib/review.ts";
-import { kindsOf } from "../apiserver/kinds/kinds.ts";
+import { buildKindIndex } from "../apiserver/kinds/kinds.ts";
 
 /** What a policy does to an object, as it was measured or decided. */
 export interface PolicyCase {
@@ -139,7 +139,7 @@ export const reachOver = ({
 };
 
 /** What every cluster serves. */
-const builtIn = kindsOf([]);
+const builtIn = buildKindIndex([]);
 
 const place = ({ metadata }: KubernetesObject) => `${metadata?.namespace ?? ""}/${metadata?.name}`;
 

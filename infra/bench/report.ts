@@ -1,4 +1,4 @@
-import { table } from "../cli/command.ts";
+import { formatTable } from "../cli/command.ts";
 import type { CheckedMany } from "./checks.ts";
 import type { Latency } from "./creates.ts";
 import type { Ratio, Result } from "./ratios.ts";
@@ -11,7 +11,7 @@ export const describeResults = (title: string, results: Result[]): string => {
     describeRatio(ratio, bar),
     ...(kilobytes ? [`${kilobytes.bundle.toFixed(1)} KB${besideBar(kilobytes.bundle, kilobytes.bar, 1)}`] : []),
   ]);
-  return table([[title, "RATIO", ...(results.some(({ kilobytes }) => kilobytes) ? ["BUNDLE"] : [])], ...rows]);
+  return formatTable([[title, "RATIO", ...(results.some(({ kilobytes }) => kilobytes) ? ["BUNDLE"] : [])], ...rows]);
 };
 
 /** Describes what a create takes and webhooks add to it, and below how they compare. */
@@ -29,11 +29,11 @@ export const describeLatency = (title: string, { measured, comparisons }: Latenc
     ...(chain ? [] : [cpu?.toFixed(2)]),
   ]);
   const compared = ["COMPARED", "ADDED", ...(chain ? [] : ["CPU"])];
-  return `${table([[title, ...heads], ...rows])}\n${table([compared, ...ratios])}`;
+  return `${formatTable([[title, ...heads], ...rows])}\n${formatTable([compared, ...ratios])}`;
 };
 
 export const describeReads = (title: string, { warm, sideBySide, read, first }: Reads): string =>
-  table([
+  formatTable([
     [title, "RATIO"],
     ["three reads, remembered, over none", describeRatio(warm, 1.5)],
     [`three reads side by side, over one (${read.toFixed(2)} ms)`, describeRatio(sideBySide)],
@@ -43,7 +43,7 @@ export const describeReads = (title: string, { warm, sideBySide, read, first }: 
 export const describeCheck = ({ manifests, bytes, seconds, memory, overParser, overReader }: CheckedMany): string => {
   const inMegabytes = (amount: number) => `${(amount / 1e6).toFixed(1)} MB`;
   const { check, reading, ownReading, rules } = seconds;
-  return table([
+  return formatTable([
     [`CHECK, ${manifests} manifests of ${inMegabytes(bytes)}`, "RATIO"],
     ["the whole, over a parser's reading and the rules' own time", describeRatio(overParser, 1.5)],
     ["the whole, over its own reading and the rules' own time", describeRatio(overReader)],

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { closest } from "../cli/did-you-mean.ts";
+import { findClosest } from "../cli/did-you-mean.ts";
 import { readCatalogue } from "./registry.ts";
 import { findRule, requireRules } from "./rule-names.ts";
 
@@ -36,7 +36,7 @@ describe("a misspelt name", () => {
   ];
   for (const [given, known, meant] of cases)
     it(`${JSON.stringify(given)} ${meant ? `means ${meant}` : "is like none"}`, () => {
-      assert.equal(closest(given, known), meant);
+      assert.equal(findClosest(given, known), meant);
     });
 
   it("is refused in one sentence, with what is meant where that is known", () => {

@@ -1,5 +1,5 @@
 import { Complaint } from "../cli/complaint.ts";
-import { didYouMean, spelling } from "../cli/did-you-mean.ts";
+import { normalizeName, suggestName } from "../cli/did-you-mean.ts";
 
 /** The name of a rule or a group becomes part of a path, of a Lambda's name and of a webhook entry's name. */
 export const isName = (name: string) => /^[a-z]([a-z0-9-]{0,40}[a-z0-9])?$/.test(name);
@@ -17,7 +17,9 @@ export const idOf = (name: string) => name.replace(/^./, (first) => first.toUppe
 /** Finds a rule by its name or by the name of its upstream plugin, for instance AlwaysPullImages. */
 export const findRule = (given: string, rules: readonly string[]): string | undefined => {
   if (rules.includes(given)) return given;
-  return /^[A-Z][A-Za-z]*$/.test(given) ? rules.find((name) => spelling(name) === spelling(given)) : undefined;
+  return /^[A-Z][A-Za-z]*$/.test(given)
+    ? rules.find((name) => normalizeName(name) === normalizeName(given))
+    : undefined;
 };
 
 export const requireRules = (given: readonly string[], rules: readonly string[]): string[] =>
@@ -28,4 +30,4 @@ export const requireRules = (given: readonly string[], rules: readonly string[])
   });
 
 export const unknownRule = (given: string, rules: readonly string[]): string =>
-  `there is no rule "${given}"; ${didYouMean(given, rules)}postern rules lists them`;
+  `there is no rule "${given}"; ${suggestName(given, rules)}postern rules lists them`;

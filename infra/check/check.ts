@@ -1,9 +1,9 @@
 import { getOwn } from "#lib/json.ts";
 import type { ResourceType } from "#lib/needs.ts";
 import type { KubernetesObject, Operation, UserInfo } from "#lib/review.ts";
-import { fill } from "../apiserver/defaults/defaults.ts";
+import { fillDefaults } from "../apiserver/defaults/defaults.ts";
 import { initialObjects } from "../apiserver/initial-objects.ts";
-import { type Kinds, kindsOf } from "../apiserver/kinds/kinds.ts";
+import { buildKindIndex, type KindIndex } from "../apiserver/kinds/kinds.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
 import { Complaint } from "../cli/complaint.ts";
 import type { ClusterConfig } from "../config/config.ts";
@@ -53,7 +53,7 @@ export const openCheck = async (options: CheckOptions): Promise<Check> => {
   const { manifests, recorded, old, state, webhooks, faults, notes } = await readFiles(options);
   const note = (sentence: string) => void notes.add(sentence);
   const all = [...manifests, ...recorded];
-  const kinds = kindsOf([...state, ...old, ...all].map(({ object }) => object));
+  const kinds = buildKindIndex([...state, ...old, ...all].map(({ object }) => object));
   const asking: Omit<Asking, "operation"> = { user: options.user, namespace: options.namespace };
   for (const remark of listRemarks(manifests, old, kinds, asking)) note(remark);
   const isStateKnown = options.state.length > 0;
@@ -148,15 +148,15 @@ const isForKustomize = ({ object: { apiVersion } }: Manifest) =>
 const describeLeftOut = ({ source, object }: Manifest) =>
   `${toSourceName(source.name)} is for kustomize, and left out; kustomize build prints manifests of this ${object.kind}, which - reads`;
 
-const fillAll = (manifests: readonly Manifest[], kinds: Kinds, asking: Omit<Asking, "operation">) =>
-  new Map(normalizeAll(manifests, kinds, asking).map(({ key, object }) => [key, fill(object).object]));
+const fillAll = (manifests: readonly Manifest[], kinds: KindIndex, asking: Omit<Asking, "operation">) =>
+  new Map(normalizeAll(manifests, kinds, asking).map(({ key, object }) => [key, fillDefaults(object).object]));
 
 const withNamespace = (object: Record<string, unknown>, otherwise: string): KubernetesObject => {
   const metadata = Object(object.metadata);
   return { ...object, metadata: { ...metadata, namespace: metadata.namespace || otherwise } };
 };
 
-const selectNamed = ({ group, resource }: ResourceType, manifests: readonly Manifest[], kinds: Kinds) =>
+const selectNamed = ({ group, resource }: ResourceType, manifests: readonly Manifest[], kinds: KindIndex) =>
   manifests.flatMap(({ object }): KubernetesObject[] => {
     const found = kinds.of(String(object.apiVersion), String(object.kind))?.resource;
     const isNamed = typeof getOwn(object.metadata, "name") === "string";

@@ -4,7 +4,7 @@ import type { Operation } from "#lib/review.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
 import type { Options } from "../cli/command.ts";
 import { Complaint } from "../cli/complaint.ts";
-import { among } from "../cli/options.ts";
+import { readList } from "../cli/options.ts";
 import { openProgress } from "../cli/progress.ts";
 import { deployerIn } from "../clusters/access.ts";
 import type { ClusterConfig } from "../config/config.ts";
@@ -22,7 +22,7 @@ export interface Source {
   notes: ReadonlySet<string>;
   /** The reports that the cluster serves; undefined for files. */
   reportVersion?: ReportVersion | undefined;
-  /** Passes each evaluation to `take`, and waits for it before it passes the next one. */
+  /** Passes each evaluation to `removeMember`, and waits for it before it passes the next one. */
   each(take: (evaluation: Evaluation) => Promise<void>): Promise<void>;
 }
 
@@ -70,7 +70,7 @@ export const openCluster = async (request: Request, signal: AbortSignal): Promis
     {
       ...readOptions(request),
       operation: readOperation(options) ?? "CREATE",
-      namespaces: among(options, "namespace"),
+      namespaces: readList(options, "namespace"),
       deployer: { ...deployerIn(options, [cluster[0]]), folder: dirname(file), identity },
       page: readPage(options),
     },
@@ -84,7 +84,7 @@ const readOptions = ({ options, catalogue, cluster }: Request) => ({
   cluster,
   harden: options.flag("harden"),
   webhooks: options.texts("webhooks"),
-  hosts: among(options, "call"),
+  hosts: readList(options, "call"),
   user: readUser(options),
   alsoPods: !options.flag("no-pod-templates"),
 });
@@ -117,7 +117,7 @@ const readOperation = (options: Options): Operation | undefined => {
 
 /** Returns the user of `--as` with the groups that an API server adds, as for `kubectl --as`. */
 const readUser = (options: Options) => {
-  const groups = among(options, "as-group");
+  const groups = readList(options, "as-group");
   const username = options.text("as") ?? "";
   const usual = username === "system:anonymous" ? "system:unauthenticated" : "system:authenticated";
   return { username, groups: [...new Set([...(groups.length === 0 ? listUserGroups(username) : groups), usual])] };

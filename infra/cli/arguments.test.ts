@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import check from "../commands/check.ts";
-import { type Grammar, parseArguments, parseFault } from "./arguments.ts";
+import { describeParseError, type Grammar, parseArguments } from "./arguments.ts";
 
 const says = "";
 const options: Grammar["options"] = {
@@ -89,7 +89,7 @@ describe("an unknown option", () => {
     it(`${args[0]} is refused`, () => {
       assert.throws(
         () => parseArguments(args, withPaths),
-        (error) => parseFault(error, withPaths) === sentence,
+        (error) => describeParseError(error, withPaths) === sentence,
       );
     });
 });

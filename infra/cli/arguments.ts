@@ -1,6 +1,6 @@
 import { type ParseArgsOptionDescriptor, parseArgs } from "node:util";
 import { getErrorMessage } from "#lib/failure.ts";
-import { didYouMean } from "./did-you-mean.ts";
+import { suggestName } from "./did-you-mean.ts";
 
 /** An option of a verb: what parseArgs reads, and what `--help` says. */
 export type Option = ParseArgsOptionDescriptor & {
@@ -19,7 +19,7 @@ export interface Grammar {
   wordless?: readonly string[];
 }
 
-export interface Given {
+export interface ParsedArguments {
   values: Record<string, unknown>;
   words: string[];
 }
@@ -31,7 +31,7 @@ export interface Given {
  * accepts. Without `isValue`, as with paths, it takes all of them where words of the verb stand before it or behind `--`,
  * and else none, so that `check --state DIR PATH` still checks PATH. If the verb takes no words, all are values.
  */
-export const parseArguments = (args: string[], { options, usage, wordless = [] }: Grammar): Given => {
+export const parseArguments = (args: string[], { options, usage, wordless = [] }: Grammar): ParsedArguments => {
   const all: Record<string, ParseArgsOptionDescriptor> = { ...options, help: { type: "boolean", short: "h" } };
   const { values, tokens } = parseArgs({ args, options: all, allowPositionals: true, tokens: true });
   const isWordless = usage === undefined || wordless.some((name) => values[name] !== undefined);
@@ -54,8 +54,8 @@ export const parseArguments = (args: string[], { options, usage, wordless = [] }
 };
 
 /** Returns the sentence for an error of parseArgs, with a suggestion for an unknown option. */
-export const parseFault = (error: unknown, { options }: Grammar): string => {
+export const describeParseError = (error: unknown, { options }: Grammar): string => {
   const [first = ""] = getErrorMessage(error).split(". ");
   const [, unknown] = /^Unknown option '--([^']*)'$/.exec(first) ?? [];
-  return `${first}; ${unknown === undefined ? "" : didYouMean(unknown, [...Object.keys(options), "help"], "--")}`;
+  return `${first}; ${unknown === undefined ? "" : suggestName(unknown, [...Object.keys(options), "help"], "--")}`;
 };

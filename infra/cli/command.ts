@@ -20,13 +20,13 @@ export interface Options {
   number(name: string): number | undefined;
 }
 
-export const common = {
+export const commonOptions = {
   config: { type: "string", value: "FILE", says: "read this instead of postern.yaml" },
   cluster: { type: "string", value: "NAME", says: "which cluster of postern.yaml; needed where there are several" },
   output: { type: "string", short: "o", value: "json", says: "print JSON" },
 } satisfies Record<string, Option>;
 
-export const table = (rows: (string | undefined)[][]): string => {
+export const formatTable = (rows: (string | undefined)[][]): string => {
   const widths = rows[0]?.map((_, column) => Math.max(...rows.map((row) => row[column]?.length ?? 0))) ?? [];
   return rows
     .map(
@@ -39,4 +39,4 @@ export const table = (rows: (string | undefined)[][]): string => {
     .join("");
 };
 
-export const print = (text: string) => void process.stdout.write(text);
+export const writeOutput = (text: string) => void process.stdout.write(text);

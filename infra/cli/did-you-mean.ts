@@ -1,25 +1,25 @@
 /** Returns the known name that a misspelt one most likely means, or undefined if none is near. */
-export const closest = (given: string, known: readonly string[]): string | undefined => {
-  const wanted = spelling(given);
+export const findClosest = (given: string, known: readonly string[]): string | undefined => {
+  const wanted = normalizeName(given);
   // Two swapped letters count once; one mistake in three letters is a misspelling.
   let nearest = Math.max(1, Math.floor(wanted.length / 3)) + 1;
   let found: string | undefined;
   for (const name of known) {
-    const distance = distanceBetween(wanted, spelling(name));
+    const distance = computeDistance(wanted, normalizeName(name));
     if (distance < nearest) [nearest, found] = [distance, name];
   }
   return found;
 };
 
-export const didYouMean = (given: string, known: readonly string[], prefix = ""): string => {
-  const name = closest(given, known);
+export const suggestName = (given: string, known: readonly string[], prefix = ""): string => {
+  const name = findClosest(given, known);
   return name === undefined ? "" : `did you mean ${prefix}${name}? `;
 };
 
-export const spelling = (name: string): string => name.replaceAll("-", "").toLowerCase();
+export const normalizeName = (name: string): string => name.replaceAll("-", "").toLowerCase();
 
 /** Counts the letters to insert, delete, replace or swap with their neighbour. */
-const distanceBetween = (one: string, other: string): number => {
+const computeDistance = (one: string, other: string): number => {
   let [before, last]: number[][] = [[], Array.from({ length: other.length + 1 }, (_, column) => column)];
   for (let row = 1; row <= one.length; row++) {
     const next = [row];
@@ -27,15 +27,16 @@ const distanceBetween = (one: string, other: string): number => {
       const isSame = one[row - 1] === other[column - 1];
       const isSwapped = one[row - 1] === other[column - 2] && one[row - 2] === other[column - 1];
       next[column] = Math.min(
-        at(last, column) + 1,
-        at(next, column - 1) + 1,
-        at(last, column - 1) + (isSame ? 0 : 1),
-        isSwapped ? at(before, column - 2) + 1 : Number.POSITIVE_INFINITY,
+        getNumber(last, column) + 1,
+        getNumber(next, column - 1) + 1,
+        getNumber(last, column - 1) + (isSame ? 0 : 1),
+        isSwapped ? getNumber(before, column - 2) + 1 : Number.POSITIVE_INFINITY,
       );
     }
     [before, last] = [last, next];
   }
-  return at(last, other.length);
+  return getNumber(last, other.length);
 };
 
-const at = (numbers: readonly number[] = [], index: number): number => numbers[index] ?? Number.POSITIVE_INFINITY;
+const getNumber = (numbers: readonly number[] = [], index: number): number =>
+  numbers[index] ?? Number.POSITIVE_INFINITY;

@@ -23,7 +23,7 @@ export const clusterOptions = {
 export const isNoFile = (word: string): boolean => word !== "-" && !existsSync(word);
 
 /** Returns the values of an option that may be repeated or have commas between its values. */
-export const among = (options: Options, name: string): string[] => {
+export const readList = (options: Options, name: string): string[] => {
   const given = options.texts(name);
   const all = given.flatMap((text) => text.split(",").filter(Boolean));
   if (given.length > 0 && all.length === 0) throw new Complaint(`--${name} names nothing`);
@@ -31,7 +31,7 @@ export const among = (options: Options, name: string): string[] => {
 };
 
 /** Parses `90s`, `30m` or `2h` into milliseconds. Less than a minute would be over before it is live. */
-export const duration = (text: string | undefined, option: string): number => {
+export const parseDuration = (text: string | undefined, option: string): number => {
   const [, number = "", unit = ""] = /^(\d{1,4})([smh])$/.exec(text ?? "") ?? [];
   const milliseconds = Number(number) * ({ s: 1000, m: 60_000, h: 3_600_000 }[unit] ?? 0);
   if (milliseconds < 60_000 || milliseconds > 24 * 3_600_000)
@@ -42,14 +42,14 @@ export const duration = (text: string | undefined, option: string): number => {
 };
 
 /** Checks a base URL. The API server accepts only https, without user, query or fragment. */
-export const address = (text: string, where: string): string => {
+export const parseBaseUrl = (text: string, where: string): string => {
   const url = URL.canParse(text) ? new URL(text) : undefined;
   if (url?.protocol !== "https:" || url.username || url.password || url.search || url.hash)
     throw new Complaint(`${where} must be an https:// address without user, query and fragment, not "${text}"`);
   return text.replace(/\/+$/, "");
 };
 
-export const content = (file: string, option: string): Promise<string> =>
+export const readOptionFile = (file: string, option: string): Promise<string> =>
   readFile(file, "utf8").catch((error) => {
     throw new Complaint(`${option} ${file} can't be read: ${toSentence(error)}`);
   });

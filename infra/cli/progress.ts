@@ -1,8 +1,8 @@
-export type Tell = (done: number, total: number) => void;
+export type ReportProgress = (done: number, total: number) => void;
 
 export interface Progress {
   /** Runs a step and prints a line with its time and the sentence that `act` returns. */
-  step(name: string, act: (tell: Tell) => Promise<string>): Promise<void>;
+  step(name: string, act: (tell: ReportProgress) => Promise<string>): Promise<void>;
   say(line: string): void;
 }
 
@@ -13,16 +13,16 @@ export const openProgress = (stream: NodeJS.WriteStream = process.stderr): Progr
     say: (line) => void stream.write(`${isWatched ? "\r\u001b[K" : ""}${line}\n`),
     step: async (name, act) => {
       const start = performance.now();
-      const seconds = () => `${((performance.now() - start) / 1000).toFixed(1)} s`;
+      const formatSeconds = () => `${((performance.now() - start) / 1000).toFixed(1)} s`;
       let far: [done: number, total: number] | undefined;
       const draw = () => {
-        const bar = far ? ` ${barOf(...far)}` : "";
-        stream.write(`\r\u001b[K${name}${bar} ${seconds()}`);
+        const bar = far ? ` ${formatBar(...far)}` : "";
+        stream.write(`\r\u001b[K${name}${bar} ${formatSeconds()}`);
       };
       const timer = isWatched ? setInterval(draw, 200) : undefined;
       const end = (sentence: string) => {
         clearInterval(timer);
-        stream.write(`${isWatched ? "\r\u001b[K" : ""}${seconds().padStart(8)}  ${name}: ${sentence}\n`);
+        stream.write(`${isWatched ? "\r\u001b[K" : ""}${formatSeconds().padStart(8)}  ${name}: ${sentence}\n`);
       };
       try {
         end(
@@ -47,7 +47,7 @@ const isWatchedBy = ({ isTTY }: NodeJS.WriteStream) => isTTY === true && process
 
 const width = 24;
 
-const barOf = (done: number, total: number): string => {
+const formatBar = (done: number, total: number): string => {
   const full = Math.round((width * Math.min(done, total)) / Math.max(total, 1));
   return `[${"#".repeat(full)}${".".repeat(width - full)}] ${done} of ${total}`;
 };

@@ -2,13 +2,13 @@
 // sentence and adds the line.
 import { isMap } from "#lib/json.ts";
 
-export interface Shape {
+export interface InputShape {
   expected: string;
   isFit(value: unknown): boolean;
   /** The shapes of a map's members, all of which are optional. */
-  members?: Record<string, Shape>;
+  members?: Record<string, InputShape>;
   /** The shape of a map's other members; without it, they are misfits. */
-  others?: Shape | undefined;
+  others?: InputShape | undefined;
 }
 
 export interface Misfit {
@@ -18,40 +18,47 @@ export interface Misfit {
   known?: string[];
 }
 
-const isText = (value: unknown) => typeof value === "string";
+const isString = (value: unknown) => typeof value === "string";
 
-export const text: Shape = { expected: "a text", isFit: isText };
-export const map: Shape = { expected: "a map", isFit: isMap };
-export const number: Shape = { expected: "a number", isFit: (value) => typeof value === "number" };
-export const flag: Shape = { expected: "true or false", isFit: (value) => typeof value === "boolean" };
-export const texts: Shape = {
+export const textShape: InputShape = { expected: "a text", isFit: isString };
+export const mapShape: InputShape = { expected: "a map", isFit: isMap };
+export const numberShape: InputShape = { expected: "a number", isFit: (value) => typeof value === "number" };
+export const flagShape: InputShape = { expected: "true or false", isFit: (value) => typeof value === "boolean" };
+export const textListShape: InputShape = {
   expected: "a list of texts",
-  isFit: (value) => Array.isArray(value) && value.every(isText),
+  isFit: (value) => Array.isArray(value) && value.every(isString),
 };
-export const mapOfTexts: Shape = {
+export const textMapShape: InputShape = {
   expected: "a map of texts",
-  isFit: (value) => isMap(value) && Object.values(value).every(isText),
+  isFit: (value) => isMap(value) && Object.values(value).every(isString),
 };
 
-export const listOfMaps = (expected: string, isFit: (one: Record<string, unknown>) => boolean): Shape => ({
+export const createMapListShape = (expected: string, isFit: (one: Record<string, unknown>) => boolean): InputShape => ({
   expected,
   isFit: (value) => Array.isArray(value) && value.every((one) => isMap(one) && isFit(one)),
 });
 
-export const oneOf = (expected: string, ...words: unknown[]): Shape => ({
+export const createEnumShape = (expected: string, ...words: unknown[]): InputShape => ({
   expected,
   isFit: (value) => words.includes(value),
 });
 
-export const anything: Shape = { expected: "anything", isFit: () => true };
+export const anyShape: InputShape = { expected: "anything", isFit: () => true };
 
-export const shape = (members: Record<string, Shape>, others?: Shape): Shape => ({ ...map, members, others });
+export const createMapShape = (members: Record<string, InputShape>, others?: InputShape): InputShape => ({
+  ...mapShape,
+  members,
+  others,
+});
 
 /** Returns the same shape, for values that may also be null. */
-export const orNull = (inner: Shape): Shape => ({ ...inner, isFit: (value) => value === null || inner.isFit(value) });
+export const allowNull = (inner: InputShape): InputShape => ({
+  ...inner,
+  isFit: (value) => value === null || inner.isFit(value),
+});
 
 /** Returns the misfits in the order of the file. */
-export const findMisfits = (value: unknown, wanted: Shape, path: string[] = []): Misfit[] => {
+export const findMisfits = (value: unknown, wanted: InputShape, path: string[] = []): Misfit[] => {
   const { expected, isFit, members, others } = wanted;
   if (!isFit(value)) return [{ path, expected }];
   if (members === undefined || !isMap(value)) return [];

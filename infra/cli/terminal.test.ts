@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import fc from "fast-check";
-import { escapeControls, shortened, toOneLine } from "./terminal.ts";
+import { escapeControls, toOneLine, truncateText } from "./terminal.ts";
 
 describe("text of anybody's", () => {
   const table: [text: string, shown: string][] = [
@@ -34,8 +34,8 @@ describe("text of anybody's", () => {
     );
   });
   it("is cut where it is too long, and not within a character", () => {
-    assert.equal(shortened("abc", 3), "abc");
-    assert.equal(shortened("abcd", 3), "ab…");
-    assert.ok(shortened("a\u{1f600}bc", 3).isWellFormed());
+    assert.equal(truncateText("abc", 3), "abc");
+    assert.equal(truncateText("abcd", 3), "ab…");
+    assert.ok(truncateText("a\u{1f600}bc", 3).isWellFormed());
   });
 });

@@ -11,5 +11,5 @@ export const escapeControls = (text: string): string =>
 
 export const toOneLine = (text: string): string => escapeControls(text.replace(/\s*\n\s*/g, " ").trim());
 
-export const shortened = (text: string, longest: number): string =>
+export const truncateText = (text: string, longest: number): string =>
   text.length > longest ? `${text.slice(0, longest - 1).toWellFormed()}…` : text;

@@ -5,7 +5,7 @@ import type { ResourceType } from "#lib/needs.ts";
 import { joinApiVersion, rootOf } from "#lib/objects/api-version.ts";
 import type { KubernetesObject } from "#lib/review.ts";
 import type { InspectedCluster } from "#lib/rule.ts";
-import { readManifests, writtenCluster } from "../apiserver/manifest-cluster.ts";
+import { createManifestCluster, readManifests } from "../apiserver/manifest-cluster.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
 import type { ClusterConfig } from "../config/config.ts";
 import { askingRules, placeOf } from "../config/connections.ts";
@@ -46,7 +46,7 @@ export const inspectCluster = async (
 /** Opens a cluster for inspection with the deployer's credentials, or the manifest cluster that replaces it. */
 export const openInspection = async (name: string, { connect }: ClusterConfig, deployer: Deployer, file: string) => {
   if (deployer.kubeconfig === undefined && connect?.manifests !== undefined) {
-    const { list } = writtenCluster(await readManifests(placeOf(connect.manifests, dirname(file))));
+    const { list } = createManifestCluster(await readManifests(placeOf(connect.manifests, dirname(file))));
     return { list };
   }
   return toInspected(await openCluster(name, connect, deployer));

@@ -1,5 +1,5 @@
 import { inStage } from "../aws/stage.ts";
-import { type Command, print } from "../cli/command.ts";
+import { type Command, writeOutput } from "../cli/command.ts";
 import { stageOption } from "../cli/options.ts";
 import { arm } from "../rollout/disarm.ts";
 import { ruleOfStage } from "./shared/options.ts";
@@ -12,6 +12,6 @@ export default {
   async run({ options, words: [given = ""] }) {
     const rule = await ruleOfStage(given);
     const version = await inStage(options, ({ functions }) => arm(functions, rule));
-    print(`${rule} decides again, as version ${version}\n`);
+    writeOutput(`${rule} decides again, as version ${version}\n`);
   },
 } satisfies Command;

@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describeCheck, describeLatency, describeReads, describeResults, describeUnits } from "../bench/report.ts";
 import { readCatalogue } from "../catalogue/registry.ts";
-import { type Command, common, print } from "../cli/command.ts";
+import { type Command, commonOptions, writeOutput } from "../cli/command.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { openSigner, type Signer } from "../keys/keys.ts";
 import type { Binaries } from "../parity/control-plane/binaries.ts";
@@ -116,7 +116,7 @@ export default {
       says: `how many rounds to measure (${names.map((name) => `${name} ${sections[name]?.rounds}`).join(", ")})`,
     },
     only: { type: "string", value: names.join("|"), says: "measure nothing else" },
-    output: common.output,
+    output: commonOptions.output,
   },
 
   async run({ options }) {
@@ -138,7 +138,7 @@ export default {
     const signer = await openSigner(folder);
     const results: Record<string, object> = {};
     const leftOut: string[] = [];
-    const say = (text: string) => void (json || print(`${text}\n`));
+    const say = (text: string) => void (json || writeOutput(`${text}\n`));
     const leaveOut = (sentence: string) => {
       leftOut.push(sentence);
       say(`${sentence}\n`);
@@ -155,6 +155,6 @@ export default {
       say(measurement.text);
     }
     const hasCreates = results.added !== undefined || results.chains !== undefined;
-    print(json ? `${JSON.stringify({ leftOut, ...results }, null, 2)}\n` : `${describeUnits(hasCreates)}\n`);
+    writeOutput(json ? `${JSON.stringify({ leftOut, ...results }, null, 2)}\n` : `${describeUnits(hasCreates)}\n`);
   },
 } satisfies Command;

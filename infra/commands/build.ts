@@ -4,9 +4,9 @@ import type { Bundle } from "../build/bundle.ts";
 import { buildClient } from "../build/client.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
 import { findRule, unknownRule } from "../catalogue/rule-names.ts";
-import { type Command, common, print, table } from "../cli/command.ts";
+import { type Command, commonOptions, formatTable, writeOutput } from "../cli/command.ts";
 import { Complaint } from "../cli/complaint.ts";
-import { among } from "../cli/options.ts";
+import { readList } from "../cli/options.ts";
 import { configFile, type PosternConfig } from "../config/config.ts";
 import { openSigner } from "../keys/keys.ts";
 import { isNamed, readProject, reportBroken } from "../project/project.ts";
@@ -15,10 +15,10 @@ import { rulesOption } from "./shared/options.ts";
 export default {
   summary: "Bundles every rule that is on into dist/, ready for npx osls package, and the client's package.",
   options: {
-    config: common.config,
+    config: commonOptions.config,
     to: { type: "string", value: "FOLDER", says: "only the bundles, into there: to be asked by direct invocation" },
     rules: { ...rulesOption, says: "with --to, build only these rules, even if they are off" },
-    output: common.output,
+    output: commonOptions.output,
   },
 
   async run({ options }) {
@@ -26,7 +26,7 @@ export default {
     const { catalogue, broken, config } = await readProject(file);
     const to = options.text("to");
     const names = [...catalogue, ...broken].map(({ name }) => name);
-    const rules = among(options, "rules").map((given) => findRule(given, names) ?? given);
+    const rules = readList(options, "rules").map((given) => findRule(given, names) ?? given);
     if (to === undefined && rules.length > 0) throw new Complaint("--rules is for bundles alone, with --to");
     for (const name of rules.filter((name) => !names.includes(name)))
       process.stderr.write(`${unknownRule(name, names)}; no bundle is made of it\n`);
@@ -35,10 +35,10 @@ export default {
       to === undefined ? await buildAll(config, catalogue, file) : await buildBundles(config, catalogue, to, rules);
 
     const rows = bundles.map(({ name, bytes, hash }) => ({ rule: name, bytes, sha256: hash }));
-    if (options.text("output") === "json") print(`${JSON.stringify(rows, null, 2)}\n`);
+    if (options.text("output") === "json") writeOutput(`${JSON.stringify(rows, null, 2)}\n`);
     else
-      print(
-        table([
+      writeOutput(
+        formatTable([
           ["RULE", "KB", "SHA-256"],
           ...rows.map(({ rule, bytes, sha256 }) => [rule, (bytes / 1024).toFixed(1), sha256]),
         ]),

@@ -8,9 +8,9 @@ import { forms, reportIn } from "../check/reports/forms.ts";
 import { openOutlets, parseOutputs } from "../check/reports/outputs.ts";
 import { reportSources } from "../check/reports/policyreport.ts";
 import { defaultPage, openCluster, openFiles } from "../check/subjects.ts";
-import { type Command, common, type Options } from "../cli/command.ts";
+import { type Command, commonOptions, type Options } from "../cli/command.ts";
 import { Complaint } from "../cli/complaint.ts";
-import { among, isNoFile } from "../cli/options.ts";
+import { isNoFile, readList } from "../cli/options.ts";
 import { clearLine, formatCount } from "../cli/progress.ts";
 import { toOneLine } from "../cli/terminal.ts";
 import { type ClusterConfig, chooseCluster, configFile } from "../config/config.ts";
@@ -23,8 +23,8 @@ export default {
   usage: "[PATH…]",
   wordless: ["live"],
   options: {
-    config: common.config,
-    cluster: common.cluster,
+    config: commonOptions.config,
+    cluster: commonOptions.cluster,
     rules: { ...rulesOption, says: "check only these rules, even if postern.yaml doesn't turn them on" },
     operation: {
       type: "string",
@@ -70,7 +70,7 @@ export default {
       says: `with --live: how many objects are read at once, ${defaultPage} if not said`,
     },
     output: {
-      ...common.output,
+      ...commonOptions.output,
       multiple: true,
       value: "FORM[=FILE]",
       isValue: (word) => forms.includes(word.split(/[=,]/)[0] ?? ""),
@@ -79,13 +79,13 @@ export default {
   },
 
   async run({ options, words }) {
-    const outputs = parseOutputs(among(options, "output"), forms);
+    const outputs = parseOutputs(readList(options, "output"), forms);
     const isLive = options.flag("live");
     checkOptions(options, words);
     const file = options.text("config") ?? configFile;
     const { catalogue, broken, config } = await readProject(file);
     const [name, whole] = chooseCluster(config, options.text("cluster"));
-    const only = among(options, "rules");
+    const only = readList(options, "rules");
     const cluster: [string, ClusterConfig] = [
       name,
       only.length === 0 ? whole : selectRules(whole, only, catalogue, broken),

@@ -1,7 +1,7 @@
 import { inStage } from "../aws/stage.ts";
-import { type Command, common, type Options, print } from "../cli/command.ts";
+import { type Command, commonOptions, type Options, writeOutput } from "../cli/command.ts";
 import { Complaint } from "../cli/complaint.ts";
-import { among, clusterOptions, duration, stageOption } from "../cli/options.ts";
+import { clusterOptions, parseDuration, readList, stageOption } from "../cli/options.ts";
 import { openProgress } from "../cli/progress.ts";
 import { deployerIn } from "../clusters/access.ts";
 import type { Watch } from "../rollout/canary.ts";
@@ -40,8 +40,8 @@ export default {
       value: "FOLDER",
       says: "write the entries there, without a key, instead of applying them",
     },
-    config: common.config,
-    output: common.output,
+    config: commonOptions.config,
+    output: commonOptions.output,
   },
 
   async run({ options }) {
@@ -56,7 +56,7 @@ export default {
         ...(await doorIn(options)),
         harden: options.flag("harden") || hardenAfter(options),
         canary: canaryIn(options, stop.signal),
-        forgotten: among(options, "forget"),
+        forgotten: readList(options, "forget"),
         signal: stop.signal,
         wave: Math.max(1, options.number("wave") ?? 1),
         write: options.text("write"),
@@ -69,7 +69,7 @@ export default {
           readEndpointType(plan.template),
           plan.parts.map(({ part }) => part),
         );
-        print(asData ? `${JSON.stringify(toPlanData(plan, costs), null, 2)}\n` : formatPlan(plan, costs));
+        writeOutput(asData ? `${JSON.stringify(toPlanData(plan, costs), null, 2)}\n` : formatPlan(plan, costs));
       };
       if (options.flag("plan-only")) {
         const plan = await makePlan(job);
@@ -99,5 +99,5 @@ const canaryIn = (options: Options, signal: AbortSignal): Watch | undefined => {
   const [, number] = /^(\d{1,2})%$/.exec(text) ?? [];
   if (number === undefined || Number(number) === 0)
     throw new Complaint(`--canary takes a share from 1% to 99%, not "${text}"`);
-  return { share: Number(number) / 100, milliseconds: duration(options.text("for"), "for"), signal };
+  return { share: Number(number) / 100, milliseconds: parseDuration(options.text("for"), "for"), signal };
 };

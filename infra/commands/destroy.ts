@@ -1,7 +1,7 @@
 import { inStage } from "../aws/stage.ts";
-import { type Command, common, print } from "../cli/command.ts";
+import { type Command, commonOptions, writeOutput } from "../cli/command.ts";
 import { Complaint } from "../cli/complaint.ts";
-import { among, clusterOptions, stageOption } from "../cli/options.ts";
+import { clusterOptions, readList, stageOption } from "../cli/options.ts";
 import { openProgress } from "../cli/progress.ts";
 import { deployerIn } from "../clusters/access.ts";
 import { configFile } from "../config/config.ts";
@@ -19,7 +19,7 @@ export default {
     "configs-only": { type: "boolean", says: "free the clusters, and leave everything in AWS" },
     forget: { type: "string", multiple: true, value: "NAME", says: "clusters that don't exist any more" },
     ...{ cluster, kubeconfig, context, url },
-    config: common.config,
+    config: commonOptions.config,
   },
 
   async run({ options }) {
@@ -33,13 +33,13 @@ export default {
     return inStage(options, async (stage) => {
       if (!options.flag("yes")) {
         const rest = configsOnly ? "" : `, then the stack postern-${stage.name} with all that is in it, and its keys`;
-        print(`the webhook configurations and roles in ${names} would go${rest}; --yes does it\n`);
+        writeOutput(`the webhook configurations and roles in ${names} would go${rest}; --yes does it\n`);
         return 0;
       }
-      const forgotten = among(options, "forget");
+      const forgotten = readList(options, "forget");
       const deployer = deployerIn(options, configsOnly ?? [...config.clusters.keys()]);
       const demolition = { stage, config, file, deployer, forgotten, configsOnly, progress: openProgress() };
-      print(`${await destroy({ ...demolition, url: options.text("url") })}\n`);
+      writeOutput(`${await destroy({ ...demolition, url: options.text("url") })}\n`);
       return 0;
     });
   },

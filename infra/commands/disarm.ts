@@ -1,6 +1,6 @@
 import { inStage } from "../aws/stage.ts";
-import { type Command, print } from "../cli/command.ts";
-import { duration, stageOption } from "../cli/options.ts";
+import { type Command, writeOutput } from "../cli/command.ts";
+import { parseDuration, stageOption } from "../cli/options.ts";
 import { disarm } from "../rollout/disarm.ts";
 import { ruleOfStage } from "./shared/options.ts";
 
@@ -15,8 +15,8 @@ export default {
 
   async run({ options, words: [given = ""] }) {
     const rule = await ruleOfStage(given);
-    const until = new Date(Date.now() + duration(options.text("for"), "for"));
+    const until = new Date(Date.now() + parseDuration(options.text("for"), "for"));
     const version = await inStage(options, ({ functions }) => disarm(functions, rule, until));
-    print(`${rule} lets everything by until ${until.toISOString()}, as version ${version}\n`);
+    writeOutput(`${rule} lets everything by until ${until.toISOString()}, as version ${version}\n`);
   },
 } satisfies Command;

@@ -2,7 +2,7 @@ import { stringify } from "yaml";
 import { type NamedConditions, selectPhase } from "#lib/rule.ts";
 import { type CatalogueRule, describeUseBesidePlugin } from "../catalogue/registry.ts";
 import { requireRules } from "../catalogue/rule-names.ts";
-import { type Command, common, print } from "../cli/command.ts";
+import { type Command, commonOptions, writeOutput } from "../cli/command.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { configFile } from "../config/config.ts";
 import { readProject, reportBroken } from "../project/project.ts";
@@ -13,9 +13,9 @@ export default {
     "Says of a rule what it does, what it matches and needs, and how postern.yaml sets it up; or of policies what they do.",
   usage: "[RULE]",
   options: {
-    config: common.config,
+    config: commonOptions.config,
     policy: { type: "string", value: "FILE", says: "explain the policies of this file or folder, and not a rule" },
-    output: common.output,
+    output: commonOptions.output,
   },
 
   async run({ options, words: [given, ...rest] }) {
@@ -34,9 +34,9 @@ export default {
     const setups = [...clusters].map(([cluster, { rules }]) => [cluster, rules.get(name) ?? { mode: "not on" }]);
     const group = groups.find(({ members }) => members.includes(listed))?.name;
     const explanation = { ...explain(listed), ...(group && { group }), clusters: Object.fromEntries(setups) };
-    if (options.text("output") === "json") print(`${JSON.stringify(explanation, null, 2)}\n`);
+    if (options.text("output") === "json") writeOutput(`${JSON.stringify(explanation, null, 2)}\n`);
     else
-      print(
+      writeOutput(
         `${name}\n\n${listed.rule.summary} functions/${name}/README.md says why.\n\n${stringify(explanation, { lineWidth: 0, aliasDuplicateObjects: false })}`,
       );
   },
@@ -51,7 +51,7 @@ const explainPolicies = async (file: string, asJson: boolean): Promise<number> =
     import("#lib/cue/engine.ts"),
   ]);
   const all = await explainAll(await readPolicies([file]), (source) => evaluate(source));
-  print(asJson ? `${JSON.stringify(all, null, 2)}\n` : `${all.map(written).join("\n")}\n${differences}\n`);
+  writeOutput(asJson ? `${JSON.stringify(all, null, 2)}\n` : `${all.map(written).join("\n")}\n${differences}\n`);
   return all.some(({ faults }) => faults.length > 0) ? 1 : 0;
 };
 

@@ -1,4 +1,4 @@
-import { type Command, common, print } from "../cli/command.ts";
+import { type Command, commonOptions, writeOutput } from "../cli/command.ts";
 import { stageOption } from "../cli/options.ts";
 import { chooseCluster, configFile } from "../config/config.ts";
 import { readProject, reportBroken } from "../project/project.ts";
@@ -7,7 +7,7 @@ import { signerOf } from "./shared/options.ts";
 export default {
   summary: "Prints a cluster's key: the first segment of its URLs. Whoever has it may call as that cluster.",
   usage: "CLUSTER",
-  options: { ...stageOption, config: common.config, output: common.output },
+  options: { ...stageOption, config: commonOptions.config, output: commonOptions.output },
 
   async run({ options, words: [name] }) {
     const file = options.text("config") ?? configFile;
@@ -17,7 +17,7 @@ export default {
     const signer = await signerOf(options, file);
     const keyVersion = keyVersions.at(-1) ?? 1;
     const segment = signer.segment(cluster, keyVersion);
-    print(
+    writeOutput(
       options.text("output") === "json"
         ? `${JSON.stringify({ cluster, keyVersion, segment, publicKey: signer.publicKey })}\n`
         : `${segment}\n`,

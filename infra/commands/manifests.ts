@@ -2,9 +2,9 @@ import { writeFile } from "node:fs/promises";
 import { dirname } from "node:path";
 import { parse, stringify } from "yaml";
 import type { CatalogueRule } from "../catalogue/registry.ts";
-import { type Command, common, type Options, print } from "../cli/command.ts";
+import { type Command, commonOptions, type Options, writeOutput } from "../cli/command.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
-import { address, clusterOptions, content, stageOption } from "../cli/options.ts";
+import { clusterOptions, parseBaseUrl, readOptionFile, stageOption } from "../cli/options.ts";
 import { deployerIn } from "../clusters/access.ts";
 import { findInspectingRules, inspectCluster, openInspection } from "../clusters/inspection.ts";
 import { type ClusterConfig, chooseCluster, configFile } from "../config/config.ts";
@@ -19,7 +19,7 @@ export default {
   summary:
     "Prints the webhook configurations of a cluster, ready for kubectl apply -f -. They hold its key: apply them, don't commit them.",
   options: {
-    cluster: common.cluster,
+    cluster: commonOptions.cluster,
     ...stageOption,
     url: { type: "string", value: "BASE", says: "where the rules are served, for instance what npm start prints" },
     urls: { type: "string", value: "FILE", says: "a map from rule to where it is served, in YAML or JSON" },
@@ -43,8 +43,8 @@ export default {
     kubeconfig: { ...clusterOptions.kubeconfig, says: "who asks the cluster what entries follow from what is in it" },
     context: { ...clusterOptions.context, says: "the context in it" },
     offline: { type: "boolean", says: "make no entries for what is in the cluster, and don't ask it" },
-    config: common.config,
-    output: common.output,
+    config: commonOptions.config,
+    output: commonOptions.output,
   },
 
   async run({ options }) {
@@ -86,9 +86,9 @@ export default {
       throw new Complaint(`no rule is on for cluster "${clusterName}"; postern.yaml says which are`);
     for (const document of documents) warnOfSize(document);
     if (options.text("output") === "json")
-      print(`${JSON.stringify({ apiVersion: "v1", kind: "List", items: documents }, null, 2)}\n`);
+      writeOutput(`${JSON.stringify({ apiVersion: "v1", kind: "List", items: documents }, null, 2)}\n`);
     else
-      print(
+      writeOutput(
         documents.map((document) => stringify(document, { lineWidth: 0, aliasDuplicateObjects: false })).join("---\n"),
       );
   },
@@ -129,17 +129,17 @@ const baseOf = async (options: Options): Promise<(rule: string) => string> => {
   const [url, urls, stage] = ["url", "urls", "stage"].map((name) => options.text(name));
   if (url !== undefined && urls !== undefined) throw new Complaint("--url and --urls say the same; give one of them");
   if (url !== undefined) {
-    const base = address(url, "--url");
+    const base = parseBaseUrl(url, "--url");
     return () => base;
   }
   if (urls === undefined && stage !== undefined) return servedBy(options);
   if (urls === undefined) throw new Complaint("either --url or --urls must say where the rules are served, or --stage");
-  const map: unknown = parse(await content(String(urls), "--urls"));
+  const map: unknown = parse(await readOptionFile(String(urls), "--urls"));
   return (rule) => {
     const found: unknown =
       typeof map === "object" && map !== null && Object.hasOwn(map, rule) ? Reflect.get(map, rule) : undefined;
     if (typeof found !== "string") throw new Complaint(`${urls} has no address for ${rule}`);
-    return address(found, `${urls}: ${rule}`);
+    return parseBaseUrl(found, `${urls}: ${rule}`);
   };
 };
 
@@ -149,5 +149,5 @@ const servedBy = async (options: Options): Promise<(rule: string) => string> => 
     import("../rollout/targets.ts"),
   ]);
   const { base } = await inStage(options, async (stage) => toEndpoints({ stage }, await stage.stack.outputs()));
-  return (rule) => address(base(rule), `stage ${options.text("stage")}: ${rule}`);
+  return (rule) => parseBaseUrl(base(rule), `stage ${options.text("stage")}: ${rule}`);
 };

@@ -4,7 +4,7 @@ import { isMap, parseDocument } from "yaml";
 import { writeListing } from "../catalogue/readme-list.ts";
 import { catalogueFolder, readCatalogueRules, readRule } from "../catalogue/registry.ts";
 import { mustBeName } from "../catalogue/rule-names.ts";
-import { type Command, common, print } from "../cli/command.ts";
+import { type Command, commonOptions, writeOutput } from "../cli/command.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { configFile } from "../config/config.ts";
 import { reportBroken } from "../project/project.ts";
@@ -14,7 +14,7 @@ export default {
   usage: "NAME",
   options: {
     mutate: { type: "boolean", says: "a rule that changes objects; so do names that begin with default- or add-" },
-    config: common.config,
+    config: commonOptions.config,
   },
 
   async run({ options, words: [name = ""] }) {
@@ -28,7 +28,7 @@ export default {
     // The list would lack the rules that can't be loaded.
     reportBroken(broken, () => false);
     if (broken.length === 0) await writeListing(rules);
-    print(
+    writeOutput(
       `functions/${name} is there, and on in postern.yaml.\nEdit its rule.ts and cases.yaml; npx postern test ${name} runs them, npm start -- --watch serves them.\n`,
     );
   },

@@ -3,7 +3,7 @@ import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { catalogueFolder, readCatalogueRules } from "../catalogue/registry.ts";
 import { requireRules } from "../catalogue/rule-names.ts";
-import { type Command, common, print } from "../cli/command.ts";
+import { type Command, commonOptions, writeOutput } from "../cli/command.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { chooseCluster } from "../config/config.ts";
 import type { Parity } from "../parity/parity.ts";
@@ -17,7 +17,7 @@ export default {
     seed: { type: "string", value: "N", says: "ask what was asked with this seed (another one each time)" },
     requests: { type: "string", value: "N", default: "2000", says: "how many for each rule" },
     config: { type: "string", value: "FILE", says: "take the rules' settings from this; without it, the plugins' own" },
-    output: common.output,
+    output: commonOptions.output,
     write: { type: "boolean", says: "write the table to functions/README.md, too" },
   },
 
@@ -54,8 +54,8 @@ export default {
     const { all } = await pluginsIn(binaries);
     const ports = listPorts(rules).filter(({ rule }) => all.includes(rule.upstreamPlugin.plugin));
     const longest = Math.max(...ports.map(({ name }) => name.length));
-    const printRow = (cells: (string | number)[]) => json || print(`${alignRow(cells, longest)}\n`);
-    if (!json) print(`Kubernetes ${version}${ports.length > 0 ? `, seed ${seed}\n` : ""}\n`);
+    const printRow = (cells: (string | number)[]) => json || writeOutput(`${alignRow(cells, longest)}\n`);
+    if (!json) writeOutput(`Kubernetes ${version}${ports.length > 0 ? `, seed ${seed}\n` : ""}\n`);
     if (ports.length > 0) printRow(headings);
     const found: Parity[] = [];
     for (const port of ports) {
@@ -66,7 +66,7 @@ export default {
     }
     const cases = await checkAllCases(binaries, rules);
     const repeating = `--seed ${seed} --requests ${requests}${file === undefined ? "" : ` --config ${file}`}`;
-    print(
+    writeOutput(
       json
         ? `${JSON.stringify({ kubernetes: version, seed, rules: found, cases }, null, 2)}\n`
         : describeCases(cases) + describeParity(found, repeating),

@@ -1,7 +1,7 @@
 import { completeParts } from "#lib/recording/complete-parts.ts";
 import { recorder } from "#lib/recording/recorder.ts";
 import { isRegion } from "#lib/service-settings.ts";
-import { type Command, print } from "../cli/command.ts";
+import { type Command, writeOutput } from "../cli/command.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { ageOf, fetchRecordings, placeIn, refuseUnlessEmpty } from "../recordings/fetch.ts";
 import { openRecordings } from "../recordings/local-store.ts";
@@ -40,7 +40,7 @@ export default {
         recordings.hear({ ...one, line: () => one.line(setupOf(cluster, rule)?.record?.keep) });
       }),
     );
-    print(`${await recordings.close()}\n`);
+    writeOutput(`${await recordings.close()}\n`);
   },
 } satisfies Command;
 
@@ -61,6 +61,6 @@ const fetched = async (from: string, folder: string, most: number, options: Give
   await refuseUnlessEmpty(folder);
   const recordings = await openRecordings(folder, most, say);
   const strange = await passingOn(() => fetchRecordings(openBucket(bucket, openS3(region)), prefix, since, recordings));
-  print(`${await recordings.close()}\n`);
+  writeOutput(`${await recordings.close()}\n`);
   if (strange > 0) say(`${strange} objects there are no recordings`);
 };

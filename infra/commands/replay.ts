@@ -4,10 +4,10 @@ import { inStage, type Stage } from "../aws/stage.ts";
 import { readNames } from "../catalogue/registry.ts";
 import { findRule, isName } from "../catalogue/rule-names.ts";
 import { isColoured, painter } from "../check/reports/format.ts";
-import { type Command, common, type Options } from "../cli/command.ts";
+import { type Command, commonOptions, type Options } from "../cli/command.ts";
 import { Complaint } from "../cli/complaint.ts";
-import { didYouMean } from "../cli/did-you-mean.ts";
-import { among, stageOption } from "../cli/options.ts";
+import { suggestName } from "../cli/did-you-mean.ts";
+import { readList, stageOption } from "../cli/options.ts";
 import { recordingsAt } from "../replay/recordings.ts";
 import { type Result, replayed } from "../replay/replay.ts";
 import { type Counts, count, hunksOf, noCounts, summaryLine, toldOf } from "../replay/report.ts";
@@ -30,13 +30,13 @@ export default {
       ...rulesOption,
       says: "replay only reviews of these rules; a single one is the rule of cases that name none",
     },
-    cluster: { ...common.cluster, says: "as if they had been recorded there" },
+    cluster: { ...commonOptions.cluster, says: "as if they had been recorded there" },
     settings: { type: "string", value: "recorded", says: "on both sides the settings of then, not those of a version" },
-    config: { ...common.config, says: "what the working tree is set up by, instead of postern.yaml" },
+    config: { ...commonOptions.config, says: "what the working tree is set up by, instead of postern.yaml" },
     stage: { ...stageOption.stage, says: "where live and releases such as r7 are found as versions" },
     seconds: { type: "string", value: "NUMBER", default: "10", says: "how long a review may take on this machine" },
     most: { type: "string", value: "NUMBER", default: "20", says: "so many reviews are shown of each rule" },
-    output: common.output,
+    output: commonOptions.output,
   },
 
   async run({ options, words }) {
@@ -72,7 +72,7 @@ const run = async (words: string[], options: Options, scratch: Scratch, stage: S
     throw new Complaint(`--settings takes recorded, not "${settings}"; a version's own are used otherwise`);
   const known = await readNames();
   // An unknown name is kept as it is: the other version may have the rule.
-  const rules = among(options, "rules").map((given) => findRule(given, known) ?? given);
+  const rules = readList(options, "rules").map((given) => findRule(given, known) ?? given);
   const wrong = rules.find((name) => !isName(name));
   if (wrong !== undefined) throw new Complaint(`--rules takes names of rules, and "${wrong}" is none`);
   const config = options.text("config");
@@ -92,7 +92,7 @@ const run = async (words: string[], options: Options, scratch: Scratch, stage: S
     ? writeJson(results, names)
     : writeText(results, names, options.number("most") ?? 0));
   if (Object.values(counts).every((count) => count === 0)) {
-    const meant = rules.filter((rule) => !known.includes(rule)).map((rule) => didYouMean(rule, known));
+    const meant = rules.filter((rule) => !known.includes(rule)).map((rule) => suggestName(rule, known));
     const lacking = rules.length > 0 ? `has no reviews of ${rules.join(", ")}` : "has no recordings";
     throw new Complaint([`${words.join(", ")} ${lacking}`, ...meant.filter(Boolean)].join("; ").trim());
   }

@@ -1,5 +1,5 @@
 import { inStage } from "../aws/stage.ts";
-import { type Command, common, print } from "../cli/command.ts";
+import { type Command, commonOptions, writeOutput } from "../cli/command.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { clusterOptions, stageOption } from "../cli/options.ts";
 import { openProgress } from "../cli/progress.ts";
@@ -17,7 +17,7 @@ export default {
     all: { type: "boolean", says: "every rule, and then the entries of clusters" },
     to: { type: "string", value: "RELEASE", says: "this release, for instance r7, or of one rule this version" },
     ...{ cluster, kubeconfig, context },
-    config: common.config,
+    config: commonOptions.config,
   },
 
   async run({ options, words: [given, ...rest] }) {
@@ -26,7 +26,7 @@ export default {
       if (given === undefined || rest.length > 0) throw new Complaint("postern rollback takes one rule, or --all");
       const rule = await ruleOfStage(given);
       const version = await inStage(options, (stage) => rollBackOne(stage, rule, options.text("to"), progress));
-      print(`${rule} is at version ${version}\n`);
+      writeOutput(`${rule} is at version ${version}\n`);
       return;
     }
     if (given !== undefined) throw new Complaint("postern rollback takes one rule or --all, not both");
@@ -35,6 +35,6 @@ export default {
     const { id, like } = await inStage(options, (stage) =>
       rollBackAll({ ...project, stage, deployer, progress }, options.text("to")),
     );
-    print(`all rules are as in release r${like ?? id - 1}; that is release r${id}\n`);
+    writeOutput(`all rules are as in release r${like ?? id - 1}; that is release r${id}\n`);
   },
 } satisfies Command;

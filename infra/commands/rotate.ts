@@ -1,6 +1,6 @@
 import { inStage } from "../aws/stage.ts";
-import { type Command, common, print } from "../cli/command.ts";
-import { clusterOptions, duration, stageOption } from "../cli/options.ts";
+import { type Command, commonOptions, writeOutput } from "../cli/command.ts";
+import { clusterOptions, parseDuration, stageOption } from "../cli/options.ts";
 import { openProgress } from "../cli/progress.ts";
 import { deployerIn } from "../clusters/access.ts";
 import { rotate, rotateCluster } from "../rollout/rotate.ts";
@@ -22,15 +22,15 @@ export default {
       says: "how long to wait for that; run again, it goes on",
     },
     ...{ kubeconfig, context, url, ca },
-    config: common.config,
+    config: commonOptions.config,
   },
 
   async run({ options }) {
     const { clusters, ...project } = await readDeploymentConfig(options);
     const all = [...project.config.clusters.keys()];
     const retirement = {
-      unused: duration(options.text("unused-for"), "unused-for"),
-      patience: duration(options.text("patience"), "patience"),
+      unused: parseDuration(options.text("unused-for"), "unused-for"),
+      patience: parseDuration(options.text("patience"), "patience"),
     };
     const said = await inStage(options, async (stage) => {
       const job = {
@@ -46,6 +46,6 @@ export default {
       const [chosen] = options.text("cluster") === undefined ? [] : clusters;
       return chosen === undefined ? rotate(job, retirement) : rotateCluster(job, chosen, retirement);
     });
-    print(`${said}\n`);
+    writeOutput(`${said}\n`);
   },
 } satisfies Command;

@@ -1,6 +1,6 @@
 import { writeListing } from "../catalogue/readme-list.ts";
 import { readCatalogue } from "../catalogue/registry.ts";
-import { type Command, common, print, table } from "../cli/command.ts";
+import { type Command, commonOptions, formatTable, writeOutput } from "../cli/command.ts";
 import { toOneLine } from "../cli/terminal.ts";
 import { configFile } from "../config/config.ts";
 import { readProject } from "../project/project.ts";
@@ -8,8 +8,8 @@ import { readProject } from "../project/project.ts";
 export default {
   summary: "Lists the catalogue, and where each rule is on.",
   options: {
-    config: common.config,
-    output: common.output,
+    config: commonOptions.config,
+    output: commonOptions.output,
     write: { type: "boolean", says: "write the list to functions/README.md instead; npm run fix does it" },
   },
 
@@ -27,15 +27,15 @@ export default {
       ...catalogue.map(({ name, phases, rule }) => ({ name, phases, summary: rule.summary, modes: modesOf(name) })),
       ...broken.map(({ name, sentence }) => ({ name, phases: [], broken: sentence, modes: modesOf(name) })),
     ];
-    if (options.text("output") === "json") return print(`${JSON.stringify(rules, null, 2)}\n`);
+    if (options.text("output") === "json") return writeOutput(`${JSON.stringify(rules, null, 2)}\n`);
     const shown = (modes: Record<string, string>) => {
       const entries = Object.entries(modes);
       return clusters.size === 1
         ? (entries[0]?.[1] ?? "-")
         : entries.map((entry) => entry.join(": ")).join(", ") || "-";
     };
-    print(
-      table([
+    writeOutput(
+      formatTable([
         ["RULE", "PHASE", "MODE", "WHAT IT DOES"],
         ...rules.map(({ name, phases, modes, ...rule }) => [
           name,

@@ -1,6 +1,6 @@
 import { inStage, type Stage } from "../aws/stage.ts";
 import { readCatalogue } from "../catalogue/registry.ts";
-import { type Command, common, print, table } from "../cli/command.ts";
+import { type Command, commonOptions, formatTable, writeOutput } from "../cli/command.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
 import { clusterOptions, stageOption } from "../cli/options.ts";
 import { openProgress, runInParallel } from "../cli/progress.ts";
@@ -19,8 +19,8 @@ export default {
   options: {
     ...stageOption,
     ...{ cluster, kubeconfig, context },
-    config: common.config,
-    output: common.output,
+    config: commonOptions.config,
+    output: commonOptions.output,
   },
 
   async run({ options }) {
@@ -45,7 +45,7 @@ export default {
         newest ? readHealth({ stage, file, deployer, ...read }, name, newest) : undefined,
       );
       const clusters = found.filter((one) => one !== undefined);
-      print(
+      writeOutput(
         options.text("output") === "json"
           ? `${JSON.stringify({ stage: stage.name, release: shortly(newest), rules: standings, clusters }, null, 2)}\n`
           : `${inWords(newest, standings)}${clusters.map(healthInWords).join("")}`,
@@ -85,7 +85,7 @@ const inWords = (release: Release | undefined, standings: Standing[]): string =>
   const like = release?.like === undefined ? "" : `, like r${release.like}`;
   const open = release?.complete === false ? ", not complete: run postern deploy again" : "";
   const head = release ? `release r${release.id}${like} of ${release.at}, by ${release.by}${open}\n\n` : "";
-  return `${head}${table([["RULE", "LIVE", "PUBLISHED", "BEFORE", ""], ...rows])}`;
+  return `${head}${formatTable([["RULE", "LIVE", "PUBLISHED", "BEFORE", ""], ...rows])}`;
 };
 
 const healthInWords = ({ cluster, at, entries, asked, sick, slowest, drift, unknown }: ClusterHealth): string => {

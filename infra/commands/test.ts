@@ -1,6 +1,6 @@
 import { readCatalogueRules } from "../catalogue/registry.ts";
 import { requireRules } from "../catalogue/rule-names.ts";
-import { type Command, common, type Options, print } from "../cli/command.ts";
+import { type Command, commonOptions, type Options, writeOutput } from "../cli/command.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { chooseCluster, configFile } from "../config/config.ts";
 import { reportBroken } from "../project/project.ts";
@@ -21,11 +21,11 @@ export default {
     },
     cases: { type: "string", multiple: true, value: "FILE", says: "the cases of the policies" },
     config: {
-      ...common.config,
+      ...commonOptions.config,
       says: "policies' rules are set up as there, but for the policies; by defaults otherwise",
     },
-    cluster: { ...common.cluster, says: "and as for this cluster" },
-    output: { ...common.output, value: "json|junit", says: "print JSON, or XML as JUnit has it" },
+    cluster: { ...commonOptions.cluster, says: "and as for this cluster" },
+    output: { ...commonOptions.output, value: "json|junit", says: "print JSON, or XML as JUnit has it" },
   },
 
   async run({ options, words }) {
@@ -54,13 +54,13 @@ const report = async (results: AsyncIterable<TestResult>, options: Options, what
   for await (const one of results) {
     all.push(one);
     if (output !== undefined) continue;
-    if (one.rule !== rule) print(`${all.length > 1 ? "\n" : ""}${one.rule ?? one.file}\n`);
+    if (one.rule !== rule) writeOutput(`${all.length > 1 ? "\n" : ""}${one.rule ?? one.file}\n`);
     rule = one.rule;
-    print(lineOf(one));
+    writeOutput(lineOf(one));
   }
-  if (output === "json") print(`${JSON.stringify({ cases: all }, null, 2)}\n`);
-  else if (output === "junit") print(toJunit(all));
-  else print(`\n${summaryOf(all, what)}`);
+  if (output === "json") writeOutput(`${JSON.stringify({ cases: all }, null, 2)}\n`);
+  else if (output === "junit") writeOutput(toJunit(all));
+  else writeOutput(`\n${summaryOf(all, what)}`);
   return codeOf(all);
 };
 
@@ -83,9 +83,11 @@ const testPolicies = async (places: string[], files: string[], options: Options)
   if (faulty.length > 0) {
     const faults = faulty.map((one) => ({ ...one, does: [], warnings: [], unlikeKinitiras: [] }));
     if (output === "json")
-      print(`${JSON.stringify({ policies: faulty.map(({ policy, faults }) => ({ policy, faults })) }, null, 2)}\n`);
-    else if (output === "junit") print(toJunit(faulty.map(asResult)));
-    else print(faults.map(written).join("\n"));
+      writeOutput(
+        `${JSON.stringify({ policies: faulty.map(({ policy, faults }) => ({ policy, faults })) }, null, 2)}\n`,
+      );
+    else if (output === "junit") writeOutput(toJunit(faulty.map(asResult)));
+    else writeOutput(faults.map(written).join("\n"));
     return 1;
   }
   const { rules: catalogue, broken } = await readCatalogueRules();

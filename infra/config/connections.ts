@@ -8,15 +8,15 @@ import { isToken } from "#lib/cluster/credentials.ts";
 import { isMap } from "#lib/json.ts";
 import { asksCluster } from "#lib/needs.ts";
 import { isRegion } from "#lib/service-settings.ts";
-import { readManifests, type Written, writtenCluster } from "../apiserver/manifest-cluster.ts";
+import { createManifestCluster, type ManifestCluster, readManifests } from "../apiserver/manifest-cluster.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
 import { toSentence } from "../cli/complaint.ts";
-import { type Shape, shape } from "../cli/shape.ts";
+import { createMapShape, type InputShape } from "../cli/shape.ts";
 import type { ClusterConfig, ConnectConfig, PosternConfig } from "./config.ts";
 
-const word: Shape = { expected: "a text", isFit: (value) => typeof value === "string" && value !== "" };
+const word: InputShape = { expected: "a text", isFit: (value) => typeof value === "string" && value !== "" };
 
-export const connectShape = shape({
+export const connectShape = createMapShape({
   eks: word,
   region: word,
   server: word,
@@ -26,7 +26,7 @@ export const connectShape = shape({
   kubeconfig: word,
   context: word,
   manifests: word,
-} satisfies Record<keyof ConnectConfig, Shape>);
+} satisfies Record<keyof ConnectConfig, InputShape>);
 
 /** Returns what is wrong, in words that continue the setting's name; undefined if it is valid. */
 export const unfitConnect = (connect: ConnectConfig): string | undefined => {
@@ -61,7 +61,7 @@ const regionOf = (arn = ""): string | undefined => /^arn:aws[^:]*:[^:]+:([^:]+):
 
 export interface Connections {
   ways: Map<string, Connection>;
-  written: Map<string, Written>;
+  written: Map<string, ManifestCluster>;
   faults: string[];
   /** Facts to report that are no mistakes. */
   notes: string[];
@@ -86,7 +86,7 @@ export const readConnections = async (
       found.notes.push(`${here}.connect is ${what}, for this machine only: there, functions can't ask`);
     } else if (connect.manifests !== undefined)
       await readManifests(placeOf(connect.manifests, dirname(file))).then(
-        (objects) => found.written.set(name, writtenCluster(objects)),
+        (objects) => found.written.set(name, createManifestCluster(objects)),
         (error) => found.faults.push(`${here}.connect: ${toSentence(error)}`),
       );
     else

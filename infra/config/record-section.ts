@@ -3,7 +3,7 @@ import { parseReferencePath } from "#lib/policy/values/paths.ts";
 import type { Places } from "#lib/recording/bucket-handler.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
 import { toSentence } from "../cli/complaint.ts";
-import type { Shape } from "../cli/shape.ts";
+import type { InputShape } from "../cli/shape.ts";
 import type { Complain, ConfigPath, PosternConfig, RecordConfig } from "./config.ts";
 
 const defaults = { prefix: "", share: 0.01 };
@@ -18,7 +18,7 @@ export interface RecordSection {
 
 const listOfPaths = "a list of paths such as spec.containers.args";
 
-export const recordShape: Shape = {
+export const recordShape: InputShape = {
   expected: "a map with a bucket, or off",
   isFit: (value) => isMap(value) || value === "off",
   members: {

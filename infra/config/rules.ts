@@ -3,16 +3,16 @@ import type { Mode } from "#lib/decide.ts";
 import { isMap, toList, toMap } from "#lib/json.ts";
 import type { ParsedManifests, Rule } from "#lib/rule.ts";
 import { mergeWithDefaults, mistakes } from "#lib/settings.ts";
-import type { File } from "../apiserver/manifest-cluster.ts";
+import type { ManifestFile } from "../apiserver/manifest-cluster.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
 import { findRule } from "../catalogue/rule-names.ts";
-import { didYouMean } from "../cli/did-you-mean.ts";
-import { anything, map, oneOf, orNull, shape, texts } from "../cli/shape.ts";
+import { suggestName } from "../cli/did-you-mean.ts";
+import { allowNull, anyShape, createEnumShape, createMapShape, mapShape, textListShape } from "../cli/shape.ts";
 import type { Complain, ConfigPath, Exemptions, RecordConfig, RuleConfig } from "./config.ts";
 import { type RecordSection, readRecord, recordShape } from "./record-section.ts";
 
 /** The manifest files for settings, by their path in postern.yaml, or the reason why a path has none. */
-export type Places = ReadonlyMap<string, File[] | string>;
+export type Places = ReadonlyMap<string, ManifestFile[] | string>;
 
 export interface Known {
   catalogue: CatalogueRule[];
@@ -31,17 +31,24 @@ type RuleSection = Pick<RuleConfig, "failurePolicy" | "timeoutSeconds"> & {
 
 type ExemptSection = Omit<Exemptions, "namespaceLabels"> & { namespaceLabels?: Record<string, string> | null };
 
-export const ruleShape = orNull(
-  shape({
-    mode: oneOf("one of enforce, warn, audit, off", "enforce", "warn", "audit", "off"),
-    failurePolicy: oneOf("Fail or Ignore", "Fail", "Ignore"),
+export const ruleShape = allowNull(
+  createMapShape({
+    mode: createEnumShape("one of enforce, warn, audit, off", "enforce", "warn", "audit", "off"),
+    failurePolicy: createEnumShape("Fail or Ignore", "Fail", "Ignore"),
     timeoutSeconds: {
       expected: "a whole number from 1 to 30",
       isFit: (value) => Number.isInteger(value) && Number(value) >= 1 && Number(value) <= 30,
     },
-    exempt: orNull(shape({ namespaces: texts, namespaceLabels: orNull(map), users: texts, groups: texts })),
+    exempt: allowNull(
+      createMapShape({
+        namespaces: textListShape,
+        namespaceLabels: allowNull(mapShape),
+        users: textListShape,
+        groups: textListShape,
+      }),
+    ),
     record: recordShape,
-    settings: anything,
+    settings: anyShape,
   }),
 );
 
@@ -83,7 +90,7 @@ export const validateRules = (
 };
 
 export const noRule = (name: string, names: readonly string[]): string => {
-  const suggestion = didYouMean(name, names).trim();
+  const suggestion = suggestName(name, names).trim();
   return `is no rule; there is no folder functions/${name}${suggestion && `; ${suggestion}`}`;
 };
 

@@ -3,7 +3,7 @@ import { isMap, type JsonMap, toList, toMap } from "#lib/json.ts";
 import type { Mistake } from "#lib/settings.ts";
 import type { BrokenRule, CatalogueRule } from "../catalogue/registry.ts";
 import { findRule, isName } from "../catalogue/rule-names.ts";
-import { anything, findMisfits, orNull, shape, texts } from "../cli/shape.ts";
+import { allowNull, anyShape, createMapShape, findMisfits, textListShape } from "../cli/shape.ts";
 import type { ClusterConfig, Complain, ConfigPath, ConnectConfig, PosternConfig, RuleGroup } from "./config.ts";
 import { connectShape, unfitConnect } from "./connections.ts";
 import {
@@ -20,16 +20,16 @@ import {
 /** A cluster's name becomes part of a URL path. */
 export const isCluster = (name: string): boolean => dnsLabel.test(name);
 
-const clusterShape = shape({
-  rules: orNull(shape({}, ruleShape)),
-  keyVersion: anything,
-  connect: orNull(connectShape),
+const clusterShape = createMapShape({
+  rules: allowNull(createMapShape({}, ruleShape)),
+  keyVersion: anyShape,
+  connect: allowNull(connectShape),
 });
-const configShape = orNull(
-  shape({
-    rules: orNull(shape({}, ruleShape)),
-    clusters: orNull(shape({}, orNull(clusterShape))),
-    groups: orNull(shape({}, orNull(texts))),
+const configShape = allowNull(
+  createMapShape({
+    rules: allowNull(createMapShape({}, ruleShape)),
+    clusters: allowNull(createMapShape({}, allowNull(clusterShape))),
+    groups: allowNull(createMapShape({}, allowNull(textListShape))),
   }),
 );
 

@@ -1,4 +1,4 @@
-import { table } from "../cli/command.ts";
+import { formatTable } from "../cli/command.ts";
 import type { CaseDifference, CaseResults, RuleResults } from "./cases/cases.ts";
 import type { Difference, Parity } from "./parity.ts";
 
@@ -73,7 +73,7 @@ export const describeCases = (results: RuleResults[]): string => {
     caseRowOf(one).map((cell, at) => (at > 0 ? cell.padStart(titles[at]?.length ?? 0) : cell)),
   );
   return [
-    `\n${table([titles, ...aligned])}`,
+    `\n${formatTable([titles, ...aligned])}`,
     ...exceptionsIn(results).map((list) => `\n${list}\n`),
     ...results.flatMap(({ rule, outcomes, differences }) =>
       [...differences, ...(outcomes?.differences ?? [])].map((difference) => describeCase(rule, difference)),

@@ -4,8 +4,8 @@ import { warningsOf } from "#lib/policy/checks/warnings.ts";
 import { checkPolicyDocuments } from "#lib/policy/policy-documents.ts";
 import { findScriptFault, hasWrongOutput } from "#lib/policy/scripts.ts";
 import { getPolicyName, type KinitirasPolicy } from "#lib/policy/types.ts";
-import { butSimilarKinds, isDefinable, kindsOf } from "../apiserver/kinds/kinds.ts";
-import { readFiles } from "../apiserver/manifest-cluster.ts";
+import { buildKindIndex, describeSimilarKinds, isDefinable } from "../apiserver/kinds/kinds.ts";
+import { readManifestFiles } from "../apiserver/manifest-cluster.ts";
 import type { Path, Source } from "../check/manifests/manifests.ts";
 import { positionOf } from "../check/manifests/positions.ts";
 import { Complaint } from "../cli/complaint.ts";
@@ -28,7 +28,7 @@ export interface PolicyDocument {
 
 /** Reads files of YAML or JSON, or all such files below folders. Throws if there is no policy in them. */
 export const readPolicies = async (places: readonly string[]): Promise<PolicyDocument[]> => {
-  const files = await Promise.all(places.map((place) => readFiles(place, (file) => file)));
+  const files = await Promise.all(places.map((place) => readManifestFiles(place, (file) => file)));
   const documents = files.flat().flatMap((file) => {
     const source = { name: file.name, text: file.text };
     return file.documents.map((value, index) => ({ value, source, index }));
@@ -105,11 +105,11 @@ const absentKindsIn = (policy: KinitirasPolicy): string[] => {
       return !isPattern && !isDefinable(splitApiVersion(apiVersion).group) && kinds.of(apiVersion, kind) === undefined;
     })
     .map(({ at, what: { apiVersion, kind }, effect }) => {
-      return `${at} ${effect}: Kubernetes 1.36 has no ${kind} of ${apiVersion}${butSimilarKinds(kind)}`;
+      return `${at} ${effect}: Kubernetes 1.36 has no ${kind} of ${apiVersion}${describeSimilarKinds(kind)}`;
     });
 };
 
-const kinds = kindsOf([]);
+const kinds = buildKindIndex([]);
 
 export const written = ({ policy, ...parts }: Explained): string => {
   const titles = [

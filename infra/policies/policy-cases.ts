@@ -5,14 +5,24 @@ import type { RecordedAnswers } from "#lib/recorded-answers.ts";
 import type { Case } from "#lib/recording/recording.ts";
 import type { AdmissionReview } from "#lib/review.ts";
 import { mergeWithDefaults, mistakes } from "#lib/settings.ts";
-import { describedWorld, servedAmong, servedAs } from "../apiserver/kinds/served.ts";
-import { objectsAmong } from "../apiserver/manifest-cluster.ts";
+import { createRecordedCluster, findServedResource, listServedResources } from "../apiserver/kinds/served.ts";
+import { requireObjects } from "../apiserver/manifest-cluster.ts";
 import { differences } from "../catalogue/case-differences.ts";
 import { caseMembers } from "../catalogue/case-shape.ts";
 import { buildReview, casesIn, evaluateCase, getCasePhase } from "../catalogue/cases.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
-import { findMisfits, flag, listOfMaps, map, number, oneOf, type Shape, shape, text } from "../cli/shape.ts";
+import {
+  createEnumShape,
+  createMapListShape,
+  createMapShape,
+  findMisfits,
+  flagShape,
+  type InputShape,
+  mapShape,
+  numberShape,
+  textShape,
+} from "../cli/shape.ts";
 import type { RuleConfig } from "../config/config.ts";
 import type { TestResult } from "../testing/results.ts";
 
@@ -53,7 +63,7 @@ export const readTrials = async (file: string, judges: readonly Judge[]): Promis
     const objects = entry.needs?.objects;
     if (objects === undefined) return [judge, entry];
     const where = `${file}: "${entry.name}" needs.objects`;
-    return [judge, { ...entry, needs: { ...entry.needs, objects: objectsAmong(objects, where) } }];
+    return [judge, { ...entry, needs: { ...entry.needs, objects: requireObjects(objects, where) } }];
   });
 };
 
@@ -64,7 +74,12 @@ export const tryCase = async (file: string, { listed }: Judge, entry: Case): Pro
     return { file, name, result: because.length === 0 ? ("passed" as const) : ("failed" as const), because };
   };
   try {
-    const decision = await evaluateCase(listed, entry, requestFor(listed, entry), describedWorld(entry.needs ?? {}));
+    const decision = await evaluateCase(
+      listed,
+      entry,
+      requestFor(listed, entry),
+      createRecordedCluster(entry.needs ?? {}),
+    );
     if (fails !== undefined) return tried([`it does not fail, but should: ${fails}`]);
     return tried(differences(entry, decision));
   } catch (error) {
@@ -77,8 +92,8 @@ export const tryCase = async (file: string, { listed }: Judge, entry: Case): Pro
 const requestFor = (listed: CatalogueRule, entry: Case): AdmissionReview => {
   const object = entry[getCasePhase(entry)] ?? {};
   const home = entry.namespace === undefined ? object : { ...object, metadata: { namespace: entry.namespace } };
-  const served = servedAs(
-    { ...servedAmong([...(entry.needs?.objects ?? []), home]), ...entry.needs?.discovery },
+  const served = findServedResource(
+    { ...listServedResources([...(entry.needs?.objects ?? []), home]), ...entry.needs?.discovery },
     object,
   );
   const review = buildReview(listed, { ...entry, resource: entry.resource ?? String(served?.resource) });
@@ -87,21 +102,21 @@ const requestFor = (listed: CatalogueRule, entry: Case): AdmissionReview => {
   return { ...review, request };
 };
 
-const anObject: Shape = {
+const anObject: InputShape = {
   expected: "an object with apiVersion and kind",
   isFit: (value) =>
-    isMap(value) && text.isFit(value.apiVersion) && text.isFit(value.kind) && isMap(value.metadata ?? {}),
+    isMap(value) && textShape.isFit(value.apiVersion) && textShape.isFit(value.kind) && isMap(value.metadata ?? {}),
 };
-const answers = listOfMaps(
+const answers = createMapListShape(
   "a list of requests, such as { url }, each with an answer: { status, body }, the body a text",
-  ({ answer }) => isMap(answer) && number.isFit(answer.status) && text.isFit(answer.body),
+  ({ answer }) => isMap(answer) && numberShape.isFit(answer.status) && textShape.isFit(answer.body),
 );
-const served = listOfMaps(
+const served = createMapListShape(
   "",
-  ({ resource, kind, namespaced }) => text.isFit(resource) && text.isFit(kind) && flag.isFit(namespaced),
+  ({ resource, kind, namespaced }) => textShape.isFit(resource) && textShape.isFit(kind) && flagShape.isFit(namespaced),
 );
-const maps = listOfMaps("a list of maps", () => true);
-const needs: Record<keyof RecordedAnswers, Shape> = {
+const maps = createMapListShape("a list of maps", () => true);
+const needs: Record<keyof RecordedAnswers, InputShape> = {
   objects: { expected: "a list of objects", isFit: Array.isArray },
   http: answers,
   https: answers,
@@ -113,20 +128,20 @@ const needs: Record<keyof RecordedAnswers, Shape> = {
     expected: "a map from versions such as apps/v1 to lists of { resource, kind, namespaced }",
     isFit: (value) => isMap(value) && Object.values(value).every(served.isFit),
   },
-  ledger: map,
-  plurals: map,
+  ledger: mapShape,
+  plurals: mapShape,
 };
-const caseShape = shape({
+const caseShape = createMapShape({
   ...caseMembers,
   mutate: anObject,
   validate: anObject,
   oldObject: anObject,
-  becomes: { ...map, expected: "an object" },
-  operation: oneOf("CREATE, UPDATE or DELETE", "CREATE", "UPDATE", "DELETE"),
-  needs: shape(needs),
+  becomes: { ...mapShape, expected: "an object" },
+  operation: createEnumShape("CREATE, UPDATE or DELETE", "CREATE", "UPDATE", "DELETE"),
+  needs: createMapShape(needs),
   now: { ...caseMembers.now, expected: "a time such as 2026-01-01T00:00:00Z" },
   reason: { ...caseMembers.reason, expected: "a text" },
-  audit: map,
+  audit: mapShape,
 });
 
 const unfitIn = (entry: Case): string | undefined => {

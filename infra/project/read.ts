@@ -2,7 +2,7 @@ import { readFile } from "node:fs/promises";
 import { basename, dirname } from "node:path";
 import { type Document, isMap, isNode, isSeq, LineCounter, parseDocument } from "yaml";
 import type { Mistake } from "#lib/settings.ts";
-import { readFiles } from "../apiserver/manifest-cluster.ts";
+import { readManifestFiles } from "../apiserver/manifest-cluster.ts";
 import type { BrokenRule, CatalogueRule } from "../catalogue/registry.ts";
 import { findRule } from "../catalogue/rule-names.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
@@ -23,7 +23,7 @@ export const readConfig = async (
     throw new Complaint(`${name} can't be read: ${toSentence(error)}`);
   });
   const found = placesIn(text, catalogue).map(async (place) => {
-    const files = await readFiles(placeOf(place, dirname(file))).catch(toSentence);
+    const files = await readManifestFiles(placeOf(place, dirname(file))).catch(toSentence);
     return [place, files] as const;
   });
   return parseConfig(text, catalogue, name, new Map(await Promise.all(found)), broken);

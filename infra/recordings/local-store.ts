@@ -4,7 +4,7 @@ import { setImmediate as turn } from "node:timers/promises";
 import type { Heard } from "#lib/recording/recorder.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
 import { formatCount } from "../cli/progress.ts";
-import { shortened, toOneLine } from "../cli/terminal.ts";
+import { toOneLine, truncateText } from "../cli/terminal.ts";
 
 /** Files of recordings in a folder, one for each rule of each cluster: `<cluster>/<rule>.yaml`. */
 export interface Recordings {
@@ -118,7 +118,7 @@ const openOmissions = () => {
   return {
     add,
     addError: (error: unknown): undefined => {
-      add(shortened(toOneLine(toSentence(error)), 200));
+      add(truncateText(toOneLine(toSentence(error)), 200));
     },
     sentence: () => {
       const reasons = [...left].map(([why, count]) => `${count} ${why}`);

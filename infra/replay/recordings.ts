@@ -8,7 +8,17 @@ import type { Case } from "#lib/recording/recording.ts";
 import { caseMembers } from "../catalogue/case-shape.ts";
 import { isName } from "../catalogue/rule-names.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
-import { anything, findMisfits, flag, listOfMaps, map, mapOfTexts, type Shape, shape, text } from "../cli/shape.ts";
+import {
+  anyShape,
+  createMapListShape,
+  createMapShape,
+  findMisfits,
+  flagShape,
+  type InputShape,
+  mapShape,
+  textMapShape,
+  textShape,
+} from "../cli/shape.ts";
 
 export interface Recorded {
   file: string;
@@ -123,31 +133,36 @@ const writtenCases = (lines: readonly Line[]): Found[] => {
   });
 };
 
-const objects = listOfMaps("a list of objects with names", ({ apiVersion, kind, metadata }) => {
-  const perhaps = ({ isFit }: Shape, value: unknown) => value === undefined || isFit(value);
-  if (!isMap(metadata) || !perhaps(text, apiVersion) || !perhaps(text, kind)) return false;
+const objects = createMapListShape("a list of objects with names", ({ apiVersion, kind, metadata }) => {
+  const perhaps = ({ isFit }: InputShape, value: unknown) => value === undefined || isFit(value);
+  if (!isMap(metadata) || !perhaps(textShape, apiVersion) || !perhaps(textShape, kind)) return false;
   const { name, namespace, labels } = metadata;
-  return text.isFit(name) && perhaps(text, namespace) && perhaps(mapOfTexts, labels);
+  return textShape.isFit(name) && perhaps(textShape, namespace) && perhaps(textMapShape, labels);
 });
-const answers = listOfMaps("a list of questions with answers", ({ answer }) => isMap(answer));
+const answers = createMapListShape("a list of questions with answers", ({ answer }) => isMap(answer));
 const needs = {
   objects,
   https: answers,
   http: answers,
   aws: answers,
-  may: listOfMaps("a list of questions that say whether it is allowed", ({ allowed }) => flag.isFit(allowed)),
-  refused: listOfMaps("a list of names with a status", ({ status }) => isMap(status)),
-  reads: listOfMaps("a list of maps", () => true),
-  discovery: map,
-  ledger: map,
-  plurals: mapOfTexts,
+  may: createMapListShape("a list of questions that say whether it is allowed", ({ allowed }) =>
+    flagShape.isFit(allowed),
+  ),
+  refused: createMapListShape("a list of names with a status", ({ status }) => isMap(status)),
+  reads: createMapListShape("a list of maps", () => true),
+  discovery: mapShape,
+  ledger: mapShape,
+  plurals: textMapShape,
 };
 const origin = {
   rule: { expected: "the name of a rule", isFit: (value: unknown) => typeof value === "string" && isName(value) },
-  cluster: text,
+  cluster: textShape,
 };
 /** Unknown members are allowed: another version of Postern may have written them. */
-const caseShape = shape({ ...caseMembers, needs: shape(needs, anything), recorded: shape(origin, anything) }, anything);
+const caseShape = createMapShape(
+  { ...caseMembers, needs: createMapShape(needs, anyShape), recorded: createMapShape(origin, anyShape) },
+  anyShape,
+);
 
 /** Deeper than any real object. Recursion beyond it could overflow the stack and end the process. */
 const deepest = 1000;
@@ -166,7 +181,7 @@ const caseIn = (value: unknown): { entry: Case; rule?: string; cluster?: string 
   return { entry, ...(rule !== undefined && { rule }), ...(cluster !== undefined && { cluster }) };
 };
 
-/** A line of a file, counted from 1. A line that is too long or not UTF-8 has `wrong` instead of `text`. */
+/** A line of a file, counted from 1. A line that is too long or not UTF-8 has `describeWrong` instead of `text`. */
 export interface Line {
   number: number;
   text?: string;

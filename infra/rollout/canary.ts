@@ -2,7 +2,7 @@ import { setTimeout as wait } from "node:timers/promises";
 import type { Functions } from "../aws/functions.ts";
 import type { Metrics, Question } from "../aws/metrics.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
-import type { Tell } from "../cli/progress.ts";
+import type { ReportProgress } from "../cli/progress.ts";
 
 /** A version that gets a share of the reviews, and the version that gets the rest. */
 export interface Trial {
@@ -48,7 +48,7 @@ export const runCanary = async (
   metrics: Metrics,
   trials: Trial[],
   { share, milliseconds, every = 30_000, signal }: Watch,
-  tell: Tell = () => {},
+  tell: ReportProgress = () => {},
 ): Promise<Outcome[]> => {
   const open = new Map(trials.map((trial) => [trial.rule, trial]));
   const outcomes: Outcome[] = [];

@@ -1,4 +1,4 @@
-import { table } from "../cli/command.ts";
+import { formatTable } from "../cli/command.ts";
 import type { Cost } from "./cost.ts";
 import { isIdle, type Plan } from "./plan.ts";
 import { isUnchanged } from "./stack-plan.ts";
@@ -50,7 +50,7 @@ export const formatPlan = ({ stage, stack, parts, kept, rights, clusters, notes 
   lines.push(
     "",
     "cost, roughly",
-    table([["  RULE", "A MILLION REVIEWS", "LAST 30 DAYS", "A MONTH"], ...rows]).trimEnd(),
+    formatTable([["  RULE", "A MILLION REVIEWS", "LAST 30 DAYS", "A MONTH"], ...rows]).trimEnd(),
   );
   if (sum > 0) lines.push(`  together ${dollars(sum)} a month`);
   for (const note of notes) lines.push("", note);

@@ -22,7 +22,7 @@ export interface Workshop {
   broken: BrokenRule[];
 }
 
-/** Opens the rules that can be loaded; throws if a rule in `kept` can't be loaded any more. */
+/** Opens the rules that can be loaded; throws if a rule in `toStoredType` can't be loaded any more. */
 export const openWorkshop = async (
   file: string,
   host: EndpointHost,

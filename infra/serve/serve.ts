@@ -11,9 +11,9 @@ import type { OpenCapabilities } from "#lib/needs.ts";
 import type { Recorder } from "#lib/recording/recorder.ts";
 import { getObjectName } from "#lib/refusals.ts";
 import { openKeyVerifier } from "#lib/url-key.ts";
-import type { Written } from "../apiserver/manifest-cluster.ts";
+import type { ManifestCluster } from "../apiserver/manifest-cluster.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
-import { common, type Option, type Options, print, table } from "../cli/command.ts";
+import { commonOptions, formatTable, type Option, type Options, writeOutput } from "../cli/command.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
 import { configFile, type PosternConfig, type RuleConfig } from "../config/config.ts";
 import { readConnections } from "../config/connections.ts";
@@ -22,7 +22,7 @@ import { openGateway } from "./gateway.ts";
 import { openWorkshop, type Workshop, watchWorkshop } from "./handlers.ts";
 
 export const servingOptions = {
-  config: common.config,
+  config: commonOptions.config,
   host: {
     type: "string",
     value: "HOST",
@@ -55,12 +55,12 @@ export const serve = async (
     {
       publicKeys: signer.publicKey,
       world: (cluster: string, milliseconds: number) => world(cluster, milliseconds),
-      journal: (report: LogReport) => print(lineOf(report)),
+      journal: (report: LogReport) => writeOutput(lineOf(report)),
     },
     (cluster, rule) => setupOf(cluster, rule),
   );
 
-  let standing: ReadonlyMap<string, Written> = new Map();
+  let standing: ReadonlyMap<string, ManifestCluster> = new Map();
   let kept: ReadonlySet<string> = new Set();
   const open = async () => {
     const opened = await openWorkshop(file, surroundings, evaluate, kept);
@@ -70,8 +70,8 @@ export const serve = async (
     const isLost = (name: string) => opened.config.clusters.get(name)?.connect?.manifests && !written.has(name);
     // Throws, so that the objects that were read before stay in use.
     if (faults.length > 0 && [...standing.keys()].some(isLost)) throw new Complaint(faults.join("; "));
-    for (const fault of faults) print(`${fault}\n`);
-    for (const { name, sentence } of opened.broken) print(`${name} is not served: ${sentence}\n`);
+    for (const fault of faults) writeOutput(`${fault}\n`);
+    for (const { name, sentence } of opened.broken) writeOutput(`${name} is not served: ${sentence}\n`);
     standing = written;
     if (rules.some((listed) => awaitsScripts(listed, opened.config))) warm();
     kept = new Set(rules.map(({ name }) => name));
@@ -100,18 +100,18 @@ export const serve = async (
     try {
       const fresh = await open();
       serveWorkshop(fresh);
-      print(`${clock()} reloaded: ${fresh.served.map(({ name }) => name).join(", ")}\n`);
+      writeOutput(`${clock()} reloaded: ${fresh.served.map(({ name }) => name).join(", ")}\n`);
     } catch (error) {
       const sentence = error instanceof Complaint ? error.message : toSentence(error);
-      print(`${clock()} not reloaded, serving as before: ${sentence}\n`);
+      writeOutput(`${clock()} not reloaded, serving as before: ${sentence}\n`);
     }
   };
 
   // Watches before the welcome is printed, because a user may change something as soon as it appears.
   const stopWatching = options.flag("watch") ? await watchWorkshop(file, reload) : () => {};
-  print(welcome(workshop, signer, gateway.url, [...ca, ...(config === undefined ? [] : ["--config", config])]));
+  writeOutput(welcome(workshop, signer, gateway.url, [...ca, ...(config === undefined ? [] : ["--config", config])]));
   await interrupted();
-  print(`${clock()} answering what has begun\n`);
+  writeOutput(`${clock()} answering what has begun\n`);
   stopWatching();
   await gateway.close();
 };
@@ -150,7 +150,7 @@ const welcome = ({ config, served }: Workshop, signer: Signer, url: string, opti
     });
     const words = ["npx", "postern", "manifests", "--cluster", cluster, "--url", url, ...options];
     const register = `${words.map(quoted).join(" ")} | kubectl apply -f -`;
-    return `Cluster ${cluster}\n\n${table([["RULE", "PHASE", "MODE", "URL"], ...rows])}\nTo register: ${register}\n`;
+    return `Cluster ${cluster}\n\n${formatTable([["RULE", "PHASE", "MODE", "URL"], ...rows])}\nTo register: ${register}\n`;
   });
   return `${clusters.join("\n")}\nServing ${served.length} rules at ${url}. Ctrl-C ends it.\n`;
 };

@@ -6,7 +6,7 @@ import { Failure } from "#lib/failure.ts";
 import type { Capabilities } from "#lib/needs.ts";
 import { plural } from "#lib/recorded-answers.ts";
 import { initialObjects } from "../../infra/apiserver/initial-objects.ts";
-import { servedAmong } from "../../infra/apiserver/kinds/served.ts";
+import { listServedResources } from "../../infra/apiserver/kinds/served.ts";
 import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
 import { getCollectionPath } from "../../infra/parity/control-plane/client.ts";
 import { bootCluster, type Cluster } from "../../infra/parity/control-plane/cluster.ts";
@@ -47,7 +47,7 @@ describe("the capabilities of a real API server", await needs("API server"), () 
   testAnswers(() => open());
 
   it("serves the kinds that manifests are taken to have, too", async () => {
-    for (const [version, served] of Object.entries(servedAmong([]))) {
+    for (const [version, served] of Object.entries(listServedResources([]))) {
       const found = (await open().discover(version))?.filter(({ resource }) => !resource.includes("/"));
       const sorted = [found ?? [], served].map((all) => all.toSorted((one, other) => (one.kind < other.kind ? -1 : 1)));
       assert.deepEqual(sorted[0], sorted[1], version);

@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
 import { isDeepStrictEqual } from "node:util";
 import fc, { type Arbitrary } from "fast-check";
-import { fill } from "../../infra/apiserver/defaults/defaults.ts";
+import { fillDefaults } from "../../infra/apiserver/defaults/defaults.ts";
 import table from "../../infra/apiserver/defaults/types.json" with { type: "json" };
 import { openCertificate } from "../../infra/keys/keys.ts";
 import { diffOf } from "../../infra/parity/compare.ts";
@@ -154,7 +154,7 @@ describe("what is filled in", await needs("API server"), () => {
       JSON.stringify({ ...given, metadata: { ...Object(given.metadata), name, ...namespace } }),
     );
     const before = structuredClone(object);
-    const ours = fill(object);
+    const ours = fillDefaults(object);
     assert.deepEqual(object, before, "the given object stays as it is");
     const answer = await create(pathOf(String(apiVersion), String(kind)), object);
     const theirs = seen.get(name);

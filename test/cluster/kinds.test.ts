@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { after, describe, it } from "node:test";
 import { rootOf } from "#lib/objects/api-version.ts";
-import { kindsOf } from "../../infra/apiserver/kinds/kinds.ts";
+import { buildKindIndex } from "../../infra/apiserver/kinds/kinds.ts";
 import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
 import { bootCluster } from "../../infra/parity/control-plane/cluster.ts";
 import { needs } from "../parts.ts";
@@ -15,7 +15,7 @@ describe("the built-in kinds", await needs("API server"), () => {
     const ask = async (path: string): Promise<any> => (await cluster.admin({ method: "GET", path })).body;
     const groups: any[] = (await ask("/apis")).groups;
     const versions = ["v1", ...groups.flatMap((group) => group.versions.map((one: any) => one.groupVersion))];
-    const kinds = kindsOf([]);
+    const kinds = buildKindIndex([]);
     for (const version of versions) {
       const { resources } = await ask(rootOf(version));
       const own = resources.filter(({ name }: any) => !name.includes("/"));

@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { admit } from "./admit.ts";
-import { builtIn } from "./cel/conditions.ts";
-import { hooksIn } from "./hooks.ts";
-import type { Around, Attributes, Called } from "./types.ts";
+import { celEvaluator } from "./cel/conditions.ts";
+import { parseHooks } from "./hooks.ts";
+import type { Attributes, CallResult, ServerContext } from "./types.ts";
 
 const attributes: Attributes = {
   ...{ operation: "CREATE", name: "c", namespace: "default", dryRun: false, options: null },
@@ -31,9 +31,9 @@ const configuration = (kind: string, webhooks: object[]) => {
   };
 };
 
-type Say = (uid: string, object: { metadata: { labels: Record<string, string> } }) => Called | Promise<Called>;
+type Say = (uid: string, object: { metadata: { labels: Record<string, string> } }) => CallResult | Promise<CallResult>;
 
-const answer = (uid: string, response: object = {}): Called => {
+const answer = (uid: string, response: object = {}): CallResult => {
   return {
     body: { apiVersion: "admission.k8s.io/v1", kind: "AdmissionReview", response: { uid, allowed: true, ...response } },
   };
@@ -49,19 +49,19 @@ const run = async (
   more: Partial<Attributes> = {},
 ) => {
   const asked: string[] = [];
-  const around: Around = {
-    namespaceOf: (name) => (name === "default" ? { metadata: { name } } : undefined),
+  const around: ServerContext = {
+    findNamespace: (name) => (name === "default" ? { metadata: { name } } : undefined),
     equivalents: () => [],
     convert: (object) => object,
     fill: (object) => object,
-    cel: builtIn,
+    cel: celEvaluator,
     call: async (hook, { request }) => {
       const [name = ""] = hook.name.split(".");
       asked.push(name);
       return said[name]?.(request.uid, request.object as Parameters<Say>[1]) ?? answer(request.uid);
     },
   };
-  const hooks = hooksIn([configuration("Mutating", mutating), configuration("Validating", validating)]);
+  const hooks = parseHooks([configuration("Mutating", mutating), configuration("Validating", validating)]);
   assert.deepEqual(hooks.faults, []);
   const trace = await admit({ ...attributes, ...more }, hooks, around);
   return { trace, asked: asked.join(" ") };

@@ -1,11 +1,17 @@
 import type { Status } from "#lib/review.ts";
-import { openAnnotations } from "./audit-annotations.ts";
-import { ask, createStep, giveUp, type Run, refuse, toRefusal } from "./calling.ts";
+import { createAuditAnnotations } from "./audit-annotations.ts";
+import { type AdmissionRun, callHook, createTraceStep, markUndecided, recordRefusal, toRefusal } from "./calling.ts";
 import type { Hook } from "./hooks.ts";
-import { type Invocation, matchHook, notConverted, openView, type Versioned } from "./matching.ts";
+import {
+  createObjectView,
+  describeUnknownConversion,
+  type Invocation,
+  matchHook,
+  type VersionedObjects,
+} from "./matching.ts";
 import { mutate } from "./mutation.ts";
-import { assignIdentity, withoutUnwritten } from "./server-objects.ts";
-import type { Around, Attributes, Step, Trace } from "./types.ts";
+import { assignIdentity, restoreUnwritten } from "./server-objects.ts";
+import type { AdmissionTrace, Attributes, ServerContext, TraceStep } from "./types.ts";
 import { limitWarnings } from "./warnings.ts";
 
 /** The API server's time limit for one write request (requestTimeoutUpperBound), in milliseconds. */
@@ -14,21 +20,21 @@ const mostTime = 34_000;
 export const admit = async (
   attributes: Attributes,
   hooks: { mutating: readonly Hook[]; validating: readonly Hook[] },
-  around: Around,
-): Promise<Trace> => {
+  around: ServerContext,
+): Promise<AdmissionTrace> => {
   const isGone = attributes.operation === "DELETE" || attributes.object == null;
   const given = isGone ? null : around.fill(attributes.object);
   const filled = { ...attributes, object: given, oldObject: attributes.oldObject ?? null };
-  const run: Run = {
+  const run: AdmissionRun = {
     attributes: filled,
     around,
-    audit: openAnnotations(),
+    audit: createAuditAnnotations(),
     end: performance.now() + mostTime,
     steps: [],
     warnings: [],
     undecided: [],
   };
-  const traceOf = (last: unknown, refusals: Status[]): Trace => {
+  const buildTrace = (last: unknown, refusals: Status[]): AdmissionTrace => {
     const [status] = refusals;
     return {
       allowed: status === undefined,
@@ -41,13 +47,13 @@ export const admit = async (
       undecided: run.undecided,
     };
   };
-  if (isExempt(filled)) return traceOf(given, []);
+  if (isExempt(filled)) return buildTrace(given, []);
 
-  const mutated = await mutate(run, hooks.mutating, openView(filled, around.convert));
-  if (mutated.refusal) return traceOf(mutated.object, [mutated.refusal]);
-  const object = withoutUnwritten(filled, mutated.object);
+  const mutated = await mutate(run, hooks.mutating, createObjectView(filled, around.convert));
+  if (mutated.refusal) return buildTrace(mutated.object, [mutated.refusal]);
+  const object = restoreUnwritten(filled, mutated.object);
   const last = assignIdentity({ ...filled, object });
-  return traceOf(object, await validate({ ...run, attributes: last }, hooks.validating));
+  return buildTrace(object, await validate({ ...run, attributes: last }, hooks.validating));
 };
 
 const configurations = ["WebhookConfiguration", "AdmissionPolicy", "AdmissionPolicyBinding"];
@@ -58,32 +64,32 @@ const isExempt = ({ kind: { group, kind } }: Attributes): boolean =>
   group === "admissionregistration.k8s.io" && exempt.has(kind);
 
 /** Calls the matching hooks in parallel and returns all refusals. All hooks are matched before any is called. */
-const validate = async (run: Run, hooks: readonly Hook[]): Promise<Status[]> => {
-  const calls: { hook: Hook; invocation: Invocation; seen: Versioned; step: Step }[] = [];
+const validate = async (run: AdmissionRun, hooks: readonly Hook[]): Promise<Status[]> => {
+  const calls: { hook: Hook; invocation: Invocation; seen: VersionedObjects; step: TraceStep }[] = [];
   for (const hook of hooks) {
-    const step = createStep(hook, 0, calls.length);
+    const step = createTraceStep(hook, 0, calls.length);
     run.steps.push(step);
     // Each hook gets a new view: selectors and conditions see the object in the request's version, not in the version
     // that the previous hook asked for.
-    const view = openView(run.attributes, run.around.convert);
+    const view = createObjectView(run.attributes, run.around.convert);
     const taken = matchHook(hook, run.attributes, view, run.around);
     if ("skipped" in taken) step.why = taken.skipped;
-    else if ("unsupported" in taken) giveUp(run, step, taken.unsupported);
+    else if ("unsupported" in taken) markUndecided(run, step, taken.unsupported);
     else if ("refusal" in taken) {
       for (const call of calls) call.step.why = "the request was refused before anyone was called";
-      return [refuse(step, taken.refusal)];
+      return [recordRefusal(step, taken.refusal)];
     } else {
       const { invocation } = taken;
       const seen = view.as(invocation.kind);
       if (seen) calls.push({ hook, invocation, seen, step });
-      else giveUp(run, step, notConverted(run.attributes, invocation.kind));
+      else markUndecided(run, step, describeUnknownConversion(run.attributes, invocation.kind));
     }
   }
 
   const refusals = await Promise.all(
     calls.map(async ({ hook, invocation, seen, step }) => {
-      const { answer, refusal } = await ask(run, hook, invocation, seen, step);
-      if (answer?.allowed === false) return refuse(step, toRefusal(hook.name, answer.status));
+      const { answer, refusal } = await callHook(run, hook, invocation, seen, step);
+      if (answer?.allowed === false) return recordRefusal(step, toRefusal(hook.name, answer.status));
       return refusal;
     }),
   );

@@ -1,7 +1,7 @@
 import { isMap, type JsonMap } from "#lib/json.ts";
 import type { Phase } from "#lib/rule.ts";
 
-export interface Answer {
+export interface HookResponse {
   allowed: boolean;
   status?: JsonMap;
   /** The decoded text of the patch; it isn't parsed yet and may be invalid. */
@@ -11,24 +11,29 @@ export interface Answer {
   audit: Record<string, string>;
 }
 
-export interface Fault {
+export interface InvalidResponse {
   fault: string;
 }
 
 const group = "admission.k8s.io";
 
 /** Returns the AdmissionReview version that the API server sends: the hook's first known one, if any. */
-export const chooseVersion = (versions: readonly string[]): "v1" | "v1beta1" | undefined =>
+export const chooseReviewVersion = (versions: readonly string[]): "v1" | "v1beta1" | undefined =>
   versions.find((one) => one === "v1" || one === "v1beta1");
 
 /** Parses a hook's response with the API server's checks in its order, so that it finds the same fault first. */
-export const parseAnswer = (phase: Phase, version: "v1" | "v1beta1", uid: string, body: unknown): Answer | Fault => {
-  const undecoded = findUndecodable(version, body);
+export const parseHookResponse = (
+  phase: Phase,
+  version: "v1" | "v1beta1",
+  uid: string,
+  body: unknown,
+): HookResponse | InvalidResponse => {
+  const undecoded = findDecodingFault(version, body);
   if (undecoded !== undefined) return { fault: `failed to call webhook: ${undecoded}` };
   const { response } = body as JsonMap;
   const invalid = isMap(response)
     ? version === "v1"
-      ? findInvalid(phase, uid, body as JsonMap, response)
+      ? findContentFault(phase, uid, body as JsonMap, response)
       : undefined
     : "webhook response was absent";
   if (invalid !== undefined) return { fault: `received invalid webhook response: ${invalid}` };
@@ -48,12 +53,12 @@ export const parseAnswer = (phase: Phase, version: "v1" | "v1beta1", uid: string
   };
 };
 
-const findUndecodable = (version: string, body: unknown): string | undefined => {
-  if (!isMap(body)) return `couldn't get version/kind; json parse error: ${mismatch(body, "", typeless)}`;
+const findDecodingFault = (version: string, body: unknown): string | undefined => {
+  if (!isMap(body)) return `couldn't get version/kind; json parse error: ${describeMismatch(body, "", typeless)}`;
   const { apiVersion = "", kind = "" } = body;
   for (const [key, value] of Object.entries({ apiVersion, kind }))
     if (value !== null && typeof value !== "string")
-      return `couldn't get version/kind; json parse error: ${mismatch(value, `struct field .${key}`, "string")}`;
+      return `couldn't get version/kind; json parse error: ${describeMismatch(value, `struct field .${key}`, "string")}`;
   const [given, named] = [apiVersion ?? "", kind ?? ""].map(String);
   const full = given === "" ? `${group}/${version}` : given;
   const known = [`${group}/v1`, `${group}/v1beta1`].includes(full ?? "");
@@ -63,7 +68,7 @@ const findUndecodable = (version: string, body: unknown): string | undefined => 
     const [own, other] = version === "v1" ? ["v1", "v1beta1"] : ["v1beta1", "v1"];
     return `converting (${other}.AdmissionReview) to (${own}.AdmissionReview): unknown conversion`;
   }
-  return typeFault(body);
+  return findTypeFault(body);
 };
 
 const typeless =
@@ -87,29 +92,29 @@ const statusFields: Record<string, string> = {
   details: "v1.StatusDetails",
 };
 
-const typeFault = ({ response }: JsonMap): string | undefined => {
+const findTypeFault = ({ response }: JsonMap): string | undefined => {
   const place = "AdmissionReview.response";
   if (response == null) return undefined;
-  if (!isMap(response)) return mismatch(response, `struct field ${place}`, "v1.AdmissionResponse");
+  if (!isMap(response)) return describeMismatch(response, `struct field ${place}`, "v1.AdmissionResponse");
   for (const [key, value] of Object.entries(response)) {
     if (!Object.hasOwn(fields, key) || value === null) continue;
     const type = fields[key] ?? "";
-    const fault = ofType(value, type, `AdmissionResponse.response.${key}`);
+    const fault = checkType(value, type, `AdmissionResponse.response.${key}`);
     if (fault !== undefined) return fault;
     if (key !== "status") continue;
     for (const [name, inner] of Object.entries(value as JsonMap)) {
-      const wrong =
+      const describeWrong =
         Object.hasOwn(statusFields, name) &&
         inner !== null &&
-        ofType(inner, statusFields[name] ?? "", `Status.response.status.${name}`);
-      if (wrong) return wrong;
+        checkType(inner, statusFields[name] ?? "", `Status.response.status.${name}`);
+      if (describeWrong) return describeWrong;
     }
   }
   return undefined;
 };
 
-const ofType = (value: unknown, type: string, place: string): string | undefined => {
-  const wrong = (what: unknown, wanted: string) => mismatch(what, `struct field ${place}`, wanted);
+const checkType = (value: unknown, type: string, place: string): string | undefined => {
+  const wrong = (what: unknown, wanted: string) => describeMismatch(what, `struct field ${place}`, wanted);
   if (type === "bool") return typeof value === "boolean" ? undefined : wrong(value, type);
   if (type === "int32")
     return Number.isInteger(value) && Math.abs(Number(value)) < 2 ** 31 ? undefined : wrong(value, type);
@@ -120,21 +125,21 @@ const ofType = (value: unknown, type: string, place: string): string | undefined
   }
   if (type === "v1.Status" || type === "v1.StatusDetails") return isMap(value) ? undefined : wrong(value, type);
   if (typeof value !== "string") return wrong(value, type);
-  return type === "[]uint8" ? base64Fault(value) : undefined;
+  return type === "[]uint8" ? findBase64Fault(value) : undefined;
 };
 
-const mismatch = (value: unknown, place: string, type: string): string =>
-  `json: cannot unmarshal ${typeName(value)} into Go ${place ? `${place} of type` : "value of type"} ${type}`;
+const describeMismatch = (value: unknown, place: string, type: string): string =>
+  `json: cannot unmarshal ${getTypeName(value)} into Go ${place ? `${place} of type` : "value of type"} ${type}`;
 
-const typeName = (value: unknown): string => {
+const getTypeName = (value: unknown): string => {
   if (Array.isArray(value)) return "array";
   if (typeof value === "boolean") return "bool";
   return typeof value === "number" && !Number.isSafeInteger(value) ? `number ${value}` : typeof value;
 };
 
 /** Returns the error of Go's base64 decoder: it ignores line breaks and requires padding. */
-const base64Fault = (text: string): string | undefined => {
-  const at = (index: number) => `illegal base64 data at input byte ${index}`;
+const findBase64Fault = (text: string): string | undefined => {
+  const describeByte = (index: number) => `illegal base64 data at input byte ${index}`;
   let count = 0;
   for (let index = 0; index < text.length; index++) {
     const one = text.charAt(index);
@@ -143,15 +148,15 @@ const base64Fault = (text: string): string | undefined => {
       count++;
       continue;
     }
-    if (one !== "=" || count % 4 < 2) return at(index);
+    if (one !== "=" || count % 4 < 2) return describeByte(index);
     const rest = text.slice(index + 1).replace(/[\r\n]/g, "");
-    if (count % 4 === 3) return rest === "" ? undefined : at(index + 1);
-    return rest === "=" ? undefined : at(rest.startsWith("=") ? index + 2 : Math.min(index + 1, text.length));
+    if (count % 4 === 3) return rest === "" ? undefined : describeByte(index + 1);
+    return rest === "=" ? undefined : describeByte(rest.startsWith("=") ? index + 2 : Math.min(index + 1, text.length));
   }
-  return count % 4 === 0 ? undefined : at(text.length - (count % 4));
+  return count % 4 === 0 ? undefined : describeByte(text.length - (count % 4));
 };
 
-const findInvalid = (phase: Phase, uid: string, body: JsonMap, response: JsonMap): string | undefined => {
+const findContentFault = (phase: Phase, uid: string, body: JsonMap, response: JsonMap): string | undefined => {
   if (response.uid !== uid) return `expected response.uid="${uid}", got ${JSON.stringify(response.uid ?? "")}`;
   const { apiVersion, kind } = body;
   if (!apiVersion || !kind)

@@ -1,19 +1,19 @@
-import { escaped } from "./json-patch.ts";
+import { escapeAsGo } from "./json-patch.ts";
 
 /** The audit annotations of one request; the first value of a key stays. */
-export interface Annotations {
+export interface AuditAnnotations {
   all: Record<string, string>;
   add(key: string, value: string): void;
 }
 
-export const openAnnotations = (): Annotations => {
+export const createAuditAnnotations = (): AuditAnnotations => {
   const found = new Map<string, string>();
   return {
     get all() {
       return Object.fromEntries(found);
     },
     add: (key, value) => {
-      if (isKey(key) && !found.has(key)) found.set(key, value);
+      if (isAnnotationKey(key) && !found.has(key)) found.set(key, value);
     },
   };
 };
@@ -21,27 +21,47 @@ export const openAnnotations = (): Annotations => {
 const name = /^[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$/;
 const subdomain = /^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$/;
 
-const isKey = (key: string): boolean => {
+const isAnnotationKey = (key: string): boolean => {
   const [prefix = "", own = "", ...more] = key.split("/", 3);
   return more.length === 0 && prefix.length <= 253 && subdomain.test(prefix) && name.test(own);
 };
 
 const mutation = "mutation.webhook.admission.k8s.io/";
 
-export const mutationNote = (round: number, index: number, configuration: string, webhook: string, mutated: boolean) =>
-  [`${mutation}round_${round}_index_${index}`, escaped(JSON.stringify({ configuration, webhook, mutated }))] as const;
+export const buildMutationAnnotation = (
+  round: number,
+  index: number,
+  configuration: string,
+  webhook: string,
+  mutated: boolean,
+) =>
+  [
+    `${mutation}round_${round}_index_${index}`,
+    escapeAsGo(JSON.stringify({ configuration, webhook, mutated })),
+  ] as const;
 
-export const patchNote = (round: number, index: number, configuration: string, webhook: string, patch: unknown[]) => {
+export const buildPatchAnnotation = (
+  round: number,
+  index: number,
+  configuration: string,
+  webhook: string,
+  patch: unknown[],
+) => {
   // Go sorts the keys of a map when it encodes JSON.
   const sorted = patch.map((one) =>
     Object.fromEntries(Object.entries(Object(one)).sort(([a], [b]) => (a < b ? -1 : 1))),
   );
   const value = { configuration, webhook, patch: sorted, patchType: "JSONPatch" };
-  return [`patch.webhook.admission.k8s.io/round_${round}_index_${index}`, escaped(JSON.stringify(value))] as const;
+  return [`patch.webhook.admission.k8s.io/round_${round}_index_${index}`, escapeAsGo(JSON.stringify(value))] as const;
 };
 
 /** Returns the audit annotation of a hook whose failure was ignored. */
-export const openNote = (phase: "mutate" | "validate", round: number, index: number, webhook: string) =>
+export const buildFailedOpenAnnotation = (
+  phase: "mutate" | "validate",
+  round: number,
+  index: number,
+  webhook: string,
+) =>
   [
     `failed-open.${phase === "mutate" ? mutation : "validating.webhook.admission.k8s.io/"}round_${round}_index_${index}`,
     webhook,

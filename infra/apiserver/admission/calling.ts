@@ -1,52 +1,52 @@
 import { randomUUID } from "node:crypto";
 import { isMap, type JsonMap } from "#lib/json.ts";
 import type { AdmissionRequest, Status } from "#lib/review.ts";
-import { type Answer, chooseVersion, parseAnswer } from "./answer.ts";
-import { type Annotations, openNote } from "./audit-annotations.ts";
+import { chooseReviewVersion, type HookResponse, parseHookResponse } from "./answer.ts";
+import { type AuditAnnotations, buildFailedOpenAnnotation } from "./audit-annotations.ts";
 import type { Hook } from "./hooks.ts";
-import { addressOf } from "./http.ts";
-import type { Invocation, Versioned } from "./matching.ts";
-import type { Around, Attributes, Called, Sent, Step } from "./types.ts";
+import { getHookUrl } from "./http.ts";
+import type { Invocation, VersionedObjects } from "./matching.ts";
+import type { Attributes, CallResult, ReviewToSend, ServerContext, TraceStep } from "./types.ts";
 
-export interface Run {
+export interface AdmissionRun {
   attributes: Attributes;
-  around: Around;
-  audit: Annotations;
+  around: ServerContext;
+  audit: AuditAnnotations;
   /** The deadline, on the clock of performance.now(). */
   end: number;
-  steps: Step[];
+  steps: TraceStep[];
   warnings: string[];
   undecided: string[];
 }
 
-export const createStep = ({ phase, name, configuration }: Hook, round: 0 | 1, index: number): Step => {
+export const createTraceStep = ({ phase, name, configuration }: Hook, round: 0 | 1, index: number): TraceStep => {
   return { hook: name, configuration, phase, round, index, outcome: "skipped", warnings: [] };
 };
 
-export const giveUp = (run: Run, step: Step, why: string): void => {
+export const markUndecided = (run: AdmissionRun, step: TraceStep, why: string): void => {
   Object.assign(step, { outcome: "can't say", why });
   run.undecided.push(`${step.hook} (${step.configuration}): ${why}`);
 };
 
 /** Calls a hook and fills in its step. `answer` is set for a valid response, `refusal` if the request ends here. */
-export const ask = async (
-  run: Run,
+export const callHook = async (
+  run: AdmissionRun,
   hook: Hook,
   { resource, kind }: Invocation,
-  { object, oldObject }: Versioned,
-  step: Step,
-): Promise<{ answer?: Answer; refusal?: Status }> => {
+  { object, oldObject }: VersionedObjects,
+  step: TraceStep,
+): Promise<{ answer?: HookResponse; refusal?: Status }> => {
   const { attributes } = run;
   if (attributes.dryRun === true && hook.sideEffects === undefined)
-    return fail(run, hook, step, "Webhook SideEffects is nil");
+    return handleCallFailure(run, hook, step, "Webhook SideEffects is nil");
   if (attributes.dryRun === true && !/^None(OnDryRun)?$/.test(String(hook.sideEffects))) {
     step.why = "it may do something outside, and this is a dry run";
     const message = `admission webhook "${hook.name}" does not support dry run`;
-    return { refusal: refuse(step, { code: 400, reason: "BadRequest", message }) };
+    return { refusal: recordRefusal(step, { code: 400, reason: "BadRequest", message }) };
   }
-  const version = chooseVersion(hook.admissionReviewVersions);
+  const version = chooseReviewVersion(hook.admissionReviewVersions);
   if (version === undefined)
-    return fail(
+    return handleCallFailure(
       run,
       hook,
       step,
@@ -72,7 +72,7 @@ export const ask = async (
     options,
   };
   Object.assign(step, { outcome: "called", request });
-  const called = await callInTime(run, hook, {
+  const called = await callWithTimeout(run, hook, {
     kind: "AdmissionReview",
     apiVersion: `admission.k8s.io/${version}`,
     request,
@@ -82,13 +82,13 @@ export const ask = async (
     return {};
   }
   if ("unsupported" in called) {
-    giveUp(run, step, called.unsupported);
+    markUndecided(run, step, called.unsupported);
     return {};
   }
-  if ("failure" in called) return fail(run, hook, step, `failed to call webhook: ${called.failure}`);
+  if ("failure" in called) return handleCallFailure(run, hook, step, `failed to call webhook: ${called.failure}`);
 
-  const answer = parseAnswer(hook.phase, version, uid, called.body);
-  if ("fault" in answer) return fail(run, hook, step, answer.fault);
+  const answer = parseHookResponse(hook.phase, version, uid, called.body);
+  if ("fault" in answer) return handleCallFailure(run, hook, step, answer.fault);
   for (const [key, value] of Object.entries(answer.audit)) run.audit.add(`${hook.name}/${key}`, value);
   for (const warning of answer.warnings) run.warnings.push(warning);
   Object.assign(step, { allowed: answer.allowed, warnings: answer.warnings });
@@ -96,25 +96,34 @@ export const ask = async (
 };
 
 /** Applies failurePolicy to a call without a valid response: refuses the request or ignores the hook. */
-export const fail = (run: Run, hook: Hook, step: Step, text: string): { refusal?: Status } => {
+export const handleCallFailure = (
+  run: AdmissionRun,
+  hook: Hook,
+  step: TraceStep,
+  text: string,
+): { refusal?: Status } => {
   step.outcome = "called";
   step.failure = `failed calling webhook "${hook.name}": ${text}`;
-  if (hook.failurePolicy === "Fail") return { refusal: refuse(step, internalError(step.failure)) };
+  if (hook.failurePolicy === "Fail") return { refusal: recordRefusal(step, createInternalError(step.failure)) };
   step.ignored = true;
-  run.audit.add(...openNote(hook.phase, step.round, step.index, hook.name));
+  run.audit.add(...buildFailedOpenAnnotation(hook.phase, step.round, step.index, hook.name));
   return {};
 };
 
-export const refuse = (step: Step, status: Status): Status => {
+export const recordRefusal = (step: TraceStep, status: Status): Status => {
   Object.assign(step, { allowed: false, status });
   return status;
 };
 
-const callInTime = async ({ around, end }: Run, hook: Hook, review: Sent): Promise<Called> => {
+const callWithTimeout = async (
+  { around, end }: AdmissionRun,
+  hook: Hook,
+  review: ReviewToSend,
+): Promise<CallResult> => {
   const milliseconds = Math.max(0, Math.min(hook.timeoutSeconds * 1000, end - performance.now()));
-  const { promise, resolve } = Promise.withResolvers<Called>();
+  const { promise, resolve } = Promise.withResolvers<CallResult>();
   const timer = setTimeout(() => {
-    const url = `${addressOf(hook.clientConfig)}?timeout=${Math.ceil(milliseconds / 1000)}s`;
+    const url = `${getHookUrl(hook.clientConfig)}?timeout=${Math.ceil(milliseconds / 1000)}s`;
     resolve({ failure: `Post "${url}": context deadline exceeded` });
   }, milliseconds);
   try {
@@ -124,7 +133,7 @@ const callInTime = async ({ around, end }: Run, hook: Hook, review: Sent): Promi
   }
 };
 
-export const internalError = (text: string): Status => {
+export const createInternalError = (text: string): Status => {
   return {
     code: 500,
     reason: "InternalError",
@@ -133,7 +142,7 @@ export const internalError = (text: string): Status => {
   };
 };
 
-export const outOfTime = (): Status => {
+export const createTimeoutStatus = (): Status => {
   return {
     code: 504,
     reason: "Timeout",
@@ -151,11 +160,11 @@ export const toRefusal = (hook: string, given: JsonMap = {}): Status => {
     code: typeof code === "number" && code >= 400 ? code : 400,
     ...(typeof reason === "string" && reason !== "" && { reason }),
     message: text === undefined ? `${deniedBy} without explanation` : `${deniedBy}: ${text}`,
-    ...(isMap(details) && { details: detailsOf(details) }),
+    ...(isMap(details) && { details: parseDetails(details) }),
   };
 };
 
-const detailsOf = ({ name, group, kind, uid, causes, retryAfterSeconds }: JsonMap): Status["details"] & object => {
+const parseDetails = ({ name, group, kind, uid, causes, retryAfterSeconds }: JsonMap): Status["details"] & object => {
   const texts = Object.entries({ name, group, kind, uid }).filter(([, one]) => typeof one === "string" && one !== "");
   const listed = Array.isArray(causes) ? causes.filter(isMap) : [];
   return {

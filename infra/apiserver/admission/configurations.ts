@@ -3,7 +3,7 @@ import { isLabelSelector } from "#lib/policy/selectors.ts";
 
 type Fault = string | undefined;
 
-export const listFaults = (manifest: unknown): string[] => {
+export const listConfigurationFaults = (manifest: unknown): string[] => {
   if (!isMap(manifest)) return ["must be an object"];
   const { apiVersion, kind, metadata, webhooks } = manifest;
   if (apiVersion !== "admissionregistration.k8s.io/v1") return ["apiVersion must be admissionregistration.k8s.io/v1"];
@@ -21,20 +21,20 @@ export const listFaults = (manifest: unknown): string[] => {
     const isTwice = names.has(entry.name);
     names.add(entry.name);
     const faults = [
-      ...named(entry.name),
+      ...checkName(entry.name),
       isTwice && `.name: Duplicate value: ${JSON.stringify(entry.name)}`,
-      ...versions(entry.admissionReviewVersions),
-      sideEffects(entry.sideEffects),
-      seconds(entry.timeoutSeconds),
-      oneOf(entry.failurePolicy, ".failurePolicy", ["Fail", "Ignore"]),
-      oneOf(entry.matchPolicy, ".matchPolicy", ["Equivalent", "Exact"]),
+      ...checkVersions(entry.admissionReviewVersions),
+      checkSideEffects(entry.sideEffects),
+      checkTimeout(entry.timeoutSeconds),
+      checkEnum(entry.failurePolicy, ".failurePolicy", ["Fail", "Ignore"]),
+      checkEnum(entry.matchPolicy, ".matchPolicy", ["Equivalent", "Exact"]),
       kind === "MutatingWebhookConfiguration" &&
-        oneOf(entry.reinvocationPolicy, ".reinvocationPolicy", ["IfNeeded", "Never"]),
-      selector(entry.namespaceSelector, ".namespaceSelector"),
-      selector(entry.objectSelector, ".objectSelector"),
-      client(entry.clientConfig),
-      ...rules(entry.rules),
-      ...conditions(entry.matchConditions),
+        checkEnum(entry.reinvocationPolicy, ".reinvocationPolicy", ["IfNeeded", "Never"]),
+      checkSelector(entry.namespaceSelector, ".namespaceSelector"),
+      checkSelector(entry.objectSelector, ".objectSelector"),
+      checkClientConfig(entry.clientConfig),
+      ...checkRules(entry.rules),
+      ...checkConditions(entry.matchConditions),
     ];
     return faults.filter((fault) => typeof fault === "string").map((fault) => `${place}${fault}`);
   });
@@ -44,7 +44,7 @@ const subdomain = /^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])
 const qualified = /^([^/]+\/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$/;
 const label = /^[a-z]([-a-z0-9]*[a-z0-9])?$/;
 
-const named = (name: unknown): Fault[] => {
+const checkName = (name: unknown): Fault[] => {
   if (typeof name !== "string" || name === "") return [".name: Required value"];
   const value = `.name: Invalid value: ${JSON.stringify(name)}`;
   if (!subdomain.test(name) || name.length > 253) return [`${value}: must be a lowercase RFC 1123 subdomain`];
@@ -53,9 +53,9 @@ const named = (name: unknown): Fault[] => {
     : [];
 };
 
-const versions = (given: unknown): Fault[] => {
+const checkVersions = (given: unknown): Fault[] => {
   const place = ".admissionReviewVersions";
-  if (!isTexts(given) || given.length === 0) return [`${place}: Required value: must specify one of v1, v1beta1`];
+  if (!isStringList(given) || given.length === 0) return [`${place}: Required value: must specify one of v1, v1beta1`];
   const bad = given.find((one) => !label.test(one) || one.length > 63);
   if (bad !== undefined) return [`${place}: Invalid value: ${JSON.stringify(bad)}: must be a DNS-1035 label`];
   if (new Set(given).size < given.length) return [`${place}: Invalid value: duplicate version`];
@@ -65,25 +65,25 @@ const versions = (given: unknown): Fault[] => {
 };
 
 /** Accepts Some and Unknown: stored configurations may have them, although new ones may not. */
-const sideEffects = (given: unknown): Fault => {
+const checkSideEffects = (given: unknown): Fault => {
   if (given == null) return ".sideEffects: Required value: must specify one of None, NoneOnDryRun";
-  return oneOf(given, ".sideEffects", ["None", "NoneOnDryRun", "Some", "Unknown"]);
+  return checkEnum(given, ".sideEffects", ["None", "NoneOnDryRun", "Some", "Unknown"]);
 };
 
-const seconds = (given: unknown): Fault =>
+const checkTimeout = (given: unknown): Fault =>
   given == null || (Number.isInteger(given) && Number(given) >= 1 && Number(given) <= 30)
     ? undefined
     : ".timeoutSeconds: Invalid value: the timeout value must be between 1 and 30 seconds";
 
-const oneOf = (given: unknown, place: string, allowed: string[]): Fault =>
+const checkEnum = (given: unknown, place: string, allowed: string[]): Fault =>
   given == null || allowed.includes(String(given))
     ? undefined
     : `${place}: Unsupported value: ${JSON.stringify(given)}: supported values: ${allowed.map((one) => `"${one}"`).join(", ")}`;
 
-const selector = (given: unknown, place: string): Fault =>
+const checkSelector = (given: unknown, place: string): Fault =>
   given == null || isLabelSelector(given) ? undefined : `${place}: Invalid value: must be a label selector`;
 
-const client = (given: unknown): Fault => {
+const checkClientConfig = (given: unknown): Fault => {
   const { url, service, caBundle } = isMap(given) ? given : {};
   if ((url == null) === (service == null))
     return ".clientConfig: Required value: exactly one of url or service is required";
@@ -93,13 +93,13 @@ const client = (given: unknown): Fault => {
     if (!name) return ".clientConfig.service.name: Required value: service name is required";
     return namespace ? undefined : ".clientConfig.service.namespace: Required value: service namespace is required";
   }
-  const fault = typeof url === "string" ? urlFault(url) : "must be a text";
+  const fault = typeof url === "string" ? findUrlFault(url) : "must be a text";
   return fault && `.clientConfig.url: Invalid value: ${JSON.stringify(url)}: ${fault}`;
 };
 
 const desired = "desired format: https://host[/path]";
 
-const urlFault = (text: string): Fault => {
+const findUrlFault = (text: string): Fault => {
   if (!URL.canParse(text)) return `url must be a valid URL; ${desired}`;
   const { protocol, username, password } = new URL(text);
   if (protocol !== "https:") return `'https' is the only allowed URL scheme; ${desired}`;
@@ -108,11 +108,13 @@ const urlFault = (text: string): Fault => {
   return text.includes("?") ? "query parameters are not permitted in the URL" : undefined;
 };
 
-const rules = (given: unknown): Fault[] => {
+const checkRules = (given: unknown): Fault[] => {
   if (given == null) return [];
   if (!Array.isArray(given)) return [".rules must be a list"];
   return given.flatMap((rule: unknown, index) =>
-    isMap(rule) ? ruleFaults(rule).map((fault) => `.rules[${index}]${fault}`) : [`.rules[${index}] must be an object`],
+    isMap(rule)
+      ? listRuleFaults(rule).map((fault) => `.rules[${index}]${fault}`)
+      : [`.rules[${index}] must be an object`],
   );
 };
 
@@ -122,27 +124,27 @@ const alone: Record<string, string> = {
   apiVersions: "API versions",
 };
 
-const ruleFaults = (rule: JsonMap): string[] => {
+const listRuleFaults = (rule: JsonMap): string[] => {
   const faults: string[] = [];
   for (const key of [...Object.keys(alone), "resources"]) {
     const { [key]: given } = rule;
-    if (!isTexts(given) || given.length === 0) faults.push(`.${key}: Required value`);
+    if (!isStringList(given) || given.length === 0) faults.push(`.${key}: Required value`);
     else if (Object.hasOwn(alone, key) && given.length > 1 && given.includes("*"))
       faults.push(`.${key}: Invalid value: if '*' is present, must not specify other ${alone[key]}`);
   }
   const { operations, resources, apiVersions } = rule;
-  if (isTexts(apiVersions) && apiVersions.includes("")) faults.push(".apiVersions: Required value");
-  for (const one of isTexts(operations) ? operations : []) {
-    const fault = oneOf(one, ".operations", ["*", "CONNECT", "CREATE", "DELETE", "UPDATE"]);
+  if (isStringList(apiVersions) && apiVersions.includes("")) faults.push(".apiVersions: Required value");
+  for (const one of isStringList(operations) ? operations : []) {
+    const fault = checkEnum(one, ".operations", ["*", "CONNECT", "CREATE", "DELETE", "UPDATE"]);
     if (fault) faults.push(fault);
   }
-  const clash = isTexts(resources) && clashIn(resources);
+  const clash = isStringList(resources) && findResourceConflict(resources);
   if (clash) faults.push(`.resources: Invalid value: ${clash}`);
-  const scope = oneOf(rule.scope, ".scope", ["*", "Cluster", "Namespaced"]);
+  const scope = checkEnum(rule.scope, ".scope", ["*", "Cluster", "Namespaced"]);
   return scope ? [...faults, scope] : faults;
 };
 
-const clashIn = (resources: string[]): Fault => {
+const findResourceConflict = (resources: string[]): Fault => {
   if (resources.includes("")) return "must not be empty";
   if (resources.length > 1 && resources.includes("*/*")) return "if '*/*' is present, must not specify other resources";
   if (resources.includes("*") && resources.some((one) => one !== "*" && !one.includes("/")))
@@ -158,7 +160,7 @@ const clashIn = (resources: string[]): Fault => {
   return undefined;
 };
 
-const conditions = (given: unknown): Fault[] => {
+const checkConditions = (given: unknown): Fault[] => {
   if (given == null) return [];
   if (!Array.isArray(given)) return [".matchConditions must be a list"];
   if (given.length > 64) return [`.matchConditions: Too many: ${given.length}: must have at most 64 items`];
@@ -177,5 +179,5 @@ const conditions = (given: unknown): Fault[] => {
   });
 };
 
-const isTexts = (value: unknown): value is string[] =>
+const isStringList = (value: unknown): value is string[] =>
   Array.isArray(value) && value.every((one) => typeof one === "string");

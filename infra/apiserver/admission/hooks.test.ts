@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { readRows } from "../../../test/rows.ts";
-import { hooksIn } from "./hooks.ts";
+import { parseHooks } from "./hooks.ts";
 
 const entry = (more: object = {}) => {
   return {
@@ -23,7 +23,7 @@ const { broken } = readRows<{
 
 describe("hooks", () => {
   it("stand in the order of their configurations' names, each with what the API server fills in", () => {
-    const { mutating, validating, faults } = hooksIn([
+    const { mutating, validating, faults } = parseHooks([
       configuration("b", [entry({ name: "z.example.com" }), entry()]),
       configuration("10", [entry()]),
       configuration("9", [entry()], "ValidatingWebhookConfiguration"),
@@ -49,7 +49,7 @@ describe("hooks", () => {
     fault,
   } of broken)
     it(`are not read from a configuration with ${what}`, () => {
-      const { mutating, faults } = hooksIn([manifest]);
+      const { mutating, faults } = parseHooks([manifest]);
       assert.equal(mutating.length, 0);
       assert.ok(faults.join("\n").includes(fault), faults.join("\n"));
     });

@@ -1,7 +1,7 @@
 import { isMap } from "#lib/json.ts";
 import type { LabelSelector } from "#lib/objects/selection.ts";
 import type { Phase, RequestMatch } from "#lib/rule.ts";
-import { listFaults } from "./configurations.ts";
+import { listConfigurationFaults } from "./configurations.ts";
 
 /** A webhook entry with the API server's defaults. */
 export interface Hook {
@@ -40,7 +40,7 @@ const isConfiguration = (manifest: unknown): boolean =>
   isMap(manifest) && typeof manifest.kind === "string" && Object.hasOwn(kinds, manifest.kind);
 
 /** Returns the hooks of configurations. A configuration that an API server would refuse has no hooks, only faults. */
-export const hooksIn = (configurations: readonly unknown[]): Hooks => {
+export const parseHooks = (configurations: readonly unknown[]): Hooks => {
   const faults: string[] = [];
   const found: Record<Phase, Map<string, Hook[]>> = { mutate: new Map(), validate: new Map() };
   for (const [index, manifest] of configurations.entries()) {
@@ -51,30 +51,30 @@ export const hooksIn = (configurations: readonly unknown[]): Hooks => {
     }
     const configuration = manifest as Configuration;
     const title = `${configuration.kind} ${JSON.stringify(String(Object(configuration.metadata).name ?? ""))}`;
-    const own = listFaults(configuration);
+    const own = listConfigurationFaults(configuration);
     if (own.length > 0) {
       for (const fault of own) faults.push(`${title}: ${fault}`);
       continue;
     }
     const { name } = configuration.metadata;
     if (found[phase].has(name)) faults.push(`${title} is there twice; the last one counts`);
-    found[phase].set(name, hooksOf(configuration, phase));
+    found[phase].set(name, toHooks(configuration, phase));
   }
-  return { mutating: inOrder(found.mutate), validating: inOrder(found.validate), faults };
+  return { mutating: sortByName(found.mutate), validating: sortByName(found.validate), faults };
 };
 
 /** The API server sorts by bytes; names are ASCII, so that JavaScript's order is the same. */
-const inOrder = (found: Map<string, Hook[]>): Hook[] =>
+const sortByName = (found: Map<string, Hook[]>): Hook[] =>
   [...found].sort(([one], [other]) => (one < other ? -1 : 1)).flatMap(([, hooks]) => hooks);
 
-/** A configuration that `listFaults` has accepted. */
+/** A configuration that `listConfigurationFaults` has accepted. */
 interface Configuration {
   kind: string;
   metadata: { name: string };
   webhooks?: (Pick<Hook, "name" | "clientConfig" | "admissionReviewVersions"> & Partial<Hook>)[] | null;
 }
 
-const hooksOf = ({ metadata, webhooks }: Configuration, phase: Phase): Hook[] => {
+const toHooks = ({ metadata, webhooks }: Configuration, phase: Phase): Hook[] => {
   const counts = new Map<string, number>();
   return (webhooks ?? []).map((entry) => {
     const count = counts.get(entry.name) ?? 0;
@@ -86,8 +86,8 @@ const hooksOf = ({ metadata, webhooks }: Configuration, phase: Phase): Hook[] =>
       failurePolicy: entry.failurePolicy ?? "Fail",
       matchPolicy: entry.matchPolicy ?? "Equivalent",
       reinvocationPolicy: entry.reinvocationPolicy ?? "Never",
-      namespaceSelector: selectorOf(entry.namespaceSelector),
-      objectSelector: selectorOf(entry.objectSelector),
+      namespaceSelector: dropNullMembers(entry.namespaceSelector),
+      objectSelector: dropNullMembers(entry.objectSelector),
       matchConditions: entry.matchConditions ?? [],
       ...(entry.sideEffects != null && { sideEffects: entry.sideEffects }),
       timeoutSeconds: entry.timeoutSeconds ?? 10,
@@ -98,7 +98,7 @@ const hooksOf = ({ metadata, webhooks }: Configuration, phase: Phase): Hook[] =>
 };
 
 /** Drops null members, which an empty value in YAML becomes. */
-const selectorOf = (selector: LabelSelector | null | undefined): LabelSelector => {
+const dropNullMembers = (selector: LabelSelector | null | undefined): LabelSelector => {
   const { matchLabels, matchExpressions } = selector ?? {};
   return {
     ...(matchLabels != null && { matchLabels }),

@@ -1,18 +1,18 @@
 import { isMap, type JsonMap, parseJson } from "#lib/json.ts";
 import type { Hook } from "./hooks.ts";
-import type { Called } from "./types.ts";
+import type { CallResult } from "./types.ts";
 
 /** Returns the URL of a hook. As in the API server, its path is decoded, cleaned of `.` and `..`, and encoded again. */
-export const addressOf = ({ url, service }: Hook["clientConfig"]): string => {
+export const getHookUrl = ({ url, service }: Hook["clientConfig"]): string => {
   if (url !== undefined && URL.canParse(url)) {
     const { host, hostname, port, pathname } = new URL(url);
-    return `https://${port === "" && url.includes(`${hostname}:443`) ? `${hostname}:443` : host}${tidy(pathname)}`;
+    return `https://${port === "" && url.includes(`${hostname}:443`) ? `${hostname}:443` : host}${cleanPath(pathname)}`;
   }
   const { name, namespace, port, path }: JsonMap = isMap(service) ? service : {};
-  return `https://${String(name)}.${String(namespace)}.svc:${String(port ?? 443)}${tidy(typeof path === "string" ? path : "/")}`;
+  return `https://${String(name)}.${String(namespace)}.svc:${String(port ?? 443)}${cleanPath(typeof path === "string" ? path : "/")}`;
 };
 
-const tidy = (path: string): string => {
+const cleanPath = (path: string): string => {
   let decoded = path;
   try {
     decoded = decodeURIComponent(path);
@@ -27,7 +27,7 @@ const tidy = (path: string): string => {
   return `/${steps.map((step) => encodeURIComponent(step).replaceAll("%3A", ":")).join("/")}`;
 };
 
-export const parseHttpAnswer = (answer: { code: number; type: string; text: string }): Called => {
+export const parseHttpResponse = (answer: { code: number; type: string; text: string }): CallResult => {
   const { code, type, text } = answer;
   const body = parseJson(text);
   if (code >= 200 && code <= 206) {
@@ -38,7 +38,7 @@ export const parseHttpAnswer = (answer: { code: number; type: string; text: stri
   }
   if (isMap(body) && body.kind === "Status" && body.apiVersion === "v1" && typeof body.message === "string")
     return { failure: body.message };
-  return { failure: texts[code] ?? (/^text\//.test(type) ? quoted(code, text) : quoted(code, "unknown")) };
+  return { failure: texts[code] ?? (/^text\//.test(type) ? quoteBody(code, text) : quoteBody(code, "unknown")) };
 };
 
 const texts: Record<number, string> = {
@@ -49,7 +49,7 @@ const texts: Record<number, string> = {
 /** The API server quotes at most this many characters of a response. */
 const mostQuoted = 2048;
 
-const quoted = (code: number, text: string): string => {
+const quoteBody = (code: number, text: string): string => {
   const said = text.slice(0, mostQuoted);
   return code >= 500
     ? `an error on the server (${JSON.stringify(said)}) has prevented the request from succeeding`

@@ -5,12 +5,12 @@ import { isMap, isObject, type JsonMap, parsePointer } from "#lib/json.ts";
  * Applies RFC 6902 with the API server's deviations and error texts: an absent member can be replaced, negative indexes
  * count from the end, and `test` compares the JSON text of values.
  */
-export const applyPatch = (document: JsonMap, operations: readonly JsonMap[]): unknown => {
+export const applyServerPatch = (document: JsonMap, operations: readonly JsonMap[]): unknown => {
   const root: { value: unknown } = { value: document };
   const budget = { copied: 0 };
   // Parts of the given document are shared with the caller; they are copied before they are changed.
   const owned = new WeakSet<object>();
-  for (const operation of operations) apply(root, operation, budget, owned);
+  for (const operation of operations) applyOperation(root, operation, budget, owned);
   return root.value;
 };
 
@@ -23,10 +23,10 @@ export const parseOperations = (text: string): JsonMap[] => {
     throw new Error("invalid character in JSON");
   }
   if (read === null) return [];
-  if (!Array.isArray(read)) throw mismatch(read, "jsonpatch.Patch");
+  if (!Array.isArray(read)) throw createTypeError(read, "jsonpatch.Patch");
   return read.map((one: unknown) => {
     if (one === null) return {};
-    if (!isMap(one) || one instanceof Scalar) throw mismatch(one, "jsonpatch.Operation");
+    if (!isMap(one) || one instanceof Scalar) throw createTypeError(one, "jsonpatch.Operation");
     return one;
   });
 };
@@ -44,98 +44,103 @@ class Scalar {
 const keepSource = (_: string, value: unknown, context?: { source?: string }): unknown =>
   value === null || typeof value === "object" ? value : new Scalar(value, context?.source ?? JSON.stringify(value));
 
-const plain = (value: unknown): unknown => {
+const toPlainValue = (value: unknown): unknown => {
   if (value instanceof Scalar) return value.value;
-  if (Array.isArray(value)) return value.map(plain);
+  if (Array.isArray(value)) return value.map(toPlainValue);
   if (!isMap(value)) return value;
-  return Object.fromEntries(Object.entries(value).map(([key, one]) => [key, plain(one)]));
+  return Object.fromEntries(Object.entries(value).map(([key, one]) => [key, toPlainValue(one)]));
 };
 
-export const toPlain = (operations: readonly JsonMap[]): unknown[] => operations.map(plain);
+export const toPlainOperations = (operations: readonly JsonMap[]): unknown[] => operations.map(toPlainValue);
 
-const typeName = (value: unknown): string => {
-  const inner = plain(value);
+const getTypeName = (value: unknown): string => {
+  const inner = toPlainValue(value);
   if (Array.isArray(inner)) return "array";
   return typeof inner === "boolean" ? "bool" : typeof inner;
 };
 
-const mismatch = (value: unknown, type: string) =>
-  new Error(`json: cannot unmarshal ${typeName(value)} into Go value of type ${type}`);
+const createTypeError = (value: unknown, type: string) =>
+  new Error(`json: cannot unmarshal ${getTypeName(value)} into Go value of type ${type}`);
 
-interface Act extends Root {
+interface OperationRun extends PatchState {
   name: string;
   operation: JsonMap;
   budget: { copied: number };
 }
 
-const apply = (root: Root["root"], operation: JsonMap, budget: Act["budget"], owned: WeakSet<object>): void => {
+const applyOperation = (
+  root: PatchState["root"],
+  operation: JsonMap,
+  budget: OperationRun["budget"],
+  owned: WeakSet<object>,
+): void => {
   const { op } = operation;
   const name = op instanceof Scalar && typeof op.value === "string" ? op.value : "unknown";
   if (!Object.hasOwn(operations, name)) throw new Error(`Unexpected kind: ${name}`);
   operations[name]?.({ root, name, operation, budget, owned });
 };
 
-const operations: Record<string, (act: Act) => void> = {
+const operations: Record<string, (act: OperationRun) => void> = {
   add: (act) => {
-    const path = memberOf(act, "path", true);
-    const place = find(act, path, `doc is missing path: "${path}"`);
-    withContext(`error in add for path: '${path}': `, () => insert(place, givenIn(act)));
+    const path = getPath(act, "path", true);
+    const place = findPlace(act, path, `doc is missing path: "${path}"`);
+    withContext(`error in add for path: '${path}': `, () => insertMember(place, getOperand(act)));
   },
 
   remove: (act) => {
-    const path = memberOf(act, "path", true);
-    const place = find(act, path, `doc is missing path: "${path}"`);
-    withContext(`error in remove for path: '${path}': `, () => take(place));
+    const path = getPath(act, "path", true);
+    const place = findPlace(act, path, `doc is missing path: "${path}"`);
+    withContext(`error in remove for path: '${path}': `, () => removeMember(place));
   },
 
   replace: (act) => {
-    const path = memberOf(act, "path");
-    const value = givenIn(act);
+    const path = getPath(act, "path");
+    const value = getOperand(act);
     if (path === "") {
       if (typeof value !== "object" || value === null)
         throw new Error("replace operation value must be object or array: %!w(<nil>)");
       act.root.value = value;
       return;
     }
-    const { parent, key } = find(act, path, `doc is missing path: ${path}`);
-    const index = Array.isArray(parent) ? indexIn(parent, key) : key;
+    const { parent, key } = findPlace(act, path, `doc is missing path: ${path}`);
+    const index = Array.isArray(parent) ? resolveIndex(parent, key) : key;
     if (Array.isArray(parent) && typeof index === "string")
       throw new Error(`replace operation does not apply: doc is missing key: ${path}: ${missing}`);
-    set(parent, index, value);
+    setMember(parent, index, value);
   },
 
   move: (act) => {
-    const from = memberOf(act, "from");
-    const source = find(act, from, `doc is missing from path: ${from}`);
+    const from = getPath(act, "from");
+    const source = findPlace(act, from, `doc is missing from path: ${from}`);
     const value = withContext(`error in move for path: '${source.key}': `, () => {
-      const there = get(source);
-      take(source);
+      const there = getMember(source);
+      removeMember(source);
       return there;
     });
-    const path = memberOf(act, "path");
-    const target = find(act, path, `doc is missing destination path: ${path}`);
-    withContext(`error in move for path: '${path}': `, () => insert(target, value ?? null));
+    const path = getPath(act, "path");
+    const target = findPlace(act, path, `doc is missing destination path: ${path}`);
+    withContext(`error in move for path: '${path}': `, () => insertMember(target, value ?? null));
   },
 
   copy: (act) => {
-    const from = memberOf(act, "from");
-    const source = find(act, from, `doc is missing from path: ${from}`);
-    const value = withContext(`error in copy for from: '${from}': `, () => get(source));
-    const path = memberOf(act, "path", true);
-    const target = find(act, path, `doc is missing destination path: ${path}`);
+    const from = getPath(act, "from");
+    const source = findPlace(act, from, `doc is missing from path: ${from}`);
+    const value = withContext(`error in copy for from: '${from}': `, () => getMember(source));
+    const path = getPath(act, "path", true);
+    const target = findPlace(act, path, `doc is missing destination path: ${path}`);
     const written = JSON.stringify(value ?? null);
-    act.budget.copied += value == null ? 0 : Buffer.byteLength(escaped(written));
+    act.budget.copied += value == null ? 0 : Buffer.byteLength(escapeAsGo(written));
     if (act.budget.copied > mostCopied)
       throw new Error(
         `Unable to complete the copy, the accumulated size increase of copy is ${act.budget.copied}, exceeding the limit ${mostCopied}`,
       );
-    withContext("error while adding value during copy: ", () => insert(target, JSON.parse(written)));
+    withContext("error while adding value during copy: ", () => insertMember(target, JSON.parse(written)));
   },
 
   test: (act) => {
-    const path = memberOf(act, "path");
-    const place = path === "" ? undefined : find(act, path, `is missing path: ${path}`);
-    const there = place ? withContext(`error in test for path: '${path}': `, () => get(place)) : act.root.value;
+    const path = getPath(act, "path");
+    const place = path === "" ? undefined : findPlace(act, path, `is missing path: ${path}`);
+    const there = place ? withContext(`error in test for path: '${path}': `, () => getMember(place)) : act.root.value;
     if (!isEqual(there ?? null, act.operation.value ?? null))
       throw new Error(`testing value ${path} failed: test failed`);
   },
@@ -144,14 +149,14 @@ const operations: Record<string, (act: Act) => void> = {
 /** kube-apiserver's limit for the bytes that all copy operations of a patch add. */
 const mostCopied = 3 * 1024 * 1024;
 
-const givenIn = ({ operation }: Act): unknown => plain(operation.value ?? null);
+const getOperand = ({ operation }: OperationRun): unknown => toPlainValue(operation.value ?? null);
 
 /** Returns a path of an operation. `isTerse` is for operations whose upstream error doesn't give the reason. */
-const memberOf = ({ name, operation }: Act, key: "path" | "from", isTerse = false): string => {
+const getPath = ({ name, operation }: OperationRun, key: "path" | "from", isTerse = false): string => {
   const given = Object.hasOwn(operation, key) ? operation[key] : null;
   if (given instanceof Scalar && typeof given.value === "string") return given.value;
   const absent = `operation${key === "from" ? "," : ""} missing ${key} field: ${missing}`;
-  const reason = given == null ? absent : `json: cannot unmarshal ${typeName(given)} into Go value of type string`;
+  const reason = given == null ? absent : `json: cannot unmarshal ${getTypeName(given)} into Go value of type string`;
   throw new Error(`${name} operation failed to decode ${key}: ${isTerse ? missing : reason}`);
 };
 
@@ -165,7 +170,7 @@ const withContext = <T>(before: string, act: () => T): T => {
 
 /** Compares JSON texts. Go escapes `<`, so a hook that doesn't escape it fails the test. */
 const isEqual = (there: unknown, given: unknown): boolean => {
-  if (given instanceof Scalar) return typeof there !== "object" && escaped(JSON.stringify(there)) === given.source;
+  if (given instanceof Scalar) return typeof there !== "object" && escapeAsGo(JSON.stringify(there)) === given.source;
   if (there === null || given === null) return there === given;
   if (Array.isArray(there) || Array.isArray(given))
     return (
@@ -183,10 +188,10 @@ const isEqual = (there: unknown, given: unknown): boolean => {
 };
 
 /** Escapes characters in JSON as Go's encoder does. */
-export const escaped = (json: string): string =>
+export const escapeAsGo = (json: string): string =>
   json.replace(/[<>&\u2028\u2029]/g, (one) => `\\u${one.charCodeAt(0).toString(16).padStart(4, "0")}`);
 
-interface Root {
+interface PatchState {
   root: { value: unknown };
   /** The objects that the patch has copied and may change; all others are shared. */
   owned: WeakSet<object>;
@@ -202,75 +207,75 @@ interface Place {
 }
 
 /** Finds the place of a path; copies the objects on the way that the patch doesn't own yet. */
-const find = ({ root, owned, name }: Act, path: string, fault: string): Place => {
+const findPlace = ({ root, owned, name }: OperationRun, path: string, fault: string): Place => {
   const nowhere = new Error(`${name} operation does not apply: ${fault}: ${missing}`);
   const steps = parsePointer(path);
   const key = steps.pop();
   if (key === undefined) throw nowhere;
-  let parent = own(root.value, owned);
+  let parent = copyOnce(root.value, owned);
   root.value = parent;
   for (const step of steps) {
-    const at = Array.isArray(parent) ? indexIn(parent, step) : step;
+    const at = Array.isArray(parent) ? resolveIndex(parent, step) : step;
     if (Array.isArray(parent) && typeof at === "string") throw nowhere;
     const next: unknown = Object.hasOwn(parent ?? {}, at) ? Reflect.get(parent ?? {}, at) : undefined;
     if (!isObject(next)) throw nowhere;
-    const mine = own(next, owned);
-    set(parent as JsonMap, at, mine);
+    const mine = copyOnce(next, owned);
+    setMember(parent as JsonMap, at, mine);
     parent = mine;
   }
   return { parent: parent as Place["parent"], key };
 };
 
-const own = (value: unknown, owned: WeakSet<object>): unknown => {
+const copyOnce = (value: unknown, owned: WeakSet<object>): unknown => {
   if (!isObject(value) || owned.has(value)) return value;
   const copy: object = Array.isArray(value) ? [...value] : Object.fromEntries(Object.entries(value));
   owned.add(copy);
   return copy;
 };
 
-const set = (parent: object, key: string | number, value: unknown) =>
+const setMember = (parent: object, key: string | number, value: unknown) =>
   Reflect.defineProperty(parent, key, { value, writable: true, enumerable: true, configurable: true });
 
 /** Parses an index as Go's strconv.Atoi does; returns the error text for an invalid one. */
-const numberOf = (key: string): number | string => {
+const parseIndex = (key: string): number | string => {
   if (!/^[-+]?\d+$/.test(key)) return `strconv.Atoi: parsing ${JSON.stringify(key)}: invalid syntax`;
   const number = Number(key);
   return Number.isSafeInteger(number) ? number : `strconv.Atoi: parsing ${JSON.stringify(key)}: value out of range`;
 };
 
-const indexIn = (list: readonly unknown[], key: string, size = list.length): number | string => {
-  const number = numberOf(key);
+const resolveIndex = (list: readonly unknown[], key: string, size = list.length): number | string => {
+  const number = parseIndex(key);
   if (typeof number === "string") return number;
   const isThere = number < size && number >= -size;
   return isThere ? (number < 0 ? number + size : number) : `Unable to access invalid index: ${number}: ${invalid}`;
 };
 
-const get = ({ parent, key }: Place): unknown => {
+const getMember = ({ parent, key }: Place): unknown => {
   if (!Array.isArray(parent)) return Object.hasOwn(parent, key) ? parent[key] : undefined;
-  const index = indexIn(parent, key);
+  const index = resolveIndex(parent, key);
   if (typeof index === "string") throw new Error(index);
   return parent[index];
 };
 
-const insert = ({ parent, key }: Place, value: unknown): void => {
+const insertMember = ({ parent, key }: Place, value: unknown): void => {
   if (!Array.isArray(parent)) {
-    set(parent, key, value);
+    setMember(parent, key, value);
     return;
   }
   if (key === "-") {
     parent.push(value);
     return;
   }
-  const number = numberOf(key);
+  const number = parseIndex(key);
   if (typeof number === "string") throw new Error(`value was not a proper array index: '${key}': ${number}`);
-  const index = indexIn(parent, key, parent.length + 1);
+  const index = resolveIndex(parent, key, parent.length + 1);
   if (typeof index === "string") throw new Error(index);
   parent.splice(index, 0, value);
 };
 
-const take = ({ parent, key }: Place): void => {
+const removeMember = ({ parent, key }: Place): void => {
   if (Array.isArray(parent)) {
-    const index = indexIn(parent, key);
+    const index = resolveIndex(parent, key);
     if (typeof index === "string") throw new Error(index);
     parent.splice(index, 1);
     return;

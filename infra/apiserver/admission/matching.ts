@@ -5,25 +5,28 @@ import { aggregate, forbidden, notFound } from "#lib/refusals.ts";
 import { matchesRequest } from "#lib/request-match.ts";
 import type { AdmissionRequest, GroupVersionKind, GroupVersionResource, Status } from "#lib/review.ts";
 import type { Hook } from "./hooks.ts";
-import type { Around, Attributes } from "./types.ts";
+import type { Attributes, ServerContext } from "./types.ts";
 
-export interface Versioned {
+export interface VersionedObjects {
   kind: GroupVersionKind;
   object: unknown;
   oldObject: unknown;
 }
 
-export interface View {
+export interface ObjectView {
   /** The objects in the version that was last asked for. */
-  readonly latest: Versioned;
+  readonly latest: VersionedObjects;
   /** Converts the objects; undefined if the conversion is unknown. */
-  as(kind: GroupVersionKind): Versioned | undefined;
+  as(kind: GroupVersionKind): VersionedObjects | undefined;
   /** Replaces the object, in the version that was last asked for. */
   put(object: unknown): void;
 }
 
-export const openView = ({ kind, object, oldObject }: Attributes, convert: Around["convert"]): View => {
-  let latest: Versioned = { kind, object, oldObject };
+export const createObjectView = (
+  { kind, object, oldObject }: Attributes,
+  convert: ServerContext["convert"],
+): ObjectView => {
+  let latest: VersionedObjects = { kind, object, oldObject };
   const original = latest;
   return {
     get latest() {
@@ -31,8 +34,8 @@ export const openView = ({ kind, object, oldObject }: Attributes, convert: Aroun
     },
     as: (wanted) => {
       if (latest.kind === wanted || isSame(latest.kind, wanted)) return latest;
-      const old = isSame(wanted, kind) ? original.oldObject : converted(original.oldObject, wanted, convert);
-      const now = converted(latest.object, wanted, convert);
+      const old = isSame(wanted, kind) ? original.oldObject : convertObject(original.oldObject, wanted, convert);
+      const now = convertObject(latest.object, wanted, convert);
       if (old === undefined || now === undefined) return undefined;
       latest = { kind: wanted, object: now, oldObject: old };
       return latest;
@@ -43,7 +46,7 @@ export const openView = ({ kind, object, oldObject }: Attributes, convert: Aroun
   };
 };
 
-const converted = (object: unknown, kind: GroupVersionKind, convert: Around["convert"]): unknown =>
+const convertObject = (object: unknown, kind: GroupVersionKind, convert: ServerContext["convert"]): unknown =>
   object == null ? null : convert(object, kind);
 
 /** The resource and kind that a hook is called with; they can differ from those of the request. */
@@ -52,48 +55,50 @@ export interface Invocation {
   kind: GroupVersionKind;
 }
 
-type Taken = { invocation: Invocation } | { skipped: string } | { refusal: Status } | { unsupported: string };
+type HookMatch = { invocation: Invocation } | { skipped: string } | { refusal: Status } | { unsupported: string };
 
 /** Decides whether a hook is called for the current state of a request, with the API server's checks in its order. */
-export const matchHook = (hook: Hook, attributes: Attributes, view: View, around: Around): Taken => {
-  const home = inNamespace(hook.namespaceSelector, attributes, view, around);
+export const matchHook = (hook: Hook, attributes: Attributes, view: ObjectView, around: ServerContext): HookMatch => {
+  const home = matchNamespace(hook.namespaceSelector, attributes, view, around);
   if (home === false) return { skipped: "its namespaceSelector takes other namespaces" };
-  if (!ofObject(hook.objectSelector, view)) return { skipped: "its objectSelector takes other objects" };
-  const invocation = invocationOf(hook, attributes, around);
+  if (!matchObject(hook.objectSelector, view)) return { skipped: "its objectSelector takes other objects" };
+  const invocation = findInvocation(hook, attributes, around);
   if (invocation === undefined) return { skipped: "none of its rules is about such a request" };
   // A missing namespace matters only to a hook that would otherwise be called.
   if (home !== true) return { refusal: home };
-  return hook.matchConditions.length > 0 ? underConditions(hook, attributes, view, invocation, around) : { invocation };
+  return hook.matchConditions.length > 0
+    ? evaluateConditions(hook, attributes, view, invocation, around)
+    : { invocation };
 };
 
-const isEmpty = ({ matchLabels = {}, matchExpressions = [] }: LabelSelector): boolean =>
+const isEmptySelector = ({ matchLabels = {}, matchExpressions = [] }: LabelSelector): boolean =>
   matchExpressions.length === 0 && Object.keys(matchLabels).length === 0;
 
-const inNamespace = (
+const matchNamespace = (
   selector: LabelSelector,
   { namespace = "", resource: { resource }, subResource = "", operation }: Attributes,
-  view: View,
-  { namespaceOf }: Around,
+  view: ObjectView,
+  { findNamespace }: ServerContext,
 ): boolean | Status => {
   // Cluster-scoped objects other than namespaces match every namespaceSelector.
   if (namespace === "" && resource !== "namespaces") return true;
-  if (isEmpty(selector)) return true;
+  if (isEmptySelector(selector)) return true;
   const isWritten = resource === "namespaces" && subResource === "" && /^(CREATE|UPDATE)$/.test(operation);
-  if (isWritten) return isSelected(selector, labelsOf(view.latest.object) ?? {});
-  const found = namespaceOf(namespace);
+  if (isWritten) return isSelected(selector, getLabels(view.latest.object) ?? {});
+  const found = findNamespace(namespace);
   if (found === undefined) return notFound({ group: "", resource: "namespaces" }, namespace);
-  return isSelected(selector, { "kubernetes.io/metadata.name": namespace, ...labelsOf(found) });
+  return isSelected(selector, { "kubernetes.io/metadata.name": namespace, ...getLabels(found) });
 };
 
-const ofObject = (selector: LabelSelector, { latest: { object, oldObject } }: View): boolean =>
-  isEmpty(selector) ||
+const matchObject = (selector: LabelSelector, { latest: { object, oldObject } }: ObjectView): boolean =>
+  isEmptySelector(selector) ||
   [object, oldObject].some((one) => {
-    const labels = labelsOf(one);
+    const labels = getLabels(one);
     return labels !== undefined && isSelected(selector, labels);
   });
 
 /** Returns undefined for kinds without metadata: the options of CONNECT requests. */
-const labelsOf = (object: unknown): Record<string, string> | undefined => {
+const getLabels = (object: unknown): Record<string, string> | undefined => {
   if (!isMap(object) || connections.has(String(object.kind))) return undefined;
   const { labels } = isMap(object.metadata) ? object.metadata : {};
   return isMap(labels) ? (labels as Record<string, string>) : {};
@@ -105,34 +110,35 @@ const connections = new Set(
   ),
 );
 
-const invocationOf = (hook: Hook, attributes: Attributes, { equivalents }: Around): Invocation | undefined => {
+const findInvocation = (hook: Hook, attributes: Attributes, { equivalents }: ServerContext): Invocation | undefined => {
   const { resource, kind } = attributes;
   // `matches` doesn't read the fields that Attributes lacks.
   if (hook.rules.some((rule) => matchesRequest(rule, attributes as AdmissionRequest))) return { resource, kind };
   if (hook.matchPolicy === "Exact") return undefined;
-  const others = remembered(attributes, "others", () =>
+  const others = getCached(attributes, "others", () =>
     equivalents(resource)
       .filter((one) => !isSame({ ...one }, { ...resource }))
       .map((one) => ({ ...attributes, resource: one }) as AdmissionRequest),
   );
   for (const rule of hook.rules)
     for (const other of others)
-      if (matchesRequest(rule, other)) return { resource: other.resource, kind: kindFor(other.resource, attributes) };
+      if (matchesRequest(rule, other))
+        return { resource: other.resource, kind: chooseKind(other.resource, attributes) };
   return undefined;
 };
 
-interface Known {
+interface RequestCache {
   others?: AdmissionRequest[];
   request?: Record<string, unknown>;
 }
 
-const known = new WeakMap<Attributes, Known>();
+const known = new WeakMap<Attributes, RequestCache>();
 
-const remembered = <Name extends keyof Known>(
+const getCached = <Name extends keyof RequestCache>(
   attributes: Attributes,
   name: Name,
-  make: () => NonNullable<Known[Name]>,
-): NonNullable<Known[Name]> => {
+  make: () => NonNullable<RequestCache[Name]>,
+): NonNullable<RequestCache[Name]> => {
   const found = known.get(attributes) ?? {};
   known.set(attributes, found);
   const value = found[name] ?? make();
@@ -144,23 +150,23 @@ const remembered = <Name extends keyof Known>(
  * Returns the kind for an equivalent resource. The kind of a subresource such as scale stays: its group and version are
  * independent of the resource's.
  */
-const kindFor = ({ group, version }: GroupVersionResource, { kind, resource }: Attributes): GroupVersionKind =>
+const chooseKind = ({ group, version }: GroupVersionResource, { kind, resource }: Attributes): GroupVersionKind =>
   kind.group === resource.group && kind.version === resource.version ? { group, version, kind: kind.kind } : kind;
 
-const underConditions = (
+const evaluateConditions = (
   hook: Hook,
   attributes: Attributes,
-  view: View,
+  view: ObjectView,
   invocation: Invocation,
-  { cel }: Around,
-): Taken => {
+  { cel }: ServerContext,
+): HookMatch => {
   const seen = view.as(invocation.kind);
-  if (seen === undefined) return { unsupported: notConverted(attributes, invocation.kind) };
+  if (seen === undefined) return { unsupported: describeUnknownConversion(attributes, invocation.kind) };
   const { object = null, oldObject = null } = seen;
   const isAsAsked = seen.kind === attributes.kind;
   const request = isAsAsked
-    ? remembered(attributes, "request", () => requestFor(attributes, seen.kind))
-    : requestFor(attributes, seen.kind);
+    ? getCached(attributes, "request", () => buildConditionRequest(attributes, seen.kind))
+    : buildConditionRequest(attributes, seen.kind);
   const errors: string[] = [];
   let unsupported: string | undefined;
   for (const { name, expression } of hook.matchConditions) {
@@ -179,26 +185,33 @@ const underConditions = (
 };
 
 /** Names an unknown conversion, as a clause of a sentence about what is undecided. */
-export const notConverted = ({ kind }: Pick<Attributes, "kind">, to: GroupVersionKind): string =>
+export const describeUnknownConversion = ({ kind }: Pick<Attributes, "kind">, to: GroupVersionKind): string =>
   `how a ${kind.kind} of ${joinApiVersion(kind)} is converted to ${joinApiVersion(to)}`;
 
 /** Returns the request as conditions see it: with the kind of the converted objects and the original resource. */
-const requestFor = (attributes: Attributes, kind: GroupVersionKind): Record<string, unknown> => {
+const buildConditionRequest = (attributes: Attributes, kind: GroupVersionKind): Record<string, unknown> => {
   const { resource, subResource, name, namespace, operation, userInfo, dryRun, options } = attributes;
   const members = {
     ...{ kind, resource, subResource },
     ...{ requestKind: attributes.kind, requestResource: resource, requestSubResource: subResource },
-    ...{ name, namespace, operation, userInfo: filled(userInfo), dryRun: dryRun === true, options: options ?? null },
+    ...{
+      name,
+      namespace,
+      operation,
+      userInfo: dropEmptyValues(userInfo),
+      dryRun: dryRun === true,
+      options: options ?? null,
+    },
   };
-  return filled(members);
+  return dropEmptyValues(members);
 };
 
 /** Drops empty values, which CEL in an API server doesn't see either. */
-const filled = (members: object): Record<string, unknown> =>
+const dropEmptyValues = (members: object): Record<string, unknown> =>
   Object.fromEntries(
     Object.entries(members).filter(
-      ([, value]) => value !== "" && value !== undefined && !(typeof value === "object" && isHollow(value)),
+      ([, value]) => value !== "" && value !== undefined && !(typeof value === "object" && isEmptyObject(value)),
     ),
   );
 
-const isHollow = (value: object | null): boolean => value !== null && Object.keys(value).length === 0;
+const isEmptyObject = (value: object | null): boolean => value !== null && Object.keys(value).length === 0;

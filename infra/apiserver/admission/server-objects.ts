@@ -9,9 +9,9 @@ import type { Attributes } from "./types.ts";
  * Returns a patched object as an API server reads it: built-in kinds lose null members and empty labels, annotations,
  * finalizers and ownerReferences; a custom resource stays as it is.
  */
-export const readObject = (object: unknown): unknown => {
-  if (!isMap(object) || !isOwn(object)) return object;
-  const read = withoutNulls(object) as JsonMap;
+export const decodeObject = (object: unknown): unknown => {
+  if (!isMap(object) || !isBuiltInObject(object)) return object;
+  const read = dropNulls(object) as JsonMap;
   if (!isMap(read.metadata)) return read;
   const kept = Object.entries(read.metadata).filter(([key, value]) => !(omitted.has(key) && isEmpty(value)));
   return { ...read, metadata: Object.fromEntries(kept) };
@@ -22,20 +22,20 @@ const omitted = new Set(["labels", "annotations", "finalizers", "ownerReferences
 const isEmpty = (value: unknown): boolean => isObject(value) && Object.keys(value).length === 0;
 
 /** Reports whether an object belongs to one of Kubernetes' own API groups. */
-const isOwn = ({ apiVersion }: JsonMap): boolean => {
+const isBuiltInObject = ({ apiVersion }: JsonMap): boolean => {
   const { group } = splitApiVersion(String(apiVersion));
   return !group.includes(".") || group.endsWith(".k8s.io");
 };
 
 /** Shares parts without nulls with the given value. */
-const withoutNulls = (value: unknown): unknown => {
+const dropNulls = (value: unknown): unknown => {
   if (Array.isArray(value)) {
-    const read = value.map(withoutNulls);
+    const read = value.map(dropNulls);
     return read.every((one, index) => one === value[index]) ? value : read;
   }
   if (!isMap(value)) return value;
   const entries = Object.entries(value);
-  const kept = entries.filter(([, one]) => one !== null).map(([key, one]) => [key, withoutNulls(one)] as const);
+  const kept = entries.filter(([, one]) => one !== null).map(([key, one]) => [key, dropNulls(one)] as const);
   const isWhole = kept.length === entries.length && kept.every(([, one], index) => one === entries[index]?.[1]);
   return isWhole ? value : Object.fromEntries(kept);
 };
@@ -45,7 +45,7 @@ const withoutNulls = (value: unknown): unknown => {
  * kinds, null and empty members count as absent.
  */
 export const isSameToServer = (one: unknown, other: unknown): boolean =>
-  isMap(one) && !isOwn(one) ? isSame(one, other) : isSameObject(one, other);
+  isMap(one) && !isBuiltInObject(one) ? isSame(one, other) : isSameObject(one, other);
 
 /** Members that are maps in Kubernetes' types; an empty map counts as absent. */
 const maps = new Set(
@@ -54,7 +54,7 @@ const maps = new Set(
 
 const isSameObject = (one: unknown, other: unknown, key = ""): boolean => {
   if (one === other) return true;
-  if (isNothing(one, key) || isNothing(other, key)) return isNothing(one, key) && isNothing(other, key);
+  if (isAbsent(one, key) || isAbsent(other, key)) return isAbsent(one, key) && isAbsent(other, key);
   if (Array.isArray(one) || Array.isArray(other))
     return (
       Array.isArray(one) &&
@@ -65,11 +65,11 @@ const isSameObject = (one: unknown, other: unknown, key = ""): boolean => {
   if (!isMap(one) || !isMap(other)) return false;
   return (
     Object.keys(one).every((name) => isSameObject(one[name], getOwn(other, name), name)) &&
-    Object.keys(other).every((name) => Object.hasOwn(one, name) || isNothing(other[name], name))
+    Object.keys(other).every((name) => Object.hasOwn(one, name) || isAbsent(other[name], name))
   );
 };
 
-const isNothing = (value: unknown, key: string): boolean =>
+const isAbsent = (value: unknown, key: string): boolean =>
   value === undefined ||
   value === null ||
   (Array.isArray(value) && value.length === 0) ||
@@ -79,8 +79,9 @@ const isNothing = (value: unknown, key: string): boolean =>
  * Reports whether any patch counts as a change, even one that changes nothing: the times in new managedFields are finer
  * than JSON can hold, and the API server compares the object in memory with the one that it reads back.
  */
-export const isStamped = ({ operation, object, oldObject, subResource }: Attributes): boolean => {
-  if (!isMap(object) || !isMap(object.metadata) || !isOwn(object) || !/^(CREATE|UPDATE)$/.test(operation)) return false;
+export const hasNewManagedFields = ({ operation, object, oldObject, subResource }: Attributes): boolean => {
+  if (!isMap(object) || !isMap(object.metadata) || !isBuiltInObject(object) || !/^(CREATE|UPDATE)$/.test(operation))
+    return false;
   const { managedFields } = object.metadata;
   if (Array.isArray(managedFields)) {
     const { managedFields: before } = isMap(oldObject) && isMap(oldObject.metadata) ? oldObject.metadata : {};
@@ -88,7 +89,10 @@ export const isStamped = ({ operation, object, oldObject, subResource }: Attribu
     return managedFields.some((one) => !earlier.some((other) => isSame(one, other)));
   }
   if (subResource && subResource !== "status") return false;
-  return hasContent(object) && (operation === "CREATE" || !isSameObject(unmanaged(object), unmanaged(oldObject)));
+  return (
+    hasContent(object) &&
+    (operation === "CREATE" || !isSameObject(dropServerFields(object), dropServerFields(oldObject)))
+  );
 };
 
 const unowned = new Set(
@@ -99,7 +103,7 @@ const unowned = new Set(
 const hasContent = ({ metadata, apiVersion, kind, status, ...rest }: JsonMap): boolean =>
   Object.keys(rest).length > 0 || Object.keys(Object(metadata)).some((key) => !unowned.has(key));
 
-const unmanaged = (object: unknown): unknown => {
+const dropServerFields = (object: unknown): unknown => {
   if (!isMap(object) || !isMap(object.metadata)) return object;
   const { resourceVersion, generation, ...metadata } = object.metadata;
   return { ...object, metadata };
@@ -109,7 +113,7 @@ const unmanaged = (object: unknown): unknown => {
  * Returns the object as validating hooks see it when a request writes only a part of it. A Scale has only some of its
  * owner's metadata; a status update keeps the old spec and, for some kinds, the old metadata or labels.
  */
-export const withoutUnwritten = ({ subResource, kind, oldObject }: Attributes, object: unknown): unknown => {
+export const restoreUnwritten = ({ subResource, kind, oldObject }: Attributes, object: unknown): unknown => {
   if (!isMap(object) || !isMap(object.metadata)) return object;
   if (subResource === "scale" && kind.kind === "Scale") {
     const { labels, annotations, finalizers, ownerReferences, ...metadata } = object.metadata;
@@ -118,7 +122,7 @@ export const withoutUnwritten = ({ subResource, kind, oldObject }: Attributes, o
   if (subResource !== "status" || !isMap(oldObject) || !isMap(oldObject.metadata)) return object;
   const { spec, ...rest } = object;
   const before = oldObject.spec === undefined ? {} : { spec: oldObject.spec };
-  if (!isOwn(object)) return { ...rest, ...before, metadata: oldObject.metadata };
+  if (!isBuiltInObject(object)) return { ...rest, ...before, metadata: oldObject.metadata };
   if (kind.group !== "apps") return { ...rest, ...before };
   const { labels, ...metadata } = object.metadata;
   const { labels: kept } = oldObject.metadata;

@@ -11,13 +11,13 @@ import type { Hook } from "./hooks.ts";
 /** A request without the fields that differ from hook to hook. */
 export type Attributes = Omit<AdmissionRequest, "uid" | "requestKind" | "requestResource" | "requestSubResource">;
 
-export interface Sent {
+export interface ReviewToSend {
   kind: "AdmissionReview";
   apiVersion: string;
   request: AdmissionRequest;
 }
 
-export type Called =
+export type CallResult =
   /** The response body as parsed JSON, not checked yet. */
   | { body: unknown }
   /** The call failed; the text is what the API server shows after `failed to call webhook: `. */
@@ -27,32 +27,32 @@ export type Called =
   /** The answer can't be determined, for the reason in this sentence. */
   | { unsupported: string };
 
-export interface Around {
-  namespaceOf(name: string): KubernetesObject | undefined;
+export interface ServerContext {
+  findNamespace(name: string): KubernetesObject | undefined;
   /** Returns the other groups and versions under which the same objects are served. */
   equivalents(resource: GroupVersionResource): readonly GroupVersionResource[];
   convert(object: unknown, to: GroupVersionKind): unknown;
   fill(object: unknown): unknown;
-  call(hook: Hook, review: Sent): Promise<Called>;
-  cel: Cel;
+  call(hook: Hook, review: ReviewToSend): Promise<CallResult>;
+  cel: CelEvaluator;
 }
 
-export interface Cel {
-  compile(expression: string): Compiled;
+export interface CelEvaluator {
+  compile(expression: string): CompiledCondition;
 }
 
-export type Compiled = (variables: Variables) => Evaluated;
+export type CompiledCondition = (variables: ConditionVariables) => ConditionResult;
 
-export interface Variables {
+export interface ConditionVariables {
   object: unknown;
   oldObject: unknown;
   request: Record<string, unknown>;
 }
 
-/** `error` is the error that an API server would report; `unsupported` says why the outcome is unknown here. */
-export type Evaluated = { holds: boolean } | { error: string } | { unsupported: string };
+/** `error` is the error that an API server would report; `createUnsupported` says why the outcome is unknown here. */
+export type ConditionResult = { holds: boolean } | { error: string } | { unsupported: string };
 
-export interface Step {
+export interface TraceStep {
   hook: string;
   configuration: string;
   phase: Phase;
@@ -77,7 +77,7 @@ export interface Step {
   warnings: string[];
 }
 
-export interface Trace {
+export interface AdmissionTrace {
   allowed: boolean;
   status?: Status;
   /** All refusals; `status` is the first. From a real API server the client gets whichever comes first. */
@@ -87,7 +87,7 @@ export interface Trace {
   warnings: string[];
   /** The audit annotations; an audit log has those with patches only from level Request on. */
   audit: Record<string, string>;
-  steps: Step[];
+  steps: TraceStep[];
   /** A sentence for each thing that is unknown; the other members are valid only if none of these matters. */
   undecided: string[];
 }

@@ -13,23 +13,24 @@ export const limitWarnings = (texts: readonly string[]): string[] => {
   for (const text of texts) {
     if (text === "" || (truncating && written >= limits.total) || ordered.has(text)) continue;
     ordered.add(text);
-    const header = truncating ? cut(text) : text;
+    const header = truncating ? truncateWarning(text) : text;
     if (!isPrintable(header)) continue;
-    const length = runes(header);
+    const length = countCodePoints(header);
     if (truncating || written + length <= limits.total) {
       written += length;
       headers.push(header);
       continue;
     }
     truncating = true;
-    headers = [...ordered].map(cut).filter(isPrintable);
-    written = headers.reduce((sum, one) => sum + runes(one), 0);
+    headers = [...ordered].map(truncateWarning).filter(isPrintable);
+    written = headers.reduce((sum, one) => sum + countCodePoints(one), 0);
   }
   return headers;
 };
 
-const cut = (text: string): string => (text.length <= limits.item ? text : [...text].slice(0, limits.item).join(""));
-const runes = (text: string): number => [...text].length;
+const truncateWarning = (text: string): string =>
+  text.length <= limits.item ? text : [...text].slice(0, limits.item).join("");
+const countCodePoints = (text: string): number => [...text].length;
 
 /** Reports whether a text can be sent in a warning header; other texts don't reach the client. */
 export const isPrintable = (text: string): boolean =>

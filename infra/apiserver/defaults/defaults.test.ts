@@ -2,8 +2,14 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import fc from "fast-check";
 import type { KubernetesObject } from "#lib/review.ts";
-import { fill } from "./defaults.ts";
-import { amountAsRead, bytesAsRead, microTimeAsRead, resourceAsRead, timeAsRead } from "./scalars.ts";
+import { fillDefaults } from "./defaults.ts";
+import {
+  normalizeBase64,
+  normalizeMicroTime,
+  normalizeQuantity,
+  normalizeResourceAmount,
+  normalizeTime,
+} from "./scalars.ts";
 import table from "./types.json" with { type: "json" };
 
 const object = (fields: object): KubernetesObject => JSON.parse(JSON.stringify(fields));
@@ -15,7 +21,7 @@ const kinds = Object.entries(table.kinds).flatMap(([apiVersion, kinds]) =>
 
 describe("an object that is filled in", () => {
   it("has what the API server puts where nothing stands", () => {
-    const { object: filled } = fill(
+    const { object: filled } = fillDefaults(
       pod({ containers: [{ name: "a", image: "app", resources: { limits: { cpu: "1" } } }] }),
     );
     assert.deepEqual(filled, {
@@ -37,17 +43,19 @@ describe("an object that is filled in", () => {
     });
   });
   it("has its members in the order in which they were written, and what is new behind them", () => {
-    const { object: filled } = fill(object({ spec: { ports: [{ port: 80 }] }, kind: "Service", apiVersion: "v1" }));
+    const { object: filled } = fillDefaults(
+      object({ spec: { ports: [{ port: 80 }] }, kind: "Service", apiVersion: "v1" }),
+    );
     assert.deepEqual(Object.keys(filled).slice(0, 3), ["spec", "kind", "apiVersion"]);
   });
   it("has no members that its kind has not, and they are named", () => {
-    const { object: filled, strays } = fill(pod({ containers: [{ imagePullPolice: "Always" }], __proto__: 1 }));
+    const { object: filled, strays } = fillDefaults(pod({ containers: [{ imagePullPolice: "Always" }], __proto__: 1 }));
     assert.deepEqual(strays, ["spec.containers[0].imagePullPolice"]);
     assert.doesNotMatch(JSON.stringify(filled), /imagePullPolice/);
   });
   it("takes __proto__ for a key like others", () => {
     const given = JSON.parse('{"apiVersion":"v1","kind":"ConfigMap","data":{"__proto__":"a"},"__proto__":{"a":1}}');
-    const { object: filled, strays } = fill(given);
+    const { object: filled, strays } = fillDefaults(given);
     assert.match(JSON.stringify(filled), /"data":\{"__proto__":"a"\}/);
     assert.deepEqual(strays, ["__proto__"]);
   });
@@ -56,7 +64,7 @@ describe("an object that is filled in", () => {
       containers: [{ name: 7, env: { A: "1" }, resources: { limits: { cpu: "one" } } }],
       hostPID: "yes",
     });
-    const { object: filled, misfits } = fill(given);
+    const { object: filled, misfits } = fillDefaults(given);
     assert.equal(filled, given);
     assert.deepEqual(misfits, [
       "spec.containers[0].name must be a text, not 7",
@@ -73,7 +81,7 @@ describe("an object that is filled in", () => {
     {},
   ])
     it(`is left alone where its kind isn't known: ${JSON.stringify(given)}`, () => {
-      assert.equal(fill(given).object, given);
+      assert.equal(fillDefaults(given).object, given);
     });
 
   const hostile = fc
@@ -93,15 +101,15 @@ describe("an object that is filled in", () => {
       fc.property(hostile, (given) => {
         const text = JSON.stringify(given, (_, value) => (typeof value === "bigint" ? 1 : value));
         const parsed = JSON.parse(text);
-        fill(parsed);
+        fillDefaults(parsed);
         assert.equal(JSON.stringify(parsed), text);
       }),
     ));
   it("is complete: filled in again it is the same", () =>
     fc.assert(
       fc.property(fc.constantFrom(...kinds), (kind) => {
-        const once = fill(object({ ...kind, metadata: { name: "a" }, spec: {} }));
-        assert.deepEqual(fill(once.object).object, once.object);
+        const once = fillDefaults(object({ ...kind, metadata: { name: "a" }, spec: {} }));
+        assert.deepEqual(fillDefaults(once.object).object, once.object);
       }),
     ));
 });
@@ -124,23 +132,23 @@ describe("a quantity", () => {
     ["one", undefined, undefined],
   ] as const)
     it(`${JSON.stringify(given)} is written as ${read}, and as ${rounded} among resources`, () => {
-      assert.equal(amountAsRead(given), read);
-      assert.equal(resourceAsRead(given), rounded);
+      assert.equal(normalizeQuantity(given), read);
+      assert.equal(normalizeResourceAmount(given), rounded);
     });
 });
 
 describe("a time", () => {
-  it("is in UTC", () => assert.equal(timeAsRead("2026-01-02T01:00:00.5+02:00"), "2026-01-01T23:00:00Z"));
+  it("is in UTC", () => assert.equal(normalizeTime("2026-01-02T01:00:00.5+02:00"), "2026-01-01T23:00:00Z"));
   it("may need microseconds", () => {
-    assert.equal(microTimeAsRead("2026-01-02T01:00:00.000001+02:00"), "2026-01-01T23:00:00.000001Z");
-    assert.equal(microTimeAsRead("2026-01-02T01:00:00Z"), undefined);
+    assert.equal(normalizeMicroTime("2026-01-02T01:00:00.000001+02:00"), "2026-01-01T23:00:00.000001Z");
+    assert.equal(normalizeMicroTime("2026-01-02T01:00:00Z"), undefined);
   });
   for (const text of ["", "today", "2026-01-02", "2026-13-02T01:00:00Z", "2026-01-02T01:00:00"])
-    it(`isn't ${JSON.stringify(text)}`, () => assert.equal(timeAsRead(text), undefined));
+    it(`isn't ${JSON.stringify(text)}`, () => assert.equal(normalizeTime(text), undefined));
 });
 
 describe("base64", () => {
-  it("may be of several lines", () => assert.equal(bytesAsRead("YW\nJj\r\n"), "YWJj"));
+  it("may be of several lines", () => assert.equal(normalizeBase64("YW\nJj\r\n"), "YWJj"));
   for (const text of ["a", "YQ", "YQ=", "Y Q==", "ä==="])
-    it(`isn't ${JSON.stringify(text)}`, () => assert.equal(bytesAsRead(text), undefined));
+    it(`isn't ${JSON.stringify(text)}`, () => assert.equal(normalizeBase64(text), undefined));
 });

@@ -1,7 +1,7 @@
 import type { KubernetesObject } from "#lib/review.ts";
-import { type Reading, shapeOf } from "./typed-reading.ts";
+import { type DecodingReport, findDecoder } from "./typed-reading.ts";
 
-export interface Filled extends Omit<Reading, "trail"> {
+export interface FilledObject extends Omit<DecodingReport, "trail"> {
   object: KubernetesObject;
 }
 
@@ -9,12 +9,12 @@ export interface Filled extends Omit<Reading, "trail"> {
  * Returns an object as webhooks see it: decoded, with the API server's defaults. The given object isn't changed. An
  * object of an unknown kind, or one that the API server couldn't decode, is returned as it is.
  */
-export const fill = (object: KubernetesObject): Filled => {
+export const fillDefaults = (object: KubernetesObject): FilledObject => {
   if (whole.has(object)) return { object, strays: [], misfits: [] };
-  const reading: Reading = { trail: [], strays: [], misfits: [] };
+  const reading: DecodingReport = { trail: [], strays: [], misfits: [] };
   const { strays, misfits } = reading;
   const { apiVersion, kind } = object;
-  const shape = typeof apiVersion === "string" && typeof kind === "string" ? shapeOf(apiVersion, kind) : undefined;
+  const shape = typeof apiVersion === "string" && typeof kind === "string" ? findDecoder(apiVersion, kind) : undefined;
   const filled = shape?.read(object, reading) as KubernetesObject | undefined;
   if (misfits.length > 0 || filled === undefined) return { object, strays, misfits };
   whole.add(filled);

@@ -1,74 +1,74 @@
 import type { JsonMap } from "#lib/json.ts";
-import { type Finishers, listIn, partOf, podFinishers } from "./pods.ts";
+import { type Finishers, getList, getMember, podFinishers } from "./pods.ts";
 
 const coreFinishers: Finishers = {
   Secret: (secret) => {
-    const texts = Object.entries(partOf(secret, "stringData"));
+    const texts = Object.entries(getMember(secret, "stringData"));
     delete secret.stringData;
     if (texts.length > 0)
       secret.data = Object.fromEntries([
-        ...Object.entries(partOf(secret, "data")),
+        ...Object.entries(getMember(secret, "data")),
         ...texts.map(([key, text]) => [key, Buffer.from(String(text)).toString("base64")]),
       ]);
   },
   Namespace: (namespace) => {
-    const metadata = partOf(namespace, "metadata");
+    const metadata = getMember(namespace, "metadata");
     if (metadata.name)
-      metadata.labels = { ...partOf(metadata, "labels"), "kubernetes.io/metadata.name": metadata.name };
+      metadata.labels = { ...getMember(metadata, "labels"), "kubernetes.io/metadata.name": metadata.name };
   },
   // The singular field repeats the first entry of the list; if they differ, the singular field wins.
   NodeSpec: (spec) => {
-    const [first] = listIn(spec, "podCIDRs");
+    const [first] = getList(spec, "podCIDRs");
     if (spec.podCIDR !== undefined && first !== spec.podCIDR) spec.podCIDRs = [spec.podCIDR];
     else if (first) spec.podCIDR = first;
   },
   PodStatus: (status) => {
-    const [first] = listIn(status, "podIPs");
+    const [first] = getList(status, "podIPs");
     if (status.podIP !== undefined && first?.ip !== status.podIP) status.podIPs = [{ ip: status.podIP }];
     else if (first?.ip) status.podIP = first.ip;
   },
   NodeStatus: (status, given) => {
     if (status.capacity !== undefined && given.allocatable == null)
-      status.allocatable = { ...partOf(status, "capacity") };
+      status.allocatable = { ...getMember(status, "capacity") };
   },
   LimitRangeItem: (item) => {
     if (item.type !== "Container") return;
-    const limits = { ...partOf(item, "max"), ...partOf(item, "default") };
-    const requests = { ...partOf(item, "min"), ...limits, ...partOf(item, "defaultRequest") };
+    const limits = { ...getMember(item, "max"), ...getMember(item, "default") };
+    const requests = { ...getMember(item, "min"), ...limits, ...getMember(item, "defaultRequest") };
     if (Object.keys(limits).length > 0) item.default = limits;
     if (Object.keys(requests).length > 0) item.defaultRequest = requests;
   },
   ServicePort: (port) => {
     if (port.targetPort === 0 || port.targetPort === "") port.targetPort = port.port;
   },
-  Service: (service) => finishService(partOf(service, "spec"), partOf(service, "status")),
+  Service: (service) => finishService(getMember(service, "spec"), getMember(service, "status")),
 };
 
 const workloadFinishers: Finishers = {
   ReplicationController: (controller) => {
-    const { labels } = partOf(partOf(partOf(controller, "spec"), "template"), "metadata");
+    const { labels } = getMember(getMember(getMember(controller, "spec"), "template"), "metadata");
     if (labels === undefined) return;
-    partOf(controller, "spec").selector ??= labels;
-    partOf(controller, "metadata").labels ??= labels;
+    getMember(controller, "spec").selector ??= labels;
+    getMember(controller, "metadata").labels ??= labels;
   },
   DeploymentStrategy: (strategy) => finishRolling(strategy, { maxUnavailable: "25%", maxSurge: "25%" }),
   DaemonSetUpdateStrategy: (strategy) => finishRolling(strategy, { maxUnavailable: 1, maxSurge: 0 }),
   DaemonSet: (set) => {
-    const metadata = partOf(set, "metadata");
-    metadata.annotations = { [generation]: "0", ...partOf(metadata, "annotations") };
+    const metadata = getMember(set, "metadata");
+    metadata.annotations = { [generation]: "0", ...getMember(metadata, "annotations") };
   },
   StatefulSetUpdateStrategy: (strategy) => {
     const isNew = strategy.type === undefined;
     strategy.type ??= "RollingUpdate";
     if (isNew) strategy.rollingUpdate ??= {};
-    if (strategy.rollingUpdate) partOf(strategy, "rollingUpdate").partition ??= 0;
+    if (strategy.rollingUpdate) getMember(strategy, "rollingUpdate").partition ??= 0;
   },
   StatefulSetSpec: (spec) => {
-    for (const claim of listIn(spec, "volumeClaimTemplates"))
+    for (const claim of getList(spec, "volumeClaimTemplates"))
       Object.assign(claim, { apiVersion: "v1", kind: "PersistentVolumeClaim" });
   },
   Job: (job) => {
-    const spec = partOf(job, "spec");
+    const spec = getMember(job, "spec");
     if (spec.completions === undefined && spec.parallelism === undefined) spec.completions = 1;
     spec.parallelism ??= 1;
     spec.backoffLimit ??= spec.backoffLimitPerIndex === undefined ? 6 : 2 ** 31 - 1;
@@ -76,8 +76,8 @@ const workloadFinishers: Finishers = {
     spec.suspend ??= false;
     spec.podReplacementPolicy ??= spec.podFailurePolicy === undefined ? "TerminatingOrFailed" : "Failed";
     spec.manualSelector ??= false;
-    const { labels } = partOf(partOf(spec, "template"), "metadata");
-    if (labels !== undefined) partOf(job, "metadata").labels ??= labels;
+    const { labels } = getMember(getMember(spec, "template"), "metadata");
+    if (labels !== undefined) getMember(job, "metadata").labels ??= labels;
   },
   PodFailurePolicyOnPodConditionsPattern: (pattern) => {
     pattern.status ||= "True";
@@ -106,8 +106,8 @@ const otherFinishers: Finishers = {
       scaleDown: { selectPolicy: "Max", policies: [percent] },
     };
     for (const [direction, { policies, ...others }] of Object.entries(usual)) {
-      const isGiven = Array.isArray(partOf(given, direction).policies);
-      behavior[direction] = { ...others, ...(!isGiven && { policies }), ...partOf(behavior, direction) };
+      const isGiven = Array.isArray(getMember(given, direction).policies);
+      behavior[direction] = { ...others, ...(!isGiven && { policies }), ...getMember(behavior, direction) };
     }
   },
 };
@@ -120,13 +120,13 @@ const finishRolling = (strategy: JsonMap, usual: JsonMap): void => {
   const isRolling = strategy.type === "RollingUpdate";
   const filling = isRolling ? usual : { maxUnavailable: 0, maxSurge: 0 };
   if (isRolling || strategy.rollingUpdate)
-    strategy.rollingUpdate = { ...filling, ...partOf(strategy, "rollingUpdate") };
+    strategy.rollingUpdate = { ...filling, ...getMember(strategy, "rollingUpdate") };
 };
 
 const finishService = (spec: JsonMap, status: JsonMap): void => {
   if (spec.sessionAffinity === "None") delete spec.sessionAffinityConfig;
   if (spec.sessionAffinity === "ClientIP") {
-    const { timeoutSeconds } = partOf(partOf(spec, "sessionAffinityConfig"), "clientIP");
+    const { timeoutSeconds } = getMember(getMember(spec, "sessionAffinityConfig"), "clientIP");
     if (timeoutSeconds === undefined) spec.sessionAffinityConfig = { clientIP: { timeoutSeconds: 10_800 } };
   }
   const isBalanced = spec.type === "LoadBalancer";
@@ -136,7 +136,7 @@ const finishService = (spec: JsonMap, status: JsonMap): void => {
   if (isBalanced || spec.type === "NodePort" || isCluster) spec.internalTrafficPolicy ??= "Cluster";
   if (!isBalanced) return;
   spec.allocateLoadBalancerNodePorts ??= true;
-  for (const ingress of listIn(partOf(status, "loadBalancer"), "ingress"))
+  for (const ingress of getList(getMember(status, "loadBalancer"), "ingress"))
     if (ingress.ip !== undefined) ingress.ipMode ??= "VIP";
 };
 

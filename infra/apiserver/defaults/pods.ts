@@ -2,7 +2,7 @@ import type { Pod } from "kubernetes-types/core/v1.d.ts";
 import type { JsonMap } from "#lib/json.ts";
 import { parseImage } from "#lib/objects/image.ts";
 import { type Amounts, amountsOf, takenAtOnce } from "#lib/objects/resources.ts";
-import { resourcePrinted } from "./scalars.ts";
+import { formatResourceAmount } from "./scalars.ts";
 
 /** Fills in decoded fields in place. `given` is the undecoded value, where an absent list and an empty one differ. */
 type Finisher = (fields: JsonMap, given: JsonMap) => void;
@@ -10,15 +10,15 @@ type Finisher = (fields: JsonMap, given: JsonMap) => void;
 export type Finishers = Readonly<Record<string, Finisher | undefined>>;
 
 /** Returns a member, or an empty object that isn't added to the fields. */
-export const partOf = (fields: JsonMap, member: string): JsonMap => (fields[member] ?? {}) as JsonMap;
-export const listIn = (fields: JsonMap, member: string): JsonMap[] => (fields[member] ?? []) as JsonMap[];
+export const getMember = (fields: JsonMap, member: string): JsonMap => (fields[member] ?? {}) as JsonMap;
+export const getList = (fields: JsonMap, member: string): JsonMap[] => (fields[member] ?? []) as JsonMap[];
 
 /** Defaults of Pods and their parts that depend on other fields; fixed values are in presets.json. */
 export const podFinishers: Finishers = {
   Container: (container) => finishContainer(container),
   EphemeralContainer: (container) => finishContainer(container),
   ImageVolumeSource: (source) => {
-    source.pullPolicy ??= pullPolicyOf(source.reference);
+    source.pullPolicy ??= choosePullPolicy(source.reference);
   },
   Volume: (volume) => {
     if (Object.keys(volume).every((member) => member === "name")) volume.emptyDir = {};
@@ -28,32 +28,32 @@ export const podFinishers: Finishers = {
     const account = spec.serviceAccountName ?? spec.serviceAccount;
     if (account !== undefined) Object.assign(spec, { serviceAccountName: account, serviceAccount: account });
   },
-  PodTemplateSpec: (template) => withoutOldAnnotations(template),
+  PodTemplateSpec: (template) => removeOldAnnotations(template),
   Pod: (pod, given) => {
-    withoutOldAnnotations(pod);
-    const spec = partOf(pod, "spec");
-    const containers = [...listIn(spec, "initContainers"), ...listIn(spec, "containers")];
-    for (const container of containers) requestLimits(partOf(container, "resources"));
-    shareAmounts(spec, partOf(given, "spec"));
+    removeOldAnnotations(pod);
+    const spec = getMember(pod, "spec");
+    const containers = [...getList(spec, "initContainers"), ...getList(spec, "containers")];
+    for (const container of containers) defaultRequests(getMember(container, "resources"));
+    completePodResources(spec, getMember(given, "spec"));
     spec.enableServiceLinks ??= true;
     if (Number(spec.terminationGracePeriodSeconds) < 0) spec.terminationGracePeriodSeconds = 1;
     if (spec.hostNetwork)
-      for (const port of containers.flatMap((container) => listIn(container, "ports")))
+      for (const port of containers.flatMap((container) => getList(container, "ports")))
         if (port.containerPort) port.hostPort ??= port.containerPort;
   },
 };
 
-const amountsIn = (fields: JsonMap, member: string): Record<string, string> =>
+const getAmounts = (fields: JsonMap, member: string): Record<string, string> =>
   (fields[member] ?? {}) as Record<string, string>;
 
 const finishContainer = (container: JsonMap): void => {
-  container.imagePullPolicy ??= pullPolicyOf(container.image);
+  container.imagePullPolicy ??= choosePullPolicy(container.image);
   container.terminationMessagePath ??= "/dev/termination-log";
   container.terminationMessagePolicy ??= "File";
 };
 
 /** Returns IfNotPresent for a reference that can't be parsed. */
-const pullPolicyOf = (reference: unknown): string => {
+const choosePullPolicy = (reference: unknown): string => {
   const image = parseImage(String(reference ?? ""));
   return image && (image.tag ?? (image.digest ? "" : "latest")) === "latest" ? "Always" : "IfNotPresent";
 };
@@ -63,16 +63,16 @@ const oldAnnotations = ["alpha", "beta"].flatMap((stage) =>
   ["init-containers", "init-container-statuses"].map((name) => `pod.${stage}.kubernetes.io/${name}`),
 );
 
-const withoutOldAnnotations = (object: JsonMap): void => {
-  const metadata = partOf(object, "metadata");
-  const annotations = partOf(metadata, "annotations");
+const removeOldAnnotations = (object: JsonMap): void => {
+  const metadata = getMember(object, "metadata");
+  const annotations = getMember(metadata, "annotations");
   for (const key of oldAnnotations) delete annotations[key];
   if (Object.keys(annotations).length === 0) delete metadata.annotations;
 };
 
-const requestLimits = (resources: JsonMap): void => {
+const defaultRequests = (resources: JsonMap): void => {
   if (resources.limits !== undefined)
-    resources.requests = { ...partOf(resources, "limits"), ...partOf(resources, "requests") };
+    resources.requests = { ...getMember(resources, "limits"), ...getMember(resources, "requests") };
 };
 
 const isHuge = (resource: string) => resource.startsWith("hugepages-");
@@ -82,31 +82,37 @@ const isShared = (resource: string) => resource === "cpu" || resource === "memor
  * Completes the limits and requests of a pod that sets some of them, with the sums of its containers. `given` has the
  * amounts before rounding.
  */
-const shareAmounts = (spec: JsonMap, given: JsonMap): void => {
-  const resources = partOf(spec, "resources");
-  const [limits, requests] = [amountsIn(resources, "limits"), amountsIn(resources, "requests")];
+const completePodResources = (spec: JsonMap, given: JsonMap): void => {
+  const resources = getMember(spec, "resources");
+  const [limits, requests] = [getAmounts(resources, "limits"), getAmounts(resources, "requests")];
   if (Object.keys(limits).length + Object.keys(requests).length === 0) return;
 
-  const limited = textsOf(inAll(given, "limits"), (resource) => isHuge(resource) && !Object.hasOwn(requests, resource));
+  const limited = formatAmounts(
+    sumContainers(given, "limits"),
+    (resource) => isHuge(resource) && !Object.hasOwn(requests, resource),
+  );
   const allLimits = { ...limited, ...limits };
   if (Object.keys(allLimits).length === 0) return;
   resources.limits = allLimits;
 
-  const requested = textsOf(inAll(given, "requests"), (resource) => resource === "cpu" || resource === "memory");
+  const requested = formatAmounts(
+    sumContainers(given, "requests"),
+    (resource) => resource === "cpu" || resource === "memory",
+  );
   const limitsAsked = Object.entries(allLimits).filter(([resource]) => isShared(resource));
   const allRequests = { ...Object.fromEntries(limitsAsked), ...requested, ...requests };
   if (Object.keys(allRequests).length > 0) resources.requests = allRequests;
 };
 
-const textsOf = (amounts: Amounts, isMeant: (resource: string) => boolean): Record<string, string> =>
+const formatAmounts = (amounts: Amounts, isMeant: (resource: string) => boolean): Record<string, string> =>
   Object.fromEntries(
-    [...amounts].filter(([name]) => isMeant(name)).map(([name, amount]) => [name, resourcePrinted(amount)]),
+    [...amounts].filter(([name]) => isMeant(name)).map(([name, amount]) => [name, formatResourceAmount(amount)]),
   );
 
 /** Sums amounts as `takenAtOnce` does; a container without a request counts with its limit. */
-const inAll = (spec: JsonMap, kind: "requests" | "limits"): Amounts => {
+const sumContainers = (spec: JsonMap, kind: "requests" | "limits"): Amounts => {
   // A null container counts as an empty one.
-  const [containers, initContainers] = ["containers", "initContainers"].map((list) => listIn(spec, list).map(Object));
+  const [containers, initContainers] = ["containers", "initContainers"].map((list) => getList(spec, list).map(Object));
   const pod: Pod = Object({ spec: { containers, initContainers } });
   return takenAtOnce(pod, ({ resources }) => {
     const { limits, requests }: Record<string, JsonMap | null | undefined> = Object(resources);

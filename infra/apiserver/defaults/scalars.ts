@@ -8,28 +8,28 @@ const binary: Record<string, number> = { Ki: 10, Mi: 20, Gi: 30, Ti: 40, Pi: 50,
  * Returns a quantity as apimachinery writes it: unchanged if apimachinery takes the text for canonical (also `1.500`),
  * otherwise in canonical form; undefined if it is invalid.
  */
-export const amountAsRead = (given: string | number): string | undefined => {
+export const normalizeQuantity = (given: string | number): string | undefined => {
   const text = String(given).trim();
   const amount = parseQuantity(text);
-  return amount && (scaleIfKept(text) === undefined ? canonical(amount) : text);
+  return amount && (findKeptScale(text) === undefined ? canonical(amount) : text);
 };
 
-/** Like `amountAsRead`, but with a precision of thousandths, which amounts of resources have. */
-export const resourceAsRead = (given: string | number): string | undefined => {
+/** Like `normalizeQuantity`, but with a precision of thousandths, which amounts of resources have. */
+export const normalizeResourceAmount = (given: string | number): string | undefined => {
   const text = String(given).trim();
   const amount = parseQuantity(text);
-  const scale = scaleIfKept(text);
+  const scale = findKeptScale(text);
   if (amount === undefined || (scale !== undefined && scale >= -3)) return amount && text;
-  return inThousandths(amount);
+  return roundToThousandths(amount);
 };
 
-export const resourcePrinted = (amount: Quantity): string =>
-  (amount.text === undefined ? undefined : resourceAsRead(amount.text)) ?? inThousandths(amount);
+export const formatResourceAmount = (amount: Quantity): string =>
+  (amount.text === undefined ? undefined : normalizeResourceAmount(amount.text)) ?? roundToThousandths(amount);
 
-const inThousandths = (amount: Quantity): string => canonical({ ...amount, nanos: milliOf(amount) * 1_000_000n });
+const roundToThousandths = (amount: Quantity): string => canonical({ ...amount, nanos: milliOf(amount) * 1_000_000n });
 
 /** Returns the last digit's power of ten if apimachinery, whose constants these are, keeps the text; else undefined. */
-const scaleIfKept = (text: string): number | undefined => {
+const findKeptScale = (text: string): number | undefined => {
   if (text === "0") return 0;
   const [, whole = "", fraction = "", suffix = ""] = shape.exec(text) ?? [];
   const digits = (whole || "0") + fraction;
@@ -45,25 +45,25 @@ const scaleIfKept = (text: string): number | undefined => {
 
 const moment = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:[.,](\d+))?(?:Z|[+-]\d\d:\d\d)$/;
 
-export const timeAsRead = (text: string): string | undefined => {
-  const date = dateOf(text);
+export const normalizeTime = (text: string): string | undefined => {
+  const date = parseDate(text);
   return date && `${date.toISOString().slice(0, 19)}Z`;
 };
 
 /** Returns a time in UTC with microseconds; undefined unless the text has six digits of them. */
-export const microTimeAsRead = (text: string): string | undefined => {
+export const normalizeMicroTime = (text: string): string | undefined => {
   const [, fraction = ""] = moment.exec(text) ?? [];
-  const date = fraction.length === 6 ? dateOf(text) : undefined;
+  const date = fraction.length === 6 ? parseDate(text) : undefined;
   return date && `${date.toISOString().slice(0, 19)}.${fraction}Z`;
 };
 
-const dateOf = (text: string): Date | undefined => {
+const parseDate = (text: string): Date | undefined => {
   const date = new Date(moment.test(text) ? text.replace(/[.,]\d+/, "") : Number.NaN);
   return Number.isNaN(date.getTime()) ? undefined : date;
 };
 
 /** Accepts base64 with line breaks and, as Go does, a list of numbers. */
-export const bytesAsRead = (value: unknown): string | undefined => {
+export const normalizeBase64 = (value: unknown): string | undefined => {
   if (Array.isArray(value)) return value.every(isByte) ? Buffer.from(value).toString("base64") : undefined;
   if (typeof value !== "string") return undefined;
   const joined = value.replace(/[\r\n]/g, "");

@@ -1,10 +1,16 @@
 import { isMap, type JsonMap } from "#lib/json.ts";
 import { finishers } from "./finishers.ts";
 import fixedDefaults from "./presets.json" with { type: "json" };
-import { amountAsRead, bytesAsRead, microTimeAsRead, resourceAsRead, timeAsRead } from "./scalars.ts";
+import {
+  normalizeBase64,
+  normalizeMicroTime,
+  normalizeQuantity,
+  normalizeResourceAmount,
+  normalizeTime,
+} from "./scalars.ts";
 import table from "./types.json" with { type: "json" };
 
-export interface Reading {
+export interface DecodingReport {
   readonly trail: (string | number)[];
   /** Paths of unknown fields: the API server drops them or, with strict field validation, refuses the object. */
   readonly strays: string[];
@@ -13,8 +19,8 @@ export interface Reading {
 }
 
 /** Reads a value as Go decodes it and returns what Go encodes: for an absent (undefined) value, Go's zero value. */
-interface Shape {
-  read(value: unknown, reading: Reading): unknown;
+interface TypeDecoder {
+  read(value: unknown, reading: DecodingReport): unknown;
   isEmpty(value: unknown): boolean;
 }
 
@@ -23,59 +29,61 @@ const kinds: Record<string, Record<string, string>> = table.kinds;
 /** A copy of the fixed defaults in defaults.go and zz_generated.defaults.go of Kubernetes' pkg/apis. */
 const presets: Record<string, Record<string, unknown>> = fixedDefaults;
 
-export const shapeOf = (apiVersion: string, kind: string): Shape | undefined => {
-  const name = own(own(kinds, apiVersion) ?? {}, kind);
-  return name === undefined ? undefined : shape(name);
+export const findDecoder = (apiVersion: string, kind: string): TypeDecoder | undefined => {
+  const name = getOwnMember(getOwnMember(kinds, apiVersion) ?? {}, kind);
+  return name === undefined ? undefined : getDecoder(name);
 };
 
-const own = <T>(fields: Record<string, T>, key: string): T | undefined =>
+const getOwnMember = <T>(fields: Record<string, T>, key: string): T | undefined =>
   Object.hasOwn(fields, key) ? fields[key] : undefined;
 
-const known = new Map<string, Shape>();
+const known = new Map<string, TypeDecoder>();
 
-const shape = (word: string): Shape => {
+const getDecoder = (word: string): TypeDecoder => {
   let found = known.get(word);
   if (found === undefined) {
-    found = made(word);
+    found = createDecoder(word);
     known.set(word, found);
   }
   return found;
 };
 
-const made = (word: string): Shape => {
+const createDecoder = (word: string): TypeDecoder => {
   const [first, rest] = [word[0], word.slice(1)];
-  if (first === "*") return pointer(rest);
-  if (first === "[") return list(shape(rest));
-  if (first === "{") return map(shape(rest));
-  return simple.get(word) ?? struct(word);
+  if (first === "*") return createPointerDecoder(rest);
+  if (first === "[") return createListDecoder(getDecoder(rest));
+  if (first === "{") return createMapDecoder(getDecoder(rest));
+  return simple.get(word) ?? createStructDecoder(word);
 };
 
-const isNone = (value: unknown): value is null | undefined => value === null || value === undefined;
+const isAbsent = (value: unknown): value is null | undefined => value === null || value === undefined;
 
-const pointer = (word: string): Shape => {
+const createPointerDecoder = (word: string): TypeDecoder => {
   return {
-    read: (value, reading) => (isNone(value) ? null : shape(word).read(value, reading)),
+    read: (value, reading) => (isAbsent(value) ? null : getDecoder(word).read(value, reading)),
     isEmpty: (value) => value === null,
   };
 };
 
-const list = (element: Shape): Shape => {
+const createListDecoder = (element: TypeDecoder): TypeDecoder => {
   return {
     read: (value, reading) => {
-      if (isNone(value)) return null;
-      if (!Array.isArray(value)) return misfit(value, "a list", reading);
-      return value.map((one, index) => below(index, one, element, reading));
+      if (isAbsent(value)) return null;
+      if (!Array.isArray(value)) return addMisfit(value, "a list", reading);
+      return value.map((one, index) => decodeChild(index, one, element, reading));
     },
     isEmpty: (value) => value === null || (Array.isArray(value) && value.length === 0),
   };
 };
 
-const map = (element: Shape): Shape => {
+const createMapDecoder = (element: TypeDecoder): TypeDecoder => {
   return {
     read: (value, reading) => {
-      if (isNone(value)) return null;
-      if (!isMap(value)) return misfit(value, "a map", reading);
-      return Object.fromEntries(Object.entries(value).map(([key, one]) => [key, below(key, one, element, reading)]));
+      if (isAbsent(value)) return null;
+      if (!isMap(value)) return addMisfit(value, "a map", reading);
+      return Object.fromEntries(
+        Object.entries(value).map(([key, one]) => [key, decodeChild(key, one, element, reading)]),
+      );
     },
     isEmpty: (value) => value === null || (isMap(value) && Object.keys(value).length === 0),
   };
@@ -84,18 +92,18 @@ const map = (element: Shape): Shape => {
 /** Types whose amounts of resources aren't rounded to thousandths. */
 const exact = ["Overhead", "NodeAllocatableResourceClaimStatus"];
 
-const struct = (name: string): Shape => {
+const createStructDecoder = (name: string): TypeDecoder => {
   const members = Object.entries(types[name] ?? {});
-  const shapes = new Map<string, [Shape, boolean]>();
+  const shapes = new Map<string, [TypeDecoder, boolean]>();
   // Types may contain themselves, so members are resolved on first use.
-  const shapeOf = (member: string): [Shape, boolean] | undefined => {
+  const resolveMember = (member: string): [TypeDecoder, boolean] | undefined => {
     const found = shapes.get(member);
-    const word = found ? undefined : own(types[name] ?? {}, member);
+    const word = found ? undefined : getOwnMember(types[name] ?? {}, member);
     if (word === undefined) return found;
     const isExact = exact.includes(name);
     const full = word.replace("?", "");
-    const made: [Shape, boolean] = [
-      shape(isExact ? full : full.replace("{quantity", "{resource")),
+    const made: [TypeDecoder, boolean] = [
+      getDecoder(isExact ? full : full.replace("{quantity", "{resource")),
       word.startsWith("?"),
     ];
     shapes.set(member, made);
@@ -106,19 +114,19 @@ const struct = (name: string): Shape => {
   const finish = finishers[name];
   return {
     read: (value, reading) => {
-      if (!isNone(value) && !isMap(value)) return misfit(value, "an object", reading);
+      if (!isAbsent(value) && !isMap(value)) return addMisfit(value, "an object", reading);
       const result: JsonMap = {};
       for (const [member, given] of Object.entries(value ?? {})) {
-        const [shape, isOptional] = shapeOf(member) ?? [];
+        const [shape, isOptional] = resolveMember(member) ?? [];
         if (shape === undefined) {
-          reading.strays.push(pathOf([...reading.trail, member]));
+          reading.strays.push(formatPath([...reading.trail, member]));
           continue;
         }
-        const read = below(member, given, shape, reading);
+        const read = decodeChild(member, given, shape, reading);
         if (!isOptional || !shape.isEmpty(read)) result[member] = read;
       }
       for (const member of always)
-        if (!Object.hasOwn(result, member)) result[member] = shapeOf(member)?.[0].read(undefined, reading);
+        if (!Object.hasOwn(result, member)) result[member] = resolveMember(member)?.[0].read(undefined, reading);
       if (reading.misfits.length > 0) return result;
       for (const [member, given] of preset)
         if (result[member] == null) result[member] = typeof given === "object" ? { ...given } : given;
@@ -129,46 +137,52 @@ const struct = (name: string): Shape => {
   };
 };
 
-const below = (step: string | number, value: unknown, shape: Shape, reading: Reading): unknown => {
+const decodeChild = (step: string | number, value: unknown, shape: TypeDecoder, reading: DecodingReport): unknown => {
   reading.trail.push(step);
   const read = shape.read(value, reading);
   reading.trail.pop();
   return read;
 };
 
-const misfit = (value: unknown, expected: string, { trail, misfits }: Reading): unknown => {
-  misfits.push(`${pathOf(trail)} must be ${expected}, not ${sortOf(value)}`);
+const addMisfit = (value: unknown, expected: string, { trail, misfits }: DecodingReport): unknown => {
+  misfits.push(`${formatPath(trail)} must be ${expected}, not ${describeValue(value)}`);
   return value;
 };
 
 /** `read` returns undefined for a value that doesn't fit. */
-const scalar = (expected: string, none: unknown, read: (value: unknown) => unknown): Shape => {
+const createScalarDecoder = (expected: string, none: unknown, read: (value: unknown) => unknown): TypeDecoder => {
   return {
-    read: (value, reading) => (isNone(value) ? none : (read(value) ?? misfit(value, expected, reading))),
+    read: (value, reading) => (isAbsent(value) ? none : (read(value) ?? addMisfit(value, expected, reading))),
     isEmpty: (value) => value === none || value === "",
   };
 };
 
-const ifText = (read: (text: string) => unknown) => (value: unknown) =>
+const applyToText = (read: (text: string) => unknown) => (value: unknown) =>
   typeof value === "string" ? read(value) : undefined;
-const ifAmount = (read: (amount: string | number) => unknown) => (value: unknown) =>
+const applyToAmount = (read: (amount: string | number) => unknown) => (value: unknown) =>
   typeof value === "string" || typeof value === "number" ? read(value) : undefined;
-const ifWhole = (value: unknown) => (Number.isInteger(value) ? value : undefined);
+const toWholeNumber = (value: unknown) => (Number.isInteger(value) ? value : undefined);
 
-const simple = new Map<string, Shape>([
-  ["text", scalar("a text", "", ifText(String))],
-  ["flag", scalar("true or false", false, (value) => (typeof value === "boolean" ? value : undefined))],
-  ["number", scalar("a whole number", 0, ifWhole)],
-  ["quantity", scalar("a quantity", "0", ifAmount(amountAsRead))],
-  ["resource", scalar("a quantity", "0", ifAmount(resourceAsRead))],
-  ["either", scalar("a whole number or a text", 0, (value) => ifText(String)(value) ?? ifWhole(value))],
-  ["bytes", scalar("a text in base64", null, bytesAsRead)],
-  ["time", scalar("a time such as 2026-01-02T15:04:05Z", null, ifText(timeAsRead))],
-  ["microtime", scalar("a time such as 2026-01-02T15:04:05.000000Z", null, ifText(microTimeAsRead))],
-  ["any", scalar("anything", null, (value) => value)],
+const simple = new Map<string, TypeDecoder>([
+  ["text", createScalarDecoder("a text", "", applyToText(String))],
+  ["flag", createScalarDecoder("true or false", false, (value) => (typeof value === "boolean" ? value : undefined))],
+  ["number", createScalarDecoder("a whole number", 0, toWholeNumber)],
+  ["quantity", createScalarDecoder("a quantity", "0", applyToAmount(normalizeQuantity))],
+  ["resource", createScalarDecoder("a quantity", "0", applyToAmount(normalizeResourceAmount))],
+  [
+    "either",
+    createScalarDecoder("a whole number or a text", 0, (value) => applyToText(String)(value) ?? toWholeNumber(value)),
+  ],
+  ["bytes", createScalarDecoder("a text in base64", null, normalizeBase64)],
+  ["time", createScalarDecoder("a time such as 2026-01-02T15:04:05Z", null, applyToText(normalizeTime))],
+  [
+    "microtime",
+    createScalarDecoder("a time such as 2026-01-02T15:04:05.000000Z", null, applyToText(normalizeMicroTime)),
+  ],
+  ["any", createScalarDecoder("anything", null, (value) => value)],
 ]);
 
-const sortOf = (value: unknown): string => {
+const describeValue = (value: unknown): string => {
   if (Array.isArray(value)) return "a list";
   if (typeof value === "object") return "an object";
   const text = JSON.stringify(value);
@@ -176,6 +190,6 @@ const sortOf = (value: unknown): string => {
 };
 
 /** For instance `spec.containers[0].image`. */
-const pathOf = (trail: readonly (string | number)[]): string =>
+const formatPath = (trail: readonly (string | number)[]): string =>
   trail.map((step, index) => (typeof step === "number" ? `[${step}]` : `${index > 0 ? "." : ""}${step}`)).join("") ||
   "the object";

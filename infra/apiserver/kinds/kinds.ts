@@ -6,7 +6,7 @@ import { plural } from "#lib/recorded-answers.ts";
 import type { GroupVersionKind, GroupVersionResource, KubernetesObject } from "#lib/review.ts";
 import builtIn from "./kinds.json" with { type: "json" };
 
-export interface Kind {
+export interface ResourceKind {
   kind: GroupVersionKind;
   resource: GroupVersionResource;
   namespaced: boolean;
@@ -18,16 +18,16 @@ export interface Kind {
 }
 
 /** The kinds that Kubernetes 1.36 serves, and those of custom resources. */
-export interface Kinds {
-  of(apiVersion: string, kind: string): Kind | undefined;
+export interface KindIndex {
+  of(apiVersion: string, kind: string): ResourceKind | undefined;
   equivalents(resource: GroupVersionResource): GroupVersionResource[];
   discover(groupVersion: string): ServedResource[] | undefined;
   /** Converts an object if only its apiVersion changes; otherwise returns undefined. */
   convert(object: unknown, to: GroupVersionKind): unknown;
 }
 
-/** The keys come from `kindName`. */
-export type KindsByName = ReadonlyMap<string, Kind>;
+/** The keys come from `toKindKey`. */
+export type KindsByName = ReadonlyMap<string, ResourceKind>;
 
 interface Row {
   resource: string;
@@ -37,78 +37,82 @@ interface Row {
 }
 
 /** Returns the built-in kinds and those that CustomResourceDefinitions among the objects define. */
-export const kindsOf = (objects: Iterable<unknown>): Kinds => kindsFrom(kindsWith(objects));
+export const buildKindIndex = (objects: Iterable<unknown>): KindIndex => createKindIndex(collectKinds(objects));
 
-export const kindsFrom = (byName: KindsByName): Kinds => {
+export const createKindIndex = (byName: KindsByName): KindIndex => {
   const byResource = Map.groupBy(byName.values(), ({ resource }) => `${resource.group}/${resource.resource}`);
   const byVersion = Map.groupBy(byName.values(), ({ kind }) => joinApiVersion(kind));
-  const among = ({ group, resource }: GroupVersionResource) => {
+  const listByResource = ({ group, resource }: GroupVersionResource) => {
     const names = events.includes(`${group}/${resource}`) ? events : [`${group}/${resource}`];
     return names.flatMap((name) => byResource.get(name) ?? []);
   };
   return {
-    of: (apiVersion, kind) => byName.get(kindName(apiVersion, kind)),
+    of: (apiVersion, kind) => byName.get(toKindKey(apiVersion, kind)),
     equivalents: (resource) =>
-      among(resource)
+      listByResource(resource)
         .filter(
           ({ off, resource: { group, version } }) => !off && (group !== resource.group || version !== resource.version),
         )
         .map((one) => one.resource),
-    discover: (groupVersion) => byVersion.get(groupVersion)?.map(servedOf),
+    discover: (groupVersion) => byVersion.get(groupVersion)?.map(toServedResource),
     convert: (object, to) => {
-      const kind = isMap(object) && byName.get(kindName(String(object.apiVersion), String(object.kind)));
+      const kind = isMap(object) && byName.get(toKindKey(String(object.apiVersion), String(object.kind)));
       if (!kind) return undefined;
       const apiVersion = joinApiVersion(to);
       if (object.apiVersion === apiVersion) return object;
-      const isSame = kind.sameInAll && kind.kind.group === to.group && byName.has(kindName(apiVersion, to.kind));
+      const isSame = kind.sameInAll && kind.kind.group === to.group && byName.has(toKindKey(apiVersion, to.kind));
       return isSame ? { ...object, apiVersion } : undefined;
     },
   };
 };
 
 /**
- * Returns the kinds of `kindsOf` and guesses those of other objects: with the plural that Kubernetes would form, and
+ * Returns the kinds of `buildKindIndex` and guesses those of other objects: with the plural that Kubernetes would form, and
  * namespaced if one of the objects has a namespace.
  */
-export const kindsAmong = (objects: readonly KubernetesObject[]): KindsByName => {
-  const known = new Map(kindsWith(objects));
+export const inferKinds = (objects: readonly KubernetesObject[]): KindsByName => {
+  const known = new Map(collectKinds(objects));
   // Objects with a namespace come first, because they show that a kind is namespaced.
-  const telling = objects.toSorted((one, other) => Number(isInside(other)) - Number(isInside(one)));
+  const telling = objects.toSorted((one, other) => Number(hasNamespace(other)) - Number(hasNamespace(one)));
   for (const object of telling) {
     const { apiVersion = "", kind = "" } = object;
-    const name = kindName(apiVersion, kind);
+    const name = toKindKey(apiVersion, kind);
     if (known.has(name)) continue;
-    const row = { resource: plural(kind), namespaced: isInside(object) };
-    known.set(name, kindFrom(splitApiVersion(apiVersion), kind, row));
+    const row = { resource: plural(kind), namespaced: hasNamespace(object) };
+    known.set(name, createKind(splitApiVersion(apiVersion), kind, row));
   }
   return known;
 };
 
-export const kindName = (apiVersion: string, kind: string) => `${apiVersion} ${kind}`;
+export const toKindKey = (apiVersion: string, kind: string) => `${apiVersion} ${kind}`;
 
-export const servedOf = ({ kind: { kind }, resource: { resource }, namespaced }: Kind): ServedResource => {
+export const toServedResource = ({
+  kind: { kind },
+  resource: { resource },
+  namespaced,
+}: ResourceKind): ServedResource => {
   return { resource, kind, namespaced };
 };
 
-const isInside = ({ metadata }: KubernetesObject) => Boolean(metadata?.namespace);
+const hasNamespace = ({ metadata }: KubernetesObject) => Boolean(metadata?.namespace);
 
 /** Kubernetes serves events under two groups; no other resource is served so. */
 const events = ["/events", "events.k8s.io/events"];
 
-export const kindFrom = (
+export const createKind = (
   { group, version }: { group: string; version: string },
   kind: string,
   { resource, namespaced, subresources = [], off = false }: Row,
   sameInAll = false,
-): Kind => ({
+): ResourceKind => ({
   kind: { group, version, kind },
   resource: { group, version, resource },
   ...{ namespaced, subresources, off, sameInAll },
 });
 
-const kindsWith = (objects: Iterable<unknown>): KindsByName => {
-  const known = new Map(standard.map(named));
-  for (const [name, one] of [...objects].flatMap(definedBy).map(named)) {
+const collectKinds = (objects: Iterable<unknown>): KindsByName => {
+  const known = new Map(standardKinds.map(toKindEntry));
+  for (const [name, one] of [...objects].flatMap(listDefinedKinds).map(toKindEntry)) {
     // A definition replaces a built-in kind only in the policy group, whose kinds are listed here without definitions.
     if (!known.has(name) || one.kind.group === policyGroup) known.set(name, one);
   }
@@ -122,46 +126,49 @@ const policies: Record<string, Row> = {
   OverridePolicy: { resource: "overridepolicies", namespaced: true, off: true },
 };
 
-export const standard: readonly Kind[] = Object.entries<Record<string, Row>>({
+export const standardKinds: readonly ResourceKind[] = Object.entries<Record<string, Row>>({
   ...builtIn,
   [`${policyGroup}/v1alpha1`]: policies,
 }).flatMap(([apiVersion, rows]) =>
-  Object.entries(rows).map(([kind, row]) => kindFrom(splitApiVersion(apiVersion), kind, row)),
+  Object.entries(rows).map(([kind, row]) => createKind(splitApiVersion(apiVersion), kind, row)),
 );
 
-const named = (one: Kind): [string, Kind] => [kindName(joinApiVersion(one.kind), one.kind.kind), one];
+const toKindEntry = (one: ResourceKind): [string, ResourceKind] => [
+  toKindKey(joinApiVersion(one.kind), one.kind.kind),
+  one,
+];
 
-const definedBy = (object: unknown): Kind[] => {
+const listDefinedKinds = (object: unknown): ResourceKind[] => {
   const { apiVersion, kind: word, spec } = Object(object);
   if (word !== "CustomResourceDefinition" || !String(apiVersion).startsWith("apiextensions.k8s.io/")) return [];
   const { group, scope, names, versions, conversion } = Object(spec);
   const { kind, plural: resource } = Object(names);
   if (![group, kind, resource].every((text) => typeof text === "string") || !Array.isArray(versions)) return [];
   const strategy = Object(conversion).strategy ?? "None";
-  return versions.flatMap((one): Kind[] => {
+  return versions.flatMap((one): ResourceKind[] => {
     const { name: version, served, subresources } = Object(one);
     if (typeof version !== "string" || served === false) return [];
     const below = ["status", "scale"].filter((name) => Object(subresources)[name] !== undefined);
     const row = { resource, namespaced: scope === "Namespaced", subresources: below };
-    return [kindFrom({ group, version }, kind, row, strategy === "None")];
+    return [createKind({ group, version }, kind, row, strategy === "None")];
   });
 };
 
 /** Reports whether a CustomResourceDefinition may define kinds in a group: domain names that aren't Kubernetes' own. */
 export const isDefinable = (group: string): boolean => group.includes(".") && !groups.has(group);
 
-export const unknownKind = (apiVersion: string, kind: string): string => {
+export const describeUnknownKind = (apiVersion: string, kind: string): string => {
   if (isDefinable(splitApiVersion(apiVersion).group))
     return `which resource ${kind} of ${apiVersion} is, only its CustomResourceDefinition says; it may be among the manifests or in --state`;
-  return `what ${kind} of ${apiVersion} is; Kubernetes 1.36 has none${butSimilarKinds(kind)}`;
+  return `what ${kind} of ${apiVersion} is; Kubernetes 1.36 has none${describeSimilarKinds(kind)}`;
 };
 
 /** Names, after a comma, the kinds of Kubernetes that differ only in case; empty if there are none. */
-export const butSimilarKinds = (kind: string): string => {
+export const describeSimilarKinds = (kind: string): string => {
   const alike = usual.filter((one) => one.kind.toLowerCase() === kind.toLowerCase());
   const meant = alike.map((one) => `${one.kind} of ${joinApiVersion(one)}`).join(" and ");
   return meant === "" ? "" : `, but ${meant}`;
 };
 
-const usual = standard.filter(({ off }) => !off).map(({ kind }) => kind);
+const usual = standardKinds.filter(({ off }) => !off).map(({ kind }) => kind);
 const groups = new Set(usual.map(({ group }) => group));

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { RecordedAnswers } from "#lib/recorded-answers.ts";
 import { readRows } from "../../../test/rows.ts";
-import { describedWorld, servedAmong, servedAs } from "./served.ts";
+import { createRecordedCluster, findServedResource, listServedResources } from "./served.ts";
 
 type RecordedObject = NonNullable<RecordedAnswers["objects"]>[number];
 
@@ -14,14 +14,14 @@ const { known, definition, goose } = readRows<{
 
 describe("served kinds: a lookup", () => {
   for (const [name, objects, object, served] of known)
-    it(name, () => assert.deepEqual(servedAs(servedAmong(objects), object), served));
+    it(name, () => assert.deepEqual(findServedResource(listServedResources(objects), object), served));
 });
 
 describe("a cluster of recorded objects", () => {
   const geese = { group: "example.com", version: "v1", resource: "geese" };
 
   it("has objects under the plural that their definition sets", async () => {
-    const world = describedWorld({ objects: [definition, goose] });
+    const world = createRecordedCluster({ objects: [definition, goose] });
     assert.equal((await world.get(geese, "a", "pond"))?.kind, "Goose");
     assert.equal((await world.list(geese)).length, 1);
     await world.create(geese, { ...goose, metadata: { name: "b", namespace: "pond" } });
@@ -30,7 +30,7 @@ describe("a cluster of recorded objects", () => {
 
   it("prefers the recorded discovery of a version", async () => {
     const discovery = { v1: [{ resource: "pods", kind: "Pod", namespaced: false }] };
-    const world = describedWorld({ discovery });
+    const world = createRecordedCluster({ discovery });
     assert.deepEqual(await world.discover("v1"), discovery.v1);
     assert.equal((await world.discover("apps/v1"))?.length, 5);
     assert.equal(await world.discover("example.com/v1"), undefined);

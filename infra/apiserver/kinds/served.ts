@@ -1,41 +1,45 @@
 import type { Capabilities, ResourceType, ServedResource } from "#lib/needs.ts";
 import { plural, type RecordedAnswers, recorded } from "#lib/recorded-answers.ts";
 import type { KubernetesObject } from "#lib/review.ts";
-import { kindName, kindsAmong, servedOf } from "./kinds.ts";
+import { inferKinds, toKindKey, toServedResource } from "./kinds.ts";
 
 /**
- * Returns the kinds of `kindsAmong` by group and version. A kind that is off by default is included only if there are
+ * Returns the kinds of `inferKinds` by group and version. A kind that is off by default is included only if there are
  * objects of it.
  */
-export const servedAmong = (objects: readonly KubernetesObject[]): Record<string, ServedResource[]> => {
-  const present = new Set(objects.map(({ apiVersion = "", kind = "" }) => kindName(apiVersion, kind)));
-  const served = [...kindsAmong(objects)].filter(([name, { off }]) => !off || present.has(name));
+export const listServedResources = (objects: readonly KubernetesObject[]): Record<string, ServedResource[]> => {
+  const present = new Set(objects.map(({ apiVersion = "", kind = "" }) => toKindKey(apiVersion, kind)));
+  const served = [...inferKinds(objects)].filter(([name, { off }]) => !off || present.has(name));
   const byVersion = Map.groupBy(served, ([name]) => name.slice(0, name.indexOf(" ")));
-  return Object.fromEntries([...byVersion].map(([version, all]) => [version, all.map(([, kind]) => servedOf(kind))]));
+  return Object.fromEntries(
+    [...byVersion].map(([version, all]) => [version, all.map(([, kind]) => toServedResource(kind))]),
+  );
 };
 
-export const servedAs = (served: Record<string, ServedResource[]>, { apiVersion = "", kind }: KubernetesObject) =>
-  Object.hasOwn(served, apiVersion) ? served[apiVersion]?.find((one) => one.kind === kind) : undefined;
+export const findServedResource = (
+  served: Record<string, ServedResource[]>,
+  { apiVersion = "", kind }: KubernetesObject,
+) => (Object.hasOwn(served, apiVersion) ? served[apiVersion]?.find((one) => one.kind === kind) : undefined);
 
 /** Returns capabilities that answer from recorded objects. Kinds follow from these and from the recorded discovery. */
-export const describedWorld = (given: RecordedAnswers): Capabilities => {
-  const discovery = { ...servedAmong(given.objects ?? []), ...given.discovery };
+export const createRecordedCluster = (given: RecordedAnswers): Capabilities => {
+  const discovery = { ...listServedResources(given.objects ?? []), ...given.discovery };
   const { get, list, create, ...world } = recorded({ ...given, discovery });
   // Objects are stored under the plural that Kubernetes forms; a definition may set another plural.
   const usual = new Map(
     Object.entries(discovery).flatMap(([apiVersion, kinds]) =>
-      kinds.map(({ resource, kind }) => [`${groupOf(apiVersion)}/${resource}`, plural(kind)] as const),
+      kinds.map(({ resource, kind }) => [`${getGroup(apiVersion)}/${resource}`, plural(kind)] as const),
     ),
   );
-  const kept = ({ group, resource, ...rest }: ResourceType): ResourceType => {
+  const toStoredType = ({ group, resource, ...rest }: ResourceType): ResourceType => {
     return { ...rest, group, resource: usual.get(`${group}/${resource}`) ?? resource };
   };
   return {
     ...world,
-    get: (kind, ...rest) => get(kept(kind), ...rest),
-    list: (kind, ...rest) => list(kept(kind), ...rest),
-    create: (kind, ...rest) => create(kept(kind), ...rest),
+    get: (kind, ...rest) => get(toStoredType(kind), ...rest),
+    list: (kind, ...rest) => list(toStoredType(kind), ...rest),
+    create: (kind, ...rest) => create(toStoredType(kind), ...rest),
   };
 };
 
-const groupOf = (apiVersion: string) => (apiVersion.includes("/") ? apiVersion.split("/", 1)[0] : "");
+const getGroup = (apiVersion: string) => (apiVersion.includes("/") ? apiVersion.split("/", 1)[0] : "");

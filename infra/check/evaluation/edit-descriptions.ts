@@ -1,7 +1,7 @@
 import { isDeepStrictEqual } from "node:util";
 import { stringify } from "yaml";
 import { getOwn, isMap } from "#lib/json.ts";
-import { escapeControls, shortened } from "../../cli/terminal.ts";
+import { escapeControls, truncateText } from "../../cli/terminal.ts";
 import type { Path } from "../manifests/manifests.ts";
 
 interface Edit {
@@ -28,7 +28,7 @@ export const describeEdits = (before: unknown, after: unknown, at: Path = []): s
 };
 
 /** Cleans and shortens a suggestion for reports; its text is untrusted. */
-export const onOneLine = (text: string): string => shortened(escapeControls(text), longest);
+export const onOneLine = (text: string): string => truncateText(escapeControls(text), longest);
 
 const joined = (all: readonly string[], told: number) =>
   [...all.slice(0, told), ...(told < all.length ? [`and ${all.length - told} more`] : [])].join("; ");
@@ -107,13 +107,13 @@ const formatPath = (path: Path, indices: string): string => {
     if (!/^[A-Za-z_][\w-]*$/.test(step)) return `[${JSON.stringify(step)}]`;
     return at > 0 ? `.${step}` : step;
   });
-  return shortened(escapeControls(steps.join("")), longestPart);
+  return truncateText(escapeControls(steps.join("")), longestPart);
 };
 
 const formatValue = (value: unknown): string => {
   if (typeof value === "string" && /\p{Cc}/u.test(value))
-    return shortened(escapeControls(JSON.stringify(value)), longestPart);
+    return truncateText(escapeControls(JSON.stringify(value)), longestPart);
   const style = { collectionStyle: "flow", lineWidth: 0, flowCollectionPadding: false } as const;
   const text = stringify(value, { ...style, version: "1.1", blockQuote: false, aliasDuplicateObjects: false });
-  return shortened(escapeControls(text.trim()), longestPart);
+  return truncateText(escapeControls(text.trim()), longestPart);
 };

@@ -1,7 +1,7 @@
 import type { Hook, Hooks } from "#infra/apiserver/admission/hooks.ts";
-import type { Called, Cel, Sent, Step } from "#infra/apiserver/admission/types.ts";
+import type { CallResult, CelEvaluator, ReviewToSend, TraceStep } from "#infra/apiserver/admission/types.ts";
 import type { KubernetesObject } from "#lib/review.ts";
-import type { Kinds } from "../../apiserver/kinds/kinds.ts";
+import type { KindIndex } from "../../apiserver/kinds/kinds.ts";
 import type { Path } from "../manifests/manifests.ts";
 import type { Existing } from "./existing-objects.ts";
 import type { Asking, Subject } from "./requests.ts";
@@ -12,21 +12,21 @@ export interface Evaluation {
   subject: Pick<Subject, "manifest" | "made"> & Partial<Pick<Subject, "attributes">>;
   checked: Checked;
   audit: Record<string, string>;
-  steps: Step[];
+  steps: TraceStep[];
   before: unknown;
   after: unknown;
 }
 
 /** The cluster that objects are evaluated in: its kinds, objects, webhooks and user. */
 export interface Environment {
-  kinds: Kinds;
+  kinds: KindIndex;
   existing: Omit<Existing, "capabilities">;
   hooks: Pick<Hooks, "mutating" | "validating">;
-  call(hook: Hook, review: Sent): Promise<Called>;
-  cel: Cel;
+  call(hook: Hook, review: ReviewToSend): Promise<CallResult>;
+  cel: CelEvaluator;
   /** Returns a hook's name for reports; `message` tells which member of a group refused. */
   nameOf(hook: string, message?: string): string;
-  suggestionOf(rule: string, step: Step, at: Path): Promise<string | undefined>;
+  suggestionOf(rule: string, step: TraceStep, at: Path): Promise<string | undefined>;
   asking: Omit<Asking, "operation"> & { operation: Asking["operation"] | undefined };
   /** The objects of --old, which updates start from, by `toKey`. */
   old: ReadonlyMap<string, KubernetesObject>;

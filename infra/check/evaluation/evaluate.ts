@@ -1,11 +1,11 @@
 import { admit } from "#infra/apiserver/admission/admit.ts";
-import { notConverted } from "#infra/apiserver/admission/matching.ts";
-import type { Around, Attributes, Trace } from "#infra/apiserver/admission/types.ts";
+import { describeUnknownConversion } from "#infra/apiserver/admission/matching.ts";
+import type { AdmissionTrace, Attributes, ServerContext } from "#infra/apiserver/admission/types.ts";
 import { getOwn } from "#lib/json.ts";
 import { splitApiVersion } from "#lib/objects/api-version.ts";
 import type { KubernetesObject } from "#lib/review.ts";
-import { fill } from "../../apiserver/defaults/defaults.ts";
-import { isDefinable, type Kind, unknownKind } from "../../apiserver/kinds/kinds.ts";
+import { fillDefaults } from "../../apiserver/defaults/defaults.ts";
+import { describeUnknownKind, isDefinable, type ResourceKind } from "../../apiserver/kinds/kinds.ts";
 import { toSentence } from "../../cli/complaint.ts";
 import type { Manifest } from "../manifests/manifests.ts";
 import { positionOf } from "../manifests/positions.ts";
@@ -56,7 +56,8 @@ const evaluateManifest = async (manifest: Manifest, environment: Environment): P
   const kind = kinds.of(String(apiVersion), String(word));
   if (kind === undefined && !mayConcern(manifest, environment))
     return toUnasked(manifest, manifest.object, { verdict: "allowed", noRule: true });
-  if (kind === undefined) return toUndecided(manifest, manifest.object, unknownKind(String(apiVersion), String(word)));
+  if (kind === undefined)
+    return toUndecided(manifest, manifest.object, describeUnknownKind(String(apiVersion), String(word)));
   const object = normalizeObject(manifest.object, kind, { ...asking, operation: "CREATE" });
   const { name = "", namespace } = object.metadata ?? {};
   const stored =
@@ -66,10 +67,10 @@ const evaluateManifest = async (manifest: Manifest, environment: Environment): P
   const there = stored && (kinds.convert(stored, kind.kind) as KubernetesObject | undefined);
   const operation = asking.operation ?? (stored === undefined ? "CREATE" : "UPDATE");
   if (stored !== undefined && there === undefined && operation !== "CREATE")
-    return toUndecided(manifest, object, notConverted({ kind: kindOf(stored) }, kind.kind));
+    return toUndecided(manifest, object, describeUnknownConversion({ kind: kindOf(stored) }, kind.kind));
   if (operation === "UPDATE" && there === undefined)
     return toUndecided(manifest, object, "there is nothing to update; --old or --state must hold it as it is now");
-  const filled = fill(object);
+  const filled = fillDefaults(object);
   const misfits = [
     ...filled.misfits,
     ...(isNameless(object, kind) ? ["metadata.name or generateName is required"] : []),
@@ -113,7 +114,7 @@ const includes = (wanted: readonly string[], one: string): boolean => wanted.inc
 const kindOf = ({ apiVersion = "", kind = "" }: KubernetesObject) => ({ ...splitApiVersion(apiVersion), kind });
 
 /** Review objects such as SubjectAccessReview need no name. */
-const isNameless = ({ metadata }: KubernetesObject, { resource: { group } }: Kind): boolean =>
+const isNameless = ({ metadata }: KubernetesObject, { resource: { group } }: ResourceKind): boolean =>
   !metadata?.name && !metadata?.generateName && !/^auth(entication|orization)\.k8s\.io$/.test(group);
 
 export const evaluatePods = async function* (
@@ -126,7 +127,7 @@ export const evaluatePods = async function* (
   const made = after === null || after === undefined ? undefined : buildPod(workload);
   const kind = made && environment.kinds.of("v1", "Pod");
   if (made === undefined || kind === undefined) return;
-  const filled = fill(made.pod);
+  const filled = fillDefaults(made.pod);
   const attributes = buildRequest(filled.object, null, kind, {
     ...environment.asking,
     operation: "CREATE",
@@ -203,12 +204,12 @@ export const evaluateRequest = async (subject: Subject, environment: Environment
   };
 };
 
-const around = ({ kinds, existing, call, cel }: Environment): Around => ({
-  namespaceOf: (name) => existing.find(namespaces, name),
+const around = ({ kinds, existing, call, cel }: Environment): ServerContext => ({
+  findNamespace: (name) => existing.find(namespaces, name),
   equivalents: kinds.equivalents,
   convert: kinds.convert,
   fill: (object) => {
-    const { object: whole, misfits } = fill(object as KubernetesObject);
+    const { object: whole, misfits } = fillDefaults(object as KubernetesObject);
     if (misfits[0] !== undefined) throw new Error(misfits[0]);
     return whole;
   },
@@ -248,7 +249,7 @@ const assumeNamespace = ({ namespace, resource, operation }: Attributes, environ
 const bare = new WeakSet<object>();
 
 /** Stores an admitted object for later evaluations or removes a deleted one, but a deleted namespace stays. */
-const remember = (attributes: Attributes, { object }: Trace, { existing }: Environment): void => {
+const remember = (attributes: Attributes, { object }: AdmissionTrace, { existing }: Environment): void => {
   const { resource, subResource, operation, oldObject, dryRun } = attributes;
   if (dryRun || subResource || operation === "CONNECT") return;
   const { name, namespace } = Object(Object(operation === "DELETE" ? oldObject : object).metadata);

@@ -6,7 +6,7 @@ import { splitApiVersion } from "#lib/objects/api-version.ts";
 import { isSelected } from "#lib/objects/selection.ts";
 import type { KubernetesObject } from "#lib/review.ts";
 import { listNamespaceObjects } from "../../apiserver/initial-objects.ts";
-import type { Kinds } from "../../apiserver/kinds/kinds.ts";
+import type { KindIndex } from "../../apiserver/kinds/kinds.ts";
 
 /** The objects that exist during a check: the given ones and those admitted since. */
 export interface Existing {
@@ -27,13 +27,13 @@ interface Store extends Pick<Existing, "find" | "put" | "remove"> {
 }
 
 /** Opens a cluster with these kinds and without objects. Calls `note` when an object with unknown content is read. */
-export const openExisting = (kinds: Kinds, note: (sentence: string) => void): Existing => {
+export const openExisting = (kinds: KindIndex, note: (sentence: string) => void): Existing => {
   const store = openStore(kinds, note);
   const ledger = createMemoryLedger();
   return { ...store, capabilities: (tell) => toCapabilities(store, kinds, ledger, tell) };
 };
 
-const openStore = (kinds: Kinds, note: (sentence: string) => void): Store => {
+const openStore = (kinds: KindIndex, note: (sentence: string) => void): Store => {
   const shelves = new Map<string, Shelf>();
   const reviews: Recorded[] = [];
   const shelfOf = ({ group, resource }: ResourceType): Shelf => {
@@ -84,7 +84,7 @@ const openStore = (kinds: Kinds, note: (sentence: string) => void): Store => {
 
 const toCapabilities = (
   { find, put, list, reviews }: Store,
-  kinds: Kinds,
+  kinds: KindIndex,
   ledger: ReturnType<typeof createMemoryLedger>,
   tell: (sentence: string) => void,
 ): Capabilities => {

@@ -1,4 +1,4 @@
-import type { Attributes, Step, Trace } from "#infra/apiserver/admission/types.ts";
+import type { AdmissionTrace, Attributes, TraceStep } from "#infra/apiserver/admission/types.ts";
 import { isPrintable } from "#infra/apiserver/admission/warnings.ts";
 import { getOwn } from "#lib/json.ts";
 import { isSelected } from "#lib/objects/selection.ts";
@@ -12,14 +12,14 @@ import { isReview, type Subject } from "./requests.ts";
 import type { Denial } from "./result.ts";
 
 export const collectFindings = async (
-  trace: Trace,
+  trace: AdmissionTrace,
   subject: Subject,
   environment: Environment,
   isAssumed: boolean,
   unevaluated: readonly string[],
 ) => {
   const { steps } = trace;
-  const nameOf = ({ hook }: Step) => environment.nameOf(hook);
+  const nameOf = ({ hook }: TraceStep) => environment.nameOf(hook);
   const denials = await Promise.all(
     steps
       .filter(({ status }) => status !== undefined)
@@ -61,7 +61,7 @@ export const collectFindings = async (
 };
 
 /** Drops the name with which warnings in mode warn begin, because reports show the rule's name anyway. */
-const warningsOf = (rule: string, { warnings }: Step) =>
+const warningsOf = (rule: string, { warnings }: TraceStep) =>
   [...new Set(warnings)].filter(isPrintable).map((text) => {
     return { rule, text: text.startsWith(`${rule} would `) ? text.slice(rule.length + 1) : text };
   });

@@ -1,8 +1,8 @@
 import { request } from "node:https";
 import { isIP } from "node:net";
 import type { Hook } from "#infra/apiserver/admission/hooks.ts";
-import { addressOf, parseHttpAnswer } from "#infra/apiserver/admission/http.ts";
-import type { Called, Sent } from "#infra/apiserver/admission/types.ts";
+import { getHookUrl, parseHttpResponse } from "#infra/apiserver/admission/http.ts";
+import type { CallResult, ReviewToSend } from "#infra/apiserver/admission/types.ts";
 import { toSentence } from "../../cli/complaint.ts";
 
 /** The limit for a response, in bytes. */
@@ -15,7 +15,7 @@ const isLoopback = (host: string) =>
  * Calls a webhook that isn't a rule's, if its host is among `hosts`; `loopback` stands for this machine. The request is
  * a dry run; a webhook that doesn't declare itself free of side effects in a dry run isn't called.
  */
-export const callForeign = async (hook: Hook, review: Sent, hosts: readonly string[]): Promise<Called> => {
+export const callForeign = async (hook: Hook, review: ReviewToSend, hosts: readonly string[]): Promise<CallResult> => {
   const { url = "", caBundle } = hook.clientConfig;
   const address = URL.canParse(url) ? new URL(url) : undefined;
   const host = address?.hostname.replace(/^\[|\]$/g, "") ?? "";
@@ -25,14 +25,14 @@ export const callForeign = async (hook: Hook, review: Sent, hosts: readonly stri
   const options = { ...Object(review.request.options), dryRun: ["All"] };
   const isDry = review.request.options !== null && review.request.options !== undefined;
   const asked = { ...review.request, dryRun: true, ...(isDry && { options }) };
-  const where = `${addressOf(hook.clientConfig)}?timeout=${hook.timeoutSeconds}s`;
+  const where = `${getHookUrl(hook.clientConfig)}?timeout=${hook.timeoutSeconds}s`;
   try {
     const body = JSON.stringify({ ...review, request: asked });
     const answer = await post(new URL(where), body, hook.timeoutSeconds, caBundle);
     // The API server would follow the redirect, but its target isn't among the allowed hosts.
     if (answer.location !== undefined && redirects.includes(answer.code))
       return { unsupported: `it sends whoever asks on to ${answer.location}, and nobody is asked there` };
-    return parseHttpAnswer(answer);
+    return parseHttpResponse(answer);
   } catch (error) {
     return { failure: `Post ${JSON.stringify(where)}: ${toSentence(error)}` };
   }

@@ -1,4 +1,4 @@
-import type { Kinds } from "../../apiserver/kinds/kinds.ts";
+import type { KindIndex } from "../../apiserver/kinds/kinds.ts";
 import { type Manifest, toSourceName } from "../manifests/manifests.ts";
 import { type Asking, normalizeAll } from "./requests.ts";
 
@@ -6,7 +6,7 @@ import { type Asking, normalizeAll } from "./requests.ts";
 export const listRemarks = (
   manifests: readonly Manifest[],
   before: readonly Manifest[],
-  kinds: Kinds,
+  kinds: KindIndex,
   asking: Omit<Asking, "operation">,
 ): string[] => {
   const readNamed = (all: readonly Manifest[]) =>

@@ -2,7 +2,7 @@ import type { Attributes } from "#infra/apiserver/admission/types.ts";
 import { isMap } from "#lib/json.ts";
 import { splitApiVersion } from "#lib/objects/api-version.ts";
 import { check, type KubernetesObject, type Operation, type UserInfo } from "#lib/review.ts";
-import type { Kind, Kinds } from "../../apiserver/kinds/kinds.ts";
+import type { KindIndex, ResourceKind } from "../../apiserver/kinds/kinds.ts";
 import type { Manifest, Path } from "../manifests/manifests.ts";
 import type { Checked } from "./result.ts";
 
@@ -57,7 +57,7 @@ export const isReview = ({ object: { apiVersion, kind } }: Manifest): boolean =>
 /** Returns an object in its namespace, without the fields that only the API server sets. */
 export const normalizeObject = (
   object: Record<string, unknown>,
-  { namespaced }: Kind,
+  { namespaced }: ResourceKind,
   asking: Asking,
 ): KubernetesObject => {
   const given = isMap(object.metadata) ? object.metadata : {};
@@ -68,11 +68,11 @@ export const normalizeObject = (
   return { ...object, metadata } as KubernetesObject;
 };
 
-export const toKey = ({ resource: { group, resource } }: Kind, { metadata = {} }: KubernetesObject): string =>
+export const toKey = ({ resource: { group, resource } }: ResourceKind, { metadata = {} }: KubernetesObject): string =>
   JSON.stringify([group, resource, metadata.namespace ?? "", metadata.name ?? ""]);
 
 /** Returns the objects as they would be created, each with its key; manifests of unknown kinds are left out. */
-export const normalizeAll = (manifests: readonly Manifest[], kinds: Kinds, asking: Omit<Asking, "operation">) =>
+export const normalizeAll = (manifests: readonly Manifest[], kinds: KindIndex, asking: Omit<Asking, "operation">) =>
   manifests.flatMap((manifest) => {
     const kind = kinds.of(String(manifest.object.apiVersion), String(manifest.object.kind));
     if (kind === undefined) return [];
@@ -94,7 +94,7 @@ const optionsOf: Partial<Record<Operation, string>> = {
 export const buildRequest = (
   object: KubernetesObject,
   oldObject: KubernetesObject | null,
-  { kind, resource, namespaced }: Kind,
+  { kind, resource, namespaced }: ResourceKind,
   { operation, user }: Asking,
 ): Attributes => {
   const { name, namespace } = object.metadata ?? {};

@@ -1,7 +1,7 @@
 import { AsyncLocalStorage } from "node:async_hooks";
 import type { Context } from "aws-lambda";
 import type { Hook } from "#infra/apiserver/admission/hooks.ts";
-import type { Called, Sent, Step } from "#infra/apiserver/admission/types.ts";
+import type { CallResult, ReviewToSend, TraceStep } from "#infra/apiserver/admission/types.ts";
 import type { Capabilities, ResourceType } from "#lib/needs.ts";
 import type { KubernetesObject } from "#lib/review.ts";
 import { getVariants, selectPhase } from "#lib/rule.ts";
@@ -22,14 +22,14 @@ import { suggestFix } from "./suggestions.ts";
 export interface Rules {
   configurations: object[];
   /** Calls a rule; returns undefined for a hook that isn't a rule's. */
-  call(hook: Hook, review: Sent): Promise<Called> | undefined;
+  call(hook: Hook, review: ReviewToSend): Promise<CallResult> | undefined;
   /** Returns the rule of a hook; for a group, the member that the message begins with. */
   nameOf(hook: string, message?: string): string | undefined;
   /**
    * Returns what a rule suggests for its refusal in this step; undefined if it suggests nothing. `at` is the object's
    * path in its manifest.
    */
-  suggestionOf(rule: string, step: Step, at: Path): Promise<string | undefined>;
+  suggestionOf(rule: string, step: TraceStep, at: Path): Promise<string | undefined>;
   /** Reports whether a condition only saves calls: if it can't be evaluated, the call has the same outcome. */
   isSparing(expression: string): boolean;
   /** Whether any rule is turned on, even if no entry calls it. */
@@ -83,7 +83,7 @@ export const openRules = async (
   const answers = new AsyncLocalStorage<string[]>();
   // Each review gets its own capabilities, which have a time limit.
   const world = (milliseconds: number) => worldOf((sentence) => answers.getStore()?.push(sentence), milliseconds);
-  /** Runs a function that may ask the cluster; `unsupported` is about its first question without an answer. */
+  /** Runs a function that may ask the cluster; `createUnsupported` is about its first question without an answer. */
   const tell = async <T>(run: () => Promise<T>): Promise<{ found: T; unsupported: string | undefined }> => {
     const sentences: string[] = [];
     const found = await answers.run(sentences, run);
@@ -113,7 +113,7 @@ export const openRules = async (
       .flatMap(({ name, expression }) => (name === "concerns-a-member" ? [expression] : [])),
   ]);
 
-  const call = async (url: string, review: Sent): Promise<Called> => {
+  const call = async (url: string, review: ReviewToSend): Promise<CallResult> => {
     const { name, phase, variant } = partsOf(url);
     const event = { phase, ...(variant !== undefined && { variant }), cluster: clusterName, review };
     const { found, unsupported } = await tell(async () => handlers.get(name)?.(event, context));
@@ -121,7 +121,7 @@ export const openRules = async (
     // A failure of Postern is undecided, so that failurePolicy Ignore can't hide it.
     return Object(found).kind === "AdmissionReview" ? { body: found } : { unsupported: String(Object(found).message) };
   };
-  const suggestionOf = async (name: string, { hook, phase, request }: Step, at: Path) => {
+  const suggestionOf = async (name: string, { hook, phase, request }: TraceStep, at: Path) => {
     const rule = catalogue.find((listed) => listed.name === name)?.rule;
     const setup = cluster.rules.get(name);
     const webhook = webhooks.get(hook);

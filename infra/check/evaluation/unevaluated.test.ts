@@ -2,9 +2,9 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { describe, it } from "node:test";
 import { parse } from "yaml";
-import { builtIn } from "#infra/apiserver/admission/cel/conditions.ts";
+import { celEvaluator } from "#infra/apiserver/admission/cel/conditions.ts";
 import type { KubernetesObject, Operation } from "#lib/review.ts";
-import { kindsOf } from "../../apiserver/kinds/kinds.ts";
+import { buildKindIndex } from "../../apiserver/kinds/kinds.ts";
 import { buildRequest } from "./requests.ts";
 import { openUnevaluated } from "./unevaluated.ts";
 
@@ -46,7 +46,7 @@ interface QuotaCase {
 const tables: { policies: PolicyCase[]; quotas: QuotaCase[] } = parse(
   readFileSync(new URL("unevaluated.test.yaml", import.meta.url), "utf8"),
 );
-const kinds = kindsOf([]);
+const kinds = buildKindIndex([]);
 const group = "admissionregistration.k8s.io/v1";
 
 const toObject = (given: KubernetesObject & object): KubernetesObject => {
@@ -64,7 +64,7 @@ const findNames = (standing: KubernetesObject[], asked: Asked = {}): string[] =>
   const old = operation === "UPDATE" ? toObject(asked.old ?? asked.object ?? {}) : null;
   const request = buildRequest(object, old, kind, { operation, user, namespace: "" });
   const around = {
-    ...{ namespaceOf: () => home, equivalents: kinds.equivalents, convert: kinds.convert, cel: builtIn },
+    ...{ findNamespace: () => home, equivalents: kinds.equivalents, convert: kinds.convert, cel: celEvaluator },
     fill: (one: unknown) => one,
     call: async () => ({ would: true }) as const,
   };

@@ -1,7 +1,7 @@
-import { type Hook, hooksIn } from "#infra/apiserver/admission/hooks.ts";
-import { matchHook, openView } from "#infra/apiserver/admission/matching.ts";
+import { type Hook, parseHooks } from "#infra/apiserver/admission/hooks.ts";
+import { createObjectView, matchHook } from "#infra/apiserver/admission/matching.ts";
 import { assignIdentity } from "#infra/apiserver/admission/server-objects.ts";
-import type { Around, Attributes } from "#infra/apiserver/admission/types.ts";
+import type { Attributes, ServerContext } from "#infra/apiserver/admission/types.ts";
 import { getOwn, isMap, isSame } from "#lib/json.ts";
 import { splitApiVersion } from "#lib/objects/api-version.ts";
 import type { LabelSelector } from "#lib/objects/selection.ts";
@@ -15,7 +15,7 @@ export interface Unevaluated {
    * Returns a sentence for each policy and quota that matches a request. `last` is the object after the webhooks;
    * `isAssumed` says that only the name of its namespace is known.
    */
-  findMatching(attributes: Attributes, last: unknown, around: Around, isAssumed: boolean): string[];
+  findMatching(attributes: Attributes, last: unknown, around: ServerContext, isAssumed: boolean): string[];
   /** Reports whether a quota in a namespace counts objects of a group without a known definition. */
   countsGroup(group: string, namespace: string): boolean;
 }
@@ -151,16 +151,17 @@ const buildHook = (members: object): Hook | undefined => {
   };
   const metadata = { name: "policies" };
   const apiVersion = `${policyGroup}/v1`;
-  return hooksIn([{ apiVersion, kind: "ValidatingWebhookConfiguration", metadata, webhooks: [entry] }]).validating[0];
+  return parseHooks([{ apiVersion, kind: "ValidatingWebhookConfiguration", metadata, webhooks: [entry] }])
+    .validating[0];
 };
 
 const selects = (
   { hook, excluded }: Selection,
   attributes: Attributes,
-  around: Around,
+  around: ServerContext,
   isAssumed: boolean,
 ): boolean => {
-  const view = () => openView(attributes, around.convert);
+  const view = () => createObjectView(attributes, around.convert);
   const isTaken = (one: Hook) => !("skipped" in matchHook(one, attributes, view(), around));
   if (isTaken({ ...excluded, rules: excluded.rules.filter((rule) => includesName(rule, attributes, false)) }))
     return false;

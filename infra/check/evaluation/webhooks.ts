@@ -1,5 +1,5 @@
-import { builtIn } from "#infra/apiserver/admission/cel/conditions.ts";
-import { type Hook, type Hooks, hooksIn } from "#infra/apiserver/admission/hooks.ts";
+import { celEvaluator } from "#infra/apiserver/admission/cel/conditions.ts";
+import { type Hook, type Hooks, parseHooks } from "#infra/apiserver/admission/hooks.ts";
 import { Complaint } from "../../cli/complaint.ts";
 import type { Manifest } from "../manifests/manifests.ts";
 import type { Environment } from "./environment.ts";
@@ -13,14 +13,14 @@ export const openWebhooks = (
   cluster: string,
   hosts: readonly string[],
 ): Pick<Environment, "hooks" | "call" | "cel" | "nameOf" | "suggestionOf"> => {
-  const hooks = extendTimeouts(hooksIn([...rules.configurations, ...foreign.map(({ object }) => object)]), rules);
+  const hooks = extendTimeouts(parseHooks([...rules.configurations, ...foreign.map(({ object }) => object)]), rules);
   checkHooks(hooks, rules, cluster);
   return {
     hooks,
     call: (hook, review) => rules.call(hook, review) ?? callForeign(hook, review, hosts),
     cel: {
       compile: (expression) => {
-        const evaluate = builtIn.compile(expression);
+        const evaluate = celEvaluator.compile(expression);
         if (!rules.isSparing(expression)) return evaluate;
         return (variables) => {
           const evaluated = evaluate(variables);

@@ -3,7 +3,7 @@ import { joinApiVersion, rootOf } from "#lib/objects/api-version.ts";
 import type { Operation, UserInfo } from "#lib/review.ts";
 import type { CatalogueRule } from "../../catalogue/registry.ts";
 import { Complaint } from "../../cli/complaint.ts";
-import { formatCount, type Progress, type Tell } from "../../cli/progress.ts";
+import { formatCount, type Progress, type ReportProgress } from "../../cli/progress.ts";
 import { type Deployer, wayTo } from "../../clusters/access.ts";
 import type { ClusterConfig } from "../../config/config.ts";
 import type { Environment, Evaluation } from "../evaluation/environment.ts";
@@ -46,7 +46,7 @@ export interface Audit {
   unread: Unread[];
   notes: Set<string>;
   reportVersion: ReportVersion | undefined;
-  /** Evaluates all objects, kind by kind, and waits for `take` after each evaluation. */
+  /** Evaluates all objects, kind by kind, and waits for `removeMember` after each evaluation. */
   run(progress: Progress, take: (evaluation: Evaluation) => Promise<void>): Promise<void>;
 }
 
@@ -132,7 +132,11 @@ const openWalk =
     unread: Unread[],
     signal: AbortSignal,
   ) =>
-  async (resource: Resource, take: (evaluation: Evaluation) => Promise<void>, tell: Tell): Promise<string> => {
+  async (
+    resource: Resource,
+    take: (evaluation: Evaluation) => Promise<void>,
+    tell: ReportProgress,
+  ): Promise<string> => {
     const apiVersion = joinApiVersion(resource.kind);
     const { kind } = resource.kind;
     const broken: string[] = [];

@@ -1,10 +1,10 @@
 import { UnansweredError } from "#lib/cluster/https-request.ts";
 import { rootOf, splitApiVersion } from "#lib/objects/api-version.ts";
-import type { Kind } from "../../apiserver/kinds/kinds.ts";
+import type { ResourceKind } from "../../apiserver/kinds/kinds.ts";
 import { Complaint } from "../../cli/complaint.ts";
 import { contentOf, type Read, type Why } from "./reader.ts";
 
-export interface Resource extends Kind {
+export interface Resource extends ResourceKind {
   verbs: readonly string[];
 }
 

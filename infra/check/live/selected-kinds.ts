@@ -3,7 +3,7 @@ import { getOwn } from "#lib/json.ts";
 import { joinApiVersion } from "#lib/objects/api-version.ts";
 import { matchesRequest } from "#lib/request-match.ts";
 import type { AdmissionRequest, Operation } from "#lib/review.ts";
-import { type Kind, type Kinds, kindName, kindsFrom } from "../../apiserver/kinds/kinds.ts";
+import { createKindIndex, type KindIndex, type ResourceKind, toKindKey } from "../../apiserver/kinds/kinds.ts";
 import { isWorkload } from "../evaluation/pod-templates.ts";
 import { sortForApply } from "../evaluation/requests.ts";
 import type { Discovered, Resource } from "./discovery.ts";
@@ -16,12 +16,12 @@ export interface Chosen {
   unlisted: Resource[];
 }
 
-export const readKinds = async (found: Discovered, hooks: readonly Hook[], read: Read): Promise<Kinds> => {
+export const readKinds = async (found: Discovered, hooks: readonly Hook[], read: Read): Promise<KindIndex> => {
   const uniform = await findUniform(found, hooks, read);
-  return kindsFrom(
+  return createKindIndex(
     new Map(
-      found.resources.map((one): [string, Kind] => [
-        kindName(joinApiVersion(one.kind), one.kind.kind),
+      found.resources.map((one): [string, ResourceKind] => [
+        toKindKey(joinApiVersion(one.kind), one.kind.kind),
         { ...one, sameInAll: uniform.has(`${one.resource.group}/${one.resource.resource}`) },
       ]),
     ),
@@ -63,7 +63,7 @@ const findUniform = async (
  */
 export const selectResources = (
   { resources }: Discovered,
-  kinds: Kinds,
+  kinds: KindIndex,
   hooks: readonly Hook[],
   operation: Operation,
   alsoPods: boolean,
@@ -111,9 +111,9 @@ export const isAbout = (hooks: readonly Hook[], { group, version }: { group: str
 const isListed = ({ verbs }: Resource) => verbs.includes("list");
 
 /** Events of both groups are the same stored objects. */
-const storeOf = ({ group, resource }: Kind["resource"]) =>
+const storeOf = ({ group, resource }: ResourceKind["resource"]) =>
   group === "events.k8s.io" && resource === "events" ? "/events" : `${group}/${resource}`;
 
 /** Returns the name of a resource as kubectl prints it. */
-export const toResourceName = ({ resource: { group, resource } }: Pick<Kind, "resource">): string =>
+export const toResourceName = ({ resource: { group, resource } }: Pick<ResourceKind, "resource">): string =>
   group === "" ? resource : `${resource}.${group}`;

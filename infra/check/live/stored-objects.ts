@@ -1,8 +1,8 @@
 import { getOwn, isMap } from "#lib/json.ts";
 import { openRedaction } from "#lib/recording/redacted.ts";
 import type { KubernetesObject, Operation, UserInfo } from "#lib/review.ts";
-import { fill } from "../../apiserver/defaults/defaults.ts";
-import type { Kind } from "../../apiserver/kinds/kinds.ts";
+import { fillDefaults } from "../../apiserver/defaults/defaults.ts";
+import type { ResourceKind } from "../../apiserver/kinds/kinds.ts";
 import { toSentence } from "../../cli/complaint.ts";
 import type { Environment, Evaluation } from "../evaluation/environment.ts";
 import { evaluatePods, evaluateRequest, toUndecided } from "../evaluation/evaluate.ts";
@@ -73,12 +73,12 @@ const toManifest = (object: KubernetesObject): Manifest => {
  * Builds the request that creates an object as it is stored, updates it without a change, or deletes it. A create
  * leaves out what only the API server and controllers set.
  */
-const requestFor = ({ status, ...object }: Stored, kind: Kind, operation: Operation, user: UserInfo) => {
+const requestFor = ({ status, ...object }: Stored, kind: ResourceKind, operation: Operation, user: UserInfo) => {
   const isMade = operation === "CREATE";
   const rest =
     status === undefined || (isMade && kind.subresources.includes("status")) ? object : { ...object, status };
   const asking = { operation, user, namespace: object.metadata?.namespace ?? "" };
-  const filled = fill(isMade ? normalizeObject(rest, kind, asking) : rest);
+  const filled = fillDefaults(isMade ? normalizeObject(rest, kind, asking) : rest);
   return {
     filled,
     attributes: buildRequest(filled.object, operation === "UPDATE" ? filled.object : null, kind, asking),

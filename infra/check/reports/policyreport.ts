@@ -1,4 +1,4 @@
-import { shortened } from "../../cli/terminal.ts";
+import { truncateText } from "../../cli/terminal.ts";
 import { type Checked, getTarget } from "../evaluation/result.ts";
 import { openList } from "./json-list.ts";
 import { formatDenial } from "./paths.ts";
@@ -145,7 +145,7 @@ const resultsOf = (one: Checked, timestamp: Result["timestamp"]): Result[] => {
   ];
 };
 
-const kept = (text: string): string => shortened(text.toWellFormed(), longest);
+const kept = (text: string): string => truncateText(text.toWellFormed(), longest);
 
 const reportOf = ({ namespace, results, counts, reports }: Part, apiVersion: ReportVersion): object => ({
   apiVersion,

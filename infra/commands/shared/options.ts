@@ -4,8 +4,8 @@ import { catalogueFolder, readCatalogue, readNames } from "../../catalogue/regis
 import { findRule } from "../../catalogue/rule-names.ts";
 import type { Option, Options } from "../../cli/command.ts";
 import { Complaint } from "../../cli/complaint.ts";
-import { didYouMean } from "../../cli/did-you-mean.ts";
-import { address, content, isNoFile } from "../../cli/options.ts";
+import { suggestName } from "../../cli/did-you-mean.ts";
+import { isNoFile, parseBaseUrl, readOptionFile } from "../../cli/options.ts";
 import { chooseCluster, configFile, type PosternConfig } from "../../config/config.ts";
 import { certificatesIn, isExpired, openSigner, type Signer } from "../../keys/keys.ts";
 import { readConfig } from "../../project/read.ts";
@@ -14,7 +14,7 @@ import { readConfig } from "../../project/read.ts";
 const isRuleName = (word: string): boolean =>
   /^[A-Za-z][A-Za-z0-9-]*$/.test(word) && (existsSync(join(catalogueFolder, word)) || isNoFile(word));
 
-/** An option that names rules; `among` reads it. */
+/** An option that names rules; `readList` reads it. */
 export const rulesOption = {
   type: "string",
   multiple: true,
@@ -29,7 +29,7 @@ export const rulesOption = {
 export const ruleOfStage = async (given: string): Promise<string> => {
   const names = await readNames();
   const found = findRule(given, names);
-  const meant = didYouMean(given, names).trim();
+  const meant = suggestName(given, names).trim();
   if (found === undefined && meant !== "") process.stderr.write(`there is no folder functions/${given}; ${meant}\n`);
   return found ?? given;
 };
@@ -48,7 +48,7 @@ export const readDeploymentConfig = async (options: Options) => {
 };
 
 export const certificate = async (file: string): Promise<string> => {
-  const pem = await content(file, "--ca");
+  const pem = await readOptionFile(file, "--ca");
   const found = certificatesIn(pem);
   if (found === undefined) throw new Complaint(`--ca ${file} holds no certificate in PEM, or a damaged one`);
   if (found.every(isExpired)) throw new Complaint(`--ca ${file} expired on ${found.at(-1)?.validTo}`);
@@ -58,7 +58,7 @@ export const certificate = async (file: string): Promise<string> => {
 export const doorIn = async (options: Options): Promise<{ url?: string; ca?: string }> => {
   const [url, ca] = [options.text("url"), options.text("ca")];
   return {
-    ...(url !== undefined && { url: address(url, "--url") }),
+    ...(url !== undefined && { url: parseBaseUrl(url, "--url") }),
     ...(ca !== undefined && { ca: await certificate(ca) }),
   };
 };

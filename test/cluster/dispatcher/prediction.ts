@@ -1,8 +1,8 @@
 import { admit } from "#infra/apiserver/admission/admit.ts";
-import { builtIn } from "#infra/apiserver/admission/cel/conditions.ts";
-import { type Hook, hooksIn } from "#infra/apiserver/admission/hooks.ts";
-import { parseHttpAnswer } from "#infra/apiserver/admission/http.ts";
-import type { Attributes, Called, Sent, Trace } from "#infra/apiserver/admission/types.ts";
+import { celEvaluator } from "#infra/apiserver/admission/cel/conditions.ts";
+import { type Hook, parseHooks } from "#infra/apiserver/admission/hooks.ts";
+import { parseHttpResponse } from "#infra/apiserver/admission/http.ts";
+import type { AdmissionTrace, Attributes, CallResult, ReviewToSend } from "#infra/apiserver/admission/types.ts";
 import { isMap } from "#lib/json.ts";
 import type { AdmissionRequest, GroupVersionKind } from "#lib/review.ts";
 import type { Answer } from "../../../infra/parity/control-plane/client.ts";
@@ -23,10 +23,10 @@ export interface Happened {
 }
 
 /** What the chain says would have happened, of the request as the first hook saw it. */
-export const predict = async (set: Setup, manifests: unknown[], seen: AdmissionRequest): Promise<Trace> => {
+export const predict = async (set: Setup, manifests: unknown[], seen: AdmissionRequest): Promise<AdmissionTrace> => {
   const { uid: _, requestKind: __, requestResource: ___, requestSubResource: ____, ...attributes } = seen;
-  return await admit(attributes as Attributes, hooksIn(manifests), {
-    namespaceOf: (name) => {
+  return await admit(attributes as Attributes, parseHooks(manifests), {
+    findNamespace: (name) => {
       const labels = namespaces[name];
       return labels && { metadata: { name, labels } };
     },
@@ -37,7 +37,7 @@ export const predict = async (set: Setup, manifests: unknown[], seen: AdmissionR
     convert,
     fill: (object) => object,
     call: async (hook, review) => answered(set, hook, review),
-    cel: builtIn,
+    cel: celEvaluator,
   });
 };
 
@@ -46,9 +46,10 @@ const versions: Record<string, string[]> = {
   "example.com/widgets": ["v1", "v2"],
 };
 
-const answered = (set: Setup, hook: Hook, { apiVersion, request }: Sent): Called | Promise<Called> => {
+const answered = (set: Setup, hook: Hook, { apiVersion, request }: ReviewToSend): CallResult | Promise<CallResult> => {
   const said = set.scripts[keyOf(hook)]?.answer(request, apiVersion);
-  if (said) return parseHttpAnswer({ code: said.code ?? 200, type: said.type ?? "application/json", text: said.body });
+  if (said)
+    return parseHttpResponse({ code: said.code ?? 200, type: said.type ?? "application/json", text: said.body });
   return new Promise(() => {});
 };
 
@@ -76,7 +77,7 @@ const convert = (object: unknown, to: GroupVersionKind): unknown => {
 };
 
 /** What differs between what was predicted and what happened, in lines; none where all is as it was said. */
-export const differences = (trace: Trace, happened: Happened): string[] => {
+export const differences = (trace: AdmissionTrace, happened: Happened): string[] => {
   const { answer, calls, annotations } = happened;
   if (trace.undecided.length > 0) return trace.undecided.map((one) => `can't say: ${one}`);
   const expected = trace.steps.filter(({ outcome, request }) => outcome === "called" && request);
@@ -115,7 +116,10 @@ export const differences = (trace: Trace, happened: Happened): string[] => {
   return found;
 };
 
-const asCall = ({ hook, request }: Trace["steps"][number]) => ({ hook, request: bare(request as AdmissionRequest) });
+const asCall = ({ hook, request }: AdmissionTrace["steps"][number]) => ({
+  hook,
+  request: bare(request as AdmissionRequest),
+});
 
 /** A request without what is drawn at random or the server's own. */
 const bare = ({ uid: _, object, oldObject, ...request }: AdmissionRequest) =>

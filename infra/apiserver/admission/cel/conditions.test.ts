@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { readRows } from "../../../../test/rows.ts";
-import { builtIn } from "./conditions.ts";
+import { celEvaluator } from "./conditions.ts";
 import { compilePattern } from "./expressions.ts";
 
 const { conditions, patterns } = readRows<{ conditions: [string, object][]; patterns: [string, string, boolean][] }>(
@@ -17,12 +17,12 @@ const request = { operation: "CREATE", dryRun: false, userInfo: { username: "jan
 describe("a condition", () => {
   for (const [expression, expected] of conditions)
     it(`${expression} is ${JSON.stringify(expected)}`, () => {
-      assert.deepEqual(builtIn.compile(expression)({ object, oldObject: null, request }), expected);
+      assert.deepEqual(celEvaluator.compile(expression)({ object, oldObject: null, request }), expected);
     });
 
   const many = { list: Array.from({ length: 2000 }, (_, index) => index) };
   it("that could cost more than is allowed is not guessed at", () => {
-    const said = builtIn.compile("object.list.all(a, object.list.all(b, a + b >= 0))");
+    const said = celEvaluator.compile("object.list.all(a, object.list.all(b, a + b >= 0))");
     assert.deepEqual(said({ object: many, oldObject: null, request }), {
       unsupported: "it may cost more than an API server allows",
     });
@@ -30,13 +30,13 @@ describe("a condition", () => {
   });
 
   it("about numbers that aren't held exactly is not guessed at", () => {
-    const said = builtIn.compile("object.n > 1");
+    const said = celEvaluator.compile("object.n > 1");
     assert.ok("unsupported" in said({ object: { n: 2 ** 60 }, oldObject: null, request }));
     assert.ok("unsupported" in said({ object: { n: 2, spec: { list: [2 ** 60] } }, oldObject: null, request }));
   });
 
   it("sees each object as it is, though others had some of its parts", () => {
-    const said = builtIn.compile("object.spec.n == 1 && object.metadata.name == oldObject.metadata.name");
+    const said = celEvaluator.compile("object.spec.n == 1 && object.metadata.name == oldObject.metadata.name");
     const [one, other] = [{ n: 1 }, { n: 2 }];
     const metadata = { name: "x" };
     const before = { metadata, spec: one };
@@ -52,7 +52,7 @@ describe("a condition", () => {
   });
 
   it("costs as much in the parts of an object as in the whole", () => {
-    const said = builtIn.compile("object.spec.list.all(a, object.spec.list.all(b, a + b >= 0))");
+    const said = celEvaluator.compile("object.spec.list.all(a, object.spec.list.all(b, a + b >= 0))");
     assert.ok("unsupported" in said({ object: { metadata: {}, spec: many }, oldObject: null, request }));
     // What is long, but not looked through, costs nothing.
     const short = { metadata: { labels: { other: many.list } }, spec: { list: [1] } };

@@ -1,31 +1,31 @@
 import { Environment, EvaluationError } from "@marcbachmann/cel-js";
-import type { Cel, Compiled, Evaluated } from "../types.ts";
-import { compilePattern, findUnsupported, type Node, openBudget, renameMethod } from "./expressions.ts";
-import { measure, toCelValue } from "./values.ts";
+import type { CelEvaluator, CompiledCondition, ConditionResult } from "../types.ts";
+import { type CelNode, compilePattern, createBudget, findUnsupported, renameMethod } from "./expressions.ts";
+import { measureValue, toCelValue } from "./values.ts";
 
 /** `matches` is renamed to this function: JavaScript's expressions differ from RE2 and can take exponential time. */
-const ourMatches = "matchesPattern";
+const renamedMatches = "matchesPattern";
 
 const environment = new Environment({
   unlistedVariablesAreDyn: true,
   enableOptionalTypes: true,
   homogeneousAggregateLiterals: false,
-}).registerFunction(`string.${ourMatches}(string): bool`, (text: string, source: string) =>
+}).registerFunction(`string.${renamedMatches}(string): bool`, (text: string, source: string) =>
   compilePattern(source)?.test(text),
 );
 
 /** The API server's limit for the cost of one expression. */
 const mostCost = 1_000_000;
 
-const compiled = new Map<string, Compiled>();
+const compiled = new Map<string, CompiledCondition>();
 const mostCompiled = 10_000;
 
 /**
- * Evaluates CEL with the API server's outcome, or returns `unsupported`: for functions that are missing or differ here,
+ * Evaluates CEL with the API server's outcome, or returns `createUnsupported`: for functions that are missing or differ here,
  * for the authorizer, for numbers that JavaScript doesn't hold exactly, and for expressions that might exceed the cost
  * limit.
  */
-export const builtIn: Cel = {
+export const celEvaluator: CelEvaluator = {
   compile: (expression) => {
     const known = compiled.get(expression);
     if (known) return known;
@@ -36,28 +36,28 @@ export const builtIn: Cel = {
   },
 };
 
-const unsupported = (why: string): Compiled => {
+const createUnsupported = (why: string): CompiledCondition => {
   return () => ({ unsupported: why });
 };
 
-const compile = (expression: string): Compiled => {
+const compile = (expression: string): CompiledCondition => {
   let parsed: ReturnType<Environment["parse"]>;
   try {
     parsed = environment.parse(expression);
   } catch {
-    return unsupported("the expression isn't understood here");
+    return createUnsupported("the expression isn't understood here");
   }
-  const root = parsed.ast as Node;
+  const root = parsed.ast as CelNode;
   const unsupportedIn = findUnsupported(root);
-  if (unsupportedIn !== undefined) return unsupported(unsupportedIn);
-  renameMethod(root, "matches", ourMatches);
+  if (unsupportedIn !== undefined) return createUnsupported(unsupportedIn);
+  renameMethod(root, "matches", renamedMatches);
   const { valid, type } = parsed.check();
-  if (!valid) return unsupported("the types in the expression aren't understood here");
-  if (type !== "bool" && type !== "dyn") return unsupported(`the expression is no condition but a ${type}`);
+  if (!valid) return createUnsupported("the types in the expression aren't understood here");
+  if (type !== "bool" && type !== "dyn") return createUnsupported(`the expression is no condition but a ${type}`);
 
-  const isAffordable = openBudget(root, mostCost);
-  return ({ object, oldObject, request }): Evaluated => {
-    const sizes = [measure(object), measure(oldObject)];
+  const isAffordable = createBudget(root, mostCost);
+  return ({ object, oldObject, request }): ConditionResult => {
+    const sizes = [measureValue(object), measureValue(oldObject)];
     if (!sizes.every(({ isExact }) => isExact))
       return { unsupported: "the object has numbers that aren't held exactly here" };
     if (!isAffordable(sizes)) return { unsupported: "it may cost more than an API server allows" };
@@ -66,14 +66,14 @@ const compile = (expression: string): Compiled => {
       const said: unknown = parsed({ ...variables, namespaceObject: null });
       return typeof said === "boolean" ? { holds: said } : { unsupported: "the expression is no condition" };
     } catch (error) {
-      const text = error instanceof EvaluationError ? textOf(error) : undefined;
+      const text = error instanceof EvaluationError ? toServerError(error) : undefined;
       return text === undefined ? { unsupported: "it can't be evaluated here" } : { error: text };
     }
   };
 };
 
 /** Returns the API server's text for an error that both evaluators have; undefined for all others. */
-const textOf = ({ code, summary }: EvaluationError): string | undefined => {
+const toServerError = ({ code, summary }: EvaluationError): string | undefined => {
   if (code === "no_such_key") return summary.replace("No such key", "no such key");
   if (code === "index_out_of_bounds") return `index out of bounds: ${/index (-?\d+)/.exec(summary)?.[1] ?? "?"}`;
   if (code === "division_by_zero") return "division by zero";

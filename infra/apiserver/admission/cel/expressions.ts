@@ -1,7 +1,7 @@
 import { RE2JS } from "re2js";
-import type { Measured } from "./values.ts";
+import type { ValueSizes } from "./values.ts";
 
-export interface Node {
+export interface CelNode {
   op: string;
   args: unknown;
 }
@@ -36,58 +36,58 @@ export const compilePattern = (source: string): RE2JS | undefined => {
   return compiled;
 };
 
-export const findUnsupported = (root: Node): string | undefined =>
-  asksAuthorizer(root) ? "only the cluster's authorizer knows who may do what" : unsupportedIn(root, variables);
+export const findUnsupported = (root: CelNode): string | undefined =>
+  asksAuthorizer(root) ? "only the cluster's authorizer knows who may do what" : findUnsupportedNode(root, variables);
 
-const asksAuthorizer = (node: Node): boolean =>
-  (node.op === "id" && node.args === "authorizer") || childrenOf(node).some(asksAuthorizer);
+const asksAuthorizer = (node: CelNode): boolean =>
+  (node.op === "id" && node.args === "authorizer") || listChildren(node).some(asksAuthorizer);
 
-const unsupportedIn = (node: Node, known: ReadonlySet<string>): string | undefined => {
+const findUnsupportedNode = (node: CelNode, known: ReadonlySet<string>): string | undefined => {
   const { op, args } = node;
   if (!operators.has(op)) return `the operator ${op} isn't known here`;
   if (op === "id") {
     if (known.has(String(args))) return undefined;
     return `${String(args)} isn't known here`;
   }
-  if (op === "value") return isPlain(args) ? undefined : "a literal in it isn't known here";
+  if (op === "value") return isPlainLiteral(args) ? undefined : "a literal in it isn't known here";
   let inner = known;
   if (op === "call" || op === "rcall") {
     const [name] = args as [string];
     if (!(op === "call" ? functions : methods).has(name)) return `the function ${name} isn't known here`;
     if (op === "rcall" && name === "matches") {
-      const [, , [pattern]] = args as [string, Node, Node[]];
+      const [, , [pattern]] = args as [string, CelNode, CelNode[]];
       if (pattern?.op !== "value" || typeof pattern.args !== "string" || compilePattern(pattern.args) === undefined)
         return "a regular expression in it is invalid or isn't a literal";
     }
-    const [variable] = loops.has(name) ? (args as [string, Node, Node[]])[2] : [];
+    const [variable] = loops.has(name) ? (args as [string, CelNode, CelNode[]])[2] : [];
     if (variable?.op === "id") inner = new Set([...known, String(variable.args)]);
   }
-  for (const child of childrenOf(node)) {
-    const found = unsupportedIn(child, inner);
+  for (const child of listChildren(node)) {
+    const found = findUnsupportedNode(child, inner);
     if (found !== undefined) return found;
   }
   return undefined;
 };
 
-const isPlain = (value: unknown): boolean =>
+const isPlainLiteral = (value: unknown): boolean =>
   value === null || ["string", "boolean", "bigint"].includes(typeof value) || Number.isFinite(value);
 
-const isNode = (value: unknown): value is Node =>
+const isNode = (value: unknown): value is CelNode =>
   typeof value === "object" && value !== null && "op" in value && "args" in value;
 
-export const renameMethod = (node: Node, from: string, to: string): void => {
+export const renameMethod = (node: CelNode, from: string, to: string): void => {
   const { op, args } = node;
   if (op === "rcall" && Array.isArray(args) && args[0] === from) args[0] = to;
-  for (const child of childrenOf(node)) renameMethod(child, from, to);
+  for (const child of listChildren(node)) renameMethod(child, from, to);
 };
 
-const childrenOf = ({ args }: Node): Node[] => [args].flat(3).filter(isNode);
+const listChildren = ({ args }: CelNode): CelNode[] => [args].flat(3).filter(isNode);
 
 /** Methods whose cost grows with the length of a text. */
 const perText = new Set(["contains", "matches", "split", "join", "startsWith", "endsWith"]);
 
 /** Returns a function that reports whether an expression stays within a budget for any objects of the given sizes. */
-export const openBudget = (root: Node, most: number): ((sizes: readonly Measured[]) => boolean) => {
+export const createBudget = (root: CelNode, most: number): ((sizes: readonly ValueSizes[]) => boolean) => {
   const cost = estimateCost(root);
   // Most objects pass with rounded-up sizes, whose result is cached; exact lengths are used only for the rest.
   const rough = new Map<number, boolean>();
@@ -100,18 +100,18 @@ export const openBudget = (root: Node, most: number): ((sizes: readonly Measured
       isWithin = cost({ lengthOf: () => length, longest: length, longestText: 2 ** longestText }) <= most;
       rough.set(key, isWithin);
     }
-    return isWithin || cost(together(sizes)) <= most;
+    return isWithin || cost(combineSizes(sizes)) <= most;
   };
 };
 
 /** Returns the exponent of the next power of two, at least 3. */
-const roundUp = (sizes: readonly Measured[], what: "longest" | "longestText"): number =>
+const roundUp = (sizes: readonly ValueSizes[], what: "longest" | "longestText"): number =>
   Math.ceil(Math.log2(sizes.reduce((most, one) => Math.max(most, one[what]), 8)));
 
-type Sizes = Omit<Measured, "isExact">;
+type Sizes = Omit<ValueSizes, "isExact">;
 
-const together = (sizes: readonly Measured[]): Sizes => {
-  const most = (of: (one: Measured) => number) => sizes.reduce((most, one) => Math.max(most, of(one)), 0);
+const combineSizes = (sizes: readonly ValueSizes[]): Sizes => {
+  const most = (of: (one: ValueSizes) => number) => sizes.reduce((most, one) => Math.max(most, of(one)), 0);
   return {
     longest: most(({ longest }) => longest),
     longestText: most(({ longestText }) => longestText),
@@ -122,18 +122,18 @@ const together = (sizes: readonly Measured[]): Sizes => {
 type Cost = (sizes: Sizes) => number;
 
 /** Returns an upper bound for the cost of a node by the API server's count. */
-const estimateCost = (node: Node): Cost => {
+const estimateCost = (node: CelNode): Cost => {
   const { op, args } = node;
   if (op !== "rcall") {
-    const own = op === "in" ? rangeOf((args as Node[])[1] ?? node) : undefined;
+    const own = op === "in" ? getRangeLength((args as CelNode[])[1] ?? node) : undefined;
     const fixed = op === "list" || op === "map" ? 30 : own ? 1 : 2;
-    const inner = sumOf(childrenOf(node).map(estimateCost));
+    const inner = sumOf(listChildren(node).map(estimateCost));
     return own ? (sizes) => fixed + own(sizes) + inner(sizes) : (sizes) => fixed + inner(sizes);
   }
-  const [name, receiver, rest] = args as [string, Node, Node[]];
+  const [name, receiver, rest] = args as [string, CelNode, CelNode[]];
   const [of, inner] = [estimateCost(receiver), sumOf(rest.map(estimateCost))];
   if (loops.has(name)) {
-    const range = rangeOf(receiver);
+    const range = getRangeLength(receiver);
     return (sizes) => 2 + of(sizes) + (range(sizes) + 1) * (inner(sizes) + 12);
   }
   if (!perText.has(name)) return (sizes) => 2 + of(sizes) + inner(sizes);
@@ -148,21 +148,22 @@ const sumOf = (costs: readonly Cost[]): Cost => {
 };
 
 /** Returns an upper bound for the number of elements that a loop or `in` goes through. */
-const rangeOf = (node: Node): Cost => {
-  const names = namesIn(node);
-  const listed = literalsIn(node);
+const getRangeLength = (node: CelNode): Cost => {
+  const names = listMemberNames(node);
+  const listed = countListElements(node);
   return names.length > 0
     ? ({ lengthOf }) => names.reduce((sum, name) => sum + lengthOf(name), listed)
     : ({ longest }) => listed + Math.max(longest, 10);
 };
 
 /** Returns the member names in an expression; the list that it loops over is under one of them. */
-const namesIn = (node: Node): string[] => {
+const listMemberNames = (node: CelNode): string[] => {
   const { op, args } = node;
   if (op === "value") return typeof args === "string" ? [args] : [];
   const own = op === "." || op === ".?" ? [String((args as unknown[])[1])] : [];
-  return [...own, ...childrenOf(node).flatMap(namesIn)];
+  return [...own, ...listChildren(node).flatMap(listMemberNames)];
 };
 
-const literalsIn = (node: Node): number =>
-  (node.op === "list" ? childrenOf(node).length : 0) + childrenOf(node).reduce((sum, one) => sum + literalsIn(one), 0);
+const countListElements = (node: CelNode): number =>
+  (node.op === "list" ? listChildren(node).length : 0) +
+  listChildren(node).reduce((sum, one) => sum + countListElements(one), 0);

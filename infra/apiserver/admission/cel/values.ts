@@ -1,6 +1,6 @@
 import { isMap } from "#lib/json.ts";
 
-export interface Measured {
+export interface ValueSizes {
   longest: number;
   longestText: number;
   /** Whether every number in the object is held exactly. */
@@ -9,41 +9,42 @@ export interface Measured {
   lengthOf(name: string): number;
 }
 
-interface Known {
+interface Conversion {
   value: unknown;
-  measured: Measured;
+  measured: ValueSizes;
 }
 
-const nothing: Measured = { longest: 0, longestText: 0, isExact: true, lengthOf: () => 0 };
+const nothing: ValueSizes = { longest: 0, longestText: 0, isExact: true, lengthOf: () => 0 };
 
 /**
  * Caches conversions: every condition of every hook sees the same object, and the next object often differs only in its
  * metadata. All entries are dropped at once, because objects that were evaluated stay referenced.
  */
-let known = new WeakMap<object, Known>();
+let known = new WeakMap<object, Conversion>();
 let count = 0;
 const mostKnown = 256;
 
 /** Converts a value for CEL. The value must not be changed afterwards, because the result is cached. */
 export const toCelValue = (value: unknown): unknown =>
-  typeof value === "object" && value !== null ? of(value).value : (value ?? null);
+  typeof value === "object" && value !== null ? getConversion(value).value : (value ?? null);
 
 /** Measures a value, which must not be changed afterwards either. */
-export const measure = (value: unknown): Measured =>
-  typeof value === "object" && value !== null ? of(value).measured : nothing;
+export const measureValue = (value: unknown): ValueSizes =>
+  typeof value === "object" && value !== null ? getConversion(value).measured : nothing;
 
-const of = (object: object): Known => known.get(object) ?? remembered(object, partsOf(object));
+const getConversion = (object: object): Conversion =>
+  known.get(object) ?? cacheConversion(object, convertMembers(object));
 
-const remembered = (object: object, made: Known): Known => {
+const cacheConversion = (object: object, made: Conversion): Conversion => {
   if (++count > mostKnown) [known, count] = [new WeakMap(), 0];
   known.set(object, made);
   return made;
 };
 
 /** Caches the members of a map one by one, because other objects share them. */
-const partsOf = (object: object): Known => {
+const convertMembers = (object: object): Conversion => {
   const sizes: Sizes = { longest: 0, longestText: 0, isExact: true };
-  if (!isMap(object)) return { value: convert(object, sizes), measured: measuredBy(sizes, object) };
+  if (!isMap(object)) return { value: convert(object, sizes), measured: createSizes(sizes, object) };
   const value = new Map<string, unknown>();
   for (const [key, member] of Object.entries(object)) {
     if (member === undefined) continue;
@@ -51,7 +52,7 @@ const partsOf = (object: object): Known => {
       value.set(key, convert(member, sizes));
       continue;
     }
-    const part = known.get(member) ?? remembered(member, whole(member));
+    const part = known.get(member) ?? cacheConversion(member, convertWhole(member));
     value.set(key, part.value);
     const { longest, longestText, isExact } = part.measured;
     if (longest > sizes.longest) sizes.longest = longest;
@@ -59,21 +60,21 @@ const partsOf = (object: object): Known => {
     sizes.isExact &&= isExact;
   }
   sizes.longest = Math.max(sizes.longest, value.size);
-  return { value, measured: measuredBy(sizes, object) };
+  return { value, measured: createSizes(sizes, object) };
 };
 
-const whole = (object: object): Known => {
+const convertWhole = (object: object): Conversion => {
   const sizes: Sizes = { longest: 0, longestText: 0, isExact: true };
-  return { value: convert(object, sizes), measured: measuredBy(sizes, object) };
+  return { value: convert(object, sizes), measured: createSizes(sizes, object) };
 };
 
-type Sizes = Omit<Measured, "lengthOf">;
+type Sizes = Omit<ValueSizes, "lengthOf">;
 
 /** Computes lengths by name on the first call only, because they are seldom needed. */
-const measuredBy = (sizes: Sizes, object: object): Measured => {
+const createSizes = (sizes: Sizes, object: object): ValueSizes => {
   let lengths: Map<string, number> | undefined;
   const lengthOf = (name: string) => {
-    lengths ??= lengthsIn(object, "", new Map());
+    lengths ??= collectLengths(object, "", new Map());
     return lengths.get(name) ?? 0;
   };
   return { ...sizes, lengthOf };
@@ -101,15 +102,15 @@ const convert = (value: unknown, sizes: Sizes): unknown => {
   return map;
 };
 
-const lengthsIn = (value: unknown, name: string, lengths: Map<string, number>): Map<string, number> => {
+const collectLengths = (value: unknown, name: string, lengths: Map<string, number>): Map<string, number> => {
   const note = (length: number) => void lengths.set(name, Math.max(lengths.get(name) ?? 0, length));
   if (Array.isArray(value)) {
     note(value.length);
-    for (const one of value) lengthsIn(one, name, lengths);
+    for (const one of value) collectLengths(one, name, lengths);
   } else if (isMap(value)) {
     const members = Object.entries(value).filter(([, one]) => one !== undefined);
     note(members.length);
-    for (const [key, one] of members) lengthsIn(one, key, lengths);
+    for (const [key, one] of members) collectLengths(one, key, lengths);
   }
   return lengths;
 };
