@@ -2,7 +2,7 @@ import { getErrorMessage } from "postern/failure";
 import { isSame } from "postern/json";
 import { cue, discovery, list, type ServedResource } from "postern/needs";
 import { completePolicy, findPolicyRefusal } from "postern/policy/admission";
-import { warningsOf } from "postern/policy/checks/warnings";
+import { findPolicyWarnings } from "postern/policy/checks/warnings";
 import { type KinitirasPolicy, policyGroup } from "postern/policy/types";
 import { describeUnsentRequests } from "postern/policy/webhook-rules";
 import type { KubernetesObject } from "postern/review";
@@ -42,7 +42,7 @@ export default rule({
     const refuse = await findPolicyRefusal(policy, settings.scripts ? cue : undefined);
     if (refuse !== undefined) return refuse;
     const said = await unsent(policy, kinds, policy.kind === "ClusterValidatePolicy" ? validating : mutating);
-    return { warnings: [...warningsOf(policy), ...said] };
+    return { warnings: [...findPolicyWarnings(policy), ...said] };
   },
 });
 

@@ -2,12 +2,12 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
 import { parse } from "yaml";
-import { faultsOf } from "#lib/policy/checks/faults.ts";
+import { findPolicyFaults } from "#lib/policy/checks/faults.ts";
 import type { KinitirasPolicy } from "#lib/policy/types.ts";
 import { policyCases } from "../bench/example-policies.ts";
 import { wordsOf } from "./descriptions.ts";
 
-const sound = policyCases.filter(({ policies }) => policies.every((policy) => faultsOf(policy).length === 0));
+const sound = policyCases.filter(({ policies }) => policies.every((policy) => findPolicyFaults(policy).length === 0));
 
 test("it says something of every rule of the measured policies", () => {
   assert.ok(sound.length > 280, `${sound.length}`);

@@ -1,7 +1,7 @@
 import type { Affinity, Toleration } from "kubernetes-types/core/v1.d.ts";
 import { unescapeStep } from "#lib/json.ts";
-import { sold } from "#lib/policy/overriders/origins.ts";
-import { factors } from "#lib/policy/overriders/resources.ts";
+import { oversoldResources } from "#lib/policy/overriders/origins.ts";
+import { oversellFactors } from "#lib/policy/overriders/resources.ts";
 import {
   isOnlyReplaced,
   type KinitirasPolicy,
@@ -123,7 +123,7 @@ const ofTemplate = (template: OverrideTemplate): string => {
         : `sets ${series(amounts)} in the first container`;
     }
     case "resourcesOversell": {
-      const given = factors.filter(({ factor }) => resourcesOversell[factor]);
+      const given = oversellFactors.filter(({ factor }) => resourcesOversell[factor]);
       if (isRemoved) return `removes the requests of ${series(given.map(({ name }) => name))} of the first container`;
       const shares = given.map(({ factor, name }) => `${name} to ${resourcesOversell[factor]} of its limit`);
       return `sets in the first container the requests of ${series(shares)}`;
@@ -191,7 +191,7 @@ const ofFactors = (factors: unknown): string =>
   series(
     Object.entries(Object(factors)).flatMap(([list, amounts]) =>
       Object.entries(Object(amounts))
-        .filter(([name]) => sold.includes(name))
+        .filter(([name]) => oversoldResources.includes(name))
         .map(([name, factor]) => `${list}.${name} by ${factor}`),
     ),
   );

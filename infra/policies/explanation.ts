@@ -1,6 +1,6 @@
 import { splitApiVersion } from "#lib/objects/api-version.ts";
-import { referencesIn, scriptsIn } from "#lib/policy/checks/located-values.ts";
-import { warningsOf } from "#lib/policy/checks/warnings.ts";
+import { listReferences, listScripts } from "#lib/policy/checks/located-values.ts";
+import { findPolicyWarnings } from "#lib/policy/checks/warnings.ts";
 import { checkPolicyDocuments } from "#lib/policy/policy-documents.ts";
 import { findScriptFault, hasWrongOutput } from "#lib/policy/scripts.ts";
 import { getPolicyName, type KinitirasPolicy } from "#lib/policy/types.ts";
@@ -70,12 +70,12 @@ const fieldIn = (sentence: string): Path => {
 };
 
 const explain = async (policy: KinitirasPolicy, cue: Cue): Promise<Explained> => {
-  const scripts = await Promise.all(scriptsIn(policy).map(({ at, what }) => checkScript(at, what, cue)));
+  const scripts = await Promise.all(listScripts(policy).map(({ at, what }) => checkScript(at, what, cue)));
   return {
     policy: `${policy.kind} ${getPolicyName(policy)}`,
     does: wordsOf(policy),
     faults: scripts.flatMap(({ faults }) => faults),
-    warnings: [...warningsOf(policy), ...absentKindsIn(policy), ...scripts.flatMap(({ warnings }) => warnings)],
+    warnings: [...findPolicyWarnings(policy), ...absentKindsIn(policy), ...scripts.flatMap(({ warnings }) => warnings)],
   };
 };
 
@@ -94,7 +94,7 @@ const absentKindsIn = (policy: KinitirasPolicy): string[] => {
   const selectors = (policy.spec.resourceSelectors ?? []).map((what, index) => {
     return { at: `spec.resourceSelectors[${index}]`, what, effect: "takes nothing" };
   });
-  const references = referencesIn(policy).flatMap(({ at, what: { from, k8s }, isUsed }) =>
+  const references = listReferences(policy).flatMap(({ at, what: { from, k8s }, isUsed }) =>
     from === "k8s" && k8s && isUsed
       ? [{ at: `${at}.k8s`, what: k8s, effect: "finds nothing, and every request fails" }]
       : [],

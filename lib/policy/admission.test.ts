@@ -4,8 +4,8 @@ import fc from "fast-check";
 import { evaluate } from "../cue/engine.ts";
 import { createDraft } from "../patch.ts";
 import { completePolicy, findPolicyRefusal } from "./admission.ts";
-import { renderedCondition } from "./rendered-cue/conditions.ts";
-import { renderedOverride } from "./rendered-cue/templates.ts";
+import { renderCondition } from "./rendered-cue/conditions.ts";
+import { renderTemplate } from "./rendered-cue/templates.ts";
 import type { OverrideTemplate, PolicyCondition } from "./types.ts";
 
 const cue = (source: string) => evaluate(source);
@@ -72,9 +72,9 @@ test("it refuses scripts, and no renderings, where there is no CUE", async () =>
 
 test("it compiles no rendering that it would make itself", async () => {
   const nobody = () => Promise.reject(new Error("somebody asked"));
-  const own = override({ template, renderedCue: renderedOverride(template) });
+  const own = override({ template, renderedCue: renderTemplate(template) });
   assert.equal(await findPolicyRefusal(own, nobody), undefined);
-  const rule = { template: { type: "condition", condition }, renderedCue: renderedCondition(condition) };
+  const rule = { template: { type: "condition", condition }, renderedCue: renderCondition(condition) };
   assert.equal(await findPolicyRefusal(validate(rule), nobody), undefined);
   const foreign = override({ template, renderedCue: "patches: []" });
   assert.match((await findPolicyRefusal(foreign, nobody)) ?? "", /renderedCue does not compile: somebody/);
@@ -92,17 +92,17 @@ const after = (policy: object, before?: object) => {
 
 test("it renders templates, and says of a condition what its mode is", () => {
   assert.deepEqual(after(override({ template })), [
-    { op: "add", path: "/spec/overrideRules/0/overriders/renderedCue", value: renderedOverride(template) },
+    { op: "add", path: "/spec/overrideRules/0/overriders/renderedCue", value: renderTemplate(template) },
   ]);
   const { affectMode: _, ...open } = condition;
   assert.deepEqual(after(validate({ renderedCue: "old", template: { type: "condition", condition: open } })), [
     { op: "add", path: "/spec/validateRules/0/template/condition/affectMode", value: "reject" },
-    { op: "replace", path: "/spec/validateRules/0/renderedCue", value: renderedCondition(condition) },
+    { op: "replace", path: "/spec/validateRules/0/renderedCue", value: renderCondition(condition) },
   ]);
 });
 
 test("it changes nothing where all is there", () => {
-  assert.deepEqual(after(override({ template, renderedCue: renderedOverride(template) })), []);
+  assert.deepEqual(after(override({ template, renderedCue: renderTemplate(template) })), []);
   assert.deepEqual(after(override({ template }), override({ template })), []);
 });
 

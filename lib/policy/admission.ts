@@ -1,9 +1,9 @@
 import { isMap, isSame, type JsonMap, toList, toMap } from "../json.ts";
-import { faultsOf } from "./checks/faults.ts";
-import { scriptsIn } from "./checks/located-values.ts";
+import { findPolicyFaults } from "./checks/faults.ts";
+import { listScripts } from "./checks/located-values.ts";
 import { isTooDeep } from "./checks/shape-checks.ts";
-import { renderedCondition } from "./rendered-cue/conditions.ts";
-import { renderedOverride } from "./rendered-cue/templates.ts";
+import { renderCondition } from "./rendered-cue/conditions.ts";
+import { renderTemplate } from "./rendered-cue/templates.ts";
 import { findScriptFault } from "./scripts.ts";
 import type { KinitirasPolicy } from "./types.ts";
 
@@ -16,10 +16,10 @@ export const findPolicyRefusal = async (
   policy: unknown,
   cue: ((source: string) => Promise<string>) | undefined,
 ): Promise<string | undefined> => {
-  const faults = faultsOf(policy);
+  const faults = findPolicyFaults(policy);
   if (faults.length > 0) return faults.join("; ");
   const known = new Set(renderTemplates(policy).map(({ rendered }) => rendered));
-  for (const { at, what } of scriptsIn(policy as KinitirasPolicy)) {
+  for (const { at, what } of listScripts(policy as KinitirasPolicy)) {
     if (known.has(what)) continue;
     const fault = cue && (await findScriptFault(what, cue));
     if (fault !== undefined) return `${at} does not compile: ${fault}`;
@@ -57,9 +57,9 @@ const renderTemplates = (policy: unknown) => {
     ...listRules(policy, "overrideRules")
       .map(({ overriders }) => overriders)
       .filter(isMap)
-      .map((holder) => ({ holder, rendered: limitSize(tryRender(holder.template, renderedOverride)) })),
+      .map((holder) => ({ holder, rendered: limitSize(tryRender(holder.template, renderTemplate)) })),
     ...listRules(policy, "validateRules").map((holder) => {
-      return { holder, rendered: limitSize(tryRender(getCondition(holder), renderedCondition)) };
+      return { holder, rendered: limitSize(tryRender(getCondition(holder), renderCondition)) };
     }),
   ];
 };

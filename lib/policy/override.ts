@@ -2,11 +2,11 @@ import { requireList, requireMap } from "../json.ts";
 import { createDraft, applyPatch as patched } from "../patch.ts";
 import type { KubernetesObject, Patch } from "../review.ts";
 import { applyOrigins } from "./overriders/origins.ts";
-import { patchWith } from "./overriders/plaintext.ts";
-import { applyTemplate, referenceOf } from "./overriders/templates.ts";
+import { applyPolicyPatch } from "./overriders/plaintext.ts";
+import { applyTemplate, findTemplateReference } from "./overriders/templates.ts";
 import { listPolicyRules, toPolicyFailure } from "./policy-failures.ts";
 import { buildPolicyIndex, findOverridePolicies, type PolicyIndex } from "./policy-index.ts";
-import { resolve } from "./references/references.ts";
+import { resolveReference } from "./references/references.ts";
 import { evaluateOverrideScript } from "./scripts.ts";
 import { includesOperation } from "./selectors.ts";
 import type { KinitirasPolicy, OverridePolicy, OverrideRule, PolicyCapabilities, PolicyRequest } from "./types.ts";
@@ -88,15 +88,15 @@ const applyRule = async (
   const { template, cue, plaintext, origin } = overriders ?? {};
   const sources: RulePart[] = [];
   if (requireMap(template, "template") && template) {
-    const reference = referenceOf(template);
-    const referenced = reference && (await resolve(reference, subject, reach));
+    const reference = findTemplateReference(template);
+    const referenced = reference && (await resolveReference(reference, subject, reach));
     if (applyTemplate(object, template, referenced)) sources.push("template");
   }
   if (cue) {
     if (typeof cue !== "string") throw new Error("cue must be a text");
-    if (patchWith(object, await evaluateOverrideScript(cue, object, reach, { dryRun }))) sources.push("cue");
+    if (applyPolicyPatch(object, await evaluateOverrideScript(cue, object, reach, { dryRun }))) sources.push("cue");
   }
-  if (requireList(plaintext, "plaintext") && patchWith(object, plaintext ?? [])) sources.push("plaintext");
+  if (requireList(plaintext, "plaintext") && applyPolicyPatch(object, plaintext ?? [])) sources.push("plaintext");
   if (requireList(origin, "origin") && applyOrigins(object, origin ?? [])) sources.push("origin");
   return sources;
 };

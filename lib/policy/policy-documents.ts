@@ -1,5 +1,5 @@
 import { toMap } from "../json.ts";
-import { faultsOf, policyKinds, policyVersion } from "./checks/faults.ts";
+import { findPolicyFaults, policyKinds, policyVersion } from "./checks/faults.ts";
 import { describePolicy } from "./policy-failures.ts";
 import type { KinitirasPolicy } from "./types.ts";
 import { quoteValue } from "./values/texts.ts";
@@ -31,7 +31,7 @@ export const checkPolicyDocuments = (documents: readonly unknown[]): CheckedPoli
   const names = new Set<string>();
   return unpackLists(documents).map(({ value, ...place }) => {
     const other = findKindFault(value);
-    const faults = other ? [other] : faultsOf(value);
+    const faults = other ? [other] : findPolicyFaults(value);
     const name = describePolicy(value);
     if (faults.length === 0 && names.has(name)) faults.push("is there twice");
     names.add(name);

@@ -6,8 +6,8 @@ import type { LabelSelector } from "../objects/selection.ts";
 import type { AdmissionRequest, KubernetesObject } from "../review.ts";
 import type { RequestMatch, Verdict } from "../rule.ts";
 import { findFailedPolicy } from "./policy-failures.ts";
-import { type HttpSettings, httpPlaces, httpReach, httpSettings } from "./references/http.ts";
-import { hasScript, kindsReferred } from "./references/referenced-kinds.ts";
+import { createHttpCapabilities, type HttpSettings, httpSettings, listSecretPlaces } from "./references/http.ts";
+import { guessReferencedResources, hasScript } from "./references/referenced-kinds.ts";
 import {
   getPolicyName,
   type KinitirasPolicy,
@@ -57,14 +57,14 @@ export const validatePolicyResources = [toResourceType("clustervalidatepolicies"
 export const createPolicyNeeds = (places: readonly ResourceType[]) => ({
   reader: reader(({ inCluster, policies, reads }: PolicySettings) => [
     ...(inCluster ? places : []),
-    ...kindsReferred(policies),
+    ...guessReferencedResources(policies),
     ...reads,
   ]),
   cue: cue(
     ({ scripts, inCluster, policies }: PolicySettings) => scripts && (inCluster || policies.some(hasScript)),
     ({ scripts, policies }) => scripts && policies.some(hasScript),
   ),
-  http: http(({ http }: PolicySettings) => httpPlaces(http)),
+  http: http(({ http }: PolicySettings) => listSecretPlaces(http)),
   count: counter(),
 });
 
@@ -74,7 +74,7 @@ interface PolicyRuleContext {
   settings: PolicySettings;
   reader: ObjectReader;
   cue: PolicyCapabilities["cue"];
-  http: Parameters<typeof httpReach>[1];
+  http: Parameters<typeof createHttpCapabilities>[1];
   count(counts: readonly Count[]): void;
 }
 
@@ -178,7 +178,7 @@ export const createPolicyCapabilities = ({ settings, reader, cue, http }: Policy
       const [found] = await reader.list(place, namespaced ? namespace : undefined, { most: 1, labels });
       return found;
     },
-    ...httpReach(settings.http, http),
+    ...createHttpCapabilities(settings.http, http),
     cue: async (source) => {
       if (!settings.scripts) throw new Error("scripts are turned off by the setting scripts");
       return cue(source);

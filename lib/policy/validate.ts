@@ -1,7 +1,7 @@
 import { isMap } from "../json.ts";
 import { listPolicyRules, toPolicyFailure } from "./policy-failures.ts";
 import { findValidatePolicies, type PolicyIndex } from "./policy-index.ts";
-import { resolve } from "./references/references.ts";
+import { resolveReference } from "./references/references.ts";
 import { evaluateValidateScript } from "./scripts.ts";
 import { includesOperation } from "./selectors.ts";
 import type { PolicyCapabilities, PolicyCondition, PolicyRequest, ValidatePolicy, ValidateRule } from "./types.ts";
@@ -73,7 +73,7 @@ const evaluateCondition = async (
 ): Promise<boolean> => {
   const { dataRef, valueRef, value } = condition;
   if (!isMap(dataRef)) throw new Error("dataRef must say where the data stands");
-  const data = resolve(dataRef, subject, reach);
+  const data = resolveReference(dataRef, subject, reach);
   const comparison = needsComparison(condition) ? resolveComparedValue({ valueRef, value }, subject, reach) : undefined;
   // Both are resolved in parallel. If both fail, the error of data is thrown; this handles the other rejection.
   comparison?.catch(() => {});
@@ -85,7 +85,7 @@ const resolveComparedValue = async (
   subject: PolicyRequest,
   reach: PolicyCapabilities,
 ): Promise<{ value: unknown } | undefined> => {
-  if (isMap(valueRef)) return resolve(valueRef, subject, reach);
+  if (isMap(valueRef)) return resolveReference(valueRef, subject, reach);
   const constant = parseConstant(value);
   if (constant === undefined) throw new Error("value is missing, and valueRef too; one of them is to be compared with");
   return constant;

@@ -7,7 +7,7 @@ import type { KubernetesObject } from "../review.ts";
 import type { RequestMatch } from "../rule.ts";
 import type { PolicySettings } from "./policy-rules.ts";
 import { httpSettings } from "./references/http.ts";
-import { kindsIn, kindsReferred } from "./references/referenced-kinds.ts";
+import { guessReferencedResources, listReferencedKinds } from "./references/referenced-kinds.ts";
 import type { KinitirasPolicy } from "./types.ts";
 import {
   createClusterInspection,
@@ -107,7 +107,7 @@ describe("a survey for policies", () => {
     assert.deepEqual(settings.reads, [{ group: "example.io", version: "v1", resource: "geese" }]);
     Object.assign(given.spec, { overrideRules: [{ overriders: { template: { valueRef: { from: "owner" } } } }] });
     assert.deepEqual(
-      kindsIn(given).map(({ kind }) => kind),
+      listReferencedKinds(given).map(({ kind }) => kind),
       ["ReplicaSet", "StatefulSet", "DaemonSet", "Job"],
     );
   });
@@ -126,7 +126,7 @@ describe("a survey for policies", () => {
       assert.deepEqual([match(settings), settings.reads], [[], []], what);
       assert.deepEqual(notes, ["ClusterOverridePolicy cap has a selector that names no kind that could be"]);
     }
-    assert.deepEqual(kindsReferred([given]), []);
+    assert.deepEqual(guessReferencedResources([given]), []);
   });
 
   it("gives nobody the right to read Secrets, however a reference writes them", async () => {
@@ -139,7 +139,7 @@ describe("a survey for policies", () => {
     Object.assign(given.spec, { overrideRules: templates });
     const { list } = cluster([given]);
     assert.deepEqual((await survey(usual, { list })).settings.reads, []);
-    assert.deepEqual(kindsReferred([given]), []);
+    assert.deepEqual(guessReferencedResources([given]), []);
   });
 
   it("goes on without a group that doesn't answer, by the plurals that are usual, and says so", async () => {

@@ -7,13 +7,13 @@ import type { Operation } from "../review.ts";
 import type { InspectedCluster, InspectedSettings, ParsedManifests, RequestMatch } from "../rule.ts";
 import { parsePolicies } from "./policy-documents.ts";
 import type { InterceptedRequests, PolicySettings } from "./policy-rules.ts";
-import { unfitHttp } from "./references/http.ts";
-import { isKind, type Kind, kindsIn } from "./references/referenced-kinds.ts";
+import { findHttpFault } from "./references/http.ts";
+import { isKind, listReferencedKinds, type ReferencedKind } from "./references/referenced-kinds.ts";
 import { isLabelSelector } from "./selectors.ts";
 import { getPolicyName, type KinitirasPolicy, policyGroup } from "./types.ts";
 
 /** Returns the resource that a kind is served as; undefined if the cluster doesn't serve it. */
-type FindResource = (kind: Kind) => Required<ResourceType> | undefined;
+type FindResource = (kind: ReferencedKind) => Required<ResourceType> | undefined;
 
 const listSelectors = ({ spec }: KinitirasPolicy): unknown[] => toList(toMap(spec).resourceSelectors);
 
@@ -103,7 +103,10 @@ export const createClusterInspection =
     const notes: string[] = [];
     const found = settings.inCluster ? await listClusterPolicies(cluster, places, notes) : [];
     const policies = [...settings.policies, ...found];
-    const kinds = policies.flatMap((policy) => [...listSelectors(policy).filter(isKind), ...kindsIn(policy)]);
+    const kinds = policies.flatMap((policy) => [
+      ...listSelectors(policy).filter(isKind),
+      ...listReferencedKinds(policy),
+    ]);
     const plurals = await discoverResources(cluster, kinds, notes);
     for (const policy of policies)
       for (const kind of listSelectors(policy)) {
@@ -113,7 +116,7 @@ export const createClusterInspection =
           notes.push(`${name} selects ${kind.kind} of ${kind.apiVersion}, which the cluster doesn't serve`);
       }
     const rows = policies.flatMap((policy) => buildWebhookRules(policy, possible, plurals));
-    const reads = policies.flatMap(kindsIn).flatMap((kind) => plurals(kind) ?? []);
+    const reads = policies.flatMap(listReferencedKinds).flatMap((kind) => plurals(kind) ?? []);
     return {
       settings: {
         ...settings,
@@ -131,7 +134,7 @@ export const createClusterInspection =
  */
 const discoverResources = async (
   { discover }: Pick<InspectedCluster, "discover">,
-  kinds: readonly Kind[],
+  kinds: readonly ReferencedKind[],
   notes?: string[],
 ): Promise<FindResource> => {
   if (discover === undefined) return guessResource;
@@ -238,5 +241,5 @@ export const findSettingsFault = ({
   });
   if (unread >= 0)
     return `must name a group, a resource and perhaps a version in reads[${unread}], for instance apps, deployments, v1`;
-  return unfitHttp(http);
+  return findHttpFault(http);
 };

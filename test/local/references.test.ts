@@ -12,7 +12,7 @@ import { setTimeout as wait } from "node:timers/promises";
 import { TLSSocket } from "node:tls";
 import { gzipSync } from "node:zlib";
 import { createLiveCapabilities } from "#lib/cluster/live-capabilities.ts";
-import { type HttpSettings, httpReach, httpSettings } from "#lib/policy/references/http.ts";
+import { createHttpCapabilities, type HttpSettings, httpSettings } from "#lib/policy/references/http.ts";
 import type { HttpReference, ScriptHttpRequest } from "#lib/policy/types.ts";
 import { openCertificate } from "../../infra/keys/keys.ts";
 
@@ -87,7 +87,7 @@ describe("a policy's request", () => {
     ...further,
   });
   const reach = (further: Partial<HttpSettings> = {}, milliseconds = 8000, cluster = "one") =>
-    httpReach(settings(further), world(cluster, milliseconds).http);
+    createHttpCapabilities(settings(further), world(cluster, milliseconds).http);
   const get = (reference: Partial<HttpReference> = {}, further: Partial<HttpSettings> = {}) =>
     reach(further).fetch({ url: `https://${host}/a`, ...reference });
   const script = (request: Partial<ScriptHttpRequest> = {}, further: Partial<HttpSettings> = {}) =>
@@ -403,7 +403,7 @@ describe("a policy's request", () => {
     it("is not asked again for the sake of a refusal", async () => {
       await token();
       const review = world("one", 8000);
-      await httpReach(settings(), review.http).fetch({ url: `https://${host}/a`, auth: auth() });
+      await createHttpCapabilities(settings(), review.http).fetch({ url: `https://${host}/a`, auth: auth() });
       assert.equal(review.anew?.(), undefined);
     });
 

@@ -2,42 +2,42 @@ import type { PolicyCondition, PolicyConstant } from "../types.ts";
 import { findSetField, needsComparison } from "../values/constants.ts";
 import { parseDecimal, parsePercentage } from "../values/decimals.ts";
 import { quoteValue } from "../values/texts.ts";
-import { reference } from "./references.ts";
+import { checkReference } from "./references.ts";
 import {
-  type Across,
-  type Check,
-  fields,
-  listOf,
-  oneOf,
-  required,
-  text,
-  textMap,
-  texts,
-  textThat,
-  truth,
-  whole,
+  type CheckTogether,
+  checkBoolean,
+  checkEach,
+  checkFields,
+  checkInteger,
+  checkOneOf,
+  checkRequired,
+  checkText,
+  checkTextMap,
+  checkTexts,
+  checkTextWith,
+  type ValueCheck,
 } from "./shape-checks.ts";
 
-const decimal: Check = textThat((value) =>
+const checkDecimal: ValueCheck = checkTextWith((value) =>
   parseDecimal(value) ? undefined : `must be a decimal number such as "1.5", not ${quoteValue(value)}`,
 );
 
-export const constant: Check = fields<PolicyConstant>({
-  string: text,
-  integer: whole,
-  float: decimal,
-  boolean: truth,
-  stringSlice: texts,
-  integerSlice: listOf(whole),
-  floatSlice: listOf(decimal),
-  stringMap: textMap,
+export const checkConstant: ValueCheck = checkFields<PolicyConstant>({
+  string: checkText,
+  integer: checkInteger,
+  float: checkDecimal,
+  boolean: checkBoolean,
+  stringSlice: checkTexts,
+  integerSlice: checkEach(checkInteger),
+  floatSlice: checkEach(checkDecimal),
+  stringMap: checkTextMap,
 });
 
 const orders = ["Gt", "Gte", "Lt", "Lte"];
 const memberships = ["In", "NotIn"];
 const existences = ["Exist", "NotExist"];
 
-const operandFault = ({
+const findOperandFault = ({
   operation,
   operationWith,
 }: NonNullable<PolicyCondition["valueProcess"]>): string | undefined => {
@@ -47,17 +47,18 @@ const operandFault = ({
   return operation === "/" && operand.numerator === 0n ? "must not be 0: nothing can be divided by it" : undefined;
 };
 
-const wordOrNumber: Check = (value, at, faults) => (typeof value === "string" ? text : whole)(value, at, faults);
+const checkTextOrInteger: ValueCheck = (value, at, faults) =>
+  (typeof value === "string" ? checkText : checkInteger)(value, at, faults);
 
-const valueProcess: Check = fields<NonNullable<PolicyCondition["valueProcess"]>>(
-  { operation: required(oneOf("+", "-", "*", "/")), operationWith: wordOrNumber },
+const checkValueProcess: ValueCheck = checkFields<NonNullable<PolicyCondition["valueProcess"]>>(
+  { operation: checkRequired(checkOneOf("+", "-", "*", "/")), operationWith: checkTextOrInteger },
   (given, blame) => {
-    const fault = operandFault(given);
+    const fault = findOperandFault(given);
     if (fault) blame("operationWith", fault);
   },
 );
 
-const comparison: Across<PolicyCondition> = (condition, blame) => {
+const checkComparison: CheckTogether<PolicyCondition> = (condition, blame) => {
   const { cond, value, valueRef } = condition;
   if (!needsComparison(condition) || valueRef !== undefined) return;
   const field = findSetField(value);
@@ -69,15 +70,15 @@ const comparison: Across<PolicyCondition> = (condition, blame) => {
     blame("value", `must be a number or a text for ${cond}, not ${field}`);
 };
 
-export const condition: Check = fields<PolicyCondition>(
+export const checkCondition: ValueCheck = checkFields<PolicyCondition>(
   {
-    affectMode: (value, at, faults) => (value === "" ? undefined : oneOf("reject", "allow")(value, at, faults)),
-    cond: required(oneOf("Equal", "NotEqual", ...existences, ...memberships, ...orders)),
-    dataRef: required(reference),
-    valueRef: reference,
-    value: constant,
-    valueProcess,
-    message: text,
+    affectMode: (value, at, faults) => (value === "" ? undefined : checkOneOf("reject", "allow")(value, at, faults)),
+    cond: checkRequired(checkOneOf("Equal", "NotEqual", ...existences, ...memberships, ...orders)),
+    dataRef: checkRequired(checkReference),
+    valueRef: checkReference,
+    value: checkConstant,
+    valueProcess: checkValueProcess,
+    message: checkText,
   },
-  comparison,
+  checkComparison,
 );

@@ -4,8 +4,8 @@ import { test } from "node:test";
 import fc from "fast-check";
 import { parse } from "yaml";
 import { policyCases } from "../../../infra/bench/example-policies.ts";
-import { faultsOf } from "./faults.ts";
-import { warningsOf } from "./warnings.ts";
+import { findPolicyFaults } from "./faults.ts";
+import { findPolicyWarnings } from "./warnings.ts";
 
 /** What a case of cases.yaml says of a policy; the rest of the policy is the same for all. */
 interface Given {
@@ -61,7 +61,7 @@ const cases: Case[] = parse(readFileSync(new URL("cases.yaml", import.meta.url),
 for (const { name, faults, warnings, ...given } of cases)
   test(`it ${name}`, () => {
     const policy = given.policy ?? policyOf(given);
-    const found = faults === undefined ? warningsOf(policy) : faultsOf(policy);
+    const found = faults === undefined ? findPolicyWarnings(policy) : findPolicyFaults(policy);
     const expected = [faults ?? warnings ?? []].flat();
     assert.deepEqual(
       found,
@@ -71,19 +71,20 @@ for (const { name, faults, warnings, ...given } of cases)
 
 test("it warns in sentences of every measured policy, whatever is wrong with it", () => {
   for (const policy of policyCases.flatMap(({ policies }) => policies))
-    for (const warning of warningsOf(policy)) assert.match(warning, /^spec\.\S+ \w/);
+    for (const warning of findPolicyWarnings(policy)) assert.match(warning, /^spec\.\S+ \w/);
 });
 
 test("it is done with a large policy, and one that is nested deeply", () => {
   const nested = JSON.parse(`${"[".repeat(200_000)}${"]".repeat(200_000)}`);
-  assert.deepEqual(faultsOf(policyOf({ overriders: { plaintext: [{ path: "/a", op: "add", value: nested }] } })), [
-    "the policy is nested too deeply",
-  ]);
-  assert.equal(faultsOf(policyOf({ overriders: { plaintext: Array(100_000).fill({}) } })).length, 50);
-  assert.equal(faultsOf(policyOf({ overriders: { ["k".repeat(1_000_000)]: 1 } })).join().length < 500, true);
+  assert.deepEqual(
+    findPolicyFaults(policyOf({ overriders: { plaintext: [{ path: "/a", op: "add", value: nested }] } })),
+    ["the policy is nested too deeply"],
+  );
+  assert.equal(findPolicyFaults(policyOf({ overriders: { plaintext: Array(100_000).fill({}) } })).length, 50);
+  assert.equal(findPolicyFaults(policyOf({ overriders: { ["k".repeat(1_000_000)]: 1 } })).join().length < 500, true);
   const tolerations = Array(50_000).fill({ key: "!".repeat(1_000) });
   const origin = [{ type: "tolerations", operation: "add", tolerations }];
-  assert.ok(faultsOf(policyOf({ overriders: { origin } })).join().length < 200_000);
+  assert.ok(findPolicyFaults(policyOf({ overriders: { origin } })).join().length < 200_000);
 });
 
 const words = fc.constantFrom(
@@ -131,7 +132,7 @@ test("it answers any JSON with sentences", () => {
   );
   fc.assert(
     fc.property(policy, (given) => {
-      const faults = [...faultsOf(given), ...warningsOf(given)];
+      const faults = [...findPolicyFaults(given), ...findPolicyWarnings(given)];
       assert.ok(faults.every((fault) => typeof fault === "string" && fault.length > 10));
     }),
     { numRuns: 2000 },
@@ -155,7 +156,7 @@ test("it finds no fault that depends on where else a measured policy is broken",
       walk(policy?.spec);
       const [holder, key] = places[place % places.length] ?? [{}, ""];
       Reflect.set(holder, key, given);
-      assert.ok([...faultsOf(policy), ...warningsOf(policy)].every((fault) => fault.length > 10));
+      assert.ok([...findPolicyFaults(policy), ...findPolicyWarnings(policy)].every((fault) => fault.length > 10));
     }),
     { numRuns: 2000 },
   );

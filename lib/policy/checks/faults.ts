@@ -1,46 +1,60 @@
 import { getOwn, isMap } from "../../json.ts";
 import { policyGroup } from "../types.ts";
-import { condition } from "./conditions.ts";
-import { origin, plaintext, template } from "./overriders.ts";
-import { selector } from "./selectors.ts";
+import { checkCondition } from "./conditions.ts";
+import { checkOrigin, checkPatch, checkTemplate } from "./overriders.ts";
+import { checkSelector } from "./selectors.ts";
 import {
-  anything,
-  atLeast,
-  type Check,
-  fields,
+  acceptAnything,
+  checkEach,
+  checkFields,
+  checkKnownFields,
+  checkOneOf,
+  checkRequired,
+  checkText,
+  checkTexts,
   isTooDeep,
-  listOf,
-  oneOf,
-  required,
-  text,
-  texts,
+  type ValueCheck,
 } from "./shape-checks.ts";
 
-const resourceSelectors = listOf(selector);
+const checkSelectors = checkEach(checkSelector);
 
-const overrideRule = fields({
-  targetOperations: texts,
-  overriders: required(fields({ template, renderedCue: text, cue: text, plaintext, origin })),
+const checkOverrideRule = checkFields({
+  targetOperations: checkTexts,
+  overriders: checkRequired(
+    checkFields({
+      template: checkTemplate,
+      renderedCue: checkText,
+      cue: checkText,
+      plaintext: checkPatch,
+      origin: checkOrigin,
+    }),
+  ),
 });
 
-const validateRule = fields({
-  targetOperations: texts,
-  template: fields({ type: required(oneOf("condition")), condition: required(condition) }),
-  renderedCue: text,
-  cue: text,
+const checkValidateRule = checkFields({
+  targetOperations: checkTexts,
+  template: checkFields({ type: checkRequired(checkOneOf("condition")), condition: checkRequired(checkCondition) }),
+  renderedCue: checkText,
+  cue: checkText,
 });
 
-const override = fields({ resourceSelectors, overrideRules: required(listOf(overrideRule)) });
-const validate = fields({ resourceSelectors, validateRules: required(listOf(validateRule)) });
+const checkOverrideSpec = checkFields({
+  resourceSelectors: checkSelectors,
+  overrideRules: checkRequired(checkEach(checkOverrideRule)),
+});
+const checkValidateSpec = checkFields({
+  resourceSelectors: checkSelectors,
+  validateRules: checkRequired(checkEach(checkValidateRule)),
+});
 
-const specs: Record<string, Check> = {
-  OverridePolicy: override,
-  ClusterOverridePolicy: override,
-  ClusterValidatePolicy: validate,
+const specChecks: Record<string, ValueCheck> = {
+  OverridePolicy: checkOverrideSpec,
+  ClusterOverridePolicy: checkOverrideSpec,
+  ClusterValidatePolicy: checkValidateSpec,
 };
 
-const named = atLeast<{ name?: string; generateName?: string }>(
-  { name: text, generateName: text, namespace: text },
+const checkMetadata = checkKnownFields<{ name?: string; generateName?: string }>(
+  { name: checkText, generateName: checkText, namespace: checkText },
   ({ name, generateName }, blame) => {
     if (!name && !generateName) blame("name", "is missing");
   },
@@ -48,19 +62,23 @@ const named = atLeast<{ name?: string; generateName?: string }>(
 
 export const policyVersion = `${policyGroup}/v1alpha1`;
 
-export const policyKinds: readonly string[] = Object.keys(specs);
+export const policyKinds: readonly string[] = Object.keys(specChecks);
 
 /** Returns all faults of a policy, each in a sentence that begins with the field. Doesn't compile scripts. */
-export const faultsOf = (policy: unknown): string[] => {
+export const findPolicyFaults = (policy: unknown): string[] => {
   const faults: string[] = [];
   if (!isMap(policy)) return ["a policy must be a map"];
   if (isTooDeep(policy)) return ["the policy is nested too deeply"];
   const kind = getOwn(policy, "kind");
-  atLeast({
-    apiVersion: required(oneOf(policyVersion)),
-    kind: required(oneOf(...policyKinds)),
-    metadata: required(named),
-    spec: required(typeof kind === "string" && Object.hasOwn(specs, kind) ? (specs[kind] ?? anything) : anything),
+  checkKnownFields({
+    apiVersion: checkRequired(checkOneOf(policyVersion)),
+    kind: checkRequired(checkOneOf(...policyKinds)),
+    metadata: checkRequired(checkMetadata),
+    spec: checkRequired(
+      typeof kind === "string" && Object.hasOwn(specChecks, kind)
+        ? (specChecks[kind] ?? acceptAnything)
+        : acceptAnything,
+    ),
   })(policy, "", faults);
   if (kind === "OverridePolicy" && faults.length === 0 && !getOwn(Object(policy.metadata), "namespace"))
     faults.push("metadata.namespace is missing; an OverridePolicy concerns its own namespace alone");

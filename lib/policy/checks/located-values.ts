@@ -1,18 +1,18 @@
 import type { KinitirasPolicy, OverrideTemplate, ValueReference } from "../types.ts";
 import { findSetField, needsComparison } from "../values/constants.ts";
 
-export interface Place<T> {
+export interface LocatedValue<T> {
   at: string;
   what: T;
 }
 
 /** `isUsed` is false for a reference that the evaluation ignores. */
-export interface ReferencePlace extends Place<ValueReference> {
+export interface LocatedReference extends LocatedValue<ValueReference> {
   isUsed: boolean;
 }
 
-export const referencesIn = (policy: KinitirasPolicy): ReferencePlace[] => {
-  const found: (Omit<ReferencePlace, "what"> & { what: ValueReference | undefined })[] =
+export const listReferences = (policy: KinitirasPolicy): LocatedReference[] => {
+  const found: (Omit<LocatedReference, "what"> & { what: ValueReference | undefined })[] =
     policy.kind === "ClusterValidatePolicy"
       ? policy.spec.validateRules.flatMap(({ template }, index) =>
           (["dataRef", "valueRef"] as const).map((field) => {
@@ -23,17 +23,17 @@ export const referencesIn = (policy: KinitirasPolicy): ReferencePlace[] => {
         )
       : policy.spec.overrideRules.map(({ overriders: { template } }, index) => {
           const at = `spec.overrideRules[${index}].overriders.template.valueRef`;
-          return { at, what: template?.valueRef, isUsed: template !== undefined && takesReference(template) };
+          return { at, what: template?.valueRef, isUsed: template !== undefined && usesReference(template) };
         });
-  return found.filter((place): place is ReferencePlace => place.what !== undefined);
+  return found.filter((place): place is LocatedReference => place.what !== undefined);
 };
 
 /** Only annotations and labels take a reference, and a value wins over it. */
-const takesReference = ({ type, operation, value }: OverrideTemplate): boolean =>
+const usesReference = ({ type, operation, value }: OverrideTemplate): boolean =>
   (type === "annotations" || type === "labels") && operation !== "remove" && findSetField(value) === undefined;
 
 /** Lists the scripts that must compile: those of users, and renderings of templates. */
-export const scriptsIn = (policy: KinitirasPolicy): Place<string>[] => {
+export const listScripts = (policy: KinitirasPolicy): LocatedValue<string>[] => {
   const rules =
     policy.kind === "ClusterValidatePolicy"
       ? policy.spec.validateRules.map((rule, index) => ({ at: `spec.validateRules[${index}]`, rule }))

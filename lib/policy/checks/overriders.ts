@@ -2,64 +2,64 @@ import { isOnlyReplaced, type OriginOverrider, type OverrideTemplate, originType
 import { findSetField } from "../values/constants.ts";
 import { parseDecimal } from "../values/decimals.ts";
 import { quoteValue } from "../values/texts.ts";
-import { constant } from "./conditions.ts";
+import { checkConstant } from "./conditions.ts";
 import {
-  affinity,
-  affinityLists,
-  resources,
-  tolerationFaults,
-  tolerations,
-  topologySpreadConstraints,
+  checkAffinity,
+  checkResources,
+  checkTolerations,
+  checkTopologySpreadConstraints,
+  countAffinityTerms,
+  findTolerationFaults,
 } from "./pod-fields.ts";
-import { reference } from "./references.ts";
+import { checkReference } from "./references.ts";
 import {
-  type Across,
-  anything,
-  type Check,
-  count,
-  fields,
-  listOf,
-  mapOf,
-  oneOf,
-  required,
-  text,
-  textMap,
-  textThat,
-  truth,
+  acceptAnything,
+  type CheckTogether,
+  checkBoolean,
+  checkCount,
+  checkEach,
+  checkEachValue,
+  checkFields,
+  checkOneOf,
+  checkRequired,
+  checkText,
+  checkTextMap,
+  checkTextWith,
+  type ValueCheck,
 } from "./shape-checks.ts";
 
-const operation: Check = oneOf("add", "replace", "remove");
+const checkOperation: ValueCheck = checkOneOf("add", "replace", "remove");
 
-export const plaintext: Check = listOf(
-  fields({
-    path: required(
-      textThat((value) =>
+export const checkPatch: ValueCheck = checkEach(
+  checkFields({
+    path: checkRequired(
+      checkTextWith((value) =>
         value.startsWith("/")
           ? undefined
           : `must be a JSON pointer, which begins with a slash, not ${quoteValue(value)}`,
       ),
     ),
-    op: required(operation),
-    value: anything,
+    op: checkRequired(checkOperation),
+    value: acceptAnything,
   }),
 );
 
-const factor: Check = textThat((value) =>
+const checkFactor: ValueCheck = checkTextWith((value) =>
   (parseDecimal(value)?.numerator ?? -1n) >= 0n
     ? undefined
     : `must be a decimal number such as "0.5", not ${quoteValue(value)}`,
 );
 
-const fractionFault = (value: string): string | undefined => {
+const findFractionFault = (value: string): string | undefined => {
   const { numerator, denominator } = parseDecimal(value) ?? { numerator: 0n, denominator: 1n };
   return numerator > 0n && numerator < denominator
     ? undefined
     : `must be a decimal number between 0 and 1, such as "0.5", not ${quoteValue(value)}`;
 };
 
-type Blame = Parameters<Across<OverrideTemplate>>[1];
+type AddFieldFault = Parameters<CheckTogether<OverrideTemplate>>[1];
 
-const metadata = ({ type, operation, path, value, valueRef }: OverrideTemplate, blame: Blame) => {
+const checkMetadataTemplate = ({ type, operation, path, value, valueRef }: OverrideTemplate, blame: AddFieldFault) => {
   const kind = findSetField(value);
   if (kind?.endsWith("Slice")) return blame(`value.${kind}`, `is a list; ${type} take text, a number or true or false`);
   // A stringMap has its own keys, so path isn't read.
@@ -69,9 +69,9 @@ const metadata = ({ type, operation, path, value, valueRef }: OverrideTemplate, 
     blame("value", `is missing; an ${operation} of ${type} needs value or valueRef`.replace("an r", "a r"));
 };
 
-const payload: Record<OverrideTemplate["type"], (template: OverrideTemplate, blame: Blame) => void> = {
-  annotations: metadata,
-  labels: metadata,
+const payloadChecks: Record<OverrideTemplate["type"], (template: OverrideTemplate, blame: AddFieldFault) => void> = {
+  annotations: checkMetadataTemplate,
+  labels: checkMetadataTemplate,
   resources({ resources }, blame) {
     const names = [resources?.requests, resources?.limits].flatMap((amounts) => Object.keys(amounts ?? {}));
     if (names.length === 0) blame("resources", "is missing; it lists the requests and limits that are meant");
@@ -83,7 +83,7 @@ const payload: Record<OverrideTemplate["type"], (template: OverrideTemplate, bla
     // With remove, a factor only names its resource.
     if (operation === "remove") return;
     for (const [name, factor] of given) {
-      const fault = fractionFault(factor);
+      const fault = findFractionFault(factor);
       if (fault) blame(`resourcesOversell.${name}`, fault);
     }
   },
@@ -91,62 +91,62 @@ const payload: Record<OverrideTemplate["type"], (template: OverrideTemplate, bla
     if (tolerations.length === 0) blame("tolerations", "is missing; it lists the tolerations that are meant");
   },
   affinity({ operation, affinity = {} }, blame) {
-    const terms = affinityLists(affinity).filter((terms) => terms > 0 || operation === "remove");
+    const terms = countAffinityTerms(affinity).filter((terms) => terms > 0 || operation === "remove");
     if (terms.length === 0) blame("affinity", "is missing; at least one of its lists must have a term");
   },
 };
 
-export const template: Check = fields<OverrideTemplate>(
+export const checkTemplate: ValueCheck = checkFields<OverrideTemplate>(
   {
-    type: required(oneOf(...Object.keys(payload))),
-    operation: required(operation),
-    path: text,
-    value: constant,
-    valueRef: reference,
-    resources,
-    resourcesOversell: fields({ cpuFactor: text, memoryFactor: text, diskFactor: text }),
-    tolerations,
-    affinity,
+    type: checkRequired(checkOneOf(...Object.keys(payloadChecks))),
+    operation: checkRequired(checkOperation),
+    path: checkText,
+    value: checkConstant,
+    valueRef: checkReference,
+    resources: checkResources,
+    resourcesOversell: checkFields({ cpuFactor: checkText, memoryFactor: checkText, diskFactor: checkText }),
+    tolerations: checkTolerations,
+    affinity: checkAffinity,
   },
-  (given, blame) => payload[given.type](given, blame),
+  (given, blame) => payloadChecks[given.type](given, blame),
 );
 
-const originFields: Record<keyof OriginOverrider, Check> = {
-  type: required(oneOf(...originTypes)),
-  operation,
-  replace: truth,
-  containerCount: count,
-  annotations: textMap,
-  labels: textMap,
-  nodeSelector: textMap,
-  hostNetwork: truth,
-  schedulerName: text,
-  resourceRequirements: resources,
-  resourcesOversell: fields({ requests: mapOf(factor), limits: mapOf(factor) }),
-  affinity,
-  tolerations,
-  topologySpreadConstraints,
+const originFields: Record<keyof OriginOverrider, ValueCheck> = {
+  type: checkRequired(checkOneOf(...originTypes)),
+  operation: checkOperation,
+  replace: checkBoolean,
+  containerCount: checkCount,
+  annotations: checkTextMap,
+  labels: checkTextMap,
+  nodeSelector: checkTextMap,
+  hostNetwork: checkBoolean,
+  schedulerName: checkText,
+  resourceRequirements: checkResources,
+  resourcesOversell: checkFields({ requests: checkEachValue(checkFactor), limits: checkEachValue(checkFactor) }),
+  affinity: checkAffinity,
+  tolerations: checkTolerations,
+  topologySpreadConstraints: checkTopologySpreadConstraints,
 };
 
-const overrider: Check = fields<OriginOverrider>(originFields, ({ type, operation, replace }, blame) => {
+const checkOverrider: ValueCheck = checkFields<OriginOverrider>(originFields, ({ type, operation, replace }, blame) => {
   if (operation === undefined && replace !== true && !isOnlyReplaced(type)) blame("operation", "is missing");
 });
 
 /** Checks origin overriders. What upstream refuses gets upstream's message. */
-export const origin: Check = (value, at, faults) => {
+export const checkOrigin: ValueCheck = (value, at, faults) => {
   const before = faults.length;
-  listOf(overrider)(value, at, faults);
+  checkEach(checkOverrider)(value, at, faults);
   if (!Array.isArray(value) || faults.length > before) return;
   // The shape was checked.
   const given = value as OriginOverrider[];
-  const containersOf = (type: OriginOverrider["type"]) =>
+  const listContainers = (type: OriginOverrider["type"]) =>
     new Set(given.filter((one) => one.type === type).map(({ containerCount = 0 }) => containerCount));
-  const required = containersOf("resourceRequirements");
-  if ([...containersOf("resourceOversell")].some((container) => required.has(container)))
+  const required = listContainers("resourceRequirements");
+  if ([...listContainers("resourceOversell")].some((container) => required.has(container)))
     faults.push(
       "cop is invalid: in the same cop, there cannot be a unified containerCount in OverrideRuleOriginResourceRequirements and OverrideRuleOriginResourceOversell",
     );
   for (const { type, tolerations = [] } of given)
     if (type === "tolerations" && faults.length < 100)
-      for (const fault of tolerationFaults(tolerations, "spec.affinity.toleration")) faults.push(fault);
+      for (const fault of findTolerationFaults(tolerations, "spec.affinity.toleration")) faults.push(fault);
 };

@@ -2,96 +2,108 @@ import { keyFaults, valueFaults } from "../../objects/label.ts";
 import type { LabelSelector } from "../../objects/selection.ts";
 import { quoteValue } from "../values/texts.ts";
 import {
-  atLeast,
-  type Check,
-  fields,
-  listOf,
-  mapOf,
-  required,
-  text,
-  textMap,
-  texts,
-  textThat,
+  checkEach,
+  checkEachValue,
+  checkFields,
+  checkKnownFields,
+  checkRequired,
+  checkText,
+  checkTextMap,
+  checkTexts,
+  checkTextWith,
+  type ValueCheck,
 } from "./shape-checks.ts";
 
-export const operators = ["In", "NotIn", "Exists", "DoesNotExist"];
+export const labelOperators = ["In", "NotIn", "Exists", "DoesNotExist"];
 
 interface Expression {
   operator: string;
   values?: string[];
 }
 
-const valuesFault = ({ operator }: Expression, values: string[] = []): string | undefined => {
-  if (!operators.includes(operator)) return undefined;
+const findValuesFault = ({ operator }: Expression, values: string[] = []): string | undefined => {
+  if (!labelOperators.includes(operator)) return undefined;
   const takes = operator.endsWith("In");
   if (takes && values.length === 0) return `is empty; ${operator} needs at least one`;
   return !takes && values.length > 0 ? `must be left out beside ${operator}` : undefined;
 };
 
-const operator: Check = required(
-  textThat((value) =>
-    operators.includes(value) ? undefined : `must be one of ${operators.join(", ")}, not ${quoteValue(value)}`,
+const checkOperator: ValueCheck = checkRequired(
+  checkTextWith((value) =>
+    labelOperators.includes(value)
+      ? undefined
+      : `must be one of ${labelOperators.join(", ")}, not ${quoteValue(value)}`,
   ),
 );
 
-const key: Check = textThat((value) => labelKeyFault(value));
+const checkLabelKey: ValueCheck = checkTextWith((value) => findLabelKeyFault(value));
 
-export const labelKeyFault = (key: string): string | undefined =>
+export const findLabelKeyFault = (key: string): string | undefined =>
   // A valid key has at most 317 bytes: a prefix of 253, a slash and a name of 63.
-  key.length > 400 ? "is too long for a key" : phrased(key, keyFaults(key));
+  key.length > 400 ? "is too long for a key" : joinFaults(key, keyFaults(key));
 
-export const labelValueFault = (value: string): string | undefined =>
-  value.length > 63 ? "must be no more than 63 bytes" : phrased(value, valueFaults(value));
+export const findLabelValueFault = (value: string): string | undefined =>
+  value.length > 63 ? "must be no more than 63 bytes" : joinFaults(value, valueFaults(value));
 
-const phrased = (value: string, faults: string[]) =>
+const joinFaults = (value: string, faults: string[]) =>
   faults.length > 0 ? `is ${quoteValue(value)}, but ${faults.join("; ")}` : undefined;
 
-const labelValue: Check = textThat(labelValueFault);
+const checkLabelValue: ValueCheck = checkTextWith(findLabelValueFault);
 
 /** A value with placeholders can be checked only after they are filled. */
-const filledValue: Check = (value, at, faults) =>
-  (typeof value === "string" && value.includes("{{") ? text : labelValue)(value, at, faults);
+const checkFilledValue: ValueCheck = (value, at, faults) =>
+  (typeof value === "string" && value.includes("{{") ? checkText : checkLabelValue)(value, at, faults);
 
-const labels = (value: Check): Check =>
-  atLeast<LabelSelector>({
+const createLabelSelectorCheck = (value: ValueCheck): ValueCheck =>
+  checkKnownFields<LabelSelector>({
     matchLabels: (given, at, faults) => {
-      mapOf(value)(given, at, faults);
+      checkEachValue(value)(given, at, faults);
       // mapOf has already reported a value that is no map.
-      for (const name of Object.keys(Object(given)).slice(0, 1000)) key(name, `${at}: the key`, faults);
+      for (const name of Object.keys(Object(given)).slice(0, 1000)) checkLabelKey(name, `${at}: the key`, faults);
     },
-    matchExpressions: listOf(
-      atLeast<Expression>({ key: required(key), operator, values: listOf(value) }, (expression, blame) => {
-        const fault = valuesFault(expression, expression.values);
-        if (fault) blame("values", fault);
-      }),
+    matchExpressions: checkEach(
+      checkKnownFields<Expression>(
+        { key: checkRequired(checkLabelKey), operator: checkOperator, values: checkEach(value) },
+        (expression, blame) => {
+          const fault = findValuesFault(expression, expression.values);
+          if (fault) blame("values", fault);
+        },
+      ),
     ),
   });
 
-export const labelSelector: Check = labels(labelValue);
+export const checkLabelSelector: ValueCheck = createLabelSelectorCheck(checkLabelValue);
 
 /** Accepts any operator: an unknown one matches nothing, and `warningsOf` reports it. */
-const fieldSelector: Check = fields({
-  matchFields: textMap,
-  matchExpressions: listOf(fields({ field: required(text), operator: required(text), value: texts, values: texts })),
+const checkFieldSelector: ValueCheck = checkFields({
+  matchFields: checkTextMap,
+  matchExpressions: checkEach(
+    checkFields({
+      field: checkRequired(checkText),
+      operator: checkRequired(checkText),
+      value: checkTexts,
+      values: checkTexts,
+    }),
+  ),
 });
 
-export const selector: Check = fields({
-  apiVersion: required(text),
-  kind: required(text),
-  namespace: text,
-  name: text,
-  labelSelector,
-  fieldSelector,
+export const checkSelector: ValueCheck = checkFields({
+  apiVersion: checkRequired(checkText),
+  kind: checkRequired(checkText),
+  namespace: checkText,
+  name: checkText,
+  labelSelector: checkLabelSelector,
+  fieldSelector: checkFieldSelector,
 });
 
-export const referred: Check = fields<{ name?: string; labelSelector?: unknown }>(
+export const checkObjectSelector: ValueCheck = checkFields<{ name?: string; labelSelector?: unknown }>(
   {
-    apiVersion: required(text),
-    kind: required(text),
-    namespace: text,
-    name: text,
-    labelSelector: labels(filledValue),
-    fieldSelector,
+    apiVersion: checkRequired(checkText),
+    kind: checkRequired(checkText),
+    namespace: checkText,
+    name: checkText,
+    labelSelector: createLabelSelectorCheck(checkFilledValue),
+    fieldSelector: checkFieldSelector,
   },
   ({ name, labelSelector }, blame) => {
     if (!name && labelSelector === undefined)

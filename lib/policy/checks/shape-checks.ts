@@ -2,67 +2,74 @@ import { getOwn, isDeeper, isMap } from "../../json.ts";
 import { quoteValue } from "../values/texts.ts";
 
 /** Checks JSON and adds a sentence to `faults` for each fault, beginning with the field (`at`). */
-export type Check = (value: unknown, at: string, faults: string[]) => void;
+export type ValueCheck = (value: unknown, at: string, faults: string[]) => void;
 
 /** The limit of faults: a hostile object must not cause a response of megabytes. */
-const most = 50;
+const maximumFaults = 50;
 
-export const blame = (faults: string[], at: string, sentence: string): void => {
-  if (faults.length < most) faults.push(`${at} ${sentence}`);
+export const addFault = (faults: string[], at: string, sentence: string): void => {
+  if (faults.length < maximumFaults) faults.push(`${at} ${sentence}`);
 };
 
-const isFull = (faults: string[]) => faults.length >= most;
+const isFull = (faults: string[]) => faults.length >= maximumFaults;
 
-const naming = (value: unknown): string => {
+const describeValue = (value: unknown): string => {
   if (value === null) return "null";
   if (Array.isArray(value)) return "a list";
   if (typeof value === "object") return "a map";
   return typeof value === "string" ? "a text" : `${value}`;
 };
 
-const typed =
-  (name: string, isRight: (value: unknown) => boolean): Check =>
+const createTypeCheck =
+  (name: string, isRight: (value: unknown) => boolean): ValueCheck =>
   (value, at, faults) => {
-    if (value !== undefined && !isRight(value)) blame(faults, at, `must be ${name}, not ${naming(value)}`);
+    if (value !== undefined && !isRight(value)) addFault(faults, at, `must be ${name}, not ${describeValue(value)}`);
   };
 
-export const text: Check = typed("a text", (value) => typeof value === "string");
-export const truth: Check = typed("true or false", (value) => typeof value === "boolean");
-export const whole: Check = typed("a whole number", Number.isInteger);
-export const count: Check = typed("a whole number from 0 on", (value) => Number.isInteger(value) && Number(value) >= 0);
-export const anything: Check = () => {};
+export const checkText: ValueCheck = createTypeCheck("a text", (value) => typeof value === "string");
+export const checkBoolean: ValueCheck = createTypeCheck("true or false", (value) => typeof value === "boolean");
+export const checkInteger: ValueCheck = createTypeCheck("a whole number", Number.isInteger);
+export const checkCount: ValueCheck = createTypeCheck(
+  "a whole number from 0 on",
+  (value) => Number.isInteger(value) && Number(value) >= 0,
+);
+export const acceptAnything: ValueCheck = () => {};
 
-export const oneOf =
-  (...words: string[]): Check =>
+export const checkOneOf =
+  (...words: string[]): ValueCheck =>
   (value, at, faults) => {
     if (value === undefined || (typeof value === "string" && words.includes(value))) return;
-    blame(faults, at, `must be ${listed(words)}, not ${typeof value === "string" ? quoteValue(value) : naming(value)}`);
+    addFault(
+      faults,
+      at,
+      `must be ${joinWords(words)}, not ${typeof value === "string" ? quoteValue(value) : describeValue(value)}`,
+    );
   };
 
-export const listed = (words: readonly string[]): string =>
+export const joinWords = (words: readonly string[]): string =>
   words.length < 2 ? words.join() : `${words.slice(0, -1).join(", ")} or ${words.at(-1)}`;
 
-export const textThat =
-  (fault: (value: string) => string | undefined): Check =>
+export const checkTextWith =
+  (fault: (value: string) => string | undefined): ValueCheck =>
   (value, at, faults) => {
-    if (typeof value !== "string") return text(value, at, faults);
+    if (typeof value !== "string") return checkText(value, at, faults);
     const found = fault(value);
-    if (found !== undefined) blame(faults, at, found);
+    if (found !== undefined) addFault(faults, at, found);
   };
 
 /** Requires a value. An empty text counts as missing, as in Go. */
-export const required =
-  (check: Check): Check =>
+export const checkRequired =
+  (check: ValueCheck): ValueCheck =>
   (value, at, faults) => {
-    if (value === undefined || value === "") blame(faults, at, "is missing");
+    if (value === undefined || value === "") addFault(faults, at, "is missing");
     else check(value, at, faults);
   };
 
-export const listOf =
-  (check: Check): Check =>
+export const checkEach =
+  (check: ValueCheck): ValueCheck =>
   (value, at, faults) => {
     if (value === undefined) return;
-    if (!Array.isArray(value)) return blame(faults, at, `must be a list, not ${naming(value)}`);
+    if (!Array.isArray(value)) return addFault(faults, at, `must be a list, not ${describeValue(value)}`);
     for (const [index, element] of value.entries()) {
       if (isFull(faults)) return;
       // undefined would pass as a missing field; an element can't be missing.
@@ -70,49 +77,56 @@ export const listOf =
     }
   };
 
-export const mapOf =
-  (check: Check): Check =>
+export const checkEachValue =
+  (check: ValueCheck): ValueCheck =>
   (value, at, faults) => {
     if (value === undefined) return;
-    if (!isMap(value)) return blame(faults, at, `must be a map, not ${naming(value)}`);
+    if (!isMap(value)) return addFault(faults, at, `must be a map, not ${describeValue(value)}`);
     for (const key of Object.keys(value)) {
       if (isFull(faults)) return;
       check(getOwn(value, key) ?? null, `${at}[${quoteValue(key)}]`, faults);
     }
   };
 
-export const texts: Check = listOf(text);
-export const textMap: Check = mapOf(text);
+export const checkTexts: ValueCheck = checkEach(checkText);
+export const checkTextMap: ValueCheck = checkEachValue(checkText);
 
 /** Checks fields of a map against each other, once each is valid alone; `blame` takes the field at fault. */
-export type Across<T> = (value: T, blame: (field: string, sentence: string) => void, at: string) => void;
+export type CheckTogether<T> = (value: T, blame: (field: string, sentence: string) => void, at: string) => void;
 
-const check = <T>(shape: Record<string, Check>, isOpen: boolean, across?: Across<T>): Check => {
+const createFieldCheck = <T>(
+  shape: Record<string, ValueCheck>,
+  isOpen: boolean,
+  across?: CheckTogether<T>,
+): ValueCheck => {
   const known = Object.keys(shape);
   return (value, at, faults) => {
     if (value === undefined || isFull(faults)) return;
-    if (!isMap(value)) return blame(faults, at, `must be a map, not ${naming(value)}`);
+    if (!isMap(value)) return addFault(faults, at, `must be a map, not ${describeValue(value)}`);
     const before = faults.length;
-    const below = (field: string) => (at === "" ? field : `${at}.${field}`);
-    for (const field of known) shape[field]?.(getOwn(value, field), below(field), faults);
+    const joinField = (field: string) => (at === "" ? field : `${at}.${field}`);
+    for (const field of known) shape[field]?.(getOwn(value, field), joinField(field), faults);
     if (!isOpen)
       for (const field of Object.keys(value)) {
         if (isFull(faults)) return;
         if (!known.includes(field))
-          blame(faults, `${at}${at && "."}${field.slice(0, 60)}`, `is unknown; ${at} has ${known.join(", ")}`);
+          addFault(faults, `${at}${at && "."}${field.slice(0, 60)}`, `is unknown; ${at} has ${known.join(", ")}`);
       }
     // Every field of T was checked.
-    if (faults.length === before) across?.(value as T, (field, sentence) => blame(faults, below(field), sentence), at);
+    if (faults.length === before)
+      across?.(value as T, (field, sentence) => addFault(faults, joinField(field), sentence), at);
   };
 };
 
 /** Checks a map that has these fields and no others. */
-export const fields = <T>(shape: Record<string, Check>, across?: Across<T>): Check => check(shape, false, across);
+export const checkFields = <T>(shape: Record<string, ValueCheck>, across?: CheckTogether<T>): ValueCheck =>
+  createFieldCheck(shape, false, across);
 
 /** Checks a map that may have other fields: Kubernetes' own kinds get new ones in new versions. */
-export const atLeast = <T>(shape: Record<string, Check>, across?: Across<T>): Check => check(shape, true, across);
+export const checkKnownFields = <T>(shape: Record<string, ValueCheck>, across?: CheckTogether<T>): ValueCheck =>
+  createFieldCheck(shape, true, across);
 
 /** More levels than policies have; recursive functions can handle them. */
-const deepest = 300;
+const maximumDepth = 300;
 
-export const isTooDeep = (value: unknown): boolean => isDeeper(value, deepest);
+export const isTooDeep = (value: unknown): boolean => isDeeper(value, maximumDepth);

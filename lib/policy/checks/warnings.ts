@@ -10,32 +10,32 @@ import {
 } from "../types.ts";
 import { findSetField, needsComparison } from "../values/constants.ts";
 import { quoteValue } from "../values/texts.ts";
-import { faultsOf } from "./faults.ts";
-import { type ReferencePlace, referencesIn } from "./located-values.ts";
-import { tolerationFaults } from "./pod-fields.ts";
-import { labelKeyFault, labelValueFault, operators } from "./selectors.ts";
+import { findPolicyFaults } from "./faults.ts";
+import { type LocatedReference, listReferences } from "./located-values.ts";
+import { findTolerationFaults } from "./pod-fields.ts";
+import { findLabelKeyFault, findLabelValueFault, labelOperators } from "./selectors.ts";
 
 /** Warns of valid but probably unintended fields, one sentence each; returns none for a policy with faults. */
-export const warningsOf = (policy: unknown): string[] => {
-  if (faultsOf(policy).length > 0) return [];
+export const findPolicyWarnings = (policy: unknown): string[] => {
+  if (findPolicyFaults(policy).length > 0) return [];
   const sound = policy as KinitirasPolicy;
   const warnings: string[] = [];
-  const warn: Warn = (sentence) => warnings.push(sentence);
-  ofSelectors(sound, warn);
+  const warn: AddWarning = (sentence) => warnings.push(sentence);
+  warnOfSelectors(sound, warn);
   if (sound.kind === "ClusterValidatePolicy")
     for (const [index, rule] of sound.spec.validateRules.entries())
-      ofValidateRule(rule, `spec.validateRules[${index}]`, warn);
+      warnOfValidateRule(rule, `spec.validateRules[${index}]`, warn);
   else
     for (const [index, rule] of sound.spec.overrideRules.entries())
-      ofOverrideRule(rule, `spec.overrideRules[${index}]`, sound.spec.resourceSelectors, warn);
-  for (const place of referencesIn(sound)) ofReference(place, warn);
+      warnOfOverrideRule(rule, `spec.overrideRules[${index}]`, sound.spec.resourceSelectors, warn);
+  for (const place of listReferences(sound)) warnOfReference(place, warn);
   return warnings.slice(0, 20);
 };
 
 /** Adds a warning, a sentence that begins with the field. */
-type Warn = (sentence: string) => void;
+type AddWarning = (sentence: string) => void;
 
-const ofSelectors = (policy: KinitirasPolicy, warn: Warn) => {
+const warnOfSelectors = (policy: KinitirasPolicy, warn: AddWarning) => {
   const { resourceSelectors: selectors = [] } = policy.spec;
   const own = policy.kind === "OverridePolicy" ? policy.metadata.namespace : undefined;
   if (selectors.length === 0)
@@ -54,7 +54,7 @@ const ofSelectors = (policy: KinitirasPolicy, warn: Warn) => {
     for (const [index, expression] of (fieldSelector?.matchExpressions ?? []).entries()) {
       const { operator } = expression;
       const here = `${at}.fieldSelector.matchExpressions[${index}]`;
-      if (!operators.includes(operator))
+      if (!labelOperators.includes(operator))
         warn(`${here}.operator is ${quoteValue(operator)}, with which it takes nothing`);
       else if (operator === "In" && !("values" in expression) && !expression.value?.length)
         warn(`${here}.value is empty, with which it takes nothing`);
@@ -68,28 +68,38 @@ const clusterKinds = new Set([
   ...["StorageClass", "ClusterRole", "ClusterRoleBinding"],
 ]);
 
-const ofOperations = (operations: readonly string[] = [], at: string, never: readonly string[], warn: Warn) => {
+const warnOfOperations = (
+  operations: readonly string[] = [],
+  at: string,
+  never: readonly string[],
+  warn: AddWarning,
+) => {
   for (const [index, operation] of operations.entries()) {
     const here = `${at}.targetOperations[${index}]`;
     if (never.includes(operation)) warn(`${here} is ${operation}, at which the rule never runs`);
-    else if (!known.has(operation)) warn(`${here} is ${quoteValue(operation)}, which no operation is called`);
+    else if (!knownOperations.has(operation)) warn(`${here} is ${quoteValue(operation)}, which no operation is called`);
   }
 };
 
-const known = new Set(["CREATE", "UPDATE", "DELETE", "CONNECT", "*"]);
+const knownOperations = new Set(["CREATE", "UPDATE", "DELETE", "CONNECT", "*"]);
 
-const ofOverrideRule = (rule: OverrideRule, at: string, selectors: readonly ResourceSelector[] = [], warn: Warn) => {
+const warnOfOverrideRule = (
+  rule: OverrideRule,
+  at: string,
+  selectors: readonly ResourceSelector[] = [],
+  warn: AddWarning,
+) => {
   const { template, cue, plaintext = [], origin = [] } = rule.overriders;
   const place = `${at}.overriders`;
-  ofOperations(rule.targetOperations, at, ["DELETE", "CONNECT"], warn);
+  warnOfOperations(rule.targetOperations, at, ["DELETE", "CONNECT"], warn);
   if (!template && !cue && plaintext.length === 0 && origin.length === 0)
     warn(`${place} is empty: the rule does nothing`);
   const types = [...(template ? [template.type] : []), ...origin.map(({ type }) => type)];
-  const onPods = types.find((type) => !isOfMetadata(type));
+  const onPods = types.find((type) => !isMetadataType(type));
   const without = selectors.find(({ kind }) => !podKinds.has(kind));
   if (onPods && without) warn(`${place} changes ${onPods}, which ${without.kind} doesn't have: nothing happens there`);
   const repeated = origin.find(
-    ({ type }, index) => merged.has(type) && origin.findIndex((one) => one.type === type) < index,
+    ({ type }, index) => mergedTypes.has(type) && origin.findIndex((one) => one.type === type) < index,
   );
   if (repeated)
     warn(
@@ -101,20 +111,24 @@ const ofOverrideRule = (rule: OverrideRule, at: string, selectors: readonly Reso
         `${place}.origin[${index}].operation is ${operation}, which ${type} doesn't take: every request fails; replace works`,
       );
   if (!template) return;
-  if (template.operation !== "remove") ofTemplate(template, `${place}.template`, warn);
+  if (template.operation !== "remove") warnOfTemplate(template, `${place}.template`, warn);
   if (template.valueRef && findSetField(template.value))
     warn(`${place}.template.valueRef is ignored: value is there, too`);
-  if (template.valueRef && !isOfMetadata(template.type))
+  if (template.valueRef && !isMetadataType(template.type))
     warn(`${place}.template.valueRef is ignored: only annotations and labels take it`);
 };
 
-const isOfMetadata = (type: string) => type === "annotations" || type === "labels";
+const isMetadataType = (type: string) => type === "annotations" || type === "labels";
 
 /** Warns of values that the API server refuses, so that every request with this template fails. */
-const ofTemplate = ({ type, path = "", value, tolerations = [] }: OverrideTemplate, at: string, warn: Warn) => {
+const warnOfTemplate = (
+  { type, path = "", value, tolerations = [] }: OverrideTemplate,
+  at: string,
+  warn: AddWarning,
+) => {
   if (type === "tolerations")
-    for (const fault of tolerationFaults(tolerations, `${at}.tolerations`).slice(0, 5)) warn(fault);
-  if (!isOfMetadata(type)) return;
+    for (const fault of findTolerationFaults(tolerations, `${at}.tolerations`).slice(0, 5)) warn(fault);
+  if (!isMetadataType(type)) return;
   const kind = findSetField(value);
   const pairs: [place: string, key: string, value: unknown][] =
     kind === "stringMap"
@@ -124,20 +138,20 @@ const ofTemplate = ({ type, path = "", value, tolerations = [] }: OverrideTempla
     const key = unescapeStep(escaped);
     // Kubernetes validates annotation keys in lower case.
     const fault =
-      labelKeyFault(type === "labels" ? key : key.toLowerCase()) ??
-      (type === "labels" && typeof given === "string" ? labelValueFault(given) : undefined);
+      findLabelKeyFault(type === "labels" ? key : key.toLowerCase()) ??
+      (type === "labels" && typeof given === "string" ? findLabelValueFault(given) : undefined);
     if (fault) warn(`${at}.${place} makes ${type} that Kubernetes refuses: one ${fault}`);
   }
 };
 
-const merged = new Set<string>(["annotations", "labels", "nodeSelector"]);
+const mergedTypes = new Set<string>(["annotations", "labels", "nodeSelector"]);
 const podKinds = new Set([
   ...["Pod", "Deployment", "ReplicaSet", "StatefulSet", "DaemonSet"],
   ...["Job", "CronJob", "ReplicationController"],
 ]);
 
-const ofValidateRule = (rule: ValidateRule, at: string, warn: Warn) => {
-  ofOperations(rule.targetOperations, at, ["CONNECT"], warn);
+const warnOfValidateRule = (rule: ValidateRule, at: string, warn: AddWarning) => {
+  warnOfOperations(rule.targetOperations, at, ["CONNECT"], warn);
   if (rule.template === undefined) {
     if (!rule.cue) warn(`${at} is empty: the rule refuses nothing`);
     return;
@@ -155,7 +169,7 @@ const ofValidateRule = (rule: ValidateRule, at: string, warn: Warn) => {
     warn(`${place}.value is true or false, which has no order and can't be reckoned with: every request fails`);
 };
 
-const ofReference = ({ at, what: { from, http, k8s }, isUsed }: ReferencePlace, warn: Warn) => {
+const warnOfReference = ({ at, what: { from, http, k8s }, isUsed }: LocatedReference, warn: AddWarning) => {
   const ofObject = [k8s?.name, k8s?.namespace, k8s?.name ? "" : JSON.stringify(k8s?.labelSelector ?? {})];
   const filled = { k8s: ofObject, http: [http?.url, ...Object.values(http?.params ?? {})] }[String(from)] ?? [];
   if (isUsed && filled.some((text) => text?.includes("{{}}")))

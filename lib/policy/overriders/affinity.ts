@@ -9,24 +9,24 @@ import {
   setMember,
 } from "../../json.ts";
 import type { OverrideTemplate } from "../types.ts";
-import { insert } from "./pod-spec.ts";
+import { prependMissing } from "./pod-spec.ts";
 
-export const required = "requiredDuringSchedulingIgnoredDuringExecution";
-const preferred = "preferredDuringSchedulingIgnoredDuringExecution";
+export const requiredTerms = "requiredDuringSchedulingIgnoredDuringExecution";
+const preferredTerms = "preferredDuringSchedulingIgnoredDuringExecution";
 
-export const places = [
-  { parents: ["affinity", "nodeAffinity", required], key: "nodeSelectorTerms" },
-  { parents: ["affinity", "nodeAffinity"], key: preferred },
-  { parents: ["affinity", "podAffinity"], key: required },
-  { parents: ["affinity", "podAffinity"], key: preferred },
-  { parents: ["affinity", "podAntiAffinity"], key: required },
-  { parents: ["affinity", "podAntiAffinity"], key: preferred },
+export const affinityLists = [
+  { parents: ["affinity", "nodeAffinity", requiredTerms], key: "nodeSelectorTerms" },
+  { parents: ["affinity", "nodeAffinity"], key: preferredTerms },
+  { parents: ["affinity", "podAffinity"], key: requiredTerms },
+  { parents: ["affinity", "podAffinity"], key: preferredTerms },
+  { parents: ["affinity", "podAntiAffinity"], key: requiredTerms },
+  { parents: ["affinity", "podAntiAffinity"], key: preferredTerms },
 ];
-type Place = (typeof places)[number];
+type AffinityList = (typeof affinityLists)[number];
 
 export const changeAffinity = (podSpec: JsonMap, { operation, affinity }: OverrideTemplate): boolean => {
-  const given = places.flatMap((place) => {
-    const terms = listIn({ affinity }, place);
+  const given = affinityLists.flatMap((place) => {
+    const terms = findList({ affinity }, place);
     // remove only names a list, so the list may be empty.
     return terms === undefined || (terms.length === 0 && operation !== "remove") ? [] : [{ place, terms }];
   });
@@ -34,18 +34,18 @@ export const changeAffinity = (podSpec: JsonMap, { operation, affinity }: Overri
 
   return applyToEach(given, ({ place, terms }) => {
     if (operation === "remove") return removeFrom(podSpec, place.parents, place.key);
-    const present = operation === "add" ? listIn(podSpec, place) : undefined;
-    const parent = parentIn(podSpec, place);
-    return present?.length ? insert(parent, place.key, terms) : setMember(parent, place.key, terms);
+    const present = operation === "add" ? findList(podSpec, place) : undefined;
+    const parent = openParent(podSpec, place);
+    return present?.length ? prependMissing(parent, place.key, terms) : setMember(parent, place.key, terms);
   });
 };
 
-const listIn = (root: JsonMap, { parents, key }: Place): unknown[] | undefined => {
+const findList = (root: JsonMap, { parents, key }: AffinityList): unknown[] | undefined => {
   const parent = parents.reduce<JsonMap | undefined>((map, step) => requireMap(getOwn(map, step), step), root);
   return requireList(getOwn(parent, key), key);
 };
 
-const parentIn = (root: JsonMap, { parents }: Place): JsonMap =>
+const openParent = (root: JsonMap, { parents }: AffinityList): JsonMap =>
   parents.reduce((map, step) => openMap(map, step, step), root);
 
 /** Removes a list and parents that become empty: an empty map of required terms would be invalid. */

@@ -20,35 +20,35 @@ export const changeMetadata = (
 ): boolean => {
   const place = `metadata.${name}`;
   if (template.operation !== "remove") {
-    const members = membersOf(template, referenced);
+    const members = buildMembers(template, referenced);
     return Object.keys(members).length > 0 && setMembers(openMap(object, "metadata", "metadata"), name, members, place);
   }
-  const key = keyOf(template);
+  const key = requireKey(template);
   const map = requireMap(getOwn(requireMap(object.metadata, "metadata"), name), place);
   return map !== undefined && deleteMember(map, key);
 };
 
 /** Reports whether a constant has a value; empty lists and maps don't count. */
-export const isConstant = (constant: PolicyConstant | null | undefined): boolean =>
+export const hasConstant = (constant: PolicyConstant | null | undefined): boolean =>
   Object.values(requireMap(constant, "template.value") ?? {}).some((value) =>
     typeof value === "object" ? Object.keys(value ?? {}).length > 0 : value !== undefined,
   );
 
-const membersOf = (template: OverrideTemplate, referenced: FoundValue | undefined): JsonMap => {
+const buildMembers = (template: OverrideTemplate, referenced: FoundValue | undefined): JsonMap => {
   const { value, valueRef } = template;
-  if (isConstant(value) && value) return constants(template, value);
+  if (hasConstant(value) && value) return buildConstantMembers(template, value);
   if (!valueRef) throw new Error("template needs value or valueRef");
-  const key = keyOf(template);
+  const key = requireKey(template);
   return referenced === undefined
     ? {}
-    : Object.fromEntries([[key, textOf(referenced.value, "what template.valueRef names")]]);
+    : Object.fromEntries([[key, toText(referenced.value, "what template.valueRef names")]]);
 };
 
-const constants = (template: OverrideTemplate, constant: PolicyConstant): JsonMap => {
+const buildConstantMembers = (template: OverrideTemplate, constant: PolicyConstant): JsonMap => {
   const { string, integer, float, boolean, stringSlice, integerSlice, floatSlice, stringMap } = constant;
   const scalar = string ?? integer ?? float ?? boolean;
   if (scalar !== undefined && scalar !== null)
-    return Object.fromEntries([[keyOf(template), textOf(scalar, "template.value")]]);
+    return Object.fromEntries([[requireKey(template), toText(scalar, "template.value")]]);
   if ([stringSlice, integerSlice, floatSlice].some((list) => list?.length))
     throw new Error("template.value must be no list: annotations and labels are texts");
   const texts = requireTexts(stringMap, "template.value.stringMap");
@@ -56,12 +56,12 @@ const constants = (template: OverrideTemplate, constant: PolicyConstant): JsonMa
   return Object.fromEntries(Object.entries(texts).map(([key, text]) => [unescapeStep(key), text]));
 };
 
-const keyOf = ({ path }: OverrideTemplate): string => {
+const requireKey = ({ path }: OverrideTemplate): string => {
   if (typeof path !== "string" || path === "") throw new Error("template.path must be the key to set or to remove");
   return unescapeStep(path);
 };
 
-const textOf = (value: unknown, what: string): string => {
+const toText = (value: unknown, what: string): string => {
   if (typeof value === "string" || typeof value === "number" || typeof value === "boolean") return String(value);
   throw new Error(`${what} must be a text, a number or a boolean`);
 };

@@ -13,11 +13,11 @@ import {
 } from "../../json.ts";
 import type { KubernetesObject } from "../../review.ts";
 import { isOnlyReplaced, type OriginOverrider } from "../types.ts";
-import { podSpecOf } from "./pod-spec.ts";
-import { factorOf, quantityIn, truncated } from "./resources.ts";
+import { findPodSpec } from "./pod-spec.ts";
+import { multiplyTruncated, requireFactor, requireQuantity } from "./resources.ts";
 
 /** A field to set, or to delete if `value` is undefined. */
-interface Change {
+interface FieldChange {
   parent: JsonMap;
   key: string;
   value: unknown;
@@ -30,7 +30,7 @@ interface Change {
 export const applyOrigins = (object: KubernetesObject, origins: readonly OriginOverrider[]): boolean => {
   const changes = origins.map((origin, index) => {
     try {
-      return changeOf(object, origin);
+      return computeChange(object, origin);
     } catch (error) {
       throw new Error(`origin[${index}]: ${getErrorMessage(error)}`, { cause: error });
     }
@@ -41,7 +41,7 @@ export const applyOrigins = (object: KubernetesObject, origins: readonly OriginO
   );
 };
 
-const changeOf = (object: KubernetesObject, origin: OriginOverrider): Change | undefined => {
+const computeChange = (object: KubernetesObject, origin: OriginOverrider): FieldChange | undefined => {
   if (!isMap(origin)) throw new Error("an overrider must be a map");
   const { type }: OriginOverrider = origin;
   if (!Object.hasOwn(computations, type))
@@ -52,57 +52,57 @@ const changeOf = (object: KubernetesObject, origin: OriginOverrider): Change | u
   if (operation !== "replace" && (isReplaced || (operation !== "add" && operation !== "remove")))
     throw new Error("unsupported operator type error");
   const isOfMetadata = type === "annotations" || type === "labels";
-  const parent = isOfMetadata ? requireMap(object.metadata, "metadata") : podSpecOf(object);
+  const parent = isOfMetadata ? requireMap(object.metadata, "metadata") : findPodSpec(object);
   return parent && computations[type](parent, origin);
 };
 
-type Compute = (parent: JsonMap, origin: OriginOverrider) => Change;
+type ComputeChange = (parent: JsonMap, origin: OriginOverrider) => FieldChange;
 
-const field =
+const createReplacement =
   (
     key: "hostNetwork" | "schedulerName" | "affinity" | "topologySpreadConstraints",
     isSuch: (value: unknown) => boolean,
     such: string,
     nothing?: unknown,
-  ): Compute =>
+  ): ComputeChange =>
   (parent, origin) => {
     const value = origin[key] ?? nothing;
     if (value !== undefined && !isSuch(value)) throw new Error(`${key} must be ${such}`);
     return { parent, key, value };
   };
 
-const texts =
-  (key: "annotations" | "labels" | "nodeSelector"): Compute =>
+const createTextMerge =
+  (key: "annotations" | "labels" | "nodeSelector"): ComputeChange =>
   (parent, origin) => {
     const given = requireTexts(origin[key], key);
     const present = requireMap(getOwn(parent, key), key);
-    const change = (value: JsonMap | undefined) => ({ parent, key, value });
-    if (origin.replace === true) return change(given);
-    if (origin.operation !== "remove") return change(given || present ? { ...present, ...given } : undefined);
+    const toChange = (value: JsonMap | undefined) => ({ parent, key, value });
+    if (origin.replace === true) return toChange(given);
+    if (origin.operation !== "remove") return toChange(given || present ? { ...present, ...given } : undefined);
     const kept = Object.entries(present ?? {}).filter(([name]) => !Object.hasOwn(given ?? {}, name));
-    return change(present && Object.fromEntries(kept));
+    return toChange(present && Object.fromEntries(kept));
   };
 
-const tolerations: Compute = (parent, origin) => {
+const mergeTolerations: ComputeChange = (parent, origin) => {
   const given = requireList(origin.tolerations, "tolerations");
   if (given?.every(isMap) === false) throw new Error("tolerations must be maps");
   const present = requireList(getOwn(parent, "tolerations"), "tolerations") ?? [];
-  const named = new Set(given?.map(nameOf));
-  const others = present.filter((toleration) => !named.has(nameOf(toleration)));
-  const change = (value: unknown[] | undefined) => ({ parent, key: "tolerations", value });
-  if (origin.replace === true) return change(given);
+  const named = new Set(given?.map(identifyToleration));
+  const others = present.filter((toleration) => !named.has(identifyToleration(toleration)));
+  const toChange = (value: unknown[] | undefined) => ({ parent, key: "tolerations", value });
+  if (origin.replace === true) return toChange(given);
   if (origin.operation !== "remove")
-    return change(given || present.length > 0 ? [...(given ?? []), ...others] : undefined);
-  return change(others.length > 0 ? others : undefined);
+    return toChange(given || present.length > 0 ? [...(given ?? []), ...others] : undefined);
+  return toChange(others.length > 0 ? others : undefined);
 };
 
 /** Identifies a toleration by all fields but its seconds; a missing field equals an empty one. */
-const nameOf = (toleration: unknown): string => {
+const identifyToleration = (toleration: unknown): string => {
   const { key = "", operator = "", value = "", effect = "" } = requireMap(toleration, "a toleration") ?? {};
   return JSON.stringify([key, operator, value, effect]);
 };
 
-const containerOf = (podSpec: JsonMap, { containerCount = 0 }: OriginOverrider): JsonMap => {
+const requireContainer = (podSpec: JsonMap, { containerCount = 0 }: OriginOverrider): JsonMap => {
   const containers = requireList(getOwn(podSpec, "containers"), "containers") ?? [];
   if (containers.length === 0) throw new Error("containers not found in pod spec");
   if (!Number.isInteger(containerCount) || containerCount < 0)
@@ -114,26 +114,26 @@ const containerOf = (podSpec: JsonMap, { containerCount = 0 }: OriginOverrider):
   return container;
 };
 
-const requirements: Compute = (podSpec, origin) => {
+const replaceResources: ComputeChange = (podSpec, origin) => {
   const value = requireMap(origin.resourceRequirements, "resourceRequirements") ?? {};
-  return { parent: containerOf(podSpec, origin), key: "resources", value };
+  return { parent: requireContainer(podSpec, origin), key: "resources", value };
 };
 
-export const sold = ["cpu", "memory", "storage", "ephemeral-storage"];
+export const oversoldResources = ["cpu", "memory", "storage", "ephemeral-storage"];
 
-const oversell: Compute = (podSpec, origin) => {
-  const parent = containerOf(podSpec, origin);
+const multiplyResources: ComputeChange = (podSpec, origin) => {
+  const parent = requireContainer(podSpec, origin);
   const factors = requireMap(origin.resourcesOversell, "resourcesOversell");
   const resources = cloneDeep(requireMap(getOwn(parent, "resources"), "resources"));
   for (const list of ["requests", "limits"]) {
     const quantities = requireMap(getOwn(resources, list), `resources.${list}`) ?? {};
     const listed = requireMap(getOwn(factors, list), `resourcesOversell.${list}`);
-    for (const name of sold) {
+    for (const name of oversoldResources) {
       const [factor, quantity] = [getOwn(listed, name), getOwn(quantities, name)];
       if (factor == null || quantity == null) continue;
-      factorOf(factor, `resourcesOversell.${list}.${name}`);
-      const present = quantityIn(quantity, `resources.${list}.${name}`);
-      if (present.nanos !== 0n) setMember(quantities, name, truncated(present, Number(factor), name === "cpu"));
+      requireFactor(factor, `resourcesOversell.${list}.${name}`);
+      const present = requireQuantity(quantity, `resources.${list}.${name}`);
+      if (present.nanos !== 0n) setMember(quantities, name, multiplyTruncated(present, Number(factor), name === "cpu"));
     }
   }
   return { parent, key: "resources", value: resources };
@@ -142,15 +142,15 @@ const oversell: Compute = (podSpec, origin) => {
 const isBoolean = (value: unknown) => typeof value === "boolean";
 const isText = (value: unknown) => typeof value === "string";
 
-const computations: Record<OriginOverrider["type"], Compute> = {
-  annotations: texts("annotations"),
-  labels: texts("labels"),
-  nodeSelector: texts("nodeSelector"),
-  tolerations,
-  hostNetwork: field("hostNetwork", isBoolean, "true or false", false),
-  schedulerName: field("schedulerName", isText, "a text", ""),
-  affinity: field("affinity", isMap, "a map"),
-  topologySpreadConstraints: field("topologySpreadConstraints", Array.isArray, "a list"),
-  resourceRequirements: requirements,
-  resourceOversell: oversell,
+const computations: Record<OriginOverrider["type"], ComputeChange> = {
+  annotations: createTextMerge("annotations"),
+  labels: createTextMerge("labels"),
+  nodeSelector: createTextMerge("nodeSelector"),
+  tolerations: mergeTolerations,
+  hostNetwork: createReplacement("hostNetwork", isBoolean, "true or false", false),
+  schedulerName: createReplacement("schedulerName", isText, "a text", ""),
+  affinity: createReplacement("affinity", isMap, "a map"),
+  topologySpreadConstraints: createReplacement("topologySpreadConstraints", Array.isArray, "a list"),
+  resourceRequirements: replaceResources,
+  resourceOversell: multiplyResources,
 };

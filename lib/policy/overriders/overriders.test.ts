@@ -8,7 +8,7 @@ import type { JsonMap } from "../../json.ts";
 import { createDraft, applyPatch as patched } from "../../patch.ts";
 import type { OriginOverrider, OverrideTemplate, PolicyPatchOperation } from "../types.ts";
 import { applyOrigins } from "./origins.ts";
-import { patchWith } from "./plaintext.ts";
+import { applyPolicyPatch } from "./plaintext.ts";
 import { applyTemplate } from "./templates.ts";
 
 /** One of these; what is in it may be anything. */
@@ -36,7 +36,7 @@ const apply = (object: KubernetesObject, { template, origin, patch }: Given): bo
   if (template !== undefined) return applyTemplate(object, template as OverrideTemplate, undefined);
   return origin
     ? applyOrigins(object, origin as OriginOverrider[])
-    : patchWith(object, patch as PolicyPatchOperation[]);
+    : applyPolicyPatch(object, patch as PolicyPatchOperation[]);
 };
 
 const usualSpec = ({ template }: Given) =>

@@ -8,40 +8,40 @@ import { quoteValue } from "../values/texts.ts";
  * library: `replace` adds an absent key, a negative index counts from the end, `copy` and `move` are not supported. If
  * an operation throws, those before it are applied: don't use the object then.
  */
-export const patchWith = (object: KubernetesObject, operations: readonly PolicyPatchOperation[]): boolean => {
+export const applyPolicyPatch = (object: KubernetesObject, operations: readonly PolicyPatchOperation[]): boolean => {
   const { kind, apiVersion } = object;
-  const changed = applyToEach(operations, (operation) => perform(object, operation));
-  if (kind !== undefined && !isName(object.kind)) throw new Error("a patch must leave the object its kind");
-  if (apiVersion !== undefined && !isName(object.apiVersion))
+  const changed = applyToEach(operations, (operation) => applyOperation(object, operation));
+  if (kind !== undefined && !isNonEmptyText(object.kind)) throw new Error("a patch must leave the object its kind");
+  if (apiVersion !== undefined && !isNonEmptyText(object.apiVersion))
     throw new Error("a patch must leave the object its apiVersion");
   if (!isMap(object.metadata ?? {})) throw new Error("a patch must leave the object's metadata a map");
   return changed;
 };
 
 /** In characters, because errors repeat the path. */
-const longest = 4096;
+const maximumPathLength = 4096;
 
-const isName = (value: unknown) => typeof value === "string" && value !== "";
+const isNonEmptyText = (value: unknown) => typeof value === "string" && value !== "";
 
-const perform = (object: object, operation: PolicyPatchOperation): boolean => {
+const applyOperation = (object: object, operation: PolicyPatchOperation): boolean => {
   if (!isMap(operation)) throw new Error("an operation of a patch must be a map with op, path and value");
   const { op, path, value = null }: PolicyPatchOperation = operation;
-  if (typeof path !== "string" || path.length > longest)
-    throw new Error(`path of an operation must be a text of at most ${longest} characters`);
-  const act = Object.hasOwn(acts, op) ? acts[op] : undefined;
-  if (act === undefined)
-    throw new Error(`op ${quoteValue(op)} at ${path} must be one of ${Object.keys(acts).join(", ")}`);
+  if (typeof path !== "string" || path.length > maximumPathLength)
+    throw new Error(`path of an operation must be a text of at most ${maximumPathLength} characters`);
+  const apply = Object.hasOwn(appliers, op) ? appliers[op] : undefined;
+  if (apply === undefined)
+    throw new Error(`op ${quoteValue(op)} at ${path} must be one of ${Object.keys(appliers).join(", ")}`);
 
-  const steps = stepsOf(path);
+  const steps = parsePatchPath(path);
   const key = steps.pop();
-  if (key === undefined) return whole(object, op, value);
-  if (op === "add" || op === "replace") prepare(object, steps);
-  const parent = steps.reduce<unknown>(member, object);
-  if (typeof parent !== "object" || parent === null) throw missing(op, path, "the parent doesn't exist");
-  return act({ parent, key, value, op, path });
+  if (key === undefined) return replaceObject(object, op, value);
+  if (op === "add" || op === "replace") createMetadataMap(object, steps);
+  const parent = steps.reduce<unknown>(getMember, object);
+  if (typeof parent !== "object" || parent === null) throw createPathError(op, path, "the parent doesn't exist");
+  return apply({ parent, key, value, op, path });
 };
 
-interface Place {
+interface OperationTarget {
   parent: object;
   key: string;
   value: unknown;
@@ -49,65 +49,67 @@ interface Place {
   path: string;
 }
 
-const missing = (op: string, path: string, why: string) => new Error(`${op} ${JSON.stringify(path)}: ${why}`);
+const createPathError = (op: string, path: string, why: string) => new Error(`${op} ${JSON.stringify(path)}: ${why}`);
 
-const stepsOf = (pointer: string): string[] => {
+const parsePatchPath = (pointer: string): string[] => {
   if (pointer !== "" && !pointer.startsWith("/"))
     throw new Error(`the path ${JSON.stringify(pointer)} must begin with a slash`);
   return parsePointer(pointer);
 };
 
-const member = (parent: unknown, key: string): unknown => {
-  if (Array.isArray(parent)) return parent[indexIn(key, parent.length) ?? -1];
+const getMember = (parent: unknown, key: string): unknown => {
+  if (Array.isArray(parent)) return parent[parseIndex(key, parent.length) ?? -1];
   return isMap(parent) ? getOwn(parent, key) : undefined;
 };
 
 /** Parses an index below `length`; a negative index counts from the end. */
-const indexIn = (key: string, length: number): number | undefined => {
+const parseIndex = (key: string, length: number): number | undefined => {
   if (!/^[+-]?\d{1,15}$/.test(key)) return undefined;
   const index = Number(key) < 0 ? Number(key) + length : Number(key);
   return index >= 0 && index < length ? index : undefined;
 };
 
 /** Returns the list element that an operation means; undefined if the parent is a map. */
-const elementOf = ({ parent, key, op, path }: Place, extra = 0) => {
+const findElement = ({ parent, key, op, path }: OperationTarget, extra = 0) => {
   if (!Array.isArray(parent)) return undefined;
-  const index = extra > 0 && key === "-" ? parent.length : indexIn(key, parent.length + extra);
-  if (index === undefined) throw missing(op, path, `the list has no such index, but ${parent.length} elements`);
+  const index = extra > 0 && key === "-" ? parent.length : parseIndex(key, parent.length + extra);
+  if (index === undefined) throw createPathError(op, path, `the list has no such index, but ${parent.length} elements`);
   return { list: parent, index };
 };
 
 /** Creates missing annotations or labels: policies add keys to them as if the map existed. */
-const prepare = (object: object, [first, second, ...rest]: string[]) => {
+const createMetadataMap = (object: object, [first, second, ...rest]: string[]) => {
   if (first !== "metadata" || rest.length > 0 || (second !== "annotations" && second !== "labels")) return;
   const metadata = getOwn(object, first);
   if (isMap(metadata) && (getOwn(metadata, second) ?? null) === null) setMember(metadata, second, {});
 };
 
-const acts: Record<string, (place: Place) => boolean> = {
+const appliers: Record<string, (place: OperationTarget) => boolean> = {
   add(place) {
-    const element = elementOf(place, 1);
+    const element = findElement(place, 1);
     if (element === undefined) return setMember(place.parent, place.key, place.value);
     element.list.splice(element.index, 0, cloneDeep(place.value));
     return true;
   },
   remove(place) {
-    const element = elementOf(place);
+    const element = findElement(place);
     if (element !== undefined) return element.list.splice(element.index, 1).length > 0;
-    if (!deleteMember(place.parent, place.key)) throw missing(place.op, place.path, "the key doesn't exist");
+    if (!deleteMember(place.parent, place.key)) throw createPathError(place.op, place.path, "the key doesn't exist");
     return true;
   },
-  replace: (place) => setMember(place.parent, elementOf(place)?.index ?? place.key, place.value),
+  replace: (place) => setMember(place.parent, findElement(place)?.index ?? place.key, place.value),
   test(place) {
-    const there = elementOf(place) === undefined ? getOwn(place.parent, place.key) : member(place.parent, place.key);
-    if (!isSame(there ?? null, place.value)) throw missing(place.op, place.path, "the value there is another one");
+    const there =
+      findElement(place) === undefined ? getOwn(place.parent, place.key) : getMember(place.parent, place.key);
+    if (!isSame(there ?? null, place.value))
+      throw createPathError(place.op, place.path, "the value there is another one");
     return false;
   },
 };
 
-const whole = (object: object, op: string, value: unknown): boolean => {
+const replaceObject = (object: object, op: string, value: unknown): boolean => {
   if (op === "test" && isSame(object, value)) return false;
-  if (op !== "replace" || !isMap(value)) throw missing(op, "", "that can't be done to the whole object");
+  if (op !== "replace" || !isMap(value)) throw createPathError(op, "", "that can't be done to the whole object");
   const isLess = applyToEach(Object.keys(object), (key) => !Object.hasOwn(value, key) && deleteMember(object, key));
   return applyToEach(Object.entries(value), ([key, now]) => setMember(object, key, now)) || isLess;
 };

@@ -1,28 +1,28 @@
 import { getOwn, isSame, type JsonMap, lookUp, requireList, requireMap, setMember } from "../../json.ts";
 import type { KubernetesObject } from "../../review.ts";
 
-const ofTemplate = ["spec", "template", "spec"];
+const templatePath = ["spec", "template", "spec"];
 
 /** By kind, in any group: workload kinds of other groups have their pod spec in the same place. */
-const places: ReadonlyMap<unknown, string[]> = new Map([
+const podSpecPaths: ReadonlyMap<unknown, string[]> = new Map([
   ["Pod", ["spec"]],
-  ["ReplicationController", ofTemplate],
-  ["Deployment", ofTemplate],
-  ["ReplicaSet", ofTemplate],
-  ["StatefulSet", ofTemplate],
-  ["DaemonSet", ofTemplate],
-  ["Job", ofTemplate],
-  ["CronJob", ["spec", "jobTemplate", ...ofTemplate]],
+  ["ReplicationController", templatePath],
+  ["Deployment", templatePath],
+  ["ReplicaSet", templatePath],
+  ["StatefulSet", templatePath],
+  ["DaemonSet", templatePath],
+  ["Job", templatePath],
+  ["CronJob", ["spec", "jobTemplate", ...templatePath]],
 ]);
 
 /** Returns the pod spec of a pod, or of the pods that an object creates; undefined if there is none. */
-export const podSpecOf = (object: KubernetesObject): JsonMap | undefined => {
-  const place = places.get(object.kind);
+export const findPodSpec = (object: KubernetesObject): JsonMap | undefined => {
+  const place = podSpecPaths.get(object.kind);
   return place && requireMap(lookUp(object, place)?.value, place.join("."));
 };
 
 /** Prepends each element that a list lacks, one after the other; reports whether any was added. */
-export const insert = (parent: JsonMap, key: string, given: readonly unknown[]): boolean => {
+export const prependMissing = (parent: JsonMap, key: string, given: readonly unknown[]): boolean => {
   const present = requireList(getOwn(parent, key), key) ?? [];
   const fresh: unknown[] = [];
   for (const term of given)

@@ -20,102 +20,109 @@ const lists = ["requests", "limits"] as const;
 export const changeResources = (podSpec: JsonMap, { operation, resources }: OverrideTemplate): boolean => {
   const given = requireMap(resources, "template.resources");
   if (given === undefined) throw new Error("template.resources is missing");
-  const container = firstContainer(podSpec);
+  const container = findFirstContainer(podSpec);
   if (container === undefined) return false;
   return applyToEach(lists, (list) => {
     const quantities = Object.entries(requireMap(getOwn(given, list), `template.resources.${list}`) ?? {});
     return applyToEach(quantities, ([name, quantity]) =>
       operation === "remove"
-        ? remove(container, list, unescapeStep(name))
-        : set(
+        ? removeQuantity(container, list, unescapeStep(name))
+        : setQuantity(
             container,
             list,
             unescapeStep(name),
-            quantityIn(quantity, `template.resources.${list}[${JSON.stringify(name)}]`),
+            requireQuantity(quantity, `template.resources.${list}[${JSON.stringify(name)}]`),
             quantity,
           ),
     );
   });
 };
 
-const milli = 10n ** 6n;
-const whole = 10n ** 9n;
+const nanosPerMilli = 10n ** 6n;
+const nanosPerUnit = 10n ** 9n;
 
-export const factors = [
-  { factor: "cpuFactor", name: "cpu", unit: milli, suffix: "m" },
-  { factor: "memoryFactor", name: "memory", unit: whole, suffix: "" },
-  { factor: "diskFactor", name: "ephemeral-storage", unit: whole, suffix: "" },
+export const oversellFactors = [
+  { factor: "cpuFactor", name: "cpu", unit: nanosPerMilli, suffix: "m" },
+  { factor: "memoryFactor", name: "memory", unit: nanosPerUnit, suffix: "" },
+  { factor: "diskFactor", name: "ephemeral-storage", unit: nanosPerUnit, suffix: "" },
 ] as const;
 
 /** Sets requests of the first container to a share of its limits, or removes them. */
-export const oversell = (podSpec: JsonMap, { operation, resourcesOversell }: OverrideTemplate): boolean => {
+export const changeOversell = (podSpec: JsonMap, { operation, resourcesOversell }: OverrideTemplate): boolean => {
   const given = requireMap(resourcesOversell, "template.resourcesOversell");
-  const wanted = factors.filter(({ factor }) => (getOwn(given, factor) ?? "") !== "");
+  const wanted = oversellFactors.filter(({ factor }) => (getOwn(given, factor) ?? "") !== "");
   if (wanted.length === 0)
     throw new Error(
-      `template.resourcesOversell must have ${factors.map(({ factor }) => factor).join(", ")} or some of them`,
+      `template.resourcesOversell must have ${oversellFactors.map(({ factor }) => factor).join(", ")} or some of them`,
     );
-  const container = firstContainer(podSpec);
+  const container = findFirstContainer(podSpec);
   if (container === undefined) return false;
   return applyToEach(wanted, ({ factor, name, unit, suffix }) => {
-    if (operation === "remove") return remove(container, "requests", name);
-    const share = shareOf(getOwn(given, factor), `template.resourcesOversell.${factor}`);
-    const limit = quantityOf(container, "limits", name);
+    if (operation === "remove") return removeQuantity(container, "requests", name);
+    const share = requireFraction(getOwn(given, factor), `template.resourcesOversell.${factor}`);
+    const limit = getQuantity(container, "limits", name);
     if (limit === undefined || (name === "ephemeral-storage" && limit.nanos === 0n)) return false;
     // A CPU request that is written as "0" stays 0.
-    const isZero = name === "cpu" && getOwn(resourcesOf(container, "requests"), name) === "0";
-    const text = `${isZero ? 0n : rounded(limit, share, unit)}${suffix}`;
-    return set(container, "requests", name, quantityIn(text, name), text);
+    const isZero = name === "cpu" && getOwn(getQuantities(container, "requests"), name) === "0";
+    const text = `${isZero ? 0n : multiplyRounded(limit, share, unit)}${suffix}`;
+    return setQuantity(container, "requests", name, requireQuantity(text, name), text);
   });
 };
 
-const firstContainer = (podSpec: JsonMap): JsonMap | undefined =>
+const findFirstContainer = (podSpec: JsonMap): JsonMap | undefined =>
   requireMap(requireList(podSpec.containers, "spec.containers")?.[0], "spec.containers[0]");
 
-const resourcesOf = (container: JsonMap, list: string): JsonMap | undefined =>
+const getQuantities = (container: JsonMap, list: string): JsonMap | undefined =>
   requireMap(getOwn(requireMap(getOwn(container, "resources"), "resources"), list), `resources.${list}`);
 
-const quantityOf = (container: JsonMap, list: string, name: string): Quantity | undefined => {
-  const value = getOwn(resourcesOf(container, list), name);
-  return value === undefined || value === null ? undefined : quantityIn(value, `resources.${list}.${name}`);
+const getQuantity = (container: JsonMap, list: string, name: string): Quantity | undefined => {
+  const value = getOwn(getQuantities(container, list), name);
+  return value === undefined || value === null ? undefined : requireQuantity(value, `resources.${list}.${name}`);
 };
 
-const remove = (container: JsonMap, list: string, name: string): boolean => {
-  const quantities = resourcesOf(container, list);
+const removeQuantity = (container: JsonMap, list: string, name: string): boolean => {
+  const quantities = getQuantities(container, list);
   return quantities !== undefined && deleteMember(quantities, name);
 };
 
 /** Leaves an equal quantity as it is: the API server rewrites quantities in a form of its own. */
-const set = (container: JsonMap, list: string, name: string, { nanos }: Quantity, written: unknown): boolean => {
-  const present = getOwn(resourcesOf(container, list), name);
-  if (isWritten(present) && parseQuantity(present)?.nanos === nanos) return false;
+const setQuantity = (
+  container: JsonMap,
+  list: string,
+  name: string,
+  { nanos }: Quantity,
+  written: unknown,
+): boolean => {
+  const present = getOwn(getQuantities(container, list), name);
+  if (isTextOrNumber(present) && parseQuantity(present)?.nanos === nanos) return false;
   return setMember(openMap(openMap(container, "resources", "resources"), list, `resources.${list}`), name, written);
 };
 
-const isWritten = (value: unknown): value is string | number => typeof value === "string" || typeof value === "number";
+const isTextOrNumber = (value: unknown): value is string | number =>
+  typeof value === "string" || typeof value === "number";
 
-export const factorOf = (text: unknown, field: string): Decimal => {
+export const requireFactor = (text: unknown, field: string): Decimal => {
   const factor = typeof text === "string" || typeof text === "number" ? parseDecimal(text) : undefined;
   if (factor === undefined || factor.numerator < 0n)
     throw new Error(`${field} must be a decimal such as "0.5", not ${quoteValue(text)}`);
   return factor;
 };
 
-export const shareOf = (text: unknown, field: string): Decimal => {
-  const factor = factorOf(text, field);
+export const requireFraction = (text: unknown, field: string): Decimal => {
+  const factor = requireFactor(text, field);
   if (factor.numerator === 0n || factor.numerator >= factor.denominator)
     throw new Error(`${field} must be greater than 0 and less than 1, not ${quoteValue(text)}`);
   return factor;
 };
 
-export const quantityIn = (value: unknown, field: string): Quantity => {
+export const requireQuantity = (value: unknown, field: string): Quantity => {
   const quantity = typeof value === "string" || typeof value === "number" ? parseQuantity(value) : undefined;
   if (quantity === undefined) throw new Error(`${field} must be a quantity, not ${quoteValue(value)}`);
   return quantity;
 };
 
 /** Multiplies a quantity by a factor, in units of `unit` billionths, rounded half away from zero. */
-export const rounded = ({ nanos }: Quantity, { numerator, denominator }: Decimal, unit: bigint): bigint => {
+export const multiplyRounded = ({ nanos }: Quantity, { numerator, denominator }: Decimal, unit: bigint): bigint => {
   const [dividend, divisor] = [nanos * numerator, denominator * unit];
   return (2n * dividend + (dividend < 0n ? -divisor : divisor)) / (2n * divisor);
 };
@@ -124,7 +131,7 @@ export const rounded = ({ nanos }: Quantity, { numerator, denominator }: Decimal
  * Multiplies a quantity by a factor, truncated to thousandths of a CPU or whole bytes, in the API server's notation.
  * Calculates in floating point, as upstream does: 100 times 0.29 is 28 bytes.
  */
-export const truncated = (quantity: Quantity, factor: number, isCpu: boolean): string => {
+export const multiplyTruncated = (quantity: Quantity, factor: number, isCpu: boolean): string => {
   const product = Number(isCpu ? milliOf(quantity) : wholeOf(quantity)) * factor;
   if (!Number.isFinite(product)) throw new Error(`${factor} times ${quantity.text} is more than there can be`);
   const count = BigInt(Math.trunc(product));

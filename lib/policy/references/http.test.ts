@@ -5,7 +5,7 @@ import { parse } from "yaml";
 import { type HttpsRequest, type HttpsResponse, http } from "../../needs.ts";
 import { recorded } from "../../recorded-answers.ts";
 import { mergeWithDefaults, mistakes } from "../../settings.ts";
-import { type HttpSettings, httpPlaces, httpReach, httpSettings, unfitHttp } from "./http.ts";
+import { createHttpCapabilities, findHttpFault, type HttpSettings, httpSettings, listSecretPlaces } from "./http.ts";
 
 const region = "eu-west-1";
 const {
@@ -19,14 +19,14 @@ describe("settings of http", () => {
   for (const given of validSettings)
     it(`may be ${JSON.stringify(given)}`, () => {
       assert.deepEqual(mistakes(httpSettings, given), []);
-      assert.equal(unfitHttp({ ...httpSettings, ...given }), undefined);
+      assert.equal(findHttpFault({ ...httpSettings, ...given }), undefined);
     });
 
   for (const { settings: given, message } of invalidSettings)
     it(`may not be ${JSON.stringify(given)}`, () => {
       // As it comes from postern.yaml, where lists may hold anything.
       const settings = mergeWithDefaults(httpSettings, given) as HttpSettings;
-      assert.match(unfitHttp(settings) ?? "", new RegExp(message));
+      assert.match(findHttpFault(settings) ?? "", new RegExp(message));
     });
 
   it("say what is read in AWS", () => {
@@ -34,11 +34,11 @@ describe("settings of http", () => {
       { host: "a", secret: "s", region },
       { host: "b", username: "u", parameter: "/p", region },
     ];
-    assert.deepEqual(httpPlaces({ ...httpSettings, credentials }), [
+    assert.deepEqual(listSecretPlaces({ ...httpSettings, credentials }), [
       { secret: "s", region },
       { parameter: "/p", region },
     ]);
-    const need = http(({ http }: { http: HttpSettings }) => httpPlaces(http));
+    const need = http(({ http }: { http: HttpSettings }) => listSecretPlaces(http));
     assert.equal(need.secrets?.({ http: { ...httpSettings, credentials } }).length, 2);
     assert.equal(http().secrets, undefined);
   });
@@ -59,7 +59,7 @@ describe("what settings keep for a host", () => {
       requests.push(request);
       return { status: 200, body: '{"token":"t"}' };
     };
-    await httpReach(settings, ask).fetch({ url, ...(auth && { auth }) });
+    await createHttpCapabilities(settings, ask).fetch({ url, ...(auth && { auth }) });
     return requests.map(({ bearer, username, headers }) => [bearer, username, headers?.authorization]);
   };
   const place = (secret: string) => ({ secret, region });
@@ -92,18 +92,21 @@ describe("a recorded answer", () => {
 
   it("has names as Go writes them", async () => {
     const { http } = world({ headers: { "content-type": ["a"], "X-A": ["b", "c"] }, trailers: { "x-end": ["d"] } });
-    assert.deepEqual(await httpReach(settings, http).fetch({ url: "http://mock/x" }), {
+    assert.deepEqual(await createHttpCapabilities(settings, http).fetch({ url: "http://mock/x" }), {
       body: { n: 1 },
       header: { "Content-Type": ["a"], "X-A": ["b", "c"] },
       trailer: { "X-End": ["d"] },
     });
   });
   it("may have no headers", async () => {
-    const { header, trailer } = await httpReach(settings, world({}).http).fetch({ url: "http://mock/x" });
+    const { header, trailer } = await createHttpCapabilities(settings, world({}).http).fetch({ url: "http://mock/x" });
     assert.deepEqual([header, trailer], [{}, {}]);
   });
   it("that is missing is named without what is secret", async () => {
-    const asked = httpReach(settings, world({}).http).fetch({ url: "http://mock/y", auth: { staticToken: "hush" } });
+    const asked = createHttpCapabilities(settings, world({}).http).fetch({
+      url: "http://mock/y",
+      auth: { staticToken: "hush" },
+    });
     await assert.rejects(asked, (error: Error) => {
       assert.match(error.message, /^no answer is recorded to \{.*"url":"http:\/\/mock\/y"\}/);
       assert.doesNotMatch(error.message, /hush|connect/);

@@ -11,8 +11,8 @@ import type {
   PolicyCapabilities,
   ScriptHttpRequest,
 } from "../types.ts";
-import { addressOf, bodyOf, headersOf, isAmong, isHost, methodOf, texts } from "./request.ts";
-import { basicOf, keeping, tokenIn } from "./tokens.ts";
+import { buildAddress, buildHeaders, isAllowedHost, isHost, parseMethod, parseTextEntries, toBody } from "./request.ts";
+import { buildBasicAuth, createTokenCachePolicy, parseToken } from "./tokens.ts";
 
 /** A credential for a host and where it is kept: a password if there is a username, else a token. */
 export interface HttpCredential {
@@ -35,36 +35,44 @@ export interface HttpSettings {
 
 export const httpSettings: HttpSettings = { hosts: [], ca: "", addresses: [], credentials: [] };
 
-type Ask = (request: HttpsRequest) => Promise<HttpsResponse>;
+type SendRequest = (request: HttpsRequest) => Promise<HttpsResponse>;
 
-const second = 1000;
-const longest = { reference: second, script: 3 * second, token: second };
-const most = { answer: 1024 * 1024, token: 64 * 1024 };
+const secondInMilliseconds = 1000;
+const timeouts = { reference: secondInMilliseconds, script: 3 * secondInMilliseconds, token: secondInMilliseconds };
+const maximumBytes = { answer: 1024 * 1024, token: 64 * 1024 };
 
-export const httpReach = (settings: HttpSettings, ask: Ask): Pick<PolicyCapabilities, "fetch" | "process"> => {
-  const { isAdmitted, lookup, secureContext } = boundsOf(settings);
+export const createHttpCapabilities = (
+  settings: HttpSettings,
+  ask: SendRequest,
+): Pick<PolicyCapabilities, "fetch" | "process"> => {
+  const { isAdmitted, lookup, secureContext: getSecureContext } = createLimits(settings);
 
-  const sent = async (url: URL, request: Omit<HttpsRequest, "url">, trust = secureContext): Promise<HttpsResponse> => {
-    if (!isAmong(settings.hosts, url)) throw new Error(`${url.host} may not be asked: http.hosts does not list it`);
+  const sendAllowed = async (
+    url: URL,
+    request: Omit<HttpsRequest, "url">,
+    trust = getSecureContext,
+  ): Promise<HttpsResponse> => {
+    if (!isAllowedHost(settings.hosts, url))
+      throw new Error(`${url.host} may not be asked: http.hosts does not list it`);
     const address = addressIn(url);
     if (address !== undefined && !isAdmitted(address))
       throw new Error(`${url.host} may not be asked: http.addresses does not list it, and it is no public address`);
     // A pooled connection may lead to an address that was not checked.
     const connect = { agent: false, lookup, ...(url.protocol === "https:" && { secureContext: trust() }) };
-    return ask({ most: most.answer, ...request, url: url.href, connect }).catch((error: Error) => {
+    return ask({ most: maximumBytes.answer, ...request, url: url.href, connect }).catch((error: Error) => {
       throw new Error(error.message, { cause: error });
     });
   };
 
   /** Requests a token with the policy's own password or, without one, a credential of the settings. */
-  const exchanged = async (auth: HttpReferenceAuth, authUrl: string, refused?: string): Promise<string> => {
-    const url = addressOf(authUrl, "auth.authUrl");
-    const answer = await sent(url, {
-      ...{ method: "POST", milliseconds: longest.token, most: most.token, isLasting: true },
-      ...{ headers: { ...basicOf(auth), "content-length": "0" }, keep: keeping(auth, refused) },
-      ...(!auth.password && credentialsFor(settings, url, auth.username)),
+  const requestToken = async (auth: HttpReferenceAuth, authUrl: string, refused?: string): Promise<string> => {
+    const url = buildAddress(authUrl, "auth.authUrl");
+    const answer = await sendAllowed(url, {
+      ...{ method: "POST", milliseconds: timeouts.token, most: maximumBytes.token, isLasting: true },
+      ...{ headers: { ...buildBasicAuth(auth), "content-length": "0" }, keep: createTokenCachePolicy(auth, refused) },
+      ...(!auth.password && findCredential(settings, url, auth.username)),
     });
-    const { token } = tokenIn(answer) ?? {};
+    const { token } = parseToken(answer) ?? {};
     if (token !== undefined) return token;
     const { status } = answer;
     throw new Error(`${url.host} answers ${status} to a request for a token${status < 300 ? ", and no token" : ""}`);
@@ -72,100 +80,100 @@ export const httpReach = (settings: HttpSettings, ask: Ask): Pick<PolicyCapabili
 
   return {
     fetch: async (reference): Promise<HttpReferenceResponse> => {
-      const { request, url, auth } = described(reference);
-      const asked = (token: string | undefined, kept: Kept = {}) => {
+      const { request, url, auth } = buildReferenceRequest(reference);
+      const sendWithToken = (token: string | undefined, kept: StoredCredential = {}) => {
         const headers = { ...request.headers, ...(token !== undefined && { authorization: `Bearer ${token}` }) };
-        return sent(url, { ...request, ...kept, headers });
+        return sendAllowed(url, { ...request, ...kept, headers });
       };
-      if (auth === undefined) return replyOf(await asked(undefined), url);
+      if (auth === undefined) return toReferenceResponse(await sendWithToken(undefined), url);
 
       const { staticToken, authUrl } = auth;
-      if (staticToken) return replyOf(await asked(staticToken), url);
-      const own = auth.token && !isOver(auth.expireAt) ? auth.token : undefined;
+      if (staticToken) return toReferenceResponse(await sendWithToken(staticToken), url);
+      const own = auth.token && !hasExpired(auth.expireAt) ? auth.token : undefined;
       if (!authUrl && own === undefined) {
-        const kept = credentialsFor(settings, url, auth.username);
-        if (kept === undefined) throw new Error(needOf(auth, url));
-        return replyOf(await asked(undefined, kept), url);
+        const kept = findCredential(settings, url, auth.username);
+        if (kept === undefined) throw new Error(describeMissingToken(auth, url));
+        return toReferenceResponse(await sendWithToken(undefined, kept), url);
       }
-      const token = own ?? (await exchanged(auth, authUrl ?? ""));
-      const answer = await asked(token);
-      if (answer.status !== 401 || !authUrl) return replyOf(answer, url);
-      return replyOf(await asked(await exchanged(auth, authUrl, token)), url);
+      const token = own ?? (await requestToken(auth, authUrl ?? ""));
+      const answer = await sendWithToken(token);
+      if (answer.status !== 401 || !authUrl) return toReferenceResponse(answer, url);
+      return toReferenceResponse(await sendWithToken(await requestToken(auth, authUrl, token)), url);
     },
 
     process: async ({ method, url: address, request = {}, tls_config: tls }: ScriptHttpRequest) => {
-      const url = addressOf(address, "url");
+      const url = buildAddress(address, "url");
       const text = request.body ?? undefined;
       if (text !== undefined && typeof text !== "string") throw new Error("request.body must be a text, or bytes");
       const body = text !== undefined && request.bodyIsBytes ? Buffer.from(text, "base64") : text;
-      const headers = headersOf(request.header ?? { "Content-Type": "application/json" }, body);
-      const asked = { method: methodOf(method, every), headers, milliseconds: longest.script };
-      const trust = tls && (() => contextOf(settings, tls));
-      return objectIn(await sent(url, { ...asked, ...(body !== undefined && { body }) }, trust), url);
+      const headers = buildHeaders(request.header ?? { "Content-Type": "application/json" }, body);
+      const asked = { method: parseMethod(method, scriptMethods), headers, milliseconds: timeouts.script };
+      const trust = tls && (() => createTlsContext(settings, tls));
+      return parseJsonObject(await sendAllowed(url, { ...asked, ...(body !== undefined && { body }) }, trust), url);
     },
   };
 };
 
-const every = ["GET", "POST", "PUT", "PATCH", "DELETE"] as const;
+const scriptMethods = ["GET", "POST", "PUT", "PATCH", "DELETE"] as const;
 
-const described = ({ url: text, method, header, params, body: given, auth }: HttpReference) => {
-  const url = addressOf(text, "url", params);
-  const body = bodyOf(given);
+const buildReferenceRequest = ({ url: text, method, header, params, body: given, auth }: HttpReference) => {
+  const url = buildAddress(text, "url", params);
+  const body = toBody(given);
   const ofBody: Record<string, string> = body === undefined ? {} : { "content-type": "application/json" };
   const request: Omit<HttpsRequest, "url"> = {
-    ...{ method: methodOf(method, ["GET", "POST"]), milliseconds: longest.reference, isWhole: true },
-    headers: { ...ofBody, ...headersOf(header ?? {}, body) },
+    ...{ method: parseMethod(method, ["GET", "POST"]), milliseconds: timeouts.reference, isWhole: true },
+    headers: { ...ofBody, ...buildHeaders(header ?? {}, body) },
     ...(body !== undefined && { body }),
   };
-  return { request, url, auth: authOf(auth) };
+  return { request, url, auth: parseAuth(auth) };
 };
 
-const authOf = (auth: HttpReferenceAuth | undefined): HttpReferenceAuth | undefined =>
-  auth === undefined || auth === null ? undefined : Object.fromEntries(texts(auth, "auth"));
+const parseAuth = (auth: HttpReferenceAuth | undefined): HttpReferenceAuth | undefined =>
+  auth === undefined || auth === null ? undefined : Object.fromEntries(parseTextEntries(auth, "auth"));
 
-const isOver = (expireAt: string | undefined) => expireAt !== undefined && Date.parse(expireAt) <= Date.now();
+const hasExpired = (expireAt: string | undefined) => expireAt !== undefined && Date.parse(expireAt) <= Date.now();
 
-const needOf = ({ token }: HttpReferenceAuth, { host }: URL) =>
+const describeMissingToken = ({ token }: HttpReferenceAuth, { host }: URL) =>
   `auth must have ${token ? "a token that is not over" : "a staticToken, a token"} or an authUrl, or http.credentials must list ${host}`;
 
-type Kept = Pick<HttpsRequest, "bearer" | "username">;
+type StoredCredential = Pick<HttpsRequest, "bearer" | "username">;
 
-const credentialsFor = ({ credentials }: HttpSettings, url: URL, name = ""): Kept | undefined => {
+const findCredential = ({ credentials }: HttpSettings, url: URL, name = ""): StoredCredential | undefined => {
   const found = credentials.find(
-    ({ host, username = "" }) => isAmong([host], url) && (name === "" || name === username),
+    ({ host, username = "" }) => isAllowedHost([host], url) && (name === "" || name === username),
   );
-  const bearer = found && placeOf(found);
+  const bearer = found && locateSecret(found);
   if (bearer === undefined) return undefined;
   if (url.protocol !== "https:") throw new Error(`${url.host} is told what http.credentials keep over https:// alone`);
   return { bearer, ...(found?.username && { username: found.username }) };
 };
 
-const placeOf = ({ secret = "", parameter = "", region = "" }: HttpCredential): SecretPlace | undefined =>
+const locateSecret = ({ secret = "", parameter = "", region = "" }: HttpCredential): SecretPlace | undefined =>
   tokenOf({ tokenSecret: secret, tokenParameter: parameter, region });
 
-export const httpPlaces = ({ credentials }: HttpSettings): SecretPlace[] =>
-  credentials.flatMap((one) => placeOf(one) ?? []);
+export const listSecretPlaces = ({ credentials }: HttpSettings): SecretPlace[] =>
+  credentials.flatMap((one) => locateSecret(one) ?? []);
 
-const boundsOf = (settings: HttpSettings) => {
-  const known = bounds.get(settings);
+const createLimits = (settings: HttpSettings) => {
+  const known = limitsBySettings.get(settings);
   if (known) return known;
   const isAdmitted = admitting(settings.addresses);
   let context: SecureContext | undefined;
   const secureContext = () => {
-    context ??= contextOf(settings, {});
+    context ??= createTlsContext(settings, {});
     return context;
   };
   const found = { isAdmitted, lookup: lookupOf(isAdmitted), secureContext };
-  bounds.set(settings, found);
+  limitsBySettings.set(settings, found);
   return found;
 };
-const bounds = new WeakMap<
+const limitsBySettings = new WeakMap<
   HttpSettings,
   { isAdmitted(address: string): boolean; lookup: ReturnType<typeof lookupOf>; secureContext(): SecureContext }
 >();
 
 /** Builds the TLS context. A script's `ca` replaces all other trusted certificates. */
-const contextOf = (
+const createTlsContext = (
   { ca }: HttpSettings,
   { ca: own, client_crt: cert, client_key: key }: Partial<NonNullable<ScriptHttpRequest["tls_config"]>>,
 ): SecureContext => {
@@ -180,12 +188,12 @@ const contextOf = (
   }
 };
 
-const replyOf = (answer: HttpsResponse, url: URL): HttpReferenceResponse => {
-  const body = objectIn(answer, url);
-  return { body, header: named(answer.headers), trailer: named(answer.trailers) };
+const toReferenceResponse = (answer: HttpsResponse, url: URL): HttpReferenceResponse => {
+  const body = parseJsonObject(answer, url);
+  return { body, header: toGoHeaders(answer.headers), trailer: toGoHeaders(answer.trailers) };
 };
 
-const objectIn = (answer: HttpsResponse, { host }: URL): Record<string, unknown> => {
+const parseJsonObject = (answer: HttpsResponse, { host }: URL): Record<string, unknown> => {
   const { status } = answer;
   if (status >= 300 && status < 400) throw new Error(`${host} answers ${status}, and redirects are not followed`);
   if (status < 200 || status > 299) throw new Error(`${host} answers ${status}`);
@@ -195,7 +203,7 @@ const objectIn = (answer: HttpsResponse, { host }: URL): Record<string, unknown>
 };
 
 /** Writes header names as Go does. Leaves out those of the transfer, which Go doesn't expose. */
-const named = (headers: NodeJS.Dict<string[]> = {}): Record<string, string[]> =>
+const toGoHeaders = (headers: NodeJS.Dict<string[]> = {}): Record<string, string[]> =>
   Object.fromEntries(
     Object.entries(headers)
       .filter(([name]) => !/^(transfer-encoding|trailer)$/i.test(name))
@@ -205,31 +213,31 @@ const named = (headers: NodeJS.Dict<string[]> = {}): Record<string, string[]> =>
       ]),
   );
 
-export const unfitHttp = ({ hosts, ca, addresses, credentials }: HttpSettings): string | undefined => {
-  const shown = (value: unknown) => JSON.stringify(value)?.slice(0, 100);
+export const findHttpFault = ({ hosts, ca, addresses, credentials }: HttpSettings): string | undefined => {
+  const quoteStart = (value: unknown) => JSON.stringify(value)?.slice(0, 100);
   const host = hosts.find((one) => typeof one !== "string" || !isHost(one));
   if (host !== undefined)
-    return `must have hosts such as api.example.com, api.example.com:8443 or *.example.com in http.hosts, not ${shown(host)}`;
+    return `must have hosts such as api.example.com, api.example.com:8443 or *.example.com in http.hosts, not ${quoteStart(host)}`;
   if (ca !== "" && !ca.includes("-----BEGIN CERTIFICATE-----"))
     return "must have a certificate in PEM as http.ca, or nothing";
   const address = addresses.find((one) => typeof one !== "string" || !isRange(one));
   if (address !== undefined)
-    return `must have addresses or ranges such as 10.0.0.0/8 in http.addresses, not ${shown(address)}`;
+    return `must have addresses or ranges such as 10.0.0.0/8 in http.addresses, not ${quoteStart(address)}`;
   for (const [index, credential] of credentials.entries()) {
-    const what = unfitCredential(credential);
+    const what = describeCredentialFault(credential);
     if (what !== undefined) return `must have ${what} in http.credentials[${index}]`;
   }
 };
 
-const fields = ["host", "username", "secret", "parameter", "region"];
+const credentialFields = ["host", "username", "secret", "parameter", "region"];
 
-const unfitCredential = (credential: HttpCredential): string | undefined => {
+const describeCredentialFault = (credential: HttpCredential): string | undefined => {
   if (!isMap(credential) || Object.values(credential).some((value) => typeof value !== "string")) return "texts alone";
-  const unknown = Object.keys(credential).find((key) => !fields.includes(key));
-  if (unknown !== undefined) return `${fields.join(", ")} alone, and no ${unknown},`;
+  const unknown = Object.keys(credential).find((key) => !credentialFields.includes(key));
+  if (unknown !== undefined) return `${credentialFields.join(", ")} alone, and no ${unknown},`;
   const { host = "", username = "", secret = "", parameter = "" } = credential;
   if (!isHost(host)) return "a host such as auth.example.com";
   if (username.includes(":")) return "a username without a colon";
   if ((secret === "") === (parameter === "")) return "one of secret and parameter";
-  return isRegion(placeOf(credential)?.region ?? "") ? undefined : "a region such as eu-west-1";
+  return isRegion(locateSecret(credential)?.region ?? "") ? undefined : "a region such as eu-west-1";
 };

@@ -3,7 +3,7 @@ import { suite, test } from "node:test";
 import fc from "fast-check";
 import { tables } from "../../../infra/bench/example-policies.ts";
 import { createDraft } from "../../patch.ts";
-import { fill } from "./references.ts";
+import { fillPlaceholders } from "./references.ts";
 
 const object = {
   metadata: { name: "web", labels: { app: "x", empty: "" } },
@@ -13,8 +13,8 @@ const object = {
 suite("a text with placeholders", () => {
   for (const { id, template, object, expect } of tables.placeholders)
     test(`is filled as measured: ${id}`, () => {
-      if (expect.error) assert.throws(() => fill(template, object), { name: "Error" });
-      else assert.equal(fill(template, object), expect.value);
+      if (expect.error) assert.throws(() => fillPlaceholders(template, object), { name: "Error" });
+      else assert.equal(fillPlaceholders(template, object), expect.value);
     });
 
   const filled: [name: string, text: string, becomes: string | undefined][] = [
@@ -31,21 +31,24 @@ suite("a text with placeholders", () => {
     ["is nothing as soon as one of them is", "{{metadata.name}}{{no}}", undefined],
     ["doesn't fill what was filled in", "{{metadata.name}}}}", "web}}"],
   ];
-  for (const [name, text, becomes] of filled) test(name, () => assert.equal(fill(text, object), becomes));
+  for (const [name, text, becomes] of filled) test(name, () => assert.equal(fillPlaceholders(text, object), becomes));
 
   test("is filled from a draft as well", () => {
     const { value } = createDraft<typeof object>(object);
     value.metadata.name = "new";
-    assert.equal(fill("{{metadata.name}}-{{metadata.labels.app}}", value), "new-x");
+    assert.equal(fillPlaceholders("{{metadata.name}}-{{metadata.labels.app}}", value), "new-x");
   });
 
   test("must not have an empty one even where another stands for nothing", () => {
-    assert.throws(() => fill("{{no}}{{}}", object), /has a placeholder without a path/);
+    assert.throws(() => fillPlaceholders("{{no}}{{}}", object), /has a placeholder without a path/);
   });
 
   test("must not grow without end", () => {
     const large = { metadata: { name: "a".repeat(10_000) } };
-    assert.throws(() => fill("{{metadata.name}}".repeat(1000), large), /gets longer than 65536 characters$/);
+    assert.throws(
+      () => fillPlaceholders("{{metadata.name}}".repeat(1000), large),
+      /gets longer than 65536 characters$/,
+    );
   });
 
   test("is filled whatever stands in it", () => {
@@ -53,7 +56,7 @@ suite("a text with placeholders", () => {
       fc.property(fc.array(fc.constantFrom("{", "}", "{{", "}}", "a", ".", "metadata.name")), (parts) => {
         const text = parts.join("");
         try {
-          const result = fill(text, object);
+          const result = fillPlaceholders(text, object);
           if (!/\{\{.*\}\}/s.test(text)) assert.equal(result, text);
         } catch (error) {
           assert.match(String(error), /without a path/);

@@ -3,12 +3,12 @@ import type { ResourceType } from "../../needs.ts";
 import { splitApiVersion } from "../../objects/api-version.ts";
 import { plural } from "../../recorded-answers.ts";
 
-export interface Kind {
+export interface ReferencedKind {
   apiVersion: string;
   kind: string;
 }
 
-const owners: Record<string, Kind[]> = {
+const ownerKinds: Record<string, ReferencedKind[]> = {
   Pod: ["ReplicaSet", "StatefulSet", "DaemonSet"]
     .map((kind) => ({ apiVersion: "apps/v1", kind }))
     .concat({ apiVersion: "batch/v1", kind: "Job" }),
@@ -17,7 +17,7 @@ const owners: Record<string, Kind[]> = {
 };
 
 /** Lists the kinds that a policy's references read, as far as the policy names them; never Secrets. */
-export const kindsIn = (policy: unknown): Kind[] => {
+export const listReferencedKinds = (policy: unknown): ReferencedKind[] => {
   const { resourceSelectors, overrideRules, validateRules } = toMap(toMap(policy).spec);
   const templates = toList(overrideRules).map((rule) => toMap(toMap(rule).overriders).template);
   const conditions = toList(validateRules).map((rule) => toMap(toMap(rule).template).condition);
@@ -28,18 +28,20 @@ export const kindsIn = (policy: unknown): Kind[] => {
   const owning = references.some(({ from }) => from === "owner")
     ? toList(resourceSelectors).flatMap((one) => {
         const { kind } = toMap(one);
-        return typeof kind === "string" && Object.hasOwn(owners, kind) ? owners[kind] : [];
+        return typeof kind === "string" && Object.hasOwn(ownerKinds, kind) ? ownerKinds[kind] : [];
       })
     : [];
   return [...named, ...owning].filter(isKind).filter((one) => !isSecret(one));
 };
 
 /** Compares the plural, because the resource to read is guessed in the same way and ignores case. */
-const isSecret = ({ apiVersion, kind }: Kind) => !apiVersion.includes("/") && plural(kind) === "secrets";
+const isSecret = ({ apiVersion, kind }: ReferencedKind) => !apiVersion.includes("/") && plural(kind) === "secrets";
 
 /** Lists the resources of `kindsIn`, with plurals guessed as for Kubernetes' own kinds. */
-export const kindsReferred = (policies: readonly unknown[]): ResourceType[] =>
-  policies.flatMap(kindsIn).map(({ apiVersion, kind }) => ({ ...splitApiVersion(apiVersion), resource: plural(kind) }));
+export const guessReferencedResources = (policies: readonly unknown[]): ResourceType[] =>
+  policies
+    .flatMap(listReferencedKinds)
+    .map(({ apiVersion, kind }) => ({ ...splitApiVersion(apiVersion), resource: plural(kind) }));
 
 export const hasScript = (policy: unknown): boolean => {
   const { overrideRules, validateRules } = toMap(toMap(policy).spec);
@@ -48,9 +50,14 @@ export const hasScript = (policy: unknown): boolean => {
 };
 
 /** Reports whether a value has a valid apiVersion and kind: policies of a cluster may hold any JSON. */
-export const isKind = (value: unknown): value is Kind => {
+export const isKind = (value: unknown): value is ReferencedKind => {
   const { apiVersion, kind } = toMap(value);
-  return typeof apiVersion === "string" && typeof kind === "string" && versions.test(apiVersion) && kinds.test(kind);
+  return (
+    typeof apiVersion === "string" &&
+    typeof kind === "string" &&
+    versionPattern.test(apiVersion) &&
+    kindPattern.test(kind)
+  );
 };
-const versions = /^([a-z0-9][a-z0-9.-]{0,252}\/)?[a-z0-9][a-z0-9-]{0,62}$/;
-const kinds = /^[a-z][a-z0-9-]{0,62}$/i;
+const versionPattern = /^([a-z0-9][a-z0-9.-]{0,252}\/)?[a-z0-9][a-z0-9-]{0,62}$/;
+const kindPattern = /^[a-z][a-z0-9-]{0,62}$/i;

@@ -7,7 +7,7 @@ import { reachOver } from "../../../infra/bench/example-policies.ts";
 import { createDraft } from "../../patch.ts";
 import type { KubernetesObject } from "../../review.ts";
 import type { HttpReference, PolicyCapabilities, PolicyRequest, ValueReference } from "../types.ts";
-import { resolve } from "./references.ts";
+import { resolveReference } from "./references.ts";
 
 const named = (kind: string, name: string, namespace: string | undefined, rest: object = {}): KubernetesObject => {
   return { apiVersion: "v1", kind, metadata: { name, ...(namespace && { namespace }), ...rest } };
@@ -61,14 +61,14 @@ suite("a reference", () => {
         ...rest,
         object: { ...pod, metadata: { ...pod.metadata, ...metadata } },
       };
-      const found = resolve(reference, subject, reach);
+      const found = resolveReference(reference, subject, reach);
       if (fails !== undefined) await assert.rejects(found, { name: "Error", message: fails });
       else assert.deepEqual(await found, value === undefined ? undefined : { value });
     });
 
   const url = async (text: string) => {
     const { asked, reach } = spying();
-    await resolve({ from: "http", path: "a", http: { url: text } }, created, reach);
+    await resolveReference({ from: "http", path: "a", http: { url: text } }, created, reach);
     return asked[0]?.url;
   };
 
@@ -89,7 +89,7 @@ suite("a reference", () => {
         const { asked, reach } = spying();
         const subject = { ...created, object: named("Pod", name, "b") };
         const http = { url: "https://h.example/a/{{metadata.name}}/b?c={{metadata.name}}#d" };
-        await resolve({ from: "http", path: "a", http }, subject, reach).catch((error) =>
+        await resolveReference({ from: "http", path: "a", http }, subject, reach).catch((error) =>
           assert.match(String(error), /http.url becomes wrong/),
         );
         if (asked[0] === undefined) return;
@@ -110,20 +110,27 @@ suite("a reference", () => {
       body: { a: "{{metadata.name}}" },
       auth: { staticToken: "t" },
     };
-    await resolve({ from: "http", path: "a", http }, created, reach);
+    await resolveReference({ from: "http", path: "a", http }, created, reach);
     assert.deepEqual(asked, [{ ...http, method: "POST", params: { p: "a/b?c#d%e\\f", n: "3" } }]);
   });
 
   test("makes no request where something can't be filled, on a dry run neither", async () => {
     const { asked, reach } = spying();
     const http = { url: "http://mock/x", method: "post", params: { a: "{{metadata.uid}}" } };
-    assert.equal(await resolve({ from: "http", path: "a", http }, { ...created, dryRun: true }, reach), undefined);
+    assert.equal(
+      await resolveReference({ from: "http", path: "a", http }, { ...created, dryRun: true }, reach),
+      undefined,
+    );
     assert.deepEqual(asked, []);
   });
 
   test("asks on a dry run what only reads", async () => {
     const { asked, reach } = spying();
-    await resolve({ from: "http", path: "a", http: { url: "http://mock/x" } }, { ...created, dryRun: true }, reach);
+    await resolveReference(
+      { from: "http", path: "a", http: { url: "http://mock/x" } },
+      { ...created, dryRun: true },
+      reach,
+    );
     assert.equal(asked[0]?.method, "GET");
   });
 
@@ -131,8 +138,8 @@ suite("a reference", () => {
     const { value } = createDraft<typeof pod>(structuredClone(pod));
     value.spec.replicas = 4;
     const subject = { ...created, object: value };
-    assert.deepEqual(await resolve({ from: "current", path: "/spec/replicas" }, subject, reach), { value: 4 });
-    const owner = await resolve({ from: "owner", path: "data" }, subject, reach);
+    assert.deepEqual(await resolveReference({ from: "current", path: "/spec/replicas" }, subject, reach), { value: 4 });
+    const owner = await resolveReference({ from: "owner", path: "data" }, subject, reach);
     assert.deepEqual(owner, { value: "of b" });
   });
 });

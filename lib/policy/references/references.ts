@@ -6,14 +6,14 @@ import { resolveNamespace } from "../types.ts";
 import { type PathStep, parseReferencePath } from "../values/paths.ts";
 import { quoteValue } from "../values/texts.ts";
 
-type Found = { value: unknown } | undefined;
+type FoundOrMissing = { value: unknown } | undefined;
 
 /** Returns the value that a reference names; undefined if there is none. The value may be part of a draft. */
-export const resolve = async (
+export const resolveReference = async (
   reference: ValueReference,
   subject: PolicyRequest,
   reach: PolicyCapabilities,
-): Promise<Found> => {
+): Promise<FoundOrMissing> => {
   if (!isMap(reference)) throw new Error("a reference must be an object");
   const path = parseReferencePath(reference.path);
   switch (reference.from) {
@@ -22,56 +22,56 @@ export const resolve = async (
     case "old":
       return subject.operation === "UPDATE" ? lookUp(subject.oldObject, path) : undefined;
     case "owner":
-      return lookUp(await ownerOf(subject, reach), path);
+      return lookUp(await getOwner(subject, reach), path);
     case "k8s":
-      return lookUp(await objectFor(reference.k8s, subject, reach), path);
+      return lookUp(await findObject(reference.k8s, subject, reach), path);
     case "http":
-      return answerAt(path, reference.http, subject, reach);
+      return fetchValue(path, reference.http, subject, reach);
     default:
       throw new Error(`from must be current, old, owner, k8s or http, not ${quoteValue(reference.from)}`);
   }
 };
 
-const ownerOf = async (subject: PolicyRequest, reach: PolicyCapabilities): Promise<KubernetesObject | undefined> => {
+const getOwner = async (subject: PolicyRequest, reach: PolicyCapabilities): Promise<KubernetesObject | undefined> => {
   const owner = lookUp(subject.object, ["metadata", "ownerReferences", 0])?.value;
   if (!isMap(owner)) return undefined;
   const { apiVersion, kind, name } = owner;
   const namespace = resolveNamespace(subject);
-  return known(texts({ apiVersion, kind, name }, "metadata.ownerReferences[0]"), namespace, reach);
+  return getObject(requireStrings({ apiVersion, kind, name }, "metadata.ownerReferences[0]"), namespace, reach);
 };
 
-const objectFor = async (
+const findObject = async (
   selector: ValueReference["k8s"],
   { object }: PolicyRequest,
   reach: PolicyCapabilities,
 ): Promise<KubernetesObject | undefined> => {
   if (!isMap(selector)) throw new Error("k8s must say which object is meant");
-  const { apiVersion, kind } = texts({ apiVersion: selector.apiVersion, kind: selector.kind }, "k8s");
-  const { name = "", namespace = "" } = texts(
+  const { apiVersion, kind } = requireStrings({ apiVersion: selector.apiVersion, kind: selector.kind }, "k8s");
+  const { name = "", namespace = "" } = requireStrings(
     { name: selector.name ?? "", namespace: selector.namespace ?? "" },
     "k8s",
   );
   // If a placeholder has no value, there is no object; a kind that isn't served is an error all the same.
-  const nothing = async () => {
+  const findNothing = async () => {
     await reach.serves?.(apiVersion, kind);
     return undefined;
   };
-  const filledName = fill(name, object);
-  const filledNamespace = fill(namespace, object);
-  if (filledName === undefined || filledNamespace === undefined) return nothing();
-  const within = namespace === "" ? undefined : segment(filledNamespace, "namespace");
-  if (name !== "") return known({ apiVersion, kind, name: segment(filledName, "name") }, within, reach);
+  const filledName = fillPlaceholders(name, object);
+  const filledNamespace = fillPlaceholders(namespace, object);
+  if (filledName === undefined || filledNamespace === undefined) return findNothing();
+  const within = namespace === "" ? undefined : requirePathSegment(filledNamespace, "namespace");
+  if (name !== "") return getObject({ apiVersion, kind, name: requirePathSegment(filledName, "name") }, within, reach);
 
   const { labelSelector } = selector;
   if (!isMap(labelSelector)) throw new Error("k8s must have a name or a labelSelector");
-  const labels = filledIn(labelSelector, object);
-  if (labels === undefined) return nothing();
+  const labels = fillLabelSelector(labelSelector, object);
+  if (labels === undefined) return findNothing();
   // A value with a comma would change the meaning of the query to the API server.
   if (!isLabelSelector(labels)) throw new Error("k8s.labelSelector is no valid label selector");
   return reach.first(apiVersion, kind, labels, within);
 };
 
-const known = async (
+const getObject = async (
   { apiVersion, kind, name }: { apiVersion: string; kind: string; name: string },
   namespace: string | undefined,
   reach: PolicyCapabilities,
@@ -82,35 +82,35 @@ const known = async (
   throw new Error(`there is no ${kind} ${quoteValue(name)}${where}`);
 };
 
-const texts = <Key extends string>(values: Record<Key, unknown>, where: string): Record<Key, string> => {
+const requireStrings = <Key extends string>(values: Record<Key, unknown>, where: string): Record<Key, string> => {
   for (const key in values) if (typeof values[key] !== "string") throw new Error(`${where}.${key} must be a string`);
   return values as Record<Key, string>;
 };
 
 /** Checks a name that becomes part of an API server URL: it must not change the path. */
-const segment = (name: string, field: string): string => {
+const requirePathSegment = (name: string, field: string): string => {
   if (name === "" || name === "." || name === ".." || name.length > 253 || /[/%]/.test(name))
     throw new Error(`k8s.${field} becomes ${quoteValue(name)}, which no object can be called`);
   return name;
 };
 
-const filledIn = (selector: Record<string, unknown>, object: KubernetesObject): unknown => {
+const fillLabelSelector = (selector: Record<string, unknown>, object: KubernetesObject): unknown => {
   let isWhole = true;
-  const filled = (value: unknown): unknown => {
+  const fillText = (value: unknown): unknown => {
     if (typeof value !== "string") return value;
-    const text = fill(value, object);
+    const text = fillPlaceholders(value, object);
     if (text === undefined) isWhole = false;
     return text;
   };
   const { matchLabels, matchExpressions } = selector;
   const result = {
     ...(isMap(matchLabels) && {
-      matchLabels: Object.fromEntries(Object.entries(matchLabels).map(([key, value]) => [key, filled(value)])),
+      matchLabels: Object.fromEntries(Object.entries(matchLabels).map(([key, value]) => [key, fillText(value)])),
     }),
     ...(Array.isArray(matchExpressions) && {
       matchExpressions: matchExpressions.map((expression) =>
         isMap(expression) && Array.isArray(expression.values)
-          ? { ...expression, values: expression.values.map(filled) }
+          ? { ...expression, values: expression.values.map(fillText) }
           : expression,
       ),
     }),
@@ -118,24 +118,24 @@ const filledIn = (selector: Record<string, unknown>, object: KubernetesObject): 
   return isWhole ? result : undefined;
 };
 
-const answerAt = async (
+const fetchValue = async (
   path: PathStep[],
   http: HttpReference | undefined,
   { object, dryRun }: PolicyRequest,
   reach: PolicyCapabilities,
-): Promise<Found> => {
+): Promise<FoundOrMissing> => {
   if (!isMap(http)) throw new Error("http must say where to ask");
-  const { url } = texts({ url: http.url }, "http");
-  const { method: written = "" } = texts({ method: http.method ?? "" }, "http");
+  const { url } = requireStrings({ url: http.url }, "http");
+  const { method: written = "" } = requireStrings({ method: http.method ?? "" }, "http");
   const method = written.toUpperCase() || "GET";
   if (method !== "GET" && method !== "POST")
     throw new Error(`http.method must be GET or POST, not ${quoteValue(written)}`);
   if (!isMap(http.params ?? {})) throw new Error("http.params must be a map of strings");
 
-  const address = filledAddress(url, object);
-  const params = Object.entries(texts(http.params ?? {}, "http.params")).map(([key, value]) => [
+  const address = fillAddress(url, object);
+  const params = Object.entries(requireStrings(http.params ?? {}, "http.params")).map(([key, value]) => [
     key,
-    fill(value, object),
+    fillPlaceholders(value, object),
   ]);
   if (address === undefined || params.some(([, value]) => value === undefined)) return undefined;
   if (dryRun && method === "POST") throw new Error("a dry run sends no POST, so what would be answered is not known");
@@ -149,32 +149,32 @@ const answerAt = async (
  * Fills the placeholders of a URL. The values come from the object's author, so they are encoded or refused: each stays
  * part of the host name, or of one segment of the path or query.
  */
-const filledAddress = (url: string, object: KubernetesObject): string | undefined => {
+const fillAddress = (url: string, object: KubernetesObject): string | undefined => {
   const [scheme = ""] = /^https?:\/\//i.exec(url) ?? [];
   if (scheme === "") throw new Error("http.url must begin with http:// or https://");
   const rest = url.slice(scheme.length).search(/[/?#\\]/);
   const host = rest < 0 ? url.length : scheme.length + rest;
-  const filled = fill(url, object, (value, at) => {
+  const filled = fillPlaceholders(url, object, (value, at) => {
     if (at >= host) return encodeURIComponent(value.toWellFormed());
     if (/^[A-Za-z0-9.-]+$/.test(value)) return value;
     throw new Error(`http.url becomes wrong: ${quoteValue(value)} can't be part of a host's name`);
   });
-  if (filled !== undefined && filled !== url && filled.split(/[?#]/, 1).some((path) => leadsUp.test(path)))
+  if (filled !== undefined && filled !== url && filled.split(/[?#]/, 1).some((path) => dotStep.test(path)))
     throw new Error("http.url becomes wrong: a step of its path would be . or ..");
   return filled;
 };
 
 /** HTTP clients remove such steps from a URL, together with the steps before them. */
-const leadsUp = /[/\\](?:\.|%2e){1,2}(?:[/\\]|$)/i;
+const dotStep = /[/\\](?:\.|%2e){1,2}(?:[/\\]|$)/i;
 
 /** In characters, for a text with its placeholders filled. */
-const longest = 65_536;
+const maximumLength = 65_536;
 
 /**
  * Replaces each `{{a.b.c}}` in a text by the object's value there; returns undefined if one of these values is no text,
  * number or boolean. `encoded` escapes a value for its position in the text.
  */
-export const fill = (
+export const fillPlaceholders = (
   text: string,
   object: KubernetesObject,
   encoded: (value: string, at: number) => string = (value) => value,
@@ -191,7 +191,8 @@ export const fill = (
     const value = lookUp(object, path.split("."))?.value;
     if (typeof value === "object" || value === undefined) isWhole = false;
     else filled += text.slice(at, open) + encoded(String(value), open);
-    if (filled.length > longest) throw new Error(`${quoteValue(text)} gets longer than ${longest} characters`);
+    if (filled.length > maximumLength)
+      throw new Error(`${quoteValue(text)} gets longer than ${maximumLength} characters`);
     at = close + 2;
   }
   return isWhole ? filled + text.slice(at) : undefined;

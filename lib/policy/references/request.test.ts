@@ -3,7 +3,7 @@ import { readFileSync } from "node:fs";
 import { describe, it } from "node:test";
 import fc from "fast-check";
 import { parse } from "yaml";
-import { addressOf, bodyOf, headersOf, isAmong, isHost, methodOf } from "./request.ts";
+import { buildAddress, buildHeaders, isAllowedHost, isHost, parseMethod, toBody } from "./request.ts";
 
 interface Cases {
   addresses: { url: string; params?: Record<string, string>; href: string }[];
@@ -16,48 +16,51 @@ const cases: Cases = parse(readFileSync(new URL("requests.yaml", import.meta.url
 describe("an address", () => {
   for (const { url, params, href } of cases.addresses)
     it(`is ${href} of ${url} and ${JSON.stringify(params)}`, () =>
-      assert.equal(addressOf(url, "url", params).href, href));
+      assert.equal(buildAddress(url, "url", params).href, href));
 
   it("has every parameter as it was given", () => {
     fc.assert(
       fc.property(fc.dictionary(fc.string({ unit: "grapheme" }), fc.string({ unit: "grapheme" })), (params) => {
-        const { searchParams } = addressOf("http://mock/", "url", params);
+        const { searchParams } = buildAddress("http://mock/", "url", params);
         assert.deepEqual(Object.fromEntries(searchParams), { ...params });
       }),
     );
   });
   for (const url of ["", "x", "/a", "ftp://a/", "javascript:1", "http://", undefined, null, 1, {}])
     it(`is not ${JSON.stringify(url)}`, () =>
-      assert.throws(() => addressOf(url, "auth.authUrl"), /^Error: auth\.authUrl must be an address that begins with/));
+      assert.throws(
+        () => buildAddress(url, "auth.authUrl"),
+        /^Error: auth\.authUrl must be an address that begins with/,
+      ));
 });
 
 describe("a request", () => {
   it("has a method in capitals", () => {
-    assert.equal(methodOf("post", ["GET", "POST"]), "POST");
-    assert.equal(methodOf(undefined, ["POST"]), "GET");
-    assert.equal(methodOf("", ["POST"]), "GET");
+    assert.equal(parseMethod("post", ["GET", "POST"]), "POST");
+    assert.equal(parseMethod(undefined, ["POST"]), "GET");
+    assert.equal(parseMethod("", ["POST"]), "GET");
     for (const other of ["PUT", "CONNECT", 1, null, {}])
-      assert.throws(() => methodOf(other, ["GET", "POST"]), /^Error: method must be one of GET, POST$/);
+      assert.throws(() => parseMethod(other, ["GET", "POST"]), /^Error: method must be one of GET, POST$/);
   });
   it("has the body that is given", () => {
-    assert.deepEqual([0, "", false, {}].map(bodyOf), ["0", '""', "false", "{}"]);
-    assert.deepEqual([undefined, null].map(bodyOf), [undefined, undefined]);
+    assert.deepEqual([0, "", false, {}].map(toBody), ["0", '""', "false", "{}"]);
+    assert.deepEqual([undefined, null].map(toBody), [undefined, undefined]);
   });
   it("has headers in lower case, and the length of its body", () => {
-    assert.deepEqual(headersOf({ "X-A": "b", c: null }, "ä"), { "x-a": "b", "content-length": "2" });
-    assert.deepEqual(headersOf({}, undefined), {});
-    assert.deepEqual(Object.keys(headersOf(JSON.parse('{"__proto__":"x"}'), undefined)), ["__proto__"]);
+    assert.deepEqual(buildHeaders({ "X-A": "b", c: null }, "ä"), { "x-a": "b", "content-length": "2" });
+    assert.deepEqual(buildHeaders({}, undefined), {});
+    assert.deepEqual(Object.keys(buildHeaders(JSON.parse('{"__proto__":"x"}'), undefined)), ["__proto__"]);
   });
   it("has no header that says where it goes or how", () => {
     for (const name of ["Host", "connection", "TE", "Upgrade", "Expect", "Proxy-Connection", "content-length"])
-      assert.throws(() => headersOf({ [name]: "x" }, undefined), /^Error: header must not have /);
+      assert.throws(() => buildHeaders({ [name]: "x" }, undefined), /^Error: header must not have /);
   });
 });
 
 describe("a listed host", () => {
   for (const { host, url, allowed } of cases.hosts)
     it(`${allowed ? "allows" : "doesn't allow"} ${url} with "${host}"`, () =>
-      assert.equal(isAmong([host], new URL(url)), allowed));
+      assert.equal(isAllowedHost([host], new URL(url)), allowed));
   for (const host of cases.validHosts) it(`can be ${host}`, () => assert.equal(isHost(host), true));
   for (const host of cases.invalidHosts) it(`can't be "${host}"`, () => assert.equal(isHost(host), false));
 });

@@ -1,20 +1,20 @@
 import { isMap } from "../../json.ts";
 
 /** Parses a URL and adds params to its query, sorted and encoded as Go does. */
-export const addressOf = (text: unknown, field: string, params?: unknown): URL => {
+export const buildAddress = (text: unknown, field: string, params?: unknown): URL => {
   const url = typeof text === "string" ? URL.parse(text) : null;
   if (url === null || !/^https?:$/.test(url.protocol))
     throw new Error(`${field} must be an address that begins with https:// or http://`);
-  const query = new URLSearchParams(texts(params ?? {}, "params").sort(byName));
+  const query = new URLSearchParams(parseTextEntries(params ?? {}, "params").sort(compareNames));
   const written = String(query).replaceAll("*", "%2A").replaceAll("%7E", "~");
   if (written !== "") url.search = url.search === "" ? written : `${url.search}&${written}`;
   return url;
 };
 
-const byName = ([one]: [string, string], [other]: [string, string]) => (one < other ? -1 : 1);
+const compareNames = ([one]: [string, string], [other]: [string, string]) => (one < other ? -1 : 1);
 
 /** Returns the entries of a map of texts; null entries are left out, as in Go. */
-export const texts = (value: unknown, field: string): [string, string][] => {
+export const parseTextEntries = (value: unknown, field: string): [string, string][] => {
   if (!isMap(value)) throw new Error(`${field} must be a map of texts`);
   return Object.entries(value).flatMap(([key, text]): [string, string][] => {
     if (text === null || text === undefined) return [];
@@ -23,37 +23,40 @@ export const texts = (value: unknown, field: string): [string, string][] => {
   });
 };
 
-export const methodOf = <const Method extends string>(text: unknown, known: readonly Method[]): Method | "GET" => {
+export const parseMethod = <const Method extends string>(text: unknown, known: readonly Method[]): Method | "GET" => {
   if (text === undefined || text === "") return "GET";
   const found = known.find((method) => typeof text === "string" && method === text.toUpperCase());
   if (found === undefined) throw new Error(`method must be one of ${known.join(", ")}`);
   return found;
 };
 
-export const bodyOf = (value: unknown): string | undefined =>
+export const toBody = (value: unknown): string | undefined =>
   value === undefined || value === null ? undefined : JSON.stringify(value);
 
 /** Headers of the connection, the transfer and its target, which policies must not set. */
-const carriers =
+const forbiddenHeaders =
   /^(host|connection|keep-alive|proxy-.*|te|trailer|transfer-encoding|upgrade|content-length|expect|http2-settings)$/;
 
 /** Lowercases names and adds content-length, which Node would leave out of a GET. */
-export const headersOf = (given: unknown, body: string | Uint8Array | undefined): Record<string, string> => {
-  const headers = texts(given, "header").map(([name, value]): [string, string] => [name.toLowerCase(), value]);
-  const carrier = headers.find(([name]) => carriers.test(name));
+export const buildHeaders = (given: unknown, body: string | Uint8Array | undefined): Record<string, string> => {
+  const headers = parseTextEntries(given, "header").map(([name, value]): [string, string] => [
+    name.toLowerCase(),
+    value,
+  ]);
+  const carrier = headers.find(([name]) => forbiddenHeaders.test(name));
   if (carrier) throw new Error(`header must not have ${carrier[0]}: the address and the body say it`);
   if (body !== undefined) headers.push(["content-length", String(Buffer.byteLength(body))]);
   return Object.fromEntries(headers);
 };
 
 /** An allowed host: a name or the ending of names. `port` is empty for the scheme's default. */
-interface Host {
+interface AllowedHost {
   name: string;
   isEnding: boolean;
   port: string;
 }
 
-const hostOf = (text: string): Host | undefined => {
+const parseHost = (text: string): AllowedHost | undefined => {
   const [, star, given = "", port = ""] = /^(\*\.)?([^\s:/@?#\\*]+|\[[^\]\s]+\])(?::(\d{1,5}))?$/.exec(text) ?? [];
   const url = `http://${given}/`;
   if (given === "" || Number(port) > 65_535 || !URL.canParse(url)) return undefined;
@@ -62,15 +65,15 @@ const hostOf = (text: string): Host | undefined => {
   return { name: star ? `.${hostname}` : hostname, isEnding: star !== undefined, port };
 };
 
-export const isHost = (text: string): boolean => hostOf(text) !== undefined;
+export const isHost = (text: string): boolean => parseHost(text) !== undefined;
 
-const usual: Record<string, string> = { "http:": "80", "https:": "443" };
+const defaultPorts: Record<string, string> = { "http:": "80", "https:": "443" };
 
 /** Reports whether a URL's host is listed; an entry without a port means the scheme's default port. */
-export const isAmong = (texts: readonly string[], { protocol, hostname, port }: URL): boolean =>
+export const isAllowedHost = (texts: readonly string[], { protocol, hostname, port }: URL): boolean =>
   texts.some((text) => {
-    const host = hostOf(text);
+    const host = parseHost(text);
     if (host === undefined || (host.isEnding ? !hostname.endsWith(host.name) : hostname !== host.name)) return false;
-    const common = usual[protocol] ?? "";
+    const common = defaultPorts[protocol] ?? "";
     return (port || common) === (host.port === "" ? common : String(Number(host.port)));
   });

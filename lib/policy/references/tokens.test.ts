@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import fc from "fast-check";
-import { durationOf, keeping, tokenIn } from "./tokens.ts";
+import { createTokenCachePolicy, parseGoDuration, parseToken } from "./tokens.ts";
 
 describe("a token", () => {
   const answers: [body: string, token: string | undefined, expireAt?: number][] = [
@@ -19,9 +19,9 @@ describe("a token", () => {
   ];
   for (const [body, token, expireAt] of answers)
     it(`${token === undefined ? "is not" : "is"} in ${body}`, () =>
-      assert.deepEqual(tokenIn({ status: 200, body }), token && { token, expireAt }));
+      assert.deepEqual(parseToken({ status: 200, body }), token && { token, expireAt }));
   it("is in no answer that failed", () => {
-    for (const status of [199, 301, 401, 500]) assert.equal(tokenIn({ status, body: '{"token":"t"}' }), undefined);
+    for (const status of [199, 301, 401, 500]) assert.equal(parseToken({ status, body: '{"token":"t"}' }), undefined);
   });
 
   const kept: [auth: object, refused: string | undefined, body: string, seconds: number][] = [
@@ -37,14 +37,14 @@ describe("a token", () => {
   ];
   for (const [auth, refused, body, seconds] of kept)
     it(`${body} is kept for ${seconds} s under ${JSON.stringify(auth)}${refused ? ` where "${refused}" was refused` : ""}`, () =>
-      assert.equal(keeping(auth, refused)({ status: 200, body }), seconds));
+      assert.equal(createTokenCachePolicy(auth, refused)({ status: 200, body }), seconds));
 
   it("is kept as long, whenever that is asked", (test) => {
     test.mock.timers.enable({ apis: ["Date"], now: 1_000_000 });
     const answer = { status: 200, body: '{"token":"t","expireAt":1100000}' };
-    assert.equal(keeping({}, undefined)(answer), 90);
+    assert.equal(createTokenCachePolicy({}, undefined)(answer), 90);
     test.mock.timers.setTime(1_050_000);
-    assert.equal(keeping({}, undefined)(answer), 90);
+    assert.equal(createTokenCachePolicy({}, undefined)(answer), 90);
   });
 });
 
@@ -64,10 +64,10 @@ describe("a duration", () => {
     ...{ ".s": undefined },
   };
   for (const [text, milliseconds] of Object.entries(durations))
-    it(`"${text}" is ${milliseconds ?? "none"}`, () => assert.equal(durationOf(text), milliseconds));
+    it(`"${text}" is ${milliseconds ?? "none"}`, () => assert.equal(parseGoDuration(text), milliseconds));
   it("ends soon for any text", () => {
-    fc.assert(fc.property(fc.string(), (text) => void durationOf(text)));
-    assert.equal(durationOf("1".repeat(100_000)), undefined);
-    assert.equal(durationOf(`${"1s".repeat(50_000)}x`), undefined);
+    fc.assert(fc.property(fc.string(), (text) => void parseGoDuration(text)));
+    assert.equal(parseGoDuration("1".repeat(100_000)), undefined);
+    assert.equal(parseGoDuration(`${"1s".repeat(50_000)}x`), undefined);
   });
 });

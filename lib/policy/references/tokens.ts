@@ -5,15 +5,15 @@ import { type HttpsRequest, type HttpsResponse, parseAnswer } from "../../needs.
 import type { HttpReferenceAuth } from "../types.ts";
 
 /** A token and its expiry in milliseconds since 1970; undefined if the service doesn't state one. */
-interface Token {
+interface ReceivedToken {
   token: string;
   expireAt: number | undefined;
 }
 
-export const basicOf = ({ username = "", password = "" }: HttpReferenceAuth): Record<string, string> =>
+export const buildBasicAuth = ({ username = "", password = "" }: HttpReferenceAuth): Record<string, string> =>
   username || password ? { authorization: basic(username, password) } : {};
 
-export const tokenIn = (answer: HttpsResponse): Token | undefined => {
+export const parseToken = (answer: HttpsResponse): ReceivedToken | undefined => {
   const content = answer.status >= 200 && answer.status < 300 ? parseAnswer(answer) : undefined;
   if (!isMap(content)) return undefined;
   const { token, expireAt } = content;
@@ -22,22 +22,23 @@ export const tokenIn = (answer: HttpsResponse): Token | undefined => {
 };
 
 /** When each kept response was first seen. */
-const since = new WeakMap<HttpsResponse, number>();
-const usualLife = 5 * 60_000;
-const leastRest = 5000;
+const firstSeen = new WeakMap<HttpsResponse, number>();
+const defaultLife = 5 * 60_000;
+const minimumMargin = 5000;
 
 /**
  * Returns for how many seconds to keep a token: its life less a tenth of it, or less 5 s if that is more; 0 if refused.
  */
-export const keeping =
+export const createTokenCachePolicy =
   ({ expireDuration = "" }: HttpReferenceAuth, refused: string | undefined): NonNullable<HttpsRequest["keep"]> =>
   (answer) => {
-    const start = since.get(answer) ?? Date.now();
-    since.set(answer, start);
-    const found = tokenIn(answer);
+    const start = firstSeen.get(answer) ?? Date.now();
+    firstSeen.set(answer, start);
+    const found = parseToken(answer);
     if (found === undefined || found.token === refused) return 0;
-    const life = found.expireAt === undefined ? (durationOf(expireDuration) ?? usualLife) : found.expireAt - start;
-    return Math.max(0, life - Math.max(life / 10, leastRest)) / 1000;
+    const life =
+      found.expireAt === undefined ? (parseGoDuration(expireDuration) ?? defaultLife) : found.expireAt - start;
+    return Math.max(0, life - Math.max(life / 10, minimumMargin)) / 1000;
   };
 
 const units: Record<string, number> = {
@@ -52,7 +53,7 @@ const units: Record<string, number> = {
 };
 
 /** Parses a Go duration such as 1h30m to milliseconds; undefined if it is invalid. */
-export const durationOf = (text: string): number | undefined => {
+export const parseGoDuration = (text: string): number | undefined => {
   if (!/^\+?([\d.]+(ns|us|µs|μs|ms|s|m|h))+$/.test(text)) return undefined;
   const parts = text.matchAll(/([\d.]+)(\D+)/g);
   const sum = parts.reduce((sum, [, number, unit = ""]) => sum + Number(number) * (units[unit] ?? Number.NaN), 0);

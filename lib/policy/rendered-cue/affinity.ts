@@ -1,87 +1,93 @@
 import { lookUp } from "../../json.ts";
-import { places, required } from "../overriders/affinity.ts";
+import { affinityLists, requiredTerms } from "../overriders/affinity.ts";
 import type { OverrideTemplate } from "../types.ts";
 import {
-  below,
-  inputs,
-  insertion,
-  listed,
-  listOrEmpty,
-  literals,
-  made,
-  nullable,
-  operation,
-  patchesIf,
-  podSpec,
-  script,
+  podInputs,
+  podSpecDefinition,
+  renderList,
+  renderListOrEmpty,
+  renderLiterals,
+  renderMissingMap,
+  renderNullable,
+  renderOperation,
+  renderPatches,
+  renderPodPath,
+  renderPrepending,
+  renderScript,
 } from "./cue-text.ts";
 
-const lists = places.map(({ parents, key }) => {
+const namedLists = affinityLists.map(({ parents, key }) => {
   const steps = [...parents, key];
-  const kind = steps.includes(required) ? "Required" : "Preferred";
+  const kind = steps.includes(requiredTerms) ? "Required" : "Preferred";
   return { name: `${parents[1]?.replace("Affinity", "")}${kind}`, steps };
 });
 
 /** A map that contains lists: its field name, its path, and the field name of the map that contains it. */
-interface Parent {
+interface ParentMap {
   name: string;
   steps: string[];
   within: string;
 }
 
-interface List extends Parent {
+interface TermList extends ParentMap {
   terms: unknown[];
 }
 
-export const renderedAffinity = ({ operation: act, affinity }: OverrideTemplate): string => {
-  const given = lists.flatMap(({ name, steps }): List[] => {
+export const renderAffinity = ({ operation: act, affinity }: OverrideTemplate): string => {
+  const given = namedLists.flatMap(({ name, steps }): TermList[] => {
     const terms = lookUp({ affinity }, steps)?.value;
     return Array.isArray(terms) && (terms.length > 0 || act === "remove")
-      ? [{ name, steps, terms, within: nameOf(steps.at(-2)) }]
+      ? [{ name, steps, terms, within: toFieldName(steps.at(-2)) }]
       : [];
   });
   const parents = [
-    ...new Map(given.flatMap(({ steps }) => parentsOf(steps)).map((parent) => [parent.name, parent])).values(),
+    ...new Map(given.flatMap(({ steps }) => listParents(steps)).map((parent) => [parent.name, parent])).values(),
   ];
-  const present = parents.map(({ name, steps, within }) => nullable(name, `${within}.${steps.at(-1)}`, "{...}"));
-  const parts = act === "remove" ? removal(given, parents) : setting(given, parents, act === "add");
-  return script(inputs, [podSpec, present.join("\n"), ...parts]);
+  const present = parents.map(({ name, steps, within }) => renderNullable(name, `${within}.${steps.at(-1)}`, "{...}"));
+  const parts = act === "remove" ? renderRemoval(given, parents) : renderSetting(given, parents, act === "add");
+  return renderScript(podInputs, [podSpecDefinition, present.join("\n"), ...parts]);
 };
 
-const parentsOf = (steps: readonly string[]): Parent[] =>
+const listParents = (steps: readonly string[]): ParentMap[] =>
   steps.slice(0, -1).map((step, index) => {
-    return { name: nameOf(step), steps: steps.slice(0, index + 1), within: nameOf(steps[index - 1]) };
+    return { name: toFieldName(step), steps: steps.slice(0, index + 1), within: toFieldName(steps[index - 1]) };
   });
 
 /** Returns the field name of a map. Only one map holds required terms, so "required" is unique. */
-const nameOf = (step = "podSpec") => (step === required ? "required" : step);
+const toFieldName = (step = "podSpec") => (step === requiredTerms ? "required" : step);
 
-const setting = (given: List[], parents: Parent[], adds: boolean) => {
-  const existing = given.map(({ name, steps, within }) => listOrEmpty(name, `${within}.${steps.at(-1)}`));
+const renderSetting = (given: TermList[], parents: ParentMap[], adds: boolean) => {
+  const existing = given.map(({ name, steps, within }) => renderListOrEmpty(name, `${within}.${steps.at(-1)}`));
   const operations = given.flatMap(({ name, steps, terms }) => {
-    const [path, wanted] = [below(...steps), `${name}Wanted`];
-    if (!adds) return [operation("add", path, wanted)];
-    return [operation("add", path, wanted, `if len(${name}) == 0`), insertion(path, name, terms, wanted)];
+    const [path, wanted] = [renderPodPath(...steps), `${name}Wanted`];
+    if (!adds) return [renderOperation("add", path, wanted)];
+    return [renderOperation("add", path, wanted, `if len(${name}) == 0`), renderPrepending(path, name, terms, wanted)];
   });
   return [
     adds ? existing.join("\n") : "",
-    given.map(({ name, terms }) => `${name}Wanted: ${literals(terms)}`).join("\n"),
-    patchesIf("podSpec", listed([...parents.map(({ name, steps }) => made(name, below(...steps))), ...operations])),
+    given.map(({ name, terms }) => `${name}Wanted: ${renderLiterals(terms)}`).join("\n"),
+    renderPatches(
+      "podSpec",
+      renderList([...parents.map(({ name, steps }) => renderMissingMap(name, renderPodPath(...steps))), ...operations]),
+    ),
   ];
 };
 
-const removal = (given: List[], parents: Parent[]) => {
+const renderRemoval = (given: TermList[], parents: ParentMap[]) => {
   const maps = [{ name: "podSpec", steps: [] as string[], within: "" }, ...parents].reverse();
   const gone = maps.map(({ name }) => {
-    const isIn = ({ within }: Parent) => within === name;
+    const isIn = ({ within }: ParentMap) => within === name;
     const ofLists = given.filter(isIn).map(({ steps }) => `if ${name}.${steps.at(-1)} != _|_ {"${steps.at(-1)}"}`);
     const ofMaps = parents
       .filter(isIn)
       .map(({ name: map, steps }) => `if len(${map}Gone) > 0 if len(${map}Gone) == len(${map}) {"${steps.at(-1)}"}`);
-    return `${name}Gone: ${listed([...ofLists, ...ofMaps])}`;
+    return `${name}Gone: ${renderList([...ofLists, ...ofMaps])}`;
   });
   const operations = maps.map(({ name, steps }) =>
-    operation("remove", below(...steps, "\\(key)"), undefined, `for key in ${name}Gone`),
+    renderOperation("remove", renderPodPath(...steps, "\\(key)"), undefined, `for key in ${name}Gone`),
   );
-  return [`// a map in which nothing is left goes, too\n${gone.join("\n")}`, patchesIf("podSpec", listed(operations))];
+  return [
+    `// a map in which nothing is left goes, too\n${gone.join("\n")}`,
+    renderPatches("podSpec", renderList(operations)),
+  ];
 };

@@ -1,16 +1,16 @@
 import type { Decimal } from "../values/decimals.ts";
-import { literal } from "./cue-text.ts";
+import { renderLiteral } from "./cue-text.ts";
 
-const decimal = { n: -9, u: -6, m: -3, "": 0, k: 3, M: 6, G: 9, T: 12, P: 15, E: 18 };
-const binary = { Ki: 10, Mi: 20, Gi: 30, Ti: 40, Pi: 50, Ei: 60 };
+const decimalSuffixes = { n: -9, u: -6, m: -3, "": 0, k: 3, M: 6, G: 9, T: 12, P: 15, E: 18 };
+const binarySuffixes = { Ki: 10, Mi: 20, Gi: 30, Ti: 40, Pi: 50, Ei: 60 };
 
 const scales = Object.fromEntries([
-  ...Object.entries(decimal).map(([suffix, tens]) => [suffix, [tens, 0]]),
-  ...Object.entries(binary).map(([suffix, twos]) => [suffix, [0, twos]]),
+  ...Object.entries(decimalSuffixes).map(([suffix, tens]) => [suffix, [tens, 0]]),
+  ...Object.entries(binarySuffixes).map(([suffix, twos]) => [suffix, [0, twos]]),
 ]);
 
 /** Writes a fraction as a decimal; undefined if it has no finite one. */
-export const decimalText = ({ numerator, denominator }: Decimal): string | undefined => {
+export const formatDecimal = ({ numerator, denominator }: Decimal): string | undefined => {
   const size = numerator < 0n ? -numerator : numerator;
   // A denominator of n binary digits has fewer than n prime factors, so n decimals suffice.
   const most = denominator.toString(2).length;
@@ -27,21 +27,22 @@ export const decimalText = ({ numerator, denominator }: Decimal): string | undef
 const precision = 24;
 
 /** Returns a pattern of the numbers whose product with a number of that many digits is exact. */
-export const multipliable = (digits: number): string =>
-  digits < precision ? `^-?[0-9.]{1,${precision - digits}}(E.*)?$` : never;
+export const buildFactorPattern = (digits: number): string =>
+  digits < precision ? `^-?[0-9.]{1,${precision - digits}}(E.*)?$` : noNumber;
 
 /** Returns a pattern of the numbers whose sum with `text` is exact; both must be neither large nor very small. */
-export const addable = (text: string): string => (new RegExp(small).test(text) ? small : never);
+export const buildSummandPattern = (text: string): string =>
+  new RegExp(smallNumber).test(text) ? smallNumber : noNumber;
 
-const small = "^-?([0-9]{1,14}([.][0-9]{1,8})?|[0-9]([.][0-9]+)?E[+](1[0-3]|[0-9]))$";
-const never = "^$";
+const smallNumber = "^-?([0-9]{1,14}([.][0-9]{1,8})?|[0-9]([.][0-9]+)?E[+](1[0-3]|[0-9]))$";
+const noNumber = "^$";
 
 /**
  * Returns a CUE definition that gives the value of a number, or of a text that is a decimal or a quantity. It fails
  * where CUE can't be exact: for texts with 19 digits or more, finer than a billionth or beyond 2^63-1, and for numbers
  * that don't match `shape`.
  */
-export const amountDefinition = (
+export const renderAmountDefinition = (
   shape?: string,
 ): string => `// what a number amounts to, or a text such as 0.5, 500m or 1.5Gi, if it does
 _amount: {
@@ -57,12 +58,12 @@ _amount: {
 	out: [
 		if (of & number) != _|_ {of},
 		for text in texts {>=-_largest & <=_largest & json.Unmarshal(text)},
-	]${shape === undefined ? "" : `\n\t// beyond, it would be rounded\n\texact: [for amount in out {"\\(amount)" & =~${literal(shape)}}]`}
+	]${shape === undefined ? "" : `\n\t// beyond, it would be rounded\n\texact: [for amount in out {"\\(amount)" & =~${renderLiteral(shape)}}]`}
 }
 _quantity: #"^([+-]?)([0-9]+[.]?[0-9]*|[.][0-9]+)(?:([numkMGTPE]|[KMGTPE]i)|[eE]([+-]?[0-9]{1,9}))?$"#
 // tens and twos
-_scales: ${literal(scales)}
+_scales: ${renderLiteral(scales)}
 _largest: 9223372036854775807`;
 
 /** Returns the CUE expression for a value's amount: a list of one, empty if the value is no number. */
-export const amountOf = (value: string): string => `(_amount & {of: ${value}}).out`;
+export const renderAmount = (value: string): string => `(_amount & {of: ${value}}).out`;

@@ -1,8 +1,14 @@
 import type { PolicyCondition } from "../types.ts";
 import { parseConstant } from "../values/constants.ts";
 import { calculate, type Decimal, isDecimal, parsePercentage, toDecimal } from "../values/decimals.ts";
-import { addable, amountDefinition, amountOf, decimalText, multipliable } from "./amounts.ts";
-import { literal, placeOf, script } from "./cue-text.ts";
+import {
+  buildFactorPattern,
+  buildSummandPattern,
+  formatDecimal,
+  renderAmount,
+  renderAmountDefinition,
+} from "./amounts.ts";
+import { locateReference, renderLiteral, renderScript } from "./cue-text.ts";
 
 /**
  * Renders a condition as CUE, for people who read the policy; the condition must have passed its checks. The CUE
@@ -10,82 +16,82 @@ import { literal, placeOf, script } from "./cue-text.ts";
  * a billionth or beyond 2^63-1; calculations with more than 24 digits; two referenced lists or maps that differ and
  * contain both numbers and texts that are numbers.
  */
-export const renderedCondition = (condition: PolicyCondition): string => {
+export const renderCondition = (condition: PolicyCondition): string => {
   const { affectMode, message, dataRef } = condition;
   if (!dataRef) throw new Error("condition.dataRef is missing");
-  const data = placeOf(dataRef, "_d");
+  const data = locateReference(dataRef, "_d");
   const { inputs, parts, hit, definitions } = condition.cond.endsWith("Exist")
-    ? existence(condition)
-    : comparison(condition);
+    ? renderExistence(condition)
+    : renderComparison(condition);
   const [valid, isDenied] = affectMode === "allow" ? ["hit", "!hit"] : ["!hit", "hit"];
-  return script(
+  return renderScript(
     [data.input, ...inputs],
     [
       `// what is looked at, if it is there\nfound: [if ${data.place} != _|_ {${data.place}}]`,
       ...parts,
       `hit: ${hit}`,
-      `validate: {\n\tvalid: ${valid}\n\tif ${isDenied} {reason: ${literal(message ?? "")}}\n}`,
+      `validate: {\n\tvalid: ${valid}\n\tif ${isDenied} {reason: ${renderLiteral(message ?? "")}}\n}`,
       ...definitions,
     ],
   );
 };
 
 /** `hit` is a CUE expression that tells whether the condition holds; the rest is what it uses. */
-interface Rendering {
+interface RenderedCondition {
   inputs: string[];
   parts: string[];
   hit: string;
   definitions: string[];
 }
 
-const existence = ({ cond }: PolicyCondition): Rendering => {
+const renderExistence = ({ cond }: PolicyCondition): RenderedCondition => {
   return { inputs: [], parts: [], hit: `len(found) ${cond === "Exist" ? ">" : "=="} 0`, definitions: [] };
 };
 
-const comparison = (condition: PolicyCondition): Rendering => {
+const renderComparison = (condition: PolicyCondition): RenderedCondition => {
   const { cond, valueRef } = condition;
-  const place = valueRef && placeOf(valueRef);
+  const place = valueRef && locateReference(valueRef);
   const value = place ? undefined : parseConstant(condition.value);
   if (!place && !value) throw new Error("condition needs value or valueRef");
-  const given = place ? `[if ${place.place} != _|_ {${place.place}}]` : `[${written(value?.value)}]`;
+  const given = place ? `[if ${place.place} != _|_ {${place.place}}]` : `[${renderConstant(value?.value)}]`;
   const isProcessed = condition.valueProcess && !cond.endsWith("In");
-  const { test, shape } = isProcessed ? processedTest(condition, value) : plainTest(cond, value);
+  const { test, shape } = isProcessed ? renderProcessedTest(condition, value) : renderTest(cond, value);
   return {
     inputs: place ? [place.input] : [],
     parts: [`// what it is compared with${place ? ", if it is there" : ""}\ngiven: ${given}`],
     hit: `list.Contains([for one in found for other in given {${test}}], true)`,
     definitions: [
       ...(test.includes("_same") ? [sameDefinition] : []),
-      ...(test.includes("_ordered") ? [orderedDefinition(signs[cond] ?? "")] : []),
-      ...(/_same|_ordered|_amount/.test(test) ? [amountDefinition(shape)] : []),
+      ...(test.includes("_ordered") ? [renderOrderDefinition(signs[cond] ?? "")] : []),
+      ...(/_same|_ordered|_amount/.test(test) ? [renderAmountDefinition(shape)] : []),
     ],
   };
 };
 
-const written = (value: unknown): string => {
-  if (isDecimal(value)) return decimalText(value) ?? "";
-  return Array.isArray(value) ? `[${value.map(written).join(", ")}]` : literal(value);
+const renderConstant = (value: unknown): string => {
+  if (isDecimal(value)) return formatDecimal(value) ?? "";
+  return Array.isArray(value) ? `[${value.map(renderConstant).join(", ")}]` : renderLiteral(value);
 };
 
-type Value = { value: unknown } | undefined;
+type ConstantValue = { value: unknown } | undefined;
 
 const signs: Record<string, string> = { Gt: ">", Gte: ">=", Lt: "<", Lte: "<=" };
 
-interface Test {
+interface RenderedTest {
   test: string;
   /** The pattern of the numbers that the test can calculate with exactly. */
   shape?: string | undefined;
 }
 
-const plainTest = (cond: PolicyCondition["cond"], value: Value): Test => {
+const renderTest = (cond: PolicyCondition["cond"], value: ConstantValue): RenderedTest => {
   const sign = signs[cond];
-  if (sign !== undefined) return { test: order(sign, value) };
-  const test = cond.endsWith("In") ? membership(value) : equality(value);
+  if (sign !== undefined) return { test: renderOrder(sign, value) };
+  const test = cond.endsWith("In") ? renderMembership(value) : renderEquality(value);
   return { test: cond.startsWith("Not") ? `!${test}` : test };
 };
 
 const quotedNumber = "\\x22[-+.0-9]+([eE][-+0-9]+|[numkMGTPE]|[KMGTPE]i)?\\x22";
-const number = "[:[,]-?[0-9]";
+const numberPattern = "[:[,]-?[0-9]";
 
 const sameDefinition = `// whether two values are the same; a number and a text by what they amount to
 _same: {
@@ -99,54 +105,58 @@ _same: {
 	areMaps: (one & {...}) != _|_ && (other & {...}) != _|_
 	out: [
 		if isNumber {list.Contains([for amount in (_amount & {of: one}).out for wanted in (_amount & {of: other}).out {amount == wanted}], true)},
-		if !isSame if areLists || areMaps {false & (text =~ #"${quotedNumber}"# && text =~ #"${number}"#)},
+		if !isSame if areLists || areMaps {false & (text =~ #"${quotedNumber}"# && text =~ #"${numberPattern}"#)},
 		isSame,
 	][0]
 }`;
 
-const same = (one: string, other: string) => `(_same & {"one": ${one}, "other": ${other}}).out`;
+const renderSame = (one: string, other: string) => `(_same & {"one": ${one}, "other": ${other}}).out`;
 
-const equality = (value: Value): string => {
-  if (value === undefined) return same("one", "other");
+const renderEquality = (value: ConstantValue): string => {
+  if (value === undefined) return renderSame("one", "other");
   const { value: constant } = value;
-  if (Array.isArray(constant)) return all("[...]", `for index, member in other {${same("one[index]", "member")}}`);
+  if (Array.isArray(constant))
+    return renderAllMembers("[...]", `for index, member in other {${renderSame("one[index]", "member")}}`);
   if (typeof constant === "object" && constant !== null && !isDecimal(constant))
-    return all("{...}", `for key, member in other {[if one[key] != _|_ {${same("one[key]", "member")}}, false][0]}`);
-  return single("other", [constant]);
+    return renderAllMembers(
+      "{...}",
+      `for key, member in other {[if one[key] != _|_ {${renderSame("one[key]", "member")}}, false][0]}`,
+    );
+  return renderSingle("other", [constant]);
 };
 
-const all = (shape: string, members: string) =>
+const renderAllMembers = (shape: string, members: string) =>
   `[if (one & ${shape}) != _|_ if len(one) == len(other) {!list.Contains([${members}], false)}, false][0]`;
 
-const membership = (value: Value): string => {
+const renderMembership = (value: ConstantValue): string => {
   const members = Array.isArray(value?.value) ? value.value : undefined;
-  return `list.Contains([for member in other & [...] {${members ? single("member", members) : same("one", "member")}}], true)`;
+  return `list.Contains([for member in other & [...] {${members ? renderSingle("member", members) : renderSame("one", "member")}}], true)`;
 };
 
 /** Compares `one` with constants, as simply as their types allow. */
-const single = (name: string, constants: unknown[]): string => {
+const renderSingle = (name: string, constants: unknown[]): string => {
   if (constants.every((constant) => typeof constant === "number" || isDecimal(constant)))
-    return `list.Contains([for amount in ${amountOf("one")} {amount == ${name}}], true)`;
+    return `list.Contains([for amount in ${renderAmount("one")} {amount == ${name}}], true)`;
   return constants.some((constant) => toDecimal(constant) !== undefined)
-    ? same("one", name)
+    ? renderSame("one", name)
     : `list.Contains([one], ${name})`;
 };
 
-const order = (sign: string, value: Value): string => {
+const renderOrder = (sign: string, value: ConstantValue): string => {
   const constant = value?.value;
-  if (typeof constant === "number" || isDecimal(constant)) return `${amountOf("one")}[0] ${sign} other`;
+  if (typeof constant === "number" || isDecimal(constant)) return `${renderAmount("one")}[0] ${sign} other`;
   const ofTexts = `(one & string) ${sign} (other & string)`;
   if (value !== undefined && toDecimal(constant) === undefined) return ofTexts;
   return `(_ordered & {"one": one, "other": other}).out`;
 };
 
-const orderedDefinition = (
+const renderOrderDefinition = (
   sign: string,
 ) => `// numbers, and texts that are numbers, by what they amount to; other texts as they are
 _ordered: {
 	one: _
 	other: _
-	amounts: [for amount in ${amountOf("one")} for wanted in ${amountOf("other")} {amount ${sign} wanted}]
+	amounts: [for amount in ${renderAmount("one")} for wanted in ${renderAmount("other")} {amount ${sign} wanted}]
 	out: [
 		for isSo in amounts {isSo},
 		if len(amounts) == 0 {(one & string) ${sign} (other & string)},
@@ -154,44 +164,49 @@ _ordered: {
 }`;
 
 /** Tests against a calculated value; with a constant, the value is calculated here and not in CUE. */
-const processedTest = ({ cond, valueProcess }: PolicyCondition, value: Value): Test => {
+const renderProcessedTest = ({ cond, valueProcess }: PolicyCondition, value: ConstantValue): RenderedTest => {
   const { operation, operationWith = "" } = valueProcess ?? {};
   const operand = parsePercentage(operationWith);
   if (operand === undefined) throw new Error("condition.valueProcess.operationWith must be a number or a percentage");
   const number = value && toDecimal(value.value);
   const { amount, wanted, shape } =
     value === undefined
-      ? ofReference(String(operation), operand)
-      : ofConstant(number && calculate(number, operation, operand));
+      ? renderReferenceSides(String(operation), operand)
+      : renderConstantSides(number && calculate(number, operation, operand));
   const sign = signs[cond];
-  if (sign !== undefined) return { test: `${amountOf("one")}[0]${amount} ${sign} ${wanted}`, shape };
-  const isEqual = `list.Contains([for amount in ${amountOf("one")} {amount${amount} == ${wanted}}], true)`;
+  if (sign !== undefined) return { test: `${renderAmount("one")}[0]${amount} ${sign} ${wanted}`, shape };
+  const isEqual = `list.Contains([for amount in ${renderAmount("one")} {amount${amount} == ${wanted}}], true)`;
   // Evaluates the value first, so that a value that is no number is an error in every case.
   const test = number === undefined ? `(${wanted} != null && ${isEqual})` : isEqual;
   return { test: cond === "NotEqual" ? `!${test}` : test, shape };
 };
 
 /** `amount` is CUE that follows the data's amount, such as ` * 3`; `wanted` is the other side of the comparison. */
-interface Sides {
+interface ComparedSides {
   amount: string;
   wanted: string;
   shape?: string | undefined;
 }
 
-const ofConstant = (wanted: Decimal | undefined): Sides => {
+const renderConstantSides = (wanted: Decimal | undefined): ComparedSides => {
   // No number: this fails in CUE as soon as there is data to compare.
   if (wanted === undefined) return { amount: "", wanted: "(other & number)" };
-  const text = decimalText(wanted);
+  const text = formatDecimal(wanted);
   if (text !== undefined) return { amount: "", wanted: text };
   const { numerator, denominator } = wanted;
-  return { amount: ` * ${denominator}`, wanted: String(numerator), shape: multipliable(String(denominator).length) };
+  return {
+    amount: ` * ${denominator}`,
+    wanted: String(numerator),
+    shape: buildFactorPattern(String(denominator).length),
+  };
 };
 
-const ofReference = (sign: string, operand: Decimal): Sides => {
-  const other = `${amountOf("other")}[0]`;
-  const text = decimalText(operand) ?? "";
-  if (sign === "+" || sign === "-") return { amount: "", wanted: `${other} ${sign} (${text})`, shape: addable(text) };
-  const shape = multipliable(text.replace(/[-.]/g, "").length);
+const renderReferenceSides = (sign: string, operand: Decimal): ComparedSides => {
+  const other = `${renderAmount("other")}[0]`;
+  const text = formatDecimal(operand) ?? "";
+  if (sign === "+" || sign === "-")
+    return { amount: "", wanted: `${other} ${sign} (${text})`, shape: buildSummandPattern(text) };
+  const shape = buildFactorPattern(text.replace(/[-.]/g, "").length);
   if (sign === "*") return { amount: "", wanted: `${other} * (${text})`, shape };
   // Multiplying one side is exact where dividing the other might not be.
   return text.startsWith("-")

@@ -2,77 +2,81 @@ import { isSame } from "../../json.ts";
 import type { ValueReference } from "../types.ts";
 import { type PathStep, parseReferencePath } from "../values/paths.ts";
 
-const packages = ["encoding/json", "list", "math", "math/bits", "regexp", "strconv", "strings"];
+const cuePackages = ["encoding/json", "list", "math", "math/bits", "regexp", "strconv", "strings"];
 
-export const script = (inputs: readonly string[], parts: readonly string[]): string => {
+export const renderScript = (inputs: readonly string[], parts: readonly string[]): string => {
   const body = parts.filter((part) => part !== "").join("\n\n");
-  const imports = packages.filter((path) => new RegExp(`\\b${path.replace(/.*\//, "")}\\.[A-Z]`).test(body));
+  const imports = cuePackages.filter((path) => new RegExp(`\\b${path.replace(/.*\//, "")}\\.[A-Z]`).test(body));
   const head = imports.length === 0 ? "" : `import (\n${imports.map((path) => `\t"${path}"\n`).join("")})\n\n`;
   const given = [...new Set(inputs)].map((line) => `${line}\n`).join("");
   return `${head}data: _ @tag(data)\n${given}\n${body}\n`;
 };
 
 /** Renders a policy's value as JSON, which is CUE without code. CUE accepts no lone surrogate or byte order mark. */
-export const literal = (value: unknown): string =>
+export const renderLiteral = (value: unknown): string =>
   JSON.stringify(value, (_, member) => (typeof member === "string" ? member.toWellFormed() : member)).replaceAll(
     "\uFEFF",
     "\\ufeff",
   );
 
-export const literals = (values: readonly unknown[]): string => listed(values.map(literal));
+export const renderLiterals = (values: readonly unknown[]): string => renderList(values.map(renderLiteral));
 
-export const listed = (elements: readonly string[]): string =>
-  elements.length === 0 ? "[]" : `[\n${elements.map((element) => `\t${indented(element)},\n`).join("")}]`;
+export const renderList = (elements: readonly string[]): string =>
+  elements.length === 0 ? "[]" : `[\n${elements.map((element) => `\t${indent(element)},\n`).join("")}]`;
 
-const indented = (text: string): string => text.replaceAll("\n", "\n\t");
+const indent = (text: string): string => text.replaceAll("\n", "\n\t");
 
 const keywords = new Set(["package", "import", "for", "in", "if", "let", "true", "false", "null"]);
 
-export const selector = (root: string, steps: readonly PathStep[]): string =>
+export const renderSelector = (root: string, steps: readonly PathStep[]): string =>
   steps.reduce<string>((before, step) => {
     const isPlain = typeof step === "string" && /^[A-Za-z][A-Za-z0-9]*$/.test(step) && !keywords.has(step);
-    return before + (isPlain ? `.${step}` : `[${literal(step)}]`);
+    return before + (isPlain ? `.${step}` : `[${renderLiteral(step)}]`);
   }, root);
 
-export const orElse = (place: string, otherwise: string): string => `[if ${place} != _|_ {${place}}, ${otherwise}][0]`;
+export const renderOrElse = (place: string, otherwise: string): string =>
+  `[if ${place} != _|_ {${place}}, ${otherwise}][0]`;
 
 /** Returns a CUE field that is null if nothing is at `place`, and an error if the value has another shape. */
-export const nullable = (name: string, place: string, shape: "{...}" | "[...]"): string =>
-  `${name}: (null | ${shape}) & ${orElse(place, "null")}`;
+export const renderNullable = (name: string, place: string, shape: "{...}" | "[...]"): string =>
+  `${name}: (null | ${shape}) & ${renderOrElse(place, "null")}`;
 
 /** Renders a patch operation. `path` and `value` are CUE; `clauses` are CUE conditions or loops around it. */
-export const operation = (op: "add" | "remove", path: string, value?: string, clauses = ""): string =>
+export const renderOperation = (op: "add" | "remove", path: string, value?: string, clauses = ""): string =>
   `${clauses && `${clauses} `}{op: "${op}", path: ${path}${value === undefined ? "" : `, value: ${value}`}}`;
 
-interface Place {
+interface ReferenceLocation {
   input: string;
   place: string;
 }
 
-const parts = ["body", "header", "trailer"];
+const responseParts = ["body", "header", "trailer"];
 
 /** Returns where a reference looks. Fetched values are in data.extraParams, those of a dataRef with the suffix `_d`. */
-export const placeOf = ({ from, path }: ValueReference, suffix: "" | "_d" = ""): Place => {
+export const locateReference = ({ from, path }: ValueReference, suffix: "" | "_d" = ""): ReferenceLocation => {
   const steps = parseReferencePath(path);
-  if (from === "current") return { input: "object: data.object", place: selector("object", steps) };
-  if (from === "old") return { input: "oldObject: data.oldObject", place: selector("oldObject", steps) };
+  if (from === "current") return { input: "object: data.object", place: renderSelector("object", steps) };
+  if (from === "old") return { input: "oldObject: data.oldObject", place: renderSelector("oldObject", steps) };
   const name = `${from === "http" ? "http" : "otherObject"}${suffix}`;
-  const isInBody = from === "http" && !parts.includes(String(steps[0]));
-  return { input: `${name}: data.extraParams.${name}`, place: selector(name, isInBody ? ["body", ...steps] : steps) };
+  const isInBody = from === "http" && !responseParts.includes(String(steps[0]));
+  return {
+    input: `${name}: data.extraParams.${name}`,
+    place: renderSelector(name, isInBody ? ["body", ...steps] : steps),
+  };
 };
 
 /** Returns an operation that prepends, one after the other, the elements that a list lacks. */
-export const insertion = (path: string, list: string, given: readonly unknown[], name: string): string => {
+export const renderPrepending = (path: string, list: string, given: readonly unknown[], name: string): string => {
   const distinct = given.filter((one, index) => !given.slice(0, index).some((other) => isSame(one, other)));
-  const from = distinct.length === given.length ? name : literal(distinct);
+  const from = distinct.length === given.length ? name : renderLiteral(distinct);
   const clauses = `if len(${list}) > 0 for term in ${from} if !list.Contains(${list}, term)`;
-  return operation("add", `${path.slice(0, -1)}/0"`, "term", clauses);
+  return renderOperation("add", `${path.slice(0, -1)}/0"`, "term", clauses);
 };
 
-export const inputs = ["object: data.object", "kind: object.kind"];
+export const podInputs = ["object: data.object", "kind: object.kind"];
 
 /** CUE that defines `place` and `podSpec` by the object's kind, in any group. */
-export const podSpec = `// where the specification of the pods is; other kinds have none
+export const podSpecDefinition = `// where the specification of the pods is; other kinds have none
 templated: ["ReplicationController", "Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job"]
 place: [
 	if kind == "Pod" {"/spec"},
@@ -88,21 +92,22 @@ podSpec: (null | {...}) & [
 ][0]`;
 
 /** CUE that defines the first container and these lists of its resources; each is null if missing. */
-export const firstContainer = (...lists: string[]): string =>
+export const renderFirstContainer = (...lists: string[]): string =>
   [
     "// of the first container",
-    nullable("containers", "podSpec.containers", "[...]"),
-    nullable("container", "containers[0]", "{...}"),
-    nullable("resources", "container.resources", "{...}"),
-    ...lists.map((list) => nullable(list, `resources.${list}`, "{...}")),
+    renderNullable("containers", "podSpec.containers", "[...]"),
+    renderNullable("container", "containers[0]", "{...}"),
+    renderNullable("resources", "container.resources", "{...}"),
+    ...lists.map((list) => renderNullable(list, `resources.${list}`, "{...}")),
   ].join("\n");
 
-export const below = (...steps: string[]): string => `"\\(place)/${steps.join("/")}"`;
+export const renderPodPath = (...steps: string[]): string => `"\\(place)/${steps.join("/")}"`;
 
-export const made = (name: string, path: string): string => operation("add", path, "{}", `if ${name} == null`);
+export const renderMissingMap = (name: string, path: string): string =>
+  renderOperation("add", path, "{}", `if ${name} == null`);
 
-export const patchesIf = (needed: string, operations: string): string =>
+export const renderPatches = (needed: string, operations: string): string =>
   `unFlattenPatches: [if ${needed} != null {${operations}}]\npatches: list.FlattenN(unFlattenPatches, 1)`;
 
-export const listOrEmpty = (name: string, place: string): string =>
+export const renderListOrEmpty = (name: string, place: string): string =>
   `${name}: [...] & [if ${place} != _|_ if ${place} != null {${place}}, []][0]`;

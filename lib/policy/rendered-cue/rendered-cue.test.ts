@@ -3,17 +3,17 @@ import { describe, it } from "node:test";
 import fc from "fast-check";
 import type { KubernetesObject } from "#lib/review.ts";
 import { normalised, policyCases, reachOver, subjectOf } from "../../../infra/bench/example-policies.ts";
-import { affinityLists } from "../checks/pod-fields.ts";
+import { countAffinityTerms } from "../checks/pod-fields.ts";
 import { applyPolicies } from "../override.ts";
-import { patchWith } from "../overriders/plaintext.ts";
+import { applyPolicyPatch } from "../overriders/plaintext.ts";
 import { buildPolicyIndex } from "../policy-index.ts";
-import { resolve } from "../references/references.ts";
+import { resolveReference } from "../references/references.ts";
 import { findScriptFault } from "../scripts.ts";
 import type { OverrideTemplate, PolicyCapabilities, PolicyCondition, PolicyRequest, ValueReference } from "../types.ts";
 import { evaluateValidatePolicies } from "../validate.ts";
 import { type PathStep, parseReferencePath } from "../values/paths.ts";
-import { renderedCondition } from "./conditions.ts";
-import { renderedOverride } from "./templates.ts";
+import { renderCondition } from "./conditions.ts";
+import { renderTemplate } from "./templates.ts";
 
 const runs = 200;
 const apiVersion = "policy.kcloudlabs.io/v1alpha1";
@@ -46,7 +46,7 @@ const fetched = async (
   reach: PolicyCapabilities,
 ) => {
   if (reference === undefined || reference.from === "current" || reference.from === "old") return {};
-  const found = await resolve(reference, subject, reach);
+  const found = await resolveReference(reference, subject, reach);
   const steps = parseReferencePath(reference.path);
   if (reference.from !== "http") return { [`otherObject${suffix}`]: found ? planted(steps, found.value) : {} };
   const isPart = ["body", "header", "trailer"].includes(String(steps[0]));
@@ -72,9 +72,9 @@ const natively = async (template: OverrideTemplate, subject: PolicyRequest, reac
 const rendered = async (template: OverrideTemplate, subject: PolicyRequest, reach: PolicyCapabilities) => {
   const extraParams = await fetched(template.valueRef, "", subject, reach);
   const data = { object: subject.object, oldObject: subject.oldObject ?? {}, extraParams };
-  const { patches } = await evaluated(renderedOverride(template), data, reach);
+  const { patches } = await evaluated(renderTemplate(template), data, reach);
   const object = structuredClone(subject.object);
-  patchWith(object, patches);
+  applyPolicyPatch(object, patches);
   return object;
 };
 
@@ -99,7 +99,7 @@ const renderedDecision = async (condition: PolicyCondition, subject: PolicyReque
     ...(await fetched(compared, "", subject, reach)),
   };
   const data = { object: subject.object, oldObject: subject.oldObject ?? null, extraParams };
-  const { valid, reason = "" } = (await evaluated(renderedCondition(condition), data, reach)).validate;
+  const { valid, reason = "" } = (await evaluated(renderCondition(condition), data, reach)).validate;
   return { valid, reason };
 };
 
@@ -115,8 +115,8 @@ describe("renderings, of what was measured", () => {
             it(`decides as validateRules[${index}] of ${one.id}`, async () => {
               const { condition } = template;
               const expected = await settled(decided(condition, subject, reach));
-              assert.equal(await findScriptFault(renderedCondition(condition), reach.cue), undefined);
-              same(expected, await settled(renderedDecision(condition, subject, reach)), renderedCondition(condition));
+              assert.equal(await findScriptFault(renderCondition(condition), reach.cue), undefined);
+              same(expected, await settled(renderedDecision(condition, subject, reach)), renderCondition(condition));
             });
       } else if (one.operation !== "DELETE")
         for (const [index, { overriders }] of policy.spec.overrideRules.entries()) {
@@ -124,8 +124,8 @@ describe("renderings, of what was measured", () => {
           if (template)
             it(`makes the same of an object as overrideRules[${index}] of ${one.id}`, async () => {
               const expected = await settled(natively(template, subject, reach));
-              assert.equal(await findScriptFault(renderedOverride(template), reach.cue), undefined);
-              same(expected, await settled(rendered(template, subject, reach)), renderedOverride(template));
+              assert.equal(await findScriptFault(renderTemplate(template), reach.cue), undefined);
+              same(expected, await settled(rendered(template, subject, reach)), renderTemplate(template));
             });
         }
     }
@@ -258,7 +258,9 @@ const template: fc.Arbitrary<OverrideTemplate> = fc
   )
   .chain((given) => operation.map((chosen) => json({ ...given, operation: chosen }) as OverrideTemplate))
   // Others don't pass the checks.
-  .filter(({ operation, affinity }) => !affinity || operation === "remove" || affinityLists(affinity).some(Boolean));
+  .filter(
+    ({ operation, affinity }) => !affinity || operation === "remove" || countAffinityTerms(affinity).some(Boolean),
+  );
 
 const ordering = some(["Gt", "Gte", "Lt", "Lte"] as const);
 const list = fc.oneof(
@@ -310,7 +312,7 @@ const misshapen = fc
   .map(([object, path, value]) => {
     const changed = structuredClone(object);
     try {
-      patchWith(changed, [{ op: "replace", path, value }]);
+      applyPolicyPatch(changed, [{ op: "replace", path, value }]);
       return changed;
     } catch {
       return object;
@@ -333,7 +335,7 @@ describe("renderings", () => {
   it("make the same of any object as the template", async () => {
     const law = fc.asyncProperty(template, subject, async (template, subject) => {
       const expected = await settled(natively(template, subject, reach));
-      same(expected, await settled(rendered(template, subject, reach)), renderedOverride(template));
+      same(expected, await settled(rendered(template, subject, reach)), renderTemplate(template));
     });
     await fc.assert(law, { numRuns: runs });
   });
@@ -342,8 +344,7 @@ describe("renderings", () => {
     const law = fc.asyncProperty(template, misshapen, async (template, object) => {
       const subject: PolicyRequest = { operation: "CREATE", object };
       const result = await settled(rendered(template, subject, reach));
-      if ("value" in result)
-        same(await settled(natively(template, subject, reach)), result, renderedOverride(template));
+      if ("value" in result) same(await settled(natively(template, subject, reach)), result, renderTemplate(template));
     });
     await fc.assert(law, { numRuns: runs });
   });
@@ -352,13 +353,13 @@ describe("renderings", () => {
     const law = fc.asyncProperty(condition, subject, async (condition, subject) => {
       const result = await settled(renderedDecision(condition, subject, reach));
       if ("message" in result && mayBeSame.test(result.message)) return;
-      same(await settled(decided(condition, subject, reach)), result, renderedCondition(condition));
+      same(await settled(decided(condition, subject, reach)), result, renderCondition(condition));
     });
     await fc.assert(law, { numRuns: runs });
   });
 
   it("are let in as scripts are", async () => {
-    const texts = fc.oneof(template.map(renderedOverride), condition.map(renderedCondition));
+    const texts = fc.oneof(template.map(renderTemplate), condition.map(renderCondition));
     const law = fc.asyncProperty(texts, async (text) =>
       assert.equal(await findScriptFault(text, reach.cue), undefined),
     );

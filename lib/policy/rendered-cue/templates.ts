@@ -1,16 +1,16 @@
 import type { OverrideTemplate } from "../types.ts";
-import { renderedAffinity } from "./affinity.ts";
-import { renderedMetadata } from "./metadata.ts";
-import { renderedOversell, renderedResources } from "./resources.ts";
-import { renderedTolerations } from "./tolerations.ts";
+import { renderAffinity } from "./affinity.ts";
+import { renderMetadata } from "./metadata.ts";
+import { renderOversell, renderResources } from "./resources.ts";
+import { renderTolerations } from "./tolerations.ts";
 
-const renderings = {
-  annotations: renderedMetadata,
-  labels: renderedMetadata,
-  resources: renderedResources,
-  resourcesOversell: renderedOversell,
-  tolerations: renderedTolerations,
-  affinity: renderedAffinity,
+const renderers = {
+  annotations: renderMetadata,
+  labels: renderMetadata,
+  resources: renderResources,
+  resourcesOversell: renderOversell,
+  tolerations: renderTolerations,
+  affinity: renderAffinity,
 };
 
 /**
@@ -18,4 +18,4 @@ const renderings = {
  * an object as the template does, or fails: if a field has a wrong shape, or if CUE can't calculate the share of a
  * limit exactly, because the limit has 19 digits or more, is finer than a billionth or beyond 2^63-1.
  */
-export const renderedOverride = (template: OverrideTemplate): string => renderings[template.type](template);
+export const renderTemplate = (template: OverrideTemplate): string => renderers[template.type](template);

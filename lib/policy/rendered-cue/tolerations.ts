@@ -1,44 +1,45 @@
 import type { Toleration } from "kubernetes-types/core/v1.d.ts";
 import type { OverrideTemplate } from "../types.ts";
 import {
-  inputs,
-  insertion,
-  listed,
-  listOrEmpty,
-  literal,
-  literals,
-  operation,
-  orElse,
-  patchesIf,
-  podSpec,
-  script,
+  podInputs,
+  podSpecDefinition,
+  renderList,
+  renderListOrEmpty,
+  renderLiteral,
+  renderLiterals,
+  renderOperation,
+  renderOrElse,
+  renderPatches,
+  renderPrepending,
+  renderScript,
 } from "./cue-text.ts";
 
-const path = `"\\(place)/tolerations"`;
+const tolerationsPath = `"\\(place)/tolerations"`;
 
-export const renderedTolerations = ({ operation: act, tolerations: given = [] }: OverrideTemplate): string => {
-  const parts = act === "add" ? addition(given) : act === "remove" ? removal(given) : replacement(given);
-  return script(inputs, [podSpec, listOrEmpty("existing", "podSpec.tolerations"), ...parts]);
+export const renderTolerations = ({ operation: act, tolerations: given = [] }: OverrideTemplate): string => {
+  const parts =
+    act === "add" ? renderAddition(given) : act === "remove" ? renderRemoval(given) : renderReplacement(given);
+  return renderScript(podInputs, [podSpecDefinition, renderListOrEmpty("existing", "podSpec.tolerations"), ...parts]);
 };
 
-const whole = operation("add", path, "wanted", "if len(existing) == 0");
+const setAll = renderOperation("add", tolerationsPath, "wanted", "if len(existing) == 0");
 
-const addition = (given: readonly Toleration[]) => [
-  `wanted: ${literals(given)}`,
-  patchesIf("podSpec", listed([whole, insertion(path, "existing", given, "wanted")])),
+const renderAddition = (given: readonly Toleration[]) => [
+  `wanted: ${renderLiterals(given)}`,
+  renderPatches("podSpec", renderList([setAll, renderPrepending(tolerationsPath, "existing", given, "wanted")])),
 ];
 
-const removal = (given: readonly Toleration[]) => [
+const renderRemoval = (given: readonly Toleration[]) => [
   `// by their key, or by key and value
-meant: ${literals(given.flatMap(meant))}
+meant: ${renderLiterals(given.flatMap(listMeant))}
 gone: [for index, toleration in existing if (_meant & {of: toleration, by: meant}).out {index}]
 ${meantDefinition}`,
-  patchesIf(
+  renderPatches(
     "podSpec",
-    listed([
-      operation(
+    renderList([
+      renderOperation(
         "remove",
-        `${path.slice(0, -1)}/\\(index)"`,
+        `${tolerationsPath.slice(0, -1)}/\\(index)"`,
         undefined,
         "for index in list.Sort(gone, list.Descending)",
       ),
@@ -46,20 +47,20 @@ ${meantDefinition}`,
   ),
 ];
 
-const step = (
+const renderStep = (
   toleration: Toleration,
   index: number,
   given: readonly Toleration[],
 ) => `_step${index + 1}: _replacement & {
 	before: ${index === 0 ? "existing" : `_step${index}.after`}
 	by: wanted[${index}]
-	meant: ${literal(meant(toleration))}
-	others: ${literal(given.filter((_, other) => other !== index))}
+	meant: ${renderLiteral(listMeant(toleration))}
+	others: ${renderLiteral(given.filter((_, other) => other !== index))}
 }`;
 
-const replacement = (given: readonly Toleration[]) => [
-  `wanted: ${literals(given)}`,
-  `// each in turn replaces those of its key, or of its key and value, or is put in front where there are none\n${given.map(step).join("\n")}`,
+const renderReplacement = (given: readonly Toleration[]) => [
+  `wanted: ${renderLiterals(given)}`,
+  `// each in turn replaces those of its key, or of its key and value, or is put in front where there are none\n${given.map(renderStep).join("\n")}`,
   `${meantDefinition}
 _replacement: {
 	before: [...]
@@ -74,11 +75,14 @@ _replacement: {
 		[by] + before,
 	][0]
 }`,
-  patchesIf("podSpec", listed([whole, operation("add", path, `_step${given.length}.after`, "if len(existing) > 0")])),
+  renderPatches(
+    "podSpec",
+    renderList([setAll, renderOperation("add", tolerationsPath, `_step${given.length}.after`, "if len(existing) > 0")]),
+  ),
 ];
 
 /** Returns the key, or key and value, of the tolerations that one means; Exists means all values of its key. */
-const meant = ({ key, operator = "", value }: Toleration): object[] => {
+const listMeant = ({ key, operator = "", value }: Toleration): object[] => {
   if (typeof key !== "string") return [];
   if (operator === "Exists") return [{ key }];
   return ["", "Equal"].includes(operator) && typeof value === "string" ? [{ key, value }] : [];
@@ -87,6 +91,6 @@ const meant = ({ key, operator = "", value }: Toleration): object[] => {
 const meantDefinition = `_meant: {
 	of: _
 	by: [...]
-	its: {key: ${orElse("of.key", "null")}}
-	out: list.Contains(by, its) || list.Contains(by, {its, value: ${orElse("of.value", "null")}})
+	its: {key: ${renderOrElse("of.key", "null")}}
+	out: list.Contains(by, its) || list.Contains(by, {its, value: ${renderOrElse("of.value", "null")}})
 }`;
