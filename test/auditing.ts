@@ -3,8 +3,8 @@ import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { readFile } from "node:fs/promises";
 import { fileURLToPath } from "node:url";
-import type { Checked } from "../infra/check/evaluation/result.ts";
-import type { Summary } from "../infra/check/reports/format.ts";
+import type { Checked } from "../infra/check/evaluation/evaluation.ts";
+import type { Summary } from "../infra/check/reports/report.ts";
 
 const program = fileURLToPath(new URL("../infra/postern.js", import.meta.url));
 

@@ -16,8 +16,7 @@ import limitRanger from "../functions/limit-ranger/rule.ts";
 import resize from "../functions/pod-resize-validator/rule.ts";
 import podSecurity from "../functions/pod-security/rule.ts";
 import tolerations from "../functions/pod-toleration-restriction/rule.ts";
-import { describeEdits } from "../infra/check/evaluation/edit-descriptions.ts";
-import { suggestFix } from "../infra/check/evaluation/suggestions.ts";
+import { describeEdits, suggestFix } from "../infra/check/evaluation/suggestions.ts";
 import { pods } from "./cluster/pods.ts";
 import { runVerb } from "./verb.ts";
 

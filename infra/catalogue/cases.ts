@@ -11,9 +11,17 @@ import { type AdmissionRequest, type AdmissionReview, check, type Operation } fr
 import { type Phase, type Rule, selectPhase } from "#lib/rule.ts";
 import { mergeWithDefaults } from "#lib/settings.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
-import { caseMembers } from "./case-shape.ts";
-import type { CatalogueRule } from "./registry.ts";
-import { asVariant } from "./variants.ts";
+import {
+  createEnumShape,
+  flagShape,
+  type InputShape,
+  mapShape,
+  numberShape,
+  textListShape,
+  textMapShape,
+  textShape,
+} from "../cli/shape.ts";
+import { asVariant, type CatalogueRule } from "./registry.ts";
 
 const outcomes = ["becomes", "admitted", "refused"];
 
@@ -174,4 +182,34 @@ export const buildEvent = (listed: CatalogueRule, entry: Case): object => {
   const { variant, needs = {}, now = "2026-01-01T00:00:00Z" } = entry;
   const review = { kind: "AdmissionReview", apiVersion: `admission.k8s.io/${version}`, request };
   return { phase: getCasePhase(entry), variant, review, settings: facetOf(listed.rule, entry).settings, needs, now };
+};
+
+export const caseMembers: Record<keyof Case, InputShape> = {
+  name: textShape,
+  mutate: mapShape,
+  validate: mapShape,
+  oldObject: mapShape,
+  operation: createEnumShape("CREATE, UPDATE, DELETE or CONNECT", "CREATE", "UPDATE", "DELETE", "CONNECT"),
+  request: mapShape,
+  resource: textShape,
+  namespace: textShape,
+  user: mapShape,
+  dryRun: flagShape,
+  variant: textShape,
+  settings: mapShape,
+  needs: mapShape,
+  now: {
+    expected: "a time, for instance 2026-01-01T00:00:00Z",
+    isFit: (value) => typeof value === "string" && !Number.isNaN(Date.parse(value)),
+  },
+  becomes: mapShape,
+  admitted: createEnumShape("true", true),
+  refused: textShape,
+  fails: textShape,
+  code: numberShape,
+  reason: { expected: "a text or null", isFit: (value) => value === null || typeof value === "string" },
+  details: mapShape,
+  warnings: textListShape,
+  audit: textMapShape,
+  recorded: mapShape,
 };

@@ -1,8 +1,9 @@
 import { existsSync } from "node:fs";
-import { readdir } from "node:fs/promises";
+import { readdir, readFile, writeFile } from "node:fs/promises";
 import { dirname, join, relative, resolve } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
-import { listPhases, type Phase, type Rule } from "#lib/rule.ts";
+import { getVariants, listPhases, type Phase, type Rule } from "#lib/rule.ts";
+import { mergeWithDefaults } from "#lib/settings.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
 import { mustBeName } from "./rule-names.ts";
 
@@ -131,3 +132,29 @@ const definition = (value: unknown, file: string): Rule => {
     throw new Complaint(`${file}: timeoutSeconds must be from 1 to 30`);
   return rule;
 };
+
+/** Returns a rule and its settings as one variant has them, without the list of variants. No name applies none. */
+export const asVariant = (rule: Rule, settings: object, variant: string | undefined) => {
+  const found = getVariants(rule, settings)?.find(({ name }) => name === variant);
+  const { name: _, settings: own, ...differences } = found ?? { name: "" };
+  const { variants: __, ...whole } = rule;
+  return { rule: { ...whole, ...differences }, settings: mergeWithDefaults(settings, own) };
+};
+
+const file = join(catalogueFolder, "README.md");
+const [begin, end] = ["<!-- The list is written by npm run fix. -->", "<!-- End of the list. -->"];
+
+/** Returns functions/README.md as it is, and with a current list; the text around the list stays. */
+export const listing = async (catalogue: CatalogueRule[]): Promise<{ present: string; wanted: string }> => {
+  const present = await readFile(file, "utf8");
+  const [before, rest = ""] = present.split(begin);
+  const [, after] = rest.split(end);
+  const rows = catalogue.map(
+    ({ name, phases, rule }) => `| [${name}](${name}/README.md) | ${phases.join(", ")} | ${rule.summary} |`,
+  );
+  const list = ["| rule | phase | what it does |", "| --- | --- | --- |", ...rows].join("\n");
+  return { present, wanted: `${before}${begin}\n\n${list}\n\n${end}${after ?? "\n"}` };
+};
+
+export const writeListing = async (catalogue: CatalogueRule[]): Promise<void> =>
+  writeFile(file, (await listing(catalogue)).wanted);

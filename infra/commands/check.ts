@@ -1,8 +1,7 @@
 import type { BrokenRule } from "../catalogue/registry.ts";
-import type { Evaluation } from "../check/evaluation/environment.ts";
+import type { Evaluation } from "../check/evaluation/evaluation.ts";
 import { selectRules } from "../check/evaluation/rules.ts";
-import { type Fix, toFix } from "../check/fixes/fix.ts";
-import { writeFixes } from "../check/fixes/write.ts";
+import { type Fix, toFix, writeFixes } from "../check/fixes/fix.ts";
 import { addToSummary, createSummary } from "../check/reports/format.ts";
 import { forms, reportIn } from "../check/reports/forms.ts";
 import { openOutlets, parseOutputs } from "../check/reports/outputs.ts";

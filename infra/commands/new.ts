@@ -1,8 +1,7 @@
 import { mkdir, readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { basename, join } from "node:path";
 import { isMap, parseDocument } from "yaml";
-import { writeListing } from "../catalogue/readme-list.ts";
-import { catalogueFolder, readCatalogueRules, readRule } from "../catalogue/registry.ts";
+import { catalogueFolder, readCatalogueRules, readRule, writeListing } from "../catalogue/registry.ts";
 import { mustBeName } from "../catalogue/rule-names.ts";
 import { type Command, commonOptions, writeOutput } from "../cli/command.ts";
 import { Complaint } from "../cli/complaint.ts";

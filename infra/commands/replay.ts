@@ -12,7 +12,7 @@ import { recordingsAt } from "../replay/recordings.ts";
 import { type Result, replayed } from "../replay/replay.ts";
 import { type Counts, count, hunksOf, noCounts, summaryLine, toldOf } from "../replay/report.ts";
 import { openScratch, type Scratch } from "../replay/scratch.ts";
-import { openSide } from "../replay/side-by-name.ts";
+import { openSide } from "../replay/versions.ts";
 import { rulesOption } from "./shared/options.ts";
 
 export default {

@@ -1,5 +1,4 @@
-import { writeListing } from "../catalogue/readme-list.ts";
-import { readCatalogue } from "../catalogue/registry.ts";
+import { readCatalogue, writeListing } from "../catalogue/registry.ts";
 import { type Command, commonOptions, formatTable, writeOutput } from "../cli/command.ts";
 import { toOneLine } from "../cli/terminal.ts";
 import { configFile } from "../config/config.ts";

@@ -4,7 +4,7 @@ import { isDeepStrictEqual } from "node:util";
 import { selectPhase } from "#lib/rule.ts";
 import { buildReview, evaluateCase, facetOf, getCasePhase, readCases } from "../catalogue/cases.ts";
 import { readCatalogue } from "../catalogue/registry.ts";
-import { condition } from "../testing/cel.ts";
+import { evaluateCondition } from "../testing/cel-condition.ts";
 import { listPorts } from "./plugins.ts";
 
 it("ports that read nothing are called only where they act, but for what no condition can tell", async () => {
@@ -15,7 +15,7 @@ it("ports that read nothing are called only where they act, but for what no cond
       const review = buildReview(listed, entry);
       const { rule, settings } = facetOf(listed.rule, entry);
       const conditions = Object.values(selectPhase(rule.matchConditions, phase, settings) ?? {});
-      if (!conditions.every((expression) => condition(expression)(review.request))) continue;
+      if (!conditions.every((expression) => evaluateCondition(expression, review.request))) continue;
       const { outcome, refused } = await evaluateCase(listed, entry, review);
       if (!refused && isDeepStrictEqual([outcome.patch ?? [], outcome.warnings ?? []], [[], []]))
         idle.push(`${listed.name}/${phase}: ${entry.name}`);

@@ -8,8 +8,7 @@ import { mergeWithDefaults, mistakes } from "#lib/settings.ts";
 import { createRecordedCluster, findServedResource, listServedResources } from "../apiserver/kinds/served.ts";
 import { requireObjects } from "../apiserver/manifest-cluster.ts";
 import { differences } from "../catalogue/case-differences.ts";
-import { caseMembers } from "../catalogue/case-shape.ts";
-import { buildReview, casesIn, evaluateCase, getCasePhase } from "../catalogue/cases.ts";
+import { buildReview, caseMembers, casesIn, evaluateCase, getCasePhase } from "../catalogue/cases.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
 import {

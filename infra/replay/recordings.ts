@@ -5,7 +5,7 @@ import { basename, join, normalize } from "node:path";
 import { isSeq, LineCounter, parseDocument } from "yaml";
 import { isDeeper, isMap, parseJson } from "#lib/json.ts";
 import type { Case } from "#lib/recording/recording.ts";
-import { caseMembers } from "../catalogue/case-shape.ts";
+import { caseMembers } from "../catalogue/cases.ts";
 import { isName } from "../catalogue/rule-names.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
 import {

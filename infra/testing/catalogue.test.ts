@@ -26,13 +26,12 @@ import {
   readCaseLines,
   readCases,
 } from "../catalogue/cases.ts";
-import { listing } from "../catalogue/readme-list.ts";
-import { type CatalogueRule, describeUseBesidePlugin, readCatalogueRules } from "../catalogue/registry.ts";
+import { type CatalogueRule, describeUseBesidePlugin, listing, readCatalogueRules } from "../catalogue/registry.ts";
 import { type Suggestion, suggestFix } from "../check/evaluation/suggestions.ts";
 import { parseConfig } from "../project/read.ts";
 import { listServedRules } from "../project/served.ts";
 import { handlerOf } from "../serve/handlers.ts";
-import { condition } from "./cel.ts";
+import { evaluateCondition } from "./cel-condition.ts";
 
 // Every rule: its cases, and the laws that no author should have to write. POSTERN_RULES narrows it to some.
 const only = process.env.POSTERN_RULES?.split(",").filter(Boolean) ?? [];
@@ -254,7 +253,7 @@ function laws(listed: CatalogueRule, cases: Case[]) {
     if (own.every((entry) => conditionsOf(entry) === undefined)) continue;
 
     const called = (entry: Case, { request }: AdmissionReview) =>
-      Object.values(conditionsOf(entry) ?? {}).every((expression) => condition(expression)(request));
+      Object.values(conditionsOf(entry) ?? {}).every((expression) => evaluateCondition(expression, request));
     const law = async (entry: Case) => {
       const review = buildReview(listed, entry);
       if (called(entry, review)) return true;

@@ -17,7 +17,7 @@ export { createLiveCapabilities as connectWorlds } from "#lib/cluster/live-capab
 export type { Count } from "#lib/metrics.ts";
 export { mergeWithDefaults as mergeSettings } from "#lib/settings.ts";
 export { patched } from "../catalogue/case-differences.ts";
-export { condition } from "./cel.ts";
+export { evaluateCondition } from "./cel-condition.ts";
 export { type Case, type Decision, recorded };
 
 /** What a decision depends on beside the request. The default is the rule's settings, no answers and 1970. */

@@ -7,7 +7,7 @@ import type { CatalogueRule } from "../catalogue/registry.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { parseConfig } from "../project/read.ts";
 import { buildEndpointConfig } from "../project/served.ts";
-import { condition } from "../testing/cel.ts";
+import { evaluateCondition } from "../testing/cel-condition.ts";
 import { configurations, type Registration, type Webhook } from "./configurations.ts";
 import { oneLine } from "./entry.ts";
 
@@ -148,7 +148,7 @@ describe("an exemption", () => {
     const conditions = entries(yaml)["Mutat third.postern.dev"]?.matchConditions ?? [];
     // These conditions read only the request's user.
     const request = { userInfo, object: {} } as AdmissionRequest;
-    return !conditions.every(({ expression }) => condition(expression)(request));
+    return !conditions.every(({ expression }) => evaluateCondition(expression, request));
   };
   for (const [exempt, user, expected] of rows.users)
     it(`of ${JSON.stringify(exempt)} ${expected ? "covers" : "does not cover"} ${JSON.stringify(user)}`, () =>

@@ -8,8 +8,7 @@ import {
   type Rule,
   selectPhase,
 } from "#lib/rule.ts";
-import type { CatalogueRule } from "../catalogue/registry.ts";
-import { asVariant } from "../catalogue/variants.ts";
+import { asVariant, type CatalogueRule } from "../catalogue/registry.ts";
 import { Complaint } from "../cli/complaint.ts";
 import type { Exemptions, RuleConfig } from "../config/config.ts";
 

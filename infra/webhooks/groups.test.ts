@@ -7,7 +7,7 @@ import type { CatalogueRule } from "../catalogue/registry.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { parseConfig } from "../project/read.ts";
 import { buildEndpointConfig, listServedRules } from "../project/served.ts";
-import { condition } from "../testing/cel.ts";
+import { evaluateCondition } from "../testing/cel-condition.ts";
 import { configurations, type Webhook } from "./configurations.ts";
 
 const listed = (name: string, one: Rule): CatalogueRule => ({ name, folder: "", phases: listPhases(one), rule: one });
@@ -174,7 +174,7 @@ describe("a group's entry", () => {
     const [only_, ...others] = entry.matchConditions ?? [];
     assert.deepEqual([only_?.name, others], ["concerns-a-member", []]);
     const called = (resource: string, object: object, operation = "CREATE") =>
-      condition(String(only_?.expression))({
+      evaluateCondition(String(only_?.expression), {
         resource: { group: "", version: "v1", resource },
         operation,
         object,
@@ -202,7 +202,7 @@ describe("a group's entry", () => {
       matchExpressions: [{ key: "kubernetes.io/metadata.name", operator: "NotIn", values: ["b"] }],
     });
     const called = (namespace: string, username: string, name: string) =>
-      condition(String(entry.matchConditions?.[0]?.expression))({
+      evaluateCondition(String(entry.matchConditions?.[0]?.expression), {
         resource: { group: "", version: "v1", resource: "pods" },
         operation: "CREATE",
         namespace,

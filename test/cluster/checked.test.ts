@@ -10,7 +10,7 @@ import { createLiveCapabilities } from "#lib/cluster/live-capabilities.ts";
 import { createMemoryLedger } from "#lib/ledger.ts";
 import { readCatalogue } from "../../infra/catalogue/registry.ts";
 import { openCheck } from "../../infra/check/check.ts";
-import type { Evaluation } from "../../infra/check/evaluation/environment.ts";
+import type { Evaluation } from "../../infra/check/evaluation/evaluation.ts";
 import { chooseCluster } from "../../infra/config/config.ts";
 import { openCertificate } from "../../infra/keys/keys.ts";
 import { diffOf } from "../../infra/parity/compare.ts";

@@ -9,20 +9,18 @@ import { describeUnknownKind, isDefinable, type ResourceKind } from "../../apise
 import { toSentence } from "../../cli/complaint.ts";
 import type { Manifest } from "../manifests/manifests.ts";
 import { positionOf } from "../manifests/positions.ts";
-import type { Environment, Evaluation } from "./environment.ts";
+import {
+  type Checked,
+  type Denial,
+  type Environment,
+  type Evaluation,
+  noFindings,
+  type Subject,
+} from "./evaluation.ts";
 import { findField, parsePath } from "./field-paths.ts";
 import { collectFindings } from "./findings.ts";
 import { buildPod } from "./pod-templates.ts";
-import {
-  buildRequest,
-  isReview,
-  normalizeObject,
-  readRecordedRequest,
-  type Subject,
-  sortForApply,
-  toKey,
-} from "./requests.ts";
-import { type Checked, type Denial, noFindings } from "./result.ts";
+import { buildRequest, isReview, normalizeObject, readRecordedRequest, sortForApply, toKey } from "./requests.ts";
 
 /** Evaluates manifests one after the other; each sees the objects that were admitted before it. */
 export const evaluateAll = async function* (

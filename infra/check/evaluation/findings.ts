@@ -6,10 +6,9 @@ import { matchesRequest } from "#lib/request-match.ts";
 import type { AdmissionRequest, Status } from "#lib/review.ts";
 import type { Manifest, Path } from "../manifests/manifests.ts";
 import { positionOf } from "../manifests/positions.ts";
-import type { Environment } from "./environment.ts";
+import type { Denial, Environment, Subject } from "./evaluation.ts";
 import { findField } from "./field-paths.ts";
-import { isReview, type Subject } from "./requests.ts";
-import type { Denial } from "./result.ts";
+import { isReview } from "./requests.ts";
 
 export const collectFindings = async (
   trace: AdmissionTrace,

@@ -1,24 +1,10 @@
 import type { Attributes } from "#infra/apiserver/admission/types.ts";
 import { isMap } from "#lib/json.ts";
 import { splitApiVersion } from "#lib/objects/api-version.ts";
-import { check, type KubernetesObject, type Operation, type UserInfo } from "#lib/review.ts";
+import { check, type KubernetesObject, type Operation } from "#lib/review.ts";
 import type { KindIndex, ResourceKind } from "../../apiserver/kinds/kinds.ts";
-import type { Manifest, Path } from "../manifests/manifests.ts";
-import type { Checked } from "./result.ts";
-
-export interface Subject {
-  attributes: Attributes;
-  manifest: Manifest;
-  /** Set for a Pod that a workload would create: the workload, and the path of its Pod template. */
-  made?: { by: NonNullable<Checked["madeBy"]>; at: Path };
-}
-
-export interface Asking {
-  operation: Operation;
-  user: UserInfo;
-  /** The namespace of manifests that name none. */
-  namespace: string;
-}
+import type { Manifest } from "../manifests/manifests.ts";
+import type { Asking } from "./evaluation.ts";
 
 /**
  * The order in which `kubectl apply -k` sends objects: dependencies come first. Other kinds keep their order; webhook

@@ -5,9 +5,8 @@ import type { CallResult, ReviewToSend, TraceStep } from "#infra/apiserver/admis
 import type { Capabilities, ResourceType } from "#lib/needs.ts";
 import type { KubernetesObject } from "#lib/review.ts";
 import { getVariants, selectPhase } from "#lib/rule.ts";
-import type { BrokenRule, CatalogueRule } from "../../catalogue/registry.ts";
+import { asVariant, type BrokenRule, type CatalogueRule } from "../../catalogue/registry.ts";
 import { requireRules } from "../../catalogue/rule-names.ts";
-import { asVariant } from "../../catalogue/variants.ts";
 import { Complaint } from "../../cli/complaint.ts";
 import { findInspectingRules, inspectCluster } from "../../clusters/inspection.ts";
 import type { ClusterConfig, PosternConfig } from "../../config/config.ts";

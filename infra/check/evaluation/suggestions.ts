@@ -1,10 +1,127 @@
+import { isDeepStrictEqual } from "node:util";
+import { stringify } from "yaml";
 import type { EvaluationContext } from "#lib/decide.ts";
 import { evaluateRule } from "#lib/evaluation.ts";
+import { getOwn, isMap } from "#lib/json.ts";
 import { applyPatch } from "#lib/patch.ts";
 import type { AdmissionRequest } from "#lib/review.ts";
 import type { Phase, Rule } from "#lib/rule.ts";
+import { escapeControls, truncateText } from "../../cli/terminal.ts";
 import type { Path } from "../manifests/manifests.ts";
-import { describeEdits, onOneLine } from "./edit-descriptions.ts";
+
+interface Edit {
+  verb: "set" | "add" | "remove";
+  path: Path;
+  /** The value that is set, added, or removed from a list; absent if the path itself is removed. */
+  value?: string;
+}
+
+/** The limit for one sentence of a report, in characters. */
+const longest = 290;
+const longestPart = 120;
+/** The number of places that are named for one edit. */
+const most = 4;
+
+/** Describes how to make one object from another: `set spec.replicas to 3`. `at` is its path in the manifest. */
+export const describeEdits = (before: unknown, after: unknown, at: Path = []): string => {
+  const alike = Map.groupBy(editsBetween(before, after, at), ({ verb, value }) => JSON.stringify([verb, value]));
+  const all = [...alike.values()].map(sentenceOf);
+  // Each part takes at least one character.
+  let told = Math.min(all.length, longest);
+  while (told > 1 && joined(all, told).length > longest) told--;
+  return onOneLine(joined(all, told));
+};
+
+/** Cleans and shortens a suggestion for reports; its text is untrusted. */
+export const onOneLine = (text: string): string => truncateText(escapeControls(text), longest);
+
+const joined = (all: readonly string[], told: number) =>
+  [...all.slice(0, told), ...(told < all.length ? [`and ${all.length - told} more`] : [])].join("; ");
+
+const sentenceOf = (edits: readonly Edit[]): string => {
+  const { verb, value } = edits[0] as Edit;
+  const places = listed(formatPaths(edits.map(({ path }) => path)));
+  if (verb === "remove") return value === undefined ? `remove ${places}` : `remove ${value} from ${places}`;
+  return verb === "set" ? `set ${places} to ${value}` : `add ${value} to ${places}`;
+};
+
+/** Merges paths that differ only in the index of their first list: `spec.containers[0, 2].image`. */
+const formatPaths = (paths: readonly Path[]): string[] => {
+  const alike = Map.groupBy(paths, (path) =>
+    JSON.stringify(path.map((step, at) => (at === indexIn(path) ? [] : step))),
+  );
+  return [...alike.values()].map((same) => {
+    const indices = same.map((path) => path[indexIn(path)] ?? "");
+    return formatPath(
+      same[0] ?? [],
+      indices.length > most ? `${indices.slice(0, most).join(", ")}, …` : indices.join(", "),
+    );
+  });
+};
+
+const indexIn = (path: Path) => path.findIndex((step) => typeof step === "number");
+
+const listed = (all: readonly string[]): string => {
+  const rest = all.length - most;
+  const formatValue = rest > 0 ? [...all.slice(0, most), `${rest} more`] : all;
+  return [formatValue.slice(0, -1).join(", "), ...formatValue.slice(-1)].filter((part) => part !== "").join(" and ");
+};
+
+const editsBetween = (old: unknown, now: unknown, path: Path): Edit[] => {
+  if (isDeepStrictEqual(old, now)) return [];
+  if (now === undefined) return [{ verb: "remove", path }];
+  if (isMap(now) && (isMap(old) || (old === undefined && Object.keys(now).length > 0)))
+    return [...new Set([...Object.keys(old ?? {}), ...Object.keys(now)])].flatMap((key) =>
+      editsBetween(getOwn(old, key), getOwn(now, key), [...path, key]),
+    );
+  const ofList = Array.isArray(old) && Array.isArray(now) ? editsInList(old, now, path) : undefined;
+  return ofList ?? [{ verb: "set", path, value: formatValue(now) }];
+};
+
+/** Returns the edits if items were changed in place, removed, or added at the end; undefined for any other change. */
+const editsInList = (old: readonly unknown[], now: readonly unknown[], path: Path): Edit[] | undefined => {
+  if (old.length === now.length)
+    return now.every(isMap)
+      ? now.flatMap((value, index) => editsBetween(old[index], value, [...path, index]))
+      : undefined;
+  if (now.length > old.length) {
+    const added = now.slice(old.length).map((value): Edit => ({ verb: "add", path, value: formatValue(value) }));
+    return isDeepStrictEqual(now.slice(0, old.length), old) ? added : undefined;
+  }
+  const left: number[] = [];
+  let kept = 0;
+  for (const [index, value] of old.entries())
+    if (kept < now.length && isDeepStrictEqual(value, now[kept])) kept++;
+    else left.push(index);
+  if (kept < now.length) return undefined;
+  return left.map((index): Edit => {
+    const value = old[index];
+    return typeof value === "string"
+      ? { verb: "remove", path, value: formatValue(value) }
+      : { verb: "remove", path: [...path, index] };
+  });
+};
+
+/**
+ * Formats a path such as `spec.containers[0].image` or `metadata.labels["example.com/team"]`; `indices` replaces the
+ * index of the first list.
+ */
+const formatPath = (path: Path, indices: string): string => {
+  const steps = path.map((step, at) => {
+    if (typeof step === "number") return `[${at === indexIn(path) ? indices : step}]`;
+    if (!/^[A-Za-z_][\w-]*$/.test(step)) return `[${JSON.stringify(step)}]`;
+    return at > 0 ? `.${step}` : step;
+  });
+  return truncateText(escapeControls(steps.join("")), longestPart);
+};
+
+const formatValue = (value: unknown): string => {
+  if (typeof value === "string" && /\p{Cc}/u.test(value))
+    return truncateText(escapeControls(JSON.stringify(value)), longestPart);
+  const style = { collectionStyle: "flow", lineWidth: 0, flowCollectionPadding: false } as const;
+  const text = stringify(value, { ...style, version: "1.1", blockQuote: false, aliasDuplicateObjects: false });
+  return truncateText(escapeControls(text.trim()), longestPart);
+};
 
 /** A suggestion for a refusal: the rule's own sentence, or edits with the object that they make. */
 export interface Suggestion {

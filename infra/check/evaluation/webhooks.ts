@@ -1,9 +1,12 @@
+import { request } from "node:https";
+import { isIP } from "node:net";
 import { celEvaluator } from "#infra/apiserver/admission/cel/conditions.ts";
 import { type Hook, type Hooks, parseHooks } from "#infra/apiserver/admission/hooks.ts";
-import { Complaint } from "../../cli/complaint.ts";
+import { getHookUrl, parseHttpResponse } from "#infra/apiserver/admission/http.ts";
+import type { CallResult, ReviewToSend } from "#infra/apiserver/admission/types.ts";
+import { Complaint, toSentence } from "../../cli/complaint.ts";
 import type { Manifest } from "../manifests/manifests.ts";
-import type { Environment } from "./environment.ts";
-import { callForeign } from "./foreign-webhooks.ts";
+import type { Environment } from "./evaluation.ts";
 import type { Rules } from "./rules.ts";
 
 /** Returns a cluster's webhooks: its rules' and the foreign ones in manifests, which are called only at `hosts`. */
@@ -46,3 +49,74 @@ const checkHooks = ({ faults, mutating, validating }: Hooks, { isAny }: Rules, c
     );
   if (faults.length > 0) throw new Complaint(faults.map((fault) => `--webhooks: ${fault}`).join("\n"));
 };
+
+/** The limit for a response, in bytes. */
+const longest = 10 * 1024 * 1024;
+
+const isLoopback = (host: string) =>
+  host === "localhost" || host === "::1" || (isIP(host) === 4 && host.startsWith("127."));
+
+/**
+ * Calls a webhook that isn't a rule's, if its host is among `hosts`; `loopback` stands for this machine. The request is
+ * a dry run; a webhook that doesn't declare itself free of side effects in a dry run isn't called.
+ */
+export const callForeign = async (hook: Hook, review: ReviewToSend, hosts: readonly string[]): Promise<CallResult> => {
+  const { url = "", caBundle } = hook.clientConfig;
+  const address = URL.canParse(url) ? new URL(url) : undefined;
+  const host = address?.hostname.replace(/^\[|\]$/g, "") ?? "";
+  const isAllowed = hosts.includes(host) || (hosts.includes("loopback") && isLoopback(host));
+  const isHarmless = hook.sideEffects === "None" || hook.sideEffects === "NoneOnDryRun";
+  if (address?.protocol !== "https:" || !isAllowed || !isHarmless) return { would: true };
+  const options = { ...Object(review.request.options), dryRun: ["All"] };
+  const isDry = review.request.options !== null && review.request.options !== undefined;
+  const asked = { ...review.request, dryRun: true, ...(isDry && { options }) };
+  const where = `${getHookUrl(hook.clientConfig)}?timeout=${hook.timeoutSeconds}s`;
+  try {
+    const body = JSON.stringify({ ...review, request: asked });
+    const answer = await post(new URL(where), body, hook.timeoutSeconds, caBundle);
+    // The API server would follow the redirect, but its target isn't among the allowed hosts.
+    if (answer.location !== undefined && redirects.includes(answer.code))
+      return { unsupported: `it sends whoever asks on to ${answer.location}, and nobody is asked there` };
+    return parseHttpResponse(answer);
+  } catch (error) {
+    return { failure: `Post ${JSON.stringify(where)}: ${toSentence(error)}` };
+  }
+};
+
+const redirects = [301, 302, 303, 307, 308];
+
+interface Answer {
+  code: number;
+  type: string;
+  text: string;
+  location?: string | undefined;
+}
+
+const post = (url: URL, text: string, seconds: number, caBundle: string | undefined): Promise<Answer> =>
+  new Promise((resolve, reject) => {
+    const headers = {
+      "content-type": "application/json",
+      accept: "application/json, */*",
+      "user-agent": "kube-apiserver-admission",
+      "content-length": Buffer.byteLength(text),
+    };
+    const signal = AbortSignal.timeout(seconds * 1000);
+    const ca = caBundle ? { ca: Buffer.from(caBundle, "base64") } : {};
+    const sent = request(url, { method: "POST", headers, signal, ...ca }, (response) => {
+      const chunks: Buffer[] = [];
+      let bytes = 0;
+      response.on("data", (chunk: Buffer) => {
+        bytes += chunk.length;
+        if (bytes > longest) response.destroy(new Error(`it answers more than ${longest} bytes`));
+        else chunks.push(chunk);
+      });
+      response.on("end", () => {
+        const { statusCode: code = 0, headers } = response;
+        const { "content-type": type = "", location } = headers;
+        resolve({ code, type, location, text: Buffer.concat(chunks).toString() });
+      });
+      response.on("error", reject);
+    });
+    sent.on("error", (error) => reject(signal.aborted ? new Error("context deadline exceeded") : error));
+    sent.end(text);
+  });

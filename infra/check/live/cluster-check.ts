@@ -1,23 +1,22 @@
 import type { Hook } from "#infra/apiserver/admission/hooks.ts";
 import { joinApiVersion, rootOf } from "#lib/objects/api-version.ts";
-import type { Operation, UserInfo } from "#lib/review.ts";
+import type { KubernetesObject, Operation, UserInfo } from "#lib/review.ts";
 import type { CatalogueRule } from "../../catalogue/registry.ts";
 import { Complaint } from "../../cli/complaint.ts";
 import { formatCount, type Progress, type ReportProgress } from "../../cli/progress.ts";
 import { type Deployer, wayTo } from "../../clusters/access.ts";
 import type { ClusterConfig } from "../../config/config.ts";
-import type { Environment, Evaluation } from "../evaluation/environment.ts";
+import { type Environment, type Evaluation, noFindings } from "../evaluation/evaluation.ts";
 import { hasWorkloads } from "../evaluation/pod-templates.ts";
-import { noFindings } from "../evaluation/result.ts";
 import { openRules } from "../evaluation/rules.ts";
+import { isUnevaluated, openUnevaluated, type Unevaluated } from "../evaluation/unevaluated.ts";
 import { openWebhooks } from "../evaluation/webhooks.ts";
 import { readAll } from "../manifests/input.ts";
 import { findReportVersion, type ReportVersion } from "../reports/policyreport.ts";
 import type { Unread } from "../reports/report.ts";
-import { readUnevaluated } from "./admission-policies.ts";
 import { type Discovered, discover, type Resource } from "./discovery.ts";
 import { openNamespaces } from "./namespaces.ts";
-import { pagesOf } from "./pages.ts";
+import { type Broken, type Page, pagesOf } from "./pages.ts";
 import { openReader, type Read, refusalIn, type Why } from "./reader.ts";
 import { openCapabilities } from "./rule-capabilities.ts";
 import { isAbout, readKinds, selectResources, toResourceName } from "./selected-kinds.ts";
@@ -194,4 +193,35 @@ const listPaths = ({ kind, resource, namespaced }: Resource, namespaces: readonl
 const toUnread = (about: { apiVersion: string; kind: string }, text: string): Unread => {
   const checked = { ...about, name: "", ...noFindings, verdict: "undecided" as const, undecided: [text] };
   return { fault: { ...about, sentence: text }, text, checked };
+};
+
+const kinds = ["ValidatingAdmissionPolicy", "MutatingAdmissionPolicy", "ResourceQuota"];
+
+export const readUnevaluated = async (
+  { resources, unknown }: Discovered,
+  list: (resource: Resource) => AsyncIterable<Page | Broken>,
+  note: (sentence: string) => void,
+): Promise<Unevaluated> => {
+  const objects: KubernetesObject[] = [];
+  const unreadable = new Set<string>();
+  for (const one of unknown)
+    for (const kind of kinds.filter((kind) => isUnevaluated({ apiVersion: joinApiVersion(one), kind }))) {
+      note(`whether there is a ${kind} can't be told: ${one.why}`);
+      unreadable.add(kind);
+    }
+  const seen = new Set<string>();
+  for (const resource of resources) {
+    const { kind } = resource.kind;
+    const apiVersion = joinApiVersion(resource.kind);
+    // Of several versions, discovery lists the preferred one first.
+    if (!isUnevaluated({ apiVersion, kind }) || seen.has(kind)) continue;
+    seen.add(kind);
+    for await (const page of list(resource))
+      if ("items" in page) objects.push(...page.items.map((item) => ({ ...item, apiVersion, kind })));
+      else {
+        note(`${toResourceName(resource)} could not be read whole, and may match any request: ${page.broken}`);
+        unreadable.add(kind.replace(/Binding$/, ""));
+      }
+  }
+  return openUnevaluated(objects, true, [...unreadable].sort());
 };

@@ -2,8 +2,8 @@ import { getOwn } from "#lib/json.ts";
 import { formatCount } from "../../cli/progress.ts";
 import { escapeControls, toOneLine } from "../../cli/terminal.ts";
 import { difference, type Hunk, type Line, type Stage } from "../../diff/difference.ts";
-import type { Evaluation } from "../evaluation/environment.ts";
-import { type Checked, type Denial, describeObject, type Verdict } from "../evaluation/result.ts";
+import { type Checked, type Denial, describeObject, type Evaluation, type Verdict } from "../evaluation/evaluation.ts";
+import type { Report, Summary } from "./report.ts";
 
 const colours = { red: 31, green: 32, yellow: 33, cyan: 36, bold: 1, dim: 2 } as const;
 type Colour = keyof typeof colours;
@@ -105,14 +105,6 @@ export const hunkOf = ({ old, now, lines }: Hunk, paint: Paint): string => {
   return `    ${paint("cyan", head)}\n${body.join("")}`;
 };
 
-export interface Summary extends Record<Verdict, number> {
-  objects: number;
-  /** Allowed objects of unknown kinds that no entry can match. */
-  noRule: number;
-  warnings: number;
-  faults: number;
-}
-
 export const createSummary = (): Summary => {
   return { objects: 0, allowed: 0, changed: 0, denied: 0, undecided: 0, noRule: 0, warnings: 0, faults: 0 };
 };
@@ -138,3 +130,15 @@ export const summaryLine = (summary: Summary, paint: Paint): string => {
   const all = [...parts, ...more].join(", ");
   return `${formatCount(summary.objects, "object")}${all === "" ? "" : `: ${all}`}\n`;
 };
+
+/** Prints all objects if `isWhole`, otherwise only those with something to report. */
+export const text = (paint: Paint, isWhole: boolean): Report => ({
+  add: (evaluation) => (isWhole || isTelling(evaluation) ? formatEvaluation(evaluation, paint) : ""),
+  end: ({ summary }) => [summaryLine(summary, paint)],
+});
+
+const isTelling = ({ checked: { verdict, warnings }, audit, steps }: Evaluation): boolean =>
+  verdict !== "allowed" ||
+  warnings.length > 0 ||
+  listAuditNotes(audit).length > 0 ||
+  steps.some(({ outcome }) => outcome === "would be called");

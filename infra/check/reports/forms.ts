@@ -1,5 +1,5 @@
 import type { CatalogueRule } from "../../catalogue/registry.ts";
-import { isColoured, painter } from "./format.ts";
+import { isColoured, painter, text } from "./format.ts";
 import { github } from "./github.ts";
 import { json } from "./json-report.ts";
 import { junit } from "./junit.ts";
@@ -7,7 +7,6 @@ import type { Output } from "./outputs.ts";
 import { policyReport, type ReportVersion } from "./policyreport.ts";
 import type { Report } from "./report.ts";
 import { sarif } from "./sarif.ts";
-import { text } from "./text.ts";
 
 interface Purpose {
   isLive: boolean;

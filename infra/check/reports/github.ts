@@ -1,7 +1,6 @@
 import { escapeControls } from "../../cli/terminal.ts";
-import { type Checked, describeObject } from "../evaluation/result.ts";
-import { formatDenial, lineOf, toRepositoryPath } from "./paths.ts";
-import type { Plain } from "./report.ts";
+import { type Checked, describeObject } from "../evaluation/evaluation.ts";
+import { formatDenial, lineOf, type Plain, toRepositoryPath } from "./report.ts";
 
 /** Writes workflow commands, from which GitHub makes annotations beside the lines of a pull request. */
 export const github = (): Plain => ({

@@ -1,7 +1,6 @@
-import type { Evaluation } from "../evaluation/environment.ts";
+import type { Evaluation } from "../evaluation/evaluation.ts";
 import { findDifference } from "./format.ts";
-import { jsonAt, openList } from "./json-list.ts";
-import type { Report } from "./report.ts";
+import { jsonAt, openList, type Report } from "./report.ts";
 
 /** The summary comes last, as it is known last. */
 export const json = (): Report => {

@@ -1,6 +1,5 @@
-import { type Checked, describeObject, getTarget } from "../evaluation/result.ts";
-import { formatDenial, lineOf } from "./paths.ts";
-import type { Plain } from "./report.ts";
+import { type Checked, describeObject, getTarget } from "../evaluation/evaluation.ts";
+import { formatDenial, lineOf, type Plain } from "./report.ts";
 
 export interface Suite {
   name: string;

@@ -4,7 +4,7 @@ import { rmSync } from "node:fs";
 import { open, realpath, rename, stat } from "node:fs/promises";
 import { resolve } from "node:path";
 import { Complaint, toSentence } from "../../cli/complaint.ts";
-import type { Evaluation } from "../evaluation/environment.ts";
+import type { Evaluation } from "../evaluation/evaluation.ts";
 import type { Closing, Report } from "./report.ts";
 
 /** A form of report and its file; standard output if there is no file. */

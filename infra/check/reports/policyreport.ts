@@ -1,8 +1,6 @@
 import { truncateText } from "../../cli/terminal.ts";
-import { type Checked, getTarget } from "../evaluation/result.ts";
-import { openList } from "./json-list.ts";
-import { formatDenial } from "./paths.ts";
-import type { Plain } from "./report.ts";
+import { type Checked, getTarget } from "../evaluation/evaluation.ts";
+import { formatDenial, openList, type Plain } from "./report.ts";
 
 interface Result {
   source: "postern";

@@ -1,12 +1,20 @@
-import type { Evaluation } from "../evaluation/environment.ts";
-import type { Checked } from "../evaluation/result.ts";
-import type { Summary } from "./format.ts";
+import { isAbsolute, relative, resolve, sep } from "node:path";
+import { pathToFileURL } from "node:url";
+import type { Checked, Denial, Evaluation, Verdict } from "../evaluation/evaluation.ts";
 
 export interface Unread {
   fault: object;
   text: string;
   /** The same as an undecided object. */
   checked: Checked;
+}
+
+export interface Summary extends Record<Verdict, number> {
+  objects: number;
+  /** Allowed objects of unknown kinds that no entry can match. */
+  noRule: number;
+  warnings: number;
+  faults: number;
 }
 
 export interface Closing {
@@ -26,3 +34,51 @@ export interface Report<Finding = Evaluation> {
 
 /** A report that reads only `checked`. */
 export type Plain = Report<Pick<Evaluation, "checked">>;
+
+/** Returns a value as JSON, indented as `JSON.stringify` would at this depth. */
+export const jsonAt = (value: unknown, depth: number): string =>
+  JSON.stringify(value, null, 2).replaceAll("\n", `\n${"  ".repeat(depth)}`);
+
+export interface List {
+  add(member: unknown): string;
+  end(): string;
+}
+
+/** `depth` is that of the members. */
+export const openList = (depth: number): List => {
+  const pad = (levels: number) => `\n${"  ".repeat(levels)}`;
+  let isBegun = false;
+  return {
+    add: (member) => {
+      const before = isBegun ? "," : "[";
+      isBegun = true;
+      return `${before}${pad(depth)}${jsonAt(member, depth)}`;
+    },
+    end: () => (isBegun ? `${pad(depth - 1)}]` : "[]"),
+  };
+};
+
+/** Returns the folder that paths in reports start at: the checkout in a GitHub workflow, or the current folder. */
+const here = (): string => process.env.GITHUB_WORKSPACE || process.cwd();
+
+/** Returns a file's path in the repository, with `/`; undefined for standard input and objects of a cluster. */
+export const toRepositoryPath = (file: string | undefined, root = here()): string | undefined => {
+  if (file === undefined || file === "-") return undefined;
+  const path = relative(root, resolve(file));
+  // A file outside the repository keeps its absolute path.
+  const isOutside = path === ".." || path.startsWith(`..${sep}`) || isAbsolute(path) || path === "";
+  return (isOutside ? resolve(file) : path).replaceAll(sep, "/");
+};
+
+/** Takes a path from `toRepositoryPath`. */
+export const toUri = (path: string): { uri: string; isRelative: boolean } => {
+  if (isAbsolute(path)) return { uri: pathToFileURL(path).href, isRelative: false };
+  // Also escapes colons: a first segment with a colon would read as a scheme.
+  const uri = path.toWellFormed().split("/").map(encodeURIComponent).join("/");
+  return { uri, isRelative: true };
+};
+
+export const lineOf = ({ line }: Checked, denial?: Denial): number | undefined => denial?.line ?? line;
+
+export const formatDenial = ({ message, suggestion }: Denial): string =>
+  suggestion === undefined ? message : `${message}\nTo mend it, ${suggestion}`;

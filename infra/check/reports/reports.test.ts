@@ -3,14 +3,12 @@ import { describe, it } from "node:test";
 import fc from "fast-check";
 import project from "../../../package.json" with { type: "json" };
 import { escapeControls } from "../../cli/terminal.ts";
-import type { Checked } from "../evaluation/result.ts";
+import type { Checked } from "../evaluation/evaluation.ts";
 import { github } from "./github.ts";
 import { junit } from "./junit.ts";
-import { toRepositoryPath } from "./paths.ts";
 import { findReportVersion, policyReport } from "./policyreport.ts";
-import type { Closing, Plain } from "./report.ts";
+import { type Closing, type Plain, toRepositoryPath } from "./report.ts";
 import { sarif } from "./sarif.ts";
-import { openSpool } from "./spool.ts";
 
 // Where it is set, it isn't for these files.
 delete process.env.GITHUB_WORKSPACE;
@@ -311,13 +309,6 @@ describe("the SARIF report", () => {
     assert.equal(executionSuccessful, false);
     assert.equal(toolExecutionNotifications.length, 1);
   });
-  it("is the same, however much has to wait for its place", () =>
-    fc.assert(
-      fc.property(anything, fc.nat(200), (all, most) =>
-        assert.deepEqual(JSON.parse(written(sarif([], openSpool(most)), all)), JSON.parse(written(sarif([]), all))),
-      ),
-      { numRuns: 30 },
-    ));
   it("tells a finding apart by what it says, not by where it stands", () => {
     const of = (line: number) => parsed([{ ...denied, line }]).results[0].partialFingerprints;
     assert.deepEqual(of(1), of(2));

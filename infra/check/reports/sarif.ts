@@ -1,15 +1,7 @@
 import { createHash } from "node:crypto";
 import project from "../../../package.json" with { type: "json" };
-import { type Checked, type Denial, describeObject, getTarget } from "../evaluation/result.ts";
-import { jsonAt, openList } from "./json-list.ts";
-import { formatDenial, lineOf, toRepositoryPath, toUri } from "./paths.ts";
-import type { Plain } from "./report.ts";
-import { openSpool } from "./spool.ts";
-
-export interface About {
-  name: string;
-  summary: string;
-}
+import { type Checked, type Denial, describeObject, getTarget } from "../evaluation/evaluation.ts";
+import { formatDenial, jsonAt, lineOf, openList, type Plain, toRepositoryPath, toUri } from "./report.ts";
 
 const $schema = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json";
 const begin = `{
@@ -24,10 +16,12 @@ const begin = `{
  * Writes the findings as a SARIF 2.1.0 log. Denials are errors, warnings are warnings; an undecided object is a
  * notification of the run, as no rule reported it.
  */
-export const sarif = (catalogue: Iterable<About> = [], spool = openSpool()): Plain => {
-  const summaries = new Map([...catalogue].map(({ name, summary }) => [name, summary]));
+export const sarif = (catalogue: readonly { name: string; summary: string }[] = []): Plain => {
+  const summaries = new Map(catalogue.map(({ name, summary }) => [name, summary]));
   const rules = new Map<string, number>();
   const [results, notifications] = [openList(4), openList(6)];
+  /** The notifications so far: their list comes after the list of results. */
+  let waiting = "";
   let head = begin;
   const put = (one: Checked): string => {
     let text = head;
@@ -49,9 +43,8 @@ export const sarif = (catalogue: Iterable<About> = [], spool = openSpool()): Pla
     for (const sentence of one.undecided) {
       const text = plain(`${describeObject(one)}: ${sentence}`);
       const place = toRepositoryPath(one.file) === undefined ? {} : placeOf(one, one.line);
-      spool.put(
-        notifications.add({ level: "warning", message: { text }, locations: [{ ...place, ...logicalOf(one) }] }),
-      );
+      const locations = [{ ...place, ...logicalOf(one) }];
+      waiting += notifications.add({ level: "warning", message: { text }, locations });
     }
     return text;
   };
@@ -66,8 +59,7 @@ export const sarif = (catalogue: Iterable<About> = [], spool = openSpool()): Pla
       const driver = { name: "Postern", semanticVersion: project.version, rules: described };
       yield `${head}${results.end()},\n      "tool": ${jsonAt({ driver }, 3)},\n      "invocations": [\n        {\n`;
       yield `          "executionSuccessful": ${!isCut},\n          "toolExecutionNotifications": `;
-      yield* spool.take();
-      yield `${notifications.end()}\n        }\n      ]\n    }\n  ]\n}\n`;
+      yield `${waiting}${notifications.end()}\n        }\n      ]\n    }\n  ]\n}\n`;
     },
   };
 };

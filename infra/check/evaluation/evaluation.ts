@@ -1,3 +1,62 @@
+import type { Hook, Hooks } from "#infra/apiserver/admission/hooks.ts";
+import type {
+  Attributes,
+  CallResult,
+  CelEvaluator,
+  ReviewToSend,
+  TraceStep,
+} from "#infra/apiserver/admission/types.ts";
+import type { KubernetesObject, Operation, UserInfo } from "#lib/review.ts";
+import type { KindIndex } from "../../apiserver/kinds/kinds.ts";
+import type { Manifest, Path } from "../manifests/manifests.ts";
+import type { Existing } from "./existing-objects.ts";
+import type { Unevaluated } from "./unevaluated.ts";
+
+export interface Subject {
+  attributes: Attributes;
+  manifest: Manifest;
+  /** Set for a Pod that a workload would create: the workload, and the path of its Pod template. */
+  made?: { by: NonNullable<Checked["madeBy"]>; at: Path };
+}
+
+export interface Asking {
+  operation: Operation;
+  user: UserInfo;
+  /** The namespace of manifests that name none. */
+  namespace: string;
+}
+
+export interface Evaluation {
+  subject: Pick<Subject, "manifest" | "made"> & Partial<Pick<Subject, "attributes">>;
+  checked: Checked;
+  audit: Record<string, string>;
+  steps: TraceStep[];
+  before: unknown;
+  after: unknown;
+}
+
+/** The cluster that objects are evaluated in: its kinds, objects, webhooks and user. */
+export interface Environment {
+  kinds: KindIndex;
+  existing: Omit<Existing, "capabilities">;
+  hooks: Pick<Hooks, "mutating" | "validating">;
+  call(hook: Hook, review: ReviewToSend): Promise<CallResult>;
+  cel: CelEvaluator;
+  /** Returns a hook's name for reports; `message` tells which member of a group refused. */
+  nameOf(hook: string, message?: string): string;
+  suggestionOf(rule: string, step: TraceStep, at: Path): Promise<string | undefined>;
+  asking: Omit<Asking, "operation"> & { operation: Asking["operation"] | undefined };
+  /** The objects of --old, which updates start from, by `toKey`. */
+  old: ReadonlyMap<string, KubernetesObject>;
+  alsoPods: boolean;
+  /** Whether all existing objects are known; if not, namespaces that objects name are assumed to exist. */
+  isStateKnown: boolean;
+  unevaluated: Unevaluated;
+  /** A clause that says how to describe namespaces better. */
+  moreOf: string;
+  missing(namespace: string): void;
+}
+
 /** The outcome for one object; every report is made from it. */
 export interface Checked {
   /** The file as the user named it, such as `k8s/web.yaml`; `-` is standard input, undefined means no file. */

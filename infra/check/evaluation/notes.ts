@@ -1,6 +1,7 @@
 import type { KindIndex } from "../../apiserver/kinds/kinds.ts";
 import { type Manifest, toSourceName } from "../manifests/manifests.ts";
-import { type Asking, normalizeAll } from "./requests.ts";
+import type { Asking } from "./evaluation.ts";
+import { normalizeAll } from "./requests.ts";
 
 /** Lists what is probably a mistake: objects that occur twice, and objects of --old without a manifest. */
 export const listRemarks = (

@@ -1,0 +1,12 @@
+import { celEvaluator } from "#infra/apiserver/admission/cel/conditions.ts";
+import type { AdmissionRequest } from "#lib/review.ts";
+
+/** Evaluates a match condition as the API server does. Throws if the expression fails. */
+export const evaluateCondition = (expression: string, { object, oldObject, ...request }: AdmissionRequest): boolean => {
+  // The API server's CEL doesn't see empty fields.
+  const filled = Object.entries(request).filter(([, value]) => value !== "" && value !== undefined);
+  const variables = { object: object ?? null, oldObject: oldObject ?? null, request: Object.fromEntries(filled) };
+  const evaluated = celEvaluator.compile(expression)(variables);
+  if ("holds" in evaluated) return evaluated.holds;
+  throw new Error(`${expression}: ${JSON.stringify(evaluated)}`);
+};
