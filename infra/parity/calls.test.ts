@@ -21,14 +21,14 @@ it("ports that read nothing are called only where they act, but for what no cond
         idle.push(`${listed.name}/${phase}: ${entry.name}`);
     }
   assert.deepEqual(idle, [
-    "always-pull-images/mutate: leaves a container alone that is added to debug a pod",
-    "always-pull-images/validate: admits a container that is added to debug a pod",
-    "default-toleration-seconds/mutate: replaces nothing in a pod whose annotation asks for that",
-    "extended-resource-toleration/mutate: takes no name for a resource that could not stand in a quota",
-    "cluster-trust-bundle-attest/validate: admits what changes nothing",
-    "cluster-trust-bundle-attest/validate: admits what the garbage collector changes",
-    "certificate-subject-restriction/validate: admits one for others, whatever their unit and their own names are",
-    "certificate-subject-restriction/validate: admits one for who is called almost like masters",
-    "certificate-subject-restriction/validate: looks at the first request alone, as signers do",
+    "always-pull-images/mutate: does not change a container that is added for debugging",
+    "always-pull-images/validate: admits a container that is added for debugging",
+    "default-toleration-seconds/mutate: does not replace seconds in a pod with the keep annotation",
+    "extended-resource-toleration/mutate: does not count a name that could not be in a quota",
+    "cluster-trust-bundle-attest/validate: admits an update that changes nothing",
+    "cluster-trust-bundle-attest/validate: admits changes by the garbage collector",
+    "certificate-subject-restriction/validate: admits other organizations, with any unit and common name",
+    "certificate-subject-restriction/validate: admits an organization similar to system:masters",
+    "certificate-subject-restriction/validate: checks only the first PEM block, as signers do",
   ]);
 });
