@@ -104,7 +104,7 @@ describe("the way to a cluster", () => {
 
   it("is missed where a rule must ask, and nobody looks for it where none does", async () => {
     const faults = async (text: string) => (await connections(text)).faults;
-    const missing = "has no connect, and asking must ask it; the README says how";
+    const missing = "has no connect, and asking must ask it; docs/clusters.md says how";
     assert.deepEqual(await faults("rules: { calling: , asking: }"), [`postern.yaml clusters.local ${missing}`]);
     assert.deepEqual(await faults("rules: { calling: , asking: { mode: 'off' } }"), []);
     const broken = JSON.stringify({ connect: { tokenSecret: arn, server, ca: "none.crt" } });

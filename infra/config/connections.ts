@@ -99,7 +99,7 @@ export const readConnections = async (
 };
 
 export const withoutConnect = (asking: CatalogueRule[]) =>
-  `has no connect, and ${asking.map(({ name }) => name).join(", ")} must ask it; the README says how`;
+  `has no connect, and ${asking.map(({ name }) => name).join(", ")} must ask it; docs/clusters.md says how`;
 
 /** Returns the rules that are on and ask the cluster. Rules that only ask other services are not included. */
 export const askingRules = (
