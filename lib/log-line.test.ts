@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import fc from "fast-check";
-import { signing } from "../infra/parity/test-key.ts";
+import { createTestSigner } from "../infra/parity/test-key.ts";
 import { createUnconnectedCapabilities } from "./capabilities.ts";
 import { createCompleteEndpoint } from "./complete-endpoint.ts";
 import { formatLogLine, type LogReport, verdictOf } from "./log-line.ts";
@@ -182,7 +182,7 @@ describe("a line", () => {
 });
 
 describe("the journal of an endpoint", () => {
-  const signer = signing(1);
+  const signer = createTestSigner(1);
   const segment = signer.segment("prod-eu");
   const judge = rule({
     summary: "Judges.",
@@ -265,7 +265,7 @@ describe("the journal of an endpoint", () => {
   const strangers: [string, string][] = [
     ["no key", "/judge/mutate"],
     ["a wrong key", `/prod-eu.${"A".repeat(86)}/judge/mutate`],
-    ["another signer's key", `/${signing(2).segment("prod-eu")}/judge/mutate`],
+    ["another signer's key", `/${createTestSigner(2).segment("prod-eu")}/judge/mutate`],
     ["no path", ""],
   ];
   for (const [name, path] of strangers)

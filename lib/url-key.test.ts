@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import fc from "fast-check";
-import { signing } from "../infra/parity/test-key.ts";
+import { createTestSigner } from "../infra/parity/test-key.ts";
 import { claim, openKeyVerifier } from "./url-key.ts";
 
-const [one, two, stranger] = [signing(1), signing(2), signing(3)];
+const [one, two, stranger] = [createTestSigner(1), createTestSigner(2), createTestSigner(3)];
 const versions: Record<string, number[]> = { "prod-eu": [1], "prod-us": [1], raised: [2, 3], none: [] };
 const keyVersions = (cluster: string) => (Object.hasOwn(versions, cluster) ? (versions[cluster] ?? []) : []);
 const admit = openKeyVerifier(one.publicKey, keyVersions);

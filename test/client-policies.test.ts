@@ -6,7 +6,7 @@ import type { Capabilities, HttpsRequest, ServedResource } from "#lib/needs.ts";
 import { plural, recorded } from "#lib/recorded-answers.ts";
 import type { KubernetesObject } from "#lib/review.ts";
 import { rule } from "#lib/rule.ts";
-import { normalised, type PolicyCase, policyCases } from "../infra/bench/example-policies.ts";
+import { normalizeObject, type PolicyCase, policyCases } from "../infra/bench/example-policies.ts";
 import { getCollectionPath } from "../infra/parity/control-plane/client.ts";
 import { recorder } from "./client/recorder.ts";
 
@@ -90,7 +90,8 @@ describe("policies that a program applies itself", () => {
         assert.equal(message, `admission webhook "policy-validate.postern.dev" denied the request: ${reason}`);
       } else {
         assert.ok(response.ok, text);
-        if (operation !== "DELETE") assert.deepEqual(normalised(writes[0]?.body), normalised(expect.object ?? object));
+        if (operation !== "DELETE")
+          assert.deepEqual(normalizeObject(writes[0]?.body), normalizeObject(expect.object ?? object));
       }
       assert.equal(writes.length, response.ok ? 1 : 0);
     });

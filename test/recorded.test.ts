@@ -15,14 +15,14 @@ import { mergeWithDefaults } from "#lib/settings.ts";
 import { decisionIn, differences } from "../infra/catalogue/case-differences.ts";
 import { buildReview, casesIn, evaluateCase, facetOf, getCasePhase, readCases } from "../infra/catalogue/cases.ts";
 import { type CatalogueRule, readCatalogue } from "../infra/catalogue/registry.ts";
-import { signing } from "../infra/parity/test-key.ts";
+import { createTestSigner } from "../infra/parity/test-key.ts";
 import { perturbed } from "./perturbed.ts";
 import { readSecrets, requestWith, secretsIn } from "./secret-corpus.ts";
 
 // What is recorded of a review is a case that says the same. POSTERN_RULES narrows it to some rules.
 const only = process.env.POSTERN_RULES?.split(",").filter(Boolean) ?? [];
 const catalogue = (await readCatalogue()).filter(({ name }) => only.length === 0 || only.includes(name));
-const signer = signing(1);
+const signer = createTestSigner(1);
 
 /** Says something of the request that no case had said before. */
 const envelope = fc

@@ -1,6 +1,6 @@
 import { createServer } from "node:https";
 import { openCertificate } from "../keys/keys.ts";
-import { serve } from "./processes.ts";
+import { reportCpuTime } from "./processes.ts";
 
 // The least that a webhook in Node can do: default-toleration-seconds' mutation by hand, with one parse, one stringify
 // and no check of anything. What Postern adds to it is what rules, keys, drafts and limits cost.
@@ -14,7 +14,7 @@ interface Toleration {
 
 const lost = ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"];
 
-const patchOf = (present: Toleration[] | undefined) => {
+const buildPatch = (present: Toleration[] | undefined) => {
   const missing = lost
     .filter(
       (key) => !present?.some((one) => (!one.key || one.key === key) && (!one.effect || one.effect === noExecute)),
@@ -28,9 +28,9 @@ const patchOf = (present: Toleration[] | undefined) => {
 
 const noExecute = "NoExecute";
 
-const answer = (text: string): string => {
+const answerReview = (text: string): string => {
   const { apiVersion, request } = JSON.parse(text);
-  const patch = patchOf(request.object.spec.tolerations);
+  const patch = buildPatch(request.object.spec.tolerations);
   const response = {
     uid: request.uid,
     allowed: true,
@@ -45,12 +45,12 @@ const server = createServer({ cert, key, keepAliveTimeout: 100_000 }, (request, 
   const chunks: Buffer[] = [];
   request.on("data", (chunk) => chunks.push(chunk));
   request.on("end", () => {
-    const body = answer(Buffer.concat(chunks).toString());
+    const body = answerReview(Buffer.concat(chunks).toString());
     response.writeHead(200, { "content-type": "application/json", "content-length": Buffer.byteLength(body) });
     response.end(body);
   });
 });
 server.listen(0, "127.0.0.1", () => {
   const address = server.address();
-  if (address && typeof address === "object") serve(`https://127.0.0.1:${address.port}/mutate`);
+  if (address && typeof address === "object") reportCpuTime(`https://127.0.0.1:${address.port}/mutate`);
 });

@@ -8,15 +8,15 @@ import { decode } from "#lib/review.ts";
 import { buildReview, evaluateCase } from "../catalogue/cases.ts";
 import { catalogueFolder, readRule } from "../catalogue/registry.ts";
 import { openSigner } from "../keys/keys.ts";
-import { coldStarts, scriptedStarts } from "./cold-starts.ts";
-import { compareInTurn, ratioOf } from "./ratios.ts";
-import { firstThatAsks } from "./recorded-clusters.ts";
-import { reviewOfPod } from "./reviews.ts";
+import { measureScriptedStarts, measureStarts } from "./cold-starts.ts";
+import { compareInTurn, computeRatio } from "./ratios.ts";
+import { findAskingCase } from "./recorded-clusters.ts";
+import { buildPodReview } from "./reviews.ts";
 
 describe("bench", () => {
   it("says the median, and between what eight of ten ratios lie", () => {
-    assert.deepEqual(ratioOf([11, 3, 2, 10, 1, 9, 4, 8, 5, 7, 6]), { median: 6, p10: 2, p90: 10 });
-    assert.deepEqual(ratioOf([1.5]), { median: 1.5, p10: 1.5, p90: 1.5 });
+    assert.deepEqual(computeRatio([11, 3, 2, 10, 1, 9, 4, 8, 5, 7, 6]), { median: 6, p10: 2, p90: 10 });
+    assert.deepEqual(computeRatio([1.5]), { median: 1.5, p10: 1.5, p90: 1.5 });
   });
 
   it("takes turns, and says what the second takes over what the first does", async () => {
@@ -31,14 +31,14 @@ describe("bench", () => {
 
   for (const bytes of [5_000, 50_000, 1_000_000])
     it(`measures with reviews that are reviews, of ${bytes} bytes within a tenth`, () => {
-      const body = reviewOfPod(bytes);
+      const body = buildPodReview(bytes);
       assert.equal(decode(body).request.operation, "CREATE");
       assert.ok(Math.abs(body.length / bytes - 1) < 0.1, `${body.length} bytes`);
     });
 
   const firstOf = async (name: string) => {
     const listed = await readRule(join(catalogueFolder, name), name);
-    const { entry } = (await firstThatAsks(listed)) ?? {};
+    const { entry } = (await findAskingCase(listed)) ?? {};
     assert.ok(entry);
     return { listed, entry };
   };
@@ -61,7 +61,7 @@ describe("bench", () => {
     try {
       const names = ["always-admit", "namespace-exists"];
       const rules = names.map((name) => readRule(join(catalogueFolder, name), name));
-      const starts = await coldStarts(await Promise.all(rules), await openSigner(folder), folder, 1);
+      const starts = await measureStarts(await Promise.all(rules), await openSigner(folder), folder, 1);
       assert.deepEqual(
         starts.map(({ name, asks, ratios }) => [name, asks, ratios.length]),
         [
@@ -78,7 +78,7 @@ describe("bench", () => {
   it("starts a rule with a script, beside the package that CUE comes from, each with an answer", async () => {
     const folder = await mkdtemp(join(tmpdir(), "postern-scripted-"));
     try {
-      const [ratio = 0, ...more] = await scriptedStarts(await openSigner(folder), folder, 1);
+      const [ratio = 0, ...more] = await measureScriptedStarts(await openSigner(folder), folder, 1);
       assert.ok(ratio > 0 && more.length === 0);
     } finally {
       await rm(folder, { recursive: true });

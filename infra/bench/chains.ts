@@ -3,50 +3,50 @@ import { join } from "node:path";
 import type { Pod } from "kubernetes-types/core/v1.d.ts";
 import { stringify } from "yaml";
 import type { Binaries } from "../parity/control-plane/binaries.ts";
-import { type Latency, measure, openCreates, type Route } from "./creates.ts";
-import { type Chain, chains, marksOn, settled } from "./mutators.ts";
+import { type CreateRoute, type Latency, measureRoutes, openPodCreator } from "./creates.ts";
+import { countMarksAmong, type MutatorChain, mutatorChains, settledLabel } from "./mutators.ts";
 import { startPostern } from "./processes.ts";
 
 /** What chains of mutators add to a create: called one by one, all skipped by their matchConditions, and as a group. */
 export const measureChains = async (binaries: Binaries, folder: string, rounds: number): Promise<Latency> => {
   await using running = new AsyncDisposableStack();
   const config = join(folder, "chains.yaml");
-  await writeFile(config, stringify({ rules: rulesOf(chains), groups: groupsOf(chains) }));
+  await writeFile(config, stringify({ rules: buildRules(mutatorChains), groups: buildGroups(mutatorChains) }));
   const { manifests } = running.use(await startPostern(folder, config));
-  const creates = running.use(await openCreates(binaries));
+  const creates = running.use(await openPodCreator(binaries));
 
-  const none: Route = { what: "no webhook", namespace: "none" };
-  await creates.open(none.namespace, [], (pod) => marks(pod) === 0);
-  for (const { name, mutators } of chains) {
+  const none: CreateRoute = { what: "no webhook", namespace: "none" };
+  await creates.open(none.namespace, [], (pod) => countMarks(pod) === 0);
+  for (const { name, mutators } of mutatorChains) {
     const entries = [name, ...mutators.map((listed) => listed.name)].flatMap((one) => manifests[one] ?? []);
-    await creates.open(name, entries, (pod) => marks(pod) === mutators.length);
+    await creates.open(name, entries, (pod) => countMarks(pod) === mutators.length);
   }
 
-  const routes = chains.flatMap(routesOf);
+  const routes = mutatorChains.flatMap(buildRoutes);
   for (const route of routes.filter(({ labels }) => labels))
-    if (marks(await creates.create(route)) > 0) throw new Error(`${route.what} was called`);
+    if (countMarks(await creates.create(route)) > 0) throw new Error(`${route.what} was called`);
 
-  const { measured, ratio } = await measure(creates, [none, ...routes], rounds);
+  const { measured, ratio } = await measureRoutes(creates, [none, ...routes], rounds);
   const [one, group] = ["chain-1", "group-10"].map((name) => routes.find(({ namespace }) => namespace === name));
   return { measured, comparisons: one && group ? [ratio("a group of 10 over one mutator", group, one, 1.5)] : [] };
 };
 
-const marks = ({ metadata }: Pod) => marksOn(metadata?.annotations);
+const countMarks = ({ metadata }: Pod) => countMarksAmong(metadata?.annotations);
 
-const routesOf = ({ name, mutators: { length: mutators }, together }: Chain): Route[] => {
+const buildRoutes = ({ name, mutators: { length: mutators }, together }: MutatorChain): CreateRoute[] => {
   const many = mutators === 1 ? "1 mutator" : `${mutators} mutators`;
   const called = { namespace: name, mutators };
   if (together) return [{ what: `${many} in a group`, ...called }];
   return [
     { what: `${many}, called one by one`, ...called },
-    { what: `${many}, skipped by matchConditions`, ...called, labels: { [settled]: "yes" } },
+    { what: `${many}, skipped by matchConditions`, ...called, labels: { [settledLabel]: "yes" } },
   ];
 };
 
-const rulesOf = (chains: Chain[]) =>
+const buildRules = (chains: MutatorChain[]) =>
   Object.fromEntries(chains.flatMap(({ mutators }) => mutators.map(({ name }) => [name, { failurePolicy: "Fail" }])));
 
-const groupsOf = (chains: Chain[]) =>
+const buildGroups = (chains: MutatorChain[]) =>
   Object.fromEntries(
     chains
       .filter(({ together }) => together)

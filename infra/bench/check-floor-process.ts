@@ -8,10 +8,10 @@ import { openCheck } from "../check/check.ts";
 import { readInput } from "../check/manifests/input.ts";
 import { chooseCluster } from "../config/config.ts";
 import { readConfig } from "../project/read.ts";
-import { say } from "./meter.ts";
+import { addToReport } from "./meter.ts";
 
 /** What checking manifests can't do without, in seconds of CPU time. */
-export interface Floor {
+export interface CheckFloor {
   /** Of their files, with a parser of YAML alone. */
   reading: number;
   /** Of their files, as check reads them. */
@@ -22,7 +22,7 @@ export interface Floor {
 
 const [config = "", folder = ""] = process.argv.slice(2);
 
-const secondsOf = async (act: () => unknown): Promise<number> => {
+const measureSeconds = async (act: () => unknown): Promise<number> => {
   const before = process.cpuUsage();
   await act();
   const { user, system } = process.cpuUsage(before);
@@ -42,7 +42,7 @@ const readAll = () => {
 };
 
 /** Every call that is made of a rule is made once more, of the rule alone. */
-const inRules = async (): Promise<number> => {
+const measureRules = async (): Promise<number> => {
   const catalogue = await readCatalogue();
   const [name, cluster] = chooseCluster(await readConfig(config, catalogue), undefined);
   const { evaluations } = await openCheck({
@@ -70,13 +70,13 @@ const inRules = async (): Promise<number> => {
       if (rule === undefined || request === undefined || outcome !== "called") return [];
       return [{ rule, phase: phase satisfies Phase, request, around: { name: hook, mode, settings, now } }];
     });
-    seconds += await secondsOf(async () => {
+    seconds += await measureSeconds(async () => {
       for (const { rule, phase, request, around } of calls) await evaluateRule(rule, phase, request, around);
     });
   }
   return seconds;
 };
 
-const ownReading = await secondsOf(() => readInput([folder]));
-const reading = await secondsOf(readAll);
-say({ reading, ownReading, rules: await inRules() } satisfies Floor);
+const ownReading = await measureSeconds(() => readInput([folder]));
+const reading = await measureSeconds(readAll);
+addToReport({ reading, ownReading, rules: await measureRules() } satisfies CheckFloor);

@@ -1,14 +1,14 @@
 import { mkdir, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import type { Floor } from "./check-floor-process.ts";
+import type { CheckFloor } from "./check-floor-process.ts";
 import { writeManifests } from "./manifests.ts";
-import type { Used } from "./meter.ts";
+import type { ProcessUsage } from "./meter.ts";
 import { runNode } from "./processes.ts";
-import { measureInTurn, type Ratio, ratioOf } from "./ratios.ts";
+import { computeRatio, measureInTurn, type Ratio } from "./ratios.ts";
 
 /** What checking many manifests takes, beside the least that it could. */
-export interface CheckedMany {
+export interface CheckMeasurement {
   manifests: number;
   bytes: number;
   /** Seconds of CPU time, as medians: of the whole process, and of the parts of its floor. */
@@ -22,7 +22,7 @@ export interface CheckedMany {
 }
 
 /** Checks so many manifests by the repository's own postern.yaml, in processes of their own. */
-export const measureCheck = async (folder: string, rounds: number, manifests = 10_000): Promise<CheckedMany> => {
+export const measureCheck = async (folder: string, rounds: number, manifests = 10_000): Promise<CheckMeasurement> => {
   const place = join(folder, "manifests");
   await mkdir(place);
   try {
@@ -31,26 +31,26 @@ export const measureCheck = async (folder: string, rounds: number, manifests = 1
       runNode(file, { options: ["--import", new URL("meter.ts", import.meta.url).href], args });
     const measured = await measureInTurn(
       rounds,
-      async () => (await run("../main.ts", "check", "--config", config, place)) as Used,
-      async () => (await run("check-floor-process.ts", config, place)) as Floor,
+      async () => (await run("../main.ts", "check", "--config", config, place)) as ProcessUsage,
+      async () => (await run("check-floor-process.ts", config, place)) as CheckFloor,
       0,
     );
-    const ratio = (floorOf: (floor: Floor) => number) =>
-      ratioOf(measured.map(([{ seconds }, floor]) => seconds / floorOf(floor)));
-    const median = (secondsOf: (check: Used, floor: Floor) => number) =>
-      ratioOf(measured.map((pair) => secondsOf(...pair))).median;
+    const computeFloorRatio = (floorOf: (floor: CheckFloor) => number) =>
+      computeRatio(measured.map(([{ seconds }, floor]) => seconds / floorOf(floor)));
+    const computeMedian = (secondsOf: (check: ProcessUsage, floor: CheckFloor) => number) =>
+      computeRatio(measured.map((pair) => secondsOf(...pair))).median;
     return {
       manifests,
       bytes,
       seconds: {
-        check: median(({ seconds }) => seconds),
-        reading: median((_, { reading }) => reading),
-        ownReading: median((_, { ownReading }) => ownReading),
-        rules: median((_, { rules }) => rules),
+        check: computeMedian(({ seconds }) => seconds),
+        reading: computeMedian((_, { reading }) => reading),
+        ownReading: computeMedian((_, { ownReading }) => ownReading),
+        rules: computeMedian((_, { rules }) => rules),
       },
       memory: Math.max(...measured.map(([{ memory }]) => memory)),
-      overParser: ratio(({ reading, rules }) => reading + rules),
-      overReader: ratio(({ ownReading, rules }) => ownReading + rules),
+      overParser: computeFloorRatio(({ reading, rules }) => reading + rules),
+      overReader: computeFloorRatio(({ ownReading, rules }) => ownReading + rules),
     };
   } finally {
     await rm(place, { recursive: true });

@@ -10,13 +10,13 @@ import { bundleRule } from "../build/bundle.ts";
 import { getCasePhase } from "../catalogue/cases.ts";
 import { type CatalogueRule, catalogueFolder, readRule } from "../catalogue/registry.ts";
 import { openCertificate, type Signer } from "../keys/keys.ts";
-import { cluster, shareOf } from "./handlers.ts";
-import { compareInTurn, type Result, ratioOf } from "./ratios.ts";
-import { type Asking, firstThatAsks, serveRecorded } from "./recorded-clusters.ts";
-import { eventOf, reviewOfPod } from "./reviews.ts";
+import { benchCluster, buildBenchConfig } from "./handlers.ts";
+import { type BenchResult, compareInTurn, computeRatio } from "./ratios.ts";
+import { type CaseReview, findAskingCase, serveRecorded } from "./recorded-clusters.ts";
+import { buildEvent, buildPodReview } from "./reviews.ts";
 
 /** How the starts of Node with something compare with those with an empty handler. */
-interface ColdStarts {
+interface ColdStart {
   /** A rule; undefined for one read of a cluster by hand, and nothing else. */
   name: string | undefined;
   bytes: number;
@@ -31,17 +31,17 @@ export const measureColdStarts = async (
   signer: Signer,
   folder: string,
   rounds: number,
-): Promise<Result[]> => {
-  const verbsOf = ({ needs = {} }: CatalogueRule["rule"]) => Object.values(needs).map(({ verb }) => verb);
+): Promise<BenchResult[]> => {
+  const listVerbs = ({ needs = {} }: CatalogueRule["rule"]) => Object.values(needs).map(({ verb }) => verb);
   const starting = catalogue.filter(({ rule }) => {
-    const verbs = verbsOf(rule);
+    const verbs = listVerbs(rule);
     return verbs.length === 0 || (asksCluster(rule) && !verbs.includes("ledger"));
   });
-  const starts = await coldStarts(starting, signer, folder, rounds);
+  const starts = await measureStarts(starting, signer, folder, rounds);
   return starts.map(({ name, bytes, asks, ratios }) => {
-    const ratio = ratioOf(ratios);
+    const ratio = computeRatio(ratios);
     if (name === undefined) return { what: "one read by hand", ratio };
-    const hasScripts = starting.some((listed) => listed.name === name && verbsOf(listed.rule).includes("cue"));
+    const hasScripts = starting.some((listed) => listed.name === name && listVerbs(listed.rule).includes("cue"));
     return {
       what: asks ? `${name}, asking` : name,
       ratio,
@@ -52,16 +52,16 @@ export const measureColdStarts = async (
 };
 
 /** Spawn of Node to the first answered review, over the same with an empty handler; one pair each and round. */
-export const coldStarts = async (
+export const measureStarts = async (
   catalogue: CatalogueRule[],
   signer: Signer,
   folder: string,
   rounds: number,
-): Promise<ColdStarts[]> => {
+): Promise<ColdStart[]> => {
   const certificate = await openCertificate(folder, "127.0.0.1");
-  const asking = new Map<string, Asking>();
+  const asking = new Map<string, CaseReview>();
   for (const listed of catalogue) {
-    const found = await firstThatAsks(listed);
+    const found = await findAskingCase(listed);
     if (found) asking.set(listed.name, found);
   }
   const worlds = [...asking].map(([name, { entry }]) => [name, recorded(entry.needs ?? {})] as const);
@@ -75,24 +75,27 @@ export const coldStarts = async (
       const { name } = listed;
       const asked = asking.get(name);
       const connection = { server: `${url}/${name}`, ca, credentials: { token: "bench" } };
-      const connections = asked && { [cluster]: connection };
-      const share = shareOf(listed, asked?.entry.settings);
+      const connections = asked && { [benchCluster]: connection };
+      const share = buildBenchConfig(listed, asked?.entry.settings);
       const { bytes } = await bundleRule(listed, share, folder, Number.POSITIVE_INFINITY, connections);
-      const path = `/${signer.segment(cluster, 1)}/${name}/${asked ? getCasePhase(asked.entry) : listed.phases[0]}`;
-      const event = eventOf(path, asked ? bodyOf(asked.review) : reviewOfPod(5_000));
+      const path = `/${signer.segment(benchCluster, 1)}/${name}/${asked ? getCasePhase(asked.entry) : listed.phases[0]}`;
+      const event = buildEvent(path, asked ? toBody(asked.review) : buildPodReview(5_000));
       await writeFile(join(folder, name, "event.json"), JSON.stringify(event));
       return { name, bytes, asks: asked !== undefined, folder: join(folder, name), ratios: [] as number[] };
     }),
   );
   const empty = await writeHandler(join(folder, "empty"), "exports.handler = async () => ({ statusCode: 200 });\n");
-  const hand = await writeHandler(join(folder, byHand), reading(`${url}/${byHand}/api/v1/namespaces/${byHand}`, ca));
+  const hand = await writeHandler(
+    join(folder, byHand),
+    buildReadingHandler(`${url}/${byHand}/api/v1/namespaces/${byHand}`, ca),
+  );
   const starts = [...(asking.size > 0 ? [{ ...hand, name: undefined, asks: true }] : []), ...whole];
 
   for (const start of starts) {
     const event = join(start.folder, "event.json");
-    const startingIn = (folder: string) => () => timeToAnswer(folder, event, signer.publicKey);
+    const createStart = (folder: string) => () => timeToAnswer(folder, event, signer.publicKey);
     // One round before fills the disk's cache.
-    start.ratios = await compareInTurn(rounds, startingIn(empty.folder), startingIn(start.folder), 1);
+    start.ratios = await compareInTurn(rounds, createStart(empty.folder), createStart(start.folder), 1);
   }
   return starts;
 };
@@ -104,12 +107,12 @@ const nothing = { apiVersion: "v1", kind: "Namespace", metadata: { name: byHand 
 const writeHandler = async (folder: string, code: string) => {
   await mkdir(folder, { recursive: true });
   await writeFile(join(folder, "index.cjs"), code);
-  await writeFile(join(folder, "event.json"), JSON.stringify(eventOf("/", reviewOfPod(5_000))));
+  await writeFile(join(folder, "event.json"), JSON.stringify(buildEvent("/", buildPodReview(5_000))));
   return { bytes: code.length, folder, ratios: [] as number[] };
 };
 
 /** The least that a first read of a cluster takes: Node's HTTPS, a connection, an answer. */
-const reading = (url: string, ca: string) => `const { request } = require("node:https");
+const buildReadingHandler = (url: string, ca: string) => `const { request } = require("node:https");
 exports.handler = () =>
   new Promise((resolve, reject) => {
     const sent = request(${JSON.stringify(url)}, { ca: ${JSON.stringify(ca)} }, async (response) => {
@@ -121,7 +124,7 @@ exports.handler = () =>
   });
 `;
 
-const bodyOf = ({ request }: AdmissionReview) =>
+const toBody = ({ request }: AdmissionReview) =>
   JSON.stringify({ kind: "AdmissionReview", apiVersion: "admission.k8s.io/v1", request });
 
 const script = fileURLToPath(new URL("first-answer.cjs", import.meta.url));
@@ -157,12 +160,12 @@ const policy: ValidatePolicy = {
 };
 
 /** Spawn of Node to a first answer that takes a script, over the same script and object in cue-wasm by itself. */
-export const scriptedStarts = async (signer: Signer, folder: string, rounds: number): Promise<number[]> => {
+export const measureScriptedStarts = async (signer: Signer, folder: string, rounds: number): Promise<number[]> => {
   const name = "policy-validate";
   const listed = await readRule(join(catalogueFolder, name), name);
-  const share = shareOf(listed, { policies: [policy], inCluster: false });
+  const share = buildBenchConfig(listed, { policies: [policy], inCluster: false });
   await bundleRule(listed, share, folder, Number.POSITIVE_INFINITY);
-  const event = eventOf(`/${signer.segment(cluster, 1)}/${name}/validate`, reviewOfPod(5_000));
+  const event = buildEvent(`/${signer.segment(benchCluster, 1)}/${name}/validate`, buildPodReview(5_000));
   await writeFile(join(folder, name, "event.json"), JSON.stringify(event));
   const alone = await writeHandler(join(folder, "cue-wasm"), byItself);
   const starting = (place: string) => () => timeToAnswer(place, join(place, "event.json"), signer.publicKey);

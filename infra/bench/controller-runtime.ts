@@ -1,13 +1,14 @@
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { findGoProgram, type GoProgram, requireGoProgram, run } from "../parity/control-plane/go-programs.ts";
+import { findGoProgram, type GoProgram, requireGoProgram, runCommand } from "../parity/control-plane/go-programs.ts";
 
 const webhook: GoProgram = {
   sources: fileURLToPath(new URL("controller-runtime/", import.meta.url)),
   module: "controller-runtime",
   name: "controller-runtime",
   files: ["webhook"],
-  build: (folder) => run(webhook.sources, "go", "build", "-ldflags", "-s -w", "-o", join(folder, "webhook"), "."),
+  build: (folder) =>
+    runCommand(webhook.sources, "go", "build", "-ldflags", "-s -w", "-o", join(folder, "webhook"), "."),
 };
 
 /** Returns the webhook in Go if it was built before; its version is that of controller-runtime. */

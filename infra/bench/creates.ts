@@ -1,21 +1,21 @@
 import type { Pod } from "kubernetes-types/core/v1.d.ts";
 import type { Binaries } from "../parity/control-plane/binaries.ts";
-import type { Answer } from "../parity/control-plane/client.ts";
+import type { ClusterResponse } from "../parity/control-plane/client.ts";
 import { bootCluster } from "../parity/control-plane/cluster.ts";
-import { type Manifests, register, until } from "../parity/rule-server.ts";
-import type { Server } from "./processes.ts";
-import { quantiles, type Ratio, ratioOf, timeOf } from "./ratios.ts";
-import { reviewOfPod } from "./reviews.ts";
+import { registerConfigurations, type WebhookManifests, waitUntil } from "../parity/rule-server.ts";
+import type { MeasuredServer } from "./processes.ts";
+import { computeQuantiles, computeRatio, measureTime, type Ratio } from "./ratios.ts";
+import { buildPodReview } from "./reviews.ts";
 
 /** A way to create a pod. Its namespace says which webhooks are called, so that one API server has them all. */
-export interface Route {
+export interface CreateRoute {
   what: string;
   namespace: string;
   labels?: Record<string, string>;
   /** How many mutators stand in the way. */
   mutators?: number;
   /** The one that is called, if its CPU time is asked for and no other route's calls add to it. */
-  server?: Server;
+  server?: MeasuredServer;
 }
 
 /** Milliseconds: half of all, and all but one of a hundred, take no longer. */
@@ -25,7 +25,7 @@ export interface Times {
 }
 
 /** What a route was measured to take. */
-export interface Measured {
+export interface RouteMeasurement {
   what: string;
   create: Times;
   /** Over the create without webhooks of the same round. */
@@ -36,7 +36,7 @@ export interface Measured {
 }
 
 /** One route's added time over another's. */
-export interface Comparison {
+export interface RouteComparison {
   what: string;
   added: Ratio;
   cpu?: number;
@@ -46,51 +46,51 @@ export interface Comparison {
 
 /** The times of all routes, and how some compare. */
 export interface Latency {
-  measured: Measured[];
-  comparisons: Comparison[];
+  measured: RouteMeasurement[];
+  comparisons: RouteComparison[];
 }
 
 /** Boots an API server to create pods in. */
-export const openCreates = async (binaries: Binaries) => {
+export const openPodCreator = async (binaries: Binaries) => {
   // The measured servers do what this plugin would do.
   const { admin, stop } = await bootCluster(binaries, { disable: ["DefaultTolerationSeconds"] });
   const place = (namespace: string) => `/api/v1/namespaces/${namespace}/pods`;
-  const create = async ({ namespace, labels }: Pick<Route, "namespace" | "labels">): Promise<Pod> =>
-    podOf(await admin({ method: "POST", path: `${place(namespace)}?dryRun=All`, body: podWith(labels) }));
+  const create = async ({ namespace, labels }: Pick<CreateRoute, "namespace" | "labels">): Promise<Pod> =>
+    toPod(await admin({ method: "POST", path: `${place(namespace)}?dryRun=All`, body: buildPod(labels) }));
   return {
     create,
     [Symbol.asyncDispose]: stop,
     /** As the API server keeps it, for as long as it takes to look. */
     stored: async (namespace: string): Promise<Pod> => {
-      const made = podOf(await admin({ method: "POST", path: place(namespace), body: podWith() }));
+      const made = toPod(await admin({ method: "POST", path: place(namespace), body: buildPod() }));
       const path = `${place(namespace)}/${made.metadata?.name}`;
-      const pod = podOf(await admin({ method: "GET", path }));
-      podOf(await admin({ method: "DELETE", path: `${path}?gracePeriodSeconds=0` }));
+      const pod = toPod(await admin({ method: "GET", path }));
+      toPod(await admin({ method: "DELETE", path: `${path}?gracePeriodSeconds=0` }));
       return pod;
     },
     /** A namespace for whose pods, and no others, these webhooks are called; resolves once they are. */
-    open: async (namespace: string, manifests: Manifests, called: (pod: Pod) => boolean): Promise<void> => {
+    open: async (namespace: string, manifests: WebhookManifests, called: (pod: Pod) => boolean): Promise<void> => {
       const body = { apiVersion: "v1", kind: "Namespace", metadata: { name: namespace } };
       const { code, body: said } = await admin({ method: "POST", path: "/api/v1/namespaces", body });
       if (code !== 201) throw new Error(`the API server refuses the namespace ${namespace}: ${said.message}`);
-      await register(admin, manifests.map(onlyFor(namespace)));
+      await registerConfigurations(admin, manifests.map(restrictToNamespace(namespace)));
       const otherwise = `the API server does not call the webhooks of ${namespace} as it should`;
-      await until(otherwise, async () => called(await create({ namespace })));
+      await waitUntil(otherwise, async () => called(await create({ namespace })));
     },
   };
 };
 
-export type Creates = Awaited<ReturnType<typeof openCreates>>;
+export type PodCreator = Awaited<ReturnType<typeof openPodCreator>>;
 
-const podOf = ({ code, body }: Answer): Pod => {
+const toPod = ({ code, body }: ClusterResponse): Pod => {
   if (code >= 300) throw new Error(`the API server refuses a pod to measure with: ${body.message}`);
   // What it answers to a pod, if it refuses nothing, is the pod.
   return body as Pod;
 };
 
-const onlyFor =
+const restrictToNamespace =
   (namespace: string) =>
-  ({ metadata, webhooks, ...rest }: Manifests[number]): Manifests[number] => {
+  ({ metadata, webhooks, ...rest }: WebhookManifests[number]): WebhookManifests[number] => {
     const namespaceSelector = { matchLabels: { "kubernetes.io/metadata.name": namespace } };
     return {
       ...rest,
@@ -100,13 +100,13 @@ const onlyFor =
   };
 
 /** A pod of 5 KB, without what only servers know. */
-const podWith = (labels: Record<string, string> = {}) => {
+const buildPod = (labels: Record<string, string> = {}) => {
   const { metadata, spec } = pod;
   return { apiVersion: "v1", kind: "Pod", metadata: { ...metadata, labels: { ...metadata.labels, ...labels } }, spec };
 };
 
 const pod = (() => {
-  const { metadata, spec } = JSON.parse(reviewOfPod(5_000)).request.object;
+  const { metadata, spec } = JSON.parse(buildPodReview(5_000)).request.object;
   const { name, labels, annotations } = metadata;
   return { metadata: { name, labels, annotations }, spec: { ...spec, records: undefined } };
 })();
@@ -115,65 +115,66 @@ const pod = (() => {
  * Creates a pod by every route in every round, so that noise hits all alike. The first route has no webhook: what the
  * others add is the difference to it in the same round.
  */
-export const measure = async (creates: Creates, routes: Route[], rounds: number) => {
+export const measureRoutes = async (creates: PodCreator, routes: CreateRoute[], rounds: number) => {
   // The API server, too, needs a while to get going.
-  await interleaved(creates, routes, Math.ceil(rounds / 2));
-  const cpu = () => Promise.all(routes.map(({ server }) => server?.cpu() ?? Number.NaN));
-  const before = await cpu();
-  const times = await interleaved(creates, routes, rounds);
-  const after = await cpu();
+  await createInTurn(creates, routes, Math.ceil(rounds / 2));
+  const readCpu = () => Promise.all(routes.map(({ server }) => server?.cpu() ?? Number.NaN));
+  const before = await readCpu();
+  const times = await createInTurn(creates, routes, rounds);
+  const after = await readCpu();
 
   const [without = []] = times;
-  const addedBy = (index: number) => times[index]?.map((time, round) => time - (without[round] ?? Number.NaN)) ?? [];
-  const used = (index: number) => ((after[index] ?? Number.NaN) - (before[index] ?? Number.NaN)) / rounds;
-  const measured = routes.map(({ what, mutators, server }, index): Measured => {
+  const listAddedTimes = (index: number) =>
+    times[index]?.map((time, round) => time - (without[round] ?? Number.NaN)) ?? [];
+  const computeCpu = (index: number) => ((after[index] ?? Number.NaN) - (before[index] ?? Number.NaN)) / rounds;
+  const measured = routes.map(({ what, mutators, server }, index): RouteMeasurement => {
     return {
       what,
-      create: timesOf(times[index] ?? []),
-      ...(index > 0 && { added: timesOf(addedBy(index)) }),
+      create: computeTimes(times[index] ?? []),
+      ...(index > 0 && { added: computeTimes(listAddedTimes(index)) }),
       ...(mutators !== undefined && { mutators }),
-      ...(server && { cpu: used(index) }),
+      ...(server && { cpu: computeCpu(index) }),
     };
   });
   /** Medians of many short stretches, for a machine's moods last. */
-  const ratio = (what: string, one: Route, other: Route, bar?: number): Comparison => {
+  const ratio = (what: string, one: CreateRoute, other: CreateRoute, bar?: number): RouteComparison => {
     const [mine, others] = [routes.indexOf(one), routes.indexOf(other)];
-    const [added, over] = [stretches(addedBy(mine)), stretches(addedBy(others))];
-    const ratios = added.map((values, index) => medianOf(values) / medianOf(over[index] ?? []));
-    const cpu = one.server && other.server && used(mine) / used(others);
-    return { what, added: ratioOf(ratios), ...(cpu && { cpu }), ...(bar && { bar }) };
+    const [added, over] = [splitStretches(listAddedTimes(mine)), splitStretches(listAddedTimes(others))];
+    const ratios = added.map((values, index) => computeMedian(values) / computeMedian(over[index] ?? []));
+    const cpu = one.server && other.server && computeCpu(mine) / computeCpu(others);
+    return { what, added: computeRatio(ratios), ...(cpu && { cpu }), ...(bar && { bar }) };
   };
   return { measured, ratio };
 };
 
 /** Milliseconds of each create, by route and round. */
-const interleaved = async ({ create }: Creates, routes: Route[], rounds: number): Promise<number[][]> => {
+const createInTurn = async ({ create }: PodCreator, routes: CreateRoute[], rounds: number): Promise<number[][]> => {
   const times: number[][] = routes.map(() => []);
   for (let round = 0; round < rounds; round++)
-    for (const index of shuffled(routes.length)) {
+    for (const index of shuffleIndexes(routes.length)) {
       const route = routes[index];
       if (route === undefined) continue;
-      times[index]?.push(await timeOf(() => create(route)));
+      times[index]?.push(await measureTime(() => create(route)));
     }
   return times;
 };
 
 /** A webhook still tidies up when the next one is called: which one that is must differ from round to round. */
-const shuffled = (length: number): number[] =>
+const shuffleIndexes = (length: number): number[] =>
   Array.from({ length }, (_, index) => [Math.random(), index] as const)
     .sort(([one], [other]) => one - other)
     .map(([, index]) => index);
 
 const stretch = 50;
 
-const stretches = (values: number[]): number[][] =>
+const splitStretches = (values: number[]): number[][] =>
   Array.from({ length: Math.ceil(values.length / stretch) }, (_, index) =>
     values.slice(index * stretch, (index + 1) * stretch),
   );
 
-const timesOf = (values: number[]): Times => {
-  const [p50 = Number.NaN, p99 = Number.NaN] = quantiles(values, [0.5, 0.99]);
+const computeTimes = (values: number[]): Times => {
+  const [p50 = Number.NaN, p99 = Number.NaN] = computeQuantiles(values, [0.5, 0.99]);
   return { p50, p99 };
 };
 
-const medianOf = (values: number[]) => timesOf(values).p50;
+const computeMedian = (values: number[]) => computeTimes(values).p50;

@@ -17,7 +17,7 @@ export interface PolicyCase {
   oldObject?: KubernetesObject;
   requestNamespace?: string;
   cluster?: KubernetesObject[];
-  http?: Answer[];
+  http?: MockAnswer[];
   /** Where upstream does otherwise. */
   deviation?: string;
   expect: {
@@ -31,7 +31,7 @@ export interface PolicyCase {
 }
 
 /** What the host `mock` answers on a path. */
-export interface Answer {
+export interface MockAnswer {
   path: string;
   status?: number;
   body?: unknown;
@@ -58,13 +58,13 @@ interface Tables {
 }
 
 const folder = new URL("kinitiras-examples/", import.meta.url);
-const text = (file: string) => readFileSync(new URL(file, folder), "utf8");
+const readText = (file: string) => readFileSync(new URL(file, folder), "utf8");
 
 /** What was measured of selectors, placeholders and paths. */
-export const tables: Tables = JSON.parse(text("cases.json"));
+export const tables: Tables = JSON.parse(readText("cases.json"));
 
-const example = ({ policyFile, onlyRule, ...rest }: ExampleCase): PolicyCase => {
-  const policy: KinitirasPolicy = parse(text(policyFile));
+const toPolicyCase = ({ policyFile, onlyRule, ...rest }: ExampleCase): PolicyCase => {
+  const policy: KinitirasPolicy = parse(readText(policyFile));
   if (onlyRule === undefined || policy.kind !== "ClusterValidatePolicy") return { ...rest, policies: [policy] };
   const validateRules = policy.spec.validateRules.slice(onlyRule, onlyRule + 1);
   const http = validateRules[0]?.template?.condition.dataRef?.http;
@@ -72,10 +72,10 @@ const example = ({ policyFile, onlyRule, ...rest }: ExampleCase): PolicyCase => 
   return { ...rest, policies: [{ ...policy, spec: { ...policy.spec, validateRules } }] };
 };
 
-const examples: ExampleCase[] = JSON.parse(text("examples.json")).cases;
+const examples: ExampleCase[] = JSON.parse(readText("examples.json")).cases;
 
 /** The cases of the shipped examples. */
-export const exampleCases: readonly PolicyCase[] = examples.map(example);
+export const exampleCases: readonly PolicyCase[] = examples.map(toPolicyCase);
 
 /** Every measured case. */
 export const policyCases: readonly PolicyCase[] = [...tables.cases, ...exampleCases];
@@ -84,7 +84,7 @@ export const policyCases: readonly PolicyCase[] = [...tables.cases, ...exampleCa
 export const needsCue = ({ policies }: PolicyCase): boolean => JSON.stringify(policies).includes('"cue":');
 
 /** The request of a case. */
-export const subjectOf = ({ operation, object, oldObject, requestNamespace }: PolicyCase): PolicyRequest => {
+export const buildSubject = ({ operation, object, oldObject, requestNamespace }: PolicyCase): PolicyRequest => {
   const subject = operation === "DELETE" ? oldObject : object;
   if (subject === undefined) throw new Error("a case must have an object, or an oldObject on DELETE");
   return {
@@ -96,11 +96,11 @@ export const subjectOf = ({ operation, object, oldObject, requestNamespace }: Po
 };
 
 /** The world that a case has written down, and CUE itself. */
-export const reachOver = ({
+export const createCaseReach = ({
   cluster = [],
   http = [],
 }: Pick<PolicyCase, "cluster" | "http"> = {}): PolicyCapabilities => {
-  const among = (apiVersion: string, kind: string, namespace: string | undefined) =>
+  const filterObjects = (apiVersion: string, kind: string, namespace: string | undefined) =>
     cluster.filter(
       (object) =>
         object.apiVersion === apiVersion &&
@@ -119,14 +119,14 @@ export const reachOver = ({
   };
   return {
     serves: async (apiVersion, kind) => {
-      if (among(apiVersion, kind, undefined).length > 0 || builtIn.of(apiVersion, kind)) return;
+      if (filterObjects(apiVersion, kind, undefined).length > 0 || builtIn.of(apiVersion, kind)) return;
       throw new Error(`the cluster serves no ${kind} of ${apiVersion}`);
     },
     get: async (apiVersion, kind, name, namespace) =>
-      among(apiVersion, kind, namespace).find(({ metadata }) => metadata?.name === name),
+      filterObjects(apiVersion, kind, namespace).find(({ metadata }) => metadata?.name === name),
     first: async (apiVersion, kind, labels, namespace) =>
-      among(apiVersion, kind, namespace)
-        .toSorted((one, other) => (place(one) < place(other) ? -1 : 1))
+      filterObjects(apiVersion, kind, namespace)
+        .toSorted((one, other) => (formatPlace(one) < formatPlace(other) ? -1 : 1))
         .find(({ metadata }) => matchesLabels(labels, metadata?.labels)),
     fetch: async ({ url }) => ({
       body: answer(url),
@@ -141,23 +141,23 @@ export const reachOver = ({
 /** What every cluster serves. */
 const builtIn = buildKindIndex([]);
 
-const place = ({ metadata }: KubernetesObject) => `${metadata?.namespace ?? ""}/${metadata?.name}`;
+const formatPlace = ({ metadata }: KubernetesObject) => `${metadata?.namespace ?? ""}/${metadata?.name}`;
 
-const dropped = new Set([
+const droppedWhenEmpty = new Set([
   ...["annotations", "labels", "nodeSelector", "resources", "requests", "limits", "tolerations"],
   ...["affinity", "nodeAffinity", "podAffinity", "podAntiAffinity"],
 ]);
 
 /** An object as results are compared: without nulls and empty maps that mean nothing, quantities by what they say. */
-export const normalised = (value: unknown, isQuantities = false): unknown => {
+export const normalizeObject = (value: unknown, isQuantities = false): unknown => {
   if (isQuantities && (typeof value === "string" || typeof value === "number"))
     return isQuantity(String(value)) ? { nanos: parseQuantity(value)?.nanos } : value;
-  if (Array.isArray(value)) return value.map((inner) => normalised(inner));
+  if (Array.isArray(value)) return value.map((inner) => normalizeObject(inner));
   if (typeof value !== "object" || value === null) return value;
   const entries = Object.entries(value).flatMap(([key, inner]): [string, unknown][] => {
-    const result = normalised(inner, key === "requests" || key === "limits" || isQuantities);
+    const result = normalizeObject(inner, key === "requests" || key === "limits" || isQuantities);
     const isEmpty = isDeepStrictEqual(result, {}) || isDeepStrictEqual(result, []);
-    return inner === null || (isEmpty && dropped.has(key)) ? [] : [[key, result]];
+    return inner === null || (isEmpty && droppedWhenEmpty.has(key)) ? [] : [[key, result]];
   });
   return Object.fromEntries(entries);
 };

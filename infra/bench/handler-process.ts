@@ -4,43 +4,43 @@ import type { Context } from "aws-lambda";
 import { createUnconnectedCapabilities } from "#lib/capabilities.ts";
 import { createCompleteEndpoint } from "#lib/complete-endpoint.ts";
 import { catalogueFolder, readRule } from "../catalogue/registry.ts";
-import { type Assignment, shareOf } from "./handlers.ts";
-import { compareInTurn, timeOf } from "./ratios.ts";
-import { eventOf, reviewOfPod } from "./reviews.ts";
+import { buildBenchConfig, type HandlerAssignment } from "./handlers.ts";
+import { compareInTurn, measureTime } from "./ratios.ts";
+import { buildEvent, buildPodReview } from "./reviews.ts";
 
 /** The process that measures: floor and handler in turn, in many short rounds. */
-const measure = async (assignment: Assignment): Promise<number[]> => {
+const measure = async (assignment: HandlerAssignment): Promise<number[]> => {
   const { rule: name, phase, journal, bytes, publicKey, segment, rounds } = assignment;
   const listed = await readRule(join(catalogueFolder, name), name);
   // Without a host, the endpoint is Lambda's own, which writes its line to standard output.
   const host = journal ? undefined : { publicKeys: publicKey, world: createUnconnectedCapabilities, journal: () => {} };
-  const handler = createCompleteEndpoint(listed.rule, shareOf(listed), host);
+  const handler = createCompleteEndpoint(listed.rule, buildBenchConfig(listed), host);
   const context: Partial<Context> = {
     functionName: name,
     functionVersion: "1",
     getRemainingTimeInMillis: () => 10_000,
   };
 
-  const body = reviewOfPod(bytes);
-  const event = eventOf(`/${segment}/${name}/${phase}`, body);
-  const floor = async () => JSON.stringify(smallAnswer(JSON.parse(body).request.uid));
+  const body = buildPodReview(bytes);
+  const event = buildEvent(`/${segment}/${name}/${phase}`, body);
+  const runFloor = async () => JSON.stringify(buildSmallAnswer(JSON.parse(body).request.uid));
   // Endpoints look at no more of a context.
-  const whole = () => handler(event, context as Context);
+  const runHandler = () => handler(event, context as Context);
 
-  const answer = JSON.stringify(await whole());
+  const answer = JSON.stringify(await runHandler());
   if (!answer.startsWith('{"statusCode":200,')) throw new Error(`no answer to measure: ${answer}`);
 
-  const times = await warmUp(floor);
-  await warmUp(whole);
+  const times = await warmUp(runFloor);
+  await warmUp(runHandler);
   const time = (act: () => Promise<unknown>) => () => {
     // Each starts without the other's garbage, and pays for its own.
     global.gc?.({ type: "minor" });
-    return timeOf(act, times);
+    return measureTime(act, times);
   };
-  return compareInTurn(rounds, time(floor), time(whole));
+  return compareInTurn(rounds, time(runFloor), time(runHandler));
 };
 
-const smallAnswer = (uid: string) => {
+const buildSmallAnswer = (uid: string) => {
   return { kind: "AdmissionReview", apiVersion: "admission.k8s.io/v1", response: { uid, allowed: true } };
 };
 

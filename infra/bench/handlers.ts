@@ -4,10 +4,10 @@ import { mergeWithDefaults } from "#lib/settings.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
 import type { Signer } from "../keys/keys.ts";
 import { runNode } from "./processes.ts";
-import { type Result, ratioOf } from "./ratios.ts";
+import { type BenchResult, computeRatio } from "./ratios.ts";
 
 /** One thing to measure. It runs in a process of its own, as one Lambda runs one rule. */
-interface Case {
+interface HandlerCase {
   rule: string;
   phase: Phase;
   /** Whether the line for CloudWatch is written. */
@@ -16,46 +16,49 @@ interface Case {
 }
 
 /** What the process that measures is told. */
-export interface Assignment extends Case {
+export interface HandlerAssignment extends HandlerCase {
   publicKey: string;
   segment: string;
   rounds: number;
 }
 
 /** The name of the cluster whose key the measured reviews hold. */
-export const cluster = "bench";
+export const benchCluster = "bench";
 
 /** Returns what a bundle has of postern.yaml, as if that named the rule with these settings alone. */
-export const shareOf = ({ name, rule }: Pick<CatalogueRule, "name" | "rule">, given: object = {}): EndpointConfig => {
+export const buildBenchConfig = (
+  { name, rule }: Pick<CatalogueRule, "name" | "rule">,
+  given: object = {},
+): EndpointConfig => {
   const settings = mergeWithDefaults(rule.settings ?? {}, given);
-  return { rule: name, clusters: { [cluster]: { keyVersions: [1], mode: "enforce", settings } } };
+  return { rule: name, clusters: { [benchCluster]: { keyVersions: [1], mode: "enforce", settings } } };
 };
 
 const sizes = [5_000, 50_000, 1_000_000, 3_000_000];
 
 /** A rule that patches, without and with the line in the log, and one that has nothing to say. */
-const cases: Omit<Case, "bytes">[] = [
+const cases: Omit<HandlerCase, "bytes">[] = [
   { rule: "default-toleration-seconds", phase: "mutate", journal: false },
   { rule: "default-toleration-seconds", phase: "mutate", journal: true },
   { rule: "always-admit", phase: "validate", journal: false },
 ];
 
-const barFor = (journal: boolean, bytes: number): number | undefined => {
+const getBar = (journal: boolean, bytes: number): number | undefined => {
   if (journal) return bytes === 5_000 ? 1.7 : undefined;
   return bytes === 5_000 ? 1.4 : 1.3;
 };
 
 /** Measures handlers with reviews of all sizes. */
-export const measureHandlers = async (signer: Signer, rounds: number): Promise<Result[]> => {
-  const results: Result[] = [];
+export const measureHandlers = async (signer: Signer, rounds: number): Promise<BenchResult[]> => {
+  const results: BenchResult[] = [];
   for (const kind of cases)
     for (const bytes of sizes) {
       const { rule, phase, journal } = kind;
       const size = bytes < 1_000_000 ? `${bytes / 1_000} KB` : `${bytes / 1_000_000} MB`;
-      const bar = barFor(journal, bytes);
+      const bar = getBar(journal, bytes);
       results.push({
         what: `${rule}/${phase}, ${size}${journal ? ", with its line in the log" : ""}`,
-        ratio: ratioOf(await handlerRatios({ ...kind, bytes }, signer, rounds)),
+        ratio: computeRatio(await measureHandlerRatios({ ...kind, bytes }, signer, rounds)),
         ...(bar && { bar }),
       });
     }
@@ -63,8 +66,12 @@ export const measureHandlers = async (signer: Signer, rounds: number): Promise<R
 };
 
 /** Returns the handler's time over the floor's, once a round; the floor parses the body and writes a small answer. */
-export const handlerRatios = async (one: Case, { publicKey, segment }: Signer, rounds: number): Promise<number[]> => {
-  const assignment: Assignment = { ...one, publicKey, segment: segment(cluster, 1), rounds };
+export const measureHandlerRatios = async (
+  one: HandlerCase,
+  { publicKey, segment }: Signer,
+  rounds: number,
+): Promise<number[]> => {
+  const assignment: HandlerAssignment = { ...one, publicKey, segment: segment(benchCluster, 1), rounds };
   return (await runNode("handler-process.ts", {
     options: ["--expose-gc"],
     args: [JSON.stringify(assignment)],

@@ -4,10 +4,10 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import type { KinitirasPolicy } from "#lib/policy/types.ts";
 import type { KubernetesObject, Operation } from "#lib/review.ts";
-import { findGoProgram, type GoProgram, requireGoProgram, run } from "../parity/control-plane/go-programs.ts";
+import { findGoProgram, type GoProgram, requireGoProgram, runCommand } from "../parity/control-plane/go-programs.ts";
 
 /** What one evaluation of policies takes, and what came of it. */
-export interface Evaluations {
+export interface EngineEvaluations {
   nanoseconds: number[];
   patch?: unknown[];
   denied?: string;
@@ -15,7 +15,7 @@ export interface Evaluations {
 }
 
 /** What is to be evaluated, from the object's bytes to the patch's, so many times. */
-export interface Question {
+export interface EngineQuestion {
   policies: KinitirasPolicy[];
   object: KubernetesObject;
   operation: Operation;
@@ -33,8 +33,8 @@ const engine: GoProgram = {
     await cp(engine.sources, sources.path, { recursive: true });
     const checkout = process.env.POSTERN_KINITIRAS;
     if (checkout !== undefined)
-      await run(sources.path, "go", "mod", "edit", "-replace", `github.com/k-cloud-labs/pkg=${checkout}`);
-    await run(sources.path, "go", "build", "-mod=mod", "-ldflags", "-s -w", "-o", join(folder, "engine"), ".");
+      await runCommand(sources.path, "go", "mod", "edit", "-replace", `github.com/k-cloud-labs/pkg=${checkout}`);
+    await runCommand(sources.path, "go", "build", "-mod=mod", "-ldflags", "-s -w", "-o", join(folder, "engine"), ".");
   },
 };
 

@@ -4,17 +4,17 @@ import { Document, stringify } from "yaml";
 
 /** Of each kind, so many of a hundred. */
 const shares: [make: (name: string, namespace: string, number: number) => object, share: number][] = [
-  [(name, namespace, number) => deployment("Deployment", name, namespace, number), 24],
-  [(name, namespace, number) => pod(name, namespace, number), 20],
-  [(name, namespace, number) => service(name, namespace, number), 14],
-  [(name, namespace, number) => configMap(name, namespace, number), 16],
-  [(name, namespace, number) => claim(name, namespace, number), 6],
-  [(name, namespace, number) => ingress(name, namespace, number), 6],
-  [(name, namespace, number) => deployment("StatefulSet", name, namespace, number), 4],
-  [(name, namespace, number) => cronJob(name, namespace, number), 3],
-  [(name, namespace) => account(name, namespace), 3],
-  [(name, namespace) => networkPolicy(name, namespace), 2],
-  [(name) => ({ apiVersion: "v1", kind: "Namespace", metadata: { name, labels: labelsOf(name) } }), 2],
+  [(name, namespace, number) => buildDeployment("Deployment", name, namespace, number), 24],
+  [(name, namespace, number) => buildPod(name, namespace, number), 20],
+  [(name, namespace, number) => buildService(name, namespace, number), 14],
+  [(name, namespace, number) => buildConfigMap(name, namespace, number), 16],
+  [(name, namespace, number) => buildClaim(name, namespace, number), 6],
+  [(name, namespace, number) => buildIngress(name, namespace, number), 6],
+  [(name, namespace, number) => buildDeployment("StatefulSet", name, namespace, number), 4],
+  [(name, namespace, number) => buildCronJob(name, namespace, number), 3],
+  [(name, namespace) => buildAccount(name, namespace), 3],
+  [(name, namespace) => buildNetworkPolicy(name, namespace), 2],
+  [(name) => ({ apiVersion: "v1", kind: "Namespace", metadata: { name, labels: buildLabels(name) } }), 2],
 ];
 
 /**
@@ -33,7 +33,7 @@ export const writeManifests = async (folder: string, count: number): Promise<num
       return make?.(`app-${number + step}`, `team-${place % 50}`, number + step) ?? {};
     });
     const isJson = place % 10 === 9;
-    const text = isJson ? `${JSON.stringify(objects[0], null, 2)}\n` : objects.map(written).join("---\n");
+    const text = isJson ? `${JSON.stringify(objects[0], null, 2)}\n` : objects.map(toYaml).join("---\n");
     const inner = join(folder, `team-${place % 50}`);
     if (place < 50) await mkdir(inner);
     await writeFile(join(inner, `app-${number}.${isJson ? "json" : "yaml"}`), text);
@@ -43,13 +43,13 @@ export const writeManifests = async (folder: string, count: number): Promise<num
   return bytes;
 };
 
-const written = (object: object): string => {
+const toYaml = (object: object): string => {
   const document = new Document(object, { aliasDuplicateObjects: false });
   document.commentBefore = " Kept by the team; see the handbook before you change it.";
   return stringify(document, { lineWidth: 0 });
 };
 
-const labelsOf = (name: string) => {
+const buildLabels = (name: string) => {
   return {
     "app.kubernetes.io/name": name,
     "app.kubernetes.io/part-of": "shop",
@@ -58,12 +58,12 @@ const labelsOf = (name: string) => {
   };
 };
 
-const metadataOf = (name: string, namespace: string) => {
+const buildMetadata = (name: string, namespace: string) => {
   const annotations = { "example.com/contact": "shop@example.com", "example.com/runbook": `https://wiki/${name}` };
-  return { name, namespace, labels: labelsOf(name), annotations };
+  return { name, namespace, labels: buildLabels(name), annotations };
 };
 
-const containerOf = (name: string, number: number) => {
+const buildContainer = (name: string, number: number) => {
   const probe = { httpGet: { path: "/healthz", port: "http" }, periodSeconds: 10, timeoutSeconds: 2 };
   return {
     name,
@@ -89,13 +89,13 @@ const containerOf = (name: string, number: number) => {
   };
 };
 
-const podSpecOf = (name: string, number: number) => {
+const buildPodSpec = (name: string, number: number) => {
   return {
     serviceAccountName: name,
     containers: [
-      containerOf("main", number),
-      ...(number % 4 === 0 ? [containerOf("proxy", number + 1)] : []),
-      ...(number % 16 === 0 ? [{ ...containerOf("metrics", number), image: "registry.example.com/metrics:2" }] : []),
+      buildContainer("main", number),
+      ...(number % 4 === 0 ? [buildContainer("proxy", number + 1)] : []),
+      ...(number % 16 === 0 ? [{ ...buildContainer("metrics", number), image: "registry.example.com/metrics:2" }] : []),
     ],
     ...(number % 5 === 0 && { tolerations: [{ key: "spot", operator: "Exists", effect: "NoSchedule" }] }),
     ...(number % 32 === 0 && { securityContext: { runAsUser: 1000 } }),
@@ -103,55 +103,55 @@ const podSpecOf = (name: string, number: number) => {
   };
 };
 
-const templateOf = (name: string, number: number) => {
-  return { metadata: { labels: labelsOf(name) }, spec: podSpecOf(name, number) };
+const buildTemplate = (name: string, number: number) => {
+  return { metadata: { labels: buildLabels(name) }, spec: buildPodSpec(name, number) };
 };
 
-const pod = (name: string, namespace: string, number: number) => {
-  return { apiVersion: "v1", kind: "Pod", metadata: metadataOf(name, namespace), spec: podSpecOf(name, number) };
+const buildPod = (name: string, namespace: string, number: number) => {
+  return { apiVersion: "v1", kind: "Pod", metadata: buildMetadata(name, namespace), spec: buildPodSpec(name, number) };
 };
 
-const deployment = (kind: "Deployment" | "StatefulSet", name: string, namespace: string, number: number) => {
+const buildDeployment = (kind: "Deployment" | "StatefulSet", name: string, namespace: string, number: number) => {
   const selector = { matchLabels: { "app.kubernetes.io/name": name } };
   const own = kind === "StatefulSet" ? { serviceName: name } : {};
-  const spec = { replicas: 1 + (number % 4), selector, ...own, template: templateOf(name, number) };
-  return { apiVersion: "apps/v1", kind, metadata: metadataOf(name, namespace), spec };
+  const spec = { replicas: 1 + (number % 4), selector, ...own, template: buildTemplate(name, number) };
+  return { apiVersion: "apps/v1", kind, metadata: buildMetadata(name, namespace), spec };
 };
 
-const cronJob = (name: string, namespace: string, number: number) => {
-  const template = templateOf(name, number);
+const buildCronJob = (name: string, namespace: string, number: number) => {
+  const template = buildTemplate(name, number);
   const spec = { ...template.spec, restartPolicy: "OnFailure" };
   return {
     apiVersion: "batch/v1",
     kind: "CronJob",
-    metadata: metadataOf(name, namespace),
+    metadata: buildMetadata(name, namespace),
     spec: { schedule: "*/15 * * * *", jobTemplate: { spec: { template: { ...template, spec } } } },
   };
 };
 
-const service = (name: string, namespace: string, number: number) => {
+const buildService = (name: string, namespace: string, number: number) => {
   const ports = [
     { name: "http", port: 80, targetPort: "http" },
     { name: "metrics", port: 9090, targetPort: 9090 },
   ];
   const outside = number % 25 === 0 ? { externalIPs: ["192.0.2.7"] } : {};
   const spec = { selector: { "app.kubernetes.io/name": name }, ports, ...outside };
-  return { apiVersion: "v1", kind: "Service", metadata: metadataOf(name, namespace), spec };
+  return { apiVersion: "v1", kind: "Service", metadata: buildMetadata(name, namespace), spec };
 };
 
-const configMap = (name: string, namespace: string, number: number) => {
+const buildConfigMap = (name: string, namespace: string, number: number) => {
   const lines = Array.from({ length: 8 + (number % 40) }, (_, index) => `setting.${index} = value ${index * number}`);
   const data = { "shop.properties": `# of ${name}\n${lines.join("\n")}\n`, level: "info", retries: "3" };
-  return { apiVersion: "v1", kind: "ConfigMap", metadata: metadataOf(name, namespace), data };
+  return { apiVersion: "v1", kind: "ConfigMap", metadata: buildMetadata(name, namespace), data };
 };
 
-const claim = (name: string, namespace: string, number: number) => {
+const buildClaim = (name: string, namespace: string, number: number) => {
   const resources = { requests: { storage: `${1 + (number % 100)}Gi` } };
   const spec = { accessModes: ["ReadWriteOnce"], storageClassName: "fast", resources };
-  return { apiVersion: "v1", kind: "PersistentVolumeClaim", metadata: metadataOf(name, namespace), spec };
+  return { apiVersion: "v1", kind: "PersistentVolumeClaim", metadata: buildMetadata(name, namespace), spec };
 };
 
-const ingress = (name: string, namespace: string, number: number) => {
+const buildIngress = (name: string, namespace: string, number: number) => {
   const paths = Array.from({ length: 1 + (number % 6) }, (_, index) => {
     const backend = { service: { name, port: { name: "http" } } };
     return { path: `/${name}/${index}`, pathType: "Prefix", backend };
@@ -162,17 +162,17 @@ const ingress = (name: string, namespace: string, number: number) => {
     tls: [{ hosts: [host], secretName: name }],
     rules: [{ host, http: { paths } }],
   };
-  return { apiVersion: "networking.k8s.io/v1", kind: "Ingress", metadata: metadataOf(name, namespace), spec };
+  return { apiVersion: "networking.k8s.io/v1", kind: "Ingress", metadata: buildMetadata(name, namespace), spec };
 };
 
-const account = (name: string, namespace: string) => {
-  return { apiVersion: "v1", kind: "ServiceAccount", metadata: metadataOf(name, namespace) };
+const buildAccount = (name: string, namespace: string) => {
+  return { apiVersion: "v1", kind: "ServiceAccount", metadata: buildMetadata(name, namespace) };
 };
 
-const networkPolicy = (name: string, namespace: string) => {
+const buildNetworkPolicy = (name: string, namespace: string) => {
   const podSelector = { matchLabels: { "app.kubernetes.io/name": name } };
   const from = [{ namespaceSelector: { matchLabels: { "kubernetes.io/metadata.name": "ingress" } } }];
   const ingress = [{ from, ports: [{ protocol: "TCP", port: 8080 }] }];
   const spec = { podSelector, policyTypes: ["Ingress"], ingress };
-  return { apiVersion: "networking.k8s.io/v1", kind: "NetworkPolicy", metadata: metadataOf(name, namespace), spec };
+  return { apiVersion: "networking.k8s.io/v1", kind: "NetworkPolicy", metadata: buildMetadata(name, namespace), spec };
 };

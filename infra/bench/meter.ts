@@ -1,7 +1,7 @@
 import { writeSync } from "node:fs";
 
 /** What a process has used when it ends. */
-export interface Used {
+export interface ProcessUsage {
   /** Of CPU time, on all its threads. */
   seconds: number;
   /** In bytes. */
@@ -13,13 +13,13 @@ const pipe = 3;
 
 process.on("exit", () => {
   const { userCPUTime, systemCPUTime, maxRSS } = process.resourceUsage();
-  const used: Used = { seconds: (userCPUTime + systemCPUTime) / 1e6, memory: maxRSS * 1024 };
-  if (!process.exitCode || process.exitCode === 1) writeSync(pipe, JSON.stringify({ ...used, ...said }));
+  const used: ProcessUsage = { seconds: (userCPUTime + systemCPUTime) / 1e6, memory: maxRSS * 1024 };
+  if (!process.exitCode || process.exitCode === 1) writeSync(pipe, JSON.stringify({ ...used, ...addition }));
 });
 
-let said: object = {};
+let addition: object = {};
 
 /** Has the meter say this as well. */
-export const say = (more: object): void => {
-  said = more;
+export const addToReport = (more: object): void => {
+  addition = more;
 };

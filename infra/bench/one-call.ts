@@ -3,12 +3,12 @@ import { join } from "node:path";
 import { isDeepStrictEqual } from "node:util";
 import type { Pod } from "kubernetes-types/core/v1.d.ts";
 import type { Binaries } from "../parity/control-plane/binaries.ts";
-import { clientOf } from "../parity/control-plane/client.ts";
+import { createClient } from "../parity/control-plane/client.ts";
 import type { BuiltProgram } from "../parity/control-plane/go-programs.ts";
-import type { Manifests } from "../parity/rule-server.ts";
-import { type Creates, type Latency, measure, openCreates, type Route } from "./creates.ts";
+import type { WebhookManifests } from "../parity/rule-server.ts";
+import { type CreateRoute, type Latency, measureRoutes, openPodCreator, type PodCreator } from "./creates.ts";
 import { startBare, startGo, startPostern } from "./processes.ts";
-import { reviewOfPod } from "./reviews.ts";
+import { buildPodReview } from "./reviews.ts";
 
 /** What a call of default-toleration-seconds adds to a create: by hand in Node, by Postern, by controller-runtime. */
 export const measureOneCall = async (
@@ -25,12 +25,12 @@ export const measureOneCall = async (
   // One more, so that each has the CPU time of one route.
   const registered = running.use(await startPostern(folder, config));
   const go = goWebhook && running.use(await startGo(goWebhook.program, folder));
-  const creates = running.use(await openCreates(binaries));
+  const creates = running.use(await openPodCreator(binaries));
   const entry = postern.manifests[rule] ?? [];
 
-  const none: Route = { what: "no webhook", namespace: "none" };
+  const none: CreateRoute = { what: "no webhook", namespace: "none" };
   await creates.open(none.namespace, [], (pod) => !isTolerant(pod));
-  const route = async (route: Route, manifests: Manifests): Promise<Route> => {
+  const route = async (route: CreateRoute, manifests: WebhookManifests): Promise<CreateRoute> => {
     await creates.open(route.namespace, manifests, isTolerant);
     for (const { clientConfig } of manifests.flatMap(({ webhooks }) => webhooks))
       await warmUp(clientConfig, rounds * 10);
@@ -38,9 +38,9 @@ export const measureOneCall = async (
   };
   const byHand = await route(
     { what: "node:https by hand", namespace: "by-hand", server: bare },
-    unconditional(entry, bare.url),
+    deleteConditions(entry, bare.url),
   );
-  const ours = await route({ what: "Postern", namespace: "postern", server: postern }, unconditional(entry));
+  const ours = await route({ what: "Postern", namespace: "postern", server: postern }, deleteConditions(entry));
   const asRegistered = await route(
     { what: "Postern, with its matchConditions", namespace: "registered", server: registered },
     registered.manifests[rule] ?? [],
@@ -50,12 +50,12 @@ export const measureOneCall = async (
     go &&
     (await route(
       { what: `controller-runtime ${goWebhook.version}`, namespace: "controller-runtime", server: go },
-      unconditional(entry, go.url),
+      deleteConditions(entry, go.url),
     ));
 
   const called = [byHand, ours, ...(inGo ? [inGo] : []), asRegistered];
-  await proveAlike(creates, called);
-  const { measured, ratio } = await measure(creates, [none, ...called], rounds);
+  await requireEqualPods(creates, called);
+  const { measured, ratio } = await measureRoutes(creates, [none, ...called], rounds);
   return {
     measured,
     comparisons: [
@@ -73,7 +73,7 @@ const isTolerant = ({ spec }: Pod) => spec?.tolerations?.length === 2;
  * Returns Postern's entries for the server at a URL, without their matchConditions: these cost the API server the same
  * for every server, and would make the compared servers look more alike than they are.
  */
-const unconditional = (manifests: Manifests, url?: string): Manifests =>
+const deleteConditions = (manifests: WebhookManifests, url?: string): WebhookManifests =>
   manifests.map((manifest) => ({
     ...manifest,
     webhooks: manifest.webhooks.map(({ matchConditions: _, clientConfig, ...entry }) => ({
@@ -83,26 +83,26 @@ const unconditional = (manifests: Manifests, url?: string): Manifests =>
   }));
 
 /** Throws if the servers make different pods: their times could not be compared then. */
-const proveAlike = async (creates: Creates, routes: Route[]) => {
+const requireEqualPods = async (creates: PodCreator, routes: CreateRoute[]) => {
   const stored = await Promise.all(
-    routes.map(async ({ what, namespace }) => ({ what, pod: comparable(await creates.stored(namespace)) })),
+    routes.map(async ({ what, namespace }) => ({ what, pod: toComparablePod(await creates.stored(namespace)) })),
   );
   const other = stored.find(({ pod }) => !isDeepStrictEqual(pod, stored[0]?.pod));
   if (other) throw new Error(`${stored[0]?.what} and ${other.what} don't make the same of a pod`);
 };
 
 /** Without what differs between any two pods. */
-const comparable = (pod: Pod): unknown => {
+const toComparablePod = (pod: Pod): unknown => {
   const differing = ["uid", "resourceVersion", "creationTimestamp", "namespace", "time"];
   return JSON.parse(JSON.stringify(pod, (key, value) => (differing.includes(key) ? undefined : value)));
 };
 
-type Address = Manifests[number]["webhooks"][number]["clientConfig"];
+type Address = WebhookManifests[number]["webhooks"][number]["clientConfig"];
 
 /** Has a webhook answer this many reviews at once, as one that has run for a while has: its compilers are done then. */
 const warmUp = async ({ url, caBundle = "" }: Address, reviews: number): Promise<void> => {
-  const { client, close } = clientOf(url, Buffer.from(caBundle, "base64").toString(), "");
-  const body = JSON.parse(reviewOfPod(5_000));
+  const { client, close } = createClient(url, Buffer.from(caBundle, "base64").toString(), "");
+  const body = JSON.parse(buildPodReview(5_000));
   let left = reviews;
   const askOn = async () => {
     for (; left > 0; left--) {

@@ -6,17 +6,27 @@ import { applyOverridePolicies } from "#lib/policy/override.ts";
 import { buildPolicyIndex } from "#lib/policy/policy-index.ts";
 import type { KinitirasPolicy, PolicyCapabilities } from "#lib/policy/types.ts";
 import { evaluateValidatePolicies } from "#lib/policy/validate.ts";
-import type { Evaluations, Question } from "./kinitiras.ts";
+import type { EngineEvaluations, EngineQuestion } from "./kinitiras.ts";
 
 // The process in which our own evaluation of policies is timed, asked and answering as the one in Go beside it.
 
-const alone = async () => {
+const rejectCall = async () => {
   throw new Error("nothing is asked here");
 };
-const reach: PolicyCapabilities = { get: alone, first: alone, fetch: alone, process: alone, cue: evaluate };
+const reach: PolicyCapabilities = {
+  get: rejectCall,
+  first: rejectCall,
+  fetch: rejectCall,
+  process: rejectCall,
+  cue: evaluate,
+};
 
 /** From the object's bytes to the patch's. */
-const evaluation = async (policies: readonly KinitirasPolicy[], text: string, operation: Question["operation"]) => {
+const evaluatePolicies = async (
+  policies: readonly KinitirasPolicy[],
+  text: string,
+  operation: EngineQuestion["operation"],
+) => {
   const { value, changes } = createDraft(JSON.parse(text));
   const [book, subject] = [buildPolicyIndex(policies), { operation, object: value }];
   await applyOverridePolicies(book, subject, reach);
@@ -24,12 +34,12 @@ const evaluation = async (policies: readonly KinitirasPolicy[], text: string, op
   return denied ? { denied: denied.reason } : { patch: JSON.stringify(changes()) };
 };
 
-const answer = async ({ policies, object, operation, rounds }: Question): Promise<Evaluations> => {
+const answer = async ({ policies, object, operation, rounds }: EngineQuestion): Promise<EngineEvaluations> => {
   const [text, nanoseconds] = [JSON.stringify(object), [] as number[]];
   freezeDeep(policies);
   for (let round = 1; ; round++) {
     const begun = process.hrtime.bigint();
-    const { patch, denied } = await evaluation(policies, text, operation);
+    const { patch, denied } = await evaluatePolicies(policies, text, operation);
     nanoseconds.push(Number(process.hrtime.bigint() - begun));
     if (round >= rounds)
       return { nanoseconds, ...(patch && { patch: JSON.parse(patch) }), ...(denied !== undefined && { denied }) };
@@ -37,7 +47,7 @@ const answer = async ({ policies, object, operation, rounds }: Question): Promis
 };
 
 for await (const line of createInterface({ input: process.stdin })) {
-  const answered = await answer(JSON.parse(line)).catch((error): Evaluations => {
+  const answered = await answer(JSON.parse(line)).catch((error): EngineEvaluations => {
     return { nanoseconds: [], error: String(error) };
   });
   process.stdout.write(`${JSON.stringify(answered)}\n`);

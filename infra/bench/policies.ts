@@ -6,14 +6,14 @@ import { evaluate } from "#lib/cue/engine.ts";
 import type { KinitirasPolicy, OverridePolicy, OverrideRule } from "#lib/policy/types.ts";
 import { catalogueFolder, readRule } from "../catalogue/registry.ts";
 import type { Signer } from "../keys/keys.ts";
-import { signing } from "../parity/test-key.ts";
-import { scriptedStarts } from "./cold-starts.ts";
+import { createTestSigner } from "../parity/test-key.ts";
+import { measureScriptedStarts } from "./cold-starts.ts";
 import { type PolicyCase, tables } from "./example-policies.ts";
-import { cluster, shareOf } from "./handlers.ts";
-import type { Evaluations, Question } from "./kinitiras.ts";
-import { type Child, startChild, startNode } from "./processes.ts";
-import { compareInTurn, type Result, ratioOf, timeOf } from "./ratios.ts";
-import { eventOf, reviewOfPod } from "./reviews.ts";
+import { benchCluster, buildBenchConfig } from "./handlers.ts";
+import type { EngineEvaluations, EngineQuestion } from "./kinitiras.ts";
+import { type ChildProgram, startChild, startNode } from "./processes.ts";
+import { type BenchResult, compareInTurn, computeRatio, measureTime } from "./ratios.ts";
+import { buildEvent, buildPodReview } from "./reviews.ts";
 
 /** Measures how many policies there are, their evaluation beside kinitiras' own program, and a start with a script. */
 export const measurePolicies = async (
@@ -21,27 +21,27 @@ export const measurePolicies = async (
   folder: string,
   program: string | undefined,
   rounds: number,
-): Promise<Result[]> => [
+): Promise<BenchResult[]> => [
   ...(await measurePolicyCounts(rounds)),
   ...(program ? await measureEngines(program, rounds) : []),
   {
     what: "a cold start with a script, over cue-wasm by itself",
-    ratio: ratioOf(await scriptedStarts(signer, folder, rounds)),
+    ratio: computeRatio(await measureScriptedStarts(signer, folder, rounds)),
     bar: 0.7,
   },
 ];
 
 type Overriders = OverrideRule["overriders"];
 
-const native = (index: number): Overriders => ({
+const buildTemplateOverrider = (index: number): Overriders => ({
   template: { type: "labels", operation: "add", path: `bench-${index}`, value: { string: "yes" } },
 });
-const scripted = (index: number): Overriders => ({
+const buildScriptOverrider = (index: number): Overriders => ({
   cue: `object: _\npatches: [{op: "add", path: "/metadata/labels/bench-\\(len(object.spec.containers))-${index}", value: "yes"}]`,
 });
 
 /** For every pod, or for those of a shop that isn't there. */
-const policy = (index: number, overriders: Overriders, matches: boolean): OverridePolicy => ({
+const buildPolicy = (index: number, overriders: Overriders, matches: boolean): OverridePolicy => ({
   apiVersion: "policy.kcloudlabs.io/v1alpha1",
   kind: "ClusterOverridePolicy",
   metadata: { name: `policy-${index}` },
@@ -54,17 +54,17 @@ const policy = (index: number, overriders: Overriders, matches: boolean): Overri
 });
 
 /** Of this many policies that are for pods the first concerns the review's, or each does. */
-const several = (count: number, overriders: (index: number) => Overriders, isEach: boolean) =>
-  Array.from({ length: count }, (_, index) => policy(index, overriders(index), isEach || index === 0));
+const buildPolicies = (count: number, overriders: (index: number) => Overriders, isEach: boolean) =>
+  Array.from({ length: count }, (_, index) => buildPolicy(index, overriders(index), isEach || index === 0));
 
 /** Compares reviews against many policies with one against a single one. */
-export const measurePolicyCounts = async (rounds: number): Promise<Result[]> => {
+export const measurePolicyCounts = async (rounds: number): Promise<BenchResult[]> => {
   const listed = await readRule(join(catalogueFolder, "policy-override"), "policy-override");
-  const signer = signing(1);
+  const signer = createTestSigner(1);
   const host = { publicKeys: signer.publicKey, world: createUnconnectedCapabilities, journal: () => {} };
-  const event = eventOf(`/${signer.segment(cluster, 1)}/policy-override/mutate`, reviewOfPod(5_000));
-  const asked = async (policies: OverridePolicy[], operations: number) => {
-    const handler = createCompleteEndpoint(listed.rule, shareOf(listed, { policies, inCluster: false }), host);
+  const event = buildEvent(`/${signer.segment(benchCluster, 1)}/policy-override/mutate`, buildPodReview(5_000));
+  const openReview = async (policies: OverridePolicy[], operations: number) => {
+    const handler = createCompleteEndpoint(listed.rule, buildBenchConfig(listed, { policies, inCluster: false }), host);
     const act = async () => (await handler(event, {} as Context)) as { statusCode: number; body: string };
     const { statusCode, body } = await act();
     const patch = statusCode === 200 && JSON.parse(body).response.patch;
@@ -74,28 +74,32 @@ export const measurePolicyCounts = async (rounds: number): Promise<Result[]> => 
 
   // The first script would wait for CUE to start.
   await evaluate("1");
-  const results: Result[] = [];
+  const results: BenchResult[] = [];
   const kinds = [
-    { name: "a template", overriders: native, times: 100 },
-    { name: "a script", overriders: scripted, times: 4 },
+    { name: "a template", overriders: buildTemplateOverrider, times: 100 },
+    { name: "a script", overriders: buildScriptOverrider, times: 4 },
   ];
   for (const { name, overriders, times } of kinds) {
-    const one = await asked(several(1, overriders, false), 1);
+    const one = await openReview(buildPolicies(1, overriders, false), 1);
     for (const count of [10, 100, 1000]) {
-      const many = await asked(several(count, overriders, false), 1);
-      const ratios = await compareInTurn(rounds, lasting(one, times), lasting(many, times));
+      const many = await openReview(buildPolicies(count, overriders, false), 1);
+      const ratios = await compareInTurn(rounds, createTimer(one, times), createTimer(many, times));
       results.push({
         what: `${name}, one of ${count} policies for the pod, over one alone`,
-        ratio: ratioOf(ratios),
+        ratio: computeRatio(ratios),
         bar: 1.2,
       });
     }
     const count = 10;
-    const each = await asked(several(count, overriders, true), count);
-    const ratios = await compareInTurn(rounds, lasting(one, times), lasting(each, Math.ceil(times / count), count));
+    const each = await openReview(buildPolicies(count, overriders, true), count);
+    const ratios = await compareInTurn(
+      rounds,
+      createTimer(one, times),
+      createTimer(each, Math.ceil(times / count), count),
+    );
     results.push({
       what: `${name}, each of ${count} policies that are all for it, over one alone`,
-      ratio: ratioOf(ratios),
+      ratio: computeRatio(ratios),
       bar: 1.2,
     });
   }
@@ -103,10 +107,10 @@ export const measurePolicyCounts = async (rounds: number): Promise<Result[]> => 
 };
 
 /** Returns the milliseconds that one of so many takes, or each of its parts. */
-const lasting =
+const createTimer =
   (act: () => Promise<unknown>, times: number, parts = 1) =>
   async () =>
-    (await timeOf(act, times)) / times / parts;
+    (await measureTime(act, times)) / times / parts;
 
 /** What a rule holds, and what that is called. */
 const sources: Record<string, string> = {
@@ -118,26 +122,26 @@ const sources: Record<string, string> = {
 };
 
 /** Compares our evaluation of policies with kinitiras' own engine, by what a rule holds: the medians of all its cases. */
-export const measureEngines = async (program: string, rounds: number): Promise<Result[]> => {
+export const measureEngines = async (program: string, rounds: number): Promise<BenchResult[]> => {
   await using running = new AsyncDisposableStack();
   const [ours, theirs] = [running.use(startNode("policies-process.ts")), running.use(startChild(program))];
   const ratios = new Map<string, number[]>(Object.keys(sources).map((source) => [source, []]));
-  for (const [source, question] of comparable()) {
-    const ratio = await ratioFor(question, ours, theirs, rounds);
+  for (const [source, question] of listComparableCases()) {
+    const ratio = await measureEngineRatio(question, ours, theirs, rounds);
     if (ratio !== undefined) ratios.get(source)?.push(ratio);
   }
   return [...ratios].map(([source, found]) => ({
     what: `${sources[source]}, over kinitiras' own engine, ${found.length} cases`,
-    ratio: ratioOf(found),
+    ratio: computeRatio(found),
     ...(source !== "cue" && { bar: 1 }),
   }));
 };
 
 /** What both can evaluate alone and mean the same by, where its rules are of one kind. */
-const comparable = (): [source: string, question: Omit<Question, "rounds">][] =>
+const listComparableCases = (): [source: string, question: Omit<EngineQuestion, "rounds">][] =>
   tables.cases.flatMap((one) => {
     const { policies, object, operation } = one;
-    const kinds = new Set(policies.flatMap(kindsIn));
+    const kinds = new Set(policies.flatMap(listRuleKinds));
     const [kind = ""] = kinds;
     const fits = operation === "CREATE" && kinds.size === 1 && kind in sources && isPlain(one);
     return fits && object ? [[kind, { policies, object, operation }]] : [];
@@ -151,7 +155,7 @@ const isPlain = ({ expect, deviation, http, cluster, policies }: PolicyCase): bo
   !cluster &&
   !/"from":"(k8s|owner|http)"|processing/.test(JSON.stringify(policies));
 
-const kindsIn = (policy: KinitirasPolicy): string[] =>
+const listRuleKinds = (policy: KinitirasPolicy): string[] =>
   policy.kind === "ClusterValidatePolicy"
     ? policy.spec.validateRules.flatMap(({ template, cue }) => [
         ...(template ? ["condition"] : []),
@@ -160,19 +164,20 @@ const kindsIn = (policy: KinitirasPolicy): string[] =>
     : policy.spec.overrideRules.flatMap(({ overriders }) => Object.keys(overriders));
 
 /** The median; undefined where either has no answer. */
-const ratioFor = async (
-  question: Omit<Question, "rounds">,
-  ours: Child,
-  theirs: Child,
+const measureEngineRatio = async (
+  question: Omit<EngineQuestion, "rounds">,
+  ours: ChildProgram,
+  theirs: ChildProgram,
   rounds: number,
 ): Promise<number | undefined> => {
-  const evaluate = async (one: Child, rounds: number) => (await one.ask({ ...question, rounds })) as Evaluations;
+  const evaluate = async (one: ChildProgram, rounds: number) =>
+    (await one.ask({ ...question, rounds })) as EngineEvaluations;
   const [mine, other] = [await evaluate(ours, 50), await evaluate(theirs, 1)];
   if (mine.error !== undefined || other.error !== undefined) return undefined;
   if (mine.denied !== other.denied)
     throw new Error(
       `they don't agree, and can't be compared: ${JSON.stringify([question, mine.denied, other.denied])}`,
     );
-  const time = (one: Child) => async () => ratioOf((await evaluate(one, 5)).nanoseconds).median;
-  return ratioOf(await compareInTurn(rounds, time(theirs), time(ours))).median;
+  const time = (one: ChildProgram) => async () => computeRatio((await evaluate(one, 5)).nanoseconds).median;
+  return computeRatio(await compareInTurn(rounds, time(theirs), time(ours))).median;
 };

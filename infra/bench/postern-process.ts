@@ -7,15 +7,15 @@ import { listServedRules } from "../project/served.ts";
 import { openGateway } from "../serve/gateway.ts";
 import { handlerOf } from "../serve/handlers.ts";
 import { configurations } from "../webhooks/configurations.ts";
-import { chains } from "./mutators.ts";
-import { serve } from "./processes.ts";
+import { mutatorChains } from "./mutators.ts";
+import { reportCpuTime } from "./processes.ts";
 
 // Postern as `postern serve` runs it, without the line that it prints for each review: the other servers print none. It
 // reports a webhook configuration for each rule or group by name, since some chains are longer than one configuration
 // may be.
 
 const [folder = "", file = ""] = process.argv.slice(2);
-const catalogue = [...(await readCatalogue()), ...chains.flatMap(({ mutators }) => mutators)];
+const catalogue = [...(await readCatalogue()), ...mutatorChains.flatMap(({ mutators }) => mutators)];
 const config = await readConfig(file, catalogue);
 const [signer, certificate] = [await openSigner(folder), await openCertificate(folder, "127.0.0.1")];
 const host = { publicKeys: signer.publicKey, world: createUnconnectedCapabilities, journal: () => {} };
@@ -30,4 +30,4 @@ const manifests = served.map(({ name, ...listed }) => {
   const behind = listed.members ?? [{ name, ...listed }];
   return [name, configurations(behind, cluster, { name, address, ca: certificate.ca, harden: false })] as const;
 });
-serve(Object.fromEntries(manifests));
+reportCpuTime(Object.fromEntries(manifests));

@@ -3,17 +3,17 @@ import { once } from "node:events";
 import { createInterface } from "node:readline";
 import { text } from "node:stream/consumers";
 import { fileURLToPath } from "node:url";
-import { freePort } from "../parity/control-plane/process.ts";
-import type { Manifests } from "../parity/rule-server.ts";
+import { findFreePort } from "../parity/control-plane/process.ts";
+import type { WebhookManifests } from "../parity/rule-server.ts";
 
-const fileOf = (file: string) => fileURLToPath(new URL(file, import.meta.url));
+const getFile = (file: string) => fileURLToPath(new URL(file, import.meta.url));
 
 /** Runs a program beside this file to its end, and returns what it wrote as JSON to its fourth file descriptor. */
 export const runNode = async (
   file: string,
   { args = [], options = [], env = {} }: { args?: string[]; options?: string[]; env?: Record<string, string> },
 ): Promise<unknown> => {
-  const child = spawn(process.execPath, [...options, fileOf(file), ...args], {
+  const child = spawn(process.execPath, [...options, getFile(file), ...args], {
     stdio: ["ignore", "ignore", "pipe", "pipe"],
     env: { ...process.env, ...env },
   });
@@ -29,14 +29,14 @@ export const runNode = async (
 };
 
 /** A process that answers each line it is sent with a line of JSON. */
-export interface Child extends AsyncDisposable {
+export interface ChildProgram extends AsyncDisposable {
   /** Returns its next line. */
   next(): Promise<unknown>;
   ask(question?: unknown): Promise<unknown>;
 }
 
 /** Starts a program; it ends with its standard input, even if this process ends by surprise. */
-export const startChild = (program: string, ...args: string[]): Child => {
+export const startChild = (program: string, ...args: string[]): ChildProgram => {
   const child = spawn(program, args, { stdio: "pipe" });
   let errors = "";
   child.stderr.on("data", (chunk) => {
@@ -64,15 +64,15 @@ export const startChild = (program: string, ...args: string[]): Child => {
 };
 
 /** Starts a program beside this file. */
-export const startNode = (file: string, ...args: string[]) => startChild(process.execPath, fileOf(file), ...args);
+export const startNode = (file: string, ...args: string[]) => startChild(process.execPath, getFile(file), ...args);
 
 /** A webhook server in a process of its own, so that its CPU time is nothing else's. */
-export interface Server extends AsyncDisposable {
+export interface MeasuredServer extends AsyncDisposable {
   /** Returns the CPU time it has used so far, in milliseconds. */
   cpu(): Promise<number>;
 }
 
-const toServer = (child: Child): Server => ({
+const toServer = (child: ChildProgram): MeasuredServer => ({
   cpu: async () => Number(await child.ask()),
   [Symbol.asyncDispose]: () => child[Symbol.asyncDispose](),
 });
@@ -80,7 +80,7 @@ const toServer = (child: Child): Server => ({
 /** Starts Postern with a postern.yaml; returns its webhook configurations by the rule's or the group's name. */
 export const startPostern = async (folder: string, config: string) => {
   const child = startNode("postern-process.ts", folder, config);
-  return { ...toServer(child), manifests: (await child.next()) as Record<string, Manifests> };
+  return { ...toServer(child), manifests: (await child.next()) as Record<string, WebhookManifests> };
 };
 
 /** Starts the webhook by hand. */
@@ -91,12 +91,12 @@ export const startBare = async (folder: string) => {
 
 /** Starts the webhook in Go. */
 export const startGo = async (program: string, folder: string) => {
-  const child = startChild(program, String(await freePort()), folder);
+  const child = startChild(program, String(await findFreePort()), folder);
   return { ...toServer(child), url: String(await child.next()) };
 };
 
 /** Writes lines of JSON in such a process: the first one when it is ready, and its CPU time for each line it is sent. */
-export const serve = (first: unknown): void => {
+export const reportCpuTime = (first: unknown): void => {
   const write = (value: unknown) => process.stdout.write(`${JSON.stringify(value)}\n`);
   createInterface({ input: process.stdin })
     .on("line", () => {

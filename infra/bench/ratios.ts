@@ -6,20 +6,20 @@ export interface Ratio {
 }
 
 /** A measurement beside its bar, the most that it may come to; some have none and are there to compare. */
-export interface Result {
+export interface BenchResult {
   what: string;
   ratio: Ratio;
   bar?: number;
   kilobytes?: { bundle: number; bar: number };
 }
 
-export const ratioOf = (ratios: readonly number[]): Ratio => {
-  const [p10 = Number.NaN, median = Number.NaN, p90 = Number.NaN] = quantiles(ratios, [0.1, 0.5, 0.9]);
+export const computeRatio = (ratios: readonly number[]): Ratio => {
+  const [p10 = Number.NaN, median = Number.NaN, p90 = Number.NaN] = computeQuantiles(ratios, [0.1, 0.5, 0.9]);
   return { median, p10, p90 };
 };
 
 /** Returns the values below which these shares of all lie. */
-export const quantiles = (values: readonly number[], shares: readonly number[]): number[] => {
+export const computeQuantiles = (values: readonly number[], shares: readonly number[]): number[] => {
   const sorted = values.toSorted((one, other) => one - other);
   return shares.map((share) => sorted[Math.round((sorted.length - 1) * share)] ?? Number.NaN);
 };
@@ -58,7 +58,7 @@ export const compareInTurn = async (
 ): Promise<number[]> => (await measureInTurn(rounds, one, other, warmUps)).map(([first, second]) => second / first);
 
 /** Returns the milliseconds that an act takes, so many times. */
-export const timeOf = async (act: () => Promise<unknown>, times = 1): Promise<number> => {
+export const measureTime = async (act: () => Promise<unknown>, times = 1): Promise<number> => {
   const start = performance.now();
   for (let time = 0; time < times; time++) await act();
   return performance.now() - start;

@@ -8,13 +8,13 @@ import { get, list } from "#lib/needs.ts";
 import { type Rule, rule } from "#lib/rule.ts";
 import type { Binaries } from "../parity/control-plane/binaries.ts";
 import { bootCluster } from "../parity/control-plane/cluster.ts";
-import { signing } from "../parity/test-key.ts";
-import { shareOf } from "./handlers.ts";
-import { compareInTurn, type Ratio, ratioOf, timeOf } from "./ratios.ts";
-import { eventOf, reviewOfPod } from "./reviews.ts";
+import { createTestSigner } from "../parity/test-key.ts";
+import { buildBenchConfig } from "./handlers.ts";
+import { compareInTurn, computeRatio, measureTime, type Ratio } from "./ratios.ts";
+import { buildEvent, buildPodReview } from "./reviews.ts";
 
 /** What reading adds to a review: nothing over the wire where it is remembered, one round trip where it is not. */
-export interface Reads {
+export interface ReadMeasurement {
   /** A review that finds all in memory, over one that reads nothing. */
   warm: Ratio;
   /** Three reads side by side, each over the wire, over one. */
@@ -30,7 +30,7 @@ const label = ({ metadata }: Pod, seen: unknown) => {
 };
 
 const without = rule({ ...names, mutate: (pod: Pod) => label(pod, "default") });
-const one = (maxAge: number) =>
+const createSingleReadRule = (maxAge: number) =>
   rule({
     ...names,
     needs: { namespaces: get("namespaces", { maxAge }) },
@@ -38,7 +38,7 @@ const one = (maxAge: number) =>
       label(pod, (await namespaces("default"))?.metadata?.name);
     },
   });
-const three = (maxAge: number) =>
+const createTripleReadRule = (maxAge: number) =>
   rule({
     ...names,
     needs: {
@@ -59,45 +59,46 @@ const three = (maxAge: number) =>
     },
   });
 
-export const measureReads = async (binaries: Binaries, rounds: number): Promise<Reads> => {
+export const measureReads = async (binaries: Binaries, rounds: number): Promise<ReadMeasurement> => {
   await using running = new AsyncDisposableStack();
   const { server, ca, tokenOf, stop } = await bootCluster(binaries);
   running.defer(stop);
   const credentials = { token: tokenOf("admin") };
   const open = () => createLiveCapabilities({ bench: { server, ca, credentials } });
-  const signer = signing(1);
-  const asked = (rule: Rule, world = open()) => {
-    const handler = createCompleteEndpoint(rule, shareOf({ name: "bench", rule }), {
+  const signer = createTestSigner(1);
+  const openReview = (rule: Rule, world = open()) => {
+    const handler = createCompleteEndpoint(rule, buildBenchConfig({ name: "bench", rule }), {
       publicKeys: signer.publicKey,
       world,
       journal: () => {},
     });
-    const event = eventOf(`/${signer.segment("bench", 1)}/bench/mutate`, reviewOfPod(5_000));
+    const event = buildEvent(`/${signer.segment("bench", 1)}/bench/mutate`, buildPodReview(5_000));
     return async () => {
       const { statusCode, body } = (await handler(event, {} as Context)) as { statusCode: number; body: string };
       if (statusCode !== 200) throw new Error(`no answer to measure: ${body}`);
     };
   };
 
-  const [plain, warm] = [asked(without, createUnconnectedCapabilities), asked(three(3600))];
-  const [single, several] = [asked(one(0)), asked(three(0))];
-  for (const act of [plain, warm]) await timeOf(act, 3000);
-  for (const act of [single, several]) await timeOf(act, 100);
+  const [plain, warm] = [openReview(without, createUnconnectedCapabilities), openReview(createTripleReadRule(3600))];
+  const [single, several] = [openReview(createSingleReadRule(0)), openReview(createTripleReadRule(0))];
+  for (const act of [plain, warm]) await measureTime(act, 3000);
+  for (const act of [single, several]) await measureTime(act, 100);
   const compare = async (one: () => Promise<void>, other: () => Promise<void>, times: number) =>
-    ratioOf(
+    computeRatio(
       await compareInTurn(
         rounds,
-        () => timeOf(one, times),
-        () => timeOf(other, times),
+        () => measureTime(one, times),
+        () => measureTime(other, times),
         0,
       ),
     );
   const fresh: number[] = [];
-  for (let round = 0; round < Math.min(rounds, 20); round++) fresh.push(await timeOf(asked(one(0))));
+  for (let round = 0; round < Math.min(rounds, 20); round++)
+    fresh.push(await measureTime(openReview(createSingleReadRule(0))));
   return {
     warm: await compare(plain, warm, 200),
     sideBySide: await compare(single, several, 10),
-    read: (await timeOf(single, 100)) / 100,
-    first: ratioOf(fresh).median,
+    read: (await measureTime(single, 100)) / 100,
+    first: computeRatio(fresh).median,
   };
 };

@@ -12,13 +12,13 @@ import type { CatalogueRule } from "../catalogue/registry.ts";
 import type { ServerCertificate } from "../keys/keys.ts";
 
 /** A case of a rule, as the API server sends it. */
-export interface Asking {
+export interface CaseReview {
   entry: Case;
   review: AdmissionReview;
 }
 
 /** The first of a rule's cases for which it has to ask the cluster. */
-export const firstThatAsks = async (listed: CatalogueRule): Promise<Asking | undefined> => {
+export const findAskingCase = async (listed: CatalogueRule): Promise<CaseReview | undefined> => {
   for (const entry of asksCluster(listed.rule) ? await readCases(listed) : []) {
     const review = buildReview(listed, entry);
     let asked = false;

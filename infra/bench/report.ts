@@ -1,15 +1,15 @@
 import { formatTable } from "../cli/command.ts";
-import type { CheckedMany } from "./checks.ts";
+import type { CheckMeasurement } from "./checks.ts";
 import type { Latency } from "./creates.ts";
-import type { Ratio, Result } from "./ratios.ts";
-import type { Reads } from "./reads.ts";
+import type { BenchResult, Ratio } from "./ratios.ts";
+import type { ReadMeasurement } from "./reads.ts";
 
 /** Describes measurements with their bars. */
-export const describeResults = (title: string, results: Result[]): string => {
+export const describeResults = (title: string, results: BenchResult[]): string => {
   const rows = results.map(({ what, ratio, bar, kilobytes }) => [
     what,
     describeRatio(ratio, bar),
-    ...(kilobytes ? [`${kilobytes.bundle.toFixed(1)} KB${besideBar(kilobytes.bundle, kilobytes.bar, 1)}`] : []),
+    ...(kilobytes ? [`${kilobytes.bundle.toFixed(1)} KB${describeBar(kilobytes.bundle, kilobytes.bar, 1)}`] : []),
   ]);
   return formatTable([[title, "RATIO", ...(results.some(({ kilobytes }) => kilobytes) ? ["BUNDLE"] : [])], ...rows]);
 };
@@ -19,8 +19,8 @@ export const describeLatency = (title: string, { measured, comparisons }: Latenc
   const chain = measured.some(({ mutators }) => mutators !== undefined);
   const rows = measured.map(({ what, create, added, mutators, cpu }) => [
     what,
-    ...[create.p50, create.p99, added?.p50, added?.p99].map(inMilliseconds),
-    inMilliseconds(chain ? added && mutators && added.p50 / mutators : cpu),
+    ...[create.p50, create.p99, added?.p50, added?.p99].map(formatMilliseconds),
+    formatMilliseconds(chain ? added && mutators && added.p50 / mutators : cpu),
   ]);
   const heads = ["CREATE P50", "P99", "ADDED P50", "P99", chain ? "FOR EACH" : "CPU"];
   const ratios = comparisons.map(({ what, added, cpu, bar }) => [
@@ -32,7 +32,7 @@ export const describeLatency = (title: string, { measured, comparisons }: Latenc
   return `${formatTable([[title, ...heads], ...rows])}\n${formatTable([compared, ...ratios])}`;
 };
 
-export const describeReads = (title: string, { warm, sideBySide, read, first }: Reads): string =>
+export const describeReads = (title: string, { warm, sideBySide, read, first }: ReadMeasurement): string =>
   formatTable([
     [title, "RATIO"],
     ["three reads, remembered, over none", describeRatio(warm, 1.5)],
@@ -40,11 +40,18 @@ export const describeReads = (title: string, { warm, sideBySide, read, first }: 
     ["the first read of an environment, over a later one", (first / read).toFixed(2)],
   ]);
 
-export const describeCheck = ({ manifests, bytes, seconds, memory, overParser, overReader }: CheckedMany): string => {
-  const inMegabytes = (amount: number) => `${(amount / 1e6).toFixed(1)} MB`;
+export const describeCheck = ({
+  manifests,
+  bytes,
+  seconds,
+  memory,
+  overParser,
+  overReader,
+}: CheckMeasurement): string => {
+  const formatMegabytes = (amount: number) => `${(amount / 1e6).toFixed(1)} MB`;
   const { check, reading, ownReading, rules } = seconds;
   return formatTable([
-    [`CHECK, ${manifests} manifests of ${inMegabytes(bytes)}`, "RATIO"],
+    [`CHECK, ${manifests} manifests of ${formatMegabytes(bytes)}`, "RATIO"],
     ["the whole, over a parser's reading and the rules' own time", describeRatio(overParser, 1.5)],
     ["the whole, over its own reading and the rules' own time", describeRatio(overReader)],
     ["CPU: the whole", `${check.toFixed(2)} s`],
@@ -52,20 +59,20 @@ export const describeCheck = ({ manifests, bytes, seconds, memory, overParser, o
       "CPU: a parser's reading, its own, the rules",
       [reading, ownReading, rules].map((one) => `${one.toFixed(2)} s`).join(", "),
     ],
-    ["memory at most", inMegabytes(memory)],
+    ["memory at most", formatMegabytes(memory)],
   ]);
 };
 
 const describeRatio = ({ median, p10, p90 }: Ratio, bar?: number) =>
-  `${median.toFixed(2)} (${p10.toFixed(2)}–${p90.toFixed(2)})${besideBar(median, bar, 2)}`;
+  `${median.toFixed(2)} (${p10.toFixed(2)}–${p90.toFixed(2)})${describeBar(median, bar, 2)}`;
 
 /** Compares as exactly as the number is printed. */
-const besideBar = (value: number, bar: number | undefined, digits: number): string => {
+const describeBar = (value: number, bar: number | undefined, digits: number): string => {
   if (bar === undefined) return "";
   return Number(value.toFixed(digits)) <= bar ? `, within ${bar}` : `, to reach ${bar}`;
 };
 
-const inMilliseconds = (value: number | undefined) => (value === undefined ? "" : `${value.toFixed(2)} ms`);
+const formatMilliseconds = (value: number | undefined) => (value === undefined ? "" : `${value.toFixed(2)} ms`);
 
 /** Explains the tables; creates need more words than ratios alone. */
 export const describeUnits = (hasCreates: boolean) =>

@@ -6,15 +6,15 @@ import { parse } from "yaml";
 const templates = parse(readFileSync(new URL("reviews.yaml", import.meta.url), "utf8"));
 
 /** The body of a review of a pod, of this many bytes within a few hundred. */
-export const reviewOfPod = (bytes: number): string => {
+export const buildPodReview = (bytes: number): string => {
   const review = structuredClone(templates.review);
   const { containers, records }: { containers: object[]; records: object[] } = review.request.object.spec;
-  const length = () => JSON.stringify(review).length;
+  const getLength = () => JSON.stringify(review).length;
 
-  while (containers.length < 2 || length() < Math.min(bytes, longestPod))
+  while (containers.length < 2 || getLength() < Math.min(bytes, longestPod))
     containers.push(buildContainer(containers.length));
   const recordLength = JSON.stringify(buildRecord(0)).length;
-  for (let missing = Math.floor((bytes - length()) / recordLength); missing > 0; missing--)
+  for (let missing = Math.floor((bytes - getLength()) / recordLength); missing > 0; missing--)
     records.push(buildRecord(missing));
   return JSON.stringify(review);
 };
@@ -35,7 +35,7 @@ const buildRecord = (index: number): object => {
 };
 
 /** An HTTP API's event, payload 2.0, as Lambda hands it to a function. */
-export const eventOf = (path: string, body: string) => {
+export const buildEvent = (path: string, body: string) => {
   const event = structuredClone(templates.event);
   event.headers["content-length"] = String(body.length);
   event.requestContext.http.path = path;

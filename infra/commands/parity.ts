@@ -6,7 +6,7 @@ import { requireRules } from "../catalogue/rule-names.ts";
 import { type Command, commonOptions, writeOutput } from "../cli/command.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { chooseCluster } from "../config/config.ts";
-import type { Parity } from "../parity/parity.ts";
+import type { ParityResult } from "../parity/parity.ts";
 import { reportBroken } from "../project/project.ts";
 import { readConfig } from "../project/read.ts";
 
@@ -30,13 +30,19 @@ export default {
     if (seed >= 2 ** 31) throw new Complaint("--seed must be below 2147483648");
 
     // Loaded here, as the overview of verbs loads this file and needs none of these test modules.
-    const { pluginsIn, requireBinaries } = await import("../parity/control-plane/binaries.ts");
+    const { listPlugins: pluginsIn, requireBinaries } = await import("../parity/control-plane/binaries.ts");
     const { checkAllCases } = await import("../parity/cases/cases.ts");
-    const { parityOf } = await import("../parity/parity.ts");
+    const { measureParity: parityOf } = await import("../parity/parity.ts");
     const { listPorts } = await import("../parity/plugins.ts");
-    const { alignRow, areAsExpected, describeCases, describeParity, headings, rowOf, withReport } = await import(
-      "../parity/report.ts"
-    );
+    const {
+      alignRow,
+      areAsExpected,
+      describeCases,
+      describeParity,
+      headings,
+      buildRow: rowOf,
+      insertReport: withReport,
+    } = await import("../parity/report.ts");
     const { rules: catalogue, broken } = await readCatalogueRules();
     const wanted = requireRules(
       words,
@@ -57,7 +63,7 @@ export default {
     const printRow = (cells: (string | number)[]) => json || writeOutput(`${alignRow(cells, longest)}\n`);
     if (!json) writeOutput(`Kubernetes ${version}${ports.length > 0 ? `, seed ${seed}\n` : ""}\n`);
     if (ports.length > 0) printRow(headings);
-    const found: Parity[] = [];
+    const found: ParityResult[] = [];
     for (const port of ports) {
       const settings = cluster?.rules.get(port.name)?.settings;
       const one = await parityOf(port, binaries, { requests, seed, ...(settings && { settings }) });

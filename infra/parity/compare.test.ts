@@ -1,21 +1,25 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { readCatalogue } from "../catalogue/registry.ts";
-import { type Comparable, type Comparison, comparable, compare, diffOf } from "./compare.ts";
+import { type ComparableAnswer, type ComparisonResult, compareAnswers, formatDiff, toComparable } from "./compare.ts";
 import { listPorts } from "./plugins.ts";
 
-const answer = (code: number, body: object, warnings: string[] = []): Comparable =>
-  comparable(
+const answer = (code: number, body: object, warnings: string[] = []): ComparableAnswer =>
+  toComparable(
     { call: { method: "GET", path: "/", user: "admin" }, answer: { code, body: { ...body }, warnings }, name: "s0" },
     "s0",
   );
-type Row = [verdict: Comparison["verdict"], wanted: Comparable, actual: Comparable];
+type Row = [verdict: ComparisonResult["verdict"], wanted: ComparableAnswer, actual: ComparableAnswer];
 const verify = (rows: Row[], rule = "some-rule") => {
   for (const [index, [verdict, wanted, actual]] of rows.entries())
-    assert.equal(compare(rule, wanted, actual).verdict, verdict, `row ${index}: ${diffOf(wanted, actual)}`);
+    assert.equal(compareAnswers(rule, wanted, actual).verdict, verdict, `row ${index}: ${formatDiff(wanted, actual)}`);
 };
 /** Verifies that a rule has a known difference, which no other rule has, and that the others are different. */
-const verifyKnown = (rule: string, known: [Comparable, Comparable][], others: [Comparable, Comparable][]) => {
+const verifyKnown = (
+  rule: string,
+  known: [ComparableAnswer, ComparableAnswer][],
+  others: [ComparableAnswer, ComparableAnswer][],
+) => {
   verify([...known.map((pair): Row => ["known", ...pair]), ...others.map((pair): Row => ["different", ...pair])], rule);
   verify(known.map((pair): Row => ["different", ...pair]));
 };
@@ -355,7 +359,7 @@ describe("a comparison", () => {
   it("shows both sides, and what they share only where they part", () => {
     const body = { a: 1, b: 2, c: 3, d: 4, e: 5 };
     assert.equal(
-      diffOf(answer(200, body), answer(200, { ...body, e: 6 })),
+      formatDiff(answer(200, body), answer(200, { ...body, e: 6 })),
       ['      "c": 3,', '      "d": 4,', '-     "e": 5', '+     "e": 6', "    },", '    "code": 200,'].join("\n"),
     );
   });

@@ -1,10 +1,10 @@
 import type { Toleration } from "kubernetes-types/core/v1.d.ts";
 import { mergeTolerations } from "#lib/objects/toleration.ts";
 import { alignment } from "../diff/alignment.ts";
-import type { Turn } from "./player.ts";
+import type { Exchange } from "./sequence-sender.ts";
 
 /** Json in which any two servers differ: that they are there is compared, what they say is not. */
-const ownToServer: Record<string, string> = {
+const serverFields: Record<string, string> = {
   uid: "made for each object",
   resourceVersion: "counts the writes of a server",
   creationTimestamp: "a time",
@@ -25,45 +25,45 @@ const ownToServer: Record<string, string> = {
 };
 
 /** Drawn at random or not, these say something by themselves. */
-const telling = new Set(["None", ""]);
+const comparedValues = new Set(["None", ""]);
 
 /** An answer as far as two servers must agree on it. */
-export interface Comparable {
+export interface ComparableAnswer {
   code: number;
   warnings: string[];
   body: unknown;
 }
 
-export const comparable = ({ answer, name }: Turn, sequence: string): Comparable => {
+export const toComparable = ({ answer, name }: Exchange, sequence: string): ComparableAnswer => {
   const said = JSON.stringify(answer.body, (key, value) =>
-    Object.hasOwn(ownToServer, key) && value !== undefined && !telling.has(value) ? "?" : value,
+    Object.hasOwn(serverFields, key) && value !== undefined && !comparedValues.has(value) ? "?" : value,
   );
-  const plain = anonymous(said.replace(/admission webhook \\"[^"]+\\" denied the request: /g, ""), name, sequence)
+  const plain = replaceNames(said.replace(/admission webhook \\"[^"]+\\" denied the request: /g, ""), name, sequence)
     // Uids and times stand in texts and labels, too.
     .replaceAll(/\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b|\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ/g, "?")
     // The volume of an account's token has a suffix that is drawn at random.
     .replaceAll(/\bkube-api-access-[bcdfghjklmnpqrstvwxz2456789]{5}\b/g, "kube-api-access-?")
     // Go's diffs use another kind of space in half of all processes, so that no program parses them.
     .replaceAll("\u00a0", " ");
-  const body = Object.values(inOneOrder).reduce((body, arrange) => arrange(body), JSON.parse(plain));
-  return { code: answer.code, warnings: answer.warnings.map((text) => anonymous(text, name, sequence)), body };
+  const body = Object.values(orderings).reduce((body, arrange) => arrange(body), JSON.parse(plain));
+  return { code: answer.code, warnings: answer.warnings.map((text) => replaceNames(text, name, sequence)), body };
 };
 
 type Body = Record<string, unknown>;
 
 /** Every place where the order is chance's, not the plugin's: there it counts what is said, not when. */
-const inOneOrder: Record<string, (body: Body) => Body> = {
+const orderings: Record<string, (body: Body) => Body> = {
   "a list goes by names, of which the API server made some": (body) =>
-    Array.isArray(body.items) ? { ...body, items: body.items.map(withManagers).toSorted(byText) } : body,
+    Array.isArray(body.items) ? { ...body, items: body.items.map(sortManagers).toSorted(compareText) } : body,
 
-  "managers of fields go by the second in which they came": (body) => withManagers(body),
+  "managers of fields go by the second in which they came": (body) => sortManagers(body),
 
   "what API validation finds in a map, in Go's order of maps": (body) => {
-    const texts = [...new Set(causesOf(body)?.map(({ field, message }) => `${field}: ${message}`))];
+    const texts = [...new Set(listCauses(body)?.map(({ field, message }) => `${field}: ${message}`))];
     const told = `[${texts.join(", ")}]`;
     const message = String(body.message);
     if (texts.length < 2 || !message.endsWith(told)) return body;
-    return { ...withSortedCauses(body), message: message.slice(0, -told.length) };
+    return { ...sortCauses(body), message: message.slice(0, -told.length) };
   },
 
   "what a LimitRange has against a container or a pod, in Go's order of maps": (body) => {
@@ -72,11 +72,11 @@ const inOneOrder: Record<string, (body: Body) => Body> = {
       [];
     if (start === undefined || list === undefined) return body;
     const faults = list.split(/, (?=minimum |maximum |\S+ max limit to request ratio )/);
-    return { ...body, message: `${start}[${inRuns(faults, sortOf).join(", ")}]` };
+    return { ...body, message: `${start}[${sortRuns(faults, getFaultKind).join(", ")}]` };
   },
 
   "the managers that a field is in conflict with, in Go's order of maps": (body) =>
-    causesOf(body)?.every(({ reason }) => reason === "FieldManagerConflict") ? withSortedCauses(body) : body,
+    listCauses(body)?.every(({ reason }) => reason === "FieldManagerConflict") ? sortCauses(body) : body,
 
   "what a strategic patch has twice, in Go's order of maps": (body) => {
     const [start, ...errors] = String(body.message).split(": errors:\n");
@@ -85,10 +85,10 @@ const inOneOrder: Record<string, (body: Body) => Body> = {
 };
 
 /** What a fault of a LimitRange is about, but for the resource. */
-const sortOf = (fault: string) => /(minimum|maximum|ratio).* per \w+/.exec(fault)?.[0].replace(/ \S+ usage/, "");
+const getFaultKind = (fault: string) => /(minimum|maximum|ratio).* per \w+/.exec(fault)?.[0].replace(/ \S+ usage/, "");
 
 /** Sorted where neighbours are of a sort. */
-const inRuns = (texts: string[], sortOf: (text: string) => unknown): string[] => {
+const sortRuns = (texts: string[], sortOf: (text: string) => unknown): string[] => {
   const runs: string[][] = [];
   for (const text of texts) {
     const last = runs.at(-1);
@@ -98,7 +98,8 @@ const inRuns = (texts: string[], sortOf: (text: string) => unknown): string[] =>
   return runs.flatMap((run) => run.sort());
 };
 
-const isOfLimits = (text: string) => /^Too many requests: \[?limit reached on type SourceAndObject for key /.test(text);
+const isLimitMessage = (text: string) =>
+  /^Too many requests: \[?limit reached on type SourceAndObject for key /.test(text);
 
 interface Cause {
   reason?: string;
@@ -106,45 +107,45 @@ interface Cause {
   message?: string;
 }
 
-const causesOf = ({ details }: Body): Cause[] | undefined => {
+const listCauses = ({ details }: Body): Cause[] | undefined => {
   const { causes } = Object(details);
   return Array.isArray(causes) ? causes : undefined;
 };
 
-const withSortedCauses = (body: Body): Body => {
-  const causes = causesOf(body)?.toSorted(byText);
+const sortCauses = (body: Body): Body => {
+  const causes = listCauses(body)?.toSorted(compareText);
   return { ...body, details: { ...Object(body.details), causes } };
 };
 
-const withManagers = (object: Body): Body => {
+const sortManagers = (object: Body): Body => {
   const { managedFields } = Object(object.metadata);
   if (!Array.isArray(managedFields)) return object;
-  return { ...object, metadata: { ...Object(object.metadata), managedFields: managedFields.toSorted(byText) } };
+  return { ...object, metadata: { ...Object(object.metadata), managedFields: managedFields.toSorted(compareText) } };
 };
 
 /** The suffix of a generated name is drawn at random. */
-const anonymous = (text: string, name: string, sequence: string) =>
+const replaceNames = (text: string, name: string, sequence: string) =>
   (name === sequence ? text : text.replaceAll(name, `${sequence}-?`)).replaceAll(
     new RegExp(`\\b${sequence}-[bcdfghjklmnpqrstvwxz2456789]{5}\\b`, "g"),
     `${sequence}-?`,
   );
 
 /** A difference that is meant to be, and why. */
-interface Known {
+interface KnownDifference {
   reason: string;
   /** The rules whose README lists it. */
   rules: string[];
   /** Whether it is the only one between what upstream says and what we say. */
-  explains(wanted: Comparable, actual: Comparable): boolean;
+  explains(wanted: ComparableAnswer, actual: ComparableAnswer): boolean;
 }
 
 /** Every difference that there may be. */
-const knownDifferences: Known[] = [
+const knownDifferences: KnownDifference[] = [
   {
     reason: "a uid that was read isn't told to those who sent another",
     rules: ["node-restriction"],
     explains: (wanted, actual) =>
-      saysSo(wanted, actual, (text) =>
+      isSameRefusal(wanted, actual, (text) =>
         text
           .replace(/(?<= UID mismatch: expected \S+ got )\S+$/, "another")
           .replace(
@@ -159,15 +160,15 @@ const knownDifferences: Known[] = [
     rules: ["node-restriction"],
     explains: (wanted, actual) => {
       const end = /(?<= other than status\.quantity and status\.conditions: ).*$/s;
-      const [ours] = end.exec(messageOf(actual)) ?? [];
-      return ours !== undefined && saysSo(wanted, actual, (text) => text.replace(end, ours));
+      const [ours] = end.exec(getMessage(actual)) ?? [];
+      return ours !== undefined && isSameRefusal(wanted, actual, (text) => text.replace(end, ours));
     },
   },
   {
     reason: "why a certificate request can't be parsed is said in other words",
     rules: ["node-restriction"],
     explains: (wanted, actual) =>
-      saysSo(wanted, actual, (text) =>
+      isSameRefusal(wanted, actual, (text) =>
         text.replace(
           /(?<= unable to parse csr: )(asn1|x509): .*$/s,
           "the PEM block holds no PKCS #10 certificate request in DER",
@@ -187,7 +188,7 @@ const knownDifferences: Known[] = [
         said.reason === undefined &&
         actual.code === 403 &&
         ours.reason === "Forbidden" &&
-        same(wanted.warnings, actual.warnings) &&
+        isSame(wanted.warnings, actual.warnings) &&
         said.message === ours.message
       );
     },
@@ -201,31 +202,30 @@ const knownDifferences: Known[] = [
       ...["storage-object-in-use-protection", "taint-nodes-by-condition"],
     ],
     explains: (wanted, actual) => {
-      const [said, ours] = [apart(wanted), apart(actual)];
+      const [said, ours] = [splitDiffs(wanted), splitDiffs(actual)];
       return (
         wanted.code === 422 &&
-        same(said.rest, ours.rest) &&
+        isSame(said.rest, ours.rest) &&
         said.diffs.length === ours.diffs.length &&
-        said.diffs.every((diff, index) => leadsToTheSame(diff, ours.diffs[index] ?? ""))
+        said.diffs.every((diff, index) => isSameResult(diff, ours.diffs[index] ?? ""))
       );
     },
   },
   {
     reason: "tolerations stand in another order where a RuntimeClass adds some, after the plugin and before the rule",
     rules: ["default-toleration-seconds", "extended-resource-toleration"],
-    explains: (wanted, actual) => same(withSortedTolerations(wanted), withSortedTolerations(actual)),
+    explains: (wanted, actual) => isSame(sortTolerations(wanted), sortTolerations(actual)),
   },
   {
     reason: "a RuntimeClass drops what another toleration covers, after the plugin added it and before the rule does",
     rules: ["extended-resource-toleration"],
-    explains: (wanted, actual) =>
-      same(withSortedTolerations(wanted), withSortedTolerations(actual, undefined, uncovered)),
+    explains: (wanted, actual) => isSame(sortTolerations(wanted), sortTolerations(actual, undefined, deleteCovered)),
   },
   {
     reason:
       "how long to stay on a lost node is said already where a RuntimeClass says it, after the plugin and before the rule",
     rules: ["default-toleration-seconds"],
-    explains: (wanted, actual) => same(withSortedTolerations(wanted, saidByClass), withSortedTolerations(actual)),
+    explains: (wanted, actual) => isSame(sortTolerations(wanted, applyRuntimeClass), sortTolerations(actual)),
   },
   {
     reason:
@@ -233,29 +233,29 @@ const knownDifferences: Known[] = [
     rules: ["pod-toleration-restriction"],
     explains: (wanted, actual) =>
       wanted.code === 500 &&
-      /^(invalid character|json: cannot unmarshal|unexpected end of JSON)/.test(messageOf(wanted)) &&
+      /^(invalid character|json: cannot unmarshal|unexpected end of JSON)/.test(getMessage(wanted)) &&
       actual.code === 403 &&
-      /^namespace "\S+" must have a JSON list of tolerations in its annotation \S+$/.test(messageOf(actual)),
+      /^namespace "\S+" must have a JSON list of tolerations in its annotation \S+$/.test(getMessage(actual)),
   },
   {
     reason: "a missing namespace is named before the object is validated, and upstream names it after",
     rules: ["namespace-exists"],
     explains: (wanted, actual) => {
-      const isEarly = actual.code === 404 && /^namespaces "[^"]+" not found$/.test(messageOf(actual));
+      const isEarly = actual.code === 404 && /^namespaces "[^"]+" not found$/.test(getMessage(actual));
       const isInvalid = wanted.code === 422 && Object(wanted.body).reason === "Invalid";
-      return isEarly && actual.warnings.length === 0 && (isInvalid || same({ ...wanted, warnings: [] }, actual));
+      return isEarly && actual.warnings.length === 0 && (isInvalid || isSame({ ...wanted, warnings: [] }, actual));
     },
   },
   {
     reason: "why the backend's answer can't be taken is said in other words",
     rules: ["image-policy-webhook"],
     explains: (wanted, actual) => {
-      const [start, said = ""] = messageOf(wanted).split(" is forbidden: ");
+      const [start, said = ""] = getMessage(wanted).split(" is forbidden: ");
       return (
         wanted.code === 403 &&
         actual.code === 403 &&
         /^(couldn't get version\/kind; json parse error|the server could not find the requested resource)/.test(said) &&
-        messageOf(actual).startsWith(`${start} is forbidden: the image policy webhook backend answers `)
+        getMessage(actual).startsWith(`${start} is forbidden: the image policy webhook backend answers `)
       );
     },
   },
@@ -263,7 +263,7 @@ const knownDifferences: Known[] = [
     reason: "a bucket fills as time passes, on each side at its own moments: one has a token where the other has none",
     rules: ["event-rate-limit"],
     explains: (wanted, actual) =>
-      [wanted, actual].every((one) => one.code < 300 || (one.code === 429 && isOfLimits(messageOf(one)))) &&
+      [wanted, actual].every((one) => one.code < 300 || (one.code === 429 && isLimitMessage(getMessage(one)))) &&
       [wanted, actual].some(({ code }) => code === 429),
   },
   {
@@ -273,26 +273,30 @@ const knownDifferences: Known[] = [
     explains: (wanted, actual) =>
       JSON.stringify(wanted.body).includes('"kind":"Namespace"') &&
       JSON.stringify(wanted).split('"manager":"kube-apiserver"').length === 2 &&
-      same(JSON.parse(JSON.stringify(wanted).replace('"manager":"kube-apiserver"', '"manager":"postern"')), actual),
+      isSame(JSON.parse(JSON.stringify(wanted).replace('"manager":"kube-apiserver"', '"manager":"postern"')), actual),
   },
 ];
 
 /** Whether ours is the same refusal, with its text as it becomes like that. */
-const saysSo = (wanted: Comparable, actual: Comparable, changed: (text: string) => string | undefined): boolean => {
+const isSameRefusal = (
+  wanted: ComparableAnswer,
+  actual: ComparableAnswer,
+  changed: (text: string) => string | undefined,
+): boolean => {
   const [{ details, reason }, ours] = [Object(wanted.body), Object(actual.body)];
   // What upstream answers as a bare 500 has neither.
   const isAlike =
     wanted.code === 500
       ? reason === undefined
-      : wanted.code === 403 && same([details, reason], [ours.details, ours.reason]);
-  const isRefused = actual.code === 403 && ours.reason === "Forbidden" && same(wanted.warnings, actual.warnings);
-  return isAlike && isRefused && changed(messageOf(wanted)) === messageOf(actual);
+      : wanted.code === 403 && isSame([details, reason], [ours.details, ours.reason]);
+  const isRefused = actual.code === 403 && ours.reason === "Forbidden" && isSame(wanted.warnings, actual.warnings);
+  return isAlike && isRefused && changed(getMessage(wanted)) === getMessage(actual);
 };
 
-const messageOf = ({ body }: Comparable) => String(Object(body).message);
+const getMessage = ({ body }: ComparableAnswer) => String(Object(body).message);
 
 /** An answer, and the diffs of objects at the end of its texts. What is empty is null there. */
-const apart = (answer: Comparable) => {
+const splitDiffs = (answer: ComparableAnswer) => {
   const diffs: string[] = [];
   const rest: unknown = JSON.parse(JSON.stringify(answer), (_, value) => {
     if (typeof value !== "string") return value;
@@ -304,16 +308,16 @@ const apart = (answer: Comparable) => {
 };
 
 /** Whether two diffs that start from the same object lead to the same, but for what is empty in the first's. */
-const leadsToTheSame = (wanted: string, actual: string): boolean => {
-  const known = new Map([...oldLines(wanted), ...oldLines(actual)]);
+const isSameResult = (wanted: string, actual: string): boolean => {
+  const known = new Map([...listOldLines(wanted), ...listOldLines(actual)]);
   const length = Math.max(0, ...known.keys());
-  const [one, other] = [wanted, actual].map((diff) => newLines(diff, known, length));
+  const [one, other] = [wanted, actual].map((diff) => buildNewLines(diff, known, length));
   if (!one || !other || one.length !== other.length) return false;
   return one.every((line, index) => [line, line.replace(/(\[\]|\{\})(?=,?$)/, "null")].includes(other[index] ?? ""));
 };
 
 /** The hunks of a unified diff: where in the old object they start, and their lines. */
-const hunksOf = (diff: string) =>
+const parseHunks = (diff: string) =>
   diff
     .split(/^@@ /m)
     .slice(1)
@@ -325,21 +329,21 @@ const hunksOf = (diff: string) =>
     });
 
 /** What a diff shows of the old object, by the line. */
-const oldLines = (diff: string): [number, string][] =>
-  hunksOf(diff).flatMap(({ start, lines }) =>
+const listOldLines = (diff: string): [number, string][] =>
+  parseHunks(diff).flatMap(({ start, lines }) =>
     lines
       .filter((line) => !line.startsWith("+"))
       .map((line, index): [number, string] => [start + index, line.slice(1)]),
   );
 
 /** The new object, down to a line of the old one; what stayed and is not shown stands for itself by its number. */
-const newLines = (diff: string, known: Map<number, string>, length: number): string[] => {
+const buildNewLines = (diff: string, known: Map<number, string>, length: number): string[] => {
   const lines: string[] = [];
   let next = 1;
   const keepUntil = (end: number) => {
     for (; next < end; next++) lines.push(known.get(next) ?? String(next));
   };
-  for (const hunk of hunksOf(diff)) {
+  for (const hunk of parseHunks(diff)) {
     keepUntil(hunk.start);
     lines.push(...hunk.lines.filter((line) => !line.startsWith("-")).map((line) => line.slice(1)));
     next += hunk.lines.filter((line) => !line.startsWith("+")).length;
@@ -349,8 +353,8 @@ const newLines = (diff: string, known: Map<number, string>, length: number): str
 };
 
 /** Of pods that have a RuntimeClass; each exchanged for another first, and only those that are left of them. */
-const withSortedTolerations = (
-  answer: Comparable,
+const sortTolerations = (
+  answer: ComparableAnswer,
   exchanged = (toleration: unknown, _runtimeClass: string) => toleration,
   left = (tolerations: Toleration[]) => tolerations,
 ): unknown =>
@@ -358,56 +362,56 @@ const withSortedTolerations = (
     if (key !== "spec" || typeof value.runtimeClassName !== "string" || !Array.isArray(value.tolerations)) return value;
     const tolerations = left(value.tolerations)
       .map((one: unknown) => exchanged(one, value.runtimeClassName))
-      .toSorted(byText);
+      .toSorted(compareText);
     return { ...value, tolerations };
   });
 
-const uncovered = (tolerations: Toleration[]) => mergeTolerations(tolerations, []);
+const deleteCovered = (tolerations: Toleration[]) => mergeTolerations(tolerations, []);
 
 /** Exchanges what the plugin adds to a pod for what its RuntimeClass adds: "impatient" in surroundings.yaml. */
-const saidByClass = (toleration: unknown, runtimeClass: string) => {
+const applyRuntimeClass = (toleration: unknown, runtimeClass: string) => {
   const added = {
     key: "node.kubernetes.io/not-ready",
     operator: "Exists",
     effect: "NoExecute",
     tolerationSeconds: 300,
   };
-  return runtimeClass === "impatient" && same(toleration, added) ? { ...added, tolerationSeconds: 30 } : toleration;
+  return runtimeClass === "impatient" && isSame(toleration, added) ? { ...added, tolerationSeconds: 30 } : toleration;
 };
 
-const same = (one: unknown, other: unknown) => canonical(one) === canonical(other);
+const isSame = (one: unknown, other: unknown) => toCanonicalJson(one) === toCanonicalJson(other);
 
 /** With the members of objects in one order. */
-const canonical = (value: unknown): string =>
+const toCanonicalJson = (value: unknown): string =>
   JSON.stringify(value, (_, inner) =>
     typeof inner === "object" && inner !== null && !Array.isArray(inner)
       ? Object.fromEntries(Object.entries(inner).sort(([one], [other]) => (one < other ? -1 : 1)))
       : inner,
   );
 
-const byText = (one: unknown, other: unknown) => (canonical(one) < canonical(other) ? -1 : 1);
+const compareText = (one: unknown, other: unknown) => (toCanonicalJson(one) < toCanonicalJson(other) ? -1 : 1);
 
-export type Comparison = { verdict: "equal" } | { verdict: "known"; reason: string } | { verdict: "different" };
+export type ComparisonResult = { verdict: "equal" } | { verdict: "known"; reason: string } | { verdict: "different" };
 
-export const compare = (rule: string, wanted: Comparable, actual: Comparable): Comparison => {
-  if (same(wanted, actual)) return { verdict: "equal" };
+export const compareAnswers = (rule: string, wanted: ComparableAnswer, actual: ComparableAnswer): ComparisonResult => {
+  if (isSame(wanted, actual)) return { verdict: "equal" };
   const known = knownDifferences.find(({ rules, explains }) => rules.includes(rule) && explains(wanted, actual));
   return known ? { verdict: "known", reason: known.reason } : { verdict: "different" };
 };
 
 /** Lines that both have, those of the first alone with `-`, those of the second with `+`; what is far from both is left out. */
-export const diffOf = (wanted: Comparable, actual: Comparable): string => {
-  const [one, other] = [wanted, actual].map((value) => readable(value));
-  return intoDiff(one ?? [], other ?? []);
+export const formatDiff = (wanted: ComparableAnswer, actual: ComparableAnswer): string => {
+  const [one, other] = [wanted, actual].map((value) => toLines(value));
+  return formatLines(one ?? [], other ?? []);
 };
 
 /** Texts of several lines as lines of their own. */
-const readable = (value: Comparable) =>
-  JSON.stringify(JSON.parse(canonical(value)), null, 2)
+const toLines = (value: ComparableAnswer) =>
+  JSON.stringify(JSON.parse(toCanonicalJson(value)), null, 2)
     .replaceAll("\\n", "\n    | ")
     .split("\n");
 
-const intoDiff = (one: string[], other: string[]): string => {
+const formatLines = (one: string[], other: string[]): string => {
   const lines: string[] = [];
   let next = 0;
   const deleteUntil = (end: number) => {

@@ -5,34 +5,37 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { parse } from "yaml";
 import type { KubernetesObject } from "#lib/review.ts";
-import { type Answer, type Client, getCollectionPath, getObjectPath } from "./control-plane/client.ts";
-import { until } from "./rule-server.ts";
+import { type ClusterClient, type ClusterResponse, getCollectionPath, getObjectPath } from "./control-plane/client.ts";
+import { waitUntil } from "./rule-server.ts";
 
 const root = fileURLToPath(new URL("../..", import.meta.url));
 
-export type Manifest = KubernetesObject & { metadata: { name?: string; namespace?: string } } & Record<string, unknown>;
+export type FixtureObject = KubernetesObject & { metadata: { name?: string; namespace?: string } } & Record<
+    string,
+    unknown
+  >;
 
 /** Adds the namespace `default` to an object of a namespaced kind. */
-const withNamespace = (object: KubernetesObject): KubernetesObject => {
+const addNamespace = (object: KubernetesObject): KubernetesObject => {
   if (/^(Cluster|CustomResourceDefinition$|Namespace$)|WebhookConfiguration$/.test(object.kind ?? "")) return object;
   return { ...object, metadata: { namespace: "default", ...object.metadata } };
 };
-export const collectionOf = (object: KubernetesObject) => getCollectionPath(withNamespace(object));
-export const pathOf = (object: KubernetesObject) => getObjectPath(withNamespace(object));
+export const getFixtureCollection = (object: KubernetesObject) => getCollectionPath(addNamespace(object));
+export const getFixturePath = (object: KubernetesObject) => getObjectPath(addNamespace(object));
 
-export const said = ({ body }: Answer) => String(body.message);
-export const of = (kind: string, name: string, spec: object, metadata: object = {}): Manifest => {
+export const getMessage = ({ body }: ClusterResponse) => String(body.message);
+export const buildPolicy = (kind: string, name: string, spec: object, metadata: object = {}): FixtureObject => {
   return { apiVersion: "policy.kcloudlabs.io/v1alpha1", kind, metadata: { name, ...metadata }, spec };
 };
-export const pods = [{ apiVersion: "v1", kind: "Pod" }];
-export const pod = (name: string, metadata: object = {}): Manifest => ({
+export const podSelectors = [{ apiVersion: "v1", kind: "Pod" }];
+export const buildPod = (name: string, metadata: object = {}): FixtureObject => ({
   apiVersion: "v1",
   kind: "Pod",
   metadata: { name, namespace: "default", ...metadata },
   spec: { containers: [{ name: "c", image: "nginx" }] },
 });
 /** Writes an annotation. */
-export const writes = (key: string, value: string, resourceSelectors: object[] = pods) => ({
+export const buildAnnotationSpec = (key: string, value: string, resourceSelectors: object[] = podSelectors) => ({
   resourceSelectors,
   overrideRules: [
     { overriders: { template: { type: "annotations", operation: "add", path: key, value: { string: value } } } },
@@ -40,22 +43,22 @@ export const writes = (key: string, value: string, resourceSelectors: object[] =
 });
 
 /** As `kubectl apply --server-side` does it. */
-export const applyAs = (client: Client, object: KubernetesObject): Promise<Answer> =>
+export const applyObject = (client: ClusterClient, object: KubernetesObject): Promise<ClusterResponse> =>
   client({
     method: "PATCH",
     contentType: "application/apply-patch+yaml",
     body: object,
-    path: `${pathOf(object)}?fieldManager=kubectl&force=true`,
+    path: `${getFixturePath(object)}?fieldManager=kubectl&force=true`,
   });
 
 /** Has a cluster serve the kinds of policies, from their files as they are. */
-export const serveKinds = async (client: Client): Promise<void> => {
+export const servePolicyKinds = async (client: ClusterClient): Promise<void> => {
   for (const file of globSync("functions/*/crds/*.yaml", { cwd: root })) {
-    const answer = await applyAs(client, parse(await readFile(join(root, file), "utf8")));
-    assert.ok(answer.code < 300, said(answer));
+    const answer = await applyObject(client, parse(await readFile(join(root, file), "utf8")));
+    assert.ok(answer.code < 300, getMessage(answer));
   }
   const kinds = ["ClusterOverridePolicy", "ClusterValidatePolicy", "OverridePolicy"];
   const isServed = async (kind: string) =>
-    (await client({ method: "GET", path: collectionOf(of(kind, "any", {})) })).code === 200;
-  await until("the kinds are not served", async () => (await Promise.all(kinds.map(isServed))).every(Boolean));
+    (await client({ method: "GET", path: getFixtureCollection(buildPolicy(kind, "any", {})) })).code === 200;
+  await waitUntil("the kinds are not served", async () => (await Promise.all(kinds.map(isServed))).every(Boolean));
 };

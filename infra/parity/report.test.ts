@@ -4,11 +4,11 @@ import { join } from "node:path";
 import { describe, it } from "node:test";
 import { catalogueFolder, listing, readCatalogue } from "../catalogue/registry.ts";
 import type { RuleResults } from "./cases/cases.ts";
-import type { Parity } from "./parity.ts";
+import type { ParityResult } from "./parity.ts";
 import { listPorts } from "./plugins.ts";
-import { areAsExpected, describeCases, withReport } from "./report.ts";
+import { areAsExpected, describeCases, insertReport } from "./report.ts";
 
-const found: Parity = {
+const found: ParityResult = {
   rule: "a-rule",
   plugin: "ARule",
   requests: 10,
@@ -79,7 +79,7 @@ describe("the results of cases", () => {
 
 describe("the report in the catalogue", () => {
   const page = "# The catalogue\n\nA list.\n\nMore.\n";
-  const once = withReport(page, { found: [found], cases: [fine], version: "v1.36.3", seed: 7 });
+  const once = insertReport(page, { found: [found], cases: [fine], version: "v1.36.3", seed: 7 });
 
   it("says what was asked, what differs and why, and what the conditions save", () => {
     assert.match(once, /kube-apiserver v1\.36\.3/);
@@ -91,7 +91,7 @@ describe("the report in the catalogue", () => {
   it("stands at the end of the page, and another takes its place", () => {
     assert.ok(once.startsWith(page));
     const edited = `${once}\nWhat somebody wrote below.\n`;
-    const twice = withReport(edited, { found: [found], cases: [fine], version: "v1.36.4", seed: 8 });
+    const twice = insertReport(edited, { found: [found], cases: [fine], version: "v1.36.4", seed: 8 });
     assert.equal(twice.split("## Parity").length, 2);
     assert.doesNotMatch(twice, /v1\.36\.3/);
     assert.ok(twice.startsWith(page) && twice.endsWith("\nWhat somebody wrote below.\n"));

@@ -1,6 +1,6 @@
 import { formatTable } from "../cli/command.ts";
 import type { CaseDifference, CaseResults, RuleResults } from "./cases/cases.ts";
-import type { Difference, Parity } from "./parity.ts";
+import type { ParityDifference, ParityResult } from "./parity.ts";
 
 /** The headings of the rows that are printed one by one. */
 export const headings = [
@@ -15,11 +15,11 @@ export const headings = [
   "SAVED",
 ];
 
-export const rowOf = ({ rule, requests, equal, known, unexplained, calls }: Parity): (string | number)[] => [
+export const buildRow = ({ rule, requests, equal, known, unexplained, calls }: ParityResult): (string | number)[] => [
   rule,
   requests,
   equal,
-  sum(known),
+  sumCounts(known),
   unexplained,
   calls.made,
   calls.acted,
@@ -35,10 +35,10 @@ export const alignRow = (cells: (string | number)[], longestName: number): strin
     .join("  ");
 
 /** Describes below the rows the known differences, failed conditions and the first differences, with the options that repeat them. */
-export const describeParity = (found: Parity[], options: string): string =>
+export const describeParity = (found: ParityResult[], options: string): string =>
   [
-    ...(reasonsIn(found).length > 0
-      ? ["\nKnown differences:\n", ...reasonsIn(found).map((reason) => `- ${reason}\n`)]
+    ...(listReasons(found).length > 0
+      ? ["\nKnown differences:\n", ...listReasons(found).map((reason) => `- ${reason}\n`)]
       : []),
     ...found.flatMap(({ failedConditions }) =>
       Object.entries(failedConditions).map(
@@ -54,7 +54,7 @@ export const describeParity = (found: Parity[], options: string): string =>
     ),
   ].join("");
 
-const describeDifference = (rule: string, { calls, diff, recurs, withoutConditions }: Difference) =>
+const describeDifference = (rule: string, { calls, diff, recurs, withoutConditions }: ParityDifference) =>
   [
     `${rule}${withoutConditions ? ", called without its matchConditions," : ""} differs from upstream (-) in the answer to the last of`,
     ...calls.map((call) => `  ${call}`),
@@ -62,19 +62,19 @@ const describeDifference = (rule: string, { calls, diff, recurs, withoutConditio
     diff,
   ].join("\n");
 
-const reasonsIn = (found: Parity[]) => [...new Set(found.flatMap(({ known }) => Object.keys(known)))];
+const listReasons = (found: ParityResult[]) => [...new Set(found.flatMap(({ known }) => Object.keys(known)))];
 
-const sum = (counts: Record<string, number>) => Object.values(counts).reduce((one, other) => one + other, 0);
+const sumCounts = (counts: Record<string, number>) => Object.values(counts).reduce((one, other) => one + other, 0);
 
 /** Describes the results of cases: a table, those that can't be sent or compared, and those that differ. */
 export const describeCases = (results: RuleResults[]): string => {
   const titles = caseHeadings.map((title) => title.toUpperCase());
   const aligned = results.map((one) =>
-    caseRowOf(one).map((cell, at) => (at > 0 ? cell.padStart(titles[at]?.length ?? 0) : cell)),
+    buildCaseRow(one).map((cell, at) => (at > 0 ? cell.padStart(titles[at]?.length ?? 0) : cell)),
   );
   return [
     `\n${formatTable([titles, ...aligned])}`,
-    ...exceptionsIn(results).map((list) => `\n${list}\n`),
+    ...listExceptions(results).map((list) => `\n${list}\n`),
     ...results.flatMap(({ rule, outcomes, differences }) =>
       [...differences, ...(outcomes?.differences ?? [])].map((difference) => describeCase(rule, difference)),
     ),
@@ -83,10 +83,10 @@ export const describeCases = (results: RuleResults[]): string => {
 
 const caseHeadings = ["rule", "cases", "as said", "not receivable", "as upstream", "outcomes"];
 
-const caseRowOf = ({ rule, cases, asSaid, notReceivable, beside, outcomes }: RuleResults): string[] => [
+const buildCaseRow = ({ rule, cases, asSaid, notReceivable, beside, outcomes }: RuleResults): string[] => [
   rule,
   ...[cases, asSaid, notReceivable.length].map(String),
-  beside ? String(beside.equal + sum(beside.known)) : "-",
+  beside ? String(beside.equal + sumCounts(beside.known)) : "-",
   outcomes ? String(outcomes.asSaid) : "-",
 ];
 
@@ -96,7 +96,7 @@ const describeCase = (rule: string, { name, from, diff }: CaseDifference) => {
 };
 
 /** The cases that can't be sent as they are, and those that no plugin is sent, each as a list with a title. */
-const exceptionsIn = (results: RuleResults[]): string[] => {
+const listExceptions = (results: RuleResults[]): string[] => {
   const describe = (rule: string, cases: CaseResults["notReceivable"] = []) =>
     cases.map(({ name, reason }) => `- ${rule}, "${name}": ${reason}`);
   const notReceivable = results.flatMap(({ rule, notReceivable }) => describe(rule, notReceivable));
@@ -116,13 +116,13 @@ export const areAsExpected = (results: RuleResults[]): boolean =>
 const [begin, end] = ["<!-- Written by npx postern parity --write. -->", "<!-- End of parity. -->"];
 
 /** Returns functions/README.md with this report, in the old one's place or at the end; the rest of the page stays. */
-export const withReport = (
+export const insertReport = (
   page: string,
-  { found, cases, version, seed }: { found: Parity[]; cases: RuleResults[]; version: string; seed: number },
+  { found, cases, version, seed }: { found: ParityResult[]; cases: RuleResults[]; version: string; seed: number },
 ): string => {
   const [before = "", rest] = page.split(begin);
   const after = rest?.split(end)[1] ?? "\n";
-  const reasons = reasonsIn(found).map((reason) => {
+  const reasons = listReasons(found).map((reason) => {
     const rules = found.filter(({ known }) => reason in known).map(({ rule }) => rule);
     return `- ${reason} (${rules.join(", ")})`;
   });
@@ -131,11 +131,11 @@ export const withReport = (
     begin,
     "## Parity",
     `The same generated requests to kube-apiserver ${version} with a compiled-in plugin, and to one without it that calls the\nrule (seed ${seed}). Beside them, how often the rule was called for them, how often it refused or changed\nsomething, how often it is called for the same answers without its matchConditions, and the share of calls that they save.`,
-    toMarkdown(columns, found.map(rowOf)),
+    toMarkdown(columns, found.map(buildRow)),
     ...(reasons.length > 0 ? [`Known differences:\n\n${reasons.join("\n")}`] : []),
     `Every rule's cases, sent to the same API server: how many it answers as they say; how many no API server can receive as\nthey are; how many the compiled-in plugin answers alike, of those with its settings; and how many outcomes of a plugin\nthat Kubernetes no longer has are as they were.`,
-    toMarkdown(caseHeadings, cases.map(caseRowOf)),
-    ...exceptionsIn(cases),
+    toMarkdown(caseHeadings, cases.map(buildCaseRow)),
+    ...listExceptions(cases),
     `${end}${after}`,
   ];
   return parts.join("\n\n");

@@ -14,12 +14,12 @@ import { listServedRules } from "../project/served.ts";
 import { type Handler, openGateway } from "../serve/gateway.ts";
 import { handlerOf } from "../serve/handlers.ts";
 import { configurations } from "../webhooks/configurations.ts";
-import { type Client, getCollectionPath, getObjectPath } from "./control-plane/client.ts";
+import { type ClusterClient, getCollectionPath, getObjectPath } from "./control-plane/client.ts";
 import type { Announcer } from "./scripted-endpoints.ts";
-import { signing } from "./test-key.ts";
+import { createTestSigner } from "./test-key.ts";
 
 /** A rule of a test's own, as if it had a folder. */
-export const listed = (name: string, rule: Rule): CatalogueRule => ({
+export const toCatalogueRule = (name: string, rule: Rule): CatalogueRule => ({
   name,
   folder: "",
   phases: listPhases(rule),
@@ -27,7 +27,7 @@ export const listed = (name: string, rule: Rule): CatalogueRule => ({
 });
 
 /** What surrounds rules that a test serves. */
-export interface Host {
+export interface RuleHost {
   certificate: ServerCertificate;
   world?(cluster: string, milliseconds: number): Capabilities;
   /** Stands before an endpoint. */
@@ -35,17 +35,17 @@ export interface Host {
 }
 
 /** The name of a registration, and the cluster and key of its URLs. */
-export interface Caller {
+export interface ManifestOptions {
   name?: string;
   cluster?: string;
-  signer?: ReturnType<typeof signing>;
+  signer?: ReturnType<typeof createTestSigner>;
   /** Has one entry a rule, whatever its variants. */
   whole?: boolean;
 }
 
 /** These rules behind Postern's gateway. Keys and postern.yaml can change while they are served. */
-export const serveRules = async (rules: CatalogueRule[], yaml: string, host: Host) => {
-  const own = signing(1);
+export const serveRules = async (rules: CatalogueRule[], yaml: string, host: RuleHost) => {
+  const own = createTestSigner(1);
   const reports: LogReport[] = [];
   let config = parseConfig(yaml, rules);
   const gateway = await openGateway(host.certificate, "127.0.0.1", 0);
@@ -61,11 +61,11 @@ export const serveRules = async (rules: CatalogueRule[], yaml: string, host: Hos
     });
     gateway.serve(new Map(handlers));
   };
-  const manifests = ({ name = "postern", cluster: wanted, signer = own, whole = false }: Caller = {}) => {
+  const manifests = ({ name = "postern", cluster: wanted, signer = own, whole = false }: ManifestOptions = {}) => {
     const [chosen, cluster] = chooseCluster(config, wanted);
     const segment = signer.segment(chosen, cluster.keyVersions.at(-1));
     const address = (rule: string, phase: string) => `${gateway.url}/${segment}/${rule}/${phase}`;
-    const catalogue = whole ? rules.map(asWhole) : rules;
+    const catalogue = whole ? rules.map(deleteVariants) : rules;
     return configurations(catalogue, cluster, { name, address, ca: host.certificate.ca, harden: false });
   };
   /** What was reported while this was done. */
@@ -78,32 +78,39 @@ export const serveRules = async (rules: CatalogueRule[], yaml: string, host: Hos
 };
 
 /** Serves the catalogue by a postern.yaml, with a certificate of its own. */
-export const servePostern = async (yaml: string, world?: Host["world"]) => {
+export const serveCatalogue = async (yaml: string, world?: RuleHost["world"]) => {
   await using folder = await mkdtempDisposable(join(tmpdir(), "postern-served-"));
   const certificate = await openCertificate(folder.path, "127.0.0.1");
   return serveRules(await readCatalogue(), yaml, { certificate, ...(world && { world }) });
 };
 
-const asWhole = ({ rule: { variants: _, ...rule }, ...listed }: CatalogueRule): CatalogueRule => ({ ...listed, rule });
+const deleteVariants = ({ rule: { variants: _, ...rule }, ...listed }: CatalogueRule): CatalogueRule => ({
+  ...listed,
+  rule,
+});
 
 /** Of the configuration that has a phase's entries. */
-export const kindOf = (phase: Phase | undefined) =>
+export const getConfigurationKind = (phase: Phase | undefined) =>
   phase === "mutate" ? "MutatingWebhookConfiguration" : "ValidatingWebhookConfiguration";
 
-export type Manifests = ReturnType<typeof configurations>;
+export type WebhookManifests = ReturnType<typeof configurations>;
 
 /**
  * Makes the API server wait longer for each entry: a busy machine may be slow, which says nothing about rules. An entry
  * with a single second is meant to be late.
  */
-export const patient = (manifests: Manifests): Manifests =>
+export const extendTimeouts = (manifests: WebhookManifests): WebhookManifests =>
   manifests.map(({ webhooks, ...manifest }) => ({
     ...manifest,
     webhooks: webhooks.map((one) => ({ ...one, timeoutSeconds: one.timeoutSeconds === 1 ? 1 : 30 })),
   }));
 
 /** As kubectl apply would; the API server's own validation has its say. */
-export const register = async (admin: Client, manifests: Manifests, query = ""): Promise<void> => {
+export const registerConfigurations = async (
+  admin: ClusterClient,
+  manifests: WebhookManifests,
+  query = "",
+): Promise<void> => {
   for (const body of manifests) {
     const { code, body: said } = await admin({ method: "POST", path: `${getCollectionPath(body)}${query}`, body });
     if (code !== 201) throw new Error(`the API server refuses the ${body.kind}: ${said.message}`);
@@ -111,7 +118,11 @@ export const register = async (admin: Client, manifests: Manifests, query = ""):
 };
 
 /** As `kubectl apply --server-side` would, whatever was there before; resolves once the API server calls by them. */
-export const apply = async (admin: Client, manifests: Manifests, announcer: Announcer): Promise<void> => {
+export const applyConfigurations = async (
+  admin: ClusterClient,
+  manifests: WebhookManifests,
+  announcer: Announcer,
+): Promise<void> => {
   const announced = manifests.map((manifest) => announcer.announce(manifest));
   for (const { body } of announced) {
     const { code, body: said } = await admin({
@@ -122,32 +133,36 @@ export const apply = async (admin: Client, manifests: Manifests, announcer: Anno
     });
     if (code >= 300) throw new Error(`the API server refuses the ${body.kind}: ${said.message}`);
   }
-  await until("the API server did not call by the new webhooks", async () => {
+  await waitUntil("the API server did not call by the new webhooks", async () => {
     const { warnings } = await announcer.ask(admin);
     return announced.every(({ word }) => warnings.includes(word));
   });
 };
 
 /** As kubectl delete would; resolves once the API server calls by them no more. */
-export const remove = async (admin: Client, manifests: Manifests, announcer: Announcer): Promise<void> => {
+export const deleteConfigurations = async (
+  admin: ClusterClient,
+  manifests: WebhookManifests,
+  announcer: Announcer,
+): Promise<void> => {
   for (const body of manifests) await admin({ method: "DELETE", path: getObjectPath(body) });
-  await until("the API server still calls by webhooks that are gone", async () => {
+  await waitUntil("the API server still calls by webhooks that are gone", async () => {
     const { code, warnings } = await announcer.ask(admin);
-    const isGone = ({ kind, metadata }: Manifests[number]) =>
+    const isGone = ({ kind, metadata }: WebhookManifests[number]) =>
       !warnings.some((word) => word.startsWith(`${kind}/${metadata.name}/`));
     return code === 201 && manifests.every(isGone);
   });
 };
 
 /** Until it is so, or the sentence that says it is not; a machine may be slow. */
-export const until = async (otherwise: string, so: () => Promise<boolean> | boolean): Promise<void> => {
+export const waitUntil = async (otherwise: string, so: () => Promise<boolean> | boolean): Promise<void> => {
   for (const end = Date.now() + 120_000; Date.now() < end; await wait(50)) if (await so()) return;
   throw new Error(otherwise);
 };
 
 /** Until the API server, which takes a second to notice, calls the webhooks for what `probe` does. */
-export const noticed = (probe: () => Promise<unknown>, seen: () => boolean): Promise<void> =>
-  until("the API server did not call the webhooks", async () => {
+export const waitUntilCalled = (probe: () => Promise<unknown>, seen: () => boolean): Promise<void> =>
+  waitUntil("the API server did not call the webhooks", async () => {
     await probe();
     return seen();
   });

@@ -3,23 +3,29 @@ import { createServer } from "node:https";
 import type { AddressInfo } from "node:net";
 import type { ServerCertificate } from "../keys/keys.ts";
 import type { configurations } from "../webhooks/configurations.ts";
-import type { Client } from "./control-plane/client.ts";
+import type { ClusterClient } from "./control-plane/client.ts";
 
 type Configuration = ReturnType<typeof configurations>[number];
 
 /** A review as the API server sends it, as far as an answer depends on it. */
-interface Review {
+interface ReviewBody {
   request: { uid: string };
 }
 
 /** What an endpoint says to a review; nothing leaves the API server waiting. */
-export type Script = (review: Review, path: string) => { code?: number; type?: string; body: string } | undefined;
+export type EndpointScript = (
+  review: ReviewBody,
+  path: string,
+) => { code?: number; type?: string; body: string } | undefined;
 
 /**
  * Opens webhook endpoints that answer by a script, each at the first segment of a path. One more endpoint is for
  * `announcer`, whose entries show which configurations are in use.
  */
-export const openScripted = async (certificate: ServerCertificate, scripts: Record<string, Script> = {}) => {
+export const openScriptedEndpoints = async (
+  certificate: ServerCertificate,
+  scripts: Record<string, EndpointScript> = {},
+) => {
   const server = createServer({ cert: certificate.cert, key: certificate.key }, async (request, response) => {
     let text = "";
     for await (const chunk of request) text += chunk;
@@ -44,7 +50,7 @@ export const openScripted = async (certificate: ServerCertificate, scripts: Reco
 };
 
 /** An AdmissionReview that answers another. */
-export const answering = ({ request: { uid } }: Review, response: object = {}) =>
+export const buildReviewAnswer = ({ request: { uid } }: ReviewBody, response: object = {}) =>
   JSON.stringify({
     kind: "AdmissionReview",
     apiVersion: "admission.k8s.io/v1",
@@ -52,13 +58,13 @@ export const answering = ({ request: { uid } }: Review, response: object = {}) =
   });
 
 const announcerPath = "announcer";
-const answerWord: Script = (review, word) => ({ body: answering(review, { warnings: [word] }) });
+const answerWord: EndpointScript = (review, word) => ({ body: buildReviewAnswer(review, { warnings: [word] }) });
 
 /** Adds to a webhook configuration an entry that answers one certain request with a warning: a word of its own. */
 export interface Announcer {
   announce(manifest: Configuration): { body: Configuration; word: string };
   /** Sends that request; its warnings are the words of the configurations that the API server uses by now. */
-  ask: (admin: Client) => ReturnType<Client>;
+  ask: (admin: ClusterClient) => ReturnType<ClusterClient>;
 }
 
 const openAnnouncer = (url: string, ca: string): Announcer => {

@@ -9,16 +9,16 @@ import { mergeWithDefaults } from "#lib/settings.ts";
 import type { ServerCertificate } from "../keys/keys.ts";
 import { parseConfig } from "../project/read.ts";
 import { groupOf, roles } from "../webhooks/rbac.ts";
-import { type Binaries, callers, pluginsIn } from "./control-plane/binaries.ts";
+import { type Binaries, listPlugins, webhookPlugins } from "./control-plane/binaries.ts";
 import { getCollectionPath } from "./control-plane/client.ts";
-import { bootCluster, bootClusters, type Cluster, type Wishes } from "./control-plane/cluster.ts";
+import { bootCluster, bootClusters, type Cluster, type ClusterOptions } from "./control-plane/cluster.ts";
 import { breakGlass } from "./generators/scenarios.ts";
 import { createSurroundings } from "./generators/surroundings.ts";
 import { type ComparisonConfig, comparisonConfigs, type Port, surroundingsFlags } from "./plugins.ts";
-import { openScripted, type Script } from "./scripted-endpoints.ts";
+import { type EndpointScript, openScriptedEndpoints } from "./scripted-endpoints.ts";
 
 /** A server with the compiled-in plugin, and one without it that can call the port: alike otherwise. */
-export interface Pair {
+export interface ServerPair {
   upstream: Cluster;
   ours: Cluster;
   /** With which the port is its plugin's equal. */
@@ -28,7 +28,7 @@ export interface Pair {
 }
 
 /** A folder for their files, and what is stopped in the end. */
-interface Place {
+interface PairResources {
   folder: string;
   certificate: ServerCertificate;
   stack: AsyncDisposableStack;
@@ -40,18 +40,23 @@ const flags = ["--service-cluster-ip-range=10.0.0.0/16", "--allow-privileged=tru
 const reader = "postern";
 
 /** Boots both on the same surroundings; upstream's plugin is on from the start, or once a `late` fill is done. */
-export const openPair = async (port: Port, binaries: Binaries, place: Place, late?: Wishes["late"]): Promise<Pair> => {
+export const openPair = async (
+  port: Port,
+  binaries: Binaries,
+  place: PairResources,
+  late?: ClusterOptions["late"],
+): Promise<ServerPair> => {
   const { plugin, defaultOn, settings } = port.rule.upstreamPlugin;
   const config = comparisonConfigs[plugin] ?? {};
   const standard = mergeWithDefaults(
     settings ?? {},
     mergeWithDefaults(config.settings ?? {}, config.imageBackend && (await openBackend(place))),
   );
-  const plugins = await pluginsIn(binaries);
-  const staying = [plugin, ...callers, ...(config.keptPlugins ?? [])];
+  const plugins = await listPlugins(binaries);
+  const staying = [plugin, ...webhookPlugins, ...(config.keptPlugins ?? [])];
   const others = plugins.defaultOn.filter((other) => config.alone && !staying.includes(other));
   const wishes = {
-    store: await furnishedStore(binaries),
+    store: await getPreparedStore(binaries),
     flags: [...flags, ...(config.flags ?? [])],
     users: { [reader]: [groupOf(reader, port.name)] },
     ...(config.rbac && { rbac: true }),
@@ -71,7 +76,7 @@ export const openPair = async (port: Port, binaries: Binaries, place: Place, lat
   ]);
   for (const { stop } of clusters) place.stack.defer(stop);
   const [upstream, ours] = clusters as [Cluster, Cluster];
-  if (config.rbac) await permit(port, ours);
+  if (config.rbac) await grantRights(port, ours);
 
   const { server, ca, tokenOf } = ours;
   const connections = { local: { server, ca, credentials: { token: tokenOf(reader) } } };
@@ -80,7 +85,7 @@ export const openPair = async (port: Port, binaries: Binaries, place: Place, lat
 };
 
 /** Lets Postern do what the rule needs, and no more. */
-const permit = async (port: Port, { admin }: Cluster) => {
+const grantRights = async (port: Port, { admin }: Cluster) => {
   const [local] = parseConfig(`rules: { ${port.name}: }`, [port]).clusters.values();
   for (const body of local ? roles([port], local, reader) : []) {
     const { code, body: said } = await admin({ method: "POST", path: getCollectionPath(body), body });
@@ -89,11 +94,11 @@ const permit = async (port: Port, { admin }: Cluster) => {
 };
 
 /** What a cluster with all surroundings stored, for others to start from. It is made once, with every plugin off. */
-const furnishedStore = (binaries: Binaries): Promise<string> => {
-  furnished ??= (async () => {
+const getPreparedStore = (binaries: Binaries): Promise<string> => {
+  preparedStore ??= (async () => {
     const folder = await mkdtemp(join(tmpdir(), "postern-store-"));
     process.once("exit", () => rmSync(folder, { recursive: true, force: true }));
-    const { all, defaultOn: disable } = await pluginsIn(binaries);
+    const { all, defaultOn: disable } = await listPlugins(binaries);
     const hasGroups = all.includes("PodGroupProtection");
     const cluster = await bootCluster(binaries, {
       flags: [...flags, ...(hasGroups ? surroundingsFlags : [])],
@@ -108,16 +113,16 @@ const furnishedStore = (binaries: Binaries): Promise<string> => {
     }
     return join(folder, "store");
   })();
-  return furnished;
+  return preparedStore;
 };
-let furnished: Promise<string> | undefined;
+let preparedStore: Promise<string> | undefined;
 
 /** Writes a plugin's configuration, and returns the flag that names the file. */
 const writeConfiguration = async (
   name: string,
   { configuration }: ComparisonConfig,
   settings: object,
-  { folder }: Place,
+  { folder }: PairResources,
 ) => {
   if (!configuration) return [];
   const file = join(folder, "admission.json");
@@ -128,8 +133,8 @@ const writeConfiguration = async (
 };
 
 /** Opens the backend that decides on images by their names: the plugin finds it by a file, the port in its settings. */
-const openBackend = async ({ certificate, folder, stack }: Place) => {
-  const { url, stop } = await openScripted(certificate, { images: answerAboutImages });
+const openBackend = async ({ certificate, folder, stack }: PairResources) => {
+  const { url, stop } = await openScriptedEndpoints(certificate, { images: answerAboutImages });
   stack.defer(stop);
   const kubeConfigFile = join(folder, "backend.json");
   const cluster = {
@@ -149,7 +154,7 @@ const openBackend = async ({ certificate, folder, stack }: Place) => {
 };
 
 /** Answers an ImageReview, well or not. */
-const answerAboutImages: Script = (review) => {
+const answerAboutImages: EndpointScript = (review) => {
   const { containers, annotations } = Object(Object(review).spec);
   const asked: string[] = [containers].flat().map((one) => String(Object(one).image));
   const has = (part: string) => asked.some((image) => image.includes(part));

@@ -2,7 +2,7 @@ import { createPrivateKey, createPublicKey, sign } from "node:crypto";
 import { claim } from "#lib/url-key.ts";
 
 /** A signing key out of one byte, the same in every run, so that recorded URLs stay valid. */
-export const signing = (seed: number) => {
+export const createTestSigner = (seed: number) => {
   const header = Buffer.from("302e020100300506032b657004220420", "hex");
   const key = createPrivateKey({ key: Buffer.concat([header, Buffer.alloc(32, seed)]), format: "der", type: "pkcs8" });
   return {

@@ -19,10 +19,10 @@ export { type Rule, rule } from "../rule.ts";
 export type { GuardOutcome } from "./chain.ts";
 export type { GuardRule } from "./guard-entries.ts";
 export type { HttpLibrary } from "./http-library.ts";
-export { type Policies, type References, readPolicies } from "./policies.ts";
+export { type Policies, type References, readClusterPolicies } from "./policies.ts";
 
 export interface Guard {
-  /** Policies of kinitiras' kinds; `readPolicies` reads those stored in a cluster. */
+  /** Policies of kinitiras' kinds; `readClusterPolicies` reads those stored in a cluster. */
   policies?: Policies;
   references?: References;
   rules?: Record<string, GuardRule>;

@@ -8,7 +8,14 @@ import { openProgramCapabilities, type Send } from "./program-capabilities.ts";
 import { getMediaType, parseBody, parseObject } from "./request-body.ts";
 import { toFailureResponse } from "./responses.ts";
 import { parseAddress, parseTarget, type Target } from "./target.ts";
-import { buildRequest, evaluateWrite, readCurrent, respond, sendWrite, type Write } from "./write.ts";
+import {
+  buildAdmissionRequest,
+  evaluateWrite,
+  readCurrent,
+  sendUnlessRefused,
+  sendWrite,
+  type Write,
+} from "./write.ts";
 
 /** A request of the program. `open` is called only if a rule matches the request. */
 export interface ProgramRequest {
@@ -47,7 +54,7 @@ export const createInterceptor = (guard: GuardContext) => {
 };
 
 const isMatched = (entries: readonly GuardEntry[], target: Target): boolean => {
-  const request = buildRequest(target, { group: "", version: "", kind: "" }, {});
+  const request = buildAdmissionRequest(target, { group: "", version: "", kind: "" }, {});
   // A PUT or PATCH of an object that doesn't exist may create it.
   const created: AdmissionRequest = { ...request, operation: "CREATE" };
   const requests = target.operation === "UPDATE" ? [request, created] : [request];
@@ -62,7 +69,7 @@ const sendObject = async (write: Write): Promise<Response> => {
   const old = write.method === "POST" ? undefined : await readCurrent(write);
   if (old instanceof Response) return old;
   const result = await evaluateWrite(write, given, old);
-  return respond(result, () => sendWrite(write, result.isChanged ? result.object : undefined));
+  return sendUnlessRefused(result, () => sendWrite(write, result.isChanged ? result.object : undefined));
 };
 
 const sendDeletion = async (write: Write): Promise<Response> => {
@@ -72,7 +79,7 @@ const sendDeletion = async (write: Write): Promise<Response> => {
   if (old === undefined) return sendWrite(write);
   const dryRun = write.target.dryRun || hasDryRunOption(write);
   const result = await evaluateWrite({ ...write, target: { ...write.target, dryRun } }, undefined, old);
-  return respond(result, () => sendWrite(write));
+  return sendUnlessRefused(result, () => sendWrite(write));
 };
 
 /** The body of a DELETE may hold its options, such as dryRun. */

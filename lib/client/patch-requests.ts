@@ -4,7 +4,7 @@ import { between } from "../patch.ts";
 import type { KubernetesObject, Patch } from "../review.ts";
 import { filterLastingHeaders } from "./program-capabilities.ts";
 import { getMediaType, jsonType, parseBody, parseObject } from "./request-body.ts";
-import { evaluateWrite, parseMap, readCurrent, respond, sendWrite, type Write } from "./write.ts";
+import { evaluateWrite, parseMap, readCurrent, sendUnlessRefused, sendWrite, type Write } from "./write.ts";
 
 const jsonPatchType = "application/json-patch+json";
 const applyType = "application/apply-patch+yaml";
@@ -26,11 +26,11 @@ export const sendPatch = async (write: Write): Promise<Response> => {
     if (old instanceof Response) return old;
     // The object doesn't exist; the API server's own answer says so.
     if (old === undefined) return sendWrite(write);
-    const patched = await dryRun(write, write.body);
+    const patched = await sendDryRun(write, write.body);
     if (patched instanceof Response) return patched;
     const result = await evaluateWrite(write, patched, old);
     const { isChanged, refusal } = result;
-    const response = await respond(result, () =>
+    const response = await sendUnlessRefused(result, () =>
       isChanged ? sendDifference(write, old, result.object) : sendWrite(write),
     );
     if (!isChanged || refusal || retries >= maxRetries || !(await isConflict(response))) return response;
@@ -39,7 +39,7 @@ export const sendPatch = async (write: Write): Promise<Response> => {
 };
 
 /** Returns the result of the patch by a dry run; or the API server's response if it refuses the patch. */
-const dryRun = async (
+const sendDryRun = async (
   { url, headers, send }: Write,
   body: Uint8Array<ArrayBuffer>,
 ): Promise<KubernetesObject | Response> => {
@@ -91,12 +91,12 @@ const sendApply = async (write: Write): Promise<Response> => {
   for (let round = 0; ; round++) {
     const isGiven = round === 0;
     const bytes = isGiven ? write.body : new Uint8Array(Buffer.from(JSON.stringify(body)));
-    const applied = await dryRun(write, bytes);
+    const applied = await sendDryRun(write, bytes);
     if (applied instanceof Response) return applied;
     const result = await evaluateWrite(write, applied, old);
     for (const warning of result.warnings) warnings.push(warning);
     if (result.refusal || !result.isChanged)
-      return respond({ ...result, warnings }, () => sendWrite(write, isGiven ? undefined : body));
+      return sendUnlessRefused({ ...result, warnings }, () => sendWrite(write, isGiven ? undefined : body));
     if (round === maxRetries) throw buildApplyFailure("they change it again in every round");
     body = between(applied, result.object, "").reduce((merged, change) => mergeChange(merged, applied, change), body);
   }

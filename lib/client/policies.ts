@@ -35,7 +35,7 @@ export interface References {
 }
 
 /** Returns the policies stored in a cluster, at most ten seconds old. */
-export const readPolicies = (cluster: ObjectReader): Promise<readonly KinitirasPolicy[]> =>
+export const readClusterPolicies = (cluster: ObjectReader): Promise<readonly KinitirasPolicy[]> =>
   listPolicies([...overridePolicyResources, ...validatePolicyResources], { settings: policySettings, reader: cluster });
 
 /** Returns the two rules that apply policies. */

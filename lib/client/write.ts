@@ -22,8 +22,10 @@ export interface Write {
 }
 
 /** Returns the refusal if there is one, or sends the write; adds the rules' warnings. */
-export const respond = async ({ refusal, warnings }: ChainResult, send: () => Promise<Response>): Promise<Response> =>
-  addWarnings(refusal ? toResponse(refusal) : await send(), warnings);
+export const sendUnlessRefused = async (
+  { refusal, warnings }: ChainResult,
+  send: () => Promise<Response>,
+): Promise<Response> => addWarnings(refusal ? toResponse(refusal) : await send(), warnings);
 
 /** Sends a write; `object` replaces its body. */
 export const sendWrite = (write: Write, object?: unknown, headers = write.headers): Promise<Response> => {
@@ -74,7 +76,7 @@ export const evaluateWrite = async (
   const object = given ?? old ?? {};
   const kind = await findKind(object, old, target, context);
   const request: AdmissionRequest = {
-    ...buildRequest({ ...target, operation }, kind, user, object),
+    ...buildAdmissionRequest({ ...target, operation }, kind, user, object),
     object: given === undefined ? null : addNamespace(addKind(given, kind), target),
     oldObject: old ?? null,
   };
@@ -85,7 +87,7 @@ export const evaluateWrite = async (
 };
 
 /** Returns a request as the API server would build it, without its objects. */
-export const buildRequest = (
+export const buildAdmissionRequest = (
   target: Target,
   kind: AdmissionRequest["kind"],
   userInfo: UserInfo,

@@ -4,7 +4,14 @@ import { describe, it } from "node:test";
 import "reflect-metadata";
 import * as x509 from "@peculiar/x509";
 import fc from "fast-check";
-import { asSpec, der, named, part, pem, requestFor } from "../../infra/parity/generators/certificate-requests.ts";
+import {
+  buildCertificateRequest,
+  encodeDer,
+  encodeNamePart,
+  encodeNameSet,
+  toPem,
+  toSpecRequest,
+} from "../../infra/parity/generators/certificate-requests.ts";
 import { parseCertificateSubject } from "./certificate-request.ts";
 
 x509.cryptoProvider.set(webcrypto);
@@ -19,8 +26,10 @@ const libraryRequest = (json: x509.JsonNameParams) =>
 const noBlock = { fault: "PEM block type must be CERTIFICATE REQUEST" };
 const noRequest = { fault: "the PEM block holds no PKCS #10 certificate request in DER" };
 
-const subjectIn = (...names: Buffer[]) => parseCertificateSubject(asSpec(pem(requestFor(...names))));
-const commonNameOf = (identifier: number, ...octets: number[]) => subjectIn(named(part("CN", der(identifier, octets))));
+const subjectIn = (...names: Buffer[]) =>
+  parseCertificateSubject(toSpecRequest(toPem(buildCertificateRequest(...names))));
+const commonNameOf = (identifier: number, ...octets: number[]) =>
+  subjectIn(encodeNameSet(encodeNamePart("CN", encodeDer(identifier, octets))));
 const isMalformed = (answer: object) => assert.deepEqual(answer, noRequest);
 
 describe("a certificate request", () => {
@@ -46,7 +55,7 @@ describe("a certificate request", () => {
         const said = await libraryRequest(json);
         // The library sorts what it writes as a set.
         const own = new x509.Pkcs10CertificateRequest(said.rawData).subjectName;
-        assert.deepEqual(parseCertificateSubject(asSpec(said.toString("pem"))), {
+        assert.deepEqual(parseCertificateSubject(toSpecRequest(said.toString("pem"))), {
           subject: { commonName: own.getField("CN").at(-1) ?? "", organizations: own.getField("O") },
         });
         const wanted = names.flat().flatMap(([type, { text }]) => (type === "O" ? [text] : []));
@@ -59,9 +68,9 @@ describe("a certificate request", () => {
   it("has the last of its common names, and all organizations, also several in one set", () => {
     assert.deepEqual(
       subjectIn(
-        named(part("CN", "a"), part("O", "system:masters")),
-        named(part("O", "b"), part("C", "c"), part("CN", "d")),
-        named(),
+        encodeNameSet(encodeNamePart("CN", "a"), encodeNamePart("O", "system:masters")),
+        encodeNameSet(encodeNamePart("O", "b"), encodeNamePart("C", "c"), encodeNamePart("CN", "d")),
+        encodeNameSet(),
       ),
       { subject: { commonName: "d", organizations: ["system:masters", "b"] } },
     );
@@ -102,11 +111,11 @@ describe("a certificate request", () => {
 });
 
 describe("the PEM of a certificate request", () => {
-  const bytes = requestFor(named(part("CN", "a")));
-  const good = pem(bytes);
-  const read = (text: string) => parseCertificateSubject(asSpec(text));
+  const bytes = buildCertificateRequest(encodeNameSet(encodeNamePart("CN", "a")));
+  const good = toPem(bytes);
+  const read = (text: string) => parseCertificateSubject(toSpecRequest(text));
   const found = { subject: { commonName: "a", organizations: [] } };
-  const other = pem(requestFor(named(part("CN", "b"))));
+  const other = toPem(buildCertificateRequest(encodeNameSet(encodeNamePart("CN", "b"))));
 
   it("may have text around it, headers, and lines that end as on Windows", () => {
     assert.deepEqual(read(`hello\n-----BEGIN X-----\n${good}more`), found);
@@ -118,8 +127,8 @@ describe("the PEM of a certificate request", () => {
 
   it("is the first block alone", () => {
     assert.deepEqual(read(good + other), found);
-    assert.deepEqual(read(pem(bytes, "CERTIFICATE") + good), noBlock);
-    assert.deepEqual(read(pem(bytes, "NEW CERTIFICATE REQUEST") + good), noBlock);
+    assert.deepEqual(read(toPem(bytes, "CERTIFICATE") + good), noBlock);
+    assert.deepEqual(read(toPem(bytes, "NEW CERTIFICATE REQUEST") + good), noBlock);
   });
 
   it("passes over what is no block", () => {
@@ -135,7 +144,7 @@ describe("the PEM of a certificate request", () => {
     for (const given of [undefined, null, 5, {}, [good], { length: 1e9 }])
       assert.deepEqual(parseCertificateSubject(given), noBlock);
     isMalformed(read("-----BEGIN CERTIFICATE REQUEST-----\n-----END CERTIFICATE REQUEST-----\n"));
-    isMalformed(read(pem(Buffer.from("hello"))));
+    isMalformed(read(toPem(Buffer.from("hello"))));
   });
 
   it("is read in one go, however often a block begins or ends", () => {
@@ -150,11 +159,11 @@ describe("the PEM of a certificate request", () => {
 });
 
 describe("what is no DER", () => {
-  const good = requestFor(
-    named(part("CN", "system:node:n1")),
-    named(part("O", der(0x13, Buffer.from("system:nodes")))),
+  const good = buildCertificateRequest(
+    encodeNameSet(encodeNamePart("CN", "system:node:n1")),
+    encodeNameSet(encodeNamePart("O", encodeDer(0x13, Buffer.from("system:nodes")))),
   );
-  const read = (bytes: Uint8Array) => parseCertificateSubject(asSpec(pem(bytes)));
+  const read = (bytes: Uint8Array) => parseCertificateSubject(toSpecRequest(toPem(bytes)));
 
   it("is no request when it is cut short, at any place", () => {
     for (let length = 0; length < good.length; length++) isMalformed(read(good.subarray(0, length)));
@@ -177,7 +186,9 @@ describe("what is no DER", () => {
   it("is no request when it is nested deep, or long", () => {
     isMalformed(read(Buffer.alloc(1_000_000, 0x30)));
     isMalformed(read(Buffer.alloc(1_000_000, Buffer.from([0x30, 0x80]))));
-    assert.deepEqual(subjectIn(...Array(10_000).fill(named())), { subject: { commonName: "", organizations: [] } });
+    assert.deepEqual(subjectIn(...Array(10_000).fill(encodeNameSet())), {
+      subject: { commonName: "", organizations: [] },
+    });
   });
 
   it("never makes it fail, whatever is wrong", () => {

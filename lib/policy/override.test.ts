@@ -5,7 +5,13 @@ import { parse } from "yaml";
 import { applyPolicies, type PolicyApplication } from "#lib/policy/override.ts";
 import type { KinitirasPolicy, OverridePolicy, OverrideRule } from "#lib/policy/types.ts";
 import type { KubernetesObject } from "#lib/review.ts";
-import { needsCue, normalised, policyCases, reachOver, subjectOf } from "../../infra/bench/example-policies.ts";
+import {
+  buildSubject,
+  createCaseReach,
+  needsCue,
+  normalizeObject,
+  policyCases,
+} from "../../infra/bench/example-policies.ts";
 import { Failure } from "../failure.ts";
 import { applyPatch as patched } from "../patch.ts";
 
@@ -15,7 +21,7 @@ const frozen = <T>(value: T): T => {
 };
 
 const apply = (application: Omit<PolicyApplication, "reach"> & Partial<PolicyApplication>) =>
-  applyPolicies({ reach: reachOver(), ...application });
+  applyPolicies({ reach: createCaseReach(), ...application });
 
 const policy = (name: string, rules: OverrideRule[], rest: Partial<OverridePolicy> = {}): OverridePolicy => ({
   apiVersion: "policy.kcloudlabs.io/v1alpha1",
@@ -38,8 +44,8 @@ describe("override policies, as measured", () => {
   for (const one of cases.filter((one) => !needsCue(one)))
     it(`does what it should in ${one.id}`, async () => {
       const { expect, policies, cluster, http } = one;
-      const request = frozen(subjectOf(one));
-      const reach = reachOver({ cluster, http });
+      const request = frozen(buildSubject(one));
+      const reach = createCaseReach({ cluster, http });
       const result = applyPolicies({ ...request, policies: frozen(structuredClone(policies)), reach });
       if (expect.error) {
         await assert.rejects(
@@ -49,7 +55,7 @@ describe("override policies, as measured", () => {
         return;
       }
       const { object, patch, applied } = await result;
-      if (expect.object) assert.deepEqual(normalised(object), normalised(expect.object));
+      if (expect.object) assert.deepEqual(normalizeObject(object), normalizeObject(expect.object));
       if (one.operation === "DELETE") assert.deepEqual([patch, applied], [[], []]);
       assert.deepEqual(patched(request.object, patch), object);
       // A rule that nothing is said of changed nothing.

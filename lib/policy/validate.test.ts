@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { suite, test } from "node:test";
 import { parse } from "yaml";
-import { reachOver } from "../../infra/bench/example-policies.ts";
+import { createCaseReach } from "../../infra/bench/example-policies.ts";
 import { Failure } from "../failure.ts";
 import { buildPolicyIndex } from "./policy-index.ts";
 import type { KinitirasPolicy, PolicyCapabilities, PolicyCondition, PolicyRequest, ValidatePolicy } from "./types.ts";
@@ -23,7 +23,7 @@ const policy = (name: string, ...validateRules: ValidatePolicy["spec"]["validate
 };
 const thing = { apiVersion: "example.io/v1", kind: "Thing", metadata: { name: "x", namespace: "b" }, spec: { a: 1 } };
 const created: PolicyRequest = { operation: "CREATE", object: thing, namespace: "b" };
-const reach = reachOver();
+const reach = createCaseReach();
 
 const judged = async (policies: KinitirasPolicy[], subject = created, through: PolicyCapabilities = reach) => {
   const { denied, matched } = await evaluateValidatePolicies(buildPolicyIndex(policies), subject, through);

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { Context } from "aws-lambda";
-import { signing } from "../../infra/parity/test-key.ts";
+import { createTestSigner } from "../../infra/parity/test-key.ts";
 import { createCompleteEndpoint, createCompleteGroup } from "../complete-endpoint.ts";
 import type { EndpointHost } from "../endpoint.ts";
 import type { GroupShare } from "../group.ts";
@@ -12,7 +12,7 @@ import { rule } from "../rule.ts";
 import { type Place, stored } from "./bucket-handler.ts";
 import { completeParts } from "./complete-parts.ts";
 
-const signer = signing(1);
+const signer = createTestSigner(1);
 const match = [{ apiGroups: ["*"], apiVersions: ["*"], resources: ["*"], operations: ["*" as const] }];
 const labels = rule({
   summary: "Labels.",

@@ -25,7 +25,7 @@ import { type Bundle, bundleRule } from "../../infra/build/bundle.ts";
 import { writeDeployment } from "../../infra/build/deployment.ts";
 import { zip } from "../../infra/build/zip.ts";
 import { readRule } from "../../infra/catalogue/registry.ts";
-import { signing } from "../../infra/parity/test-key.ts";
+import { createTestSigner } from "../../infra/parity/test-key.ts";
 import { needs } from "../parts.ts";
 import { type Account, openAccount } from "./account.ts";
 
@@ -33,7 +33,7 @@ import { type Account, openAccount } from "./account.ts";
 const run = promisify(execFile);
 const root = fileURLToPath(new URL("../..", import.meta.url));
 const osls = createRequire(import.meta.url).resolve("osls/bin/serverless.js");
-const one = signing(1);
+const one = createTestSigner(1);
 
 /** A function of this source; it answers, throws or ends as its event says. */
 const codeOf = (mark: string) =>

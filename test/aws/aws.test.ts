@@ -8,11 +8,11 @@ import { setTimeout as wait } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { Lambda } from "@aws-sdk/client-lambda";
 import { type Functions, openFunctions, type Wanted } from "../../infra/aws/functions.ts";
-import { shareOf } from "../../infra/bench/handlers.ts";
+import { buildBenchConfig } from "../../infra/bench/handlers.ts";
 import { bundleRule } from "../../infra/build/bundle.ts";
 import { zip } from "../../infra/build/zip.ts";
 import { readRule } from "../../infra/catalogue/registry.ts";
-import { signing } from "../../infra/parity/test-key.ts";
+import { createTestSigner } from "../../infra/parity/test-key.ts";
 import { runCases } from "../../infra/rollout/case-runs.ts";
 import { arm, disarm, rollBack, standingOf } from "../../infra/rollout/disarm.ts";
 import { runProgram } from "../checkout.ts";
@@ -23,7 +23,7 @@ import { runtimeClient } from "./tools.ts";
 // What a stage's functions go through, on a stand-in that is as strict as Lambda and runs what is published.
 const rule = "always-deny";
 const name = `postern-test-${rule}`;
-const one = signing(1);
+const one = createTestSigner(1);
 
 describe("the functions of a stage", await needs("runtime client"), () => {
   let folder: string;
@@ -36,7 +36,7 @@ describe("the functions of a stage", await needs("runtime client"), () => {
   before(async () => {
     folder = await mkdtemp(join(tmpdir(), "postern-aws-"));
     const listed = await readRule(fileURLToPath(new URL(`../../functions/${rule}`, import.meta.url)), rule);
-    await bundleRule(listed, shareOf(listed), folder);
+    await bundleRule(listed, buildBenchConfig(listed), folder);
     good = await readFile(join(folder, `${rule}.zip`));
     service = await openLambda(join(runtimeClient, "index.mjs"));
     functions = as("somebody");

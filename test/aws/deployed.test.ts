@@ -5,9 +5,9 @@ import { after, before, describe, it } from "node:test";
 import { setTimeout as wait } from "node:timers/promises";
 import type { Progress } from "../../infra/cli/progress.ts";
 import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
-import { clientOf } from "../../infra/parity/control-plane/client.ts";
+import { createClient } from "../../infra/parity/control-plane/client.ts";
 import { bootCluster, type Cluster } from "../../infra/parity/control-plane/cluster.ts";
-import { until } from "../../infra/parity/rule-server.ts";
+import { waitUntil } from "../../infra/parity/rule-server.ts";
 import type { Job } from "../../infra/rollout/preparation.ts";
 import { type Checkout, kubeconfigOf, openCheckout } from "../checkout.ts";
 import { needs } from "../parts.ts";
@@ -121,7 +121,9 @@ describe("a stage", await needs("moto", "runtime client", "API server"), () => {
   const meanwhile = async (act: () => Promise<unknown>, clients = 8): Promise<Tally> => {
     const tally: Tally = { made: 0, stamps: {}, failures: [] };
     let over = false;
-    const own = Array.from({ length: clients }, () => clientOf(cluster.server, cluster.ca, cluster.tokenOf("jane")));
+    const own = Array.from({ length: clients }, () =>
+      createClient(cluster.server, cluster.ca, cluster.tokenOf("jane")),
+    );
     const work = own.map(async ({ client, close }) => {
       const path = "/api/v1/namespaces/default/configmaps";
       while (!over) {
@@ -173,7 +175,7 @@ describe("a stage", await needs("moto", "runtime client", "API server"), () => {
     const first = await postern("deploy", ...way);
     assert.equal(first.code, 0, first.stdout + first.stderr);
     assert.match(first.stderr, /release r1 is live in shop/);
-    await until("notes are not stamped", async () => (await stampOf(`first-${Date.now()}`)) === "one");
+    await waitUntil("notes are not stamped", async () => (await stampOf(`first-${Date.now()}`)) === "one");
     const before = account.heard.length;
     const second = await postern("deploy", ...way);
     assert.match(second.stderr, /nothing to do: release r1 is live/);
@@ -359,7 +361,7 @@ describe("a stage", await needs("moto", "runtime client", "API server"), () => {
       await checkout.write("postern.yaml", config("Ignore").replace("keyVersion: 1", "keyVersion: 2"));
       const { code, stdout, stderr } = await postern("deploy", ...way);
       assert.equal(code, 0, stdout + stderr);
-      await until("notes are not stamped", async () => (await stampOf(`again-${Date.now()}`)) === "one");
+      await waitUntil("notes are not stamped", async () => (await stampOf(`again-${Date.now()}`)) === "one");
       await account.down();
       const tally = await meanwhile(() => wait(500));
       assert.deepEqual(tally.failures, []);
@@ -402,6 +404,6 @@ describe("a stage", await needs("moto", "runtime client", "API server"), () => {
     const { code, stderr } = await postern("deploy", ...way);
     assert.equal(code, 0, stderr);
     assert.match(stderr, /release r1 is live in shop/);
-    await until("notes are not stamped", async () => (await stampOf(`anew-${Date.now()}`)) === "one");
+    await waitUntil("notes are not stamped", async () => (await stampOf(`anew-${Date.now()}`)) === "one");
   });
 });

@@ -7,7 +7,7 @@ import type { Progress } from "../../infra/cli/progress.ts";
 import { probeAll } from "../../infra/clusters/probe.ts";
 import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
 import { bootCluster, type Cluster } from "../../infra/parity/control-plane/cluster.ts";
-import { until } from "../../infra/parity/rule-server.ts";
+import { waitUntil } from "../../infra/parity/rule-server.ts";
 import { term } from "../../infra/rollout/lock.ts";
 import type { Plan } from "../../infra/rollout/plan.ts";
 import type { Job } from "../../infra/rollout/preparation.ts";
@@ -250,7 +250,7 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
       assert.deepEqual([await guard("east"), await guard("west")], ["Ignore", "Ignore"]);
       assert.deepEqual(notes, Array(2).fill("guard-notes fails open as yet: 0 of 30 reviews without a failure"));
       for (const name of names)
-        await until(`${name} doesn't call it`, async () => (await make(name, { bad: "yes" })).code !== 201);
+        await waitUntil(`${name} doesn't call it`, async () => (await make(name, { bad: "yes" })).code !== 201);
     });
 
     it("has it fail closed where so many reviews came without a failure, and nowhere else", async () => {
@@ -259,7 +259,7 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
       const { notes } = await deploy(said, { harden: 30 });
       assert.deepEqual([await guard("east"), await guard("west")], ["Fail", "Ignore"]);
       assert.match(notes.join(), /^guard-notes fails open as yet/);
-      await until("east lets it by", async () => (await make("east", { boom: "yes" })).code === 500);
+      await waitUntil("east lets it by", async () => (await make("east", { boom: "yes" })).code === 500);
       assert.equal((await make("west", { boom: "yes" })).code, 201);
     });
 
@@ -310,7 +310,7 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
       assert.ok(functions().includes("mark-left"));
       await rollBackAll(off);
       assert.deepEqual(await rulesIn("west"), ["mark-left", "look-at-notes"]);
-      for (const name of names) await until(`${name} has no marks`, () => isMarked(name));
+      for (const name of names) await waitUntil(`${name} has no marks`, () => isMarked(name));
       await assertWell();
     });
 
@@ -318,7 +318,7 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
       for (const timeoutSeconds of [4, 5])
         await deploy({ rules: `{ look-at-notes: { timeoutSeconds: ${timeoutSeconds} } }` }, { clusters: ["east"] });
       assert.deepEqual(await rulesIn("east"), ["look-at-notes"]);
-      await until("west has no marks", () => isMarked("west"));
+      await waitUntil("west has no marks", () => isMarked("west"));
       assert.equal((await make("east")).code, 201);
       await assertWell();
     });
@@ -349,7 +349,7 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
       await deploy(other);
       for (const name of names) {
         assert.deepEqual(await rulesIn(name), ["marks", "plain.sort-notes", "fancy.sort-notes"]);
-        await until(`${name} has no marks`, () => marked(name));
+        await waitUntil(`${name} has no marks`, () => marked(name));
       }
       await assertWell();
     });
@@ -360,7 +360,7 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
       assert.equal(steps.at(-1), "aliases");
       for (const name of names) {
         assert.deepEqual(await rulesIn(name), ["mark-left", "mark-right", "plain.sort-notes"]);
-        await until(`${name} has no marks`, () => marked(name));
+        await waitUntil(`${name} has no marks`, () => marked(name));
       }
       await assertWell();
     });
@@ -523,7 +523,7 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
       for (const [name, lose, causes] of losses)
         it(`doesn't have it fail closed after ${name}`, async () => {
           account.cloudwatch.clear();
-          await until("it has reviews enough", async () => {
+          await waitUntil("it has reviews enough", async () => {
             assert.equal((await make("east")).code, 201);
             return (await notesOf()).length === 0;
           });
@@ -533,7 +533,7 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
 
       it("doesn't have it fail closed where the stack doesn't count what its gateway loses", async () => {
         account.cloudwatch.clear();
-        await until("it has reviews enough", async () => {
+        await waitUntil("it has reviews enough", async () => {
           assert.equal((await make("east")).code, 201);
           return (await notesOf()).length === 0;
         });

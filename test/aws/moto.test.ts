@@ -11,7 +11,7 @@ import { type Functions, openFunctions, type Wanted } from "../../infra/aws/func
 import type { Stack, Template } from "../../infra/aws/stack.ts";
 import { zip } from "../../infra/build/zip.ts";
 import { type CatalogueRule, readCatalogue } from "../../infra/catalogue/registry.ts";
-import { signing } from "../../infra/parity/test-key.ts";
+import { createTestSigner } from "../../infra/parity/test-key.ts";
 import { parseConfig } from "../../infra/project/read.ts";
 import { rollBack, standingOf } from "../../infra/rollout/disarm.ts";
 import type { Package } from "../../infra/rollout/package.ts";
@@ -74,7 +74,7 @@ describe("a stage on moto", await needs("moto"), () => {
     const { pack, repackage } = await rooms();
     const text = `rules: { ${rule}: { exempt: { users: [], groups: [] } }, ${other}: }`;
     const file = join(folder, "postern.yaml");
-    const made = await pack(stage, parseConfig(text, catalogue), catalogue, file, signing(1).publicKey);
+    const made = await pack(stage, parseConfig(text, catalogue), catalogue, file, createTestSigner(1).publicKey);
     await repackage(reduced(made.template));
     await stack.deploy();
     return made;
@@ -127,7 +127,7 @@ describe("a stage on moto", await needs("moto"), () => {
       const { environment, ...same } = wantedOf(first);
       const code = zip({ "index.cjs": Buffer.from("exports.handler = async () => {};\n") });
       const other = { ...same, zip: code, codeSha256: createHash("sha256").update(code).digest("base64") };
-      const keys = { ...environment, POSTERN_KEYS: `${environment.POSTERN_KEYS},${signing(2).publicKey}` };
+      const keys = { ...environment, POSTERN_KEYS: `${environment.POSTERN_KEYS},${createTestSigner(2).publicKey}` };
       const steps: [string, Wanted][] = [
         ["2", { ...other, environment, description: "code" }],
         ["3", { ...other, environment: keys, description: "surroundings" }],

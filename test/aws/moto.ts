@@ -1,5 +1,5 @@
 import { setTimeout as wait } from "node:timers/promises";
-import { freePort, run } from "../../infra/parity/control-plane/process.ts";
+import { findFreePort, startProgram } from "../../infra/parity/control-plane/process.ts";
 import { findMoto } from "./tools.ts";
 
 /** AWS's APIs on this machine, without accounts or bills: where they are, and how that ends. */
@@ -12,12 +12,12 @@ export interface Moto {
 
 /** One for whoever knows its URL. */
 export const launchMoto = async (): Promise<Moto> => {
-  const port = await freePort();
+  const port = await findFreePort();
   const url = `http://127.0.0.1:${port}`;
   const tool = findMoto();
   if ("missing" in tool) throw new Error(tool.missing);
   const [command = "", ...words] = tool.command;
-  const server = run(command, [...words, "-H", "127.0.0.1", "-p", `${port}`]);
+  const server = startProgram(command, [...words, "-H", "127.0.0.1", "-p", `${port}`]);
   let over = false;
   server.ended.then(() => {
     over = true;

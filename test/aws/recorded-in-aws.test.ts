@@ -14,7 +14,7 @@ import { buildReview, casesIn, evaluateCase } from "../../infra/catalogue/cases.
 import { type CatalogueRule, readCatalogue } from "../../infra/catalogue/registry.ts";
 import type { PosternConfig } from "../../infra/config/config.ts";
 import { placesOf } from "../../infra/config/record-section.ts";
-import { signing } from "../../infra/parity/test-key.ts";
+import { createTestSigner } from "../../infra/parity/test-key.ts";
 import { parseConfig } from "../../infra/project/read.ts";
 import { buildEndpointConfig, listServedRules } from "../../infra/project/served.ts";
 import { runProgram } from "../checkout.ts";
@@ -25,7 +25,7 @@ import { launchMoto, type Moto, openStorage } from "./moto.ts";
 // Functions that record what they answer into a bucket, and what comes out of it again.
 const root = fileURLToPath(new URL("../..", import.meta.url));
 const region = "eu-west-1";
-const signer = signing(1);
+const signer = createTestSigner(1);
 const here = {
   PATH: process.env.PATH ?? "",
   POSTERN_KEYS: signer.publicKey,

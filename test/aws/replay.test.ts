@@ -15,7 +15,7 @@ import { openMetrics } from "../../infra/aws/metrics.ts";
 import { buildReview, evaluateCase, facetOf, getCasePhase, readCases } from "../../infra/catalogue/cases.ts";
 import { type CatalogueRule, readCatalogue } from "../../infra/catalogue/registry.ts";
 import type { Options } from "../../infra/cli/command.ts";
-import { until } from "../../infra/parity/rule-server.ts";
+import { waitUntil } from "../../infra/parity/rule-server.ts";
 import { type Checkout, openCheckout, type Said } from "../checkout.ts";
 import { needs } from "../parts.ts";
 import { type Account, openAccount } from "./account.ts";
@@ -446,7 +446,7 @@ warn-notes
     // Standard input stays open: more may come.
     child.stdin.write(recording("spin-notes", "endless"));
     let pid = 0;
-    await until("it asks nobody", async () => {
+    await waitUntil("it asks nobody", async () => {
       const [file] = globSync(`${temporary}/*/endless`);
       pid = file === undefined ? 0 : Number(await readFile(file, "utf8"));
       return pid > 0;
@@ -454,7 +454,7 @@ warn-notes
     child.kill("SIGINT");
     assert.deepEqual(await ended, [130, null]);
     assert.deepEqual(await readdir(temporary), []);
-    await until("a rule is still at it", () => !isAlive(pid));
+    await waitUntil("a rule is still at it", () => !isAlive(pid));
   });
 
   it("leaves nothing behind and gives no all-clear where nobody listens any more", async () => {

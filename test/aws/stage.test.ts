@@ -8,7 +8,7 @@ import { type Bucket, openBucket } from "../../infra/aws/bucket.ts";
 import { openParameters, type Parameters } from "../../infra/aws/parameters.ts";
 import { openStage, passingOn } from "../../infra/aws/stage.ts";
 import { Complaint } from "../../infra/cli/complaint.ts";
-import { until } from "../../infra/parity/rule-server.ts";
+import { waitUntil } from "../../infra/parity/rule-server.ts";
 import { readHealth } from "../../infra/rollout/health.ts";
 import {
   type Keyring,
@@ -227,7 +227,7 @@ describe("a stage's memory", await needs("moto"), () => {
       const first = await held();
       pass(60_000);
       test.mock.timers.tick(20_000);
-      await until("the lock was not renewed", async () => (await held()) !== first);
+      await waitUntil("the lock was not renewed", async () => (await held()) !== first);
       assert.ok(Number((await bucket.read(lockKey))?.age) < 60_000);
       assert.equal(lock.signal.aborted, false);
       await lock.release();
@@ -239,7 +239,7 @@ describe("a stage's memory", await needs("moto"), () => {
       const lock = await take();
       await hold(textOf("other"));
       test.mock.timers.tick(20_000);
-      await until("the loss was not heard of", () => lock.signal.aborted);
+      await waitUntil("the loss was not heard of", () => lock.signal.aborted);
       assert.match(String(lock.signal.reason), /lost the lock of the stage to joe \(postern rotate\)/);
       await lock.release();
       assert.equal(await held(), textOf("other"));

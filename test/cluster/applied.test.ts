@@ -26,8 +26,8 @@ import type { ConnectConfig } from "../../infra/config/config.ts";
 import { openCertificate, type ServerCertificate } from "../../infra/keys/keys.ts";
 import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
 import { bootCluster, type Cluster } from "../../infra/parity/control-plane/cluster.ts";
-import { freePort } from "../../infra/parity/control-plane/process.ts";
-import { servePostern, until } from "../../infra/parity/rule-server.ts";
+import { findFreePort } from "../../infra/parity/control-plane/process.ts";
+import { serveCatalogue, waitUntil } from "../../infra/parity/rule-server.ts";
 import { parseConfig } from "../../infra/project/read.ts";
 import { configurations } from "../../infra/webhooks/configurations.ts";
 import { roles } from "../../infra/webhooks/rbac.ts";
@@ -414,7 +414,7 @@ describe("what a deployment has in a cluster", await needs("API server"), () => 
   it("goes although one of its entries refuses everything, by an endpoint that is gone", async () => {
     const rules = { ...usual, "always-deny": { failurePolicy: "Fail", exempt: { namespaces: [] } } };
     await applyAll(api, wanted(rules), "postern");
-    await until("the API server did not call by the new entry", async () => {
+    await waitUntil("the API server did not call by the new entry", async () => {
       const { code } = await cluster.admin({
         method: "POST",
         path: "/api/v1/namespaces/default/configmaps?dryRun=All",
@@ -558,7 +558,7 @@ describe("what a deployment has in a cluster", await needs("API server"), () => 
     });
 
     it("finds nobody at the address", async () => {
-      const port = await freePort();
+      const port = await findFreePort();
       const nobody = await open("deployers", { server: `https://127.0.0.1:${port}` });
       await assert.rejects(
         pointers(nobody, [base]),
@@ -749,7 +749,7 @@ describe("what a deployment has in a cluster", await needs("API server"), () => 
       const rules = Object.fromEntries(
         names.map((name) => [name, { timeoutSeconds: 1, exempt: { users: ["nobody"] } }]),
       );
-      const postern = await servePostern(JSON.stringify({ rules }), world);
+      const postern = await serveCatalogue(JSON.stringify({ rules }), world);
       try {
         const entries = postern.manifests().flatMap(({ webhooks }) => webhooks);
         const found = await probeAll(entries, { timeoutSeconds: 10 });
@@ -824,7 +824,7 @@ describe("entries by their names", () => {
 });
 
 describe("a probe", () => {
-  let postern: Awaited<ReturnType<typeof servePostern>>;
+  let postern: Awaited<ReturnType<typeof serveCatalogue>>;
   let rude: ReturnType<typeof createSecureServer>;
   let answers: ((uid: string) => { status: number; body: string } | "cut")[] = [];
   let asked: {
@@ -837,7 +837,7 @@ describe("a probe", () => {
   let url: string;
   const once3 = { tries: 3, pause: 1 };
   before(async () => {
-    postern = await servePostern(
+    postern = await serveCatalogue(
       "rules: { always-pull-images: , always-deny: { exempt: { users: [nobody] } }, limit-ranger: }",
     );
     rude = createSecureServer(certificate satisfies ServerCertificate, async (request, response) => {

@@ -10,10 +10,10 @@ import { discover } from "../../infra/check/live/discovery.ts";
 import { openReader, type Read } from "../../infra/check/live/reader.ts";
 import { openCertificate } from "../../infra/keys/keys.ts";
 import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
-import type { Client } from "../../infra/parity/control-plane/client.ts";
+import type { ClusterClient } from "../../infra/parity/control-plane/client.ts";
 import { bootCluster, type Cluster } from "../../infra/parity/control-plane/cluster.ts";
-import { noticed, patient, register, serveRules } from "../../infra/parity/rule-server.ts";
-import { answering, openScripted } from "../../infra/parity/scripted-endpoints.ts";
+import { extendTimeouts, registerConfigurations, serveRules, waitUntilCalled } from "../../infra/parity/rule-server.ts";
+import { buildReviewAnswer, openScriptedEndpoints } from "../../infra/parity/scripted-endpoints.ts";
 import { audit, json, postern } from "../auditing.ts";
 import { kubeconfigOf } from "../checkout.ts";
 import { needs } from "../parts.ts";
@@ -25,7 +25,7 @@ type Found = Record<string, any>;
 describe("an audit of a cluster", await needs("API server"), () => {
   let folder: string;
   let cluster: Cluster;
-  let admin: Client;
+  let admin: ClusterClient;
   const stops: (() => Promise<unknown>)[] = [];
   const rules = ["always-pull-images", "allowed-registries", "security-context-deny", "deny-service-external-ips"];
   const yaml = postern(
@@ -100,17 +100,17 @@ describe("an audit of a cluster", await needs("API server"), () => {
     }
     // What is judged now was there before its rules.
     const certificate = await openCertificate(folder, "127.0.0.1");
-    const scripted = await openScripted(certificate, {
+    const scripted = await openScriptedEndpoints(certificate, {
       more: (review) => {
         const patch = [{ op: "add", path: "/data/more", value: "bW9yZQ==" }];
         const encoded = Buffer.from(JSON.stringify(patch)).toString("base64");
-        return { body: answering(review, { patchType: "JSONPatch", patch: encoded }) };
+        return { body: buildReviewAnswer(review, { patchType: "JSONPatch", patch: encoded }) };
       },
       sizes: (review) => {
         const { object } = Object(review.request);
         const isLarge = Number(object?.spec?.size) > 7;
         const status = { code: 422, message: `a widget of ${object?.metadata?.namespace} is too large` };
-        return { body: answering(review, isLarge ? { allowed: false, status } : {}) };
+        return { body: buildReviewAnswer(review, isLarge ? { allowed: false, status } : {}) };
       },
     });
     stops.push(scripted.stop);
@@ -124,7 +124,7 @@ describe("an audit of a cluster", await needs("API server"), () => {
     const own = catalogue.filter(({ name }) => [...rules, "limit-ranger"].includes(name));
     const served = await serveRules(own, yaml, { certificate, world });
     stops.push(served.stop);
-    await register(admin, patient(served.manifests()));
+    await registerConfigurations(admin, extendTimeouts(served.manifests()));
     const sizes = {
       ...{ apiVersion: "admissionregistration.k8s.io/v1", kind: "ValidatingWebhookConfiguration" },
       metadata: { name: "sizes" },
@@ -155,7 +155,7 @@ describe("an audit of a cluster", await needs("API server"), () => {
       ...{ method: "POST", path: "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations", body: sizes },
     });
     let isCalled = false;
-    await noticed(
+    await waitUntilCalled(
       async () => {
         const spec = { containers: [{ name: "a", image: "evil.example/a" }] };
         const body = { metadata: { name: "probe" }, spec };
@@ -500,7 +500,7 @@ const anything = { type: "object", "x-kubernetes-preserve-unknown-fields": true 
 
 /** Has the API server serve a kind, and waits until it does. */
 const define = async (
-  admin: Client,
+  admin: ClusterClient,
   kind: string,
   plural: string,
   group: string,
@@ -520,7 +520,7 @@ const define = async (
   const { code, body: said } = await admin({ method: "POST", path, body });
   assert.equal(code, 201, String(said.message));
   let isServed = false;
-  await noticed(
+  await waitUntilCalled(
     async () => {
       const answers = await Promise.all(
         versions.map((version) => admin({ method: "GET", path: `/apis/${group}/${version}/${plural}` })),

@@ -6,7 +6,7 @@ import { after, before, describe, it } from "node:test";
 import { measureChains } from "../../infra/bench/chains.ts";
 import { measureCheck } from "../../infra/bench/checks.ts";
 import { findGoWebhook } from "../../infra/bench/controller-runtime.ts";
-import type { Comparison, Measured } from "../../infra/bench/creates.ts";
+import type { RouteComparison, RouteMeasurement } from "../../infra/bench/creates.ts";
 import { findKinitiras } from "../../infra/bench/kinitiras.ts";
 import { measureOneCall } from "../../infra/bench/one-call.ts";
 import { measureEngines, measurePolicyCounts } from "../../infra/bench/policies.ts";
@@ -23,7 +23,7 @@ describe("postern bench, through an API server", await needs("API server", "Go w
   });
   after(() => rm(folder, { recursive: true, force: true }));
 
-  const numbers = (measured: Measured[], comparisons: Comparison[]) => [
+  const numbers = (measured: RouteMeasurement[], comparisons: RouteComparison[]) => [
     ...measured.flatMap(({ create, added = create }) => [create.p50, create.p99, added.p50, added.p99]),
     ...comparisons.map(({ added }) => added.median),
   ];

@@ -4,7 +4,12 @@ import type { Case } from "#lib/recording/recording.ts";
 import { readCatalogue } from "../../infra/catalogue/registry.ts";
 import { type CaseServers, openCaseServers, readAllCases } from "../../infra/parity/cases/cases.ts";
 import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
-import { noticed, patient, register, servePostern } from "../../infra/parity/rule-server.ts";
+import {
+  extendTimeouts,
+  registerConfigurations,
+  serveCatalogue,
+  waitUntilCalled,
+} from "../../infra/parity/rule-server.ts";
 import { needs } from "../parts.ts";
 
 // A real API server is sent the cases of every rule, and API servers with the plugins compiled in those of ports.
@@ -78,20 +83,20 @@ describe("the cases of each rule, on a real API server", await needs("API server
     };
     const exempt = "{ timeoutSeconds: 1, exempt: { namespaces: [kube-system], users: ['it''s'], groups: [a, b] } }";
     const rules = catalogue.map(({ name }) => `${name}: ${settings[name] ?? exempt}`).join(", ");
-    const postern = await servePostern(`rules: { ${rules} }`);
+    const postern = await serveCatalogue(`rules: { ${rules} }`);
     try {
-      await register(servers.admin, postern.manifests({ name: "everything" }), "?dryRun=All");
+      await registerConfigurations(servers.admin, postern.manifests({ name: "everything" }), "?dryRun=All");
     } finally {
       await postern.stop();
     }
   });
 
   it("calls for a large pod, whatever its conditions cost", async () => {
-    const postern = await servePostern(`rules:
+    const postern = await serveCatalogue(`rules:
       allowed-registries: { settings: { registries: [docker.io, ghcr.io, quay.io, registry.k8s.io] } }
       security-context-deny:`);
     try {
-      await register(servers.admin, patient(postern.manifests({ name: "guarded" })));
+      await registerConfigurations(servers.admin, extendTimeouts(postern.manifests({ name: "guarded" })));
       const image = `docker.io/library/${"a".repeat(200)}:1`;
       const initContainers = Array.from({ length: 3000 }, (_, index) => ({ name: `i${index}`, image }));
       const create = (container: object) => {
@@ -99,7 +104,7 @@ describe("the cases of each rule, on a real API server", await needs("API server
         const body = { apiVersion: "v1", kind: "Pod", metadata: { name: "large" }, spec };
         return servers.admin({ method: "POST", path: "/api/v1/namespaces/default/pods?dryRun=All", body });
       };
-      await noticed(
+      await waitUntilCalled(
         () => create({ image: "evil.example/x" }),
         () => postern.reports.length > 0,
       );

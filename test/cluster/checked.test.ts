@@ -13,15 +13,15 @@ import { openCheck } from "../../infra/check/check.ts";
 import type { Evaluation } from "../../infra/check/evaluation/evaluation.ts";
 import { chooseCluster } from "../../infra/config/config.ts";
 import { openCertificate } from "../../infra/keys/keys.ts";
-import { diffOf } from "../../infra/parity/compare.ts";
-import { callers, pluginsIn, requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
-import type { Answer, Client } from "../../infra/parity/control-plane/client.ts";
+import { formatDiff } from "../../infra/parity/compare.ts";
+import { listPlugins, requireBinaries, webhookPlugins } from "../../infra/parity/control-plane/binaries.ts";
+import type { ClusterClient, ClusterResponse } from "../../infra/parity/control-plane/client.ts";
 import { bootCluster, type Cluster } from "../../infra/parity/control-plane/cluster.ts";
-import { type Kind, kinds } from "../../infra/parity/generators/steps.ts";
+import { createObjectGenerators } from "../../infra/parity/generators/object-generators.ts";
+import { type GeneratedKind, generatedKinds } from "../../infra/parity/generators/steps.ts";
 import { createSurroundings } from "../../infra/parity/generators/surroundings.ts";
-import { vocabulary } from "../../infra/parity/generators/vocabulary.ts";
-import { apply, patient, serveRules } from "../../infra/parity/rule-server.ts";
-import { openScripted } from "../../infra/parity/scripted-endpoints.ts";
+import { applyConfigurations, extendTimeouts, serveRules } from "../../infra/parity/rule-server.ts";
+import { openScriptedEndpoints } from "../../infra/parity/scripted-endpoints.ts";
 import { parseConfig } from "../../infra/project/read.ts";
 import { needs } from "../parts.ts";
 import { registerWitness, watching } from "./witness.ts";
@@ -52,24 +52,26 @@ const stateful = [
   ...["/apis/node.k8s.io/v1/runtimeclasses", "/apis/scheduling.k8s.io/v1/priorityclasses"],
 ];
 
-const judgedKinds: Kind[] = [
+const judgedKinds: GeneratedKind[] = [
   ...(["pods", "pods", "pods", "services", "persistentvolumeclaims", "persistentvolumes"] as const),
   ...(["deployments", "statefulsets", "ingresses", "jobs", "configmaps"] as const),
 ];
 const homes = ["default", "default", "limited", "selecting", "selecting-within", "tolerating", "tolerating-little"];
 const manifest = (odd: boolean) => {
-  const { objectOf } = vocabulary(odd);
+  const { buildObject } = createObjectGenerators(odd);
   return fc
     .constantFrom(...judgedKinds)
     .chain((kind) =>
-      fc.tuple(objectOf(kind), fc.constantFrom(...homes)).map(([object, namespace]) => ({ kind, object, namespace })),
+      fc
+        .tuple(buildObject(kind), fc.constantFrom(...homes))
+        .map(([object, namespace]) => ({ kind, object, namespace })),
     );
 };
 
 describe("what check says", await needs("API server"), () => {
   let folder: string;
   let cluster: Cluster;
-  let admin: Client;
+  let admin: ClusterClient;
   const stops: (() => Promise<unknown>)[] = [];
   const seen = new Map<string, Fields>();
 
@@ -77,9 +79,9 @@ describe("what check says", await needs("API server"), () => {
     const binaries = await requireBinaries();
     folder = await mkdtemp(join(tmpdir(), "postern-checked-"));
     const certificate = await openCertificate(folder, "127.0.0.1");
-    const scripted = await openScripted(certificate, { witness: watching(seen) });
-    const { defaultOn } = await pluginsIn(binaries);
-    const disable = defaultOn.filter((plugin) => !callers.includes(plugin));
+    const scripted = await openScriptedEndpoints(certificate, { witness: watching(seen) });
+    const { defaultOn } = await listPlugins(binaries);
+    const disable = defaultOn.filter((plugin) => !webhookPlugins.includes(plugin));
     cluster = await bootCluster(binaries, { disable, users: { reader: ["system:masters"] } });
     stops.push(scripted.stop, cluster.stop);
     admin = cluster.admin;
@@ -93,7 +95,7 @@ describe("what check says", await needs("API server"), () => {
     const rules = catalogue.filter(({ name }) => on.includes(name));
     const postern = await serveRules(rules, yaml, { certificate, world });
     stops.push(postern.stop);
-    await apply(admin, patient(postern.manifests()), scripted.announcer);
+    await applyConfigurations(admin, extendTimeouts(postern.manifests()), scripted.announcer);
 
     await registerWitness(admin, scripted.url, certificate.ca, seen);
   });
@@ -102,8 +104,8 @@ describe("what check says", await needs("API server"), () => {
     await rm(folder, { recursive: true, force: true });
   });
 
-  const create = (kind: Kind, namespace: string, body: unknown): Promise<Answer> => {
-    const { apiVersion, namespaced } = kinds[kind];
+  const create = (kind: GeneratedKind, namespace: string, body: unknown): Promise<ClusterResponse> => {
+    const { apiVersion, namespaced } = generatedKinds[kind];
     const root = String(apiVersion).includes("/") ? `/apis/${apiVersion}` : `/api/${apiVersion}`;
     const path = `${root}${namespaced ? `/namespaces/${namespace}` : ""}/${kind}?dryRun=All&fieldValidation=Ignore`;
     return admin({ method: "POST", path, body });
@@ -114,7 +116,7 @@ describe("what check says", await needs("API server"), () => {
     it(`is what becomes of ${odd ? "manifests that are partly wrong" : "manifests"}`, async () => {
       const seed = Number(process.env.POSTERN_SEED ?? randomInt(2 ** 31));
       const sample = fc.sample(manifest(odd), { seed, numRuns: runs }).map(({ kind, object, namespace }, index) => {
-        const place = kinds[kind].namespaced ? { namespace } : {};
+        const place = generatedKinds[kind].namespaced ? { namespace } : {};
         const metadata = { ...Object(object.metadata), name: `${odd ? "odd" : "one"}-${index}`, ...place };
         return { kind, namespace, object: JSON.parse(JSON.stringify({ ...object, metadata })) };
       });
@@ -153,7 +155,7 @@ describe("what check says", await needs("API server"), () => {
           // A rule that took too long on a busy machine is done without.
           if (!isAlike && left > 0) continue;
           verdicts[answer.code] = (verdicts[answer.code] ?? 0) + 1;
-          if (!isAlike) different.push(`${diffOf(shown(wanted), shown(actual))}\n${JSON.stringify(object)}`);
+          if (!isAlike) different.push(`${formatDiff(shown(wanted), shown(actual))}\n${JSON.stringify(object)}`);
           break;
         }
       };
@@ -167,7 +169,11 @@ describe("what check says", await needs("API server"), () => {
 const shown = (body: unknown) => ({ code: 0, warnings: [], body });
 
 /** What the API server did, and what check said, as far as one can be told from the other. */
-const compared = (answer: Answer, last: Fields | undefined, { checked, after }: Evaluation): [unknown, unknown] => {
+const compared = (
+  answer: ClusterResponse,
+  last: Fields | undefined,
+  { checked, after }: Evaluation,
+): [unknown, unknown] => {
   const { code, body, warnings } = answer;
   const denials = checked.denials.map(({ rule, message }) => `${rule}: ${message}`);
   const [, hook = "", said] = /^admission webhook "(.*?)" denied the request: (.*)$/s.exec(String(body.message)) ?? [];

@@ -135,9 +135,9 @@ describe("the client's package", () => {
     };
     await writeFile(join(project, "tsconfig.json"), JSON.stringify({ compilerOptions, files: ["program.ts"] }));
     const text = (policy: string) => `
-      import { type Guard, guard, readPolicies } from "postern-client";
+      import { type Guard, guard, readClusterPolicies } from "postern-client";
       import pulls from "postern-client/rules/always-pull-images";
-      const options: Guard = { policies: readPolicies, rules: { pulls: { rule: pulls, mode: "warn" } }, failurePolicy: "${policy}" };
+      const options: Guard = { policies: readClusterPolicies, rules: { pulls: { rule: pulls, mode: "warn" } }, failurePolicy: "${policy}" };
       export const judged: typeof fetch = guard(fetch, options);`;
     const tsc = fileURLToPath(new URL("../../node_modules/typescript/bin/tsc", import.meta.url));
     const compiled = async (policy: string) => {
@@ -183,11 +183,11 @@ const nowhere = {
 
 /** Writes a ConfigMap by fetch, and prints the code and the text of the answer. */
 const fetching = `
-  import { guard, readPolicies } from "postern-client";
+  import { guard, readClusterPolicies } from "postern-client";
   const { SERVER, TOKEN } = process.env;
   const headers = { authorization: "Bearer " + TOKEN, "content-type": "application/json" };
   const body = JSON.stringify({ apiVersion: "v1", kind: "ConfigMap", metadata: { generateName: "a-" } });
-  const judged = guard(fetch, { policies: readPolicies });
+  const judged = guard(fetch, { policies: readClusterPolicies });
   const answer = await judged(SERVER + "/api/v1/namespaces/default/configmaps", { method: "POST", headers, body });
   console.log(answer.status, await answer.text());`;
 
@@ -262,7 +262,7 @@ describe("writes of @kubernetes/client-node", await needs("API server"), () => {
     postern = await installed("index.js");
     const pulls: { default: Rule } = await installed("rules/always-pull-images.js");
     judged = postern.guardConfig(config, {
-      policies: postern.readPolicies,
+      policies: postern.readClusterPolicies,
       rules: { "always-pull-images": { rule: pulls.default } },
       onOutcome: ({ rule, phase, decision, failure }) =>
         void told.push(`${rule} ${phase} ${failure?.message ?? decision?.operations}`),
@@ -368,7 +368,7 @@ describe("writes of @kubernetes/client-node", await needs("API server"), () => {
         );
       },
     };
-    const httpApi = postern.guardLibrary(racing as never, { policies: postern.readPolicies });
+    const httpApi = postern.guardLibrary(racing as never, { policies: postern.readClusterPolicies });
     const baseServer = new ServerConfiguration(cluster.server, {});
     const own = new CoreV1Api(
       createConfiguration({ baseServer, authMethods: { default: config }, httpApi: httpApi as never }),
@@ -423,7 +423,9 @@ describe("writes of @kubernetes/client-node", await needs("API server"), () => {
     assert.deepEqual((await budgets.listNamespacedPodDisruptionBudget({ namespace })).items, []);
   });
   it("are judged by a library that a configuration was made with, too", async () => {
-    const httpApi = postern.guardLibrary(new IsomorphicFetchHttpLibrary() as never, { policies: postern.readPolicies });
+    const httpApi = postern.guardLibrary(new IsomorphicFetchHttpLibrary() as never, {
+      policies: postern.readClusterPolicies,
+    });
     const configuration = createConfiguration({
       baseServer: new ServerConfiguration(cluster.server, {}),
       authMethods: { default: config },

@@ -9,12 +9,12 @@ import fc, { type Arbitrary } from "fast-check";
 import { fillDefaults } from "../../infra/apiserver/defaults/defaults.ts";
 import table from "../../infra/apiserver/defaults/types.json" with { type: "json" };
 import { openCertificate } from "../../infra/keys/keys.ts";
-import { diffOf } from "../../infra/parity/compare.ts";
-import { callers, pluginsIn, requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
-import type { Answer, Client } from "../../infra/parity/control-plane/client.ts";
+import { formatDiff } from "../../infra/parity/compare.ts";
+import { listPlugins, requireBinaries, webhookPlugins } from "../../infra/parity/control-plane/binaries.ts";
+import type { ClusterClient, ClusterResponse } from "../../infra/parity/control-plane/client.ts";
 import { bootCluster, type Cluster } from "../../infra/parity/control-plane/cluster.ts";
-import { vocabulary } from "../../infra/parity/generators/vocabulary.ts";
-import { openScripted } from "../../infra/parity/scripted-endpoints.ts";
+import { createObjectGenerators } from "../../infra/parity/generators/object-generators.ts";
+import { openScriptedEndpoints } from "../../infra/parity/scripted-endpoints.ts";
 import { needs } from "../parts.ts";
 import { readRows } from "../rows.ts";
 import { registerWitness, watching } from "./witness.ts";
@@ -109,7 +109,7 @@ const anyObject = (odd: boolean): Arbitrary<Fields> =>
 
 /** Objects as the tests of parity have them. */
 const usualObject = (odd: boolean): Arbitrary<Fields> => {
-  const { objectOf } = vocabulary(odd);
+  const { buildObject } = createObjectGenerators(odd);
   const usual = [
     "pods",
     "services",
@@ -119,24 +119,24 @@ const usualObject = (odd: boolean): Arbitrary<Fields> => {
     "ingresses",
     "jobs",
   ] as const;
-  return fc.constantFrom(...usual).chain(objectOf);
+  return fc.constantFrom(...usual).chain(buildObject);
 };
 
 const shown = (body: unknown) => ({ code: 0, warnings: [], body });
 
 describe("what is filled in", await needs("API server"), () => {
   let folder: string;
-  let scripted: Awaited<ReturnType<typeof openScripted>>;
+  let scripted: Awaited<ReturnType<typeof openScriptedEndpoints>>;
   let cluster: Cluster;
-  let admin: Client;
+  let admin: ClusterClient;
   const seen = new Map<string, Fields>();
 
   before(async () => {
     const binaries = await requireBinaries();
     folder = await mkdtemp(join(tmpdir(), "postern-defaults-"));
     const certificate = await openCertificate(folder, "127.0.0.1");
-    scripted = await openScripted(certificate, { witness: watching(seen) });
-    const disable = (await pluginsIn(binaries)).defaultOn.filter((plugin) => !callers.includes(plugin));
+    scripted = await openScriptedEndpoints(certificate, { witness: watching(seen) });
+    const disable = (await listPlugins(binaries)).defaultOn.filter((plugin) => !webhookPlugins.includes(plugin));
     cluster = await bootCluster(binaries, { disable });
     admin = cluster.admin;
     await registerWitness(admin, scripted.url, certificate.ca, seen);
@@ -174,11 +174,11 @@ describe("what is filled in", await needs("API server"), () => {
           { refused: answer.code, misfits: ours.misfits.length > 0 },
         ];
     if (isDeepStrictEqual(actual, wanted)) return [verdict];
-    return [verdict, `${diffOf(shown(wanted), shown(actual))}\n${ours.misfits}\n${context}`];
+    return [verdict, `${formatDiff(shown(wanted), shown(actual))}\n${ours.misfits}\n${context}`];
   };
 
   /** What is tried out only can be tried again, where a connection broke. */
-  const create = async (path: string, body: unknown): Promise<Answer> => {
+  const create = async (path: string, body: unknown): Promise<ClusterResponse> => {
     for (let left = 3; ; left--) {
       const answer = await admin({ method: "POST", path, body });
       if (answer.code !== 500 || left === 0) return answer;

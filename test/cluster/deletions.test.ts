@@ -6,9 +6,14 @@ import { memoryOf } from "#lib/cluster/answer-cache.ts";
 import { createLiveCapabilities } from "#lib/cluster/live-capabilities.ts";
 import { createMemoryLedger } from "#lib/ledger.ts";
 import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
-import type { Call } from "../../infra/parity/control-plane/client.ts";
+import type { ClusterRequest } from "../../infra/parity/control-plane/client.ts";
 import { bootCluster, type Cluster } from "../../infra/parity/control-plane/cluster.ts";
-import { noticed, patient, register, servePostern } from "../../infra/parity/rule-server.ts";
+import {
+  extendTimeouts,
+  registerConfigurations,
+  serveCatalogue,
+  waitUntilCalled,
+} from "../../infra/parity/rule-server.ts";
 import { needs } from "../parts.ts";
 
 // How a real API server goes about deleting pods, one after the other, which no table of single requests can say.
@@ -20,7 +25,7 @@ describe("pods that have to clean up, on a real API server", await needs("API se
   });
   let cluster: Cluster;
   const stops: (() => Promise<unknown>)[] = [];
-  const send = async (call: Call) => {
+  const send = async (call: ClusterRequest) => {
     const { code, body } = await cluster.admin(call);
     return { code, body };
   };
@@ -57,11 +62,11 @@ describe("pods that have to clean up, on a real API server", await needs("API se
     const settings = { cleanUp: `http://{ip}:${port}/{namespace}/{name}`, addresses: ["127.0.0.1"] };
     const rules = { "deletion-guard": { failurePolicy: "Fail", exempt: { namespaces: [] }, settings } };
     const world = createLiveCapabilities(connections, memoryOf({ entries: 0, bytes: 0 }), createMemoryLedger());
-    const postern = await servePostern(JSON.stringify({ rules }), world);
+    const postern = await serveCatalogue(JSON.stringify({ rules }), world);
     stops.push(postern.stop);
-    await register(cluster.admin, patient(postern.manifests()));
+    await registerConfigurations(cluster.admin, extendTimeouts(postern.manifests()));
     await make("probe", guarded);
-    await noticed(
+    await waitUntilCalled(
       () => remove("probe", "?dryRun=All"),
       () => postern.reports.length > 0,
     );

@@ -10,20 +10,20 @@ import { type Phase, type Rule, rule } from "#lib/rule.ts";
 import { type CatalogueRule, readCatalogue } from "../../infra/catalogue/registry.ts";
 import { openCertificate, type ServerCertificate } from "../../infra/keys/keys.ts";
 import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
-import type { Answer, Client } from "../../infra/parity/control-plane/client.ts";
+import type { ClusterClient, ClusterResponse } from "../../infra/parity/control-plane/client.ts";
 import { bootCluster, type Cluster } from "../../infra/parity/control-plane/cluster.ts";
 import {
-  apply,
-  type Caller,
-  type Host,
-  listed,
-  patient,
-  remove,
+  applyConfigurations,
+  deleteConfigurations,
+  extendTimeouts,
+  type ManifestOptions,
+  type RuleHost,
   serveRules,
-  until,
+  toCatalogueRule,
+  waitUntil,
 } from "../../infra/parity/rule-server.ts";
-import { type Announcer, openScripted } from "../../infra/parity/scripted-endpoints.ts";
-import { signing } from "../../infra/parity/test-key.ts";
+import { type Announcer, openScriptedEndpoints } from "../../infra/parity/scripted-endpoints.ts";
+import { createTestSigner } from "../../infra/parity/test-key.ts";
 import type { Handler } from "../../infra/serve/gateway.ts";
 import { needs } from "../parts.ts";
 
@@ -48,7 +48,7 @@ const service = (name: string, externalIPs: string[]) => {
 const configMap = (name: string, data: Fields = {}, labels: Fields = {}) => {
   return { apiVersion: "v1", kind: "ConfigMap", metadata: { name, labels }, data };
 };
-const create = (client: Client, where: string, body: unknown) => client({ method: "POST", path: where, body });
+const create = (client: ClusterClient, where: string, body: unknown) => client({ method: "POST", path: where, body });
 
 const configMaps = [
   { apiGroups: [""], apiVersions: ["v1"], resources: ["configmaps"], operations: ["CREATE" as const] },
@@ -63,7 +63,7 @@ const meantFor = (name: string) => ({
 describe("a real API server calls Postern", await needs("API server"), () => {
   let folder: string;
   let certificate: ServerCertificate;
-  let scripted: Awaited<ReturnType<typeof openScripted>>;
+  let scripted: Awaited<ReturnType<typeof openScriptedEndpoints>>;
   let announcer: Announcer;
   let one: Cluster;
   let two: Cluster;
@@ -73,7 +73,7 @@ describe("a real API server calls Postern", await needs("API server"), () => {
     const binaries = await requireBinaries();
     folder = await mkdtemp(join(tmpdir(), "postern-dispatch-"));
     certificate = await openCertificate(folder, "127.0.0.1");
-    scripted = await openScripted(certificate);
+    scripted = await openScriptedEndpoints(certificate);
     announcer = scripted.announcer;
     const policy = { omitStages: ["RequestReceived"], rules: [{ level: "Metadata", resources: [{ group: "" }] }] };
     const file = { apiVersion: "audit.k8s.io/v1", kind: "Policy", ...policy };
@@ -91,13 +91,13 @@ describe("a real API server calls Postern", await needs("API server"), () => {
   });
 
   /** Rules at the gateway and in the first cluster. */
-  const serving = async (rules: CatalogueRule[], yaml: string, host: Partial<Host> = {}) => {
+  const serving = async (rules: CatalogueRule[], yaml: string, host: Partial<RuleHost> = {}) => {
     const postern = await serveRules(rules, yaml, { certificate, ...host });
     opened.push(postern);
-    const applied = (caller?: Caller, cluster = one) =>
-      apply(cluster.admin, patient(postern.manifests(caller)), announcer);
+    const applied = (caller?: ManifestOptions, cluster = one) =>
+      applyConfigurations(cluster.admin, extendTimeouts(postern.manifests(caller)), announcer);
     const stop = async () => {
-      await remove(one.admin, postern.manifests(), announcer);
+      await deleteConfigurations(one.admin, postern.manifests(), announcer);
       await postern.stop();
     };
     return { ...postern, applied, close: postern.stop, stop };
@@ -125,7 +125,7 @@ describe("a real API server calls Postern", await needs("API server"), () => {
   /** What the audit log holds of a request: its annotations. */
   const audited = async (resource: string, name: string): Promise<Record<string, string>> => {
     let found: { annotations?: Record<string, string> } | undefined;
-    await until(`the audit log has no ${resource} ${name}`, async () => {
+    await waitUntil(`the audit log has no ${resource} ${name}`, async () => {
       const lines = (await readFile(join(folder, "audit.log"), "utf8")).split("\n").slice(0, -1);
       const events = lines.filter((line) => line.includes(`"${name}"`)).map((line) => JSON.parse(line));
       found = events.find(({ objectRef, verb }) => {
@@ -154,7 +154,11 @@ describe("a real API server calls Postern", await needs("API server"), () => {
       },
     });
     before(async () => {
-      const rules = [listed("count", counting), ...fromCatalogue("always-pull-images"), listed("sidecar", sidecar)];
+      const rules = [
+        toCatalogueRule("count", counting),
+        ...fromCatalogue("always-pull-images"),
+        toCatalogueRule("sidecar", sidecar),
+      ];
       postern = await serving(rules, "rules: { count: , always-pull-images: , sidecar: }");
       await postern.applied();
     });
@@ -299,7 +303,7 @@ describe("a real API server calls Postern", await needs("API server"), () => {
     );
     before(async () => {
       const rules = cases.map(({ name, rule }) =>
-        listed(name, only("validate", { summary: "Fails.", ...rule, ...meantFor(name) })),
+        toCatalogueRule(name, only("validate", { summary: "Fails.", ...rule, ...meantFor(name) })),
       );
       const yaml = `rules: { ${cases.map(({ name, policy }) => `${name}: { failurePolicy: ${policy} }`).join(", ")} }`;
       postern = await serving(rules, yaml, {
@@ -323,7 +327,7 @@ describe("a real API server calls Postern", await needs("API server"), () => {
   });
 
   it("and is told so before it has sent all of what is larger than API Gateway takes", async () => {
-    const rules = [listed("vast", only("mutate", { summary: "Sees it before it is validated." }))];
+    const rules = [toCatalogueRule("vast", only("mutate", { summary: "Sees it before it is validated." }))];
     await whileServing(rules, "rules: { vast: { failurePolicy: Fail } }", async () => {
       const answer = await create(one.admin, path("configmaps"), configMap("vast", { text: "<".repeat(3_000_000) }));
       const frame = 'failed calling webhook "vast.postern.dev": failed to call webhook:';
@@ -404,7 +408,7 @@ describe("a real API server calls Postern", await needs("API server"), () => {
         const body = { apiVersion: "v1", kind: "Namespace", metadata: { name, labels } };
         assert.ok([201, 409].includes((await create(one.admin, "/api/v1/namespaces", body)).code));
       }
-      const rules = Object.keys(exemptions).map((name) => listed(name, looking));
+      const rules = Object.keys(exemptions).map((name) => toCatalogueRule(name, looking));
       const setups = Object.entries(exemptions).map(([name, setup]) => `${name}: ${setup}`);
       postern = await serving(rules, `rules: { ${setups.join(", ")} }`);
       await postern.applied();
@@ -439,7 +443,7 @@ describe("a real API server calls Postern", await needs("API server"), () => {
     const namespaces = configMaps.map((match) => ({ ...match, resources: ["namespaces"] }));
     const looking = rule({ summary: "Looks at it.", match: namespaces, mutate() {}, validate() {} });
     await whileServing(
-      [listed("names", looking)],
+      [toCatalogueRule("names", looking)],
       "rules: { names: { exempt: { namespaces: [spared] } } }",
       async (postern) => {
         const table: [Fields, Phase[]][] = [
@@ -462,7 +466,7 @@ describe("a real API server calls Postern", await needs("API server"), () => {
 
   it("and while nobody answers and everything fails closed, the cluster can still heal itself", async () => {
     const everything = [{ apiGroups: ["*"], apiVersions: ["*"], resources: ["*/*"], operations: ["*" as const] }];
-    const rules = [listed("everything", rule({ summary: "Judges.", match: everything, validate() {} }))];
+    const rules = [toCatalogueRule("everything", rule({ summary: "Judges.", match: everything, validate() {} }))];
     const postern = await serving(rules, "rules: { everything: { failurePolicy: Fail } }");
     await postern.applied();
     await postern.close();
@@ -478,7 +482,7 @@ describe("a real API server calls Postern", await needs("API server"), () => {
   });
 
   describe("with a key", () => {
-    const [ours, stranger] = [signing(1), signing(9)];
+    const [ours, stranger] = [createTestSigner(1), createTestSigner(9)];
     let postern: Serving;
     before(async () => {
       const rules = "rules: { deny-service-external-ips: { failurePolicy: Fail } }";
@@ -488,8 +492,8 @@ describe("a real API server calls Postern", await needs("API server"), () => {
       await postern.applied({ cluster: "two" }, two);
     });
     after(async () => {
-      await remove(two.admin, postern.manifests({ cluster: "two" }), announcer);
-      await remove(one.admin, postern.manifests({ cluster: "one" }), announcer);
+      await deleteConfigurations(two.admin, postern.manifests({ cluster: "two" }), announcer);
+      await deleteConfigurations(one.admin, postern.manifests({ cluster: "one" }), announcer);
       await postern.close();
     });
 
@@ -542,7 +546,7 @@ describe("a real API server calls Postern", await needs("API server"), () => {
   describe("while keys change, and not one request fails", () => {
     const closed = "rules: { always-pull-images: { failurePolicy: Fail } }";
     const versions = (list: string) => `${closed}\nclusters: { local: { keyVersion: ${list} } }`;
-    const [first, second] = [signing(1), signing(2)];
+    const [first, second] = [createTestSigner(1), createTestSigner(2)];
     const both = `${first.publicKey},${second.publicKey}`;
     type Stage = (postern: Serving) => unknown;
     const table: { what: string; stages: [Stage, Stage, Stage]; keys: [string, string] }[] = [
@@ -598,7 +602,7 @@ const only = (phase: Phase, definition: Partial<Rule>): Rule =>
   ({ match: configMaps, [phase]: () => {}, ...definition }) as Rule;
 
 /** An answer without what differs between any two. */
-const comparable = ({ code, body, warnings }: Answer) => {
+const comparable = ({ code, body, warnings }: ClusterResponse) => {
   const differing = new Set([
     "uid",
     "creationTimestamp",
@@ -612,9 +616,9 @@ const comparable = ({ code, body, warnings }: Answer) => {
 };
 
 /** Eight clients that create pods, one after the other, until they are stopped. */
-const creating = (client: Client) => {
+const creating = (client: ClusterClient) => {
   const counts = Array.from({ length: 8 }, () => 0);
-  const answers: Answer[] = [];
+  const answers: ClusterResponse[] = [];
   let going = true;
   let all: Promise<unknown> = Promise.resolve();
   const run = async (index: number) => {
@@ -631,7 +635,9 @@ const creating = (client: Client) => {
     /** Until each has created a few pods that it began after now. */
     further: async () => {
       const wanted = counts.map((count) => count + 5);
-      await until("pods are no longer answered", () => counts.every((count, index) => count >= (wanted[index] ?? 0)));
+      await waitUntil("pods are no longer answered", () =>
+        counts.every((count, index) => count >= (wanted[index] ?? 0)),
+      );
     },
     stop: async () => {
       going = false;

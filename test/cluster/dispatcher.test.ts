@@ -5,10 +5,10 @@ import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
 import type { AdmissionRequest } from "#lib/review.ts";
 import { openCertificate, type ServerCertificate } from "../../infra/keys/keys.ts";
-import { callers, pluginsIn, requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
+import { listPlugins, requireBinaries, webhookPlugins } from "../../infra/parity/control-plane/binaries.ts";
 import { bootCluster, type Cluster } from "../../infra/parity/control-plane/cluster.ts";
-import { apply, remove, until } from "../../infra/parity/rule-server.ts";
-import { type Announcer, openScripted, type Script } from "../../infra/parity/scripted-endpoints.ts";
+import { applyConfigurations, deleteConfigurations, waitUntil } from "../../infra/parity/rule-server.ts";
+import { type Announcer, type EndpointScript, openScriptedEndpoints } from "../../infra/parity/scripted-endpoints.ts";
 import { needs } from "../parts.ts";
 import { type Call, differences, firstOf, type Happened, keyOf, predict } from "./dispatcher/prediction.ts";
 import { randomOf } from "./dispatcher/random.ts";
@@ -29,18 +29,18 @@ describe("the chain does what a real API server does", await needs("API server")
   let folder: string;
   let certificate: ServerCertificate;
   let cluster: Cluster;
-  let scripted: Awaited<ReturnType<typeof openScripted>>;
+  let scripted: Awaited<ReturnType<typeof openScriptedEndpoints>>;
   let announcer: Announcer;
   let log: FileHandle;
   let logged = 0;
   const calls = new Map<string, Call[]>();
-  const scripts: Record<string, Script> = {};
+  const scripts: Record<string, EndpointScript> = {};
 
   before(async () => {
     const binaries = await requireBinaries();
     folder = await mkdtemp(join(tmpdir(), "postern-dispatcher-"));
     certificate = await openCertificate(folder, "127.0.0.1");
-    scripted = await openScripted(certificate, scripts);
+    scripted = await openScriptedEndpoints(certificate, scripts);
     announcer = scripted.announcer;
     const rules = [{ level: "Request" }];
     const policy = {
@@ -53,13 +53,13 @@ describe("the chain does what a real API server does", await needs("API server")
       `--audit-policy-file=${join(folder, "audit.yaml")}`,
       `--audit-log-path=${join(folder, "audit.log")}`,
     ];
-    const { defaultOn } = await pluginsIn(binaries);
-    const disable = defaultOn.filter((one) => !callers.includes(one) && one !== "NamespaceLifecycle");
+    const { defaultOn } = await listPlugins(binaries);
+    const disable = defaultOn.filter((one) => !webhookPlugins.includes(one) && one !== "NamespaceLifecycle");
     cluster = await bootCluster(binaries, { disable, flags });
     log = await open(join(folder, "audit.log"));
     for (const call of furniture()) assert.equal((await cluster.admin(call)).code, 201);
     for (const call of objects(randomOf(seed)))
-      await until(`${call.path} can't be written`, async () => (await cluster.admin(call)).code === 201);
+      await waitUntil(`${call.path} can't be written`, async () => (await cluster.admin(call)).code === 201);
   });
   after(async () => {
     await Promise.all([cluster?.stop(), scripted?.stop(), log?.close()]);
@@ -86,7 +86,7 @@ describe("the chain does what a real API server does", await needs("API server")
   /** The annotations that admission left, by the words of writes. */
   const annotations = async (words: ReadonlySet<string>) => {
     const found = new Map<string, Record<string, string>>();
-    await until("the audit log is incomplete", async () => {
+    await waitUntil("the audit log is incomplete", async () => {
       const { size } = await log.stat();
       const { buffer } = await log.read({ buffer: Buffer.alloc(size - logged), position: logged });
       const end = buffer.lastIndexOf("\n") + 1;
@@ -111,8 +111,8 @@ describe("the chain does what a real API server does", await needs("API server")
       const random = randomOf(seed * 1000 + number);
       const set = makeSet(number, scripted.url, certificate.ca, random);
       serve(set);
-      context.after(() => remove(cluster.admin, set.manifests, announcer));
-      await apply(cluster.admin, set.manifests, announcer);
+      context.after(() => deleteConfigurations(cluster.admin, set.manifests, announcer));
+      await applyConfigurations(cluster.admin, set.manifests, announcer);
       const manifests = set.manifests.map((manifest) => announcer.announce(manifest).body);
       const writes = Array.from({ length: perSet }, (_, index) => writeOf(number * perSet + index, random));
       const happened = new Map<string, Omit<Happened, "annotations">>();

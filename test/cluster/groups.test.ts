@@ -10,14 +10,20 @@ import type { LogReport } from "#lib/log-line.ts";
 import { rule, selectPhase } from "#lib/rule.ts";
 import { type CatalogueRule, readCatalogue } from "../../infra/catalogue/registry.ts";
 import { openCertificate, type ServerCertificate } from "../../infra/keys/keys.ts";
-import { comparable, diffOf } from "../../infra/parity/compare.ts";
+import { formatDiff, toComparable } from "../../infra/parity/compare.ts";
 import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
-import type { Client } from "../../infra/parity/control-plane/client.ts";
+import type { ClusterClient } from "../../infra/parity/control-plane/client.ts";
 import { bootCluster, type Cluster } from "../../infra/parity/control-plane/cluster.ts";
-import { sequencesFor } from "../../infra/parity/generators/sequences.ts";
-import { clear, play } from "../../infra/parity/player.ts";
-import { apply, listed, patient, remove, serveRules } from "../../infra/parity/rule-server.ts";
-import { type Announcer, openScripted } from "../../infra/parity/scripted-endpoints.ts";
+import { buildSequences } from "../../infra/parity/generators/sequences.ts";
+import {
+  applyConfigurations,
+  deleteConfigurations,
+  extendTimeouts,
+  serveRules,
+  toCatalogueRule,
+} from "../../infra/parity/rule-server.ts";
+import { type Announcer, openScriptedEndpoints } from "../../infra/parity/scripted-endpoints.ts";
+import { deleteCompletely, sendSequence } from "../../infra/parity/sequence-sender.ts";
 import { needs } from "../parts.ts";
 
 // Several mutators behind one entry do what they do one by one, on a real API server.
@@ -39,7 +45,7 @@ const pod = (name: string, spec: object = {}, annotations: Record<string, string
 describe("a group on a real API server", await needs("API server"), () => {
   let folder: string;
   let certificate: ServerCertificate;
-  let scripted: Awaited<ReturnType<typeof openScripted>>;
+  let scripted: Awaited<ReturnType<typeof openScriptedEndpoints>>;
   let announcer: Announcer;
   let one: Cluster;
   let two: Cluster;
@@ -48,7 +54,7 @@ describe("a group on a real API server", await needs("API server"), () => {
     const binaries = await requireBinaries();
     folder = await mkdtemp(join(tmpdir(), "postern-groups-"));
     certificate = await openCertificate(folder, "127.0.0.1");
-    scripted = await openScripted(certificate);
+    scripted = await openScriptedEndpoints(certificate);
     announcer = scripted.announcer;
     const disable = mutators.flatMap(({ rule: { upstreamPlugin: twin } }) => (twin?.defaultOn ? [twin.plugin] : []));
     [one, two] = await Promise.all([bootCluster(binaries, { disable }), bootCluster(binaries, { disable })]);
@@ -60,9 +66,9 @@ describe("a group on a real API server", await needs("API server"), () => {
 
   const serving = async (rules: CatalogueRule[], yaml: string, cluster: Cluster) => {
     const postern = await serveRules(rules, yaml, { certificate });
-    await apply(cluster.admin, patient(postern.manifests()), announcer);
+    await applyConfigurations(cluster.admin, extendTimeouts(postern.manifests()), announcer);
     const stop = async () => {
-      await remove(cluster.admin, postern.manifests(), announcer);
+      await deleteConfigurations(cluster.admin, postern.manifests(), announcer);
       await postern.stop();
     };
     return { ...postern, stop };
@@ -79,21 +85,21 @@ describe("a group on a real API server", await needs("API server"), () => {
     try {
       together = await serving(mutators, `${yaml}groups: { everything: [${names.join(", ")}] }`, two);
       const matches = mutators.flatMap(({ rule }) => selectPhase(rule.match, "mutate", rule.settings ?? {}) ?? []);
-      const sequences = fc.sample(sequencesFor(matches), { seed, numRuns: 120 });
+      const sequences = fc.sample(buildSequences(matches), { seed, numRuns: 120 });
       for (const [index, sequence] of sequences.entries()) {
         const name = `s${index}`;
         const [wanted, actual] = await Promise.all(
           [one, two].map(async ({ as }) => {
-            const { turns, remains } = await play(sequence, name, as);
-            for (const path of remains) await clear(path, as);
-            return turns.map((turn) => comparable(turn, name));
+            const { turns, remains } = await sendSequence(sequence, name, as);
+            for (const path of remains) await deleteCompletely(path, as);
+            return turns.map((turn) => toComparable(turn, name));
           }),
         );
         for (const [step, turn] of wanted?.entries() ?? [])
           assert.deepEqual(
             actual?.[step],
             turn,
-            `seed ${seed}, sequence ${index}, ${JSON.stringify(sequence.steps[step])}: ${actual?.[step] && diffOf(turn, actual[step])}`,
+            `seed ${seed}, sequence ${index}, ${JSON.stringify(sequence.steps[step])}: ${actual?.[step] && formatDiff(turn, actual[step])}`,
           );
       }
       const calls = (reports: LogReport[]) => reports.filter(({ phase }) => phase === "mutate").length;
@@ -111,7 +117,7 @@ describe("a group on a real API server", await needs("API server"), () => {
 
   describe("holds of each member", () => {
     const labelling = (name: string) =>
-      listed(
+      toCatalogueRule(
         name,
         rule<Pod>({
           summary: "Labels pods.",
@@ -121,7 +127,7 @@ describe("a group on a real API server", await needs("API server"), () => {
           },
         }),
       );
-    const refusing = listed(
+    const refusing = toCatalogueRule(
       "refuses",
       rule<Pod>({
         summary: "Refuses pods that ask for it.",
@@ -147,7 +153,7 @@ describe("a group on a real API server", await needs("API server"), () => {
       await one.admin({ method: "POST", path: "/api/v1/namespaces", body: namespace });
     });
     after(() => postern?.stop());
-    const create = (client: Client, body: unknown, namespace?: string) =>
+    const create = (client: ClusterClient, body: unknown, namespace?: string) =>
       client({ method: "POST", path: path("pods", namespace), body });
 
     it("its mode", async () => {

@@ -7,14 +7,14 @@ import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
 import { fileURLToPath } from "node:url";
 import { readCatalogue } from "../../infra/catalogue/registry.ts";
-import { pluginsIn, requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
-import { parityOf } from "../../infra/parity/parity.ts";
+import { listPlugins, requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
+import { measureParity } from "../../infra/parity/parity.ts";
 import { listPorts } from "../../infra/parity/plugins.ts";
 import { needs } from "../parts.ts";
 
 // Ports answer generated requests as their plugins do.
 const binaries = await requireBinaries().catch(() => undefined);
-const plugins = binaries && (await pluginsIn(binaries));
+const plugins = binaries && (await listPlugins(binaries));
 
 const apiserver = await needs("API server");
 const ports = listPorts(await readCatalogue());
@@ -75,7 +75,7 @@ describe("on a real API server", { ...apiserver, concurrency: 2 }, () => {
     plugins?.all.includes(twin.plugin) ? false : `${twin.plugin} is not in Kubernetes ${binaries?.version}`;
   const ask = async (port: (typeof ports)[number], requests: number) => {
     const binaries = await requireBinaries();
-    return parityOf(port, binaries, { requests, seed });
+    return measureParity(port, binaries, { requests, seed });
   };
 
   for (const port of ports)

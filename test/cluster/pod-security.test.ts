@@ -5,7 +5,12 @@ import type { Pod } from "kubernetes-types/core/v1.d.ts";
 import { toSubject } from "../../functions/pod-security/pods.ts";
 import type { Level, Version } from "../../functions/pod-security/policy.ts";
 import { listOffences } from "../../functions/pod-security/standards.ts";
-import { evaluate, findEvaluator, readCorpus, type Verdict } from "../../infra/parity/pod-security/evaluator.ts";
+import {
+  type EvaluatorVerdict,
+  evaluatePods,
+  findEvaluator,
+  readCorpus,
+} from "../../infra/parity/pod-security/evaluator.ts";
 import { needs } from "../parts.ts";
 import { pods as generated } from "./pods.ts";
 
@@ -38,7 +43,7 @@ describe("the Pod Security Standards, beside upstream's evaluator", await needs(
 /** That each pod is judged alike at every version; and for what reasons. */
 async function agrees(pods: Pod[]): Promise<Set<string>> {
   assert.ok(evaluator);
-  const wanted = await evaluate(evaluator, pods);
+  const wanted = await evaluatePods(evaluator, pods);
   assert.equal(wanted.length, pods.length);
   const met = new Set<string>();
   for (const [index, pod] of pods.entries()) {
@@ -59,7 +64,8 @@ async function agrees(pods: Pod[]): Promise<Set<string>> {
 }
 
 const said = (offences: { reason: string; detail: string }[]) => offences.map(({ reason, detail }) => [reason, detail]);
-const saidBy = ({ reasons, details }: Verdict) => (reasons ?? []).map((reason, index) => [reason, details?.[index]]);
+const saidBy = ({ reasons, details }: EvaluatorVerdict) =>
+  (reasons ?? []).map((reason, index) => [reason, details?.[index]]);
 
 function distinct(pods: object[]): Pod[] {
   return [...new Set(pods.map((pod) => JSON.stringify(pod)))].map((text) => JSON.parse(text));

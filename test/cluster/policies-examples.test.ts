@@ -8,29 +8,35 @@ import { memoryOf } from "#lib/cluster/answer-cache.ts";
 import { createLiveCapabilities } from "#lib/cluster/live-capabilities.ts";
 import type { KubernetesObject } from "#lib/review.ts";
 import { mergeWithDefaults } from "#lib/settings.ts";
-import { exampleCases, normalised } from "../../infra/bench/example-policies.ts";
+import { exampleCases, normalizeObject } from "../../infra/bench/example-policies.ts";
 import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
-import type { Answer } from "../../infra/parity/control-plane/client.ts";
+import type { ClusterResponse } from "../../infra/parity/control-plane/client.ts";
 import { bootCluster, type Cluster } from "../../infra/parity/control-plane/cluster.ts";
 import {
-  applyAs,
-  collectionOf,
-  type Manifest,
-  of,
-  pathOf,
-  pod,
-  pods,
-  said,
-  serveKinds,
-  writes,
+  applyObject,
+  buildAnnotationSpec,
+  buildPod,
+  buildPolicy,
+  type FixtureObject,
+  getFixtureCollection,
+  getFixturePath,
+  getMessage,
+  podSelectors,
+  servePolicyKinds,
 } from "../../infra/parity/policy-fixtures.ts";
-import { noticed, patient, register, servePostern } from "../../infra/parity/rule-server.ts";
+import {
+  extendTimeouts,
+  registerConfigurations,
+  serveCatalogue,
+  waitUntilCalled,
+} from "../../infra/parity/rule-server.ts";
 import { needs } from "../parts.ts";
 
 // What policies in a real cluster do there: those that are shipped as examples, broken ones, and hostile ones.
 const overriding = (name: string, overriders: object) =>
-  of("ClusterOverridePolicy", name, { resourceSelectors: pods, overrideRules: [{ overriders }] });
-const validating = (name: string, cue: string) => of("ClusterValidatePolicy", name, { validateRules: [{ cue }] });
+  buildPolicy("ClusterOverridePolicy", name, { resourceSelectors: podSelectors, overrideRules: [{ overriders }] });
+const validating = (name: string, cue: string) =>
+  buildPolicy("ClusterValidatePolicy", name, { validateRules: [{ cue }] });
 const refers = (reference: object) => {
   const template = { type: "annotations", operation: "add", path: "a", valueRef: { path: "data.a", ...reference } };
   return { template };
@@ -46,14 +52,14 @@ patches: [{op: "add", path: "/metadata/annotations/a", value: x}]`;
 
 describe("policies, judged by a real API server", await needs("API server"), () => {
   let cluster: Cluster;
-  let postern: Awaited<ReturnType<typeof servePostern>>;
+  let postern: Awaited<ReturnType<typeof serveCatalogue>>;
   let service: Awaited<ReturnType<typeof openService>>;
   const answers = new Map<string, unknown>();
 
   before(async () => {
     const binaries = await requireBinaries();
     cluster = await bootCluster(binaries);
-    await serveKinds(cluster.admin);
+    await servePolicyKinds(cluster.admin);
     service = await openService(answers);
     const settings = { intercept: [{ apiGroups: ["*"], apiVersions: ["*"], resources: ["*"] }] };
     const http = { hosts: [new URL(service.url).host, "169.254.169.254", "10.1.2.3"], addresses: ["127.0.0.1/32"] };
@@ -62,20 +68,25 @@ describe("policies, judged by a real API server", await needs("API server"), () 
     const yaml = stringify({ rules: { ...rules, "policy-admission": { failurePolicy: "Fail" } } });
     const connection = { server: cluster.server, ca: cluster.ca, credentials: { token: cluster.tokenOf("admin") } };
     // What was read is forgotten at once: a policy holds as soon as it is there.
-    postern = await servePostern(
+    postern = await serveCatalogue(
       yaml,
       createLiveCapabilities({ local: connection }, memoryOf({ entries: 0, bytes: 0 })),
     );
-    await register(cluster.admin, patient(postern.manifests()));
-    const probe = of("ClusterOverridePolicy", "probe", {
+    await registerConfigurations(cluster.admin, extendTimeouts(postern.manifests()));
+    const probe = buildPolicy("ClusterOverridePolicy", "probe", {
       overrideRules: [{ overriders: { template: { type: "labels", operation: "add" } } }],
     });
-    await noticed(
-      () => cluster.admin({ method: "POST", path: `${collectionOf(probe)}?dryRun=All`, body: probe }),
+    await waitUntilCalled(
+      () => cluster.admin({ method: "POST", path: `${getFixtureCollection(probe)}?dryRun=All`, body: probe }),
       () => postern.reports.length > 0,
     );
-    await noticed(
-      () => cluster.admin({ method: "POST", path: `${collectionOf(pod("probe"))}?dryRun=All`, body: pod("probe") }),
+    await waitUntilCalled(
+      () =>
+        cluster.admin({
+          method: "POST",
+          path: `${getFixtureCollection(buildPod("probe"))}?dryRun=All`,
+          body: buildPod("probe"),
+        }),
       () => ["policy-override", "policy-validate"].every((name) => postern.reports.some(({ rule }) => rule === name)),
     );
   });
@@ -90,11 +101,11 @@ describe("policies, judged by a real API server", await needs("API server"), () 
     const { admin } = cluster;
     // Nobody here would finish the deletion of a namespace.
     const isKept = object.kind === "Namespace";
-    if (!isKept) await admin({ method: "DELETE", path: `${pathOf(object)}?gracePeriodSeconds=0` });
+    if (!isKept) await admin({ method: "DELETE", path: `${getFixturePath(object)}?gracePeriodSeconds=0` });
     const answer = isKept
-      ? await applyAs(admin, object)
-      : await admin({ method: "POST", path: collectionOf(object), body: object });
-    assert.ok(answer.code < 300, said(answer));
+      ? await applyObject(admin, object)
+      : await admin({ method: "POST", path: getFixtureCollection(object), body: object });
+    assert.ok(answer.code < 300, getMessage(answer));
   };
 
   for (const one of exampleCases)
@@ -109,12 +120,12 @@ describe("policies, judged by a real API server", await needs("API server"), () 
       if (!isNew) await put(one.oldObject ?? object);
       answers.clear();
       for (const { path, body } of http) answers.set(path, body);
-      const policies: Manifest[] = one.policies.map((policy) =>
+      const policies: FixtureObject[] = one.policies.map((policy) =>
         JSON.parse(JSON.stringify(policy).replaceAll("http://mock/", `${service.url}/`)),
       );
       try {
         for (const policy of policies) {
-          const { code, body } = await applyAs(cluster.admin, policy);
+          const { code, body } = await applyObject(cluster.admin, policy);
           assert.equal(code < 300, expect.policy !== "rejected", String(body.message));
         }
         if (expect.policy === "rejected") return;
@@ -126,66 +137,66 @@ describe("policies, judged by a real API server", await needs("API server"), () 
         });
         if (expect.error) {
           assert.equal(answer.code, 500);
-          assert.match(said(answer), /Policy .*Rules\[\d+\]: /);
+          assert.match(getMessage(answer), /Policy .*Rules\[\d+\]: /);
         } else if (isRefusedByKubernetes(one)) {
           assert.equal(answer.code, 422);
-          assert.match(said(answer), /spec\.affinity\.nodeAffinity\.preferred\S+matchFields\[0\]\.key/);
+          assert.match(getMessage(answer), /spec\.affinity\.nodeAffinity\.preferred\S+matchFields\[0\]\.key/);
           return;
         } else if (expect.allowed === false)
-          assert.match(said(answer), new RegExp(`denied the request: ${expect.reason}$`));
-        else assert.ok(answer.code < 300, said(answer));
+          assert.match(getMessage(answer), new RegExp(`denied the request: ${expect.reason}$`));
+        else assert.ok(answer.code < 300, getMessage(answer));
         if (expect.object) {
           const metadata = { ...expect.object.metadata, name: object.metadata?.name };
           const expected = { ...expect.object, metadata };
-          assert.deepEqual(within(expected, answer.body), normalised(expected));
+          assert.deepEqual(within(expected, answer.body), normalizeObject(expected));
         }
       } finally {
-        for (const policy of policies) await cluster.admin({ method: "DELETE", path: pathOf(policy) });
+        for (const policy of policies) await cluster.admin({ method: "DELETE", path: getFixturePath(policy) });
       }
     });
 
-  const applied = async (object: Manifest) => {
-    const answer = await applyAs(cluster.admin, object);
-    assert.ok(answer.code < 300, `${object.kind} ${object.metadata.name}: ${said(answer)}`);
+  const applied = async (object: FixtureObject) => {
+    const answer = await applyObject(cluster.admin, object);
+    assert.ok(answer.code < 300, `${object.kind} ${object.metadata.name}: ${getMessage(answer)}`);
     return answer;
   };
-  const remove = (object: KubernetesObject) => cluster.admin({ method: "DELETE", path: pathOf(object) });
+  const remove = (object: KubernetesObject) => cluster.admin({ method: "DELETE", path: getFixturePath(object) });
   /** What would come of creating it. */
-  const tried = (object: KubernetesObject): Promise<Answer> =>
-    cluster.admin({ method: "POST", path: `${collectionOf(object)}?dryRun=All`, body: object });
+  const tried = (object: KubernetesObject): Promise<ClusterResponse> =>
+    cluster.admin({ method: "POST", path: `${getFixtureCollection(object)}?dryRun=All`, body: object });
 
   it("are refused with all that is wrong with them, and admitted when they are mended", async () => {
-    const broken = of("ClusterValidatePolicy", "broken", {
+    const broken = buildPolicy("ClusterValidatePolicy", "broken", {
       validateRules: [
         { template: { type: "condition", condition: { cond: "Gt", dataRef: { from: "current", path: "" } } } },
         { cue: "object: _\nvalidate: {valid: objekt.a}" },
       ],
     });
-    const refused = await applyAs(cluster.admin, broken);
+    const refused = await applyObject(cluster.admin, broken);
     assert.equal(refused.code, 403);
-    assert.match(said(refused), /spec\.validateRules\[0\]\.template\.condition\.dataRef\.path/);
-    const scripted = await applyAs(cluster.admin, validating("broken", "object: _\nvalidate: {valid: objekt.a}"));
-    assert.match(said(scripted), /spec\.validateRules\[0\]\.cue.*reference "objekt" not found/s);
+    assert.match(getMessage(refused), /spec\.validateRules\[0\]\.template\.condition\.dataRef\.path/);
+    const scripted = await applyObject(cluster.admin, validating("broken", "object: _\nvalidate: {valid: objekt.a}"));
+    assert.match(getMessage(scripted), /spec\.validateRules\[0\]\.cue.*reference "objekt" not found/s);
     await applied(validating("broken", "object: _\nvalidate: {valid: object.a}"));
     await remove(broken);
-    const tool = await applyAs(cluster.admin, overriding("tool", { cue: 'import "tool/exec"\npatches: []' }));
+    const tool = await applyObject(cluster.admin, overriding("tool", { cue: 'import "tool/exec"\npatches: []' }));
     assert.equal(tool.code, 403);
-    assert.match(said(tool), /tool\/exec/);
+    assert.match(getMessage(tool), /tool\/exec/);
   });
 
   it("can't lock out what mends them", async () => {
     const failing = overriding("failing", { plaintext: [{ op: "remove", path: "/metadata/nothing" }] });
     await applied(validating("everything", 'validate: {valid: false, reason: "nothing is let in"}'));
     await applied(failing);
-    const blamed = await tried(pod("a"));
+    const blamed = await tried(buildPod("a"));
     assert.equal(blamed.code, 500);
-    assert.match(said(blamed), /ClusterOverridePolicy failing, overrideRules\[0\]: /);
+    assert.match(getMessage(blamed), /ClusterOverridePolicy failing, overrideRules\[0\]: /);
     await remove(failing);
     const service = { apiVersion: "v1", kind: "Service", metadata: { name: "s" }, spec: { ports: [{ port: 1 }] } };
-    for (const object of [pod("a"), service])
-      assert.match(said(await tried(object)), /denied the request: nothing is let in$/);
+    for (const object of [buildPod("a"), service])
+      assert.match(getMessage(await tried(object)), /denied the request: nothing is let in$/);
     await applied(validating("everything", "validate: {valid: true}"));
-    assert.equal((await tried(pod("a"))).code, 201);
+    assert.equal((await tried(buildPod("a"))).code, 201);
     await remove(validating("everything", ""));
   });
 
@@ -210,32 +221,41 @@ describe("policies, judged by a real API server", await needs("API server"), () 
       const policy = overriding("hostile", overriders);
       await applied(policy);
       try {
-        const { code, body } = await tried(pod("a"));
+        const { code, body } = await tried(buildPod("a"));
         assert.equal(code, 500);
         assert.match(String(body.message), /ClusterOverridePolicy hostile, overrideRules\[0\]: /);
         assert.match(String(body.message), sentence);
       } finally {
         await remove(policy);
       }
-      assert.equal((await tried(pod("a"))).code, 201);
+      assert.equal((await tried(buildPod("a"))).code, 201);
     });
 
   it("are a thousand, and only those count that concern an object; a megabyte of it, too", async () => {
     const others = Array.from({ length: 1000 }, (_, index) =>
-      of(
+      buildPolicy(
         "ClusterOverridePolicy",
         `other-${index}`,
-        writes("a", "b", [{ apiVersion: "v1", kind: "Pod", name: `p-${index}` }]),
+        buildAnnotationSpec("a", "b", [{ apiVersion: "v1", kind: "Pod", name: `p-${index}` }]),
       ),
     );
     for (let done = 0; done < others.length; done += 16) await Promise.all(others.slice(done, done + 16).map(applied));
-    const large = { ...pod("p-500"), kind: "ConfigMap", data: { a: "x".repeat(1_000_000) }, spec: undefined };
-    await applied(of("ClusterOverridePolicy", "large", writes("c", "d", [{ apiVersion: "v1", kind: "ConfigMap" }])));
+    const large = { ...buildPod("p-500"), kind: "ConfigMap", data: { a: "x".repeat(1_000_000) }, spec: undefined };
+    await applied(
+      buildPolicy(
+        "ClusterOverridePolicy",
+        "large",
+        buildAnnotationSpec("c", "d", [{ apiVersion: "v1", kind: "ConfigMap" }]),
+      ),
+    );
     const annotations = async (object: KubernetesObject) => Object((await tried(object)).body.metadata).annotations;
-    assert.deepEqual(await annotations(pod("p-500")), { a: "b" });
-    assert.equal(await annotations(pod("another")), undefined);
+    assert.deepEqual(await annotations(buildPod("p-500")), { a: "b" });
+    assert.equal(await annotations(buildPod("another")), undefined);
     assert.deepEqual(await annotations(large), { c: "d" });
-    await cluster.admin({ method: "DELETE", path: collectionOf(of("ClusterOverridePolicy", "any", {})) });
+    await cluster.admin({
+      method: "DELETE",
+      path: getFixtureCollection(buildPolicy("ClusterOverridePolicy", "any", {})),
+    });
   });
 });
 
@@ -244,19 +264,19 @@ const isRefusedByKubernetes = ({ id }: { id: string }) => id.startsWith("affinit
 
 /** What workloads must have, and cases leave out. */
 const labels = { app: "web" };
-const { spec } = pod("any");
+const { spec } = buildPod("any");
 const workload = { spec: { selector: { matchLabels: labels }, template: { metadata: { labels }, spec } } };
 
 const ways = {
-  CREATE: { method: "POST", path: collectionOf },
-  UPDATE: { method: "PUT", path: pathOf },
-  DELETE: { method: "DELETE", path: pathOf },
-  CONNECT: { method: "GET", path: pathOf },
+  CREATE: { method: "POST", path: getFixtureCollection },
+  UPDATE: { method: "PUT", path: getFixturePath },
+  DELETE: { method: "DELETE", path: getFixturePath },
+  CONNECT: { method: "GET", path: getFixturePath },
 } as const;
 
 /** What the API server made of an object, as far as it was expected: it fills in much that nobody asked for. */
 const within = (expected: unknown, actual: unknown, isWhole = false): unknown => {
-  if (isWhole) return normalised(actual);
+  if (isWhole) return normalizeObject(actual);
   if (Array.isArray(expected) && Array.isArray(actual))
     return actual.map((inner, index) => within(expected[index], inner));
   if (typeof expected !== "object" || expected === null || Array.isArray(expected)) return actual;
@@ -264,7 +284,7 @@ const within = (expected: unknown, actual: unknown, isWhole = false): unknown =>
     const isExpected = Object.hasOwn(expected, key);
     return isExpected || whole.has(key) ? [[key, within(Reflect.get(expected, key), inner, whole.has(key))]] : [];
   });
-  return normalised(Object.fromEntries(entries));
+  return normalizeObject(Object.fromEntries(entries));
 };
 const whole = new Set(["annotations", "labels", "resources", "affinity"]);
 

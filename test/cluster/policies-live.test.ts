@@ -10,20 +10,20 @@ import { fileURLToPath } from "node:url";
 import { parseAllDocuments, stringify } from "yaml";
 import type { KubernetesObject } from "#lib/review.ts";
 import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
-import type { Answer, Client } from "../../infra/parity/control-plane/client.ts";
+import type { ClusterClient, ClusterResponse } from "../../infra/parity/control-plane/client.ts";
 import { bootCluster, type Cluster } from "../../infra/parity/control-plane/cluster.ts";
 import {
-  applyAs,
-  collectionOf,
-  type Manifest,
-  of,
-  pathOf,
-  pod,
-  said,
-  serveKinds,
-  writes,
+  applyObject,
+  buildAnnotationSpec,
+  buildPod,
+  buildPolicy,
+  type FixtureObject,
+  getFixtureCollection,
+  getFixturePath,
+  getMessage,
+  servePolicyKinds,
 } from "../../infra/parity/policy-fixtures.ts";
-import { until } from "../../infra/parity/rule-server.ts";
+import { waitUntil } from "../../infra/parity/rule-server.ts";
 import { kubeconfigOf } from "../checkout.ts";
 import { needs } from "../parts.ts";
 
@@ -35,7 +35,7 @@ const staleness = 10_000;
 
 describe("policies on a real API server", await needs("API server"), () => {
   let cluster: Cluster;
-  let admin: Client;
+  let admin: ClusterClient;
   let folder = "";
   let url = "";
   let printed = "";
@@ -59,16 +59,16 @@ describe("policies on a real API server", await needs("API server"), () => {
     assert.equal(code, 0, texts.err);
     return texts;
   };
-  const apply = (object: Manifest) => applyAs(admin, object);
-  const applied = async (object: Manifest) => {
+  const apply = (object: FixtureObject) => applyObject(admin, object);
+  const applied = async (object: FixtureObject) => {
     const answer = await apply(object);
-    assert.ok(answer.code < 300, `${object.kind} ${object.metadata.name}: ${said(answer)}`);
+    assert.ok(answer.code < 300, `${object.kind} ${object.metadata.name}: ${getMessage(answer)}`);
     return answer;
   };
   const create = (object: KubernetesObject, query = "") =>
-    admin({ method: "POST", path: `${collectionOf(object)}${query}`, body: object });
-  const remove = async (object: Manifest) => {
-    await admin({ method: "DELETE", path: `${collectionOf(object)}/${object.metadata.name}` });
+    admin({ method: "POST", path: `${getFixtureCollection(object)}${query}`, body: object });
+  const remove = async (object: FixtureObject) => {
+    await admin({ method: "DELETE", path: `${getFixtureCollection(object)}/${object.metadata.name}` });
   };
   /** What `npx postern manifests | kubectl apply -f -` does. */
   const renew = async () => {
@@ -76,22 +76,22 @@ describe("policies on a real API server", await needs("API server"), () => {
       ...["manifests", "--config", join(folder, "postern.yaml"), "--url", url, "--ca", join(folder, ".postern/ca.crt")],
       ...["--kubeconfig", await kubeconfig("admin")],
     );
-    const manifests: Manifest[] = parseAllDocuments(out).map((document) => document.toJS());
+    const manifests: FixtureObject[] = parseAllDocuments(out).map((document) => document.toJS());
     for (const manifest of manifests) await applied(manifest);
     return { manifests, notes: err };
   };
   /** Until an object that is tried, dry, is answered so. */
-  const soon = async (object: KubernetesObject, isSo: (answer: Answer) => boolean) => {
-    let last: Answer | undefined;
+  const soon = async (object: KubernetesObject, isSo: (answer: ClusterResponse) => boolean) => {
+    let last: ClusterResponse | undefined;
     const isAnsweredSo = async () => {
       last = await create(object, "?dryRun=All");
       return isSo(last);
     };
-    await until("", isAnsweredSo).catch(() => {
+    await waitUntil("", isAnsweredSo).catch(() => {
       assert.fail(`${object.metadata?.name} is still answered with ${JSON.stringify(last)}`);
     });
   };
-  const annotation = ({ body }: Answer, key: string) => Object(Object(body.metadata).annotations)[key];
+  const annotation = ({ body }: ClusterResponse, key: string) => Object(Object(body.metadata).annotations)[key];
 
   before(async () => {
     const binaries = await requireBinaries();
@@ -112,10 +112,10 @@ describe("policies on a real API server", await needs("API server"), () => {
       await once(gateway, "exit");
     });
     for (const stream of [gateway.stdout, gateway.stderr]) stream.on("data", (text) => (printed += text));
-    await until("the gateway did not start", () => /https:\/\/\S+policy-override/.test(printed));
+    await waitUntil("the gateway did not start", () => /https:\/\/\S+policy-override/.test(printed));
     url = /https:\/\/[^/\s]+/.exec(printed)?.[0] ?? "";
 
-    await serveKinds(admin);
+    await servePolicyKinds(admin);
   });
   after(async () => {
     for (const stop of stops.reverse()) await stop();
@@ -125,9 +125,9 @@ describe("policies on a real API server", await needs("API server"), () => {
     const { manifests } = await renew();
     const entries = manifests.flatMap(({ webhooks }) => (Array.isArray(webhooks) ? webhooks : []));
     assert.deepEqual([...new Set(entries.map(({ name }) => name))], ["policy-admission.postern.dev"]);
-    await until("admission is not asked", async () => {
+    await waitUntil("admission is not asked", async () => {
       const answer = await create(
-        of("ClusterOverridePolicy", "probe", {
+        buildPolicy("ClusterOverridePolicy", "probe", {
           overrideRules: [{ overriders: { template: { type: "labels", operation: "add" } } }],
         }),
         "?dryRun=All",
@@ -137,7 +137,7 @@ describe("policies on a real API server", await needs("API server"), () => {
   });
 
   it("warns of a policy that no entry serves, and serves it when the entries are renewed", async () => {
-    const policy = of("ClusterOverridePolicy", "owner", writes("owner", "web"));
+    const policy = buildPolicy("ClusterOverridePolicy", "owner", buildAnnotationSpec("owner", "web"));
     const { warnings, body } = await applied(policy);
     assert.ok(
       warnings.some((one) => /policy-override.*pods.*postern manifests/i.test(one)),
@@ -155,25 +155,35 @@ describe("policies on a real API server", await needs("API server"), () => {
     assert.deepEqual(entry.rules, [
       { apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE", "UPDATE"], scope: "*" },
     ]);
-    await soon(pod("a"), (answer) => annotation(answer, "owner") === "web");
-    assert.deepEqual((await applied(of("ClusterOverridePolicy", "other", writes("other", "web")))).warnings, []);
-    await remove(of("ClusterOverridePolicy", "other", {}));
+    await soon(buildPod("a"), (answer) => annotation(answer, "owner") === "web");
+    assert.deepEqual(
+      (await applied(buildPolicy("ClusterOverridePolicy", "other", buildAnnotationSpec("other", "web")))).warnings,
+      [],
+    );
+    await remove(buildPolicy("ClusterOverridePolicy", "other", {}));
   });
 
   it("leaves a policy as it is that is applied again as its author wrote it", async () => {
     const spec = {
-      ...writes("again", "a"),
-      overrideRules: [...writes("again", "a").overrideRules, { overriders: {} }],
+      ...buildAnnotationSpec("again", "a"),
+      overrideRules: [...buildAnnotationSpec("again", "a").overrideRules, { overriders: {} }],
     };
     const condition = { cond: "Exist", dataRef: { from: "current", path: "/metadata/labels/never" } };
     const rules = { resourceSelectors: [], validateRules: [{ template: { type: "condition", condition } }] };
-    for (const policy of [of("ClusterOverridePolicy", "again", spec), of("ClusterValidatePolicy", "again", rules)]) {
+    for (const policy of [
+      buildPolicy("ClusterOverridePolicy", "again", spec),
+      buildPolicy("ClusterValidatePolicy", "again", rules),
+    ]) {
       const { body: first } = await applied(policy);
       const { body: second } = await applied(policy);
       assert.match(JSON.stringify(first.spec), /renderedCue/);
       assert.deepEqual(second, first);
       const merge = { contentType: "application/merge-patch+json", body: { spec: policy.spec } };
-      const { body: third } = await admin({ method: "PATCH", path: `${pathOf(policy)}?fieldManager=other`, ...merge });
+      const { body: third } = await admin({
+        method: "PATCH",
+        path: `${getFixturePath(policy)}?fieldManager=other`,
+        ...merge,
+      });
       assert.deepEqual(
         [Object(third.metadata).generation, third.spec],
         [Object(first.metadata).generation, first.spec],
@@ -183,11 +193,11 @@ describe("policies on a real API server", await needs("API server"), () => {
   });
 
   it("sees a changed policy and one that is gone within ten seconds", async () => {
-    await applied(of("ClusterOverridePolicy", "owner", writes("owner", "api")));
+    await applied(buildPolicy("ClusterOverridePolicy", "owner", buildAnnotationSpec("owner", "api")));
     await wait(staleness);
-    assert.equal(annotation(await create(pod("a"), "?dryRun=All"), "owner"), "api");
-    await remove(of("ClusterOverridePolicy", "owner", {}));
+    assert.equal(annotation(await create(buildPod("a"), "?dryRun=All"), "owner"), "api");
+    await remove(buildPolicy("ClusterOverridePolicy", "owner", {}));
     await wait(staleness);
-    assert.equal(annotation(await create(pod("a"), "?dryRun=All"), "owner"), undefined);
+    assert.equal(annotation(await create(buildPod("a"), "?dryRun=All"), "owner"), undefined);
   });
 });

@@ -10,7 +10,7 @@ import { openCluster } from "../../infra/clusters/access.ts";
 import { inspectCluster, toInspected } from "../../infra/clusters/inspection.ts";
 import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
 import { bootCluster, type Cluster } from "../../infra/parity/control-plane/cluster.ts";
-import { patient, register, servePostern, until } from "../../infra/parity/rule-server.ts";
+import { extendTimeouts, registerConfigurations, serveCatalogue, waitUntil } from "../../infra/parity/rule-server.ts";
 import { parseConfig } from "../../infra/project/read.ts";
 import { configurations } from "../../infra/webhooks/configurations.ts";
 import { kubeconfigOf } from "../checkout.ts";
@@ -44,7 +44,7 @@ const kept = policy("ClusterValidatePolicy", "kept", {
 
 describe("policies in a real cluster", await needs("API server"), () => {
   let cluster: Cluster;
-  let served: Awaited<ReturnType<typeof servePostern>>;
+  let served: Awaited<ReturnType<typeof serveCatalogue>>;
   let folder: string;
 
   before(async () => {
@@ -54,7 +54,7 @@ describe("policies in a real cluster", await needs("API server"), () => {
     const { server, ca } = cluster;
     const token = cluster.tokenOf("admin");
     await writeFile(join(folder, "kubeconfig"), kubeconfigOf({ local: cluster }));
-    served = await servePostern(yaml, createLiveCapabilities({ local: { server, ca, credentials: { token } } }));
+    served = await serveCatalogue(yaml, createLiveCapabilities({ local: { server, ca, credentials: { token } } }));
   });
   after(async () => {
     await Promise.all([served?.stop(), cluster?.stop()]);
@@ -94,7 +94,7 @@ describe("policies in a real cluster", await needs("API server"), () => {
       const { code, body: said } = await post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", body);
       assert.equal(code, 201, String(said.message));
     }
-    await until("it does not come to that", async () =>
+    await waitUntil("it does not come to that", async () =>
       (
         await Promise.all(
           ["clusteroverridepolicies", "clustervalidatepolicies"].map((one) =>
@@ -103,11 +103,11 @@ describe("policies in a real cluster", await needs("API server"), () => {
         )
       ).every(({ code }) => code === 200),
     );
-    await register(cluster.admin, patient(served.manifests()));
+    await registerConfigurations(cluster.admin, extendTimeouts(served.manifests()));
     const odd = policy("ClusterOverridePolicy", "odd", {
       overrideRules: [{ overriders: { template: { type: "labels", operation: "add", path: "a" } } }],
     });
-    await until(
+    await waitUntil(
       "it does not come to that",
       async () => (await post(`${group}/clusteroverridepolicies?dryRun=All`, odd)).code === 403,
     );
@@ -124,10 +124,10 @@ describe("policies in a real cluster", await needs("API server"), () => {
     const found = await entries();
     assert.deepEqual(names(found), ["policy-admission", "policy-override", "policy-admission", "policy-validate"]);
     assert.deepEqual(found.notes, []);
-    await register(cluster.admin, patient(found.made));
+    await registerConfigurations(cluster.admin, extendTimeouts(found.made));
     const maps = "/api/v1/namespaces/default/configmaps";
     const map = { apiVersion: "v1", kind: "ConfigMap", metadata: { name: "a", labels: { keep: "yes" } } };
-    await until("it does not come to that", async () => {
+    await waitUntil("it does not come to that", async () => {
       const { body } = await post(`${maps}?dryRun=All`, map);
       return Object(body.metadata).annotations?.owner === "web";
     });

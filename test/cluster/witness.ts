@@ -1,22 +1,22 @@
 import assert from "node:assert/strict";
-import type { Client } from "../../infra/parity/control-plane/client.ts";
-import { noticed } from "../../infra/parity/rule-server.ts";
-import { answering, type Script } from "../../infra/parity/scripted-endpoints.ts";
+import type { ClusterClient } from "../../infra/parity/control-plane/client.ts";
+import { waitUntilCalled } from "../../infra/parity/rule-server.ts";
+import { buildReviewAnswer, type EndpointScript } from "../../infra/parity/scripted-endpoints.ts";
 
 /** Objects by their names, as a webhook was sent them. */
 export type Seen = Map<string, Record<string, unknown>>;
 
 /** Returns a script that remembers every object that it is sent. */
 export const watching =
-  (seen: Seen): Script =>
+  (seen: Seen): EndpointScript =>
   (review) => {
     const { object } = Object(review.request);
     seen.set(object.metadata.name, object);
-    return { body: answering(review) };
+    return { body: buildReviewAnswer(review) };
   };
 
 /** Registers a mutating webhook that is called after all others, at `/witness`, and waits until it is. */
-export const registerWitness = async (admin: Client, url: string, ca: string, seen: Seen): Promise<void> => {
+export const registerWitness = async (admin: ClusterClient, url: string, ca: string, seen: Seen): Promise<void> => {
   const entry = {
     name: "witness.example.com",
     clientConfig: { url: `${url}/witness`, caBundle: Buffer.from(ca).toString("base64") },
@@ -35,7 +35,7 @@ export const registerWitness = async (admin: Client, url: string, ca: string, se
   const path = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations";
   assert.equal((await admin({ method: "POST", path, body })).code, 201);
   const first = { apiVersion: "v1", kind: "ConfigMap", metadata: { name: "first" } };
-  await noticed(
+  await waitUntilCalled(
     () => admin({ method: "POST", path: "/api/v1/namespaces/default/configmaps?dryRun=All", body: first }),
     () => seen.has("first"),
   );

@@ -11,7 +11,7 @@ import { formatLogLine, type LogReport } from "#lib/log-line.ts";
 import { list } from "#lib/needs.ts";
 import type { KubernetesObject } from "#lib/review.ts";
 import { type Rule, rule } from "#lib/rule.ts";
-import { signing } from "../../infra/parity/test-key.ts";
+import { createTestSigner } from "../../infra/parity/test-key.ts";
 
 // Lambda event in, Lambda response out, bytes compared.
 
@@ -50,7 +50,7 @@ const judge = rule<KubernetesObject, { label: string }, { ranges: ReturnType<typ
   },
 });
 
-const one = signing(1);
+const one = createTestSigner(1);
 const cluster = { keyVersions: [1], mode: "enforce", settings: { label: "seen" } } as const;
 const share: EndpointConfig = {
   rule: "judge",
@@ -430,7 +430,7 @@ describe("a request that is no review", () => {
 
   const nobody: [string, string][] = [
     ["a wrong key", to("mutate", `prod-eu.${"A".repeat(86)}`)],
-    ["a key of another signer", to("mutate", signing(2).segment("prod-eu"))],
+    ["a key of another signer", to("mutate", createTestSigner(2).segment("prod-eu"))],
     ["another cluster's key", to("mutate", one.segment("prod-us").replace("prod-us", "prod-eu"))],
     ["a cluster that isn't here", to("mutate", one.segment("prod-us"))],
     ["a cluster named as a member of every object", to("mutate", one.segment("constructor"))],

@@ -15,7 +15,7 @@ import { rule } from "#lib/rule.ts";
 import { openKeyVerifier } from "#lib/url-key.ts";
 import { Complaint } from "../../infra/cli/complaint.ts";
 import { openCertificate, type ServerCertificate } from "../../infra/keys/keys.ts";
-import { signing } from "../../infra/parity/test-key.ts";
+import { createTestSigner } from "../../infra/parity/test-key.ts";
 import { type Gateway, type Handler, openGateway } from "../../infra/serve/gateway.ts";
 
 // Over real TLS, on a port that is free.
@@ -36,7 +36,7 @@ const judge = rule({
   match: [],
   validate: ({ metadata }) => (metadata?.name === "bad" ? "it is bad" : undefined),
 });
-const signer = signing(1);
+const signer = createTestSigner(1);
 const judging = createCompleteEndpoint(
   judge,
   { rule: "judge", clusters: { local: { keyVersions: [1], mode: "enforce", settings: {} } } },

@@ -5,92 +5,99 @@ import type { Case } from "#lib/recording/recording.ts";
 import type { KubernetesObject } from "#lib/review.ts";
 import { getCasePhase } from "../../catalogue/cases.ts";
 import type { CatalogueRule } from "../../catalogue/registry.ts";
-import { type Answer, type Client, getCollectionPath, getObjectPath } from "../control-plane/client.ts";
-import { clear } from "../player.ts";
-import { complete } from "./case-request.ts";
+import { type ClusterClient, type ClusterResponse, getCollectionPath, getObjectPath } from "../control-plane/client.ts";
+import { deleteCompletely } from "../sequence-sender.ts";
+import { completeObject } from "./case-request.ts";
 
 // What a case says is there, put into an API server: a case in namespaces of its own, and what no namespace holds for as
 // long as the case is asked.
 
-type Present = NonNullable<RecordedAnswers["objects"]>[number];
+type RecordedObject = NonNullable<RecordedAnswers["objects"]>[number];
 
-const presentFor = ({ needs }: Case): Present[] => needs?.objects ?? [];
-const isHome = ({ kind, apiVersion }: KubernetesObject) => kind === "Namespace" && apiVersion === "v1";
+const listPresentObjects = ({ needs }: Case): RecordedObject[] => needs?.objects ?? [];
+const isNamespace = ({ kind, apiVersion }: KubernetesObject) => kind === "Namespace" && apiVersion === "v1";
 
 /**
  * Returns a case with other names for its namespaces, which no other case has. A case about namespaces themselves stays
  * as it is, and so does one whose namespace there can't be.
  */
-export const toHome = (entry: Case, home: string): Case => {
+export const renameNamespaces = (entry: Case, home: string): Case => {
   const given = entry[getCasePhase(entry)];
   const own = entry.namespace ?? given?.metadata?.namespace ?? "default";
   if (entry.resource === "namespaces" || /[^a-z\d-]/.test(own)) return entry;
-  const called = (name: string) => (name === own ? home : `${home}-${name}`);
-  const renamed = (value: unknown): unknown => {
-    if (Array.isArray(value)) return value.map(renamed);
+  const rename = (name: string) => (name === own ? home : `${home}-${name}`);
+  const renameIn = (value: unknown): unknown => {
+    if (Array.isArray(value)) return value.map(renameIn);
     if (typeof value !== "object" || value === null) return value;
     const members = Object.entries(value).map(([key, inner]) => [
       key,
-      key === "namespace" && typeof inner === "string" ? called(inner) : renamed(inner),
+      key === "namespace" && typeof inner === "string" ? rename(inner) : renameIn(inner),
     ]);
-    return isHome(value)
-      ? { ...value, metadata: { ...Object(value).metadata, name: called(Object(value).metadata.name) } }
+    return isNamespace(value)
+      ? { ...value, metadata: { ...Object(value).metadata, name: rename(Object(value).metadata.name) } }
       : Object.fromEntries(members);
   };
   const { mutate, validate, oldObject, needs } = entry;
   const said = { mutate, validate, oldObject, needs };
   const present = Object.fromEntries(Object.entries(said).filter(([, value]) => value !== undefined));
-  return { ...entry, ...Object(renamed(present)), namespace: home };
+  return { ...entry, ...Object(renameIn(present)), namespace: home };
 };
 
 /** Returns the namespaces of a case and of what it needs. */
-export const homesOf = (entry: Case): string[] =>
+export const listNamespaces = (entry: Case): string[] =>
   [
     ...new Set([
       ...(entry.namespace === undefined ? [] : [entry.namespace]),
-      ...presentFor(entry).flatMap((one) => [one.metadata.namespace, isHome(one) ? one.metadata.name : undefined]),
+      ...listPresentObjects(entry).flatMap((one) => [
+        one.metadata.namespace,
+        isNamespace(one) ? one.metadata.name : undefined,
+      ]),
     ]),
   ].filter((name) => name !== undefined);
 
 /** Returns a value with the uid of the stored object instead of the one that a case gives its old object. */
-export const withUid = <T>(value: T, oldObject: KubernetesObject | undefined, stored: object): T => {
+export const replaceUid = <T>(value: T, oldObject: KubernetesObject | undefined, stored: object): T => {
   const [given, own] = [oldObject, stored].map((object) => Object(Object(object).metadata).uid);
   if (typeof given !== "string" || typeof own !== "string") return value;
   return JSON.parse(JSON.stringify(value).replaceAll(JSON.stringify(given), JSON.stringify(own)));
 };
 
 /** What a case finds in a cluster: what of it can't be there, and what deletes the rest. */
-export interface Settled {
+export interface NeededObjects {
   lacks: string[];
   leave(): Promise<void>;
 }
 
 /** Creates the objects that a case needs, and waits until the plugins, which watch the cluster, see them. */
-export const settle = async (admin: Client, { rule }: CatalogueRule, entry: Case): Promise<Settled> => {
+export const createNeededObjects = async (
+  admin: ClusterClient,
+  { rule }: CatalogueRule,
+  entry: Case,
+): Promise<NeededObjects> => {
   const reads = (resource: string) => Object.values(rule.needs ?? {}).some(({ kind }) => kind?.resource === resource);
   const lacks: string[] = [];
   const made: string[] = [];
-  const send = async (call: Parameters<Client>[0], what: string): Promise<Answer> => {
+  const send = async (call: Parameters<ClusterClient>[0], what: string): Promise<ClusterResponse> => {
     const answer = await admin(call);
     if (answer.code >= 300 && answer.code !== 409) lacks.push(`${what}: ${answer.body.message ?? answer.body.text}`);
     return answer;
   };
 
-  for (const home of homesOf(entry)) {
-    const said = presentFor(entry).find((one) => isHome(one) && one.metadata.name === home);
+  for (const home of listNamespaces(entry)) {
+    const said = listPresentObjects(entry).find((one) => isNamespace(one) && one.metadata.name === home);
     // A case of a rule that reads namespaces says which there are.
-    if (said === undefined && reads("namespaces")) await clear(`${namespaces}/${home}`, () => admin);
-    else await openHome(admin, home, said);
+    if (said === undefined && reads("namespaces")) await deleteCompletely(`${namespaces}/${home}`, () => admin);
+    else await ensureNamespace(admin, home, said);
     // A case of a rule that reads accounts says which there are; the pods of all others get this one.
     const account = { path: `${namespaces}/${home}/serviceaccounts`, body: { metadata: { name: "default" } } };
     if (!reads("serviceaccounts")) await admin({ method: "POST", ...account });
-    if (isEnding(said)) await admin({ method: "DELETE", path: `${namespaces}/${home}` });
+    if (isTerminating(said)) await admin({ method: "DELETE", path: `${namespaces}/${home}` });
   }
   lacks.push(...(await findDisagreements(admin, entry)));
 
   let last = "";
-  for (const one of presentFor(entry).toSorted(byAge)) {
-    if (isHome(one)) continue;
+  for (const one of listPresentObjects(entry).toSorted(compareAge)) {
+    if (isNamespace(one)) continue;
     const { creationTimestamp, deletionTimestamp } = Object(one.metadata);
     // The API server counts seconds: what has another time is made in the next one, and what has the same time in one.
     if (creationTimestamp !== undefined && creationTimestamp !== last) await wait(1000 - (Date.now() % 1000));
@@ -98,8 +105,8 @@ export const settle = async (admin: Client, { rule }: CatalogueRule, entry: Case
     const { namespace } = one.metadata;
     const [collection, path] = [getCollectionPath(one), getObjectPath(one)];
     const finalizers = [...(Object(one.metadata).finalizers ?? []), ...(deletionTimestamp ? ["example.com/keep"] : [])];
-    const { status, ...rest }: Present & { status?: object } = one;
-    const body = complete(
+    const { status, ...rest }: RecordedObject & { status?: object } = one;
+    const body = completeObject(
       { ...rest, metadata: { ...one.metadata, ...(finalizers.length > 0 && { finalizers }) } },
       namespace,
     );
@@ -113,16 +120,16 @@ export const settle = async (admin: Client, { rule }: CatalogueRule, entry: Case
   }
   if (rule.needs) await wait(50);
   const leave = async () => {
-    await Promise.all(made.map((path) => clear(path, () => admin)));
+    await Promise.all(made.map((path) => deleteCompletely(path, () => admin)));
   };
   return { lacks, leave };
 };
 
 const namespaces = "/api/v1/namespaces";
-const isEnding = (one: object | undefined) => Object(Object(one).status).phase === "Terminating";
+const isTerminating = (one: object | undefined) => Object(Object(one).status).phase === "Terminating";
 
 /** Creates a namespace with the given labels and annotations, or gives them to the one that is there. */
-export const openHome = async (admin: Client, name: string, said?: Present): Promise<void> => {
+export const ensureNamespace = async (admin: ClusterClient, name: string, said?: RecordedObject): Promise<void> => {
   const { labels, annotations } = Object(said?.metadata);
   const metadata = { name, ...(labels && { labels }), ...(annotations && { annotations }) };
   const { code } = await admin({ method: "POST", path: namespaces, body: { metadata } });
@@ -132,7 +139,7 @@ export const openHome = async (admin: Client, name: string, said?: Present): Pro
 };
 
 /** Finds answers that a case expects of the API server, and that it doesn't give. */
-const findDisagreements = async (admin: Client, { needs = {}, user }: Case): Promise<string[]> => {
+const findDisagreements = async (admin: ClusterClient, { needs = {}, user }: Case): Promise<string[]> => {
   const { refused = [], may = [], discovery = {} } = needs;
   const asked = may.map(async ({ user: other, allowed, reason: _, evaluationError: __, ...resourceAttributes }) => {
     const { username, groups } = other ?? user ?? { username: "jane" };
@@ -158,7 +165,7 @@ const findDisagreements = async (admin: Client, { needs = {}, user }: Case): Pro
 };
 
 /** Of a map, Go mostly gives first what came first; and rules go by names. */
-const byAge = (one: Present, other: Present) => {
+const compareAge = (one: RecordedObject, other: RecordedObject) => {
   const [first = "", second = ""] = [one, other].map(({ metadata }) => {
     return `${Object(metadata).creationTimestamp ?? ""} ${metadata.name}`;
   });

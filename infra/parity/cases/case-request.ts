@@ -5,14 +5,14 @@ import type { AdmissionRequest, KubernetesObject, UserInfo } from "#lib/review.t
 import { mergeWithDefaults } from "#lib/settings.ts";
 import { buildReview, getCasePhase, operationOf } from "../../catalogue/cases.ts";
 import type { CatalogueRule } from "../../catalogue/registry.ts";
-import type { Call, Client } from "../control-plane/client.ts";
-import { until } from "../rule-server.ts";
+import type { ClusterClient, ClusterRequest } from "../control-plane/client.ts";
+import { waitUntil } from "../rule-server.ts";
 
 /** A case as a request that a real API server takes. */
 export interface CaseRequest {
   user: UserInfo;
   namespace: string | undefined;
-  method: Call["method"];
+  method: ClusterRequest["method"];
   path: string;
   /** The case's object, or what it becomes, with no more around it than the API server insists on. */
   body(object: KubernetesObject): JsonMap;
@@ -27,16 +27,16 @@ export interface CaseRequest {
 }
 
 /** A case's request, in this namespace unless the case says another. */
-export const requestOf = async (
+export const buildCaseRequest = async (
   listed: CatalogueRule,
   entry: Case,
   spare: string,
-  admin: Client,
+  admin: ClusterClient,
 ): Promise<CaseRequest> => {
   const { request } = buildReview(listed, entry);
   const { subResource, operation } = request;
-  const main = await served(admin, request.resource, request.kind.kind);
-  const own = subResource ? await served(admin, request.resource, request.kind.kind, subResource) : main;
+  const main = await findResource(admin, request.resource, request.kind.kind);
+  const own = subResource ? await findResource(admin, request.resource, request.kind.kind, subResource) : main;
 
   const given = entry[getCasePhase(entry)] ?? {};
   const { name: said, generateName } = { ...entry.oldObject?.metadata, ...given.metadata };
@@ -49,7 +49,7 @@ export const requestOf = async (
   const isHome = main.kind === "Namespace";
   const isOurs = !isHome || !/^(default|kube-(system|public|node-lease))$/.test(name);
   const collection = [
-    prefixOf(request.resource),
+    getRoot(request.resource),
     ...(namespace ? ["namespaces", namespace] : []),
     request.resource.resource,
   ].join("/");
@@ -58,12 +58,12 @@ export const requestOf = async (
     (operation !== "CREATE" || subResource !== undefined) &&
     (operation !== "DELETE" || given.metadata?.name !== undefined);
   const path = [collection, isNamed && name, subResource].filter(Boolean).join("/");
-  const query = new URLSearchParams(operation === "CONNECT" ? optionsIn(given) : []);
+  const query = new URLSearchParams(operation === "CONNECT" ? listConnectOptions(given) : []);
   if (entry.dryRun || (isHome && operation === "DELETE")) query.set("dryRun", "All");
   if (operation === "DELETE") query.set("gracePeriodSeconds", "0");
-  const whole = (object: KubernetesObject, { apiVersion, kind }: Served): JsonMap =>
-    withoutUid({ apiVersion, kind, metadata: called, ...complete({ ...object, kind }, namespace) }, called);
-  const before = presentIn(entry, subResource);
+  const completeBody = (object: KubernetesObject, { apiVersion, kind }: ResourceInfo): JsonMap =>
+    deleteUid({ apiVersion, kind, metadata: called, ...completeObject({ ...object, kind }, namespace) }, called);
+  const before = getPresentObject(entry, subResource);
   return {
     user: request.userInfo,
     namespace,
@@ -71,24 +71,27 @@ export const requestOf = async (
     name,
     method: ({ CREATE: "POST", UPDATE: "PUT", DELETE: "DELETE", CONNECT: "POST" } as const)[operation],
     path: query.size > 0 ? `${path}?${query}` : path,
-    body: (object) => whole(object, own),
-    ...(before && isOurs && withoutEphemeral(whole(before, main))),
+    body: (object) => completeBody(object, own),
+    ...(before && isOurs && splitEphemeralContainers(completeBody(before, main))),
     place: isMade || !isKept || !isOurs ? undefined : `${collection}/${name}`,
   };
 };
 
 /** An object with what the API server insists on. */
-export const complete = (object: KubernetesObject, namespace: string | undefined): JsonMap =>
-  mergeWithDefaults(needed[object.kind ?? ""]?.(namespace) ?? {}, inFull(object.kind ?? "", object)) as JsonMap;
+export const completeObject = (object: KubernetesObject, namespace: string | undefined): JsonMap =>
+  mergeWithDefaults(
+    requiredFields[object.kind ?? ""]?.(namespace) ?? {},
+    fillRequiredFields(object.kind ?? "", object),
+  ) as JsonMap;
 
 /** The API server draws them. */
-const withoutUid = (object: JsonMap, called: object): JsonMap => {
+const deleteUid = (object: JsonMap, called: object): JsonMap => {
   const { uid: _, ...metadata } = Object(object.metadata);
   return { ...object, metadata: { ...called, ...metadata } };
 };
 
 /** What an API server says of a resource. */
-interface Served {
+interface ResourceInfo {
   apiVersion: string;
   kind: string;
   namespaced: boolean;
@@ -97,16 +100,21 @@ interface Served {
 
 type Resource = AdmissionRequest["resource"];
 
-const prefixOf = (resource: Resource) => rootOf(joinApiVersion(resource));
+const getRoot = (resource: Resource) => rootOf(joinApiVersion(resource));
 
 /** A resource, or one of its subresources; what Kubernetes does not know, this API server is taught. */
-const served = async (admin: Client, resource: Resource, kind: string, subResource?: string): Promise<Served> => {
+const findResource = async (
+  admin: ClusterClient,
+  resource: Resource,
+  kind: string,
+  subResource?: string,
+): Promise<ResourceInfo> => {
   const apiVersion = joinApiVersion(resource);
   const path = [resource.resource, subResource].filter(Boolean).join("/");
   const known = discovered.get(admin) ?? new Map<string, Listing>();
   discovered.set(admin, known);
   const find = async () => {
-    const prefix = prefixOf(resource);
+    const prefix = getRoot(resource);
     const found = known.get(prefix)?.find(({ name }) => name === path);
     if (found) return found;
     const { body } = await admin({ method: "GET", path: prefix });
@@ -114,17 +122,17 @@ const served = async (admin: Client, resource: Resource, kind: string, subResour
     known.set(prefix, list);
     return list.find(({ name }) => name === path);
   };
-  const found = (await find()) ?? (await teach(admin, resource, kind, find));
+  const found = (await find()) ?? (await createDefinition(admin, resource, kind, find));
   const { group, version, ...rest } = { ...{ kind, namespaced: true, verbs: ["get"] }, ...found };
   return { ...rest, apiVersion: version === undefined ? apiVersion : [group, version].filter(Boolean).join("/") };
 };
 
 type Listing = { name: string; group?: string; version?: string }[];
 /** The kinds that an API server serves, remembered: none goes away during a run. */
-const discovered = new WeakMap<Client, Map<string, Listing>>();
+const discovered = new WeakMap<ClusterClient, Map<string, Listing>>();
 
-const teach = async (
-  admin: Client,
+const createDefinition = async (
+  admin: ClusterClient,
   { group, version, resource }: Resource,
   kind: string,
   find: () => Promise<unknown>,
@@ -145,12 +153,12 @@ const teach = async (
       },
     },
   });
-  if (code === 201) await until(`${resource}.${group} is not served`, async () => (await find()) !== undefined);
+  if (code === 201) await waitUntil(`${resource}.${group} is not served`, async () => (await find()) !== undefined);
   return undefined;
 };
 
 /** What a case finds, as an object of the main resource. */
-const presentIn = (entry: Case, subResource: string | undefined): KubernetesObject | undefined => {
+const getPresentObject = (entry: Case, subResource: string | undefined): KubernetesObject | undefined => {
   const operation = operationOf(entry);
   if (operation === "CREATE") return subResource === undefined ? undefined : {};
   if (operation === "CONNECT") return {};
@@ -162,7 +170,7 @@ const presentIn = (entry: Case, subResource: string | undefined): KubernetesObje
   return scale;
 };
 
-const withoutEphemeral = (object: JsonMap) => {
+const splitEphemeralContainers = (object: JsonMap) => {
   const { ephemeralContainers, ...spec } = Object(object.spec);
   return ephemeralContainers === undefined
     ? { present: object }
@@ -170,7 +178,12 @@ const withoutEphemeral = (object: JsonMap) => {
 };
 
 /** The query of a CONNECT is its object. */
-const optionsIn = ({ apiVersion: _, kind: __, metadata: ___, ...options }: KubernetesObject): [string, string][] =>
+const listConnectOptions = ({
+  apiVersion: _,
+  kind: __,
+  metadata: ___,
+  ...options
+}: KubernetesObject): [string, string][] =>
   Object.entries(options).flatMap(([key, value]) => [value].flat().map((one): [string, string] => [key, String(one)]));
 
 const image = "registry.example.com/app:1";
@@ -181,7 +194,7 @@ const selecting = {
 };
 
 /** Without these, the API server takes no object of a kind. */
-const needed: Record<string, (namespace: string | undefined) => JsonMap> = {
+const requiredFields: Record<string, (namespace: string | undefined) => JsonMap> = {
   Binding: () => ({ target: { kind: "Node", name: "n1" } }),
   Deployment: () => ({ spec: selecting }),
   Event: (namespace) => ({ involvedObject: { namespace } }),
@@ -205,7 +218,7 @@ const needed: Record<string, (namespace: string | undefined) => JsonMap> = {
  * A pod's containers with a name and an image each, and with limits that an extended resource's requests must equal; a
  * workload's templates and a pod group with a policy; a volume that is somewhere.
  */
-const inFull = (kind: string, object: KubernetesObject): object => {
+const fillRequiredFields = (kind: string, object: KubernetesObject): object => {
   const { spec } = Object(object);
   if (kind === "Workload" && Array.isArray(spec?.podGroupTemplates)) {
     const full = spec.podGroupTemplates.map((one: JsonMap) => ({ schedulingPolicy: { basic: {} }, ...one }));
@@ -218,12 +231,12 @@ const inFull = (kind: string, object: KubernetesObject): object => {
   const lists = ["initContainers", "containers", "ephemeralContainers"].filter((list) => Array.isArray(spec?.[list]));
   const full = lists.map((list) => [
     list,
-    spec[list].map((one: JsonMap, at: number) => containerInFull(one, `${list[0]}${at}`)),
+    spec[list].map((one: JsonMap, at: number) => fillContainer(one, `${list[0]}${at}`)),
   ]);
   return { ...object, ...(spec && { spec: { ...spec, ...Object.fromEntries(full) } }) };
 };
 
-const containerInFull = (container: JsonMap, name: string): JsonMap => {
+const fillContainer = (container: JsonMap, name: string): JsonMap => {
   const { requests = {}, limits = {} } = Object(container.resources);
   const extended = Object.entries(requests).filter(([key]) => key.includes("/") && !Object.hasOwn(limits, key));
   const resources = extended.length > 0 && {

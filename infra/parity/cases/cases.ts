@@ -2,22 +2,22 @@ import { readFile } from "node:fs/promises";
 import type { Case } from "#lib/recording/recording.ts";
 import { casesIn, readCases } from "../../catalogue/cases.ts";
 import type { CatalogueRule } from "../../catalogue/registry.ts";
-import { type Binaries, callers, pluginsIn } from "../control-plane/binaries.ts";
-import type { Client } from "../control-plane/client.ts";
+import { type Binaries, listPlugins, webhookPlugins } from "../control-plane/binaries.ts";
+import type { ClusterClient } from "../control-plane/client.ts";
 import { bootClusters } from "../control-plane/cluster.ts";
 import { listPorts, surroundingsFlags } from "../plugins.ts";
-import { serveKinds } from "../policy-fixtures.ts";
-import { toHome, withUid } from "./case-objects.ts";
+import { servePolicyKinds } from "../policy-fixtures.ts";
+import { renameNamespaces, replaceUid } from "./case-objects.ts";
+import { buildSetupKey, buildSetups, type CaseSetup, type RuleCases, serveSetups } from "./case-setups.ts";
 import { checkCase } from "./expectation.ts";
-import { keyOf, type RuleCases, type Setup, serveSetups, setupsOf } from "./setups.ts";
 import {
+  buildUpstreamOptions,
   compareWithUpstream,
-  groupOf,
+  explainIncomparable,
+  explainUnavailable,
+  getCaseNamespace,
+  getGroupName,
   hasPluginSettings,
-  homeOf,
-  upstreamWishes,
-  whyIncomparable,
-  whyUnavailable,
 } from "./upstream.ts";
 
 /** What a real API server answered to cases of a rule. */
@@ -54,7 +54,7 @@ export interface CaseDifference {
 
 export interface CaseServers {
   /** The API server without the plugins. */
-  admin: Client;
+  admin: ClusterClient;
   /** Sends cases of a rule. Their settings must be those of cases that the servers were opened with. */
   check(listed: CatalogueRule, cases: Case[]): Promise<CaseResults>;
   stop(): Promise<void>;
@@ -66,35 +66,35 @@ export interface CaseServers {
  */
 export const openCaseServers = async (binaries: Binaries, all: RuleCases[]): Promise<CaseServers> => {
   await using opening = new AsyncDisposableStack();
-  const plugins = await pluginsIn(binaries);
+  const plugins = await listPlugins(binaries);
   const rules = all.map(({ listed }) => listed);
-  const ports = listPorts(rules).filter((port) => whyUnavailable(port, plugins.all, binaries) === undefined);
-  const groups = Map.groupBy(ports, groupOf);
-  const setups = setupsOf(all, groups);
+  const ports = listPorts(rules).filter((port) => explainUnavailable(port, plugins.all, binaries) === undefined);
+  const groups = Map.groupBy(ports, getGroupName);
+  const setups = buildSetups(all, groups);
   const served = await serveSetups(setups, rules);
   opening.defer(served.stop);
   const wishes = {
-    flags: flagsFor(plugins.all),
-    disable: plugins.defaultOn.filter((plugin) => !callers.includes(plugin)),
+    flags: listFlags(plugins.all),
+    disable: plugins.defaultOn.filter((plugin) => !webhookPlugins.includes(plugin)),
   };
-  const grouped = [...groups.values()].map((ports) => upstreamWishes(ports, all, wishes));
+  const grouped = [...groups.values()].map((ports) => buildUpstreamOptions(ports, all, wishes));
   const clusters = await bootClusters(binaries, [wishes, ...grouped]);
   for (const { stop } of clusters) opening.defer(stop);
   const [ours, ...others] = clusters;
   if (!ours) throw new Error("no API server was booted");
-  await serveKinds(ours.admin);
+  await servePolicyKinds(ours.admin);
   const upstream = new Map([...groups.keys()].map((group, index) => [group, others[index]?.admin]));
   const { caseServer, callFor } = await served.connect(ours);
 
-  const setupFor = (key: string): Setup => {
+  const setupFor = (key: string): CaseSetup => {
     const setup = setups.get(key);
     if (!setup) throw new Error(`nothing is served as ${key} has it`);
     return setup;
   };
   const check = async (listed: CatalogueRule, cases: Case[]): Promise<CaseResults> => {
     const [port] = listPorts([listed]);
-    const alone = port && (whyUnavailable(port, plugins.all, binaries) ?? whyIncomparable(port));
-    const group = port && alone === undefined ? groupOf(port) : undefined;
+    const alone = port && (explainUnavailable(port, plugins.all, binaries) ?? explainIncomparable(port));
+    const group = port && alone === undefined ? getGroupName(port) : undefined;
     const plugin = group === undefined ? undefined : upstream.get(group);
     const beside: CaseResults["beside"] = plugin && { equal: 0, known: {}, leftOut: [] };
     const results: CaseResults = {
@@ -106,14 +106,14 @@ export const openCaseServers = async (binaries: Binaries, all: RuleCases[]): Pro
       ...(beside && { beside }),
       ...(alone && { alone }),
     };
-    const own = cases.map((entry) => setupFor(keyOf(listed, entry)));
+    const own = cases.map((entry) => setupFor(buildSetupKey(listed, entry)));
     await callFor([...own, ...(group === undefined ? [] : [setupFor(group)])]);
     for (const [index, entry] of cases.entries()) {
       const { name } = entry;
-      const setup = setupFor(keyOf(listed, entry));
-      const namespace = homeOf(listed, index);
-      const around = async (_: Client, stored: object) => {
-        served.answer(setup, withUid(entry.needs ?? {}, entry.oldObject, stored));
+      const setup = setupFor(buildSetupKey(listed, entry));
+      const namespace = getCaseNamespace(listed, index);
+      const around = async (_: ClusterClient, stored: object) => {
+        served.answer(setup, replaceUid(entry.needs ?? {}, entry.oldObject, stored));
         return async () => {};
       };
       const question = { listed, entry, namespace, labels: setup.labels };
@@ -126,7 +126,7 @@ export const openCaseServers = async (binaries: Binaries, all: RuleCases[]): Pro
       else results.differences.push({ name, from: "case", diff: finding.diff });
 
       if (!port || !plugin || !beside || group === undefined || !hasPluginSettings(port, entry)) continue;
-      const moved = { ...question, entry: toHome(entry, namespace) };
+      const moved = { ...question, entry: renameNamespaces(entry, namespace) };
       const comparison = await compareWithUpstream(caseServer, plugin, moved, finding.shape, group);
       if (comparison.leftOut !== undefined) beside.leftOut.push({ name, reason: comparison.leftOut });
       else if (comparison.verdict === "equal") beside.equal += 1;
@@ -178,7 +178,7 @@ export const checkAllCases = async (binaries: Binaries, rules: CatalogueRule[]):
 };
 
 /** Some cases' pods are privileged, and others are in groups, if there are such. */
-const flagsFor = (plugins: string[]) => [
+const listFlags = (plugins: string[]) => [
   "--allow-privileged=true",
   ...(plugins.includes("PodGroupProtection") ? surroundingsFlags : []),
 ];

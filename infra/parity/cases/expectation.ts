@@ -4,45 +4,45 @@ import type { AdmissionRequest } from "#lib/review.ts";
 import { differences } from "../../catalogue/case-differences.ts";
 import { buildReview, evaluateCase, getCasePhase } from "../../catalogue/cases.ts";
 import type { CatalogueRule } from "../../catalogue/registry.ts";
-import { type Comparable, comparable, diffOf } from "../compare.ts";
+import { type ComparableAnswer, formatDiff, toComparable } from "../compare.ts";
 import {
-  accepts,
+  type BodyShape,
+  bodyShapes,
+  type CaseQuestion,
   type CaseServer,
-  firstLine,
-  type Question,
-  type Sent,
-  type Shape,
+  getFirstLine,
+  isAccepted,
+  type SentCase,
   sendCase,
-  shapes,
 } from "./sending.ts";
 
 /** Either why the API server can't pass the case on to the rule, or how its answer differs from the case. */
-export type Finding = { reason: string } | { diff?: string; shape: Shape };
+export type CaseFinding = { reason: string } | { diff?: string; shape: BodyShape };
 
 /** Checks a case against the API server. It may leave out what an update keeps: if it differs, it is tried with all of that. */
-export const checkCase = async (server: CaseServer, question: Question, setup: string): Promise<Finding> => {
-  const found = await checkCaseIn(shapes, server, question, setup);
+export const checkCase = async (server: CaseServer, question: CaseQuestion, setup: string): Promise<CaseFinding> => {
+  const found = await checkCaseIn(bodyShapes, server, question, setup);
   if ("reason" in found || found.diff === undefined) return found;
-  const kept = await checkCaseIn(shapes.slice(1), server, question, setup);
+  const kept = await checkCaseIn(bodyShapes.slice(1), server, question, setup);
   return "reason" in kept || kept.diff !== undefined ? found : kept;
 };
 
 /** Compares the API server's answer with the case; and finds out, without the rule, whether the request can arrive. */
 const checkCaseIn = async (
-  shapes: readonly Shape[],
+  shapes: readonly BodyShape[],
   server: CaseServer,
-  question: Question,
+  question: CaseQuestion,
   setup: string,
-): Promise<Finding> => {
+): Promise<CaseFinding> => {
   const { listed, entry } = question;
   const phase = getCasePhase(entry);
   const given = entry[phase] ?? {};
-  const tries: { shape: Shape; plain: Sent }[] = [];
+  const tries: { shape: BodyShape; plain: SentCase }[] = [];
   for (const shape of shapes)
-    if (!tries.some(({ plain }) => accepts(plain.answer)))
+    if (!tries.some(({ plain }) => isAccepted(plain.answer)))
       tries.push({ shape, plain: await sendCase(server, question, given, shape) });
-  const best = tries.find(({ plain }) => accepts(plain.answer)) ?? tries.find(({ plain }) => plain.seen[phase]);
-  if (!best?.plain.seen[phase]) return { reason: firstLine(tries[0]?.plain.answer.body) };
+  const best = tries.find(({ plain }) => isAccepted(plain.answer)) ?? tries.find(({ plain }) => plain.seen[phase]);
+  if (!best?.plain.seen[phase]) return { reason: getFirstLine(tries[0]?.plain.answer.body) };
 
   const { shape, plain } = best;
   const ours = await sendCase(server, question, given, shape, setup);
@@ -54,32 +54,32 @@ const checkCaseIn = async (
   const [wanted, actual] =
     entry.refused === undefined
       ? [{ ...toStored(becomes ?? plain), warnings }, toStored(ours)]
-      : [toRefusal(listed, entry, warnings), accepts(ours.answer) ? toStored(ours) : toRefused(ours)];
+      : [toExpectedRefusal(listed, entry, warnings), isAccepted(ours.answer) ? toStored(ours) : toActualRefusal(ours)];
   if (isDeepStrictEqual(wanted, actual)) return { shape };
 
   // An older API server drops what it doesn't know.
   const [dropped] = findAdded(given, plain.seen[phase]?.object);
-  if (dropped) return { reason: `${fieldOf(dropped)} never arrives` };
+  if (dropped) return { reason: `${formatPath(dropped)} never arrives` };
   const missing = await findMissing(question, plain, ours);
-  return missing ? { reason: `never arrives without ${missing}` } : { shape, diff: diffOf(wanted, actual) };
+  return missing ? { reason: `never arrives without ${missing}` } : { shape, diff: formatDiff(wanted, actual) };
 };
 
 /** The object as stored; an invalid one as it was by then. Nothing manages the fields that webhooks add. */
-const toStored = ({ seen, ...turn }: Sent): Comparable => {
+const toStored = ({ seen, ...turn }: SentCase): ComparableAnswer => {
   const { answer } = turn;
   const body = answer.code === 422 && seen.mutate ? Object(seen.mutate.object) : answer.body;
   const { managedFields: _, ...metadata } = Object(body.metadata);
-  return comparable({ ...turn, answer: { ...answer, body: { ...body, metadata } } }, turn.name);
+  return toComparable({ ...turn, answer: { ...answer, body: { ...body, metadata } } }, turn.name);
 };
 
-const denial = ({ name }: CatalogueRule, { variant }: Case) =>
+const buildDenialPrefix = ({ name }: CatalogueRule, { variant }: Case) =>
   `admission webhook "${variant === undefined ? "" : `${variant}.`}${name}.postern.dev" denied the request: `;
-const toRefusal = (listed: CatalogueRule, entry: Case, warnings: string[]): Comparable => {
+const toExpectedRefusal = (listed: CatalogueRule, entry: Case, warnings: string[]): ComparableAnswer => {
   const { refused, code = 403, reason = "Forbidden" } = entry;
   // Without a sentence, the API server says the reason.
-  return { code, warnings, body: { reason, message: `${denial(listed, entry)}${refused || reason}` } };
+  return { code, warnings, body: { reason, message: `${buildDenialPrefix(listed, entry)}${refused || reason}` } };
 };
-const toRefused = ({ answer: { code, warnings, body } }: Sent): Comparable => {
+const toActualRefusal = ({ answer: { code, warnings, body } }: SentCase): ComparableAnswer => {
   return { code, warnings, body: { reason: body.reason, message: body.message } };
 };
 
@@ -87,21 +87,28 @@ const toRefused = ({ answer: { code, warnings, body } }: Sent): Comparable => {
  * Finds a field that a case leaves out and every object has, since the API server fills it in or insists on it. That is
  * so if the rule decides on the received object what the API server answered, and without the field what the case says.
  */
-const findMissing = async ({ listed, entry }: Question, plain: Sent, ours: Sent): Promise<string | undefined> => {
+const findMissing = async (
+  { listed, entry }: CaseQuestion,
+  plain: SentCase,
+  ours: SentCase,
+): Promise<string | undefined> => {
   const phase = getCasePhase(entry);
   const received = phase === "mutate" ? plain.seen.mutate : ours.seen.validate;
   const review = buildReview(listed, entry);
   if (entry.becomes || !received || differences(entry, await evaluateCase(listed, entry, review)).length > 0) return;
 
-  const refusalOf = async (request: AdmissionRequest) =>
+  const evaluateRefusal = async (request: AdmissionRequest) =>
     (await evaluateCase(listed, entry, { ...review, request })).outcome.status?.message;
-  const [refusal, { answer }] = [await refusalOf(received), ours];
+  const [refusal, { answer }] = [await evaluateRefusal(received), ours];
   if (refusal === entry.refused) return;
-  if (accepts(answer) ? refusal !== undefined : answer.body.message !== `${denial(listed, entry)}${refusal}`) return;
+  if (
+    isAccepted(answer) ? refusal !== undefined : answer.body.message !== `${buildDenialPrefix(listed, entry)}${refusal}`
+  )
+    return;
   for (const path of findAdded(received.object, entry[phase])) {
     const object = structuredClone(received.object);
     deleteAt(object, path);
-    if ((await refusalOf({ ...received, object })) === entry.refused) return fieldOf(path);
+    if ((await evaluateRefusal({ ...received, object })) === entry.refused) return formatPath(path);
   }
 };
 
@@ -124,7 +131,7 @@ const deleteAt = (object: unknown, [first = "", ...rest]: Path): void => {
   else Reflect.deleteProperty(Object(object), first);
 };
 
-const fieldOf = (path: Path) =>
+const formatPath = (path: Path) =>
   path
     .map((key) => (typeof key === "number" ? `[${key}]` : `.${key}`))
     .join("")

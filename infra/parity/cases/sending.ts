@@ -3,21 +3,21 @@ import type { Case } from "#lib/recording/recording.ts";
 import type { AdmissionRequest, KubernetesObject } from "#lib/review.ts";
 import { type Phase, rule } from "#lib/rule.ts";
 import type { CatalogueRule } from "../../catalogue/registry.ts";
-import type { Answer, Client } from "../control-plane/client.ts";
-import { clear, type Turn } from "../player.ts";
-import { listed, type Manifests } from "../rule-server.ts";
-import { type CaseRequest, requestOf } from "./case-request.ts";
+import type { ClusterClient, ClusterResponse } from "../control-plane/client.ts";
+import { toCatalogueRule, type WebhookManifests } from "../rule-server.ts";
+import { deleteCompletely, type Exchange } from "../sequence-sender.ts";
+import { buildCaseRequest, type CaseRequest } from "./case-request.ts";
 
 // A request's user has the name of the setup to be called, and a word by which the observer's reviews are found again:
 // conditions and rules see both.
 const [setupKey, wordKey] = ["postern-setup", "postern-word"];
-const extraOf = (key: string) => `request.userInfo.?extra[?"${key}"].orValue([])`;
+const buildExtraExpression = (key: string) => `request.userInfo.?extra[?"${key}"].orValue([])`;
 
 /** Returns the webhooks with a condition: they are called only for requests that name them. */
-export const calledAs = (name: string, manifests: Manifests) =>
-  onlyWhere(`"${name}" in ${extraOf(setupKey)}`, manifests);
+export const restrictToSetup = (name: string, manifests: WebhookManifests) =>
+  addCondition(`"${name}" in ${buildExtraExpression(setupKey)}`, manifests);
 
-const onlyWhere = (expression: string, manifests: Manifests) => {
+const addCondition = (expression: string, manifests: WebhookManifests) => {
   const condition = { name: "is-asked", expression };
   return manifests.map(({ webhooks, ...manifest }) => ({
     ...manifest,
@@ -26,18 +26,18 @@ const onlyWhere = (expression: string, manifests: Manifests) => {
 };
 
 /** The review that the API server sent in each phase; the last of several. */
-type Seen = Partial<Record<Phase, AdmissionRequest>>;
+type SeenReviews = Partial<Record<Phase, AdmissionRequest>>;
 
 /** Returns a rule that admits everything and keeps the reviews. */
 export const openObserver = () => {
-  const seen = new Map<string, Seen>();
+  const seen = new Map<string, SeenReviews>();
   const note = (phase: Phase, request: AdmissionRequest) => {
     const [word = ""] = request.userInfo.extra?.[wordKey] ?? [];
     seen.set(word, { ...seen.get(word), [phase]: request });
   };
   let count = 0;
   return {
-    listed: listed(
+    listed: toCatalogueRule(
       "observer",
       rule({
         summary: "Watches.",
@@ -46,10 +46,11 @@ export const openObserver = () => {
         validate: (_, { request }) => note("validate", request),
       }),
     ),
-    calledAlways: (manifests: Manifests) => onlyWhere(`size(${extraOf(wordKey)}) > 0`, manifests),
+    calledAlways: (manifests: WebhookManifests) =>
+      addCondition(`size(${buildExtraExpression(wordKey)}) > 0`, manifests),
     word: () => `${count++}`,
     /** Returns the reviews under a word, once. */
-    recall: (word: string): Seen => {
+    recall: (word: string): SeenReviews => {
       const found = seen.get(word) ?? {};
       seen.delete(word);
       return found;
@@ -59,12 +60,12 @@ export const openObserver = () => {
 
 /** An API server, and the observer that it calls. */
 export interface CaseServer {
-  admin: Client;
+  admin: ClusterClient;
   observer?: ReturnType<typeof openObserver>;
 }
 
 /** A case to send. */
-export interface Question {
+export interface CaseQuestion {
   listed: CatalogueRule;
   entry: Case;
   /** The namespace of its object, unless the case says another. */
@@ -72,22 +73,22 @@ export interface Question {
   /** The labels of that namespace. */
   labels: Record<string, string>;
   /** Puts further objects in place once its object is there; returns what deletes them. */
-  around?(admin: Client, stored: JsonMap): Promise<() => Promise<unknown>>;
+  around?(admin: ClusterClient, stored: JsonMap): Promise<() => Promise<unknown>>;
 }
 
 /** What was sent and answered, and the reviews that the observer saw. */
-export interface Sent extends Turn {
-  seen: Seen;
+export interface SentCase extends Exchange {
+  seen: SeenReviews;
 }
 
 /** Makes the body of a request of a case's object and the stored one: as it is, or with all that it leaves out. */
-export type Shape = (body: JsonMap, stored: JsonMap) => JsonMap;
-export const shapes: Shape[] = [(body) => body, (body, stored) => mergeOnto(stored, body) as JsonMap];
+export type BodyShape = (body: JsonMap, stored: JsonMap) => JsonMap;
+export const bodyShapes: BodyShape[] = [(body) => body, (body, stored) => mergeOnto(stored, body) as JsonMap];
 
-export const accepts = ({ code }: Answer) => code >= 200 && code < 300;
+export const isAccepted = ({ code }: ClusterResponse) => code >= 200 && code < 300;
 
 /** Returns the first line of what an answer says. */
-export const firstLine = ({ message, text }: Record<string, unknown> = {}) =>
+export const getFirstLine = ({ message, text }: Record<string, unknown> = {}) =>
   String(message ?? text)
     .trim()
     .split("\n")[0] ?? "";
@@ -95,44 +96,44 @@ export const firstLine = ({ message, text }: Record<string, unknown> = {}) =>
 /** Sends a case's request about an object, calling a setup's rules or none; deletes what is left. */
 export const sendCase = async (
   server: CaseServer,
-  question: Question,
+  question: CaseQuestion,
   object: KubernetesObject,
-  shape: Shape,
+  shape: BodyShape,
   setup?: string,
-): Promise<Sent> => {
+): Promise<SentCase> => {
   const { admin } = server;
-  const request = await requestOf(question.listed, question.entry, question.namespace, admin);
+  const request = await buildCaseRequest(question.listed, question.entry, question.namespace, admin);
   const { method, path, name, collection } = request;
-  const obstacle = await prepare(admin, request, question.labels);
+  const obstacle = await prepareObject(admin, request, question.labels);
   if (obstacle) return { call: { method, path, user: "admin" }, name, answer: obstacle, seen: {} };
 
   const stored = method === "PUT" ? (await admin({ method: "GET", path })).body : {};
   const leave = await question.around?.(admin, stored);
-  const sent = await send(server, request, shape(request.body(object), stored), setup);
+  const sent = await sendObserved(server, request, shape(request.body(object), stored), setup);
   // A subresource answers with a Status that all is well.
   if (sent.answer.code === 201 && sent.answer.body.kind === "Status" && request.place)
     sent.answer = { ...sent.answer, body: (await admin({ method: "GET", path: request.place })).body };
   await leave?.();
   const { name: made } = Object(sent.answer.body.metadata);
   const left = request.place ?? (sent.answer.code === 201 && made ? `${collection}/${made}` : undefined);
-  if (left) await clear(left, () => admin);
+  if (left) await deleteCompletely(left, () => admin);
   return sent;
 };
 
 type Sendable = Pick<CaseRequest, "method" | "path" | "user" | "name">;
 
-export const send = async (
+export const sendObserved = async (
   { admin, observer }: CaseServer,
   { method, path, user, name }: Sendable,
   body: JsonMap,
   setup?: string,
-): Promise<Sent> => {
+): Promise<SentCase> => {
   const word = observer?.word();
   const extra = { ...user.extra, ...(word && { [wordKey]: [word] }), ...(setup && { [setupKey]: [setup] }) };
   const call = { method, path, impersonate: { ...user, extra }, ...(method !== "DELETE" && { body }) };
   const answer = await admin(call)
     // Some objects keep the API server from ever answering.
-    .catch(({ message }: Error): Answer => ({ code: 0, body: { message }, warnings: [] }));
+    .catch(({ message }: Error): ClusterResponse => ({ code: 0, body: { message }, warnings: [] }));
   // Some objects keep the user that created them.
   const { extra: own } = Object(answer.body.spec);
   if (own) for (const key of [setupKey, wordKey]) Reflect.deleteProperty(own, key);
@@ -141,30 +142,30 @@ export const send = async (
 };
 
 /** Puts the object of before in place, calling no rule; returns the API server's answer if it refuses that. */
-export const prepare = async (
-  admin: Client,
+export const prepareObject = async (
+  admin: ClusterClient,
   { namespace, place, present, collection, ephemeralContainers }: CaseRequest,
   labels: Record<string, string>,
-): Promise<Answer | undefined> => {
+): Promise<ClusterResponse | undefined> => {
   const home = { metadata: { name: namespace, labels } };
   if (namespace) await admin({ method: "POST", path: "/api/v1/namespaces", body: home });
-  const isThere = place !== undefined && accepts(await admin({ method: "GET", path: place }));
-  if (isThere && !present) await clear(place, () => admin);
+  const isThere = place !== undefined && isAccepted(await admin({ method: "GET", path: place }));
+  if (isThere && !present) await deleteCompletely(place, () => admin);
   if (isThere || !present) return undefined;
 
   const created = await admin({ method: "POST", path: collection, body: present });
-  if (!accepts(created)) return created;
+  if (!isAccepted(created)) return created;
   const { status } = present;
   if (status !== undefined) {
     const contentType = "application/merge-patch+json";
     const stated = await admin({ method: "PATCH", path: `${place}/status`, body: { status }, contentType });
-    if (!accepts(stated)) return stated;
+    if (!isAccepted(stated)) return stated;
   }
   if (ephemeralContainers === undefined) return undefined;
   const body = { spec: { ephemeralContainers } };
   const contentType = "application/strategic-merge-patch+json";
   const debugged = await admin({ method: "PATCH", path: `${place}/ephemeralcontainers`, body, contentType });
-  return accepts(debugged) ? undefined : debugged;
+  return isAccepted(debugged) ? undefined : debugged;
 };
 
 /** Merges an object over the present one; elements of lists are found by their names. */

@@ -4,27 +4,27 @@ import type { Rule } from "#lib/rule.ts";
 import { mergeWithDefaults } from "#lib/settings.ts";
 import { getCasePhase, operationOf } from "../../catalogue/cases.ts";
 import type { CatalogueRule } from "../../catalogue/registry.ts";
-import { type Comparable, type Comparison, comparable, compare, diffOf } from "../compare.ts";
+import { type ComparableAnswer, type ComparisonResult, compareAnswers, formatDiff, toComparable } from "../compare.ts";
 import type { Binaries } from "../control-plane/binaries.ts";
-import type { Answer, Client } from "../control-plane/client.ts";
-import type { Cluster, Wishes } from "../control-plane/cluster.ts";
+import type { ClusterClient, ClusterResponse } from "../control-plane/client.ts";
+import type { Cluster, ClusterOptions } from "../control-plane/cluster.ts";
 import type { Port } from "../plugins.ts";
-import { homesOf, openHome, settle, toHome, withUid } from "./case-objects.ts";
-import { requestOf } from "./case-request.ts";
+import { createNeededObjects, ensureNamespace, listNamespaces, renameNamespaces, replaceUid } from "./case-objects.ts";
+import { buildCaseRequest } from "./case-request.ts";
+import type { RuleCases } from "./case-setups.ts";
 import {
-  accepts,
+  type BodyShape,
+  type CaseQuestion,
   type CaseServer,
-  firstLine,
-  prepare,
-  type Question,
-  type Sent,
-  type Shape,
+  getFirstLine,
+  isAccepted,
+  prepareObject,
+  type SentCase,
   sendCase,
 } from "./sending.ts";
-import type { RuleCases } from "./setups.ts";
 
 /** Returns why no API server with a port's plugin can be booted for its cases, if so. */
-export const whyUnavailable = (
+export const explainUnavailable = (
   { rule: { upstreamPlugin: twin, needs = {} } }: Port,
   plugins: string[],
   { version }: Binaries,
@@ -39,7 +39,7 @@ export const whyUnavailable = (
 };
 
 /** Returns why a port's plugin would answer its cases otherwise, if so: here every user may do everything. */
-export const whyIncomparable = ({ rule }: Port): string | undefined =>
+export const explainIncomparable = ({ rule }: Port): string | undefined =>
   rule.authorizedBy &&
   `${rule.upstreamPlugin.plugin} refuses those alone who may not do something, and here everybody may`;
 
@@ -47,7 +47,7 @@ export const whyIncomparable = ({ rule }: Port): string | undefined =>
  * Names the API server in which a port's plugin is on, together with others. Only one plugin in each decides what a
  * missing namespace leads to; and one that refuses everything leaves nothing to the others.
  */
-export const groupOf = ({ name, rule }: Port): string => {
+export const getGroupName = ({ name, rule }: Port): string => {
   if (rule.exemptionRequired) return `twins-${name}`;
   // All validating plugins are asked one after the other, webhooks at once: of two that refuse, either may be heard.
   if (["namespace-lifecycle", "pod-resize-validator"].includes(name)) return "twins-namespace-lifecycle";
@@ -67,52 +67,53 @@ export const hasPluginSettings = ({ rule }: Port, { settings }: Case) =>
   );
 
 /** The namespace of a rule's case; objects of different cases never meet. */
-export const homeOf = ({ name }: CatalogueRule, index: number) => `${name}-${index}`;
+export const getCaseNamespace = ({ name }: CatalogueRule, index: number) => `${name}-${index}`;
 
-const reads = ({ needs = {} }: Rule, resource: string) =>
+const readsResource = ({ needs = {} }: Rule, resource: string) =>
   Object.values(needs).some(({ kind }) => kind?.resource === resource);
 
 /** Returns what boots an API server with these plugins; what the cases find there is older than they are. */
-export const upstreamWishes = (ports: Port[], all: RuleCases[], wishes: Wishes): Wishes => {
+export const buildUpstreamOptions = (ports: Port[], all: RuleCases[], wishes: ClusterOptions): ClusterOptions => {
   const fill = async (as: Cluster["as"]) => {
     for (const { listed, cases } of all.filter(({ listed }) => ports.some(({ name }) => name === listed.name)))
       for (const [index, entry] of cases.entries()) {
-        const home = homeOf(listed, index);
-        const moved = toHome(entry, home);
-        for (const namespace of homesOf(moved)) await openHome(as("admin"), namespace);
-        const request = await requestOf(listed, moved, home, as("admin"));
+        const home = getCaseNamespace(listed, index);
+        const moved = renameNamespaces(entry, home);
+        for (const namespace of listNamespaces(moved)) await ensureNamespace(as("admin"), namespace);
+        const request = await buildCaseRequest(listed, moved, home, as("admin"));
         // An object outside of namespaces is there for one case at a time.
-        if (request.namespace !== undefined || !reads(listed.rule, "priorityclasses"))
-          await prepare(as("admin"), request, {});
+        if (request.namespace !== undefined || !readsResource(listed.rule, "priorityclasses"))
+          await prepareObject(as("admin"), request, {});
       }
   };
   return { ...wishes, late: { enable: ports.map(({ rule }) => rule.upstreamPlugin.plugin), fill } };
 };
 
 /** Known differences that only cases lead to; each is in its rule's README. */
-const known: { rule: string; reason: string; explains(wanted: Answer, actual: Answer): boolean }[] = [
+const known: { rule: string; reason: string; explains(wanted: ClusterResponse, actual: ClusterResponse): boolean }[] = [
   {
     rule: "limit-ranger",
     reason: "upstream's arithmetic overflows from 2^63 on, and admits such an amount",
-    explains: (wanted, actual) => accepts(wanted) && / but (limit|request) is \d+E$/.test(String(actual.body.message)),
+    explains: (wanted, actual) =>
+      isAccepted(wanted) && / but (limit|request) is \d+E$/.test(String(actual.body.message)),
   },
 ];
 
-type UpstreamComparison = Comparison & { diff: string; leftOut?: string };
+type UpstreamComparison = ComparisonResult & { diff: string; leftOut?: string };
 
 /** Sends a case to an API server with the plugin and to ours, both with all objects that the case needs, and compares. */
 export const compareWithUpstream = async (
   ours: CaseServer,
-  upstream: Client,
-  question: Question,
-  shape: Shape,
+  upstream: ClusterClient,
+  question: CaseQuestion,
+  shape: BodyShape,
   setup: string,
 ): Promise<UpstreamComparison> => {
   const { listed, entry } = question;
   const given = entry[getCasePhase(entry)] ?? {};
-  const lacks = new Map<Client, string[]>();
-  const around = async (admin: Client, stored: object) => {
-    const settled = await settle(admin, listed, withUid(entry, entry.oldObject, stored));
+  const lacks = new Map<ClusterClient, string[]>();
+  const around = async (admin: ClusterClient, stored: object) => {
+    const settled = await createNeededObjects(admin, listed, replaceUid(entry, entry.oldObject, stored));
     lacks.set(admin, settled.lacks);
     return settled.leave;
   };
@@ -121,9 +122,9 @@ export const compareWithUpstream = async (
     sendUpstream(),
     sendCase(ours, { ...question, around }, given, shape, setup),
   ]);
-  const compareTo = (one: Sent): { plain: Comparable; comparison: UpstreamComparison } => {
-    const [plain, other] = [comparable(one, one.name), comparable(actual, actual.name)];
-    return { plain, comparison: { ...compare(listed.name, plain, other), diff: diffOf(plain, other) } };
+  const compareTo = (one: SentCase): { plain: ComparableAnswer; comparison: UpstreamComparison } => {
+    const [plain, other] = [toComparable(one, one.name), toComparable(actual, actual.name)];
+    return { plain, comparison: { ...compareAnswers(listed.name, plain, other), diff: formatDiff(plain, other) } };
   };
   const first = compareTo(wanted);
   let { comparison } = first;
@@ -145,7 +146,7 @@ export const compareWithUpstream = async (
   const isAsExpected = isRefused === (entry.refused !== undefined);
   if (comparison.verdict !== "different" && isAsExpected) return comparison;
   const { code, body } = wanted.answer;
-  const fault = code === 500 && isAsExpected ? `upstream fails there: ${firstLine(body)}` : undefined;
+  const fault = code === 500 && isAsExpected ? `upstream fails there: ${getFirstLine(body)}` : undefined;
   const [here = [], there = []] = [ours.admin, upstream].map((one) => lacks.get(one));
   // Where both lack the same, they must still answer alike.
   const isExcused = comparison.verdict !== "different" || !isDeepStrictEqual(here, there);

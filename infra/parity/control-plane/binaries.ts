@@ -2,7 +2,7 @@ import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { Complaint } from "../../cli/complaint.ts";
-import { cacheFolder, fillCache, hasFiles, run } from "./go-programs.ts";
+import { cacheFolder, fillCache, hasFiles, runCommand } from "./go-programs.ts";
 
 /** An API server, and etcd, where it keeps its objects. */
 export interface Binaries {
@@ -12,31 +12,31 @@ export interface Binaries {
 }
 
 /** Where go.mod is: for the newest version here, for older ones in a folder named for their minor, such as 1.35. */
-const here = fileURLToPath(new URL(`./${process.env.POSTERN_KUBERNETES ?? ""}`, import.meta.url));
+const sourceFolder = fileURLToPath(new URL(`./${process.env.POSTERN_KUBERNETES ?? ""}`, import.meta.url));
 
 /** The Kubernetes version that go.mod names, for instance v1.36.3. */
-const versionOf = async (): Promise<string> => {
-  const text = await readFile(join(here, "go.mod"), "utf8").catch(() => "");
+const readVersion = async (): Promise<string> => {
+  const text = await readFile(join(sourceFolder, "go.mod"), "utf8").catch(() => "");
   const [, version] = /k8s\.io\/kubernetes (v[\d.]+)/.exec(text) ?? [];
-  if (version === undefined) throw new Error(`${here} has no go.mod that names a version of k8s.io/kubernetes`);
+  if (version === undefined) throw new Error(`${sourceFolder} has no go.mod that names a version of k8s.io/kubernetes`);
   return version;
 };
 
-const cacheOf = (version: string) => join(cacheFolder, `kubernetes-${version}`);
+const getCacheFolder = (version: string) => join(cacheFolder, `kubernetes-${version}`);
 
 /**
  * Returns the binaries in the folder that KUBEBUILDER_ASSETS names, or else those that were built before. Throws a
  * sentence if they are missing or not of the version that go.mod names.
  */
 export const requireBinaries = async (): Promise<Binaries> => {
-  const version = await versionOf();
+  const version = await readVersion();
   const { KUBEBUILDER_ASSETS: given } = process.env;
-  const folder = given ?? cacheOf(version);
+  const folder = given ?? getCacheFolder(version);
   const binaries = { version, apiserver: join(folder, "kube-apiserver"), etcd: join(folder, "etcd") };
   if (!(await hasFiles(folder, ["kube-apiserver", "etcd"])))
     throw new Complaint(`kube-apiserver and etcd ${version} are not here: npm run cluster builds them`, 3);
   if (given === undefined) return binaries;
-  const found = (await run(folder, binaries.apiserver, "--version")).trim().replace(/^Kubernetes /, "");
+  const found = (await runCommand(folder, binaries.apiserver, "--version")).trim().replace(/^Kubernetes /, "");
   if (found === version) return binaries;
   throw new Complaint(
     `KUBEBUILDER_ASSETS has kube-apiserver ${found}, and ${version} is wanted: unset it, and npm run cluster builds that`,
@@ -45,11 +45,11 @@ export const requireBinaries = async (): Promise<Binaries> => {
 };
 
 /** The plugins that call webhooks. */
-export const callers = ["MutatingAdmissionWebhook", "ValidatingAdmissionWebhook"];
+export const webhookPlugins = ["MutatingAdmissionWebhook", "ValidatingAdmissionWebhook"];
 
 /** Returns the admission plugins that an API server has compiled in, and those that are on by default. */
-export const pluginsIn = async ({ apiserver }: Binaries): Promise<{ all: string[]; defaultOn: string[] }> => {
-  const help = await run(here, apiserver, "--help");
+export const listPlugins = async ({ apiserver }: Binaries): Promise<{ all: string[]; defaultOn: string[] }> => {
+  const help = await runCommand(sourceFolder, apiserver, "--help");
   const [, defaultOn = "", all = ""] =
     /default enabled ones \(([^)]*)\)\. Comma-delimited list of admission plugins: ([^.]*)\./.exec(help) ?? [];
   return { all: all.split(", "), defaultOn: defaultOn.split(", ") };
@@ -57,16 +57,16 @@ export const pluginsIn = async ({ apiserver }: Binaries): Promise<{ all: string[
 
 /** Builds both from the Go module proxy, by go.mod and go.sum; a few minutes, once for each version. */
 export const buildBinaries = async (): Promise<Binaries> => {
-  const version = await versionOf();
-  const folder = cacheOf(version);
+  const version = await readVersion();
+  const folder = getCacheFolder(version);
   const [, major = "", minor = ""] = /^v(\d+)\.(\d+)/.exec(version) ?? [];
   const stamp = { gitVersion: version, gitMajor: major, gitMinor: minor };
   const flags = Object.entries(stamp).map(([key, value]) => `-X k8s.io/component-base/version.${key}=${value}`);
   await fillCache(folder, async (draft) => {
-    await run(here, "go", "build", "-o", join(draft, "etcd"), "go.etcd.io/etcd/server/v3");
+    await runCommand(sourceFolder, "go", "build", "-o", join(draft, "etcd"), "go.etcd.io/etcd/server/v3");
     const linking = ["-ldflags", `-s -w ${flags.join(" ")}`];
     const server = "k8s.io/kubernetes/cmd/kube-apiserver";
-    await run(here, "go", "build", ...linking, "-o", join(draft, "kube-apiserver"), server);
+    await runCommand(sourceFolder, "go", "build", ...linking, "-o", join(draft, "kube-apiserver"), server);
   });
   return { version, apiserver: join(folder, "kube-apiserver"), etcd: join(folder, "etcd") };
 };

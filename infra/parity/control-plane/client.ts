@@ -4,14 +4,14 @@ import { plural } from "#lib/recorded-answers.ts";
 import type { KubernetesObject, UserInfo } from "#lib/review.ts";
 
 /** What the API server said. */
-export interface Answer {
+export interface ClusterResponse {
   code: number;
   /** The object, or the Status of a refusal. */
   body: Record<string, unknown>;
   warnings: string[];
 }
 
-export interface Call {
+export interface ClusterRequest {
   method: "GET" | "POST" | "PUT" | "PATCH" | "DELETE";
   /** With its query, for instance `/api/v1/namespaces/default/pods?dryRun=All`. */
   path: string;
@@ -23,18 +23,18 @@ export interface Call {
 }
 
 /** A user of a cluster. */
-export type Client = (call: Call) => Promise<Answer>;
+export type ClusterClient = (call: ClusterRequest) => Promise<ClusterResponse>;
 
 /** A user with a token, over connections that are kept. */
-export const clientOf = (server: string, ca: string, token: string): { client: Client; close(): void } => {
+export const createClient = (server: string, ca: string, token: string): { client: ClusterClient; close(): void } => {
   const agent = new Agent({ ca, keepAlive: true, maxSockets: 16 });
-  const client: Client = ({ method, path, body, contentType = "application/json", impersonate }) =>
+  const client: ClusterClient = ({ method, path, body, contentType = "application/json", impersonate }) =>
     new Promise((resolve, reject) => {
       const headers = {
         authorization: `Bearer ${token}`,
         "content-type": contentType,
         accept: "application/json",
-        ...(impersonate && impersonating(impersonate)),
+        ...(impersonate && buildImpersonationHeaders(impersonate)),
       };
       const sent = request(`${server}${path}`, { method, headers, agent, timeout: 40_000 }, async (response) => {
         let text = "";
@@ -43,7 +43,7 @@ export const clientOf = (server: string, ca: string, token: string): { client: C
         const warnings = found.flatMap((header) =>
           [...header.matchAll(/299 - "((?:[^"\\]|\\.)*)"/g)].map(([, said = ""]) => said.replace(/\\(.)/g, "$1")),
         );
-        resolve({ code: response.statusCode ?? 0, body: parsed(text), warnings });
+        resolve({ code: response.statusCode ?? 0, body: parseBody(text), warnings });
       });
       sent.on("timeout", () => sent.destroy(new Error(`${method} ${path} was not answered`)));
       sent.on("error", reject);
@@ -52,12 +52,12 @@ export const clientOf = (server: string, ca: string, token: string): { client: C
   return { client, close: () => agent.destroy() };
 };
 
-const impersonating = ({ username = "", groups = [], extra = {} }: UserInfo) => {
+const buildImpersonationHeaders = ({ username = "", groups = [], extra = {} }: UserInfo) => {
   const more = Object.entries(extra).map(([key, values]) => [`impersonate-extra-${key}`, values]);
   return { "impersonate-user": username, "impersonate-group": groups, ...Object.fromEntries(more) };
 };
 
-const parsed = (text: string): Record<string, unknown> => {
+const parseBody = (text: string): Record<string, unknown> => {
   try {
     return JSON.parse(text);
   } catch {

@@ -5,11 +5,11 @@ import { join } from "node:path";
 import { setTimeout as wait } from "node:timers/promises";
 import { openCertificate } from "../../keys/keys.ts";
 import type { Binaries } from "./binaries.ts";
-import { type Client, clientOf } from "./client.ts";
-import { freePort, type Running, run } from "./process.ts";
+import { type ClusterClient, createClient } from "./client.ts";
+import { findFreePort, type RunningProgram, startProgram } from "./process.ts";
 
 /** How a cluster differs from one with Kubernetes' defaults. */
-export interface Wishes {
+export interface ClusterOptions {
   /** Admission plugins by their compiled-in names. */
   enable?: string[];
   disable?: string[];
@@ -29,9 +29,9 @@ export interface Wishes {
 export interface Cluster {
   server: string;
   /** A client with all rights. */
-  admin: Client;
+  admin: ClusterClient;
   /** A user by name, with these groups. */
-  as(user: keyof typeof users): Client;
+  as(user: keyof typeof users): ClusterClient;
   /** PEM, of the server's certificate. */
   ca: string;
   /** What a user shows to be that user. */
@@ -46,9 +46,9 @@ export interface Cluster {
 const users = { admin: ["system:masters"], jane: ["developers"], "system:node:n1": ["system:nodes"] } as const;
 
 /** Boots in seconds, on ports of its own, with data and certificates of its own; `stop` leaves nothing behind. */
-export const bootCluster = async ({ apiserver, etcd }: Binaries, wishes: Wishes = {}): Promise<Cluster> => {
+export const bootCluster = async ({ apiserver, etcd }: Binaries, wishes: ClusterOptions = {}): Promise<Cluster> => {
   const folder = await mkdtemp(join(tmpdir(), "postern-cluster-"));
-  const [store, peer, port] = [await freePort(), await freePort(), await freePort()];
+  const [store, peer, port] = [await findFreePort(), await findFreePort(), await findFreePort()];
   const { ca } = await openCertificate(folder, "127.0.0.1");
   const groups: Record<string, readonly string[]> = { ...users, ...wishes.users };
   const tokens = new Map<string, string>();
@@ -64,7 +64,7 @@ export const bootCluster = async ({ apiserver, etcd }: Binaries, wishes: Wishes 
 
   const data = join(folder, "data");
   if (wishes.store) await cp(wishes.store, data, { recursive: true });
-  const keeper = launch(etcd, [
+  const keeper = startServer(etcd, [
     `--data-dir=${data}`,
     `--listen-client-urls=http://127.0.0.1:${store}`,
     `--advertise-client-urls=http://127.0.0.1:${store}`,
@@ -73,7 +73,7 @@ export const bootCluster = async ({ apiserver, etcd }: Binaries, wishes: Wishes 
     "--log-level=error",
   ]);
   const start = (late: string[] = []) =>
-    launch(apiserver, [
+    startServer(apiserver, [
       `--etcd-servers=http://127.0.0.1:${store}`,
       "--bind-address=127.0.0.1",
       `--secure-port=${port}`,
@@ -85,20 +85,20 @@ export const bootCluster = async ({ apiserver, etcd }: Binaries, wishes: Wishes 
       "--service-account-issuer=https://kubernetes.default.svc",
       "--service-cluster-ip-range=10.0.0.0/24",
       `--authorization-mode=${wishes.rbac ? "RBAC" : "AlwaysAllow"}`,
-      ...admitting([...(wishes.enable ?? []), ...late], wishes.disable),
+      ...buildPluginFlags([...(wishes.enable ?? []), ...late], wishes.disable),
       ...(wishes.flags ?? []),
     ]);
 
   let server = start();
   const url = `https://127.0.0.1:${port}`;
   const clients = Object.fromEntries(
-    Object.keys(users).map((user) => [user, clientOf(url, ca, tokenOf(user))]),
-  ) as Record<keyof typeof users, ReturnType<typeof clientOf>>;
+    Object.keys(users).map((user) => [user, createClient(url, ca, tokenOf(user))]),
+  ) as Record<keyof typeof users, ReturnType<typeof createClient>>;
   const restart = async (renewed: string[] = [], late = wishes.late?.enable) => {
     await server.stop();
     await giveTokens(renewed);
     server = start(late);
-    await ready(clients.admin.client, server);
+    await waitUntilReady(clients.admin.client, server);
   };
   const end = async () => {
     for (const { close } of Object.values(clients)) close();
@@ -115,7 +115,7 @@ export const bootCluster = async ({ apiserver, etcd }: Binaries, wishes: Wishes 
     await stop();
   };
   try {
-    await ready(clients.admin.client, server);
+    await waitUntilReady(clients.admin.client, server);
     if (wishes.late) {
       await wishes.late.fill((user) => clients[user].client);
       await restart([], wishes.late.enable);
@@ -138,7 +138,7 @@ export const bootCluster = async ({ apiserver, etcd }: Binaries, wishes: Wishes 
 };
 
 /** Boots several at a time; if one of them fails, stops the others. */
-export const bootClusters = async (binaries: Binaries, wishes: readonly Wishes[]): Promise<Cluster[]> => {
+export const bootClusters = async (binaries: Binaries, wishes: readonly ClusterOptions[]): Promise<Cluster[]> => {
   const booted = await Promise.allSettled(wishes.map((one) => bootCluster(binaries, one)));
   const running = booted.flatMap((one) => (one.status === "fulfilled" ? one.value : []));
   const failed = booted.find((one) => one.status === "rejected");
@@ -148,10 +148,10 @@ export const bootClusters = async (binaries: Binaries, wishes: readonly Wishes[]
 };
 
 /** Collects garbage seldom, as servers live for minutes here: booting takes a fifth less, and a hundred megabytes more. */
-const launch = (program: string, args: string[]) => run(program, args, { GOGC: "400" });
+const startServer = (program: string, args: string[]) => startProgram(program, args, { GOGC: "400" });
 
 /** ServiceAccount is off unless enabled: no controller makes the account that it gives to pods. No name is in both flags. */
-const admitting = (enable: string[], disable: string[] = []) => {
+const buildPluginFlags = (enable: string[], disable: string[] = []) => {
   const off = ["ServiceAccount", ...disable].filter((one) => !enable.includes(one));
   return [
     ...(enable.length > 0 ? [`--enable-admission-plugins=${enable.join(",")}`] : []),
@@ -159,13 +159,13 @@ const admitting = (enable: string[], disable: string[] = []) => {
   ];
 };
 
-const makeNamespaces = async (admin: Client) => {
+const createNamespaces = async (admin: ClusterClient) => {
   for (const name of ["kube-system", "kube-public", "kube-node-lease", "default"])
     await admin({ method: "POST", path: "/api/v1/namespaces", body: { metadata: { name } } });
 };
 
 /** Until it serves, and the namespace that everybody uses is there. */
-const ready = async (admin: Client, server: Running) => {
+const waitUntilReady = async (admin: ClusterClient, server: RunningProgram) => {
   let gone = false;
   server.ended.then(() => {
     gone = true;
@@ -176,7 +176,7 @@ const ready = async (admin: Client, server: Running) => {
     );
     if (health?.code === 200 && namespace?.code === 200) return;
     // Where the API server was too early with its own namespaces, it tries again a minute later.
-    if (health?.code === 200 && namespace?.code === 404) await makeNamespaces(admin);
+    if (health?.code === 200 && namespace?.code === 404) await createNamespaces(admin);
   }
   throw new Error(`kube-apiserver did not become ready: ${server.tail()}`);
 };

@@ -28,13 +28,13 @@ export interface BuiltProgram {
 }
 
 /** Runs a program and returns its output. */
-export const run = async (cwd: string, file: string, ...args: string[]): Promise<string> => {
+export const runCommand = async (cwd: string, file: string, ...args: string[]): Promise<string> => {
   const env = { ...process.env, CGO_ENABLED: "0" };
   return (await promisify(execFile)(file, args, { cwd, env, maxBuffer: 64 * 1024 * 1024 })).stdout;
 };
 
 /** Returns the version and the folder in the cache. A digest of the sources is in its name: a change makes another one. */
-const locate = async ({ sources, module, name }: Pick<GoProgram, "sources" | "module" | "name">) => {
+const locateProgram = async ({ sources, module, name }: Pick<GoProgram, "sources" | "module" | "name">) => {
   const files = ["go.mod", "go.sum", "main.go"].map((file) => readFile(join(sources, file), "utf8"));
   const texts = await Promise.all(files);
   const [, version] = new RegExp(`${module} v([\\d.]+)`).exec(texts.join("\n")) ?? [];
@@ -52,7 +52,7 @@ export const hasFiles = (folder: string, files: readonly string[]): Promise<bool
 
 /** Returns a program if it was built before. */
 export const findGoProgram = async ({ files, ...program }: GoProgram): Promise<BuiltProgram | undefined> => {
-  const { version, folder } = await locate(program);
+  const { version, folder } = await locateProgram(program);
   return (await hasFiles(folder, files)) ? { version, program: join(folder, files[0]), folder } : undefined;
 };
 
@@ -60,7 +60,7 @@ export const findGoProgram = async ({ files, ...program }: GoProgram): Promise<B
 export const requireGoProgram = async (program: GoProgram): Promise<BuiltProgram> => {
   const found = await findGoProgram(program);
   if (found) return found;
-  await fillCache((await locate(program)).folder, program.build);
+  await fillCache((await locateProgram(program)).folder, program.build);
   return requireGoProgram(program);
 };
 

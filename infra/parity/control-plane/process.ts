@@ -3,7 +3,7 @@ import { once } from "node:events";
 import { createServer } from "node:net";
 
 /** A program that runs beside the tests, and never longer than they do. */
-export interface Running {
+export interface RunningProgram {
   stop(): Promise<void>;
   /** What it printed last: the reason, where it failed. */
   tail(): string;
@@ -14,7 +14,7 @@ export interface Running {
  * The shell around it reads from us: when we end, however that comes, the pipe closes and the shell ends it. At once:
  * nothing that it keeps is wanted any more, and an API server that refuses everything waits for itself as it ends.
  */
-export const run = (program: string, args: string[], env: Record<string, string> = {}): Running => {
+export const startProgram = (program: string, args: string[], env: Record<string, string> = {}): RunningProgram => {
   const guard = `exec 3<&0; "$@" </dev/null 3<&- & child=$!
     { cat <&3; kill -9 "$child"; } >/dev/null 2>&1 & wait "$child"`;
   const child: ChildProcess = spawn("sh", ["-c", guard, "sh", program, ...args], {
@@ -41,7 +41,7 @@ export const run = (program: string, args: string[], env: Record<string, string>
  * Returns a port without a listener, below the range that a system takes for outgoing connections. No port is given
  * twice, and each process begins at another one: a server may listen on its port only a while later.
  */
-export const freePort = async (): Promise<number> => {
+export const findFreePort = async (): Promise<number> => {
   for (;;) {
     const port = 20_000 + (next++ % 12_000);
     if (await isFree(port)) return port;

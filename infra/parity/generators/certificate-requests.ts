@@ -1,7 +1,7 @@
 import { generateKeyPairSync, sign } from "node:crypto";
 
 /** DER by hand: also what no library would write. */
-export const der = (identifier: number, ...contents: (Uint8Array | readonly number[])[]): Buffer => {
+export const encodeDer = (identifier: number, ...contents: (Uint8Array | readonly number[])[]): Buffer => {
   const content = Buffer.concat(contents.map((one) => Buffer.from(one)));
   const { length } = content;
   const octets = length < 0x80 ? [length] : length < 0x100 ? [0x81, length] : [0x82, length >> 8, length & 0xff];
@@ -11,24 +11,33 @@ export const der = (identifier: number, ...contents: (Uint8Array | readonly numb
 const [utf8, sequence, set] = [0x0c, 0x30, 0x31];
 
 /** In whose names a request may be: country, organization, common name. */
-export const kinds = { C: [0x55, 4, 6], O: [0x55, 4, 10], CN: [0x55, 4, 3] } as const;
+export const nameAttributes = { C: [0x55, 4, 6], O: [0x55, 4, 10], CN: [0x55, 4, 3] } as const;
 
 /** A part of a name, of which a set may have several. */
-export const part = (kind: keyof typeof kinds, value: string | Buffer) =>
-  der(sequence, der(0x06, kinds[kind]), typeof value === "string" ? der(utf8, Buffer.from(value)) : value);
-export const named = (...parts: Buffer[]) => der(set, ...parts);
+export const encodeNamePart = (kind: keyof typeof nameAttributes, value: string | Buffer) =>
+  encodeDer(
+    sequence,
+    encodeDer(0x06, nameAttributes[kind]),
+    typeof value === "string" ? encodeDer(utf8, Buffer.from(value)) : value,
+  );
+export const encodeNameSet = (...parts: Buffer[]) => encodeDer(set, ...parts);
 
 const { privateKey, publicKey } = generateKeyPairSync("ec", { namedCurve: "P-256" });
-const ecdsaWithSha256 = der(sequence, der(0x06, [0x2a, 0x86, 0x48, 0xce, 0x3d, 4, 3, 2]));
+const ecdsaWithSha256 = encodeDer(sequence, encodeDer(0x06, [0x2a, 0x86, 0x48, 0xce, 0x3d, 4, 3, 2]));
 
 /** A request in these names, signed by a random key. */
-export const requestFor = (...names: Buffer[]) => {
+export const buildCertificateRequest = (...names: Buffer[]) => {
   const key = publicKey.export({ type: "spki", format: "der" });
-  const information = der(sequence, der(0x02, [0]), der(sequence, ...names), key, der(0xa0));
-  return der(sequence, information, ecdsaWithSha256, der(0x03, [0], sign("sha256", information, privateKey)));
+  const information = encodeDer(sequence, encodeDer(0x02, [0]), encodeDer(sequence, ...names), key, encodeDer(0xa0));
+  return encodeDer(
+    sequence,
+    information,
+    ecdsaWithSha256,
+    encodeDer(0x03, [0], sign("sha256", information, privateKey)),
+  );
 };
 
-export const pem = (bytes: Uint8Array, type = "CERTIFICATE REQUEST") => {
+export const toPem = (bytes: Uint8Array, type = "CERTIFICATE REQUEST") => {
   const lines =
     Buffer.from(bytes)
       .toString("base64")
@@ -37,4 +46,4 @@ export const pem = (bytes: Uint8Array, type = "CERTIFICATE REQUEST") => {
 };
 
 /** As `spec.request` has it. */
-export const asSpec = (text: string) => Buffer.from(text).toString("base64");
+export const toSpecRequest = (text: string) => Buffer.from(text).toString("base64");

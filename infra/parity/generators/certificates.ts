@@ -1,9 +1,23 @@
 import fc, { type Arbitrary } from "fast-check";
 import type { JsonMap } from "#lib/json.ts";
 import { authority, privateKey } from "../../keys/certificates.ts";
-import { asSpec, named, part, pem, requestFor } from "./certificate-requests.ts";
-import { at, type Edit, maybe, one, type Sequence, type Step, type User } from "./steps.ts";
-import { by, creation, patch, removal, story } from "./stories.ts";
+import {
+  buildCertificateRequest,
+  encodeNamePart,
+  encodeNameSet,
+  toPem,
+  toSpecRequest,
+} from "./certificate-requests.ts";
+import { assignUser, buildCreation, buildPatch, buildScenario, removal } from "./scenario-parts.ts";
+import {
+  editAt,
+  type FieldEdit,
+  makeOptional,
+  pick,
+  type RequestSequence,
+  type RequestStep,
+  type RequestUser,
+} from "./steps.ts";
 
 // Generates requests for certificates, approvals, signatures and attestations, by several users and for several signers.
 
@@ -11,82 +25,133 @@ import { by, creation, patch, removal, story } from "./stories.ts";
 const signers = ["example.com/known", "example.com/other", "example.org/any", "example.org/more"];
 const client = "kubernetes.io/kube-apiserver-client";
 
-const masters = part("O", "system:masters");
+const masters = encodeNamePart("O", "system:masters");
 export const requests = {
-  plain: pem(requestFor(named(part("O", "developers")), named(part("CN", "jane")))),
-  masters: pem(requestFor(named(masters), named(part("CN", "jane")))),
-  both: pem(requestFor(named(part("CN", "jane"), part("O", "developers"), masters))),
-  node: pem(requestFor(named(part("O", "system:nodes")), named(part("CN", "system:node:n1")))),
-  otherNode: pem(requestFor(named(part("O", "system:nodes")), named(part("CN", "system:node:n2")))),
-  twice: pem(requestFor(named(part("CN", "system:node:n1")), named(part("CN", "system:node:n2")))),
-  cut: pem(requestFor(named(masters)).subarray(0, 20)),
+  plain: toPem(
+    buildCertificateRequest(
+      encodeNameSet(encodeNamePart("O", "developers")),
+      encodeNameSet(encodeNamePart("CN", "jane")),
+    ),
+  ),
+  masters: toPem(buildCertificateRequest(encodeNameSet(masters), encodeNameSet(encodeNamePart("CN", "jane")))),
+  both: toPem(
+    buildCertificateRequest(encodeNameSet(encodeNamePart("CN", "jane"), encodeNamePart("O", "developers"), masters)),
+  ),
+  node: toPem(
+    buildCertificateRequest(
+      encodeNameSet(encodeNamePart("O", "system:nodes")),
+      encodeNameSet(encodeNamePart("CN", "system:node:n1")),
+    ),
+  ),
+  otherNode: toPem(
+    buildCertificateRequest(
+      encodeNameSet(encodeNamePart("O", "system:nodes")),
+      encodeNameSet(encodeNamePart("CN", "system:node:n2")),
+    ),
+  ),
+  twice: toPem(
+    buildCertificateRequest(
+      encodeNameSet(encodeNamePart("CN", "system:node:n1")),
+      encodeNameSet(encodeNamePart("CN", "system:node:n2")),
+    ),
+  ),
+  cut: toPem(buildCertificateRequest(encodeNameSet(masters)).subarray(0, 20)),
   nothing: "hello",
-  certificate: pem(requestFor(named(masters)), "CERTIFICATE"),
+  certificate: toPem(buildCertificateRequest(encodeNameSet(masters)), "CERTIFICATE"),
 };
-export const requestsAmong = (...names: (keyof typeof requests)[]) =>
-  one(...names.map((name) => asSpec(requests[name])));
+export const pickRequests = (...names: (keyof typeof requests)[]) =>
+  pick(...names.map((name) => toSpecRequest(requests[name])));
 
 const bundles = await Promise.all([1, 2].map(async () => authority(await privateKey())));
 
-const tenant = one<User>("jane", "jane", "admin", "system:node:n1");
-const change = (subresource: string | undefined, ...edits: Arbitrary<Edit>[]) =>
-  by(tenant, patch(one("json", "merge"), subresource, ...edits));
-const lasting = (kind: Sequence["kind"], body: Arbitrary<JsonMap>, changes: Arbitrary<Step>[], prefix?: string) =>
-  story(kind, creation(body), changes, { generateName: false, last: removal, ...(prefix !== undefined && { prefix }) });
+const tenant = pick<RequestUser>("jane", "jane", "admin", "system:node:n1");
+const buildChange = (subresource: string | undefined, ...edits: Arbitrary<FieldEdit>[]) =>
+  assignUser(tenant, buildPatch(pick("json", "merge"), subresource, ...edits));
+const buildTenantScenario = (
+  kind: RequestSequence["kind"],
+  body: Arbitrary<JsonMap>,
+  changes: Arbitrary<RequestStep>[],
+  prefix?: string,
+) =>
+  buildScenario(kind, buildCreation(body), changes, {
+    generateName: false,
+    last: removal,
+    ...(prefix !== undefined && { prefix }),
+  });
 
-const label = at("metadata.labels.app", one("x", "y"));
+const label = editAt("metadata.labels.app", pick("x", "y"));
 /** Times that the API server fills in are finer upstream than any webhook sees them. */
 const [lastUpdateTime, lastTransitionTime] = ["2026-01-01T00:00:00Z", "2026-01-01T00:00:00Z"];
-const conditions = (type: string) =>
-  at("status.conditions", one([{ type, status: "True", reason: "Test", lastUpdateTime, lastTransitionTime }]));
+const setConditions = (type: string) =>
+  editAt("status.conditions", pick([{ type, status: "True", reason: "Test", lastUpdateTime, lastTransitionTime }]));
 
-export const signingRequest = (signerName: Arbitrary<string>, request: Arbitrary<string>) =>
+export const buildSigningRequest = (signerName: Arbitrary<string>, request: Arbitrary<string>) =>
   fc.record({ signerName, request }).map((spec): JsonMap => {
     const [apiVersion, kind] = ["certificates.k8s.io/v1", "CertificateSigningRequest"];
     return { apiVersion, kind, metadata: {}, spec: { ...spec, usages: ["client auth"] } };
   });
-const bundle = (signerName: string | undefined) =>
-  fc.record({ trustBundle: one(...bundles), finalizers: maybe(one(["example.com/keep"])) }).map((given): JsonMap => {
-    const { trustBundle, finalizers } = given;
-    const [apiVersion, kind] = ["certificates.k8s.io/v1beta1", "ClusterTrustBundle"];
-    const spec = { trustBundle, ...(signerName !== undefined && { signerName }) };
-    return { apiVersion, kind, metadata: { ...(finalizers && { finalizers }) }, spec };
-  });
-const ofBundles = [
-  change(undefined, at("spec.trustBundle", one(...bundles))),
-  change(undefined, at("metadata.finalizers", one(["example.com/keep"], ["foregroundDeletion"]))),
-  change(undefined, label),
+const buildTrustBundle = (signerName: string | undefined) =>
+  fc
+    .record({ trustBundle: pick(...bundles), finalizers: makeOptional(pick(["example.com/keep"])) })
+    .map((given): JsonMap => {
+      const { trustBundle, finalizers } = given;
+      const [apiVersion, kind] = ["certificates.k8s.io/v1beta1", "ClusterTrustBundle"];
+      const spec = { trustBundle, ...(signerName !== undefined && { signerName }) };
+      return { apiVersion, kind, metadata: { ...(finalizers && { finalizers }) }, spec };
+    });
+const bundleChanges = [
+  buildChange(undefined, editAt("spec.trustBundle", pick(...bundles))),
+  buildChange(undefined, editAt("metadata.finalizers", pick(["example.com/keep"], ["foregroundDeletion"]))),
+  buildChange(undefined, label),
 ];
 
 export const certificateScenes = {
-  approvals: lasting("certificatesigningrequests", signingRequest(one(...signers), requestsAmong("plain")), [
-    change("approval", conditions("Approved"), conditions("Denied"), label),
-    change("approval", conditions("Approved"), at("spec.signerName", one(...signers))),
-    change("status", conditions("Failed")),
-  ]),
-  signatures: lasting("certificatesigningrequests", signingRequest(one(...signers), requestsAmong("plain")), [
-    change("approval", conditions("Approved")),
-    change("status", at("status.certificate", one(...bundles.map(asSpec))), conditions("Failed"), label),
-    change("status", conditions("Failed"), at("spec.signerName", one(...signers))),
-  ]),
+  approvals: buildTenantScenario(
+    "certificatesigningrequests",
+    buildSigningRequest(pick(...signers), pickRequests("plain")),
+    [
+      buildChange("approval", setConditions("Approved"), setConditions("Denied"), label),
+      buildChange("approval", setConditions("Approved"), editAt("spec.signerName", pick(...signers))),
+      buildChange("status", setConditions("Failed")),
+    ],
+  ),
+  signatures: buildTenantScenario(
+    "certificatesigningrequests",
+    buildSigningRequest(pick(...signers), pickRequests("plain")),
+    [
+      buildChange("approval", setConditions("Approved")),
+      buildChange(
+        "status",
+        editAt("status.certificate", pick(...bundles.map(toSpecRequest))),
+        setConditions("Failed"),
+        label,
+      ),
+      buildChange("status", setConditions("Failed"), editAt("spec.signerName", pick(...signers))),
+    ],
+  ),
   attestations: fc.oneof(
     ...["example.com/known", "example.com/other", "example.org/any"].map((signer) =>
-      lasting("clustertrustbundles", bundle(signer), ofBundles, `${signer.replace("/", ":")}:`).map(byTenants),
+      buildTenantScenario(
+        "clustertrustbundles",
+        buildTrustBundle(signer),
+        bundleChanges,
+        `${signer.replace("/", ":")}:`,
+      ).map(varyCreator),
     ),
-    lasting("clustertrustbundles", bundle(undefined), ofBundles).map(byTenants),
+    buildTenantScenario("clustertrustbundles", buildTrustBundle(undefined), bundleChanges).map(varyCreator),
   ),
-  subjects: lasting(
+  subjects: buildTenantScenario(
     "certificatesigningrequests",
-    signingRequest(
-      one(client, client, client, "example.com/known"),
-      requestsAmong("plain", "masters", "both", "cut", "nothing", "certificate"),
+    buildSigningRequest(
+      pick(client, client, client, "example.com/known"),
+      pickRequests("plain", "masters", "both", "cut", "nothing", "certificate"),
     ),
-    [change("approval", label)],
+    [buildChange("approval", label)],
   ),
 };
 
 /** Lets the second step's user make the object, too: the creator varies as well. */
-function byTenants(sequence: Sequence): Sequence {
+function varyCreator(sequence: RequestSequence): RequestSequence {
   const [first, second] = sequence.steps;
   return first && second ? { ...sequence, steps: sequence.steps.with(0, { ...first, user: second.user }) } : sequence;
 }

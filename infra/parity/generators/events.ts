@@ -1,5 +1,5 @@
 import fc, { type Arbitrary } from "fast-check";
-import { asked, maybe, one, type Sequence, type Step, whole } from "./steps.ts";
+import { buildWhole, makeOptional, pick, type RequestSequence, type RequestStep, requestOptions } from "./steps.ts";
 
 // Events, more of them than there are tokens.
 
@@ -7,24 +7,24 @@ import { asked, maybe, one, type Sequence, type Step, whole } from "./steps.ts";
  * Only the events of one sequence draw from its bucket, and each makes the same change. So an additional token for one
  * event doesn't change the outcome of those after it.
  */
-const crowd: Arbitrary<Sequence> = fc
+const crowd: Arbitrary<RequestSequence> = fc
   .tuple(
-    whole({
-      kind: one("Pod", "Node"),
-      name: maybe(one("a", "b")),
-      apiVersion: maybe(one("v1")),
+    buildWhole({
+      kind: pick("Pod", "Node"),
+      name: makeOptional(pick("a", "b")),
+      apiVersion: makeOptional(pick("v1")),
       uid: fc.noBias(fc.uuid()),
     }),
-    maybe(whole({ component: maybe(one("kubelet")), host: maybe(one("n1")) })),
-    fc.array(asked, { minLength: 2, maxLength: 5 }),
+    makeOptional(buildWhole({ component: makeOptional(pick("kubelet")), host: makeOptional(pick("n1")) })),
+    fc.array(requestOptions, { minLength: 2, maxLength: 5 }),
   )
-  .map(([object, source, [first, ...others]]): Sequence => {
+  .map(([object, source, [first, ...others]]): RequestSequence => {
     const involvedObject = { ...object, namespace: "default" };
     const body = { apiVersion: "v1", kind: "Event", metadata: {}, involvedObject, ...(source && { source }) };
     const seen = { count: 2, reason: "Again" };
     const steps = [
-      ...(first ? [{ ...first, dryRun: false, verb: "create", body } satisfies Step] : []),
-      ...others.map((by) => ({ ...by, verb: "patch", type: "merge", body: seen }) satisfies Step),
+      ...(first ? [{ ...first, dryRun: false, verb: "create", body } satisfies RequestStep] : []),
+      ...others.map((by) => ({ ...by, verb: "patch", type: "merge", body: seen }) satisfies RequestStep),
     ];
     return { kind: "events", namespace: "default", generateName: false, steps };
   });

@@ -1,9 +1,26 @@
 import fc, { type Arbitrary } from "fast-check";
 import type { JsonMap } from "#lib/json.ts";
-import type { Call, Client } from "../control-plane/client.ts";
-import { requestsAmong, signingRequest } from "./certificates.ts";
-import { asked, at, type Edit, maybe, one, type Sequence, type Step, type User, whole } from "./steps.ts";
-import { by, creation, patch, removal, story as storyOf, trial } from "./stories.ts";
+import type { ClusterClient, ClusterRequest } from "../control-plane/client.ts";
+import { buildSigningRequest, pickRequests } from "./certificates.ts";
+import {
+  assignUser,
+  buildCreation,
+  buildDryRunScenario,
+  buildPatch,
+  removal,
+  buildScenario as storyOf,
+} from "./scenario-parts.ts";
+import {
+  buildWhole,
+  editAt,
+  type FieldEdit,
+  makeOptional,
+  pick,
+  type RequestSequence,
+  type RequestStep,
+  type RequestUser,
+  requestOptions,
+} from "./steps.ts";
 
 // What kubelets write, of their own nodes and of others.
 
@@ -11,12 +28,12 @@ const image = "registry.example.com/app:1";
 const containers = [{ name: "c0", image }];
 const mirror = { "kubernetes.io/config.mirror": "x" };
 const claimed = { accessModes: ["ReadWriteOnce"], resources: { requests: { storage: "1Gi" } }, storageClassName: "" };
-const slice = (node: JsonMap) => {
+const buildSlice = (node: JsonMap) => {
   return { driver: "driver.example.com", pool: { name: "p", generation: 1, resourceSliceCount: 1 }, ...node };
 };
 
 /** Whose uid is meant by its path, with the uid that a server drew for it. */
-export const withUids = async (call: Call, admin: Client): Promise<Call> => {
+export const resolveUids = async (call: ClusterRequest, admin: ClusterClient): Promise<ClusterRequest> => {
   let text = JSON.stringify(call.body ?? null);
   for (const [whole, path = ""] of text.matchAll(/"uid of ([^"]+)"/g)) {
     const { body } = await admin({ method: "GET", path });
@@ -24,22 +41,27 @@ export const withUids = async (call: Call, admin: Client): Promise<Call> => {
   }
   return call.body === undefined ? call : { ...call, body: JSON.parse(text) };
 };
-const nodeUid = (name: string) => `uid of /api/v1/nodes/${name}`;
-const podUid = (name: string) => `uid of /api/v1/namespaces/default/pods/${name}`;
+const referToNodeUid = (name: string) => `uid of /api/v1/nodes/${name}`;
+const referToPodUid = (name: string) => `uid of /api/v1/namespaces/default/pods/${name}`;
 
-const kubelet = one<User>(...Array<User>(8).fill("system:node:n1"), "admin", "jane");
-const change = (subresource: string | undefined, ...edits: Arbitrary<Edit>[]) =>
-  by(kubelet, patch(one("merge"), subresource, ...edits));
-const create = (body: Arbitrary<JsonMap>, subresource?: string) => by(kubelet, creation(body, subresource));
-const deletion = by(kubelet, removal);
-const deletions = by(
+const kubelet = pick<RequestUser>(...Array<RequestUser>(8).fill("system:node:n1"), "admin", "jane");
+const buildChange = (subresource: string | undefined, ...edits: Arbitrary<FieldEdit>[]) =>
+  assignUser(kubelet, buildPatch(pick("merge"), subresource, ...edits));
+const buildCreate = (body: Arbitrary<JsonMap>, subresource?: string) =>
+  assignUser(kubelet, buildCreation(body, subresource));
+const deletion = assignUser(kubelet, removal);
+const deletions = assignUser(
   kubelet,
-  asked.map((asked): Step => ({ ...asked, verb: "deletecollection" })),
+  requestOptions.map((asked): RequestStep => ({ ...asked, verb: "deletecollection" })),
 );
-const story = (kind: Sequence["kind"], body: Arbitrary<JsonMap>, changes: Arbitrary<Step>[], namespace = "default") =>
-  storyOf(kind, create(body), changes, { namespace, last: removal });
+const buildKubeletScenario = (
+  kind: RequestSequence["kind"],
+  body: Arbitrary<JsonMap>,
+  changes: Arbitrary<RequestStep>[],
+  namespace = "default",
+) => storyOf(kind, buildCreate(body), changes, { namespace, last: removal });
 
-const taken = one<JsonMap>(
+const podParts = pick<JsonMap>(
   ...Array<JsonMap>(6).fill({}),
   { serviceAccountName: "default" },
   { imagePullSecrets: [{ name: "s" }] },
@@ -66,41 +88,48 @@ const taken = one<JsonMap>(
 );
 const owner = fc
   .record({
-    name: one("n1", "n1", "n1", "n1", "n2"),
-    uid: one(nodeUid("n1"), nodeUid("n1"), nodeUid("n1"), nodeUid("n2"), "1"),
-    controller: one(true, true, true, true, false, undefined),
-    blockOwnerDeletion: one(undefined, undefined, undefined, false, true),
+    name: pick("n1", "n1", "n1", "n1", "n2"),
+    uid: pick(referToNodeUid("n1"), referToNodeUid("n1"), referToNodeUid("n1"), referToNodeUid("n2"), "1"),
+    controller: pick(true, true, true, true, false, undefined),
+    blockOwnerDeletion: pick(undefined, undefined, undefined, false, true),
   })
   .map((owner) => ({ apiVersion: "v1", kind: "Node", ...owner }));
 const mirrorPod = fc
   .record({
-    annotations: one<JsonMap>(mirror, mirror, mirror, mirror, mirror, {}),
+    annotations: pick<JsonMap>(mirror, mirror, mirror, mirror, mirror, {}),
     ownerReferences: fc.oneof(
       { weight: 9, arbitrary: fc.tuple(owner) },
       { weight: 1, arbitrary: fc.constant([]) },
       { weight: 1, arbitrary: fc.tuple(owner, owner) },
     ),
-    nodeName: one("n1", "n1", "n1", "n1", "n1", "n2", undefined),
-    taken,
+    nodeName: pick("n1", "n1", "n1", "n1", "n1", "n2", undefined),
+    taken: podParts,
   })
   .map(({ nodeName, taken, ...metadata }): JsonMap => {
     return { apiVersion: "v1", kind: "Pod", metadata, spec: { containers, ...(nodeName && { nodeName }), ...taken } };
   });
 
-const label = (key: string) => one("a", "b").map((value): Edit => ({ path: ["metadata", "labels", key], value }));
+const editLabel = (key: string) =>
+  pick("a", "b").map((value): FieldEdit => ({ path: ["metadata", "labels", key], value }));
 const status = [
-  at("status.phase", one("Running", "Failed")),
-  at("status.message", one("a", "b")),
-  label("app"),
-  at("status.resourceClaimStatuses", one([{ name: "r", resourceClaimName: "c" }], [{ name: "r" }], [])),
-  at("status.extendedResourceClaimStatus", one({ resourceClaimName: "c", requestMappings: [] }, undefined)),
+  editAt("status.phase", pick("Running", "Failed")),
+  editAt("status.message", pick("a", "b")),
+  editLabel("app"),
+  editAt("status.resourceClaimStatuses", pick([{ name: "r", resourceClaimName: "c" }], [{ name: "r" }], [])),
+  editAt("status.extendedResourceClaimStatus", pick({ resourceClaimName: "c", requestMappings: [] }, undefined)),
 ];
-const eviction = create(one({ apiVersion: "policy/v1", kind: "Eviction" }), "eviction");
-const binding = create(
-  one({ apiVersion: "v1", kind: "Binding", target: { apiVersion: "v1", kind: "Node", name: "n1" } }),
+const eviction = buildCreate(pick({ apiVersion: "policy/v1", kind: "Eviction" }), "eviction");
+const binding = buildCreate(
+  pick({ apiVersion: "v1", kind: "Binding", target: { apiVersion: "v1", kind: "Node", name: "n1" } }),
   "binding",
 );
-const ofPods = [change(undefined, label("app")), change("status", ...status), eviction, deletion, deletions];
+const podChanges = [
+  buildChange(undefined, editLabel("app")),
+  buildChange("status", ...status),
+  eviction,
+  deletion,
+  deletions,
+];
 
 const keys = [
   ...["pool", "example.com/a", "node-restriction.kubernetes.io/a", "x.node-restriction.kubernetes.io/a"],
@@ -115,65 +144,74 @@ const keys = [
   ...["kubelet.kubernetes.io/a", "topology.kubernetes.io/zone", "topology.kubernetes.io/rack", "rack"],
 ];
 const configSource = { configMap: { name: "a", namespace: "b", kubeletConfigKey: "c" } };
-const node = whole({
-  metadata: whole({ labels: maybe(fc.dictionary(one(...keys), one("a", "b"), { maxKeys: 3 }), 2) }),
-  spec: maybe(
-    one<JsonMap>({ taints: [{ key: "t", effect: "NoSchedule" }] }, { configSource }, { podCIDR: "10.1.0.0/24" }),
+const node = buildWhole({
+  metadata: buildWhole({ labels: makeOptional(fc.dictionary(pick(...keys), pick("a", "b"), { maxKeys: 3 }), 2) }),
+  spec: makeOptional(
+    pick<JsonMap>({ taints: [{ key: "t", effect: "NoSchedule" }] }, { configSource }, { podCIDR: "10.1.0.0/24" }),
   ),
 }).map((rest) => ({ apiVersion: "v1", kind: "Node", metadata: {}, ...rest }));
-const ofNode = [
-  ...keys.map(label),
-  at("metadata.labels", one(undefined)),
-  at("spec.taints", one([{ key: "t", effect: "NoSchedule" }], [], undefined)),
-  at("spec.unschedulable", fc.boolean()),
-  at("spec.configSource", one(configSource)),
-  at("metadata.ownerReferences", one([{ apiVersion: "v1", kind: "Node", name: "n2", uid: nodeUid("n2") }], [])),
-  at("status.capacity", one({ cpu: "1" }, { cpu: "2" })),
-  at("status.phase", one("Running")),
+const nodeChanges = [
+  ...keys.map(editLabel),
+  editAt("metadata.labels", pick(undefined)),
+  editAt("spec.taints", pick([{ key: "t", effect: "NoSchedule" }], [], undefined)),
+  editAt("spec.unschedulable", fc.boolean()),
+  editAt("spec.configSource", pick(configSource)),
+  editAt(
+    "metadata.ownerReferences",
+    pick([{ apiVersion: "v1", kind: "Node", name: "n2", uid: referToNodeUid("n2") }], []),
+  ),
+  editAt("status.capacity", pick({ cpu: "1" }, { cpu: "2" })),
+  editAt("status.phase", pick("Running")),
 ];
 
 const token = fc
   .record({
-    audiences: one<string[] | undefined>(
+    audiences: pick<string[] | undefined>(
       ...[undefined, undefined, ["vault"], ["driver"], ["disk"], ["azure"], ["aws"], ["other"]],
       ...[["https://kubernetes.default.svc"], ["vault", "disk"], [""], []],
     ),
-    name: one("on-n1", "on-n1", "on-n1", "plain-on-n1", "broken-on-n1", "on-n2", "gone"),
-    stale: one(false, false, false, false, true),
-    odd: one<JsonMap>({}, {}, {}, {}, {}, { uid: undefined }, { kind: "Node", name: "n1" }, { apiVersion: "v2" }),
-    bound: one(true, true, true, true, true, true, true, false),
+    name: pick("on-n1", "on-n1", "on-n1", "plain-on-n1", "broken-on-n1", "on-n2", "gone"),
+    stale: pick(false, false, false, false, true),
+    odd: pick<JsonMap>({}, {}, {}, {}, {}, { uid: undefined }, { kind: "Node", name: "n1" }, { apiVersion: "v2" }),
+    bound: pick(true, true, true, true, true, true, true, false),
   })
   .map(({ audiences, name, stale, odd, bound }): JsonMap => {
-    const uid = podUid(stale ? "on-n2" : name);
+    const uid = referToPodUid(stale ? "on-n2" : name);
     const boundObjectRef = { apiVersion: "v1", kind: "Pod", name, uid, ...odd };
     const spec = { ...(audiences && { audiences }), ...(bound && { boundObjectRef }) };
     return { apiVersion: "authentication.k8s.io/v1", kind: "TokenRequest", metadata: {}, spec };
   });
 
-const lease = one({ apiVersion: "coordination.k8s.io/v1", kind: "Lease", metadata: {}, spec: {} });
-const renewal = change(undefined, at("spec.holderIdentity", one("n1", "n2")), label("app"));
-const csiNode = one({ apiVersion: "storage.k8s.io/v1", kind: "CSINode", metadata: {}, spec: { drivers: [] } });
-const offer = one<JsonMap>({ nodeName: "n1" }, { nodeName: "n1" }, { nodeName: "n2" }, { allNodes: true }).map(
+const lease = pick({ apiVersion: "coordination.k8s.io/v1", kind: "Lease", metadata: {}, spec: {} });
+const renewal = buildChange(undefined, editAt("spec.holderIdentity", pick("n1", "n2")), editLabel("app"));
+const csiNode = pick({ apiVersion: "storage.k8s.io/v1", kind: "CSINode", metadata: {}, spec: { drivers: [] } });
+const resourceSlice = pick<JsonMap>({ nodeName: "n1" }, { nodeName: "n1" }, { nodeName: "n2" }, { allNodes: true }).map(
   (node) => ({
     apiVersion: "resource.k8s.io/v1",
     kind: "ResourceSlice",
     metadata: {},
-    spec: slice(node),
+    spec: buildSlice(node),
   }),
 );
 
 const podCertificate = fc
   .record({
-    nodeName: one("n1", "n1", "n1", "n1", "n1", "n2"),
-    nodeUID: one(nodeUid("n1"), nodeUid("n1"), nodeUid("n1"), nodeUid("n1"), nodeUid("n2")),
-    podName: one("on-n1", "on-n1", "on-n1", "plain-on-n1", "shown-on-n1", "on-n2", "gone"),
-    stale: one(false, false, false, false, true),
-    serviceAccountName: one("default", "default", "default", "missing", "other"),
-    account: one("default", "default", "default", "quiet"),
+    nodeName: pick("n1", "n1", "n1", "n1", "n1", "n2"),
+    nodeUID: pick(
+      referToNodeUid("n1"),
+      referToNodeUid("n1"),
+      referToNodeUid("n1"),
+      referToNodeUid("n1"),
+      referToNodeUid("n2"),
+    ),
+    podName: pick("on-n1", "on-n1", "on-n1", "plain-on-n1", "shown-on-n1", "on-n2", "gone"),
+    stale: pick(false, false, false, false, true),
+    serviceAccountName: pick("default", "default", "default", "missing", "other"),
+    account: pick("default", "default", "default", "quiet"),
   })
   .map(({ stale, account, ...spec }): JsonMap => {
     const path = `/api/v1/namespaces/${account === "quiet" ? "accounted" : "default"}/serviceaccounts/${account}`;
-    const uids = { podUID: podUid(stale ? "on-n2" : spec.podName), serviceAccountUID: `uid of ${path}` };
+    const uids = { podUID: referToPodUid(stale ? "on-n2" : spec.podName), serviceAccountUID: `uid of ${path}` };
     return {
       apiVersion: "certificates.k8s.io/v1beta1",
       kind: "PodCertificateRequest",
@@ -185,61 +223,81 @@ const podCertificate = fc
 const [serving, client] = ["kubernetes.io/kubelet-serving", "kubernetes.io/kube-apiserver-client-kubelet"];
 
 export const nodeScenes = {
-  mirrors: story("pods", mirrorPod, ofPods),
-  kubeletsPods: trial("pods", ["on-n1", "on-n1", "on-n2", "shown-on-n1"], [...ofPods, binding]),
+  mirrors: buildKubeletScenario("pods", mirrorPod, podChanges),
+  kubeletsPods: buildDryRunScenario("pods", ["on-n1", "on-n1", "on-n2", "shown-on-n1"], [...podChanges, binding]),
   kubeletsNodes: fc.oneof(
-    story("nodes", node, [change(undefined, ...ofNode), change("status", ...ofNode)]),
+    buildKubeletScenario("nodes", node, [
+      buildChange(undefined, ...nodeChanges),
+      buildChange("status", ...nodeChanges),
+    ]),
     ...[0, 1].map(() =>
-      trial(
+      buildDryRunScenario(
         "nodes",
         ["n1", "n1", "n1", "n2"],
-        [create(node), change(undefined, ...ofNode), change("status", ...ofNode), deletion],
+        [buildCreate(node), buildChange(undefined, ...nodeChanges), buildChange("status", ...nodeChanges), deletion],
       ),
     ),
   ),
-  kubeletsClaims: trial(
+  kubeletsClaims: buildDryRunScenario(
     "persistentvolumeclaims",
     ["bound-fast", "on-disk"],
     [
-      create(one({ apiVersion: "v1", kind: "PersistentVolumeClaim", metadata: {}, spec: claimed })),
-      change(undefined, label("app")),
+      buildCreate(pick({ apiVersion: "v1", kind: "PersistentVolumeClaim", metadata: {}, spec: claimed })),
+      buildChange(undefined, editLabel("app")),
       ...[0, 1, 2].map(() =>
-        change(
+        buildChange(
           "status",
-          at("status.capacity.storage", one("2Gi", "3Gi")),
-          at("status.conditions", one([{ type: "Resizing", status: "True" }])),
-          at("status.allocatedResources", one({ storage: "2Gi" })),
-          at("status.allocatedResourceStatuses", one({ storage: "NodeResizePending" })),
-          at("status.phase", one("Lost")),
-          at("spec.volumeName", one("other")),
-          at("metadata.finalizers", one(["example.com/keep"])),
-          label("app"),
+          editAt("status.capacity.storage", pick("2Gi", "3Gi")),
+          editAt("status.conditions", pick([{ type: "Resizing", status: "True" }])),
+          editAt("status.allocatedResources", pick({ storage: "2Gi" })),
+          editAt("status.allocatedResourceStatuses", pick({ storage: "NodeResizePending" })),
+          editAt("status.phase", pick("Lost")),
+          editAt("spec.volumeName", pick("other")),
+          editAt("metadata.finalizers", pick(["example.com/keep"])),
+          editLabel("app"),
         ),
       ),
     ],
   ),
-  kubeletsTokens: trial("serviceaccounts", ["default"], [create(token, "token")]),
+  kubeletsTokens: buildDryRunScenario("serviceaccounts", ["default"], [buildCreate(token, "token")]),
   kubeletsLeases: fc.oneof(
-    trial("leases", ["n1", "n1", "n2"], [create(lease), renewal, renewal, deletion], "kube-node-lease"),
-    story("leases", lease, [renewal, deletion, deletions], "kube-node-lease"),
-    story("leases", lease, [renewal]),
+    buildDryRunScenario(
+      "leases",
+      ["n1", "n1", "n2"],
+      [buildCreate(lease), renewal, renewal, deletion],
+      "kube-node-lease",
+    ),
+    buildKubeletScenario("leases", lease, [renewal, deletion, deletions], "kube-node-lease"),
+    buildKubeletScenario("leases", lease, [renewal]),
   ),
   kubeletsDevices: fc.oneof(
-    trial("csinodes", ["n1", "n2"], [create(csiNode), change(undefined, label("app")), deletion]),
-    story("csinodes", csiNode, [deletion]),
-    story("resourceslices", offer, [change(undefined, label("app")), deletion, deletions]),
-    trial("resourceslices", ["slice-n1", "slice-n2"], [change(undefined, label("app")), deletion]),
+    buildDryRunScenario(
+      "csinodes",
+      ["n1", "n2"],
+      [buildCreate(csiNode), buildChange(undefined, editLabel("app")), deletion],
+    ),
+    buildKubeletScenario("csinodes", csiNode, [deletion]),
+    buildKubeletScenario("resourceslices", resourceSlice, [
+      buildChange(undefined, editLabel("app")),
+      deletion,
+      deletions,
+    ]),
+    buildDryRunScenario(
+      "resourceslices",
+      ["slice-n1", "slice-n2"],
+      [buildChange(undefined, editLabel("app")), deletion],
+    ),
   ),
   kubeletsCertificates: fc.oneof(
-    story(
+    buildKubeletScenario(
       "certificatesigningrequests",
-      signingRequest(
-        one(serving, client, client, "example.com/one"),
-        requestsAmong("node", "node", "otherNode", "twice", "plain", "nothing", "certificate", "cut"),
+      buildSigningRequest(
+        pick(serving, client, client, "example.com/one"),
+        pickRequests("node", "node", "otherNode", "twice", "plain", "nothing", "certificate", "cut"),
       ),
-      [change("approval", label("app"))],
+      [buildChange("approval", editLabel("app"))],
     ),
-    story("podcertificaterequests", podCertificate, [change(undefined, label("app"))]),
-    story("podcertificaterequests", podCertificate, [change("status", label("app")), deletion]),
+    buildKubeletScenario("podcertificaterequests", podCertificate, [buildChange(undefined, editLabel("app"))]),
+    buildKubeletScenario("podcertificaterequests", podCertificate, [buildChange("status", editLabel("app")), deletion]),
   ),
-} satisfies Record<string, Arbitrary<Sequence>>;
+} satisfies Record<string, Arbitrary<RequestSequence>>;

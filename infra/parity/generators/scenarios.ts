@@ -3,137 +3,154 @@ import type { JsonMap } from "#lib/json.ts";
 import { certificateScenes } from "./certificates.ts";
 import { eventScenes } from "./events.ts";
 import { nodeScenes } from "./nodes.ts";
+import { createObjectGenerators } from "./object-generators.ts";
 import { podSecurityScenes } from "./pod-security.ts";
 import {
-  asked,
-  at,
-  type Edit,
-  type Kind,
-  list,
-  maybe,
-  one,
-  type Sequence,
-  type Step,
-  type User,
-  whole,
+  buildCreation,
+  buildDryRunScenario,
+  buildEdit,
+  combineEdits,
+  deletion,
+  label,
+  buildScenario as storyOf,
+  wrapEdit,
+} from "./scenario-parts.ts";
+import {
+  buildList,
+  buildWhole,
+  editAt,
+  type FieldEdit,
+  type GeneratedKind,
+  makeOptional,
+  pick,
+  type RequestSequence,
+  type RequestStep,
+  type RequestUser,
+  requestOptions,
 } from "./steps.ts";
-import { alone, creation, deletion, edit, label, story as storyOf, together, trial } from "./stories.ts";
 import { runtimeClassNames } from "./surroundings.ts";
-import { vocabulary } from "./vocabulary.ts";
 
 // Sequences with a plan: mostly valid, and about what a plugin looks at.
 
-const words = vocabulary(false);
+const generators = createObjectGenerators(false);
 
 /** An object is created with this body, changed in some of these ways, and deleted. */
-const story = (kind: Kind, body: Arbitrary<JsonMap>, changes: Arbitrary<Step>[]) =>
-  storyOf(kind, creation(body), changes);
+const buildObjectScenario = (kind: GeneratedKind, body: Arbitrary<JsonMap>, changes: Arbitrary<RequestStep>[]) =>
+  storyOf(kind, buildCreation(body), changes);
 
 const image = "registry.example.com/app:1";
-const pod = (spec: Arbitrary<JsonMap>, metadata: Arbitrary<JsonMap> = one({})): Arbitrary<JsonMap> =>
+const buildPod = (spec: Arbitrary<JsonMap>, metadata: Arbitrary<JsonMap> = pick({})): Arbitrary<JsonMap> =>
   fc.tuple(spec, metadata).map(([spec, metadata]) => {
     return { apiVersion: "v1", kind: "Pod", metadata, spec: { containers: [{ name: "c0", image }], ...spec } };
   });
 
-const cpu = one("100m", "200m", "0.5", "1", "1.500", "2", "4");
-const memory = one("32Mi", "64Mi", "64.5Mi", "1Gi", "1e9", "3Gi");
-const amounts = whole({ cpu: maybe(cpu, 2), memory: maybe(memory, 2) });
+const cpu = pick("100m", "200m", "0.5", "1", "1.500", "2", "4");
+const memory = pick("32Mi", "64Mi", "64.5Mi", "1Gi", "1e9", "3Gi");
+const amounts = buildWhole({ cpu: makeOptional(cpu, 2), memory: makeOptional(memory, 2) });
 /** What is left of the limits is not below the requests. */
 const within = fc.oneof(
-  whole({ requests: amounts }),
-  whole({ limits: amounts }),
-  whole({ requests: amounts, limits: one({ cpu: "8", memory: "8Gi" }, { cpu: "2", memory: "3Gi" }) }),
+  buildWhole({ requests: amounts }),
+  buildWhole({ limits: amounts }),
+  buildWhole({ requests: amounts, limits: pick({ cpu: "8", memory: "8Gi" }, { cpu: "2", memory: "3Gi" }) }),
   fc.tuple(cpu, memory).map(([cpu, memory]) => ({ requests: { cpu, memory }, limits: { cpu, memory } })),
-  one({}),
+  pick({}),
 );
-const container = (name: string, resources: Arbitrary<unknown> = within) =>
-  whole({ name: one(name), image: one(image), resources: maybe(resources, 3) });
+const buildContainer = (name: string, resources: Arbitrary<unknown> = within) =>
+  buildWhole({ name: pick(name), image: pick(image), resources: makeOptional(resources, 3) });
 
-const limited = pod(
-  whole({
-    containers: fc.oneof(fc.tuple(container("c0")), fc.tuple(container("c0"), container("c1"))),
-    initContainers: maybe(
-      fc.tuple(container("i0"), one({}, { restartPolicy: "Always" })).map(([one, more]) => [{ ...one, ...more }]),
+const limited = buildPod(
+  buildWhole({
+    containers: fc.oneof(fc.tuple(buildContainer("c0")), fc.tuple(buildContainer("c0"), buildContainer("c1"))),
+    initContainers: makeOptional(
+      fc.tuple(buildContainer("i0"), pick({}, { restartPolicy: "Always" })).map(([one, more]) => [{ ...one, ...more }]),
       1,
       2,
     ),
-    resources: maybe(one({ requests: { cpu: "3", memory: "4Gi" } }, { limits: { cpu: "4" } }), 1, 6),
+    resources: makeOptional(pick({ requests: { cpu: "3", memory: "4Gi" } }, { limits: { cpu: "4" } }), 1, 6),
   }),
-  whole({ annotations: maybe(one({ "kubernetes.io/limit-ranger": "mine" }), 1, 5) }),
+  buildWhole({ annotations: makeOptional(pick({ "kubernetes.io/limit-ranger": "mine" }), 1, 5) }),
 );
 
 /** With room to grow and to shrink; a resize may change neither how good the service is nor which resources are named. */
 const burstable = fc.tuple(cpu, memory).map(([cpu, memory]) => ({ requests: { cpu, memory } }));
 const usual = { resources: { requests: { cpu: "1", memory: "1Gi" } } };
 /** On nodes of all sorts; with more, they have to be resizable elsewhere than in their only container. */
-const placed = (more: Record<string, Arbitrary<unknown>>) =>
-  pod(
-    whole({
-      containers: fc.tuple(container("c0", burstable).map((one) => ({ ...usual, ...one }))),
-      nodeName: maybe(one("n1", "n2", "old", "small", "bare", "windows", "gone"), 6),
-      overhead: maybe(one({ cpu: "250m" }), 1, 9),
+const buildPodOnNode = (more: Record<string, Arbitrary<unknown>>) =>
+  buildPod(
+    buildWhole({
+      containers: fc.tuple(buildContainer("c0", burstable).map((one) => ({ ...usual, ...one }))),
+      nodeName: makeOptional(pick("n1", "n2", "old", "small", "bare", "windows", "gone"), 6),
+      overhead: makeOptional(pick({ cpu: "250m" }), 1, 9),
       ...more,
     }),
   );
-const resizeBy = (...edits: Arbitrary<Edit>[]) => edit(together(...edits), "resize");
+const buildResize = (...edits: Arbitrary<FieldEdit>[]) => buildEdit(combineEdits(...edits), "resize");
 const resize = fc.oneof(
-  resizeBy(at("spec.containers.0.resources.requests.cpu", cpu)),
-  resizeBy(
-    at("spec.containers.0.resources.requests.memory", memory),
-    at("spec.containers.0.resources.requests.cpu", cpu),
+  buildResize(editAt("spec.containers.0.resources.requests.cpu", cpu)),
+  buildResize(
+    editAt("spec.containers.0.resources.requests.memory", memory),
+    editAt("spec.containers.0.resources.requests.cpu", cpu),
   ),
 );
 const first = fc
-  .tuple(container("i0", burstable), one({}, {}, { restartPolicy: "Always" }))
+  .tuple(buildContainer("i0", burstable), pick({}, {}, { restartPolicy: "Always" }))
   .map(([one, more]) => [{ ...usual, ...one, ...more }]);
-const shared = one({ requests: { cpu: "4", memory: "4Gi" }, limits: { cpu: "8", memory: "8Gi" } });
+const shared = pick({ requests: { cpu: "4", memory: "4Gi" }, limits: { cpu: "8", memory: "8Gi" } });
 const resized = fc.oneof(
-  story("pods", placed({}), [resize, label]),
-  story("pods", placed({ initContainers: first }), [
-    resizeBy(at("spec.initContainers.0.resources.requests.cpu", cpu)),
-    resizeBy(at("spec.initContainers.0.resources.requests.memory", memory)),
+  buildObjectScenario("pods", buildPodOnNode({}), [resize, label]),
+  buildObjectScenario("pods", buildPodOnNode({ initContainers: first }), [
+    buildResize(editAt("spec.initContainers.0.resources.requests.cpu", cpu)),
+    buildResize(editAt("spec.initContainers.0.resources.requests.memory", memory)),
     resize,
   ]),
-  story("pods", placed({ resources: shared, initContainers: maybe(first) }), [
-    resizeBy(at("spec.resources.requests.cpu", one("5", "6", "4"))),
-    resizeBy(at("spec.resources.limits.memory", one("9Gi", "10Gi"))),
-    resizeBy(at("spec.resources.requests.cpu", one("5", "6")), at("spec.initContainers.0.resources.requests.cpu", cpu)),
+  buildObjectScenario("pods", buildPodOnNode({ resources: shared, initContainers: makeOptional(first) }), [
+    buildResize(editAt("spec.resources.requests.cpu", pick("5", "6", "4"))),
+    buildResize(editAt("spec.resources.limits.memory", pick("9Gi", "10Gi"))),
+    buildResize(
+      editAt("spec.resources.requests.cpu", pick("5", "6")),
+      editAt("spec.initContainers.0.resources.requests.cpu", cpu),
+    ),
     resize,
   ]),
 );
 
-const binding = (into: boolean): Arbitrary<Step> =>
+const buildBinding = (into: boolean): Arbitrary<RequestStep> =>
   fc
     .record({
-      asked,
-      kind: one("Node", "Node", "Node", "", "Pod"),
-      name: one("n1", "n2", "old", "windows", "gone"),
-      labels: maybe(one({ "topology.kubernetes.io/zone": "mine" }, { a: "b" }), 1, 2),
+      asked: requestOptions,
+      kind: pick("Node", "Node", "Node", "", "Pod"),
+      name: pick("n1", "n2", "old", "windows", "gone"),
+      labels: makeOptional(pick({ "topology.kubernetes.io/zone": "mine" }, { a: "b" }), 1, 2),
     })
     .map(({ asked, kind, name, labels }) => {
       const metadata = labels && { metadata: { labels } };
       const body = { apiVersion: "v1", kind: "Binding", ...metadata, target: { apiVersion: "v1", kind, name } };
       return { ...asked, verb: "create", ...(into ? { into: "bindings" } : { subresource: "binding" }), body };
     });
-const topology = one({}, { labels: { "topology.kubernetes.io/zone": "mine", "topology.kubernetes.io/rack": "mine" } });
+const topology = pick({}, { labels: { "topology.kubernetes.io/zone": "mine", "topology.kubernetes.io/rack": "mine" } });
 
 const mirror = { "kubernetes.io/config.mirror": "x" };
-const secretOf = (name: string) => ({ secretKeyRef: { name, key: "k" } });
-const environment = one<JsonMap>(
-  ...[{}, {}, { env: [{ name: "A", valueFrom: secretOf("a") }] }, { env: [{ name: "B", valueFrom: secretOf("b") }] }],
+const referToSecret = (name: string) => ({ secretKeyRef: { name, key: "k" } });
+const environment = pick<JsonMap>(
+  ...[
+    {},
+    {},
+    { env: [{ name: "A", valueFrom: referToSecret("a") }] },
+    { env: [{ name: "B", valueFrom: referToSecret("b") }] },
+  ],
   ...[{ envFrom: [{ secretRef: { name: "b" } }] }, { envFrom: [{ configMapRef: { name: "b" } }] }],
 );
 const mounted = "/var/run/secrets/kubernetes.io/serviceaccount";
-const mounts = one<JsonMap>(
+const mounts = pick<JsonMap>(
   {},
   {},
   {},
   { volumeMounts: [{ name: "v", mountPath: mounted }] },
   { volumeMounts: [{ name: "v", mountPath: `${mounted}/` }] },
 );
-const accountedContainer = (name: string) =>
+const buildAccountedContainer = (name: string) =>
   fc.tuple(environment, mounts).map(([environment, mounts]) => ({ name, image, ...environment, ...mounts }));
-const volume = one<JsonMap>(
+const volume = pick<JsonMap>(
   ...[
     { name: "v", emptyDir: {} },
     { name: "v", secret: { secretName: "a" } },
@@ -146,49 +163,56 @@ const volume = one<JsonMap>(
   { name: "v", projected: { sources: [{ serviceAccountToken: { path: "token" } }] } },
   { name: "v", csi: { driver: "example.com", nodePublishSecretRef: { name: "b" } } },
 );
-const accountedPod = pod(
-  whole({
+const accountedPod = buildPod(
+  buildWhole({
     containers: fc.oneof(
-      fc.tuple(accountedContainer("c0")),
-      fc.tuple(accountedContainer("c0"), accountedContainer("c1")),
+      fc.tuple(buildAccountedContainer("c0")),
+      fc.tuple(buildAccountedContainer("c0"), buildAccountedContainer("c1")),
     ),
-    initContainers: maybe(fc.tuple(accountedContainer("i0")), 1, 2),
+    initContainers: makeOptional(fc.tuple(buildAccountedContainer("i0")), 1, 2),
     volumes: fc
-      .tuple(volume, one<JsonMap[]>([], [], [{ name: "kube-api-access-mine", emptyDir: {} }]))
+      .tuple(volume, pick<JsonMap[]>([], [], [{ name: "kube-api-access-mine", emptyDir: {} }]))
       .map(([first, more]) => [first, ...more]),
-    serviceAccountName: maybe(one("default", "quiet", "strict", "strict", "lenient", "missing"), 3),
-    serviceAccount: maybe(one("quiet"), 1, 9),
-    automountServiceAccountToken: maybe(fc.boolean(), 1, 2),
-    imagePullSecrets: maybe(one([{ name: "pull" }], [{ name: "pull" }, { name: "b" }]), 1, 2),
-    nodeName: maybe(one("n1")),
+    serviceAccountName: makeOptional(pick("default", "quiet", "strict", "strict", "lenient", "missing"), 3),
+    serviceAccount: makeOptional(pick("quiet"), 1, 9),
+    automountServiceAccountToken: makeOptional(fc.boolean(), 1, 2),
+    imagePullSecrets: makeOptional(pick([{ name: "pull" }], [{ name: "pull" }, { name: "b" }]), 1, 2),
+    nodeName: makeOptional(pick("n1")),
   }),
-  whole({ annotations: maybe(one(mirror), 1, 4) }),
+  buildWhole({ annotations: makeOptional(pick(mirror), 1, 4) }),
 );
-const debug = edit(
+const debug = buildEdit(
   environment.map((environment) => [
     { path: ["spec", "ephemeralContainers"], value: [{ name: "e0", image, ...environment }] },
   ]),
   "ephemeralcontainers",
 );
 
-const prioritisedPod = pod(
-  whole({
-    priorityClassName: maybe(one("high", "polite", "usual", "unusual", "system-cluster-critical", "missing"), 3),
-    priority: maybe(one(1000, 100, 500, 0, 5), 1, 2),
-    preemptionPolicy: maybe(one("Never", "PreemptLowerPriority"), 1, 2),
+const prioritisedPod = buildPod(
+  buildWhole({
+    priorityClassName: makeOptional(
+      pick("high", "polite", "usual", "unusual", "system-cluster-critical", "missing"),
+      3,
+    ),
+    priority: makeOptional(pick(1000, 100, 500, 0, 5), 1, 2),
+    preemptionPolicy: makeOptional(pick("Never", "PreemptLowerPriority"), 1, 2),
   }),
 );
 
-const classedPod = pod(
-  whole({
-    runtimeClassName: maybe(one(...runtimeClassNames, "missing"), 5),
-    overhead: maybe(one({ cpu: "250m", memory: "64Mi" }, { cpu: "0.25", memory: "65536Ki" }, { cpu: "1" }), 1, 3),
-    nodeSelector: maybe(one({ env: "prod" }, { env: "test" }, { a: "b", c: "d" })),
-    tolerations: maybe(words.tolerations),
+const classedPod = buildPod(
+  buildWhole({
+    runtimeClassName: makeOptional(pick(...runtimeClassNames, "missing"), 5),
+    overhead: makeOptional(
+      pick({ cpu: "250m", memory: "64Mi" }, { cpu: "0.25", memory: "65536Ki" }, { cpu: "1" }),
+      1,
+      3,
+    ),
+    nodeSelector: makeOptional(pick({ env: "prod" }, { env: "test" }, { a: "b", c: "d" })),
+    tolerations: makeOptional(generators.tolerations),
   }),
 );
 
-const selectors = one<JsonMap>(
+const selectors = pick<JsonMap>(
   {},
   { env: "prod" },
   { env: "test" },
@@ -197,9 +221,9 @@ const selectors = one<JsonMap>(
   { pool: "default" },
   { pool: "other" },
 );
-const selectingPod = pod(whole({ nodeSelector: maybe(selectors, 4) }));
+const selectingPod = buildPod(buildWhole({ nodeSelector: makeOptional(selectors, 4) }));
 
-const toleration = one<JsonMap>(
+const toleration = pick<JsonMap>(
   ...[
     { key: "dedicated", operator: "Exists" },
     { key: "tier", operator: "Equal", value: "a", effect: "NoSchedule" },
@@ -218,13 +242,15 @@ const toleration = one<JsonMap>(
   ],
   ...[{ key: "node.kubernetes.io/not-ready", operator: "Exists", effect: "NoExecute" }],
 );
-const toleratingPod = pod(whole({ containers: fc.tuple(container("c0")), tolerations: maybe(list(toleration, 3), 4) }));
+const toleratingPod = buildPod(
+  buildWhole({ containers: fc.tuple(buildContainer("c0")), tolerations: makeOptional(buildList(toleration, 3), 4) }),
+);
 
 const claim = fc
   .record({
-    storage: one("1Gi", "1Gi", "2Gi", "1e9", "512Mi", "6Gi"),
-    storageClassName: one("fast", "slow", "standard", "", "missing", undefined),
-    older: maybe(one("fast", "slow"), 1, 6),
+    storage: pick("1Gi", "1Gi", "2Gi", "1e9", "512Mi", "6Gi"),
+    storageClassName: pick("fast", "slow", "standard", "", "missing", undefined),
+    older: makeOptional(pick("fast", "slow"), 1, 6),
   })
   .map(({ storage, storageClassName, older }) => ({
     apiVersion: "v1",
@@ -236,17 +262,20 @@ const claim = fc
       ...(storageClassName !== undefined && { storageClassName }),
     },
   }));
-const bind = edit(
-  together(at("status.phase", one("Bound", "Bound", "Lost")), at("status.capacity.storage", one("1Gi", "2Gi"))),
+const bind = buildEdit(
+  combineEdits(
+    editAt("status.phase", pick("Bound", "Bound", "Lost")),
+    editAt("status.capacity.storage", pick("1Gi", "2Gi")),
+  ),
   "status",
 );
-const grow = edit(
-  alone(at("spec.resources.requests.storage", one("2Gi", "3Gi", "5Gi", "7Gi", "1Gi", "512Mi", "1.5Gi"))),
+const grow = buildEdit(
+  wrapEdit(editAt("spec.resources.requests.storage", pick("2Gi", "3Gi", "5Gi", "7Gi", "1Gi", "512Mi", "1.5Gi"))),
 );
 
 const owner = fc
   .record({
-    kind: one(
+    kind: pick(
       ...[
         ["apps/v1", "Deployment"],
         ["v1", "Node"],
@@ -259,10 +288,10 @@ const owner = fc
         ["a/b/c", "Pod"],
       ],
     ),
-    name: one("n1", "a"),
-    uid: one("1", "2"),
-    controller: maybe(one(false), 1, 2),
-    blockOwnerDeletion: maybe(fc.boolean(), 4),
+    name: pick("n1", "a"),
+    uid: pick("1", "2"),
+    controller: makeOptional(pick(false), 1, 2),
+    blockOwnerDeletion: makeOptional(fc.boolean(), 4),
   })
   .map(({ kind: [apiVersion, kind], blockOwnerDeletion, controller, ...rest }) => ({
     apiVersion,
@@ -273,29 +302,34 @@ const owner = fc
   }));
 const owners = fc.uniqueArray(owner, { maxLength: 2, selector: ({ uid }) => uid });
 /** Users with all, some and none of the rights. */
-const tenant = one<User>("jane", "jane", "system:node:n1", "admin");
-const byTenants = (user: Arbitrary<User>, sequence: Arbitrary<Sequence>): Arbitrary<Sequence> =>
+const tenant = pick<RequestUser>("jane", "jane", "system:node:n1", "admin");
+const assignUsers = (user: Arbitrary<RequestUser>, sequence: Arbitrary<RequestSequence>): Arbitrary<RequestSequence> =>
   fc.tuple(sequence, fc.array(user, { minLength: 6, maxLength: 6 })).map(([sequence, users]) => {
     return {
       ...sequence,
       steps: sequence.steps.map((step, index) => ({ ...step, user: users[index % users.length] ?? step.user })),
     };
   });
-const owned = (kind: Kind): Arbitrary<Sequence> => {
-  const body = fc.tuple(words.objectOf(kind), maybe(owners, 3)).map(([body, ownerReferences]) => {
+const buildOwnedScenario = (kind: GeneratedKind): Arbitrary<RequestSequence> => {
+  const body = fc.tuple(generators.buildObject(kind), makeOptional(owners, 3)).map(([body, ownerReferences]) => {
     return { ...body, metadata: { ...Object(body.metadata), ...(ownerReferences && { ownerReferences }) } };
   });
-  const change = edit(alone(at("metadata.ownerReferences", fc.oneof(owners, owners, one(undefined)))));
-  const ofStatus = edit(alone(at("metadata.ownerReferences", owners)), "status");
-  return byTenants(
+  const change = buildEdit(wrapEdit(editAt("metadata.ownerReferences", fc.oneof(owners, owners, pick(undefined)))));
+  const ofStatus = buildEdit(wrapEdit(editAt("metadata.ownerReferences", owners)), "status");
+  return assignUsers(
     tenant,
-    story(kind, body, [change, change, label, ...(words.subresources[kind].status ? [ofStatus] : [])]),
+    buildObjectScenario(kind, body, [
+      change,
+      change,
+      label,
+      ...(generators.subresources[kind].status ? [ofStatus] : []),
+    ]),
   );
 };
 
 /** The image backend admits a pod with this annotation, whatever its images are. */
 export const breakGlass = "ticket.image-policy.k8s.io/break-glass";
-const judgedImage = one(
+const judgedImage = pick(
   "app",
   "app:1",
   "app:1",
@@ -304,22 +338,24 @@ const judgedImage = one(
   "fpga:1",
   `app@sha256:${"0af9".repeat(16)}`,
 );
-const judgedPod = pod(
-  whole({
+const judgedPod = buildPod(
+  buildWhole({
     containers: judgedImage.map((image) => [{ name: "c0", image }]),
-    initContainers: maybe(
+    initContainers: makeOptional(
       judgedImage.map((image) => [{ name: "i0", image }]),
       1,
       2,
     ),
   }),
-  whole({ annotations: maybe(one({ [breakGlass]: "yes" }, { "example.com/image-policy.k8s.io": "no" }), 1, 4) }),
+  buildWhole({
+    annotations: makeOptional(pick({ [breakGlass]: "yes" }, { "example.com/image-policy.k8s.io": "no" }), 1, 4),
+  }),
 );
 
-const parallelism = edit(alone(at("spec.parallelism", one(1, 2, 3, 0))));
-const suspend = edit(alone(at("spec.suspend", fc.boolean())));
+const parallelism = buildEdit(wrapEdit(editAt("spec.parallelism", pick(1, 2, 3, 0))));
+const suspend = buildEdit(wrapEdit(editAt("spec.suspend", fc.boolean())));
 const groupedJob = fc
-  .record({ podGroupName: maybe(one("gang", "loose", "missing"), 3), parallelism: maybe(one(1, 2)) })
+  .record({ podGroupName: makeOptional(pick("gang", "loose", "missing"), 3), parallelism: makeOptional(pick(1, 2)) })
   .map(({ podGroupName, parallelism }) => {
     const containers = [{ name: "a", image }];
     const spec = { restartPolicy: "Never", containers, ...(podGroupName && { schedulingGroup: { podGroupName } }) };
@@ -331,88 +367,109 @@ const groupedJob = fc
     };
   });
 
-const inGroups = (sequence: Arbitrary<Sequence>) => sequence.map((one) => ({ ...one, namespace: "grouped" }));
+const moveToGroups = (sequence: Arbitrary<RequestSequence>) =>
+  sequence.map((one) => ({ ...one, namespace: "grouped" }));
 
 export const scenarios = {
   /** Pods with resources near the limits of their namespace. */
-  resources: story("pods", limited, [resize, label]),
+  resources: buildObjectScenario("pods", limited, [resize, label]),
   /** Pods on nodes of all sorts, as they get other resources. */
   resizes: resized,
   /** Pods that come to a node. */
-  bindings: story("pods", pod(one({}), topology), [binding(false), binding(false), binding(true), label]),
+  bindings: buildObjectScenario("pods", buildPod(pick({}), topology), [
+    buildBinding(false),
+    buildBinding(false),
+    buildBinding(true),
+    label,
+  ]),
   /** Pods that name their node themselves. */
-  placements: story("pods", pod(whole({ nodeName: maybe(one("n1", "n2", "old", "windows", "gone"), 4) }), topology), [
-    label,
-  ]),
-  accounts: story("pods", accountedPod, [debug, label]),
+  placements: buildObjectScenario(
+    "pods",
+    buildPod(buildWhole({ nodeName: makeOptional(pick("n1", "n2", "old", "windows", "gone"), 4) }), topology),
+    [label],
+  ),
+  accounts: buildObjectScenario("pods", accountedPod, [debug, label]),
   /** Pods whose containers name no secrets, and that get some that do. */
-  debugging: story("pods", pod(whole({ serviceAccountName: one("strict", "strict", "lenient", undefined) })), [
-    debug,
-    debug,
-    label,
-  ]),
-  priorities: story("pods", prioritisedPod, [
-    edit(alone(at("spec.priority", one(undefined, 5)))),
-    edit(together(at("spec.priority", one(undefined)), at("spec.preemptionPolicy", one(undefined)))),
+  debugging: buildObjectScenario(
+    "pods",
+    buildPod(buildWhole({ serviceAccountName: pick("strict", "strict", "lenient", undefined) })),
+    [debug, debug, label],
+  ),
+  priorities: buildObjectScenario("pods", prioritisedPod, [
+    buildEdit(wrapEdit(editAt("spec.priority", pick(undefined, 5)))),
+    buildEdit(combineEdits(editAt("spec.priority", pick(undefined)), editAt("spec.preemptionPolicy", pick(undefined)))),
     label,
   ]),
   priorityClasses: fc.oneof(
-    story("priorityclasses", words.objectOf("priorityclasses"), [edit(alone(at("globalDefault", one(true, false))))]),
+    buildObjectScenario("priorityclasses", generators.buildObject("priorityclasses"), [
+      buildEdit(wrapEdit(editAt("globalDefault", pick(true, false)))),
+    ]),
     ...["usual", "unusual", "high"].map((name) =>
-      trial("priorityclasses", [name], [edit(alone(at("globalDefault", one(true, false)))), label]),
+      buildDryRunScenario(
+        "priorityclasses",
+        [name],
+        [buildEdit(wrapEdit(editAt("globalDefault", pick(true, false)))), label],
+      ),
     ),
   ),
-  runtimeClasses: story("pods", classedPod, [label]),
+  runtimeClasses: buildObjectScenario("pods", classedPod, [label]),
   /** They are not changed: each answer would differ by the order in which they tolerate. */
-  tolerantClasses: story(
+  tolerantClasses: buildObjectScenario(
     "pods",
-    fc.tuple(words.objectOf("pods"), one("sandboxed", "impatient")).map(([body, runtimeClassName]) => {
+    fc.tuple(generators.buildObject("pods"), pick("sandboxed", "impatient")).map(([body, runtimeClassName]) => {
       return { ...body, spec: { ...Object(body.spec), runtimeClassName } };
     }),
     [],
   ),
-  images: story("pods", judgedPod, [
+  images: buildObjectScenario("pods", judgedPod, [
     label,
-    edit(alone(at("spec.containers.0.image", judgedImage))),
-    edit(
+    buildEdit(wrapEdit(editAt("spec.containers.0.image", judgedImage))),
+    buildEdit(
       judgedImage.map((image) => [{ path: ["spec", "ephemeralContainers"], value: [{ name: "e0", image }] }]),
       "ephemeralcontainers",
     ),
   ]),
-  selectors: story("pods", selectingPod, [label]),
-  tolerations: story("pods", toleratingPod, [edit(alone(at("spec.tolerations.-", toleration))), label]),
-  claims: story("persistentvolumeclaims", claim, [bind, grow, grow, label]),
+  selectors: buildObjectScenario("pods", selectingPod, [label]),
+  tolerations: buildObjectScenario("pods", toleratingPod, [
+    buildEdit(wrapEdit(editAt("spec.tolerations.-", toleration))),
+    label,
+  ]),
+  claims: buildObjectScenario("persistentvolumeclaims", claim, [bind, grow, grow, label]),
   growth: fc.oneof(
     ...["bound-fast", "bound-slow", "bound-to-none", "bound-to-missing", "bound-as-before", "lost"].map((name) =>
-      trial("persistentvolumeclaims", [name], [grow, grow, label]),
+      buildDryRunScenario("persistentvolumeclaims", [name], [grow, grow, label]),
     ),
-    trial("persistentvolumeclaims", ["bound-within"], [grow, label], "limited"),
+    buildDryRunScenario("persistentvolumeclaims", ["bound-within"], [grow, label], "limited"),
   ),
   owners: fc.oneof(
     ...(["configmaps", "services", "pods", "deployments", "persistentvolumes", "persistentvolumeclaims"] as const).map(
-      owned,
+      buildOwnedScenario,
     ),
   ),
-  jobs: inGroups(story("jobs", groupedJob, [parallelism, parallelism, suspend, label])),
-  groupedJobs: inGroups(
+  jobs: moveToGroups(buildObjectScenario("jobs", groupedJob, [parallelism, parallelism, suspend, label])),
+  groupedJobs: moveToGroups(
     fc.oneof(
       ...["alone", "ganged", "loose", "lonely", "leader", "gentle"].map((name) =>
-        trial("jobs", [name], [parallelism, parallelism, suspend, label]),
+        buildDryRunScenario("jobs", [name], [parallelism, parallelism, suspend, label]),
       ),
     ),
   ),
-  podGroups: inGroups(story("podgroups", words.objectOf("podgroups"), [label])),
+  podGroups: moveToGroups(buildObjectScenario("podgroups", generators.buildObject("podgroups"), [label])),
   /** The namespaces that must last, and others. */
   namespaces: fc.oneof(
     ...["default", "kube-system", "kube-public", "kube-node-lease", "accounted", "ending"].map((name) =>
-      trial("namespaces", [name], [deletion, label]),
+      buildDryRunScenario("namespaces", [name], [deletion, label]),
     ),
   ),
-  accessReviews: story("localsubjectaccessreviews", words.objectOf("localsubjectaccessreviews"), []),
+  accessReviews: buildObjectScenario(
+    "localsubjectaccessreviews",
+    generators.buildObject("localsubjectaccessreviews"),
+    [],
+  ),
   ...certificateScenes,
   ...eventScenes,
   ...nodeScenes,
   ...podSecurityScenes,
-} satisfies Record<string, Arbitrary<Sequence>>;
+} satisfies Record<string, Arbitrary<RequestSequence>>;
 
 export type Scenario = keyof typeof scenarios;

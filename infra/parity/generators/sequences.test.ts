@@ -4,13 +4,13 @@ import fc from "fast-check";
 import { readCatalogue } from "../../catalogue/registry.ts";
 import { comparisonConfigs, listPorts } from "../plugins.ts";
 import { scenarios } from "./scenarios.ts";
-import { sequencesFor } from "./sequences.ts";
+import { buildSequences } from "./sequences.ts";
 import { namespaceNames } from "./surroundings.ts";
 
 const everything = [{ apiGroups: ["*"], apiVersions: ["*"], resources: ["*/*"], operations: ["*" as const] }];
 
 describe("generated requests", () => {
-  const sampled = (seed: number) => fc.sample(sequencesFor(everything), { seed, numRuns: 2000 });
+  const sampled = (seed: number) => fc.sample(buildSequences(everything), { seed, numRuns: 2000 });
 
   it("are the same for the same seed", () => {
     assert.deepEqual(sampled(7), sampled(7));
@@ -53,7 +53,7 @@ describe("generated requests", () => {
 
 describe("what is asked of one plugin", () => {
   const sampled = (namespaces: (string | undefined)[]) =>
-    fc.sample(sequencesFor(everything, { namespaces, scenarios: [scenarios.growth] }), { seed: 7, numRuns: 1000 });
+    fc.sample(buildSequences(everything, { namespaces, scenarios: [scenarios.growth] }), { seed: 7, numRuns: 1000 });
 
   it("plays in its namespaces, and in those that nobody made, where somebody looks in the end", () => {
     const sequences = sampled(["limited", undefined]);

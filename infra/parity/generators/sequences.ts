@@ -1,28 +1,28 @@
 import fc, { type Arbitrary } from "fast-check";
 import type { JsonMap } from "#lib/json.ts";
 import type { RequestMatch } from "#lib/rule.ts";
+import { createObjectGenerators, type ObjectGenerators } from "./object-generators.ts";
+import { buildCreation, deletion } from "./scenario-parts.ts";
 import {
-  asked,
-  asPatch,
-  type Kind,
-  kinds,
+  type GeneratedKind,
+  generatedKinds,
   lastStep,
-  merged,
-  one,
+  mergeEdits,
   patchType,
-  planned,
-  type Sequence,
-  type Step,
+  pick,
+  plannedKinds,
+  type RequestSequence,
+  type RequestStep,
+  requestOptions,
+  toPatch,
 } from "./steps.ts";
-import { creation, deletion } from "./stories.ts";
-import { type Vocabulary, vocabulary } from "./vocabulary.ts";
 
 /** Not served by every API server, or never kept. */
-const special: readonly Kind[] = ["podgroups", "localsubjectaccessreviews"];
-const every = (Object.keys(kinds) as Kind[]).filter((kind) => !special.includes(kind));
+const special: readonly GeneratedKind[] = ["podgroups", "localsubjectaccessreviews"];
+const every = (Object.keys(generatedKinds) as GeneratedKind[]).filter((kind) => !special.includes(kind));
 
-const changeOf = (kind: Kind, words: Vocabulary): Arbitrary<Step> => {
-  const { common, edits, objectOf, subresources } = words;
+const buildChange = (kind: GeneratedKind, words: ObjectGenerators): Arbitrary<RequestStep> => {
+  const { common, edits, buildObject, subresources } = words;
   const edit = fc.oneof(
     ...common.map((arbitrary) => ({ weight: 1, arbitrary })),
     ...edits[kind].map((arbitrary) => ({ weight: 2, arbitrary })),
@@ -32,30 +32,32 @@ const changeOf = (kind: Kind, words: Vocabulary): Arbitrary<Step> => {
   return fc.oneof(
     {
       weight: 4,
-      arbitrary: fc.tuple(asked, several).map(([asked, edits]): Step => ({ ...asked, verb: "replace", edits })),
+      arbitrary: fc
+        .tuple(requestOptions, several)
+        .map(([asked, edits]): RequestStep => ({ ...asked, verb: "replace", edits })),
     },
     {
       weight: 5,
       arbitrary: fc
-        .tuple(asked, patchType, several)
-        .map(([asked, type, edits]): Step => ({ ...asked, verb: "patch", type, body: asPatch(type, edits) })),
+        .tuple(requestOptions, patchType, several)
+        .map(([asked, type, edits]): RequestStep => ({ ...asked, verb: "patch", type, body: toPatch(type, edits) })),
     },
-    { weight: 1, arbitrary: creation(objectOf(kind)) },
-    { weight: 2, arbitrary: applyOf(kind, words) },
-    { weight: 1, arbitrary: applyOf(kind, words, several.map(merged)) },
+    { weight: 1, arbitrary: buildCreation(buildObject(kind)) },
+    { weight: 2, arbitrary: buildApply(kind, words) },
+    { weight: 1, arbitrary: buildApply(kind, words, several.map(mergeEdits)) },
     // What has finalizers or a grace stays, and can be changed.
     { weight: 1, arbitrary: deletion },
     ...subs.flatMap(([subresource, edit]) => [
       {
         weight: 1,
-        arbitrary: fc.tuple(asked, edit).map(([asked, edit]): Step => {
+        arbitrary: fc.tuple(requestOptions, edit).map(([asked, edit]): RequestStep => {
           return { ...asked, verb: "replace", subresource, edits: [edit] };
         }),
       },
       {
         weight: 1,
-        arbitrary: fc.tuple(asked, patchType, edit).map(([asked, type, edit]): Step => {
-          return { ...asked, verb: "patch", subresource, type, body: asPatch(type, [edit]) };
+        arbitrary: fc.tuple(requestOptions, patchType, edit).map(([asked, type, edit]): RequestStep => {
+          return { ...asked, verb: "patch", subresource, type, body: toPatch(type, [edit]) };
         }),
       },
       // A scale is of another kind; it is never applied.
@@ -64,10 +66,10 @@ const changeOf = (kind: Kind, words: Vocabulary): Arbitrary<Step> => {
         : [
             {
               weight: 1,
-              arbitrary: applyOf(
+              arbitrary: buildApply(
                 kind,
                 words,
-                edit.map((edit) => merged([edit])),
+                edit.map((edit) => mergeEdits([edit])),
               ).map((step) => ({ ...step, subresource })),
             },
           ]),
@@ -76,7 +78,7 @@ const changeOf = (kind: Kind, words: Vocabulary): Arbitrary<Step> => {
   );
 };
 
-const binding: Arbitrary<Step> = fc.tuple(asked, fc.boolean()).map(([asked, evicts]): Step => {
+const binding: Arbitrary<RequestStep> = fc.tuple(requestOptions, fc.boolean()).map(([asked, evicts]): RequestStep => {
   return evicts
     ? { ...asked, verb: "create", subresource: "eviction", body: { apiVersion: "policy/v1", kind: "Eviction" } }
     : {
@@ -88,65 +90,75 @@ const binding: Arbitrary<Step> = fc.tuple(asked, fc.boolean()).map(([asked, evic
 });
 
 /** Applies all of an object or a part of it, as several managers of one field do. */
-const applyOf = (kind: Kind, { objectOf }: Vocabulary, part?: Arbitrary<JsonMap>): Arbitrary<Step> => {
-  const { apiVersion, kind: name } = kinds[kind];
-  const body = part ? part.map((fields) => ({ apiVersion, kind: name, ...fields })) : objectOf(kind);
+const buildApply = (
+  kind: GeneratedKind,
+  { buildObject }: ObjectGenerators,
+  part?: Arbitrary<JsonMap>,
+): Arbitrary<RequestStep> => {
+  const { apiVersion, kind: name } = generatedKinds[kind];
+  const body = part ? part.map((fields) => ({ apiVersion, kind: name, ...fields })) : buildObject(kind);
   return fc
-    .tuple(asked, body, one("one", "other"), fc.boolean())
-    .map(([asked, body, manager, force]): Step => ({ ...asked, verb: "apply", manager, force, body }));
+    .tuple(requestOptions, body, pick("one", "other"), fc.boolean())
+    .map(([asked, body, manager, force]): RequestStep => ({ ...asked, verb: "apply", manager, force, body }));
 };
 
-const sequenceOf = (kind: Kind, words: Vocabulary): Arbitrary<Sequence> =>
+const buildSequence = (kind: GeneratedKind, words: ObjectGenerators): Arbitrary<RequestSequence> =>
   fc
     .record({
-      generateName: fc.oneof({ weight: 7, arbitrary: one(false) }, { weight: 1, arbitrary: one(true) }),
+      generateName: fc.oneof({ weight: 7, arbitrary: pick(false) }, { weight: 1, arbitrary: pick(true) }),
       first: fc.oneof(
-        { weight: 7, arbitrary: creation(words.objectOf(kind)) },
-        { weight: 1, arbitrary: applyOf(kind, words) },
+        { weight: 7, arbitrary: buildCreation(words.buildObject(kind)) },
+        { weight: 1, arbitrary: buildApply(kind, words) },
       ),
-      changes: fc.array(changeOf(kind, words), { maxLength: 4 }),
+      changes: fc.array(buildChange(kind, words), { maxLength: 4 }),
       last: lastStep,
     })
-    .map(({ generateName, first, changes, last }): Sequence => {
+    .map(({ generateName, first, changes, last }): RequestSequence => {
       return { kind, namespace: "default", generateName, steps: [first, ...changes, last] };
     });
 
 /** What to ask about beside what a rule matches, and where. */
-export interface Topics {
+export interface SequenceTopics {
   /** Namespaces beside `default`, each as often as it is named; undefined is one of the sequence's own. */
   namespaces?: readonly (string | undefined)[];
   /** Sequences with a plan, where chance alone would seldom come to the point. */
-  scenarios?: readonly Arbitrary<Sequence>[];
+  scenarios?: readonly Arbitrary<RequestSequence>[];
 }
 
 /** Requests for a rule: mostly about what it matches, and some about everything else. */
-export const sequencesFor = (
+export const buildSequences = (
   matches: readonly RequestMatch[],
-  { namespaces = [], scenarios = [] }: Topics = {},
-): Arbitrary<Sequence> => {
+  { namespaces = [], scenarios = [] }: SequenceTopics = {},
+): Arbitrary<RequestSequence> => {
   const resources = matches.flatMap(({ resources }) => resources.map((path) => path.split("/")[0]));
-  const isMatched = (kind: Kind) => resources.includes(kind) || (resources.includes("*") && every.includes(kind));
-  const matched = (Object.keys(kinds) as Kind[]).filter(isMatched);
-  const [sound, odd] = [vocabulary(false), vocabulary(true)];
-  const about = (kinds: Kind[], words: Vocabulary) => fc.oneof(...kinds.map((kind) => sequenceOf(kind, words)));
+  const isMatched = (kind: GeneratedKind) =>
+    resources.includes(kind) || (resources.includes("*") && every.includes(kind));
+  const matched = (Object.keys(generatedKinds) as GeneratedKind[]).filter(isMatched);
+  const [sound, odd] = [createObjectGenerators(false), createObjectGenerators(true)];
+  const buildSequencesOf = (kinds: GeneratedKind[], words: ObjectGenerators) =>
+    fc.oneof(...kinds.map((kind) => buildSequence(kind, words)));
   const concerned = matched.length > 0 ? matched : every;
   const sequences = fc.oneof(
-    { weight: 12, arbitrary: about(concerned, sound) },
-    { weight: 4, arbitrary: about(concerned, odd) },
-    { weight: 2, arbitrary: about(every, sound) },
+    { weight: 12, arbitrary: buildSequencesOf(concerned, sound) },
+    { weight: 4, arbitrary: buildSequencesOf(concerned, odd) },
+    { weight: 2, arbitrary: buildSequencesOf(every, sound) },
     ...scenarios.map((arbitrary) => ({ weight: Math.ceil(16 / scenarios.length), arbitrary })),
   );
   return namespaces.length === 0
     ? sequences
     : fc
-        .tuple(sequences, one("default", "default", ...namespaces))
-        .map(([sequence, namespace]) => moved(sequence, namespace));
+        .tuple(sequences, pick("default", "default", ...namespaces))
+        .map(([sequence, namespace]) => moveSequence(sequence, namespace));
 };
 
 /** The same steps in another namespace, unless they name one. The last step reads whether the namespace exists. */
-const moved = (sequence: Sequence, namespace: string | undefined): Sequence => {
+const moveSequence = (sequence: RequestSequence, namespace: string | undefined): RequestSequence => {
   const { standing, kind } = sequence;
-  if (standing !== undefined || sequence.namespace !== "default" || !{ ...kinds, ...planned }[kind].namespaced)
+  if (
+    standing !== undefined ||
+    sequence.namespace !== "default" ||
+    !{ ...generatedKinds, ...plannedKinds }[kind].namespaced
+  )
     return sequence;
   if (namespace !== undefined) return { ...sequence, namespace };
   const { namespace: _, ...homeless } = sequence;

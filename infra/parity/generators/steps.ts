@@ -2,19 +2,22 @@ import fc, { type Arbitrary } from "fast-check";
 import type { JsonMap } from "#lib/json.ts";
 import { mergeWithDefaults } from "#lib/settings.ts";
 
-export type User = "admin" | "jane" | "system:node:n1";
+export type RequestUser = "admin" | "jane" | "system:node:n1";
 
 /** Sets what is at `path`, or takes it away where there is no value; `-` is the end of a list. */
-export interface Edit {
+export interface FieldEdit {
   path: (string | number)[];
   value?: unknown;
 }
 
 /** One request about a sequence's object; its name is put in when it is sent. */
-export type Step = { user: User; dryRun: boolean } /** `into` another collection, where it is not the kind's own. */ & (
+export type RequestStep = {
+  user: RequestUser;
+  dryRun: boolean;
+} /** `into` another collection, where it is not the kind's own. */ & (
   | { verb: "create"; subresource?: string; into?: string; body: JsonMap }
   /** A PUT of what was read back, with these edits. */
-  | { verb: "replace"; subresource?: string; edits: Edit[] }
+  | { verb: "replace"; subresource?: string; edits: FieldEdit[] }
   | { verb: "patch"; subresource?: string; type: "json" | "merge" | "strategic-merge"; body: unknown }
   | { verb: "apply"; subresource?: string; manager: string; force: boolean; body: JsonMap }
   /** At once, or with the grace that the object has. */
@@ -24,10 +27,10 @@ export type Step = { user: User; dryRun: boolean } /** `into` another collection
   | { verb: "look" }
 );
 
-export type Kind = keyof typeof kinds;
+export type GeneratedKind = keyof typeof generatedKinds;
 
 /** What only scenes are about: by chance, hardly any of it would be right. */
-export const planned = {
+export const plannedKinds = {
   certificatesigningrequests: {
     apiVersion: "certificates.k8s.io/v1",
     kind: "CertificateSigningRequest",
@@ -52,8 +55,8 @@ export const planned = {
 } as const;
 
 /** Requests about one object, one after the other. */
-export interface Sequence {
-  kind: Kind | keyof typeof planned;
+export interface RequestSequence {
+  kind: GeneratedKind | keyof typeof plannedKinds;
   /** How its name must begin. */
   prefix?: string;
   /** The object's namespace; undefined for one of its own that doesn't exist. */
@@ -62,11 +65,11 @@ export interface Sequence {
   standing?: string;
   /** Whether the API server makes the object's name. */
   generateName: boolean;
-  steps: Step[];
+  steps: RequestStep[];
 }
 
 /** What can be generated, and where the API server serves it. */
-export const kinds = {
+export const generatedKinds = {
   pods: { apiVersion: "v1", kind: "Pod", namespaced: true },
   services: { apiVersion: "v1", kind: "Service", namespaced: true },
   configmaps: { apiVersion: "v1", kind: "ConfigMap", namespaced: true },
@@ -89,79 +92,79 @@ export const kinds = {
 } as const;
 
 /** Pods with this annotation are spoiled by another webhook, after all rules. */
-export const spoil = "parity.postern.dev/never-pull";
+export const competitorAnnotation = "parity.postern.dev/never-pull";
 
 /** Present and absent in this proportion. */
-export const maybe = <T>(arbitrary: Arbitrary<T>, present = 1, absent = 1): Arbitrary<T | undefined> =>
+export const makeOptional = <T>(arbitrary: Arbitrary<T>, present = 1, absent = 1): Arbitrary<T | undefined> =>
   fc.oneof(
     { withCrossShrink: true },
     { weight: absent, arbitrary: fc.constant(undefined) },
     { weight: present, arbitrary },
   );
-export const one = <T>(...values: T[]) => fc.constantFrom(...values);
+export const pick = <T>(...values: T[]) => fc.constantFrom(...values);
 
 /** Members that come and go. */
-export const some = (members: Record<string, Arbitrary<unknown>>): Arbitrary<JsonMap> =>
-  fc.record(members, { requiredKeys: [] }).map(defined);
-export const whole = (members: Record<string, Arbitrary<unknown>>): Arbitrary<JsonMap> =>
-  fc.record(members).map(defined);
-export const defined = (fields: object): JsonMap =>
+export const buildPartial = (members: Record<string, Arbitrary<unknown>>): Arbitrary<JsonMap> =>
+  fc.record(members, { requiredKeys: [] }).map(deleteUndefined);
+export const buildWhole = (members: Record<string, Arbitrary<unknown>>): Arbitrary<JsonMap> =>
+  fc.record(members).map(deleteUndefined);
+export const deleteUndefined = (fields: object): JsonMap =>
   Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined));
-export const rarely = (members: Record<string, Arbitrary<unknown>>): Record<string, Arbitrary<unknown>> =>
-  Object.fromEntries(Object.entries(members).map(([name, arbitrary]) => [name, maybe(arbitrary, 1, 4)]));
-export const list = <T>(arbitrary: Arbitrary<T>, maxLength = 2) => fc.array(arbitrary, { maxLength });
+export const makeRare = (members: Record<string, Arbitrary<unknown>>): Record<string, Arbitrary<unknown>> =>
+  Object.fromEntries(Object.entries(members).map(([name, arbitrary]) => [name, makeOptional(arbitrary, 1, 4)]));
+export const buildList = <T>(arbitrary: Arbitrary<T>, maxLength = 2) => fc.array(arbitrary, { maxLength });
 
-export const at = (path: string, value: Arbitrary<unknown>): Arbitrary<Edit> =>
+export const editAt = (path: string, value: Arbitrary<unknown>): Arbitrary<FieldEdit> =>
   value.map((value) => ({
     path: path.split(".").map((part) => (/^\d+$/.test(part) ? Number(part) : part)),
     ...(value !== undefined && { value }),
   }));
 
 /** As a JSON patch, or as one that is merged; there a list's first members are meant by their names. */
-export const asPatch = (type: "json" | "merge" | "strategic-merge", edits: Edit[]): unknown => {
+export const toPatch = (type: "json" | "merge" | "strategic-merge", edits: FieldEdit[]): unknown => {
   if (type === "json")
     return edits.map(({ path, ...edit }) => {
       const pointer = path.map((part) => `/${String(part).replaceAll("~", "~0").replaceAll("/", "~1")}`).join("");
       if (!("value" in edit)) return { op: "remove", path: pointer };
       return { op: typeof path.at(-1) === "number" ? "replace" : "add", path: pointer, value: edit.value };
     });
-  return merged(edits);
+  return mergeEdits(edits);
 };
 
 /** Returns what a merge patch with these edits says. */
-export const merged = (edits: Edit[]): JsonMap =>
-  edits.reduce<JsonMap>((whole, edit) => mergeWithDefaults(whole, nested(edit)) as JsonMap, {});
+export const mergeEdits = (edits: FieldEdit[]): JsonMap =>
+  edits.reduce<JsonMap>((whole, edit) => mergeWithDefaults(whole, nestEdit(edit)) as JsonMap, {});
 
 const named: Record<string, string> = { containers: "c", initContainers: "i", volumes: "v" };
 
-const nested = ({ path: [first, ...rest], value = null }: Edit): JsonMap => {
+const nestEdit = ({ path: [first, ...rest], value = null }: FieldEdit): JsonMap => {
   if (first === undefined) return {};
   if (rest.length === 0) return { [first]: value };
   const [index, ...deeper] = rest;
   if (index === "-") return { [first]: [value] };
-  if (typeof index !== "number") return { [first]: nested({ path: rest, value }) };
+  if (typeof index !== "number") return { [first]: nestEdit({ path: rest, value }) };
   const letter = named[String(first)];
-  const member = deeper.length > 0 ? nested({ path: deeper, value }) : value;
+  const member = deeper.length > 0 ? nestEdit({ path: deeper, value }) : value;
   return { [first]: [letter ? { name: `${letter}${index}`, ...Object(member) } : member] };
 };
 
-type Asked = { user: User; dryRun: boolean };
-export const asked: Arbitrary<Asked> = fc.record({
+type RequestOptions = { user: RequestUser; dryRun: boolean };
+export const requestOptions: Arbitrary<RequestOptions> = fc.record({
   user: fc.oneof(
-    { weight: 4, arbitrary: one<User>("admin") },
-    { weight: 1, arbitrary: one<User>("jane", "system:node:n1") },
+    { weight: 4, arbitrary: pick<RequestUser>("admin") },
+    { weight: 1, arbitrary: pick<RequestUser>("jane", "system:node:n1") },
   ),
-  dryRun: fc.oneof({ weight: 11, arbitrary: one(false) }, { weight: 1, arbitrary: one(true) }),
+  dryRun: fc.oneof({ weight: 11, arbitrary: pick(false) }, { weight: 1, arbitrary: pick(true) }),
 });
 
-export const patchType = one("json" as const, "merge" as const, "strategic-merge" as const);
+export const patchType = pick("json" as const, "merge" as const, "strategic-merge" as const);
 
-export const lastStep: Arbitrary<Step> = fc
+export const lastStep: Arbitrary<RequestStep> = fc
   .record({
-    user: one<User>("admin", "admin", "jane"),
-    dryRun: one(false, false, false, true),
-    all: one(false, false, false, true),
-    graceful: one(false, false, false, true),
+    user: pick<RequestUser>("admin", "admin", "jane"),
+    dryRun: pick(false, false, false, true),
+    all: pick(false, false, false, true),
+    graceful: pick(false, false, false, true),
   })
   .map(({ all, graceful, ...asked }) =>
     all ? { ...asked, verb: "deletecollection" } : { ...asked, verb: "delete", graceful },

@@ -1,7 +1,7 @@
 import { readFileSync } from "node:fs";
 import { parse } from "yaml";
 import type { JsonMap } from "#lib/json.ts";
-import type { Client } from "../control-plane/client.ts";
+import type { ClusterClient } from "../control-plane/client.ts";
 import { getCollectionPath } from "../control-plane/client.ts";
 
 interface Manifest {
@@ -26,7 +26,7 @@ export const runtimeClassNames: readonly string[] = listNames("RuntimeClass");
 const terminatingNames = ["ending", "ended-work"];
 
 /** Creates the surroundings. Without `hasGroups`, leaves out kinds that only API servers with open gates have. */
-export const createSurroundings = async (admin: Client, hasGroups: boolean): Promise<void> => {
+export const createSurroundings = async (admin: ClusterClient, hasGroups: boolean): Promise<void> => {
   const send = async (method: "POST" | "PATCH" | "DELETE", path: string, body?: object) => {
     const contentType = { ...(method === "PATCH" && { contentType: "application/merge-patch+json" }) };
     const answer = await admin({ method, path, body, ...contentType });

@@ -9,17 +9,17 @@ import {
   findGoProgram,
   type GoProgram,
   requireGoProgram,
-  run,
+  runCommand,
 } from "../control-plane/go-programs.ts";
 
 /** A pod of upstream's, and its path: `baseline/v1.35/fail/privileged0.yaml`. */
-export interface Placed {
+export interface CorpusPod {
   place: string;
   pod: Pod;
 }
 
 /** The offences of a pod against a level from a version on. */
-export interface Verdict {
+export interface EvaluatorVerdict {
   since: number;
   allowed: boolean;
   reasons: string[] | null;
@@ -28,10 +28,10 @@ export interface Verdict {
   detail: string;
 }
 
-export interface Verdicts {
-  baseline: Verdict[];
-  restricted: Verdict[];
-  latest: Record<"baseline" | "restricted", Verdict>;
+export interface EvaluatorVerdicts {
+  baseline: EvaluatorVerdict[];
+  restricted: EvaluatorVerdict[];
+  latest: Record<"baseline" | "restricted", EvaluatorVerdict>;
 }
 
 /** Upstream's evaluator, and the pods on which upstream tests it: they come with the module. */
@@ -43,9 +43,12 @@ const evaluator: GoProgram = {
   build: async (folder) => {
     const { sources } = evaluator;
     const program = join(folder, "evaluator");
-    await run(sources, "go", "build", "-ldflags", "-s -w", "-o", program, ".");
-    const module = await run(sources, "go", "list", "-m", "-f", "{{.Dir}}", "k8s.io/pod-security-admission");
-    await writeFile(join(folder, "corpus.jsonl"), await run(sources, program, join(module.trim(), "test", "testdata")));
+    await runCommand(sources, "go", "build", "-ldflags", "-s -w", "-o", program, ".");
+    const module = await runCommand(sources, "go", "list", "-m", "-f", "{{.Dir}}", "k8s.io/pod-security-admission");
+    await writeFile(
+      join(folder, "corpus.jsonl"),
+      await runCommand(sources, program, join(module.trim(), "test", "testdata")),
+    );
   },
 };
 
@@ -53,11 +56,14 @@ const evaluator: GoProgram = {
 export const findEvaluator = () => findGoProgram(evaluator);
 
 /** Returns upstream's own pods, for each level and version those that pass and those that fail. */
-export const readCorpus = async ({ folder }: BuiltProgram): Promise<Placed[]> =>
+export const readCorpus = async ({ folder }: BuiltProgram): Promise<CorpusPod[]> =>
   parse(await readFile(join(folder, "corpus.jsonl"), "utf8"));
 
 /** Returns upstream's verdicts on each pod. */
-export const evaluate = async ({ program }: BuiltProgram, pods: readonly object[]): Promise<Verdicts[]> => {
+export const evaluatePods = async (
+  { program }: BuiltProgram,
+  pods: readonly object[],
+): Promise<EvaluatorVerdicts[]> => {
   const child = spawn(program, { stdio: ["pipe", "pipe", "inherit"] });
   child.stdin.end(pods.map((pod) => `${JSON.stringify(pod)}\n`).join(""));
   return parse(await text(child.stdout));

@@ -3,7 +3,7 @@ import { readFileSync } from "node:fs";
 import { suite, test } from "node:test";
 import fc from "fast-check";
 import { parse } from "yaml";
-import { reachOver } from "../../../infra/bench/example-policies.ts";
+import { createCaseReach } from "../../../infra/bench/example-policies.ts";
 import { createDraft } from "../../patch.ts";
 import type { KubernetesObject } from "../../review.ts";
 import type { HttpReference, PolicyCapabilities, PolicyRequest, ValueReference } from "../types.ts";
@@ -30,7 +30,7 @@ const cluster = [
   { ...named("Config", "a", "b", { labels: { app: "x" } }), data: "a" },
   { ...named("Config", "web", "b"), data: "web" },
 ];
-const reach = reachOver({ cluster, http: [{ path: "/x", body: { data: { n: null }, header: "in the body" } }] });
+const reach = createCaseReach({ cluster, http: [{ path: "/x", body: { data: { n: null }, header: "in the body" } }] });
 
 /** A reach that tells what it was asked to fetch. */
 const spying = (): { asked: HttpReference[]; reach: PolicyCapabilities } => {

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import fc from "fast-check";
 import type { KubernetesObject } from "#lib/review.ts";
-import { normalised, policyCases, reachOver, subjectOf } from "../../../infra/bench/example-policies.ts";
+import { buildSubject, createCaseReach, normalizeObject, policyCases } from "../../../infra/bench/example-policies.ts";
 import { countAffinityTerms } from "../checks/pod-fields.ts";
 import { applyPolicies } from "../override.ts";
 import { applyPolicyPatch } from "../overriders/plaintext.ts";
@@ -21,7 +21,7 @@ const apiVersion = "policy.kcloudlabs.io/v1alpha1";
 /** What came of it; of errors only that there was one. */
 const settled = async (result: Promise<unknown>) =>
   result.then(
-    (value) => ({ value: normalised(value) }),
+    (value) => ({ value: normalizeObject(value) }),
     (error: Error) => ({ error: true, message: error.message }),
   );
 
@@ -106,8 +106,8 @@ const renderedDecision = async (condition: PolicyCondition, subject: PolicyReque
 describe("renderings, of what was measured", () => {
   for (const one of policyCases) {
     if (one.expect.policy === "rejected") continue;
-    const subject = subjectOf(one);
-    const reach = reachOver(one);
+    const subject = buildSubject(one);
+    const reach = createCaseReach(one);
     for (const policy of one.policies) {
       if (policy.kind === "ClusterValidatePolicy") {
         for (const [index, { template }] of policy.spec.validateRules.entries())
@@ -330,7 +330,7 @@ const subject: fc.Arbitrary<PolicyRequest> = fc.tuple(object, maybe(object)).map
 });
 
 describe("renderings", () => {
-  const reach = reachOver();
+  const reach = createCaseReach();
 
   it("make the same of any object as the template", async () => {
     const law = fc.asyncProperty(template, subject, async (template, subject) => {

@@ -5,7 +5,7 @@ import { parseHttpResponse } from "#infra/apiserver/admission/http.ts";
 import type { AdmissionTrace, Attributes, CallResult, ReviewToSend } from "#infra/apiserver/admission/types.ts";
 import { isMap } from "#lib/json.ts";
 import type { AdmissionRequest, GroupVersionKind } from "#lib/review.ts";
-import type { Answer } from "../../../infra/parity/control-plane/client.ts";
+import type { ClusterResponse } from "../../../infra/parity/control-plane/client.ts";
 import { observer, type Setup } from "./sets.ts";
 import { namespaces } from "./writes.ts";
 
@@ -17,7 +17,7 @@ export interface Call {
 
 /** What a client and the hooks heard of a write, and the audit log has of it. */
 export interface Happened {
-  answer: Answer;
+  answer: ClusterResponse;
   calls: Call[];
   annotations: Record<string, string>;
 }

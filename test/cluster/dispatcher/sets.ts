@@ -1,17 +1,17 @@
 import type { AdmissionRequest } from "#lib/review.ts";
 import type { Phase } from "#lib/rule.ts";
-import type { Manifests } from "../../../infra/parity/rule-server.ts";
+import type { WebhookManifests } from "../../../infra/parity/rule-server.ts";
 import type { Random } from "./random.ts";
 import { type Answering, scriptFor } from "./scripts.ts";
 import { vocabulary } from "./vocabulary.ts";
 
 /** Webhook configurations, and what their hooks answer, by the paths at which they are called. */
 export interface Setup {
-  manifests: Manifests;
+  manifests: WebhookManifests;
   scripts: Record<string, { what: string; answer: Answering }>;
 }
 
-type Entry = Manifests[number]["webhooks"][number];
+type Entry = WebhookManifests[number]["webhooks"][number];
 
 export const observer = "observer.postern.dev";
 
@@ -65,7 +65,7 @@ export const makeSet = (number: number, url: string, ca: string, random: Random)
       admissionReviewVersions: random.pick([["v1"], ["v1"], ["v1beta1"], ["v9", "v1beta1", "v1"], ["v1", "v1beta1"]]),
     };
   };
-  const configuration = (phase: Phase): Manifests[number] => {
+  const configuration = (phase: Phase): WebhookManifests[number] => {
     const kind = phase === "mutate" ? "MutatingWebhookConfiguration" : "ValidatingWebhookConfiguration";
     count += 1;
     const name = `${random.pick(["a", "m", "z", "10", "9"])}-${count}`;
@@ -73,13 +73,13 @@ export const makeSet = (number: number, url: string, ca: string, random: Random)
     return {
       apiVersion: "admissionregistration.k8s.io/v1",
       kind,
-      metadata: { name, labels: {} as Manifests[number]["metadata"]["labels"] },
+      metadata: { name, labels: {} as WebhookManifests[number]["metadata"]["labels"] },
       webhooks,
     };
   };
-  const watching: Manifests[number] = {
+  const watching: WebhookManifests[number] = {
     ...configuration("mutate"),
-    metadata: { name: "00-observer", labels: {} as Manifests[number]["metadata"]["labels"] },
+    metadata: { name: "00-observer", labels: {} as WebhookManifests[number]["metadata"]["labels"] },
     webhooks: [
       {
         name: observer,

@@ -1,6 +1,6 @@
 import type { JsonMap } from "#lib/json.ts";
 import { rootOf } from "#lib/objects/api-version.ts";
-import type { Call } from "../../../infra/parity/control-plane/client.ts";
+import type { ClusterRequest } from "../../../infra/parity/control-plane/client.ts";
 import type { Random } from "./random.ts";
 
 /** Namespaces that are there, and their labels. */
@@ -81,18 +81,18 @@ const kinds: Kind[] = [
 ];
 
 /** What is there in each namespace, to be changed and deleted. */
-export const furniture = (): Call[] => [
+export const furniture = (): ClusterRequest[] => [
   { method: "POST", path: "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", body: widgets },
-  ...Object.entries(namespaces).map(([name, labels]): Call => {
+  ...Object.entries(namespaces).map(([name, labels]): ClusterRequest => {
     return { method: "POST", path: "/api/v1/namespaces", body: { metadata: { name, labels } } };
   }),
 ];
 
 /** Those that need the kinds and namespaces above. */
-export const objects = (random: Random): Call[] =>
+export const objects = (random: Random): ClusterRequest[] =>
   Object.keys(namespaces).flatMap((namespace) =>
     [...new Map(kinds.map((one) => [one.resource, one])).values()].map(
-      ({ apiVersion, kind, resource, content }): Call => {
+      ({ apiVersion, kind, resource, content }): ClusterRequest => {
         const metadata = { name: "base", labels: { tier: "a" } };
         return {
           method: "POST",
@@ -122,7 +122,7 @@ const widgets = {
 };
 
 /** A write that hooks may see; each has a number of its own. */
-export const writeOf = (number: number, random: Random): Call => {
+export const writeOf = (number: number, random: Random): ClusterRequest => {
   const isDry = random.chance(0.8);
   const query = isDry ? "?dryRun=All" : "";
   const metadata = (name: object): JsonMap => {

@@ -13,9 +13,18 @@ import type { CatalogueRule } from "../../catalogue/registry.ts";
 import { openCertificate } from "../../keys/keys.ts";
 import type { Cluster } from "../control-plane/cluster.ts";
 import type { Port } from "../plugins.ts";
-import { apply, kindOf, type Manifests, noticed, patient, register, remove, serveRules } from "../rule-server.ts";
-import { openScripted } from "../scripted-endpoints.ts";
-import { type CaseServer, calledAs, openObserver, type Sent, send } from "./sending.ts";
+import {
+  applyConfigurations,
+  deleteConfigurations,
+  extendTimeouts,
+  getConfigurationKind,
+  registerConfigurations,
+  serveRules,
+  type WebhookManifests,
+  waitUntilCalled,
+} from "../rule-server.ts";
+import { openScriptedEndpoints } from "../scripted-endpoints.ts";
+import { type CaseServer, openObserver, restrictToSetup, type SentCase, sendObserved } from "./sending.ts";
 
 /** A rule and its cases. */
 export interface RuleCases {
@@ -24,7 +33,7 @@ export interface RuleCases {
 }
 
 /** Rules with their settings, called for the requests that name this setup. */
-export interface Setup {
+export interface CaseSetup {
   name: string;
   rules: Record<string, object>;
   /** The labels of namespaces in which the rules are called. */
@@ -36,22 +45,22 @@ export interface Setup {
 }
 
 /** Cases with the same key have the same setup. */
-export const keyOf = ({ name, rule }: CatalogueRule, entry: Case) =>
+export const buildSetupKey = ({ name, rule }: CatalogueRule, entry: Case) =>
   JSON.stringify([name, entry.variant, getCasePhase(entry), mergeWithDefaults(rule.settings ?? {}, entry.settings)]);
 
 /** Returns the setups of all cases by their keys, and one by its name for each group of ports with their plugins' settings. */
-export const setupsOf = (all: RuleCases[], groups: Map<string, Port[]>): Map<string, Setup> => {
-  const setups = new Map<string, Setup>();
+export const buildSetups = (all: RuleCases[], groups: Map<string, Port[]>): Map<string, CaseSetup> => {
+  const setups = new Map<string, CaseSetup>();
   const configure = (settings: object) => ({ failurePolicy: "Fail", exempt: { namespaces: [] }, settings });
   for (const { listed, cases } of all)
     for (const entry of cases) {
-      const key = keyOf(listed, entry);
+      const key = buildSetupKey(listed, entry);
       const settings = mergeWithDefaults(listed.rule.settings ?? {}, entry.settings);
       if (setups.has(key)) continue;
       setups.set(key, {
         name: `case-${setups.size}`,
         rules: { [listed.name]: configure(settings) },
-        labels: labelsFor(listed, settings),
+        labels: getNamespaceLabels(listed, settings),
         phase: getCasePhase(entry),
         variant: entry.variant,
       });
@@ -67,23 +76,26 @@ export const setupsOf = (all: RuleCases[], groups: Map<string, Port[]>): Map<str
   return setups;
 };
 
-const labelsFor = ({ rule: { namespaceSelector } }: CatalogueRule, settings: object): Record<string, string> => {
+const getNamespaceLabels = (
+  { rule: { namespaceSelector } }: CatalogueRule,
+  settings: object,
+): Record<string, string> => {
   const selector = typeof namespaceSelector === "function" ? namespaceSelector(settings) : namespaceSelector;
   return (selector && "matchLabels" in selector && selector.matchLabels) || {};
 };
 
 /** The rule as if the authorizer had refused what `authorizedBy` asks, which here everybody may do. */
-const withoutAuthorizer = (listed: CatalogueRule): CatalogueRule => {
+const deleteAuthorizer = (listed: CatalogueRule): CatalogueRule => {
   const { authorizedBy: _, ...rule } = listed.rule;
   return { ...listed, rule };
 };
 
 /** Serves all setups behind one gateway, as clusters of one postern.yaml. */
-export const serveSetups = async (setups: Map<string, Setup>, rules: CatalogueRule[]) => {
+export const serveSetups = async (setups: Map<string, CaseSetup>, rules: CatalogueRule[]) => {
   await using opening = new AsyncDisposableStack();
   const { path: folder } = opening.use(await mkdtempDisposable(join(tmpdir(), "postern-cases-")));
   const certificate = await openCertificate(folder, "127.0.0.1");
-  const { announcer, stop } = await openScripted(certificate);
+  const { announcer, stop } = await openScriptedEndpoints(certificate);
   opening.defer(stop);
   const observer = openObserver();
   const clusters = [...setups.values(), { name: "observer", rules: { observer: {} } }].map(({ name, rules }) => [
@@ -94,7 +106,7 @@ export const serveSetups = async (setups: Map<string, Setup>, rules: CatalogueRu
   const answers = new Map<string, RecordedAnswers>();
   let live: ((cluster: string, milliseconds: number) => Capabilities) | undefined;
   const served = await serveRules(
-    [...rules.map(withoutAuthorizer), observer.listed],
+    [...rules.map(deleteAuthorizer), observer.listed],
     JSON.stringify({ clusters: Object.fromEntries(clusters) }),
     {
       certificate,
@@ -106,15 +118,15 @@ export const serveSetups = async (setups: Map<string, Setup>, rules: CatalogueRu
   );
   opening.defer(served.stop);
 
-  const manifestsOf = ({ name, phase, variant }: Setup): Manifests => {
+  const buildManifests = ({ name, phase, variant }: CaseSetup): WebhookManifests => {
     const whole = phase !== undefined && variant === undefined;
-    const manifests = served.manifests({ name, cluster: name, whole }).flatMap((manifest): Manifests => {
-      if (phase !== undefined && manifest.kind !== kindOf(phase)) return [];
+    const manifests = served.manifests({ name, cluster: name, whole }).flatMap((manifest): WebhookManifests => {
+      if (phase !== undefined && manifest.kind !== getConfigurationKind(phase)) return [];
       if (variant === undefined) return [manifest];
       const own = manifest.webhooks.filter((webhook) => webhook.name.startsWith(`${variant}.`));
       return [{ ...manifest, webhooks: own.map(({ namespaceSelector: _, ...webhook }) => webhook) }];
     });
-    return calledAs(name, patient(manifests));
+    return restrictToSetup(name, extendTimeouts(manifests));
   };
 
   /** Has an API server call the observer, and the setups that are chosen later. */
@@ -122,27 +134,32 @@ export const serveSetups = async (setups: Map<string, Setup>, rules: CatalogueRu
     const connection = { server, ca, credentials: { token: tokenOf("admin") } };
     const connections = [...setups.values()].map(({ name }) => [name, connection] as const);
     live = createLiveCapabilities(Object.fromEntries(connections), memoryOf({ entries: 0, bytes: 0 }));
-    const called = new Map<Setup, Manifests>();
+    const called = new Map<CaseSetup, WebhookManifests>();
     /** Registers the entries of these setups and no others: with those of all, each request would be matched by hundreds. */
-    const callFor = async (wanted: Setup[]): Promise<void> => {
+    const callFor = async (wanted: CaseSetup[]): Promise<void> => {
       const gone = [...called].filter(([setup]) => !wanted.includes(setup));
-      const added = new Map(wanted.filter((setup) => !called.has(setup)).map((setup) => [setup, manifestsOf(setup)]));
+      const added = new Map(
+        wanted.filter((setup) => !called.has(setup)).map((setup) => [setup, buildManifests(setup)]),
+      );
       for (const [setup] of gone) called.delete(setup);
       for (const [setup, manifests] of added) called.set(setup, manifests);
       const goneManifests = gone.flatMap(([, manifests]) => manifests);
-      await remove(admin, goneManifests, announcer);
-      await apply(admin, [...added.values()].flat(), announcer);
+      await deleteConfigurations(admin, goneManifests, announcer);
+      await applyConfigurations(admin, [...added.values()].flat(), announcer);
     };
     // The API server calls by the order of names: what comes here last is what the others have made of it.
-    await register(admin, observer.calledAlways(patient(served.manifests({ name: "z", cluster: "observer" }))));
+    await registerConfigurations(
+      admin,
+      observer.calledAlways(extendTimeouts(served.manifests({ name: "z", cluster: "observer" }))),
+    );
 
     const caseServer: CaseServer = { admin, observer };
     const path = "/api/v1/namespaces/default/configmaps?dryRun=All";
     const probe = { method: "POST" as const, path, user: { username: "jane" }, name: "probe" };
     const body = { apiVersion: "v1", kind: "ConfigMap", metadata: { name: "probe" } };
-    const sent: Sent[] = [];
-    await noticed(
-      async () => sent.push(await send(caseServer, probe, body)),
+    const sent: SentCase[] = [];
+    await waitUntilCalled(
+      async () => sent.push(await sendObserved(caseServer, probe, body)),
       () => sent.some(({ seen }) => seen.mutate && seen.validate),
     );
     return { caseServer, callFor };
@@ -150,7 +167,7 @@ export const serveSetups = async (setups: Map<string, Setup>, rules: CatalogueRu
   const running = opening.move();
   return {
     connect,
-    answer: (setup: Setup, recording: RecordedAnswers) => void answers.set(setup.name, recording),
+    answer: (setup: CaseSetup, recording: RecordedAnswers) => void answers.set(setup.name, recording),
     stop: () => running.disposeAsync(),
   };
 };

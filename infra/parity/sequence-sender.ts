@@ -1,42 +1,50 @@
 import { setTimeout as wait } from "node:timers/promises";
 import type { JsonMap } from "#lib/json.ts";
 import { rootOf } from "#lib/objects/api-version.ts";
-import type { Answer, Call, Client } from "./control-plane/client.ts";
-import { withUids } from "./generators/nodes.ts";
-import { type Edit, kinds, planned, type Sequence, type Step, spoil, type User } from "./generators/steps.ts";
+import type { ClusterClient, ClusterRequest, ClusterResponse } from "./control-plane/client.ts";
+import { resolveUids } from "./generators/nodes.ts";
+import {
+  competitorAnnotation,
+  type FieldEdit,
+  generatedKinds,
+  plannedKinds,
+  type RequestSequence,
+  type RequestStep,
+  type RequestUser,
+} from "./generators/steps.ts";
 
 /** The users of one API server. */
-export type Users = (user: User) => Client;
+export type GetClient = (user: RequestUser) => ClusterClient;
 
 /** What an API server was sent, and what it said. */
-export interface Turn {
-  call: Call & { user: User };
-  answer: Answer;
+export interface Exchange {
+  call: ClusterRequest & { user: RequestUser };
+  answer: ClusterResponse;
   /** What the object was called at last; the suffix of a generated name is the server's own. */
   name: string;
 }
 
 /** Sends a sequence, about an object of this name. What is left at the end `remains`. */
-export const play = async (
-  sequence: Sequence,
+export const sendSequence = async (
+  sequence: RequestSequence,
   name: string,
-  as: Users,
-): Promise<{ turns: Turn[]; remains: string[] }> => {
+  as: GetClient,
+): Promise<{ turns: Exchange[]; remains: string[] }> => {
   const { kind, namespace = name, standing, generateName, prefix: start = "", steps } = sequence;
-  const { apiVersion, namespaced, kind: kindName } = { ...kinds, ...planned }[kind];
+  const { apiVersion, namespaced, kind: kindName } = { ...generatedKinds, ...plannedKinds }[kind];
   const home = `/api/v1/namespaces/${namespace}`;
   const collection = `${rootOf(apiVersion)}${namespaced ? `/namespaces/${namespace}` : ""}/${kind}`;
-  const turns: Turn[] = [];
+  const turns: Exchange[] = [];
   let current = standing ?? (generateName ? `${name}-none` : start + name);
   const made = new Set<string>();
 
-  const read = async (step: Step & { verb: "replace" }) => {
+  const read = async (step: RequestStep & { verb: "replace" }) => {
     const suffix = step.subresource && step.subresource !== "ephemeralcontainers" ? `/${step.subresource}` : "";
     const { code, body } = await as("admin")({ method: "GET", path: `${collection}/${current}${suffix}` });
     return code === 200 ? body : undefined;
   };
   /** The API server starts from a copy; while that is older than the last write, warnings and graces are up to chance. */
-  const copied = async (path: string) => {
+  const isCopyCurrent = async (path: string) => {
     const [stored, copy] = await Promise.all(
       [path, `${path}?resourceVersion=0`].map((path) => as("admin")({ method: "GET", path })),
     );
@@ -44,7 +52,7 @@ export const play = async (
   };
   for (const step of steps) {
     const object = `${collection}/${current}`;
-    if (made.has(current)) while (!(await copied(object))) await wait(5);
+    if (made.has(current)) while (!(await isCopyCurrent(object))) await wait(5);
     const place = {
       home,
       namespace,
@@ -57,10 +65,10 @@ export const play = async (
       read,
       first: steps[0],
     };
-    const sent = await callOf(standing === undefined ? step : { ...step, dryRun: true }, place);
-    const call = await withUids(sent, as("admin"));
+    const sent = await buildCall(standing === undefined ? step : { ...step, dryRun: true }, place);
+    const call = await resolveUids(sent, as("admin"));
     // A connection that is closed is an answer as well: the API server closes it where it panics.
-    const answer = await as(step.user)(call).catch((error: Error): Answer => {
+    const answer = await as(step.user)(call).catch((error: Error): ClusterResponse => {
       return { code: 0, body: { message: error.message }, warnings: [] };
     });
     const { name: called } = Object(answer.body.metadata);
@@ -77,7 +85,7 @@ export const play = async (
 };
 
 /** Takes away what a sequence left, whatever keeps it. */
-export const clear = async (path: string, as: Users): Promise<void> => {
+export const deleteCompletely = async (path: string, as: GetClient): Promise<void> => {
   // A Job that goes would otherwise wait for its pods.
   const away = { method: "DELETE", path: `${path}?gracePeriodSeconds=0&propagationPolicy=Background` } as const;
   const [, name] = /^\/api\/v1\/namespaces\/([^/]+)$/.exec(path) ?? [];
@@ -85,14 +93,14 @@ export const clear = async (path: string, as: Users): Promise<void> => {
   // Most objects are gone by that: nothing keeps them.
   if (code === 404 || (code === 200 && !name && !Object(body.metadata).finalizers)) return;
   const contentType = "application/merge-patch+json";
-  const metadata = { finalizers: null, annotations: { [spoil]: null } };
+  const metadata = { finalizers: null, annotations: { [competitorAnnotation]: null } };
   await as("admin")({ method: "PATCH", path, body: { metadata }, contentType });
   await as("admin")(away);
   // No controller empties it here.
   if (name) await as("admin")({ method: "PUT", path: `${path}/finalize`, body: { metadata: { name }, spec: {} } });
 };
 
-interface Place {
+interface StepContext {
   namespace: string;
   /** The namespace's own path. */
   home: string;
@@ -103,11 +111,11 @@ interface Place {
   name: string;
   current: string;
   generateName: boolean;
-  first: Step | undefined;
-  read(step: Step & { verb: "replace" }): Promise<JsonMap | undefined>;
+  first: RequestStep | undefined;
+  read(step: RequestStep & { verb: "replace" }): Promise<JsonMap | undefined>;
 }
 
-const callOf = async (step: Step, place: Place): Promise<Call> => {
+const buildCall = async (step: RequestStep, place: StepContext): Promise<ClusterRequest> => {
   const { collection, object, current, generateName, name } = place;
   const query = (parameters: Record<string, string> = {}) => {
     const all = new URLSearchParams({ ...(step.dryRun && { dryRun: "All" }), ...parameters }).toString();
@@ -123,12 +131,12 @@ const callOf = async (step: Step, place: Place): Promise<Call> => {
       return {
         method: "POST",
         path,
-        body: place.isKept ? called(step.body, name, given) : inside(step.body, place.namespace),
+        body: place.isKept ? addName(step.body, name, given) : addNamespace(step.body, place.namespace),
       };
     }
     case "replace": {
-      const before = (await place.read(step)) ?? called(bodyOf(place.first), name, { name: current });
-      return { method: "PUT", path: `${object}${subresource}${query()}`, body: edited(before, step.edits) };
+      const before = (await place.read(step)) ?? addName(getBody(place.first), name, { name: current });
+      return { method: "PUT", path: `${object}${subresource}${query()}`, body: applyEdits(before, step.edits) };
     }
     case "patch": {
       const contentType = `application/${step.type}-patch+json`;
@@ -136,7 +144,7 @@ const callOf = async (step: Step, place: Place): Promise<Call> => {
     }
     case "apply": {
       const path = `${object}${subresource}${query({ fieldManager: step.manager, ...(step.force && { force: "true" }) })}`;
-      const body = called(step.body, name, { name: current });
+      const body = addName(step.body, name, { name: current });
       return { method: "PATCH", path, body, contentType: "application/apply-patch+yaml" };
     }
     case "delete":
@@ -153,16 +161,16 @@ const callOf = async (step: Step, place: Place): Promise<Call> => {
 /** By which a sequence finds its own objects, among those of others. */
 const sequenceLabel = "parity.postern.dev/sequence";
 
-const bodyOf = (step: Step | undefined): JsonMap => (step && "body" in step ? Object(step.body) : {});
+const getBody = (step: RequestStep | undefined): JsonMap => (step && "body" in step ? Object(step.body) : {});
 
-const called = (body: JsonMap, sequence: string, given: JsonMap): JsonMap => {
+const addName = (body: JsonMap, sequence: string, given: JsonMap): JsonMap => {
   const metadata = Object(body.metadata);
   const labels = { ...metadata.labels, [sequenceLabel]: sequence };
   return { ...body, metadata: { ...metadata, labels, ...given } };
 };
 
 /** An access review for a user in this namespace. */
-const inside = ({ spec, ...body }: JsonMap, namespace: string): JsonMap => {
+const addNamespace = ({ spec, ...body }: JsonMap, namespace: string): JsonMap => {
   const { resourceAttributes, ...rest } = Object(spec);
   return {
     ...body,
@@ -171,21 +179,21 @@ const inside = ({ spec, ...body }: JsonMap, namespace: string): JsonMap => {
   };
 };
 
-const edited = (object: JsonMap, edits: Edit[]): JsonMap => {
+const applyEdits = (object: JsonMap, edits: FieldEdit[]): JsonMap => {
   const copy = structuredClone(object);
-  for (const edit of edits) set(copy, edit);
+  for (const edit of edits) applyEdit(copy, edit);
   return copy;
 };
 
 /** As deep as the object goes; what isn't there is made. */
-const set = (target: object, { path: [first, ...rest], ...edit }: Edit): void => {
+const applyEdit = (target: object, { path: [first, ...rest], ...edit }: FieldEdit): void => {
   const key = first === "-" && Array.isArray(target) ? target.length : (first ?? "");
   if (rest.length > 0) {
     const inner = Reflect.get(target, key);
     const isThere = typeof inner === "object" && inner !== null;
     const outer = isThere ? inner : rest[0] === "-" || typeof rest[0] === "number" ? [] : {};
     if (!isThere) Reflect.set(target, key, outer);
-    set(outer, { path: rest, ...edit });
+    applyEdit(outer, { path: rest, ...edit });
   } else if ("value" in edit) Reflect.set(target, key, structuredClone(edit.value));
   else if (Array.isArray(target)) target.splice(Number(key), 1);
   else Reflect.deleteProperty(target, key);

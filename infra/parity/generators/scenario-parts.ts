@@ -1,0 +1,84 @@
+import fc, { type Arbitrary } from "fast-check";
+import type { JsonMap } from "#lib/json.ts";
+import {
+  editAt,
+  type FieldEdit,
+  lastStep,
+  pick,
+  type RequestSequence,
+  type RequestStep,
+  type RequestUser,
+  requestOptions,
+  toPatch,
+} from "./steps.ts";
+
+// Parts of sequences with a plan, of which the scenes of plugins are made.
+
+/** Edits an object by a PUT or by a patch. */
+export const buildEdit = (edits: Arbitrary<FieldEdit[]>, subresource?: string): Arbitrary<RequestStep> =>
+  fc
+    .tuple(requestOptions, edits, pick("replace" as const, ...(["json", "merge", "strategic-merge"] as const)))
+    .map(([asked, edits, how]) => {
+      const place = subresource && { subresource };
+      return how === "replace"
+        ? { ...asked, ...place, verb: "replace", edits }
+        : { ...asked, ...place, verb: "patch", type: how, body: toPatch(how, edits) };
+    });
+export const wrapEdit = (edit: Arbitrary<FieldEdit>) => edit.map((one) => [one]);
+export const combineEdits = (...edits: Arbitrary<FieldEdit>[]) => fc.tuple(...edits);
+export const label = buildEdit(wrapEdit(editAt("metadata.labels.app", pick("x", "y"))));
+
+/** Has one of these users do a step. */
+export const assignUser = (users: Arbitrary<RequestUser>, step: Arbitrary<RequestStep>): Arbitrary<RequestStep> =>
+  fc.tuple(step, users).map(([step, user]) => ({ ...step, user }));
+
+/** Makes one of these edits, by a patch of one of these types. */
+export const buildPatch = (
+  types: Arbitrary<"json" | "merge">,
+  subresource: string | undefined,
+  ...edits: Arbitrary<FieldEdit>[]
+): Arbitrary<RequestStep> =>
+  fc.tuple(requestOptions, fc.oneof(...edits), types).map(([asked, edit, given]): RequestStep => {
+    // A JSON patch takes nothing away that may not be there.
+    const type = "value" in edit ? given : "merge";
+    return { ...asked, ...(subresource && { subresource }), verb: "patch", type, body: toPatch(type, [edit]) };
+  });
+
+export const buildCreation = (body: Arbitrary<JsonMap>, subresource?: string): Arbitrary<RequestStep> =>
+  fc
+    .tuple(requestOptions, body)
+    .map(([asked, body]): RequestStep => ({ ...asked, ...(subresource && { subresource }), verb: "create", body }));
+
+export const deletion: Arbitrary<RequestStep> = fc
+  .tuple(requestOptions, fc.boolean())
+  .map(([asked, graceful]) => ({ ...asked, verb: "delete", graceful }));
+
+/** Deletes an object at once, as a user who may do so. */
+export const removal = pick<RequestStep>({ user: "admin", dryRun: false, verb: "delete", graceful: false });
+
+/** An object is created, changed in some of these ways, and deleted. */
+export const buildScenario = (
+  kind: RequestSequence["kind"],
+  first: Arbitrary<RequestStep>,
+  changes: Arbitrary<RequestStep>[],
+  { last = lastStep, ...more }: { last?: Arbitrary<RequestStep> } & Partial<RequestSequence> = {},
+): Arbitrary<RequestSequence> =>
+  fc
+    .tuple(first, changes.length > 0 ? buildSteps(changes) : pick([]), last, pick(false, false, false, true))
+    .map(([first, changes, last, generateName]) => {
+      return { kind, namespace: "default", generateName, steps: [first, ...changes, last], ...more };
+    });
+
+/** An object that is there already is changed in some of these ways, as a dry run. */
+export const buildDryRunScenario = (
+  kind: RequestSequence["kind"],
+  standing: string[],
+  changes: Arbitrary<RequestStep>[],
+  namespace = "default",
+): Arbitrary<RequestSequence> =>
+  fc
+    .tuple(pick(...standing), buildSteps(changes))
+    .map(([standing, steps]) => ({ kind, namespace, standing, generateName: false, steps }));
+
+const buildSteps = (changes: Arbitrary<RequestStep>[]) =>
+  fc.array(fc.oneof(...changes), { minLength: 1, maxLength: 4 });
