@@ -3,7 +3,7 @@ import type { Ledger } from "./ledger.ts";
 import type { Capabilities, Needs } from "./needs.ts";
 
 const verbs = ["get", "list", "create", "may", "discover", "https", "http", "aws", "cue"] as const;
-type Verb = (typeof verbs)[number];
+export type Verb = (typeof verbs)[number];
 
 /** Wraps capabilities so that every call goes through `answer`, which gets the question and a way to ask it. */
 export const intercept = (

@@ -5,7 +5,7 @@ import { evaluateRule } from "./evaluation.ts";
 import { type GroupShare, group } from "./group.ts";
 import { recordedFor } from "./recorded-answers.ts";
 import type { Rule } from "./rule.ts";
-import { findVariantSettings } from "./variant.ts";
+import { findVariantSettings } from "./settings.ts";
 
 const parts: EndpointParts = { findVariantSettings, evaluateInTime, recordedFor };
 

@@ -11,9 +11,9 @@ import { print } from "./print.ts";
 import type { recordedFor } from "./recorded-answers.ts";
 import { type AdmissionReview, check, decode, encode, type ReviewOutcome, respond } from "./review.ts";
 import type { Phase, Rule } from "./rule.ts";
+import type { findVariantSettings, Variants } from "./settings.ts";
 import { mergeWithDefaults } from "./settings.ts";
 import { openKeyVerifier } from "./url-key.ts";
-import type { findVariantSettings, Variants } from "./variant.ts";
 
 export interface EndpointConfig {
   rule: string;

@@ -236,18 +236,9 @@ export const discovery = (): Need<(groupVersion: string) => Promise<ServedResour
 });
 
 /** Reads objects whose kinds are known only from settings, or from other objects. */
-export interface ObjectReader {
-  get(
-    kind: ResourceType,
-    name: string,
-    namespace?: string,
-    freshness?: Freshness,
-  ): Promise<KubernetesObject | undefined>;
-  list(kind: ResourceType, namespace?: string, freshness?: Freshness): Promise<KubernetesObject[]>;
-  discover(groupVersion: string): Promise<ServedResource[] | undefined>;
-}
+export type ObjectReader = Pick<Capabilities, "get" | "list" | "discover">;
 
-/** Declares a Reader; the rule's rights cover the kinds that `kinds` returns for its settings. */
+/** Declares an ObjectReader; the rule's rights cover the kinds that `kinds` returns for its settings. */
 export const reader = <Settings>(kinds: (settings: Settings) => ResourceType[]): Need<ObjectReader> => ({
   verb: "list",
   // The cast is safe: a rule only gets its own settings.

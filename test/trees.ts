@@ -41,7 +41,10 @@ export const jobOf = async (order: Order, caller: string): Promise<Job> => {
     folder,
     "infra/catalogue/registry.ts",
   );
-  const { parseConfig } = await loadFrom<typeof import("../infra/project/read.ts")>(folder, "infra/project/read.ts");
+  const { parseConfig } = await loadFrom<typeof import("../infra/project/project.ts")>(
+    folder,
+    "infra/project/project.ts",
+  );
   const catalogue = await registry.readCatalogue(join(folder, "trees", name));
   const config = parseConfig(`rules: { stamp-notes: ${said} }\nclusters: { shop: {} }`, catalogue);
   return {

@@ -7,7 +7,7 @@ import { readCatalogue } from "../catalogue/registry.ts";
 import { openCheck } from "../check/check.ts";
 import { readInput } from "../check/manifests/input.ts";
 import { chooseCluster } from "../config/config.ts";
-import { readConfig } from "../project/read.ts";
+import { readConfig } from "../project/project.ts";
 import { addToReport } from "./meter.ts";
 
 /** What checking manifests can't do without, in seconds of CPU time. */

@@ -2,7 +2,7 @@ import { createUnconnectedCapabilities } from "#lib/capabilities.ts";
 import { readCatalogue } from "../catalogue/registry.ts";
 import { chooseCluster } from "../config/config.ts";
 import { openCertificate, openSigner } from "../keys/keys.ts";
-import { readConfig } from "../project/read.ts";
+import { readConfig } from "../project/project.ts";
 import { listServedRules } from "../project/served.ts";
 import { openGateway } from "../serve/gateway.ts";
 import { handlerOf } from "../serve/handlers.ts";

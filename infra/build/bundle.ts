@@ -154,7 +154,7 @@ const entry = (
   const bind = asks ? [lib("capabilities.ts", "bindNeeds")] : [];
   const evaluate = `${lib("decide.ts", "createEvaluate")}(${[draft, ...bind].join(", ")})`;
   const parts = [
-    ...(rule.variants ? [lib("variant.ts", "findVariantSettings")] : []),
+    ...(rule.variants ? [lib("settings.ts", "findVariantSettings")] : []),
     ...(asks ? [lib("deadline.ts", "evaluateInTime"), lib("recorded-answers.ts", "recordedFor")] : []),
   ];
   const rules = members.map(({ name }, index) => `"${name}": rule${index}`).join(", ");

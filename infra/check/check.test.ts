@@ -6,7 +6,7 @@ import { after, before, describe, it } from "node:test";
 import { stringify } from "yaml";
 import { readCatalogue } from "../catalogue/registry.ts";
 import { chooseCluster } from "../config/config.ts";
-import { parseConfig } from "../project/read.ts";
+import { parseConfig } from "../project/project.ts";
 import { type CheckOptions, openCheck } from "./check.ts";
 
 // What check takes for granted of a cluster, and what it says of what it can't know. The command itself: test/local/check.test.ts.

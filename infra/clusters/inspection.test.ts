@@ -8,7 +8,7 @@ import { type InspectedCluster, listPhases, type Rule, rule } from "#lib/rule.ts
 import type { CatalogueRule } from "../catalogue/registry.ts";
 import type { PosternConfig } from "../config/config.ts";
 import { askingRules } from "../config/connections.ts";
-import { parseConfig, readConfig } from "../project/read.ts";
+import { parseConfig, readConfig } from "../project/project.ts";
 import { configurations } from "../webhooks/configurations.ts";
 import { roles } from "../webhooks/rbac.ts";
 import { inspectCluster, toInspected } from "./inspection.ts";

@@ -7,8 +7,7 @@ import { type Command, commonOptions, writeOutput } from "../cli/command.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { chooseCluster } from "../config/config.ts";
 import type { ParityResult } from "../parity/parity.ts";
-import { reportBroken } from "../project/project.ts";
-import { readConfig } from "../project/read.ts";
+import { readConfig, reportBroken } from "../project/project.ts";
 
 export default {
   summary: "Asks a real API server with a compiled-in plugin and one with its port the same, and every rule its cases.",

@@ -6,7 +6,7 @@ import { clusterOptions, stageOption } from "../cli/options.ts";
 import { openProgress, runInParallel } from "../cli/progress.ts";
 import { deployerIn } from "../clusters/access.ts";
 import { configFile } from "../config/config.ts";
-import { readConfig } from "../project/read.ts";
+import { readConfig } from "../project/project.ts";
 import { type Standing, standingOf } from "../rollout/disarm.ts";
 import { type ClusterHealth, readHealth } from "../rollout/health.ts";
 import { type Release, releasedVersions } from "../rollout/releases.ts";

@@ -3,8 +3,7 @@ import { requireRules } from "../catalogue/rule-names.ts";
 import { type Command, commonOptions, type Options, writeOutput } from "../cli/command.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { chooseCluster, configFile } from "../config/config.ts";
-import { reportBroken } from "../project/project.ts";
-import { readConfig } from "../project/read.ts";
+import { readConfig, reportBroken } from "../project/project.ts";
 import { codeOf, lineOf, summaryOf, type TestResult, toJunit } from "../testing/results.ts";
 
 export default {

@@ -4,7 +4,7 @@ import { listPhases, type Rule, rule } from "#lib/rule.ts";
 import { readRows } from "../../test/rows.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
 import { Complaint } from "../cli/complaint.ts";
-import { parseConfig, readConfig } from "../project/read.ts";
+import { parseConfig, readConfig } from "../project/project.ts";
 import { buildEndpointConfig, listServedRules } from "../project/served.ts";
 import { type ClusterConfig, chooseCluster } from "./config.ts";
 import { placesOf, writtenBelow } from "./record-section.ts";

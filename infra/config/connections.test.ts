@@ -10,7 +10,7 @@ import { readRows } from "../../test/rows.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { openCertificate } from "../keys/keys.ts";
-import { parseConfig } from "../project/read.ts";
+import { parseConfig } from "../project/project.ts";
 import { readConnections } from "./connections.ts";
 
 const { wrong, refused } = readRows<{

@@ -9,7 +9,7 @@ import { listPhases, type Phase, type Rule } from "#lib/rule.ts";
 import { type CatalogueRule, readCatalogue } from "../catalogue/registry.ts";
 import { chooseCluster } from "../config/config.ts";
 import { openCertificate, type ServerCertificate } from "../keys/keys.ts";
-import { parseConfig } from "../project/read.ts";
+import { parseConfig } from "../project/project.ts";
 import { listServedRules } from "../project/served.ts";
 import { type Handler, openGateway } from "../serve/gateway.ts";
 import { handlerOf } from "../serve/handlers.ts";

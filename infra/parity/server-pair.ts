@@ -7,7 +7,7 @@ import { createMemoryLedger } from "#lib/ledger.ts";
 import type { Capabilities } from "#lib/needs.ts";
 import { mergeWithDefaults } from "#lib/settings.ts";
 import type { ServerCertificate } from "../keys/keys.ts";
-import { parseConfig } from "../project/read.ts";
+import { parseConfig } from "../project/project.ts";
 import { groupOf, roles } from "../webhooks/rbac.ts";
 import { type Binaries, listPlugins, webhookPlugins } from "./control-plane/binaries.ts";
 import { getCollectionPath } from "./control-plane/client.ts";

@@ -1,7 +1,16 @@
+import { readFile } from "node:fs/promises";
+import { basename, dirname } from "node:path";
+import { type Document, isMap, isNode, isSeq, LineCounter, parseDocument } from "yaml";
+import type { Mistake } from "#lib/settings.ts";
+import { readManifestFiles } from "../apiserver/manifest-cluster.ts";
 import { type BrokenRule, type CatalogueRule, readCatalogueRules } from "../catalogue/registry.ts";
-import { Complaint } from "../cli/complaint.ts";
+import { findRule } from "../catalogue/rule-names.ts";
+import { Complaint, toSentence } from "../cli/complaint.ts";
 import type { ClusterConfig, PosternConfig } from "../config/config.ts";
-import { readConfig } from "./read.ts";
+import { placeOf } from "../config/connections.ts";
+import type { Places } from "../config/rules.ts";
+import { interpret } from "../config/validation.ts";
+import { disagreements } from "../webhooks/groups.ts";
 
 export interface Project {
   catalogue: CatalogueRule[];
@@ -35,3 +44,113 @@ export const isOn =
   ({ rules }: ClusterConfig) =>
   (rule: string): boolean =>
     (rules.get(rule)?.mode ?? "off") !== "off";
+
+/** Throws one Complaint with all mistakes and their lines. Settings of rules that can't be loaded aren't read. */
+export const readConfig = async (
+  file: string,
+  catalogue: CatalogueRule[],
+  broken: readonly BrokenRule[] = [],
+): Promise<PosternConfig> => {
+  const name = basename(file);
+  const text = await readFile(file, "utf8").catch((error) => {
+    throw new Complaint(`${name} can't be read: ${toSentence(error)}`);
+  });
+  const found = placesIn(text, catalogue).map(async (place) => {
+    const files = await readManifestFiles(placeOf(place, dirname(file))).catch(toSentence);
+    return [place, files] as const;
+  });
+  return parseConfig(text, catalogue, name, new Map(await Promise.all(found)), broken);
+};
+
+/** Returns the manifest files and folders in postern.yaml, for settings of these rules and for manifest clusters. */
+export const placesNamed = async (file: string, catalogue: CatalogueRule[]): Promise<string[]> => {
+  const text = await readFile(file, "utf8");
+  const { clusters } = Object(parseDocument(text, { prettyErrors: false, logLevel: "silent" }).toJS());
+  const standing = Object.values(Object(clusters)).map((one) => Object(Object(one).connect).manifests);
+  const all = [...placesIn(text, catalogue), ...standing.filter((one) => typeof one === "string")];
+  return [...new Set(all.map((place) => placeOf(place, dirname(file))))];
+};
+
+/** Returns the paths in settings of these rules. parseConfig reports what is wrong with the text. */
+const placesIn = (text: string, catalogue: CatalogueRule[]): string[] => {
+  const { rules, clusters } = Object(parseDocument(text, { prettyErrors: false, logLevel: "silent" }).toJS());
+  const all = [rules, ...Object.values(Object(clusters)).map((one) => Object(one).rules)];
+  const settings = catalogue.flatMap(({ name, rule }) =>
+    Object.keys(rule.manifests ?? {}).flatMap((key) =>
+      all
+        .flatMap((one) => Object.entries(Object(one)))
+        .map(([given, said]) => (findRule(given, [name]) ? Object(Object(said).settings)[key] : undefined)),
+    ),
+  );
+  return [...new Set(settings.flat().filter((one) => typeof one === "string"))];
+};
+
+export const parseConfig = (
+  text: string,
+  catalogue: CatalogueRule[],
+  name = "postern.yaml",
+  places: Places = new Map(),
+  broken: readonly BrokenRule[] = [],
+): PosternConfig => {
+  const lines = new LineCounter();
+  const document = parseDocument(text, { lineCounter: lines, prettyErrors: false });
+  const [fault] = document.errors;
+  if (fault) throw new Complaint(`${name}:${lines.linePos(fault.pos[0]).line} is no YAML: ${fault.message}`);
+  const given = plain(document, name);
+  // An interrupted save leaves an empty file, which must not turn all rules off.
+  if (given === null)
+    throw new Complaint(`${name} is empty; it must name the rules that are on, or say "rules: {}" if none is`);
+  const { config, mistakes } = interpret(given, catalogue, places, broken);
+  // Groups are checked only if each rule is valid by itself.
+  const found = mistakes.length > 0 ? mistakes : mistakesInGroups(config);
+  if (found.length === 0) return config;
+  throw new Complaint(
+    found
+      .map((mistake) => ({ ...mistake, offset: offsetOf(mistake.path, document) }))
+      .sort((left, right) => left.offset - right.offset)
+      .map(({ path, sentence, offset }) => {
+        const place = `${name}:${lines.linePos(offset).line}`;
+        return [place, ...(path.length > 0 ? [path.join(".")] : []), sentence].join(" ");
+      })
+      .join("\n"),
+  );
+};
+
+const mistakesInGroups = ({ clusters, groups }: PosternConfig): Mistake[] =>
+  groups.flatMap((group) => {
+    const all = [...clusters.values()];
+    const unnamed = group.members.filter(({ name }) => !all.some(({ rules }) => rules.has(name)));
+    const sentences = [
+      ...unnamed.map(({ name }) => `has ${name}, which is not named under rules`),
+      ...new Set(all.flatMap((cluster) => disagreements(group, cluster))),
+    ];
+    return sentences.map((sentence) => ({ path: ["groups", group.name], sentence }));
+  });
+
+/** Returns the offset of a path in a document, or of its nearest parent that is there. */
+const offsetOf = (path: Mistake["path"], { contents }: Document): number => {
+  let node: unknown = contents;
+  let offset = 0;
+  const startOf = (place: unknown) => (isNode(place) ? (place.range?.[0] ?? offset) : offset);
+  for (const key of path) {
+    if (isSeq(node)) {
+      node = node.items[Number(key)];
+      offset = startOf(node);
+      continue;
+    }
+    const pair = isMap(node) ? node.items.find((item) => String(item.key) === String(key)) : undefined;
+    if (pair === undefined) break;
+    offset = startOf(pair.key);
+    node = pair.value;
+  }
+  return offset;
+};
+
+/** Throws a Complaint if an alias is undefined or expands to too much. */
+const plain = (document: Document, name: string): unknown => {
+  try {
+    return document.toJS();
+  } catch (error) {
+    throw new Complaint(`${name} is no YAML: ${toSentence(error)}`);
+  }
+};

@@ -2,7 +2,7 @@ import { isDeepStrictEqual } from "node:util";
 import type { EndpointConfig } from "#lib/endpoint.ts";
 import type { GroupShare, Membership } from "#lib/group.ts";
 import { getVariants, type Rule, rule, selectPhase } from "#lib/rule.ts";
-import type { Variants } from "#lib/variant.ts";
+import type { Variants } from "#lib/settings.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
 import type { ClusterConfig, PosternConfig, RuleConfig, RuleGroup } from "../config/config.ts";
 import { entryOf } from "../webhooks/entry.ts";

@@ -3,7 +3,7 @@ import { setTimeout as wait } from "node:timers/promises";
 import { isMap, parseDocument } from "yaml";
 import type { Metrics, Question } from "../aws/metrics.ts";
 import { Complaint } from "../cli/complaint.ts";
-import { readConfig } from "../project/read.ts";
+import { readConfig } from "../project/project.ts";
 import { rollOut } from "./deploy.ts";
 import { type Keyring, narrowKeyring, openKeyring, turnKeyring, widenKeyring } from "./keyring.ts";
 import { type Lock, lockStage } from "./lock.ts";

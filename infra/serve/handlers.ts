@@ -9,8 +9,7 @@ import type { EndpointHost } from "#lib/endpoint.ts";
 import { type BrokenRule, type CatalogueRule, catalogueFolder, readCatalogueRules } from "../catalogue/registry.ts";
 import { Complaint } from "../cli/complaint.ts";
 import type { PosternConfig } from "../config/config.ts";
-import { isNamed, readProject } from "../project/project.ts";
-import { placesNamed } from "../project/read.ts";
+import { isNamed, placesNamed, readProject } from "../project/project.ts";
 import { buildEndpointConfig, groupShareOf, listServedRules } from "../project/served.ts";
 import type { Handler } from "./gateway.ts";
 

@@ -28,7 +28,7 @@ import {
 } from "../catalogue/cases.ts";
 import { type CatalogueRule, describeUseBesidePlugin, listing, readCatalogueRules } from "../catalogue/registry.ts";
 import { type Suggestion, suggestFix } from "../check/evaluation/suggestions.ts";
-import { parseConfig } from "../project/read.ts";
+import { parseConfig } from "../project/project.ts";
 import { listServedRules } from "../project/served.ts";
 import { handlerOf } from "../serve/handlers.ts";
 import { evaluateCondition } from "./cel-condition.ts";

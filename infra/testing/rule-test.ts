@@ -9,7 +9,7 @@ import type { Phase } from "#lib/rule.ts";
 import { mergeWithDefaults } from "#lib/settings.ts";
 import { buildReview, evaluateCase, readCases } from "../catalogue/cases.ts";
 import { readRule } from "../catalogue/registry.ts";
-import { parseConfig } from "../project/read.ts";
+import { parseConfig } from "../project/project.ts";
 import { configurations } from "../webhooks/configurations.ts";
 
 // The module `postern/test`: what a rule's own test needs beside the rule.

@@ -5,7 +5,7 @@ import { listPhases, type RequestMatch, type Rule, rule } from "#lib/rule.ts";
 import { readRows } from "../../test/rows.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
 import { Complaint } from "../cli/complaint.ts";
-import { parseConfig } from "../project/read.ts";
+import { parseConfig } from "../project/project.ts";
 import { buildEndpointConfig, listServedRules } from "../project/served.ts";
 import { evaluateCondition } from "../testing/cel-condition.ts";
 import { configurations, type Webhook } from "./configurations.ts";

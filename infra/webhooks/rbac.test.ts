@@ -3,7 +3,7 @@ import { describe, it } from "node:test";
 import { accessReview, create, discovery, get, https, list } from "#lib/needs.ts";
 import { listPhases, type Rule, rule } from "#lib/rule.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
-import { parseConfig } from "../project/read.ts";
+import { parseConfig } from "../project/project.ts";
 import { accessEntries, roles } from "./rbac.ts";
 
 // What these roles allow in a cluster, test/cluster/rights.test.ts says.

@@ -8,12 +8,11 @@ import type { AccessAnswer, Capabilities, OpenCapabilities, ResourceType, Served
 import { joinApiVersion, rootOf } from "../objects/api-version.ts";
 import { selectionOf } from "../objects/selection.ts";
 import type { KubernetesObject, Status } from "../review.ts";
-import { type Found, memoryOf } from "./answer-cache.ts";
+import { type Found, memoryOf, shared } from "./answer-cache.ts";
 import { type AskServer, type Connection, connectServer, longestRead, parseServerAnswer } from "./api-server.ts";
 import { before, type HttpsAnswer, longest, sendRequest } from "./https-request.ts";
 import { createServices, type LiveReview } from "./outside.ts";
 import { pagesOf } from "./pages.ts";
-import { shared } from "./shared-questions.ts";
 
 /** The most seconds since an answer was read, if a rule doesn't set it. */
 const usualAge = 10;

@@ -1,11 +1,10 @@
 import { setTimeout as wait } from "node:timers/promises";
 import { Failure, getErrorMessage } from "../failure.ts";
-import type { Capabilities, HttpsRequest, HttpsResponse } from "../needs.ts";
-import type { Memory } from "./answer-cache.ts";
-import { queryOf } from "./aws-query.ts";
-import { tokens } from "./credentials.ts";
+import type { AwsAction, AwsRequest, Capabilities, HttpsRequest, HttpsResponse } from "../needs.ts";
+import { type Memory, shared } from "./answer-cache.ts";
+import { addressOf, ourIdentity, tokens } from "./credentials.ts";
 import { before, type HttpsAnswer, sendRequest, toUnanswered, UnansweredError } from "./https-request.ts";
-import { shared } from "./shared-questions.ts";
+import { signed } from "./signature.ts";
 
 /** Milliseconds of a review that are reserved for its rule to decide without the answer. */
 const margin = 100;
@@ -129,4 +128,22 @@ const mayBeBetter = (answer: HttpsAnswer | UnansweredError): boolean => {
     return [429, 500, 504].includes(answer.status) || answer.retryAfter !== undefined;
   const { cause } = answer;
   return cause instanceof Error && "code" in cause && cause.code === "ECONNRESET";
+};
+
+const versions = { ec2: "2016-11-15" };
+
+const queryOf = (action: AwsAction, { region, parameters }: AwsRequest): HttpsRequest => {
+  const [service, name = ""] = action.split(":") as [keyof typeof versions, string];
+  const { origin, host } = addressOf(service, region);
+  const body = new URLSearchParams({ ...parameters, Action: name, Version: versions[service] }).toString();
+  const headers = { "content-type": "application/x-www-form-urlencoded; charset=utf-8" };
+  const request = { method: "POST" as const, host, path: "/", service, region, headers, body };
+  return {
+    url: `${origin}/`,
+    method: "POST",
+    headers: signed(request, ourIdentity(), new Date()),
+    body,
+    tries: 3,
+    pause: 100,
+  };
 };

@@ -1,3 +1,4 @@
+import { intercept, type Verb } from "../capabilities.ts";
 import type {
   AccessAnswer,
   AccessQuestion,
@@ -18,41 +19,14 @@ export interface Noting {
 
 /** Notes the questions of one review and their answers. A question that fails is not noted. */
 export const noting = (world: Capabilities): Noting => {
-  let notes = book();
+  let notes = openNotes();
   const noted = (inner: Capabilities): Capabilities => ({
-    get: async (kind, name, namespace, freshness) => {
-      const object = await inner.get(kind, name, namespace, freshness);
-      notes.reading(kind, { namespace, name });
-      if (object) notes.object(kind, object);
-      return object;
-    },
-    list: async (kind, namespace, freshness) => {
-      const objects = await inner.list(kind, namespace, freshness);
-      const { most = Number.POSITIVE_INFINITY, labels } = freshness ?? {};
-      // Fewer objects than the limit are all that there are.
-      notes.reading(kind, { namespace, most: objects.length < most ? undefined : most, labels });
-      for (const object of objects) notes.object(kind, object);
-      return objects;
-    },
-    create: async (kind, object) => {
-      const creation = await inner.create(kind, object);
-      notes.creation(kind, object, creation);
-      return creation;
-    },
-    may: async (access) => {
-      const permission = await inner.may(access);
-      notes.permission(access, permission);
-      return permission;
-    },
-    discover: async (groupVersion) => {
-      const served = await inner.discover(groupVersion);
-      notes.discovery.set(groupVersion, served);
-      return served;
-    },
-    https: async (request) => notes.answer("https", questionOf(request), await inner.https(request)),
-    http: async (request) => notes.answer("http", questionOf(request), await inner.http(request)),
-    aws: async (action, request) => notes.answer("aws", { action, ...request }, await inner.aws(action, request)),
-    cue: (source, evaluate) => inner.cue(source, evaluate),
+    ...intercept(inner, async (verb, args, ask) => {
+      const answer = await ask();
+      // The compiler can't relate a verb to its arguments and answer.
+      (notes.take[verb] as (args: readonly unknown[], answer: unknown) => void)(args, answer);
+      return answer;
+    }),
     ledger: (rule) => {
       const ledger = inner.ledger(rule);
       return {
@@ -72,104 +46,109 @@ export const noting = (world: Capabilities): Noting => {
         },
       };
     },
-    count: (counts) => inner.count(counts),
     ...(inner.anew && {
       anew: () => {
         const fresh = inner.anew?.();
         if (fresh === undefined) return undefined;
-        notes = book();
+        notes = openNotes();
         return noted(fresh);
       },
     }),
   });
-  return { world: noted(world), noted: () => notes.written() };
+  return { world: noted(world), noted: () => notes.list() };
 };
 
-type Answered = { answer: HttpsResponse };
+type NoteTakers = {
+  [V in Verb]: (args: Parameters<Capabilities[V]>, answer: Awaited<ReturnType<Capabilities[V]>>) => void;
+};
+type AnsweredRequest = object & { answer: HttpsResponse };
 
-const book = () => {
+const openNotes = () => {
   const objects = new Map<string, Present>();
   const reads = new Map<string, RecordedRead>();
   const created = new Set<string>();
   const plurals = new Map<string, string>();
   const refused = new Map<string, { resource: string; name: string; status: Status }>();
-  const may = new Map<string, [AccessQuestion, AccessAnswer]>();
+  const may = new Map<string, AccessQuestion & AccessAnswer>();
   const discovery = new Map<string, ServedResource[] | undefined>();
-  const answers = { https: new Map(), http: new Map(), aws: new Map<string, object & Answered>() };
+  const requests = { https: new Map(), http: new Map(), aws: new Map<string, AnsweredRequest>() };
   const ledger = new Map<string, unknown>();
 
   const placeOf = ({ group, resource }: ResourceType, { metadata = {} }: KubernetesObject) =>
     JSON.stringify([group, resource, metadata.namespace, metadata.name]);
-  const note = (kind: ResourceType, object: KubernetesObject) => {
+  const keep = (kind: ResourceType, object: KubernetesObject) => {
     const { kind: name = "" } = object;
     if (plural(name) !== kind.resource) plurals.set(`${kind.group}/${name}`, kind.resource);
     // An object that a cluster returns always has a name.
     objects.set(placeOf(kind, object), object as Present);
   };
+  const keepRead = (
+    { group, resource }: ResourceType,
+    what: { [Key in keyof RecordedRead]?: RecordedRead[Key] | undefined },
+    found: KubernetesObject[],
+  ) => {
+    const question = JSON.stringify({ group, resource, ...what });
+    reads.set(question, JSON.parse(question));
+    const kind = { group, resource };
+    // An object that this review created was not there before it.
+    for (const object of found) if (!created.has(placeOf(kind, object))) keep(kind, object);
+  };
+  const keepRequest = (verb: keyof typeof requests, question: object, answer: HttpsResponse) =>
+    void requests[verb].set(JSON.stringify(question), { ...question, answer });
 
-  return {
-    discovery,
-    ledger,
-    reading: (
-      { group, resource }: ResourceType,
-      what: { [Key in keyof RecordedRead]?: RecordedRead[Key] | undefined },
-    ) => {
-      const question = JSON.stringify({ group, resource, ...what });
-      reads.set(question, JSON.parse(question));
-    },
-    object: (kind: ResourceType, object: KubernetesObject) => {
-      // An object that this review created was not there before it.
-      if (!created.has(placeOf(kind, object))) note(kind, object);
-    },
-    creation: (kind: ResourceType, object: KubernetesObject, creation: Awaited<ReturnType<Capabilities["create"]>>) => {
+  const take: NoteTakers = {
+    get: ([kind, name, namespace], object) => keepRead(kind, { namespace, name }, object ? [object] : []),
+    list: ([kind, namespace, { most = Number.POSITIVE_INFINITY, labels } = {}], found) =>
+      // Fewer objects than the limit are all that there are.
+      keepRead(kind, { namespace, most: found.length < most ? undefined : most, labels }, found),
+    create: ([kind, object], creation) => {
       const { apiVersion, kind: of, metadata: { name = "", namespace } = {} } = object;
       const place = placeOf(kind, object);
       if (creation === "created") created.add(place);
       else if (creation !== "exists") refused.set(place, { resource: kind.resource, name, status: creation.refused });
       else if (!objects.has(place) && !created.has(place)) {
         const metadata = { name, ...(namespace !== undefined && { namespace }) };
-        note(kind, { ...(apiVersion && { apiVersion }), ...(of && { kind: of }), metadata });
+        keep(kind, { ...(apiVersion && { apiVersion }), ...(of && { kind: of }), metadata });
       }
     },
-    permission: (access: AccessQuestion, permission: AccessAnswer) =>
-      void may.set(JSON.stringify(access), [access, permission]),
-    answer: (way: keyof typeof answers, question: object, answer: HttpsResponse) => {
-      answers[way].set(JSON.stringify(question), { ...question, answer });
-      return answer;
-    },
-    written: (): RecordedAnswers => {
-      const some = <T>(name: string, values: Iterable<T>) => {
-        const all = [...values];
-        return all.length > 0 && { [name]: all };
-      };
-      const told = <T>(entries: Map<string, T | undefined>) =>
-        Object.fromEntries(
-          [...entries].flatMap(([key, value]) => (value === undefined ? [] : [[key, value] as const])),
-        );
-      return {
-        ...some("objects", objects.values()),
-        // An empty list is recorded, too: without it, a replay would take `objects` for all there are.
-        reads: [...reads.values()],
-        ...some("refused", refused.values()),
-        // Records with more members come first: one with fewer also matches more specific questions.
-        ...some(
-          "may",
-          [...may.values()].sort(byExtent).map(([access, permission]) => ({ ...access, ...permission })),
-        ),
-        ...(discovery.size > 0 && { discovery: told(discovery) }),
-        ...some("https", answers.https.values()),
-        ...some("http", answers.http.values()),
-        ...some("aws", answers.aws.values()),
-        ...([...ledger.values()].some((value) => value !== undefined) && { ledger: told(ledger) }),
-        ...(plurals.size > 0 && { plurals: Object.fromEntries(plurals) }),
-      };
-    },
+    may: ([access], permission) => void may.set(JSON.stringify(access), { ...access, ...permission }),
+    discover: ([groupVersion], served) => void discovery.set(groupVersion, served),
+    https: ([request], answer) => keepRequest("https", questionOf(request), answer),
+    http: ([request], answer) => keepRequest("http", questionOf(request), answer),
+    aws: ([action, request], answer) => keepRequest("aws", { action, ...request }, answer),
+    cue: () => {},
   };
+
+  const list = (): RecordedAnswers => {
+    const some = <T>(name: string, values: Iterable<T>) => {
+      const all = [...values];
+      return all.length > 0 && { [name]: all };
+    };
+    const toObject = <T>(entries: Map<string, T | undefined>) =>
+      Object.fromEntries([...entries].flatMap(([key, value]) => (value === undefined ? [] : [[key, value] as const])));
+    return {
+      ...some("objects", objects.values()),
+      // An empty list is recorded, too: without it, a replay would take `objects` for all there are.
+      reads: [...reads.values()],
+      ...some("refused", refused.values()),
+      // Records with more members come first: one with fewer also matches more specific questions.
+      ...some(
+        "may",
+        [...may.values()].sort((one, other) => countMembers(other) - countMembers(one)),
+      ),
+      ...(discovery.size > 0 && { discovery: toObject(discovery) }),
+      ...some("https", requests.https.values()),
+      ...some("http", requests.http.values()),
+      ...some("aws", requests.aws.values()),
+      ...([...ledger.values()].some((value) => value !== undefined) && { ledger: toObject(ledger) }),
+      ...(plurals.size > 0 && { plurals: Object.fromEntries(plurals) }),
+    };
+  };
+  return { take, ledger, list };
 };
 
-const byExtent = ([one]: [AccessQuestion, AccessAnswer], [other]: [AccessQuestion, AccessAnswer]) =>
-  extent(other) - extent(one);
-const extent = (access: AccessQuestion) => Object.values(access).filter((value) => value !== undefined).length;
+const countMembers = ({ allowed: _, reason: __, evaluationError: ___, ...access }: AccessQuestion & AccessAnswer) =>
+  Object.values(access).filter((value) => value !== undefined).length;
 
 /** Returns the members that distinguish requests; the others only say how a request is sent. */
 export const questionOf = ({ url, method, headers, body }: HttpsRequest) => {

@@ -100,7 +100,8 @@ describe("a stage", await needs("moto", "runtime client", "API server"), () => {
     const { openStage } = await checkout.load<typeof import("../../infra/aws/stage.ts")>("infra/aws/stage.ts");
     const { readCatalogue } =
       await checkout.load<typeof import("../../infra/catalogue/registry.ts")>("infra/catalogue/registry.ts");
-    const { readConfig } = await checkout.load<typeof import("../../infra/project/read.ts")>("infra/project/read.ts");
+    const { readConfig } =
+      await checkout.load<typeof import("../../infra/project/project.ts")>("infra/project/project.ts");
     const said: string[] = [];
     const file = join(checkout.folder, "postern.yaml");
     const catalogue = await readCatalogue(join(checkout.folder, "catalogues", String(catalogues)));

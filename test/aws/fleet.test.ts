@@ -130,7 +130,8 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
     const { openStage } = await checkout.load<typeof import("../../infra/aws/stage.ts")>("infra/aws/stage.ts");
     const { readCatalogue } =
       await checkout.load<typeof import("../../infra/catalogue/registry.ts")>("infra/catalogue/registry.ts");
-    const { parseConfig } = await checkout.load<typeof import("../../infra/project/read.ts")>("infra/project/read.ts");
+    const { parseConfig } =
+      await checkout.load<typeof import("../../infra/project/project.ts")>("infra/project/project.ts");
     const listed = await readCatalogue(join(checkout.folder, tree));
     const clusters = only.map((name) => `${name}: ${said[name] ?? "{}"}`).join(", ");
     const config = parseConfig(`rules: ${rules}\ngroups: ${groups}\nclusters: { ${clusters} }\n`, listed);

@@ -12,7 +12,7 @@ import type { Stack, Template } from "../../infra/aws/stack.ts";
 import { zip } from "../../infra/build/zip.ts";
 import { type CatalogueRule, readCatalogue } from "../../infra/catalogue/registry.ts";
 import { createTestSigner } from "../../infra/parity/test-key.ts";
-import { parseConfig } from "../../infra/project/read.ts";
+import { parseConfig } from "../../infra/project/project.ts";
 import { rollBack, standingOf } from "../../infra/rollout/disarm.ts";
 import type { Package } from "../../infra/rollout/package.ts";
 import { needs } from "../parts.ts";

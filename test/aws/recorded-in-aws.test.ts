@@ -15,7 +15,7 @@ import { type CatalogueRule, readCatalogue } from "../../infra/catalogue/registr
 import type { PosternConfig } from "../../infra/config/config.ts";
 import { placesOf } from "../../infra/config/record-section.ts";
 import { createTestSigner } from "../../infra/parity/test-key.ts";
-import { parseConfig } from "../../infra/project/read.ts";
+import { parseConfig } from "../../infra/project/project.ts";
 import { buildEndpointConfig, listServedRules } from "../../infra/project/served.ts";
 import { runProgram } from "../checkout.ts";
 import { close, listen } from "../listen.ts";

@@ -28,7 +28,7 @@ import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
 import { bootCluster, type Cluster } from "../../infra/parity/control-plane/cluster.ts";
 import { findFreePort } from "../../infra/parity/control-plane/process.ts";
 import { serveCatalogue, waitUntil } from "../../infra/parity/rule-server.ts";
-import { parseConfig } from "../../infra/project/read.ts";
+import { parseConfig } from "../../infra/project/project.ts";
 import { configurations } from "../../infra/webhooks/configurations.ts";
 import { roles } from "../../infra/webhooks/rbac.ts";
 import { startMoto } from "../aws/moto.ts";

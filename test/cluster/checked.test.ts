@@ -22,7 +22,7 @@ import { type GeneratedKind, generatedKinds } from "../../infra/parity/generator
 import { createSurroundings } from "../../infra/parity/generators/surroundings.ts";
 import { applyConfigurations, extendTimeouts, serveRules } from "../../infra/parity/rule-server.ts";
 import { openScriptedEndpoints } from "../../infra/parity/scripted-endpoints.ts";
-import { parseConfig } from "../../infra/project/read.ts";
+import { parseConfig } from "../../infra/project/project.ts";
 import { needs } from "../parts.ts";
 import { registerWitness, watching } from "./witness.ts";
 

@@ -7,7 +7,7 @@ import { type CatalogueRule, readCatalogue } from "../../infra/catalogue/registr
 import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
 import { getCollectionPath } from "../../infra/parity/control-plane/client.ts";
 import { bootCluster, type Cluster } from "../../infra/parity/control-plane/cluster.ts";
-import { parseConfig } from "../../infra/project/read.ts";
+import { parseConfig } from "../../infra/project/project.ts";
 import { groupOf, roles } from "../../infra/webhooks/rbac.ts";
 import { needs } from "../parts.ts";
 

@@ -11,7 +11,7 @@ import { inspectCluster, toInspected } from "../../infra/clusters/inspection.ts"
 import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
 import { bootCluster, type Cluster } from "../../infra/parity/control-plane/cluster.ts";
 import { extendTimeouts, registerConfigurations, serveCatalogue, waitUntil } from "../../infra/parity/rule-server.ts";
-import { parseConfig } from "../../infra/project/read.ts";
+import { parseConfig } from "../../infra/project/project.ts";
 import { configurations } from "../../infra/webhooks/configurations.ts";
 import { kubeconfigOf } from "../checkout.ts";
 import { needs } from "../parts.ts";

@@ -8,7 +8,7 @@ import { suggestName } from "../../cli/did-you-mean.ts";
 import { isNoFile, parseBaseUrl, readOptionFile } from "../../cli/options.ts";
 import { chooseCluster, configFile, type PosternConfig } from "../../config/config.ts";
 import { certificatesIn, isExpired, openSigner, type Signer } from "../../keys/keys.ts";
-import { readConfig } from "../../project/read.ts";
+import { readConfig } from "../../project/project.ts";
 
 /** Reports whether a word is the name of a rule or may be a misspelt one: it has such a form and isn't a file. */
 const isRuleName = (word: string): boolean =>
