@@ -3,7 +3,6 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { memoryOf } from "#lib/cluster/answer-cache.ts";
 import { createLiveCapabilities } from "#lib/cluster/live-capabilities.ts";
-import type { Capabilities } from "#lib/needs.ts";
 import { type RecordedAnswers, recorded } from "#lib/recorded-answers.ts";
 import type { Case } from "#lib/recording/recording.ts";
 import type { Phase } from "#lib/rule.ts";
@@ -18,6 +17,7 @@ import {
   deleteConfigurations,
   extendTimeouts,
   getConfigurationKind,
+  type ManifestOptions,
   registerConfigurations,
   serveRules,
   type WebhookManifests,
@@ -90,84 +90,90 @@ const deleteAuthorizer = (listed: CatalogueRule): CatalogueRule => {
   return { ...listed, rule };
 };
 
-/** Serves all setups behind one gateway, as clusters of one postern.yaml. */
-export const serveSetups = async (setups: Map<string, CaseSetup>, rules: CatalogueRule[]) => {
+/** What serves the setups of cases to an API server. */
+export interface SetupServer {
+  caseServer: CaseServer;
+  /** Has the API server call these setups and no others: with the entries of all, hundreds would match each request. */
+  callOnly(wanted: CaseSetup[]): Promise<void>;
+  /** Sets the answers that a setup's rules get. Rules of other setups read the cluster, each time anew. */
+  setAnswers(setup: CaseSetup, answers: RecordedAnswers): void;
+  stop(): Promise<void>;
+}
+
+/** Serves all setups behind one gateway, as clusters of one postern.yaml, and an observer that sees every request. */
+export const serveSetups = async (
+  setups: Map<string, CaseSetup>,
+  rules: CatalogueRule[],
+  { admin, server, ca, tokenOf }: Cluster,
+): Promise<SetupServer> => {
   await using opening = new AsyncDisposableStack();
   const { path: folder } = opening.use(await mkdtempDisposable(join(tmpdir(), "postern-cases-")));
   const certificate = await openCertificate(folder, "127.0.0.1");
   const { announcer, stop } = await openScriptedEndpoints(certificate);
   opening.defer(stop);
   const observer = openObserver();
-  const clusters = [...setups.values(), { name: "observer", rules: { observer: {} } }].map(({ name, rules }) => [
-    name,
-    { rules },
-  ]);
-  /** What a setup's rules are answered. All others read the cluster, each time anew. */
+  const named = [...setups.values(), { name: "observer", rules: { observer: {} } }];
+  const clusters = Object.fromEntries(named.map(({ name, rules }) => [name, { rules }]));
+  const connection = { server, ca, credentials: { token: tokenOf("admin") } };
+  const connections = Object.fromEntries(named.map(({ name }) => [name, connection]));
+  const live = createLiveCapabilities(connections, memoryOf({ entries: 0, bytes: 0 }));
   const answers = new Map<string, RecordedAnswers>();
-  let live: ((cluster: string, milliseconds: number) => Capabilities) | undefined;
-  const served = await serveRules(
-    [...rules.map(deleteAuthorizer), observer.listed],
-    JSON.stringify({ clusters: Object.fromEntries(clusters) }),
-    {
-      certificate,
-      world: (cluster, milliseconds) => {
-        const recording = answers.get(cluster);
-        return recording || !live ? recorded(recording ?? {}) : live(cluster, milliseconds);
-      },
-    },
-  );
+  const world = (cluster: string, milliseconds: number) => {
+    const recording = answers.get(cluster);
+    return recording ? recorded(recording) : live(cluster, milliseconds);
+  };
+  const listed = [...rules.map(deleteAuthorizer), observer.listed];
+  const served = await serveRules(listed, JSON.stringify({ clusters }), { certificate, world });
   opening.defer(served.stop);
 
-  const buildManifests = ({ name, phase, variant }: CaseSetup): WebhookManifests => {
-    const whole = phase !== undefined && variant === undefined;
-    const manifests = served.manifests({ name, cluster: name, whole }).flatMap((manifest): WebhookManifests => {
-      if (phase !== undefined && manifest.kind !== getConfigurationKind(phase)) return [];
-      if (variant === undefined) return [manifest];
-      const own = manifest.webhooks.filter((webhook) => webhook.name.startsWith(`${variant}.`));
-      return [{ ...manifest, webhooks: own.map(({ namespaceSelector: _, ...webhook }) => webhook) }];
-    });
-    return restrictToSetup(name, extendTimeouts(manifests));
-  };
+  // The API server calls in the order of names: what comes here last is what the others have made of it.
+  const last = served.manifests({ name: "z", cluster: "observer" });
+  await registerConfigurations(admin, observer.calledAlways(extendTimeouts(last)));
+  const caseServer: CaseServer = { admin, observer };
+  await waitUntilObserved(caseServer);
 
-  /** Has an API server call the observer, and the setups that are chosen later. */
-  const connect = async ({ admin, server, ca, tokenOf }: Cluster) => {
-    const connection = { server, ca, credentials: { token: tokenOf("admin") } };
-    const connections = [...setups.values()].map(({ name }) => [name, connection] as const);
-    live = createLiveCapabilities(Object.fromEntries(connections), memoryOf({ entries: 0, bytes: 0 }));
-    const called = new Map<CaseSetup, WebhookManifests>();
-    /** Registers the entries of these setups and no others: with those of all, each request would be matched by hundreds. */
-    const callFor = async (wanted: CaseSetup[]): Promise<void> => {
-      const gone = [...called].filter(([setup]) => !wanted.includes(setup));
-      const added = new Map(
-        wanted.filter((setup) => !called.has(setup)).map((setup) => [setup, buildManifests(setup)]),
-      );
-      for (const [setup] of gone) called.delete(setup);
-      for (const [setup, manifests] of added) called.set(setup, manifests);
-      const goneManifests = gone.flatMap(([, manifests]) => manifests);
-      await deleteConfigurations(admin, goneManifests, announcer);
-      await applyConfigurations(admin, [...added.values()].flat(), announcer);
-    };
-    // The API server calls by the order of names: what comes here last is what the others have made of it.
-    await registerConfigurations(
-      admin,
-      observer.calledAlways(extendTimeouts(served.manifests({ name: "z", cluster: "observer" }))),
-    );
-
-    const caseServer: CaseServer = { admin, observer };
-    const path = "/api/v1/namespaces/default/configmaps?dryRun=All";
-    const probe = { method: "POST" as const, path, user: { username: "jane" }, name: "probe" };
-    const body = { apiVersion: "v1", kind: "ConfigMap", metadata: { name: "probe" } };
-    const sent: SentCase[] = [];
-    await waitUntilCalled(
-      async () => sent.push(await sendObserved(caseServer, probe, body)),
-      () => sent.some(({ seen }) => seen.mutate && seen.validate),
-    );
-    return { caseServer, callFor };
+  const called = new Map<CaseSetup, WebhookManifests>();
+  const callOnly = async (wanted: CaseSetup[]) => {
+    const gone = [...called].filter(([setup]) => !wanted.includes(setup));
+    for (const [setup] of gone) called.delete(setup);
+    const manifestsOfGone = gone.flatMap(([, manifests]) => manifests);
+    await deleteConfigurations(admin, manifestsOfGone, announcer);
+    const added = [...new Set(wanted)].filter((setup) => !called.has(setup));
+    for (const setup of added) called.set(setup, buildManifests(setup, served.manifests));
+    const manifestsOfAdded = added.flatMap((setup) => called.get(setup) ?? []);
+    await applyConfigurations(admin, manifestsOfAdded, announcer);
   };
   const running = opening.move();
   return {
-    connect,
-    answer: (setup: CaseSetup, recording: RecordedAnswers) => void answers.set(setup.name, recording),
+    caseServer,
+    callOnly,
+    setAnswers: (setup, recording) => void answers.set(setup.name, recording),
     stop: () => running.disposeAsync(),
   };
+};
+
+/** Returns the webhook configurations of a setup, for its phase and its variant only. */
+const buildManifests = (
+  { name, phase, variant }: CaseSetup,
+  build: (options: ManifestOptions) => WebhookManifests,
+): WebhookManifests => {
+  const whole = phase !== undefined && variant === undefined;
+  const manifests = build({ name, cluster: name, whole }).flatMap((manifest): WebhookManifests => {
+    if (phase !== undefined && manifest.kind !== getConfigurationKind(phase)) return [];
+    if (variant === undefined) return [manifest];
+    const own = manifest.webhooks.filter((webhook) => webhook.name.startsWith(`${variant}.`));
+    return [{ ...manifest, webhooks: own.map(({ namespaceSelector: _, ...webhook }) => webhook) }];
+  });
+  return restrictToSetup(name, extendTimeouts(manifests));
+};
+
+const waitUntilObserved = async (caseServer: CaseServer) => {
+  const path = "/api/v1/namespaces/default/configmaps?dryRun=All";
+  const probe = { method: "POST" as const, path, user: { username: "jane" }, name: "probe" };
+  const body = { apiVersion: "v1", kind: "ConfigMap", metadata: { name: "probe" } };
+  const sent: SentCase[] = [];
+  await waitUntilCalled(
+    async () => sent.push(await sendObserved(caseServer, probe, body)),
+    () => sent.some(({ seen }) => seen.mutate && seen.validate),
+  );
 };

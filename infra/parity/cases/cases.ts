@@ -5,10 +5,17 @@ import type { CatalogueRule } from "../../catalogue/registry.ts";
 import { type Binaries, listPlugins, webhookPlugins } from "../control-plane/binaries.ts";
 import type { ClusterClient } from "../control-plane/client.ts";
 import { bootClusters } from "../control-plane/cluster.ts";
-import { listPorts, surroundingsFlags } from "../plugins.ts";
+import { listPorts, type Port, surroundingsFlags } from "../plugins.ts";
 import { servePolicyKinds } from "../policy-fixtures.ts";
 import { renameNamespaces, replaceUid } from "./case-objects.ts";
-import { buildSetupKey, buildSetups, type CaseSetup, type RuleCases, serveSetups } from "./case-setups.ts";
+import {
+  buildSetupKey,
+  buildSetups,
+  type CaseSetup,
+  type RuleCases,
+  type SetupServer,
+  serveSetups,
+} from "./case-setups.ts";
 import { checkCase } from "./expectation.ts";
 import {
   buildUpstreamOptions,
@@ -70,74 +77,91 @@ export const openCaseServers = async (binaries: Binaries, all: RuleCases[]): Pro
   const rules = all.map(({ listed }) => listed);
   const ports = listPorts(rules).filter((port) => explainUnavailable(port, plugins.all, binaries) === undefined);
   const groups = Map.groupBy(ports, getGroupName);
-  const setups = buildSetups(all, groups);
-  const served = await serveSetups(setups, rules);
-  opening.defer(served.stop);
-  const wishes = {
+  const options = {
     flags: listFlags(plugins.all),
     disable: plugins.defaultOn.filter((plugin) => !webhookPlugins.includes(plugin)),
   };
-  const grouped = [...groups.values()].map((ports) => buildUpstreamOptions(ports, all, wishes));
-  const clusters = await bootClusters(binaries, [wishes, ...grouped]);
+  const grouped = [...groups.values()].map((ports) => buildUpstreamOptions(ports, all, options));
+  const clusters = await bootClusters(binaries, [options, ...grouped]);
   for (const { stop } of clusters) opening.defer(stop);
   const [ours, ...others] = clusters;
   if (!ours) throw new Error("no API server was booted");
   await servePolicyKinds(ours.admin);
-  const upstream = new Map([...groups.keys()].map((group, index) => [group, others[index]?.admin]));
-  const { caseServer, callFor } = await served.connect(ours);
+  const setups = buildSetups(all, groups);
+  const served = await serveSetups(setups, rules, ours);
+  opening.defer(served.stop);
 
-  const setupFor = (key: string): CaseSetup => {
+  const upstream = new Map([...groups.keys()].map((group, index) => [group, others[index]?.admin]));
+  const getSetup = (key: string): CaseSetup => {
     const setup = setups.get(key);
     if (!setup) throw new Error(`nothing is served as ${key} has it`);
     return setup;
   };
-  const check = async (listed: CatalogueRule, cases: Case[]): Promise<CaseResults> => {
+  const check = (listed: CatalogueRule, cases: Case[]): Promise<CaseResults> => {
     const [port] = listPorts([listed]);
     const alone = port && (explainUnavailable(port, plugins.all, binaries) ?? explainIncomparable(port));
     const group = port && alone === undefined ? getGroupName(port) : undefined;
     const plugin = group === undefined ? undefined : upstream.get(group);
-    const beside: CaseResults["beside"] = plugin && { equal: 0, known: {}, leftOut: [] };
-    const results: CaseResults = {
-      rule: listed.name,
-      cases: cases.length,
-      asSaid: 0,
-      notReceivable: [],
-      differences: [],
-      ...(beside && { beside }),
-      ...(alone && { alone }),
-    };
-    const own = cases.map((entry) => setupFor(buildSetupKey(listed, entry)));
-    await callFor([...own, ...(group === undefined ? [] : [setupFor(group)])]);
-    for (const [index, entry] of cases.entries()) {
-      const { name } = entry;
-      const setup = setupFor(buildSetupKey(listed, entry));
-      const namespace = getCaseNamespace(listed, index);
-      const around = async (_: ClusterClient, stored: object) => {
-        served.answer(setup, replaceUid(entry.needs ?? {}, entry.oldObject, stored));
-        return async () => {};
-      };
-      const question = { listed, entry, namespace, labels: setup.labels };
-      const finding = await checkCase(caseServer, { ...question, around }, setup.name);
-      if ("reason" in finding) {
-        results.notReceivable.push({ name, reason: finding.reason });
-        continue;
-      }
-      if (finding.diff === undefined) results.asSaid += 1;
-      else results.differences.push({ name, from: "case", diff: finding.diff });
-
-      if (!port || !plugin || !beside || group === undefined || !hasPluginSettings(port, entry)) continue;
-      const moved = { ...question, entry: renameNamespaces(entry, namespace) };
-      const comparison = await compareWithUpstream(caseServer, plugin, moved, finding.shape, group);
-      if (comparison.leftOut !== undefined) beside.leftOut.push({ name, reason: comparison.leftOut });
-      else if (comparison.verdict === "equal") beside.equal += 1;
-      else if (comparison.verdict === "known")
-        beside.known[comparison.reason] = (beside.known[comparison.reason] ?? 0) + 1;
-      else results.differences.push({ name, from: "upstream", diff: comparison.diff });
-    }
-    return results;
+    const comparable = port && group !== undefined && plugin ? { port, group, plugin } : undefined;
+    return checkRule(listed, cases, { served, getSetup, alone, comparable });
   };
   const running = opening.move();
   return { admin: ours.admin, check, stop: () => running.disposeAsync() };
+};
+
+interface RuleContext {
+  served: SetupServer;
+  getSetup(key: string): CaseSetup;
+  alone: string | undefined;
+  /** A port whose plugin answers its cases in one of the API servers, and the setup with that plugin's settings. */
+  comparable: { port: Port; group: string; plugin: ClusterClient } | undefined;
+}
+
+const checkRule = async (
+  listed: CatalogueRule,
+  cases: Case[],
+  { served, getSetup, alone, comparable }: RuleContext,
+): Promise<CaseResults> => {
+  const beside: CaseResults["beside"] = comparable && { equal: 0, known: {}, leftOut: [] };
+  const results: CaseResults = {
+    rule: listed.name,
+    cases: cases.length,
+    asSaid: 0,
+    notReceivable: [],
+    differences: [],
+    ...(beside && { beside }),
+    ...(alone && { alone }),
+  };
+  const own = cases.map((entry) => getSetup(buildSetupKey(listed, entry)));
+  await served.callOnly([...own, ...(comparable ? [getSetup(comparable.group)] : [])]);
+  for (const [index, entry] of cases.entries()) {
+    const { name } = entry;
+    const setup = getSetup(buildSetupKey(listed, entry));
+    const namespace = getCaseNamespace(listed, index);
+    const around = async (_: ClusterClient, stored: object) => {
+      served.setAnswers(setup, replaceUid(entry.needs ?? {}, entry.oldObject, stored));
+      return async () => {};
+    };
+    const question = { listed, entry, namespace, labels: setup.labels };
+    const finding = await checkCase(served.caseServer, { ...question, around }, setup.name);
+    if ("reason" in finding) {
+      results.notReceivable.push({ name, reason: finding.reason });
+      continue;
+    }
+    if (finding.diff === undefined) results.asSaid += 1;
+    else results.differences.push({ name, from: "case", diff: finding.diff });
+
+    if (!comparable || !beside || !hasPluginSettings(comparable.port, entry)) continue;
+    const { plugin, group } = comparable;
+    const moved = { ...question, entry: renameNamespaces(entry, namespace) };
+    const comparison = await compareWithUpstream(served.caseServer, plugin, moved, finding.shape, group);
+    if (comparison.leftOut !== undefined) beside.leftOut.push({ name, reason: comparison.leftOut });
+    else if (comparison.verdict === "equal") beside.equal += 1;
+    else if (comparison.verdict === "known")
+      beside.known[comparison.reason] = (beside.known[comparison.reason] ?? 0) + 1;
+    else results.differences.push({ name, from: "upstream", diff: comparison.diff });
+  }
+  return results;
 };
 
 /** Returns the rules with their cases and outcomes, which the servers are opened with. */
