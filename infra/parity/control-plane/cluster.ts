@@ -46,24 +46,16 @@ export interface Cluster {
 const users = { admin: ["system:masters"], jane: ["developers"], "system:node:n1": ["system:nodes"] } as const;
 
 /** Boots in seconds, on ports of its own, with data and certificates of its own; `stop` leaves nothing behind. */
-export const bootCluster = async ({ apiserver, etcd }: Binaries, wishes: ClusterOptions = {}): Promise<Cluster> => {
+export const bootCluster = async ({ apiserver, etcd }: Binaries, options: ClusterOptions = {}): Promise<Cluster> => {
   const folder = await mkdtemp(join(tmpdir(), "postern-cluster-"));
   const [store, peer, port] = [await findFreePort(), await findFreePort(), await findFreePort()];
   const { ca } = await openCertificate(folder, "127.0.0.1");
-  const groups: Record<string, readonly string[]> = { ...users, ...wishes.users };
-  const tokens = new Map<string, string>();
-  const giveTokens = async (to: string[]) => {
-    for (const user of to) tokens.set(user, randomBytes(16).toString("hex"));
-    const lines = [...tokens].map(([user, token], index) => `${token},${user},${index},"${groups[user]?.join(",")}"`);
-    await writeFile(join(folder, "tokens.csv"), `${lines.join("\n")}\n`, { mode: 0o600 });
-  };
-  const tokenOf = (user: string) => tokens.get(user) ?? "";
-  await giveTokens(Object.keys(groups));
+  const { renewTokens, tokenOf } = await openTokens(folder, { ...users, ...options.users });
   const { privateKey } = generateKeyPairSync("ec", { namedCurve: "P-256" });
   await writeFile(join(folder, "sa.key"), privateKey.export({ type: "sec1", format: "pem" }), { mode: 0o600 });
 
   const data = join(folder, "data");
-  if (wishes.store) await cp(wishes.store, data, { recursive: true });
+  if (options.store) await cp(options.store, data, { recursive: true });
   const keeper = startServer(etcd, [
     `--data-dir=${data}`,
     `--listen-client-urls=http://127.0.0.1:${store}`,
@@ -72,31 +64,16 @@ export const bootCluster = async ({ apiserver, etcd }: Binaries, wishes: Cluster
     "--unsafe-no-fsync",
     "--log-level=error",
   ]);
-  const start = (late: string[] = []) =>
-    startServer(apiserver, [
-      `--etcd-servers=http://127.0.0.1:${store}`,
-      "--bind-address=127.0.0.1",
-      `--secure-port=${port}`,
-      `--tls-cert-file=${join(folder, "server.crt")}`,
-      `--tls-private-key-file=${join(folder, "server.key")}`,
-      `--token-auth-file=${join(folder, "tokens.csv")}`,
-      `--service-account-key-file=${join(folder, "sa.key")}`,
-      `--service-account-signing-key-file=${join(folder, "sa.key")}`,
-      "--service-account-issuer=https://kubernetes.default.svc",
-      "--service-cluster-ip-range=10.0.0.0/24",
-      `--authorization-mode=${wishes.rbac ? "RBAC" : "AlwaysAllow"}`,
-      ...buildPluginFlags([...(wishes.enable ?? []), ...late], wishes.disable),
-      ...(wishes.flags ?? []),
-    ]);
+  const start = (late: string[] = []) => startServer(apiserver, buildServerFlags(folder, store, port, options, late));
 
   let server = start();
   const url = `https://127.0.0.1:${port}`;
   const clients = Object.fromEntries(
     Object.keys(users).map((user) => [user, createClient(url, ca, tokenOf(user))]),
   ) as Record<keyof typeof users, ReturnType<typeof createClient>>;
-  const restart = async (renewed: string[] = [], late = wishes.late?.enable) => {
+  const restart = async (renewed: string[] = [], late = options.late?.enable) => {
     await server.stop();
-    await giveTokens(renewed);
+    await renewTokens(renewed);
     server = start(late);
     await waitUntilReady(clients.admin.client, server);
   };
@@ -116,9 +93,9 @@ export const bootCluster = async ({ apiserver, etcd }: Binaries, wishes: Cluster
   };
   try {
     await waitUntilReady(clients.admin.client, server);
-    if (wishes.late) {
-      await wishes.late.fill((user) => clients[user].client);
-      await restart([], wishes.late.enable);
+    if (options.late) {
+      await options.late.fill((user) => clients[user].client);
+      await restart();
     }
   } catch (error) {
     await stop();
@@ -137,9 +114,43 @@ export const bootCluster = async ({ apiserver, etcd }: Binaries, wishes: Cluster
   };
 };
 
+/** Gives every user a token; `renewTokens` gives some of them another one. */
+const openTokens = async (folder: string, groups: Record<string, readonly string[]>) => {
+  const tokens = new Map<string, string>();
+  const renewTokens = async (names: string[]) => {
+    for (const user of names) tokens.set(user, randomBytes(16).toString("hex"));
+    const lines = [...tokens].map(([user, token], index) => `${token},${user},${index},"${groups[user]?.join(",")}"`);
+    await writeFile(join(folder, "tokens.csv"), `${lines.join("\n")}\n`, { mode: 0o600 });
+  };
+  await renewTokens(Object.keys(groups));
+  return { renewTokens, tokenOf: (user: string) => tokens.get(user) ?? "" };
+};
+
+const buildServerFlags = (
+  folder: string,
+  store: number,
+  port: number,
+  { rbac, enable = [], disable, flags = [] }: ClusterOptions,
+  late: string[],
+) => [
+  `--etcd-servers=http://127.0.0.1:${store}`,
+  "--bind-address=127.0.0.1",
+  `--secure-port=${port}`,
+  `--tls-cert-file=${join(folder, "server.crt")}`,
+  `--tls-private-key-file=${join(folder, "server.key")}`,
+  `--token-auth-file=${join(folder, "tokens.csv")}`,
+  `--service-account-key-file=${join(folder, "sa.key")}`,
+  `--service-account-signing-key-file=${join(folder, "sa.key")}`,
+  "--service-account-issuer=https://kubernetes.default.svc",
+  "--service-cluster-ip-range=10.0.0.0/24",
+  `--authorization-mode=${rbac ? "RBAC" : "AlwaysAllow"}`,
+  ...buildPluginFlags([...enable, ...late], disable),
+  ...flags,
+];
+
 /** Boots several at a time; if one of them fails, stops the others. */
-export const bootClusters = async (binaries: Binaries, wishes: readonly ClusterOptions[]): Promise<Cluster[]> => {
-  const booted = await Promise.allSettled(wishes.map((one) => bootCluster(binaries, one)));
+export const bootClusters = async (binaries: Binaries, options: readonly ClusterOptions[]): Promise<Cluster[]> => {
+  const booted = await Promise.allSettled(options.map((one) => bootCluster(binaries, one)));
   const running = booted.flatMap((one) => (one.status === "fulfilled" ? one.value : []));
   const failed = booted.find((one) => one.status === "rejected");
   if (!failed) return running;

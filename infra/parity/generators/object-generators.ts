@@ -369,13 +369,7 @@ const buildTaints = ({ mostly }: Odds) =>
 
 const storage = pick("1Gi", "2Gi", "1e9", "0.5Gi");
 
-const buildSpecs = (
-  odds: Odds,
-  { podSpec }: Pods,
-  { serviceSpec }: Services,
-): Record<GeneratedKind, Arbitrary<JsonMap>> => {
-  const { odd, mostly } = odds;
-  const taints = buildTaints(odds);
+const buildWorkloadSpecs = ({ odd, mostly }: Odds, { podSpec }: Pods) => {
   /** What a Deployment and a StatefulSet have in common, and what only one of them has. */
   const buildWorkload = (members: Record<string, Arbitrary<unknown>>) =>
     fc
@@ -387,61 +381,10 @@ const buildSpecs = (
       });
 
   return {
-    pods: buildWhole({ spec: podSpec }),
-    services: buildWhole({ spec: serviceSpec }),
-    configmaps: buildPartial({
-      data: fc.dictionary(mostly(pick("a", "b"), pick("a b")), pick("x", ""), { maxKeys: 2 }),
-      immutable: fc.boolean(),
-    }),
-    persistentvolumeclaims: buildWhole({
-      spec: buildWhole({
-        accessModes: mostly(pick(["ReadWriteOnce"], ["ReadOnlyMany"]), pick([], ["Never"])),
-        resources: storage.map((storage) => ({ requests: { storage } })),
-        ...makeRare({
-          storageClassName: pick("fast", ""),
-          volumeMode: pick("Block"),
-          volumeName: pick("v"),
-          selector: pick({ matchLabels: { a: "b" } }, {}),
-          dataSource: pick({ kind: "PersistentVolumeClaim", name: "other" }),
-          volumeAttributesClassName: pick("gold"),
-        }),
-      }),
-    }),
-    persistentvolumes: buildWhole({
-      spec: buildWhole({
-        capacity: mostly(
-          storage.map((storage) => ({ storage })),
-          fc.constant({}),
-        ),
-        accessModes: mostly(fc.constant(["ReadWriteOnce"]), fc.constant([])),
-        hostPath: mostly(fc.constant({ path: "/x" }), fc.constant(undefined)),
-        ...makeRare({
-          persistentVolumeReclaimPolicy: pick("Delete", "Retain"),
-          storageClassName: pick("fast"),
-          volumeMode: pick("Block", "Filesystem"),
-          claimRef: pick({ name: "a", namespace: "default" }),
-          mountOptions: pick(["ro"], []),
-        }),
-      }),
-    }),
-    nodes: buildPartial({
-      spec: buildPartial({ taints, unschedulable: fc.boolean(), podCIDR: mostly(pick("10.1.0.0/24"), pick("x")) }),
-      status: buildPartial({ capacity: pick({ cpu: "1" }), conditions: pick([{ type: "Ready", status: "True" }]) }),
-    }),
-    volumeattributesclasses: buildWhole({
-      driverName: mostly(pick("example.com"), pick("", "Not Valid")),
-      parameters: mostly(pick({ a: "b" }), pick({}, undefined)),
-    }),
     deployments: buildWorkload({ strategy: makeOptional(pick({ type: "Recreate" }, {}), 1, 4) }),
     statefulsets: buildWorkload({
       serviceName: mostly(pick("a"), pick("", undefined)),
       podManagementPolicy: makeOptional(mostly(pick("Parallel"), pick("Odd")), 1, 4),
-    }),
-    ingresses: buildWhole({
-      spec: buildWhole({
-        defaultBackend: mostly(pick({ service: { name: "a", port: { number: 80 } } }), pick(undefined, {})),
-        ingressClassName: makeOptional(mostly(pick("web", "inner", "missing"), pick("", "not valid")), 1, 3),
-      }),
     }),
     jobs: buildWhole({
       spec: fc
@@ -450,6 +393,69 @@ const buildSpecs = (
           const template = { spec: { ...deleteRunOnceFields(spec), restartPolicy: "Never" } };
           return deleteUndefined({ parallelism, completions, suspend, template });
         }),
+    }),
+  };
+};
+
+const buildStorageSpecs = ({ mostly }: Odds) => ({
+  persistentvolumeclaims: buildWhole({
+    spec: buildWhole({
+      accessModes: mostly(pick(["ReadWriteOnce"], ["ReadOnlyMany"]), pick([], ["Never"])),
+      resources: storage.map((storage) => ({ requests: { storage } })),
+      ...makeRare({
+        storageClassName: pick("fast", ""),
+        volumeMode: pick("Block"),
+        volumeName: pick("v"),
+        selector: pick({ matchLabels: { a: "b" } }, {}),
+        dataSource: pick({ kind: "PersistentVolumeClaim", name: "other" }),
+        volumeAttributesClassName: pick("gold"),
+      }),
+    }),
+  }),
+  persistentvolumes: buildWhole({
+    spec: buildWhole({
+      capacity: mostly(
+        storage.map((storage) => ({ storage })),
+        fc.constant({}),
+      ),
+      accessModes: mostly(fc.constant(["ReadWriteOnce"]), fc.constant([])),
+      hostPath: mostly(fc.constant({ path: "/x" }), fc.constant(undefined)),
+      ...makeRare({
+        persistentVolumeReclaimPolicy: pick("Delete", "Retain"),
+        storageClassName: pick("fast"),
+        volumeMode: pick("Block", "Filesystem"),
+        claimRef: pick({ name: "a", namespace: "default" }),
+        mountOptions: pick(["ro"], []),
+      }),
+    }),
+  }),
+  volumeattributesclasses: buildWhole({
+    driverName: mostly(pick("example.com"), pick("", "Not Valid")),
+    parameters: mostly(pick({ a: "b" }), pick({}, undefined)),
+  }),
+});
+
+const buildSpecs = (odds: Odds, pods: Pods, { serviceSpec }: Services): Record<GeneratedKind, Arbitrary<JsonMap>> => {
+  const { mostly } = odds;
+  const taints = buildTaints(odds);
+  return {
+    ...buildWorkloadSpecs(odds, pods),
+    ...buildStorageSpecs(odds),
+    pods: buildWhole({ spec: pods.podSpec }),
+    services: buildWhole({ spec: serviceSpec }),
+    configmaps: buildPartial({
+      data: fc.dictionary(mostly(pick("a", "b"), pick("a b")), pick("x", ""), { maxKeys: 2 }),
+      immutable: fc.boolean(),
+    }),
+    nodes: buildPartial({
+      spec: buildPartial({ taints, unschedulable: fc.boolean(), podCIDR: mostly(pick("10.1.0.0/24"), pick("x")) }),
+      status: buildPartial({ capacity: pick({ cpu: "1" }), conditions: pick([{ type: "Ready", status: "True" }]) }),
+    }),
+    ingresses: buildWhole({
+      spec: buildWhole({
+        defaultBackend: mostly(pick({ service: { name: "a", port: { number: 80 } } }), pick(undefined, {})),
+        ingressClassName: makeOptional(mostly(pick("web", "inner", "missing"), pick("", "not valid")), 1, 3),
+      }),
     }),
     namespaces: buildPartial({ spec: pick({ finalizers: ["kubernetes"] }, { finalizers: ["example.com/keep"] }, {}) }),
     priorityclasses: buildWhole({
