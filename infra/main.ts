@@ -10,13 +10,13 @@ const folder = new URL("commands/", import.meta.url);
 export const main = async (words: string[]): Promise<void> => {
   // If standard output is closed, ends with the exit code that is set by then.
   process.stdout.on("error", () => process.exit());
-  process.exitCode = await run(words);
+  process.exitCode = await runPostern(words);
 };
 
 /** Runs `postern VERB …` and returns its exit code: 0 fine, 1 denied or failed, 2 usage, 3 could not evaluate. */
-export const run = async (words: readonly string[]): Promise<number> => {
+export const runPostern = async (words: readonly string[]): Promise<number> => {
   try {
-    return await dispatch(words);
+    return await runVerb(words);
   } catch (error) {
     const expected = error instanceof Complaint;
     const said = expected ? error.message : (error instanceof Error && error.stack) || toSentence(error);
@@ -26,18 +26,18 @@ export const run = async (words: readonly string[]): Promise<number> => {
   }
 };
 
-const dispatch = async ([verb, ...rest]: readonly string[]): Promise<number> => {
+const runVerb = async ([verb, ...rest]: readonly string[]): Promise<number> => {
   const verbs = (await readdir(folder))
     .filter((file) => file.endsWith(".ts"))
     .map((file) => file.slice(0, -".ts".length))
     .sort();
   if (verb === "--version") {
-    process.stdout.write(`postern ${await version()}\n`);
+    process.stdout.write(`postern ${await readVersion()}\n`);
     return 0;
   }
-  if (verb === "help" && rest[0] !== undefined) return dispatch([rest[0], "--help"]);
+  if (verb === "help" && rest[0] !== undefined) return runVerb([rest[0], "--help"]);
   if (verb === undefined || ["help", "--help", "-h"].includes(verb)) {
-    process.stdout.write(await overview(verbs));
+    process.stdout.write(await describeVerbs(verbs));
     return verb === undefined ? 2 : 0;
   }
   if (!verbs.includes(verb))
@@ -46,10 +46,10 @@ const dispatch = async ([verb, ...rest]: readonly string[]): Promise<number> => 
         .filter(Boolean)
         .join("; "),
     );
-  const command = await load(verb);
-  const { values, words } = parse(verb, command, rest);
+  const command = await loadCommand(verb);
+  const { values, words } = parseVerbArguments(verb, command, rest);
   if (values.help) {
-    process.stdout.write(help(verb, command));
+    process.stdout.write(describeVerb(verb, command));
     return 0;
   }
   const { usage } = command;
@@ -61,15 +61,16 @@ const dispatch = async ([verb, ...rest]: readonly string[]): Promise<number> => 
   const forms = output?.value?.split("|") ?? [];
   if (values.output !== undefined && !output?.multiple && !forms.includes(String(values.output)))
     throw new Complaint(`--output takes ${forms.join(" or ")}`);
-  return (await command.run({ options: optionsOf(values), words })) ?? 0;
+  return (await command.run({ options: createOptions(values), words })) ?? 0;
 };
 
-const version = async (): Promise<string> =>
+const readVersion = async (): Promise<string> =>
   JSON.parse(await readFile(new URL("../package.json", import.meta.url), "utf8")).version;
 
-const load = async (verb: string): Promise<Command> => (await import(new URL(`${verb}.ts`, folder).href)).default;
+const loadCommand = async (verb: string): Promise<Command> =>
+  (await import(new URL(`${verb}.ts`, folder).href)).default;
 
-const parse = (verb: string, command: Command, args: string[]): ParsedArguments => {
+const parseVerbArguments = (verb: string, command: Command, args: string[]): ParsedArguments => {
   try {
     return parseArguments(args, command);
   } catch (error) {
@@ -79,7 +80,7 @@ const parse = (verb: string, command: Command, args: string[]): ParsedArguments 
   }
 };
 
-const optionsOf = (values: Record<string, unknown>): Options => {
+const createOptions = (values: Record<string, unknown>): Options => {
   return {
     text: (name) => (values[name] === undefined ? undefined : String(values[name])),
     texts: (name) => [values[name] ?? []].flat().map(String),
@@ -94,20 +95,20 @@ const optionsOf = (values: Record<string, unknown>): Options => {
   };
 };
 
-const overview = async (verbs: string[]): Promise<string> => {
-  const commands = await Promise.all(verbs.map(async (verb) => [verb, (await load(verb)).summary]));
+const describeVerbs = async (verbs: string[]): Promise<string> => {
+  const commands = await Promise.all(verbs.map(async (verb) => [verb, (await loadCommand(verb)).summary]));
   return `Usage: postern VERB\n\n${formatTable(commands)}\npostern VERB --help says more.\n`;
 };
 
-const help = (verb: string, { summary, usage, options }: Command): string => {
+const describeVerb = (verb: string, { summary, usage, options }: Command): string => {
   const rows = Object.entries(options).map(([name, { short, value, says, multiple, default: preset }]) => [
     `${short ? `-${short}, ` : ""}--${name}${value ? ` ${value}` : ""}${multiple ? "…" : ""}`,
     `${says}${preset === undefined ? "" : ` (${preset})`}`,
   ]);
-  return `Usage: postern ${[verb, usage, rows.length > 0 && "[OPTION…]"].filter(Boolean).join(" ")}\n\n${summary}\n\n${formatTable(rows)}${severalOf(options, usage)}`;
+  return `Usage: postern ${[verb, usage, rows.length > 0 && "[OPTION…]"].filter(Boolean).join(" ")}\n\n${summary}\n\n${formatTable(rows)}${describeRepeatedOptions(options, usage)}`;
 };
 
-const severalOf = (options: Command["options"], usage = ""): string => {
+const describeRepeatedOptions = (options: Command["options"], usage = ""): string => {
   const [name] = Object.keys(options).filter((one) => options[one]?.multiple);
   if (name === undefined) return "";
   const own = usage.replace(/[[\]]/g, "");

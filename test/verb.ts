@@ -1,5 +1,5 @@
 import { Readable } from "node:stream";
-import { run } from "../infra/main.ts";
+import { runPostern } from "../infra/main.ts";
 
 /** How a verb ended, and what it printed. */
 export interface Ended {
@@ -30,7 +30,7 @@ export const runVerb = async (folder: string, words: readonly string[], stdin = 
   Object.defineProperty(process, "stdin", { value: Readable.from([Buffer.from(stdin)]), configurable: true });
   process.chdir(folder);
   try {
-    return { code: await run(words), ...printed };
+    return { code: await runPostern(words), ...printed };
   } finally {
     process.chdir(before);
     if (input) Object.defineProperty(process, "stdin", input);

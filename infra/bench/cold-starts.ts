@@ -9,7 +9,7 @@ import type { AdmissionReview } from "#lib/review.ts";
 import { bundleRule } from "../build/bundle.ts";
 import { getCasePhase } from "../catalogue/cases.ts";
 import { type CatalogueRule, catalogueFolder, readRule } from "../catalogue/registry.ts";
-import { openCertificate, type Signer } from "../keys/keys.ts";
+import { openCertificate, type UrlSigner } from "../keys/keys.ts";
 import { benchCluster, buildBenchConfig } from "./handlers.ts";
 import { type BenchResult, compareInTurn, computeRatio } from "./ratios.ts";
 import { type CaseReview, findAskingCase, serveRecorded } from "./recorded-clusters.ts";
@@ -28,7 +28,7 @@ interface ColdStart {
 /** Measures the starts of all rules but those that keep a ledger or ask only outside the cluster. */
 export const measureColdStarts = async (
   catalogue: CatalogueRule[],
-  signer: Signer,
+  signer: UrlSigner,
   folder: string,
   rounds: number,
 ): Promise<BenchResult[]> => {
@@ -54,7 +54,7 @@ export const measureColdStarts = async (
 /** Spawn of Node to the first answered review, over the same with an empty handler; one pair each and round. */
 export const measureStarts = async (
   catalogue: CatalogueRule[],
-  signer: Signer,
+  signer: UrlSigner,
   folder: string,
   rounds: number,
 ): Promise<ColdStart[]> => {
@@ -78,7 +78,7 @@ export const measureStarts = async (
       const connections = asked && { [benchCluster]: connection };
       const share = buildBenchConfig(listed, asked?.entry.settings);
       const { bytes } = await bundleRule(listed, share, folder, Number.POSITIVE_INFINITY, connections);
-      const path = `/${signer.segment(benchCluster, 1)}/${name}/${asked ? getCasePhase(asked.entry) : listed.phases[0]}`;
+      const path = `/${signer.signSegment(benchCluster, 1)}/${name}/${asked ? getCasePhase(asked.entry) : listed.phases[0]}`;
       const event = buildEvent(path, asked ? toBody(asked.review) : buildPodReview(5_000));
       await writeFile(join(folder, name, "event.json"), JSON.stringify(event));
       return { name, bytes, asks: asked !== undefined, folder: join(folder, name), ratios: [] as number[] };
@@ -160,12 +160,12 @@ const policy: ValidatePolicy = {
 };
 
 /** Spawn of Node to a first answer that takes a script, over the same script and object in cue-wasm by itself. */
-export const measureScriptedStarts = async (signer: Signer, folder: string, rounds: number): Promise<number[]> => {
+export const measureScriptedStarts = async (signer: UrlSigner, folder: string, rounds: number): Promise<number[]> => {
   const name = "policy-validate";
   const listed = await readRule(join(catalogueFolder, name), name);
   const share = buildBenchConfig(listed, { policies: [policy], inCluster: false });
   await bundleRule(listed, share, folder, Number.POSITIVE_INFINITY);
-  const event = buildEvent(`/${signer.segment(benchCluster, 1)}/${name}/validate`, buildPodReview(5_000));
+  const event = buildEvent(`/${signer.signSegment(benchCluster, 1)}/${name}/validate`, buildPodReview(5_000));
   await writeFile(join(folder, name, "event.json"), JSON.stringify(event));
   const alone = await writeHandler(join(folder, "cue-wasm"), byItself);
   const starting = (place: string) => () => timeToAnswer(place, join(place, "event.json"), signer.publicKey);

@@ -2,7 +2,7 @@ import type { EndpointConfig } from "#lib/endpoint.ts";
 import type { Phase } from "#lib/rule.ts";
 import { mergeWithDefaults } from "#lib/settings.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
-import type { Signer } from "../keys/keys.ts";
+import type { UrlSigner } from "../keys/keys.ts";
 import { runNode } from "./processes.ts";
 import { type BenchResult, computeRatio } from "./ratios.ts";
 
@@ -49,7 +49,7 @@ const getBar = (journal: boolean, bytes: number): number | undefined => {
 };
 
 /** Measures handlers with reviews of all sizes. */
-export const measureHandlers = async (signer: Signer, rounds: number): Promise<BenchResult[]> => {
+export const measureHandlers = async (signer: UrlSigner, rounds: number): Promise<BenchResult[]> => {
   const results: BenchResult[] = [];
   for (const kind of cases)
     for (const bytes of sizes) {
@@ -68,10 +68,10 @@ export const measureHandlers = async (signer: Signer, rounds: number): Promise<B
 /** Returns the handler's time over the floor's, once a round; the floor parses the body and writes a small answer. */
 export const measureHandlerRatios = async (
   one: HandlerCase,
-  { publicKey, segment }: Signer,
+  { publicKey, signSegment }: UrlSigner,
   rounds: number,
 ): Promise<number[]> => {
-  const assignment: HandlerAssignment = { ...one, publicKey, segment: segment(benchCluster, 1), rounds };
+  const assignment: HandlerAssignment = { ...one, publicKey, segment: signSegment(benchCluster, 1), rounds };
   return (await runNode("handler-process.ts", {
     options: ["--expose-gc"],
     args: [JSON.stringify(assignment)],

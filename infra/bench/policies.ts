@@ -5,7 +5,7 @@ import { createCompleteEndpoint } from "#lib/complete-endpoint.ts";
 import { evaluate } from "#lib/cue/engine.ts";
 import type { KinitirasPolicy, OverridePolicy, OverrideRule } from "#lib/policy/types.ts";
 import { catalogueFolder, readRule } from "../catalogue/registry.ts";
-import type { Signer } from "../keys/keys.ts";
+import type { UrlSigner } from "../keys/keys.ts";
 import { createTestSigner } from "../parity/test-key.ts";
 import { measureScriptedStarts } from "./cold-starts.ts";
 import { type PolicyCase, tables } from "./example-policies.ts";
@@ -17,7 +17,7 @@ import { buildEvent, buildPodReview } from "./reviews.ts";
 
 /** Measures how many policies there are, their evaluation beside kinitiras' own program, and a start with a script. */
 export const measurePolicies = async (
-  signer: Signer,
+  signer: UrlSigner,
   folder: string,
   program: string | undefined,
   rounds: number,

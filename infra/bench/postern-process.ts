@@ -5,8 +5,8 @@ import { openCertificate, openSigner } from "../keys/keys.ts";
 import { readConfig } from "../project/project.ts";
 import { listServedRules } from "../project/served.ts";
 import { openGateway } from "../serve/gateway.ts";
-import { handlerOf } from "../serve/handlers.ts";
-import { configurations } from "../webhooks/configurations.ts";
+import { createHandler } from "../serve/handlers.ts";
+import { buildConfigurations } from "../webhooks/configurations.ts";
 import { mutatorChains } from "./mutators.ts";
 import { reportCpuTime } from "./processes.ts";
 
@@ -21,13 +21,13 @@ const [signer, certificate] = [await openSigner(folder), await openCertificate(f
 const host = { publicKeys: signer.publicKey, world: createUnconnectedCapabilities, journal: () => {} };
 const gateway = await openGateway(certificate, "127.0.0.1", 0);
 const served = listServedRules(config, catalogue);
-gateway.serve(new Map(served.map((listed) => [listed.name, handlerOf(config, listed, host)])));
+gateway.serve(new Map(served.map((listed) => [listed.name, createHandler(config, listed, host)])));
 
 const [clusterName, cluster] = chooseCluster(config, undefined);
-const segment = signer.segment(clusterName, 1);
+const segment = signer.signSegment(clusterName, 1);
 const address = (rule: string, phase: string) => `${gateway.url}/${segment}/${rule}/${phase}`;
 const manifests = served.map(({ name, ...listed }) => {
   const behind = listed.members ?? [{ name, ...listed }];
-  return [name, configurations(behind, cluster, { name, address, ca: certificate.ca, harden: false })] as const;
+  return [name, buildConfigurations(behind, cluster, { name, address, ca: certificate.ca, harden: false })] as const;
 });
 reportCpuTime(Object.fromEntries(manifests));

@@ -7,10 +7,10 @@ import { fileURLToPath } from "node:url";
 import type { CatalogueRule } from "../catalogue/registry.ts";
 import { Complaint } from "../cli/complaint.ts";
 import type { PosternConfig } from "../config/config.ts";
-import { askingRules, readConnections } from "../config/connections.ts";
-import { placesOf } from "../config/record-section.ts";
+import { listAskingRules, readConnections } from "../config/connections.ts";
+import { listRecordingPlaces } from "../config/record-section.ts";
 import { buildEndpointConfig, listServedRules } from "../project/served.ts";
-import { longestTimeoutOf } from "../webhooks/entry.ts";
+import { findLongestTimeout } from "../webhooks/entry.ts";
 import { type Bundle, bundleRule } from "./bundle.ts";
 import { cueFiles } from "./cue.ts";
 import { writeDeployment } from "./deployment.ts";
@@ -36,9 +36,9 @@ export const buildFunctions = async (
   // A function may run at least as long as any cluster waits for one of its rules.
   const waits = ({ members, ...listed }: CatalogueRule) =>
     [...config.clusters.values()].flatMap(({ rules }) =>
-      (members ?? [listed]).map(({ name, rule }) => longestTimeoutOf(rule, rules.get(name))),
+      (members ?? [listed]).map(({ name, rule }) => findLongestTimeout(rule, rules.get(name))),
     );
-  const { ways, faults, notes } = await readConnections(config, catalogue, file, "aws");
+  const { connections, faults, notes } = await readConnections(config, catalogue, file, "aws");
   if (faults.length > 0) throw new Complaint(faults.join("\n"));
   const forgetful = served.filter((listed) => keepsLedger(listed) && isOn(listed));
   if (forgetful.length > 0)
@@ -47,13 +47,13 @@ export const buildFunctions = async (
     );
   // A bundle has connections only to the clusters that it asks, and its role may read only their tokens.
   const waysOf = ({ members, ...listed }: CatalogueRule) =>
-    [...ways].filter(([name]) => askingRules(members ?? [listed], config.clusters.get(name)).length > 0);
+    [...connections].filter(([name]) => listAskingRules(members ?? [listed], config.clusters.get(name)).length > 0);
   const bundles = await Promise.all(
     served.map(async (listed) => {
       const timeoutSeconds = Math.max(...waits(listed));
       const own = Object.fromEntries(waysOf(listed));
       const share = buildEndpointConfig(config, listed);
-      const made = await bundleRule(listed, share, distFolder, undefined, own, placesOf(config, listed));
+      const made = await bundleRule(listed, share, distFolder, undefined, own, listRecordingPlaces(config, listed));
       return { ...made, timeoutSeconds };
     }),
   );

@@ -12,8 +12,8 @@ import type { Places } from "#lib/recording/bucket-handler.ts";
 import type { Phase, Rule } from "#lib/rule.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
 import { Complaint } from "../cli/complaint.ts";
-import { writtenBelow } from "../config/record-section.ts";
-import { longestTimeoutOf } from "../webhooks/entry.ts";
+import { listWritablePaths } from "../config/record-section.ts";
+import { findLongestTimeout } from "../webhooks/entry.ts";
 import { cueFiles, placeBeside } from "./cue.ts";
 import { contentsOf, zip } from "./zip.ts";
 
@@ -109,7 +109,7 @@ export const bundleRule = async (
     name,
     summary: rule.summary,
     phases,
-    timeoutSeconds: longestTimeoutOf(rule),
+    timeoutSeconds: findLongestTimeout(rule),
     bytes: contents.length,
     hash: createHash("sha256").update(contents).digest("base64url"),
     logic: createHash("sha256").update(withoutShare(contents, given)).digest("base64url"),
@@ -118,7 +118,7 @@ export const bundleRule = async (
     scripts,
     tokens: tokensOf(Object.values(connections), secretsOf(listed, share)),
     actions: Object.values(rule.needs ?? {}).flatMap(({ action }) => action ?? []),
-    records: writtenBelow(places),
+    records: listWritablePaths(places),
     accepts: Object.entries(share.clusters).flatMap(([cluster, { keyVersions }]) =>
       keyVersions.map((version) => `${cluster}.${version}`),
     ),

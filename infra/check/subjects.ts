@@ -8,7 +8,7 @@ import { readList } from "../cli/options.ts";
 import { openProgress } from "../cli/progress.ts";
 import { deployerIn } from "../clusters/access.ts";
 import type { ClusterConfig } from "../config/config.ts";
-import { placeOf } from "../config/connections.ts";
+import { resolveConfigPath } from "../config/connections.ts";
 import { openCheck } from "./check.ts";
 import { type Checked, type Evaluation, noFindings } from "./evaluation/evaluation.ts";
 import { openAudit } from "./live/cluster-check.ts";
@@ -21,7 +21,7 @@ export interface Source {
   notes: ReadonlySet<string>;
   /** The reports that the cluster serves; undefined for files. */
   reportVersion?: ReportVersion | undefined;
-  /** Passes each evaluation to `removeMember`, and waits for it before it passes the next one. */
+  /** Passes each evaluation to `take`, and waits for it before it passes the next one. */
   each(take: (evaluation: Evaluation) => Promise<void>): Promise<void>;
 }
 
@@ -43,7 +43,7 @@ export const openFiles = async (request: Request, signal: AbortSignal): Promise<
     ...readOptions(request),
     paths: words,
     reviews: options.texts("review"),
-    state: state.length === 0 && written !== undefined ? [placeOf(written, dirname(file))] : state,
+    state: state.length === 0 && written !== undefined ? [resolveConfigPath(written, dirname(file))] : state,
     old: options.texts("old"),
     operation: readOperation(options),
     namespace,

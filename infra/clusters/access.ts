@@ -7,7 +7,7 @@ import type { Guard } from "../aws/guard.ts";
 import type { Options } from "../cli/command.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
 import type { ConnectConfig } from "../config/config.ts";
-import { pem, placeOf, readKubeconfig } from "../config/connections.ts";
+import { readCertificates, readKubeconfig, resolveConfigPath } from "../config/connections.ts";
 import { type ClusterApi, openApi, type Way } from "./api.ts";
 
 export interface Deployer {
@@ -36,10 +36,10 @@ export const wayTo = async (
   { kubeconfig, context, preferred, identity, folder = ".", right = "write webhook configurations" }: Deployer,
 ): Promise<Way> => {
   if (kubeconfig !== undefined)
-    return byKubeconfig(placeOf(kubeconfig, "."), context, `--kubeconfig ${kubeconfig}`, preferred);
+    return byKubeconfig(resolveConfigPath(kubeconfig, "."), context, `--kubeconfig ${kubeconfig}`, preferred);
   const here = `clusters.${name}.connect`;
   if (connect?.kubeconfig !== undefined)
-    return byKubeconfig(placeOf(connect.kubeconfig, folder), context ?? connect.context, here);
+    return byKubeconfig(resolveConfigPath(connect.kubeconfig, folder), context ?? connect.context, here);
   if (context !== undefined) throw new Complaint(`--context ${context} needs a --kubeconfig that has it`);
   if (connect?.eks !== undefined && identity !== undefined) return byEks(name, connect, identity, folder);
   const why =
@@ -97,7 +97,7 @@ const byEks = async (
 };
 
 const certificateOf = (cluster: string, given: string, folder: string) =>
-  pem(given, folder).catch((error) => {
+  readCertificates(given, folder).catch((error) => {
     const isUnread = Object(error).code !== undefined;
     throw new Complaint(
       `clusters.${cluster}.connect ${isUnread ? "names a ca that can't be read: " : ""}${toSentence(error)}`,

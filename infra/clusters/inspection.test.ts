@@ -7,10 +7,10 @@ import { reader } from "#lib/needs.ts";
 import { type InspectedCluster, listPhases, type Rule, rule } from "#lib/rule.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
 import type { PosternConfig } from "../config/config.ts";
-import { askingRules } from "../config/connections.ts";
+import { listAskingRules } from "../config/connections.ts";
 import { parseConfig, readConfig } from "../project/project.ts";
-import { configurations } from "../webhooks/configurations.ts";
-import { roles } from "../webhooks/rbac.ts";
+import { buildConfigurations } from "../webhooks/configurations.ts";
+import { buildRoles } from "../webhooks/rbac.ts";
 import { inspectCluster, toInspected } from "./inspection.ts";
 
 // Rules whose entries and rights follow from objects: of files that postern.yaml names, and of the cluster.
@@ -50,7 +50,7 @@ const local = ({ clusters }: PosternConfig) => {
   return cluster;
 };
 const rows = (cluster: ReturnType<typeof local>) =>
-  configurations(catalogue, cluster, registration).flatMap(({ webhooks }) =>
+  buildConfigurations(catalogue, cluster, registration).flatMap(({ webhooks }) =>
     webhooks.flatMap(({ rules }) => rules.flatMap(({ resources }) => resources)),
   );
 const cluster: InspectedCluster = {
@@ -91,7 +91,7 @@ describe("entries that follow from objects", () => {
   });
 
   it("say that they aren't asked again, where the rule says so", async () => {
-    const [entry] = configurations(catalogue, local(await read("one.yaml")), registration).flatMap(
+    const [entry] = buildConfigurations(catalogue, local(await read("one.yaml")), registration).flatMap(
       (one) => one.webhooks,
     );
     assert.equal(entry?.reinvocationPolicy, "Never");
@@ -107,14 +107,14 @@ describe("entries that follow from objects", () => {
       local(parseConfig(`rules: { follower: ${text} }`, catalogue)),
     );
     assert.ok(quiet && asking);
-    assert.deepEqual(askingRules(catalogue, quiet), []);
+    assert.deepEqual(listAskingRules(catalogue, quiet), []);
     const never = () => assert.fail("nobody is asked");
     assert.equal((await inspectCluster(catalogue, quiet, never)).cluster, quiet);
     const { cluster: found, notes } = await inspectCluster(catalogue, asking, async () => cluster);
     assert.deepEqual(rows(found), ["gulls", "geese"]);
     assert.deepEqual(rows(asking), ["gulls"]);
     assert.deepEqual(notes, ["follower: found geese"]);
-    const [role] = roles(catalogue, found, "postern");
+    const [role] = buildRoles(catalogue, found, "postern");
     assert.deepEqual(Object(role).rules, [
       { apiGroups: ["example.io"], resources: ["gulls"], verbs: ["get", "list"] },
       { apiGroups: ["example.io"], resources: ["geese"], verbs: ["get", "list"] },

@@ -8,13 +8,13 @@ import type { InspectedCluster } from "#lib/rule.ts";
 import { createManifestCluster, readManifests } from "../apiserver/manifest-cluster.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
 import type { ClusterConfig } from "../config/config.ts";
-import { askingRules, placeOf } from "../config/connections.ts";
+import { listAskingRules, resolveConfigPath } from "../config/connections.ts";
 import { type Deployer, openCluster } from "./access.ts";
 import type { ClusterApi } from "./api.ts";
 
 /** Returns the rules whose entries also depend on what is in the cluster. */
 export const findInspectingRules = (catalogue: CatalogueRule[], cluster: ClusterConfig): CatalogueRule[] =>
-  askingRules(catalogue, cluster).filter(({ rule }) => rule.inspectForSettings !== undefined);
+  listAskingRules(catalogue, cluster).filter(({ rule }) => rule.inspectForSettings !== undefined);
 
 /** A cluster with the settings that the inspection found. */
 export interface Found {
@@ -46,7 +46,7 @@ export const inspectCluster = async (
 /** Opens a cluster for inspection with the deployer's credentials, or the manifest cluster that replaces it. */
 export const openInspection = async (name: string, { connect }: ClusterConfig, deployer: Deployer, file: string) => {
   if (deployer.kubeconfig === undefined && connect?.manifests !== undefined) {
-    const { list } = createManifestCluster(await readManifests(placeOf(connect.manifests, dirname(file))));
+    const { list } = createManifestCluster(await readManifests(resolveConfigPath(connect.manifests, dirname(file))));
     return { list };
   }
   return toInspected(await openCluster(name, connect, deployer));

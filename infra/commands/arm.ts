@@ -2,7 +2,7 @@ import { inStage } from "../aws/stage.ts";
 import { type Command, writeOutput } from "../cli/command.ts";
 import { stageOption } from "../cli/options.ts";
 import { arm } from "../rollout/disarm.ts";
-import { ruleOfStage } from "./shared/options.ts";
+import { resolveStageRule } from "./shared/options.ts";
 
 export default {
   summary: "Ends what postern disarm began: the rule decides again, at once.",
@@ -10,7 +10,7 @@ export default {
   options: stageOption,
 
   async run({ options, words: [given = ""] }) {
-    const rule = await ruleOfStage(given);
+    const rule = await resolveStageRule(given);
     const version = await inStage(options, ({ functions }) => arm(functions, rule));
     writeOutput(`${rule} decides again, as version ${version}\n`);
   },

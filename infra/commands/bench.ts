@@ -5,12 +5,12 @@ import { describeCheck, describeLatency, describeReads, describeResults, describ
 import { readCatalogue } from "../catalogue/registry.ts";
 import { type Command, commonOptions, writeOutput } from "../cli/command.ts";
 import { Complaint } from "../cli/complaint.ts";
-import { openSigner, type Signer } from "../keys/keys.ts";
+import { openSigner, type UrlSigner } from "../keys/keys.ts";
 import type { Binaries } from "../parity/control-plane/binaries.ts";
 
 interface Context {
   rounds: number;
-  signer: Signer;
+  signer: UrlSigner;
   /** A temporary folder. */
   folder: string;
   requireBinaries(): Promise<Binaries>;
@@ -138,10 +138,10 @@ export default {
     const signer = await openSigner(folder);
     const results: Record<string, object> = {};
     const leftOut: string[] = [];
-    const say = (text: string) => void (json || writeOutput(`${text}\n`));
+    const printText = (text: string) => void (json || writeOutput(`${text}\n`));
     const leaveOut = (sentence: string) => {
       leftOut.push(sentence);
-      say(`${sentence}\n`);
+      printText(`${sentence}\n`);
     };
     for (const [name, section] of Object.entries(sections)) {
       if (only !== undefined && only !== name) continue;
@@ -152,7 +152,7 @@ export default {
       const context = { rounds: rounds ?? section.rounds, signer, folder, requireBinaries, leaveOut };
       const measurement = await section.measure(context);
       results[name] = measurement.results;
-      say(measurement.text);
+      printText(measurement.text);
     }
     const hasCreates = results.added !== undefined || results.chains !== undefined;
     writeOutput(json ? `${JSON.stringify({ leftOut, ...results }, null, 2)}\n` : `${describeUnits(hasCreates)}\n`);

@@ -109,7 +109,7 @@ export default {
       );
     try {
       await source.each(async (found) => {
-        const evaluation = withoutRules(found, lost);
+        const evaluation = markBrokenRules(found, lost);
         addToSummary(summary, evaluation.checked);
         await outlets.add(evaluation);
         const fix = options.flag("fix") ? toFix(evaluation) : undefined;
@@ -139,7 +139,7 @@ export default {
 } satisfies Command;
 
 /** Adds the rules that can't be loaded: their answer is unknown, so the object is undecided unless denied. */
-const withoutRules = (evaluation: Evaluation, broken: readonly BrokenRule[]): Evaluation => {
+const markBrokenRules = (evaluation: Evaluation, broken: readonly BrokenRule[]): Evaluation => {
   if (broken.length === 0) return evaluation;
   const { verdict, undecided } = evaluation.checked;
   return {

@@ -11,7 +11,7 @@ import type { Plan } from "../rollout/plan.ts";
 import { formatPlan, toPlanData } from "../rollout/plan-report.ts";
 import type { Job } from "../rollout/preparation.ts";
 import { readEndpointType } from "../rollout/stack-plan.ts";
-import { doorIn, readDeploymentConfig } from "./shared/options.ts";
+import { readDeploymentConfig, readEndpointOptions } from "./shared/options.ts";
 
 export default {
   summary:
@@ -53,9 +53,9 @@ export default {
         ...project,
         stage,
         deployer: deployerIn(options, project.clusters),
-        ...(await doorIn(options)),
-        harden: options.flag("harden") || hardenAfter(options),
-        canary: canaryIn(options, stop.signal),
+        ...(await readEndpointOptions(options)),
+        harden: options.flag("harden") || parseHardenAfter(options),
+        canary: parseCanary(options, stop.signal),
         forgotten: readList(options, "forget"),
         signal: stop.signal,
         wave: Math.max(1, options.number("wave") ?? 1),
@@ -87,13 +87,13 @@ export default {
   },
 } satisfies Command;
 
-const hardenAfter = (options: Options): number => {
+const parseHardenAfter = (options: Options): number => {
   const number = options.number("harden-after") ?? 1000;
   if (number === 0) throw new Complaint("--harden-after takes a number from 1 on; --harden does it at once");
   return number;
 };
 
-const canaryIn = (options: Options, signal: AbortSignal): Watch | undefined => {
+const parseCanary = (options: Options, signal: AbortSignal): Watch | undefined => {
   const text = options.text("canary");
   if (text === undefined) return undefined;
   const [, number] = /^(\d{1,2})%$/.exec(text) ?? [];

@@ -7,7 +7,7 @@ import { deployerIn } from "../clusters/access.ts";
 import { configFile } from "../config/config.ts";
 import { readProject, reportBroken } from "../project/project.ts";
 import { destroy } from "../rollout/destroy.ts";
-import { chosenClusters } from "./shared/options.ts";
+import { listChosenClusters } from "./shared/options.ts";
 
 const { cluster, kubeconfig, context, url } = clusterOptions;
 
@@ -26,7 +26,7 @@ export default {
     const file = options.text("config") ?? configFile;
     const { config, broken } = await readProject(file);
     reportBroken(broken, () => false);
-    const configsOnly = options.flag("configs-only") ? chosenClusters(config, options) : undefined;
+    const configsOnly = options.flag("configs-only") ? listChosenClusters(config, options) : undefined;
     if (options.text("cluster") !== undefined && configsOnly === undefined)
       throw new Complaint("--cluster goes with --configs-only: the endpoints are everybody's");
     const names = (configsOnly ?? [...config.clusters.keys()]).join(", ");

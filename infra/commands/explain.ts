@@ -6,7 +6,7 @@ import { type Command, commonOptions, writeOutput } from "../cli/command.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { configFile } from "../config/config.ts";
 import { readProject, reportBroken } from "../project/project.ts";
-import { entriesOf, oneLine } from "../webhooks/entry.ts";
+import { buildRuleEntries, joinLines } from "../webhooks/entry.ts";
 
 export default {
   summary:
@@ -33,7 +33,7 @@ export default {
     const { clusters, groups } = config;
     const setups = [...clusters].map(([cluster, { rules }]) => [cluster, rules.get(name) ?? { mode: "not on" }]);
     const group = groups.find(({ members }) => members.includes(listed))?.name;
-    const explanation = { ...explain(listed), ...(group && { group }), clusters: Object.fromEntries(setups) };
+    const explanation = { ...buildExplanation(listed), ...(group && { group }), clusters: Object.fromEntries(setups) };
     if (options.text("output") === "json") writeOutput(`${JSON.stringify(explanation, null, 2)}\n`);
     else
       writeOutput(
@@ -55,7 +55,7 @@ const explainPolicies = async (file: string, asJson: boolean): Promise<number> =
   return all.some(({ faults }) => faults.length > 0) ? 1 : 0;
 };
 
-const explain = ({ phases, rule, ...listed }: CatalogueRule) => {
+const buildExplanation = ({ phases, rule, ...listed }: CatalogueRule) => {
   const settings = rule.settings ?? {};
   const worthwhile = describeUseBesidePlugin(rule);
   const perPhase = phases.map((phase) => [
@@ -65,8 +65,10 @@ const explain = ({ phases, rule, ...listed }: CatalogueRule) => {
         ({ operations, resources, apiGroups }) =>
           `${operations.join(", ")} of ${resources.join(", ")}${apiGroups[0] ? ` (${apiGroups.join(", ")})` : ""}`,
       ),
-      ...(rule.matchConditions && { calledWhere: flat(selectPhase(rule.matchConditions, phase, settings)) }),
-      ...(rule.authorizedBy && { authorizedBy: flat(selectPhase(rule.authorizedBy, phase, settings)) }),
+      ...(rule.matchConditions && {
+        calledWhere: joinConditionLines(selectPhase(rule.matchConditions, phase, settings)),
+      }),
+      ...(rule.authorizedBy && { authorizedBy: joinConditionLines(selectPhase(rule.authorizedBy, phase, settings)) }),
     },
   ]);
   return {
@@ -80,7 +82,7 @@ const explain = ({ phases, rule, ...listed }: CatalogueRule) => {
     ],
     guards: rule.guards === true,
     suggests: rule.suggest !== undefined,
-    ...(rule.variants && { entries: entriesIn({ ...listed, phases, rule }) }),
+    ...(rule.variants && { entries: listEntryNames({ ...listed, phases, rule }) }),
     ...(rule.upstreamPlugin && {
       twin: `${rule.upstreamPlugin.plugin}, ${rule.upstreamPlugin.defaultOn ? "on" : "off"} by default`,
     }),
@@ -89,14 +91,14 @@ const explain = ({ phases, rule, ...listed }: CatalogueRule) => {
   };
 };
 
-const entriesIn = (listed: CatalogueRule): string[] => {
+const listEntryNames = (listed: CatalogueRule): string[] => {
   const setup = { mode: "enforce" as const, settings: listed.rule.settings ?? {} };
   const names = new Set(
-    listed.phases.flatMap((phase) => entriesOf(listed, phase, setup, false).map(({ variant = "" }) => variant)),
+    listed.phases.flatMap((phase) => buildRuleEntries(listed, phase, setup, false).map(({ variant = "" }) => variant)),
   );
   const few = [...names].slice(0, 10);
   return names.size > few.length ? [...few, `and ${names.size - few.length} more`] : few;
 };
 
-const flat = (conditions: NamedConditions = {}): NamedConditions =>
-  Object.fromEntries(Object.entries(conditions).map(([name, expression]) => [name, oneLine(expression)]));
+const joinConditionLines = (conditions: NamedConditions = {}): NamedConditions =>
+  Object.fromEntries(Object.entries(conditions).map(([name, expression]) => [name, joinLines(expression)]));

@@ -2,7 +2,7 @@ import { type Command, commonOptions, writeOutput } from "../cli/command.ts";
 import { stageOption } from "../cli/options.ts";
 import { chooseCluster, configFile } from "../config/config.ts";
 import { readProject, reportBroken } from "../project/project.ts";
-import { signerOf } from "./shared/options.ts";
+import { openChosenSigner } from "./shared/options.ts";
 
 export default {
   summary: "Prints a cluster's key: the first segment of its URLs. Whoever has it may call as that cluster.",
@@ -14,9 +14,9 @@ export default {
     const { config, broken } = await readProject(file);
     reportBroken(broken, () => false);
     const [cluster, { keyVersions }] = chooseCluster(config, name);
-    const signer = await signerOf(options, file);
+    const signer = await openChosenSigner(options, file);
     const keyVersion = keyVersions.at(-1) ?? 1;
-    const segment = signer.segment(cluster, keyVersion);
+    const segment = signer.signSegment(cluster, keyVersion);
     writeOutput(
       options.text("output") === "json"
         ? `${JSON.stringify({ cluster, keyVersion, segment, publicKey: signer.publicKey })}\n`

@@ -8,12 +8,12 @@ import { clusterOptions, parseBaseUrl, readOptionFile, stageOption } from "../cl
 import { deployerIn } from "../clusters/access.ts";
 import { findInspectingRules, inspectCluster, openInspection } from "../clusters/inspection.ts";
 import { type ClusterConfig, chooseCluster, configFile } from "../config/config.ts";
-import { askingRules, withoutConnect } from "../config/connections.ts";
+import { describeMissingConnect, listAskingRules } from "../config/connections.ts";
 import { isOn, readProject, reportBroken } from "../project/project.ts";
 import { countAnnotations, mostAnnotations } from "../webhooks/apply-size.ts";
-import { configurations } from "../webhooks/configurations.ts";
-import { accessEntries, roles } from "../webhooks/rbac.ts";
-import { certificate, signerOf } from "./shared/options.ts";
+import { buildConfigurations } from "../webhooks/configurations.ts";
+import { buildAccessEntries, buildRoles } from "../webhooks/rbac.ts";
+import { openChosenSigner, readCaOption } from "./shared/options.ts";
 
 export default {
   summary:
@@ -55,13 +55,15 @@ export default {
     const placeholder = options.text("key-from");
     const segment =
       placeholder === undefined
-        ? (await signerOf(options, file)).segment(clusterName, plain.keyVersions.at(-1) ?? 1)
+        ? (await openChosenSigner(options, file)).signSegment(clusterName, plain.keyVersions.at(-1) ?? 1)
         : `${clusterName}.${placeholder}`;
-    const asking = askingRules(catalogue, plain);
+    const asking = listAskingRules(catalogue, plain);
     if (asking.length > 0 && plain.connect === undefined)
-      throw new Complaint(`clusters.${clusterName} ${withoutConnect(asking)}`);
-    const cluster = options.flag("offline") ? plain : await asFound(catalogue, [clusterName, plain], options, file);
-    const base = await baseOf(options);
+      throw new Complaint(`clusters.${clusterName} ${describeMissingConnect(asking)}`);
+    const cluster = options.flag("offline")
+      ? plain
+      : await inspectChosenCluster(catalogue, [clusterName, plain], options, file);
+    const base = await readBaseUrls(options);
     const ca = options.text("ca");
 
     const name = options.text("name") ?? "postern";
@@ -69,22 +71,22 @@ export default {
       throw new Complaint(
         `--name takes what Kubernetes takes for a name, lower-case letters, digits, hyphens and dots, not "${name}"`,
       );
-    const webhooks = configurations(catalogue, cluster, {
+    const webhooks = buildConfigurations(catalogue, cluster, {
       name,
       address: (rule, path) => `${base(rule)}/${segment}/${rule}/${path}`,
-      ca: ca === undefined ? undefined : await certificate(ca),
+      ca: ca === undefined ? undefined : await readCaOption(ca),
       harden: options.flag("harden"),
     });
     // Roles come first, so that rules may read the cluster before it calls them.
-    const documents = [...roles(catalogue, cluster, name), ...webhooks];
+    const documents = [...buildRoles(catalogue, cluster, name), ...webhooks];
     const eks = options.text("eks");
     if (eks !== undefined) {
       if (cluster.connect?.eks === undefined) throw new Complaint(`clusters.${clusterName} has no connect.eks`);
-      await writeFile(eks, `${JSON.stringify(accessEntries(catalogue, cluster, name), null, 2)}\n`);
+      await writeFile(eks, `${JSON.stringify(buildAccessEntries(catalogue, cluster, name), null, 2)}\n`);
     }
     if (documents.length === 0)
       throw new Complaint(`no rule is on for cluster "${clusterName}"; postern.yaml says which are`);
-    for (const document of documents) warnOfSize(document);
+    for (const document of documents) warnIfTooLarge(document);
     if (options.text("output") === "json")
       writeOutput(`${JSON.stringify({ apiVersion: "v1", kind: "List", items: documents }, null, 2)}\n`);
     else
@@ -95,7 +97,7 @@ export default {
 } satisfies Command;
 
 /** Warns, because kubectl apply would stop at such an object, with those before it applied already. */
-const warnOfSize = (document: object): void => {
+const warnIfTooLarge = (document: object): void => {
   const bytes = countAnnotations(document);
   if (bytes <= mostAnnotations) return;
   const { kind, metadata } = document as { kind: string; metadata: { name: string } };
@@ -105,14 +107,14 @@ const warnOfSize = (document: object): void => {
 };
 
 /** Returns the cluster's config with what the cluster inspection found. */
-const asFound = async (
+const inspectChosenCluster = async (
   catalogue: CatalogueRule[],
   [name, plain]: [string, ClusterConfig],
   options: Options,
   file: string,
 ): Promise<ClusterConfig> => {
   const open = async () =>
-    openInspection(name, plain, { ...deployerIn(options, [name]), folder: dirname(file), identity }, file);
+    openInspection(name, plain, { ...deployerIn(options, [name]), folder: dirname(file), identity: getIdentity }, file);
   const { cluster, notes } = await inspectCluster(catalogue, plain, open).catch((error: unknown) => {
     const rules = findInspectingRules(catalogue, plain).map((one) => one.name);
     const remedy = `entries of ${rules.join(", ")} follow from what is in the cluster; --kubeconfig FILE asks it as somebody else, and --offline leaves it out`;
@@ -123,16 +125,16 @@ const asFound = async (
 };
 
 /** Loads the AWS SDK only for a cluster that authenticates through AWS. */
-const identity = async () => (await import("../aws/stage.ts")).openStage("").identity();
+const getIdentity = async () => (await import("../aws/stage.ts")).openStage("").identity();
 
-const baseOf = async (options: Options): Promise<(rule: string) => string> => {
+const readBaseUrls = async (options: Options): Promise<(rule: string) => string> => {
   const [url, urls, stage] = ["url", "urls", "stage"].map((name) => options.text(name));
   if (url !== undefined && urls !== undefined) throw new Complaint("--url and --urls say the same; give one of them");
   if (url !== undefined) {
     const base = parseBaseUrl(url, "--url");
     return () => base;
   }
-  if (urls === undefined && stage !== undefined) return servedBy(options);
+  if (urls === undefined && stage !== undefined) return readStageUrls(options);
   if (urls === undefined) throw new Complaint("either --url or --urls must say where the rules are served, or --stage");
   const map: unknown = parse(await readOptionFile(String(urls), "--urls"));
   return (rule) => {
@@ -143,7 +145,7 @@ const baseOf = async (options: Options): Promise<(rule: string) => string> => {
   };
 };
 
-const servedBy = async (options: Options): Promise<(rule: string) => string> => {
+const readStageUrls = async (options: Options): Promise<(rule: string) => string> => {
   const [{ inStage }, { toEndpoints }] = await Promise.all([
     import("../aws/stage.ts"),
     import("../rollout/targets.ts"),

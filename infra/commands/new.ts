@@ -21,8 +21,8 @@ export default {
     const folder = join(catalogueFolder, name);
     const file = options.text("config") ?? configFile;
     const mutates = options.flag("mutate") || /^(default|add)-/.test(name);
-    await make(folder, name, new URL(mutates ? "new/mutate/" : "new/validate/", import.meta.url));
-    await turnOn(file, name);
+    await createRuleFolder(folder, name, new URL(mutates ? "new/mutate/" : "new/validate/", import.meta.url));
+    await turnOnRule(file, name);
     const { rules, broken } = await readCatalogueRules();
     // The list would lack the rules that can't be loaded.
     reportBroken(broken, () => false);
@@ -33,7 +33,7 @@ export default {
   },
 } satisfies Command;
 
-const make = async (folder: string, name: string, from: URL) => {
+const createRuleFolder = async (folder: string, name: string, from: URL) => {
   await mkdir(folder).catch((error) => {
     throw new Complaint(
       error.code === "EEXIST"
@@ -53,7 +53,7 @@ const make = async (folder: string, name: string, from: URL) => {
 };
 
 /** Adds a line for the rule to postern.yaml; all other text stays as it is. */
-const turnOn = async (file: string, name: string) => {
+const turnOnRule = async (file: string, name: string) => {
   const text = await readFile(file, "utf8");
   const rules = parseDocument(text).get("rules");
   if (isMap(rules) && !rules.flow && rules.range) {

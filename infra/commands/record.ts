@@ -5,7 +5,7 @@ import { type Command, writeOutput } from "../cli/command.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { ageOf, fetchRecordings, placeIn, refuseUnlessEmpty } from "../recordings/fetch.ts";
 import { openRecordings } from "../recordings/local-store.ts";
-import { serve, servingOptions } from "../serve/serve.ts";
+import { serveRules, servingOptions } from "../serve/serve.ts";
 
 export default {
   summary:
@@ -31,10 +31,10 @@ export default {
       if (from === undefined && options.text(option) !== undefined)
         throw new Complaint(`--${option} goes with --from s3://BUCKET`);
     const say = (sentence: string) => void process.stderr.write(`${sentence}\n`);
-    if (from !== undefined) return fetched(from, folder, most, options, say);
+    if (from !== undefined) return fetchIntoFolder(from, folder, most, options, say);
 
     const recordings = await openRecordings(folder, most, say);
-    await serve(options, (host, setupOf) =>
+    await serveRules(options, (host, setupOf) =>
       recorder(host, completeParts, (one) => {
         const { cluster, rule } = one.origin;
         recordings.hear({ ...one, line: () => one.line(setupOf(cluster, rule)?.record?.keep) });
@@ -44,10 +44,16 @@ export default {
   },
 } satisfies Command;
 
-type Given = Parameters<Command["run"]>[0]["options"];
+type CommandOptions = Parameters<Command["run"]>[0]["options"];
 
 /** Loads the AWS SDK only when recordings are fetched. */
-const fetched = async (from: string, folder: string, most: number, options: Given, say: (sentence: string) => void) => {
+const fetchIntoFolder = async (
+  from: string,
+  folder: string,
+  most: number,
+  options: CommandOptions,
+  say: (sentence: string) => void,
+) => {
   const [{ openBucket, openS3 }, { passingOn }] = await Promise.all([
     import("../aws/bucket.ts"),
     import("../aws/stage.ts"),

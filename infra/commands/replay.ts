@@ -43,12 +43,12 @@ export default {
     if (words.length === 0)
       throw new Complaint("postern replay takes files or folders of recordings, or - for standard input");
     const scratch = openScratch();
-    const ending = (code: number) => () => {
+    const createExit = (code: number) => () => {
       scratch.remove();
       process.exit(code);
     };
     // Exits with 3 if standard output is closed early: without a verdict, the exit code must not be 0.
-    const [interrupted, unheard] = [ending(130), ending(3)];
+    const [interrupted, unheard] = [createExit(130), createExit(3)];
     for (const signal of signals) process.once(signal, interrupted);
     process.stdout.prependListener("error", unheard);
     try {
@@ -111,7 +111,7 @@ const writeText = async (
   let [rule, shown, more, unread] = ["", 0, 0, 0];
   const reasons = new Set<string>();
   const turn = async (next: string) => {
-    if (more > 0) await put(`  and ${more} more of ${rule}\n`);
+    if (more > 0) await writeToOutput(`  and ${more} more of ${rule}\n`);
     [rule, shown, more] = [next, 0, 0];
     reasons.clear();
   };
@@ -124,46 +124,44 @@ const writeText = async (
     const text = toldOf(result, names, paint);
     if (text === "") continue;
     if (result.rule !== rule) await turn(result.rule);
-    const reason = reasonOf(result);
+    const reason = getFaults(result);
     if (shown === most || reasons.has(reason)) more++;
     else {
       if (reason !== "") reasons.add(reason);
-      if (shown++ === 0) await put(`${paint("bold", rule)}\n`);
-      await put(text);
+      if (shown++ === 0) await writeToOutput(`${paint("bold", rule)}\n`);
+      await writeToOutput(text);
     }
   }
   await turn("");
-  if (Object.values(counts).some((count) => count > 0)) await put(summaryLine(counts));
+  if (Object.values(counts).some((count) => count > 0)) await writeToOutput(summaryLine(counts));
   return counts;
 };
 
-const reasonOf = ({ answers }: Exclude<Result, { state: "unreadable" }>): string =>
+const getFaults = ({ answers }: Exclude<Result, { state: "unreadable" }>): string =>
   answers.map((answer) => ("fault" in answer ? answer.fault : "absent" in answer ? answer.absent : "")).join("");
 
 /** Prints one JSON document, with a line for each review whose answers differ or that can't be replayed. */
 const writeJson = async (results: AsyncIterable<Result>, names: readonly [string, string]): Promise<Counts> => {
   const counts = noCounts();
-  await put(`{"against":${JSON.stringify(names[0])},"with":${JSON.stringify(names[1])},"reviews":[`);
+  await writeToOutput(`{"against":${JSON.stringify(names[0])},"with":${JSON.stringify(names[1])},"reviews":[`);
   let separator = "\n";
   for await (const result of results) {
     count(counts, result);
     if (result.state === "alike" || result.state === "neither") continue;
     const whole =
-      result.state === "unreadable"
-        ? result
-        : { ...result, answers: withoutObjects(result), difference: hunksOf(result) };
-    await put(`${separator}${JSON.stringify(whole)}`);
+      result.state === "unreadable" ? result : { ...result, answers: dropObjects(result), difference: hunksOf(result) };
+    await writeToOutput(`${separator}${JSON.stringify(whole)}`);
     separator = ",\n";
   }
-  await put(`\n],"summary":${JSON.stringify(counts)}}\n`);
+  await writeToOutput(`\n],"summary":${JSON.stringify(counts)}}\n`);
   return counts;
 };
 
 /** Leaves out whole objects: hunks show how they differ, and hide what Secrets hold. */
-const withoutObjects = ({ answers }: Exclude<Result, { state: "unreadable" }>) =>
+const dropObjects = ({ answers }: Exclude<Result, { state: "unreadable" }>) =>
   answers.map((answer) => ("made" in answer ? { ...answer, made: { ...answer.made, object: undefined } } : answer));
 
 /** Waits for the reader of standard output. */
-const put = async (text: string): Promise<void> => {
+const writeToOutput = async (text: string): Promise<void> => {
   if (!process.stdout.write(text)) await once(process.stdout, "drain");
 };

@@ -5,7 +5,7 @@ import { clusterOptions, stageOption } from "../cli/options.ts";
 import { openProgress } from "../cli/progress.ts";
 import { deployerIn } from "../clusters/access.ts";
 import { rollBackAll, rollBackOne } from "../rollout/rollback.ts";
-import { readDeploymentConfig, ruleOfStage } from "./shared/options.ts";
+import { readDeploymentConfig, resolveStageRule } from "./shared/options.ts";
 
 const { cluster, kubeconfig, context } = clusterOptions;
 
@@ -24,7 +24,7 @@ export default {
     const progress = openProgress();
     if (!options.flag("all")) {
       if (given === undefined || rest.length > 0) throw new Complaint("postern rollback takes one rule, or --all");
-      const rule = await ruleOfStage(given);
+      const rule = await resolveStageRule(given);
       const version = await inStage(options, (stage) => rollBackOne(stage, rule, options.text("to"), progress));
       writeOutput(`${rule} is at version ${version}\n`);
       return;

@@ -4,7 +4,7 @@ import { clusterOptions, parseDuration, stageOption } from "../cli/options.ts";
 import { openProgress } from "../cli/progress.ts";
 import { deployerIn } from "../clusters/access.ts";
 import { rotate, rotateCluster } from "../rollout/rotate.ts";
-import { doorIn, readDeploymentConfig } from "./shared/options.ts";
+import { readDeploymentConfig, readEndpointOptions } from "./shared/options.ts";
 
 const { kubeconfig, context, url, ca } = clusterOptions;
 
@@ -38,7 +38,7 @@ export default {
         stage,
         clusters: all,
         deployer: deployerIn(options, all),
-        ...(await doorIn(options)),
+        ...(await readEndpointOptions(options)),
         harden: false,
         wave: 1,
         progress: openProgress(),

@@ -16,18 +16,18 @@ export default {
     if (options.flag("write")) return writeListing(await readCatalogue());
     const { catalogue, broken, config } = await readProject(options.text("config") ?? configFile);
     const { clusters } = config;
-    const modesOf = (name: string): Record<string, string> => {
+    const getModes = (name: string): Record<string, string> => {
       const modes = [...clusters].flatMap(([cluster, { rules }]) =>
         rules.has(name) ? [[cluster, rules.get(name)?.mode ?? "off"]] : [],
       );
       return Object.fromEntries(modes);
     };
     const rules = [
-      ...catalogue.map(({ name, phases, rule }) => ({ name, phases, summary: rule.summary, modes: modesOf(name) })),
-      ...broken.map(({ name, sentence }) => ({ name, phases: [], broken: sentence, modes: modesOf(name) })),
+      ...catalogue.map(({ name, phases, rule }) => ({ name, phases, summary: rule.summary, modes: getModes(name) })),
+      ...broken.map(({ name, sentence }) => ({ name, phases: [], broken: sentence, modes: getModes(name) })),
     ];
     if (options.text("output") === "json") return writeOutput(`${JSON.stringify(rules, null, 2)}\n`);
-    const shown = (modes: Record<string, string>) => {
+    const formatModes = (modes: Record<string, string>) => {
       const entries = Object.entries(modes);
       return clusters.size === 1
         ? (entries[0]?.[1] ?? "-")
@@ -39,7 +39,7 @@ export default {
         ...rules.map(({ name, phases, modes, ...rule }) => [
           name,
           phases.join(", ") || "-",
-          shown(modes),
+          formatModes(modes),
           toOneLine("broken" in rule ? rule.broken : rule.summary),
         ]),
       ]),

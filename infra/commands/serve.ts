@@ -1,8 +1,8 @@
 import type { Command } from "../cli/command.ts";
-import { serve, servingOptions } from "../serve/serve.ts";
+import { serveRules, servingOptions } from "../serve/serve.ts";
 
 export default {
   summary: "Serves the rules of postern.yaml over HTTPS on this machine, as Lambda would.",
   options: servingOptions,
-  run: ({ options }) => serve(options),
+  run: ({ options }) => serveRules(options),
 } satisfies Command;

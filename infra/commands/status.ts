@@ -35,7 +35,7 @@ export default {
     return inStage(options, async (stage) => {
       const releases = await readReleases(stage, openProgress());
       const all = releases?.all ?? [];
-      const { standings, faults } = await standingsOf(stage, all);
+      const { standings, faults } = await readStandings(stage, all);
       for (const fault of faults) process.stderr.write(`${fault}\n`);
       if (standings.length + faults.length === 0) throw new Complaint(`stage ${stage.name} has no functions`, 1);
       const [newest] = all;
@@ -47,8 +47,8 @@ export default {
       const clusters = found.filter((one) => one !== undefined);
       writeOutput(
         options.text("output") === "json"
-          ? `${JSON.stringify({ stage: stage.name, release: shortly(newest), rules: standings, clusters }, null, 2)}\n`
-          : `${inWords(newest, standings)}${clusters.map(healthInWords).join("")}`,
+          ? `${JSON.stringify({ stage: stage.name, release: summarizeRelease(newest), rules: standings, clusters }, null, 2)}\n`
+          : `${formatStandings(newest, standings)}${clusters.map(formatHealth).join("")}`,
       );
       const isWell = clusters.every(({ sick, drift }) => sick.length + drift.length === 0);
       const isKnown = releases !== undefined && clusters.every(({ unknown }) => unknown.length === 0);
@@ -58,7 +58,7 @@ export default {
 } satisfies Command;
 
 /** Collects the error of a rule in `faults`, so that it doesn't hide the other rules. */
-const standingsOf = async ({ functions }: Stage, all: Release[]) => {
+const readStandings = async ({ functions }: Stage, all: Release[]) => {
   const faults: string[] = [];
   const found = await runInParallel(5, await functions.rules(), (rule) =>
     standingOf(functions, rule, all.length > 0 ? releasedVersions(all, rule) : undefined).catch((error) => {
@@ -70,13 +70,13 @@ const standingsOf = async ({ functions }: Stage, all: Release[]) => {
   return { standings: found.filter((one) => one !== undefined), faults };
 };
 
-const shortly = (release: Release | undefined) => {
+const summarizeRelease = (release: Release | undefined) => {
   if (release === undefined) return null;
   const { id, at, by, complete, like } = release;
   return { id, at, by, complete, ...(like !== undefined && { like }) };
 };
 
-const inWords = (release: Release | undefined, standings: Standing[]): string => {
+const formatStandings = (release: Release | undefined, standings: Standing[]): string => {
   const rows = standings.map(({ rule, version, weights, modified, disarmed, previous }) => {
     const trial = Object.entries(weights).map(([other, share]) => `, ${Math.round(share * 100)}% version ${other}`);
     const state = disarmed && disarmed.until > new Date() ? `disarmed until ${disarmed.until.toISOString()}` : "";
@@ -88,7 +88,7 @@ const inWords = (release: Release | undefined, standings: Standing[]): string =>
   return `${head}${formatTable([["RULE", "LIVE", "PUBLISHED", "BEFORE", ""], ...rows])}`;
 };
 
-const healthInWords = ({ cluster, at, entries, asked, sick, slowest, drift, unknown }: ClusterHealth): string => {
+const formatHealth = ({ cluster, at, entries, asked, sick, slowest, drift, unknown }: ClusterHealth): string => {
   const all = sick.length === 0 ? `all answer, the slowest in ${slowest} ms` : `${sick.length} don't answer`;
   const answers = asked === 0 ? "" : `, ${all}`;
   return [

@@ -42,15 +42,15 @@ export default {
       [...catalogue, ...broken].map(({ name }) => name),
     );
     const { runTests } = await import("../testing/runs.ts");
-    return report(runTests({ catalogue, broken, names }), options, "test");
+    return reportResults(runTests({ catalogue, broken, names }), options, "test");
   },
 } satisfies Command;
 
-const report = async (results: AsyncIterable<TestResult>, options: Options, what: string): Promise<number> => {
+const reportResults = async (runCases: AsyncIterable<TestResult>, options: Options, what: string): Promise<number> => {
   const output = options.text("output");
   const all: TestResult[] = [];
   let rule: string | undefined;
-  for await (const one of results) {
+  for await (const one of runCases) {
     all.push(one);
     if (output !== undefined) continue;
     if (one.rule !== rule) writeOutput(`${all.length > 1 ? "\n" : ""}${one.rule ?? one.file}\n`);
@@ -64,7 +64,7 @@ const report = async (results: AsyncIterable<TestResult>, options: Options, what
 };
 
 /** A policy with faults is one failed result: none of its cases can be run. */
-const asResult = ({ policy, faults }: { policy: string; faults: string[] }): TestResult => {
+const toFailedResult = ({ policy, faults }: { policy: string; faults: string[] }): TestResult => {
   return { file: policy, name: "has no faults", result: "failed", because: faults };
 };
 
@@ -85,7 +85,7 @@ const testPolicies = async (places: string[], files: string[], options: Options)
       writeOutput(
         `${JSON.stringify({ policies: faulty.map(({ policy, faults }) => ({ policy, faults })) }, null, 2)}\n`,
       );
-    else if (output === "junit") writeOutput(toJunit(faulty.map(asResult)));
+    else if (output === "junit") writeOutput(toJunit(faulty.map(toFailedResult)));
     else writeOutput(faults.map(written).join("\n"));
     return 1;
   }
@@ -103,5 +103,5 @@ const testPolicies = async (places: string[], files: string[], options: Options)
   const results = async function* () {
     for (const trial of trials.flat()) yield tried.tryCase(...trial);
   };
-  return report(results(), options, "case");
+  return reportResults(results(), options, "case");
 };

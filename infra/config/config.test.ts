@@ -7,7 +7,7 @@ import { Complaint } from "../cli/complaint.ts";
 import { parseConfig, readConfig } from "../project/project.ts";
 import { buildEndpointConfig, listServedRules } from "../project/served.ts";
 import { type ClusterConfig, chooseCluster } from "./config.ts";
-import { placesOf, writtenBelow } from "./record-section.ts";
+import { listRecordingPlaces, listWritablePaths } from "./record-section.ts";
 
 const listed = (name: string, one: Rule): CatalogueRule => ({ name, folder: "", phases: listPhases(one), rule: one });
 
@@ -192,10 +192,10 @@ clusters:
     assert.deepEqual(of("two"), [undefined, { bucket: "own", prefix: "a/", share: 1, keep }]);
     const [listed] = catalogue.slice(2);
     assert.ok(listed);
-    const places = placesOf(parse(text), listed);
+    const places = listRecordingPlaces(parse(text), listed);
     assert.deepEqual(places, { one: { plain: { bucket: "reviews", prefix: "", share: 0.01 } } });
-    assert.deepEqual(writtenBelow(places), ["reviews/one/plain/"]);
-    assert.deepEqual(placesOf(parse(text.replace("plain: {", "plain: { mode: off,")), listed), {});
+    assert.deepEqual(listWritablePaths(places), ["reviews/one/plain/"]);
+    assert.deepEqual(listRecordingPlaces(parse(text.replace("plain: {", "plain: { mode: off,")), listed), {});
   });
 
   it("may turn a rule on for one cluster alone", () => {

@@ -35,13 +35,13 @@ describe("the way to a cluster", () => {
   const catalogue = Object.entries({ asking, calling }).map(([name, rule]): CatalogueRule => {
     return { name, folder: "", phases: ["validate"], rule };
   });
-  const connections = (text: string, where: "here" | "aws" = "aws") =>
+  const readTestConnections = (text: string, where: "here" | "aws" = "aws") =>
     readConnections(parseConfig(text, catalogue), catalogue, join(folder, "postern.yaml"), where);
   const read = async (connect: object, where: "here" | "aws" = "aws") => {
     const config = JSON.stringify({ rules: { asking: {} }, clusters: { prod: { connect } } });
-    const { ways, faults } = await connections(config, where);
+    const { connections, faults } = await readTestConnections(config, where);
     if (faults.length > 0) throw new Complaint(faults.join("\n"));
-    return ways.get("prod");
+    return connections.get("prod");
   };
   const complaint = (sentence: string | RegExp) => (error: unknown) => {
     assert.ok(error instanceof Complaint, String(error));
@@ -103,7 +103,7 @@ describe("the way to a cluster", () => {
   });
 
   it("is missed where a rule must ask, and nobody looks for it where none does", async () => {
-    const faults = async (text: string) => (await connections(text)).faults;
+    const faults = async (text: string) => (await readTestConnections(text)).faults;
     const missing = "has no connect, and asking must ask it; docs/clusters.md says how";
     assert.deepEqual(await faults("rules: { calling: , asking: }"), [`postern.yaml clusters.local ${missing}`]);
     assert.deepEqual(await faults("rules: { calling: , asking: { mode: 'off' } }"), []);
@@ -120,8 +120,8 @@ describe("the way to a cluster", () => {
         mine: { connect: { kubeconfig: "config" } },
       },
     });
-    const { ways, faults, notes } = await connections(config);
-    assert.deepEqual([...ways.keys()], ["prod"]);
+    const { connections, faults, notes } = await readTestConnections(config);
+    assert.deepEqual([...connections.keys()], ["prod"]);
     assert.equal(faults.length, 1);
     assert.deepEqual(notes, [
       "postern.yaml clusters.mine.connect is a kubeconfig, for this machine only: there, functions can't ask",

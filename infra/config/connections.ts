@@ -14,22 +14,22 @@ import { toSentence } from "../cli/complaint.ts";
 import { createMapShape, type InputShape } from "../cli/shape.ts";
 import type { ClusterConfig, ConnectConfig, PosternConfig } from "./config.ts";
 
-const word: InputShape = { expected: "a text", isFit: (value) => typeof value === "string" && value !== "" };
+const nonEmptyText: InputShape = { expected: "a text", isFit: (value) => typeof value === "string" && value !== "" };
 
 export const connectShape = createMapShape({
-  eks: word,
-  region: word,
-  server: word,
-  ca: word,
-  tokenSecret: word,
-  tokenParameter: word,
-  kubeconfig: word,
-  context: word,
-  manifests: word,
+  eks: nonEmptyText,
+  region: nonEmptyText,
+  server: nonEmptyText,
+  ca: nonEmptyText,
+  tokenSecret: nonEmptyText,
+  tokenParameter: nonEmptyText,
+  kubeconfig: nonEmptyText,
+  context: nonEmptyText,
+  manifests: nonEmptyText,
 } satisfies Record<keyof ConnectConfig, InputShape>);
 
 /** Returns what is wrong, in words that continue the setting's name; undefined if it is valid. */
-export const unfitConnect = (connect: ConnectConfig): string | undefined => {
+export const findConnectFault = (connect: ConnectConfig): string | undefined => {
   const { eks, region, server, ca, kubeconfig, context, tokenSecret, tokenParameter, manifests } = connect;
   const ways = [eks, tokenSecret, tokenParameter, kubeconfig, manifests].filter((way) => way !== undefined);
   if (ways.length !== 1) return "must have one of eks, tokenSecret, tokenParameter, kubeconfig and manifests";
@@ -43,7 +43,7 @@ export const unfitConnect = (connect: ConnectConfig): string | undefined => {
     return `must have an https:// address without a path as its server, not "${server}"`;
   if (eks !== undefined && server !== undefined && ca === undefined)
     return "must name the ca beside the server, for EKS signs its certificates itself";
-  const own = regionOf(tokenSecret ?? tokenParameter);
+  const own = parseRegion(tokenSecret ?? tokenParameter);
   if (own !== undefined && region !== undefined && own !== region)
     return `is of region ${region}, but its token is kept in ${own}`;
   if (!isRegion(region ?? own ?? "")) return "must have a region, for instance eu-west-1";
@@ -57,11 +57,11 @@ const isAddress = (text: string) => {
 };
 
 /** Returns the region in an ARN; undefined for a plain name. */
-const regionOf = (arn = ""): string | undefined => /^arn:aws[^:]*:[^:]+:([^:]+):/.exec(arn)?.[1];
+const parseRegion = (arn = ""): string | undefined => /^arn:aws[^:]*:[^:]+:([^:]+):/.exec(arn)?.[1];
 
 export interface Connections {
-  ways: Map<string, Connection>;
-  written: Map<string, ManifestCluster>;
+  connections: Map<string, Connection>;
+  manifestClusters: Map<string, ManifestCluster>;
   faults: string[];
   /** Facts to report that are no mistakes. */
   notes: string[];
@@ -74,35 +74,35 @@ export const readConnections = async (
   file: string,
   where: "here" | "aws",
 ): Promise<Connections> => {
-  const found: Connections = { ways: new Map(), written: new Map(), faults: [], notes: [] };
+  const found: Connections = { connections: new Map(), manifestClusters: new Map(), faults: [], notes: [] };
   for (const [name, cluster] of clusters) {
-    const asking = askingRules(catalogue, cluster);
+    const asking = listAskingRules(catalogue, cluster);
     const { connect } = cluster;
     const here = `${basename(file)} clusters.${name}`;
     if (asking.length === 0) continue;
-    if (connect === undefined) found.faults.push(`${here} ${withoutConnect(asking)}`);
+    if (connect === undefined) found.faults.push(`${here} ${describeMissingConnect(asking)}`);
     else if (where === "aws" && (connect.kubeconfig ?? connect.manifests) !== undefined) {
       const what = connect.kubeconfig === undefined ? "a folder" : "a kubeconfig";
       found.notes.push(`${here}.connect is ${what}, for this machine only: there, functions can't ask`);
     } else if (connect.manifests !== undefined)
-      await readManifests(placeOf(connect.manifests, dirname(file))).then(
-        (objects) => found.written.set(name, createManifestCluster(objects)),
+      await readManifests(resolveConfigPath(connect.manifests, dirname(file))).then(
+        (objects) => found.manifestClusters.set(name, createManifestCluster(objects)),
         (error) => found.faults.push(`${here}.connect: ${toSentence(error)}`),
       );
     else
-      await connectionOf(connect, dirname(file)).then(
-        (connection) => found.ways.set(name, connection),
+      await buildConnection(connect, dirname(file)).then(
+        (connection) => found.connections.set(name, connection),
         (error) => found.faults.push(`${here}.connect ${toSentence(error)}`),
       );
   }
   return found;
 };
 
-export const withoutConnect = (asking: CatalogueRule[]) =>
+export const describeMissingConnect = (asking: CatalogueRule[]) =>
   `has no connect, and ${asking.map(({ name }) => name).join(", ")} must ask it; docs/clusters.md says how`;
 
 /** Returns the rules that are on and ask the cluster. Rules that only ask other services are not included. */
-export const askingRules = (
+export const listAskingRules = (
   catalogue: CatalogueRule[],
   { rules }: Pick<ClusterConfig, "rules"> = { rules: new Map() },
 ): CatalogueRule[] =>
@@ -112,15 +112,15 @@ export const askingRules = (
   });
 
 /** Resolves a path relative to the folder of postern.yaml, with `~/` as the home folder. */
-export const placeOf = (path: string, folder: string) => resolve(folder, path.replace(/^~(?=\/)/, homedir()));
+export const resolveConfigPath = (path: string, folder: string) => resolve(folder, path.replace(/^~(?=\/)/, homedir()));
 
-const connectionOf = async (connect: ConnectConfig, folder: string): Promise<Connection> => {
+const buildConnection = async (connect: ConnectConfig, folder: string): Promise<Connection> => {
   const { eks, server, kubeconfig, tokenSecret, tokenParameter } = connect;
-  if (kubeconfig !== undefined) return readKubeconfig(placeOf(kubeconfig, folder), connect.context);
+  if (kubeconfig !== undefined) return readKubeconfig(resolveConfigPath(kubeconfig, folder), connect.context);
   if (server === undefined)
     throw new Error(`must name server and ca of the EKS cluster; aws eks describe-cluster --name ${eks} prints them`);
-  const ca = connect.ca === undefined ? undefined : await pem(connect.ca, folder);
-  const region = connect.region ?? regionOf(tokenSecret ?? tokenParameter) ?? "";
+  const ca = connect.ca === undefined ? undefined : await readCertificates(connect.ca, folder);
+  const region = connect.region ?? parseRegion(tokenSecret ?? tokenParameter) ?? "";
   const credentials =
     eks !== undefined
       ? { eks, region }
@@ -133,7 +133,7 @@ const connectionOf = async (connect: ConnectConfig, folder: string): Promise<Con
 const certificates = /-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/g;
 
 /** Returns only the certificates in a PEM text or file, not, for example, a private key beside them. */
-export const pem = async (given: string, folder: string): Promise<string> => {
+export const readCertificates = async (given: string, folder: string): Promise<string> => {
   const isText = given.includes("-----BEGIN");
   const where = isText ? "its ca" : given;
   const found = (isText ? given : await readFile(resolve(folder, given), "utf8")).match(certificates) ?? [];
@@ -163,7 +163,7 @@ export const readKubeconfig = async (
   const document = parseDocument(await readFile(file, "utf8"), { prettyErrors: false });
   // The parser's own messages quote the line, which may hold a token.
   if (document.errors.length > 0) throw new Error(`finds ${file} to be no YAML`);
-  const config = kubeconfigIn(document.toJS());
+  const config = toKubeconfig(document.toJS());
   if (config === undefined) throw new Error(`finds ${file} to be no kubeconfig`);
   const isThere = config.contexts?.some(({ name }) => name === preferred);
   const chosen = wanted ?? (isThere ? preferred : config["current-context"]);
@@ -193,7 +193,7 @@ export const readKubeconfig = async (
       `would run a program for a token, by exec in ${file}; use a user with a token or a client certificate`,
     );
   const authority = await text(cluster, "certificate-authority");
-  const ca = authority === undefined ? undefined : await pem(authority, "");
+  const ca = authority === undefined ? undefined : await readCertificates(authority, "");
   const [cert, key] = [await text(user, "client-certificate"), await text(user, "client-key")];
   const given = user.token || (typeof user.tokenFile === "string" ? await text({ file: user.tokenFile }, "file") : "");
   const token = typeof given === "string" ? given.trim() : "";
@@ -204,7 +204,7 @@ export const readKubeconfig = async (
   return { server: new URL(server).origin, ...(ca && { ca }), credentials };
 };
 
-const kubeconfigIn = (value: unknown): Kubeconfig | undefined => {
+const toKubeconfig = (value: unknown): Kubeconfig | undefined => {
   const isFit = ["context", "cluster", "user"].every((inner) => {
     const entries: unknown = Object(value)[`${inner}s`] ?? [];
     return Array.isArray(entries) && entries.every((entry) => isMap(Object(entry)[inner]));

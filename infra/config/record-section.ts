@@ -56,7 +56,7 @@ export const readRecord = (section: RecordSection, path: ConfigPath, complain: C
 };
 
 /** Returns where a function records, by cluster and rule. A group's function records for each member. */
-export const placesOf = ({ clusters }: PosternConfig, listed: CatalogueRule): Places => {
+export const listRecordingPlaces = ({ clusters }: PosternConfig, listed: CatalogueRule): Places => {
   const names = (listed.members ?? [listed]).map(({ name }) => name);
   const all = [...clusters].flatMap(([cluster, { rules }]) => {
     const places = names.flatMap((name) => {
@@ -69,7 +69,7 @@ export const placesOf = ({ clusters }: PosternConfig, listed: CatalogueRule): Pl
 };
 
 /** Returns the paths, as `BUCKET/PREFIX`, below which the function's role may write. */
-export const writtenBelow = (places: Places): string[] => [
+export const listWritablePaths = (places: Places): string[] => [
   ...new Set(
     Object.entries(places).flatMap(([cluster, rules]) =>
       Object.entries(rules).map(([rule, { bucket, prefix }]) => `${bucket}/${prefix}${cluster}/${rule}/`),

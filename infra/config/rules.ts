@@ -12,13 +12,13 @@ import type { Complain, ConfigPath, Exemptions, RecordConfig, RuleConfig } from 
 import { type RecordSection, readRecord, recordShape } from "./record-section.ts";
 
 /** The manifest files for settings, by their path in postern.yaml, or the reason why a path has none. */
-export type Places = ReadonlyMap<string, ManifestFile[] | string>;
+export type ManifestFiles = ReadonlyMap<string, ManifestFile[] | string>;
 
-export interface Known {
+export interface KnownRules {
   catalogue: CatalogueRule[];
   /** All rules, including rules that can't be loaded. */
   names: readonly string[];
-  places: Places;
+  places: ManifestFiles;
 }
 
 /** A rule's section in postern.yaml, once it has the shape of `ruleShape`. */
@@ -70,7 +70,7 @@ export const validateRules = (
   value: unknown,
   path: ConfigPath,
   general: ReadonlyMap<string, RuleDraft>,
-  known: Known,
+  known: KnownRules,
   complain: Complain,
 ): Map<string, RuleDraft> => {
   const rules = new Map(general);
@@ -79,29 +79,37 @@ export const validateRules = (
     const name = findRule(given, known.names);
     const here = [...path, given];
     if (name === undefined) {
-      complain(here, noRule(given, known.names));
+      complain(here, describeUnknownRule(given, known.names));
       continue;
     }
     if (seen.has(name)) complain(here, `is ${name}, which stands here already`);
     seen.add(name);
-    rules.set(name, readRule(ruleNamed(name, known), toMap(section), here, general.get(name), known.places, complain));
+    rules.set(
+      name,
+      readRule(findKnownRule(name, known), toMap(section), here, general.get(name), known.places, complain),
+    );
   }
   return rules;
 };
 
-export const noRule = (name: string, names: readonly string[]): string => {
+export const describeUnknownRule = (name: string, names: readonly string[]): string => {
   const suggestion = suggestName(name, names).trim();
   return `is no rule; there is no folder functions/${name}${suggestion && `; ${suggestion}`}`;
 };
 
-const ruleNamed = (name: string, { catalogue }: Known) => catalogue.find((listed) => listed.name === name)?.rule;
+const findKnownRule = (name: string, { catalogue }: KnownRules) =>
+  catalogue.find((listed) => listed.name === name)?.rule;
 
 /** Checks what depends on all places together. A rule that is off needs no valid settings. */
-export const settleRules = (rules: Map<string, RuleDraft>, known: Known, complain: Complain): Map<string, RuleConfig> =>
+export const finishRules = (
+  rules: Map<string, RuleDraft>,
+  known: KnownRules,
+  complain: Complain,
+): Map<string, RuleConfig> =>
   new Map(
     [...rules].map(([name, { place, settingsPlace = place, wrong, record, ...said }]) => {
       const result = { ...said, ...(record && record !== "off" && { record }) };
-      const rule = ruleNamed(name, known);
+      const rule = findKnownRule(name, known);
       const isOn = result.mode !== "off" && !wrong;
       const unfit = isOn ? rule?.checkSettings?.(result.settings) : undefined;
       if (unfit !== undefined) complain(settingsPlace, unfit);
@@ -116,12 +124,12 @@ const readRule = (
   section: RuleSection,
   path: ConfigPath,
   before: RuleDraft | undefined,
-  places: Places,
+  places: ManifestFiles,
   complain: Complain,
 ): RuleDraft => {
   const { settings, exempt, record, ...fields } = section;
   const settingsPath = [...path, "settings"];
-  const own = rule && withObjects(rule, settings, settingsPath, places, complain);
+  const own = rule && fillManifestSettings(rule, settings, settingsPath, places, complain);
   const wrong = own == null ? [] : mistakes(rule?.settings ?? {}, own, []);
   for (const mistake of wrong) complain([...settingsPath, ...mistake.path], mistake.sentence);
   return {
@@ -150,27 +158,27 @@ const readExempt = (section: ExemptSection, path: ConfigPath, complain: Complain
   return { ...exempt, ...(namespaceLabels !== undefined && { namespaceLabels: labels as Record<string, string> }) };
 };
 
-const withObjects = (
+const fillManifestSettings = (
   { manifests = {} }: Rule,
   settings: unknown,
   path: ConfigPath,
-  places: Places,
+  places: ManifestFiles,
   complain: Complain,
 ): unknown => {
   if (typeof settings !== "object" || settings === null) return settings;
   const readers: [string, (documents: readonly unknown[]) => ParsedManifests][] = Object.entries(manifests);
   const filled = readers.flatMap(([key, read]) => {
     const value: unknown = Reflect.get(settings, key);
-    return value === undefined ? [] : [[key, objectsIn(value, read, [...path, key], places, complain)]];
+    return value === undefined ? [] : [[key, readManifestSetting(value, read, [...path, key], places, complain)]];
   });
   return filled.length === 0 ? settings : { ...settings, ...Object.fromEntries(filled) };
 };
 
-const objectsIn = (
+const readManifestSetting = (
   value: unknown,
   read: (documents: readonly unknown[]) => ParsedManifests,
   path: ConfigPath,
-  places: Places,
+  places: ManifestFiles,
   complain: Complain,
 ): unknown => {
   const parts: unknown[] = typeof value === "string" ? [value] : Array.isArray(value) ? value : [];

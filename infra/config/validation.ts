@@ -5,20 +5,20 @@ import type { BrokenRule, CatalogueRule } from "../catalogue/registry.ts";
 import { findRule, isName } from "../catalogue/rule-names.ts";
 import { allowNull, anyShape, createMapShape, findMisfits, textListShape } from "../cli/shape.ts";
 import type { ClusterConfig, Complain, ConfigPath, ConnectConfig, PosternConfig, RuleGroup } from "./config.ts";
-import { connectShape, unfitConnect } from "./connections.ts";
+import { connectShape, findConnectFault } from "./connections.ts";
 import {
+  describeUnknownRule,
   dnsLabel,
-  type Known,
-  noRule,
-  type Places,
+  finishRules,
+  type KnownRules,
+  type ManifestFiles,
   type RuleDraft,
   ruleShape,
-  settleRules,
   validateRules,
 } from "./rules.ts";
 
 /** A cluster's name becomes part of a URL path. */
-export const isCluster = (name: string): boolean => dnsLabel.test(name);
+export const isClusterName = (name: string): boolean => dnsLabel.test(name);
 
 const clusterShape = createMapShape({
   rules: allowNull(createMapShape({}, ruleShape)),
@@ -34,10 +34,10 @@ const configShape = allowNull(
 );
 
 /** Returns the config and all mistakes in postern.yaml. The settings of rules that can't be loaded aren't read. */
-export const interpret = (
+export const validateConfig = (
   given: unknown,
   catalogue: CatalogueRule[],
-  places: Places,
+  places: ManifestFiles,
   broken: readonly BrokenRule[],
 ): { config: PosternConfig; mistakes: Mistake[] } => {
   const mistakes = findMisfits(given, configShape).map(({ path, expected, known }): Mistake => {
@@ -63,18 +63,19 @@ const readCluster = (
   { rules, keyVersion, connect }: JsonMap,
   groups: RuleGroup[],
   general: ReadonlyMap<string, RuleDraft>,
-  known: Known,
+  known: KnownRules,
   complain: Complain,
 ): ClusterConfig => {
   const path = ["clusters", name];
-  if (!isCluster(name)) complain(path, "is no name for a cluster: lower-case letters, digits and hyphens, at most 63");
+  if (!isClusterName(name))
+    complain(path, "is no name for a cluster: lower-case letters, digits and hyphens, at most 63");
   const isFit = isMap(connect) && findMisfits(connect, connectShape).length === 0;
-  const unfit = isFit ? unfitConnect(connect as ConnectConfig) : undefined;
+  const unfit = isFit ? findConnectFault(connect as ConnectConfig) : undefined;
   if (unfit !== undefined) complain([...path, "connect"], unfit);
   return {
     ...(isMap(connect) && { connect: connect as ConnectConfig }),
     keyVersions: readKeyVersions(keyVersion, [...path, "keyVersion"], complain),
-    rules: settleRules(validateRules(rules, [...path, "rules"], general, known, complain), known, complain),
+    rules: finishRules(validateRules(rules, [...path, "rules"], general, known, complain), known, complain),
     groups,
   };
 };
@@ -91,7 +92,7 @@ const readKeyVersions = (value: unknown, path: ConfigPath, complain: Complain): 
 /** A group with a member that can't be loaded is left out. */
 const readGroups = (
   value: unknown,
-  { catalogue, names }: Known,
+  { catalogue, names }: KnownRules,
   broken: readonly BrokenRule[],
   complain: Complain,
 ): RuleGroup[] => {
@@ -107,7 +108,7 @@ const readGroups = (
       const one = findRule(text, names) ?? text;
       if (isBroken(text)) return [];
       const listed = catalogue.find((rule) => rule.name === one);
-      const unfit = listed ? unfitFor(listed, taken.get(one)) : noRule(one, names);
+      const unfit = listed ? findGroupFault(listed, taken.get(one)) : describeUnknownRule(one, names);
       if (unfit !== undefined) complain([...path, index], `"${one}" ${unfit}`);
       taken.set(one, name);
       return listed && unfit === undefined ? [listed] : [];
@@ -117,7 +118,7 @@ const readGroups = (
 };
 
 /** Returns why a rule can't be in a group. `other` is the group that has it already. */
-const unfitFor = ({ phases, rule }: CatalogueRule, other: string | undefined): string | undefined => {
+const findGroupFault = ({ phases, rule }: CatalogueRule, other: string | undefined): string | undefined => {
   if (other !== undefined) return `is in ${other} already`;
   if (!phases.includes("mutate")) return "only validates; groups are for rules that mutate";
   if (rule.variants) return "has several entries, and a group has one";

@@ -8,11 +8,11 @@ x509.cryptoProvider.set(webcrypto);
 const algorithm = { name: "ECDSA", namedCurve: "P-256", hash: "SHA-256" };
 const day = 24 * 3600 * 1000;
 
-export const privateKey = async (): Promise<string> => privatePem((await generate()).privateKey);
+export const generatePrivateKey = async (): Promise<string> => exportPrivateKey((await generateKeyPair()).privateKey);
 
 /** Makes the certificate of a certificate authority, valid for ten years. */
-export const authority = async (key: string): Promise<string> => {
-  const keys = await keyPair(key);
+export const generateAuthority = async (key: string): Promise<string> => {
+  const keys = await importKeyPair(key);
   const certificate = await x509.X509CertificateGenerator.createSelfSigned({
     name: "CN=Postern local CA",
     keys,
@@ -29,14 +29,14 @@ export const authority = async (key: string): Promise<string> => {
 };
 
 /** Makes a server certificate that this authority signs, valid for a year. */
-export const server = async (
+export const generateServerCertificate = async (
   ca: string,
   caKey: string,
   names: string[],
 ): Promise<{ certificate: string; key: string }> => {
   const issuer = new x509.X509Certificate(ca);
-  const { privateKey: signingKey } = await keyPair(caKey);
-  const keys = await generate();
+  const { privateKey: signingKey } = await importKeyPair(caKey);
+  const keys = await generateKeyPair();
   const certificate = await x509.X509CertificateGenerator.create({
     subject: "CN=Postern gateway",
     issuer: issuer.subject,
@@ -53,12 +53,12 @@ export const server = async (
       await x509.AuthorityKeyIdentifierExtension.create(issuer),
     ],
   });
-  return { certificate: `${certificate.toString("pem")}\n`, key: await privatePem(keys.privateKey) };
+  return { certificate: `${certificate.toString("pem")}\n`, key: await exportPrivateKey(keys.privateKey) };
 };
 
-const generate = () => webcrypto.subtle.generateKey(algorithm, true, ["sign", "verify"]);
+const generateKeyPair = () => webcrypto.subtle.generateKey(algorithm, true, ["sign", "verify"]);
 
-const keyPair = async (pem: string) => {
+const importKeyPair = async (pem: string) => {
   const publicPem = createPublicKey(pem).export({ type: "spki", format: "der" });
   return {
     privateKey: await webcrypto.subtle.importKey("pkcs8", x509.PemConverter.decodeFirst(pem), algorithm, false, [
@@ -68,5 +68,5 @@ const keyPair = async (pem: string) => {
   };
 };
 
-const privatePem = async (key: webcrypto.CryptoKey) =>
+const exportPrivateKey = async (key: webcrypto.CryptoKey) =>
   `${x509.PemConverter.encode(await webcrypto.subtle.exportKey("pkcs8", key), "PRIVATE KEY")}\n`;

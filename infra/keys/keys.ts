@@ -13,16 +13,16 @@ import { join } from "node:path";
 import { claim } from "#lib/url-key.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
 
-export interface Signer {
+export interface UrlSigner {
   /** base64url, as functions have it in POSTERN_KEYS. */
   publicKey: string;
   /** Returns `{cluster}.{key}`, the first segment of a URL's path. */
-  segment(cluster: string, keyVersion: number): string;
+  signSegment(cluster: string, keyVersion: number): string;
 }
 
-export const openSigner = async (folder: string): Promise<Signer> => {
-  const pem = await keep(folder, "signing.key", async () => makeSigningKey());
-  if (kindOf(pem) === "ed25519") return signerOf(pem);
+export const openSigner = async (folder: string): Promise<UrlSigner> => {
+  const pem = await readOrCreate(folder, "signing.key", async () => makeSigningKey());
+  if (getKeyType(pem) === "ed25519") return createSigner(pem);
   throw new Complaint(
     `${join(folder, "signing.key")} holds no Ed25519 private key in PEM; restore it, or delete it to have a new key made, and register the webhooks of every cluster again`,
   );
@@ -32,11 +32,11 @@ export const openSigner = async (folder: string): Promise<Signer> => {
 export const makeSigningKey = (): string =>
   String(generateKeyPairSync("ed25519").privateKey.export({ type: "pkcs8", format: "pem" }));
 
-export const signerOf = (pem: string): Signer => {
+export const createSigner = (pem: string): UrlSigner => {
   const key = createPrivateKey(pem);
   return {
     publicKey: String(createPublicKey(pem).export({ format: "jwk" }).x),
-    segment: (cluster, keyVersion) =>
+    signSegment: (cluster, keyVersion) =>
       `${cluster}.${sign(null, Buffer.from(claim(cluster, keyVersion)), key).toString("base64url")}`,
   };
 };
@@ -52,15 +52,15 @@ const loadGenerator = () => import("./certificates.ts");
 /** Returns a certificate for this machine and the host, signed by a local CA. Creates both if missing. */
 export const openCertificate = async (folder: string, host: string): Promise<ServerCertificate> => {
   const { ca, caKey } = await openAuthority(folder);
-  const names = serverNames(host);
+  const names = listServerNames(host);
   const [cert, key] = await Promise.all(
     ["server.crt", "server.key"].map((file) => readFile(join(folder, file), "utf8").catch(() => "")),
   );
-  if (cert && key && serves(cert, key, ca, names)) return { ca, cert, key };
+  if (cert && key && isUsable(cert, key, ca, names)) return { ca, cert, key };
 
-  const fresh = await (await loadGenerator()).server(ca, caKey, names);
-  await replace(folder, "server.crt", fresh.certificate);
-  await replace(folder, "server.key", fresh.key);
+  const fresh = await (await loadGenerator()).generateServerCertificate(ca, caKey, names);
+  await replaceFile(folder, "server.crt", fresh.certificate);
+  await replaceFile(folder, "server.key", fresh.key);
   return { ca, cert: fresh.certificate, key: fresh.key };
 };
 
@@ -68,21 +68,21 @@ export const openCertificate = async (folder: string, host: string): Promise<Ser
 const openAuthority = async (folder: string): Promise<{ ca: string; caKey: string }> => {
   const [keyFile, file] = [join(folder, "ca.key"), join(folder, "ca.crt")];
   const remedy = "delete ca.key and ca.crt to have a new CA made, and register the webhooks of every cluster again";
-  const complaint = (sentence: string) => new Complaint(`${sentence}; restore it, or ${remedy}`);
-  if ((await find(file)) !== undefined && (await find(keyFile)) === undefined)
-    throw complaint(`${keyFile} is missing, the key of ca.crt`);
-  const caKey = await keep(folder, "ca.key", async () => (await loadGenerator()).privateKey());
-  if (kindOf(caKey) !== "prime256v1") throw complaint(`${keyFile} holds no P-256 private key in PEM`);
-  const ca = await keep(folder, "ca.crt", async () => (await loadGenerator()).authority(caKey));
-  const [certificate] = certificatesIn(ca) ?? [];
-  if (certificate === undefined) throw complaint(`${file} holds no certificate in PEM`);
+  const createComplaint = (sentence: string) => new Complaint(`${sentence}; restore it, or ${remedy}`);
+  if ((await readIfPresent(file)) !== undefined && (await readIfPresent(keyFile)) === undefined)
+    throw createComplaint(`${keyFile} is missing, the key of ca.crt`);
+  const caKey = await readOrCreate(folder, "ca.key", async () => (await loadGenerator()).generatePrivateKey());
+  if (getKeyType(caKey) !== "prime256v1") throw createComplaint(`${keyFile} holds no P-256 private key in PEM`);
+  const ca = await readOrCreate(folder, "ca.crt", async () => (await loadGenerator()).generateAuthority(caKey));
+  const [certificate] = parseCertificates(ca) ?? [];
+  if (certificate === undefined) throw createComplaint(`${file} holds no certificate in PEM`);
   if (!certificate.checkPrivateKey(createPrivateKey(caKey)))
-    throw complaint(`${file} is not the certificate of ca.key`);
+    throw createComplaint(`${file} is not the certificate of ca.key`);
   if (isExpired(certificate)) throw new Complaint(`${file} expired on ${certificate.validTo}; ${remedy}`);
   return { ca, caKey };
 };
 
-export const certificatesIn = (pem: string): X509Certificate[] | undefined => {
+export const parseCertificates = (pem: string): X509Certificate[] | undefined => {
   const found = pem.match(/-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/g);
   try {
     return found?.map((one) => new X509Certificate(one));
@@ -93,7 +93,7 @@ export const certificatesIn = (pem: string): X509Certificate[] | undefined => {
 
 export const isExpired = ({ validTo }: X509Certificate): boolean => Date.parse(validTo) <= Date.now();
 
-const kindOf = (pem: string): string | undefined => {
+const getKeyType = (pem: string): string | undefined => {
   try {
     const { asymmetricKeyDetails, asymmetricKeyType } = createPrivateKey(pem);
     return asymmetricKeyDetails?.namedCurve ?? asymmetricKeyType;
@@ -106,7 +106,7 @@ const kindOf = (pem: string): string | undefined => {
 export const listAddresses = (host: string): NetworkInterfaceInfo[] | undefined =>
   host === "0.0.0.0" || host === "::" ? Object.values(networkInterfaces()).flatMap((list = []) => list) : undefined;
 
-const serverNames = (host: string): string[] => {
+const listServerNames = (host: string): string[] => {
   const addresses = listAddresses(host)?.map(({ address }) => address);
   const own = addresses?.filter((address) => !address.startsWith("fe80")) ?? [host];
   return [...new Set(["localhost", "127.0.0.1", "::1", ...own])];
@@ -115,7 +115,7 @@ const serverNames = (host: string): string[] => {
 const month = 30 * 24 * 3600 * 1000;
 
 /** Compares key and certificate, too: two processes that replace both files at once may leave a pair that differs. */
-const serves = (cert: string, key: string, ca: string, names: string[]): boolean => {
+const isUsable = (cert: string, key: string, ca: string, names: string[]): boolean => {
   try {
     const certificate = new X509Certificate(cert);
     return (
@@ -131,9 +131,9 @@ const serves = (cert: string, key: string, ca: string, names: string[]): boolean
 };
 
 /** Creates the file if it is missing. If two processes create it at once, the first wins. */
-const keep = async (folder: string, name: string, make: () => Promise<string>): Promise<string> => {
+const readOrCreate = async (folder: string, name: string, make: () => Promise<string>): Promise<string> => {
   const file = join(folder, name);
-  const present = await find(file);
+  const present = await readIfPresent(file);
   if (present !== undefined) return present;
   const draft = await writeSecret(folder, name, await make());
   await link(draft, file).catch((error) => {
@@ -143,13 +143,13 @@ const keep = async (folder: string, name: string, make: () => Promise<string>): 
   return readFile(file, "utf8");
 };
 
-const find = (file: string): Promise<string | undefined> =>
+const readIfPresent = (file: string): Promise<string | undefined> =>
   readFile(file, "utf8").catch((error) => {
     if (error.code === "ENOENT") return undefined;
     throw new Complaint(`${file} can't be read: ${toSentence(error)}`);
   });
 
-const replace = async (folder: string, name: string, content: string) => {
+const replaceFile = async (folder: string, name: string, content: string) => {
   await rename(await writeSecret(folder, name, content), join(folder, name));
 };
 

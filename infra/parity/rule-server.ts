@@ -12,8 +12,8 @@ import { openCertificate, type ServerCertificate } from "../keys/keys.ts";
 import { parseConfig } from "../project/project.ts";
 import { listServedRules } from "../project/served.ts";
 import { type Handler, openGateway } from "../serve/gateway.ts";
-import { handlerOf } from "../serve/handlers.ts";
-import { configurations } from "../webhooks/configurations.ts";
+import { createHandler } from "../serve/handlers.ts";
+import { buildConfigurations } from "../webhooks/configurations.ts";
 import { type ClusterClient, getCollectionPath, getObjectPath } from "./control-plane/client.ts";
 import type { Announcer } from "./scripted-endpoints.ts";
 import { createTestSigner } from "./test-key.ts";
@@ -56,7 +56,7 @@ export const serveRules = async (rules: CatalogueRule[], yaml: string, host: Rul
     const { world = createUnconnectedCapabilities, before = (_, handler) => handler } = host;
     const journal = (report: LogReport) => void reports.push(report);
     const handlers = listServedRules(config, rules).map((listed) => {
-      const handler = handlerOf(config, listed, { publicKeys, world, journal });
+      const handler = createHandler(config, listed, { publicKeys, world, journal });
       return [listed.name, before(listed.name, handler)] as const;
     });
     gateway.serve(new Map(handlers));
@@ -66,7 +66,7 @@ export const serveRules = async (rules: CatalogueRule[], yaml: string, host: Rul
     const segment = signer.segment(chosen, cluster.keyVersions.at(-1));
     const address = (rule: string, phase: string) => `${gateway.url}/${segment}/${rule}/${phase}`;
     const catalogue = whole ? rules.map(deleteVariants) : rules;
-    return configurations(catalogue, cluster, { name, address, ca: host.certificate.ca, harden: false });
+    return buildConfigurations(catalogue, cluster, { name, address, ca: host.certificate.ca, harden: false });
   };
   /** What was reported while this was done. */
   const during = async <T>(act: () => Promise<T>): Promise<[T, LogReport[]]> => {
@@ -93,7 +93,7 @@ const deleteVariants = ({ rule: { variants: _, ...rule }, ...listed }: Catalogue
 export const getConfigurationKind = (phase: Phase | undefined) =>
   phase === "mutate" ? "MutatingWebhookConfiguration" : "ValidatingWebhookConfiguration";
 
-export type WebhookManifests = ReturnType<typeof configurations>;
+export type WebhookManifests = ReturnType<typeof buildConfigurations>;
 
 /**
  * Makes the API server wait longer for each entry: a busy machine may be slow, which says nothing about rules. An entry

@@ -2,10 +2,10 @@ import { once } from "node:events";
 import { createServer } from "node:https";
 import type { AddressInfo } from "node:net";
 import type { ServerCertificate } from "../keys/keys.ts";
-import type { configurations } from "../webhooks/configurations.ts";
+import type { buildConfigurations } from "../webhooks/configurations.ts";
 import type { ClusterClient } from "./control-plane/client.ts";
 
-type Configuration = ReturnType<typeof configurations>[number];
+type Configuration = ReturnType<typeof buildConfigurations>[number];
 
 /** A review as the API server sends it, as far as an answer depends on it. */
 interface ReviewBody {

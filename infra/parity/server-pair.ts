@@ -8,7 +8,7 @@ import type { Capabilities } from "#lib/needs.ts";
 import { mergeWithDefaults } from "#lib/settings.ts";
 import type { ServerCertificate } from "../keys/keys.ts";
 import { parseConfig } from "../project/project.ts";
-import { groupOf, roles } from "../webhooks/rbac.ts";
+import { buildRoles, toGroupName } from "../webhooks/rbac.ts";
 import { type Binaries, listPlugins, webhookPlugins } from "./control-plane/binaries.ts";
 import { getCollectionPath } from "./control-plane/client.ts";
 import { bootCluster, bootClusters, type Cluster, type ClusterOptions } from "./control-plane/cluster.ts";
@@ -58,7 +58,7 @@ export const openPair = async (
   const wishes = {
     store: await getPreparedStore(binaries),
     flags: [...flags, ...(config.flags ?? [])],
-    users: { [reader]: [groupOf(reader, port.name)] },
+    users: { [reader]: [toGroupName(reader, port.name)] },
     ...(config.rbac && { rbac: true }),
   };
   // What a rule alone has settings for, no plugin takes.
@@ -87,7 +87,7 @@ export const openPair = async (
 /** Lets Postern do what the rule needs, and no more. */
 const grantRights = async (port: Port, { admin }: Cluster) => {
   const [local] = parseConfig(`rules: { ${port.name}: }`, [port]).clusters.values();
-  for (const body of local ? roles([port], local, reader) : []) {
+  for (const body of local ? buildRoles([port], local, reader) : []) {
     const { code, body: said } = await admin({ method: "POST", path: getCollectionPath(body), body });
     if (code !== 201) throw new Error(`the API server refuses a role: ${said.message}`);
   }

@@ -7,10 +7,10 @@ import { type BrokenRule, type CatalogueRule, readCatalogueRules } from "../cata
 import { findRule } from "../catalogue/rule-names.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
 import type { ClusterConfig, PosternConfig } from "../config/config.ts";
-import { placeOf } from "../config/connections.ts";
-import type { Places } from "../config/rules.ts";
-import { interpret } from "../config/validation.ts";
-import { disagreements } from "../webhooks/groups.ts";
+import { resolveConfigPath } from "../config/connections.ts";
+import type { ManifestFiles } from "../config/rules.ts";
+import { validateConfig } from "../config/validation.ts";
+import { listDisagreements } from "../webhooks/groups.ts";
 
 export interface Project {
   catalogue: CatalogueRule[];
@@ -56,7 +56,7 @@ export const readConfig = async (
     throw new Complaint(`${name} can't be read: ${toSentence(error)}`);
   });
   const found = placesIn(text, catalogue).map(async (place) => {
-    const files = await readManifestFiles(placeOf(place, dirname(file))).catch(toSentence);
+    const files = await readManifestFiles(resolveConfigPath(place, dirname(file))).catch(toSentence);
     return [place, files] as const;
   });
   return parseConfig(text, catalogue, name, new Map(await Promise.all(found)), broken);
@@ -68,7 +68,7 @@ export const placesNamed = async (file: string, catalogue: CatalogueRule[]): Pro
   const { clusters } = Object(parseDocument(text, { prettyErrors: false, logLevel: "silent" }).toJS());
   const standing = Object.values(Object(clusters)).map((one) => Object(Object(one).connect).manifests);
   const all = [...placesIn(text, catalogue), ...standing.filter((one) => typeof one === "string")];
-  return [...new Set(all.map((place) => placeOf(place, dirname(file))))];
+  return [...new Set(all.map((place) => resolveConfigPath(place, dirname(file))))];
 };
 
 /** Returns the paths in settings of these rules. parseConfig reports what is wrong with the text. */
@@ -89,7 +89,7 @@ export const parseConfig = (
   text: string,
   catalogue: CatalogueRule[],
   name = "postern.yaml",
-  places: Places = new Map(),
+  places: ManifestFiles = new Map(),
   broken: readonly BrokenRule[] = [],
 ): PosternConfig => {
   const lines = new LineCounter();
@@ -100,7 +100,7 @@ export const parseConfig = (
   // An interrupted save leaves an empty file, which must not turn all rules off.
   if (given === null)
     throw new Complaint(`${name} is empty; it must name the rules that are on, or say "rules: {}" if none is`);
-  const { config, mistakes } = interpret(given, catalogue, places, broken);
+  const { config, mistakes } = validateConfig(given, catalogue, places, broken);
   // Groups are checked only if each rule is valid by itself.
   const found = mistakes.length > 0 ? mistakes : mistakesInGroups(config);
   if (found.length === 0) return config;
@@ -122,7 +122,7 @@ const mistakesInGroups = ({ clusters, groups }: PosternConfig): Mistake[] =>
     const unnamed = group.members.filter(({ name }) => !all.some(({ rules }) => rules.has(name)));
     const sentences = [
       ...unnamed.map(({ name }) => `has ${name}, which is not named under rules`),
-      ...new Set(all.flatMap((cluster) => disagreements(group, cluster))),
+      ...new Set(all.flatMap((cluster) => listDisagreements(group, cluster))),
     ];
     return sentences.map((sentence) => ({ path: ["groups", group.name], sentence }));
   });

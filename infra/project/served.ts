@@ -5,7 +5,7 @@ import { getVariants, type Rule, rule, selectPhase } from "#lib/rule.ts";
 import type { Variants } from "#lib/settings.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
 import type { ClusterConfig, PosternConfig, RuleConfig, RuleGroup } from "../config/config.ts";
-import { entryOf } from "../webhooks/entry.ts";
+import { buildRuleEntry } from "../webhooks/entry.ts";
 
 /** Returns the rules that a cluster names, in any mode, and the groups, in place of members that only mutate. */
 export const listServedRules = ({ clusters, groups }: PosternConfig, catalogue: CatalogueRule[]): CatalogueRule[] =>
@@ -71,8 +71,8 @@ const membership = (listed: CatalogueRule, setup: RuleConfig): Membership => {
   const { mode, settings } = setup;
   if (mode === "off") return { mode, settings, match: [], failsOpen: true, exempt: {} };
   // Entries may be hardened when they are made, after the functions were built.
-  const failsOpen = entryOf(listed, "mutate", setup, true).failurePolicy === "Ignore";
-  const { namespaces, users, groups } = entryOf(listed, "mutate", setup, false).exempt;
+  const failsOpen = buildRuleEntry(listed, "mutate", setup, true).failurePolicy === "Ignore";
+  const { namespaces, users, groups } = buildRuleEntry(listed, "mutate", setup, false).exempt;
   const match = selectPhase(listed.rule.match, "mutate", settings) ?? [];
   return {
     mode,

@@ -2,7 +2,7 @@ import { readdir } from "node:fs/promises";
 import type { Bucket, ListedObject } from "../aws/bucket.ts";
 import { isName } from "../catalogue/rule-names.ts";
 import { Complaint } from "../cli/complaint.ts";
-import { isCluster } from "../config/validation.ts";
+import { isClusterName } from "../config/validation.ts";
 import type { Recordings } from "./local-store.ts";
 
 export const placeIn = (address: string): { bucket: string; prefix: string } => {
@@ -69,7 +69,7 @@ const originOf = (text: string): { cluster: string; rule: string } | undefined =
   if (!text.startsWith("- {") || text.indexOf("\n") !== text.length - 1) return undefined;
   try {
     const { cluster, rule } = Object(Object(JSON.parse(text.slice(2))).recorded);
-    return isCluster(String(cluster)) && isName(String(rule)) ? { cluster, rule } : undefined;
+    return isClusterName(String(cluster)) && isName(String(rule)) ? { cluster, rule } : undefined;
   } catch {
     return undefined;
   }

@@ -181,7 +181,7 @@ const caseIn = (value: unknown): { entry: Case; rule?: string; cluster?: string 
   return { entry, ...(rule !== undefined && { rule }), ...(cluster !== undefined && { cluster }) };
 };
 
-/** A line of a file, counted from 1. A line that is too long or not UTF-8 has `describeWrong` instead of `text`. */
+/** A line of a file, counted from 1. A line that is too long or not UTF-8 has `wrong` instead of `text`. */
 export interface Line {
   number: number;
   text?: string;

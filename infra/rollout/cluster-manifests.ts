@@ -1,8 +1,8 @@
 import type { CatalogueRule } from "../catalogue/registry.ts";
 import type { Manifest } from "../clusters/api.ts";
 import type { ClusterConfig } from "../config/config.ts";
-import { configurations, ruleOf, type Webhook } from "../webhooks/configurations.ts";
-import { roles } from "../webhooks/rbac.ts";
+import { buildConfigurations, getEntryRule, type Webhook } from "../webhooks/configurations.ts";
+import { buildRoles } from "../webhooks/rbac.ts";
 
 export interface Endpoints {
   base(rule: string): string;
@@ -26,8 +26,8 @@ export const manifestsOf = (
   hardened: ReadonlySet<string>,
 ): Manifest[] =>
   [
-    ...roles(catalogue, cluster, configurationName),
-    ...configurations(catalogue, cluster, {
+    ...buildRoles(catalogue, cluster, configurationName),
+    ...buildConfigurations(catalogue, cluster, {
       name: configurationName,
       address: (rule, path) => `${base(rule)}/${name}.${placeholder}/${rule}/${path}`,
       ca,
@@ -61,7 +61,7 @@ export const listEntries = (manifests: Manifest[]): Webhook[] =>
   manifests.flatMap(({ webhooks }) => (Array.isArray(webhooks) ? webhooks : []));
 
 export const listCalledRules = (manifests: Manifest[]): string[] => [
-  ...new Set(listEntries(manifests).flatMap((webhook) => ruleOf(webhook) ?? [])),
+  ...new Set(listEntries(manifests).flatMap((webhook) => getEntryRule(webhook) ?? [])),
 ];
 
 /** Returns one entry for each rule, cluster and phase; variants are left out. */

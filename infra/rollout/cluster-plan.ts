@@ -51,7 +51,7 @@ export const planCluster = async (
     await requireOwnStage(api, targets.stage);
     const isServed = listEntries(manifests).every(({ clientConfig }) => clientConfig.url.startsWith("https:"));
     if (!isServed) return { ...plan, differences: listEntries(manifests).map((one) => `entry ${one.name} is missing`) };
-    const wanted = withKey(manifests, keyring.current.segment(name, keyVersion));
+    const wanted = withKey(manifests, keyring.current.signSegment(name, keyVersion));
     const found = (await drift(api, wanted, configurationName)).map(({ sentence }) => sentence);
     if (found.length > 0 || isRecorded) return { ...plan, differences: found };
     return { ...plan, differences: ["it is as it shall be, but the record doesn't say so yet"] };

@@ -6,7 +6,7 @@ import { formatCount } from "../cli/progress.ts";
 import type { Manifest } from "../clusters/api.ts";
 import { applyAll, applyRights, drift } from "../clusters/apply.ts";
 import { probeAll } from "../clusters/probe.ts";
-import { ruleOf, type Webhook } from "../webhooks/configurations.ts";
+import { getEntryRule, type Webhook } from "../webhooks/configurations.ts";
 import { configurationName, listEntries, manifestsOf, selectOnePerPhase, withKey } from "./cluster-manifests.ts";
 import type { Keyring } from "./keyring.ts";
 import type { ReleasedCluster } from "./releases.ts";
@@ -27,7 +27,7 @@ export const updateCluster = async (
   const manifests = manifestsOf(catalogue, [name, cluster], door, new Set(hardened));
   const keyVersion = keyVersionOf(cluster);
   const since = findFirstTimes(manifests, before?.since ?? {});
-  const wanted = withKey(manifests, keyring.current.segment(name, keyVersion));
+  const wanted = withKey(manifests, keyring.current.signSegment(name, keyVersion));
   const entries = listEntries(wanted);
   const signer = keyring.current.publicKey;
   const told = { at: new Date().toISOString(), keyVersion, signer, hardened, since, manifests };
@@ -78,7 +78,7 @@ const countProbes = (before: ReleasedCluster | undefined, entries: Webhook[]): R
   const probes: Record<string, number> = { ...before?.probed };
   // Each entry is probed before it is applied. Its rule is probed again afterwards, and when its alias moves.
   for (const entry of entries) {
-    const rule = ruleOf(entry) ?? "";
+    const rule = getEntryRule(entry) ?? "";
     probes[rule] = (probes[rule] ?? 0) + 3;
   }
   return probes;
@@ -86,7 +86,7 @@ const countProbes = (before: ReleasedCluster | undefined, entries: Webhook[]): R
 
 const findFirstTimes = (manifests: Manifest[], before: Record<string, string>): Record<string, string> => {
   const now = new Date().toISOString();
-  const rules = listEntries(manifests).flatMap((webhook) => ruleOf(webhook) ?? []);
+  const rules = listEntries(manifests).flatMap((webhook) => getEntryRule(webhook) ?? []);
   return Object.fromEntries(rules.map((rule) => [rule, before[rule] ?? now]));
 };
 

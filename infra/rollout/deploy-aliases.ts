@@ -2,7 +2,7 @@ import type { Live } from "../aws/functions.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
 import { formatCount, runInParallel } from "../cli/progress.ts";
 import { probeAll } from "../clusters/probe.ts";
-import { ruleOf } from "../webhooks/configurations.ts";
+import { getEntryRule } from "../webhooks/configurations.ts";
 import { type Outcome, runCanary } from "./canary.ts";
 import { listEntries, selectOnePerPhase, withKey } from "./cluster-manifests.ts";
 import { atOnce, type Preparation } from "./preparation.ts";
@@ -97,8 +97,8 @@ const requireAnswers = async (prepared: Preparation, moves: Move[], told: Releas
   const asked = Object.entries(told).flatMap(([cluster, { manifests, keyVersion }]) =>
     keyring === undefined
       ? []
-      : listEntries(withKey(manifests, keyring.current.segment(cluster, keyVersion))).filter((webhook) =>
-          names.includes(ruleOf(webhook) ?? ""),
+      : listEntries(withKey(manifests, keyring.current.signSegment(cluster, keyVersion))).filter((webhook) =>
+          names.includes(getEntryRule(webhook) ?? ""),
         ),
   );
   if (asked.length === 0) return;

@@ -126,7 +126,7 @@ const deleteOrphans = async (
     await job.progress.step(`cluster ${name}: entries that end`, async () => {
       const manifests = withoutOrphans(told.manifests, some);
       const api = await openTarget(job, name);
-      await applyAll(api, withKey(manifests, keyring.current.segment(name, told.keyVersion)), configurationName);
+      await applyAll(api, withKey(manifests, keyring.current.signSegment(name, told.keyVersion)), configurationName);
       const signer = keyring.current.publicKey;
       release.clusters = { ...release.clusters, [name]: { ...told, signer, manifests } };
       await releases.save(release);

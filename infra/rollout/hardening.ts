@@ -3,7 +3,7 @@ import type { Stage } from "../aws/stage.ts";
 import { lossMetric, lossOutput, routeOf } from "../build/deployment.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
 import type { ClusterConfig } from "../config/config.ts";
-import { ruleOf } from "../webhooks/configurations.ts";
+import { getEntryRule } from "../webhooks/configurations.ts";
 import { type Endpoints, listEntries, manifestsOf } from "./cluster-manifests.ts";
 import type { Release, ReleasedCluster } from "./releases.ts";
 import type { Targets } from "./targets.ts";
@@ -113,5 +113,5 @@ const findHardenable = (catalogue: CatalogueRule[], cluster: [string, ClusterCon
   const softened = [...after.values()].filter(
     ({ name, failurePolicy }) => failurePolicy === "Fail" && before.get(name)?.failurePolicy === "Ignore",
   );
-  return [...new Set(softened.flatMap((one) => ruleOf(one) ?? []))];
+  return [...new Set(softened.flatMap((one) => getEntryRule(one) ?? []))];
 };

@@ -5,8 +5,8 @@ import type { ClusterApi } from "../clusters/api.ts";
 import { drift } from "../clusters/apply.ts";
 import { findInspectingRules } from "../clusters/inspection.ts";
 import { probeAll } from "../clusters/probe.ts";
-import { ruleOf, type Webhook } from "../webhooks/configurations.ts";
-import { entriesOf } from "../webhooks/entry.ts";
+import { getEntryRule, type Webhook } from "../webhooks/configurations.ts";
+import { buildRuleEntries } from "../webhooks/entry.ts";
 import { configurationName, listEntries, selectOnePerPhase, withKey } from "./cluster-manifests.ts";
 import { readKeyring } from "./keyring.ts";
 import type { Release, ReleasedCluster } from "./releases.ts";
@@ -75,7 +75,7 @@ export const readHealth = async (
 const readSegment = async ({ stage }: Pick<Targets, "stage">, name: string, { keyVersion }: ReleasedCluster) => {
   const keyring = await readKeyring(stage.parameters);
   if (keyring === undefined) throw new Complaint("SSM doesn't have it any more");
-  return keyring.current.segment(name, keyVersion);
+  return keyring.current.signSegment(name, keyVersion);
 };
 
 /** Returns the segment of the cluster's own URLs that the recorded public key verifies, or one that matches no URL. */
@@ -100,8 +100,10 @@ const findStaleEntries = async (
   return findInspectingRules(targets.catalogue, cluster).flatMap((listed) => {
     const setup = cluster.rules.get(listed.name);
     return listed.phases.flatMap((phase) => {
-      const match = setup ? entriesOf(listed, phase, setup, false).flatMap(({ entry }) => entry.match) : [];
-      const known = told.filter((one) => ruleOf(one) === listed.name && one.clientConfig.url.includes(`/${phase}`));
+      const match = setup ? buildRuleEntries(listed, phase, setup, false).flatMap(({ entry }) => entry.match) : [];
+      const known = told.filter(
+        (one) => getEntryRule(one) === listed.name && one.clientConfig.url.includes(`/${phase}`),
+      );
       const wanted = match.map((one) => ({ scope: "*", ...one }));
       const isSame = isDeepStrictEqual(
         known.flatMap(({ rules }) => rules),

@@ -1,14 +1,14 @@
 import type { Parameters } from "../aws/parameters.ts";
 import { Complaint } from "../cli/complaint.ts";
-import { makeSigningKey, type Signer, signerOf } from "../keys/keys.ts";
+import { createSigner, makeSigningKey, type UrlSigner } from "../keys/keys.ts";
 
 /** The keys that sign a stage's URLs: one, or two while the first is being replaced. */
 export interface Keyring {
   /** In the format of POSTERN_KEYS. */
   publicKeys: string;
   /** All keys, the older first. */
-  signers: Signer[];
-  current: Signer;
+  signers: UrlSigner[];
+  current: UrlSigner;
 }
 
 /** The public halves of a stage's keys. Releases record them for callers that may not read the private halves. */
@@ -84,9 +84,9 @@ const keyringOf = ({ keys, current }: Kept): Keyring => {
   return { publicKeys: signers.map(({ publicKey }) => publicKey).join(","), signers, current: chosen };
 };
 
-const signerIn = (key: string): Signer | undefined => {
+const signerIn = (key: string): UrlSigner | undefined => {
   try {
-    return signerOf(key);
+    return createSigner(key);
   } catch {
     return undefined;
   }

@@ -191,7 +191,7 @@ const tell = async (
       .step(`cluster ${name}: entries`, async () => {
         const keyring = await readKeyring(stage.parameters);
         if (keyring === undefined) throw new Complaint("this stage has no keys", 3);
-        const wanted = withKey(then.manifests, keyring.current.segment(name, now.keyVersion));
+        const wanted = withKey(then.manifests, keyring.current.signSegment(name, now.keyVersion));
         const api = await openTarget(targets, name);
         await requireOwnStage(api, stage);
         // Only entries that are added must answer; the cluster already calls the others.

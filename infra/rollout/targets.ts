@@ -8,7 +8,7 @@ import { type Deployer, describeEks, openCluster } from "../clusters/access.ts";
 import type { ClusterApi } from "../clusters/api.ts";
 import { inspectCluster, toInspected } from "../clusters/inspection.ts";
 import type { ClusterConfig, PosternConfig } from "../config/config.ts";
-import { askingRules } from "../config/connections.ts";
+import { listAskingRules } from "../config/connections.ts";
 import { configurationName, type Endpoints, stageLabel } from "./cluster-manifests.ts";
 
 export interface Targets {
@@ -42,7 +42,7 @@ export const resolveAddresses = async ({ config, catalogue, stage }: Targets): P
   const clusters = [...config.clusters].map(async ([name, cluster]): Promise<[string, ClusterConfig]> => {
     const { connect } = cluster;
     const isOpen = connect?.eks !== undefined && connect.server === undefined;
-    if (!isOpen || askingRules(catalogue, cluster).length === 0) return [name, cluster];
+    if (!isOpen || listAskingRules(catalogue, cluster).length === 0) return [name, cluster];
     return [name, { ...cluster, connect: { ...connect, ...(await describeEks(connect, stage.identity)) } }];
   });
   return { ...config, clusters: new Map(await Promise.all(clusters)) };

@@ -40,7 +40,7 @@ export const limitConnections = (server: Server, limits: ConnectionLimits): Conn
   /** In the order in which they were opened. */
   const open = new Map<string, Connection>();
   const bySocket = new WeakMap<Socket, Connection>();
-  const trustedAddresses = () => {
+  const listTrustedAddresses = () => {
     const admitted = open.values().filter((one) => one.hasKey);
     return new Set(admitted.map(({ address }) => address));
   };
@@ -49,13 +49,13 @@ export const limitConnections = (server: Server, limits: ConnectionLimits): Conn
     const { remoteAddress: address } = socket;
     if (address === undefined) return void socket.destroy();
     const connection: Connection = { address, socket, hasKey: false, isReserve: false };
-    const id = idOf(socket);
+    const id = getConnectionId(socket);
     open.set(id, connection);
     let deadline = setTimeout(() => {
       if (connection.hasKey) return;
       const reserves = open.values().filter((one) => one.isReserve && one.address === address);
       connection.isReserve =
-        isUnused(connection) && trustedAddresses().has(address) && [...reserves].length < limits.reserves;
+        isUnused(connection) && listTrustedAddresses().has(address) && [...reserves].length < limits.reserves;
       if (!connection.isReserve) return void socket.destroy();
       deadline = setTimeout(() => isUnused(connection) && socket.destroy(), limits.idle - limits.keyless);
     }, limits.keyless);
@@ -68,13 +68,13 @@ export const limitConnections = (server: Server, limits: ConnectionLimits): Conn
     const own = keyless.filter((one) => one.address === address);
     if (own.length > limits.keylessConnections) own[0]?.socket.destroy();
     else if (open.size > limits.connections) {
-      const trusted = trustedAddresses();
+      const trusted = listTrustedAddresses();
       const oldest = keyless.find((one) => !trusted.has(one.address)) ?? keyless[0];
       oldest?.socket.destroy();
     }
   });
   server.on("secureConnection", (secure) => {
-    const connection = open.get(idOf(secure));
+    const connection = open.get(getConnectionId(secure));
     if (connection === undefined) return void secure.destroy();
     connection.secure = secure;
     bySocket.set(secure, connection);
@@ -95,4 +95,5 @@ export const limitConnections = (server: Server, limits: ConnectionLimits): Conn
 const isUnused = ({ secure }: Connection) => secure?.bytesRead === 0;
 
 /** Returns the same id for a connection's socket and for the TLS socket on it. */
-const idOf = ({ remoteAddress, remotePort, localAddress }: Socket) => `${remoteAddress} ${remotePort} ${localAddress}`;
+const getConnectionId = ({ remoteAddress, remotePort, localAddress }: Socket) =>
+  `${remoteAddress} ${remotePort} ${localAddress}`;

@@ -37,11 +37,11 @@ const limits = {
 };
 
 /** Limits for connections; times are in milliseconds. */
-interface Patience extends ConnectionLimits {
+interface GatewayLimits extends ConnectionLimits {
   /** How long a client may take to send a request. */
   sending: number;
 }
-const usual: Patience = {
+const usual: GatewayLimits = {
   sending: 10_000,
   // API servers drop idle connections after 90 s; the client should be the first to close.
   idle: 100_000,
@@ -58,9 +58,9 @@ export const openGateway = async (
   certificate: ServerCertificate,
   host: string,
   port: number,
-  patience: Partial<Patience> = {},
+  changes: Partial<GatewayLimits> = {},
 ): Promise<Gateway> => {
-  const { sending, ...connectionLimits } = { ...usual, ...patience };
+  const { sending, ...connectionLimits } = { ...usual, ...changes };
   let handlers: ReadonlyMap<string, Handler> = new Map();
   let admits: Admits = () => true;
   const held = { bytes: 0 };
@@ -78,8 +78,8 @@ export const openGateway = async (
     (request, response) => {
       const { socket, url = "" } = request;
       if (!connections.hasKey(socket) && admits(url.split("/", 2)[1] ?? "")) connections.admit(socket);
-      answer(request, handlers, held).then(
-        (reply) => send(response, reply, !server.listening),
+      answerRequest(request, handlers, held).then(
+        (reply) => sendReply(response, reply, !server.listening),
         // The client has disconnected.
         () => response.destroy(),
       );
@@ -93,10 +93,10 @@ export const openGateway = async (
     if (socket.writable) socket.write(`HTTP/1.1 ${faults[code] ?? "400 Bad Request"}\r\nconnection: close\r\n\r\n`);
     socket.destroy();
   });
-  await listen(server, host, port);
+  await startListening(server, host, port);
   const { port: bound } = server.address() as AddressInfo;
   return {
-    url: `https://${named(host)}:${bound}`,
+    url: `https://${getUrlHost(host)}:${bound}`,
     serve: (fresh, admitting = () => true) => {
       handlers = fresh;
       admits = admitting;
@@ -120,7 +120,7 @@ const faults: Record<string, string> = {
 };
 
 /** Returns the host in URLs. A server that listens on all addresses has no name, so this takes one address. */
-const named = (host: string): string => {
+const getUrlHost = (host: string): string => {
   const addresses = listAddresses(host);
   const outer = addresses?.find(({ internal, family }) => !internal && family === "IPv4")?.address;
   const name = addresses ? (outer ?? "127.0.0.1") : host;
@@ -133,7 +133,7 @@ interface Reply {
   body: string;
 }
 
-const refusal = (code: number, message: string): Reply => {
+const createRefusal = (code: number, message: string): Reply => {
   return {
     statusCode: code,
     headers: { "content-type": "application/json" },
@@ -141,9 +141,9 @@ const refusal = (code: number, message: string): Reply => {
   };
 };
 
-const tooLarge = refusal(413, `the review is larger than the ${limits.event} bytes that Lambda takes`);
+const tooLarge = createRefusal(413, `the review is larger than the ${limits.event} bytes that Lambda takes`);
 
-const answer = async (
+const answerRequest = async (
   request: IncomingMessage,
   handlers: ReadonlyMap<string, Handler>,
   held: { bytes: number },
@@ -151,20 +151,20 @@ const answer = async (
   const [path = "", query = ""] = (request.url ?? "").split("?", 2);
   const [, , name = ""] = path.split("/");
   const handler = handlers.get(name);
-  if (handler === undefined) return refusal(404, "there is nothing here");
-  const body = await read(request, held);
+  if (handler === undefined) return createRefusal(404, "there is nothing here");
+  const body = await readBody(request, held);
   if (body === undefined) return tooLarge;
-  const event = eventOf(request, path, query, name, body);
+  const event = buildEvent(request, path, query, name, body);
   if (body.length > limits.event / 2 && Buffer.byteLength(JSON.stringify(event)) > limits.event) return tooLarge;
   // Endpoints answer in this shape to any event.
-  return (await handler(event, contextOf(name))) as Reply;
+  return (await handler(event, buildContext(name))) as Reply;
 };
 
 /**
  * Returns the body; undefined if it is larger than API Gateway takes, or if all bodies together exceed `held`. A body
  * that is too large is still received to the end, because the client reads no response before that, but it isn't kept.
  */
-const read = (request: IncomingMessage, held: { bytes: number }): Promise<Buffer | undefined> => {
+const readBody = (request: IncomingMessage, held: { bytes: number }): Promise<Buffer | undefined> => {
   const { promise, resolve, reject } = Promise.withResolvers<Buffer | undefined>();
   const chunks: Buffer[] = [];
   let kept = 0;
@@ -178,21 +178,21 @@ const read = (request: IncomingMessage, held: { bytes: number }): Promise<Buffer
     if (large) chunks.length = 0;
     else chunks.push(chunk);
   });
-  const settle = (act: () => void) => {
+  const release = (act: () => void) => {
     held.bytes -= kept;
     kept = 0;
     act();
   };
   request.on("end", () => {
     const body = chunks.length === 1 && chunks[0] ? chunks[0] : Buffer.concat(chunks);
-    settle(() => resolve(large ? undefined : body));
+    release(() => resolve(large ? undefined : body));
   });
-  request.on("error", (error) => settle(() => reject(error)));
+  request.on("error", (error) => release(() => reject(error)));
   return promise;
 };
 
 /** Makes the event as an HTTP API does: a UTF-8 body as text, any other as base64. */
-const eventOf = (request: IncomingMessage, path: string, query: string, rule: string, body: Buffer) => {
+const buildEvent = (request: IncomingMessage, path: string, query: string, rule: string, body: Buffer) => {
   const headers = Object.fromEntries(Object.entries(request.headers).map(([key, value]) => [key, String(value)]));
   const routeKey = `POST /{cluster}/${rule}/{phase+}`;
   const text = isUtf8(body);
@@ -227,7 +227,7 @@ const eventOf = (request: IncomingMessage, path: string, query: string, rule: st
   };
 };
 
-const contextOf = (name: string): Context => {
+const buildContext = (name: string): Context => {
   const end = performance.now() + limits.function;
   const context: Partial<Context> = {
     functionName: name,
@@ -238,14 +238,14 @@ const contextOf = (name: string): Context => {
   return context as Context;
 };
 
-const send = (response: ServerResponse, { statusCode, headers, body }: Reply, closing: boolean) => {
+const sendReply = (response: ServerResponse, { statusCode, headers, body }: Reply, closing: boolean) => {
   const close = (closing || statusCode === 413) && { connection: "close" };
   response.writeHead(statusCode, { ...headers, "content-length": Buffer.byteLength(body), ...close });
   // A string is sent in one piece with the headers.
   response.end(body);
 };
 
-const listen = (server: Server, host: string, port: number): Promise<void> =>
+const startListening = (server: Server, host: string, port: number): Promise<void> =>
   new Promise((resolve, reject) => {
     server.once("error", (error: NodeJS.ErrnoException) => {
       const taken = error.code === "EADDRINUSE";

@@ -13,7 +13,7 @@ import { isNamed, placesNamed, readProject } from "../project/project.ts";
 import { buildEndpointConfig, groupShareOf, listServedRules } from "../project/served.ts";
 import type { Handler } from "./gateway.ts";
 
-export interface Workshop {
+export interface ServedRules {
   config: PosternConfig;
   served: CatalogueRule[];
   handlers: ReadonlyMap<string, Handler>;
@@ -21,23 +21,23 @@ export interface Workshop {
   broken: BrokenRule[];
 }
 
-/** Opens the rules that can be loaded; throws if a rule in `toStoredType` can't be loaded any more. */
-export const openWorkshop = async (
+/** Opens the rules that can be loaded; throws if a rule in `kept` can't be loaded any more. */
+export const openServedRules = async (
   file: string,
   host: EndpointHost,
   evaluate?: Evaluate,
   kept: ReadonlySet<string> = new Set(),
-): Promise<Workshop> => {
+): Promise<ServedRules> => {
   const { catalogue, broken, config } = await readProject(file);
   const lost = broken.filter(({ name }) => kept.has(name));
   if (lost.length > 0) throw new Complaint(lost.map(({ sentence }) => sentence).join("; "));
   const served = listServedRules(config, catalogue);
-  const handlers = served.map((listed) => [listed.name, handlerOf(config, listed, host, evaluate)] as const);
+  const handlers = served.map((listed) => [listed.name, createHandler(config, listed, host, evaluate)] as const);
   const named = broken.filter(({ name }) => isNamed(config)(name));
   return { config, served, handlers: new Map(handlers), broken: named };
 };
 
-export const handlerOf = (
+export const createHandler = (
   config: PosternConfig,
   listed: CatalogueRule,
   host: EndpointHost,
@@ -55,7 +55,7 @@ let generation = 0;
  * Calls `changed` after every change of a rule, of postern.yaml or of manifests that it names, one call at a time.
  * Rules are then imported again. Once the promise resolves, no change is missed.
  */
-export const watchWorkshop = async (file: string, changed: () => Promise<void>): Promise<() => void> => {
+export const watchRules = async (file: string, changed: () => Promise<void>): Promise<() => void> => {
   const rules = pathToFileURL(catalogueFolder).href;
   const hooks = registerHooks({
     resolve(specifier, context, next) {
@@ -75,7 +75,7 @@ export const watchWorkshop = async (file: string, changed: () => Promise<void>):
     await changed();
   };
   // An editor's save causes several events; a save during a reload causes another reload.
-  const soon = () => {
+  const scheduleReload = () => {
     clearTimeout(timer);
     timer = setTimeout(() => {
       last = last.then(reload);
@@ -91,16 +91,18 @@ export const watchWorkshop = async (file: string, changed: () => Promise<void>):
         return broken.length === 0 ? named : [...new Set([...places, ...named])];
       })
       .catch(() => places);
-    const below = (await Promise.all(places.map(foldersIn))).flat();
+    const below = (await Promise.all(places.map(listFolders))).flat();
     close();
     watchers = [
-      watch(dirname(resolve(file)), (_, name) => name === basename(file) && soon()),
+      watch(dirname(resolve(file)), (_, name) => name === basename(file) && scheduleReload()),
       ...[catalogueFolder, ...folders.map(({ name }) => join(catalogueFolder, name))].map((folder) =>
-        watch(folder, soon),
+        watch(folder, scheduleReload),
       ),
-      ...below.flatMap((folder) => watchAt(folder, soon)),
+      ...below.flatMap((folder) => watchFolder(folder, scheduleReload)),
       // A place that was deleted may come back.
-      ...places.flatMap((place) => watchAt(dirname(place), (_, name) => name === basename(place) && soon())),
+      ...places.flatMap((place) =>
+        watchFolder(dirname(place), (_, name) => name === basename(place) && scheduleReload()),
+      ),
     ];
     // A folder that is deleted ends its watcher with an error; the catalogue's watcher reports the deletion.
     for (const watcher of watchers) watcher.on("error", () => watcher.close());
@@ -116,13 +118,13 @@ export const watchWorkshop = async (file: string, changed: () => Promise<void>):
   };
 };
 
-const foldersIn = async (place: string): Promise<string[]> => {
+const listFolders = async (place: string): Promise<string[]> => {
   const entries = await readdir(place, { recursive: true, withFileTypes: true }).catch(() => undefined);
   const inner = entries?.filter((entry) => entry.isDirectory()).map(({ parentPath, name }) => join(parentPath, name));
   return inner === undefined ? [] : [place, ...inner];
 };
 
-const watchAt = (folder: string, heard: WatchListener<string>): FSWatcher[] => {
+const watchFolder = (folder: string, heard: WatchListener<string>): FSWatcher[] => {
   try {
     return [watch(folder, heard)];
   } catch {

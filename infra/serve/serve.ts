@@ -17,9 +17,9 @@ import { commonOptions, formatTable, type Option, type Options, writeOutput } fr
 import { Complaint, toSentence } from "../cli/complaint.ts";
 import { configFile, type PosternConfig, type RuleConfig } from "../config/config.ts";
 import { readConnections } from "../config/connections.ts";
-import { openCertificate, openSigner, type Signer } from "../keys/keys.ts";
+import { openCertificate, openSigner, type UrlSigner } from "../keys/keys.ts";
 import { openGateway } from "./gateway.ts";
-import { openWorkshop, type Workshop, watchWorkshop } from "./handlers.ts";
+import { openServedRules, type ServedRules, watchRules } from "./handlers.ts";
 
 export const servingOptions = {
   config: commonOptions.config,
@@ -33,12 +33,12 @@ export const servingOptions = {
   watch: { type: "boolean", says: "take up a changed rule, postern.yaml or what it names at once" },
 } satisfies Record<string, Option>;
 
-export type SetupOf = (cluster: string, rule: string) => RuleConfig | undefined;
+export type FindRuleConfig = (cluster: string, rule: string) => RuleConfig | undefined;
 
 /** Serves the rules of postern.yaml until Ctrl-C. `listening` may replace the host and `decide`, to record reviews. */
-export const serve = async (
+export const serveRules = async (
   options: Options,
-  listening = (host: EndpointHost, _: SetupOf): Listening => ({ host }),
+  listening = (host: EndpointHost, _: FindRuleConfig): Listening => ({ host }),
 ): Promise<void> => {
   const file = options.text("config") ?? configFile;
   const state = join(dirname(file), ".postern");
@@ -50,35 +50,36 @@ export const serve = async (
   const signer = await openSigner(state);
   const ledger = createMemoryLedger();
   let world: OpenCapabilities = createUnconnectedCapabilities;
-  let setupOf: SetupOf = () => undefined;
+  let findRuleConfig: FindRuleConfig = () => undefined;
   const { host: surroundings, evaluate } = listening(
     {
       publicKeys: signer.publicKey,
       world: (cluster: string, milliseconds: number) => world(cluster, milliseconds),
-      journal: (report: LogReport) => writeOutput(lineOf(report)),
+      journal: (report: LogReport) => writeOutput(formatReport(report)),
     },
-    (cluster, rule) => setupOf(cluster, rule),
+    (cluster, rule) => findRuleConfig(cluster, rule),
   );
 
-  let standing: ReadonlyMap<string, ManifestCluster> = new Map();
+  let currentManifests: ReadonlyMap<string, ManifestCluster> = new Map();
   let kept: ReadonlySet<string> = new Set();
   const open = async () => {
-    const opened = await openWorkshop(file, surroundings, evaluate, kept);
+    const opened = await openServedRules(file, surroundings, evaluate, kept);
     // A grouped rule that also validates is served twice.
     const rules = [...new Set(opened.served.flatMap((listed) => listed.members ?? [listed]))];
-    const { ways, written, faults } = await readConnections(opened.config, rules, file, "here");
-    const isLost = (name: string) => opened.config.clusters.get(name)?.connect?.manifests && !written.has(name);
+    const { connections, manifestClusters, faults } = await readConnections(opened.config, rules, file, "here");
+    const isLost = (name: string) =>
+      opened.config.clusters.get(name)?.connect?.manifests && !manifestClusters.has(name);
     // Throws, so that the objects that were read before stay in use.
-    if (faults.length > 0 && [...standing.keys()].some(isLost)) throw new Complaint(faults.join("; "));
+    if (faults.length > 0 && [...currentManifests.keys()].some(isLost)) throw new Complaint(faults.join("; "));
     for (const fault of faults) writeOutput(`${fault}\n`);
     for (const { name, sentence } of opened.broken) writeOutput(`${name} is not served: ${sentence}\n`);
-    standing = written;
-    if (rules.some((listed) => awaitsScripts(listed, opened.config))) warm();
+    currentManifests = manifestClusters;
+    if (rules.some((listed) => needsScripts(listed, opened.config))) warm();
     kept = new Set(rules.map(({ name }) => name));
-    setupOf = (cluster, rule) => opened.config.clusters.get(cluster)?.rules.get(rule);
-    const live = createLiveCapabilities(Object.fromEntries(ways), undefined, ledger, () => {});
+    findRuleConfig = (cluster, rule) => opened.config.clusters.get(cluster)?.rules.get(rule);
+    const live = createLiveCapabilities(Object.fromEntries(connections), undefined, ledger, () => {});
     world = (cluster, milliseconds) => {
-      const manifests = written.get(cluster);
+      const manifests = manifestClusters.get(cluster);
       if (manifests === undefined) return live(cluster, milliseconds);
       // Manifests are always current: nothing has to be read anew.
       const { anew: _, ...services } = live(cluster, milliseconds);
@@ -86,37 +87,39 @@ export const serve = async (
     };
     return opened;
   };
-  const workshop = await open();
+  const opened = await open();
   const gateway = await openGateway(await openCertificate(state, host), host, port);
-  const serveWorkshop = ({ config: { clusters }, handlers }: Workshop) =>
+  const updateGateway = ({ config: { clusters }, handlers }: ServedRules) =>
     gateway.serve(
       handlers,
       openKeyVerifier(signer.publicKey, (cluster) => clusters.get(cluster)?.keyVersions ?? []),
     );
-  serveWorkshop(workshop);
+  updateGateway(opened);
   const ca = ["--ca", relative(process.cwd(), join(state, "ca.crt"))];
   const config = options.text("config");
   const reload = async () => {
     try {
       const fresh = await open();
-      serveWorkshop(fresh);
-      writeOutput(`${clock()} reloaded: ${fresh.served.map(({ name }) => name).join(", ")}\n`);
+      updateGateway(fresh);
+      writeOutput(`${formatTime()} reloaded: ${fresh.served.map(({ name }) => name).join(", ")}\n`);
     } catch (error) {
       const sentence = error instanceof Complaint ? error.message : toSentence(error);
-      writeOutput(`${clock()} not reloaded, serving as before: ${sentence}\n`);
+      writeOutput(`${formatTime()} not reloaded, serving as before: ${sentence}\n`);
     }
   };
 
   // Watches before the welcome is printed, because a user may change something as soon as it appears.
-  const stopWatching = options.flag("watch") ? await watchWorkshop(file, reload) : () => {};
-  writeOutput(welcome(workshop, signer, gateway.url, [...ca, ...(config === undefined ? [] : ["--config", config])]));
-  await interrupted();
-  writeOutput(`${clock()} answering what has begun\n`);
+  const stopWatching = options.flag("watch") ? await watchRules(file, reload) : () => {};
+  writeOutput(
+    formatWelcome(opened, signer, gateway.url, [...ca, ...(config === undefined ? [] : ["--config", config])]),
+  );
+  await waitForInterrupt();
+  writeOutput(`${formatTime()} answering what has begun\n`);
   stopWatching();
   await gateway.close();
 };
 
-const awaitsScripts = ({ name, rule }: CatalogueRule, { clusters }: PosternConfig): boolean =>
+const needsScripts = ({ name, rule }: CatalogueRule, { clusters }: PosternConfig): boolean =>
   [...clusters.values()].some(({ rules }) => {
     const setup = rules.get(name);
     if (setup === undefined || setup.mode === "off") return false;
@@ -126,40 +129,40 @@ const awaitsScripts = ({ name, rule }: CatalogueRule, { clusters }: PosternConfi
 type Listening = Pick<Recorder, "host"> & Partial<Recorder>;
 
 /** Resolves on Ctrl-C. One may arrive twice, from the terminal and through npm; after a second, another one exits. */
-const interrupted = () =>
+const waitForInterrupt = () =>
   new Promise<void>((stop) => {
     let first: number | undefined;
-    const heard = () => {
+    const handleSignal = () => {
       first ??= performance.now();
       if (performance.now() - first > 1000) process.exit(130);
       stop();
     };
-    for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"]) process.on(signal, heard);
+    for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"]) process.on(signal, handleSignal);
   });
 
-const welcome = ({ config, served }: Workshop, signer: Signer, url: string, options: string[]): string => {
+const formatWelcome = ({ config, served }: ServedRules, signer: UrlSigner, url: string, options: string[]): string => {
   const clusters = [...config.clusters].map(([cluster, { keyVersions, rules }]) => {
-    const segment = signer.segment(cluster, keyVersions.at(-1) ?? 1);
-    const modeOf = ({ name }: CatalogueRule) => rules.get(name)?.mode ?? "off";
+    const segment = signer.signSegment(cluster, keyVersions.at(-1) ?? 1);
+    const getMode = ({ name }: CatalogueRule) => rules.get(name)?.mode ?? "off";
     const rows = served.flatMap(({ members, ...listed }) => {
       const { name, phases } = listed;
-      const mode = members?.map((member) => `${member.name}: ${modeOf(member)}`).join(", ") ?? modeOf(listed);
+      const mode = members?.map((member) => `${member.name}: ${getMode(member)}`).join(", ") ?? getMode(listed);
       const isGrouped = config.groups.some(({ members }) => members.some((member) => member.name === name));
       const own = phases.filter((phase) => phase === "validate" || !isGrouped);
       return own.map((phase) => [name, phase, mode, `${url}/${segment}/${name}/${phase}`]);
     });
     const words = ["npx", "postern", "manifests", "--cluster", cluster, "--url", url, ...options];
-    const register = `${words.map(quoted).join(" ")} | kubectl apply -f -`;
+    const register = `${words.map(quoteWord).join(" ")} | kubectl apply -f -`;
     return `Cluster ${cluster}\n\n${formatTable([["RULE", "PHASE", "MODE", "URL"], ...rows])}\nTo register: ${register}\n`;
   });
   return `${clusters.join("\n")}\nServing ${served.length} rules at ${url}. Ctrl-C ends it.\n`;
 };
 
-const quoted = (word: string) => (/^[\w@%+=:,./[\]-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`);
+const quoteWord = (word: string) => (/^[\w@%+=:,./[\]-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`);
 
-const clock = () => new Date().toISOString().slice(11, 23);
+const formatTime = () => new Date().toISOString().slice(11, 23);
 
-const lineOf = (report: LogReport): string => {
+const formatReport = (report: LogReport): string => {
   const { request, cluster = "unknown", rule, group, phase, operations, milliseconds, code, error } = report;
   const what = request
     ? [
@@ -180,5 +183,5 @@ const lineOf = (report: LogReport): string => {
     `${milliseconds.toFixed(2)} ms`,
   ];
   // Names come from the caller, and control characters could harm the user's terminal.
-  return `${clock()} ${words.join(" ").replace(/\p{Cc}/gu, "?")}\n`;
+  return `${formatTime()} ${words.join(" ").replace(/\p{Cc}/gu, "?")}\n`;
 };

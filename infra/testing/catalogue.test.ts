@@ -30,7 +30,7 @@ import { type CatalogueRule, describeUseBesidePlugin, listing, readCatalogueRule
 import { type Suggestion, suggestFix } from "../check/evaluation/suggestions.ts";
 import { parseConfig } from "../project/project.ts";
 import { listServedRules } from "../project/served.ts";
-import { handlerOf } from "../serve/handlers.ts";
+import { createHandler } from "../serve/handlers.ts";
 import { evaluateCondition } from "./cel-condition.ts";
 
 // Every rule: its cases, and the laws that no author should have to write. POSTERN_RULES narrows it to some.
@@ -125,7 +125,7 @@ groups:
           (one) => one.name === name && one.phases.includes(phase),
         );
         assert.ok(listed);
-        const handler = handlerOf(config, listed, {
+        const handler = createHandler(config, listed, {
           publicKeys: "",
           world: createUnconnectedCapabilities,
           journal: () => {},

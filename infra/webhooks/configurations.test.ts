@@ -8,8 +8,8 @@ import { Complaint } from "../cli/complaint.ts";
 import { parseConfig } from "../project/project.ts";
 import { buildEndpointConfig } from "../project/served.ts";
 import { evaluateCondition } from "../testing/cel-condition.ts";
-import { configurations, type Registration, type Webhook } from "./configurations.ts";
-import { oneLine } from "./entry.ts";
+import { buildConfigurations, type RegistrationOptions, type Webhook } from "./configurations.ts";
+import { joinLines } from "./entry.ts";
 
 const listed = (name: string, one: Rule): CatalogueRule => ({ name, folder: "", phases: listPhases(one), rule: one });
 const pods = [{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE", "UPDATE"] }] as const;
@@ -56,25 +56,25 @@ const rows = readRows<{
   slow: [name: string, timeouts: Record<string, [seconds: number, match: string]>, message?: string][];
 }>(import.meta.filename);
 
-const registration: Registration = {
+const registration: RegistrationOptions = {
   name: "postern",
   address: (name, phase) => `https://host/local.key/${name}/${phase}`,
   harden: false,
 };
 
-const made = (yaml: string, change: Partial<Registration> = {}, rules = catalogue) => {
+const made = (yaml: string, change: Partial<RegistrationOptions> = {}, rules = catalogue) => {
   const cluster = parseConfig(yaml, rules).clusters.get("local");
   assert.ok(cluster);
-  return configurations(rules, cluster, { ...registration, ...change });
+  return buildConfigurations(rules, cluster, { ...registration, ...change });
 };
 const all = "rules: { first: , second: , third: }";
-const entries = (yaml: string, change: Partial<Registration> = {}): Record<string, Webhook> =>
+const entries = (yaml: string, change: Partial<RegistrationOptions> = {}): Record<string, Webhook> =>
   Object.fromEntries(
     made(yaml, change).flatMap(({ kind, webhooks }) =>
       webhooks.map((webhook) => [`${kind.slice(0, -"ingWebhookConfiguration".length)} ${webhook.name}`, webhook]),
     ),
   );
-const second = (said: string, change: Partial<Registration> = {}) => {
+const second = (said: string, change: Partial<RegistrationOptions> = {}) => {
   const entry = entries(`rules: { second: ${said} }`, change)["Validat second.postern.dev"];
   assert.ok(entry);
   return entry;
@@ -165,9 +165,9 @@ describe("an exemption", () => {
 });
 
 describe("one line", () => {
-  it("leaves texts as they are", () => assert.equal(oneLine('  a == "b   c"\n    || b\n'), 'a == "b   c" || b'));
+  it("leaves texts as they are", () => assert.equal(joinLines('  a == "b   c"\n    || b\n'), 'a == "b   c" || b'));
   for (const text of ["a // why\n|| b", 'a == """x\n  y"""'])
-    it(`keeps the lines of ${JSON.stringify(text)}`, () => assert.equal(oneLine(text), text));
+    it(`keeps the lines of ${JSON.stringify(text)}`, () => assert.equal(joinLines(text), text));
 });
 
 describe("mutating entries", () => {
@@ -229,7 +229,7 @@ describe("a rule with variants", () => {
         validate() {},
       }),
     );
-  const entriesIn = (yaml: string, change: Partial<Registration> = {}, names: string[] = []) =>
+  const entriesIn = (yaml: string, change: Partial<RegistrationOptions> = {}, names: string[] = []) =>
     made(yaml, change, [...catalogue, levels(names)]).flatMap(({ kind, webhooks }) =>
       webhooks.map((webhook) => ({ kind, ...webhook })),
     );

@@ -4,10 +4,10 @@ import type { Phase, RequestMatch } from "#lib/rule.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
 import { Complaint } from "../cli/complaint.ts";
 import type { ClusterConfig } from "../config/config.ts";
-import { entriesOf, exemptConditions, exemptSelector, type Facet, oneLine } from "./entry.ts";
-import { disagreements, entryTogether } from "./groups.ts";
+import { buildExemptConditions, buildExemptSelector, buildRuleEntries, joinLines, type VariantEntry } from "./entry.ts";
+import { buildGroupEntry, listDisagreements } from "./groups.ts";
 
-export interface Registration {
+export interface RegistrationOptions {
   name: string;
   /** Returns the URL of a rule's endpoint, with the cluster's key. `path` is the phase, or the phase and a variant. */
   address(rule: string, path: string): string;
@@ -38,56 +38,66 @@ export interface Webhook {
 const longestChain = 20;
 
 /** Returns a cluster's webhook configurations, with entries in the order of the compiled-in plugins. */
-export const configurations = (catalogue: CatalogueRule[], cluster: ClusterConfig, registration: Registration) => {
-  const mutating = webhooks("mutate", catalogue, cluster, registration);
-  const slow = slowIn(mutating);
+export const buildConfigurations = (
+  catalogue: CatalogueRule[],
+  cluster: ClusterConfig,
+  registration: RegistrationOptions,
+) => {
+  const mutating = buildWebhooks("mutate", catalogue, cluster, registration);
+  const slow = findSlowRequest(mutating);
   if (slow !== undefined && registration.slow === undefined) throw new Complaint(slow);
   if (slow !== undefined) registration.slow?.(slow);
   return [
-    configuration("MutatingWebhookConfiguration", registration.name, mutating),
-    configuration(
+    createConfiguration("MutatingWebhookConfiguration", registration.name, mutating),
+    createConfiguration(
       "ValidatingWebhookConfiguration",
       registration.name,
-      webhooks("validate", catalogue, cluster, registration),
+      buildWebhooks("validate", catalogue, cluster, registration),
     ),
   ].filter(({ webhooks }) => webhooks.length > 0);
 };
 
-const configuration = (kind: string, name: string, webhooks: Webhook[]) => {
+const createConfiguration = (kind: string, name: string, webhooks: Webhook[]) => {
   const labels = { "app.kubernetes.io/managed-by": "postern" };
   return { apiVersion: "admissionregistration.k8s.io/v1", kind, metadata: { name, labels }, webhooks };
 };
 
 /** A group takes the position of its first member that is on. */
-const webhooks = (
+const buildWebhooks = (
   phase: Phase,
   catalogue: CatalogueRule[],
   cluster: ClusterConfig,
-  registration: Registration,
+  registration: RegistrationOptions,
 ): Webhook[] =>
   catalogue.flatMap((listed) => {
     const setup = cluster.rules.get(listed.name);
     if (setup === undefined || setup.mode === "off" || !listed.phases.includes(phase)) return [];
     const group = phase === "mutate" ? cluster.groups.find(({ members }) => members.includes(listed)) : undefined;
     if (group === undefined)
-      return entriesOf(listed, phase, setup, hardens(registration, listed.name)).map((facet) =>
-        webhook(listed.name, phase, facet, registration),
+      return buildRuleEntries(listed, phase, setup, isHardened(registration, listed.name)).map((facet) =>
+        toWebhook(listed.name, phase, facet, registration),
       );
     const isFirst = group.members.find(({ name }) => (cluster.rules.get(name)?.mode ?? "off") !== "off") === listed;
     if (!isFirst) return [];
-    const [disagreement] = disagreements(group, cluster, hardens(registration, group.name));
+    const [disagreement] = listDisagreements(group, cluster, isHardened(registration, group.name));
     if (disagreement) throw new Complaint(`groups.${group.name} ${disagreement}`);
-    const entry = entryTogether(group, cluster, hardens(registration, group.name));
-    return entry ? [webhook(group.name, phase, { entry }, registration)] : [];
+    const entry = buildGroupEntry(group, cluster, isHardened(registration, group.name));
+    return entry ? [toWebhook(group.name, phase, { entry }, registration)] : [];
   });
 
-const hardens = ({ harden }: Registration, name: string) => (typeof harden === "boolean" ? harden : harden(name));
+const isHardened = ({ harden }: RegistrationOptions, name: string) =>
+  typeof harden === "boolean" ? harden : harden(name);
 
-const webhook = (rule: string, phase: Phase, { variant, entry }: Facet, { address, ca }: Registration): Webhook => {
+const toWebhook = (
+  rule: string,
+  phase: Phase,
+  { variant, entry }: VariantEntry,
+  { address, ca }: RegistrationOptions,
+): Webhook => {
   const [name, path] = variant === undefined ? [rule, phase] : [`${variant}.${rule}`, `${phase}/${variant}`];
   const { match, exempt, objectSelector } = entry;
-  const conditions = Object.entries({ ...exemptConditions(exempt), ...entry.conditions });
-  const namespaceSelector = both(entry.namespaceSelector, exemptSelector(exempt));
+  const conditions = Object.entries({ ...buildExemptConditions(exempt), ...entry.conditions });
+  const namespaceSelector = combineSelectors(entry.namespaceSelector, buildExemptSelector(exempt));
   return {
     name: `${name}.postern.dev`,
     clientConfig: { url: address(rule, path), ...(ca && { caBundle: Buffer.from(ca).toString("base64") }) },
@@ -97,7 +107,7 @@ const webhook = (rule: string, phase: Phase, { variant, entry }: Facet, { addres
     ...(namespaceSelector && { namespaceSelector }),
     ...(objectSelector && { objectSelector }),
     ...(conditions.length > 0 && {
-      matchConditions: conditions.map(([name, expression]) => ({ name, expression: oneLine(expression) })),
+      matchConditions: conditions.map(([name, expression]) => ({ name, expression: joinLines(expression) })),
     }),
     sideEffects: entry.sideEffects,
     timeoutSeconds: entry.timeoutSeconds,
@@ -106,27 +116,30 @@ const webhook = (rule: string, phase: Phase, { variant, entry }: Facet, { addres
   };
 };
 
-const both = (one: LabelSelector | undefined, other: LabelSelector | undefined): LabelSelector | undefined => {
+const combineSelectors = (
+  one: LabelSelector | undefined,
+  other: LabelSelector | undefined,
+): LabelSelector | undefined => {
   if (one === undefined || other === undefined) return one ?? other;
   const matchExpressions = [...(one.matchExpressions ?? []), ...(other.matchExpressions ?? [])];
   return { ...(one.matchLabels && { matchLabels: one.matchLabels }), matchExpressions };
 };
 
-const slowIn = (webhooks: Webhook[]): string | undefined => {
-  const literals = (part: (match: RequestMatch) => readonly string[]) => [
+const findSlowRequest = (webhooks: Webhook[]): string | undefined => {
+  const listValues = (part: (match: RequestMatch) => readonly string[]) => [
     ...new Set(webhooks.flatMap(({ rules }) => rules.flatMap(part))),
   ];
-  const names = literals(({ resources }) => resources.map((path) => path.split("/")[0] ?? ""));
-  const subs = literals(({ resources }) => ["", ...resources.map((path) => path.split("/")[1] ?? "")]);
+  const names = listValues(({ resources }) => resources.map((path) => path.split("/")[0] ?? ""));
+  const subs = listValues(({ resources }) => ["", ...resources.map((path) => path.split("/")[1] ?? "")]);
   const longest = { seconds: 0, rules: [] as string[], request: "" };
-  for (const group of literals(({ apiGroups }) => apiGroups))
+  for (const group of listValues(({ apiGroups }) => apiGroups))
     for (const resource of names.flatMap((name) => subs.map((sub) => (sub === "" ? name : `${name}/${sub}`))))
       for (const operation of ["CREATE", "UPDATE", "DELETE", "CONNECT"] satisfies Operation[]) {
         const called = webhooks.filter(({ rules }) =>
-          rules.some((match) => matches(match, group, resource, operation)),
+          rules.some((match) => isMatched(match, group, resource, operation)),
         );
         // The API server calls one variant of a rule for a request.
-        const byRule = Map.groupBy(called, ruleOf).values();
+        const byRule = Map.groupBy(called, getEntryRule).values();
         const seconds = byRule.reduce((sum, all) => sum + Math.max(...all.map((one) => one.timeoutSeconds)), 0);
         if (seconds <= longest.seconds) continue;
         const rules = called.map(({ name }) => name.replace(/\.postern\.dev$/, ""));
@@ -137,16 +150,16 @@ const slowIn = (webhooks: Webhook[]): string | undefined => {
 };
 
 /** Returns the rule or group of an entry: the last part of its name before the domain. Rule names have no dots. */
-export const ruleOf = ({ name }: Pick<Webhook, "name">) =>
+export const getEntryRule = ({ name }: Pick<Webhook, "name">) =>
   name
     .replace(/\.postern\.dev$/, "")
     .split(".")
     .at(-1);
 
-const overlap = (list: readonly string[], wanted: readonly string[]) =>
+const overlaps = (list: readonly string[], wanted: readonly string[]) =>
   list.includes("*") || wanted.some((one) => list.includes(one));
 
-const matches = (
+const isMatched = (
   { apiGroups, resources, operations }: RequestMatch,
   group: string,
   path: string,
@@ -154,8 +167,8 @@ const matches = (
 ) => {
   const [resource, sub = ""] = path.split("/");
   return (
-    overlap(apiGroups, [group]) &&
-    overlap(operations, [operation]) &&
+    overlaps(apiGroups, [group]) &&
+    overlaps(operations, [operation]) &&
     resources.some((entry) => {
       const [wanted, wantedSub = ""] = entry.split("/");
       return [resource, "*"].includes(wanted) && (wantedSub === "*" || wantedSub === sub);

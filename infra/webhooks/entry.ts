@@ -26,7 +26,7 @@ export interface Entry {
   objectSelector: LabelSelector | undefined;
 }
 
-export interface Facet {
+export interface VariantEntry {
   variant?: string;
   entry: Entry;
 }
@@ -34,13 +34,18 @@ export interface Facet {
 const defaultTimeout = 3;
 
 /** Returns a rule's entries in one phase: one, or one for each variant that matches something. */
-export const entriesOf = (listed: CatalogueRule, phase: Phase, setup: RuleConfig, harden: boolean): Facet[] => {
+export const buildRuleEntries = (
+  listed: CatalogueRule,
+  phase: Phase,
+  setup: RuleConfig,
+  harden: boolean,
+): VariantEntry[] => {
   const variants = getVariants(listed.rule, setup.settings);
   const isIdle = (rule: Rule, settings: object) => (selectPhase(rule.match, phase, settings) ?? []).length === 0;
   if (variants === undefined) {
     // A match that depends on settings may be empty.
     const isUnasked = typeof listed.rule.match === "function" && isIdle(listed.rule, setup.settings);
-    return isUnasked ? [] : [{ entry: entryOf(listed, phase, setup, harden) }];
+    return isUnasked ? [] : [{ entry: buildRuleEntry(listed, phase, setup, harden) }];
   }
   const names = variants.map(({ name }) => name);
   const unfit = names.find((name, index) => !isVariantName(name) || names.indexOf(name) < index);
@@ -52,7 +57,7 @@ export const entriesOf = (listed: CatalogueRule, phase: Phase, setup: RuleConfig
     const { rule, settings } = asVariant(listed.rule, setup.settings, variant);
     return isIdle(rule, settings)
       ? []
-      : [{ variant, entry: entryOf({ ...listed, rule }, phase, { ...setup, settings }, harden) }];
+      : [{ variant, entry: buildRuleEntry({ ...listed, rule }, phase, { ...setup, settings }, harden) }];
   });
 };
 
@@ -61,16 +66,21 @@ const isVariantName = (name: string) => /^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$/.t
 const isPhase = (name: string) => name === "mutate" || name === "validate";
 
 /** Exempt by default from entries that fail closed, because the cluster could not repair itself otherwise. */
-const vital = ["kube-system", "kube-node-lease"];
+const vitalNamespaces = ["kube-system", "kube-node-lease"];
 
-export const entryOf = ({ name, rule }: CatalogueRule, phase: Phase, setup: RuleConfig, harden: boolean): Entry => {
+export const buildRuleEntry = (
+  { name, rule }: CatalogueRule,
+  phase: Phase,
+  setup: RuleConfig,
+  harden: boolean,
+): Entry => {
   const { settings } = setup;
   const match = selectPhase(rule.match, phase, settings) ?? [];
   if (match.length === 0) throw new Complaint(`functions/${name}/rule.ts matches nothing to ${phase}`);
-  const failurePolicy = policyOf(setup, harden && rule.guards === true);
+  const failurePolicy = chooseFailurePolicy(setup, harden && rule.guards === true);
   return {
     match,
-    exempt: exemptionsOf(name, match, setup, failurePolicy === "Fail" && !rule.everywhere),
+    exempt: chooseExemptions(name, match, setup, failurePolicy === "Fail" && !rule.everywhere),
     conditions: {
       ...selectPhase(rule.authorizedBy, phase, settings),
       ...selectPhase(rule.matchConditions, phase, settings),
@@ -80,41 +90,42 @@ export const entryOf = ({ name, rule }: CatalogueRule, phase: Phase, setup: Rule
     // Recording a review is a side effect; a dry run isn't recorded.
     sideEffects: setup.record ? "NoneOnDryRun" : (rule.sideEffects ?? "None"),
     reinvocationPolicy: rule.reinvocationPolicy ?? "IfNeeded",
-    timeoutSeconds: timeoutOf(rule, setup),
-    namespaceSelector: selector(rule.namespaceSelector, settings),
-    objectSelector: selector(rule.objectSelector, settings),
+    timeoutSeconds: chooseTimeout(rule, setup),
+    namespaceSelector: chooseSelector(rule.namespaceSelector, settings),
+    objectSelector: chooseSelector(rule.objectSelector, settings),
   };
 };
 
-const timeoutOf = (rule: Rule, setup?: RuleConfig) => setup?.timeoutSeconds ?? rule.timeoutSeconds ?? defaultTimeout;
+const chooseTimeout = (rule: Rule, setup?: RuleConfig) =>
+  setup?.timeoutSeconds ?? rule.timeoutSeconds ?? defaultTimeout;
 
-export const longestTimeoutOf = (rule: Rule, setup?: RuleConfig): number => {
+export const findLongestTimeout = (rule: Rule, setup?: RuleConfig): number => {
   const variants = getVariants(rule, setup?.settings ?? rule.settings ?? {}) ?? [{}];
-  return Math.max(...variants.map((variant) => timeoutOf({ ...rule, ...variant }, setup)));
+  return Math.max(...variants.map((variant) => chooseTimeout({ ...rule, ...variant }, setup)));
 };
 
-const policyOf = ({ failurePolicy, mode }: RuleConfig, hardened: boolean): "Fail" | "Ignore" =>
+const chooseFailurePolicy = ({ failurePolicy, mode }: RuleConfig, hardened: boolean): "Fail" | "Ignore" =>
   mode === "enforce" ? (failurePolicy ?? (hardened ? "Fail" : "Ignore")) : "Ignore";
 
-const exemptionsOf = (
+const chooseExemptions = (
   name: string,
   match: readonly RequestMatch[],
   { exempt = {} }: RuleConfig,
   sparesVital: boolean,
 ): Exemptions => {
-  if (exempt.namespaceLabels && Object.keys(exempt.namespaceLabels).length > 0 && match.some(judgesNamespaces))
+  if (exempt.namespaceLabels && Object.keys(exempt.namespaceLabels).length > 0 && match.some(matchesNamespaces))
     throw new Complaint(
       `rules.${name}.exempt.namespaceLabels would let whoever labels a namespace exempt it, since ${name} judges namespaces too; use namespaces, users or groups`,
     );
-  return sparesVital && exempt.namespaces === undefined ? { ...exempt, namespaces: vital } : exempt;
+  return sparesVital && exempt.namespaces === undefined ? { ...exempt, namespaces: vitalNamespaces } : exempt;
 };
 
-const judgesNamespaces = ({ apiGroups, resources }: RequestMatch) =>
+const matchesNamespaces = ({ apiGroups, resources }: RequestMatch) =>
   ["", "*"].some((group) => apiGroups.includes(group)) &&
   resources.some((resource) => ["namespaces", "*", "*/*"].includes(resource));
 
 /** Leaves out a selector that selects everything. */
-const selector = (
+const chooseSelector = (
   value: OfSettings<LabelSelector, object> | undefined,
   settings: object,
 ): LabelSelector | undefined => {
@@ -127,7 +138,10 @@ const selector = (
 };
 
 /** Exempts by namespace, never by labels of the object, which its author could set. */
-export const exemptSelector = ({ namespaces = [], namespaceLabels = {} }: Exemptions): LabelSelector | undefined => {
+export const buildExemptSelector = ({
+  namespaces = [],
+  namespaceLabels = {},
+}: Exemptions): LabelSelector | undefined => {
   const matchExpressions = [
     ...(namespaces.length > 0
       ? [{ key: "kubernetes.io/metadata.name", operator: "NotIn" as const, values: namespaces }]
@@ -137,21 +151,23 @@ export const exemptSelector = ({ namespaces = [], namespaceLabels = {} }: Exempt
   return matchExpressions.length > 0 ? { matchExpressions } : undefined;
 };
 
-export const exemptConditions = ({ users = [], groups = [] }: Exemptions): NamedConditions => {
+export const buildExemptConditions = ({ users = [], groups = [] }: Exemptions): NamedConditions => {
   return {
-    ...(users.length > 0 && { "user-is-not-exempt": `!(request.userInfo.?username.orValue("") in ${literal(users)})` }),
+    ...(users.length > 0 && {
+      "user-is-not-exempt": `!(request.userInfo.?username.orValue("") in ${toCelList(users)})`,
+    }),
     ...(groups.length > 0 && {
-      "groups-are-not-exempt": `!request.userInfo.?groups.orValue([]).exists(group, group in ${literal(groups)})`,
+      "groups-are-not-exempt": `!request.userInfo.?groups.orValue([]).exists(group, group in ${toCelList(groups)})`,
     }),
   };
 };
 
 /** Returns a list in CEL. JSON's escapes are valid there; U+2028 and U+2029, which JSON doesn't escape, are added. */
-export const literal = (texts: readonly string[]) =>
+export const toCelList = (texts: readonly string[]) =>
   JSON.stringify(texts).replaceAll("\u2028", "\\u2028").replaceAll("\u2029", "\\u2029");
 
 /** Joins the lines of an expression, unless it has a comment or a triple-quoted string, which depend on them. */
-export const oneLine = (expression: string) =>
+export const joinLines = (expression: string) =>
   /\/\/|"""|'''/.test(expression)
     ? expression
     : expression

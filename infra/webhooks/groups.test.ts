@@ -8,7 +8,7 @@ import { Complaint } from "../cli/complaint.ts";
 import { parseConfig } from "../project/project.ts";
 import { buildEndpointConfig, listServedRules } from "../project/served.ts";
 import { evaluateCondition } from "../testing/cel-condition.ts";
-import { configurations, type Webhook } from "./configurations.ts";
+import { buildConfigurations, type Webhook } from "./configurations.ts";
 
 const listed = (name: string, one: Rule): CatalogueRule => ({ name, folder: "", phases: listPhases(one), rule: one });
 const pods: RequestMatch = { apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE"] };
@@ -37,7 +37,9 @@ const entries = (yaml: string, harden = false): Webhook[] => {
   const cluster = parse(yaml).clusters.get("local");
   assert.ok(cluster);
   const address = (name: string, phase: string) => `https://host/local.key/${name}/${phase}`;
-  return configurations(catalogue, cluster, { name: "postern", address, harden }).flatMap(({ webhooks }) => webhooks);
+  return buildConfigurations(catalogue, cluster, { name: "postern", address, harden }).flatMap(
+    ({ webhooks }) => webhooks,
+  );
 };
 const only = (yaml: string, harden = false): Webhook => {
   const found = entries(yaml, harden).find(({ name }) => name === "both.postern.dev");
@@ -240,7 +242,7 @@ describe("a group's entry", () => {
     const on = (yaml: string) => {
       const cluster = parseConfig(yaml, rules).clusters.get("local");
       assert.ok(cluster);
-      return configurations(rules, cluster, { name: "postern", address: () => "https://host", harden: false });
+      return buildConfigurations(rules, cluster, { name: "postern", address: () => "https://host", harden: false });
     };
     assert.throws(() => on("rules: { a: , b: }"), /could wait 30 s for a, b, .*; group them, or shorten one/);
     assert.equal(on("rules: { a: , b: }\ngroups: { both: [a, b] }").length, 1);

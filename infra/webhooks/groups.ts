@@ -1,29 +1,29 @@
 import type { RequestMatch } from "#lib/rule.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
 import type { ClusterConfig, RuleConfig, RuleGroup } from "../config/config.ts";
-import { type Entry, entryOf, exemptConditions, literal, oneLine } from "./entry.ts";
+import { buildExemptConditions, buildRuleEntry, type Entry, joinLines, toCelList } from "./entry.ts";
 
-type On = { listed: CatalogueRule; entry: Entry; mode: RuleConfig["mode"] };
+type ActiveMember = { listed: CatalogueRule; entry: Entry; mode: RuleConfig["mode"] };
 
-export const entryTogether = ({ members }: RuleGroup, cluster: ClusterConfig, harden: boolean): Entry | undefined => {
-  const on = membersOn(members, cluster, harden);
+export const buildGroupEntry = ({ members }: RuleGroup, cluster: ClusterConfig, harden: boolean): Entry | undefined => {
+  const on = listActiveMembers(members, cluster, harden);
   const entries = on.map(({ entry }) => entry);
   const [first] = entries;
   if (first === undefined) return undefined;
-  const match = unique(entries.flatMap(({ match }) => match));
+  const match = dropDuplicates(entries.flatMap(({ match }) => match));
   const failurePolicy = on.find(({ mode }) => mode === "enforce")?.entry.failurePolicy ?? "Ignore";
   // A member in mode warn or audit must not make the entry fail closed in namespaces that the others exempt.
   const [one, ...others] = entries.filter((entry) => entry.failurePolicy === failurePolicy);
   const namespaces = one?.exempt.namespaces?.filter((name) =>
     others.every(({ exempt }) => exempt.namespaces?.includes(name)),
   );
-  const terms = entries.map((entry) => term(entry, match, namespaces));
+  const terms = entries.map((entry) => buildMemberCondition(entry, match, namespaces));
   return {
     ...first,
     match,
     exempt: { ...(namespaces && { namespaces }), namespaceLabels: first.exempt.namespaceLabels },
     // If one member takes every request, the entry needs no condition.
-    conditions: terms.includes("") ? {} : { "concerns-a-member": any(unique(terms)) },
+    conditions: terms.includes("") ? {} : { "concerns-a-member": joinWithOr(dropDuplicates(terms)) },
     failurePolicy,
     // A recorded member has side effects even if the others have none.
     sideEffects: entries.find(({ sideEffects }) => sideEffects !== "None")?.sideEffects ?? "None",
@@ -31,43 +31,45 @@ export const entryTogether = ({ members }: RuleGroup, cluster: ClusterConfig, ha
   };
 };
 
-const term = (
+const buildMemberCondition = (
   { match, exempt, conditions }: Entry,
   all: readonly RequestMatch[],
   exemptForAll: string[] = [],
 ): string => {
   const own = exempt.namespaces?.filter((one) => !exemptForAll.includes(one)) ?? [];
   const parts = [
-    ...(unique(match).length === all.length ? [] : [any(unique(match).map(about))]),
-    ...(own.length > 0 ? [`!(request.?namespace.orValue("") in ${literal(own)})`] : []),
-    ...Object.values({ ...exemptConditions(exempt), ...conditions }),
+    ...(dropDuplicates(match).length === all.length
+      ? []
+      : [joinWithOr(dropDuplicates(match).map(buildMatchCondition))]),
+    ...(own.length > 0 ? [`!(request.?namespace.orValue("") in ${toCelList(own)})`] : []),
+    ...Object.values({ ...buildExemptConditions(exempt), ...conditions }),
   ];
-  return parts.map(inParentheses).join(" && ");
+  return parts.map(parenthesize).join(" && ");
 };
 
 /** Adds a line break before the parenthesis, because an expression may end with a comment. */
-const inParentheses = (expression: string) => {
-  const line = oneLine(expression);
+const parenthesize = (expression: string) => {
+  const line = joinLines(expression);
   return line.includes("\n") || line.includes("//") ? `(${line}\n)` : `(${line})`;
 };
 
-const about = ({ operations, resources }: RequestMatch): string => {
+const buildMatchCondition = ({ operations, resources }: RequestMatch): string => {
   const paths = resources.map((path) => (path.includes("/") ? path : `${path}/`));
   const asked = [
-    ...(operations.includes("*") ? [] : [`request.operation in ${literal(operations)}`]),
+    ...(operations.includes("*") ? [] : [`request.operation in ${toCelList(operations)}`]),
     ...(paths.some((path) => path.includes("*"))
       ? []
-      : [`request.resource.resource + "/" + request.?subResource.orValue("") in ${literal(paths)}`]),
+      : [`request.resource.resource + "/" + request.?subResource.orValue("") in ${toCelList(paths)}`]),
   ];
   return asked.join(" && ") || "true";
 };
 
-const any = (terms: string[]) => (terms.length === 1 ? String(terms[0]) : terms.map(inParentheses).join(" || "));
+const joinWithOr = (terms: string[]) => (terms.length === 1 ? String(terms[0]) : terms.map(parenthesize).join(" || "));
 
 /** Returns why the members can't share an entry, in sentences that continue the group's name. */
-export const disagreements = ({ members }: RuleGroup, cluster: ClusterConfig, harden = false): string[] => {
-  const on = membersOn(members, cluster, harden);
-  const about: [string, On[], (one: On) => unknown][] = [
+export const listDisagreements = ({ members }: RuleGroup, cluster: ClusterConfig, harden = false): string[] => {
+  const on = listActiveMembers(members, cluster, harden);
+  const about: [string, ActiveMember[], (one: ActiveMember) => unknown][] = [
     ["failurePolicy", on.filter(({ mode }) => mode === "enforce"), ({ entry }) => entry.failurePolicy],
     ["matchPolicy", on, ({ entry }) => entry.matchPolicy],
     ["sideEffects", on, ({ listed }) => listed.rule.sideEffects ?? "None"],
@@ -83,22 +85,22 @@ export const disagreements = ({ members }: RuleGroup, cluster: ClusterConfig, ha
   ];
   return [
     ...about.flatMap(([what, which, of]) => {
-      const [first, ...others] = which.map((one) => ({ name: one.listed.name, value: told(of(one)) }));
+      const [first, ...others] = which.map((one) => ({ name: one.listed.name, value: formatValue(of(one)) }));
       const other = others.find(({ value }) => value !== first?.value);
       if (first === undefined || other === undefined) return [];
       return [`must agree in ${what}: ${first.name} has ${first.value}, ${other.name} has ${other.value}`];
     }),
-    ...versions(on),
+    ...listVersionConflicts(on),
   ];
 };
 
-const failsClosed = ({ entry }: On) => entry.failurePolicy === "Fail";
+const failsClosed = ({ entry }: ActiveMember) => entry.failurePolicy === "Fail";
 
 /** The API server converts objects to the version that an entry names, so all members must match the same versions. */
-const versions = (on: On[]): string[] => {
+const listVersionConflicts = (on: ActiveMember[]): string[] => {
   const named = on.flatMap(({ listed: { name }, entry }) =>
     entry.match.flatMap(({ apiGroups, apiVersions, resources }) =>
-      resources.map((path) => ({ name, resource: path.split("/")[0], as: told([apiGroups, apiVersions]) })),
+      resources.map((path) => ({ name, resource: path.split("/")[0], as: formatValue([apiGroups, apiVersions]) })),
     ),
   );
   for (const one of named) {
@@ -113,16 +115,16 @@ const versions = (on: On[]): string[] => {
   return [];
 };
 
-const membersOn = (members: CatalogueRule[], { rules }: ClusterConfig, harden: boolean): On[] =>
+const listActiveMembers = (members: CatalogueRule[], { rules }: ClusterConfig, harden: boolean): ActiveMember[] =>
   members.flatMap((listed) => {
     const setup = rules.get(listed.name);
     if (setup === undefined || setup.mode === "off") return [];
-    return [{ listed, mode: setup.mode, entry: entryOf(listed, "mutate", setup, harden) }];
+    return [{ listed, mode: setup.mode, entry: buildRuleEntry(listed, "mutate", setup, harden) }];
   });
 
-const told = (value: unknown) => JSON.stringify(value) ?? "none";
+const formatValue = (value: unknown) => JSON.stringify(value) ?? "none";
 
-const unique = <T>(values: readonly T[]): T[] => {
+const dropDuplicates = <T>(values: readonly T[]): T[] => {
   const seen = new Map(values.map((value) => [JSON.stringify(value), value]));
   return [...seen.values()];
 };

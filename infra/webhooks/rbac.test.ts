@@ -4,7 +4,7 @@ import { accessReview, create, discovery, get, https, list } from "#lib/needs.ts
 import { listPhases, type Rule, rule } from "#lib/rule.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
 import { parseConfig } from "../project/project.ts";
-import { accessEntries, roles } from "./rbac.ts";
+import { buildAccessEntries, buildRoles } from "./rbac.ts";
 
 // What these roles allow in a cluster, test/cluster/rights.test.ts says.
 
@@ -42,7 +42,7 @@ interface Printed {
   subjects?: { kind: string; name: string }[];
 }
 // What is printed has these fields; the assertions look at no others.
-const printed = (yaml: string) => roles(catalogue, clusterOf(yaml), "postern") as Printed[];
+const printed = (yaml: string) => buildRoles(catalogue, clusterOf(yaml), "postern") as Printed[];
 const namesOf = (yaml: string) => printed(yaml).map(({ kind, metadata }) => `${kind} ${metadata.name}`);
 
 describe("a rule's rights", () => {
@@ -98,7 +98,7 @@ describe("a rule's rights", () => {
 describe("the access entries of an EKS cluster", () => {
   it("make each function's role a member of its rule's group", () => {
     const cluster = clusterOf(`${rules}\nclusters: { prod: { connect: ${eks} } }`);
-    const template = accessEntries(catalogue, cluster, "postern");
+    const template = buildAccessEntries(catalogue, cluster, "postern");
     assert.deepEqual(Reflect.get(template, "Resources").ReadsAccessEntry, {
       Type: "AWS::EKS::AccessEntry",
       Properties: {

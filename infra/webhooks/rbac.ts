@@ -2,9 +2,9 @@ import type { Need, Needs, ResourceType } from "#lib/needs.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
 import { idOf } from "../catalogue/rule-names.ts";
 import type { ClusterConfig } from "../config/config.ts";
-import { askingRules } from "../config/connections.ts";
+import { listAskingRules } from "../config/connections.ts";
 
-interface Right {
+interface PolicyRule {
   apiGroups?: string[];
   resources?: string[];
   nonResourceURLs?: string[];
@@ -15,19 +15,22 @@ interface Right {
 const account = { kind: "ServiceAccount", name: "postern", namespace: "kube-system" };
 
 /** Returns the Kubernetes group of a rule's function in a cluster, by its EKS access entry. */
-export const groupOf = (name: string, rule: string) => `${name}:${rule}`;
+export const toGroupName = (name: string, rule: string) => `${name}:${rule}`;
 
-interface Asked {
+interface RuleNeeds {
   needs: Needs;
   settings: object;
 }
 
-const asking = (catalogue: CatalogueRule[], cluster: ClusterConfig): { name: string; asked: Asked[] }[] => {
+const listFunctionNeeds = (
+  catalogue: CatalogueRule[],
+  cluster: ClusterConfig,
+): { name: string; asked: RuleNeeds[] }[] => {
   const { groups } = cluster;
-  const askedBy = ({ name, rule }: CatalogueRule): Asked => {
+  const getRuleNeeds = ({ name, rule }: CatalogueRule): RuleNeeds => {
     return { needs: rule.needs ?? {}, settings: cluster.rules.get(name)?.settings ?? rule.settings ?? {} };
   };
-  const on = askingRules(catalogue, cluster);
+  const on = listAskingRules(catalogue, cluster);
   const grouped = groups.map(({ name, members }) => ({
     name,
     members: on.filter((listed) => members.includes(listed)),
@@ -36,25 +39,25 @@ const asking = (catalogue: CatalogueRule[], cluster: ClusterConfig): { name: str
     (listed) => listed.phases.includes("validate") || !groups.some(({ members }) => members.includes(listed)),
   );
   return [
-    ...alone.map((listed) => ({ name: listed.name, asked: [askedBy(listed)] })),
+    ...alone.map((listed) => ({ name: listed.name, asked: [getRuleNeeds(listed)] })),
     ...grouped
       .filter(({ members }) => members.length > 0)
-      .map(({ name, members }) => ({ name, asked: members.map(askedBy) })),
+      .map(({ name, members }) => ({ name, asked: members.map(getRuleNeeds) })),
   ];
 };
 
 /** Returns the RBAC objects that give each function only the rights that its rules need. */
-export const roles = (catalogue: CatalogueRule[], cluster: ClusterConfig, name: string): object[] => {
-  const rules = asking(catalogue, cluster);
+export const buildRoles = (catalogue: CatalogueRule[], cluster: ClusterConfig, name: string): object[] => {
+  const rules = listFunctionNeeds(catalogue, cluster);
   const hasToken = cluster.connect?.tokenSecret !== undefined || cluster.connect?.tokenParameter !== undefined;
   const labels = { "app.kubernetes.io/managed-by": "postern" };
   const rbac = "rbac.authorization.k8s.io";
   const apiVersion = `${rbac}/v1`;
   const each = rules.flatMap(({ name: rule, asked }) => {
-    const metadata = { name: groupOf(name, rule), labels };
+    const metadata = { name: toGroupName(name, rule), labels };
     const group = { apiGroup: rbac, kind: "Group", name: metadata.name };
     return [
-      { apiVersion, kind: "ClusterRole", metadata, rules: rights(asked) },
+      { apiVersion, kind: "ClusterRole", metadata, rules: mergePolicyRules(asked) },
       {
         ...{ apiVersion, kind: "ClusterRoleBinding", metadata },
         roleRef: { apiGroup: rbac, kind: "ClusterRole", name: metadata.name },
@@ -75,9 +78,11 @@ export const roles = (catalogue: CatalogueRule[], cluster: ClusterConfig, name: 
   ];
 };
 
-const rights = (asked: Asked[]): Right[] => {
-  const found = new Map<string, Right>();
-  const all = asked.flatMap(({ needs, settings }) => Object.values(needs).flatMap((need) => rightsOf(need, settings)));
+const mergePolicyRules = (asked: RuleNeeds[]): PolicyRule[] => {
+  const found = new Map<string, PolicyRule>();
+  const all = asked.flatMap(({ needs, settings }) =>
+    Object.values(needs).flatMap((need) => listPolicyRules(need, settings)),
+  );
   for (const right of all) {
     const key = JSON.stringify([right.apiGroups, right.resources, right.nonResourceURLs]);
     const verbs = new Set([...(found.get(key)?.verbs ?? []), ...right.verbs]);
@@ -86,26 +91,26 @@ const rights = (asked: Asked[]): Right[] => {
   return [...found.values()];
 };
 
-const discovery: Right = { nonResourceURLs: ["/api/*", "/apis/*"], verbs: ["get"] };
-const toRead = ({ group, resource }: ResourceType, ...verbs: string[]): Right => {
+const discovery: PolicyRule = { nonResourceURLs: ["/api/*", "/apis/*"], verbs: ["get"] };
+const createReadRule = ({ group, resource }: ResourceType, ...verbs: string[]): PolicyRule => {
   return { apiGroups: [group], resources: [resource], verbs };
 };
 
-const rightsOf = ({ verb, kind, kinds }: Need<unknown>, settings: object): Right[] => {
+const listPolicyRules = ({ verb, kind, kinds }: Need<unknown>, settings: object): PolicyRule[] => {
   if (verb === "may")
     return [{ apiGroups: ["authorization.k8s.io"], resources: ["subjectaccessreviews"], verbs: ["create"] }];
   if (verb === "discover") return [discovery];
   const some = kinds?.(settings) ?? [];
   return [
-    ...(kind ? [toRead(kind, verb)] : []),
-    ...some.map((one) => toRead(one, "get", "list")),
+    ...(kind ? [createReadRule(kind, verb)] : []),
+    ...some.map((one) => createReadRule(one, "get", "list")),
     ...(some.length > 0 ? [discovery] : []),
   ];
 };
 
 /** Returns a CloudFormation template of EKS access entries that put each function's role into its Kubernetes group. */
-export const accessEntries = (catalogue: CatalogueRule[], cluster: ClusterConfig, name: string): object => {
-  const rules = asking(catalogue, cluster).map((one) => ({ ...one, id: idOf(one.name) }));
+export const buildAccessEntries = (catalogue: CatalogueRule[], cluster: ClusterConfig, name: string): object => {
+  const rules = listFunctionNeeds(catalogue, cluster).map((one) => ({ ...one, id: idOf(one.name) }));
   return {
     AWSTemplateFormatVersion: "2010-09-09",
     Description: `Lets ${name}'s functions read what their rules need in ${cluster.connect?.eks}`,
@@ -124,7 +129,7 @@ export const accessEntries = (catalogue: CatalogueRule[], cluster: ClusterConfig
             ClusterName: cluster.connect?.eks,
             PrincipalArn: { Ref: `${id}RoleArn` },
             Type: "STANDARD",
-            KubernetesGroups: [groupOf(name, rule)],
+            KubernetesGroups: [toGroupName(name, rule)],
           },
         },
       ]),

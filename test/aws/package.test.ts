@@ -109,7 +109,7 @@ describe("a package of 55 rules", () => {
   before(async () => {
     const folder = await checkout();
     const signer = await openSigner(join(folder, ".postern"));
-    keys = { publicKey: signer.publicKey, segment: signer.segment("local", 1) };
+    keys = { publicKey: signer.publicKey, segment: signer.signSegment("local", 1) };
     await bundles(folder, keys.publicKey);
     http = await pack(folder);
     url = await pack(folder, "--param=door=url");

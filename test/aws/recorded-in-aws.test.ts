@@ -13,7 +13,7 @@ import { differences } from "../../infra/catalogue/case-differences.ts";
 import { buildReview, casesIn, evaluateCase } from "../../infra/catalogue/cases.ts";
 import { type CatalogueRule, readCatalogue } from "../../infra/catalogue/registry.ts";
 import type { PosternConfig } from "../../infra/config/config.ts";
-import { placesOf } from "../../infra/config/record-section.ts";
+import { listRecordingPlaces } from "../../infra/config/record-section.ts";
 import { createTestSigner } from "../../infra/parity/test-key.ts";
 import { parseConfig } from "../../infra/project/project.ts";
 import { buildEndpointConfig, listServedRules } from "../../infra/project/served.ts";
@@ -54,7 +54,14 @@ before(async () => {
   catalogue = await readCatalogue();
   config = parseConfig(yaml, catalogue);
   for (const listed of listServedRules(config, catalogue))
-    await bundleRule(listed, buildEndpointConfig(config, listed), folder, undefined, {}, placesOf(config, listed));
+    await bundleRule(
+      listed,
+      buildEndpointConfig(config, listed),
+      folder,
+      undefined,
+      {},
+      listRecordingPlaces(config, listed),
+    );
 });
 after(() => rm(folder, { recursive: true, force: true }));
 

@@ -283,7 +283,7 @@ describe("a stage's memory", await needs("moto"), () => {
     const cluster = "prod-eu";
     /** Whether functions with these public keys let by a URL that this key signed. */
     const takes = ({ publicKeys }: Keyring, { current }: Keyring) =>
-      openKeyVerifier(publicKeys, () => [1])(current.segment(cluster, 1))?.cluster === cluster;
+      openKeyVerifier(publicKeys, () => [1])(current.signSegment(cluster, 1))?.cluster === cluster;
     const keysOf = ({ publicKeys }: Keyring) => publicKeys.split(",");
 
     it("isn't there before somebody deploys, and can't be changed", async () => {

@@ -29,8 +29,8 @@ import { bootCluster, type Cluster } from "../../infra/parity/control-plane/clus
 import { findFreePort } from "../../infra/parity/control-plane/process.ts";
 import { serveCatalogue, waitUntil } from "../../infra/parity/rule-server.ts";
 import { parseConfig } from "../../infra/project/project.ts";
-import { configurations } from "../../infra/webhooks/configurations.ts";
-import { roles } from "../../infra/webhooks/rbac.ts";
+import { buildConfigurations } from "../../infra/webhooks/configurations.ts";
+import { buildRoles } from "../../infra/webhooks/rbac.ts";
 import { startMoto } from "../aws/moto.ts";
 import { kubeconfigOf } from "../checkout.ts";
 import { listen } from "../listen.ts";
@@ -80,8 +80,8 @@ const wanted = (rules: object, { connect = withToken, name = "postern" }: { conn
   assert.ok(cluster);
   const address = (rule: string, path: string) => `${base}/local.${key}/${rule}/${path}`;
   return [
-    ...configurations(catalogue, cluster, { name, address, ca: certificate.ca, harden: false }),
-    ...roles(catalogue, cluster, name),
+    ...buildConfigurations(catalogue, cluster, { name, address, ca: certificate.ca, harden: false }),
+    ...buildRoles(catalogue, cluster, name),
   ];
 };
 const withToken = { server: "https://127.0.0.1:1", tokenSecret: "postern", region: "eu-west-1" };
@@ -769,7 +769,7 @@ describe("what a deployment has in a cluster", await needs("API server"), () => 
 });
 
 const configurationsOf = (objects: object[]) =>
-  objects.filter((one): one is ReturnType<typeof configurations>[number] => "webhooks" in one);
+  objects.filter((one): one is ReturnType<typeof buildConfigurations>[number] => "webhooks" in one);
 
 const moto = await needs("moto");
 

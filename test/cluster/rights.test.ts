@@ -8,7 +8,7 @@ import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
 import { getCollectionPath } from "../../infra/parity/control-plane/client.ts";
 import { bootCluster, type Cluster } from "../../infra/parity/control-plane/cluster.ts";
 import { parseConfig } from "../../infra/project/project.ts";
-import { groupOf, roles } from "../../infra/webhooks/rbac.ts";
+import { buildRoles, toGroupName } from "../../infra/webhooks/rbac.ts";
 import { needs } from "../parts.ts";
 
 // What the printed roles allow, on a real API server that asks RBAC: all that each rule needs, and nothing else.
@@ -20,12 +20,12 @@ describe("a rule's rights on a real API server", await needs("API server"), () =
 
   before(async () => {
     const binaries = await requireBinaries();
-    const users = Object.fromEntries(asking.map(({ name }) => [`function:${name}`, [groupOf("postern", name)]]));
+    const users = Object.fromEntries(asking.map(({ name }) => [`function:${name}`, [toGroupName("postern", name)]]));
     cluster = await bootCluster(binaries, { rbac: true, users });
     const rules = asking.map(({ name }) => `${name}: { mode: audit, exempt: { users: [nobody] } }`).join(", ");
     const [local] = parseConfig(`rules: { ${rules} }`, asking.map(withoutSettings)).clusters.values();
     assert.ok(local);
-    for (const object of roles(asking, local, "postern")) {
+    for (const object of buildRoles(asking, local, "postern")) {
       const { code, body } = await cluster.admin({ method: "POST", path: getCollectionPath(object), body: object });
       assert.equal(code, 201, String(body.message));
     }

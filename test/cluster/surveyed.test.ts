@@ -12,7 +12,7 @@ import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
 import { bootCluster, type Cluster } from "../../infra/parity/control-plane/cluster.ts";
 import { extendTimeouts, registerConfigurations, serveCatalogue, waitUntil } from "../../infra/parity/rule-server.ts";
 import { parseConfig } from "../../infra/project/project.ts";
-import { configurations } from "../../infra/webhooks/configurations.ts";
+import { buildConfigurations } from "../../infra/webhooks/configurations.ts";
 import { kubeconfigOf } from "../checkout.ts";
 import { needs } from "../parts.ts";
 
@@ -76,7 +76,7 @@ describe("policies in a real cluster", await needs("API server"), () => {
     const base = url.replace(/\/policy-admission\/mutate$/, "");
     const address = (rule: string, path: string) => `${base}/${rule}/${path}`;
     const ca = Buffer.from(caBundle, "base64").toString();
-    return { made: configurations(catalogue, found, { name: "found", address, ca, harden: false }), notes };
+    return { made: buildConfigurations(catalogue, found, { name: "found", address, ca, harden: false }), notes };
   };
   const names = ({ made }: Awaited<ReturnType<typeof entries>>) =>
     made.flatMap(({ webhooks }) => webhooks.map(({ name }) => name.replace(".postern.dev", "")));

@@ -12,7 +12,7 @@ import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { openKeyVerifier } from "#lib/url-key.ts";
 import { Complaint } from "../../infra/cli/complaint.ts";
-import { certificate } from "../../infra/commands/shared/options.ts";
+import { readCaOption } from "../../infra/commands/shared/options.ts";
 import { openCertificate, openSigner, type ServerCertificate } from "../../infra/keys/keys.ts";
 
 const day = 86_400_000;
@@ -79,7 +79,7 @@ describe("the signing key", () => {
     const first = await openSigner(folder);
     const before = await contents();
     const second = await openSigner(folder);
-    assert.deepEqual([second.publicKey, second.segment("a", 1)], [first.publicKey, first.segment("a", 1)]);
+    assert.deepEqual([second.publicKey, second.signSegment("a", 1)], [first.publicKey, first.signSegment("a", 1)]);
     assert.deepEqual(await contents(), before);
     assert.deepEqual(Object.keys(before), ["signing.key"]);
     assert.equal((await stat(folder)).mode & 0o777, 0o700);
@@ -87,11 +87,11 @@ describe("the signing key", () => {
   });
 
   it("signs what functions admit", async () => {
-    const { publicKey, segment } = await openSigner(folder);
+    const { publicKey, signSegment } = await openSigner(folder);
     const admit = openKeyVerifier(publicKey, () => [1, 2]);
-    assert.match(segment("prod-eu", 1), /^prod-eu\.[A-Za-z0-9_-]{86}$/);
-    assert.deepEqual(admit(segment("prod-eu", 2)), { cluster: "prod-eu", key: `${publicKey.slice(0, 8)}.2` });
-    assert.equal(admit(segment("prod-eu", 3)), undefined);
+    assert.match(signSegment("prod-eu", 1), /^prod-eu\.[A-Za-z0-9_-]{86}$/);
+    assert.deepEqual(admit(signSegment("prod-eu", 2)), { cluster: "prod-eu", key: `${publicKey.slice(0, 8)}.2` });
+    assert.equal(admit(signSegment("prod-eu", 3)), undefined);
   });
 
   for (const [name, text] of damaged)
@@ -236,20 +236,20 @@ describe("the CA", () => {
 describe("a CA that --ca names", () => {
   it("is read", async () => {
     const { ca } = await openCertificate(folder, "127.0.0.1");
-    assert.equal(await certificate(join(folder, "ca.crt")), ca);
+    assert.equal(await readCaOption(join(folder, "ca.crt")), ca);
   });
   for (const [name, text] of damaged)
     it(`is refused where its file ${name}`, async () => {
       const file = join(parent, "ca.crt");
       await writeFile(file, text);
-      await assert.rejects(certificate(file), complaint(`--ca ${file} holds no certificate in PEM, or a damaged one`));
+      await assert.rejects(readCaOption(file), complaint(`--ca ${file} holds no certificate in PEM, or a damaged one`));
     });
   it("is refused where it has expired", async ({ mock }) => {
     const { ca } = await openCertificate(folder, "127.0.0.1");
     const { validTo } = new X509Certificate(ca);
     mock.timers.enable({ apis: ["Date"], now: Date.parse(validTo) });
     const file = join(folder, "ca.crt");
-    await assert.rejects(certificate(file), complaint(`--ca ${file} expired on ${validTo}`));
+    await assert.rejects(readCaOption(file), complaint(`--ca ${file} expired on ${validTo}`));
   });
 });
 

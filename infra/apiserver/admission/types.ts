@@ -49,7 +49,7 @@ export interface ConditionVariables {
   request: Record<string, unknown>;
 }
 
-/** `error` is the error that an API server would report; `createUnsupported` says why the outcome is unknown here. */
+/** `error` is the error that an API server would report; `unsupported` says why the outcome is unknown here. */
 export type ConditionResult = { holds: boolean } | { error: string } | { unsupported: string };
 
 export interface TraceStep {

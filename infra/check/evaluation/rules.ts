@@ -12,9 +12,9 @@ import { findInspectingRules, inspectCluster } from "../../clusters/inspection.t
 import type { ClusterConfig, PosternConfig } from "../../config/config.ts";
 import { listServedRules } from "../../project/served.ts";
 import type { Handler } from "../../serve/gateway.ts";
-import { handlerOf } from "../../serve/handlers.ts";
-import { configurations, ruleOf } from "../../webhooks/configurations.ts";
-import { oneLine } from "../../webhooks/entry.ts";
+import { createHandler } from "../../serve/handlers.ts";
+import { buildConfigurations, getEntryRule } from "../../webhooks/configurations.ts";
+import { joinLines } from "../../webhooks/entry.ts";
 import type { Path } from "../manifests/manifests.ts";
 import { suggestFix } from "./suggestions.ts";
 
@@ -82,7 +82,7 @@ export const openRules = async (
   const answers = new AsyncLocalStorage<string[]>();
   // Each review gets its own capabilities, which have a time limit.
   const world = (milliseconds: number) => worldOf((sentence) => answers.getStore()?.push(sentence), milliseconds);
-  /** Runs a function that may ask the cluster; `createUnsupported` is about its first question without an answer. */
+  /** Runs a function that may ask the cluster; `unsupported` is about its first question without an answer. */
   const tell = async <T>(run: () => Promise<T>): Promise<{ found: T; unsupported: string | undefined }> => {
     const sentences: string[] = [];
     const found = await answers.run(sentences, run);
@@ -96,7 +96,7 @@ export const openRules = async (
     return { list: async (kind, ...rest) => [...(await list(kind, ...rest)), ...coming(kind)], discover };
   });
   const slow: string[] = [];
-  const entries = configurations(catalogue, asked.cluster, {
+  const entries = buildConfigurations(catalogue, asked.cluster, {
     name: "postern",
     address: (rule, path) => `${here}/${rule}/${path}`,
     harden,
@@ -139,7 +139,7 @@ export const openRules = async (
     call: ({ clientConfig: { url = "" } }, review) => (url.startsWith(`${here}/`) ? call(url, review) : undefined),
     nameOf: (hook, message = "") => {
       const webhook = webhooks.get(hook);
-      const name = webhook && ruleOf(webhook);
+      const name = webhook && getEntryRule(webhook);
       const members = cluster.groups.find((group) => group.name === name)?.members ?? [];
       return members.find((member) => message.startsWith(`${member.name}: `))?.name ?? name;
     },
@@ -160,7 +160,7 @@ const openHandlers = (
   return new Map(
     listServedRules(config, catalogue).map((listed) => {
       const own = (_: string, milliseconds: number) => watchReads(world(milliseconds), () => asks(listed.name));
-      return [listed.name, handlerOf(config, listed, { publicKeys: "", world: own, journal: () => {} })];
+      return [listed.name, createHandler(config, listed, { publicKeys: "", world: own, journal: () => {} })];
     }),
   );
 };
@@ -200,7 +200,7 @@ const conditionsOf = ({ name, rule, phases }: CatalogueRule, { rules }: ClusterC
       const conditions = selectPhase(facet.rule.matchConditions, phase, facet.settings) ?? {};
       const deciding = selectPhase(facet.rule.authorizedBy, phase, facet.settings) ?? {};
       return Object.entries(conditions).flatMap(([name, text]) =>
-        Object.hasOwn(deciding, name) ? [] : [oneLine(text)],
+        Object.hasOwn(deciding, name) ? [] : [joinLines(text)],
       );
     });
   });

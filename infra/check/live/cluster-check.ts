@@ -45,7 +45,7 @@ export interface Audit {
   unread: Unread[];
   notes: Set<string>;
   reportVersion: ReportVersion | undefined;
-  /** Evaluates all objects, kind by kind, and waits for `removeMember` after each evaluation. */
+  /** Evaluates all objects, kind by kind, and waits for `take` after each evaluation. */
   run(progress: Progress, take: (evaluation: Evaluation) => Promise<void>): Promise<void>;
 }
 

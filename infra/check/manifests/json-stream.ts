@@ -1,7 +1,7 @@
 import { endOfString, hasRepeatedKey, isObject, parseJson } from "#lib/json.ts";
 import { openOffsets, type Piece, type Written } from "./plain-yaml.ts";
 
-/** `createYamlComplaint` is the line where a value begins that isn't JSON. */
+/** `broken` is the line where a value begins that isn't JSON. */
 export interface Stream {
   pieces: Piece[];
   broken?: number;

@@ -7,7 +7,7 @@ import { Complaint } from "../../cli/complaint.ts";
 import { suggestName } from "../../cli/did-you-mean.ts";
 import { isNoFile, parseBaseUrl, readOptionFile } from "../../cli/options.ts";
 import { chooseCluster, configFile, type PosternConfig } from "../../config/config.ts";
-import { certificatesIn, isExpired, openSigner, type Signer } from "../../keys/keys.ts";
+import { isExpired, openSigner, parseCertificates, type UrlSigner } from "../../keys/keys.ts";
 import { readConfig } from "../../project/project.ts";
 
 /** Reports whether a word is the name of a rule or may be a misspelt one: it has such a form and isn't a file. */
@@ -26,7 +26,7 @@ export const rulesOption = {
  * Returns the rule that a word names. An unknown name is returned as it is: a stage may have functions of rules that
  * have no folder here any more.
  */
-export const ruleOfStage = async (given: string): Promise<string> => {
+export const resolveStageRule = async (given: string): Promise<string> => {
   const names = await readNames();
   const found = findRule(given, names);
   const meant = suggestName(given, names).trim();
@@ -34,7 +34,7 @@ export const ruleOfStage = async (given: string): Promise<string> => {
   return found ?? given;
 };
 
-export const chosenClusters = (config: PosternConfig, options: Options): string[] => {
+export const listChosenClusters = (config: PosternConfig, options: Options): string[] => {
   const name = options.text("cluster");
   return name === undefined ? [...config.clusters.keys()] : [chooseCluster(config, name)[0]];
 };
@@ -44,27 +44,27 @@ export const readDeploymentConfig = async (options: Options) => {
   const file = options.text("config") ?? configFile;
   const catalogue = await readCatalogue();
   const config = await readConfig(file, catalogue);
-  return { file, catalogue, config, clusters: chosenClusters(config, options) };
+  return { file, catalogue, config, clusters: listChosenClusters(config, options) };
 };
 
-export const certificate = async (file: string): Promise<string> => {
+export const readCaOption = async (file: string): Promise<string> => {
   const pem = await readOptionFile(file, "--ca");
-  const found = certificatesIn(pem);
+  const found = parseCertificates(pem);
   if (found === undefined) throw new Complaint(`--ca ${file} holds no certificate in PEM, or a damaged one`);
   if (found.every(isExpired)) throw new Complaint(`--ca ${file} expired on ${found.at(-1)?.validTo}`);
   return pem;
 };
 
-export const doorIn = async (options: Options): Promise<{ url?: string; ca?: string }> => {
+export const readEndpointOptions = async (options: Options): Promise<{ url?: string; ca?: string }> => {
   const [url, ca] = [options.text("url"), options.text("ca")];
   return {
     ...(url !== undefined && { url: parseBaseUrl(url, "--url") }),
-    ...(ca !== undefined && { ca: await certificate(ca) }),
+    ...(ca !== undefined && { ca: await readCaOption(ca) }),
   };
 };
 
 /** Returns the signer of a cluster's URLs: with the key of `--stage`, otherwise with the key on this machine. */
-export const signerOf = async (options: Options, file: string): Promise<Signer> => {
+export const openChosenSigner = async (options: Options, file: string): Promise<UrlSigner> => {
   if (options.text("stage") === undefined) return openSigner(join(dirname(file), ".postern"));
   // Loads the AWS SDK only with `--stage`.
   const [{ inStage }, { readKeyring }] = await Promise.all([

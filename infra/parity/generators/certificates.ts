@@ -1,6 +1,6 @@
 import fc, { type Arbitrary } from "fast-check";
 import type { JsonMap } from "#lib/json.ts";
-import { authority, privateKey } from "../../keys/certificates.ts";
+import { generateAuthority, generatePrivateKey } from "../../keys/certificates.ts";
 import {
   buildCertificateRequest,
   encodeNamePart,
@@ -62,7 +62,7 @@ export const requests = {
 export const pickRequests = (...names: (keyof typeof requests)[]) =>
   pick(...names.map((name) => toSpecRequest(requests[name])));
 
-const bundles = await Promise.all([1, 2].map(async () => authority(await privateKey())));
+const bundles = await Promise.all([1, 2].map(async () => generateAuthority(await generatePrivateKey())));
 
 const tenant = pick<RequestUser>("jane", "jane", "admin", "system:node:n1");
 const buildChange = (subresource: string | undefined, ...edits: Arbitrary<FieldEdit>[]) =>

@@ -21,7 +21,7 @@ const compiled = new Map<string, CompiledCondition>();
 const mostCompiled = 10_000;
 
 /**
- * Evaluates CEL with the API server's outcome, or returns `createUnsupported`: for functions that are missing or differ here,
+ * Evaluates CEL with the API server's outcome, or returns `unsupported`: for functions that are missing or differ here,
  * for the authorizer, for numbers that JavaScript doesn't hold exactly, and for expressions that might exceed the cost
  * limit.
  */
