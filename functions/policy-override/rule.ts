@@ -1,5 +1,4 @@
 import { type AppliedRule, applyOverridePolicies } from "postern/policy/override";
-import { buildPolicyIndex } from "postern/policy/policy-index";
 import {
   buildPolicyRequest,
   countingErrors,
@@ -39,11 +38,7 @@ export default rule({
     if (!isGovernedByPolicies(around.request)) return;
     const policies = await listPolicies(overridePolicyResources, around);
     const applied = await countingErrors(around, () =>
-      applyOverridePolicies(
-        buildPolicyIndex(policies),
-        buildPolicyRequest(object, around),
-        createPolicyCapabilities(around),
-      ),
+      applyOverridePolicies(policies, buildPolicyRequest(object, around), createPolicyCapabilities(around)),
     );
     countMetrics(around, applied.flatMap(happenings));
   },

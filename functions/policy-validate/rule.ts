@@ -1,4 +1,3 @@
-import { buildPolicyIndex } from "postern/policy/policy-index";
 import {
   buildPolicyRequest,
   countingErrors,
@@ -39,11 +38,7 @@ export default rule({
     if (!isGovernedByPolicies(around.request)) return;
     const policies = await listPolicies(validatePolicyResources, around);
     const { denied, matched } = await countingErrors(around, () =>
-      evaluateValidatePolicies(
-        buildPolicyIndex(policies),
-        buildPolicyRequest(object, around),
-        createPolicyCapabilities(around),
-      ),
+      evaluateValidatePolicies(policies, buildPolicyRequest(object, around), createPolicyCapabilities(around)),
     );
     countMetrics(around, matched.flatMap(happenings));
     return toVerdict(denied);

@@ -3,7 +3,6 @@ import { evaluate } from "#lib/cue/engine.ts";
 import { freezeDeep } from "#lib/json.ts";
 import { createDraft } from "#lib/patch.ts";
 import { applyOverridePolicies } from "#lib/policy/override.ts";
-import { buildPolicyIndex } from "#lib/policy/policy-index.ts";
 import type { KinitirasPolicy, PolicyCapabilities } from "#lib/policy/types.ts";
 import { evaluateValidatePolicies } from "#lib/policy/validate.ts";
 import type { EngineEvaluations, EngineQuestion } from "./kinitiras.ts";
@@ -28,9 +27,9 @@ const evaluatePolicies = async (
   operation: EngineQuestion["operation"],
 ) => {
   const { value, changes } = createDraft(JSON.parse(text));
-  const [book, subject] = [buildPolicyIndex(policies), { operation, object: value }];
-  await applyOverridePolicies(book, subject, reach);
-  const { denied } = await evaluateValidatePolicies(book, subject, reach);
+  const subject = { operation, object: value };
+  await applyOverridePolicies(policies, subject, reach);
+  const { denied } = await evaluateValidatePolicies(policies, subject, reach);
   return denied ? { denied: denied.reason } : { patch: JSON.stringify(changes()) };
 };
 

@@ -1,7 +1,6 @@
 import type { ObjectReader } from "../needs.ts";
 import { applyOverridePolicies } from "../policy/override.ts";
 import { parsePolicies } from "../policy/policy-documents.ts";
-import { buildPolicyIndex } from "../policy/policy-index.ts";
 import {
   buildPolicyRequest,
   createPolicyCapabilities,
@@ -56,7 +55,7 @@ export const createPolicyRules = (policies: Policies, references: References = {
         async mutate(object, context) {
           if (!isGovernedByPolicies(context.request)) return;
           await applyOverridePolicies(
-            buildPolicyIndex(await find(context.reader)),
+            await find(context.reader),
             buildPolicyRequest(object, context),
             createPolicyCapabilities(context),
           );
@@ -70,16 +69,12 @@ export const createPolicyRules = (policies: Policies, references: References = {
         match: matchAll("CREATE", "UPDATE", "DELETE"),
         async validate(object, context) {
           if (!isGovernedByPolicies(context.request)) return undefined;
-          const index = buildPolicyIndex(await find(context.reader));
-          return toVerdict(
-            (
-              await evaluateValidatePolicies(
-                index,
-                buildPolicyRequest(object, context),
-                createPolicyCapabilities(context),
-              )
-            ).denied,
+          const { denied } = await evaluateValidatePolicies(
+            await find(context.reader),
+            buildPolicyRequest(object, context),
+            createPolicyCapabilities(context),
           );
+          return toVerdict(denied);
         },
       }),
     },

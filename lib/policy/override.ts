@@ -5,7 +5,7 @@ import { applyOrigins } from "./overriders/origins.ts";
 import { applyPolicyPatch } from "./overriders/plaintext.ts";
 import { applyTemplate, findTemplateReference } from "./overriders/templates.ts";
 import { listPolicyRules, toPolicyFailure } from "./policy-failures.ts";
-import { buildPolicyIndex, findOverridePolicies, type PolicyIndex } from "./policy-index.ts";
+import { findOverridePolicies } from "./policy-index.ts";
 import { resolveReference } from "./references/references.ts";
 import { evaluateOverrideScript } from "./scripts.ts";
 import { includesOperation } from "./selectors.ts";
@@ -26,16 +26,16 @@ export interface AppliedRule {
  * it may be partly changed. Requests that delete an object or connect to it change nothing.
  */
 export const applyOverridePolicies = async (
-  book: PolicyIndex,
+  policies: readonly KinitirasPolicy[],
   subject: PolicyRequest,
   reach: PolicyCapabilities,
 ): Promise<AppliedRule[]> => {
   if (subject.operation === "DELETE" || subject.operation === "CONNECT") return [];
-  const concerned = findOverridePolicies(book, subject);
+  const concerned = findOverridePolicies(policies, subject);
   const applied = await applyAll(concerned.filter(isClusterPolicy), subject, reach);
   // Changes by ClusterOverridePolicies may decide which OverridePolicies select the object.
   const isChanged = applied.some(({ sources }) => sources.length > 0);
-  const then = (isChanged ? findOverridePolicies(book, subject) : concerned).filter(
+  const then = (isChanged ? findOverridePolicies(policies, subject) : concerned).filter(
     (policy) => !isClusterPolicy(policy),
   );
   return [...applied, ...(await applyAll(then, subject, reach))];
@@ -53,7 +53,7 @@ export const applyPolicies = async ({
   ...subject
 }: PolicyApplication): Promise<{ object: KubernetesObject; patch: Patch; applied: AppliedRule[] }> => {
   const { value, changes } = createDraft(subject.object);
-  const applied = await applyOverridePolicies(buildPolicyIndex(policies), { ...subject, object: value }, reach);
+  const applied = await applyOverridePolicies(policies, { ...subject, object: value }, reach);
   const patch = changes();
   // applyOverridePolicies keeps kind and metadata valid, so the result is still a KubernetesObject.
   return { object: patched(subject.object, patch) as KubernetesObject, patch, applied };

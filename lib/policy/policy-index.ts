@@ -6,7 +6,7 @@ import { policyGroup, resolveNamespace } from "./types.ts";
 import { compareBytes } from "./values/texts.ts";
 
 /** Policies in evaluation order, indexed by what their selectors name, so that a request looks at few of them. */
-export interface PolicyIndex {
+interface PolicyIndex {
   readonly overriding: IndexedPolicies<OverridePolicy>;
   readonly validating: IndexedPolicies<ValidatePolicy>;
 }
@@ -93,11 +93,13 @@ const formatKind = ({ apiVersion, kind }: { apiVersion?: unknown; kind?: unknown
 
 const toText = (value: unknown) => (typeof value === "string" ? value : "");
 
-export const findOverridePolicies = ({ overriding }: PolicyIndex, subject: PolicyRequest): OverridePolicy[] =>
-  findPolicies(overriding, subject);
+/** Finds the override policies that apply to a request, in evaluation order. */
+export const findOverridePolicies = (policies: readonly KinitirasPolicy[], subject: PolicyRequest): OverridePolicy[] =>
+  findPolicies(buildPolicyIndex(policies).overriding, subject);
 
-export const findValidatePolicies = ({ validating }: PolicyIndex, subject: PolicyRequest): ValidatePolicy[] =>
-  findPolicies(validating, subject);
+/** Finds the validate policies that apply to a request, in evaluation order. */
+export const findValidatePolicies = (policies: readonly KinitirasPolicy[], subject: PolicyRequest): ValidatePolicy[] =>
+  findPolicies(buildPolicyIndex(policies).validating, subject);
 
 const findPolicies = <P extends KinitirasPolicy>({ byKey, ofAll }: IndexedPolicies<P>, subject: PolicyRequest): P[] => {
   const { object } = subject;

@@ -4,7 +4,6 @@ import { suite, test } from "node:test";
 import { parse } from "yaml";
 import { createCaseReach } from "../../infra/bench/example-policies.ts";
 import { Failure } from "../failure.ts";
-import { buildPolicyIndex } from "./policy-index.ts";
 import type { KinitirasPolicy, PolicyCapabilities, PolicyCondition, PolicyRequest, ValidatePolicy } from "./types.ts";
 import { evaluateValidatePolicies } from "./validate.ts";
 
@@ -26,7 +25,7 @@ const created: PolicyRequest = { operation: "CREATE", object: thing, namespace: 
 const reach = createCaseReach();
 
 const judged = async (policies: KinitirasPolicy[], subject = created, through: PolicyCapabilities = reach) => {
-  const { denied, matched } = await evaluateValidatePolicies(buildPolicyIndex(policies), subject, through);
+  const { denied, matched } = await evaluateValidatePolicies(policies, subject, through);
   return {
     denied: denied && [denied.policy.metadata.name, denied.rule, denied.reason],
     matched: matched.map(({ policy, rejected }) => [policy.metadata.name, rejected]),

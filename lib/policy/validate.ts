@@ -1,10 +1,10 @@
 import { isMap } from "../json.ts";
 import { listPolicyRules, toPolicyFailure } from "./policy-failures.ts";
-import { findValidatePolicies, type PolicyIndex } from "./policy-index.ts";
+import { findValidatePolicies } from "./policy-index.ts";
 import { resolveReference } from "./references/references.ts";
 import { evaluateValidateScript } from "./scripts.ts";
 import { includesOperation } from "./selectors.ts";
-import type { PolicyCapabilities, PolicyCondition, PolicyRequest, ValidatePolicy, ValidateRule } from "./types.ts";
+import type { KinitirasPolicy, PolicyCapabilities, PolicyCondition, PolicyRequest, ValidatePolicy, ValidateRule } from "./types.ts";
 import { isConditionMet } from "./values/conditions.ts";
 import { needsComparison, parseConstant } from "./values/constants.ts";
 import { quoteValue } from "./values/texts.ts";
@@ -18,13 +18,13 @@ export interface ValidationResult {
 
 /** Evaluates the policies that concern a request, in their order, until one denies it. */
 export const evaluateValidatePolicies = async (
-  book: PolicyIndex,
+  policies: readonly KinitirasPolicy[],
   subject: PolicyRequest,
   reach: PolicyCapabilities,
 ): Promise<ValidationResult> => {
   const matched: ValidationResult["matched"] = [];
   if (subject.operation === "CONNECT") return { matched };
-  for (const policy of findValidatePolicies(book, subject)) {
+  for (const policy of findValidatePolicies(policies, subject)) {
     const denied = await findDenial(policy, subject, reach);
     matched.push({ policy, rejected: denied !== undefined });
     if (denied !== undefined) return { denied: { policy, ...denied }, matched };

@@ -6,7 +6,6 @@ import { buildSubject, createCaseReach, normalizeObject, policyCases } from "../
 import { countAffinityTerms } from "../checks/pod-fields.ts";
 import { applyPolicies } from "../override.ts";
 import { applyPolicyPatch } from "../overriders/plaintext.ts";
-import { buildPolicyIndex } from "../policy-index.ts";
 import { resolveReference } from "../references/references.ts";
 import { findScriptFault } from "../scripts.ts";
 import type { OverrideTemplate, PolicyCapabilities, PolicyCondition, PolicyRequest, ValueReference } from "../types.ts";
@@ -87,7 +86,7 @@ const decided = async (condition: PolicyCondition, subject: PolicyRequest, reach
       spec: { validateRules: [{ template: { type: "condition" as const, condition } }] },
     },
   ];
-  const { denied } = await evaluateValidatePolicies(buildPolicyIndex(policies), subject, reach);
+  const { denied } = await evaluateValidatePolicies(policies, subject, reach);
   return { valid: denied === undefined, reason: denied?.reason ?? "" };
 };
 
