@@ -12,7 +12,7 @@ import type { EngineEvaluations, EngineQuestion } from "./kinitiras.ts";
 const rejectCall = async () => {
   throw new Error("nothing is asked here");
 };
-const reach: PolicyCapabilities = {
+const capabilities: PolicyCapabilities = {
   get: rejectCall,
   first: rejectCall,
   fetch: rejectCall,
@@ -27,9 +27,9 @@ const evaluatePolicies = async (
   operation: EngineQuestion["operation"],
 ) => {
   const { value, changes } = createDraft(JSON.parse(text));
-  const subject = { operation, object: value };
-  await applyOverridePolicies(policies, subject, reach);
-  const { denied } = await evaluateValidatePolicies(policies, subject, reach);
+  const request = { operation, object: value };
+  await applyOverridePolicies(policies, request, capabilities);
+  const { denied } = await evaluateValidatePolicies(policies, request, capabilities);
   return denied ? { denied: denied.reason } : { patch: JSON.stringify(changes()) };
 };
 

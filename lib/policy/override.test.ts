@@ -20,8 +20,8 @@ const frozen = <T>(value: T): T => {
   return Object.freeze(value);
 };
 
-const apply = (application: Omit<PolicyApplication, "reach"> & Partial<PolicyApplication>) =>
-  applyPolicies({ reach: createCaseReach(), ...application });
+const apply = (application: Omit<PolicyApplication, "capabilities"> & Partial<PolicyApplication>) =>
+  applyPolicies({ capabilities: createCaseReach(), ...application });
 
 const policy = (name: string, rules: OverrideRule[], rest: Partial<OverridePolicy> = {}): OverridePolicy => ({
   apiVersion: "policy.kcloudlabs.io/v1alpha1",
@@ -45,8 +45,8 @@ describe("override policies, as measured", () => {
     it(`does what it should in ${one.id}`, async () => {
       const { expect, policies, cluster, http } = one;
       const request = frozen(buildSubject(one));
-      const reach = createCaseReach({ cluster, http });
-      const result = applyPolicies({ ...request, policies: frozen(structuredClone(policies)), reach });
+      const capabilities = createCaseReach({ cluster, http });
+      const result = applyPolicies({ ...request, policies: frozen(structuredClone(policies)), capabilities });
       if (expect.error) {
         await assert.rejects(
           result,

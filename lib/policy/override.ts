@@ -27,51 +27,51 @@ export interface AppliedRule {
  */
 export const applyOverridePolicies = async (
   policies: readonly KinitirasPolicy[],
-  subject: PolicyRequest,
-  reach: PolicyCapabilities,
+  request: PolicyRequest,
+  capabilities: PolicyCapabilities,
 ): Promise<AppliedRule[]> => {
-  if (subject.operation === "DELETE" || subject.operation === "CONNECT") return [];
-  const concerned = findOverridePolicies(policies, subject);
-  const applied = await applyAll(concerned.filter(isClusterPolicy), subject, reach);
+  if (request.operation === "DELETE" || request.operation === "CONNECT") return [];
+  const concerned = findOverridePolicies(policies, request);
+  const applied = await applyAll(concerned.filter(isClusterPolicy), request, capabilities);
   // Changes by ClusterOverridePolicies may decide which OverridePolicies select the object.
   const isChanged = applied.some(({ sources }) => sources.length > 0);
-  const then = (isChanged ? findOverridePolicies(policies, subject) : concerned).filter(
+  const then = (isChanged ? findOverridePolicies(policies, request) : concerned).filter(
     (policy) => !isClusterPolicy(policy),
   );
-  return [...applied, ...(await applyAll(then, subject, reach))];
+  return [...applied, ...(await applyAll(then, request, capabilities))];
 };
 
 export interface PolicyApplication extends PolicyRequest {
   policies: readonly KinitirasPolicy[];
-  reach: PolicyCapabilities;
+  capabilities: PolicyCapabilities;
 }
 
 /** Applies policies to a copy of an object. Returns the result, the patch that leads to it and the rules that ran. */
 export const applyPolicies = async ({
   policies,
-  reach,
-  ...subject
+  capabilities,
+  ...request
 }: PolicyApplication): Promise<{ object: KubernetesObject; patch: Patch; applied: AppliedRule[] }> => {
-  const { value, changes } = createDraft(subject.object);
-  const applied = await applyOverridePolicies(policies, { ...subject, object: value }, reach);
+  const { value, changes } = createDraft(request.object);
+  const applied = await applyOverridePolicies(policies, { ...request, object: value }, capabilities);
   const patch = changes();
   // applyOverridePolicies keeps kind and metadata valid, so the result is still a KubernetesObject.
-  return { object: patched(subject.object, patch) as KubernetesObject, patch, applied };
+  return { object: patched(request.object, patch) as KubernetesObject, patch, applied };
 };
 
 const isClusterPolicy = ({ kind }: OverridePolicy) => kind === "ClusterOverridePolicy";
 
 const applyAll = async (
   policies: OverridePolicy[],
-  subject: PolicyRequest,
-  reach: PolicyCapabilities,
+  request: PolicyRequest,
+  capabilities: PolicyCapabilities,
 ): Promise<AppliedRule[]> => {
   const applied: AppliedRule[] = [];
   for (const policy of policies)
     for (const [index, rule] of listPolicyRules(policy, "overrideRules").entries())
-      if (includesOperation(rule.targetOperations, subject.operation))
+      if (includesOperation(rule.targetOperations, request.operation))
         try {
-          applied.push({ policy, rule: index, sources: await applyRule(rule, subject, reach) });
+          applied.push({ policy, rule: index, sources: await applyRule(rule, request, capabilities) });
         } catch (error) {
           throw toPolicyFailure(policy, "overrideRules", index, error);
         }
@@ -80,21 +80,21 @@ const applyAll = async (
 
 const applyRule = async (
   { overriders }: OverrideRule,
-  subject: PolicyRequest,
-  reach: PolicyCapabilities,
+  request: PolicyRequest,
+  capabilities: PolicyCapabilities,
 ): Promise<RulePart[]> => {
   requireMap(overriders, "overriders");
-  const { object, dryRun = false } = subject;
+  const { object, dryRun = false } = request;
   const { template, cue, plaintext, origin } = overriders ?? {};
   const sources: RulePart[] = [];
   if (requireMap(template, "template") && template) {
     const reference = findTemplateReference(template);
-    const referenced = reference && (await resolveReference(reference, subject, reach));
+    const referenced = reference && (await resolveReference(reference, request, capabilities));
     if (applyTemplate(object, template, referenced)) sources.push("template");
   }
   if (cue) {
     if (typeof cue !== "string") throw new Error("cue must be a text");
-    if (applyPolicyPatch(object, await evaluateOverrideScript(cue, object, reach, { dryRun }))) sources.push("cue");
+    if (applyPolicyPatch(object, await evaluateOverrideScript(cue, object, capabilities, { dryRun }))) sources.push("cue");
   }
   if (requireList(plaintext, "plaintext") && applyPolicyPatch(object, plaintext ?? [])) sources.push("plaintext");
   if (requireList(origin, "origin") && applyOrigins(object, origin ?? [])) sources.push("origin");

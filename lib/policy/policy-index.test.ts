@@ -38,8 +38,8 @@ const about = (object: PolicyRequest["object"], namespace?: string): PolicyReque
 };
 const pod = (namespace?: string) => ({ ...anyPod, metadata: { name: "p", ...(namespace && { namespace }) } });
 
-const names = (policies: readonly KinitirasPolicy[], subject: PolicyRequest) =>
-  findOverridePolicies(policies, subject).map(getPolicyName);
+const names = (policies: readonly KinitirasPolicy[], request: PolicyRequest) =>
+  findOverridePolicies(policies, request).map(getPolicyName);
 
 interface Case {
   name: string;
@@ -90,16 +90,16 @@ suite("a book of policies", () => {
       const resourceSelectors = selectors.map((selector) => ({ ...anyPod, ...selector }));
       const given = namespace ? narrow(namespace, "a", ...resourceSelectors) : wide("a", ...resourceSelectors);
       const { kind = "Pod", ...metadata } = object;
-      const subject = about({ apiVersion: "v1", kind, metadata: { name: "p", ...metadata } }, requestNamespace);
-      assert.equal(names([given], subject).length, applies ? 1 : 0);
+      const request = about({ apiVersion: "v1", kind, metadata: { name: "p", ...metadata } }, requestNamespace);
+      assert.equal(names([given], request).length, applies ? 1 : 0);
     });
 
   test("has no policies for policies, of whatever version", () => {
     for (const kind of ["OverridePolicy", "ClusterOverridePolicy", "ClusterValidatePolicy"])
       for (const version of ["v1alpha1", "v1"]) {
-        const subject = about({ apiVersion: `policy.kcloudlabs.io/${version}`, kind, metadata: { name: "p" } });
-        assert.deepEqual(names([wide("a")], subject), []);
-        assert.deepEqual(findValidatePolicies([refusing("a")], subject), []);
+        const request = about({ apiVersion: `policy.kcloudlabs.io/${version}`, kind, metadata: { name: "p" } });
+        assert.deepEqual(names([wide("a")], request), []);
+        assert.deepEqual(findValidatePolicies([refusing("a")], request), []);
       }
     const another = about({ apiVersion: "policy.kcloudlabs.io.example/v1", kind: "OverridePolicy" });
     assert.deepEqual(names([wide("a")], another), ["a"]);
@@ -149,13 +149,13 @@ suite("a book of policies", () => {
     fc.assert(
       fc.property(policies, fc.record(kind), labels, namespace, (given, object, labels, namespace) => {
         const all = given.map(([name, selectors]) => refusing(name, ...(selectors as ResourceSelector[])));
-        const subject = about({ ...object, metadata: { name: "p", labels: labels as never } }, namespace);
+        const request = about({ ...object, metadata: { name: "p", labels: labels as never } }, namespace);
         const expected = all
-          .filter(({ spec }) => matchesAnySelector(spec.resourceSelectors, subject.object, namespace))
+          .filter(({ spec }) => matchesAnySelector(spec.resourceSelectors, request.object, namespace))
           .toSorted((one, other) =>
             one.metadata.name < other.metadata.name ? -1 : Number(one.metadata.name > other.metadata.name),
           );
-        const found = findValidatePolicies(all, subject);
+        const found = findValidatePolicies(all, request);
         assert.equal(found.length, expected.length);
         assert.ok(found.every((policy, index) => policy === expected[index]));
       }),

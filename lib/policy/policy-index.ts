@@ -94,18 +94,18 @@ const formatKind = ({ apiVersion, kind }: { apiVersion?: unknown; kind?: unknown
 const toText = (value: unknown) => (typeof value === "string" ? value : "");
 
 /** Finds the override policies that apply to a request, in evaluation order. */
-export const findOverridePolicies = (policies: readonly KinitirasPolicy[], subject: PolicyRequest): OverridePolicy[] =>
-  findPolicies(buildPolicyIndex(policies).overriding, subject);
+export const findOverridePolicies = (policies: readonly KinitirasPolicy[], request: PolicyRequest): OverridePolicy[] =>
+  findPolicies(buildPolicyIndex(policies).overriding, request);
 
 /** Finds the validate policies that apply to a request, in evaluation order. */
-export const findValidatePolicies = (policies: readonly KinitirasPolicy[], subject: PolicyRequest): ValidatePolicy[] =>
-  findPolicies(buildPolicyIndex(policies).validating, subject);
+export const findValidatePolicies = (policies: readonly KinitirasPolicy[], request: PolicyRequest): ValidatePolicy[] =>
+  findPolicies(buildPolicyIndex(policies).validating, request);
 
-const findPolicies = <P extends KinitirasPolicy>({ byKey, ofAll }: IndexedPolicies<P>, subject: PolicyRequest): P[] => {
-  const { object } = subject;
+const findPolicies = <P extends KinitirasPolicy>({ byKey, ofAll }: IndexedPolicies<P>, request: PolicyRequest): P[] => {
+  const { object } = request;
   // Otherwise a policy could refuse its own correction.
   if (isPolicy(object)) return [];
-  const namespace = resolveNamespace(subject);
+  const namespace = resolveNamespace(request);
   const found = new Set([...ofAll, ...listObjectKeys(object).flatMap((key) => byKey.get(key) ?? [])]);
   return [...found]
     .sort((one, other) => one.place - other.place)
@@ -114,7 +114,7 @@ const findPolicies = <P extends KinitirasPolicy>({ byKey, ofAll }: IndexedPolici
       const selectors = getSelectors(policy);
       // A policy whose selectors are no list is included, so that its evaluation throws.
       const isList = Array.isArray(selectors ?? []);
-      return isInScope(policy, subject) && (!isList || matchesAnySelector(selectors, object, namespace));
+      return isInScope(policy, request) && (!isList || matchesAnySelector(selectors, object, namespace));
     });
 };
 
@@ -126,14 +126,14 @@ const isPolicy = ({ apiVersion, kind }: { apiVersion?: unknown; kind?: unknown }
  * Reports whether a policy may apply in the request's namespace. An OverridePolicy applies in its own namespace, and to
  * an object without metadata.namespace if a selector that names the request's namespace matches it.
  */
-const isInScope = (policy: KinitirasPolicy, subject: PolicyRequest): boolean => {
+const isInScope = (policy: KinitirasPolicy, request: PolicyRequest): boolean => {
   if (!isInNamespace(policy)) return true;
-  const namespace = resolveNamespace(subject);
+  const namespace = resolveNamespace(request);
   if (namespace === undefined) return false;
   if (namespace === policy.metadata?.namespace) return true;
-  if (subject.object.metadata?.namespace) return false;
+  if (request.object.metadata?.namespace) return false;
   const selectors = getSelectors(policy);
   if (!Array.isArray(selectors)) return false;
   const naming = selectors.filter((selector) => isMap(selector) && selector.namespace === namespace);
-  return naming.length > 0 && matchesAnySelector(naming, subject.object, namespace);
+  return naming.length > 0 && matchesAnySelector(naming, request.object, namespace);
 };

@@ -20,7 +20,7 @@ const reachWith = (
   },
   cue: (source) => evaluate(source, Date.now() + 30_000),
 });
-const reach = reachWith();
+const capabilities = reachWith();
 
 /** CUE writes what looks alike alike. */
 const composed = (text: string) => text.normalize("NFC");
@@ -37,7 +37,7 @@ describe("patchesOf", () => {
         const [patch] = await evaluateOverrideScript(
           'object: _\npatches: [{op: "add", path: "/a", value: object}]',
           object,
-          reach,
+          capabilities,
         );
         assert.deepEqual(patch?.value, JSON.parse(JSON.stringify(object)));
       }),
@@ -48,7 +48,7 @@ describe("patchesOf", () => {
     const [patch] = await evaluateOverrideScript(
       'object: _\npatches: [{op: "add", path: "/a", value: object.metadata}]',
       { metadata: { half: "a\ud800b", text: "\\ud800", pair: "😀", mark: "\ufeff" } },
-      reach,
+      capabilities,
     );
     assert.deepEqual(patch?.value, { half: "a\ufffdb", text: "\\ud800", pair: "😀", mark: "\ufeff" });
   });
@@ -76,7 +76,7 @@ describe("patchesOf", () => {
   ];
   for (const [what, script, message] of odd)
     it(`says it of a script that ${what}`, async () => {
-      const said = await evaluateOverrideScript(script, {}, reach).then(
+      const said = await evaluateOverrideScript(script, {}, capabilities).then(
         () => "",
         (error: Error) => error.message,
       );
@@ -85,7 +85,7 @@ describe("patchesOf", () => {
 
   for (const number of ["1e400", "-1e400", `1${"0".repeat(400)}`])
     it(`takes no number such as ${number.slice(0, 10)}, which would become null on its way`, () =>
-      assert.rejects(evaluateOverrideScript(`patches: [{op: "add", path: "/a", value: {b: [${number}]}}]`, {}, reach), {
+      assert.rejects(evaluateOverrideScript(`patches: [{op: "add", path: "/a", value: {b: [${number}]}}]`, {}, capabilities), {
         message: "the script has a number that is too large",
       }));
   it("takes numbers that only look large", async () => {
@@ -93,24 +93,24 @@ describe("patchesOf", () => {
     const patches = await evaluateOverrideScript(
       `patches: [{op: "add", path: "/a", value: ${JSON.stringify(value)}}]`,
       {},
-      reach,
+      capabilities,
     );
     assert.deepEqual(patches, [{ op: "add", path: "/a", value }]);
   });
 
   it("reads the names of fields as Go does, in any case", async () =>
-    assert.deepEqual(await evaluateOverrideScript('patches: [{Op: "remove", PATH: "/a"}]', {}, reach), [
+    assert.deepEqual(await evaluateOverrideScript('patches: [{Op: "remove", PATH: "/a"}]', {}, capabilities), [
       { op: "remove", path: "/a" },
     ]));
 
   it("takes no longer for a name that is long", async () => {
     const script = `_${"u".repeat(500_000)}: [{op: "remove", path: "/a"}]\npatches: _${"u".repeat(500_000)}`;
-    assert.deepEqual(await evaluateOverrideScript(script, {}, reach), [{ op: "remove", path: "/a" }]);
+    assert.deepEqual(await evaluateOverrideScript(script, {}, capabilities), [{ op: "remove", path: "/a" }]);
   });
 
   for (const none of ["[]", "null", "*null | [...]"])
     it(`takes ${none} for no patches`, async () =>
-      assert.deepEqual(await evaluateOverrideScript(`patches: ${none}`, {}, reach), []));
+      assert.deepEqual(await evaluateOverrideScript(`patches: ${none}`, {}, capabilities), []));
 
   it("sends what a script describes, all of it", async () => {
     const sent: ScriptHttpRequest[] = [];
@@ -150,7 +150,7 @@ describe("patchesOf", () => {
     ["a CA that is missing", 'method: "GET", url: "x", tls_config: {}', "processing.http.tls_config.ca must be a text"],
   ])
     it(`refuses a request with ${what}`, () =>
-      assert.rejects(evaluateOverrideScript(`processing: http: {${http}}\npatches: []`, {}, reach), { message }));
+      assert.rejects(evaluateOverrideScript(`processing: http: {${http}}\npatches: []`, {}, capabilities), { message }));
 });
 
 describe("faultOfScript", () => {
@@ -166,7 +166,7 @@ describe("faultOfScript", () => {
   ];
   for (const script of fine)
     it(`finds none in ${JSON.stringify(script)}`, async () =>
-      assert.equal(await findScriptFault(script, reach.cue), undefined));
+      assert.equal(await findScriptFault(script, capabilities.cue), undefined));
 
   const faulty: [script: string, message: RegExp][] = [
     ["a: b", /^a: reference "b" not found$/],
@@ -188,7 +188,7 @@ describe("faultOfScript", () => {
   ];
   for (const [script, message] of faulty)
     it(`finds one in ${JSON.stringify(script.slice(0, 60))}`, async () =>
-      assert.match((await findScriptFault(script, reach.cue)) ?? "", message));
+      assert.match((await findScriptFault(script, capabilities.cue)) ?? "", message));
 });
 
 describe("verdictOf", () => {
@@ -197,7 +197,7 @@ describe("verdictOf", () => {
 
   it("knows the old object of an update, and of nothing else", async () => {
     const verdict = (operation: PolicyRequest["operation"]) =>
-      evaluateValidateScript(script, { operation, object, oldObject: object }, reach);
+      evaluateValidateScript(script, { operation, object, oldObject: object }, capabilities);
     assert.deepEqual(await verdict("UPDATE"), { valid: false, reason: "Pod" });
     assert.deepEqual(await verdict("CREATE"), { valid: true, reason: "" });
   });
@@ -208,7 +208,7 @@ describe("verdictOf", () => {
     ["{Valid: false, valid: true}", true, ""],
   ] as const)
     it(`reads ${validate} as Go does`, async () =>
-      assert.deepEqual(await evaluateValidateScript(`validate: ${validate}`, { operation: "CREATE", object }, reach), {
+      assert.deepEqual(await evaluateValidateScript(`validate: ${validate}`, { operation: "CREATE", object }, capabilities), {
         valid,
         reason,
       }));
@@ -219,7 +219,7 @@ describe("verdictOf", () => {
     ["has a number as reason", "{reason: 1}", "validate.reason must be a text"],
   ])
     it(`can't take a validate that ${what}`, () =>
-      assert.rejects(evaluateValidateScript(`validate: ${validate}`, { operation: "CREATE", object }, reach), {
+      assert.rejects(evaluateValidateScript(`validate: ${validate}`, { operation: "CREATE", object }, capabilities), {
         message,
       }));
 });
@@ -245,5 +245,5 @@ describe("hasWrongOutput", () => {
   ];
   for (const [output, script, isWrong] of outputs)
     it(`is ${isWrong} of ${JSON.stringify(script)}`, async () =>
-      assert.equal(await hasWrongOutput(script, output, reach.cue), isWrong));
+      assert.equal(await hasWrongOutput(script, output, capabilities.cue), isWrong));
 });

@@ -12,18 +12,18 @@ export interface ScriptVerdict {
 export const evaluateOverrideScript = async (
   script: string,
   object: unknown,
-  reach: PolicyCapabilities,
+  capabilities: PolicyCapabilities,
   { dryRun = false }: { dryRun?: boolean } = {},
 ): Promise<PolicyPatchOperation[]> =>
-  parsePatches(await evaluateWithRequest(script, { object }, "patches", reach, dryRun));
+  parsePatches(await evaluateWithRequest(script, { object }, "patches", capabilities, dryRun));
 
 export const evaluateValidateScript = async (
   script: string,
   { operation, object, oldObject, dryRun = false }: PolicyRequest,
-  reach: PolicyCapabilities,
+  capabilities: PolicyCapabilities,
 ): Promise<ScriptVerdict> => {
   const inputs = { object, ...(operation === "UPDATE" && oldObject !== undefined && { oldObject }) };
-  return parseVerdict(await evaluateWithRequest(script, inputs, "validate", reach, dryRun));
+  return parseVerdict(await evaluateWithRequest(script, inputs, "validate", capabilities, dryRun));
 };
 
 /** Returns CUE's message if a script fails even without input; undefined if it compiles. */
@@ -80,19 +80,19 @@ const evaluateWithRequest = async (
   script: string,
   inputs: Record<string, unknown>,
   output: OutputField,
-  reach: PolicyCapabilities,
+  capabilities: PolicyCapabilities,
   dryRun: boolean,
 ): Promise<unknown> => {
   const wrapped = wrapScript(script);
   // Most scripts send no request; this saves them one evaluation.
-  if (!script.includes("processing")) return evaluateOutput(wrapped, inputs, output, reach);
-  const request = await findHttpRequest(wrapped, inputs, reach.cue);
-  if (request === undefined) return evaluateOutput(wrapped, inputs, output, reach);
+  if (!script.includes("processing")) return evaluateOutput(wrapped, inputs, output, capabilities);
+  const request = await findHttpRequest(wrapped, inputs, capabilities.cue);
+  if (request === undefined) return evaluateOutput(wrapped, inputs, output, capabilities);
   const method = request.method.toUpperCase();
   if (dryRun && method !== "GET" && method !== "HEAD")
     throw new Error(`processing.http is a ${method}, which is not sent on dry run`);
-  const answer = await reach.process(request);
-  return evaluateOutput(wrapped, { ...inputs, processing: { output: answer } }, output, reach);
+  const answer = await capabilities.process(request);
+  return evaluateOutput(wrapped, { ...inputs, processing: { output: answer } }, output, capabilities);
 };
 
 const evaluateOutput = async (

@@ -76,7 +76,7 @@ const parseLabelSelector = (selector: unknown): Requirement[] | undefined => {
 const listRequirements = (
   selector: unknown,
   map: string,
-  subject: string,
+  request: string,
   ...lists: string[]
 ): Requirement[] | undefined => {
   if (!isMap(selector)) return undefined;
@@ -89,7 +89,7 @@ const listRequirements = (
   }));
   for (const expression of (expressions ?? []) as unknown[]) {
     if (!isMap(expression)) return undefined;
-    const { [subject]: key, operator } = expression;
+    const { [request]: key, operator } = expression;
     const values = lists.map((list) => expression[list]).find(isPresent) ?? [];
     if (typeof key !== "string" || typeof operator !== "string" || !Array.isArray(values)) return undefined;
     wanted.push({ key, operator, values });

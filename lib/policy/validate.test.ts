@@ -22,10 +22,10 @@ const policy = (name: string, ...validateRules: ValidatePolicy["spec"]["validate
 };
 const thing = { apiVersion: "example.io/v1", kind: "Thing", metadata: { name: "x", namespace: "b" }, spec: { a: 1 } };
 const created: PolicyRequest = { operation: "CREATE", object: thing, namespace: "b" };
-const reach = createCaseReach();
+const capabilities = createCaseReach();
 
-const judged = async (policies: KinitirasPolicy[], subject = created, through: PolicyCapabilities = reach) => {
-  const { denied, matched } = await evaluateValidatePolicies(policies, subject, through);
+const judged = async (policies: KinitirasPolicy[], request = created, through: PolicyCapabilities = capabilities) => {
+  const { denied, matched } = await evaluateValidatePolicies(policies, request, through);
   return {
     denied: denied && [denied.policy.metadata.name, denied.rule, denied.reason],
     matched: matched.map(({ policy, rejected }) => [policy.metadata.name, rejected]),
@@ -82,8 +82,8 @@ suite("validate policies", () => {
   });
 
   test("have no say about policies", async () => {
-    const subject = { ...created, object: { ...policy("a"), spec: { a: 1 } } };
-    assert.deepEqual(await judged([policy("a", hit)], subject), { denied: undefined, matched: [] });
+    const request = { ...created, object: { ...policy("a"), spec: { a: 1 } } };
+    assert.deepEqual(await judged([policy("a", hit)], request), { denied: undefined, matched: [] });
   });
 
   test("prefer valueRef to value, and don't look at it where only presence counts", async () => {
@@ -103,7 +103,7 @@ suite("validate policies", () => {
     };
     const http = (url: string) => ({ from: "http", path: "a", http: { url } }) as const;
     const given = rule({ cond: "Equal", dataRef: http("http://a"), valueRef: http("http://b") });
-    await assert.rejects(judged([policy("a", given)], created, { ...reach, fetch }), {
+    await assert.rejects(judged([policy("a", given)], created, { ...capabilities, fetch }), {
       message: /http:\/\/a fails after 2$/,
     });
   });
@@ -143,7 +143,7 @@ suite("validate policies", () => {
       throw late;
     };
     const dataRef = { from: "k8s", path: "a", k8s: { apiVersion: "v1", kind: "Pod", name: "a" } } as const;
-    await assert.rejects(judged([policy("a", rule({ dataRef }))], created, { ...reach, get }), {
+    await assert.rejects(judged([policy("a", rule({ dataRef }))], created, { ...capabilities, get }), {
       code: 504,
       message: "ClusterValidatePolicy a, validateRules[0]: the cluster did not answer in time",
       cause: late,

@@ -19,23 +19,23 @@ export interface ValidationResult {
 /** Evaluates the policies that concern a request, in their order, until one denies it. */
 export const evaluateValidatePolicies = async (
   policies: readonly KinitirasPolicy[],
-  subject: PolicyRequest,
-  reach: PolicyCapabilities,
+  request: PolicyRequest,
+  capabilities: PolicyCapabilities,
 ): Promise<ValidationResult> => {
   const matched: ValidationResult["matched"] = [];
-  if (subject.operation === "CONNECT") return { matched };
-  for (const policy of findValidatePolicies(policies, subject)) {
-    const denied = await findDenial(policy, subject, reach);
+  if (request.operation === "CONNECT") return { matched };
+  for (const policy of findValidatePolicies(policies, request)) {
+    const denied = await findDenial(policy, request, capabilities);
     matched.push({ policy, rejected: denied !== undefined });
     if (denied !== undefined) return { denied: { policy, ...denied }, matched };
   }
   return { matched };
 };
 
-const findDenial = async (policy: ValidatePolicy, subject: PolicyRequest, reach: PolicyCapabilities) => {
+const findDenial = async (policy: ValidatePolicy, request: PolicyRequest, capabilities: PolicyCapabilities) => {
   for (const [rule, given] of listPolicyRules(policy, "validateRules").entries()) {
     try {
-      const reason = await findRefusalReason(given, subject, reach);
+      const reason = await findRefusalReason(given, request, capabilities);
       if (reason !== undefined) return { rule, reason };
     } catch (error) {
       throw toPolicyFailure(policy, "validateRules", rule, error);
@@ -46,10 +46,10 @@ const findDenial = async (policy: ValidatePolicy, subject: PolicyRequest, reach:
 
 const findRefusalReason = async (
   { targetOperations, template, cue }: ValidateRule,
-  subject: PolicyRequest,
-  reach: PolicyCapabilities,
+  request: PolicyRequest,
+  capabilities: PolicyCapabilities,
 ): Promise<string | undefined> => {
-  if (!includesOperation(targetOperations, subject.operation)) return undefined;
+  if (!includesOperation(targetOperations, request.operation)) return undefined;
   if (template !== undefined && template !== null) {
     if (template.type !== "condition")
       throw new Error(`template.type must be condition, not ${quoteValue(template.type)}`);
@@ -57,24 +57,24 @@ const findRefusalReason = async (
     const { affectMode, message } = template.condition;
     if (!["reject", "allow", "", null, undefined].includes(affectMode))
       throw new Error(`affectMode must be reject or allow, not ${quoteValue(affectMode)}`);
-    const isRefused = (await evaluateCondition(template.condition, subject, reach)) !== (affectMode === "allow");
+    const isRefused = (await evaluateCondition(template.condition, request, capabilities)) !== (affectMode === "allow");
     if (isRefused) return typeof message === "string" ? message : "";
   }
   if (cue === undefined || cue === null || cue === "") return undefined;
   if (typeof cue !== "string") throw new Error("cue must be a string");
-  const { valid, reason } = await evaluateValidateScript(cue, subject, reach);
+  const { valid, reason } = await evaluateValidateScript(cue, request, capabilities);
   return valid ? undefined : reason;
 };
 
 const evaluateCondition = async (
   condition: PolicyCondition,
-  subject: PolicyRequest,
-  reach: PolicyCapabilities,
+  request: PolicyRequest,
+  capabilities: PolicyCapabilities,
 ): Promise<boolean> => {
   const { dataRef, valueRef, value } = condition;
   if (!isMap(dataRef)) throw new Error("dataRef must say where the data stands");
-  const data = resolveReference(dataRef, subject, reach);
-  const comparison = needsComparison(condition) ? resolveComparedValue({ valueRef, value }, subject, reach) : undefined;
+  const data = resolveReference(dataRef, request, capabilities);
+  const comparison = needsComparison(condition) ? resolveComparedValue({ valueRef, value }, request, capabilities) : undefined;
   // Both are resolved in parallel. If both fail, the error of data is thrown; this handles the other rejection.
   comparison?.catch(() => {});
   return isConditionMet(condition, await data, await comparison);
@@ -82,10 +82,10 @@ const evaluateCondition = async (
 
 const resolveComparedValue = async (
   { valueRef, value }: Pick<PolicyCondition, "valueRef" | "value">,
-  subject: PolicyRequest,
-  reach: PolicyCapabilities,
+  request: PolicyRequest,
+  capabilities: PolicyCapabilities,
 ): Promise<{ value: unknown } | undefined> => {
-  if (isMap(valueRef)) return resolveReference(valueRef, subject, reach);
+  if (isMap(valueRef)) return resolveReference(valueRef, request, capabilities);
   const constant = parseConstant(value);
   if (constant === undefined) throw new Error("value is missing, and valueRef too; one of them is to be compared with");
   return constant;

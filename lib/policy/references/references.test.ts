@@ -30,16 +30,16 @@ const cluster = [
   { ...named("Config", "a", "b", { labels: { app: "x" } }), data: "a" },
   { ...named("Config", "web", "b"), data: "web" },
 ];
-const reach = createCaseReach({ cluster, http: [{ path: "/x", body: { data: { n: null }, header: "in the body" } }] });
+const capabilities = createCaseReach({ cluster, http: [{ path: "/x", body: { data: { n: null }, header: "in the body" } }] });
 
-/** A reach that tells what it was asked to fetch. */
-const spying = (): { asked: HttpReference[]; reach: PolicyCapabilities } => {
+/** A capabilities that tells what it was asked to fetch. */
+const spying = (): { asked: HttpReference[]; capabilities: PolicyCapabilities } => {
   const asked: HttpReference[] = [];
   const fetch: PolicyCapabilities["fetch"] = async (request) => {
     asked.push(request);
     return { body: {}, header: {}, trailer: {} };
   };
-  return { asked, reach: { ...reach, fetch } };
+  return { asked, capabilities: { ...capabilities, fetch } };
 };
 
 interface Case extends Partial<Omit<PolicyRequest, "object">> {
@@ -56,19 +56,19 @@ const cases: Case[] = parse(readFileSync(new URL("cases.yaml", import.meta.url),
 suite("a reference", () => {
   for (const { name, reference, metadata, fails, value, ...rest } of cases)
     test(name, async () => {
-      const subject: PolicyRequest = {
+      const request: PolicyRequest = {
         ...created,
         ...rest,
         object: { ...pod, metadata: { ...pod.metadata, ...metadata } },
       };
-      const found = resolveReference(reference, subject, reach);
+      const found = resolveReference(reference, request, capabilities);
       if (fails !== undefined) await assert.rejects(found, { name: "Error", message: fails });
       else assert.deepEqual(await found, value === undefined ? undefined : { value });
     });
 
   const url = async (text: string) => {
-    const { asked, reach } = spying();
-    await resolveReference({ from: "http", path: "a", http: { url: text } }, created, reach);
+    const { asked, capabilities } = spying();
+    await resolveReference({ from: "http", path: "a", http: { url: text } }, created, capabilities);
     return asked[0]?.url;
   };
 
@@ -86,10 +86,10 @@ suite("a reference", () => {
   test("keeps the steps of an address whatever an object has", async () => {
     await fc.assert(
       fc.asyncProperty(fc.string({ unit: "binary" }), async (name) => {
-        const { asked, reach } = spying();
-        const subject = { ...created, object: named("Pod", name, "b") };
+        const { asked, capabilities } = spying();
+        const request = { ...created, object: named("Pod", name, "b") };
         const http = { url: "https://h.example/a/{{metadata.name}}/b?c={{metadata.name}}#d" };
-        await resolveReference({ from: "http", path: "a", http }, subject, reach).catch((error) =>
+        await resolveReference({ from: "http", path: "a", http }, request, capabilities).catch((error) =>
           assert.match(String(error), /http.url becomes wrong/),
         );
         if (asked[0] === undefined) return;
@@ -101,7 +101,7 @@ suite("a reference", () => {
   });
 
   test("sends everything else as it is, and fills parameters without encoding them", async () => {
-    const { asked, reach } = spying();
+    const { asked, capabilities } = spying();
     const http = {
       url: "http://mock/x",
       method: "post",
@@ -110,26 +110,26 @@ suite("a reference", () => {
       body: { a: "{{metadata.name}}" },
       auth: { staticToken: "t" },
     };
-    await resolveReference({ from: "http", path: "a", http }, created, reach);
+    await resolveReference({ from: "http", path: "a", http }, created, capabilities);
     assert.deepEqual(asked, [{ ...http, method: "POST", params: { p: "a/b?c#d%e\\f", n: "3" } }]);
   });
 
   test("makes no request where something can't be filled, on a dry run neither", async () => {
-    const { asked, reach } = spying();
+    const { asked, capabilities } = spying();
     const http = { url: "http://mock/x", method: "post", params: { a: "{{metadata.uid}}" } };
     assert.equal(
-      await resolveReference({ from: "http", path: "a", http }, { ...created, dryRun: true }, reach),
+      await resolveReference({ from: "http", path: "a", http }, { ...created, dryRun: true }, capabilities),
       undefined,
     );
     assert.deepEqual(asked, []);
   });
 
   test("asks on a dry run what only reads", async () => {
-    const { asked, reach } = spying();
+    const { asked, capabilities } = spying();
     await resolveReference(
       { from: "http", path: "a", http: { url: "http://mock/x" } },
       { ...created, dryRun: true },
-      reach,
+      capabilities,
     );
     assert.equal(asked[0]?.method, "GET");
   });
@@ -137,9 +137,9 @@ suite("a reference", () => {
   test("reads a draft as it was written", async () => {
     const { value } = createDraft<typeof pod>(structuredClone(pod));
     value.spec.replicas = 4;
-    const subject = { ...created, object: value };
-    assert.deepEqual(await resolveReference({ from: "current", path: "/spec/replicas" }, subject, reach), { value: 4 });
-    const owner = await resolveReference({ from: "owner", path: "data" }, subject, reach);
+    const request = { ...created, object: value };
+    assert.deepEqual(await resolveReference({ from: "current", path: "/spec/replicas" }, request, capabilities), { value: 4 });
+    const owner = await resolveReference({ from: "owner", path: "data" }, request, capabilities);
     assert.deepEqual(owner, { value: "of b" });
   });
 });

@@ -11,39 +11,39 @@ type FoundOrMissing = { value: unknown } | undefined;
 /** Returns the value that a reference names; undefined if there is none. The value may be part of a draft. */
 export const resolveReference = async (
   reference: ValueReference,
-  subject: PolicyRequest,
-  reach: PolicyCapabilities,
+  request: PolicyRequest,
+  capabilities: PolicyCapabilities,
 ): Promise<FoundOrMissing> => {
   if (!isMap(reference)) throw new Error("a reference must be an object");
   const path = parseReferencePath(reference.path);
   switch (reference.from) {
     case "current":
-      return lookUp(subject.object, path);
+      return lookUp(request.object, path);
     case "old":
-      return subject.operation === "UPDATE" ? lookUp(subject.oldObject, path) : undefined;
+      return request.operation === "UPDATE" ? lookUp(request.oldObject, path) : undefined;
     case "owner":
-      return lookUp(await getOwner(subject, reach), path);
+      return lookUp(await getOwner(request, capabilities), path);
     case "k8s":
-      return lookUp(await findObject(reference.k8s, subject, reach), path);
+      return lookUp(await findObject(reference.k8s, request, capabilities), path);
     case "http":
-      return fetchValue(path, reference.http, subject, reach);
+      return fetchValue(path, reference.http, request, capabilities);
     default:
       throw new Error(`from must be current, old, owner, k8s or http, not ${quoteValue(reference.from)}`);
   }
 };
 
-const getOwner = async (subject: PolicyRequest, reach: PolicyCapabilities): Promise<KubernetesObject | undefined> => {
-  const owner = lookUp(subject.object, ["metadata", "ownerReferences", 0])?.value;
+const getOwner = async (request: PolicyRequest, capabilities: PolicyCapabilities): Promise<KubernetesObject | undefined> => {
+  const owner = lookUp(request.object, ["metadata", "ownerReferences", 0])?.value;
   if (!isMap(owner)) return undefined;
   const { apiVersion, kind, name } = owner;
-  const namespace = resolveNamespace(subject);
-  return getObject(requireStrings({ apiVersion, kind, name }, "metadata.ownerReferences[0]"), namespace, reach);
+  const namespace = resolveNamespace(request);
+  return getObject(requireStrings({ apiVersion, kind, name }, "metadata.ownerReferences[0]"), namespace, capabilities);
 };
 
 const findObject = async (
   selector: ValueReference["k8s"],
   { object }: PolicyRequest,
-  reach: PolicyCapabilities,
+  capabilities: PolicyCapabilities,
 ): Promise<KubernetesObject | undefined> => {
   if (!isMap(selector)) throw new Error("k8s must say which object is meant");
   const { apiVersion, kind } = requireStrings({ apiVersion: selector.apiVersion, kind: selector.kind }, "k8s");
@@ -53,14 +53,14 @@ const findObject = async (
   );
   // If a placeholder has no value, there is no object; a kind that isn't served is an error all the same.
   const findNothing = async () => {
-    await reach.serves?.(apiVersion, kind);
+    await capabilities.serves?.(apiVersion, kind);
     return undefined;
   };
   const filledName = fillPlaceholders(name, object);
   const filledNamespace = fillPlaceholders(namespace, object);
   if (filledName === undefined || filledNamespace === undefined) return findNothing();
   const within = namespace === "" ? undefined : requirePathSegment(filledNamespace, "namespace");
-  if (name !== "") return getObject({ apiVersion, kind, name: requirePathSegment(filledName, "name") }, within, reach);
+  if (name !== "") return getObject({ apiVersion, kind, name: requirePathSegment(filledName, "name") }, within, capabilities);
 
   const { labelSelector } = selector;
   if (!isMap(labelSelector)) throw new Error("k8s must have a name or a labelSelector");
@@ -68,15 +68,15 @@ const findObject = async (
   if (labels === undefined) return findNothing();
   // A value with a comma would change the meaning of the query to the API server.
   if (!isLabelSelector(labels)) throw new Error("k8s.labelSelector is no valid label selector");
-  return reach.first(apiVersion, kind, labels, within);
+  return capabilities.first(apiVersion, kind, labels, within);
 };
 
 const getObject = async (
   { apiVersion, kind, name }: { apiVersion: string; kind: string; name: string },
   namespace: string | undefined,
-  reach: PolicyCapabilities,
+  capabilities: PolicyCapabilities,
 ): Promise<KubernetesObject> => {
-  const found = await reach.get(apiVersion, kind, name, namespace);
+  const found = await capabilities.get(apiVersion, kind, name, namespace);
   if (found !== undefined) return found;
   const where = namespace === undefined ? "" : ` in namespace ${quoteValue(namespace)}`;
   throw new Error(`there is no ${kind} ${quoteValue(name)}${where}`);
@@ -122,7 +122,7 @@ const fetchValue = async (
   path: PathStep[],
   http: HttpReference | undefined,
   { object, dryRun }: PolicyRequest,
-  reach: PolicyCapabilities,
+  capabilities: PolicyCapabilities,
 ): Promise<FoundOrMissing> => {
   if (!isMap(http)) throw new Error("http must say where to ask");
   const { url } = requireStrings({ url: http.url }, "http");
@@ -140,7 +140,7 @@ const fetchValue = async (
   if (address === undefined || params.some(([, value]) => value === undefined)) return undefined;
   if (dryRun && method === "POST") throw new Error("a dry run sends no POST, so what would be answered is not known");
 
-  const reply = await reach.fetch({ ...http, url: address, method, params: Object.fromEntries(params) });
+  const reply = await capabilities.fetch({ ...http, url: address, method, params: Object.fromEntries(params) });
   const isPart = path[0] === "body" || path[0] === "header" || path[0] === "trailer";
   return lookUp(isPart ? reply : reply.body, path);
 };

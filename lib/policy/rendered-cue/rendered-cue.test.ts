@@ -41,11 +41,11 @@ const planted = ([step, ...rest]: PathStep[], value: unknown): unknown => {
 const fetched = async (
   reference: ValueReference | undefined,
   suffix: string,
-  subject: PolicyRequest,
-  reach: PolicyCapabilities,
+  request: PolicyRequest,
+  capabilities: PolicyCapabilities,
 ) => {
   if (reference === undefined || reference.from === "current" || reference.from === "old") return {};
-  const found = await resolveReference(reference, subject, reach);
+  const found = await resolveReference(reference, request, capabilities);
   const steps = parseReferencePath(reference.path);
   if (reference.from !== "http") return { [`otherObject${suffix}`]: found ? planted(steps, found.value) : {} };
   const isPart = ["body", "header", "trailer"].includes(String(steps[0]));
@@ -53,10 +53,10 @@ const fetched = async (
 };
 
 /** What a rendering comes to with this data. */
-const evaluated = async (rendering: string, data: object, reach: PolicyCapabilities) =>
-  JSON.parse(await reach.cue(`${rendering}\ndata: ${JSON.stringify(data)}\n`));
+const evaluated = async (rendering: string, data: object, capabilities: PolicyCapabilities) =>
+  JSON.parse(await capabilities.cue(`${rendering}\ndata: ${JSON.stringify(data)}\n`));
 
-const natively = async (template: OverrideTemplate, subject: PolicyRequest, reach: PolicyCapabilities) => {
+const natively = async (template: OverrideTemplate, request: PolicyRequest, capabilities: PolicyCapabilities) => {
   const policies = [
     {
       apiVersion,
@@ -65,19 +65,19 @@ const natively = async (template: OverrideTemplate, subject: PolicyRequest, reac
       spec: { overrideRules: [{ overriders: { template } }] },
     },
   ];
-  return (await applyPolicies({ ...subject, policies, reach })).object;
+  return (await applyPolicies({ ...request, policies, capabilities })).object;
 };
 
-const rendered = async (template: OverrideTemplate, subject: PolicyRequest, reach: PolicyCapabilities) => {
-  const extraParams = await fetched(template.valueRef, "", subject, reach);
-  const data = { object: subject.object, oldObject: subject.oldObject ?? {}, extraParams };
-  const { patches } = await evaluated(renderTemplate(template), data, reach);
-  const object = structuredClone(subject.object);
+const rendered = async (template: OverrideTemplate, request: PolicyRequest, capabilities: PolicyCapabilities) => {
+  const extraParams = await fetched(template.valueRef, "", request, capabilities);
+  const data = { object: request.object, oldObject: request.oldObject ?? {}, extraParams };
+  const { patches } = await evaluated(renderTemplate(template), data, capabilities);
+  const object = structuredClone(request.object);
   applyPolicyPatch(object, patches);
   return object;
 };
 
-const decided = async (condition: PolicyCondition, subject: PolicyRequest, reach: PolicyCapabilities) => {
+const decided = async (condition: PolicyCondition, request: PolicyRequest, capabilities: PolicyCapabilities) => {
   const policies = [
     {
       apiVersion,
@@ -86,45 +86,45 @@ const decided = async (condition: PolicyCondition, subject: PolicyRequest, reach
       spec: { validateRules: [{ template: { type: "condition" as const, condition } }] },
     },
   ];
-  const { denied } = await evaluateValidatePolicies(policies, subject, reach);
+  const { denied } = await evaluateValidatePolicies(policies, request, capabilities);
   return { valid: denied === undefined, reason: denied?.reason ?? "" };
 };
 
-const renderedDecision = async (condition: PolicyCondition, subject: PolicyRequest, reach: PolicyCapabilities) => {
+const renderedDecision = async (condition: PolicyCondition, request: PolicyRequest, capabilities: PolicyCapabilities) => {
   const { dataRef, valueRef } = condition;
   const compared = ["Exist", "NotExist"].includes(condition.cond) ? undefined : valueRef;
   const extraParams = {
-    ...(await fetched(dataRef, "_d", subject, reach)),
-    ...(await fetched(compared, "", subject, reach)),
+    ...(await fetched(dataRef, "_d", request, capabilities)),
+    ...(await fetched(compared, "", request, capabilities)),
   };
-  const data = { object: subject.object, oldObject: subject.oldObject ?? null, extraParams };
-  const { valid, reason = "" } = (await evaluated(renderCondition(condition), data, reach)).validate;
+  const data = { object: request.object, oldObject: request.oldObject ?? null, extraParams };
+  const { valid, reason = "" } = (await evaluated(renderCondition(condition), data, capabilities)).validate;
   return { valid, reason };
 };
 
 describe("renderings, of what was measured", () => {
   for (const one of policyCases) {
     if (one.expect.policy === "rejected") continue;
-    const subject = buildSubject(one);
-    const reach = createCaseReach(one);
+    const request = buildSubject(one);
+    const capabilities = createCaseReach(one);
     for (const policy of one.policies) {
       if (policy.kind === "ClusterValidatePolicy") {
         for (const [index, { template }] of policy.spec.validateRules.entries())
           if (template)
             it(`decides as validateRules[${index}] of ${one.id}`, async () => {
               const { condition } = template;
-              const expected = await settled(decided(condition, subject, reach));
-              assert.equal(await findScriptFault(renderCondition(condition), reach.cue), undefined);
-              same(expected, await settled(renderedDecision(condition, subject, reach)), renderCondition(condition));
+              const expected = await settled(decided(condition, request, capabilities));
+              assert.equal(await findScriptFault(renderCondition(condition), capabilities.cue), undefined);
+              same(expected, await settled(renderedDecision(condition, request, capabilities)), renderCondition(condition));
             });
       } else if (one.operation !== "DELETE")
         for (const [index, { overriders }] of policy.spec.overrideRules.entries()) {
           const { template } = overriders;
           if (template)
             it(`makes the same of an object as overrideRules[${index}] of ${one.id}`, async () => {
-              const expected = await settled(natively(template, subject, reach));
-              assert.equal(await findScriptFault(renderTemplate(template), reach.cue), undefined);
-              same(expected, await settled(rendered(template, subject, reach)), renderTemplate(template));
+              const expected = await settled(natively(template, request, capabilities));
+              assert.equal(await findScriptFault(renderTemplate(template), capabilities.cue), undefined);
+              same(expected, await settled(rendered(template, request, capabilities)), renderTemplate(template));
             });
         }
     }
@@ -324,35 +324,35 @@ const mayBeSame = /conflicting values true and false/;
 const longDivision = { operation: "/", operationWith: "0.7000000000000001" };
 const elsewhere: ValueReference = { from: "current", path: "other" };
 
-const subject: fc.Arbitrary<PolicyRequest> = fc.tuple(object, maybe(object)).map(([object, oldObject]) => {
+const request: fc.Arbitrary<PolicyRequest> = fc.tuple(object, maybe(object)).map(([object, oldObject]) => {
   return oldObject ? { operation: "UPDATE", object, oldObject } : { operation: "CREATE", object };
 });
 
 describe("renderings", () => {
-  const reach = createCaseReach();
+  const capabilities = createCaseReach();
 
   it("make the same of any object as the template", async () => {
-    const law = fc.asyncProperty(template, subject, async (template, subject) => {
-      const expected = await settled(natively(template, subject, reach));
-      same(expected, await settled(rendered(template, subject, reach)), renderTemplate(template));
+    const law = fc.asyncProperty(template, request, async (template, request) => {
+      const expected = await settled(natively(template, request, capabilities));
+      same(expected, await settled(rendered(template, request, capabilities)), renderTemplate(template));
     });
     await fc.assert(law, { numRuns: runs });
   });
 
   it("make nothing else of an object of another shape than it should have", async () => {
     const law = fc.asyncProperty(template, misshapen, async (template, object) => {
-      const subject: PolicyRequest = { operation: "CREATE", object };
-      const result = await settled(rendered(template, subject, reach));
-      if ("value" in result) same(await settled(natively(template, subject, reach)), result, renderTemplate(template));
+      const request: PolicyRequest = { operation: "CREATE", object };
+      const result = await settled(rendered(template, request, capabilities));
+      if ("value" in result) same(await settled(natively(template, request, capabilities)), result, renderTemplate(template));
     });
     await fc.assert(law, { numRuns: runs });
   });
 
   it("decide as the condition", async () => {
-    const law = fc.asyncProperty(condition, subject, async (condition, subject) => {
-      const result = await settled(renderedDecision(condition, subject, reach));
+    const law = fc.asyncProperty(condition, request, async (condition, request) => {
+      const result = await settled(renderedDecision(condition, request, capabilities));
       if ("message" in result && mayBeSame.test(result.message)) return;
-      same(await settled(decided(condition, subject, reach)), result, renderCondition(condition));
+      same(await settled(decided(condition, request, capabilities)), result, renderCondition(condition));
     });
     await fc.assert(law, { numRuns: runs });
   });
@@ -360,7 +360,7 @@ describe("renderings", () => {
   it("are let in as scripts are", async () => {
     const texts = fc.oneof(template.map(renderTemplate), condition.map(renderCondition));
     const law = fc.asyncProperty(texts, async (text) =>
-      assert.equal(await findScriptFault(text, reach.cue), undefined),
+      assert.equal(await findScriptFault(text, capabilities.cue), undefined),
     );
     await fc.assert(law, { numRuns: 200 });
   });
@@ -375,7 +375,7 @@ describe("renderings", () => {
     it(`fail rather than decide otherwise of ${what}`, async () => {
       const object = { apiVersion: "v1", kind: "ConfigMap", data, other: ["5"] };
       const condition: PolicyCondition = { cond: "Equal", dataRef: { from: "current", path: "data" }, ...given };
-      await decided(condition, { operation: "CREATE", object }, reach);
-      await assert.rejects(renderedDecision(condition, { operation: "CREATE", object }, reach));
+      await decided(condition, { operation: "CREATE", object }, capabilities);
+      await assert.rejects(renderedDecision(condition, { operation: "CREATE", object }, capabilities));
     });
 });
