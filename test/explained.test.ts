@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { evaluate } from "#lib/cue/engine.ts";
-import { explainAll, readPolicies } from "../infra/policies/explanation.ts";
+import { explainPolicyDocuments, readPolicies } from "../infra/policies/explanation.ts";
 import { runVerb } from "./verb.ts";
 
 const root = fileURLToPath(new URL("../", import.meta.url));
@@ -128,7 +128,7 @@ for (const [name, text, faults, warnings] of located)
   test(`it names ${name}`, async () => {
     const file = join(folder, "located.yaml");
     await writeFile(file, text);
-    const all = await explainAll(await readPolicies([file]), evaluate);
+    const all = await explainPolicyDocuments(await readPolicies([file]), evaluate);
     const below = (lines: string[]) => lines.map((line) => `${file}:${line}`);
     assert.deepEqual(
       [all.flatMap((one) => one.faults), all.flatMap((one) => one.warnings)],

@@ -7,7 +7,7 @@ import { fileURLToPath } from "node:url";
 import { parse, stringify } from "yaml";
 import { readCatalogue } from "../infra/catalogue/registry.ts";
 import { Complaint } from "../infra/cli/complaint.ts";
-import { judgesOf, readTrials, tryCase } from "../infra/policies/policy-cases.ts";
+import { findRulesUnderTest, readPolicyCases, runPolicyCase } from "../infra/policies/policy-cases.ts";
 import type { TestResult } from "../infra/testing/results.ts";
 import { runVerb } from "./verb.ts";
 
@@ -19,14 +19,14 @@ before(async () => {
 });
 after(() => rm(folder, { recursive: true }));
 
-const write = async (file: string, ...documents: unknown[]): Promise<string> => {
+const writeDocuments = async (file: string, ...documents: unknown[]): Promise<string> => {
   await mkdir(join(folder, "policies"), { recursive: true });
   await writeFile(join(folder, file), documents.map((one) => stringify(one)).join("---\n"));
   return join(folder, file);
 };
 
 /** `npx postern test …`, to its end. */
-const test = (...words: string[]) => runVerb(root, ["test", ...words]);
+const runTest = (...words: string[]) => runVerb(root, ["test", ...words]);
 
 interface Trial {
   name: string;
@@ -45,18 +45,18 @@ const pod = { apiVersion: "v1", kind: "Pod", metadata: { name: "a", namespace: "
 describe("a policy's case", () => {
   for (const { name, policy, case: entry, result, because } of cases)
     it(name, async () => {
-      const judges = judgesOf(catalogue, [policy]);
-      const file = await write("cases.yaml", [{ name: "is tried", ...entry }]);
-      for (const [judge, one] of await readTrials(file, judges)) {
-        const tried = await tryCase(file, judge, one);
+      const rules = findRulesUnderTest(catalogue, [policy]);
+      const file = await writeDocuments("cases.yaml", [{ name: "is tried", ...entry }]);
+      for (const [underTest, one] of await readPolicyCases(file, rules)) {
+        const tried = await runPolicyCase(file, underTest, one);
         assert.deepEqual([tried.result, because && tried.because], [result, because], tried.because.join());
       }
     });
 
   it("is judged by rules that read policies, set up as they are elsewhere", () => {
     const own = { mode: "enforce" as const, settings: { scripts: false } };
-    const judges = judgesOf(catalogue, [kept], new Map([["policy-validate", own]]));
-    const setups = judges.map(({ listed, held }) => [listed.name, held, Object(listed.rule.settings)] as const);
+    const rules = findRulesUnderTest(catalogue, [kept], new Map([["policy-validate", own]]));
+    const setups = rules.map(({ listed, held }) => [listed.name, held, Object(listed.rule.settings)] as const);
     assert.deepEqual(
       setups.map(([name, held, { policies, scripts }]) => [name, held, policies.length, scripts]),
       [
@@ -92,9 +92,9 @@ describe("a policy's case", () => {
   ];
   for (const [name, given, sentence] of wrong)
     it(`is said to be wrong with ${name}`, async () => {
-      const file = await write("cases.yaml", name === "no list" ? given : [given]);
+      const file = await writeDocuments("cases.yaml", name === "no list" ? given : [given]);
       await assert.rejects(
-        readTrials(file, judgesOf(catalogue, [kept])),
+        readPolicyCases(file, findRulesUnderTest(catalogue, [kept])),
         (error) => error instanceof Complaint && sentence.test(error.message),
       );
     });
@@ -107,10 +107,13 @@ describe("postern test of policies", () => {
   const unasked = { name: "can't ask", operation: "DELETE", validate: pod, admitted: true };
 
   it("says a line for each case, of several files and folders", async () => {
-    await write("policies/override.yaml", override);
-    await write("policies/validate.yaml", kept);
-    const [first, second] = [await write("first.yaml", [right]), await write("second.yaml", [wrongly])];
-    const { code, stdout } = await test("--policy", join(folder, "policies"), "--cases", first, "--cases", second);
+    await writeDocuments("policies/override.yaml", override);
+    await writeDocuments("policies/validate.yaml", kept);
+    const [first, second] = [
+      await writeDocuments("first.yaml", [right]),
+      await writeDocuments("second.yaml", [wrongly]),
+    ];
+    const { code, stdout } = await runTest("--policy", join(folder, "policies"), "--cases", first, "--cases", second);
     const lines = [
       ...["passed  sees a pod", "failed  sees none"],
       '        the object has {"seen":"a"} at /metadata/annotations, not nothing',
@@ -120,9 +123,15 @@ describe("postern test of policies", () => {
   });
 
   it("says it to programs, and by its code that something can't be evaluated", async () => {
-    const policies = [await write("a.yaml", override), await write("b.yaml", kept)];
-    const file = await write("cases.yaml", [right, unasked]);
-    const { code, stdout } = await test(...policies.flatMap((one) => ["--policy", one]), "--cases", file, "-o", "json");
+    const policies = [await writeDocuments("a.yaml", override), await writeDocuments("b.yaml", kept)];
+    const file = await writeDocuments("cases.yaml", [right, unasked]);
+    const { code, stdout } = await runTest(
+      ...policies.flatMap((one) => ["--policy", one]),
+      "--cases",
+      file,
+      "-o",
+      "json",
+    );
     assert.equal(code, 3);
     const results = JSON.parse(stdout).cases.map(({ name, result }: TestResult) => [name, result]);
     assert.deepEqual(results, [
@@ -133,14 +142,14 @@ describe("postern test of policies", () => {
 
   it("sets rules up as a postern.yaml does", async () => {
     const rules = { "policy-validate": { settings } };
-    const config = await write("postern.yaml", { rules, clusters: { here: {}, there: {} } });
-    const file = await write("cases.yaml", [
+    const config = await writeDocuments("postern.yaml", { rules, clusters: { here: {}, there: {} } });
+    const file = await writeDocuments("cases.yaml", [
       { ...unasked, needs: { http: [{ url: "https://a.example.com/a", answer: { status: 200, body: "{}" } }] } },
     ]);
-    const policy = await write("b.yaml", kept);
+    const policy = await writeDocuments("b.yaml", kept);
     const words = ["--policy", policy, "--cases", file, "--config", config];
-    assert.equal((await test(...words, "--cluster", "there")).stdout, "passed  can't ask\n\n1 case: 1 passed\n");
-    assert.deepEqual(await test(...words), {
+    assert.equal((await runTest(...words, "--cluster", "there")).stdout, "passed  can't ask\n\n1 case: 1 passed\n");
+    assert.deepEqual(await runTest(...words), {
       code: 2,
       stdout: "",
       stderr: "--cluster must say which one: here, there\n",
@@ -149,8 +158,12 @@ describe("postern test of policies", () => {
 
   it("runs no case of policies with faults, and says what these are", async () => {
     const script = { ...override, metadata: { name: "b" }, spec: { overrideRules: [{ overriders: { cue: "a: b" } }] } };
-    const policy = await write("faulty.yaml", override, script, { ...override, metadata: { name: "c" }, spec: {} });
-    const { code, stdout } = await test("--policy", policy, "--cases", await write("cases.yaml", [right]));
+    const policy = await writeDocuments("faulty.yaml", override, script, {
+      ...override,
+      metadata: { name: "c" },
+      spec: {},
+    });
+    const { code, stdout } = await runTest("--policy", policy, "--cases", await writeDocuments("cases.yaml", [right]));
     assert.equal(code, 1);
     assert.match(
       stdout,
@@ -184,7 +197,7 @@ describe("postern test of policies", () => {
   ];
   for (const [name, words, stderr] of sentences)
     it(`is told of ${name} in one sentence`, async () => {
-      const ended = await test(...words());
+      const ended = await runTest(...words());
       assert.equal(ended.code, 2);
       assert.match(ended.stderr, stderr);
     });

@@ -6,7 +6,7 @@ import { openRule } from "postern/test";
 
 const { decide } = await openRule(import.meta.dirname);
 
-const policy = (text: string): KubernetesObject => ({
+const buildPolicy = (text: string): KubernetesObject => ({
   ...{ apiVersion: "policy.kcloudlabs.io/v1alpha1", kind: "ClusterOverridePolicy", metadata: { name: "old" } },
   ...{ spec: { overrideRules: [{ overriders: { renderedCue: text } }] } },
 });
@@ -18,8 +18,8 @@ const update = (phase: Phase, object: KubernetesObject, oldObject: KubernetesObj
 
 describe("an update of a policy", () => {
   it("completes nothing where its spec is as it was", async () => {
-    const old = policy("patches: []");
+    const old = buildPolicy("patches: []");
     assert.equal((await update("mutate", structuredClone(old), old)).operations, 0);
-    assert.equal((await update("mutate", policy("patches: [1]"), old)).operations, 1);
+    assert.equal((await update("mutate", buildPolicy("patches: [1]"), old)).operations, 1);
   });
 });

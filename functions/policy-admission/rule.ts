@@ -11,7 +11,8 @@ import { type RequestMatch, rule } from "postern/rule";
 const settings = { scripts: true };
 
 /** Read without the cache: a policy often follows right after the entries that it needs. */
-const configurations = (resource: string) => list({ group: "admissionregistration.k8s.io", resource }, { maxAge: 0 });
+const listConfigurations = (resource: string) =>
+  list({ group: "admissionregistration.k8s.io", resource }, { maxAge: 0 });
 
 export default rule({
   summary: "Completes policies when they are written, and refuses those that could not do what they say.",
@@ -28,8 +29,8 @@ export default rule({
   settings,
   needs: {
     cue: cue(({ scripts }: typeof settings) => scripts),
-    mutating: configurations("mutatingwebhookconfigurations"),
-    validating: configurations("validatingwebhookconfigurations"),
+    mutating: listConfigurations("mutatingwebhookconfigurations"),
+    validating: listConfigurations("validatingwebhookconfigurations"),
     kinds: discovery(),
   },
 
@@ -41,13 +42,17 @@ export default rule({
     if (oldObject && isSame(policy.spec, oldObject.spec)) return;
     const refuse = await findPolicyRefusal(policy, settings.scripts ? cue : undefined);
     if (refuse !== undefined) return refuse;
-    const said = await unsent(policy, kinds, policy.kind === "ClusterValidatePolicy" ? validating : mutating);
-    return { warnings: [...findPolicyWarnings(policy), ...said] };
+    const notes = await findUnsentRequests(
+      policy,
+      kinds,
+      policy.kind === "ClusterValidatePolicy" ? validating : mutating,
+    );
+    return { warnings: [...findPolicyWarnings(policy), ...notes] };
   },
 });
 
 /** Warns of requests that a policy concerns and that no webhook entry sends to the rule that applies it. */
-const unsent = async (
+const findUnsentRequests = async (
   policy: KinitirasPolicy,
   discover: (groupVersion: string) => Promise<ServedResource[] | undefined>,
   configurations: () => Promise<KubernetesObject[]>,
@@ -55,7 +60,7 @@ const unsent = async (
   const validates = policy.kind === "ClusterValidatePolicy";
   const rule = validates ? "policy-validate" : "policy-override";
   try {
-    const rows = rowsIn(await configurations(), `${rule}.postern.dev`);
+    const rows = listWebhookRules(await configurations(), `${rule}.postern.dev`);
     const operations = ["CREATE", "UPDATE", ...(validates ? ["DELETE" as const] : [])] as const;
     const missing = await describeUnsentRequests(policy, operations, { discover }, rows);
     return missing.map((what) => `no entry of ${rule} sends it ${what}: npx postern manifests renews them, or deploy`);
@@ -66,7 +71,7 @@ const unsent = async (
 };
 
 /** Returns the rules of webhook entries with this name. Checks their shape: any cluster user may have written them. */
-const rowsIn = (configurations: KubernetesObject[], name: string): RequestMatch[] =>
+const listWebhookRules = (configurations: KubernetesObject[], name: string): RequestMatch[] =>
   configurations
     .flatMap((one): unknown => Object(one).webhooks ?? [])
     .filter((entry) => Object(entry).name === name)

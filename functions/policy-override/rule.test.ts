@@ -9,7 +9,7 @@ import { type Count, openRule, recorded } from "postern/test";
 const { decide } = await openRule(import.meta.dirname);
 
 const pod = { apiVersion: "v1", kind: "Pod", metadata: { name: "a", namespace: "team" } };
-const policy = (name: string, ...overriders: object[]): KinitirasPolicy =>
+const buildPolicy = (name: string, ...overriders: object[]): KinitirasPolicy =>
   ({
     ...{ apiVersion: "policy.kcloudlabs.io/v1alpha1", kind: "ClusterOverridePolicy", metadata: { name } },
     spec: {
@@ -17,12 +17,12 @@ const policy = (name: string, ...overriders: object[]): KinitirasPolicy =>
       overrideRules: overriders.map((one) => ({ overriders: one })),
     },
   }) as unknown as KinitirasPolicy;
-const label = (path: string) => ({ template: { type: "labels", operation: "add", path, value: { string: "x" } } });
+const addLabel = (path: string) => ({ template: { type: "labels", operation: "add", path, value: { string: "x" } } });
 /** A policy that refers to a Secret, or to what is given instead. */
-const refersTo = (given: object = {}) => {
+const buildReferencePolicy = (given: object = {}) => {
   const k8s = { apiVersion: "v1", kind: "Secret", name: "s", namespace: "team", ...given };
   const template = { type: "labels", operation: "add", path: "a", valueRef: { from: "k8s", path: "data.x", k8s } };
-  return policy("cap", { template });
+  return buildPolicy("cap", { template });
 };
 const discovery = { v1: [{ resource: "secrets", kind: "Secret", namespaced: true }] };
 
@@ -45,27 +45,27 @@ const change = async (settings: object, more: Partial<Capabilities> = {}, reques
 const failing: [name: string, settings: object, sentence: RegExp][] = [
   [
     "by a patch that does not fit, naming policy and rule",
-    { policies: [policy("cap", label("a"), { plaintext: [{ op: "remove", path: "/metadata/labels/b" }] })] },
+    { policies: [buildPolicy("cap", addLabel("a"), { plaintext: [{ op: "remove", path: "/metadata/labels/b" }] })] },
     /^ClusterOverridePolicy cap, overrideRules\[1\]: /,
   ],
   [
     "by a reference to a kind that isn't served",
-    { policies: [refersTo({ kind: "Goose" })] },
+    { policies: [buildReferencePolicy({ kind: "Goose" })] },
     /overrideRules\[0\]: the cluster serves no Goose of v1$/,
   ],
   [
     "by a reference to a kind that isn't served, also where its placeholders come to nothing",
-    { policies: [refersTo({ kind: "Goose", name: "{{metadata.labels.goose}}" })] },
+    { policies: [buildReferencePolicy({ kind: "Goose", name: "{{metadata.labels.goose}}" })] },
     /overrideRules\[0\]: the cluster serves no Goose of v1$/,
   ],
   [
     "by a reference to a Secret that no setting names",
-    { policies: [refersTo()] },
+    { policies: [buildReferencePolicy()] },
     /Secrets are read only where the setting reads names them$/,
   ],
   [
     "by a script where scripts are turned off",
-    { policies: [policy("cap", { cue: "patches: []" })], scripts: false },
+    { policies: [buildPolicy("cap", { cue: "patches: []" })], scripts: false },
     /scripts are turned off by the setting scripts$/,
   ],
 ];
@@ -85,7 +85,7 @@ describe("an override that fails", () => {
 
   it("is not for want of a Secret that a setting names", async () => {
     const reads = [{ group: "", resource: "secrets" }];
-    const { operations } = await change({ policies: [refersTo()], reads });
+    const { operations } = await change({ policies: [buildReferencePolicy()], reads });
     assert.equal(operations, 1);
   });
 
@@ -94,7 +94,7 @@ describe("an override that fails", () => {
     const kinds = async (groupVersion: string) => (groupVersion === "v1" ? discovery.v1 : []);
     await assert.rejects(async () => change({}, { list, discover: kinds }), /nobody there/);
     const { operations } = await change(
-      { policies: [policy("cap", label("a"))] },
+      { policies: [buildPolicy("cap", addLabel("a"))] },
       { list, discover: async () => undefined },
     );
     assert.equal(operations, 1);
@@ -102,23 +102,24 @@ describe("an override that fails", () => {
 });
 
 describe("what an override counts", () => {
-  const counted = async (settings: object) => {
+  const countMetrics = async (settings: object) => {
     const counts: Count[] = [];
     await change({ metrics: true, ...settings }, { count: (some) => void counts.push(...some) }).catch(() => {});
     return counts.map(({ metric, labels }) => [metric.replace("kcloudlabs_", ""), ...Object.values(labels)]);
   };
   const policies = [
-    policy("cap", { ...label("a"), origin: [{ type: "labels", operation: "add", labels: { b: "c" } }] }),
+    buildPolicy("cap", { ...addLabel("a"), origin: [{ type: "labels", operation: "add", labels: { b: "c" } }] }),
   ];
 
   it("is what matches, and what changes something but for origin", async () =>
-    assert.deepEqual(await counted({ policies }), [
+    assert.deepEqual(await countMetrics({ policies }), [
       ["override_policy_matched_count", "cap", "/v1/Pod"],
       ["override_policy_override_count", "cap", "/v1/Pod"],
     ]));
   it("is what fails, too", async () =>
-    assert.deepEqual(await counted({ policies: [policy("cap", { cue: "patches: 1" })], scripts: false }), [
+    assert.deepEqual(await countMetrics({ policies: [buildPolicy("cap", { cue: "patches: 1" })], scripts: false }), [
       ["policy_error_count", "cap", "/v1/Pod"],
     ]));
-  it("is nothing where nobody wants it", async () => assert.deepEqual(await counted({ policies, metrics: false }), []));
+  it("is nothing where nobody wants it", async () =>
+    assert.deepEqual(await countMetrics({ policies, metrics: false }), []));
 });

@@ -1,7 +1,7 @@
 import { type AppliedRule, applyOverridePolicies } from "postern/policy/override";
 import {
   buildPolicyRequest,
-  countingErrors,
+  countErrors,
   countMetrics,
   createPolicyCapabilities,
   createPolicyNeeds,
@@ -37,15 +37,15 @@ export default rule({
   async mutate(object: KubernetesObject, around) {
     if (!isGovernedByPolicies(around.request)) return;
     const policies = await listPolicies(overridePolicyResources, around);
-    const applied = await countingErrors(around, () =>
+    const applied = await countErrors(around, () =>
       applyOverridePolicies(policies, buildPolicyRequest(object, around), createPolicyCapabilities(around)),
     );
-    countMetrics(around, applied.flatMap(happenings));
+    countMetrics(around, applied.flatMap(listMetrics));
   },
 });
 
 /** As in upstream, a change by origin counts only as a match. */
-const happenings = ({ policy, sources }: AppliedRule) => {
+const listMetrics = ({ policy, sources }: AppliedRule) => {
   const changing = sources.filter((source) => source !== "origin");
   const metrics = ["override_policy_matched_count", ...changing.map(() => "override_policy_override_count")];
   return metrics.map((metric) => ({ metric, policy }));

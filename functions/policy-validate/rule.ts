@@ -1,6 +1,6 @@
 import {
   buildPolicyRequest,
-  countingErrors,
+  countErrors,
   countMetrics,
   createPolicyCapabilities,
   createPolicyNeeds,
@@ -37,15 +37,15 @@ export default rule({
   async validate(object: KubernetesObject, around) {
     if (!isGovernedByPolicies(around.request)) return;
     const policies = await listPolicies(validatePolicyResources, around);
-    const { denied, matched } = await countingErrors(around, () =>
+    const { denied, matched } = await countErrors(around, () =>
       evaluateValidatePolicies(policies, buildPolicyRequest(object, around), createPolicyCapabilities(around)),
     );
-    countMetrics(around, matched.flatMap(happenings));
+    countMetrics(around, matched.flatMap(listMetrics));
     return toVerdict(denied);
   },
 });
 
-const happenings = ({ policy, rejected }: ValidationResult["matched"][number]) => [
+const listMetrics = ({ policy, rejected }: ValidationResult["matched"][number]) => [
   { metric: "validate_policy_matched_count", policy },
   ...(rejected ? [{ metric: "validate_policy_reject_count", policy }] : []),
 ];

@@ -118,23 +118,23 @@ export const createCaseReach = ({
     return { ...value };
   };
   return {
-    serves: async (apiVersion, kind) => {
+    requireKind: async (apiVersion, kind) => {
       if (filterObjects(apiVersion, kind, undefined).length > 0 || builtIn.of(apiVersion, kind)) return;
       throw new Error(`the cluster serves no ${kind} of ${apiVersion}`);
     },
     get: async (apiVersion, kind, name, namespace) =>
       filterObjects(apiVersion, kind, namespace).find(({ metadata }) => metadata?.name === name),
-    first: async (apiVersion, kind, labels, namespace) =>
+    findFirst: async (apiVersion, kind, labels, namespace) =>
       filterObjects(apiVersion, kind, namespace)
         .toSorted((one, other) => (formatPlace(one) < formatPlace(other) ? -1 : 1))
         .find(({ metadata }) => matchesLabels(labels, metadata?.labels)),
-    fetch: async ({ url }) => ({
+    fetchReference: async ({ url }) => ({
       body: answer(url),
       header: { "Content-Type": ["text/plain; charset=utf-8"] },
       trailer: {},
     }),
-    process: async ({ url }) => answer(url),
-    cue: evaluate,
+    sendScriptRequest: async ({ url }) => answer(url),
+    evaluateCue: evaluate,
   };
 };
 

@@ -14,10 +14,10 @@ const rejectCall = async () => {
 };
 const capabilities: PolicyCapabilities = {
   get: rejectCall,
-  first: rejectCall,
-  fetch: rejectCall,
-  process: rejectCall,
-  cue: evaluate,
+  findFirst: rejectCall,
+  fetchReference: rejectCall,
+  sendScriptRequest: rejectCall,
+  evaluateCue: evaluate,
 };
 
 /** From the object's bytes to the patch's. */

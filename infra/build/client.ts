@@ -3,7 +3,7 @@ import { access, constants, copyFile, glob, mkdir, mkdtemp, readFile, rename, rm
 import { dirname, join, sep } from "node:path";
 import { fileURLToPath } from "node:url";
 import { build, type Plugin } from "esbuild";
-import { place } from "#lib/cue/cue-files.ts";
+import { locateCueFiles } from "#lib/cue/cue-files.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { distFolder } from "./build.ts";
 import { writeTypes } from "./client-types.ts";
@@ -136,7 +136,7 @@ const cueHere: Plugin = {
             return from;
           }
         };
-        export const place = async () => {
+        export const locateCueFiles = async () => {
           // In a CommonJS bundle, import.meta is empty.
           const { url } = import.meta;
           const home = url ? dirname(fileURLToPath(url)) : __dirname;
@@ -151,7 +151,7 @@ const cueHere: Plugin = {
 };
 
 const writeCue = async (folder: string): Promise<void> => {
-  const { wasm, glue } = await place();
+  const { wasm, glue } = await locateCueFiles();
   await copyFile(wasm, join(folder, cue.wasm), constants.COPYFILE_FICLONE);
   await copyFile(glue, join(folder, cue.glue));
 };

@@ -1,13 +1,13 @@
 import { fileURLToPath } from "node:url";
 import { build } from "esbuild";
-import { packed } from "#lib/cue/cue-files.ts";
+import { readPackage } from "#lib/cue/cue-files.ts";
 import type { Files } from "./zip.ts";
 
 const names = { worker: "cue-worker.cjs", wasm: "cue.wasm", glue: "cue-glue.cjs" };
 
 /** The code of lib/cue/cue-files.ts in a bundle. */
 export const placeBeside = `const names = ${JSON.stringify(names)};
-  export const place = async () =>
+  export const locateCueFiles = async () =>
     Object.fromEntries(Object.entries(names).map(([what, name]) => [what, __dirname + "/" + name]));`;
 
 /**
@@ -22,7 +22,7 @@ export const cueFiles = (): Promise<Files> => {
 let made: Promise<Files> | undefined;
 
 const make = async (): Promise<Files> => {
-  const { wasm, glue } = await packed();
+  const { wasm, glue } = await readPackage();
   const { outputFiles } = await build({
     entryPoints: [fileURLToPath(new URL("../../lib/cue/worker.ts", import.meta.url))],
     bundle: true,

@@ -46,12 +46,14 @@ const differences = "docs/behaviour/kinitiras-differences.md lists where kinitir
 
 /** Loads the CUE engine only when it is needed. */
 const explainPolicies = async (file: string, asJson: boolean): Promise<number> => {
-  const [{ explainAll, readPolicies, written }, { evaluate }] = await Promise.all([
+  const [{ explainPolicyDocuments, readPolicies, formatExplanation }, { evaluate }] = await Promise.all([
     import("../policies/explanation.ts"),
     import("#lib/cue/engine.ts"),
   ]);
-  const all = await explainAll(await readPolicies([file]), (source) => evaluate(source));
-  writeOutput(asJson ? `${JSON.stringify(all, null, 2)}\n` : `${all.map(written).join("\n")}\n${differences}\n`);
+  const all = await explainPolicyDocuments(await readPolicies([file]), (source) => evaluate(source));
+  writeOutput(
+    asJson ? `${JSON.stringify(all, null, 2)}\n` : `${all.map(formatExplanation).join("\n")}\n${differences}\n`,
+  );
   return all.some(({ faults }) => faults.length > 0) ? 1 : 0;
 };
 

@@ -70,7 +70,7 @@ const toFailedResult = ({ policy, faults }: { policy: string; faults: string[] }
 
 /** Sends no requests: a case states all that its policy reads. */
 const testPolicies = async (places: string[], files: string[], options: Options): Promise<number> => {
-  const [{ explainAll, readPolicies, written }, tried, { evaluate }] = await Promise.all([
+  const [{ explainPolicyDocuments, readPolicies, formatExplanation }, policyCases, { evaluate }] = await Promise.all([
     import("../policies/explanation.ts"),
     import("../policies/policy-cases.ts"),
     import("#lib/cue/engine.ts"),
@@ -78,7 +78,9 @@ const testPolicies = async (places: string[], files: string[], options: Options)
   const output = options.text("output");
   const read = await readPolicies(places);
   const documents = read.map(({ value }) => value);
-  const faulty = (await explainAll(read, (source) => evaluate(source))).filter(({ faults }) => faults.length > 0);
+  const faulty = (await explainPolicyDocuments(read, (source) => evaluate(source))).filter(
+    ({ faults }) => faults.length > 0,
+  );
   if (faulty.length > 0) {
     const faults = faulty.map((one) => ({ ...one, does: [], warnings: [], unlikeKinitiras: [] }));
     if (output === "json")
@@ -86,7 +88,7 @@ const testPolicies = async (places: string[], files: string[], options: Options)
         `${JSON.stringify({ policies: faulty.map(({ policy, faults }) => ({ policy, faults })) }, null, 2)}\n`,
       );
     else if (output === "junit") writeOutput(toJunit(faulty.map(toFailedResult)));
-    else writeOutput(faults.map(written).join("\n"));
+    else writeOutput(faults.map(formatExplanation).join("\n"));
     return 1;
   }
   const { rules: catalogue, broken } = await readCatalogueRules();
@@ -96,12 +98,14 @@ const testPolicies = async (places: string[], files: string[], options: Options)
     config === undefined && cluster === undefined
       ? undefined
       : chooseCluster(await readConfig(config ?? configFile, catalogue, broken), cluster)[1].rules;
-  const judges = tried.judgesOf(catalogue, documents, setups);
-  const trials = await Promise.all(
-    files.map(async (file) => (await tried.readTrials(file, judges)).map((trial) => [file, ...trial] as const)),
+  const rules = policyCases.findRulesUnderTest(catalogue, documents, setups);
+  const cases = await Promise.all(
+    files.map(async (file) =>
+      (await policyCases.readPolicyCases(file, rules)).map((entry) => [file, ...entry] as const),
+    ),
   );
   const results = async function* () {
-    for (const trial of trials.flat()) yield tried.tryCase(...trial);
+    for (const entry of cases.flat()) yield policyCases.runPolicyCase(...entry);
   };
   return reportResults(results(), options, "case");
 };

@@ -5,7 +5,7 @@ import { parse } from "yaml";
 import { findPolicyFaults } from "#lib/policy/checks/faults.ts";
 import type { KinitirasPolicy } from "#lib/policy/types.ts";
 import { policyCases } from "../bench/example-policies.ts";
-import { wordsOf } from "./descriptions.ts";
+import { describePolicyRules } from "./descriptions.ts";
 
 const sound = policyCases.filter(({ policies }) => policies.every((policy) => findPolicyFaults(policy).length === 0));
 
@@ -14,7 +14,7 @@ test("it says something of every rule of the measured policies", () => {
   for (const { id, policies } of sound)
     for (const policy of policies) {
       const rules = policy.kind === "ClusterValidatePolicy" ? policy.spec.validateRules : policy.spec.overrideRules;
-      const words = wordsOf(policy);
+      const words = describePolicyRules(policy);
       assert.equal(words.length, rules.length, id);
       for (const sentence of words) {
         assert.match(sentence, /^(On [A-Z, and]+ of|Never, of) .+: .+\.$/, id);
@@ -32,7 +32,7 @@ interface Case {
   says: string;
 }
 
-const policyOf = ({ overriders, selectors, condition, targetOperations }: Omit<Case, "name" | "says">) => {
+const buildPolicy = ({ overriders, selectors, condition, targetOperations }: Omit<Case, "name" | "says">) => {
   const spec = condition
     ? { validateRules: [{ targetOperations, template: { type: "condition", condition } }] }
     : { overrideRules: [{ overriders }], resourceSelectors: selectors };
@@ -48,12 +48,12 @@ const cases: Case[] = parse(readFileSync(new URL("descriptions.yaml", import.met
 for (const { name, says, ...given } of cases)
   test(`it ${name}`, () => {
     const sentence = says.replace("HERE", "On CREATE and UPDATE of every object in namespace default");
-    assert.deepEqual(wordsOf(policyOf(given)), [sentence]);
+    assert.deepEqual(describePolicyRules(buildPolicy(given)), [sentence]);
   });
 
 test("it cuts what is long", () => {
   const condition = { cond: "Exist", message: "m".repeat(500), dataRef: { from: "current", path: "spec.replicas" } };
-  assert.deepEqual(wordsOf(policyOf({ condition })), [
+  assert.deepEqual(describePolicyRules(buildPolicy({ condition })), [
     `On CREATE, UPDATE and DELETE of every object: denies with "${"m".repeat(116)}... if spec.replicas of the object exists.`,
   ]);
 });

@@ -17,17 +17,21 @@ import {
 import { findSetField } from "#lib/policy/values/constants.ts";
 
 /** Describes what a policy without faults does, in one sentence for each of its rules. */
-export const wordsOf = (policy: KinitirasPolicy): string[] => {
-  const objects = objectsOf(policy);
+export const describePolicyRules = (policy: KinitirasPolicy): string[] => {
+  const objects = describeObjects(policy);
   if (policy.kind === "ClusterValidatePolicy")
-    return policy.spec.validateRules.map((rule) => sentence(rule, validated, objects, judgementsOf(rule)));
-  return policy.spec.overrideRules.map((rule) => sentence(rule, overridden, objects, effectsOf(rule)));
+    return policy.spec.validateRules.map((rule) =>
+      describeRule(rule, validateOperations, objects, describeValidation(rule)),
+    );
+  return policy.spec.overrideRules.map((rule) =>
+    describeRule(rule, overrideOperations, objects, describeOverriders(rule)),
+  );
 };
 
-const overridden = ["CREATE", "UPDATE"];
-const validated = [...overridden, "DELETE"];
+const overrideOperations = ["CREATE", "UPDATE"];
+const validateOperations = [...overrideOperations, "DELETE"];
 
-const sentence = (
+const describeRule = (
   rule: { targetOperations?: string[] },
   possible: string[],
   objects: string,
@@ -35,43 +39,45 @@ const sentence = (
 ): string => {
   const { targetOperations: wanted = [] } = rule;
   const operations = possible.filter((one) => wanted.length === 0 || wanted.includes("*") || wanted.includes(one));
-  const when = operations.length > 0 ? `On ${series(operations)} of` : "Never, of";
+  const when = operations.length > 0 ? `On ${joinWords(operations)} of` : "Never, of";
   return `${when} ${objects}: ${acts.join("; then ") || "does nothing"}.`;
 };
 
-const series = (words: string[], last = "and") =>
+const joinWords = (words: string[], last = "and") =>
   words.length < 2 ? words.join() : `${words.slice(0, -1).join(", ")} ${last} ${words.at(-1)}`;
 
-const quoted = (value: unknown) => JSON.stringify(value) ?? "null";
+const quote = (value: unknown) => JSON.stringify(value) ?? "null";
 
-const brief = (value: unknown) => {
-  const text = quoted(value);
+const quoteStart = (value: unknown) => {
+  const text = quote(value);
   return text.length > 120 ? `${text.slice(0, 117)}...` : text;
 };
 
-const objectsOf = (policy: KinitirasPolicy): string => {
+const describeObjects = (policy: KinitirasPolicy): string => {
   const { resourceSelectors: selectors = [] } = policy.spec;
   const own = policy.kind === "OverridePolicy" ? policy.metadata.namespace : undefined;
-  const all = selectors.map((selector) => selected(selector, own));
-  return all.length > 0 ? series(all, "or") : `every object${own ? ` in namespace ${own}` : ""}`;
+  const all = selectors.map((selector) => describeSelector(selector, own));
+  return all.length > 0 ? joinWords(all, "or") : `every object${own ? ` in namespace ${own}` : ""}`;
 };
 
-const selected = (selector: ResourceSelector, own?: string): string => {
+const describeSelector = (selector: ResourceSelector, own?: string): string => {
   const { apiVersion, kind, name, labelSelector, fieldSelector } = selector;
   const namespace = selector.namespace || own;
   const labels = [
-    ...pairs(labelSelector?.matchLabels),
-    ...(labelSelector?.matchExpressions ?? []).map(({ key, operator, values }) => expression(key, operator, values)),
+    ...formatPairs(labelSelector?.matchLabels),
+    ...(labelSelector?.matchExpressions ?? []).map(({ key, operator, values }) =>
+      formatExpression(key, operator, values),
+    ),
   ];
   const fields = [
-    ...pairs(fieldSelector?.matchFields),
+    ...formatPairs(fieldSelector?.matchFields),
     ...(fieldSelector?.matchExpressions ?? []).map(({ field, operator, value, ...rest }) =>
-      expression(field, operator, value ?? Object(rest).values),
+      formatExpression(field, operator, value ?? Object(rest).values),
     ),
   ];
   // With a name, a selector ignores labels and fields.
   const marks = name
-    ? [` named ${quoted(name)}`]
+    ? [` named ${quote(name)}`]
     : [
         labels.length > 0 && ` with labels ${labels.join(",")}`,
         fields.length > 0 && ` with fields ${fields.join(",")}`,
@@ -80,10 +86,10 @@ const selected = (selector: ResourceSelector, own?: string): string => {
   return [apiVersion, " ", kind, ...marks, namespace && ` in namespace ${namespace}`, beside].filter(Boolean).join("");
 };
 
-const pairs = (map: Readonly<Record<string, string>> = {}) =>
+const formatPairs = (map: Readonly<Record<string, string>> = {}) =>
   Object.entries(map).map(([key, value]) => `${key}=${value}`);
 
-const expression = (key: string, operator: string, values: string[] = []) =>
+const formatExpression = (key: string, operator: string, values: string[] = []) =>
   ({
     In: `${key} in (${values.join(",")})`,
     NotIn: `${key} notin (${values.join(",")})`,
@@ -91,27 +97,29 @@ const expression = (key: string, operator: string, values: string[] = []) =>
     DoesNotExist: `!${key}`,
   })[operator] ?? `${key} ${operator} (${values.join(",")})`;
 
-const effectsOf = ({ overriders: { template, cue, plaintext = [], origin = [] } }: OverrideRule): string[] => [
-  ...(template ? [ofTemplate(template)] : []),
-  ...(cue ? [`runs a CUE script of ${lines(cue)} and applies its patches`] : []),
+const describeOverriders = ({ overriders: { template, cue, plaintext = [], origin = [] } }: OverrideRule): string[] => [
+  ...(template ? [describeTemplate(template)] : []),
+  ...(cue ? [`runs a CUE script of ${countLines(cue)} and applies its patches`] : []),
   ...plaintext.map(({ op, path, value }) =>
-    op === "remove" ? `removes ${path}` : `${op === "add" ? "adds" : "replaces"} ${path} with ${brief(value ?? null)}`,
+    op === "remove"
+      ? `removes ${path}`
+      : `${op === "add" ? "adds" : "replaces"} ${path} with ${quoteStart(value ?? null)}`,
   ),
-  ...origin.map(ofOrigin),
+  ...origin.map(describeOrigin),
 ];
 
-const lines = (script: string) => {
+const countLines = (script: string) => {
   const count = script.trim().split("\n").length;
   return count === 1 ? "one line" : `${count} lines`;
 };
 
-const ofTemplate = (template: OverrideTemplate): string => {
+const describeTemplate = (template: OverrideTemplate): string => {
   const { type, operation, resources = {}, resourcesOversell = {}, tolerations = [], affinity = {} } = template;
   const isRemoved = operation === "remove";
   switch (type) {
     case "annotations":
     case "labels":
-      return ofMetadata(template, type.slice(0, -1));
+      return describeMetadata(template, type.slice(0, -1));
     case "resources": {
       const amounts = (["requests", "limits"] as const).flatMap((list) =>
         Object.entries(resources[list] ?? {}).map(
@@ -119,76 +127,79 @@ const ofTemplate = (template: OverrideTemplate): string => {
         ),
       );
       return isRemoved
-        ? `removes ${series(amounts)} of the first container`
-        : `sets ${series(amounts)} in the first container`;
+        ? `removes ${joinWords(amounts)} of the first container`
+        : `sets ${joinWords(amounts)} in the first container`;
     }
     case "resourcesOversell": {
       const given = oversellFactors.filter(({ factor }) => resourcesOversell[factor]);
-      if (isRemoved) return `removes the requests of ${series(given.map(({ name }) => name))} of the first container`;
+      if (isRemoved)
+        return `removes the requests of ${joinWords(given.map(({ name }) => name))} of the first container`;
       const shares = given.map(({ factor, name }) => `${name} to ${resourcesOversell[factor]} of its limit`);
-      return `sets in the first container the requests of ${series(shares)}`;
+      return `sets in the first container the requests of ${joinWords(shares)}`;
     }
     case "tolerations": {
-      const all = series(tolerations.map(ofToleration));
+      const all = joinWords(tolerations.map(describeToleration));
       if (operation === "add") return `adds the tolerations ${all}, unless they are there`;
       return isRemoved
         ? `removes the tolerations that match ${all}`
         : `puts the tolerations ${all} in place of those that match, or else adds them`;
     }
     case "affinity":
-      return `${{ add: "adds terms to", replace: "replaces", remove: "removes" }[operation]} ${series(listsOf(affinity, isRemoved))}`;
+      return `${{ add: "adds terms to", replace: "replaces", remove: "removes" }[operation]} ${joinWords(listAffinityParts(affinity, isRemoved))}`;
   }
 };
 
-const ofMetadata = ({ operation, path = "", value, valueRef }: OverrideTemplate, one: string): string => {
+const describeMetadata = ({ operation, path = "", value, valueRef }: OverrideTemplate, one: string): string => {
   const field = findSetField(value);
   const key = unescapeStep(path);
   const map = Object.entries((field === "stringMap" && value?.stringMap) || {});
   // For a removal, the key is always in the path.
   if (operation === "remove") return `removes ${one} ${key}`;
   if (map.length > 0)
-    return `sets ${one} ${series(map.map(([key, text]) => `${unescapeStep(key)} to ${brief(text)}`))}`;
-  if (field) return `sets ${one} ${key} to ${brief(String(value?.[field]))}`;
-  return `sets ${one} ${key} to ${valueRef ? ofReference(valueRef) : "nothing"}, where that exists`;
+    return `sets ${one} ${joinWords(map.map(([key, text]) => `${unescapeStep(key)} to ${quoteStart(text)}`))}`;
+  if (field) return `sets ${one} ${key} to ${quoteStart(String(value?.[field]))}`;
+  return `sets ${one} ${key} to ${valueRef ? describeReference(valueRef) : "nothing"}, where that exists`;
 };
 
-const ofToleration = ({ key = "", operator, value = "", effect, tolerationSeconds }: Toleration) =>
+const describeToleration = ({ key = "", operator, value = "", effect, tolerationSeconds }: Toleration) =>
   `${key || "*"}${operator === "Exists" ? "" : `=${value}`}${effect ? `:${effect}` : ""}${tolerationSeconds === undefined ? "" : ` for ${tolerationSeconds} s`}`;
 
 /** Returns the lists that have terms; for a removal, all lists that are named. */
-const listsOf = (affinity: Affinity, isRemoved: boolean): string[] =>
+const listAffinityParts = (affinity: Affinity, isRemoved: boolean): string[] =>
   Object.entries(affinity).flatMap(([part, lists]) =>
     Object.entries(lists ?? {})
       .filter(([, terms]) => isRemoved || (Object(terms).nodeSelectorTerms ?? terms).length > 0)
       .map(([list]) => `${list.startsWith("required") ? "required" : "preferred"} ${part}`),
   );
 
-const ofOrigin = (origin: OriginOverrider): string => {
+const describeOrigin = (origin: OriginOverrider): string => {
   const { type, operation, containerCount = 0 } = origin;
   const payload = origin[type === "resourceOversell" ? "resourcesOversell" : type];
   const isMap = type === "annotations" || type === "labels" || type === "nodeSelector";
   if (isOnlyReplaced(type) && (operation ?? "replace") !== "replace") return `fails, as ${type} can only be replaced`;
   if (type === "resourceOversell") {
-    const factors = ofFactors(payload);
+    const factors = describeFactors(payload);
     return `${factors ? `multiplies ${factors}` : "leaves the resources"} of container ${containerCount}${factors ? "" : " alone"}`;
   }
   if (type === "resourceRequirements")
-    return `sets the resources of container ${containerCount} to ${brief(payload ?? {})}`;
+    return `sets the resources of container ${containerCount} to ${quoteStart(payload ?? {})}`;
   if (!isMap && type !== "tolerations") {
-    const value = payload ?? unset[type];
-    return value === undefined ? `removes ${type}` : `sets ${type} to ${brief(value)}`;
+    const value = payload ?? unsetValues[type];
+    return value === undefined ? `removes ${type}` : `sets ${type} to ${quoteStart(value)}`;
   }
-  const what = isMap ? series(pairs(origin[type])) : series((origin.tolerations ?? []).map(ofToleration));
+  const what = isMap
+    ? joinWords(formatPairs(origin[type]))
+    : joinWords((origin.tolerations ?? []).map(describeToleration));
   if (operation === "remove" && origin.replace !== true)
-    return what ? `removes ${type} ${isMap ? series(Object.keys(payload ?? {})) : what}` : `leaves ${type} alone`;
+    return what ? `removes ${type} ${isMap ? joinWords(Object.keys(payload ?? {})) : what}` : `leaves ${type} alone`;
   if (origin.replace) return `makes ${type} ${what || "empty"} and nothing else`;
   return what ? `sets ${type} ${what}` : `leaves ${type} alone`;
 };
 
-const unset: Partial<Record<OriginOverrider["type"], unknown>> = { hostNetwork: false, schedulerName: "" };
+const unsetValues: Partial<Record<OriginOverrider["type"], unknown>> = { hostNetwork: false, schedulerName: "" };
 
-const ofFactors = (factors: unknown): string =>
-  series(
+const describeFactors = (factors: unknown): string =>
+  joinWords(
     Object.entries(Object(factors)).flatMap(([list, amounts]) =>
       Object.entries(Object(amounts))
         .filter(([name]) => oversoldResources.includes(name))
@@ -196,20 +207,20 @@ const ofFactors = (factors: unknown): string =>
     ),
   );
 
-const judgementsOf = ({ template, cue }: ValidateRule): string[] => [
-  ...(template ? [ofCondition(template.condition)] : []),
-  ...(cue ? [`runs a CUE script of ${lines(cue)} and denies where it says so`] : []),
+const describeValidation = ({ template, cue }: ValidateRule): string[] => [
+  ...(template ? [describeCondition(template.condition)] : []),
+  ...(cue ? [`runs a CUE script of ${countLines(cue)} and denies where it says so`] : []),
 ];
 
-const ofCondition = (condition: PolicyCondition): string => {
+const describeCondition = (condition: PolicyCondition): string => {
   const { affectMode, message = "", dataRef, value, valueRef, valueProcess } = condition;
   const link = affectMode === "allow" ? "unless" : "if";
-  const compared = valueRef ? ofReference(valueRef) : ofConstant(value);
+  const compared = valueRef ? describeReference(valueRef) : describeConstant(value);
   const isReckoned = valueProcess && !condition.cond.endsWith("In");
   const reckoned = isReckoned ? `${compared} ${valueProcess.operation} ${valueProcess.operationWith}` : compared;
-  const data = dataRef ? ofReference(dataRef) : "nothing";
+  const data = dataRef ? describeReference(dataRef) : "nothing";
   const comparison = comparisons[condition.cond].replace("…", () => reckoned);
-  return `denies with ${brief(message)} ${link} ${data} ${comparison}`;
+  return `denies with ${quoteStart(message)} ${link} ${data} ${comparison}`;
 };
 
 const comparisons: Record<PolicyCondition["cond"], string> = {
@@ -225,15 +236,15 @@ const comparisons: Record<PolicyCondition["cond"], string> = {
   Lte: "is at most …",
 };
 
-const ofConstant = (constant: PolicyConstant = {}): string => {
+const describeConstant = (constant: PolicyConstant = {}): string => {
   const field = findSetField(constant);
   const value = field && constant[field];
   const isBare = field === "float" || field === "floatSlice";
-  const listed = Array.isArray(value) ? value.map((one) => (isBare ? one : quoted(one))).join(", ") : undefined;
-  return listed ?? (isBare ? String(value) : brief(value));
+  const listed = Array.isArray(value) ? value.map((one) => (isBare ? one : quote(one))).join(", ") : undefined;
+  return listed ?? (isBare ? String(value) : quoteStart(value));
 };
 
-const ofReference = ({ from, path, k8s, http }: ValueReference): string => {
+const describeReference = ({ from, path, k8s, http }: ValueReference): string => {
   switch (from) {
     case "current":
       return `${path} of the object`;
@@ -242,12 +253,12 @@ const ofReference = ({ from, path, k8s, http }: ValueReference): string => {
     case "owner":
       return `${path} of the object's owner`;
     case "k8s":
-      return `${path} of ${k8s ? referred(k8s) : "nothing"}`;
+      return `${path} of ${k8s ? describeReferencedObject(k8s) : "nothing"}`;
     case "http":
       return `${path} of what ${http?.method?.toUpperCase() || "GET"} ${http?.url} answers`;
   }
 };
 
 /** A reference ignores field selectors. A reference by name fails if the object doesn't exist. */
-const referred = ({ fieldSelector: _, ...selector }: ResourceSelector) =>
-  `${selected(selector)}${selector.name ? " (which must be there)" : ""}`;
+const describeReferencedObject = ({ fieldSelector: _, ...selector }: ResourceSelector) =>
+  `${describeSelector(selector)}${selector.name ? " (which must be there)" : ""}`;

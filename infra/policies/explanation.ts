@@ -9,10 +9,10 @@ import { readManifestFiles } from "../apiserver/manifest-cluster.ts";
 import type { Path, Source } from "../check/manifests/manifests.ts";
 import { positionOf } from "../check/manifests/positions.ts";
 import { Complaint } from "../cli/complaint.ts";
-import { wordsOf } from "./descriptions.ts";
+import { describePolicyRules } from "./descriptions.ts";
 
 /** The explanation of a policy. A policy with faults is not admitted. */
-export interface Explained {
+export interface PolicyExplanation {
   policy: string;
   does: string[];
   /** Each begins with the file and the line, as each warning does. */
@@ -37,9 +37,12 @@ export const readPolicies = async (places: readonly string[]): Promise<PolicyDoc
   throw new Complaint(`${places.join(", ")} ${places.length > 1 ? "hold" : "holds"} no policy`);
 };
 
-type Cue = (source: string) => Promise<string>;
+type EvaluateCue = (source: string) => Promise<string>;
 
-export const explainAll = async (documents: readonly PolicyDocument[], cue: Cue): Promise<Explained[]> => {
+export const explainPolicyDocuments = async (
+  documents: readonly PolicyDocument[],
+  cue: EvaluateCue,
+): Promise<PolicyExplanation[]> => {
   const checked = checkPolicyDocuments(documents.map(({ value }) => value));
   const faultyFirst = checked.toSorted(
     (one, other) => Number(one.policy !== undefined) - Number(other.policy !== undefined),
@@ -47,39 +50,47 @@ export const explainAll = async (documents: readonly PolicyDocument[], cue: Cue)
   return Promise.all(
     faultyFirst.map(async ({ name, policy, faults, document, path }) => {
       const explained = policy ? await explain(policy, cue) : { policy: name, does: [], faults, warnings: [] };
-      const locate = (sentence: string) => `${placeOf(documents[document], path, sentence)} ${sentence}`;
+      const locate = (sentence: string) => `${formatPosition(documents[document], path, sentence)} ${sentence}`;
       return { ...explained, faults: explained.faults.map(locate), warnings: explained.warnings.map(locate) };
     }),
   );
 };
 
 /** Returns the file and line of the field that a sentence begins with, or of its nearest parent in the file. */
-const placeOf = (document: PolicyDocument | undefined, path: Path, sentence: string): string => {
+const formatPosition = (document: PolicyDocument | undefined, path: Path, sentence: string): string => {
   if (document === undefined) return "";
   const { source, index } = document;
-  const { line } = positionOf({ source, document: index, path, line: 1 }, fieldIn(sentence));
+  const { line } = positionOf({ source, document: index, path, line: 1 }, parseField(sentence));
   return `${source.name}:${line}`;
 };
 
 /** Returns the steps of a path such as `spec.list[0].map["a b"]` at the beginning of a sentence. */
-const fieldIn = (sentence: string): Path => {
+const parseField = (sentence: string): Path => {
   const [field = ""] = /^(?:\.?[^\s.[\]":]+|\[\d+\]|\["(?:[^"\\]|\\.)*"\])+/.exec(sentence) ?? [];
   return [...field.matchAll(/\[(\d+)\]|\["((?:[^"\\]|\\.)*)"\]|[^.[\]]+/g)].map(([name, index, key]) =>
     index === undefined ? (key ?? name) : Number(index),
   );
 };
 
-const explain = async (policy: KinitirasPolicy, cue: Cue): Promise<Explained> => {
+const explain = async (policy: KinitirasPolicy, cue: EvaluateCue): Promise<PolicyExplanation> => {
   const scripts = await Promise.all(listScripts(policy).map(({ at, what }) => checkScript(at, what, cue)));
   return {
     policy: `${policy.kind} ${getPolicyName(policy)}`,
-    does: wordsOf(policy),
+    does: describePolicyRules(policy),
     faults: scripts.flatMap(({ faults }) => faults),
-    warnings: [...findPolicyWarnings(policy), ...absentKindsIn(policy), ...scripts.flatMap(({ warnings }) => warnings)],
+    warnings: [
+      ...findPolicyWarnings(policy),
+      ...warnOfAbsentKinds(policy),
+      ...scripts.flatMap(({ warnings }) => warnings),
+    ],
   };
 };
 
-const checkScript = async (at: string, script: string, cue: Cue): Promise<Pick<Explained, "faults" | "warnings">> => {
+const checkScript = async (
+  at: string,
+  script: string,
+  cue: EvaluateCue,
+): Promise<Pick<PolicyExplanation, "faults" | "warnings">> => {
   const fault = await findScriptFault(script, cue);
   if (fault !== undefined) return { faults: [`${at} does not compile: ${fault}`], warnings: [] };
   const [output, shape] = at.startsWith("spec.validateRules")
@@ -90,7 +101,7 @@ const checkScript = async (at: string, script: string, cue: Cue): Promise<Pick<E
 };
 
 /** Warns of kinds that Kubernetes doesn't have, in groups whose kinds no CustomResourceDefinition can define. */
-const absentKindsIn = (policy: KinitirasPolicy): string[] => {
+const warnOfAbsentKinds = (policy: KinitirasPolicy): string[] => {
   const selectors = (policy.spec.resourceSelectors ?? []).map((what, index) => {
     return { at: `spec.resourceSelectors[${index}]`, what, effect: "takes nothing" };
   });
@@ -111,7 +122,7 @@ const absentKindsIn = (policy: KinitirasPolicy): string[] => {
 
 const kinds = buildKindIndex([]);
 
-export const written = ({ policy, ...parts }: Explained): string => {
+export const formatExplanation = ({ policy, ...parts }: PolicyExplanation): string => {
   const titles = [
     ["What it does", parts.does],
     ["What is wrong with it", parts.faults],

@@ -26,16 +26,16 @@ import type { RuleConfig } from "../config/config.ts";
 import type { TestResult } from "../testing/results.ts";
 
 /** A rule whose settings hold the policies under test. */
-export interface Judge {
+export interface PolicyRuleUnderTest {
   listed: CatalogueRule;
   held: string[];
 }
 
-export const judgesOf = (
+export const findRulesUnderTest = (
   catalogue: readonly CatalogueRule[],
   documents: readonly unknown[],
   setups: ReadonlyMap<string, RuleConfig> = new Map(),
-): Judge[] =>
+): PolicyRuleUnderTest[] =>
   catalogue.flatMap((listed) => {
     const { name, rule } = listed;
     const readers = Object.entries(rule.manifests ?? {});
@@ -49,46 +49,56 @@ export const judgesOf = (
   });
 
 /** Reads a user's cases for policies, each with the rule that evaluates it. Throws a Complaint for an invalid case. */
-export const readTrials = async (file: string, judges: readonly Judge[]): Promise<[Judge, Case][]> => {
+export const readPolicyCases = async (
+  file: string,
+  rules: readonly PolicyRuleUnderTest[],
+): Promise<[PolicyRuleUnderTest, Case][]> => {
   const text = await readFile(file, "utf8").catch((error) => {
     throw new Complaint(`${file} can't be read: ${toSentence(error)}`);
   });
   return casesIn(text, file, ["mutate", "validate"], "fails").map((entry) => {
-    const wrong = (sentence: string) => new Complaint(`${file}: "${entry.name}" ${sentence}`);
-    const judge = judges.find(({ listed }) => listed.phases.includes(getCasePhase(entry)));
-    if (judge === undefined) throw wrong(`says ${getCasePhase(entry)}, which no rule does that reads such policies`);
-    const unfit = unfitIn(entry) ?? unfitSettings(judge, entry.settings);
-    if (unfit !== undefined) throw wrong(unfit);
+    const createComplaint = (sentence: string) => new Complaint(`${file}: "${entry.name}" ${sentence}`);
+    const underTest = rules.find(({ listed }) => listed.phases.includes(getCasePhase(entry)));
+    if (underTest === undefined)
+      throw createComplaint(`says ${getCasePhase(entry)}, which no rule does that reads such policies`);
+    const unfit = findCaseFault(entry) ?? findCaseSettingsFault(underTest, entry.settings);
+    if (unfit !== undefined) throw createComplaint(unfit);
     const objects = entry.needs?.objects;
-    if (objects === undefined) return [judge, entry];
+    if (objects === undefined) return [underTest, entry];
     const where = `${file}: "${entry.name}" needs.objects`;
-    return [judge, { ...entry, needs: { ...entry.needs, objects: requireObjects(objects, where) } }];
+    return [underTest, { ...entry, needs: { ...entry.needs, objects: requireObjects(objects, where) } }];
   });
 };
 
 /** The answers in the case are all that the rule gets. */
-export const tryCase = async (file: string, { listed }: Judge, entry: Case): Promise<TestResult> => {
+export const runPolicyCase = async (
+  file: string,
+  { listed }: PolicyRuleUnderTest,
+  entry: Case,
+): Promise<TestResult> => {
   const { name, fails } = entry;
-  const tried = (because: string[]) => {
+  const toResult = (because: string[]) => {
     return { file, name, result: because.length === 0 ? ("passed" as const) : ("failed" as const), because };
   };
   try {
     const decision = await evaluateCase(
       listed,
       entry,
-      requestFor(listed, entry),
+      buildCaseReview(listed, entry),
       createRecordedCluster(entry.needs ?? {}),
     );
-    if (fails !== undefined) return tried([`it does not fail, but should: ${fails}`]);
-    return tried(differences(entry, decision));
+    if (fails !== undefined) return toResult([`it does not fail, but should: ${fails}`]);
+    return toResult(differences(entry, decision));
   } catch (error) {
     const { message } = toFailure(error);
     if (fails === undefined) return { file, name, result: "not evaluated", because: [message] };
-    return tried(message === fails ? [] : [`it fails with ${JSON.stringify(message)}, not ${JSON.stringify(fails)}`]);
+    return toResult(
+      message === fails ? [] : [`it fails with ${JSON.stringify(message)}, not ${JSON.stringify(fails)}`],
+    );
   }
 };
 
-const requestFor = (listed: CatalogueRule, entry: Case): AdmissionReview => {
+const buildCaseReview = (listed: CatalogueRule, entry: Case): AdmissionReview => {
   const object = entry[getCasePhase(entry)] ?? {};
   const home = entry.namespace === undefined ? object : { ...object, metadata: { namespace: entry.namespace } };
   const served = findServedResource(
@@ -101,49 +111,49 @@ const requestFor = (listed: CatalogueRule, entry: Case): AdmissionReview => {
   return { ...review, request };
 };
 
-const anObject: InputShape = {
+const objectShape: InputShape = {
   expected: "an object with apiVersion and kind",
   isFit: (value) =>
     isMap(value) && textShape.isFit(value.apiVersion) && textShape.isFit(value.kind) && isMap(value.metadata ?? {}),
 };
-const answers = createMapListShape(
+const answersShape = createMapListShape(
   "a list of requests, such as { url }, each with an answer: { status, body }, the body a text",
   ({ answer }) => isMap(answer) && numberShape.isFit(answer.status) && textShape.isFit(answer.body),
 );
-const served = createMapListShape(
+const servedShape = createMapListShape(
   "",
   ({ resource, kind, namespaced }) => textShape.isFit(resource) && textShape.isFit(kind) && flagShape.isFit(namespaced),
 );
-const maps = createMapListShape("a list of maps", () => true);
-const needs: Record<keyof RecordedAnswers, InputShape> = {
+const mapsShape = createMapListShape("a list of maps", () => true);
+const needsShape: Record<keyof RecordedAnswers, InputShape> = {
   objects: { expected: "a list of objects", isFit: Array.isArray },
-  http: answers,
-  https: answers,
-  aws: answers,
-  refused: maps,
-  may: maps,
-  reads: maps,
+  http: answersShape,
+  https: answersShape,
+  aws: answersShape,
+  refused: mapsShape,
+  may: mapsShape,
+  reads: mapsShape,
   discovery: {
     expected: "a map from versions such as apps/v1 to lists of { resource, kind, namespaced }",
-    isFit: (value) => isMap(value) && Object.values(value).every(served.isFit),
+    isFit: (value) => isMap(value) && Object.values(value).every(servedShape.isFit),
   },
   ledger: mapShape,
   plurals: mapShape,
 };
 const caseShape = createMapShape({
   ...caseMembers,
-  mutate: anObject,
-  validate: anObject,
-  oldObject: anObject,
+  mutate: objectShape,
+  validate: objectShape,
+  oldObject: objectShape,
   becomes: { ...mapShape, expected: "an object" },
   operation: createEnumShape("CREATE, UPDATE or DELETE", "CREATE", "UPDATE", "DELETE"),
-  needs: createMapShape(needs),
+  needs: createMapShape(needsShape),
   now: { ...caseMembers.now, expected: "a time such as 2026-01-01T00:00:00Z" },
   reason: { ...caseMembers.reason, expected: "a text" },
   audit: mapShape,
 });
 
-const unfitIn = (entry: Case): string | undefined => {
+const findCaseFault = (entry: Case): string | undefined => {
   const [misfit] = findMisfits(entry, caseShape);
   if (misfit === undefined) return undefined;
   const place = misfit.path.join(".");
@@ -151,7 +161,10 @@ const unfitIn = (entry: Case): string | undefined => {
   return `must have ${misfit.expected} as ${place}`;
 };
 
-const unfitSettings = ({ listed: { rule }, held }: Judge, given: object | undefined): string | undefined => {
+const findCaseSettingsFault = (
+  { listed: { rule }, held }: PolicyRuleUnderTest,
+  given: object | undefined,
+): string | undefined => {
   const [mistake] = mistakes(rule.settings ?? {}, given ?? {});
   if (mistake) return `settings.${mistake.path.join(".")} ${mistake.sentence}`;
   const twice = held.find((key) => Object.hasOwn(given ?? {}, key));

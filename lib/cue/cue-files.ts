@@ -3,7 +3,7 @@ import { basename, dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { inflateRawSync } from "node:zlib";
 
-export interface Place {
+export interface CueFiles {
   worker: string;
   wasm: string;
   /** Go's runtime part in JavaScript. */
@@ -11,19 +11,19 @@ export interface Place {
 }
 
 /** CUE's program as its package has it: a deflate stream, which zip files can contain as well. */
-export interface Packed {
+export interface DeflatedFile {
   deflated: Uint8Array;
   crc: number;
   size: number;
 }
 
-const home = dirname(fileURLToPath(import.meta.resolve("cue-wasm")));
-const cache = fileURLToPath(new URL("../../node_modules/.cache/postern", import.meta.url));
-const program = /^cue\.wasm\.full\.inline-.*\.js$/;
+const packageFolder = dirname(fileURLToPath(import.meta.resolve("cue-wasm")));
+const cacheFolder = fileURLToPath(new URL("../../node_modules/.cache/postern", import.meta.url));
+const programPattern = /^cue\.wasm\.full\.inline-.*\.js$/;
 const worker = fileURLToPath(new URL("worker.ts", import.meta.url));
 
-export const packed = async (): Promise<{ wasm: Packed; glue: Uint8Array }> => {
-  const text = await readFile(await inPackage(program), "latin1");
+export const readPackage = async (): Promise<{ wasm: DeflatedFile; glue: Uint8Array }> => {
+  const text = await readFile(await findPackageFile(programPattern), "latin1");
   const start = text.indexOf('"H4sI') + 1;
   const gzip = Buffer.from(text.slice(start, text.indexOf('"', start)), "base64");
   // The gzip header has ten bytes if it contains neither name nor comment.
@@ -33,31 +33,31 @@ export const packed = async (): Promise<{ wasm: Packed; glue: Uint8Array }> => {
     crc: gzip.readUInt32LE(gzip.length - 8),
     size: gzip.readUInt32LE(gzip.length - 4),
   };
-  return { wasm, glue: await readFile(await inPackage(/^wasm_exec\.full-.*\.js$/)) };
+  return { wasm, glue: await readFile(await findPackageFile(/^wasm_exec\.full-.*\.js$/)) };
 };
 
-const inPackage = async (name: RegExp): Promise<string> => {
-  const found = (await readdir(home)).filter((file) => name.test(file)).sort();
+const findPackageFile = async (name: RegExp): Promise<string> => {
+  const found = (await readdir(packageFolder)).filter((file) => name.test(file)).sort();
   if (found[0] === undefined) throw new Error(`cue-wasm has no file such as ${name.source}`);
-  return join(home, found[0]);
+  return join(packageFolder, found[0]);
 };
 
 /** Unpacks CUE into a cache, once; a bundle contains the files (infra/build/cue.ts). */
-export const place = async (): Promise<Place> => {
-  const folder = join(cache, basename(await inPackage(program), ".js"));
+export const locateCueFiles = async (): Promise<CueFiles> => {
+  const folder = join(cacheFolder, basename(await findPackageFile(programPattern), ".js"));
   const files = { wasm: join(folder, "cue.wasm"), glue: join(folder, "cue-glue.cjs") };
   const isThere = await Promise.all(Object.values(files).map((file) => access(file))).catch(() => undefined);
   if (isThere === undefined) {
-    const { wasm, glue } = await packed();
+    const { wasm, glue } = await readPackage();
     await mkdir(folder, { recursive: true });
-    await settle(files.wasm, inflateRawSync(wasm.deflated));
-    await settle(files.glue, glue);
+    await writeAtomically(files.wasm, inflateRawSync(wasm.deflated));
+    await writeAtomically(files.glue, glue);
   }
   return { worker, ...files };
 };
 
 /** Writes a file atomically, because several processes may unpack at once. */
-const settle = async (file: string, contents: Uint8Array): Promise<void> => {
+const writeAtomically = async (file: string, contents: Uint8Array): Promise<void> => {
   const own = `${file}.${process.pid}.${Math.random().toString(36).slice(2)}`;
   await writeFile(own, contents);
   await rename(own, file);

@@ -3,15 +3,15 @@ import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { describe, it } from "node:test";
 import { Failure } from "../failure.ts";
-import { createEngine, type Engine, evaluate, warm } from "./engine.ts";
+import { type CueEngine, createEngine, evaluate, warm } from "./engine.ts";
 
-const soon = (milliseconds: number) => Date.now() + milliseconds;
-const patient = () => soon(60_000);
+const inMilliseconds = (milliseconds: number) => Date.now() + milliseconds;
+const inOneMinute = () => inMilliseconds(60_000);
 /** The value, or why there is none. */
-const outcome = (own: Engine, source: string, deadline = patient()) =>
+const getOutcome = (own: CueEngine, source: string, deadline = inOneMinute()) =>
   own.evaluate(source, deadline).catch((error: Error) => error.message);
 
-const nested = (depth: number, open = "[", close = "]") => `a: ${open.repeat(depth)}${close.repeat(depth)}`;
+const nest = (depth: number, open = "[", close = "]") => `a: ${open.repeat(depth)}${close.repeat(depth)}`;
 const doubling = Array.from({ length: 40 }, (_, index) =>
   index === 0 ? 'a0: "xx"' : `a${index}: "\\(a${index - 1})\\(a${index - 1})"`,
 ).join("\n");
@@ -34,23 +34,23 @@ describe("engine", () => {
 
   const ending: [what: string, source: string, message: string][] = [
     ["was ended at its deadline", endless, late],
-    ["ended by itself", nested(100_000), "the script nests too deeply"],
+    ["ended by itself", nest(100_000), "the script nests too deeply"],
   ];
   for (const [what, source, message] of ending)
     it(`starts a new thread at once where one ${what}, and not with the next script`, async () => {
       const own = createEngine(128);
-      own.warm();
+      own.warmUp();
       await once(process, "worker");
-      if (source === endless) await own.evaluate("a: 0", patient());
-      assert.equal(await outcome(own, source, source === endless ? soon(300) : patient()), message);
+      if (source === endless) await own.evaluate("a: 0", inOneMinute());
+      assert.equal(await getOutcome(own, source, source === endless ? inMilliseconds(300) : inOneMinute()), message);
       // A thread is made after its files were looked for, and so after this line.
       await once(process, "worker", { signal: AbortSignal.timeout(60_000) });
     });
 
   const small = createEngine(128);
   const hostile: [what: string, source: string, message: string | RegExp][] = [
-    ["nests lists too deeply", nested(100_000), "the script nests too deeply"],
-    ["nests brackets too deeply", nested(1_000_000, "(", ")"), "the script nests too deeply"],
+    ["nests lists too deeply", nest(100_000), "the script nests too deeply"],
+    ["nests brackets too deeply", nest(1_000_000, "(", ")"), "the script nests too deeply"],
     ["repeats a text for ever", 'import "strings"\na: len(strings.Repeat("x", 1000000000))', memory],
     ["doubles a text again and again", doubling, memory],
     [
@@ -73,36 +73,39 @@ describe("engine", () => {
   ];
   for (const [what, source, message] of hostile)
     it(`gets over a script that ${what}`, async () => {
-      const said = await outcome(small, source);
+      const said = await getOutcome(small, source);
       if (typeof message === "string") assert.equal(said, message);
       else assert.match(said, message);
-      assert.equal(await outcome(small, "a: 1"), '{"a":1}');
+      assert.equal(await getOutcome(small, "a: 1"), '{"a":1}');
     });
 
   it("ends a script that doesn't end, in time, and goes on with the others", async () => {
     const own = createEngine();
     await own.evaluate("a: 0");
     const all = [
-      outcome(own, endless, soon(700)),
-      ...Array.from({ length: 19 }, (_, index) => outcome(own, `a: ${index}`)),
-      outcome(own, "a: 1", soon(-1)),
+      getOutcome(own, endless, inMilliseconds(700)),
+      ...Array.from({ length: 19 }, (_, index) => getOutcome(own, `a: ${index}`)),
+      getOutcome(own, "a: 1", inMilliseconds(-1)),
     ];
     const wanted = [late, ...Array.from({ length: 19 }, (_, index) => `{"a":${index}}`), late];
     assert.deepEqual(await Promise.all(all), wanted);
-    await assert.rejects(own.evaluate(endless, soon(300)), (error) => error instanceof Failure && error.code === 504);
-    assert.equal(await outcome(own, "a: 1"), '{"a":1}');
+    await assert.rejects(
+      own.evaluate(endless, inMilliseconds(300)),
+      (error) => error instanceof Failure && error.code === 504,
+    );
+    assert.equal(await getOutcome(own, "a: 1"), '{"a":1}');
   });
 
   it("lets those that were asked behind a fatal one have their values", async () => {
     const own = createEngine(128);
-    const all = [nested(100_000), "a: 1", doubling, "a: 2"].map((source) => outcome(own, source));
+    const all = [nest(100_000), "a: 1", doubling, "a: 2"].map((source) => getOutcome(own, source));
     assert.deepEqual(await Promise.all(all), ["the script nests too deeply", '{"a":1}', memory, '{"a":2}']);
   });
 
   it("lets none fail of what others before it left in memory", async () => {
     const own = createEngine(128);
     const large = [70_000_000, 80_000_000, 75_000_000];
-    const all = large.map((size) => outcome(own, `import "strings"\na: len(strings.Repeat("x", ${size}))`));
+    const all = large.map((size) => getOutcome(own, `import "strings"\na: len(strings.Repeat("x", ${size}))`));
     assert.deepEqual(
       await Promise.all(all),
       large.map((size) => `{"a":${size}}`),
@@ -116,7 +119,7 @@ describe("engine", () => {
     }));
     const json = JSON.stringify({ items });
     assert.ok(json.length > 1.4e6);
-    assert.equal(await outcome(createEngine(), `_object: ${json}\n"out": len(_object.items)`), '{"out":9000}');
+    assert.equal(await getOutcome(createEngine(), `_object: ${json}\n"out": len(_object.items)`), '{"out":9000}');
   });
 
   it("doesn't keep a process alive, but as long as something is evaluated", async () => {

@@ -1,8 +1,8 @@
 import type { Worker } from "node:worker_threads";
 import { Failure, getErrorMessage } from "../failure.ts";
-import { type Place, place } from "./cue-files.ts";
+import { type CueFiles, locateCueFiles } from "./cue-files.ts";
 
-export interface Orders {
+export interface WorkerSettings {
   wasm: string;
   glue: string;
   /** CUE's memory limit; a multiple of a page of WebAssembly's memory. */
@@ -11,7 +11,7 @@ export interface Orders {
   longest: number;
 }
 
-export interface Message {
+export interface WorkerMessage {
   ready?: true;
   value?: string;
   error?: string;
@@ -20,20 +20,20 @@ export interface Message {
   memory?: number;
 }
 
-export interface Engine {
+export interface CueEngine {
   /** Evaluates CUE source to JSON; rejects with CUE's message, or at `deadline` (milliseconds since the epoch). */
   evaluate(source: string, deadline?: number): Promise<string>;
-  warm(): void;
+  warmUp(): void;
 }
 
-interface Job {
+interface Evaluation {
   source: string;
   resolve(value: string): void;
   reject(error: Error): void;
   timer?: NodeJS.Timeout;
 }
 
-interface Thread {
+interface EvaluationThread {
   isReady: boolean;
   isUsed: boolean;
   evaluate(source: string): void;
@@ -41,9 +41,9 @@ interface Thread {
 }
 
 /** Bytes of source and characters of value, 4 MiB; a megabyte of object takes CUE some 200 MiB. */
-const longest = 4_194_304;
+const maximumLength = 4_194_304;
 /** The default milliseconds per evaluation: the longest that a cluster waits for an answer. */
-const patience = 30_000;
+const defaultTimeout = 30_000;
 
 /**
  * Runs CUE in a thread of its own, because an evaluation can only be ended together with its thread. The thread
@@ -51,18 +51,18 @@ const patience = 30_000;
  * which starts at once: a start takes up to two seconds, which the next review may not have. An idle thread doesn't
  * keep the process alive.
  */
-export const createEngine = (megabytes = 512): Engine => {
-  const waiting: Job[] = [];
-  let current: Job | undefined;
-  let thread: Thread | undefined;
+export const createEngine = (megabytes = 512): CueEngine => {
+  const waiting: Evaluation[] = [];
+  let current: Evaluation | undefined;
+  let thread: EvaluationThread | undefined;
 
-  const start = (): Thread => {
+  const start = (): EvaluationThread => {
     thread?.end();
-    thread = openThread(megabytes, hear, fail);
+    thread = openThread(megabytes, handleMessage, fail);
     return thread;
   };
 
-  const hear = ({ ready, value, error, fatal, memory = 0 }: Message) => {
+  const handleMessage = ({ ready, value, error, fatal, memory = 0 }: WorkerMessage) => {
     if (!thread) return;
     if (fatal !== undefined) {
       if (!thread.isUsed) return fail(new Error(fatal));
@@ -79,7 +79,7 @@ export const createEngine = (megabytes = 512): Engine => {
       // Go never gives memory back.
       if (memory > (megabytes * 2 ** 20) / 2 && waiting.length === 0) start();
     }
-    next();
+    evaluateNext();
   };
 
   /** Fails one evaluation because the thread ended: the current one, else the next. */
@@ -92,66 +92,70 @@ export const createEngine = (megabytes = 512): Engine => {
     }
     const job = current ?? waiting.shift();
     if (job) finish(job).reject(why);
-    next();
+    evaluateNext();
   };
 
-  const finish = (job: Job): Job => {
+  const finish = (job: Evaluation): Evaluation => {
     clearTimeout(job.timer);
     if (job === current) current = undefined;
     return job;
   };
 
-  const expire = (job: Job) => {
+  const expire = (job: Evaluation) => {
     if (job === current) start();
     else waiting.splice(waiting.indexOf(job), 1);
     finish(job).reject(new Failure(504, "the script did not end in time"));
-    next();
+    evaluateNext();
   };
 
-  const next = () => {
+  const evaluateNext = () => {
     if (current || waiting.length === 0 || !(thread ?? start()).isReady) return;
     current = waiting.shift();
     if (current) thread?.evaluate(current.source);
   };
 
   return {
-    evaluate: (source, deadline = Date.now() + patience) =>
+    evaluate: (source, deadline = Date.now() + defaultTimeout) =>
       new Promise((resolve, reject) => {
-        if (Buffer.byteLength(source) > longest)
-          return reject(new Error(`the script and its object have more than ${longest} bytes`));
-        const job: Job = { source, resolve, reject };
+        if (Buffer.byteLength(source) > maximumLength)
+          return reject(new Error(`the script and its object have more than ${maximumLength} bytes`));
+        const job: Evaluation = { source, resolve, reject };
         // Timers take no more than 31 bits.
         job.timer = setTimeout(expire, Math.min(Math.max(deadline - Date.now(), 0), 2 ** 31 - 1), job);
         waiting.push(job);
-        next();
+        evaluateNext();
       }),
-    warm: () => void (thread ?? start()),
+    warmUp: () => void (thread ?? start()),
   };
 };
 
 /** Starts a thread. Once it was ended, nothing is heard of it any more. */
-const openThread = (megabytes: number, hear: (message: Message) => void, fail: (why: Error) => void): Thread => {
+const openThread = (
+  megabytes: number,
+  hear: (message: WorkerMessage) => void,
+  fail: (why: Error) => void,
+): EvaluationThread => {
   let worker: Worker | undefined;
   let isEnded = false;
-  const over = (sentence: string) => {
+  const failWith = (sentence: string) => {
     if (!isEnded) fail(new Failure(500, sentence));
   };
-  const run = ({ worker: file, wasm, glue }: Place) => {
+  const run = ({ worker: file, wasm, glue }: CueFiles) => {
     if (isEnded) return;
-    const workerData: Orders = { wasm, glue, megabytes, longest };
+    const workerData: WorkerSettings = { wasm, glue, megabytes, longest: maximumLength };
     // Loaded at the first evaluation, not at every cold start.
     const { Worker } = process.getBuiltinModule("node:worker_threads");
     // The thread needs neither our environment nor our flags.
     worker = new Worker(file, { workerData, env: {}, execArgv: [] });
     worker.on("message", (message) => isEnded || hear(message));
-    worker.on("error", ({ message }) => over(`CUE failed: ${message}`));
-    worker.on("exit", () => over("CUE ended before it had a value"));
+    worker.on("error", ({ message }) => failWith(`CUE failed: ${message}`));
+    worker.on("exit", () => failWith("CUE ended before it had a value"));
     // Comes after the listeners, which would undo it.
     worker.unref();
   };
-  place()
+  locateCueFiles()
     .then(run)
-    .catch((error) => over(`CUE can't be started: ${getErrorMessage(error)}`));
+    .catch((error) => failWith(`CUE can't be started: ${getErrorMessage(error)}`));
   return {
     isReady: false,
     isUsed: false,
@@ -163,11 +167,11 @@ const openThread = (megabytes: number, hear: (message: Message) => void, fail: (
   };
 };
 
-let shared: Engine | undefined;
-const openShared = () => {
+let shared: CueEngine | undefined;
+const getSharedEngine = () => {
   shared ??= createEngine();
   return shared;
 };
 
-export const evaluate: Engine["evaluate"] = (source, deadline) => openShared().evaluate(source, deadline);
-export const warm = () => openShared().warm();
+export const evaluate: CueEngine["evaluate"] = (source, deadline) => getSharedEngine().evaluate(source, deadline);
+export const warm = () => getSharedEngine().warmUp();

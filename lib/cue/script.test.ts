@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import fc from "fast-check";
 import { evaluate } from "./engine.ts";
-import { parted } from "./script.ts";
+import { splitScript } from "./script.ts";
 
 const pieces = [
   ...[
@@ -27,23 +27,23 @@ describe("parted", () => {
     fc.assert(
       fc.asyncProperty(fc.array(fc.constantFrom(...pieces), { maxLength: 7 }), async (parts) => {
         const script = parts.join("");
-        const verdict = (source: string) =>
+        const isAccepted = (source: string) =>
           // What isn't concrete is a script all the same; and what no script uses, CUE minds in packages alone.
           evaluate(source).then(
             () => true,
             ({ message }: Error) => /^cue: marshal error|imported and not used/.test(message),
           );
-        const between = () => {
-          const { imports, declarations } = parted(script);
+        const wrap = () => {
+          const { imports, declarations } = splitScript(script);
           return `${imports}\n_u: {\n${declarations}\n}\n`;
         };
         let wrapped: string | undefined;
         try {
-          wrapped = between();
+          wrapped = wrap();
         } catch (error) {
           assert.equal((error as Error).constructor, Error);
         }
-        assert.equal(wrapped !== undefined && (await verdict(wrapped)), await verdict(script), wrapped);
+        assert.equal(wrapped !== undefined && (await isAccepted(wrapped)), await isAccepted(script), wrapped);
       }),
       {
         numRuns: 500,
@@ -57,10 +57,10 @@ describe("parted", () => {
 
   it("takes no longer for what is long", () => {
     const deep = `a: ${'"\\('.repeat(300_000)}1${')"'.repeat(300_000)}\n`;
-    assert.equal(parted(deep).declarations, deep);
+    assert.equal(splitScript(deep).declarations, deep);
     const wide = `import "list"\n${"a: 1\n".repeat(300_000)}`;
-    assert.equal(parted(wide).imports, 'import "list"');
+    assert.equal(splitScript(wide).imports, 'import "list"');
     const imports = "import ()\n".repeat(100_000);
-    assert.equal(parted(imports).imports, imports.trim());
+    assert.equal(splitScript(imports).imports, imports.trim());
   });
 });

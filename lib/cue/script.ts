@@ -1,4 +1,4 @@
-export interface Script {
+export interface ScriptParts {
   imports: string;
   declarations: string;
 }
@@ -7,11 +7,11 @@ export interface Script {
  * Splits a script into imports and declarations, without its `package` clause. Throws if the script could leave the
  * braces that are put around it, or imports what it may not.
  */
-export const parted = (marked: string): Script => {
+export const splitScript = (marked: string): ScriptParts => {
   // CUE accepts a byte order mark at the start of a file, and nowhere else.
   const script = marked.replace(/^\uFEFF/, "");
-  const tokens = tokensOf(script);
-  const isName = (token: Token | undefined) => token?.kind === "word" && name.test(token.text);
+  const tokens = listTokens(script);
+  const isName = (token: ScriptToken | undefined) => token?.kind === "word" && namePattern.test(token.text);
   let at = 0;
   const cuts: [start: number, end: number][] = [];
   const skip = () => {
@@ -41,7 +41,7 @@ export const parted = (marked: string): Script => {
     const found = tokens.slice(at, last + 1);
     const paths = found.filter(({ kind }) => kind === "string");
     if (paths.length === 0 && first?.text !== "(") throw new Error("import must be followed by a path");
-    for (const { text } of paths) check(text);
+    for (const { text } of paths) checkImport(text);
     imports.push(script.slice(found[0]?.start, found.at(-1)?.end));
     cut(last);
   }
@@ -55,53 +55,53 @@ export const parted = (marked: string): Script => {
   return { imports: imports.join("\n"), declarations: declarations + script.slice(rest) };
 };
 
-const check = (path: string): void => {
+const checkImport = (path: string): void => {
   if (path.includes("\\")) throw new Error(`the import ${path} must be written without escapes`);
   if (/^[#"']*tool(?![^/:"'#])/.test(path)) throw new Error(`${path} can't be imported: scripts have no tools here`);
 };
 
-interface Token {
+interface ScriptToken {
   kind: "word" | "string" | "attribute" | "other";
   text: string;
   start: number;
   end: number;
 }
 
-const patterns = {
+const tokenPatterns = {
   blank: /(?:\s|\uFEFF|\/\/[^\n]*)+/y,
   quote: /(#*)("""|'''|"|')/y,
   attribute: /@[\p{L}\d_$]*(?=\()/uy,
   word: /[\p{L}\d_$#]+/uy,
 };
-const name = /^(?:_?#)?[\p{L}_$][\p{L}\p{Nd}_$]*$/u;
-const closing: Record<string, string> = { "(": ")", "[": "]", "{": "}" };
+const namePattern = /^(?:_?#)?[\p{L}_$][\p{L}\p{Nd}_$]*$/u;
+const closingBrackets: Record<string, string> = { "(": ")", "[": "]", "{": "}" };
 
-interface Open {
+interface OpenBracket {
   text: string;
   closes: string;
-  string?: Quote;
+  string?: OpenQuote;
 }
-interface Quote {
+interface OpenQuote {
   hashes: string;
   quote: string;
   start: number;
 }
 
 /** Returns the tokens outside of brackets, and in those of an import. Doesn't recurse: any depth is safe. */
-const tokensOf = (script: string): Token[] => {
-  const tokens: Token[] = [];
-  const open: Open[] = [];
+const listTokens = (script: string): ScriptToken[] => {
+  const tokens: ScriptToken[] = [];
+  const open: OpenBracket[] = [];
   let at = 0;
-  const matched = (pattern: RegExp): RegExpExecArray | null => {
+  const match = (pattern: RegExp): RegExpExecArray | null => {
     pattern.lastIndex = at;
     return pattern.exec(script);
   };
-  const isHead = () => open.length === 0 || (open.length === 1 && open[0]?.text === "import");
-  const add = (kind: Token["kind"], start: number) => {
-    if (isHead()) tokens.push({ kind, text: script.slice(start, at), start, end: at });
+  const isOutside = () => open.length === 0 || (open.length === 1 && open[0]?.text === "import");
+  const add = (kind: ScriptToken["kind"], start: number) => {
+    if (isOutside()) tokens.push({ kind, text: script.slice(start, at), start, end: at });
   };
 
-  const inString = (string: Quote) => {
+  const skipString = (string: OpenQuote) => {
     const { hashes, quote, start } = string;
     const [end, escaping] = [quote + hashes, `\\${hashes}`];
     for (; at < script.length; at++) {
@@ -117,27 +117,27 @@ const tokensOf = (script: string): Token[] => {
         }
       } else if (script[at] === "\n" && quote.length === 1) break;
     }
-    throw new Error(`the text that begins in line ${lineOf(script, start)} has no end`);
+    throw new Error(`the text that begins in line ${countLine(script, start)} has no end`);
   };
 
   while (at < script.length) {
     const start = at;
-    const blank = matched(patterns.blank);
+    const blank = match(tokenPatterns.blank);
     if (blank) {
       at += blank[0].length;
       continue;
     }
-    const quote = matched(patterns.quote);
+    const quote = match(tokenPatterns.quote);
     if (quote) {
       at += quote[0].length;
-      inString({ hashes: quote[1] ?? "", quote: quote[2] ?? "", start });
+      skipString({ hashes: quote[1] ?? "", quote: quote[2] ?? "", start });
       continue;
     }
-    const attribute = matched(patterns.attribute);
-    const word = attribute ?? matched(patterns.word);
+    const attribute = match(tokenPatterns.attribute);
+    const word = attribute ?? match(tokenPatterns.word);
     const sign = script[at] ?? "";
     at += word?.[0].length ?? 1;
-    const closes = word ? undefined : closing[sign];
+    const closes = word ? undefined : closingBrackets[sign];
     if (attribute) {
       add("attribute", start);
       // An attribute's brackets contain no declarations.
@@ -149,8 +149,8 @@ const tokensOf = (script: string): Token[] => {
       open.push({ text: isImport ? "import" : sign, closes });
     } else if (!word && /[)\]}]/.test(sign)) {
       const last = open.pop();
-      if (last?.closes !== sign) throw new Error(`the "${sign}" in line ${lineOf(script, start)} closes nothing`);
-      if (last.string) inString(last.string);
+      if (last?.closes !== sign) throw new Error(`the "${sign}" in line ${countLine(script, start)} closes nothing`);
+      if (last.string) skipString(last.string);
       else if (last.text !== "@") add("other", start);
     } else add(word ? "word" : "other", start);
   }
@@ -159,4 +159,4 @@ const tokensOf = (script: string): Token[] => {
   return tokens;
 };
 
-const lineOf = (script: string, at: number) => script.slice(0, at).split("\n").length;
+const countLine = (script: string, at: number) => script.slice(0, at).split("\n").length;

@@ -1,18 +1,18 @@
 import { closeSync, fstatSync, openSync, readSync } from "node:fs";
 
 /** One page of WebAssembly's memory, in bytes. */
-export const page = 65_536;
+export const pageBytes = 65_536;
 
 /** Reads a WebAssembly program and limits its memory to this many pages. */
-export const limited = (file: string, pages: number): Uint8Array => {
+export const limitMemory = (file: string, pages: number): Uint8Array => {
   const descriptor = openSync(file, "r");
   try {
     const { size } = fstatSync(descriptor);
-    const head = Buffer.alloc(Math.min(size, page));
+    const head = Buffer.alloc(Math.min(size, pageBytes));
     readSync(descriptor, head, 0, head.length, 0);
-    const { start, end, least } = memoryIn(head);
-    const body = [1, 1, ...number(least), ...number(pages)];
-    const section = Buffer.from([memory, body.length, ...body]);
+    const { start, end, least } = findMemory(head);
+    const body = [1, 1, ...encodeNumber(least), ...encodeNumber(pages)];
+    const section = Buffer.from([memorySection, body.length, ...body]);
     // The rest is read into its place: a copy would take longer than the reading.
     const program = Buffer.allocUnsafe(size - (end - start) + section.length);
     head.copy(program, 0, 0, start);
@@ -29,11 +29,11 @@ export const limited = (file: string, pages: number): Uint8Array => {
   }
 };
 
-const memory = 5;
+const memorySection = 5;
 
-const memoryIn = (program: Buffer): { start: number; end: number; least: number } => {
+const findMemory = (program: Buffer): { start: number; end: number; least: number } => {
   let at = 8;
-  const next = () => {
+  const readNumber = () => {
     let value = 0;
     for (let shift = 0; ; shift += 7) {
       const byte = program[at++] ?? 0;
@@ -43,12 +43,12 @@ const memoryIn = (program: Buffer): { start: number; end: number; least: number 
   };
   while (at < program.length) {
     const start = at;
-    const id = next();
-    const length = next();
+    const id = readNumber();
+    const length = readNumber();
     const end = at + length;
-    if (id === memory) {
+    if (id === memorySection) {
       at += 2;
-      return { start, end, least: next() };
+      return { start, end, least: readNumber() };
     }
     at = end;
   }
@@ -56,4 +56,5 @@ const memoryIn = (program: Buffer): { start: number; end: number; least: number 
 };
 
 /** Encodes a number as WebAssembly does: seven bits a byte, the lowest first. */
-const number = (value: number): number[] => (value < 128 ? [value] : [(value & 127) | 128, ...number(value >>> 7)]);
+const encodeNumber = (value: number): number[] =>
+  value < 128 ? [value] : [(value & 127) | 128, ...encodeNumber(value >>> 7)];

@@ -1,7 +1,7 @@
 import { createRequire } from "node:module";
 import { parentPort, workerData } from "node:worker_threads";
-import type { Message, Orders } from "./engine.ts";
-import { limited, page } from "./wasm-memory.ts";
+import type { WorkerMessage, WorkerSettings } from "./engine.ts";
+import { limitMemory, pageBytes } from "./wasm-memory.ts";
 
 // What Go's runtime and CUE leave in the global scope, which belongs to this thread alone.
 declare global {
@@ -22,55 +22,55 @@ interface WebAssembly {
   instantiate(program: Uint8Array, imports: object): Promise<{ instance: Instance }>;
 }
 
-const { wasm, glue, megabytes, longest } = workerData as Orders;
-const tell = (message: Message) => parentPort?.postMessage(message);
+const { wasm, glue, megabytes, longest } = workerData as WorkerSettings;
+const sendMessage = (message: WorkerMessage) => parentPort?.postMessage(message);
 
 /** The beginning of Go's output before it ends. */
-let said = "";
-let isOver = false;
+let output = "";
+let hasExited = false;
 
 globalThis.CueWasmAPI = {};
 createRequire(glue)(glue);
 globalThis.fs.writeSync = (_, bytes) => {
-  if (said.length < 1000) said += Buffer.from(bytes).toString();
+  if (output.length < 1000) output += Buffer.from(bytes).toString();
   return bytes.length;
 };
 
 const go = new globalThis.Go();
 go.exit = () => {
-  isOver = true;
+  hasExited = true;
 };
 /** Evaluates a text. Some texts make CUE fail for good; then this thread ends as well. */
-const answer = (source: string, { mem }: Instance["exports"]): Message => {
+const evaluate = (source: string, { mem }: Instance["exports"]): WorkerMessage => {
   try {
     const result = globalThis.CueWasmAPI._toJSONImpl?.(source);
-    if (!isOver && result !== undefined) {
+    if (!hasExited && result !== undefined) {
       const memory = mem.buffer.byteLength;
       if (result.error) return { error: result.error, memory };
       if (result.value.length > longest) return { error: `its value has more than ${longest} characters`, memory };
       return { value: result.value, memory };
     }
   } catch (error) {
-    said += String(error);
+    output += String(error);
   }
-  return { fatal: causeOf(said) };
+  return { fatal: describeCause(output) };
 };
 
-const causeOf = (text: string): string => {
+const describeCause = (text: string): string => {
   if (/out of memory|cannot allocate|failed to allocate/i.test(text))
     return `the script needs more than ${megabytes} MiB of memory`;
   if (/stack overflow|stack exceeds|call stack size/i.test(text)) return "the script nests too deeply";
   return `the script made CUE fail: ${text.trim().split("\n")[0]?.slice(0, 300)}`;
 };
 
-const program = limited(wasm, (megabytes * 2 ** 20) / page);
+const program = limitMemory(wasm, (megabytes * 2 ** 20) / pageBytes);
 const { instantiate } = Reflect.get(globalThis, "WebAssembly") as WebAssembly;
 instantiate(program, go.importObject).then(({ instance }) => {
   go.run(instance).catch(() => {});
   parentPort?.on("message", (source: string) => {
-    const message = answer(source, instance.exports);
-    tell(message);
+    const message = evaluate(source, instance.exports);
+    sendMessage(message);
     if (message.fatal !== undefined) parentPort?.close();
   });
-  tell({ ready: true });
+  sendMessage({ ready: true });
 });

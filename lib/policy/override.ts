@@ -94,7 +94,8 @@ const applyRule = async (
   }
   if (cue) {
     if (typeof cue !== "string") throw new Error("cue must be a text");
-    if (applyPolicyPatch(object, await evaluateOverrideScript(cue, object, capabilities, { dryRun }))) sources.push("cue");
+    if (applyPolicyPatch(object, await evaluateOverrideScript(cue, object, capabilities, { dryRun })))
+      sources.push("cue");
   }
   if (requireList(plaintext, "plaintext") && applyPolicyPatch(object, plaintext ?? [])) sources.push("plaintext");
   if (requireList(origin, "origin") && applyOrigins(object, origin ?? [])) sources.push("origin");

@@ -4,12 +4,12 @@ import fc from "fast-check";
 import { parsePolicies } from "./policy-documents.ts";
 
 const header = { apiVersion: "policy.kcloudlabs.io/v1alpha1", kind: "ClusterOverridePolicy" };
-const policy = (name: string, spec: object = { overrideRules: [] }) => ({ ...header, metadata: { name }, spec });
+const buildPolicy = (name: string, spec: object = { overrideRules: [] }) => ({ ...header, metadata: { name }, spec });
 
 test("it takes policies out of documents and lists", () => {
-  const list = { apiVersion: "v1", kind: "List", items: [policy("b"), policy("c")] };
-  const own = { ...header, kind: "ClusterOverridePolicyList", items: [policy("d")] };
-  const { policies, faults } = parsePolicies([policy("a"), null, list, own]);
+  const list = { apiVersion: "v1", kind: "List", items: [buildPolicy("b"), buildPolicy("c")] };
+  const own = { ...header, kind: "ClusterOverridePolicyList", items: [buildPolicy("d")] };
+  const { policies, faults } = parsePolicies([buildPolicy("a"), null, list, own]);
   assert.deepEqual(
     policies.map(({ metadata }) => metadata.name),
     ["a", "b", "c", "d"],
@@ -18,9 +18,14 @@ test("it takes policies out of documents and lists", () => {
 });
 
 test("it names the policy that something is wrong with", () => {
-  const others = [policy("a", {}), { ...policy("b"), kind: "OverridePolicy" }, policy("c"), policy("c")];
+  const others = [
+    buildPolicy("a", {}),
+    { ...buildPolicy("b"), kind: "OverridePolicy" },
+    buildPolicy("c"),
+    buildPolicy("c"),
+  ];
   const { policies, faults } = parsePolicies(others);
-  assert.deepEqual(policies, [policy("c")]);
+  assert.deepEqual(policies, [buildPolicy("c")]);
   assert.deepEqual(faults, [
     "ClusterOverridePolicy a: spec.overrideRules is missing",
     "OverridePolicy b: metadata.namespace is missing; an OverridePolicy concerns its own namespace alone",
@@ -42,7 +47,7 @@ test("it refuses what is no policy", () => {
 test("it takes both spellings of the values of a field expression", () => {
   const matchExpressions = [{ field: "spec.a", operator: "In", values: ["b"] }];
   const resourceSelectors = [{ apiVersion: "v1", kind: "Pod", fieldSelector: { matchExpressions } }];
-  assert.deepEqual(parsePolicies([policy("a", { resourceSelectors, overrideRules: [] })]).faults, []);
+  assert.deepEqual(parsePolicies([buildPolicy("a", { resourceSelectors, overrideRules: [] })]).faults, []);
 });
 
 test("it answers any documents with policies or sentences", () => {

@@ -17,7 +17,7 @@ import {
 const apiVersion = "policy.kcloudlabs.io/v1alpha1";
 const anyPod: ResourceSelector = { apiVersion: "v1", kind: "Pod" };
 
-const wide = (name: string, ...resourceSelectors: ResourceSelector[]): OverridePolicy => {
+const buildClusterPolicy = (name: string, ...resourceSelectors: ResourceSelector[]): OverridePolicy => {
   return {
     apiVersion,
     kind: "ClusterOverridePolicy",
@@ -25,20 +25,20 @@ const wide = (name: string, ...resourceSelectors: ResourceSelector[]): OverrideP
     spec: { resourceSelectors, overrideRules: [] },
   };
 };
-const narrow = (namespace: string, name: string, ...resourceSelectors: ResourceSelector[]): OverridePolicy => {
+const buildPolicy = (namespace: string, name: string, ...resourceSelectors: ResourceSelector[]): OverridePolicy => {
   const spec = { resourceSelectors, overrideRules: [] };
   return { apiVersion, kind: "OverridePolicy", metadata: { namespace, name }, spec };
 };
-const refusing = (name: string, ...resourceSelectors: ResourceSelector[]): ValidatePolicy => {
+const buildValidatePolicy = (name: string, ...resourceSelectors: ResourceSelector[]): ValidatePolicy => {
   const spec = { resourceSelectors, validateRules: [] };
   return { apiVersion, kind: "ClusterValidatePolicy", metadata: { name }, spec };
 };
-const about = (object: PolicyRequest["object"], namespace?: string): PolicyRequest => {
+const buildRequest = (object: PolicyRequest["object"], namespace?: string): PolicyRequest => {
   return { operation: "CREATE", object, ...(namespace !== undefined && { namespace }) };
 };
-const pod = (namespace?: string) => ({ ...anyPod, metadata: { name: "p", ...(namespace && { namespace }) } });
+const buildPod = (namespace?: string) => ({ ...anyPod, metadata: { name: "p", ...(namespace && { namespace }) } });
 
-const names = (policies: readonly KinitirasPolicy[], request: PolicyRequest) =>
+const listNames = (policies: readonly KinitirasPolicy[], request: PolicyRequest) =>
   findOverridePolicies(policies, request).map(getPolicyName);
 
 interface Case {
@@ -53,56 +53,75 @@ const cases: Case[] = parse(readFileSync(new URL("policy-index.yaml", import.met
 suite("a book of policies", () => {
   test("has those of the cluster first, and sorts by name byte by byte, then by namespace", () => {
     const policies = [
-      narrow("b", "x"),
-      wide("z"),
-      wide("\u{10000}"),
-      wide("\uffff"),
-      wide("a-b"),
-      wide("a"),
-      wide("B"),
-      narrow("b", "a"),
+      buildPolicy("b", "x"),
+      buildClusterPolicy("z"),
+      buildClusterPolicy("\u{10000}"),
+      buildClusterPolicy("\uffff"),
+      buildClusterPolicy("a-b"),
+      buildClusterPolicy("a"),
+      buildClusterPolicy("B"),
+      buildPolicy("b", "a"),
     ];
-    assert.deepEqual(names(policies, about(pod("b"))), ["B", "a", "a-b", "z", "\uffff", "\u{10000}", "b/a", "b/x"]);
+    assert.deepEqual(listNames(policies, buildRequest(buildPod("b"))), [
+      "B",
+      "a",
+      "a-b",
+      "z",
+      "\uffff",
+      "\u{10000}",
+      "b/a",
+      "b/x",
+    ]);
   });
 
   test("keeps the order of those with the same name", () => {
-    const twins = [refusing("a", anyPod), refusing("a"), refusing("a", anyPod)];
-    const found = findValidatePolicies(twins, about(pod("b")));
+    const twins = [buildValidatePolicy("a", anyPod), buildValidatePolicy("a"), buildValidatePolicy("a", anyPod)];
+    const found = findValidatePolicies(twins, buildRequest(buildPod("b")));
     assert.deepEqual(found, twins);
     assert.ok(found.every((policy, index) => policy === twins[index]));
   });
 
   test("finds those whose selectors take the object, and those without any", () => {
     const node = { apiVersion: "v1", kind: "Node" };
-    const policies = [wide("all"), wide("pods", anyPod), wide("nodes", node), wide("both", node, anyPod)];
-    assert.deepEqual(names(policies, about(pod("b"))), ["all", "both", "pods"]);
-    assert.deepEqual(names(policies, about({ ...node, metadata: { name: "n" } })), ["all", "both", "nodes"]);
-    assert.deepEqual(names(policies, about({ apiVersion: "v1", kind: "Secret" })), ["all"]);
+    const policies = [
+      buildClusterPolicy("all"),
+      buildClusterPolicy("pods", anyPod),
+      buildClusterPolicy("nodes", node),
+      buildClusterPolicy("both", node, anyPod),
+    ];
+    assert.deepEqual(listNames(policies, buildRequest(buildPod("b"))), ["all", "both", "pods"]);
+    assert.deepEqual(listNames(policies, buildRequest({ ...node, metadata: { name: "n" } })), ["all", "both", "nodes"]);
+    assert.deepEqual(listNames(policies, buildRequest({ apiVersion: "v1", kind: "Secret" })), ["all"]);
   });
 
   test("names a policy once, however many of its selectors take the object", () => {
-    assert.deepEqual(names([wide("a", anyPod, { ...anyPod, name: "p" })], about(pod("b"))), ["a"]);
+    assert.deepEqual(
+      listNames([buildClusterPolicy("a", anyPod, { ...anyPod, name: "p" })], buildRequest(buildPod("b"))),
+      ["a"],
+    );
   });
 
   for (const { name, policy, object, requestNamespace = "b", applies } of cases)
     test(name, () => {
       const { namespace, selectors = [] } = policy;
       const resourceSelectors = selectors.map((selector) => ({ ...anyPod, ...selector }));
-      const given = namespace ? narrow(namespace, "a", ...resourceSelectors) : wide("a", ...resourceSelectors);
+      const given = namespace
+        ? buildPolicy(namespace, "a", ...resourceSelectors)
+        : buildClusterPolicy("a", ...resourceSelectors);
       const { kind = "Pod", ...metadata } = object;
-      const request = about({ apiVersion: "v1", kind, metadata: { name: "p", ...metadata } }, requestNamespace);
-      assert.equal(names([given], request).length, applies ? 1 : 0);
+      const request = buildRequest({ apiVersion: "v1", kind, metadata: { name: "p", ...metadata } }, requestNamespace);
+      assert.equal(listNames([given], request).length, applies ? 1 : 0);
     });
 
   test("has no policies for policies, of whatever version", () => {
     for (const kind of ["OverridePolicy", "ClusterOverridePolicy", "ClusterValidatePolicy"])
       for (const version of ["v1alpha1", "v1"]) {
-        const request = about({ apiVersion: `policy.kcloudlabs.io/${version}`, kind, metadata: { name: "p" } });
-        assert.deepEqual(names([wide("a")], request), []);
-        assert.deepEqual(findValidatePolicies([refusing("a")], request), []);
+        const request = buildRequest({ apiVersion: `policy.kcloudlabs.io/${version}`, kind, metadata: { name: "p" } });
+        assert.deepEqual(listNames([buildClusterPolicy("a")], request), []);
+        assert.deepEqual(findValidatePolicies([buildValidatePolicy("a")], request), []);
       }
-    const another = about({ apiVersion: "policy.kcloudlabs.io.example/v1", kind: "OverridePolicy" });
-    assert.deepEqual(names([wide("a")], another), ["a"]);
+    const another = buildRequest({ apiVersion: "policy.kcloudlabs.io.example/v1", kind: "OverridePolicy" });
+    assert.deepEqual(listNames([buildClusterPolicy("a")], another), ["a"]);
   });
 
   test("leaves out what is no policy, and keeps policies that can't be read", () => {
@@ -122,13 +141,13 @@ suite("a book of policies", () => {
     ];
     const found = findOverridePolicies(
       odd as KinitirasPolicy[],
-      about({ ...pod("b"), apiVersion: { toString: 1 } as never }),
+      buildRequest({ ...buildPod("b"), apiVersion: { toString: 1 } as never }),
     );
     assert.deepEqual(found, [odd[5], odd[6]]);
   });
 
   test("is made once for a list", () => {
-    const policies = [wide("a")];
+    const policies = [buildClusterPolicy("a")];
     assert.equal(buildPolicyIndex(policies), buildPolicyIndex(policies));
     assert.notEqual(buildPolicyIndex(policies), buildPolicyIndex([...policies]));
   });
@@ -148,8 +167,8 @@ suite("a book of policies", () => {
     const policies = fc.array(fc.tuple(one("a", "b", "c", "d"), fc.array(selector, { maxLength: 3 })));
     fc.assert(
       fc.property(policies, fc.record(kind), labels, namespace, (given, object, labels, namespace) => {
-        const all = given.map(([name, selectors]) => refusing(name, ...(selectors as ResourceSelector[])));
-        const request = about({ ...object, metadata: { name: "p", labels: labels as never } }, namespace);
+        const all = given.map(([name, selectors]) => buildValidatePolicy(name, ...(selectors as ResourceSelector[])));
+        const request = buildRequest({ ...object, metadata: { name: "p", labels: labels as never } }, namespace);
         const expected = all
           .filter(({ spec }) => matchesAnySelector(spec.resourceSelectors, request.object, namespace))
           .toSorted((one, other) =>
@@ -166,7 +185,7 @@ suite("a book of policies", () => {
     let asked = 0;
     const counted = Array.from({ length: 1000 }, (_, index): OverridePolicy => {
       const selector = { apiVersion: "v1", kind: index < 3 ? "Pod" : `Kind${index}` };
-      const policy = wide(`p${String(index).padStart(4, "0")}`);
+      const policy = buildClusterPolicy(`p${String(index).padStart(4, "0")}`);
       const spec = { overrideRules: [] };
       Object.defineProperty(spec, "resourceSelectors", {
         enumerable: true,
@@ -179,7 +198,11 @@ suite("a book of policies", () => {
     });
     buildPolicyIndex(counted);
     asked = 0;
-    assert.deepEqual(findOverridePolicies(counted, about(pod("b"))).map(getPolicyName), ["p0000", "p0001", "p0002"]);
+    assert.deepEqual(findOverridePolicies(counted, buildRequest(buildPod("b"))).map(getPolicyName), [
+      "p0000",
+      "p0001",
+      "p0002",
+    ]);
     assert.ok(asked <= 10);
   });
 });

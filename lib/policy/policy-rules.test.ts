@@ -11,17 +11,17 @@ import {
 } from "./policy-rules.ts";
 import type { KinitirasPolicy } from "./types.ts";
 
-const policy = (name: string, kind = "ClusterOverridePolicy", namespace?: string) =>
+const buildPolicy = (name: string, kind = "ClusterOverridePolicy", namespace?: string) =>
   ({
     kind,
     metadata: { name, ...(namespace && { namespace }) },
     spec: { overrideRules: [] },
   }) as unknown as KinitirasPolicy;
-const [a, b, namesake] = [policy("a"), policy("b"), policy("a")];
-const ofNamespace = policy("a", "OverridePolicy", "team");
+const [a, b, namesake] = [buildPolicy("a"), buildPolicy("b"), buildPolicy("a")];
+const ofNamespace = buildPolicy("a", "OverridePolicy", "team");
 
 /** A cluster that answers the same lists as long as they are the same. */
-const clusterOf = (
+const buildReader = (
   lists: Record<string, readonly KinitirasPolicy[]>,
 ): Pick<ObjectReader, "list" | "discover" | "get"> => ({
   get: async () => undefined,
@@ -32,7 +32,7 @@ const clusterOf = (
 describe("the policies that hold", () => {
   const settings = { ...policySettings, policies: [a] };
   it("are the settings' and then the cluster's, without the namesakes of the former", async () => {
-    const reader = clusterOf({ clusteroverridepolicies: [namesake, b], overridepolicies: [ofNamespace] });
+    const reader = buildReader({ clusteroverridepolicies: [namesake, b], overridepolicies: [ofNamespace] });
     const found = await listPolicies(overridePolicyResources, { settings, reader });
     assert.deepEqual(found, [a, b, ofNamespace]);
     assert.equal(found[0], a);
@@ -40,7 +40,7 @@ describe("the policies that hold", () => {
 
   it("are one list as long as neither changes, for a book is made of it", async () => {
     const lists = { clusteroverridepolicies: [b], overridepolicies: [] as KinitirasPolicy[] };
-    const reader = clusterOf(lists);
+    const reader = buildReader(lists);
     const found = await listPolicies(overridePolicyResources, { settings, reader });
     assert.equal(await listPolicies(overridePolicyResources, { settings, reader }), found);
     lists.overridepolicies = [ofNamespace];
@@ -49,38 +49,39 @@ describe("the policies that hold", () => {
 
   it("are each cluster's own, also where several have the same settings and none of some kind", async () => {
     const everywhere = { ...policySettings, policies: [] };
-    const unserved = async () => Promise.reject(new Error("404"));
-    const none = { ...clusterOf({}), list: unserved, discover: async () => undefined };
-    const one = clusterOf({ clusteroverridepolicies: [a], overridepolicies: [] });
-    const other = clusterOf({ clusteroverridepolicies: [b], overridepolicies: [ofNamespace] });
-    const foundIn = (reader: Pick<ObjectReader, "list" | "discover" | "get">, places = overridePolicyResources) =>
+    const rejectAll = async () => Promise.reject(new Error("404"));
+    const none = { ...buildReader({}), list: rejectAll, discover: async () => undefined };
+    const one = buildReader({ clusteroverridepolicies: [a], overridepolicies: [] });
+    const other = buildReader({ clusteroverridepolicies: [b], overridepolicies: [ofNamespace] });
+    const listFrom = (reader: Pick<ObjectReader, "list" | "discover" | "get">, places = overridePolicyResources) =>
       listPolicies(places, { settings: everywhere, reader });
-    const [found, another] = [await foundIn(one), await foundIn(other)];
+    const [found, another] = [await listFrom(one), await listFrom(other)];
     assert.deepEqual([found, another], [[a], [b, ofNamespace]]);
-    assert.deepEqual(await foundIn(none), []);
-    assert.equal(await foundIn(one), found);
-    assert.equal(await foundIn(other), another);
+    assert.deepEqual(await listFrom(none), []);
+    assert.equal(await listFrom(one), found);
+    assert.equal(await listFrom(other), another);
     const half = {
       ...other,
-      list: (place: ResourceType) => (place.resource === "overridepolicies" ? other.list(place) : unserved()),
+      list: (place: ResourceType) => (place.resource === "overridepolicies" ? other.list(place) : rejectAll()),
     };
-    assert.deepEqual(await foundIn({ ...none }, overridePolicyResources.slice(0, 1)), []);
-    assert.deepEqual(await foundIn({ ...half, discover: async () => undefined }), [ofNamespace]);
+    assert.deepEqual(await listFrom({ ...none }, overridePolicyResources.slice(0, 1)), []);
+    assert.deepEqual(await listFrom({ ...half, discover: async () => undefined }), [ofNamespace]);
   });
 
   it("are the settings' alone where nobody shall look into the cluster", async () => {
-    const reader = { ...clusterOf({}), list: () => assert.fail("it is asked") };
+    const reader = { ...buildReader({}), list: () => assert.fail("it is asked") };
     const found = await listPolicies(overridePolicyResources, { settings: { ...settings, inCluster: false }, reader });
     assert.equal(found, settings.policies);
   });
 });
 
 describe("a request that policies judge", () => {
-  const of = (operation: string, group: string) => ({ operation, kind: { group } }) as unknown as AdmissionRequest;
+  const buildAdmissionRequest = (operation: string, group: string) =>
+    ({ operation, kind: { group } }) as unknown as AdmissionRequest;
   it("is none of a policy, and none to connect", () => {
-    assert.ok(isGovernedByPolicies(of("DELETE", "")));
-    assert.ok(!isGovernedByPolicies(of("UPDATE", "policy.kcloudlabs.io")));
-    assert.ok(!isGovernedByPolicies(of("CONNECT", "")));
+    assert.ok(isGovernedByPolicies(buildAdmissionRequest("DELETE", "")));
+    assert.ok(!isGovernedByPolicies(buildAdmissionRequest("UPDATE", "policy.kcloudlabs.io")));
+    assert.ok(!isGovernedByPolicies(buildAdmissionRequest("CONNECT", "")));
   });
 });
 
@@ -97,8 +98,12 @@ describe("what applying policies needs", () => {
     assert.equal(cue.isUsed?.({ ...alone, policies: [scripted] }), true);
     assert.equal(cue.isUsed?.(policySettings), true);
     assert.equal(cue.isUsed?.({ ...policySettings, scripts: false }), false);
-    const awaits = (...policies: object[]) => cue.isAwaited?.({ ...policySettings, policies });
-    assert.deepEqual([awaits(), awaits(a), awaits(a, scripted)], [false, false, true], "right away where one is known");
+    const awaitsCue = (...policies: object[]) => cue.isAwaited?.({ ...policySettings, policies });
+    assert.deepEqual(
+      [awaitsCue(), awaitsCue(a), awaitsCue(a, scripted)],
+      [false, false, true],
+      "right away where one is known",
+    );
   });
   it("is the places where credentials are kept", () => {
     const credentials = [{ host: "auth.example.com", secret: "s", region: "eu-west-1" }];

@@ -73,7 +73,7 @@ interface PolicyRuleContext {
   oldObject: KubernetesObject | null;
   settings: PolicySettings;
   reader: ObjectReader;
-  cue: PolicyCapabilities["cue"];
+  cue: PolicyCapabilities["evaluateCue"];
   http: Parameters<typeof createHttpCapabilities>[1];
   count(counts: readonly Count[]): void;
 }
@@ -166,20 +166,20 @@ export const createPolicyCapabilities = ({ settings, reader, cue, http }: Policy
     return { place: { group, version, resource }, namespaced };
   };
   return {
-    serves: findServedResource,
+    requireKind: findServedResource,
     get: async (apiVersion, kind, name, namespace) => {
       const { place, namespaced } = await findReadableResource(apiVersion, kind);
       if (!namespaced) return reader.get(place, name);
       if (namespace === undefined) throw new Error(`a ${kind} is in a namespace, which the reference must name`);
       return reader.get(place, name, namespace);
     },
-    first: async (apiVersion, kind, labels, namespace) => {
+    findFirst: async (apiVersion, kind, labels, namespace) => {
       const { place, namespaced } = await findReadableResource(apiVersion, kind);
       const [found] = await reader.list(place, namespaced ? namespace : undefined, { most: 1, labels });
       return found;
     },
     ...createHttpCapabilities(settings.http, http),
-    cue: async (source) => {
+    evaluateCue: async (source) => {
       if (!settings.scripts) throw new Error("scripts are turned off by the setting scripts");
       return cue(source);
     },
@@ -212,7 +212,7 @@ export const countMetrics = (
 };
 
 /** Runs an evaluation; if it throws, counts an error of the policy that the error names. */
-export const countingErrors = async <T>(around: PolicyRuleContext, evaluate: () => Promise<T>): Promise<T> => {
+export const countErrors = async <T>(around: PolicyRuleContext, evaluate: () => Promise<T>): Promise<T> => {
   try {
     return await evaluate();
   } catch (error) {

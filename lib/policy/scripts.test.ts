@@ -5,30 +5,30 @@ import { evaluate } from "../cue/engine.ts";
 import { evaluateOverrideScript, evaluateValidateScript, findScriptFault, hasWrongOutput } from "./scripts.ts";
 import type { PolicyCapabilities, PolicyRequest, ScriptHttpRequest } from "./types.ts";
 
-const unreachable = async () => assert.fail("a script asks nobody");
+const failRequest = async () => assert.fail("a script asks nobody");
 /** CUE is the real one; what is asked by HTTP is what a case says, or an error. */
-const reachWith = (
+const createCapabilities = (
   answers: Record<string, Record<string, unknown>> = {},
   sent: ScriptHttpRequest[] = [],
 ): PolicyCapabilities => ({
-  get: unreachable,
-  first: unreachable,
-  fetch: unreachable,
-  process: async (request) => {
+  get: failRequest,
+  findFirst: failRequest,
+  fetchReference: failRequest,
+  sendScriptRequest: async (request) => {
     sent.push(request);
     return answers[new URL(request.url).pathname] ?? assert.fail("nothing answers");
   },
-  cue: (source) => evaluate(source, Date.now() + 30_000),
+  evaluateCue: (source) => evaluate(source, Date.now() + 30_000),
 });
-const capabilities = reachWith();
+const capabilities = createCapabilities();
 
 /** CUE writes what looks alike alike. */
-const composed = (text: string) => text.normalize("NFC");
+const normalize = (text: string) => text.normalize("NFC");
 
 describe("patchesOf", () => {
   it("takes any JSON, and gives it back as it was", () =>
     fc.assert(
-      fc.asyncProperty(fc.json({ maxDepth: 5 }), fc.string({ unit: "binary" }).map(composed), async (json, text) => {
+      fc.asyncProperty(fc.json({ maxDepth: 5 }), fc.string({ unit: "binary" }).map(normalize), async (json, text) => {
         const value = { any: JSON.parse(json), [`_${text}`]: text, __proto__: { constructor: "x" } };
         const own = JSON.parse(
           `{"__proto__": {"constructor": [1]}, "#d": 1, "_h": 2, "__x": 3, "a\\u2028\\ufeff": "\\u0000"}`,
@@ -85,9 +85,12 @@ describe("patchesOf", () => {
 
   for (const number of ["1e400", "-1e400", `1${"0".repeat(400)}`])
     it(`takes no number such as ${number.slice(0, 10)}, which would become null on its way`, () =>
-      assert.rejects(evaluateOverrideScript(`patches: [{op: "add", path: "/a", value: {b: [${number}]}}]`, {}, capabilities), {
-        message: "the script has a number that is too large",
-      }));
+      assert.rejects(
+        evaluateOverrideScript(`patches: [{op: "add", path: "/a", value: {b: [${number}]}}]`, {}, capabilities),
+        {
+          message: "the script has a number that is too large",
+        },
+      ));
   it("takes numbers that only look large", async () => {
     const value = { a: 1e300, b: `E+${"9".repeat(400)}` };
     const patches = await evaluateOverrideScript(
@@ -123,7 +126,7 @@ describe("patchesOf", () => {
       output: {n: int}
     }
     patches: [{op: "add", path: "/a", value: processing.output.n}]`;
-    const patches = await evaluateOverrideScript(script, {}, reachWith({ "/t": { n: 7 } }, sent));
+    const patches = await evaluateOverrideScript(script, {}, createCapabilities({ "/t": { n: 7 } }, sent));
     assert.deepEqual(patches, [{ op: "add", path: "/a", value: 7 }]);
     assert.deepEqual(sent, [
       {
@@ -133,7 +136,7 @@ describe("patchesOf", () => {
         tls_config: { ca: "x", client_crt: "y", client_key: "z" },
       },
     ]);
-    await assert.rejects(evaluateOverrideScript(script, {}, reachWith({}, sent), { dryRun: true }), {
+    await assert.rejects(evaluateOverrideScript(script, {}, createCapabilities({}, sent), { dryRun: true }), {
       message: "processing.http is a POST, which is not sent on dry run",
     });
     assert.equal(sent.length, 1);
@@ -150,7 +153,9 @@ describe("patchesOf", () => {
     ["a CA that is missing", 'method: "GET", url: "x", tls_config: {}', "processing.http.tls_config.ca must be a text"],
   ])
     it(`refuses a request with ${what}`, () =>
-      assert.rejects(evaluateOverrideScript(`processing: http: {${http}}\npatches: []`, {}, capabilities), { message }));
+      assert.rejects(evaluateOverrideScript(`processing: http: {${http}}\npatches: []`, {}, capabilities), {
+        message,
+      }));
 });
 
 describe("faultOfScript", () => {
@@ -166,7 +171,7 @@ describe("faultOfScript", () => {
   ];
   for (const script of fine)
     it(`finds none in ${JSON.stringify(script)}`, async () =>
-      assert.equal(await findScriptFault(script, capabilities.cue), undefined));
+      assert.equal(await findScriptFault(script, capabilities.evaluateCue), undefined));
 
   const faulty: [script: string, message: RegExp][] = [
     ["a: b", /^a: reference "b" not found$/],
@@ -188,7 +193,7 @@ describe("faultOfScript", () => {
   ];
   for (const [script, message] of faulty)
     it(`finds one in ${JSON.stringify(script.slice(0, 60))}`, async () =>
-      assert.match((await findScriptFault(script, capabilities.cue)) ?? "", message));
+      assert.match((await findScriptFault(script, capabilities.evaluateCue)) ?? "", message));
 });
 
 describe("verdictOf", () => {
@@ -208,10 +213,13 @@ describe("verdictOf", () => {
     ["{Valid: false, valid: true}", true, ""],
   ] as const)
     it(`reads ${validate} as Go does`, async () =>
-      assert.deepEqual(await evaluateValidateScript(`validate: ${validate}`, { operation: "CREATE", object }, capabilities), {
-        valid,
-        reason,
-      }));
+      assert.deepEqual(
+        await evaluateValidateScript(`validate: ${validate}`, { operation: "CREATE", object }, capabilities),
+        {
+          valid,
+          reason,
+        },
+      ));
 
   for (const [what, validate, message] of [
     ["is no struct", "true", "validate must be a struct"],
@@ -245,5 +253,5 @@ describe("hasWrongOutput", () => {
   ];
   for (const [output, script, isWrong] of outputs)
     it(`is ${isWrong} of ${JSON.stringify(script)}`, async () =>
-      assert.equal(await hasWrongOutput(script, output, capabilities.cue), isWrong));
+      assert.equal(await hasWrongOutput(script, output, capabilities.evaluateCue), isWrong));
 });

@@ -1,4 +1,4 @@
-import { parted } from "../cue/script.ts";
+import { splitScript } from "../cue/script.ts";
 import { Failure } from "../failure.ts";
 import { isMap } from "../json.ts";
 import type { PolicyCapabilities, PolicyPatchOperation, PolicyRequest, ScriptHttpRequest } from "./types.ts";
@@ -27,7 +27,10 @@ export const evaluateValidateScript = async (
 };
 
 /** Returns CUE's message if a script fails even without input; undefined if it compiles. */
-export const findScriptFault = async (script: string, cue: PolicyCapabilities["cue"]): Promise<string | undefined> => {
+export const findScriptFault = async (
+  script: string,
+  cue: PolicyCapabilities["evaluateCue"],
+): Promise<string | undefined> => {
   try {
     const { name, text } = wrapScript(script);
     await evaluateStruct(cue, name, text);
@@ -43,7 +46,7 @@ export const findScriptFault = async (script: string, cue: PolicyCapabilities["c
 export const hasWrongOutput = async (
   script: string,
   output: OutputField,
-  cue: PolicyCapabilities["cue"],
+  cue: PolicyCapabilities["evaluateCue"],
 ): Promise<boolean> => {
   const { name, text } = wrapScript(script);
   const { wrong } = await evaluateStruct(
@@ -61,7 +64,7 @@ interface WrappedScript {
 }
 
 const wrapScript = (script: string): WrappedScript => {
-  const { imports, declarations } = parted(script);
+  const { imports, declarations } = splitScript(script);
   // One u more than the longest such name in the script.
   const most = (script.match(/_u+/g) ?? []).reduce((most, { length }) => Math.max(most, length), 1);
   const name = `_${"u".repeat(most)}`;
@@ -86,12 +89,12 @@ const evaluateWithRequest = async (
   const wrapped = wrapScript(script);
   // Most scripts send no request; this saves them one evaluation.
   if (!script.includes("processing")) return evaluateOutput(wrapped, inputs, output, capabilities);
-  const request = await findHttpRequest(wrapped, inputs, capabilities.cue);
+  const request = await findHttpRequest(wrapped, inputs, capabilities.evaluateCue);
   if (request === undefined) return evaluateOutput(wrapped, inputs, output, capabilities);
   const method = request.method.toUpperCase();
   if (dryRun && method !== "GET" && method !== "HEAD")
     throw new Error(`processing.http is a ${method}, which is not sent on dry run`);
-  const answer = await capabilities.process(request);
+  const answer = await capabilities.sendScriptRequest(request);
   return evaluateOutput(wrapped, { ...inputs, processing: { output: answer } }, output, capabilities);
 };
 
@@ -99,7 +102,7 @@ const evaluateOutput = async (
   { name, text }: WrappedScript,
   inputs: Record<string, unknown>,
   output: OutputField,
-  { cue }: PolicyCapabilities,
+  { evaluateCue: cue }: PolicyCapabilities,
 ): Promise<unknown> => {
   // The field has the name that the script's author knows, because CUE's messages contain it.
   const source = `${text}${renderInputs(name, inputs)}"${output}": ${name}.${output}\n`;
@@ -128,7 +131,7 @@ const toCueLiteral = (value: unknown): string => {
 
 /** Evaluates CUE to a struct; removes the hidden field's name from error messages. */
 const evaluateStruct = async (
-  cue: PolicyCapabilities["cue"],
+  cue: PolicyCapabilities["evaluateCue"],
   name: string,
   source: string,
 ): Promise<Record<string, unknown>> => {
@@ -154,7 +157,7 @@ const longestMessage = 1000;
 const findHttpRequest = async (
   { name, text }: WrappedScript,
   inputs: Record<string, unknown>,
-  cue: PolicyCapabilities["cue"],
+  cue: PolicyCapabilities["evaluateCue"],
 ): Promise<ScriptHttpRequest | undefined> => {
   const http = `${name}.processing.http`;
   const source = [

@@ -180,22 +180,22 @@ export interface PolicyRequest {
 /** The only functions through which references and scripts of policies ask a cluster, HTTP services and CUE. */
 export interface PolicyCapabilities {
   /** Rejects if the cluster doesn't serve a kind. Without this function, only reading an object shows that. */
-  serves?(apiVersion: string, kind: string): Promise<unknown>;
+  requireKind?(apiVersion: string, kind: string): Promise<unknown>;
   /** Resolves to undefined if there is no such object; rejects if its kind isn't served. */
   get(apiVersion: string, kind: string, name: string, namespace?: string): Promise<KubernetesObject | undefined>;
   /** Finds the first object, by namespace and name, whose labels match; in all namespaces if none is given. */
-  first(
+  findFirst(
     apiVersion: string,
     kind: string,
     labels: LabelSelector,
     namespace?: string,
   ): Promise<KubernetesObject | undefined>;
   /** Sends the request that a template's reference describes; its placeholders are already filled. */
-  fetch(request: HttpReference): Promise<HttpReferenceResponse>;
+  fetchReference(request: HttpReference): Promise<HttpReferenceResponse>;
   /** Sends the request that a script describes, and resolves to the JSON object in the response. */
-  process(request: ScriptHttpRequest): Promise<Record<string, unknown>>;
+  sendScriptRequest(request: ScriptHttpRequest): Promise<Record<string, unknown>>;
   /** Evaluates CUE to JSON; rejects with CUE's own message if there is no value. */
-  cue(source: string): Promise<string>;
+  evaluateCue(source: string): Promise<string>;
 }
 
 export interface HttpReferenceResponse {

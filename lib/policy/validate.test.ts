@@ -7,16 +7,16 @@ import { Failure } from "../failure.ts";
 import type { KinitirasPolicy, PolicyCapabilities, PolicyCondition, PolicyRequest, ValidatePolicy } from "./types.ts";
 import { evaluateValidatePolicies } from "./validate.ts";
 
-const condition = (given: Partial<PolicyCondition>): PolicyCondition => {
+const buildCondition = (given: Partial<PolicyCondition>): PolicyCondition => {
   return { cond: "Exist", dataRef: { from: "current", path: "/spec/a" }, message: "has a", ...given };
 };
-const rule = (
+const buildRule = (
   given: Partial<PolicyCondition>,
   ...targetOperations: string[]
 ): ValidatePolicy["spec"]["validateRules"][number] => {
-  return { targetOperations, template: { type: "condition", condition: condition(given) } };
+  return { targetOperations, template: { type: "condition", condition: buildCondition(given) } };
 };
-const policy = (name: string, ...validateRules: ValidatePolicy["spec"]["validateRules"]): ValidatePolicy => {
+const buildPolicy = (name: string, ...validateRules: ValidatePolicy["spec"]["validateRules"]): ValidatePolicy => {
   const apiVersion = "policy.kcloudlabs.io/v1alpha1";
   return { apiVersion, kind: "ClusterValidatePolicy", metadata: { name }, spec: { validateRules } };
 };
@@ -24,7 +24,7 @@ const thing = { apiVersion: "example.io/v1", kind: "Thing", metadata: { name: "x
 const created: PolicyRequest = { operation: "CREATE", object: thing, namespace: "b" };
 const capabilities = createCaseReach();
 
-const judged = async (policies: KinitirasPolicy[], request = created, through: PolicyCapabilities = capabilities) => {
+const validate = async (policies: KinitirasPolicy[], request = created, through: PolicyCapabilities = capabilities) => {
   const { denied, matched } = await evaluateValidatePolicies(policies, request, through);
   return {
     denied: denied && [denied.policy.metadata.name, denied.rule, denied.reason],
@@ -33,77 +33,84 @@ const judged = async (policies: KinitirasPolicy[], request = created, through: P
 };
 
 suite("validate policies", () => {
-  const hit = rule({});
-  const miss = rule({ cond: "NotExist" });
+  const hit = buildRule({});
+  const miss = buildRule({ cond: "NotExist" });
 
   test("are asked by name until one refuses", async () => {
-    assert.deepEqual(await judged([policy("d", hit), policy("c", miss, hit), policy("a"), policy("b", miss)]), {
-      denied: ["c", 1, "has a"],
-      matched: [
-        ["a", false],
-        ["b", false],
-        ["c", true],
-      ],
-    });
+    assert.deepEqual(
+      await validate([buildPolicy("d", hit), buildPolicy("c", miss, hit), buildPolicy("a"), buildPolicy("b", miss)]),
+      {
+        denied: ["c", 1, "has a"],
+        matched: [
+          ["a", false],
+          ["b", false],
+          ["c", true],
+        ],
+      },
+    );
   });
 
   test("let through what none of them refuses", async () => {
-    assert.deepEqual(await judged([policy("a", miss)]), { denied: undefined, matched: [["a", false]] });
+    assert.deepEqual(await validate([buildPolicy("a", miss)]), { denied: undefined, matched: [["a", false]] });
   });
 
   test("refuse in allow mode what doesn't hold", async () => {
-    const { denied } = await judged([
-      policy("a", rule({ affectMode: "allow" }), rule({ affectMode: "allow", cond: "NotExist" })),
+    const { denied } = await validate([
+      buildPolicy("a", buildRule({ affectMode: "allow" }), buildRule({ affectMode: "allow", cond: "NotExist" })),
     ]);
     assert.deepEqual(denied, ["a", 1, "has a"]);
   });
 
   test("may have nothing to say for a reason", async () => {
-    const { denied } = await judged([policy("a", rule({ message: undefined as never }))]);
+    const { denied } = await validate([buildPolicy("a", buildRule({ message: undefined as never }))]);
     assert.deepEqual(denied, ["a", 0, ""]);
   });
 
   test("take a message for text, whatever it holds", async () => {
     const message = '"\\(object.metadata.name)\n{{metadata.name}}';
-    assert.deepEqual((await judged([policy("a", rule({ message }))])).denied, ["a", 0, message]);
+    assert.deepEqual((await validate([buildPolicy("a", buildRule({ message }))])).denied, ["a", 0, message]);
   });
 
   test("are about the operations that their rules name, and match all the same", async () => {
-    const policies = [policy("a", rule({}, "DELETE", "UPDATE"))];
-    assert.deepEqual(await judged(policies), { denied: undefined, matched: [["a", false]] });
-    assert.deepEqual((await judged(policies, { ...created, operation: "DELETE" })).denied, ["a", 0, "has a"]);
+    const policies = [buildPolicy("a", buildRule({}, "DELETE", "UPDATE"))];
+    assert.deepEqual(await validate(policies), { denied: undefined, matched: [["a", false]] });
+    assert.deepEqual((await validate(policies, { ...created, operation: "DELETE" })).denied, ["a", 0, "has a"]);
   });
 
   test("have no say in connections", async () => {
-    assert.deepEqual(await judged([policy("a", rule({}, "*"))], { ...created, operation: "CONNECT" }), {
+    assert.deepEqual(await validate([buildPolicy("a", buildRule({}, "*"))], { ...created, operation: "CONNECT" }), {
       denied: undefined,
       matched: [],
     });
   });
 
   test("have no say about policies", async () => {
-    const request = { ...created, object: { ...policy("a"), spec: { a: 1 } } };
-    assert.deepEqual(await judged([policy("a", hit)], request), { denied: undefined, matched: [] });
+    const request = { ...created, object: { ...buildPolicy("a"), spec: { a: 1 } } };
+    assert.deepEqual(await validate([buildPolicy("a", hit)], request), { denied: undefined, matched: [] });
   });
 
   test("prefer valueRef to value, and don't look at it where only presence counts", async () => {
     const valueRef = { from: "current", path: "/spec/a" } as const;
     const value = { integer: 2 };
-    assert.deepEqual((await judged([policy("a", rule({ cond: "Equal", valueRef, value }))])).denied, ["a", 0, "has a"]);
+    assert.deepEqual((await validate([buildPolicy("a", buildRule({ cond: "Equal", valueRef, value }))])).denied, [
+      "a",
+      0,
+      "has a",
+    ]);
     const broken = { from: "k8s", path: "a" } as const;
-    assert.deepEqual((await judged([policy("a", rule({ valueRef: broken }))])).denied, ["a", 0, "has a"]);
+    assert.deepEqual((await validate([buildPolicy("a", buildRule({ valueRef: broken }))])).denied, ["a", 0, "has a"]);
   });
 
   test("ask for both values at once, and tell the failure of the data", async () => {
     const asked: string[] = [];
-    const fetch: PolicyCapabilities["fetch"] = async ({ url }) => {
+    const fetch: PolicyCapabilities["fetchReference"] = async ({ url }) => {
       asked.push(url);
       await new Promise((resolve) => setImmediate(resolve));
       throw new Error(`${url} fails after ${asked.length}`);
     };
     const http = (url: string) => ({ from: "http", path: "a", http: { url } }) as const;
-    const given = rule({ cond: "Equal", dataRef: http("http://a"), valueRef: http("http://b") });
-    await assert.rejects(judged([policy("a", given)], created, { ...capabilities, fetch }), {
+    const given = buildRule({ cond: "Equal", dataRef: http("http://a"), valueRef: http("http://b") });
+    await assert.rejects(validate([buildPolicy("a", given)], created, { ...capabilities, fetchReference: fetch }), {
       message: /http:\/\/a fails after 2$/,
     });
   });
@@ -113,27 +120,27 @@ suite("validate policies", () => {
   ).validate;
   for (const { name, rules, message } of failures)
     test(`fail for ${name}`, async () => {
-      const given = { ...policy("a"), spec: { validateRules: rules } } as ValidatePolicy;
+      const given = { ...buildPolicy("a"), spec: { validateRules: rules } } as ValidatePolicy;
       const prefix = message.startsWith("ClusterValidatePolicy") ? "" : "ClusterValidatePolicy a, validateRules[0]: ";
-      await assert.rejects(judged([given]), { name: "Error", code: 500, message: `${prefix}${message}` });
+      await assert.rejects(validate([given]), { name: "Error", code: 500, message: `${prefix}${message}` });
     });
 
   test("fail where nobody can tell whom they concern", async () => {
     const given = {
-      ...policy("a", hit),
+      ...buildPolicy("a", hit),
       spec: { resourceSelectors: "Pod", validateRules: [hit] },
     } as unknown as KinitirasPolicy;
-    await assert.rejects(judged([given]), {
+    await assert.rejects(validate([given]), {
       message: "ClusterValidatePolicy a: spec.resourceSelectors must be a list of selectors",
     });
-    const list = { ...policy("a", hit), spec: "none" } as unknown as KinitirasPolicy;
-    await assert.rejects(judged([list]), { message: "ClusterValidatePolicy a: spec must be an object" });
+    const list = { ...buildPolicy("a", hit), spec: "none" } as unknown as KinitirasPolicy;
+    await assert.rejects(validate([list]), { message: "ClusterValidatePolicy a: spec must be an object" });
   });
 
   test("have nothing to say without rules", async () => {
     for (const spec of [undefined, null, {}, { validateRules: null }, { validateRules: [] }, { validateRules: [{}] }]) {
-      const given = { ...policy("a"), spec } as unknown as KinitirasPolicy;
-      assert.deepEqual(await judged([given]), { denied: undefined, matched: [["a", false]] });
+      const given = { ...buildPolicy("a"), spec } as unknown as KinitirasPolicy;
+      assert.deepEqual(await validate([given]), { denied: undefined, matched: [["a", false]] });
     }
   });
 
@@ -143,7 +150,7 @@ suite("validate policies", () => {
       throw late;
     };
     const dataRef = { from: "k8s", path: "a", k8s: { apiVersion: "v1", kind: "Pod", name: "a" } } as const;
-    await assert.rejects(judged([policy("a", rule({ dataRef }))], created, { ...capabilities, get }), {
+    await assert.rejects(validate([buildPolicy("a", buildRule({ dataRef }))], created, { ...capabilities, get }), {
       code: 504,
       message: "ClusterValidatePolicy a, validateRules[0]: the cluster did not answer in time",
       cause: late,

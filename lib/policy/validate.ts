@@ -4,7 +4,14 @@ import { findValidatePolicies } from "./policy-index.ts";
 import { resolveReference } from "./references/references.ts";
 import { evaluateValidateScript } from "./scripts.ts";
 import { includesOperation } from "./selectors.ts";
-import type { KinitirasPolicy, PolicyCapabilities, PolicyCondition, PolicyRequest, ValidatePolicy, ValidateRule } from "./types.ts";
+import type {
+  KinitirasPolicy,
+  PolicyCapabilities,
+  PolicyCondition,
+  PolicyRequest,
+  ValidatePolicy,
+  ValidateRule,
+} from "./types.ts";
 import { isConditionMet } from "./values/conditions.ts";
 import { needsComparison, parseConstant } from "./values/constants.ts";
 import { quoteValue } from "./values/texts.ts";
@@ -74,7 +81,9 @@ const evaluateCondition = async (
   const { dataRef, valueRef, value } = condition;
   if (!isMap(dataRef)) throw new Error("dataRef must say where the data stands");
   const data = resolveReference(dataRef, request, capabilities);
-  const comparison = needsComparison(condition) ? resolveComparedValue({ valueRef, value }, request, capabilities) : undefined;
+  const comparison = needsComparison(condition)
+    ? resolveComparedValue({ valueRef, value }, request, capabilities)
+    : undefined;
   // Both are resolved in parallel. If both fail, the error of data is thrown; this handles the other rejection.
   comparison?.catch(() => {});
   return isConditionMet(condition, await data, await comparison);

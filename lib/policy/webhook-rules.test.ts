@@ -22,7 +22,10 @@ const usual: PolicySettings = {
 };
 const pod = { apiVersion: "v1", kind: "Pod" };
 const deployment = { apiVersion: "apps/v1", kind: "Deployment" };
-const policy = (resourceSelectors: object[] | undefined, ...operations: (string[] | undefined)[]): KinitirasPolicy =>
+const buildPolicy = (
+  resourceSelectors: object[] | undefined,
+  ...operations: (string[] | undefined)[]
+): KinitirasPolicy =>
   ({
     apiVersion: "policy.kcloudlabs.io/v1alpha1",
     kind: "ClusterOverridePolicy",
@@ -32,13 +35,18 @@ const policy = (resourceSelectors: object[] | undefined, ...operations: (string[
       overrideRules: operations.map((targetOperations) => ({ targetOperations, overriders: {} })),
     },
   }) as unknown as KinitirasPolicy;
-const row = (group: string, version: string, resources: string[], operations: string[], more = {}): RequestMatch =>
-  ({ apiGroups: [group], apiVersions: [version], resources, operations, ...more }) as RequestMatch;
+const buildWebhookRule = (
+  group: string,
+  version: string,
+  resources: string[],
+  operations: string[],
+  more = {},
+): RequestMatch => ({ apiGroups: [group], apiVersions: [version], resources, operations, ...more }) as RequestMatch;
 const [create, update] = ["CREATE", "UPDATE"];
 const both = [create, update];
-const everything = row("*", "*", ["*"], both);
+const everything = buildWebhookRule("*", "*", ["*"], both);
 
-const match = createWebhookRulesBuilder("CREATE", "UPDATE");
+const buildWebhookRules = createWebhookRulesBuilder("CREATE", "UPDATE");
 interface Case {
   name: string;
   policies?: { kind?: string; selectors?: object[]; rules?: (string[] | undefined)[]; spec?: unknown }[];
@@ -50,11 +58,14 @@ const cases: Case[] = parse(readFileSync(new URL("webhook-rules.yaml", import.me
 describe("webhook rules for policies", () => {
   for (const { name, policies = [], intercept = [], webhookRules } of cases)
     it(name, () => {
-      const given = policies.map(({ selectors, rules = [], ...rest }) => ({ ...policy(selectors, ...rules), ...rest }));
+      const given = policies.map(({ selectors, rules = [], ...rest }) => ({
+        ...buildPolicy(selectors, ...rules),
+        ...rest,
+      }));
       assert.deepEqual(
-        match({ ...usual, policies: given as KinitirasPolicy[], intercept }),
+        buildWebhookRules({ ...usual, policies: given as KinitirasPolicy[], intercept }),
         webhookRules.map(([group, version, resources, operations, scope]) =>
-          row(group, version, resources, operations, scope && { scope }),
+          buildWebhookRule(group, version, resources, operations, scope && { scope }),
         ),
       );
     });
@@ -70,27 +81,30 @@ const served: Record<string, ServedResource[]> = {
     { resource: "clusteroverridepolicies", kind: "ClusterOverridePolicy", namespaced: false },
   ],
 };
-const cluster = (policies: KinitirasPolicy[], discovery = served) => ({
+const buildCluster = (policies: KinitirasPolicy[], discovery = served) => ({
   list: async () => policies as unknown as KubernetesObject[],
   discover: async (groupVersion: string) => discovery[groupVersion],
 });
 const places = [{ group: "policy.kcloudlabs.io", version: "v1alpha1", resource: "clusteroverridepolicies" }];
-const survey = createClusterInspection(places, "CREATE", "UPDATE");
+const inspect = createClusterInspection(places, "CREATE", "UPDATE");
 const goose = { apiVersion: "example.io/v1", kind: "Goose" };
 
 describe("a survey for policies", () => {
   it("finds those in the cluster, by the plurals that it serves", async () => {
-    const { settings, notes } = await survey(
-      { ...usual, policies: [policy([pod], [create])] },
-      cluster([policy([goose], [])]),
+    const { settings, notes } = await inspect(
+      { ...usual, policies: [buildPolicy([pod], [create])] },
+      buildCluster([buildPolicy([goose], [])]),
     );
-    assert.deepEqual(match(settings), [row("", "v1", ["pods"], [create]), row("example.io", "v1", ["geese"], both)]);
+    assert.deepEqual(buildWebhookRules(settings), [
+      buildWebhookRule("", "v1", ["pods"], [create]),
+      buildWebhookRule("example.io", "v1", ["geese"], both),
+    ]);
     assert.deepEqual(notes, []);
   });
 
   it("leaves out what isn't served, and says so", async () => {
-    const { settings, notes } = await survey(usual, cluster([policy([deployment, pod], [])]));
-    assert.deepEqual(match(settings), [row("", "v1", ["pods"], both)]);
+    const { settings, notes } = await inspect(usual, buildCluster([buildPolicy([deployment, pod], [])]));
+    assert.deepEqual(buildWebhookRules(settings), [buildWebhookRule("", "v1", ["pods"], both)]);
     assert.deepEqual(notes, [
       "ClusterOverridePolicy cap selects Deployment of apps/v1, which the cluster doesn't serve",
     ]);
@@ -99,11 +113,11 @@ describe("a survey for policies", () => {
   it("finds the kinds that references read, and no Secrets", async () => {
     const valueRef = { from: "k8s", path: "x", k8s: { ...goose, name: "g" } };
     const secret = { from: "k8s", path: "x", k8s: { apiVersion: "v1", kind: "Secret", name: "s" } };
-    const given = policy([pod], []);
+    const given = buildPolicy([pod], []);
     Object.assign(given.spec, {
       overrideRules: [{ overriders: { template: { valueRef } } }, { overriders: { template: { valueRef: secret } } }],
     });
-    const { settings } = await survey(usual, cluster([given]));
+    const { settings } = await inspect(usual, buildCluster([given]));
     assert.deepEqual(settings.reads, [{ group: "example.io", version: "v1", resource: "geese" }]);
     Object.assign(given.spec, { overrideRules: [{ overriders: { template: { valueRef: { from: "owner" } } } }] });
     assert.deepEqual(
@@ -117,75 +131,86 @@ describe("a survey for policies", () => {
       (apiVersion) => ["Pod", "Secret"].map((kind) => ({ apiVersion, kind })),
     );
     for (const kind of ["*", "", "Pod/exec", "../x", "__proto__", "Pod\n", "\u001b[2J"]) odd.push({ ...pod, kind });
-    const given = policy([...odd, 5, null] as object[], []);
+    const given = buildPolicy([...odd, 5, null] as object[], []);
     const templates = odd.map((k8s) => ({ overriders: { template: { valueRef: { from: "k8s", path: "x", k8s } } } }));
     Object.assign(given.spec, { overrideRules: templates });
-    const { list } = cluster([given]);
-    for (const [what, asked] of Object.entries({ cluster: cluster([given]), manifests: { list } })) {
-      const { settings, notes } = await survey(usual, asked);
-      assert.deepEqual([match(settings), settings.reads], [[], []], what);
+    const { list } = buildCluster([given]);
+    for (const [what, asked] of Object.entries({ cluster: buildCluster([given]), manifests: { list } })) {
+      const { settings, notes } = await inspect(usual, asked);
+      assert.deepEqual([buildWebhookRules(settings), settings.reads], [[], []], what);
       assert.deepEqual(notes, ["ClusterOverridePolicy cap has a selector that names no kind that could be"]);
     }
     assert.deepEqual(guessReferencedResources([given]), []);
   });
 
   it("gives nobody the right to read Secrets, however a reference writes them", async () => {
-    const given = policy([pod], []);
+    const given = buildPolicy([pod], []);
     const templates = ["Secret", "secret", "SECRET"].flatMap((kind) =>
       ["v1", "v2"].map((apiVersion) => ({
         overriders: { template: { valueRef: { from: "k8s", path: "x", k8s: { apiVersion, kind } } } },
       })),
     );
     Object.assign(given.spec, { overrideRules: templates });
-    const { list } = cluster([given]);
-    assert.deepEqual((await survey(usual, { list })).settings.reads, []);
+    const { list } = buildCluster([given]);
+    assert.deepEqual((await inspect(usual, { list })).settings.reads, []);
     assert.deepEqual(guessReferencedResources([given]), []);
   });
 
   it("goes on without a group that doesn't answer, by the plurals that are usual, and says so", async () => {
-    const asked = cluster([policy([deployment, pod], [])]);
+    const asked = buildCluster([buildPolicy([deployment, pod], [])]);
     const discover = async (groupVersion: string) => {
       if (groupVersion === "apps/v1") throw new Error("the API server answers 503");
       return asked.discover(groupVersion);
     };
-    const { settings, notes } = await survey(usual, { ...asked, discover });
-    assert.deepEqual(match(settings), [row("", "v1", ["pods"], both), row("apps", "v1", ["deployments"], both)]);
+    const { settings, notes } = await inspect(usual, { ...asked, discover });
+    assert.deepEqual(buildWebhookRules(settings), [
+      buildWebhookRule("", "v1", ["pods"], both),
+      buildWebhookRule("apps", "v1", ["deployments"], both),
+    ]);
     assert.deepEqual(notes, ["what is served of apps/v1 can't be found out: the API server answers 503"]);
   });
 
   it("says where the cluster has no kinds for policies", async () => {
     const { "policy.kcloudlabs.io/v1alpha1": _, ...others } = served;
-    const { settings, notes } = await survey(usual, cluster([policy([pod], [])], others));
-    assert.deepEqual(match(settings), []);
+    const { settings, notes } = await inspect(usual, buildCluster([buildPolicy([pod], [])], others));
+    assert.deepEqual(buildWebhookRules(settings), []);
     assert.match(notes.join(), /functions\/policy-admission\/crds holds them/);
   });
 
   it("takes kinds to be called as they usually are, where nobody says how", async () => {
-    const { list } = cluster([policy([deployment], [])]);
-    assert.deepEqual(match((await survey(usual, { list })).settings), [row("apps", "v1", ["deployments"], both)]);
+    const { list } = buildCluster([buildPolicy([deployment], [])]);
+    assert.deepEqual(buildWebhookRules((await inspect(usual, { list })).settings), [
+      buildWebhookRule("apps", "v1", ["deployments"], both),
+    ]);
   });
 });
 
 describe("what no entry sends", () => {
-  const of = (one: KinitirasPolicy, ...rows: RequestMatch[]) =>
-    describeUnsentRequests(one, ["CREATE", "UPDATE"], cluster([]), rows);
+  const findUnsent = (one: KinitirasPolicy, ...rows: RequestMatch[]) =>
+    describeUnsentRequests(one, ["CREATE", "UPDATE"], buildCluster([]), rows);
   it("is nothing where an entry has it", async () => {
-    assert.deepEqual(await of(policy([pod], []), everything), []);
-    assert.deepEqual(await of(policy([pod], [create]), row("", "v1", ["pods"], both)), []);
+    assert.deepEqual(await findUnsent(buildPolicy([pod], []), everything), []);
+    assert.deepEqual(await findUnsent(buildPolicy([pod], [create]), buildWebhookRule("", "v1", ["pods"], both)), []);
   });
   it("is said by operation and kind", async () => {
-    assert.deepEqual(await of(policy([goose], []), row("", "v1", ["pods"], both)), [
+    assert.deepEqual(await findUnsent(buildPolicy([goose], []), buildWebhookRule("", "v1", ["pods"], both)), [
       "CREATE, UPDATE of geese.example.io",
     ]);
-    assert.deepEqual(await of(policy([pod], []), row("", "v1", ["pods"], [create])), ["UPDATE of pods"]);
-    assert.deepEqual(await of(policy([], [create]), row("", "v1", ["pods"], both)), [
+    assert.deepEqual(await findUnsent(buildPolicy([pod], []), buildWebhookRule("", "v1", ["pods"], [create])), [
+      "UPDATE of pods",
+    ]);
+    assert.deepEqual(await findUnsent(buildPolicy([], [create]), buildWebhookRule("", "v1", ["pods"], both)), [
       "CREATE of objects of every kind",
     ]);
   });
 });
 
 const faults: [name: string, settings: object, sentence: RegExp][] = [
-  ["two policies of one name", { policies: [policy([]), policy([])] }, /must have one ClusterOverridePolicy cap/],
+  [
+    "two policies of one name",
+    { policies: [buildPolicy([]), buildPolicy([])] },
+    /must have one ClusterOverridePolicy cap/,
+  ],
   ["an interception without resources", { intercept: [{ apiGroups: [""], apiVersions: ["v1"] }] }, /in intercept\[0\]/],
   ["an operation that there isn't", { intercept: [{ ...everything, operations: ["PATCH"] }] }, /in intercept\[0\]/],
   ["a selector that is none", { objectSelector: { matchLabels: 1 } }, /as objectSelector/],

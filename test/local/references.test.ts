@@ -16,7 +16,7 @@ import { createHttpCapabilities, type HttpSettings, httpSettings } from "#lib/po
 import type { HttpReference, ScriptHttpRequest } from "#lib/policy/types.ts";
 import { openCertificate } from "../../infra/keys/keys.ts";
 
-interface Heard {
+interface ReceivedRequest {
   method: string | undefined;
   url: string | undefined;
   headers: IncomingMessage["headers"];
@@ -30,15 +30,15 @@ const bomb = gzipSync(Buffer.alloc(64 * 1024 * 1024));
 describe("a policy's request", () => {
   let folder: string;
   let certificate: { ca: string; cert: string; key: string };
-  let heard: Heard[] = [];
+  let received: ReceivedRequest[] = [];
   let connections = 0;
-  let answer: (response: ServerResponse, heard: Heard) => void;
+  let answer: (response: ServerResponse, heard: ReceivedRequest) => void;
   const listener = async (request: IncomingMessage, response: ServerResponse) => {
     const chunks: Buffer[] = [];
     for await (const chunk of request) chunks.push(chunk);
     const { method, url, headers } = request;
     const one = { method, url, headers, body: Buffer.concat(chunks).toString() };
-    heard.push(one);
+    received.push(one);
     answer(response, one);
   };
   const secure = createServer(listener);
@@ -47,7 +47,7 @@ describe("a policy's request", () => {
   let plainHost: string;
   let world: ReturnType<typeof createLiveCapabilities>;
 
-  const says =
+  const respondWith =
     (body: unknown, status = 200, headers: Record<string, string | string[]> = {}) =>
     (response: ServerResponse) =>
       response.writeHead(status, headers).end(typeof body === "string" ? body : JSON.stringify(body));
@@ -68,9 +68,9 @@ describe("a policy's request", () => {
     plainHost = `localhost:${(plain.address() as AddressInfo).port}`;
   });
   beforeEach(() => {
-    heard = [];
+    received = [];
     connections = 0;
-    answer = says({ ok: true });
+    answer = respondWith({ ok: true });
     world = createLiveCapabilities({});
   });
   after(async () => {
@@ -81,17 +81,17 @@ describe("a policy's request", () => {
     await rm(folder, { recursive: true, force: true });
   });
 
-  const settings = (further: Partial<HttpSettings> = {}): HttpSettings => ({
+  const buildSettings = (further: Partial<HttpSettings> = {}): HttpSettings => ({
     ...httpSettings,
     ...{ hosts: [host, plainHost], ca: certificate.ca, addresses: ["127.0.0.1/32"] },
     ...further,
   });
   const reach = (further: Partial<HttpSettings> = {}, milliseconds = 8000, cluster = "one") =>
-    createHttpCapabilities(settings(further), world(cluster, milliseconds).http);
-  const get = (reference: Partial<HttpReference> = {}, further: Partial<HttpSettings> = {}) =>
-    reach(further).fetch({ url: `https://${host}/a`, ...reference });
-  const script = (request: Partial<ScriptHttpRequest> = {}, further: Partial<HttpSettings> = {}) =>
-    reach(further).process({ method: "GET", url: `https://${host}/a`, ...request });
+    createHttpCapabilities(buildSettings(further), world(cluster, milliseconds).http);
+  const fetchReference = (reference: Partial<HttpReference> = {}, further: Partial<HttpSettings> = {}) =>
+    reach(further).fetchReference({ url: `https://${host}/a`, ...reference });
+  const sendScriptRequest = (request: Partial<ScriptHttpRequest> = {}, further: Partial<HttpSettings> = {}) =>
+    reach(further).sendScriptRequest({ method: "GET", url: `https://${host}/a`, ...request });
 
   describe("of a reference", () => {
     it("comes back with body, header and trailer", async () => {
@@ -105,7 +105,7 @@ describe("a policy's request", () => {
         response.addTrailers({ "x-end": "over" });
         response.end();
       };
-      const { body, header, trailer } = await get();
+      const { body, header, trailer } = await fetchReference();
       assert.deepEqual(body, { data: { name: "hn" } });
       assert.deepEqual(header["Content-Type"], ["text/plain; charset=utf-8"]);
       assert.deepEqual(header["X-Many"], ["a", "b"]);
@@ -114,7 +114,7 @@ describe("a policy's request", () => {
     });
 
     it("sends what the policy says", async () => {
-      await get({
+      await fetchReference({
         url: `http://${plainHost}/a?z=1`,
         method: "post",
         params: { q: "a b", b: "ä&=~*" },
@@ -122,18 +122,18 @@ describe("a policy's request", () => {
         body: { a: "{{metadata.name}}" },
         auth: { staticToken: "st", token: "tt", authUrl: `http://${plainHost}/auth` },
       });
-      const [{ method, url, headers, body } = assert.fail()] = heard;
+      const [{ method, url, headers, body } = assert.fail()] = received;
       assert.deepEqual([method, url], ["POST", "/a?z=1&b=%C3%A4%26%3D~%2A&q=a+b"]);
       assert.equal(headers["x-a"], "b {{metadata.name}}");
       assert.equal(headers["content-type"], "application/json");
       assert.equal(headers.authorization, "Bearer st");
       assert.equal(body, '{"a":"{{metadata.name}}"}');
-      assert.equal(heard.length, 1);
+      assert.equal(received.length, 1);
     });
 
     it("sends a body with GET, too, and says how long it is", async () => {
-      await get({ body: [1], header: { "content-type": "text/x" } });
-      const [{ method, headers, body } = assert.fail()] = heard;
+      await fetchReference({ body: [1], header: { "content-type": "text/x" } });
+      const [{ method, headers, body } = assert.fail()] = received;
       assert.deepEqual(
         [method, headers["content-type"], headers["content-length"], body],
         ["GET", "text/x", "3", "[1]"],
@@ -141,26 +141,29 @@ describe("a policy's request", () => {
     });
 
     it("trusts a certificate of its settings, and no other", async () => {
-      await assert.rejects(get({}, { ca: "" }), /could not ask localhost:\d+: .*certificate/i);
-      await assert.rejects(get({}, { ca: "none" }), /http\.ca can't be used|certificate/i);
-      assert.equal(heard.length, 0);
+      await assert.rejects(fetchReference({}, { ca: "" }), /could not ask localhost:\d+: .*certificate/i);
+      await assert.rejects(fetchReference({}, { ca: "none" }), /http\.ca can't be used|certificate/i);
+      assert.equal(received.length, 0);
     });
 
     const wrong: Record<string, [answer: () => typeof answer, sentence: RegExp]> = {
       "a redirect": [
-        () => says({}, 302, { location: `https://${host}/b` }),
+        () => respondWith({}, 302, { location: `https://${host}/b` }),
         /^localhost:\d+ answers 302, and redirects are not followed$/,
       ],
-      "another redirect": [() => says({}, 307, { location: "http://169.254.169.254/" }), /answers 307, and redirects/],
-      "not found": [() => says({ n: 1 }, 404), /^localhost:\d+ answers 404$/],
-      "a fault of its own": [() => says({ n: 1 }, 503), /answers 503$/],
-      unauthorized: [() => says({}, 401), /answers 401$/],
-      "no content": [() => says("", 204), /must answer a JSON object$/],
-      "no JSON": [() => says("xx"), /must answer a JSON object$/],
-      "a list": [() => says([1]), /must answer a JSON object$/],
-      null: [() => says("null"), /must answer a JSON object$/],
-      "a number": [() => says("1"), /must answer a JSON object$/],
-      "too much": [() => says({ a: "x".repeat(1024 * 1024) }), /its answer has more than 1048576 bytes$/],
+      "another redirect": [
+        () => respondWith({}, 307, { location: "http://169.254.169.254/" }),
+        /answers 307, and redirects/,
+      ],
+      "not found": [() => respondWith({ n: 1 }, 404), /^localhost:\d+ answers 404$/],
+      "a fault of its own": [() => respondWith({ n: 1 }, 503), /answers 503$/],
+      unauthorized: [() => respondWith({}, 401), /answers 401$/],
+      "no content": [() => respondWith("", 204), /must answer a JSON object$/],
+      "no JSON": [() => respondWith("xx"), /must answer a JSON object$/],
+      "a list": [() => respondWith([1]), /must answer a JSON object$/],
+      null: [() => respondWith("null"), /must answer a JSON object$/],
+      "a number": [() => respondWith("1"), /must answer a JSON object$/],
+      "too much": [() => respondWith({ a: "x".repeat(1024 * 1024) }), /its answer has more than 1048576 bytes$/],
       "a bomb": [
         () => (response) => response.writeHead(200, { "content-encoding": "gzip" }).end(bomb),
         /its answer has more than 1048576 bytes$/,
@@ -200,30 +203,30 @@ describe("a policy's request", () => {
     for (const [what, [say, sentence]] of Object.entries(wrong))
       it(`fails where the service says ${what}`, async () => {
         answer = say();
-        await assert.rejects(get(), { message: sentence });
-        assert.equal(heard.length, 1);
+        await assert.rejects(fetchReference(), { message: sentence });
+        assert.equal(received.length, 1);
       });
 
     it("takes packed JSON", async () => {
       answer = (response) => response.writeHead(200, { "content-encoding": "gzip" }).end(gzipSync('{"a":1}'));
-      assert.deepEqual((await get()).body, { a: 1 });
+      assert.deepEqual((await fetchReference()).body, { a: 1 });
     });
 
     it("has no more time than the review", async () => {
       answer = () => {};
-      const late = reach({}, 400).fetch({ url: `https://${host}/a` });
+      const late = reach({}, 400).fetchReference({ url: `https://${host}/a` });
       await assert.rejects(late, /did not answer in time$/);
     });
 
     it("takes a name that prototypes have for a key like any other", async () => {
-      answer = says('{"__proto__":{"a":1},"constructor":2}', 200, { constructor: "c" });
-      const { body, header } = await get({
+      answer = respondWith('{"__proto__":{"a":1},"constructor":2}', 200, { constructor: "c" });
+      const { body, header } = await fetchReference({
         params: JSON.parse('{"__proto__":"p"}'),
         header: JSON.parse('{"__proto__":"h"}'),
       });
       assert.deepEqual(Object.keys(body), ["__proto__", "constructor"]);
       assert.deepEqual(header.Constructor, ["c"]);
-      assert.equal(heard[0]?.url, "/a?__proto__=p");
+      assert.equal(received[0]?.url, "/a?__proto__=p");
     });
   });
 
@@ -252,11 +255,13 @@ describe("a policy's request", () => {
         const [url, hosts, addresses = []] = given();
         const sentence =
           /may not be asked: http\.(hosts|addresses)|it has no address that may be asked, but .*127\.0\.0\.1/;
-        await assert.rejects(get({ url }, { hosts, addresses }), { message: sentence });
-        await assert.rejects(script({ url }, { hosts, addresses }), { message: sentence });
+        await assert.rejects(fetchReference({ url }, { hosts, addresses }), { message: sentence });
+        await assert.rejects(sendScriptRequest({ url }, { hosts, addresses }), { message: sentence });
         const auth = { authUrl: url, username: "u", password: "p" };
-        await assert.rejects(get({ auth }, { hosts: [...hosts, plainHost], addresses, ca: "" }), { message: sentence });
-        assert.deepEqual([connections, heard.length], [0, 0]);
+        await assert.rejects(fetchReference({ auth }, { hosts: [...hosts, plainHost], addresses, ca: "" }), {
+          message: sentence,
+        });
+        assert.deepEqual([connections, received.length], [0, 0]);
       });
 
     const unfit: Record<string, [Partial<HttpReference>, RegExp]> = {
@@ -279,8 +284,8 @@ describe("a policy's request", () => {
     };
     for (const [what, [reference, sentence]] of Object.entries(unfit))
       it(`is not sent with ${what}`, async () => {
-        await assert.rejects(get(reference), { message: sentence });
-        assert.equal(heard.length, 0);
+        await assert.rejects(fetchReference(reference), { message: sentence });
+        assert.equal(received.length, 0);
       });
 
     it("is not sent with what is of another type", async () => {
@@ -294,7 +299,7 @@ describe("a policy's request", () => {
         { auth: 1 },
         { auth: { token: 1 } },
       ])
-        await assert.rejects(get(JSON.parse(JSON.stringify(wrong))), /must be/);
+        await assert.rejects(fetchReference(JSON.parse(JSON.stringify(wrong))), /must be/);
       for (const wrong of [
         { url: null },
         { method: 1 },
@@ -302,8 +307,8 @@ describe("a policy's request", () => {
         { request: { header: 1 } },
         { method: "CONNECT" },
       ])
-        await assert.rejects(script(JSON.parse(JSON.stringify(wrong))), /must be/);
-      assert.equal(heard.length, 0);
+        await assert.rejects(sendScriptRequest(JSON.parse(JSON.stringify(wrong))), /must be/);
+      assert.equal(received.length, 0);
     });
   });
 
@@ -314,39 +319,44 @@ describe("a policy's request", () => {
     beforeEach(() => {
       [count, accepted, further] = [0, () => true, {}];
       answer = (response, { url, headers }) => {
-        if (url === "/auth") says({ token: `T${++count}`, ...further })(response);
-        else says({ n: headers.authorization }, accepted(headers.authorization?.slice(7) ?? "") ? 200 : 401)(response);
+        if (url === "/auth") respondWith({ token: `T${++count}`, ...further })(response);
+        else
+          respondWith(
+            { n: headers.authorization },
+            accepted(headers.authorization?.slice(7) ?? "") ? 200 : 401,
+          )(response);
       };
     });
-    const auth = () => ({ authUrl: `https://${host}/auth`, username: "u", password: "p w" });
-    const token = async (given: object = {}) => (await get({ auth: { ...auth(), ...given } })).body.n;
-    const asked = (path: string) => heard.filter(({ url }) => url === path).length;
+    const buildAuth = () => ({ authUrl: `https://${host}/auth`, username: "u", password: "p w" });
+    const fetchToken = async (given: object = {}) =>
+      (await fetchReference({ auth: { ...buildAuth(), ...given } })).body.n;
+    const countRequests = (path: string) => received.filter(({ url }) => url === path).length;
 
     it("asks for it with name and password, and once", async () => {
-      assert.deepEqual([await token(), await token()], ["Bearer T1", "Bearer T1"]);
-      assert.deepEqual([asked("/auth"), asked("/a")], [1, 2]);
-      const [{ method, headers, body } = assert.fail()] = heard;
+      assert.deepEqual([await fetchToken(), await fetchToken()], ["Bearer T1", "Bearer T1"]);
+      assert.deepEqual([countRequests("/auth"), countRequests("/a")], [1, 2]);
+      const [{ method, headers, body } = assert.fail()] = received;
       assert.deepEqual([method, body, headers["content-length"]], ["POST", "", "0"]);
       assert.equal(headers.authorization, `Basic ${Buffer.from("u:p w").toString("base64")}`);
     });
 
     it("asks for it once for all reviews at a time", async () => {
-      const all = await Promise.all([token(), token(), token(), token()]);
+      const all = await Promise.all([fetchToken(), fetchToken(), fetchToken(), fetchToken()]);
       assert.deepEqual(all, new Array(4).fill("Bearer T1"));
-      assert.deepEqual([asked("/auth"), asked("/a")], [1, 4]);
+      assert.deepEqual([countRequests("/auth"), countRequests("/a")], [1, 4]);
     });
 
     it("has another one for every name, password, service and cluster", async () => {
-      await token();
-      assert.equal(await token({ username: "v" }), "Bearer T2");
-      assert.equal(await token({ password: "q" }), "Bearer T3");
-      const { body } = await reach({}, 8000, "two").fetch({ url: `https://${host}/a`, auth: auth() });
+      await fetchToken();
+      assert.equal(await fetchToken({ username: "v" }), "Bearer T2");
+      assert.equal(await fetchToken({ password: "q" }), "Bearer T3");
+      const { body } = await reach({}, 8000, "two").fetchReference({ url: `https://${host}/a`, auth: buildAuth() });
       assert.equal(body.n, "Bearer T4");
     });
 
     it("keeps it as long as the service or the policy says, less a rest", async (test) => {
       test.mock.timers.enable({ apis: ["Date"], now: Date.now() });
-      const minutes = (count: number) => test.mock.timers.setTime(Date.now() + count * 60_000);
+      const advanceMinutes = (count: number) => test.mock.timers.setTime(Date.now() + count * 60_000);
       for (const [say, given, life] of [
         [{}, {}, 5],
         [{}, { expireDuration: "1h40m" }, 100],
@@ -354,112 +364,118 @@ describe("a policy's request", () => {
       ] as const) {
         world = createLiveCapabilities({});
         further = typeof say === "function" ? say() : say;
-        const first = await token(given);
-        minutes(life * 0.89);
-        assert.equal(await token(given), first);
-        minutes(life * 0.02);
-        assert.notEqual(await token(given), first);
+        const first = await fetchToken(given);
+        advanceMinutes(life * 0.89);
+        assert.equal(await fetchToken(given), first);
+        advanceMinutes(life * 0.02);
+        assert.notEqual(await fetchToken(given), first);
       }
     });
 
     it("does not keep one that ends at once", async () => {
       further = { expireAt: Date.now() + 3000 };
-      assert.deepEqual([await token(), await token()], ["Bearer T1", "Bearer T2"]);
+      assert.deepEqual([await fetchToken(), await fetchToken()], ["Bearer T1", "Bearer T2"]);
     });
 
     it("takes the policy's own while it lasts", async () => {
-      assert.equal(await token({ token: "own" }), "Bearer own");
-      assert.equal(await token({ token: "own", expireAt: "2999-01-01T00:00:00Z" }), "Bearer own");
-      assert.equal(asked("/auth"), 0);
-      assert.equal(await token({ token: "own", expireAt: "2001-01-01T00:00:00Z" }), "Bearer T1");
+      assert.equal(await fetchToken({ token: "own" }), "Bearer own");
+      assert.equal(await fetchToken({ token: "own", expireAt: "2999-01-01T00:00:00Z" }), "Bearer own");
+      assert.equal(countRequests("/auth"), 0);
+      assert.equal(await fetchToken({ token: "own", expireAt: "2001-01-01T00:00:00Z" }), "Bearer T1");
     });
 
     it("asks for a fresh one where one is refused, once", async () => {
-      await token();
+      await fetchToken();
       accepted = (token) => token === "T2";
-      assert.equal(await token(), "Bearer T2");
-      assert.equal(await token(), "Bearer T2");
-      assert.equal(await token({ token: "own" }), "Bearer T2");
+      assert.equal(await fetchToken(), "Bearer T2");
+      assert.equal(await fetchToken(), "Bearer T2");
+      assert.equal(await fetchToken({ token: "own" }), "Bearer T2");
       assert.equal(count, 2);
       accepted = () => false;
-      await assert.rejects(token(), { message: /^localhost:\d+ answers 401$/ });
+      await assert.rejects(fetchToken(), { message: /^localhost:\d+ answers 401$/ });
       assert.equal(count, 3);
     });
 
     it("asks for one fresh token for all who were refused at a time", async () => {
-      await token();
+      await fetchToken();
       accepted = (token) => token !== "T1";
-      const all = await Promise.all([token(), token(), token()]);
+      const all = await Promise.all([fetchToken(), fetchToken(), fetchToken()]);
       assert.deepEqual(all, new Array(3).fill("Bearer T2"));
       assert.equal(count, 2);
     });
 
     it("does not ask again for what a policy holds alone", async () => {
       accepted = () => false;
-      await assert.rejects(token({ staticToken: "s" }), /answers 401$/);
-      assert.deepEqual([asked("/auth"), asked("/a")], [0, 1]);
+      await assert.rejects(fetchToken({ staticToken: "s" }), /answers 401$/);
+      assert.deepEqual([countRequests("/auth"), countRequests("/a")], [0, 1]);
     });
 
     it("is not asked again for the sake of a refusal", async () => {
-      await token();
+      await fetchToken();
       const review = world("one", 8000);
-      await createHttpCapabilities(settings(), review.http).fetch({ url: `https://${host}/a`, auth: auth() });
+      await createHttpCapabilities(buildSettings(), review.http).fetchReference({
+        url: `https://${host}/a`,
+        auth: buildAuth(),
+      });
       assert.equal(review.anew?.(), undefined);
     });
 
     const wrong: Record<string, [answer: typeof answer, sentence: RegExp]> = {
-      "another status": [says({ token: "t" }, 403), /^localhost:\d+ answers 403 to a request for a token$/],
-      "a redirect": [says({ token: "t" }, 302, { location: "/a" }), /answers 302 to a request for a token$/],
-      "no token": [says({}), /answers 200 to a request for a token, and no token$/],
-      "a token that can't be sent": [says({ token: "a\nb" }), /and no token$/],
-      "no JSON": [says("p w"), /and no token$/],
-      "too much": [says({ token: "t".repeat(70_000) }), /its answer has more than 65536 bytes$/],
+      "another status": [respondWith({ token: "t" }, 403), /^localhost:\d+ answers 403 to a request for a token$/],
+      "a redirect": [respondWith({ token: "t" }, 302, { location: "/a" }), /answers 302 to a request for a token$/],
+      "no token": [respondWith({}), /answers 200 to a request for a token, and no token$/],
+      "a token that can't be sent": [respondWith({ token: "a\nb" }), /and no token$/],
+      "no JSON": [respondWith("p w"), /and no token$/],
+      "too much": [respondWith({ token: "t".repeat(70_000) }), /its answer has more than 65536 bytes$/],
       nothing: [() => {}, /it did not answer in time$/],
     };
     for (const [what, [say, sentence]] of Object.entries(wrong))
       it(`fails where that service says ${what}, and tells no secret`, async () => {
         answer = say;
-        await assert.rejects(token(), (error: Error) => {
+        await assert.rejects(fetchToken(), (error: Error) => {
           assert.match(error.message, sentence);
           assert.doesNotMatch(error.message, /p w|Basic/);
           return true;
         });
-        assert.equal(asked("/a"), 0);
+        assert.equal(countRequests("/a"), 0);
       });
 
     it("fails where there is none to be had", async () => {
       const sentence =
         /^auth must have a staticToken, a token or an authUrl, or http\.credentials must list localhost:\d+$/;
       for (const auth of [{}, { username: "u", password: "p" }, { staticToken: "", token: "", authUrl: "" }])
-        await assert.rejects(get({ auth }), { message: sentence });
+        await assert.rejects(fetchReference({ auth }), { message: sentence });
       const over = { token: "t", expireAt: "2001-01-01T00:00:00Z" };
-      await assert.rejects(get({ auth: over }), /^Error: auth must have a token that is not over or an authUrl/);
-      await get({ auth: undefined });
+      await assert.rejects(
+        fetchReference({ auth: over }),
+        /^Error: auth must have a token that is not over or an authUrl/,
+      );
+      await fetchReference({ auth: undefined });
     });
 
     it("hears of no secret of the settings over http://", async () => {
       const credentials = [{ host: plainHost, secret: "s", region: "eu-west-1" }];
-      const asked = get({ url: `http://${plainHost}/a`, auth: {} }, { credentials });
+      const asked = fetchReference({ url: `http://${plainHost}/a`, auth: {} }, { credentials });
       await assert.rejects(asked, /is told what http\.credentials keep over https:\/\/ alone$/);
-      assert.equal(heard.length, 0);
+      assert.equal(received.length, 0);
     });
   });
 
   describe("of a script", () => {
     it("is answered with an object", async () => {
-      answer = says({ token: "tk" });
-      assert.deepEqual(await script(), { token: "tk" });
-      const [{ method, headers } = assert.fail()] = heard;
+      answer = respondWith({ token: "tk" });
+      assert.deepEqual(await sendScriptRequest(), { token: "tk" });
+      const [{ method, headers } = assert.fail()] = received;
       assert.deepEqual([method, headers["content-type"]], ["GET", "application/json"]);
     });
 
     it("sends its own headers alone, and its body", async () => {
-      await script({ method: "PUT", request: { header: { "X-A": "b" }, body: "{}" } });
-      await script({
+      await sendScriptRequest({ method: "PUT", request: { header: { "X-A": "b" }, body: "{}" } });
+      await sendScriptRequest({
         method: "POST",
         request: { body: Buffer.from([0x61, 0xc3, 0xa4]).toString("base64"), bodyIsBytes: true },
       });
-      const [first = assert.fail(), second = assert.fail()] = heard;
+      const [first = assert.fail(), second = assert.fail()] = received;
       assert.deepEqual(
         [first.method, first.headers["x-a"], first.headers["content-type"], first.body],
         ["PUT", "b", undefined, "{}"],
@@ -468,30 +484,30 @@ describe("a policy's request", () => {
     });
 
     it("waits longer than a reference", async () => {
-      answer = (response) => void wait(1300).then(() => says({ a: 1 })(response));
-      assert.deepEqual(await script(), { a: 1 });
-      await assert.rejects(get(), /did not answer in time$/);
+      answer = (response) => void wait(1300).then(() => respondWith({ a: 1 })(response));
+      assert.deepEqual(await sendScriptRequest(), { a: 1 });
+      await assert.rejects(fetchReference(), /did not answer in time$/);
     });
 
     it("fails on what is no answer", async () => {
       for (const [say, sentence] of [
-        [says({ token: "tk" }, 503), /answers 503$/],
-        [says("xx"), /must answer a JSON object$/],
-        [says({}, 301, { location: "/" }), /redirects are not followed$/],
+        [respondWith({ token: "tk" }, 503), /answers 503$/],
+        [respondWith("xx"), /must answer a JSON object$/],
+        [respondWith({}, 301, { location: "/" }), /redirects are not followed$/],
       ] as const) {
         answer = say;
-        await assert.rejects(script(), { message: sentence });
+        await assert.rejects(sendScriptRequest(), { message: sentence });
       }
     });
 
     it("trusts whom it says, and shows who it is", async () => {
       const { ca, cert, key } = certificate;
-      assert.deepEqual(await script({ tls_config: { ca } }, { ca: "" }), { ok: true });
+      assert.deepEqual(await sendScriptRequest({ tls_config: { ca } }, { ca: "" }), { ok: true });
       // This certificate says of itself that it is a server's.
       const options = { cert, key, ca, requestCert: true, rejectUnauthorized: false };
       const asking = createServer(options, ({ socket }, response) => {
         const { fingerprint256 } = socket instanceof TLSSocket ? socket.getPeerCertificate() : {};
-        says({ fingerprint256 })(response);
+        respondWith({ fingerprint256 })(response);
       });
       asking.listen(0, "127.0.0.1");
       await once(asking, "listening");
@@ -499,7 +515,7 @@ describe("a policy's request", () => {
         // Listening on a port, it has one.
         const other = `localhost:${(asking.address() as AddressInfo).port}`;
         const ask = (tls_config?: ScriptHttpRequest["tls_config"]) =>
-          script({ url: `https://${other}/`, ...(tls_config && { tls_config }) }, { hosts: [other] });
+          sendScriptRequest({ url: `https://${other}/`, ...(tls_config && { tls_config }) }, { hosts: [other] });
         assert.deepEqual(await ask({ ca, client_crt: cert, client_key: key }), {
           fingerprint256: new X509Certificate(cert).fingerprint256,
         });
@@ -517,8 +533,8 @@ describe("a policy's request", () => {
 
     it("does not trust others beside whom it says", async () => {
       const other = await openCertificate(join(folder, "other"), "127.0.0.1");
-      await assert.rejects(script({ tls_config: { ca: other.ca } }), /could not ask localhost/);
-      assert.equal(heard.length, 0);
+      await assert.rejects(sendScriptRequest({ tls_config: { ca: other.ca } }), /could not ask localhost/);
+      assert.equal(received.length, 0);
     });
   });
 });

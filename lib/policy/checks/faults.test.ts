@@ -25,7 +25,7 @@ interface Case extends Given {
   warnings?: string | string[];
 }
 
-const policyOf = ({ namespace, selectors = [{ apiVersion: "v1", kind: "Pod" }], ...given }: Given) => {
+const buildPolicy = ({ namespace, selectors = [{ apiVersion: "v1", kind: "Pod" }], ...given }: Given) => {
   const { http, overriders = { cue: "patches: []" }, condition } = given;
   const valueRef = { from: "http", path: "a", http };
   const template = given.template ?? (http && { type: "labels", operation: "add", path: "a", valueRef });
@@ -46,7 +46,7 @@ const policyOf = ({ namespace, selectors = [{ apiVersion: "v1", kind: "Pod" }], 
 };
 
 /** The place of what a case gives, which its sentences call AT. */
-const placeOf = ({ selectors, rule, template, http, overriders, validateRule, condition }: Given): string => {
+const findField = ({ selectors, rule, template, http, overriders, validateRule, condition }: Given): string => {
   if (rule) return "spec.overrideRules[0]";
   if (http) return "spec.overrideRules[0].overriders.template.valueRef.http";
   if (template) return "spec.overrideRules[0].overriders.template";
@@ -60,12 +60,12 @@ const readable =
 const cases: Case[] = parse(readFileSync(new URL("cases.yaml", import.meta.url), "utf8"));
 for (const { name, faults, warnings, ...given } of cases)
   test(`it ${name}`, () => {
-    const policy = given.policy ?? policyOf(given);
+    const policy = given.policy ?? buildPolicy(given);
     const found = faults === undefined ? findPolicyWarnings(policy) : findPolicyFaults(policy);
     const expected = [faults ?? warnings ?? []].flat();
     assert.deepEqual(
       found,
-      expected.map((text) => text.replace(/\bAT\b/g, placeOf(given)).replace("READABLE", readable)),
+      expected.map((text) => text.replace(/\bAT\b/g, findField(given)).replace("READABLE", readable)),
     );
   });
 
@@ -77,14 +77,14 @@ test("it warns in sentences of every measured policy, whatever is wrong with it"
 test("it is done with a large policy, and one that is nested deeply", () => {
   const nested = JSON.parse(`${"[".repeat(200_000)}${"]".repeat(200_000)}`);
   assert.deepEqual(
-    findPolicyFaults(policyOf({ overriders: { plaintext: [{ path: "/a", op: "add", value: nested }] } })),
+    findPolicyFaults(buildPolicy({ overriders: { plaintext: [{ path: "/a", op: "add", value: nested }] } })),
     ["the policy is nested too deeply"],
   );
-  assert.equal(findPolicyFaults(policyOf({ overriders: { plaintext: Array(100_000).fill({}) } })).length, 50);
-  assert.equal(findPolicyFaults(policyOf({ overriders: { ["k".repeat(1_000_000)]: 1 } })).join().length < 500, true);
+  assert.equal(findPolicyFaults(buildPolicy({ overriders: { plaintext: Array(100_000).fill({}) } })).length, 50);
+  assert.equal(findPolicyFaults(buildPolicy({ overriders: { ["k".repeat(1_000_000)]: 1 } })).join().length < 500, true);
   const tolerations = Array(50_000).fill({ key: "!".repeat(1_000) });
   const origin = [{ type: "tolerations", operation: "add", tolerations }];
-  assert.ok(findPolicyFaults(policyOf({ overriders: { origin } })).join().length < 200_000);
+  assert.ok(findPolicyFaults(buildPolicy({ overriders: { origin } })).join().length < 200_000);
 });
 
 const words = fc.constantFrom(
@@ -123,11 +123,11 @@ test("it answers any JSON with sentences", () => {
       metadata: fc.constant({ name: "a", namespace: "b" }),
       spec: json,
     }),
-    json.map((given) => policyOf({ overriders: { template: given, origin: [given] } })),
-    json.map((given) => policyOf({ condition: Object(given) })),
+    json.map((given) => buildPolicy({ overriders: { template: given, origin: [given] } })),
+    json.map((given) => buildPolicy({ condition: Object(given) })),
     json.map((given) => {
       const parts = { tolerations: given, affinity: given, value: given, valueRef: given };
-      return policyOf({ template: { type: "tolerations", operation: "add", ...parts } });
+      return buildPolicy({ template: { type: "tolerations", operation: "add", ...parts } });
     }),
   );
   fc.assert(

@@ -9,7 +9,7 @@ import {
   setMember,
 } from "../../json.ts";
 import type { OverrideTemplate } from "../types.ts";
-import { prependMissing } from "./pod-spec.ts";
+import { addMissing } from "./pod-spec.ts";
 
 export const requiredTerms = "requiredDuringSchedulingIgnoredDuringExecution";
 const preferredTerms = "preferredDuringSchedulingIgnoredDuringExecution";
@@ -36,7 +36,7 @@ export const changeAffinity = (podSpec: JsonMap, { operation, affinity }: Overri
     if (operation === "remove") return removeFrom(podSpec, place.parents, place.key);
     const present = operation === "add" ? findList(podSpec, place) : undefined;
     const parent = openParent(podSpec, place);
-    return present?.length ? prependMissing(parent, place.key, terms) : setMember(parent, place.key, terms);
+    return present?.length ? addMissing(parent, place.key, terms) : setMember(parent, place.key, terms);
   });
 };
 

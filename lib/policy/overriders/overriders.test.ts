@@ -26,7 +26,7 @@ interface Case extends Given {
   fails?: string;
 }
 
-const podOf = (spec: unknown, metadata: unknown = { name: "web" }) =>
+const buildPod = (spec: unknown, metadata: unknown = { name: "web" }) =>
   structuredClone({ apiVersion: "v1", kind: "Pod", metadata, spec }) as KubernetesObject & {
     metadata: JsonMap;
     spec: JsonMap;
@@ -39,7 +39,7 @@ const apply = (object: KubernetesObject, { template, origin, patch }: Given): bo
     : applyPolicyPatch(object, patch as PolicyPatchOperation[]);
 };
 
-const usualSpec = ({ template }: Given) =>
+const chooseSpec = ({ template }: Given) =>
   template ? { containers: [{}] } : { a: 1, list: ["x", "y", "z"], none: null, "b/c": 1, "~1": { d: 1 } };
 
 const cases: Case[] = parse(readFileSync(new URL("cases.yaml", import.meta.url), "utf8"));
@@ -47,7 +47,7 @@ for (const kind of ["template", "origin", "patch"] as const)
   describe(`every ${kind} of cases.yaml`, () => {
     for (const { name, spec, metadata, becomes, fails, ...given } of cases.filter((one) => one[kind]))
       it(name, () => {
-        const before = podOf(spec ?? usualSpec(given), metadata);
+        const before = buildPod(spec ?? chooseSpec(given), metadata);
         if (fails !== undefined) return assert.throws(() => apply(before, given), { name: "Error", message: fails });
         const after = structuredClone(before);
         const isChanged = apply(after, given);
@@ -94,7 +94,7 @@ describe("a template", () => {
   it("does nothing where a reference leads nowhere, and writes what it leads to as text", () => {
     const valueRef = { from: "current", path: "b" } as const;
     const template: OverrideTemplate = { type: "labels", operation: "add", path: "a", valueRef };
-    const object = podOf({});
+    const object = buildPod({});
     assert.equal(applyTemplate(object, template, undefined), false);
     for (const [value, text] of [
       [1.5, "1.5"],
@@ -123,7 +123,7 @@ describe("a list of origin overriders", () => {
 
 describe("a patch", () => {
   it("refuses a path that is too long, and a value that is nested without end", () => {
-    const add = (path: string, value: unknown) => () => apply(podOf({}), { patch: [{ op: "add", path, value }] });
+    const add = (path: string, value: unknown) => () => apply(buildPod({}), { patch: [{ op: "add", path, value }] });
     assert.throws(add("/a".repeat(4000), 1), /path of an operation must be a text of at most 4096 characters/);
     let nested: unknown = 1;
     for (let depth = 0; depth < 50_000; depth++) nested = [nested];
@@ -131,79 +131,92 @@ describe("a patch", () => {
   });
 
   it("sets __proto__ as a key", () => {
-    const value = podOf({});
+    const value = buildPod({});
     apply(value, { patch: [{ op: "add", path: "/metadata/labels/__proto__", value: "x" }] });
     assert.equal(JSON.stringify(value.metadata), '{"name":"web","labels":{"__proto__":"x"}}');
   });
 
   it("shares nothing with the policy", () => {
     const value = { a: [1] };
-    const object = podOf({});
+    const object = buildPod({});
     apply(object, { patch: ["b", "c"].map((key) => ({ op: "add", path: `/spec/${key}`, value })) });
     assert.notEqual(object.spec.b, value);
     assert.notEqual(object.spec.b, object.spec.c);
   });
 });
 
-const some = <T>(...values: T[]) => fc.constantFrom(...values);
-const optional = <T>(model: { [K in keyof T]: fc.Arbitrary<T[K]> }) => fc.record(model, { requiredKeys: [] });
-const upTo = <T>(most: number, of: fc.Arbitrary<T>) => fc.array(of, { maxLength: most });
+const pickFrom = <T>(...values: T[]) => fc.constantFrom(...values);
+const buildPartial = <T>(model: { [K in keyof T]: fc.Arbitrary<T[K]> }) => fc.record(model, { requiredKeys: [] });
+const listUpTo = <T>(most: number, of: fc.Arbitrary<T>) => fc.array(of, { maxLength: most });
 
 const required = "requiredDuringSchedulingIgnoredDuringExecution";
 const preferred = "preferredDuringSchedulingIgnoredDuringExecution";
-const tolerations = upTo(
+const tolerations = listUpTo(
   3,
-  optional({
-    key: some("a", "b"),
-    operator: some("Exists", "Equal", ""),
-    value: some("1", "2"),
-    effect: some("NoExecute", "NoSchedule"),
+  buildPartial({
+    key: pickFrom("a", "b"),
+    operator: pickFrom("Exists", "Equal", ""),
+    value: pickFrom("1", "2"),
+    effect: pickFrom("NoExecute", "NoSchedule"),
   }),
 );
-const terms = upTo(3, some<object>({ a: 1 }, { a: 2 }, { b: 1 }));
-const pods = optional({ [required]: terms, [preferred]: terms });
-const nodes = optional({ [required]: fc.record({ nodeSelectorTerms: terms }), [preferred]: terms });
-const affinity = optional({ nodeAffinity: nodes, podAffinity: pods, podAntiAffinity: pods });
+const terms = listUpTo(3, pickFrom<object>({ a: 1 }, { a: 2 }, { b: 1 }));
+const pods = buildPartial({ [required]: terms, [preferred]: terms });
+const nodes = buildPartial({ [required]: fc.record({ nodeSelectorTerms: terms }), [preferred]: terms });
+const affinity = buildPartial({ nodeAffinity: nodes, podAffinity: pods, podAntiAffinity: pods });
 const amounts = fc.dictionary(
-  some("cpu", "memory", "ephemeral-storage", "gpu"),
-  some<unknown>("1", "0", 2, "300m", "1.5Gi", "12E", "0.5"),
+  pickFrom("cpu", "memory", "ephemeral-storage", "gpu"),
+  pickFrom<unknown>("1", "0", 2, "300m", "1.5Gi", "12E", "0.5"),
 );
-const resources = optional({ requests: amounts, limits: amounts });
-const texts = fc.dictionary(some("a", "b", "__proto__"), some("1", "2"));
-const factor = some("0.5", "0.333", "0.0001", "0.99");
-const operation = some("add", "replace", "remove");
+const resources = buildPartial({ requests: amounts, limits: amounts });
+const texts = fc.dictionary(pickFrom("a", "b", "__proto__"), pickFrom("1", "2"));
+const factor = pickFrom("0.5", "0.333", "0.0001", "0.99");
+const operation = pickFrom("add", "replace", "remove");
 const anything = fc.jsonValue({ maxDepth: 3 });
 
 const inTemplate = {
-  path: some("a", "b/c", "__proto__"),
-  value: fc.oneof(fc.record({ string: some("1", "2") }), fc.record({ stringMap: texts })),
+  path: pickFrom("a", "b/c", "__proto__"),
+  value: fc.oneof(fc.record({ string: pickFrom("1", "2") }), fc.record({ stringMap: texts })),
   resources,
-  resourcesOversell: optional({ cpuFactor: factor, memoryFactor: factor, diskFactor: factor }),
+  resourcesOversell: buildPartial({ cpuFactor: factor, memoryFactor: factor, diskFactor: factor }),
   tolerations,
   affinity,
 };
-const templateType = some("annotations", "labels", "resources", "resourcesOversell", "tolerations", "affinity");
+const templateType = pickFrom("annotations", "labels", "resources", "resourcesOversell", "tolerations", "affinity");
 const template = fc.record({ type: templateType, operation, ...inTemplate });
 
 const inOrigin = {
   ...{ annotations: texts, labels: texts, nodeSelector: texts, tolerations },
-  ...{ hostNetwork: fc.boolean(), schedulerName: some("a", ""), replace: fc.boolean(), containerCount: fc.nat(2) },
+  ...{ hostNetwork: fc.boolean(), schedulerName: pickFrom("a", ""), replace: fc.boolean(), containerCount: fc.nat(2) },
   ...{ resourceRequirements: resources, resourcesOversell: resources },
 };
-const originType = some(
+const originType = pickFrom(
   ...["annotations", "labels", "nodeSelector", "hostNetwork", "schedulerName", "resourceRequirements"],
   ...["resourceOversell", "affinity", "tolerations", "topologySpreadConstraints"],
 );
-const origin = upTo(
+const origin = listUpTo(
   3,
   fc.record({ type: originType, operation, ...inOrigin }, { requiredKeys: ["type", "operation"] }),
 );
 
-const key = some("a", "b", "0", "1", "-1", "-", "__proto__", "annotations", "metadata", "spec", "containers", "other");
-const patch = upTo(
+const key = pickFrom(
+  "a",
+  "b",
+  "0",
+  "1",
+  "-1",
+  "-",
+  "__proto__",
+  "annotations",
+  "metadata",
+  "spec",
+  "containers",
+  "other",
+);
+const patch = listUpTo(
   6,
   fc.record({
-    op: some("add", "remove", "replace", "test"),
+    op: pickFrom("add", "remove", "replace", "test"),
     path: fc.array(key, { minLength: 1, maxLength: 4 }).map((keys) => `/${keys.join("/")}`),
     value: fc.jsonValue({ maxDepth: 2 }),
   }),
@@ -212,17 +225,17 @@ const patch = upTo(
 const given: fc.Arbitrary<Given> = fc.oneof(fc.record({ template }), fc.record({ origin }), fc.record({ patch }));
 const object = fc
   .tuple(
-    optional({
+    buildPartial({
       ...{ tolerations, affinity, nodeSelector: texts },
-      containers: upTo(2, fc.record({ resources, name: fc.constant("c") }, { requiredKeys: ["name"] })),
-      other: fc.oneof(fc.jsonValue({ maxDepth: 1 }), some({ a: [{ b: [1, 2] }, 2], b: { a: 1 } })),
+      containers: listUpTo(2, fc.record({ resources, name: fc.constant("c") }, { requiredKeys: ["name"] })),
+      other: fc.oneof(fc.jsonValue({ maxDepth: 1 }), pickFrom({ a: [{ b: [1, 2] }, 2], b: { a: 1 } })),
     }),
-    optional({ labels: texts, annotations: texts }),
+    buildPartial({ labels: texts, annotations: texts }),
   )
-  .map(([spec, metadata]): ReturnType<typeof podOf> => JSON.parse(JSON.stringify(podOf(spec, metadata))));
+  .map(([spec, metadata]): ReturnType<typeof buildPod> => JSON.parse(JSON.stringify(buildPod(spec, metadata))));
 
 /** What came of it: whether it was changed, or the error. */
-const outcomeOf = (object: KubernetesObject, given: Given): boolean | string => {
+const getOutcome = (object: KubernetesObject, given: Given): boolean | string => {
   try {
     return apply(object, given);
   } catch (error) {
@@ -232,7 +245,7 @@ const outcomeOf = (object: KubernetesObject, given: Given): boolean | string => 
 };
 
 /** Members in the order of their names. */
-const sorted = (_: string, value: unknown) =>
+const sortMembers = (_: string, value: unknown) =>
   typeof value === "object" && value !== null && !Array.isArray(value)
     ? Object.fromEntries(Object.entries(value).sort(([one], [other]) => (one < other ? -1 : 1)))
     : value;
@@ -242,13 +255,13 @@ describe("every template, list of origin overriders and patch", () => {
     fc.assert(
       fc.property(object, given, (before, given) => {
         const text = JSON.stringify(before);
-        const plain: ReturnType<typeof podOf> = JSON.parse(text);
+        const plain: ReturnType<typeof buildPod> = JSON.parse(text);
         const { value, changes } = createDraft<KubernetesObject>(before);
-        const outcome = outcomeOf(value, given);
-        assert.equal(outcomeOf(plain, given), outcome);
+        const outcome = getOutcome(value, given);
+        assert.equal(getOutcome(plain, given), outcome);
         const patch = changes();
         assert.equal(JSON.stringify(before), text);
-        assert.equal(JSON.stringify(patched(before, patch), sorted), JSON.stringify(plain, sorted));
+        assert.equal(JSON.stringify(patched(before, patch), sortMembers), JSON.stringify(plain, sortMembers));
         if (given.patch || typeof outcome === "string") return;
         assert.deepEqual(plain.spec.other, before.spec.other, "unknown fields stay");
         if (!given.template) return;
@@ -260,17 +273,17 @@ describe("every template, list of origin overriders and patch", () => {
   });
 
   it("ends in a sentence for whatever it is and whatever it is of", () => {
-    const oddly = (parts: Record<string, fc.Arbitrary<unknown>>) =>
+    const mixWithAnything = (parts: Record<string, fc.Arbitrary<unknown>>) =>
       Object.fromEntries(Object.entries(parts).map(([name, part]) => [name, fc.oneof(part, anything)]));
     const odd = fc.oneof(
-      fc.record({ template: fc.record({ type: templateType, operation, ...oddly(inTemplate) }) }),
-      fc.record({ origin: fc.tuple(fc.record({ type: originType, operation, ...oddly(inOrigin) })) }),
+      fc.record({ template: fc.record({ type: templateType, operation, ...mixWithAnything(inTemplate) }) }),
+      fc.record({ origin: fc.tuple(fc.record({ type: originType, operation, ...mixWithAnything(inOrigin) })) }),
     );
     const resources = fc.oneof(anything, fc.record({ limits: anything, requests: anything }));
     const containers = fc.oneof(anything, fc.tuple(fc.record({ resources })));
-    const oddSpec = optional({ tolerations: anything, affinity: anything, nodeSelector: anything, containers });
+    const oddSpec = buildPartial({ tolerations: anything, affinity: anything, nodeSelector: anything, containers });
     fc.assert(
-      fc.property(oddSpec, anything, odd, (spec, metadata, given) => void outcomeOf(podOf(spec, metadata), given)),
+      fc.property(oddSpec, anything, odd, (spec, metadata, given) => void getOutcome(buildPod(spec, metadata), given)),
       { numRuns: 5000 },
     );
   });

@@ -1,6 +1,6 @@
 import { applyToEach, getOwn, isMap, isSame, type JsonMap, requireList, setMember } from "../../json.ts";
 import type { OverrideTemplate } from "../types.ts";
-import { prependMissing } from "./pod-spec.ts";
+import { addMissing } from "./pod-spec.ts";
 
 export const changeTolerations = (podSpec: JsonMap, { operation, tolerations }: OverrideTemplate): boolean => {
   const given = requireList(tolerations, "template.tolerations") ?? [];
@@ -13,7 +13,7 @@ export const changeTolerations = (podSpec: JsonMap, { operation, tolerations }: 
     return kept.length < present.length && setMember(podSpec, "tolerations", kept);
   }
   if (present.length === 0) return setMember(podSpec, "tolerations", given);
-  if (operation === "add") return prependMissing(podSpec, "tolerations", given);
+  if (operation === "add") return addMissing(podSpec, "tolerations", given);
   return applyToEach(given, (toleration) => replaceToleration(podSpec, toleration, given));
 };
 
@@ -27,7 +27,7 @@ const replaceToleration = (podSpec: JsonMap, toleration: JsonMap, given: JsonMap
     matches(toleration, there) && !given.some((other) => other !== toleration && isSame(other, there));
   const places = [...present.keys()].filter((index) => isReplaced(present[index]));
   return places.length === 0
-    ? prependMissing(podSpec, "tolerations", [toleration])
+    ? addMissing(podSpec, "tolerations", [toleration])
     : applyToEach(places, (index) => setMember(present, index, toleration));
 };
 

@@ -59,7 +59,7 @@ describe("what settings keep for a host", () => {
       requests.push(request);
       return { status: 200, body: '{"token":"t"}' };
     };
-    await createHttpCapabilities(settings, ask).fetch({ url, ...(auth && { auth }) });
+    await createHttpCapabilities(settings, ask).fetchReference({ url, ...(auth && { auth }) });
     return requests.map(({ bearer, username, headers }) => [bearer, username, headers?.authorization]);
   };
   const place = (secret: string) => ({ secret, region });
@@ -86,24 +86,29 @@ describe("what settings keep for a host", () => {
 });
 
 describe("a recorded answer", () => {
-  const world = (answer: object) =>
+  const recordAnswer = (answer: object) =>
     recorded({ http: [{ url: "http://mock/x", answer: { status: 200, body: '{"n":1}', ...answer } }] });
   const settings: HttpSettings = { ...httpSettings, hosts: ["mock"] };
 
   it("has names as Go writes them", async () => {
-    const { http } = world({ headers: { "content-type": ["a"], "X-A": ["b", "c"] }, trailers: { "x-end": ["d"] } });
-    assert.deepEqual(await createHttpCapabilities(settings, http).fetch({ url: "http://mock/x" }), {
+    const { http } = recordAnswer({
+      headers: { "content-type": ["a"], "X-A": ["b", "c"] },
+      trailers: { "x-end": ["d"] },
+    });
+    assert.deepEqual(await createHttpCapabilities(settings, http).fetchReference({ url: "http://mock/x" }), {
       body: { n: 1 },
       header: { "Content-Type": ["a"], "X-A": ["b", "c"] },
       trailer: { "X-End": ["d"] },
     });
   });
   it("may have no headers", async () => {
-    const { header, trailer } = await createHttpCapabilities(settings, world({}).http).fetch({ url: "http://mock/x" });
+    const { header, trailer } = await createHttpCapabilities(settings, recordAnswer({}).http).fetchReference({
+      url: "http://mock/x",
+    });
     assert.deepEqual([header, trailer], [{}, {}]);
   });
   it("that is missing is named without what is secret", async () => {
-    const asked = createHttpCapabilities(settings, world({}).http).fetch({
+    const asked = createHttpCapabilities(settings, recordAnswer({}).http).fetchReference({
       url: "http://mock/y",
       auth: { staticToken: "hush" },
     });

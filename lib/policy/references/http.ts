@@ -44,7 +44,7 @@ const maximumBytes = { answer: 1024 * 1024, token: 64 * 1024 };
 export const createHttpCapabilities = (
   settings: HttpSettings,
   ask: SendRequest,
-): Pick<PolicyCapabilities, "fetch" | "process"> => {
+): Pick<PolicyCapabilities, "fetchReference" | "sendScriptRequest"> => {
   const { isAdmitted, lookup, secureContext: getSecureContext } = createLimits(settings);
 
   const sendAllowed = async (
@@ -79,7 +79,7 @@ export const createHttpCapabilities = (
   };
 
   return {
-    fetch: async (reference): Promise<HttpReferenceResponse> => {
+    fetchReference: async (reference): Promise<HttpReferenceResponse> => {
       const { request, url, auth } = buildReferenceRequest(reference);
       const sendWithToken = (token: string | undefined, kept: StoredCredential = {}) => {
         const headers = { ...request.headers, ...(token !== undefined && { authorization: `Bearer ${token}` }) };
@@ -101,7 +101,7 @@ export const createHttpCapabilities = (
       return toReferenceResponse(await sendWithToken(await requestToken(auth, authUrl, token)), url);
     },
 
-    process: async ({ method, url: address, request = {}, tls_config: tls }: ScriptHttpRequest) => {
+    sendScriptRequest: async ({ method, url: address, request = {}, tls_config: tls }: ScriptHttpRequest) => {
       const url = buildAddress(address, "url");
       const text = request.body ?? undefined;
       if (text !== undefined && typeof text !== "string") throw new Error("request.body must be a text, or bytes");

@@ -9,12 +9,17 @@ import type { KubernetesObject } from "../../review.ts";
 import type { HttpReference, PolicyCapabilities, PolicyRequest, ValueReference } from "../types.ts";
 import { resolveReference } from "./references.ts";
 
-const named = (kind: string, name: string, namespace: string | undefined, rest: object = {}): KubernetesObject => {
+const buildObject = (
+  kind: string,
+  name: string,
+  namespace: string | undefined,
+  rest: object = {},
+): KubernetesObject => {
   return { apiVersion: "v1", kind, metadata: { name, ...(namespace && { namespace }), ...rest } };
 };
 
 const pod = {
-  ...named("Pod", "web", "b", {
+  ...buildObject("Pod", "web", "b", {
     labels: { app: "x", comma: "a,b=c" },
     annotations: { host: "api", path: "a/b?c#d%e\\f", up: "..", dot: ".", port: "8443", evil: "x/y@z", empty: "" },
     ownerReferences: [{ apiVersion: "v1", kind: "Owner", name: "o", uid: "1" }],
@@ -24,22 +29,22 @@ const pod = {
 const created: PolicyRequest = { operation: "CREATE", object: pod, namespace: "b" };
 
 const cluster = [
-  named("Owner", "o", "a"),
-  { ...named("Owner", "o", "b"), data: "of b" },
-  { ...named("Config", "z", "a", { labels: { app: "x" } }), data: "z" },
-  { ...named("Config", "a", "b", { labels: { app: "x" } }), data: "a" },
-  { ...named("Config", "web", "b"), data: "web" },
+  buildObject("Owner", "o", "a"),
+  { ...buildObject("Owner", "o", "b"), data: "of b" },
+  { ...buildObject("Config", "z", "a", { labels: { app: "x" } }), data: "z" },
+  { ...buildObject("Config", "a", "b", { labels: { app: "x" } }), data: "a" },
+  { ...buildObject("Config", "web", "b"), data: "web" },
 ];
 const capabilities = createCaseReach({ cluster, http: [{ path: "/x", body: { data: { n: null }, header: "in the body" } }] });
 
 /** A capabilities that tells what it was asked to fetch. */
-const spying = (): { asked: HttpReference[]; capabilities: PolicyCapabilities } => {
+const recordRequests = (): { asked: HttpReference[]; capabilities: PolicyCapabilities } => {
   const asked: HttpReference[] = [];
-  const fetch: PolicyCapabilities["fetch"] = async (request) => {
+  const fetch: PolicyCapabilities["fetchReference"] = async (request) => {
     asked.push(request);
     return { body: {}, header: {}, trailer: {} };
   };
-  return { asked, capabilities: { ...capabilities, fetch } };
+  return { asked, capabilities: { ...capabilities, fetchReference: fetch } };
 };
 
 interface Case extends Partial<Omit<PolicyRequest, "object">> {
@@ -66,28 +71,28 @@ suite("a reference", () => {
       else assert.deepEqual(await found, value === undefined ? undefined : { value });
     });
 
-  const url = async (text: string) => {
-    const { asked, capabilities } = spying();
+  const resolveUrl = async (text: string) => {
+    const { asked, capabilities } = recordRequests();
     await resolveReference({ from: "http", path: "a", http: { url: text } }, created, capabilities);
     return asked[0]?.url;
   };
 
   test("fills an address so that an object's text stays one step of it", async () => {
     assert.equal(
-      await url(
+      await resolveUrl(
         "https://{{metadata.annotations.host}}.example.com:{{metadata.annotations.port}}/x/{{metadata.annotations.path}}?q={{metadata.annotations.path}}",
       ),
       "https://api.example.com:8443/x/a%2Fb%3Fc%23d%25e%5Cf?q=a%2Fb%3Fc%23d%25e%5Cf",
     );
-    assert.equal(await url("http://mock/x?up=/{{metadata.annotations.up}}"), "http://mock/x?up=/..");
-    assert.equal(await url("http://mock/x/../y"), "http://mock/x/../y");
+    assert.equal(await resolveUrl("http://mock/x?up=/{{metadata.annotations.up}}"), "http://mock/x?up=/..");
+    assert.equal(await resolveUrl("http://mock/x/../y"), "http://mock/x/../y");
   });
 
   test("keeps the steps of an address whatever an object has", async () => {
     await fc.assert(
       fc.asyncProperty(fc.string({ unit: "binary" }), async (name) => {
-        const { asked, capabilities } = spying();
-        const request = { ...created, object: named("Pod", name, "b") };
+        const { asked, capabilities } = recordRequests();
+        const request = { ...created, object: buildObject("Pod", name, "b") };
         const http = { url: "https://h.example/a/{{metadata.name}}/b?c={{metadata.name}}#d" };
         await resolveReference({ from: "http", path: "a", http }, request, capabilities).catch((error) =>
           assert.match(String(error), /http.url becomes wrong/),
@@ -101,7 +106,7 @@ suite("a reference", () => {
   });
 
   test("sends everything else as it is, and fills parameters without encoding them", async () => {
-    const { asked, capabilities } = spying();
+    const { asked, capabilities } = recordRequests();
     const http = {
       url: "http://mock/x",
       method: "post",
@@ -115,7 +120,7 @@ suite("a reference", () => {
   });
 
   test("makes no request where something can't be filled, on a dry run neither", async () => {
-    const { asked, capabilities } = spying();
+    const { asked, capabilities } = recordRequests();
     const http = { url: "http://mock/x", method: "post", params: { a: "{{metadata.uid}}" } };
     assert.equal(
       await resolveReference({ from: "http", path: "a", http }, { ...created, dryRun: true }, capabilities),
@@ -125,7 +130,7 @@ suite("a reference", () => {
   });
 
   test("asks on a dry run what only reads", async () => {
-    const { asked, capabilities } = spying();
+    const { asked, capabilities } = recordRequests();
     await resolveReference(
       { from: "http", path: "a", http: { url: "http://mock/x" } },
       { ...created, dryRun: true },
@@ -138,7 +143,9 @@ suite("a reference", () => {
     const { value } = createDraft<typeof pod>(structuredClone(pod));
     value.spec.replicas = 4;
     const request = { ...created, object: value };
-    assert.deepEqual(await resolveReference({ from: "current", path: "/spec/replicas" }, request, capabilities), { value: 4 });
+    assert.deepEqual(await resolveReference({ from: "current", path: "/spec/replicas" }, request, capabilities), {
+      value: 4,
+    });
     const owner = await resolveReference({ from: "owner", path: "data" }, request, capabilities);
     assert.deepEqual(owner, { value: "of b" });
   });

@@ -32,7 +32,10 @@ export const resolveReference = async (
   }
 };
 
-const getOwner = async (request: PolicyRequest, capabilities: PolicyCapabilities): Promise<KubernetesObject | undefined> => {
+const getOwner = async (
+  request: PolicyRequest,
+  capabilities: PolicyCapabilities,
+): Promise<KubernetesObject | undefined> => {
   const owner = lookUp(request.object, ["metadata", "ownerReferences", 0])?.value;
   if (!isMap(owner)) return undefined;
   const { apiVersion, kind, name } = owner;
@@ -53,14 +56,15 @@ const findObject = async (
   );
   // If a placeholder has no value, there is no object; a kind that isn't served is an error all the same.
   const findNothing = async () => {
-    await capabilities.serves?.(apiVersion, kind);
+    await capabilities.requireKind?.(apiVersion, kind);
     return undefined;
   };
   const filledName = fillPlaceholders(name, object);
   const filledNamespace = fillPlaceholders(namespace, object);
   if (filledName === undefined || filledNamespace === undefined) return findNothing();
   const within = namespace === "" ? undefined : requirePathSegment(filledNamespace, "namespace");
-  if (name !== "") return getObject({ apiVersion, kind, name: requirePathSegment(filledName, "name") }, within, capabilities);
+  if (name !== "")
+    return getObject({ apiVersion, kind, name: requirePathSegment(filledName, "name") }, within, capabilities);
 
   const { labelSelector } = selector;
   if (!isMap(labelSelector)) throw new Error("k8s must have a name or a labelSelector");
@@ -68,7 +72,7 @@ const findObject = async (
   if (labels === undefined) return findNothing();
   // A value with a comma would change the meaning of the query to the API server.
   if (!isLabelSelector(labels)) throw new Error("k8s.labelSelector is no valid label selector");
-  return capabilities.first(apiVersion, kind, labels, within);
+  return capabilities.findFirst(apiVersion, kind, labels, within);
 };
 
 const getObject = async (
@@ -140,7 +144,12 @@ const fetchValue = async (
   if (address === undefined || params.some(([, value]) => value === undefined)) return undefined;
   if (dryRun && method === "POST") throw new Error("a dry run sends no POST, so what would be answered is not known");
 
-  const reply = await capabilities.fetch({ ...http, url: address, method, params: Object.fromEntries(params) });
+  const reply = await capabilities.fetchReference({
+    ...http,
+    url: address,
+    method,
+    params: Object.fromEntries(params),
+  });
   const isPart = path[0] === "body" || path[0] === "header" || path[0] === "trailer";
   return lookUp(isPart ? reply : reply.body, path);
 };

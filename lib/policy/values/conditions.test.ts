@@ -5,11 +5,11 @@ import type { PolicyCondition, PolicyConstant } from "../types.ts";
 import { isConditionMet } from "./conditions.ts";
 import { parseConstant } from "./constants.ts";
 
-const hits = (cond: string, data: unknown, value: unknown, rest: Partial<PolicyCondition> = {}) =>
+const isMet = (cond: string, data: unknown, value: unknown, rest: Partial<PolicyCondition> = {}) =>
   isConditionMet({ cond: cond as PolicyCondition["cond"], ...rest }, data === undefined ? undefined : { value: data }, {
     value,
   });
-const is = (constant: PolicyConstant) => parseConstant(constant)?.value;
+const parseValue = (constant: PolicyConstant) => parseConstant(constant)?.value;
 
 const conds = ["Equal", "NotEqual", "Gt", "Gte", "Lt", "Lte"] as const;
 type Cond = (typeof conds)[number];
@@ -24,28 +24,33 @@ suite("a condition", () => {
     ["a text to itself", "b", "b", "same"],
     ["texts byte by byte", "B", "a", "below"],
     ["texts byte by byte beyond the first plane", "\u{10000}", "\uffff", "above"],
-    ["numbers by what they say", 5, is({ float: "5.0" }), "same"],
-    ["numbers exactly", 0.1, is({ float: "0.1" }), "same"],
-    ["numbers more exactly than floating point does", 9007199254740992, is({ float: "9007199254740992.5" }), "below"],
+    ["numbers by what they say", 5, parseValue({ float: "5.0" }), "same"],
+    ["numbers exactly", 0.1, parseValue({ float: "0.1" }), "same"],
+    [
+      "numbers more exactly than floating point does",
+      9007199254740992,
+      parseValue({ float: "9007199254740992.5" }),
+      "below",
+    ],
     ["a text that says a number to a number", "13", 13, "same"],
     ["a text that says a quantity to a number", "1Gi", 1073741824, "same"],
     ["a number to a text that says one", 4, "4.5", "below"],
-    ["a float to a text", "1.40", is({ float: "1.4" }), "same"],
+    ["a float to a text", "1.40", parseValue({ float: "1.4" }), "same"],
   ];
   for (const [name, data, value, result] of compared)
     test(`compares ${name}`, () =>
       assert.deepEqual(
-        conds.filter((cond) => hits(cond, data, value)),
+        conds.filter((cond) => isMet(cond, data, value)),
         conds.filter((cond) => ordered[result].includes(cond)),
       ));
 
   test("takes texts for equal only if they are the same, and orders them by the quantities they say", () => {
     assert.deepEqual(
-      conds.filter((cond) => hits(cond, "1Gi", "1024Mi")),
+      conds.filter((cond) => isMet(cond, "1Gi", "1024Mi")),
       ["NotEqual", "Gte", "Lte"],
     );
     assert.deepEqual(
-      conds.filter((cond) => hits(cond, "1Gi", "500Mi")),
+      conds.filter((cond) => isMet(cond, "1Gi", "500Mi")),
       ["NotEqual", "Gt", "Gte"],
     );
   });
@@ -57,7 +62,7 @@ suite("a condition", () => {
     ["true and a text", true, "true", false],
     ["a number and a text that says none", 1, "a", false],
     ["a number and an infinite one", Number.POSITIVE_INFINITY, 1, false],
-    ["lists of the same", [1, ["a"]], [is({ float: "1.0" }), ["a"]], true],
+    ["lists of the same", [1, ["a"]], [parseValue({ float: "1.0" }), ["a"]], true],
     ["lists in another order", ["a", "b"], ["b", "a"], false],
     ["lists of which one is longer", ["a"], ["a", "b"], false],
     ["maps in another order", { a: 1, b: "c" }, { b: "c", a: 1 }, true],
@@ -68,8 +73,8 @@ suite("a condition", () => {
   ];
   for (const [name, one, other, same] of equal)
     test(`finds ${name} ${same ? "equal" : "different"}`, () => {
-      assert.equal(hits("Equal", one, other), same);
-      assert.equal(hits("NotEqual", one, other), !same);
+      assert.equal(isMet("Equal", one, other), same);
+      assert.equal(isMet("NotEqual", one, other), !same);
     });
 
   const unordered: [data: unknown, value: unknown, sentence: string][] = [
@@ -78,28 +83,28 @@ suite("a condition", () => {
     [1, null, "a number and null can't be ordered"],
     ["a", 1, "a string and a number can't be ordered"],
     [["a"], ["a"], "a list and a list can't be ordered"],
-    [{}, is({ float: "1" }), "an object and a number can't be ordered"],
+    [{}, parseValue({ float: "1" }), "an object and a number can't be ordered"],
   ];
   for (const [data, value, message] of unordered)
     test(`has no order for what it can't order: ${message}`, () => {
       for (const cond of ["Gt", "Gte", "Lt", "Lte"])
-        assert.throws(() => hits(cond, data, value), { name: "Error", message });
+        assert.throws(() => isMet(cond, data, value), { name: "Error", message });
     });
 
   test("looks for an element by the same rules", () => {
-    assert.equal(hits("In", "2", is({ integerSlice: [1, 2] })), true);
-    assert.equal(hits("In", 1.5, is({ floatSlice: ["1.50"] })), true);
-    assert.equal(hits("In", null, [null]), true);
-    assert.equal(hits("NotIn", "a", []), true);
-    assert.equal(hits("NotIn", ["a"], [["a"]]), false);
+    assert.equal(isMet("In", "2", parseValue({ integerSlice: [1, 2] })), true);
+    assert.equal(isMet("In", 1.5, parseValue({ floatSlice: ["1.50"] })), true);
+    assert.equal(isMet("In", null, [null]), true);
+    assert.equal(isMet("NotIn", "a", []), true);
+    assert.equal(isMet("NotIn", ["a"], [["a"]]), false);
     for (const value of ["a", 1, { a: "a" }, null])
-      assert.throws(() => hits("In", "a", value), /^Error: In and NotIn need a list, and the value is/);
+      assert.throws(() => isMet("In", "a", value), /^Error: In and NotIn need a list, and the value is/);
   });
 
   test("holds for nothing that is missing, but that it is", () => {
-    for (const cond of [...conds, "In", "NotIn", "Exist"]) assert.equal(hits(cond, undefined, "a"), false);
-    assert.equal(hits("NotExist", undefined, undefined), true);
-    assert.equal(hits("Exist", null, undefined), true);
+    for (const cond of [...conds, "In", "NotIn", "Exist"]) assert.equal(isMet(cond, undefined, "a"), false);
+    assert.equal(isMet("NotExist", undefined, undefined), true);
+    assert.equal(isMet("Exist", null, undefined), true);
     for (const cond of [...conds, "In", "NotIn"])
       assert.equal(isConditionMet({ cond: cond as Cond }, { value: 1 }, undefined), false);
   });
@@ -112,20 +117,20 @@ suite("a condition", () => {
     [10, "/", 4, 2.5],
     [10, "/", -3, "-3.3333333333333333333"],
     ["1Gi", "*", "50%", "512Mi"],
-    [is({ float: "0.1" }), "*", 3, "0.3"],
+    [parseValue({ float: "0.1" }), "*", 3, "0.3"],
   ];
   for (const [value, operation, operationWith, result] of computed)
     test(`computes ${typeof value === "object" ? "a float" : value} ${operation} ${operationWith} exactly`, () => {
       const valueProcess = { operation, operationWith };
       const isExact = operation !== "/" || operationWith !== -3;
-      assert.equal(hits("Equal", result, value, { valueProcess }), isExact);
-      assert.equal(hits("Gt", result, value, { valueProcess }), !isExact);
+      assert.equal(isMet("Equal", result, value, { valueProcess }), isExact);
+      assert.equal(isMet("Gt", result, value, { valueProcess }), !isExact);
     });
 
   test("computes nothing to look for elements or presence", () => {
     const valueProcess = { operation: "%" };
-    assert.equal(hits("In", 1, [1], { valueProcess }), true);
-    assert.equal(hits("Exist", 1, undefined, { valueProcess }), true);
+    assert.equal(isMet("In", 1, [1], { valueProcess }), true);
+    assert.equal(isMet("Exist", 1, undefined, { valueProcess }), true);
   });
 
   const refused: [name: string, condition: object, sentence: RegExp][] = [
@@ -165,27 +170,27 @@ suite("a condition", () => {
     const valueProcess = { operation: "+", operationWith: 1 };
     for (const value of ["a", true, null, [1]])
       assert.throws(
-        () => hits("Equal", 1, value, { valueProcess }),
+        () => isMet("Equal", 1, value, { valueProcess }),
         /^Error: valueProcess needs a number, and the value is/,
       );
   });
 
   test("must not go deeper than anybody would", () => {
     const nested = () => JSON.parse(`${"[".repeat(100_000)}${"]".repeat(100_000)}`);
-    assert.throws(() => hits("Equal", nested(), nested()), /^Error: the values are nested deeper than 1000 levels$/);
+    assert.throws(() => isMet("Equal", nested(), nested()), /^Error: the values are nested deeper than 1000 levels$/);
   });
 
   test("finds any value equal to itself and a copy of it", () => {
-    fc.assert(fc.property(fc.jsonValue(), (value) => hits("Equal", value, structuredClone(value))));
+    fc.assert(fc.property(fc.jsonValue(), (value) => isMet("Equal", value, structuredClone(value))));
   });
 
   test("orders texts and numbers so that exactly one of below, the same and above holds", () => {
     const scalar = fc.oneof(fc.integer(), fc.double({ noNaN: true, noDefaultInfinity: true }));
     fc.assert(
       fc.property(scalar, scalar, (one, other) => {
-        const held = [hits("Lt", one, other), hits("Equal", one, other), hits("Gt", one, other)];
+        const held = [isMet("Lt", one, other), isMet("Equal", one, other), isMet("Gt", one, other)];
         assert.equal(held.filter(Boolean).length, 1);
-        assert.equal(hits("Lte", one, other), !hits("Gt", one, other));
+        assert.equal(isMet("Lte", one, other), !isMet("Gt", one, other));
       }),
     );
   });

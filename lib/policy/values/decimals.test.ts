@@ -11,7 +11,7 @@ import {
   toDecimal,
 } from "./decimals.ts";
 
-const same = (one: Decimal | undefined, other: Decimal | undefined) => {
+const assertEqual = (one: Decimal | undefined, other: Decimal | undefined) => {
   assert.ok(one && other);
   assert.equal(compareDecimals(one, other), 0);
 };
@@ -30,7 +30,8 @@ suite("an exact number", () => {
     [5e-324, "5e-324"],
     ["-0", 0],
   ];
-  for (const [text, other] of equal) test(`${text} is ${other}`, () => same(parseDecimal(text), parseDecimal(other)));
+  for (const [text, other] of equal)
+    test(`${text} is ${other}`, () => assertEqual(parseDecimal(text), parseDecimal(other)));
 
   for (const text of [
     "",
@@ -55,16 +56,16 @@ suite("an exact number", () => {
   });
 
   test("may be a percentage", () => {
-    same(parsePercentage("50%"), parseDecimal("0.5"));
-    same(parsePercentage("12.5%"), parseDecimal("0.125"));
-    same(parsePercentage(2), parseDecimal("2"));
+    assertEqual(parsePercentage("50%"), parseDecimal("0.5"));
+    assertEqual(parsePercentage("12.5%"), parseDecimal("0.125"));
+    assertEqual(parsePercentage(2), parseDecimal("2"));
     for (const text of ["%", "5%%", "% 5", "5 %"]) assert.equal(parsePercentage(text), undefined);
   });
 
   test("may be a quantity", () => {
-    same(toDecimal("1Gi"), toDecimal(1073741824));
-    same(toDecimal("500m"), toDecimal(0.5));
-    same(toDecimal("1e3"), toDecimal("1k"));
+    assertEqual(toDecimal("1Gi"), toDecimal(1073741824));
+    assertEqual(toDecimal("500m"), toDecimal(0.5));
+    assertEqual(toDecimal("1e3"), toDecimal("1k"));
     for (const value of ["web", "", "1 Gi", true, null, [1], {}]) assert.equal(toDecimal(value), undefined);
   });
 
@@ -80,12 +81,12 @@ suite("an exact number", () => {
     fc.assert(
       fc.property(integer, integer, (one, other) => {
         const [first, second] = [decimal(one), decimal(other)];
-        same(calculate(first, "+", second), decimal(one + other));
-        same(calculate(first, "-", second), decimal(one - other));
-        same(calculate(first, "*", second), decimal(one * other));
+        assertEqual(calculate(first, "+", second), decimal(one + other));
+        assertEqual(calculate(first, "-", second), decimal(one - other));
+        assertEqual(calculate(first, "*", second), decimal(one * other));
         const quotient = calculate(first, "/", second);
         if (other === 0) assert.equal(quotient, undefined);
-        else same(quotient && calculate(quotient, "*", second), first);
+        else assertEqual(quotient && calculate(quotient, "*", second), first);
         assert.ok(quotient === undefined || quotient.denominator > 0n);
         assert.equal(compareDecimals(first, second), Math.sign(one - other));
       }),
@@ -96,7 +97,7 @@ suite("an exact number", () => {
   test("has no rounding", () => {
     const [tenth, two] = [parseDecimal("0.1"), parseDecimal("0.2")];
     assert.ok(tenth && two);
-    same(calculate(tenth, "+", two), parseDecimal("0.3"));
+    assertEqual(calculate(tenth, "+", two), parseDecimal("0.3"));
   });
 
   test("says what the number in JavaScript says", () => {
