@@ -96,7 +96,7 @@ export const buildSubject = ({ operation, object, oldObject, requestNamespace }:
 };
 
 /** The world that a case has written down, and CUE itself. */
-export const createCaseReach = ({
+export const createCaseCapabilities = ({
   cluster = [],
   http = [],
 }: Pick<PolicyCase, "cluster" | "http"> = {}): PolicyCapabilities => {

@@ -7,7 +7,7 @@ import type { KinitirasPolicy, OverridePolicy, OverrideRule } from "#lib/policy/
 import type { KubernetesObject } from "#lib/review.ts";
 import {
   buildSubject,
-  createCaseReach,
+  createCaseCapabilities,
   needsCue,
   normalizeObject,
   policyCases,
@@ -15,15 +15,15 @@ import {
 import { Failure } from "../failure.ts";
 import { applyPatch as patched } from "../patch.ts";
 
-const frozen = <T>(value: T): T => {
-  if (typeof value === "object" && value !== null) Object.values(value).forEach(frozen);
+const freeze = <T>(value: T): T => {
+  if (typeof value === "object" && value !== null) Object.values(value).forEach(freeze);
   return Object.freeze(value);
 };
 
 const apply = (application: Omit<PolicyApplication, "capabilities"> & Partial<PolicyApplication>) =>
-  applyPolicies({ capabilities: createCaseReach(), ...application });
+  applyPolicies({ capabilities: createCaseCapabilities(), ...application });
 
-const policy = (name: string, rules: OverrideRule[], rest: Partial<OverridePolicy> = {}): OverridePolicy => ({
+const buildPolicy = (name: string, rules: OverrideRule[], rest: Partial<OverridePolicy> = {}): OverridePolicy => ({
   apiVersion: "policy.kcloudlabs.io/v1alpha1",
   kind: "ClusterOverridePolicy",
   metadata: { name },
@@ -31,7 +31,7 @@ const policy = (name: string, rules: OverrideRule[], rest: Partial<OverridePolic
   ...rest,
 });
 
-const label = (key: string, value: string): OverrideRule => ({
+const addLabel = (key: string, value: string): OverrideRule => ({
   overriders: { template: { type: "labels", operation: "add", path: key, value: { string: value } } },
 });
 
@@ -44,9 +44,9 @@ describe("override policies, as measured", () => {
   for (const one of cases.filter((one) => !needsCue(one)))
     it(`does what it should in ${one.id}`, async () => {
       const { expect, policies, cluster, http } = one;
-      const request = frozen(buildSubject(one));
-      const capabilities = createCaseReach({ cluster, http });
-      const result = applyPolicies({ ...request, policies: frozen(structuredClone(policies)), capabilities });
+      const request = freeze(buildSubject(one));
+      const capabilities = createCaseCapabilities({ cluster, http });
+      const result = applyPolicies({ ...request, policies: freeze(structuredClone(policies)), capabilities });
       if (expect.error) {
         await assert.rejects(
           result,
@@ -72,7 +72,7 @@ describe("override policies", () => {
         origin: [{ type: "annotations", operation: "add", annotations: { b: "2" } }],
       },
     };
-    const first = policy("first", [{ ...label("x", "1"), targetOperations: ["DELETE"] }, rule]);
+    const first = buildPolicy("first", [{ ...addLabel("x", "1"), targetOperations: ["DELETE"] }, rule]);
     const { applied, patch } = await apply({ policies: [first], object: pod, operation: "CREATE" });
     assert.deepEqual(applied, [{ policy: first, rule: 1, sources: ["template", "origin"] }]);
     assert.deepEqual(patch, [
@@ -83,7 +83,7 @@ describe("override policies", () => {
 
   it("sends no patch for what is so already", async () => {
     const object = { ...pod, metadata: { ...pod.metadata, labels: { a: "1" } } };
-    const policies = [policy("a", [label("a", "1")])];
+    const policies = [buildPolicy("a", [addLabel("a", "1")])];
     const { patch, applied } = await apply({ policies, object, operation: "UPDATE" });
     assert.deepEqual(patch, []);
     assert.deepEqual(
@@ -95,12 +95,12 @@ describe("override policies", () => {
   it("lets policies of the cluster decide which of a namespace concern the object", async () => {
     const spec = {
       resourceSelectors: [{ apiVersion: "v1", kind: "Pod", labelSelector: { matchLabels: { a: "1" } } }],
-      overrideRules: [label("b", "2")],
+      overrideRules: [addLabel("b", "2")],
     };
     const metadata = { name: "late", namespace: "default" };
     const policies: KinitirasPolicy[] = [
-      policy("late", [], { kind: "OverridePolicy", metadata, spec }),
-      policy("a", [label("a", "1")]),
+      buildPolicy("late", [], { kind: "OverridePolicy", metadata, spec }),
+      buildPolicy("a", [addLabel("a", "1")]),
     ];
     const { object } = await apply({ policies, object: pod, operation: "CREATE" });
     assert.deepEqual(object.metadata?.labels, { a: "1", b: "2" });
@@ -117,7 +117,7 @@ describe("override policies", () => {
         },
       },
     };
-    const policies = [policy("b", [reference]), policy("a", [label("a", "1"), label("a", "2")])];
+    const policies = [buildPolicy("b", [reference]), buildPolicy("a", [addLabel("a", "1"), addLabel("a", "2")])];
     const { object } = await apply({ policies, object: pod, operation: "CREATE" });
     assert.deepEqual(object.metadata?.annotations, { seen: "2" });
   });
@@ -134,13 +134,13 @@ describe("override policies", () => {
       },
       { overriders: { template: { type: "labels", operation: "remove", path: "b", valueRef } } },
     ];
-    const { patch } = await apply({ policies: [policy("a", rules)], object, operation: "CREATE" });
+    const { patch } = await apply({ policies: [buildPolicy("a", rules)], object, operation: "CREATE" });
     assert.deepEqual(patch, [{ op: "add", path: "/metadata/labels", value: { a: "false" } }]);
   });
 
   it("takes keys of a prototype for keys like others", async () => {
-    const rules = ["__proto__", "constructor", "toString"].map((key) => label(key, "x"));
-    const { object, patch } = await apply({ policies: [policy("a", rules)], object: pod, operation: "CREATE" });
+    const rules = ["__proto__", "constructor", "toString"].map((key) => addLabel(key, "x"));
+    const { object, patch } = await apply({ policies: [buildPolicy("a", rules)], object: pod, operation: "CREATE" });
     assert.deepEqual(Object.entries(object.metadata?.labels ?? {}), [
       ["__proto__", "x"],
       ["constructor", "x"],
@@ -183,7 +183,11 @@ describe("override policies", () => {
 
   for (const operation of ["DELETE", "CONNECT"] as const)
     it(`leaves an object alone on ${operation}`, async () => {
-      const { patch, applied } = await apply({ policies: [policy("a", [label("a", "1")])], object: pod, operation });
+      const { patch, applied } = await apply({
+        policies: [buildPolicy("a", [addLabel("a", "1")])],
+        object: pod,
+        operation,
+      });
       assert.deepEqual([patch, applied], [[], []]);
     });
 });

@@ -33,11 +33,11 @@ import {
 import { needs } from "../parts.ts";
 
 // What policies in a real cluster do there: those that are shipped as examples, broken ones, and hostile ones.
-const overriding = (name: string, overriders: object) =>
+const buildOverridePolicy = (name: string, overriders: object) =>
   buildPolicy("ClusterOverridePolicy", name, { resourceSelectors: podSelectors, overrideRules: [{ overriders }] });
-const validating = (name: string, cue: string) =>
+const buildValidatePolicy = (name: string, cue: string) =>
   buildPolicy("ClusterValidatePolicy", name, { validateRules: [{ cue }] });
-const refers = (reference: object) => {
+const buildReferenceTemplate = (reference: object) => {
   const template = { type: "annotations", operation: "add", path: "a", valueRef: { path: "data.a", ...reference } };
   return { template };
 };
@@ -97,7 +97,7 @@ describe("policies, judged by a real API server", await needs("API server"), () 
   });
 
   /** Something that a request must find, or that is in its way. */
-  const put = async (object: KubernetesObject) => {
+  const createObject = async (object: KubernetesObject) => {
     const { admin } = cluster;
     // Nobody here would finish the deletion of a namespace.
     const isKept = object.kind === "Namespace";
@@ -116,8 +116,8 @@ describe("policies, judged by a real API server", await needs("API server"), () 
       // What is there already can't be created.
       const isNew = operation === "CREATE";
       const object = isNew ? { ...named, metadata: { ...named.metadata, name: `${named.metadata?.name}-new` } } : named;
-      for (const neighbour of there) await put(mergeWithDefaults(workload, neighbour));
-      if (!isNew) await put(one.oldObject ?? object);
+      for (const neighbour of there) await createObject(mergeWithDefaults(workload, neighbour));
+      if (!isNew) await createObject(one.oldObject ?? object);
       answers.clear();
       for (const { path, body } of http) answers.set(path, body);
       const policies: FixtureObject[] = one.policies.map((policy) =>
@@ -148,21 +148,21 @@ describe("policies, judged by a real API server", await needs("API server"), () 
         if (expect.object) {
           const metadata = { ...expect.object.metadata, name: object.metadata?.name };
           const expected = { ...expect.object, metadata };
-          assert.deepEqual(within(expected, answer.body), normalizeObject(expected));
+          assert.deepEqual(keepExpected(expected, answer.body), normalizeObject(expected));
         }
       } finally {
         for (const policy of policies) await cluster.admin({ method: "DELETE", path: getFixturePath(policy) });
       }
     });
 
-  const applied = async (object: FixtureObject) => {
+  const requireApplied = async (object: FixtureObject) => {
     const answer = await applyObject(cluster.admin, object);
     assert.ok(answer.code < 300, `${object.kind} ${object.metadata.name}: ${getMessage(answer)}`);
     return answer;
   };
   const remove = (object: KubernetesObject) => cluster.admin({ method: "DELETE", path: getFixturePath(object) });
   /** What would come of creating it. */
-  const tried = (object: KubernetesObject): Promise<ClusterResponse> =>
+  const tryCreate = (object: KubernetesObject): Promise<ClusterResponse> =>
     cluster.admin({ method: "POST", path: `${getFixtureCollection(object)}?dryRun=All`, body: object });
 
   it("are refused with all that is wrong with them, and admitted when they are mended", async () => {
@@ -175,29 +175,35 @@ describe("policies, judged by a real API server", await needs("API server"), () 
     const refused = await applyObject(cluster.admin, broken);
     assert.equal(refused.code, 403);
     assert.match(getMessage(refused), /spec\.validateRules\[0\]\.template\.condition\.dataRef\.path/);
-    const scripted = await applyObject(cluster.admin, validating("broken", "object: _\nvalidate: {valid: objekt.a}"));
+    const scripted = await applyObject(
+      cluster.admin,
+      buildValidatePolicy("broken", "object: _\nvalidate: {valid: objekt.a}"),
+    );
     assert.match(getMessage(scripted), /spec\.validateRules\[0\]\.cue.*reference "objekt" not found/s);
-    await applied(validating("broken", "object: _\nvalidate: {valid: object.a}"));
+    await requireApplied(buildValidatePolicy("broken", "object: _\nvalidate: {valid: object.a}"));
     await remove(broken);
-    const tool = await applyObject(cluster.admin, overriding("tool", { cue: 'import "tool/exec"\npatches: []' }));
+    const tool = await applyObject(
+      cluster.admin,
+      buildOverridePolicy("tool", { cue: 'import "tool/exec"\npatches: []' }),
+    );
     assert.equal(tool.code, 403);
     assert.match(getMessage(tool), /tool\/exec/);
   });
 
   it("can't lock out what mends them", async () => {
-    const failing = overriding("failing", { plaintext: [{ op: "remove", path: "/metadata/nothing" }] });
-    await applied(validating("everything", 'validate: {valid: false, reason: "nothing is let in"}'));
-    await applied(failing);
-    const blamed = await tried(buildPod("a"));
+    const failing = buildOverridePolicy("failing", { plaintext: [{ op: "remove", path: "/metadata/nothing" }] });
+    await requireApplied(buildValidatePolicy("everything", 'validate: {valid: false, reason: "nothing is let in"}'));
+    await requireApplied(failing);
+    const blamed = await tryCreate(buildPod("a"));
     assert.equal(blamed.code, 500);
     assert.match(getMessage(blamed), /ClusterOverridePolicy failing, overrideRules\[0\]: /);
     await remove(failing);
     const service = { apiVersion: "v1", kind: "Service", metadata: { name: "s" }, spec: { ports: [{ port: 1 }] } };
     for (const object of [buildPod("a"), service])
-      assert.match(getMessage(await tried(object)), /denied the request: nothing is let in$/);
-    await applied(validating("everything", "validate: {valid: true}"));
-    assert.equal((await tried(buildPod("a"))).code, 201);
-    await remove(validating("everything", ""));
+      assert.match(getMessage(await tryCreate(object)), /denied the request: nothing is let in$/);
+    await requireApplied(buildValidatePolicy("everything", "validate: {valid: true}"));
+    assert.equal((await tryCreate(buildPod("a"))).code, 201);
+    await remove(buildValidatePolicy("everything", ""));
   });
 
   const hostile: [string, object, RegExp][] = [
@@ -205,30 +211,34 @@ describe("policies, judged by a real API server", await needs("API server"), () 
     ["a script that grows", { cue: growing }, /the script needs more than|more than \d+ characters/],
     [
       "the metadata service",
-      refers({ from: "http", http: { url: "http://169.254.169.254/latest/" } }),
+      buildReferenceTemplate({ from: "http", http: { url: "http://169.254.169.254/latest/" } }),
       /169\.254\.169\.254/,
     ],
-    ["a private address", refers({ from: "http", http: { url: "http://10.1.2.3/" } }), /10\.1\.2\.3/],
-    ["a host that is not listed", refers({ from: "http", http: { url: "https://example.com/" } }), /example\.com/],
+    ["a private address", buildReferenceTemplate({ from: "http", http: { url: "http://10.1.2.3/" } }), /10\.1\.2\.3/],
+    [
+      "a host that is not listed",
+      buildReferenceTemplate({ from: "http", http: { url: "https://example.com/" } }),
+      /example\.com/,
+    ],
     [
       "a secret",
-      refers({ from: "k8s", k8s: { apiVersion: "v1", kind: "Secret", name: "s" } }),
+      buildReferenceTemplate({ from: "k8s", k8s: { apiVersion: "v1", kind: "Secret", name: "s" } }),
       /Secrets are read only where/,
     ],
   ];
   for (const [name, overriders, sentence] of hostile)
     it(`fail with a sentence where one wants ${name}`, async () => {
-      const policy = overriding("hostile", overriders);
-      await applied(policy);
+      const policy = buildOverridePolicy("hostile", overriders);
+      await requireApplied(policy);
       try {
-        const { code, body } = await tried(buildPod("a"));
+        const { code, body } = await tryCreate(buildPod("a"));
         assert.equal(code, 500);
         assert.match(String(body.message), /ClusterOverridePolicy hostile, overrideRules\[0\]: /);
         assert.match(String(body.message), sentence);
       } finally {
         await remove(policy);
       }
-      assert.equal((await tried(buildPod("a"))).code, 201);
+      assert.equal((await tryCreate(buildPod("a"))).code, 201);
     });
 
   it("are a thousand, and only those count that concern an object; a megabyte of it, too", async () => {
@@ -239,19 +249,21 @@ describe("policies, judged by a real API server", await needs("API server"), () 
         buildAnnotationSpec("a", "b", [{ apiVersion: "v1", kind: "Pod", name: `p-${index}` }]),
       ),
     );
-    for (let done = 0; done < others.length; done += 16) await Promise.all(others.slice(done, done + 16).map(applied));
+    for (let done = 0; done < others.length; done += 16)
+      await Promise.all(others.slice(done, done + 16).map(requireApplied));
     const large = { ...buildPod("p-500"), kind: "ConfigMap", data: { a: "x".repeat(1_000_000) }, spec: undefined };
-    await applied(
+    await requireApplied(
       buildPolicy(
         "ClusterOverridePolicy",
         "large",
         buildAnnotationSpec("c", "d", [{ apiVersion: "v1", kind: "ConfigMap" }]),
       ),
     );
-    const annotations = async (object: KubernetesObject) => Object((await tried(object)).body.metadata).annotations;
-    assert.deepEqual(await annotations(buildPod("p-500")), { a: "b" });
-    assert.equal(await annotations(buildPod("another")), undefined);
-    assert.deepEqual(await annotations(large), { c: "d" });
+    const getAnnotations = async (object: KubernetesObject) =>
+      Object((await tryCreate(object)).body.metadata).annotations;
+    assert.deepEqual(await getAnnotations(buildPod("p-500")), { a: "b" });
+    assert.equal(await getAnnotations(buildPod("another")), undefined);
+    assert.deepEqual(await getAnnotations(large), { c: "d" });
     await cluster.admin({
       method: "DELETE",
       path: getFixtureCollection(buildPolicy("ClusterOverridePolicy", "any", {})),
@@ -275,14 +287,14 @@ const ways = {
 } as const;
 
 /** What the API server made of an object, as far as it was expected: it fills in much that nobody asked for. */
-const within = (expected: unknown, actual: unknown, isWhole = false): unknown => {
+const keepExpected = (expected: unknown, actual: unknown, isWhole = false): unknown => {
   if (isWhole) return normalizeObject(actual);
   if (Array.isArray(expected) && Array.isArray(actual))
-    return actual.map((inner, index) => within(expected[index], inner));
+    return actual.map((inner, index) => keepExpected(expected[index], inner));
   if (typeof expected !== "object" || expected === null || Array.isArray(expected)) return actual;
   const entries = Object.entries(Object(actual)).flatMap(([key, inner]) => {
     const isExpected = Object.hasOwn(expected, key);
-    return isExpected || whole.has(key) ? [[key, within(Reflect.get(expected, key), inner, whole.has(key))]] : [];
+    return isExpected || whole.has(key) ? [[key, keepExpected(Reflect.get(expected, key), inner, whole.has(key))]] : [];
   });
   return normalizeObject(Object.fromEntries(entries));
 };

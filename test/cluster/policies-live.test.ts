@@ -50,7 +50,7 @@ describe("policies on a real API server", await needs("API server"), () => {
     const { NODE_TEST_CONTEXT: _, ...env } = process.env;
     return spawn(process.execPath, ["infra/postern.js", ...words], { cwd: root, env });
   };
-  const printedBy = async (...words: string[]) => {
+  const runPostern = async (...words: string[]) => {
     const child = postern(...words);
     const texts = { out: "", err: "" };
     child.stdout.on("data", (text) => (texts.out += text));
@@ -60,7 +60,7 @@ describe("policies on a real API server", await needs("API server"), () => {
     return texts;
   };
   const apply = (object: FixtureObject) => applyObject(admin, object);
-  const applied = async (object: FixtureObject) => {
+  const requireApplied = async (object: FixtureObject) => {
     const answer = await apply(object);
     assert.ok(answer.code < 300, `${object.kind} ${object.metadata.name}: ${getMessage(answer)}`);
     return answer;
@@ -72,16 +72,16 @@ describe("policies on a real API server", await needs("API server"), () => {
   };
   /** What `npx postern manifests | kubectl apply -f -` does. */
   const renew = async () => {
-    const { out, err } = await printedBy(
+    const { out, err } = await runPostern(
       ...["manifests", "--config", join(folder, "postern.yaml"), "--url", url, "--ca", join(folder, ".postern/ca.crt")],
       ...["--kubeconfig", await kubeconfig("admin")],
     );
     const manifests: FixtureObject[] = parseAllDocuments(out).map((document) => document.toJS());
-    for (const manifest of manifests) await applied(manifest);
+    for (const manifest of manifests) await requireApplied(manifest);
     return { manifests, notes: err };
   };
   /** Until an object that is tried, dry, is answered so. */
-  const soon = async (object: KubernetesObject, isSo: (answer: ClusterResponse) => boolean) => {
+  const waitForAnswer = async (object: KubernetesObject, isSo: (answer: ClusterResponse) => boolean) => {
     let last: ClusterResponse | undefined;
     const isAnsweredSo = async () => {
       last = await create(object, "?dryRun=All");
@@ -91,7 +91,7 @@ describe("policies on a real API server", await needs("API server"), () => {
       assert.fail(`${object.metadata?.name} is still answered with ${JSON.stringify(last)}`);
     });
   };
-  const annotation = ({ body }: ClusterResponse, key: string) => Object(Object(body.metadata).annotations)[key];
+  const getAnnotation = ({ body }: ClusterResponse, key: string) => Object(Object(body.metadata).annotations)[key];
 
   before(async () => {
     const binaries = await requireBinaries();
@@ -138,7 +138,7 @@ describe("policies on a real API server", await needs("API server"), () => {
 
   it("warns of a policy that no entry serves, and serves it when the entries are renewed", async () => {
     const policy = buildPolicy("ClusterOverridePolicy", "owner", buildAnnotationSpec("owner", "web"));
-    const { warnings, body } = await applied(policy);
+    const { warnings, body } = await requireApplied(policy);
     assert.ok(
       warnings.some((one) => /policy-override.*pods.*postern manifests/i.test(one)),
       warnings.join("\n"),
@@ -155,9 +155,10 @@ describe("policies on a real API server", await needs("API server"), () => {
     assert.deepEqual(entry.rules, [
       { apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE", "UPDATE"], scope: "*" },
     ]);
-    await soon(buildPod("a"), (answer) => annotation(answer, "owner") === "web");
+    await waitForAnswer(buildPod("a"), (answer) => getAnnotation(answer, "owner") === "web");
     assert.deepEqual(
-      (await applied(buildPolicy("ClusterOverridePolicy", "other", buildAnnotationSpec("other", "web")))).warnings,
+      (await requireApplied(buildPolicy("ClusterOverridePolicy", "other", buildAnnotationSpec("other", "web"))))
+        .warnings,
       [],
     );
     await remove(buildPolicy("ClusterOverridePolicy", "other", {}));
@@ -174,8 +175,8 @@ describe("policies on a real API server", await needs("API server"), () => {
       buildPolicy("ClusterOverridePolicy", "again", spec),
       buildPolicy("ClusterValidatePolicy", "again", rules),
     ]) {
-      const { body: first } = await applied(policy);
-      const { body: second } = await applied(policy);
+      const { body: first } = await requireApplied(policy);
+      const { body: second } = await requireApplied(policy);
       assert.match(JSON.stringify(first.spec), /renderedCue/);
       assert.deepEqual(second, first);
       const merge = { contentType: "application/merge-patch+json", body: { spec: policy.spec } };
@@ -193,11 +194,11 @@ describe("policies on a real API server", await needs("API server"), () => {
   });
 
   it("sees a changed policy and one that is gone within ten seconds", async () => {
-    await applied(buildPolicy("ClusterOverridePolicy", "owner", buildAnnotationSpec("owner", "api")));
+    await requireApplied(buildPolicy("ClusterOverridePolicy", "owner", buildAnnotationSpec("owner", "api")));
     await wait(staleness);
-    assert.equal(annotation(await create(buildPod("a"), "?dryRun=All"), "owner"), "api");
+    assert.equal(getAnnotation(await create(buildPod("a"), "?dryRun=All"), "owner"), "api");
     await remove(buildPolicy("ClusterOverridePolicy", "owner", {}));
     await wait(staleness);
-    assert.equal(annotation(await create(buildPod("a"), "?dryRun=All"), "owner"), undefined);
+    assert.equal(getAnnotation(await create(buildPod("a"), "?dryRun=All"), "owner"), undefined);
   });
 });

@@ -2,7 +2,12 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import fc from "fast-check";
 import type { KubernetesObject } from "#lib/review.ts";
-import { buildSubject, createCaseReach, normalizeObject, policyCases } from "../../../infra/bench/example-policies.ts";
+import {
+  buildSubject,
+  createCaseCapabilities,
+  normalizeObject,
+  policyCases,
+} from "../../../infra/bench/example-policies.ts";
 import { countAffinityTerms } from "../checks/pod-fields.ts";
 import { applyPolicies } from "../override.ts";
 import { applyPolicyPatch } from "../overriders/plaintext.ts";
@@ -114,7 +119,7 @@ describe("renderings, of what was measured", () => {
   for (const one of policyCases) {
     if (one.expect.policy === "rejected") continue;
     const request = buildSubject(one);
-    const capabilities = createCaseReach(one);
+    const capabilities = createCaseCapabilities(one);
     for (const policy of one.policies) {
       if (policy.kind === "ClusterValidatePolicy") {
         for (const [index, { template }] of policy.spec.validateRules.entries())
@@ -352,7 +357,7 @@ const request: fc.Arbitrary<PolicyRequest> = fc.tuple(object, orUndefined(object
 });
 
 describe("renderings", () => {
-  const capabilities = createCaseReach();
+  const capabilities = createCaseCapabilities();
 
   it("make the same of any object as the template", async () => {
     const law = fc.asyncProperty(template, request, async (template, request) => {
