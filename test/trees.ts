@@ -35,30 +35,32 @@ export const openStageAs = async (folder: string, caller: string) => {
   return stage;
 };
 
-export const jobOf = async (order: Order, caller: string): Promise<Job> => {
-  const { folder, name, said, kubeconfig, ca } = order;
-  const registry = await loadFrom<typeof import("../infra/catalogue/registry.ts")>(
-    folder,
-    "infra/catalogue/registry.ts",
-  );
-  const { parseConfig } = await loadFrom<typeof import("../infra/project/project.ts")>(
-    folder,
-    "infra/project/project.ts",
-  );
-  const catalogue = await registry.readCatalogue(join(folder, "trees", name));
-  const config = parseConfig(`rules: { stamp-notes: ${said} }\nclusters: { shop: {} }`, catalogue);
+/** Builds the job of a deployment by the checkout's own modules, with one of its catalogues and the text of a postern.yaml. */
+export const loadJob = async (folder: string, tree: string, text: string, more: Partial<Job>): Promise<Job> => {
+  const load = <T>(path: string) => loadFrom<T>(folder, path);
+  const { openStage } = await load<typeof import("../infra/aws/stage.ts")>("infra/aws/stage.ts");
+  const registry = await load<typeof import("../infra/catalogue/registry.ts")>("infra/catalogue/registry.ts");
+  const { parseConfig } = await load<typeof import("../infra/project/project.ts")>("infra/project/project.ts");
+  const catalogue = await registry.readCatalogue(join(folder, tree));
+  const config = parseConfig(text, catalogue);
   return {
-    stage: await openStageAs(folder, caller),
+    stage: openStage("test"),
     config,
     catalogue,
     file: join(folder, "postern.yaml"),
-    clusters: ["shop"],
-    ca,
-    deployer: { kubeconfig },
+    clusters: [...config.clusters.keys()],
+    deployer: { kubeconfig: join(folder, "kubeconfig") },
     harden: false,
     wave: 1,
     progress: quiet,
+    ...more,
   };
+};
+
+export const jobOf = async ({ folder, name, said, kubeconfig, ca }: Order, caller: string): Promise<Job> => {
+  const text = `rules: { stamp-notes: ${said} }\nclusters: { shop: {} }`;
+  const stage = await openStageAs(folder, caller);
+  return loadJob(folder, `trees/${name}`, text, { stage, ca, deployer: { kubeconfig } });
 };
 
 /** Builds as a deployment does, once for each tree: what it builds is the same each time, in every process. */

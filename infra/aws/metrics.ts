@@ -4,7 +4,7 @@ export interface Question {
   namespace: "Postern" | "AWS/Lambda";
   metric: string;
   dimensions: Record<string, string>;
-  stat: "Sum" | "SampleCount" | "p99";
+  stat: "Sum" | "p99";
 }
 
 /** The metrics of a stage in CloudWatch, where a review appears after a minute or two. */

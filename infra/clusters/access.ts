@@ -1,4 +1,3 @@
-import type { Connection } from "#lib/cluster/api-server.ts";
 import { domainOf, eksToken } from "#lib/cluster/credentials.ts";
 import { sendRequest, toUnanswered } from "#lib/cluster/https-request.ts";
 import { type Identity, signed } from "#lib/cluster/signature.ts";
@@ -59,10 +58,8 @@ const byKubeconfig = async (
   where: string,
   preferred?: string,
 ): Promise<Way> => {
-  const { server, ca, credentials } = await readKubeconfig(file, context, preferred).catch((error): Connection => {
-    const isUnread = Object(error).code !== undefined;
-    throw new Complaint(`${where} ${isUnread ? "can't be read: " : ""}${toSentence(error)}`);
-  });
+  const reading = readKubeconfig(file, context, preferred);
+  const { server, ca, credentials } = await reading.catch(complainOf(where, "can't be read: "));
   const token = "token" in credentials ? credentials.token : undefined;
   const certificate = "cert" in credentials ? credentials : {};
   const unknown = `the token or certificate in ${file} may have ended; have it renewed`;
@@ -79,10 +76,11 @@ const byEks = async (
   folder: string,
 ): Promise<Way> => {
   const { eks = "", region = "" } = connect;
+  const complain = complainOf(`clusters.${cluster}.connect`, "names a ca that can't be read: ");
   const { server, ca } =
     connect.server === undefined || connect.ca === undefined
       ? await describeEks(connect, identity)
-      : { server: new URL(connect.server).origin, ca: await certificateOf(cluster, connect.ca, folder) };
+      : { server: new URL(connect.server).origin, ca: await readCertificates(connect.ca, folder).catch(complain) };
   let value = "";
   let until = 0;
   const token = async () => {
@@ -96,13 +94,12 @@ const byEks = async (
   return { server, ca, token, unknown };
 };
 
-const certificateOf = (cluster: string, given: string, folder: string) =>
-  readCertificates(given, folder).catch((error) => {
-    const isUnread = Object(error).code !== undefined;
-    throw new Complaint(
-      `clusters.${cluster}.connect ${isUnread ? "names a ca that can't be read: " : ""}${toSentence(error)}`,
-    );
-  });
+/** Returns a handler for an error of reading a file; errors of the file system have a code. */
+const complainOf =
+  (where: string, unread: string) =>
+  (error: unknown): never => {
+    throw new Complaint(`${where} ${Object(error).code === undefined ? "" : unread}${toSentence(error)}`);
+  };
 
 export const describeEks = async (
   { eks = "", region = "" }: ConnectConfig,

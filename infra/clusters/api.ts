@@ -5,7 +5,6 @@ import { pagesOf } from "#lib/cluster/pages.ts";
 import { parseJson } from "#lib/json.ts";
 import type { Guard } from "../aws/guard.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
-import { discreet } from "./hidden-keys.ts";
 
 const admission = "/apis/admissionregistration.k8s.io/v1";
 const rbac = "/apis/rbac.authorization.k8s.io/v1";
@@ -40,10 +39,6 @@ export interface Manifest {
   [field: string]: unknown;
 }
 
-export interface Trial {
-  dryRun?: boolean;
-}
-
 /** A cluster's API for deployments. Errors are Complaints that name the cluster. */
 export interface ClusterApi {
   cluster: string;
@@ -54,9 +49,9 @@ export interface ClusterApi {
   /** Returns the response for a path; undefined for 404. */
   read(path: string): Promise<unknown>;
   /** Applies server-side, and takes over fields that other managers have set. */
-  apply(object: Manifest, trial?: Trial): Promise<Manifest>;
+  apply(object: Manifest): Promise<Manifest>;
   /** Replaces the whole object; undefined if it was changed or deleted since it was read. */
-  replace(object: Manifest, trial?: Trial): Promise<Manifest | undefined>;
+  replace(object: Manifest, options?: { dryRun: boolean }): Promise<Manifest | undefined>;
   /** Reports whether the object existed. */
   remove(ref: Ref): Promise<boolean>;
 }
@@ -122,16 +117,16 @@ export const openApi = (cluster: string, way: Way): ClusterApi => {
       if (answer.status >= 300 || content === undefined) throw refuse(answer, `to show ${path}`);
       return content;
     },
-    apply: async (object, { dryRun = false } = {}) => {
-      const query = new URLSearchParams({ fieldManager: manager, force: "true", ...(dryRun && { dryRun: "All" }) });
+    apply: async (object) => {
       const ref = refOf(object);
-      const answer = await send("PATCH", `${pathOf(ref)}?${query}`, object, "application/apply-patch+yaml");
+      const path = `${pathOf(ref)}?fieldManager=postern&force=true`;
+      const answer = await send("PATCH", path, object, "application/apply-patch+yaml");
       return readObject(answer, `the ${called(ref)}`);
     },
-    replace: async (object, { dryRun = false } = {}) => {
-      const query = new URLSearchParams({ fieldManager: manager, ...(dryRun && { dryRun: "All" }) });
+    replace: async (object, { dryRun } = { dryRun: false }) => {
       const ref = refOf(object);
-      const answer = await send("PUT", `${pathOf(ref)}?${query}`, object);
+      const path = `${pathOf(ref)}?fieldManager=postern${dryRun ? "&dryRun=All" : ""}`;
+      const answer = await send("PUT", path, object);
       return answer.status === 409 || isNobody(answer) ? undefined : readObject(answer, `the ${called(ref)}`);
     },
     remove: async (ref) => {
@@ -176,8 +171,6 @@ const openSender = (cluster: string, { server, ca, cert, key, token: readToken, 
   };
 };
 
-const manager = "postern";
-
 /** A kept connection may have been closed; a request that was written to it never arrived. */
 const mayHelpAgain = (answer: HttpsAnswer | UnansweredError, isRead: boolean): boolean => {
   if ("status" in answer) return isRead && [429, 500, 502, 503, 504].includes(answer.status);
@@ -212,3 +205,7 @@ export const isManifest = (value: unknown): value is Manifest => {
   const { apiVersion, kind, metadata } = Object(value);
   return typeof apiVersion === "string" && Object.hasOwn(places, kind) && typeof Object(metadata).name === "string";
 };
+
+/** Hides the keys in URLs, `…/{cluster}.…/rule/phase`. Only a path segment can have a key, never a host. */
+export const discreet = (text: string): string =>
+  text.replace(/(?<=[^/]\/)([a-z0-9][-a-z0-9]{0,62})\.[\w-]{20,}/gi, "$1.…");

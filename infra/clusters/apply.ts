@@ -4,13 +4,11 @@ import type { Phase } from "#lib/rule.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
 import { type ClusterApi, called, isManifest, type Kind, type Manifest, type Ref, refOf } from "./api.ts";
 import { compareObjects, type Difference, entriesIn, missing, unwanted } from "./drift.ts";
-import { discreet } from "./hidden-keys.ts";
 
 export interface Change {
   did: "made" | "changed" | "removed";
   kind: Kind;
   name: string;
-  differences: Difference[];
 }
 
 const webhookKinds = ["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"] as const;
@@ -62,7 +60,7 @@ const retire = async (api: ClusterApi, all: Manifest[], name: string): Promise<C
   // If another client changed it at the same time, a later step deletes these entries.
   if ((await api.replace({ ...validating, webhooks })) === undefined) return [];
   await wait(noticing);
-  return [{ did: "changed", kind: validating.kind, name, differences: unwanted({ ...validating, webhooks: gone }) }];
+  return [{ did: "changed", kind: validating.kind, name }];
 };
 
 const isNewInBoth = async (api: ClusterApi, all: Manifest[], name: string): Promise<boolean> => {
@@ -84,21 +82,14 @@ const oncePerObject = (changes: Change[]): Change[] => {
   for (const change of changes) {
     const key = `${change.kind} ${change.name}`;
     const before = found.get(key);
-    const differences = [...(before?.differences ?? []), ...change.differences];
-    found.set(key, { ...change, did: before?.did === "made" ? "made" : change.did, differences });
+    found.set(key, before?.did === "made" ? before : change);
   }
   return [...found.values()];
 };
 
-export const applyRights = (api: ClusterApi, wanted: readonly object[]): Promise<Change[]> =>
-  settleAll(
-    api,
-    inOrder(wanted).filter(({ kind }) => !isWebhookKind(kind)),
-  );
-
-const settleAll = async (api: ClusterApi, all: Manifest[]): Promise<Change[]> => {
+export const applyRights = async (api: ClusterApi, wanted: readonly object[]): Promise<Change[]> => {
   const changes: Change[] = [];
-  for (const object of all) {
+  for (const object of inOrder(wanted).filter(({ kind }) => !isWebhookKind(kind))) {
     const change = await settle(api, object);
     if (change) changes.push(change);
   }
@@ -151,7 +142,7 @@ const settle = async (api: ClusterApi, wanted: Manifest): Promise<Change | undef
     if (isAnother) await removed(api, wanted);
     // Server-side apply would keep what other clients added, such as an entry or a selector that excludes everything.
     const isDone = live && !isAnother ? await api.replace(next) : await api.apply(next);
-    if (isDone) return { did: live ? "changed" : "made", kind, name: metadata.name, differences };
+    if (isDone) return { did: live ? "changed" : "made", kind, name: metadata.name };
   }
   throw busy(api, wanted);
 };
@@ -216,7 +207,7 @@ const going = 30_000;
 
 /** Deletes an object, and waits until it is gone. */
 const removed = async (api: ClusterApi, live: Manifest): Promise<Change[]> => {
-  const ref: Ref = refOf(live);
+  const ref = refOf(live);
   const end = Date.now() + going;
   const wasThere = await removedSoon(api, ref, end);
   for (; await api.get(ref); await wait(200))
@@ -225,7 +216,7 @@ const removed = async (api: ClusterApi, live: Manifest): Promise<Change[]> => {
         `cluster ${api.cluster}: the ${called(ref)} is still there ${going / 1000} s after it was removed; a finalizer may hold it`,
         1,
       );
-  return wasThere ? [{ did: "removed", kind: ref.kind, name: ref.name, differences: unwanted(live) }] : [];
+  return wasThere ? [{ did: "removed", kind: ref.kind, name: ref.name }] : [];
 };
 
 /** Retries the deletion: for a moment, the API server may still call a deleted webhook entry. */
@@ -243,8 +234,6 @@ export interface Pointer {
   kind: Kind;
   name: string;
   entry: string;
-  /** Without the key. */
-  url: string;
 }
 
 /** Returns the entries of all webhook configurations in a cluster, of any owner, that call these addresses. */
@@ -254,7 +243,7 @@ export const pointers = async (api: ClusterApi, bases: readonly string[]): Promi
     entriesIn(webhooks).flatMap((entry) => {
       const url = Object(entry.clientConfig).url;
       const isUnder = typeof url === "string" && bases.some((base) => liesUnder(url, base));
-      return isUnder ? [{ kind, name: metadata.name, entry: entry.name, url: discreet(url) }] : [];
+      return isUnder ? [{ kind, name: metadata.name, entry: entry.name }] : [];
     }),
   );
 };

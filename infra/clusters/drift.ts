@@ -1,7 +1,6 @@
 import { isDeepStrictEqual } from "node:util";
 import { isMap } from "#lib/json.ts";
-import { called, type Kind, type Manifest, refOf } from "./api.ts";
-import { discreet } from "./hidden-keys.ts";
+import { called, discreet, type Kind, type Manifest, refOf } from "./api.ts";
 
 export interface Difference {
   kind: Kind;
@@ -13,14 +12,16 @@ export interface Difference {
 
 /** Compares a live object with the wanted one. Either both have the API server's defaults, or neither has. */
 export const compareObjects = (live: Manifest, wanted: Manifest): Difference[] => {
-  const whole = ofObject(wanted);
   const { webhooks: liveEntries, ...own } = fieldsOf(live);
   const { webhooks: wantedEntries, ...wantedOwn } = fieldsOf(wanted);
   const { labels, annotations } = wanted.metadata;
+  const found = [
+    ...marks("label", live.metadata.labels, labels),
+    ...marks("annotation", live.metadata.annotations, annotations),
+    ...unlike(own, wantedOwn),
+  ];
   return [
-    ...marks("label", live.metadata.labels, labels).map(whole),
-    ...marks("annotation", live.metadata.annotations, annotations).map(whole),
-    ...unlike(own, wantedOwn).map(whole),
+    ...found.map((words) => ofObject(wanted, `: ${words}`)),
     ...betweenEntries(wanted, entriesIn(liveEntries), entriesIn(wantedEntries)),
   ];
 };
@@ -37,35 +38,29 @@ export const compareManifests = (before: readonly Manifest[], wanted: readonly M
   ];
 };
 
-export const missing = (wanted: Manifest): Difference[] => {
-  const entries = entriesIn(wanted.webhooks);
-  return entries.length === 0
-    ? [ofObject(wanted, " ")("is missing")]
-    : entries.map(({ name }) => ofEntry(wanted, name, " ")("is missing"));
-};
+export const missing = (wanted: Manifest): Difference[] => describeEach(wanted, "is missing");
 
-export const unwanted = (live: Manifest): Difference[] => {
-  const entries = entriesIn(live.webhooks);
-  return entries.length === 0
-    ? [ofObject(live, " ")(isThere)]
-    : entries.map(({ name }) => ofEntry(live, name, " ")(isThere));
-};
+export const unwanted = (live: Manifest): Difference[] => describeEach(live, isThere);
 
 const isThere = "is there, though nothing wants it";
 
-const ofObject = (object: Manifest, joint = ": ") => {
+/** Describes each entry of a webhook configuration, or another object as a whole. */
+const describeEach = (object: Manifest, words: string): Difference[] => {
+  const entries = entriesIn(object.webhooks);
+  return entries.length === 0
+    ? [ofObject(object, ` ${words}`)]
+    : entries.map(({ name }) => ofEntry(object, name, ` ${words}`));
+};
+
+const ofObject = (object: Manifest, words: string): Difference => {
   const { kind, metadata } = object;
-  return (words: string): Difference => {
-    return { kind, name: metadata.name, sentence: discreet(`${called(refOf(object))}${joint}${words}`) };
-  };
+  return { kind, name: metadata.name, sentence: discreet(`${called(refOf(object))}${words}`) };
 };
 
 /** The mutating and the validating entry of a rule have the same name. */
-const ofEntry = ({ kind, metadata }: Manifest, entry: string, joint = ": ") => {
+const ofEntry = ({ kind, metadata }: Manifest, entry: string, words: string): Difference => {
   const phase = kind.replace("WebhookConfiguration", "").toLowerCase();
-  return (words: string): Difference => {
-    return { kind, name: metadata.name, entry, sentence: discreet(`${phase} entry ${entry}${joint}${words}`) };
-  };
+  return { kind, name: metadata.name, entry, sentence: discreet(`${phase} entry ${entry}${words}`) };
 };
 
 /** Returns the fields to compare; controllers fill in the others of a Secret and a ServiceAccount. */
@@ -87,16 +82,16 @@ const betweenEntries = (object: Manifest, live: Named[], wanted: Named[]): Diffe
   const order = wanted.map(({ name }) => name).filter((name) => names.includes(name));
   return [
     ...wanted.flatMap((entry) => {
-      const says = ofEntry(object, entry.name);
       const found = live.find(({ name }) => name === entry.name);
-      return found ? unlike(found, entry).map(says) : [ofEntry(object, entry.name, " ")("is missing")];
+      const words = found ? unlike(found, entry).map((one) => `: ${one}`) : [" is missing"];
+      return words.map((one) => ofEntry(object, entry.name, one));
     }),
     ...live
       .filter(({ name }) => !wanted.some((entry) => entry.name === name))
-      .map(({ name }) => ofEntry(object, name, " ")(isThere)),
+      .map(({ name }) => ofEntry(object, name, ` ${isThere}`)),
     ...(isDeepStrictEqual(names, order)
       ? []
-      : [ofObject(object)(`its entries stand in the order ${names.join(", ")}, not ${order.join(", ")}`)]),
+      : [ofObject(object, `: its entries stand in the order ${names.join(", ")}, not ${order.join(", ")}`)]),
   ];
 };
 

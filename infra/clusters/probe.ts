@@ -4,9 +4,10 @@ import { type HttpsAnswer, sendRequest, toUnanswered, type UnansweredError } fro
 import { parseJson } from "#lib/json.ts";
 import type { Operation } from "#lib/review.ts";
 import type { RequestMatch } from "#lib/rule.ts";
+import { standardKinds } from "../apiserver/kinds/kinds.ts";
 import { toSentence } from "../cli/complaint.ts";
 import type { Webhook } from "../webhooks/configurations.ts";
-import { discreet } from "./hidden-keys.ts";
+import { discreet } from "./api.ts";
 
 export interface Health {
   ok: boolean;
@@ -87,19 +88,6 @@ const faultOf = (answer: HttpsAnswer | UnansweredError, uid: unknown): string | 
   return isReview && isOurs ? undefined : `it answers no AdmissionReview of what it was asked: ${said}`;
 };
 
-/** The known kinds, to find the kind of a resource name. */
-const kinds = {
-  namespaced: [
-    ...["ConfigMap", "Pod", "Service", "Event", "Lease", "PodTemplate", "ReplicationController", "Ingress"],
-    ...["PersistentVolumeClaim", "PodGroup", "Job", "CronJob", "Deployment", "StatefulSet", "ReplicaSet", "DaemonSet"],
-    ...["ServiceAccount", "LimitRange", "ResourceQuota", "NetworkPolicy", "RoleBinding"],
-  ],
-  clusterWide: [
-    ...["Node", "Namespace", "PersistentVolume", "PriorityClass", "StorageClass", "IngressClass", "RuntimeClass"],
-    ...["CertificateSigningRequest", "ClusterTrustBundle", "ClusterRole", "ClusterRoleBinding"],
-  ],
-};
-
 /** Subresources whose requests carry another kind than the parent's. */
 const subkinds: Record<string, { group: string; version: string; kind: string }> = {
   binding: { group: "", version: "v1", kind: "Binding" },
@@ -121,13 +109,18 @@ export const reviewOf = ([match]: readonly RequestMatch[]) => {
   const [resource = "", subResource = ""] = isAny
     ? ["configmaps"]
     : path.split("/").map((part) => part.replace("*", ""));
-  const kind = { group, version, kind: kindOf(resource) };
+  const known = standardKinds.find((one) => one.resource.resource === resource);
+  const kind = {
+    group,
+    version,
+    kind: known?.kind.kind ?? resource.replace(/^./, (first) => first.toUpperCase()).replace(/s$/, ""),
+  };
   const asked = subkinds[subResource] ?? kind;
   const operation: Operation = operations.some((one) => one === "*" || one === "CREATE")
     ? "CREATE"
     : (literal(operations) ?? "CREATE");
   const name = "postern-probe";
-  const namespace = kinds.clusterWide.includes(kind.kind) ? undefined : "default";
+  const namespace = known?.namespaced === false ? undefined : "default";
   const metadata = { name, ...(namespace && { namespace }) };
   const apiVersion = asked.group === "" ? asked.version : `${asked.group}/${asked.version}`;
   // The options objects of CONNECT requests have no metadata.
@@ -154,9 +147,3 @@ export const reviewOf = ([match]: readonly RequestMatch[]) => {
 const optionsOf = { CREATE: "CreateOptions", UPDATE: "UpdateOptions", DELETE: "DeleteOptions", CONNECT: undefined };
 
 const literal = <T extends string>(list: readonly (T | "*")[]) => list.find((one): one is T => one !== "*");
-
-const kindOf = (resource: string): string =>
-  [...kinds.namespaced, ...kinds.clusterWide].find((kind) => pluralOf(kind) === resource) ??
-  resource.charAt(0).toUpperCase() + resource.slice(1).replace(/s$/, "");
-
-const pluralOf = (kind: string) => kind.toLowerCase().replace(/y$/, "ie").replace(/ss$/, "sse").concat("s");

@@ -1,104 +1,27 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import fc from "fast-check";
+import { readRows } from "../../test/rows.ts";
 import type { Functions, Live } from "../aws/functions.ts";
 import type { Metrics, Question } from "../aws/metrics.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { enough, findFault, type Observed, runCanary, type Trial, type Watch } from "./canary.ts";
 
 const quiet: Observed = { calls: 0, reviews: 0, denials: 0, errors: 0, p99: 0 };
-const seen = (reviews: number, more: Partial<Observed> = {}): Observed => ({
-  ...quiet,
-  calls: reviews,
-  reviews,
-  ...more,
-});
+const seen = (reviews: number, more: Partial<Observed> = {}) => observed({ reviews, ...more });
+
+interface Row {
+  name: string;
+  old: Partial<Observed>;
+  fresh: Partial<Observed>;
+  fault?: string;
+}
+const rows = readRows<Row[]>(import.meta.filename);
+const observed = (given: Partial<Observed>): Observed => ({ ...quiet, calls: given.reviews ?? 0, ...given });
 
 describe("what speaks against a fresh version", () => {
-  const table: [string, Observed, Observed, string | undefined][] = [
-    ["nothing, where neither was asked", quiet, quiet, undefined],
-    [
-      "nothing, where it does as well",
-      seen(1000, { denials: 50, errors: 3, p99: 20 }),
-      seen(100, { p99: 20 }),
-      undefined,
-    ],
-
-    ["two failures, never", seen(1000), seen(2, { errors: 2 }), undefined],
-    ["three", seen(1000), seen(100, { errors: 3 }), "it fails 3.0% of its reviews, and the version before 0%"],
-    [
-      "three, and nobody asked the old one",
-      quiet,
-      seen(3, { errors: 3 }),
-      "it fails 100% of its reviews, and the version before 0%",
-    ],
-    [
-      "crashes alone, which are no reviews",
-      seen(1000),
-      { ...quiet, calls: 4, errors: 4 },
-      "it fails 100% of its reviews, and the version before 0%",
-    ],
-    ["one in a hundred, not yet", seen(1000), seen(300, { errors: 3 }), undefined],
-    [
-      "more than one in a hundred",
-      seen(1000),
-      seen(300, { errors: 4 }),
-      "it fails 1.3% of its reviews, and the version before 0%",
-    ],
-    ["twice as many, not yet", seen(1000, { errors: 50 }), seen(100, { errors: 10 }), undefined],
-    [
-      "more than twice as many",
-      seen(1000, { errors: 50 }),
-      seen(100, { errors: 12 }),
-      "it fails 12% of its reviews, and the version before 5.0%",
-    ],
-    ["fewer than before, never", seen(1000, { errors: 500 }), seen(100, { errors: 40 }), undefined],
-
-    [
-      "many more denials",
-      seen(1000),
-      seen(100, { denials: 10 }),
-      "it denies 10% of its reviews, and the version before 0%",
-    ],
-    ["many fewer", seen(1000, { denials: 200 }), seen(100), "it denies 0% of its reviews, and the version before 20%"],
-    ["all, of ten", seen(1000), seen(10, { denials: 10 }), "it denies 100% of its reviews, and the version before 0%"],
-    ["all, of nine, not yet", seen(1000), seen(9, { denials: 9 }), undefined],
-    ["all, where the old one was asked nine times, not yet", seen(9), seen(1000, { denials: 1000 }), undefined],
-    ["a difference that chance makes", seen(1000, { denials: 200 }), seen(100, { denials: 30 }), undefined],
-    [
-      "a difference that is sure but small",
-      seen(100_000, { denials: 1000 }),
-      seen(100_000, { denials: 5900 }),
-      undefined,
-    ],
-    ["all, as before", seen(1000, { denials: 1000 }), seen(100, { denials: 100 }), undefined],
-
-    [
-      "more than thrice the time",
-      seen(1000, { p99: 200 }),
-      seen(50, { p99: 601 }),
-      "one review in a hundred takes it 601 ms, and the version before 200 ms",
-    ],
-    ["thrice the time, not yet", seen(1000, { p99: 200 }), seen(50, { p99: 600 }), undefined],
-    [
-      "a quarter of a second more, where that is a lot",
-      seen(1000, { p99: 5 }),
-      seen(50, { p99: 255.4 }),
-      "one review in a hundred takes it 255 ms, and the version before 5 ms",
-    ],
-    ["fifty times a little", seen(1000, { p99: 5 }), seen(50, { p99: 250 }), undefined],
-    ["the time of few", seen(1000, { p99: 5 }), seen(enough - 1, { p99: 5000 }), undefined],
-    ["the time, beside that of few", seen(enough - 1, { p99: 5 }), seen(1000, { p99: 5000 }), undefined],
-
-    [
-      "failures before denials",
-      seen(1000),
-      seen(100, { errors: 50, denials: 50 }),
-      "it fails 50% of its reviews, and the version before 0%",
-    ],
-  ];
-  for (const [name, old, fresh, sentence] of table)
-    it(`is ${name}`, () => assert.equal(findFault(old, fresh), sentence));
+  for (const { name, old, fresh, fault } of rows)
+    it(`is ${name}`, () => assert.equal(findFault(observed(old), observed(fresh)), fault));
 
   const counts = fc
     .record({

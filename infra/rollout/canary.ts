@@ -53,13 +53,13 @@ export const runCanary = async (
   const open = new Map(trials.map((trial) => [trial.rule, trial]));
   const outcomes: Outcome[] = [];
   /** Ends one trial. An alias that another command has moved stays; a failure must not stop the other trials. */
-  const end = async (trial: Trial, version: string, outcome: Outcome) => {
+  const endTrial = async (trial: Trial, version: string, outcome: Outcome) => {
     open.delete(trial.rule);
     const stray = await moveTo(functions, trial, version).catch((error) => toSentence(error));
     outcomes.push(stray === undefined ? outcome : { trial, is: "lost", why: stray });
   };
   const endAll = async (is: "taken back" | "undecided", why: (trial: Trial) => string) => {
-    for (const trial of [...open.values()]) await end(trial, trial.old, { trial, is, why: why(trial) });
+    for (const trial of [...open.values()]) await endTrial(trial, trial.old, { trial, is, why: why(trial) });
   };
   const start = new Date();
   try {
@@ -71,7 +71,8 @@ export const runCanary = async (
     }
     const [first, last] = [start.getTime() + milliseconds, start.getTime() + 2 * milliseconds];
     while (open.size > 0) {
-      await wait(Math.max(0, Math.min(every, nextEnd(first, last) - Date.now())), undefined, { signal });
+      const end = Date.now() < first ? first : last;
+      await wait(Math.max(0, Math.min(every, end - Date.now())), undefined, { signal });
       tell(Math.min(Date.now() - start.getTime(), milliseconds) / 1000, milliseconds / 1000);
       const observed = await observe(functions, metrics, [...open.values()], start);
       const bad = new Map(
@@ -87,7 +88,7 @@ export const runCanary = async (
       }
       if (Date.now() < first) continue;
       for (const { trial, fresh } of observed)
-        if (fresh.reviews >= enough) await end(trial, trial.fresh, { trial, is: "promoted" });
+        if (fresh.reviews >= enough) await endTrial(trial, trial.fresh, { trial, is: "promoted" });
       if (Date.now() < last) continue;
       const reviews = new Map(observed.map(({ trial, fresh }) => [trial.rule, fresh.reviews]));
       await endAll("undecided", ({ rule }) => `it had ${reviews.get(rule)} reviews, and ${enough} are needed`);
@@ -98,8 +99,6 @@ export const runCanary = async (
   }
   return outcomes;
 };
-
-const nextEnd = (first: number, last: number) => (Date.now() < first ? first : last);
 
 /** Points the alias at one version. If another command has moved the alias, returns a sentence instead. */
 const moveTo = async (
@@ -116,37 +115,37 @@ const moveTo = async (
 
 const observe = async (functions: Functions, metrics: Metrics, trials: Trial[], since: Date) => {
   const questions: Record<string, Question> = {};
-  const about = ({ rule }: Trial, version: string) => {
-    const name = functions.nameOf(rule);
-    const [ours, theirs] = [
-      { Function: name, Version: version },
-      { FunctionName: name, Resource: `${name}:live`, ExecutedVersion: version },
-    ];
-    const ask = (what: string, question: Question) => {
-      const id = `${rule}/${version}/${what}`;
-      questions[id] = question;
-      return id;
-    };
+  for (const { rule, old, fresh } of trials)
+    for (const version of [old, fresh])
+      for (const [what, question] of Object.entries(buildQuestions(functions.nameOf(rule), version)))
+        questions[`${rule}/${version}/${what}`] = question;
+  const answers = await metrics.ask(questions, since, new Date());
+  const read = (rule: string, version: string): Observed => {
+    const get = (what: string) => answers[`${rule}/${version}/${what}`] ?? 0;
     return {
-      reviews: ask("reviews", { namespace: "Postern", metric: "Reviews", dimensions: ours, stat: "Sum" }),
-      denials: ask("denials", { namespace: "Postern", metric: "Denials", dimensions: ours, stat: "Sum" }),
-      failures: ask("failures", { namespace: "Postern", metric: "Errors", dimensions: ours, stat: "Sum" }),
-      // A crashed function doesn't report its own metrics.
-      crashes: ask("crashes", { namespace: "AWS/Lambda", metric: "Errors", dimensions: theirs, stat: "Sum" }),
-      p99: ask("p99", { namespace: "Postern", metric: "Latency", dimensions: ours, stat: "p99" }),
+      calls: get("reviews") + get("crashes"),
+      reviews: get("reviews"),
+      denials: get("denials"),
+      errors: get("failures") + get("crashes"),
+      p99: get("p99"),
     };
   };
-  const asked = trials.map((trial) => ({ trial, old: about(trial, trial.old), fresh: about(trial, trial.fresh) }));
-  const answers = await metrics.ask(questions, since, new Date());
-  const number = (id: string) => answers[id] ?? 0;
-  const heard = (ids: ReturnType<typeof about>): Observed => ({
-    calls: number(ids.reviews) + number(ids.crashes),
-    reviews: number(ids.reviews),
-    denials: number(ids.denials),
-    errors: number(ids.failures) + number(ids.crashes),
-    p99: number(ids.p99),
+  return trials.map((trial) => {
+    return { trial, old: read(trial.rule, trial.old), fresh: read(trial.rule, trial.fresh) };
   });
-  return asked.map(({ trial, old, fresh }) => ({ trial, old: heard(old), fresh: heard(fresh) }));
+};
+
+const buildQuestions = (name: string, version: string): Record<string, Question> => {
+  const own = { namespace: "Postern", dimensions: { Function: name, Version: version } } as const;
+  const dimensions = { FunctionName: name, Resource: `${name}:live`, ExecutedVersion: version };
+  return {
+    reviews: { ...own, metric: "Reviews", stat: "Sum" },
+    denials: { ...own, metric: "Denials", stat: "Sum" },
+    failures: { ...own, metric: "Errors", stat: "Sum" },
+    // A crashed function doesn't report its own metrics.
+    crashes: { namespace: "AWS/Lambda", metric: "Errors", dimensions, stat: "Sum" },
+    p99: { ...own, metric: "Latency", stat: "p99" },
+  };
 };
 
 /** Returns the fault of a fresh version in a sentence; undefined if there is none, or too few reviews. */

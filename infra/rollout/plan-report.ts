@@ -8,12 +8,8 @@ export const formatPlan = ({ stage, stack, parts, kept, rights, clusters, notes 
   if (stack.isNew) lines.push(`  is new: ${stack.added.length} resources`);
   else if (isUnchanged(stack)) lines.push("  stays as it is");
   else
-    for (const [sign, ids] of [
-      ["+", stack.added] as const,
-      ["~", stack.changed] as const,
-      ["-", stack.removed] as const,
-    ])
-      for (const id of ids) lines.push(`  ${sign} ${id}`);
+    for (const [sign, ids] of Object.entries({ "+": stack.added, "~": stack.changed, "-": stack.removed }))
+      lines.push(...ids.map((id) => `  ${sign} ${id}`));
   lines.push("", "rules");
   const changing = parts.filter(({ changes }) => changes.length > 0);
   for (const { part, known: state, changes, settings } of changing) {

@@ -8,19 +8,10 @@ import { join } from "node:path";
 import { after, before, beforeEach, describe, it } from "node:test";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
-import { CloudFormation, paginateListStackResources } from "@aws-sdk/client-cloudformation";
+import { CloudFormation } from "@aws-sdk/client-cloudformation";
 import { CloudWatch } from "@aws-sdk/client-cloudwatch";
-import {
-  GetPolicyCommand,
-  Lambda,
-  paginateListFunctions,
-  paginateListVersionsByFunction,
-  UpdateFunctionCodeCommand,
-  waitUntilFunctionActiveV2,
-  waitUntilFunctionUpdatedV2,
-} from "@aws-sdk/client-lambda";
+import { Lambda, UpdateFunctionCodeCommand, waitUntilFunctionUpdatedV2 } from "@aws-sdk/client-lambda";
 import { S3 } from "@aws-sdk/client-s3";
-import { SSM } from "@aws-sdk/client-ssm";
 import { type Bundle, bundleRule } from "../../infra/build/bundle.ts";
 import { writeDeployment } from "../../infra/build/deployment.ts";
 import { zip } from "../../infra/build/zip.ts";
@@ -51,7 +42,7 @@ const codeOf = (mark: string) =>
 describe("the stand-in of an AWS account", await needs("moto", "runtime client"), () => {
   let account: Account;
   before(async () => {
-    account = await openAccount({ pageSize: 3 });
+    account = await openAccount();
   });
   after(() => account?.stop());
   beforeEach(() => {
@@ -64,7 +55,6 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
   const lambda = (caller = "somebody") => new Lambda({ ...account.as(caller), maxAttempts: 1 });
   const formation = (caller = "somebody") => new CloudFormation({ ...account.as(caller), maxAttempts: 1 });
   const s3 = () => new S3({ ...account.as("somebody"), maxAttempts: 1 });
-  const ssm = () => new SSM({ ...account.as("somebody"), maxAttempts: 1 });
   const called = (name: string) => (error: Error) =>
     error.name === name || assert.fail(`${error.name}: ${error.message}`);
   /** As an API server calls. */
@@ -164,17 +154,6 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
       await assert.rejects(lambda().send(broken), called("InvalidParameterValueException"));
     });
 
-    it("take code from a bucket", async () => {
-      await account.storage.make("artefacts");
-      await s3().putObject({ Bucket: "artefacts", Key: "a/rule.zip", Body: codeOf("three") });
-      const place = { FunctionName, S3Bucket: "artefacts" };
-      await lambda().updateFunctionCode({ ...place, S3Key: "a/rule.zip" });
-      await updated();
-      assert.deepEqual((await invoke()).payload, { mark: "three", version: "$LATEST" });
-      const none = new UpdateFunctionCodeCommand({ ...place, S3Key: "none.zip" });
-      await assert.rejects(lambda().send(none), called("InvalidParameterValueException"));
-    });
-
     it("are published if the code is what the publisher thinks, and once", async () => {
       const publish = (more: object = {}) => lambda().publishVersion({ FunctionName, ...more });
       await assert.rejects(publish({ CodeSha256: "another" }), called("PreconditionFailedException"));
@@ -199,13 +178,6 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
       assert.deepEqual([MemorySize, Timeout, Description], [512, 7, "change 2"]);
     });
 
-    it("hand out the code that they had when they were asked", async () => {
-      const { Code } = await lambda().getFunction(function_);
-      await lambda().updateFunctionCode({ FunctionName, ZipFile: codeOf("three") });
-      const response = await fetch(Code?.Location ?? "");
-      assert.deepEqual(Buffer.from(await response.arrayBuffer()), codeOf("two"));
-    });
-
     it("keep the versions that an alias points at, or tries", async () => {
       const remove = (Qualifier: string) => lambda().deleteFunction({ FunctionName, Qualifier });
       await assert.rejects(remove("1"), called("ResourceConflictException"));
@@ -217,61 +189,6 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
       await remove("2");
       await assert.rejects(remove("2"), called("ResourceNotFoundException"));
       await assert.rejects(invoke({}, "2"), called("ResourceNotFoundException"));
-    });
-
-    it("are made, and gone with all that is theirs", async () => {
-      const made = { FunctionName: "other", Role: "arn:aws:iam::123456789012:role/a", Runtime: "nodejs24.x" as const };
-      const create = () =>
-        lambda().createFunction({ ...made, Handler: "index.handler", Code: { ZipFile: codeOf("a") } });
-      assert.equal((await create()).State, "Pending");
-      await waitUntilFunctionActiveV2(
-        { client: lambda(), maxWaitTime: 5, minDelay: 0.01, maxDelay: 0.05 },
-        { FunctionName: "other" },
-      );
-      await assert.rejects(create(), called("ResourceConflictException"));
-      await lambda().deleteFunction({ FunctionName: "other" });
-      await assert.rejects(lambda().getFunction({ FunctionName: "other" }), called("ResourceNotFoundException"));
-    });
-
-    it("are listed by pages, to the last", async () => {
-      for (const number of [3, 4, 5, 6]) {
-        account.lambda.functions.get(FunctionName)?.versions.set(String(number), { ...usualOf() });
-        account.lambda.create(`other-${number}`, codeOf("other"), {});
-      }
-      const versions: (string | undefined)[] = [];
-      let pages = 0;
-      for await (const { Versions = [] } of paginateListVersionsByFunction({ client: lambda() }, { FunctionName })) {
-        versions.push(...Versions.map(({ Version }) => Version));
-        pages += 1;
-      }
-      assert.deepEqual([versions, pages], [["$LATEST", "1", "2", "3", "4", "5", "6"], 3]);
-      const first = await lambda().listVersionsByFunction(function_);
-      assert.ok(first.NextMarker);
-      const names: (string | undefined)[] = [];
-      for await (const { Functions = [] } of paginateListFunctions({ client: lambda() }, {}))
-        names.push(...Functions.map((one) => one.FunctionName));
-      assert.deepEqual(names, [FunctionName, "other-3", "other-4", "other-5", "other-6"]);
-    });
-    const usualOf = () => {
-      const found = account.lambda.functions.get(FunctionName);
-      assert.ok(found);
-      return found.latest;
-    };
-
-    it("say who may invoke them, by alias", async () => {
-      const permission = {
-        ...{ FunctionName, Qualifier: "live", StatementId: "gateway", Action: "lambda:InvokeFunction" },
-        ...{ Principal: "apigateway.amazonaws.com", SourceArn: "arn:aws:execute-api:eu-west-1:123456789012:api/*" },
-      };
-      await lambda().addPermission(permission);
-      await assert.rejects(lambda().addPermission(permission), called("ResourceConflictException"));
-      const policy = new GetPolicyCommand({ FunctionName, Qualifier: "live" });
-      const { Policy = "", RevisionId } = await lambda().send(policy);
-      assert.equal(JSON.parse(Policy).Statement[0].Sid, "gateway");
-      assert.ok(RevisionId);
-      await assert.rejects(lambda().getPolicy(function_), called("ResourceNotFoundException"));
-      await lambda().removePermission({ FunctionName, Qualifier: "live", StatementId: "gateway" });
-      await assert.rejects(lambda().send(policy), called("ResourceNotFoundException"));
     });
   });
 
@@ -315,19 +232,6 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
       assert.equal((await live()).RoutingConfig, undefined);
       account.lambda.random = () => 0;
       assert.equal((await invoke({}, "live")).version, "1");
-    });
-
-    it("are made, listed and removed", async () => {
-      const created = { FunctionName, Name: "next", FunctionVersion: "2" };
-      await lambda().createAlias(created);
-      await assert.rejects(lambda().createAlias(created), called("ResourceConflictException"));
-      const { Aliases = [] } = await lambda().listAliases({ FunctionName, FunctionVersion: "2" });
-      assert.deepEqual(
-        Aliases.map(({ Name }) => Name),
-        ["next"],
-      );
-      await lambda().deleteAlias({ FunctionName, Name: "next" });
-      await assert.rejects(lambda().getAlias({ FunctionName, Name: "next" }), called("ResourceNotFoundException"));
     });
   });
 
@@ -373,14 +277,6 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
       assert.equal(pids.filter((pid) => typeof pid === "number").length, 3);
       assert.equal(new Set(pids).size, 2);
     });
-
-    it("throttles what may not run", async () => {
-      const reserved = { FunctionName, ReservedConcurrentExecutions: 0 };
-      await lambda().putFunctionConcurrency(reserved);
-      await assert.rejects(invoke({}, "live"), called("TooManyRequestsException"));
-      await lambda().deleteFunctionConcurrency(function_);
-      assert.equal((await invoke({}, "live")).fault, undefined);
-    });
   });
 
   describe("counts", () => {
@@ -412,146 +308,6 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
         [4, 3, 1, 1, 0, 2, 1],
       );
       assert.ok((await ask("AWS/Lambda", "Duration", dimensions("2"), "p99")) > 0);
-    });
-
-    it("what functions write in the embedded metric format", async () => {
-      const written = (reviews: number, stage: string) =>
-        JSON.stringify({
-          _aws: {
-            Timestamp: Date.now(),
-            CloudWatchMetrics: [
-              {
-                Namespace: "Postern",
-                Dimensions: [["Stage"], ["Function", "Version"]],
-                Metrics: [
-                  { Name: "Reviews", Unit: "Count" },
-                  { Name: "Latency", Unit: "Milliseconds" },
-                ],
-              },
-            ],
-          },
-          ...{ Stage: stage, Function: FunctionName, Version: "1", Reviews: reviews, Latency: reviews * 10 },
-        });
-      await invoke({ says: written(1, "counted") }, "live");
-      await invoke({ says: written(3, "counted") }, "live");
-      await invoke({ says: `before it ${written(5, "counted")}` }, "live");
-      assert.equal(await ask("Postern", "Reviews", { Stage: "counted" }), 4);
-      assert.equal(await ask("Postern", "Reviews", { Function: FunctionName, Version: "1" }), 4);
-      assert.equal(await ask("Postern", "Reviews", { Stage: "another" }), 0);
-      assert.equal(await ask("Postern", "Latency", { Stage: "counted" }, "p50"), 10);
-      assert.equal(await ask("Postern", "Latency", { Stage: "counted" }, "p99"), 30);
-      assert.equal(await ask("Postern", "Latency", { Stage: "counted" }, "SampleCount"), 2);
-    });
-  });
-
-  describe("hears every call, and", () => {
-    beforeEach(twoVersions);
-
-    it("knows what it was about, and whose", async () => {
-      await account.storage.make("heard");
-      const bucket = { Bucket: "heard" };
-      await lambda("pipeline").getAlias(alias);
-      await invoke({}, "live");
-      await s3().putObject({ ...bucket, Key: "a/b.json", Body: "{}" });
-      await s3().getObject({ ...bucket, Key: "a/b.json" });
-      await s3().listObjectsV2(bucket);
-      await ssm().putParameter({ Name: "/postern/a", Value: "b", Type: "SecureString", Overwrite: true });
-      await formation().describeStacks({});
-      assert.deepEqual(
-        account.heard.map(({ service, action, name, caller }) => [service, action, name, caller].join(" ")),
-        [
-          `lambda lambda:GetAlias ${FunctionName} pipeline`,
-          `lambda lambda:InvokeFunction ${FunctionName} somebody`,
-          "s3 s3:PutObject heard/a/b.json somebody",
-          "s3 s3:GetObject heard/a/b.json somebody",
-          "s3 s3:ListBucket heard somebody",
-          "ssm ssm:PutParameter /postern/a somebody",
-          "cloudformation cloudformation:DescribeStacks  somebody",
-        ],
-      );
-      const { Parameter } = await ssm().getParameter({ Name: "/postern/a", WithDecryption: true });
-      assert.equal(Parameter?.Value, "b");
-    });
-
-    it("refuses who has no right, in each service's words", async () => {
-      account.allow = ({ action }) => action === "lambda:GetAlias";
-      await live();
-      const denied: [() => Promise<unknown>, string][] = [
-        [latest, "AccessDeniedException"],
-        [() => s3().listObjectsV2({ Bucket: "heard" }), "AccessDenied"],
-        [() => ssm().getParameter({ Name: "/postern/a" }), "AccessDeniedException"],
-        [() => formation().describeStacks({}), "AccessDenied"],
-        [metricsAsked, "AccessDeniedException"],
-      ];
-      for (const [call, error] of denied)
-        await assert.rejects(call, (one: Error) => {
-          assert.equal(one.name, error);
-          assert.equal(Object(one).$metadata.httpStatusCode, 403);
-          return true;
-        });
-    });
-    const metricsAsked = () =>
-      new CloudWatch({ ...account.as("somebody"), maxAttempts: 1 }).getMetricData({
-        StartTime: new Date(0),
-        EndTime: new Date(1),
-        MetricDataQueries: [],
-      });
-
-    it("has S3 ask for the rights that it asks for beside a call's own", async () => {
-      const place = { Bucket: "heard", Key: "none.json" };
-      const [read, write] = [
-        () => s3().getObject(place),
-        () => s3().putObject({ ...place, Body: "x", IfMatch: '"a"' }),
-      ];
-      for (const call of [read, write]) await assert.rejects(call, called("NoSuchKey"));
-      // A caller that may list learns whether the object exists; one that may read may compare.
-      account.allow = ({ action }) => action !== "s3:ListBucket";
-      await assert.rejects(read, called("AccessDenied"));
-      account.allow = ({ action }) => action !== "s3:GetObject";
-      await assert.rejects(write, called("AccessDenied"));
-    });
-
-    it("has S3 make one of several conditional writes, and date it by a clock of its own", async () => {
-      const place = { Bucket: "heard", Key: "one.json" };
-      const put = (Body: string, condition: { IfMatch?: string | undefined; IfNoneMatch?: string }) =>
-        s3().putObject({ ...place, Body, ...condition });
-      account.s3.ahead = 3_600_000;
-      const first = await Promise.allSettled(["a", "b", "c"].map((body) => put(body, { IfNoneMatch: "*" })));
-      assert.equal(first.filter(({ status }) => status === "fulfilled").length, 1);
-      for (const one of first)
-        if (one.status === "rejected")
-          assert.match(one.reason.name, /^(PreconditionFailed|ConditionalRequestConflict)$/);
-      const { ETag, LastModified } = await s3().getObject(place);
-      assert.ok(Number(LastModified) > Date.now() + 3_000_000);
-      await put("second", { IfMatch: ETag });
-      await assert.rejects(put("third", { IfMatch: ETag }), called("PreconditionFailed"));
-      const remove = (IfMatch: string | undefined) => s3().deleteObject({ ...place, IfMatch });
-      await assert.rejects(remove(ETag), called("PreconditionFailed"));
-      await remove((await s3().getObject(place)).ETag);
-      await assert.rejects(s3().getObject(place), called("NoSuchKey"));
-      account.s3.ahead = 0;
-    });
-
-    it("breaks what it should, before it is done or after", async () => {
-      const move = () => lambda().updateAlias({ ...alias, FunctionVersion: "2" });
-      account.fault = (_, when) => (when === "before" ? { status: 429, error: "TooManyRequestsException" } : undefined);
-      await assert.rejects(move(), called("TooManyRequestsException"));
-      account.fault = (_, when) => (when === "before" ? "cut" : undefined);
-      await assert.rejects(move());
-      account.fault = undefined;
-      assert.equal((await live()).FunctionVersion, "1");
-      account.fault = ({ action }, when) => (action === "lambda:UpdateAlias" && when === "after" ? "cut" : undefined);
-      await assert.rejects(move());
-      account.fault = undefined;
-      assert.equal((await live()).FunctionVersion, "2");
-      const put = (Value: string) =>
-        ssm().putParameter({ Name: "/postern/cut", Value, Type: "String", Overwrite: true });
-      await put("before");
-      account.fault = ({ service }, when) => (service === "ssm" && when === "after" ? "cut" : undefined);
-      await assert.rejects(put("after"));
-      account.fault = undefined;
-      const { Parameter } = await ssm().getParameter({ Name: "/postern/cut" });
-      assert.equal(Parameter?.Value, "after");
     });
   });
 
@@ -670,16 +426,6 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
       assert.deepEqual([FunctionVersion, left], ["2", undefined]);
     });
 
-    it("refuse a version that differs in nothing, and go back to what they were", async () => {
-      await create(template());
-      const more = { Second: { Type: "AWS::Lambda::Version", Properties: { FunctionName: { Ref: "Rule" } } } };
-      const failed = await update(template({ memory: 128, more }));
-      assert.equal(failed?.StackStatus, "UPDATE_ROLLBACK_COMPLETE");
-      const { StackEvents = [] } = await formation().describeStackEvents({ StackName });
-      const reason = StackEvents.find(({ ResourceStatus }) => ResourceStatus === "CREATE_FAILED")?.ResourceStatusReason;
-      assert.match(String(reason), /A version for this Lambda function exists \( 1 \)/);
-    });
-
     it("go back whole where a step fails, and can be updated then", async () => {
       await create(template());
       account.fault = ({ action, caller }, when) =>
@@ -735,41 +481,6 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
       assert.equal(stack?.status, "DELETE_FAILED");
       assert.match(String(stack?.reason), /\[Full\]/);
       assert.equal(account.lambda.functions.size, 0);
-    });
-
-    it("are refused where the template is wrong", async () => {
-      const wrong: [object, RegExp][] = [
-        [{ Resources: {} }, /At least one Resources member must be defined/],
-        [
-          template({ more: { A: { Type: "AWS::Logs::LogGroup", DependsOn: "None" } } }),
-          /Unresolved resource dependencies \[None\]/,
-        ],
-        [
-          template({
-            more: {
-              A: { Type: "AWS::Logs::LogGroup", DependsOn: "B" },
-              B: { Type: "AWS::Logs::LogGroup", DependsOn: "A" },
-            },
-          }),
-          /Circular dependency/,
-        ],
-      ];
-      for (const [made, sentence] of wrong) await assert.rejects(create(made), sentence);
-      const { Capabilities: _, ...without } = bodyOf(template());
-      await assert.rejects(formation().createStack(without), called("InsufficientCapabilitiesException"));
-      await assert.rejects(formation().describeStacks({ StackName }), /does not exist/);
-    });
-
-    it("are listed by pages", async () => {
-      const groups = Array.from({ length: 120 }, (_, index) => [`Group${index}`, { Type: "AWS::Logs::LogGroup" }]);
-      await create({ Resources: Object.fromEntries(groups) });
-      const pages: number[] = [];
-      for await (const { StackResourceSummaries = [] } of paginateListStackResources(
-        { client: formation() },
-        { StackName },
-      ))
-        pages.push(StackResourceSummaries.length);
-      assert.deepEqual(pages, [100, 20]);
     });
   });
 
@@ -845,19 +556,6 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
       assert.deepEqual(await asked("slow"), [503, '{"message":"Service Unavailable"}']);
       await remove("waiting");
     });
-
-    it("is another for another stack", async () => {
-      const first = await create("first", template());
-      const other = template();
-      other.Resources.Rule.Properties.FunctionName = "postern-other-rule";
-      const second = await create("second", other);
-      assert.notEqual(first, second);
-      account.lambda.functions.delete(FunctionName);
-      assert.deepEqual([(await review(first, "rule")).status, (await review(second, "rule")).status], [500, 418]);
-      await remove("first");
-      await remove("second");
-      assert.equal((await review(second, "rule")).status, 404);
-    });
   });
 
   describe("is deployed to by osls", () => {
@@ -903,59 +601,6 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
       return JSON.parse(body).response;
     };
     const outputs = () => account.cloudformation.stack("postern-test")?.outputs ?? {};
-
-    it("as AWS is: made, changed and removed, behind a gateway", async () => {
-      await build("no");
-      await deploy("deploy");
-      assert.equal(outputs().BaseUrl?.value, account.baseUrl);
-      assert.equal((await verdict(account.baseUrl, "always-deny")).status.message, "no");
-      assert.equal((await verdict(account.baseUrl, "always-admit")).allowed, true);
-      assert.equal((await review(account.baseUrl, "none")).status, 404);
-      assert.equal((await review(account.baseUrl, "always-deny", one.segment("stranger"))).status, 404);
-
-      await build("never");
-      await deploy("package");
-      await deploy("deploy", "--package", ".serverless", "--force");
-      assert.equal((await verdict(account.baseUrl, "always-deny")).status.message, "no", "live isn't moved");
-      const denying = account.lambda.functions.get("postern-test-always-deny");
-      assert.ok(denying);
-      const [policies, held] = [denying.policies, denying.policies.get("live")];
-      assert.ok(held);
-      policies.delete("live");
-      assert.equal((await review(account.baseUrl, "always-deny")).status, 500);
-      policies.set("live", held);
-      denying.reserved = 0;
-      assert.equal((await review(account.baseUrl, "always-deny")).status, 503);
-      denying.reserved = undefined;
-      denying.versions.set("1", {
-        ...denying.latest,
-        code: zip({ "index.cjs": Buffer.from("throw new Error('no');") }),
-      });
-      assert.equal((await review(account.baseUrl, "always-deny")).status, 502);
-      const lost = (rule: string) => {
-        const Route = `POST /{cluster}/${rule}/{phase+}`;
-        return ask("Postern", "Lost", { Stage: "test", Route });
-      };
-      assert.equal(await lost("always-deny"), 3);
-      account.throttled.add("always-deny");
-      assert.equal((await review(account.baseUrl, "always-deny")).status, 429);
-      account.throttled.clear();
-      assert.deepEqual(
-        [await lost("always-deny"), await lost("always-admit")],
-        [4, 0],
-        "answers of functions aren't lost",
-      );
-
-      await account.down();
-      await assert.rejects(review(account.baseUrl, "always-admit"), { code: "ECONNREFUSED" });
-      await account.up();
-      assert.equal((await verdict(account.baseUrl, "always-admit")).allowed, true);
-
-      await deploy("remove");
-      assert.equal(account.cloudformation.stack("postern-test"), undefined);
-      assert.equal(account.lambda.functions.size, 0);
-      assert.equal((await review(account.baseUrl, "always-admit")).status, 404);
-    });
 
     it("with a URL for each function", async () => {
       await build("no");

@@ -21,22 +21,10 @@ import {
 import { codePath, type Lambda, openLambdaRoom } from "./lambda.ts";
 import { launchMoto, openStorage, type Storage } from "./moto.ts";
 import { openS3, type S3 } from "./s3.ts";
-import { runtimeClient } from "./tools.ts";
 
 // An AWS account on this machine, for every client that AWS_ENDPOINT_URL can be told of. Lambda, CloudFormation and
 // CloudWatch's metrics are ours, as strict as their documentation; the rest is moto's. All that is asked can be heard,
 // broken and forbidden.
-
-export interface AccountOptions {
-  region?: string;
-  /** Lambda's runtime client. */
-  client?: string;
-  /** Environments of each version, and of all together, as long as they are idle. */
-  processes?: number;
-  mostProcesses?: number;
-  /** How many functions, versions or aliases a page has. */
-  pageSize?: number;
-}
 
 export interface Caller {
   region: string;
@@ -73,19 +61,13 @@ export interface Account extends Ear {
   stop(): Promise<void>;
 }
 
-export const openAccount = async (options: AccountOptions = {}): Promise<Account> => {
-  const { region = "eu-west-1", client = join(runtimeClient, "index.mjs"), ...sizes } = options;
+export const openAccount = async (region = "eu-west-1"): Promise<Account> => {
   const folder = await mkdtemp(join(tmpdir(), "postern-account-"));
   const [moto, certificate] = await Promise.all([launchMoto(), openCertificate(folder, "127.0.0.1")]);
   const storage = openStorage(moto.url, region);
   const cloudwatch = openCloudWatch();
-  const lambda = await openLambdaRoom(client, {
-    ...sizes,
-    region,
-    artefact: storage.read,
-    watch: cloudwatch,
-    surroundings: (name) => as(name).env,
-  });
+  const surroundings = (name: string) => as(name).env;
+  const lambda = await openLambdaRoom({ region, artefact: storage.read, watch: cloudwatch, surroundings });
   const doors = await openDoors(certificate, lambda, cloudwatch);
   const ear: Ear = { heard: [], fault: undefined, allow: undefined };
   const clusters = new Map<string, { server: string; ca: string }>();

@@ -18,7 +18,6 @@ import { arm, disarm, rollBack, standingOf } from "../../infra/rollout/disarm.ts
 import { runProgram } from "../checkout.ts";
 import { needs } from "../parts.ts";
 import { type Fault, type LambdaService, openLambda } from "./lambda.ts";
-import { runtimeClient } from "./tools.ts";
 
 // What a stage's functions go through, on a stand-in that is as strict as Lambda and runs what is published.
 const rule = "always-deny";
@@ -38,7 +37,7 @@ describe("the functions of a stage", await needs("runtime client"), () => {
     const listed = await readRule(fileURLToPath(new URL(`../../functions/${rule}`, import.meta.url)), rule);
     await bundleRule(listed, buildBenchConfig(listed), folder);
     good = await readFile(join(folder, `${rule}.zip`));
-    service = await openLambda(join(runtimeClient, "index.mjs"));
+    service = await openLambda();
     functions = as("somebody");
   });
   after(async () => {
@@ -49,7 +48,7 @@ describe("the functions of a stage", await needs("runtime client"), () => {
     service.functions.clear();
     service.heard.length = 0;
     service.fault = undefined;
-    service.updating = 30;
+    Object.assign(service, { updating: 30, pageSize: 50 });
     service.create(name, good, environment);
   });
 
@@ -89,7 +88,8 @@ describe("the functions of a stage", await needs("runtime client"), () => {
     return fault === undefined ? JSON.parse(String(body)) : String(Object(payload).errorMessage);
   };
 
-  it("are listed by stage", async () => {
+  it("are listed by stage, whatever the size of a page", async () => {
+    service.pageSize = 1;
     service.create("postern-prod-other", good, { POSTERN_STAGE: "prod" });
     service.create("postern-test-2-other", good, { POSTERN_STAGE: "test-2" });
     service.create("unrelated", good, {});
@@ -202,6 +202,7 @@ describe("the functions of a stage", await needs("runtime client"), () => {
         versions.push(await functions.publish(rule, one));
       assert.deepEqual(versions, ["2", "2", "3", "4"]);
       assert.equal(live()?.version, "1");
+      service.pageSize = 2;
       const found = await functions.versions(rule);
       assert.deepEqual(
         found.map(({ version, timeout, environment: { MORE } }) => [version, timeout, MORE]),

@@ -35,8 +35,6 @@ interface Event {
 interface Wanted {
   text: string;
   template: Template;
-  parameters: Record<string, string>;
-  tags: Record<string, string>;
 }
 
 interface ChangeSet {
@@ -62,7 +60,6 @@ export interface Stack {
   changeSets: Map<string, ChangeSet>;
   created: Date;
   updated: Date | undefined;
-  policy: string | undefined;
 }
 
 export interface CloudFormation extends Service {
@@ -128,7 +125,7 @@ export const openCloudFormation = ({ lambda, storage, doors, ear, region }: Surr
     work.add(running);
   };
 
-  const scopeOf = (stack: Stack, { parameters }: Wanted): Scope => {
+  const scopeOf = (stack: Stack): Scope => {
     const pseudo: Record<string, unknown> = {
       "AWS::Region": region,
       "AWS::AccountId": account,
@@ -139,7 +136,7 @@ export const openCloudFormation = ({ lambda, storage, doors, ear, region }: Surr
       "AWS::NoValue": nothing,
     };
     return {
-      ref: (id) => pseudo[id] ?? parameters[id] ?? stack.resources.get(id)?.physical,
+      ref: (id) => pseudo[id] ?? stack.resources.get(id)?.physical,
       attribute: (id, name) => {
         const value = stack.resources.get(id)?.attributes[name];
         if (value === undefined)
@@ -166,7 +163,7 @@ export const openCloudFormation = ({ lambda, storage, doors, ear, region }: Surr
     const undo: (() => Promise<void>)[] = [];
     /** What has been replaced goes last. */
     const leftovers: { one: Kept; policy: string | undefined }[] = [];
-    const scope = scopeOf(stack, wanted);
+    const scope = scopeOf(stack);
 
     const make = async (id: string, type: string, properties: Record<string, unknown>, rest: Partial<Kept>) => {
       const previous = stack.resources.get(id);
@@ -293,7 +290,7 @@ export const openCloudFormation = ({ lambda, storage, doors, ear, region }: Surr
     tell(stack, "DELETE_COMPLETE", undefined, one);
   };
 
-  const destroy = async (stack: Stack, retained: string[]) => {
+  const destroy = async (stack: Stack) => {
     const template = stack.has?.template ?? { Resources: {} };
     const order = [...orderOf(template), ...stack.resources.keys()];
     const held = new Set<string>();
@@ -309,7 +306,7 @@ export const openCloudFormation = ({ lambda, storage, doors, ear, region }: Surr
         hold();
         continue;
       }
-      if (one.deletion === "Retain" || retained.includes(id)) tell(stack, "DELETE_SKIPPED", undefined, one);
+      if (one.deletion === "Retain") tell(stack, "DELETE_SKIPPED", undefined, one);
       else if (
         await discard(stack, one).then(
           () => false,
@@ -330,8 +327,7 @@ export const openCloudFormation = ({ lambda, storage, doors, ear, region }: Surr
     tell(stack, "DELETE_COMPLETE");
   };
 
-  const textOf = async (form: Form, stack?: Stack): Promise<string> => {
-    if (form.get("UsePreviousTemplate") === "true" && stack?.has) return stack.has.text;
+  const textOf = async (form: Form): Promise<string> => {
     const body = form.get("TemplateBody");
     if (body !== null) {
       if (Buffer.byteLength(body) > 51_200)
@@ -346,23 +342,9 @@ export const openCloudFormation = ({ lambda, storage, doors, ear, region }: Surr
     if (bytes.length > 1024 * 1024) throw invalid("Template may not exceed 1000000 bytes in size.");
     return String(bytes);
   };
-  const wantedIn = async (form: Form, stack?: Stack): Promise<Wanted> => {
-    const text = await textOf(form, stack);
+  const wantedIn = async (form: Form): Promise<Wanted> => {
+    const text = await textOf(form);
     const template = readTemplate(text);
-    const given = Object.fromEntries(
-      membersIn(form, "Parameters").map(({ ParameterKey = "", ParameterValue, UsePreviousValue }) => [
-        ParameterKey,
-        UsePreviousValue === "true" ? stack?.has?.parameters[ParameterKey] : ParameterValue,
-      ]),
-    );
-    const parameters: Record<string, string> = {};
-    for (const [key, { Default }] of Object.entries(template.Parameters ?? {})) {
-      const value = given[key] ?? Default;
-      if (value === undefined) throw invalid(`Parameters: [${key}] must have values`);
-      parameters[key] = String(value);
-    }
-    for (const key of Object.keys(given))
-      if (!(key in parameters)) throw invalid(`Parameters: [${key}] do not exist in the template`);
     const can = [...form].filter(([key]) => key.startsWith("Capabilities.member.")).map(([, value]) => value);
     const roles = Object.values(template.Resources).filter(({ Type }) => Type === "AWS::IAM::Role");
     const needed = roles.some(({ Properties }) => Properties?.RoleName !== undefined)
@@ -370,8 +352,7 @@ export const openCloudFormation = ({ lambda, storage, doors, ear, region }: Surr
       : "CAPABILITY_IAM";
     if (roles.length > 0 && !can.includes("CAPABILITY_NAMED_IAM") && !can.includes(needed))
       throw new Refusal(400, "InsufficientCapabilitiesException", `Requires capabilities : [${needed}]`);
-    const tags = Object.fromEntries(membersIn(form, "Tags").map(({ Key = "", Value = "" }) => [Key, Value]));
-    return { text, template, parameters, tags };
+    return { text, template };
   };
   const created = (name: string): Stack => {
     if (!/^[a-zA-Z][-a-zA-Z0-9]{0,127}$/.test(name))
@@ -379,7 +360,7 @@ export const openCloudFormation = ({ lambda, storage, doors, ear, region }: Surr
     const stack: Stack = {
       ...{ id: `arn:aws:cloudformation:${region}:${account}:stack/${name}/${randomUUID()}`, name },
       ...{ status: "", reason: undefined, has: undefined, resources: new Map(), outputs: {}, events: [] },
-      ...{ changeSets: new Map(), created: new Date(), updated: undefined, policy: undefined },
+      ...{ changeSets: new Map(), created: new Date(), updated: undefined },
     };
     stacks.set(stack.id, stack);
     return stack;
@@ -388,9 +369,7 @@ export const openCloudFormation = ({ lambda, storage, doors, ear, region }: Surr
     if (!/^(CREATE|UPDATE|UPDATE_ROLLBACK)_COMPLETE$/.test(stack.status))
       throw invalid(`Stack:${stack.id} is in ${stack.status} state and can not be updated.`);
   };
-  const isSame = (has: Wanted | undefined, wanted: Wanted) =>
-    has !== undefined &&
-    isDeepStrictEqual([has.template, has.parameters, has.tags], [wanted.template, wanted.parameters, wanted.tags]);
+  const isSame = (has: Wanted | undefined, wanted: Wanted) => isDeepStrictEqual(has?.template, wanted.template);
   const changeSetIn = (form: Form): [Stack | undefined, ChangeSet | undefined] => {
     const name = form.get("ChangeSetName") ?? "";
     const stack = form.has("StackName")
@@ -414,7 +393,7 @@ export const openCloudFormation = ({ lambda, storage, doors, ear, region }: Surr
     },
     UpdateStack: async (form) => {
       const stack = found(form);
-      const wanted = await wantedIn(form, stack);
+      const wanted = await wantedIn(form);
       refuseBusy(stack);
       if (isSame(stack.has, wanted)) throw invalid("No updates are to be performed.");
       start(stack, wanted, "UPDATE");
@@ -425,7 +404,7 @@ export const openCloudFormation = ({ lambda, storage, doors, ear, region }: Surr
       const isNew = form.get("ChangeSetType") === "CREATE";
       const before = named(name);
       if (!isNew && !before) throw invalid(`Stack [${name}] does not exist`);
-      const wanted = await wantedIn(form, before);
+      const wanted = await wantedIn(form);
       if (isNew && before && before.status !== "REVIEW_IN_PROGRESS")
         throw invalid(`Stack [${name}] already exists and cannot be created again with the changeSet.`);
       if (!isNew && before) refuseBusy(before);
@@ -483,9 +462,8 @@ export const openCloudFormation = ({ lambda, storage, doors, ear, region }: Surr
       if (!stack || stack.status === "DELETE_COMPLETE" || stack.status === "DELETE_IN_PROGRESS") return {};
       if (/_IN_PROGRESS$/.test(stack.status) && stack.status !== "REVIEW_IN_PROGRESS")
         throw invalid(`Stack [${stack.name}] cannot be deleted while in status ${stack.status}`);
-      const retained = [...form].filter(([key]) => key.startsWith("RetainResources.member.")).map(([, id]) => id);
       tell(stack, "DELETE_IN_PROGRESS", "User Initiated");
-      begin(stack, () => destroy(stack, retained));
+      begin(stack, () => destroy(stack));
       return {};
     },
     DescribeStacks: (form) => {
@@ -510,19 +488,6 @@ export const openCloudFormation = ({ lambda, storage, doors, ear, region }: Surr
       const { LastUpdatedTimestamp, ...rest } = resourceTold(stack, one);
       return { StackResourceDetail: { ...rest, LastUpdatedTimestamp } };
     },
-    DescribeStackResources: (form) => {
-      const stack = found(form);
-      const wanted = form.get("LogicalResourceId");
-      const some = [...stack.resources.values()]
-        .filter(({ id }) => wanted === null || id === wanted)
-        .slice(0, pageSize);
-      return {
-        StackResources: some.map((one) => {
-          const { LastUpdatedTimestamp: Timestamp, ...rest } = resourceTold(stack, one);
-          return { ...rest, Timestamp };
-        }),
-      };
-    },
     ListStackResources: (form) => {
       const stack = found(form);
       const [page, NextToken] = paged([...stack.resources.values()], form);
@@ -532,20 +497,14 @@ export const openCloudFormation = ({ lambda, storage, doors, ear, region }: Surr
       });
       return { StackResourceSummaries, NextToken };
     },
-    ListStacks: () => ({ StackSummaries: [...stacks.values()].map(stackTold) }),
-    ListExports: () => ({ Exports: [] }),
     GetTemplate: (form) => {
       const { has, name } = found(form);
       if (!has) throw invalid(`Template for stack ${name} does not exist`);
       return { TemplateBody: has.text, StagesAvailable: ["Original", "Processed"] };
     },
     ValidateTemplate: async (form) => {
-      const { Description, Parameters = {} } = readTemplate(await textOf(form));
-      return { Description, Parameters: Object.keys(Parameters).map((ParameterKey) => ({ ParameterKey })) };
-    },
-    SetStackPolicy: (form) => {
-      found(form).policy = form.get("StackPolicyBody") ?? undefined;
-      return {};
+      const { Description } = readTemplate(await textOf(form));
+      return { Description };
     },
   };
 
@@ -574,19 +533,6 @@ export const openCloudFormation = ({ lambda, storage, doors, ear, region }: Surr
 
 const formIn = ({ body }: Asked): Form => new URLSearchParams(String(body));
 
-/** `Tags.member.1.Key=…` as a list of objects. */
-const membersIn = (form: Form, name: string): Record<string, string | undefined>[] => {
-  const found: Record<string, string>[] = [];
-  for (const [key, value] of form) {
-    const [list, member, index, field = ""] = key.split(".");
-    if (list !== name || member !== "member") continue;
-    const one = found[Number(index) - 1] ?? {};
-    found[Number(index) - 1] = one;
-    one[field] = value;
-  }
-  return found;
-};
-
 const paged = <T>(items: T[], form: Form): [T[], string | undefined] => {
   const first = Number(form.get("NextToken") ?? 0);
   const next = first + pageSize;
@@ -609,13 +555,9 @@ const stackTold = (stack: Stack) => {
     ...{ StackId: stack.id, StackName: stack.name, Description: stack.has?.template.Description },
     ...{ CreationTime: stack.created, LastUpdatedTime: stack.updated },
     ...{ StackStatus: stack.status, StackStatusReason: stack.reason, DisableRollback: false },
-    Parameters: Object.entries(stack.has?.parameters ?? {}).map(([ParameterKey, ParameterValue]) => {
-      return { ParameterKey, ParameterValue };
-    }),
     Outputs: Object.entries(stack.outputs).map(([OutputKey, { value, description }]) => {
       return { OutputKey, OutputValue: value, Description: description };
     }),
-    Tags: Object.entries(stack.has?.tags ?? {}).map(([Key, Value]) => ({ Key, Value })),
     EnableTerminationProtection: false,
   };
 };

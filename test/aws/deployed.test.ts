@@ -8,9 +8,9 @@ import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
 import { createClient } from "../../infra/parity/control-plane/client.ts";
 import { bootCluster, type Cluster } from "../../infra/parity/control-plane/cluster.ts";
 import { waitUntil } from "../../infra/parity/rule-server.ts";
-import type { Job } from "../../infra/rollout/preparation.ts";
 import { type Checkout, kubeconfigOf, openCheckout } from "../checkout.ts";
 import { needs } from "../parts.ts";
+import { loadJob } from "../trees.ts";
 import { type Account, openAccount } from "./account.ts";
 
 // A stage from its first deployment to its last day, with a real API server whose users work on all the time.
@@ -97,23 +97,13 @@ describe("a stage", await needs("moto", "runtime client", "API server"), () => {
     return [...said, ended].join("\n");
   };
   const jobHere = async () => {
-    const { openStage } = await checkout.load<typeof import("../../infra/aws/stage.ts")>("infra/aws/stage.ts");
-    const { readCatalogue } =
-      await checkout.load<typeof import("../../infra/catalogue/registry.ts")>("infra/catalogue/registry.ts");
-    const { readConfig } =
-      await checkout.load<typeof import("../../infra/project/project.ts")>("infra/project/project.ts");
     const said: string[] = [];
-    const file = join(checkout.folder, "postern.yaml");
-    const catalogue = await readCatalogue(join(checkout.folder, "catalogues", String(catalogues)));
     const progress: Progress = {
       say: (line) => void said.push(line),
       step: async (_, act) => void said.push(await act(() => {})),
     };
-    const job: Job = {
-      ...{ stage: openStage("test"), config: await readConfig(file, catalogue), catalogue, file, clusters: ["shop"] },
-      ...{ deployer: { kubeconfig: join(checkout.folder, "kubeconfig") }, ca: account.ca, harden: false, wave: 1 },
-      progress,
-    };
+    const text = await readFile(join(checkout.folder, "postern.yaml"), "utf8");
+    const job = await loadJob(checkout.folder, `catalogues/${catalogues}`, text, { ca: account.ca, progress });
     return { said, job };
   };
   const live = () => account.lambda.functions.get(fn)?.aliases.get("live");

@@ -14,6 +14,7 @@ import type { Job } from "../../infra/rollout/preparation.ts";
 import type { Webhook } from "../../infra/webhooks/configurations.ts";
 import { type Checkout, kubeconfigOf, openCheckout } from "../checkout.ts";
 import { needs } from "../parts.ts";
+import { loadJob } from "../trees.ts";
 import { type Account, openAccount } from "./account.ts";
 
 // One stage and two clusters, each with a real API server: who is told what, when, and in which order.
@@ -127,14 +128,9 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
   }
   const jobOf = async (said: Said, how: Partial<Job> = {}) => {
     const { rules, groups = "{}", tree = "functions", only = names, stage = "fleet" } = said;
-    const { openStage } = await checkout.load<typeof import("../../infra/aws/stage.ts")>("infra/aws/stage.ts");
-    const { readCatalogue } =
-      await checkout.load<typeof import("../../infra/catalogue/registry.ts")>("infra/catalogue/registry.ts");
-    const { parseConfig } =
-      await checkout.load<typeof import("../../infra/project/project.ts")>("infra/project/project.ts");
-    const listed = await readCatalogue(join(checkout.folder, tree));
     const clusters = only.map((name) => `${name}: ${said[name] ?? "{}"}`).join(", ");
-    const config = parseConfig(`rules: ${rules}\ngroups: ${groups}\nclusters: { ${clusters} }\n`, listed);
+    const text = `rules: ${rules}\ngroups: ${groups}\nclusters: { ${clusters} }\n`;
+    const { openStage } = await checkout.load<typeof import("../../infra/aws/stage.ts")>("infra/aws/stage.ts");
     const steps: string[] = [];
     const progress: Progress = {
       say: (line) => void steps.push(line),
@@ -143,11 +139,8 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
         await act(() => {});
       },
     };
-    const job: Job = {
-      ...{ stage: openStage(stage), config, catalogue: listed, file: join(checkout.folder, "postern.yaml") },
-      ...{ clusters: [...only], deployer: { kubeconfig }, ca: account.ca, harden: false, wave: 1, progress },
-      ...how,
-    };
+    const opened = { stage: openStage(stage), ca: account.ca, progress, ...how };
+    const job = await loadJob(checkout.folder, tree, text, opened);
     return { job, steps };
   };
   /** Answers the sentence that it ends with, whatever it is, what was done and what was planned. */

@@ -48,7 +48,7 @@ describe("a deployment that ends midway", await needs("moto", "runtime client", 
   before(async () => {
     const binaries = await requireBinaries();
     const [opened, booted, place, { role }] = await Promise.all([
-      openAccount({ region }),
+      openAccount(region),
       bootCluster(binaries),
       openCheckout(),
       readAccess({ Stage: "test", GitHubRepository: "acme/postern" }),

@@ -53,7 +53,6 @@ interface Fn {
   /** By alias or version; those of the function itself by "". */
   policies: Map<string, Policy>;
   urls: Map<string, { url: string; authType: string }>;
-  tags: Record<string, string>;
   /** How many may run at once, where somebody has reserved them. */
   reserved?: number | undefined;
   running: number;
@@ -70,11 +69,6 @@ export interface Invocation {
 
 export interface LambdaOptions {
   region?: string;
-  /** Where each version runs at once, and all together. */
-  processes?: number;
-  mostProcesses?: number;
-  /** How many functions or versions a page has. */
-  pageSize?: number;
   /** What functions find in their environment, beside what is theirs. */
   surroundings?: (name: string) => Record<string, string>;
   artefact?: (bucket: string, key: string) => Promise<Buffer | undefined>;
@@ -85,6 +79,8 @@ export interface Lambda extends Service {
   functions: Map<string, Fn>;
   /** For how many milliseconds an update is under way. */
   updating: number;
+  /** The number of functions or versions on a page. */
+  pageSize: number;
   /** Chooses between the versions of an alias: from 0 to less than 1. */
   random: () => number;
   /** Where the code of functions can be had. */
@@ -109,10 +105,10 @@ export const functionIn = (text: string): { name: string; qualifier: string | un
   return { name, qualifier };
 };
 
-export const openLambdaRoom = async (client: string, options: LambdaOptions = {}): Promise<Lambda> => {
-  const { region = "eu-west-1", processes = 2, mostProcesses = 12, pageSize = 50, watch, artefact } = options;
+export const openLambdaRoom = async (options: LambdaOptions = {}): Promise<Lambda> => {
+  const { region = "eu-west-1", watch, artefact } = options;
   const arnOf = (name: string) => `arn:aws:lambda:${region}:${account}:function:${name}`;
-  const ran = await openProcesses(client, processes, mostProcesses);
+  const ran = await openProcesses();
   const functions = new Map<string, Fn>();
   /** By hash: a location goes on giving what was there when it was told. */
   const codes = new Map<string, Buffer>();
@@ -226,7 +222,7 @@ export const openLambdaRoom = async (client: string, options: LambdaOptions = {}
   };
   const paged = <T>(items: T[], query: URLSearchParams): [T[], string | undefined] => {
     const first = Number(query.get("Marker") ?? 0);
-    const next = first + Math.min(pageSize, Number(query.get("MaxItems") ?? pageSize));
+    const next = first + room.pageSize;
     return [items.slice(first, next), next < items.length ? String(next) : undefined];
   };
   const policyOf = (name: string, query: URLSearchParams): [string, Map<string, Policy>] => {
@@ -244,7 +240,7 @@ export const openLambdaRoom = async (client: string, options: LambdaOptions = {}
       const code = await codeOf(Object(input.Code));
       const latest = { ...usual, timeout: 3, ...configurationIn(input), code, ...stamped() };
       if (Array.isArray(input.Architectures)) latest.architectures = input.Architectures.map(String);
-      functions.set(name, { ...fresh(latest), tags: texts(input.Tags) ?? {}, busy: Date.now() + room.updating });
+      functions.set(name, { ...fresh(latest), busy: Date.now() + room.updating });
       return described(name, "$LATEST", latest);
     },
     DeleteFunction: (name, _, query) => {
@@ -270,14 +266,11 @@ export const openLambdaRoom = async (client: string, options: LambdaOptions = {}
     },
     GetFunction: (name, _, query) => {
       const [version, configuration] = configured(name, query.get("Qualifier") ?? undefined);
-      const { tags, reserved } = found(name);
       const hash = Buffer.from(sha256(configuration.code), "base64").toString("hex");
       codes.set(hash, configuration.code);
       return {
         Configuration: described(name, version, configuration),
         Code: { RepositoryType: "S3", Location: `${room.base}${codePath}${hash}` },
-        Tags: tags,
-        ...(reserved !== undefined && { Concurrency: { ReservedConcurrentExecutions: reserved } }),
       };
     },
     GetFunctionConfiguration: (name, _, query) =>
@@ -346,13 +339,6 @@ export const openLambdaRoom = async (client: string, options: LambdaOptions = {}
       found(name).policies.delete(query.get("Name") ?? "");
       return undefined;
     },
-    ListAliases: (name, _, query) => {
-      const wanted = query.get("FunctionVersion");
-      const { aliases } = found(name);
-      const all = [...aliases].filter(([, { version }]) => wanted === null || version === wanted);
-      const [page, NextMarker] = paged(all, query);
-      return { Aliases: page.map(([alias]) => told(name, alias)), NextMarker };
-    },
 
     AddPermission: (name, input, query) => {
       const [qualifier, policies] = policyOf(name, query);
@@ -392,28 +378,6 @@ export const openLambdaRoom = async (client: string, options: LambdaOptions = {}
       else policies.set(qualifier, { statements: left, revision: randomUUID() });
       return undefined;
     },
-    GetPolicy: (name, _, query) => {
-      const [qualifier, policies] = policyOf(name, query);
-      const policy = policies.get(qualifier);
-      if (!policy) throw missing("The resource you requested does not exist.");
-      const Policy = JSON.stringify({ Version: "2012-10-17", Id: "default", Statement: policy.statements });
-      return { Policy, RevisionId: policy.revision };
-    },
-
-    PutFunctionConcurrency: (name, input) => {
-      const reserved = numberIn(input.ReservedConcurrentExecutions);
-      if (reserved === undefined || reserved < 0) throw invalid("ReservedConcurrentExecutions must be 0 or more");
-      found(name).reserved = reserved;
-      return { ReservedConcurrentExecutions: reserved };
-    },
-    GetFunctionConcurrency: (name) => {
-      const { reserved } = found(name);
-      return reserved === undefined ? {} : { ReservedConcurrentExecutions: reserved };
-    },
-    DeleteFunctionConcurrency: (name) => {
-      found(name).reserved = undefined;
-      return undefined;
-    },
 
     CreateFunctionUrlConfig: (name, input, query) => {
       const qualifier = query.get("Qualifier") ?? "";
@@ -424,20 +388,9 @@ export const openLambdaRoom = async (client: string, options: LambdaOptions = {}
       found(name).urls.set(qualifier, { url, authType: String(input.AuthType) });
       return { FunctionUrl: url, FunctionArn: arnOf(name), AuthType: input.AuthType };
     },
-    GetFunctionUrlConfig: (name, _, query) => {
-      const one = found(name).urls.get(query.get("Qualifier") ?? "");
-      if (!one) throw missing("The resource you requested does not exist.");
-      return { FunctionUrl: one.url, FunctionArn: arnOf(name), AuthType: one.authType };
-    },
     DeleteFunctionUrlConfig: (name, _, query) => {
       if (!found(name).urls.delete(query.get("Qualifier") ?? ""))
         throw missing("The resource you requested does not exist.");
-      return undefined;
-    },
-
-    ListTags: (name) => ({ Tags: found(name).tags }),
-    TagResource: (name, input) => {
-      Object.assign(found(name).tags, texts(input.Tags));
       return undefined;
     },
   };
@@ -528,6 +481,7 @@ export const openLambdaRoom = async (client: string, options: LambdaOptions = {}
   const room: Lambda = {
     functions,
     updating: 30,
+    pageSize: 50,
     random: Math.random,
     base: "",
     create: (name, code, environment) => {
@@ -575,20 +529,13 @@ export const openLambdaRoom = async (client: string, options: LambdaOptions = {}
 /** Lambda alone, on a server of its own. */
 export type LambdaService = Lambda & Ear & { url: string };
 
-export const openLambda = async (client: string): Promise<LambdaService> => {
-  const lambda = await openLambdaRoom(client);
+export const openLambda = async (): Promise<LambdaService> => {
   const ear: Ear = { heard: [], fault: undefined, allow: undefined };
-  const service = Object.assign(lambda, ear);
+  const service = Object.assign(await openLambdaRoom(), ear);
   const { url, stop } = await serve(() => service, service);
   service.base = url;
-  const ended = service.stop;
-  return Object.assign(service, {
-    url,
-    stop: async () => {
-      await stop();
-      await ended();
-    },
-  });
+  const stopProcesses = service.stop;
+  return Object.assign(service, { url, stop: async () => void (await Promise.all([stop(), stopProcesses()])) });
 };
 
 /** Where code lies that a GetFunction tells of. */
@@ -609,7 +556,7 @@ const usual = {
 const fresh = (latest: Configuration): Fn => {
   return {
     ...{ latest, busy: 0, pending: true, versions: new Map(), published: 0, aliases: new Map() },
-    ...{ policies: new Map(), urls: new Map(), tags: {}, running: 0 },
+    ...{ policies: new Map(), urls: new Map(), running: 0 },
   };
 };
 
@@ -645,7 +592,7 @@ const parsed = (body: Buffer): unknown => {
 
 /** Which action a request is, of which function, and what else its path names. */
 const readPath = ({ method, path }: Asked) => {
-  const [, , kind = "", named = "", what = "", which] = path.split("/").map(decodeURIComponent);
+  const [, , , named = "", what = "", which] = path.split("/").map(decodeURIComponent);
   const { name, qualifier } = functionIn(named);
   const known: Record<string, string> = {
     "GET ": named === "" ? "ListFunctions" : "GetFunction",
@@ -657,23 +604,17 @@ const readPath = ({ method, path }: Asked) => {
     "GET versions": "ListVersionsByFunction",
     "POST versions": "PublishVersion",
     "POST invocations": "Invoke",
-    "GET aliases": which === undefined ? "ListAliases" : "GetAlias",
+    "GET aliases": "GetAlias",
     "POST aliases": "CreateAlias",
     "PUT aliases": "UpdateAlias",
     "DELETE aliases": "DeleteAlias",
     "POST policy": "AddPermission",
-    "GET policy": "GetPolicy",
     "DELETE policy": "RemovePermission",
-    "PUT concurrency": "PutFunctionConcurrency",
-    "GET concurrency": "GetFunctionConcurrency",
-    "DELETE concurrency": "DeleteFunctionConcurrency",
     "POST url": "CreateFunctionUrlConfig",
-    "GET url": "GetFunctionUrlConfig",
     "DELETE url": "DeleteFunctionUrlConfig",
   };
-  const tags: Record<string, string> = { GET: "ListTags", POST: "TagResource" };
   const asked = `${method} ${what}`;
-  const action = (kind === "tags" ? tags[method] : known[asked]) ?? asked;
+  const action = known[asked] ?? asked;
   const sub: Record<string, string> =
     which === undefined ? {} : { [what === "policy" ? "StatementId" : "Name"]: which };
   return { action, name, qualifier, sub };

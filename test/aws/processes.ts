@@ -3,6 +3,7 @@ import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { contentsOf, unzip } from "../../infra/build/zip.ts";
 import { type Outcome, type Running, start } from "../runtime/runtime-api.ts";
+import { runtimeClient } from "./tools.ts";
 
 // Where versions of functions run: each has a few environments, and those that nobody has used for long end first.
 
@@ -43,8 +44,11 @@ interface Pool {
   waiting: (() => void)[];
 }
 
-/** At most `each` environments of one version, and of all together `most` or as many as are busy. */
-export const openProcesses = async (client: string, each: number, most: number): Promise<Processes> => {
+/** Environments of one version at most, and of all versions together if no more are busy. */
+const [each, most] = [2, 12];
+const client = join(runtimeClient, "index.mjs");
+
+export const openProcesses = async (): Promise<Processes> => {
   const folder = await mkdtemp(join(tmpdir(), "postern-lambda-"));
   const unpacked = new Map<string, Promise<string>>();
   const pools = new Map<object, Pool>();

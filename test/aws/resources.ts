@@ -67,12 +67,9 @@ export const openKinds = ({ act, lambda, storage, doors, region }: World): ((typ
       make: async (properties, { name: chosen }) => {
         const name = String(properties.FunctionName ?? chosen);
         const { Code, Architectures } = properties;
-        const tags = { Tags: tagsOf(properties) };
         const configuration = configurationOf(properties);
-        await act("CreateFunction", name, { FunctionName: name, Code, Architectures, ...configuration, ...tags });
+        await act("CreateFunction", name, { FunctionName: name, Code, Architectures, ...configuration });
         await settled(name);
-        if (properties.ReservedConcurrentExecutions !== undefined)
-          await reserve(act, name, properties.ReservedConcurrentExecutions);
         return described(name);
       },
       change: async (name, before, after) => {
@@ -87,9 +84,6 @@ export const openKinds = ({ act, lambda, storage, doors, region }: World): ((typ
           await act("UpdateFunctionConfiguration", name, configurationOf(after));
           await settled(name);
         }
-        if (!isDeepStrictEqual(tagsOf(before), tagsOf(after))) await act("TagResource", name, { Tags: tagsOf(after) });
-        if (before.ReservedConcurrentExecutions !== after.ReservedConcurrentExecutions)
-          await reserve(act, name, after.ReservedConcurrentExecutions);
         return described(name);
       },
       remove: async (name) => void (await act("DeleteFunction", name).catch(gone)),
@@ -239,23 +233,16 @@ const configurationOf = ({ Description, Handler, Runtime, Role, MemorySize, Time
   };
 };
 
-const tagsOf = ({ Tags }: Properties): Record<string, string> =>
-  Object.fromEntries((Array.isArray(Tags) ? Tags : []).map(({ Key, Value }) => [String(Key), String(Value)]));
-
 /** Exactly what the template says: weights that it doesn't name are taken away. */
 const routeOf = ({ FunctionVersion, Description, RoutingConfig }: Properties) => {
   const listed: unknown = Object(RoutingConfig).AdditionalVersionWeights;
   const weights = (Array.isArray(listed) ? listed : []).map((one) => [one.FunctionVersion, Number(one.FunctionWeight)]);
   return {
-    ...{ FunctionVersion: String(FunctionVersion), Description: Description ?? "" },
+    FunctionVersion: String(FunctionVersion),
+    Description: Description ?? "",
     RoutingConfig: { AdditionalVersionWeights: Object.fromEntries(weights) },
   };
 };
 
 const qualified = (qualifier: string | undefined): Record<string, string> =>
   qualifier ? { Qualifier: qualifier } : {};
-
-const reserve = async (act: Act, name: string, count: unknown) => {
-  if (count === undefined) await act("DeleteFunctionConcurrency", name);
-  else await act("PutFunctionConcurrency", name, { ReservedConcurrentExecutions: count });
-};

@@ -11,6 +11,7 @@ import { bootCluster, type Cluster } from "../../infra/parity/control-plane/clus
 import { term } from "../../infra/rollout/lock.ts";
 import { type Checkout, kubeconfigOf, openCheckout } from "../checkout.ts";
 import { needs } from "../parts.ts";
+import { readRows } from "../rows.ts";
 import { type Account, openAccount } from "./account.ts";
 import { allowing, byCloudFormation, type Call, callsOf, file, of, owner, readAccess, region } from "./rights.ts";
 import { lint } from "./tools.ts";
@@ -24,126 +25,12 @@ const unused: Record<string, string> = {
   "DeployPolicy cloudformation:TagResource": "the stand-in asks no right of its own for a stack's tags",
 };
 
-const [lambdas, tagged] = [
-  ["GetFunction", "ListTags", "TagResource", "UntagResource"],
-  ["ListTagsForResource", "TagResource", "UntagResource"],
-];
-const gateway = ["GET", "POST", "PATCH", "PUT", "DELETE"];
-
-/**
- * What CloudFormation calls to make, read, change and remove each type, as the types' schemas and services' manuals have
- * it, for the properties that our templates set; and what it calls that about.
- */
-const made: Record<string, { on: string[]; actions: Record<string, string[]> }> = {
-  "AWS::IAM::Role": {
-    on: [`arn:aws:iam::${owner}:role/postern-test-AlwaysDashpullDashimagesRole-1A2B`],
-    actions: {
-      iam: [
-        ...["CreateRole", "PutRolePolicy", "PutRolePermissionsBoundary", "GetRole", "GetRolePolicy"],
-        ...["ListRolePolicies", "ListAttachedRolePolicies", "UpdateAssumeRolePolicy", "UpdateRole"],
-        ...["DeleteRolePolicy", "DeleteRole", "TagRole", "UntagRole"],
-      ],
-    },
-  },
-  "AWS::Lambda::Function": {
-    on: [of("lambda", "function:postern-test-some")],
-    actions: {
-      lambda: [
-        ...lambdas,
-        ...["CreateFunction", "UpdateFunctionCode", "UpdateFunctionConfiguration", "DeleteFunction"],
-        ...["GetFunctionCodeSigningConfig", "GetFunctionRecursionConfig", "GetRuntimeManagementConfig"],
-      ],
-    },
-  },
-  "AWS::Lambda::Version": {
-    on: [of("lambda", "function:postern-test-some"), of("lambda", "function:postern-test-some:1")],
-    actions: {
-      lambda: [
-        ...["PublishVersion", "GetFunctionConfiguration", "GetProvisionedConcurrencyConfig"],
-        ...["ListVersionsByFunction", "DeleteFunction"],
-      ],
-    },
-  },
-  "AWS::Lambda::Alias": {
-    on: [of("lambda", "function:postern-test-some"), of("lambda", "function:postern-test-some:live")],
-    actions: {
-      lambda: ["CreateAlias", "GetAlias", "GetProvisionedConcurrencyConfig", "UpdateAlias", "DeleteAlias"],
-    },
-  },
-  "AWS::Lambda::Permission": {
-    on: [of("lambda", "function:postern-test-some:live")],
-    actions: { lambda: ["AddPermission", "GetPolicy", "RemovePermission"] },
-  },
-  "AWS::Lambda::Url": {
-    on: [of("lambda", "function:postern-test-some"), of("lambda", "function:postern-test-some:live")],
-    actions: {
-      lambda: [
-        ...["CreateFunctionUrlConfig", "GetFunctionUrlConfig", "UpdateFunctionUrlConfig"],
-        "DeleteFunctionUrlConfig",
-      ],
-    },
-  },
-  "AWS::Logs::LogGroup": {
-    on: [of("logs", "log-group:/aws/lambda/postern-test-some"), of("logs", "log-group:/aws/http-api/postern-test:*")],
-    actions: {
-      logs: [
-        ...["CreateLogGroup", "PutRetentionPolicy", "DeleteLogGroup", ...tagged],
-        ...["DescribeIndexPolicies", "GetDataProtectionPolicy"],
-      ],
-    },
-  },
-  "AWS::Logs::MetricFilter": {
-    on: [of("logs", "log-group:/aws/http-api/postern-test"), of("logs", "log-group:/aws/http-api/postern-test:*")],
-    actions: { logs: ["PutMetricFilter", "DescribeMetricFilters", "DeleteMetricFilter"] },
-  },
-  "AWS::ApiGatewayV2::Api": {
-    on: [`arn:aws:apigateway:${region}::/apis`, `arn:aws:apigateway:${region}::/apis/a1b2`],
-    actions: { apigateway: gateway },
-  },
-  "AWS::ApiGatewayV2::Stage": {
-    on: [`arn:aws:apigateway:${region}::/apis/a1b2/stages/$default`, `arn:aws:apigateway:${region}::/tags/a1b2`],
-    actions: { apigateway: gateway },
-  },
-  "AWS::ApiGatewayV2::Integration": {
-    on: [`arn:aws:apigateway:${region}::/apis/a1b2/integrations/c3d4`],
-    actions: { apigateway: gateway },
-  },
-  "AWS::ApiGatewayV2::Route": {
-    on: [`arn:aws:apigateway:${region}::/apis/a1b2/routes/e5f6`],
-    actions: { apigateway: gateway },
-  },
-  "AWS::CloudWatch::Alarm": {
-    on: [of("cloudwatch", "alarm:postern-test-ErrorsAlarm-1A2B")],
-    actions: { cloudwatch: ["PutMetricAlarm", "DeleteAlarms", ...tagged] },
-  },
-  "AWS::S3::Bucket": {
-    on: ["arn:aws:s3:::postern-test-serverlessdeploymentbucket-1a2b"],
-    actions: {
-      s3: [
-        ...["CreateBucket", "DeleteBucket", "GetEncryptionConfiguration", "PutEncryptionConfiguration"],
-        ...["GetBucketTagging", "PutBucketTagging", ...tagged],
-      ],
-    },
-  },
-  "AWS::S3::BucketPolicy": {
-    on: ["arn:aws:s3:::postern-test-serverlessdeploymentbuck-1a2b3c4d5e6f"],
-    actions: { s3: ["GetBucketPolicy", "PutBucketPolicy", "DeleteBucketPolicy"] },
-  },
-};
-
-/** The same, of calls that take no resource. */
-const anywhere: Record<string, string[]> = {
-  "AWS::Logs::LogGroup": ["logs:DescribeLogGroups"],
-  "AWS::ApiGatewayV2::Stage": [
-    ...["CreateLogDelivery", "GetLogDelivery", "UpdateLogDelivery", "DeleteLogDelivery", "ListLogDeliveries"],
-    ...["DescribeResourcePolicies", "PutResourcePolicy"],
-  ].map((action) => `logs:${action}`),
-  "AWS::CloudWatch::Alarm": ["cloudwatch:DescribeAlarms"],
-};
+/** What CloudFormation calls for each type of resource. */
+const types = readRows<Record<string, { on: string[]; actions: string[]; anywhere?: string[] }>>(import.meta.filename);
 /** Those that neither postern nor osls nor a function can narrow either. */
 const resourceless = new Set([
   ...["lambda:ListFunctions", "cloudwatch:GetMetricData", "cloudformation:ValidateTemplate", "ec2:DescribeVolumes"],
-  ...Object.values(anywhere).flat(),
+  ...Object.values(types).flatMap(({ anywhere = [] }) => anywhere),
 ]);
 
 const cfnLint = await needs("cfn-lint");
@@ -345,7 +232,7 @@ describe("a stage in the hands of its roles", await needs("moto", "runtime clien
     const binaries = await requireBinaries();
     const catalogue = ["always-pull-images", "deny-service-external-ips", "namespace-exists"];
     [account, cluster, checkout, access] = await Promise.all([
-      openAccount({ region }),
+      openAccount(region),
       bootCluster(binaries, { rbac: true }),
       openCheckout(catalogue),
       readAccess({
@@ -570,8 +457,8 @@ describe("a stage in the hands of its roles", await needs("moto", "runtime clien
 
   it("may have CloudFormation make, change and remove each type of its templates, and nothing else", async () => {
     const url: Template = JSON.parse(await readFile(join(checkout.folder, "dist/url.json"), "utf8"));
-    const types = [template, url].flatMap(({ Resources }) => Object.values(Resources).map(({ Type }) => Type));
-    assert.deepEqual([...new Set(types)].sort(), Object.keys(made).sort());
+    const declared = [template, url].flatMap(({ Resources }) => Object.values(Resources).map(({ Type }) => Type));
+    assert.deepEqual([...new Set(declared)].sort(), Object.keys(types).sort());
     const [deploy, own] = [access.role("DeployRole"), access.policy("DeployPolicy")];
     const context = { ...byCloudFormation, "iam:PermissionsBoundary": `arn:aws:iam::${owner}:stack/FunctionsBoundary` };
     const asked = new Set<string>(["iam:PassRole"]);
@@ -584,12 +471,12 @@ describe("a stage in the hands of its roles", await needs("moto", "runtime clien
         action,
       );
     };
-    for (const [type, { on, actions }] of Object.entries(made))
-      for (const [service, names] of Object.entries(actions))
-        for (const name of names) for (const resource of on) may(type, `${service}:${name}`, resource);
-    for (const [type, actions] of Object.entries(anywhere)) for (const action of actions) may(type, action, "*");
+    for (const [type, { on, actions, anywhere = [] }] of Object.entries(types)) {
+      for (const action of actions) for (const resource of on) may(type, action, resource);
+      for (const action of anywhere) may(type, action, "*");
+    }
     const passed = { action: "iam:PassRole", context: { "iam:PassedToService": "lambda.amazonaws.com" } };
-    for (const resource of made["AWS::IAM::Role"]?.on ?? []) assert.ok(allowing(deploy, { ...passed, resource }));
+    for (const resource of types["AWS::IAM::Role"]?.on ?? []) assert.ok(allowing(deploy, { ...passed, resource }));
     const given = access.policy("StackPolicy").flatMap(({ actions }) => actions);
     assert.deepEqual(
       [...new Set(given)].filter((action) => !asked.has(action)),

@@ -13,7 +13,6 @@ export interface Declared {
 export interface Template {
   Resources: Record<string, Declared>;
   Outputs?: Record<string, { Value: unknown; Description?: string }>;
-  Parameters?: Record<string, { Type: string; Default?: unknown; Description?: string }>;
   Description?: string;
 }
 
@@ -43,7 +42,7 @@ export const readTemplate = (text: string): Template => {
     if (typeof Object(declared).Type !== "string")
       throw wrong(`Template format error: [/Resources/${id}] Every Resources object must contain a Type member.`);
   }
-  const known = new Set([...Object.keys(Resources), ...Object.keys(template.Parameters ?? {})]);
+  const known = new Set(Object.keys(Resources));
   const named = [
     ...Object.values(template.Resources).flatMap((declared) => [...needsOf(declared)]),
     ...referencesIn(template.Outputs),
@@ -131,7 +130,5 @@ const compute = (name: string, argument: unknown, scope: Scope): unknown => {
   }
   const list: unknown = resolve(argument, scope);
   if (Array.isArray(list) && name === "Fn::Join") return [list[1]].flat().map(String).join(String(list[0]));
-  if (Array.isArray(list) && name === "Fn::Select") return [list[1]].flat()[Number(list[0])];
-  if (Array.isArray(list) && name === "Fn::Split") return String(list[1]).split(String(list[0]));
   throw wrong(`the stand-in of CloudFormation knows no ${name}`);
 };
