@@ -2,8 +2,8 @@ import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 import type { Progress } from "../infra/cli/progress.ts";
-import type { Package } from "../infra/rollout/package.ts";
-import type { Job } from "../infra/rollout/preparation.ts";
+import type { StagePackage } from "../infra/rollout/package.ts";
+import type { DeploymentJob } from "../infra/rollout/preparation.ts";
 
 // One catalogue and one postern.yaml of a checkout, deployed to the stage `test`: here, or in a process that a test ends.
 
@@ -31,12 +31,17 @@ export const openStageAs = async (folder: string, caller: string) => {
   process.env.AWS_ACCESS_KEY_ID = caller;
   const { openStage } = await loadFrom<typeof import("../infra/aws/stage.ts")>(folder, "infra/aws/stage.ts");
   const stage = openStage("test");
-  await stage.identity();
+  await stage.readIdentity();
   return stage;
 };
 
 /** Builds the job of a deployment by the checkout's own modules, with one of its catalogues and the text of a postern.yaml. */
-export const loadJob = async (folder: string, tree: string, text: string, more: Partial<Job>): Promise<Job> => {
+export const loadJob = async (
+  folder: string,
+  tree: string,
+  text: string,
+  more: Partial<DeploymentJob>,
+): Promise<DeploymentJob> => {
   const load = <T>(path: string) => loadFrom<T>(folder, path);
   const { openStage } = await load<typeof import("../infra/aws/stage.ts")>("infra/aws/stage.ts");
   const registry = await load<typeof import("../infra/catalogue/registry.ts")>("infra/catalogue/registry.ts");
@@ -57,14 +62,14 @@ export const loadJob = async (folder: string, tree: string, text: string, more: 
   };
 };
 
-export const jobOf = async ({ folder, name, said, kubeconfig, ca }: Order, caller: string): Promise<Job> => {
+export const jobOf = async ({ folder, name, said, kubeconfig, ca }: Order, caller: string): Promise<DeploymentJob> => {
   const text = `rules: { stamp-notes: ${said} }\nclusters: { shop: {} }`;
   const stage = await openStageAs(folder, caller);
   return loadJob(folder, `trees/${name}`, text, { stage, ca, deployer: { kubeconfig } });
 };
 
 /** Builds as a deployment does, once for each tree: what it builds is the same each time, in every process. */
-const buildOnce = (order: Order) => async (): Promise<Package> => {
+const buildOnce = (order: Order) => async (): Promise<StagePackage> => {
   const { catalogue } = await jobOf(order, String(process.env.AWS_ACCESS_KEY_ID));
   const { parts, ...rest } = JSON.parse(await readFile(packedIn(order), "utf8"));
   const revive = (part: { name: string; wanted: { zip: string; environment: object } }) => ({
@@ -80,9 +85,9 @@ const buildOnce = (order: Order) => async (): Promise<Package> => {
 };
 
 const packAndKeep =
-  (order: Order, pack: typeof import("../infra/rollout/package.ts").pack): typeof pack =>
+  (order: Order, packageStage: typeof import("../infra/rollout/package.ts").packageStage): typeof packageStage =>
   async (...of) => {
-    const built = await pack(...of);
+    const built = await packageStage(...of);
     const parts = built.parts.map(({ listed: _, wanted, ...part }) => {
       return { ...part, wanted: { ...wanted, zip: Buffer.from(wanted.zip).toString("base64") } };
     });
@@ -94,8 +99,11 @@ const packAndKeep =
 export const deployTree = async (order: Order, caller: string, isPacked: boolean): Promise<string> => {
   const { folder } = order;
   const { deploy } = await loadFrom<typeof import("../infra/rollout/deploy.ts")>(folder, "infra/rollout/deploy.ts");
-  const { pack } = await loadFrom<typeof import("../infra/rollout/package.ts")>(folder, "infra/rollout/package.ts");
-  const build = isPacked ? buildOnce(order) : packAndKeep(order, pack);
+  const { packageStage } = await loadFrom<typeof import("../infra/rollout/package.ts")>(
+    folder,
+    "infra/rollout/package.ts",
+  );
+  const build = isPacked ? buildOnce(order) : packAndKeep(order, packageStage);
   return deploy(await jobOf(order, caller), async () => {}, build);
 };
 

@@ -1,5 +1,5 @@
 import { GetObjectCommand, paginateListObjectsV2, S3 } from "@aws-sdk/client-s3";
-import { hasName } from "./errors.ts";
+import { isErrorNamed } from "./errors.ts";
 
 export interface ListedObject {
   key: string;
@@ -18,14 +18,14 @@ export interface StoredObject {
 }
 
 /** Writes only if the key has no object, or if its object still has this ETag. */
-export type Condition = { IfNoneMatch: "*" } | { IfMatch: string };
+export type WriteCondition = { IfNoneMatch: "*" } | { IfMatch: string };
 
 /** An S3 bucket: that of a stage's stack, or one that functions write recordings to. */
-export interface Bucket {
+export interface StageBucket {
   list(prefix: string): AsyncIterable<ListedObject>;
   read(key: string): Promise<StoredObject | undefined>;
   /** Writes JSON; returns false if the condition doesn't hold. */
-  write(key: string, text: string, condition?: Condition): Promise<boolean>;
+  write(key: string, text: string, condition?: WriteCondition): Promise<boolean>;
   remove(key: string, etag: string): Promise<void>;
   /** Deletes all objects but one. A bucket that doesn't exist is empty. */
   empty(keptKey: string): Promise<void>;
@@ -33,7 +33,7 @@ export interface Bucket {
 
 export const openS3 = (region?: string) => new S3({ maxAttempts: 5, ...(region && { region }) });
 
-export const openBucket = (Bucket: string, client = openS3()): Bucket => ({
+export const openBucket = (Bucket: string, client = openS3()): StageBucket => ({
   list: async function* (Prefix) {
     for await (const { Contents = [] } of paginateListObjectsV2({ client }, { Bucket, Prefix }))
       for (const { Key = "", Size = 0, LastModified = new Date(0) } of Contents)
@@ -46,7 +46,7 @@ export const openBucket = (Bucket: string, client = openS3()): Bucket => ({
       return true;
     } catch (error) {
       // ConditionalRequestConflict means that another conditional write was in progress.
-      if (hasName(error, "PreconditionFailed", "NoSuchKey", "ConditionalRequestConflict")) return false;
+      if (isErrorNamed(error, "PreconditionFailed", "NoSuchKey", "ConditionalRequestConflict")) return false;
       throw error;
     }
   },
@@ -60,7 +60,7 @@ export const openBucket = (Bucket: string, client = openS3()): Bucket => ({
         if (Objects.length > 0) await client.deleteObjects({ Bucket, Delete: { Objects } });
       }
     } catch (error) {
-      if (!hasName(error, "NoSuchBucket")) throw error;
+      if (!isErrorNamed(error, "NoSuchBucket")) throw error;
     }
   },
 });
@@ -81,7 +81,7 @@ const readObject = async (client: S3, place: { Bucket: string; Key: string }): P
     const text = (await Body?.transformToString()) ?? "";
     return { text, etag: ETag, modified, age: Date.parse(date) - modified.getTime() };
   } catch (error) {
-    if (hasName(error, "NoSuchKey")) return undefined;
+    if (isErrorNamed(error, "NoSuchKey")) return undefined;
     throw error;
   }
 };

@@ -1,10 +1,10 @@
-export const hasName = (error: unknown, ...names: string[]): boolean =>
+export const isErrorNamed = (error: unknown, ...names: string[]): boolean =>
   error instanceof Error && names.includes(error.name);
 
 /** Returns a handler that replaces an error of this name with a value, and throws any other. */
-export const unless =
+export const recoverFrom =
   <T>(name: string, value: T) =>
   (error: unknown): T => {
-    if (hasName(error, name)) return value;
+    if (isErrorNamed(error, name)) return value;
     throw error;
   };

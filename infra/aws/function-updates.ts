@@ -9,13 +9,13 @@ import {
   waitUntilPublishedVersionActive,
 } from "@aws-sdk/client-lambda";
 import { Complaint, toSentence } from "../cli/complaint.ts";
-import { hasName } from "./errors.ts";
+import { isErrorNamed } from "./errors.ts";
 
 // Each step changes a function's unpublished code or environment, and fails if another command changed it since the
 // last step.
 
 /** The parts of a version that Postern sets; the stack sets the rest. A published version never changes. */
-export interface Substance {
+export interface VersionContent {
   /** SHA-256 of the zip, base64. */
   codeSha256: string;
   environment: Record<string, string>;
@@ -24,7 +24,7 @@ export interface Substance {
 }
 
 /** The settings that an update sends; the environment is replaced completely. */
-type Settings = Pick<Substance, "environment"> & Partial<Substance>;
+type Settings = Pick<VersionContent, "environment"> & Partial<VersionContent>;
 
 export interface FunctionUpdates {
   awaitUpdate(): Promise<FunctionConfiguration>;
@@ -35,9 +35,14 @@ export interface FunctionUpdates {
 }
 
 /** `patience` is the maximum wait for one update, in seconds. */
-export const openUpdates = (client: Lambda, rule: string, FunctionName: string, patience: number): FunctionUpdates => {
-  const waiting = { client, maxWaitTime: patience, minDelay: 0.3, maxDelay: 3 };
-  const conflict = () =>
+export const openUpdates = (
+  client: Lambda,
+  rule: string,
+  FunctionName: string,
+  maxWaitSeconds: number,
+): FunctionUpdates => {
+  const waiting = { client, maxWaitTime: maxWaitSeconds, minDelay: 0.3, maxDelay: 3 };
+  const buildConflict = () =>
     new Complaint(`somebody else changes ${rule} at the same time; look at it again with postern status`, 1);
 
   const awaitUpdate = async (): Promise<FunctionConfiguration> => {
@@ -49,18 +54,18 @@ export const openUpdates = (client: Lambda, rule: string, FunctionName: string, 
   const requireOurs = async (isOurs: (latest: FunctionConfiguration) => boolean) => {
     const latest = await awaitUpdate();
     if (isOurs(latest)) return latest;
-    throw conflict();
+    throw buildConflict();
   };
   /** Retries while an update is in progress. Throws if another command has made a newer revision. */
-  const attempt = async <T>(change: () => Promise<T>): Promise<T> => {
+  const retryChange = async <T>(change: () => Promise<T>): Promise<T> => {
     for (let count = 1; ; count++)
       try {
         return await change();
       } catch (error) {
-        if (hasName(error, "PreconditionFailedException")) throw conflict();
-        if (hasName(error, "CodeStorageExceededException"))
+        if (isErrorNamed(error, "PreconditionFailedException")) throw buildConflict();
+        if (isErrorNamed(error, "CodeStorageExceededException"))
           throw new Complaint(`this account has no room for more code in Lambda; delete old versions of ${rule}`, 1);
-        if (!hasName(error, "ResourceConflictException") || count === 5) throw error;
+        if (!isErrorNamed(error, "ResourceConflictException") || count === 5) throw error;
         await wait(200 * 2 ** count);
       }
   };
@@ -68,7 +73,7 @@ export const openUpdates = (client: Lambda, rule: string, FunctionName: string, 
     awaitUpdate,
     upload: async (zip, { RevisionId, Architectures }) => {
       const code = { FunctionName, ZipFile: zip, RevisionId, Architectures };
-      await attempt(async () => {
+      await retryChange(async () => {
         // The dry run checks the request before anything changes.
         await client.updateFunctionCode({ ...code, DryRun: true });
         await client.updateFunctionCode({ ...code, Publish: false });
@@ -78,12 +83,12 @@ export const openUpdates = (client: Lambda, rule: string, FunctionName: string, 
     },
     configure: async ({ environment, memorySize: MemorySize, timeout: Timeout }, { RevisionId }) => {
       const change = { FunctionName, Environment: { Variables: environment }, MemorySize, Timeout, RevisionId };
-      await attempt(() => client.updateFunctionConfiguration(change));
+      await retryChange(() => client.updateFunctionConfiguration(change));
       return requireOurs(({ Environment }) => isDeepStrictEqual({ ...Environment?.Variables }, environment));
     },
     publish: async ({ CodeSha256, RevisionId }, Description) => {
       const request = { FunctionName, CodeSha256, RevisionId, Description };
-      const { Version } = await attempt(() => client.publishVersion(request));
+      const { Version } = await retryChange(() => client.publishVersion(request));
       await waitUntilPublishedVersionActive(waiting, { FunctionName, Qualifier: Version });
       return String(Version);
     },

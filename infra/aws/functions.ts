@@ -6,10 +6,10 @@ import {
   paginateListVersionsByFunction,
 } from "@aws-sdk/client-lambda";
 import { Complaint } from "../cli/complaint.ts";
-import { hasName } from "./errors.ts";
-import { downloadCode, openUpdates, type Substance } from "./function-updates.ts";
+import { isErrorNamed } from "./errors.ts";
+import { downloadCode, openUpdates, type VersionContent } from "./function-updates.ts";
 
-export interface Live {
+export interface LiveAlias {
   version: string;
   /** The share of reviews of each version on trial. */
   weights: Record<string, number>;
@@ -17,47 +17,47 @@ export interface Live {
   revision: string | undefined;
 }
 
-export interface Version extends Substance {
+export interface PublishedVersion extends VersionContent {
   version: string;
   description: string;
   modified: Date;
 }
 
-export interface Wanted extends Substance {
+export interface WantedVersion extends VersionContent {
   zip: Uint8Array;
   description: string;
 }
 
-export interface Answer {
+export interface InvocationAnswer {
   payload: unknown;
   /** The error, if the function failed or another version answered. */
   fault: string | undefined;
   log: string;
 }
 
-export interface Functions {
-  nameOf(rule: string): string;
-  rules(): Promise<string[]>;
-  live(rule: string): Promise<Live>;
-  versions(rule: string): Promise<Version[]>;
-  invoke(rule: string, version: string, event: object): Promise<Answer>;
+export interface StageFunctions {
+  getFunctionName(rule: string): string;
+  listRules(): Promise<string[]>;
+  readAlias(rule: string): Promise<LiveAlias>;
+  listVersions(rule: string): Promise<PublishedVersion[]>;
+  invoke(rule: string, version: string, event: object): Promise<InvocationAnswer>;
   /** Points `live` at a version, and at others by weight. Throws if the alias was moved since `before` was read. */
-  move(rule: string, version: string, before: Live, weights?: Record<string, number>): Promise<void>;
+  moveAlias(rule: string, version: string, before: LiveAlias, weights?: Record<string, number>): Promise<void>;
   /** Returns a version as wanted, a new one only if the last differs. $LATEST is as wanted afterwards, too. */
-  publish(rule: string, wanted: Wanted): Promise<string>;
+  publishVersion(rule: string, wanted: WantedVersion): Promise<string>;
   /** Deletes a version unless an alias points at it. */
-  prune(rule: string, version: string): Promise<void>;
+  deleteVersion(rule: string, version: string): Promise<void>;
   /** Returns the environment of $LATEST, which the next deployment starts from. */
-  unpublished(rule: string): Promise<Record<string, string>>;
+  readLatestEnvironment(rule: string): Promise<Record<string, string>>;
   /** Copies a version's code, then its environment, to $LATEST. */
-  restore(rule: string, version: Version): Promise<void>;
+  restore(rule: string, version: PublishedVersion): Promise<void>;
   /**
    * Publishes a version again with other code and another environment. Then restores $LATEST, its code first: after an
    * interruption, the other environment shows that the restore is not complete.
    */
   republish(
     rule: string,
-    from: Version,
+    from: PublishedVersion,
     change: { code(zip: Uint8Array): Uint8Array; environment: Record<string, string>; description: string },
   ): Promise<string>;
 }
@@ -65,7 +65,11 @@ export interface Functions {
 const alias = "live";
 
 /** Names functions as osls does, with the service name in serverless.yml. `patience` is in seconds per update. */
-export const openFunctions = (stage: string, client = new Lambda({ maxAttempts: 5 }), patience = 60): Functions => {
+export const openFunctions = (
+  stage: string,
+  client = new Lambda({ maxAttempts: 5 }),
+  patience = 60,
+): StageFunctions => {
   const prefix = `postern-${stage}-`;
   const nameOf = (rule: string) => `${prefix}${rule}`;
 
@@ -74,17 +78,18 @@ export const openFunctions = (stage: string, client = new Lambda({ maxAttempts: 
     const found = await client.getFunction({ FunctionName: nameOf(rule), Qualifier: version });
     return { configuration: found.Configuration ?? {}, location: found.Code?.Location ?? "" };
   };
-  const updatesOf = (rule: string) => openUpdates(client, rule, nameOf(rule), patience);
-  const missing = (rule: string) => (error: unknown) => {
-    if (!hasName(error, "ResourceNotFoundException")) throw error;
-    throw nobody(rule);
+  const openRuleUpdates = (rule: string) => openUpdates(client, rule, nameOf(rule), patience);
+  const complainIfMissing = (rule: string) => (error: unknown) => {
+    if (!isErrorNamed(error, "ResourceNotFoundException")) throw error;
+    throw buildMissingComplaint(rule);
   };
-  const nobody = (rule: string) => new Complaint(`stage ${stage} has no function for ${rule}, or none that is live`, 1);
+  const buildMissingComplaint = (rule: string) =>
+    new Complaint(`stage ${stage} has no function for ${rule}, or none that is live`, 1);
 
   return {
-    nameOf,
+    getFunctionName: nameOf,
 
-    rules: async () => {
+    listRules: async () => {
       const names: string[] = [];
       // A name alone is ambiguous: postern-dev-x-rule may be of stage dev-x or of stage dev.
       for await (const { Functions = [] } of paginateListFunctions({ client }, {}))
@@ -94,27 +99,27 @@ export const openFunctions = (stage: string, client = new Lambda({ maxAttempts: 
       return names.map((name) => name.slice(prefix.length)).sort();
     },
 
-    live: async (rule) => {
+    readAlias: async (rule) => {
       const { FunctionVersion, RoutingConfig, RevisionId } = await client
         .getAlias({ FunctionName: nameOf(rule), Name: alias })
-        .catch(missing(rule));
+        .catch(complainIfMissing(rule));
       const weights = RoutingConfig?.AdditionalVersionWeights ?? {};
       return { version: String(FunctionVersion), weights, revision: RevisionId };
     },
 
-    versions: async (rule) => {
-      const found: Version[] = [];
+    listVersions: async (rule) => {
+      const found: PublishedVersion[] = [];
       try {
         for await (const { Versions = [] } of paginateListVersionsByFunction(
           { client },
           { FunctionName: nameOf(rule) },
         ))
-          found.push(...Versions.filter(({ Version }) => Version !== "$LATEST").map(versionOf));
+          found.push(...Versions.filter(({ Version }) => Version !== "$LATEST").map(toVersion));
       } catch (error) {
-        missing(rule)(error);
+        complainIfMissing(rule)(error);
       }
       // The name alone is ambiguous, here too.
-      if (found.every(({ environment }) => environment.POSTERN_STAGE !== stage)) throw nobody(rule);
+      if (found.every(({ environment }) => environment.POSTERN_STAGE !== stage)) throw buildMissingComplaint(rule);
       return found.sort((one, other) => Number(one.version) - Number(other.version));
     },
 
@@ -132,42 +137,42 @@ export const openFunctions = (stage: string, client = new Lambda({ maxAttempts: 
       return { payload, fault, log: Buffer.from(LogResult, "base64").toString() };
     },
 
-    move: async (rule, version, { revision }, weights = {}) => {
+    moveAlias: async (rule, version, { revision }, weights = {}) => {
       const target = { FunctionVersion: version, RoutingConfig: { AdditionalVersionWeights: weights } };
       await client
         .updateAlias({ FunctionName: nameOf(rule), Name: alias, ...target, RevisionId: revision })
         .catch((error: unknown) => {
-          if (!hasName(error, "PreconditionFailedException")) throw error;
+          if (!isErrorNamed(error, "PreconditionFailedException")) throw error;
           throw new Complaint(`somebody else has just moved ${rule}; look at it again with postern status`, 1);
         });
     },
 
-    publish: async (rule, wanted) => {
-      const updates = updatesOf(rule);
+    publishVersion: async (rule, wanted) => {
+      const updates = openRuleUpdates(rule);
       let latest = await updates.awaitUpdate();
       if (latest.CodeSha256 !== wanted.codeSha256) latest = await updates.upload(wanted.zip, latest);
-      if (!isAsWanted(substanceOf(latest), wanted)) latest = await updates.configure(wanted, latest);
+      if (!hasSameContent(toContent(latest), wanted)) latest = await updates.configure(wanted, latest);
       return updates.publish(latest, wanted.description);
     },
 
-    prune: async (rule, version) => {
+    deleteVersion: async (rule, version) => {
       await client.deleteFunction({ FunctionName: nameOf(rule), Qualifier: version }).catch((error: unknown) => {
         // The version is already deleted, or an alias points at it.
-        if (!hasName(error, "ResourceNotFoundException", "ResourceConflictException")) throw error;
+        if (!isErrorNamed(error, "ResourceNotFoundException", "ResourceConflictException")) throw error;
       });
     },
 
-    unpublished: async (rule) => (await read(rule)).configuration.Environment?.Variables ?? {},
+    readLatestEnvironment: async (rule) => (await read(rule)).configuration.Environment?.Variables ?? {},
 
     restore: async (rule, version) => {
-      const { upload, configure } = updatesOf(rule);
+      const { upload, configure } = openRuleUpdates(rule);
       const [{ configuration }, source] = [await read(rule), await read(rule, version.version)];
       const code = await downloadCode(source.location);
       await configure(version, await upload(code, configuration));
     },
 
     republish: async (rule, from, { code, environment, description }) => {
-      const { awaitUpdate, upload, configure, publish } = updatesOf(rule);
+      const { awaitUpdate, upload, configure, publish } = openRuleUpdates(rule);
       const before = await read(rule);
       const held = await downloadCode(before.location);
       const rewritten = code(await downloadCode((await read(rule, from.version)).location));
@@ -182,21 +187,21 @@ export const openFunctions = (stage: string, client = new Lambda({ maxAttempts: 
   };
 };
 
-export const isAsWanted = (one: Substance, other: Substance): boolean =>
+export const hasSameContent = (one: VersionContent, other: VersionContent): boolean =>
   one.codeSha256 === other.codeSha256 &&
   one.memorySize === other.memorySize &&
   one.timeout === other.timeout &&
   isDeepStrictEqual({ ...one.environment }, { ...other.environment });
 
-const substanceOf = ({ CodeSha256, Environment, MemorySize, Timeout }: FunctionConfiguration): Substance => ({
+const toContent = ({ CodeSha256, Environment, MemorySize, Timeout }: FunctionConfiguration): VersionContent => ({
   codeSha256: CodeSha256 ?? "",
   environment: Environment?.Variables ?? {},
   memorySize: MemorySize ?? 0,
   timeout: Timeout ?? 0,
 });
 
-const versionOf = (configuration: FunctionConfiguration): Version => ({
-  ...substanceOf(configuration),
+const toVersion = (configuration: FunctionConfiguration): PublishedVersion => ({
+  ...toContent(configuration),
   version: String(configuration.Version),
   description: configuration.Description ?? "",
   modified: new Date(configuration.LastModified ?? 0),

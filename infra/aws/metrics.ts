@@ -1,6 +1,6 @@
 import { CloudWatch, type MetricDataQuery, paginateGetMetricData } from "@aws-sdk/client-cloudwatch";
 
-export interface Question {
+export interface MetricQuestion {
   namespace: "Postern" | "AWS/Lambda";
   metric: string;
   dimensions: Record<string, string>;
@@ -8,24 +8,24 @@ export interface Question {
 }
 
 /** The metrics of a stage in CloudWatch, where a review appears after a minute or two. */
-export interface Metrics {
+export interface StageMetrics {
   /** Returns 0 for a question without reported data. */
-  ask<K extends string>(questions: Record<K, Question>, from: Date, to: Date): Promise<Record<K, number>>;
+  ask<K extends string>(questions: Record<K, MetricQuestion>, from: Date, to: Date): Promise<Record<K, number>>;
 }
 
 const minute = 60_000;
 /** The limit of one GetMetricData call. */
-const most = 500;
+const maxQuestions = 500;
 
-export const openMetrics = (client = new CloudWatch({ maxAttempts: 5 })): Metrics => ({
+export const openMetrics = (client = new CloudWatch({ maxAttempts: 5 })): StageMetrics => ({
   ask: async (questions, from, to) => {
     const [start, end] = [Math.floor(from.getTime() / minute) * minute, Math.ceil(to.getTime() / minute) * minute];
     const names = Object.keys(questions) as (keyof typeof questions)[];
     const answers = new Map<string, number>(names.map((name) => [name, 0]));
-    const Period = periodOf(start, end);
-    for (let first = 0; first < names.length; first += most) {
-      const some = names.slice(first, first + most);
-      const MetricDataQueries = some.map((name, index) => queryOf(questions[name], `q${index}`, Period));
+    const Period = choosePeriod(start, end);
+    for (let first = 0; first < names.length; first += maxQuestions) {
+      const some = names.slice(first, first + maxQuestions);
+      const MetricDataQueries = some.map((name, index) => buildQuery(questions[name], `q${index}`, Period));
       const span = { StartTime: new Date(start), EndTime: new Date(Math.max(end, start + minute)) };
       for await (const { MetricDataResults = [] } of paginateGetMetricData({ client }, { ...span, MetricDataQueries }))
         for (const { Id = "", Values = [] } of MetricDataResults) {
@@ -44,13 +44,17 @@ export const openMetrics = (client = new CloudWatch({ maxAttempts: 5 })): Metric
   },
 });
 
-const queryOf = ({ namespace, metric, dimensions, stat }: Question, Id: string, Period: number): MetricDataQuery => {
+const buildQuery = (
+  { namespace, metric, dimensions, stat }: MetricQuestion,
+  Id: string,
+  Period: number,
+): MetricDataQuery => {
   const Dimensions = Object.entries(dimensions).map(([Name, Value]) => ({ Name, Value }));
   return { Id, MetricStat: { Metric: { Namespace: namespace, MetricName: metric, Dimensions }, Period, Stat: stat } };
 };
 
 /** Returns the period in seconds. CloudWatch keeps one-minute data for 15 days, and one-hour data for longer. */
-const periodOf = (start: number, end: number): number => {
+const choosePeriod = (start: number, end: number): number => {
   const [hour, day] = [60 * minute, 24 * 60 * minute];
   return end - start > 3 * hour || Date.now() - start > 15 * day ? 3600 : 60;
 };

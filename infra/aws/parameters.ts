@@ -1,7 +1,7 @@
 import { SSM } from "@aws-sdk/client-ssm";
-import { unless } from "./errors.ts";
+import { recoverFrom } from "./errors.ts";
 
-export interface Parameters {
+export interface StageParameters {
   read(name: string): Promise<string | undefined>;
   /** Returns false if a parameter of this name exists. */
   create(name: string, value: string): Promise<boolean>;
@@ -10,22 +10,22 @@ export interface Parameters {
 }
 
 /** Every parameter is encrypted, secret or not. */
-export const openParameters = (stage: string, client = new SSM({ maxAttempts: 5 })): Parameters => {
-  const nameOf = (name: string) => `/postern/${stage}/${name}`;
+export const openParameters = (stage: string, client = new SSM({ maxAttempts: 5 })): StageParameters => {
+  const buildPath = (name: string) => `/postern/${stage}/${name}`;
   const put = (name: string, Value: string, Overwrite: boolean) =>
-    client.putParameter({ Name: nameOf(name), Value, Type: "SecureString", Overwrite });
+    client.putParameter({ Name: buildPath(name), Value, Type: "SecureString", Overwrite });
   return {
     read: (name) =>
       client
-        .getParameter({ Name: nameOf(name), WithDecryption: true })
+        .getParameter({ Name: buildPath(name), WithDecryption: true })
         .then(({ Parameter }) => Parameter?.Value)
-        .catch(unless("ParameterNotFound", undefined)),
+        .catch(recoverFrom("ParameterNotFound", undefined)),
     create: (name, value) =>
       put(name, value, false)
         .then(() => true)
-        .catch(unless("ParameterAlreadyExists", false)),
+        .catch(recoverFrom("ParameterAlreadyExists", false)),
     write: async (name, value) => void (await put(name, value, true)),
     remove: async (name) =>
-      void (await client.deleteParameter({ Name: nameOf(name) }).catch(unless("ParameterNotFound", undefined))),
+      void (await client.deleteParameter({ Name: buildPath(name) }).catch(recoverFrom("ParameterNotFound", undefined))),
   };
 };

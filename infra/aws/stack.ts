@@ -12,27 +12,27 @@ import {
   waitUntilStackDeleteComplete,
 } from "@aws-sdk/client-cloudformation";
 import { Complaint } from "../cli/complaint.ts";
-import type { Guard } from "./guard.ts";
+import type { ChangeGuard } from "./guard.ts";
 
-export interface Template {
+export interface StackTemplate {
   Resources: Record<string, { Type: string; Properties?: Record<string, unknown>; [key: string]: unknown }>;
   Outputs?: Record<string, unknown>;
   [key: string]: unknown;
 }
 
 /** The CloudFormation stack of a stage. It sets a function's live version only when it creates the function. */
-export interface Stack {
+export interface StageStack {
   /** The template that was deployed last; undefined if there is no stack, or only its bucket. */
-  template(): Promise<Template | undefined>;
-  outputs(): Promise<Record<string, string>>;
+  readTemplate(): Promise<StackTemplate | undefined>;
+  readOutputs(): Promise<Record<string, string>>;
   /** For instance UPDATE_COMPLETE. */
-  status(): Promise<string | undefined>;
+  readStatus(): Promise<string | undefined>;
   /** The bucket with osls's artefacts and the lock. */
-  bucket(): Promise<string | undefined>;
+  findBucket(): Promise<string | undefined>;
   /** Creates the stack with only its bucket, unless it exists. Waits if another command is creating it. */
-  makeBucket(): Promise<void>;
+  createBucket(): Promise<void>;
   /** Returns the number of resources that were created or changed since then. */
-  done(since: Date): Promise<number>;
+  countDone(since: Date): Promise<number>;
   deploy(): Promise<void>;
   remove(): Promise<void>;
 }
@@ -68,45 +68,49 @@ const runOsls = async (verb: string, stage: string, more: string[] = [], signal?
 };
 
 /** Makes osls write the templates from serverless.yml and dist/. Returns the one that it would deploy. */
-export const packageStack = async (stage: string): Promise<Template> => {
+export const packageStack = async (stage: string): Promise<StackTemplate> => {
   await runOsls("package", stage);
   return JSON.parse(await readFile(join(packaged, "cloudformation-template-update-stack.json"), "utf8"));
 };
 
 /** Replaces the packaged template: osls deploys the one in its state file. */
-export const repackage = async (template: Template): Promise<void> => {
+export const repackage = async (template: StackTemplate): Promise<void> => {
   const file = join(packaged, "serverless-state.json");
   const state = JSON.parse(await readFile(file, "utf8"));
   state.service.provider.compiledCloudFormationTemplate = template;
   await writeFile(file, JSON.stringify(state));
 };
 
-export const openStack = (stage: string, client = new CloudFormation({ maxAttempts: 5 }), guard?: Guard): Stack => {
+export const openStack = (
+  stage: string,
+  client = new CloudFormation({ maxAttempts: 5 }),
+  guard?: ChangeGuard,
+): StageStack => {
   const StackName = `postern-${stage}`;
-  const unlessMissing = (error: Error) => {
+  const ignoreMissing = (error: Error) => {
     if (/does not exist/.test(error.message)) return undefined;
     throw error;
   };
-  const described = async () => (await client.describeStacks({ StackName }).catch(unlessMissing))?.Stacks?.[0];
+  const describeStack = async () => (await client.describeStacks({ StackName }).catch(ignoreMissing))?.Stacks?.[0];
   const bucket = async () => {
     const wanted = { StackName, LogicalResourceId: bucketId };
-    const found = await client.describeStackResource(wanted).catch(unlessMissing);
+    const found = await client.describeStackResource(wanted).catch(ignoreMissing);
     return found?.StackResourceDetail?.PhysicalResourceId;
   };
   return {
-    template: async () => {
-      const found = await client.getTemplate({ StackName }).catch(unlessMissing);
-      const template: Template | undefined = found?.TemplateBody && JSON.parse(found.TemplateBody);
+    readTemplate: async () => {
+      const found = await client.getTemplate({ StackName }).catch(ignoreMissing);
+      const template: StackTemplate | undefined = found?.TemplateBody && JSON.parse(found.TemplateBody);
       const isBegun = Object.keys(template?.Resources ?? {}).some((id) => !id.startsWith(bucketId));
       return isBegun ? template : undefined;
     },
-    status: async () => (await described())?.StackStatus,
-    outputs: async () => {
-      const outputs = (await described())?.Outputs ?? [];
+    readStatus: async () => (await describeStack())?.StackStatus,
+    readOutputs: async () => {
+      const outputs = (await describeStack())?.Outputs ?? [];
       return Object.fromEntries(outputs.map(({ OutputKey = "", OutputValue = "" }) => [OutputKey, OutputValue]));
     },
-    bucket,
-    makeBucket: async () => {
+    findBucket: bucket,
+    createBucket: async () => {
       const TemplateBody = await readFile(coreTemplate, "utf8");
       const Tags = [{ Key: "STAGE", Value: stage }];
       await client.createStack({ StackName, TemplateBody, Tags }).catch((error) => {
@@ -114,13 +118,13 @@ export const openStack = (stage: string, client = new CloudFormation({ maxAttemp
       });
       await waitUntilStackCreateComplete({ client, maxWaitTime: 600, minDelay: 1, maxDelay: 5 }, { StackName }).catch(
         async () => {
-          const { StackStatus, StackStatusReason } = (await described()) ?? {};
+          const { StackStatus, StackStatusReason } = (await describeStack()) ?? {};
           requireChangeableStack(stage, StackStatus);
           throw new Complaint(`the stack ${StackName} is ${StackStatus ?? "gone"}: ${StackStatusReason ?? ""}`, 3);
         },
       );
     },
-    done: async (since) => {
+    countDone: async (since) => {
       let count = 0;
       for await (const { StackResourceSummaries = [] } of paginateListStackResources({ client }, { StackName }))
         for (const { ResourceStatus = "", LastUpdatedTimestamp } of StackResourceSummaries)
@@ -156,7 +160,7 @@ export const requireChangeableStack = (stage: string, status = ""): void => {
     throw new Complaint(`${stack}: CloudFormation is at work on it; run this again when it is done`, 1);
 };
 
-export const during = async <T>(act: Promise<T>, tell: () => Promise<void>, every = 2000): Promise<T> => {
+export const pollWhile = async <T>(act: Promise<T>, tell: () => Promise<void>, every = 2000): Promise<T> => {
   let over = false;
   const settled = act.finally(() => {
     over = true;

@@ -4,28 +4,28 @@ import { SSM } from "@aws-sdk/client-ssm";
 import type { Identity } from "#lib/cluster/signature.ts";
 import type { Options } from "../cli/command.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
-import { type Bucket, openBucket, openS3 } from "./bucket.ts";
-import { type Functions, openFunctions } from "./functions.ts";
-import { type Guard, guardClient } from "./guard.ts";
-import { type Metrics, openMetrics } from "./metrics.ts";
-import { openParameters, type Parameters } from "./parameters.ts";
-import { openStack, type Stack } from "./stack.ts";
+import { openBucket, openS3, type StageBucket } from "./bucket.ts";
+import { openFunctions, type StageFunctions } from "./functions.ts";
+import { type ChangeGuard, guardClient } from "./guard.ts";
+import { openMetrics, type StageMetrics } from "./metrics.ts";
+import { openParameters, type StageParameters } from "./parameters.ts";
+import { openStack, type StageStack } from "./stack.ts";
 
-export interface Stage {
+export interface DeploymentStage {
   name: string;
-  functions: Functions;
-  parameters: Parameters;
-  stack: Stack;
-  metrics: Metrics;
+  functions: StageFunctions;
+  parameters: StageParameters;
+  stack: StageStack;
+  metrics: StageMetrics;
   /** Undefined if there is no stack. */
-  bucket(): Promise<Bucket | undefined>;
+  openStageBucket(): Promise<StageBucket | undefined>;
   /** Checked before every call that changes something. */
-  guard: Guard;
-  identity(): Promise<Identity>;
+  guard: ChangeGuard;
+  readIdentity(): Promise<Identity>;
 }
 
-export const openStage = (name: string): Stage => {
-  const guard: Guard = { check: async () => {} };
+export const openStage = (name: string): DeploymentStage => {
+  const guard: ChangeGuard = { check: async () => {} };
   const lambda = guardClient(new Lambda({ maxAttempts: 5 }), guard);
   const s3 = guardClient(openS3(), guard);
   const ssm = guardClient(new SSM({ maxAttempts: 5 }), guard);
@@ -36,42 +36,42 @@ export const openStage = (name: string): Stage => {
     parameters: openParameters(name, ssm),
     stack,
     metrics: openMetrics(),
-    bucket: async () => {
-      const bucket = await stack.bucket();
+    openStageBucket: async () => {
+      const bucket = await stack.findBucket();
       return bucket === undefined ? undefined : openBucket(bucket, s3);
     },
     guard,
-    identity: async () => {
+    readIdentity: async () => {
       const { accessKeyId, secretAccessKey, sessionToken } = await lambda.config.credentials();
       return { accessKeyId, secretAccessKey, sessionToken };
     },
   };
 };
 
-export const inStage = async <T>(options: Options, act: (stage: Stage) => Promise<T>): Promise<T> => {
+export const runInStage = async <T>(options: Options, act: (stage: DeploymentStage) => Promise<T>): Promise<T> => {
   const name = options.text("stage");
   if (name === undefined) throw new Complaint("--stage must name the stage, for instance --stage prod");
   if (!/^[a-z][a-z0-9-]{0,20}$/.test(name))
     throw new Complaint(`--stage takes lower-case letters, digits and hyphens, at most 21, not "${name}"`);
-  return passingOn(() => act(openStage(name)));
+  return reportAwsErrors(() => act(openStage(name)));
 };
 
-export const passingOn = async <T>(act: () => Promise<T>): Promise<T> => {
+export const reportAwsErrors = async <T>(act: () => Promise<T>): Promise<T> => {
   try {
     return await act();
   } catch (error) {
-    if (error instanceof Complaint || !isOfAws(error)) throw error;
-    const remedy = isLost(error) ? "; AWS_REGION names one, or a profile does" : "";
+    if (error instanceof Complaint || !isAwsError(error)) throw error;
+    const remedy = isRegionMissing(error) ? "; AWS_REGION names one, or a profile does" : "";
     throw new Complaint(`AWS: ${toSentence(error)}${remedy}`, 3);
   }
 };
 
 /** Errors of AWS calls have metadata; errors of credentials and regions have only a name or a message. */
-const isOfAws = (error: unknown): boolean =>
+const isAwsError = (error: unknown): boolean =>
   error instanceof Error &&
   ("$metadata" in error ||
     ["CredentialsProviderError", "TimeoutError"].includes(error.name) ||
-    isLost(error) ||
+    isRegionMissing(error) ||
     /region not accepted/i.test(error.message));
 
-const isLost = (error: unknown): boolean => error instanceof Error && /region is missing/i.test(error.message);
+const isRegionMissing = (error: unknown): boolean => error instanceof Error && /region is missing/i.test(error.message);

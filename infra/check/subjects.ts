@@ -6,7 +6,7 @@ import type { Options } from "../cli/command.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { readList } from "../cli/options.ts";
 import { openProgress } from "../cli/progress.ts";
-import { deployerIn } from "../clusters/access.ts";
+import { readDeployer } from "../clusters/access.ts";
 import type { ClusterConfig } from "../config/config.ts";
 import { resolveConfigPath } from "../config/connections.ts";
 import { openCheck } from "./check.ts";
@@ -70,7 +70,7 @@ export const openCluster = async (request: Request, signal: AbortSignal): Promis
       ...readOptions(request),
       operation: readOperation(options) ?? "CREATE",
       namespaces: readList(options, "namespace"),
-      deployer: { ...deployerIn(options, [cluster[0]]), folder: dirname(file), identity },
+      deployer: { ...readDeployer(options, [cluster[0]]), folder: dirname(file), identity },
       page: readPage(options),
     },
     signal,
@@ -93,7 +93,7 @@ export const defaultPage = 250;
 const mostInPage = 1000;
 
 /** Loads the AWS SDK only for a cluster that authenticates through AWS. */
-const identity = async () => (await import("../aws/stage.ts")).openStage("").identity();
+const identity = async () => (await import("../aws/stage.ts")).openStage("").readIdentity();
 
 const readPage = (options: Options): number => {
   const page = options.number("page") ?? defaultPage;

@@ -2,20 +2,20 @@ import { domainOf, eksToken } from "#lib/cluster/credentials.ts";
 import { sendRequest, toUnanswered } from "#lib/cluster/https-request.ts";
 import { type Identity, signed } from "#lib/cluster/signature.ts";
 import { parseJson } from "#lib/json.ts";
-import type { Guard } from "../aws/guard.ts";
+import type { ChangeGuard } from "../aws/guard.ts";
 import type { Options } from "../cli/command.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
 import type { ConnectConfig } from "../config/config.ts";
 import { readCertificates, readKubeconfig, resolveConfigPath } from "../config/connections.ts";
-import { type ClusterApi, openApi, type Way } from "./api.ts";
+import { type ClusterApi, type ClusterConnection, createClusterApi } from "./api.ts";
 
-export interface Deployer {
+export interface ClusterCredentials {
   kubeconfig?: string | undefined;
   context?: string | undefined;
   /** The context to use if it exists and `context` isn't set. */
   preferred?: string | undefined;
   identity?: (() => Promise<Identity>) | undefined;
-  guard?: Guard;
+  guard?: ChangeGuard;
   /** The folder of postern.yaml; its relative paths start here. */
   folder?: string;
   /** The right that the message asks for if there are no credentials. */
@@ -23,24 +23,32 @@ export interface Deployer {
 }
 
 /** Opens a cluster's API with the given kubeconfig, else with the connect setting in postern.yaml. */
-export const openCluster = async (
+export const openClusterApi = async (
   name: string,
   connect: ConnectConfig | undefined,
-  deployer: Deployer = {},
-): Promise<ClusterApi> => openApi(name, { ...(await wayTo(name, connect, deployer)), guard: deployer.guard });
+  deployer: ClusterCredentials = {},
+): Promise<ClusterApi> =>
+  createClusterApi(name, { ...(await resolveConnection(name, connect, deployer)), guard: deployer.guard });
 
-export const wayTo = async (
+export const resolveConnection = async (
   name: string,
   connect: ConnectConfig | undefined,
-  { kubeconfig, context, preferred, identity, folder = ".", right = "write webhook configurations" }: Deployer,
-): Promise<Way> => {
+  {
+    kubeconfig,
+    context,
+    preferred,
+    identity,
+    folder = ".",
+    right = "write webhook configurations",
+  }: ClusterCredentials,
+): Promise<ClusterConnection> => {
   if (kubeconfig !== undefined)
-    return byKubeconfig(resolveConfigPath(kubeconfig, "."), context, `--kubeconfig ${kubeconfig}`, preferred);
+    return connectByKubeconfig(resolveConfigPath(kubeconfig, "."), context, `--kubeconfig ${kubeconfig}`, preferred);
   const here = `clusters.${name}.connect`;
   if (connect?.kubeconfig !== undefined)
-    return byKubeconfig(resolveConfigPath(connect.kubeconfig, folder), context ?? connect.context, here);
+    return connectByKubeconfig(resolveConfigPath(connect.kubeconfig, folder), context ?? connect.context, here);
   if (context !== undefined) throw new Complaint(`--context ${context} needs a --kubeconfig that has it`);
-  if (connect?.eks !== undefined && identity !== undefined) return byEks(name, connect, identity, folder);
+  if (connect?.eks !== undefined && identity !== undefined) return connectByEks(name, connect, identity, folder);
   const why =
     connect === undefined
       ? `clusters.${name} has no connect`
@@ -52,14 +60,14 @@ export const wayTo = async (
   throw new Complaint(`${why}: give --kubeconfig FILE, of somebody who may ${right} there`);
 };
 
-const byKubeconfig = async (
+const connectByKubeconfig = async (
   file: string,
   context: string | undefined,
   where: string,
   preferred?: string,
-): Promise<Way> => {
+): Promise<ClusterConnection> => {
   const reading = readKubeconfig(file, context, preferred);
-  const { server, ca, credentials } = await reading.catch(complainOf(where, "can't be read: "));
+  const { server, ca, credentials } = await reading.catch(rethrowAsComplaint(where, "can't be read: "));
   const token = "token" in credentials ? credentials.token : undefined;
   const certificate = "cert" in credentials ? credentials : {};
   const unknown = `the token or certificate in ${file} may have ended; have it renewed`;
@@ -69,14 +77,14 @@ const byKubeconfig = async (
 /** EKS accepts a token for 15 minutes. */
 const tokenAge = 10 * 60_000;
 
-const byEks = async (
+const connectByEks = async (
   cluster: string,
   connect: ConnectConfig,
   identity: () => Promise<Identity>,
   folder: string,
-): Promise<Way> => {
+): Promise<ClusterConnection> => {
   const { eks = "", region = "" } = connect;
-  const complain = complainOf(`clusters.${cluster}.connect`, "names a ca that can't be read: ");
+  const complain = rethrowAsComplaint(`clusters.${cluster}.connect`, "names a ca that can't be read: ");
   const { server, ca } =
     connect.server === undefined || connect.ca === undefined
       ? await describeEks(connect, identity)
@@ -95,7 +103,7 @@ const byEks = async (
 };
 
 /** Returns a handler for an error of reading a file; errors of the file system have a code. */
-const complainOf =
+const rethrowAsComplaint =
   (where: string, unread: string) =>
   (error: unknown): never => {
     throw new Complaint(`${where} ${Object(error).code === undefined ? "" : unread}${toSentence(error)}`);
@@ -105,7 +113,7 @@ export const describeEks = async (
   { eks = "", region = "" }: ConnectConfig,
   identity: () => Promise<Identity>,
 ): Promise<{ server: string; ca: string }> => {
-  const base = eksAddress(region);
+  const base = findEksAddress(region);
   const path = `${base.pathname.replace(/\/$/, "")}/clusters/${encodeURIComponent(eks)}`;
   const headers = signed(
     { method: "GET", host: base.host, path, service: "eks", region },
@@ -130,12 +138,12 @@ export const describeEks = async (
 };
 
 /** Returns EKS's address; the environment variables are those of the AWS SDKs. */
-const eksAddress = (region: string): URL => {
+const findEksAddress = (region: string): URL => {
   const { AWS_ENDPOINT_URL_EKS, AWS_ENDPOINT_URL } = process.env;
   return new URL(AWS_ENDPOINT_URL_EKS || AWS_ENDPOINT_URL || `https://eks.${region}.${domainOf(region)}`);
 };
 
-export const deployerIn = (options: Options, clusters: readonly string[]): Deployer => {
+export const readDeployer = (options: Options, clusters: readonly string[]): ClusterCredentials => {
   const [kubeconfig, context] = [options.text("kubeconfig"), options.text("context")];
   if (context !== undefined && clusters.length > 1)
     throw new Complaint("--context is of one cluster; name it by --cluster, or call each context as its cluster");

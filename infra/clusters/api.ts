@@ -3,13 +3,13 @@ import { setTimeout as wait } from "node:timers/promises";
 import { type HttpsAnswer, sendRequest, toUnanswered, type UnansweredError } from "#lib/cluster/https-request.ts";
 import { pagesOf } from "#lib/cluster/pages.ts";
 import { parseJson } from "#lib/json.ts";
-import type { Guard } from "../aws/guard.ts";
+import type { ChangeGuard } from "../aws/guard.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
 
 const admission = "/apis/admissionregistration.k8s.io/v1";
 const rbac = "/apis/rbac.authorization.k8s.io/v1";
 
-const places = {
+const resourcePaths = {
   MutatingWebhookConfiguration: { root: admission, resource: "mutatingwebhookconfigurations" },
   ValidatingWebhookConfiguration: { root: admission, resource: "validatingwebhookconfigurations" },
   ClusterRole: { root: rbac, resource: "clusterroles" },
@@ -18,17 +18,17 @@ const places = {
   Secret: { root: "/api/v1", resource: "secrets" },
 };
 
-export type Kind = keyof typeof places;
+export type DeployedKind = keyof typeof resourcePaths;
 
-export interface Ref {
-  kind: Kind;
+export interface ObjectReference {
+  kind: DeployedKind;
   name: string;
   namespace?: string;
 }
 
-export interface Manifest {
+export interface DeployedObject {
   apiVersion: string;
-  kind: Kind;
+  kind: DeployedKind;
   metadata: {
     name: string;
     namespace?: string;
@@ -43,20 +43,20 @@ export interface Manifest {
 export interface ClusterApi {
   cluster: string;
   server: string;
-  get(ref: Ref): Promise<Manifest | undefined>;
+  get(ref: ObjectReference): Promise<DeployedObject | undefined>;
   /** Lists the objects of all namespaces. */
-  list(kind: Kind): Promise<Manifest[]>;
+  list(kind: DeployedKind): Promise<DeployedObject[]>;
   /** Returns the response for a path; undefined for 404. */
   read(path: string): Promise<unknown>;
   /** Applies server-side, and takes over fields that other managers have set. */
-  apply(object: Manifest): Promise<Manifest>;
+  apply(object: DeployedObject): Promise<DeployedObject>;
   /** Replaces the whole object; undefined if it was changed or deleted since it was read. */
-  replace(object: Manifest, options?: { dryRun: boolean }): Promise<Manifest | undefined>;
+  replace(object: DeployedObject, options?: { dryRun: boolean }): Promise<DeployedObject | undefined>;
   /** Reports whether the object existed. */
-  remove(ref: Ref): Promise<boolean>;
+  remove(ref: ObjectReference): Promise<boolean>;
 }
 
-export interface Way {
+export interface ClusterConnection {
   server: string;
   ca?: string | undefined;
   token(): Promise<string | undefined>;
@@ -64,75 +64,77 @@ export interface Way {
   key?: string;
   /** The remedy if the API server doesn't accept the credentials. */
   unknown: string;
-  guard?: Guard | undefined;
+  guard?: ChangeGuard | undefined;
 }
 
-const patience = 10_000;
-const page = 250;
+const timeoutMilliseconds = 10_000;
+const pageSize = 250;
 /** Milliseconds before the retry of a read that an overloaded API server refused. */
-const breath = 500;
+const retryDelay = 500;
 
-export const openApi = (cluster: string, way: Way): ClusterApi => {
+export const createClusterApi = (cluster: string, way: ClusterConnection): ClusterApi => {
   const { server } = way;
-  const send = openSender(cluster, way);
+  const send = createSender(cluster, way);
 
-  const refuse = ({ status, body }: HttpsAnswer, what: string) => {
+  const toRefusal = ({ status, body }: HttpsAnswer, what: string) => {
     const { message } = Object(parseJson(body));
-    const why = discreet(toSentence(typeof message === "string" ? message : body.slice(0, 200)));
+    const why = hideKeys(toSentence(typeof message === "string" ? message : body.slice(0, 200)));
     if (status === 401)
       return new Complaint(`cluster ${cluster}: its API server doesn't know us (401: ${why}); ${way.unknown}`, 1);
-    const remedy = status === 403 ? remedyFor(why) : "";
+    const remedy = status === 403 ? suggestRemedy(why) : "";
     return new Complaint(`cluster ${cluster}: its API server refuses ${what} (${status}): ${why}${remedy}`, 1);
   };
-  const readObject = (answer: HttpsAnswer, what: string): Manifest => {
+  const readObject = (answer: HttpsAnswer, what: string): DeployedObject => {
     const content = parseJson(answer.body);
-    if (answer.status < 300 && isManifest(content)) return content;
-    throw refuse(answer, what);
+    if (answer.status < 300 && isDeployedObject(content)) return content;
+    throw toRefusal(answer, what);
   };
 
   return {
     ...{ cluster, server },
     get: async (ref) => {
-      const answer = await send("GET", pathOf(ref));
-      return isNobody(answer) ? undefined : readObject(answer, `to show the ${called(ref)}`);
+      const answer = await send("GET", buildPath(ref));
+      return isMissingObject(answer) ? undefined : readObject(answer, `to show the ${describeObject(ref)}`);
     },
     list: async (kind) => {
-      const { root, resource } = places[kind];
-      const found: Manifest[] = [];
+      const { root, resource } = resourcePaths[kind];
+      const found: DeployedObject[] = [];
       const readPage = async (query: URLSearchParams) => {
         const answer = await send("GET", `${root}/${resource}?${query}`);
         const list = parseJson(answer.body);
         if (answer.status >= 300 || !Array.isArray(Object(list).items ?? []))
-          throw refuse(answer, `to list every ${kind}`);
+          throw toRefusal(answer, `to list every ${kind}`);
         return list;
       };
-      for await (const { items = [], apiVersion } of pagesOf(readPage, () => page))
-        found.push(...(items as object[]).map((item) => ({ apiVersion, kind, ...item })).filter(isManifest));
+      for await (const { items = [], apiVersion } of pagesOf(readPage, () => pageSize))
+        found.push(...(items as object[]).map((item) => ({ apiVersion, kind, ...item })).filter(isDeployedObject));
       return found;
     },
     read: async (path) => {
       const answer = await send("GET", path);
       if (answer.status === 404) return undefined;
       const content = parseJson(answer.body);
-      if (answer.status >= 300 || content === undefined) throw refuse(answer, `to show ${path}`);
+      if (answer.status >= 300 || content === undefined) throw toRefusal(answer, `to show ${path}`);
       return content;
     },
     apply: async (object) => {
-      const ref = refOf(object);
-      const path = `${pathOf(ref)}?fieldManager=postern&force=true`;
+      const ref = toReference(object);
+      const path = `${buildPath(ref)}?fieldManager=postern&force=true`;
       const answer = await send("PATCH", path, object, "application/apply-patch+yaml");
-      return readObject(answer, `the ${called(ref)}`);
+      return readObject(answer, `the ${describeObject(ref)}`);
     },
     replace: async (object, { dryRun } = { dryRun: false }) => {
-      const ref = refOf(object);
-      const path = `${pathOf(ref)}?fieldManager=postern${dryRun ? "&dryRun=All" : ""}`;
+      const ref = toReference(object);
+      const path = `${buildPath(ref)}?fieldManager=postern${dryRun ? "&dryRun=All" : ""}`;
       const answer = await send("PUT", path, object);
-      return answer.status === 409 || isNobody(answer) ? undefined : readObject(answer, `the ${called(ref)}`);
+      return answer.status === 409 || isMissingObject(answer)
+        ? undefined
+        : readObject(answer, `the ${describeObject(ref)}`);
     },
     remove: async (ref) => {
-      const answer = await send("DELETE", `${pathOf(ref)}?propagationPolicy=Background`);
-      if (isNobody(answer)) return false;
-      if (answer.status >= 300) throw refuse(answer, `to remove the ${called(ref)}`);
+      const answer = await send("DELETE", `${buildPath(ref)}?propagationPolicy=Background`);
+      if (isMissingObject(answer)) return false;
+      if (answer.status >= 300) throw toRefusal(answer, `to remove the ${describeObject(ref)}`);
       return true;
     },
   };
@@ -141,7 +143,7 @@ export const openApi = (cluster: string, way: Way): ClusterApi => {
 type Send = (method: string, path: string, body?: object, contentType?: string) => Promise<HttpsAnswer>;
 
 /** Returns a function that repeats a request once if it never arrived, or if it is a read that may succeed now. */
-const openSender = (cluster: string, { server, ca, cert, key, token: readToken, guard }: Way): Send => {
+const createSender = (cluster: string, { server, ca, cert, key, token: readToken, guard }: ClusterConnection): Send => {
   const trust = { ...(ca && { ca }), ...(cert && key && { cert, key }) };
   const agent = new Agent({ keepAlive: true, maxSockets: 8, ...trust });
   return async (method, path, body, contentType = "application/json") => {
@@ -157,9 +159,11 @@ const openSender = (cluster: string, { server, ca, cert, key, token: readToken, 
       const options = { method, headers, ...connection };
       if (method !== "GET" && !path.includes("dryRun=All")) await guard?.check();
       const text = body && JSON.stringify(body);
-      const answer = await sendRequest(`${server}${path}`, options, text, Date.now() + patience).catch(toUnanswered);
-      if (attempt === 1 && mayHelpAgain(answer, method === "GET")) {
-        if ("status" in answer) await wait(breath);
+      const answer = await sendRequest(`${server}${path}`, options, text, Date.now() + timeoutMilliseconds).catch(
+        toUnanswered,
+      );
+      if (attempt === 1 && mayRetry(answer, method === "GET")) {
+        if ("status" in answer) await wait(retryDelay);
         continue;
       }
       if ("status" in answer) return answer;
@@ -172,40 +176,42 @@ const openSender = (cluster: string, { server, ca, cert, key, token: readToken, 
 };
 
 /** A kept connection may have been closed; a request that was written to it never arrived. */
-const mayHelpAgain = (answer: HttpsAnswer | UnansweredError, isRead: boolean): boolean => {
+const mayRetry = (answer: HttpsAnswer | UnansweredError, isRead: boolean): boolean => {
   if ("status" in answer) return isRead && [429, 500, 502, 503, 504].includes(answer.status);
   return answer.unsent || (isRead && Object(answer.cause).code === "ECONNRESET");
 };
 
-export const refOf = ({ kind, metadata: { name, namespace } }: Manifest): Ref => {
+export const toReference = ({ kind, metadata: { name, namespace } }: DeployedObject): ObjectReference => {
   return { kind, name, ...(namespace !== undefined && { namespace }) };
 };
 
-export const called = ({ kind, name, namespace }: Ref) =>
+export const describeObject = ({ kind, name, namespace }: ObjectReference) =>
   `${kind} ${name}${namespace === undefined ? "" : ` in namespace ${namespace}`}`;
 
-const pathOf = ({ kind, name, namespace }: Ref) => {
-  const { root, resource } = places[kind];
+const buildPath = ({ kind, name, namespace }: ObjectReference) => {
+  const { root, resource } = resourcePaths[kind];
   const within = namespace === undefined ? "" : `/namespaces/${encodeURIComponent(namespace)}`;
   return `${root}${within}/${resource}/${encodeURIComponent(name)}`;
 };
 
 /** A 404 for a path that isn't served at all has no name. */
-const isNobody = ({ status, body }: HttpsAnswer) =>
+const isMissingObject = ({ status, body }: HttpsAnswer) =>
   status === 404 && Object(Object(parseJson(body)).details).name !== undefined;
 
-const remedyFor = (why: string): string => {
+const suggestRemedy = (why: string): string => {
   if (/attempting to grant RBAC permissions not currently held/.test(why))
     return "; whoever deploys must have these rights too, or the verb escalate on clusterroles";
   // A 403 of a webhook or a policy has nothing to do with RBAC.
   return / cannot \w+ (resource|path) /.test(why) ? "; give this right to whoever deploys, for instance by RBAC" : "";
 };
 
-export const isManifest = (value: unknown): value is Manifest => {
+export const isDeployedObject = (value: unknown): value is DeployedObject => {
   const { apiVersion, kind, metadata } = Object(value);
-  return typeof apiVersion === "string" && Object.hasOwn(places, kind) && typeof Object(metadata).name === "string";
+  return (
+    typeof apiVersion === "string" && Object.hasOwn(resourcePaths, kind) && typeof Object(metadata).name === "string"
+  );
 };
 
 /** Hides the keys in URLs, `…/{cluster}.…/rule/phase`. Only a path segment can have a key, never a host. */
-export const discreet = (text: string): string =>
+export const hideKeys = (text: string): string =>
   text.replace(/(?<=[^/]\/)([a-z0-9][-a-z0-9]{0,62})\.[\w-]{20,}/gi, "$1.…");

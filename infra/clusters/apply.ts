@@ -2,28 +2,46 @@ import { setTimeout as wait } from "node:timers/promises";
 import { isDeepStrictEqual } from "node:util";
 import type { Phase } from "#lib/rule.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
-import { type ClusterApi, called, isManifest, type Kind, type Manifest, type Ref, refOf } from "./api.ts";
-import { compareObjects, type Difference, entriesIn, missing, unwanted } from "./drift.ts";
+import {
+  type ClusterApi,
+  type DeployedKind,
+  type DeployedObject,
+  describeObject,
+  isDeployedObject,
+  type ObjectReference,
+  toReference,
+} from "./api.ts";
+import { compareObjects, describeMissing, describeUnwanted, type ObjectDifference, toEntries } from "./drift.ts";
 
-export interface Change {
+export interface ObjectChange {
   did: "made" | "changed" | "removed";
-  kind: Kind;
+  kind: DeployedKind;
   name: string;
 }
 
 const webhookKinds = ["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"] as const;
 /** The order of creation: roles exist before the entries of the rules that need them. */
-const order: Kind[] = ["ServiceAccount", "Secret", "ClusterRole", "ClusterRoleBinding", ...webhookKinds];
-const isWebhookKind = (kind: Kind) => webhookKinds.some((one) => one === kind);
+const creationOrder: DeployedKind[] = [
+  "ServiceAccount",
+  "Secret",
+  "ClusterRole",
+  "ClusterRoleBinding",
+  ...webhookKinds,
+];
+const isWebhookKind = (kind: DeployedKind) => webhookKinds.some((one) => one === kind);
 const rightKinds = ["ClusterRoleBinding", "ClusterRole"] as const;
 const managedBy = "app.kubernetes.io/managed-by";
 
 /** Returns all differences from `wanted`, unwanted objects of this deployment included. Changes nothing. */
-export const drift = async (api: ClusterApi, wanted: readonly object[], name: string): Promise<Difference[]> => {
-  const found: Difference[] = [];
-  const all = inOrder(wanted);
-  for (const object of all) found.push(...(await plan(api, object)).differences);
-  for (const live of await leftovers(api, all, name)) found.push(...unwanted(live));
+export const findDifferences = async (
+  api: ClusterApi,
+  wanted: readonly object[],
+  name: string,
+): Promise<ObjectDifference[]> => {
+  const found: ObjectDifference[] = [];
+  const all = sortObjects(wanted);
+  for (const object of all) found.push(...(await planObject(api, object)).differences);
+  for (const live of await listUnwanted(api, all, name)) found.push(...describeUnwanted(live));
   return found;
 };
 
@@ -31,54 +49,56 @@ export const drift = async (api: ClusterApi, wanted: readonly object[], name: st
  * Applies the wanted objects and returns the changes; unwanted roles are deleted last. A validating entry is added
  * after its rule's mutating entry and deleted before it: it may refuse objects that were not mutated.
  */
-export const applyAll = async (api: ClusterApi, wanted: readonly object[], name: string): Promise<Change[]> => {
-  const all = inOrder(wanted);
+export const applyAll = async (api: ClusterApi, wanted: readonly object[], name: string): Promise<ObjectChange[]> => {
+  const all = sortObjects(wanted);
   const changes = await applyRights(api, all);
-  changes.push(...(await retire(api, all, name)));
+  changes.push(...(await deleteRetiredEntries(api, all, name)));
   for (const object of all.filter(({ kind }) => isWebhookKind(kind))) {
     const isFirst = object.kind === "MutatingWebhookConfiguration" && (await isNewInBoth(api, all, name));
-    const change = await settle(api, object);
-    if (change && isFirst) await wait(noticing);
+    const change = await applyObject(api, object);
+    if (change && isFirst) await wait(noticeMilliseconds);
     if (change) changes.push(change);
   }
-  for (const live of await leftovers(api, all, name)) changes.push(...(await removed(api, live)));
-  return oncePerObject(changes);
+  for (const live of await listUnwanted(api, all, name)) changes.push(...(await deleteObject(api, live)));
+  return mergeChanges(changes);
 };
 
 /** Milliseconds that API servers may take to notice a changed webhook configuration. */
-const noticing = 300;
+const noticeMilliseconds = 300;
 
 /** Deletes the validating entries of rules that lose both phases, before their mutating entries. */
-const retire = async (api: ClusterApi, all: Manifest[], name: string): Promise<Change[]> => {
-  const [mutating, validating] = await bothThere(api, name);
+const deleteRetiredEntries = async (api: ClusterApi, all: DeployedObject[], name: string): Promise<ObjectChange[]> => {
+  const [mutating, validating] = await readConfigurations(api, name);
   if (validating === undefined || !isOurs(validating)) return [];
-  const isGoing = (there: Manifest | undefined, one: string) =>
-    namesIn(there).includes(one) && !namesIn(all.find(({ kind }) => kind === there?.kind)).includes(one);
-  const gone = entriesIn(validating.webhooks).filter((one) => isGoing(validating, one.name));
+  const isGoing = (there: DeployedObject | undefined, one: string) =>
+    listEntryNames(there).includes(one) && !listEntryNames(all.find(({ kind }) => kind === there?.kind)).includes(one);
+  const gone = toEntries(validating.webhooks).filter((one) => isGoing(validating, one.name));
   if (!gone.some((one) => isGoing(mutating, one.name))) return [];
-  const webhooks = entriesIn(validating.webhooks).filter((one) => !gone.includes(one));
+  const webhooks = toEntries(validating.webhooks).filter((one) => !gone.includes(one));
   // If another client changed it at the same time, a later step deletes these entries.
   if ((await api.replace({ ...validating, webhooks })) === undefined) return [];
-  await wait(noticing);
+  await wait(noticeMilliseconds);
   return [{ did: "changed", kind: validating.kind, name }];
 };
 
-const isNewInBoth = async (api: ClusterApi, all: Manifest[], name: string): Promise<boolean> => {
-  const there = (await bothThere(api, name)).map(namesIn);
-  const [mutating = [], validating = []] = webhookKinds.map((kind) => namesIn(all.find((one) => one.kind === kind)));
+const isNewInBoth = async (api: ClusterApi, all: DeployedObject[], name: string): Promise<boolean> => {
+  const there = (await readConfigurations(api, name)).map(listEntryNames);
+  const [mutating = [], validating = []] = webhookKinds.map((kind) =>
+    listEntryNames(all.find((one) => one.kind === kind)),
+  );
   return validating.some((one) => mutating.includes(one) && !there.some((names) => names.includes(one)));
 };
 
-const bothThere = async (api: ClusterApi, name: string): Promise<(Manifest | undefined)[]> => {
+const readConfigurations = async (api: ClusterApi, name: string): Promise<(DeployedObject | undefined)[]> => {
   const [mutating, validating] = webhookKinds;
   return [await api.get({ kind: mutating, name }), await api.get({ kind: validating, name })];
 };
 
-const namesIn = (configuration: Manifest | undefined): string[] =>
-  entriesIn(configuration?.webhooks).map(({ name }) => name);
+const listEntryNames = (configuration: DeployedObject | undefined): string[] =>
+  toEntries(configuration?.webhooks).map(({ name }) => name);
 
-const oncePerObject = (changes: Change[]): Change[] => {
-  const found = new Map<string, Change>();
+const mergeChanges = (changes: ObjectChange[]): ObjectChange[] => {
+  const found = new Map<string, ObjectChange>();
   for (const change of changes) {
     const key = `${change.kind} ${change.name}`;
     const before = found.get(key);
@@ -87,71 +107,76 @@ const oncePerObject = (changes: Change[]): Change[] => {
   return [...found.values()];
 };
 
-export const applyRights = async (api: ClusterApi, wanted: readonly object[]): Promise<Change[]> => {
-  const changes: Change[] = [];
-  for (const object of inOrder(wanted).filter(({ kind }) => !isWebhookKind(kind))) {
-    const change = await settle(api, object);
+export const applyRights = async (api: ClusterApi, wanted: readonly object[]): Promise<ObjectChange[]> => {
+  const changes: ObjectChange[] = [];
+  for (const object of sortObjects(wanted).filter(({ kind }) => !isWebhookKind(kind))) {
+    const change = await applyObject(api, object);
     if (change) changes.push(change);
   }
   return changes;
 };
 
-export const removeAll = async (api: ClusterApi, name: string): Promise<Change[]> => {
-  const changes: Change[] = [];
-  const all = await leftovers(api, [], name);
-  const [mutating = [], validating = []] = webhookKinds.map((kind) => namesIn(all.find((one) => one.kind === kind)));
+export const deleteAll = async (api: ClusterApi, name: string): Promise<ObjectChange[]> => {
+  const changes: ObjectChange[] = [];
+  const all = await listUnwanted(api, [], name);
+  const [mutating = [], validating = []] = webhookKinds.map((kind) =>
+    listEntryNames(all.find((one) => one.kind === kind)),
+  );
   for (const live of all) {
-    changes.push(...(await removed(api, live)));
+    changes.push(...(await deleteObject(api, live)));
     const isHalf = live.kind === "ValidatingWebhookConfiguration" && validating.some((one) => mutating.includes(one));
-    if (isHalf) await wait(noticing);
+    if (isHalf) await wait(noticeMilliseconds);
   }
-  for (const live of await ownAccount(api)) changes.push(...(await removed(api, live)));
+  for (const live of await findOwnAccount(api)) changes.push(...(await deleteObject(api, live)));
   return changes;
 };
 
-interface Plan {
-  live: Manifest | undefined;
-  differences: Difference[];
-  next: Manifest;
+interface ObjectPlan {
+  live: DeployedObject | undefined;
+  differences: ObjectDifference[];
+  next: DeployedObject;
   /** The API server refuses to change the object into the wanted one; it must be deleted first. */
   isAnother: boolean;
 }
 
-const tries = 5;
+const maxAttempts = 5;
 
 /** Compares the live object with the wanted one after the API server's defaulting. */
-const plan = async (api: ClusterApi, wanted: Manifest): Promise<Plan> => {
-  for (let attempt = 1; attempt <= tries; attempt++) {
-    const live = await api.get(refOf(wanted));
-    if (live === undefined) return { live, differences: missing(wanted), next: wanted, isAnother: false };
-    const next = over(live, wanted);
+const planObject = async (api: ClusterApi, wanted: DeployedObject): Promise<ObjectPlan> => {
+  for (let attempt = 1; attempt <= maxAttempts; attempt++) {
+    const live = await api.get(toReference(wanted));
+    if (live === undefined) return { live, differences: describeMissing(wanted), next: wanted, isAnother: false };
+    const next = mergeLiveFields(live, wanted);
     if (isAnother(live, wanted))
       return { live, differences: compareObjects(live, next), next: wanted, isAnother: true };
     const expected = await api.replace(next, { dryRun: true });
     if (expected === undefined) continue;
     return { live, differences: compareObjects(live, expected), next, isAnother: false };
   }
-  throw busy(api, wanted);
+  throw buildBusyComplaint(api, wanted);
 };
 
-const settle = async (api: ClusterApi, wanted: Manifest): Promise<Change | undefined> => {
+const applyObject = async (api: ClusterApi, wanted: DeployedObject): Promise<ObjectChange | undefined> => {
   const { kind, metadata } = wanted;
-  for (let attempt = 1; attempt <= tries; attempt++) {
-    const { live, differences, next, isAnother } = await plan(api, wanted);
+  for (let attempt = 1; attempt <= maxAttempts; attempt++) {
+    const { live, differences, next, isAnother } = await planObject(api, wanted);
     if (differences.length === 0) return undefined;
-    if (isAnother) await removed(api, wanted);
+    if (isAnother) await deleteObject(api, wanted);
     // Server-side apply would keep what other clients added, such as an entry or a selector that excludes everything.
     const isDone = live && !isAnother ? await api.replace(next) : await api.apply(next);
     if (isDone) return { did: live ? "changed" : "made", kind, name: metadata.name };
   }
-  throw busy(api, wanted);
+  throw buildBusyComplaint(api, wanted);
 };
 
-const busy = ({ cluster }: ClusterApi, object: Manifest) =>
-  new Complaint(`cluster ${cluster}: somebody else changes the ${called(refOf(object))} at the same time`, 1);
+const buildBusyComplaint = ({ cluster }: ClusterApi, object: DeployedObject) =>
+  new Complaint(
+    `cluster ${cluster}: somebody else changes the ${describeObject(toReference(object))} at the same time`,
+    1,
+  );
 
 /** Returns the wanted object with other clients' labels and the fields that controllers set. */
-const over = (live: Manifest, wanted: Manifest): Manifest => {
+const mergeLiveFields = (live: DeployedObject, wanted: DeployedObject): DeployedObject => {
   const filled = wanted.kind === "Secret" || wanted.kind === "ServiceAccount" ? live : {};
   const { managedFields: _, ...metadata } = { managedFields: undefined, ...live.metadata };
   return {
@@ -166,14 +191,14 @@ const over = (live: Manifest, wanted: Manifest): Manifest => {
 };
 
 /** A binding's roleRef and a Secret's type are immutable. */
-const isAnother = (live: Manifest, wanted: Manifest) =>
+const isAnother = (live: DeployedObject, wanted: DeployedObject) =>
   !isDeepStrictEqual(live.roleRef, wanted.roleRef) || (wanted.kind === "Secret" && live.type !== wanted.type);
 
 /** Returns the objects of this deployment that aren't wanted: webhook configurations first, roles last. */
-const leftovers = async (api: ClusterApi, wanted: Manifest[], name: string): Promise<Manifest[]> => {
-  const isWanted = ({ kind, metadata }: Manifest) =>
+const listUnwanted = async (api: ClusterApi, wanted: DeployedObject[], name: string): Promise<DeployedObject[]> => {
+  const isWanted = ({ kind, metadata }: DeployedObject) =>
     wanted.some((one) => one.kind === kind && one.metadata.name === metadata.name);
-  const configurations = (await bothThere(api, name)).reverse();
+  const configurations = (await readConfigurations(api, name)).reverse();
   const rights = await Promise.all(rightKinds.map((kind) => api.list(kind)));
   return [
     ...configurations.filter((one) => one !== undefined).filter(isOurs),
@@ -181,46 +206,46 @@ const leftovers = async (api: ClusterApi, wanted: Manifest[], name: string): Pro
   ].filter((one) => !isWanted(one));
 };
 
-const isLabelled = ({ metadata }: Manifest) => metadata.labels?.[managedBy] === "postern";
+const isLabelled = ({ metadata }: DeployedObject) => metadata.labels?.[managedBy] === "postern";
 
 /** Recognizes a configuration by its entries if its label was removed. */
-const isOurs = (configuration: Manifest) => {
-  const entries = entriesIn(configuration.webhooks);
+const isOurs = (configuration: DeployedObject) => {
+  const entries = toEntries(configuration.webhooks);
   return isLabelled(configuration) || (entries.length > 0 && entries.every(({ name }) => domain.test(name)));
 };
 
 /** Returns the functions' ServiceAccount and its Secret; none if another deployment still uses the account. */
-const ownAccount = async (api: ClusterApi): Promise<Manifest[]> => {
+const findOwnAccount = async (api: ClusterApi): Promise<DeployedObject[]> => {
   const account = { kind: "ServiceAccount", name: "postern", namespace: "kube-system" } as const;
   const secret = { ...account, kind: "Secret", name: "postern-token" } as const;
   const found = await Promise.all([secret, account].map(api.get));
   const ours = found.filter((one) => one !== undefined).filter(isLabelled);
-  const isItself = (subject: unknown) => {
+  const isOwnAccount = (subject: unknown) => {
     const { kind, name, namespace } = Object(subject);
     return kind === account.kind && name === account.name && namespace === account.namespace;
   };
   const bindings = ours.length > 0 ? await api.list("ClusterRoleBinding") : [];
-  return bindings.some(({ subjects }) => Array.isArray(subjects) && subjects.some(isItself)) ? [] : ours;
+  return bindings.some(({ subjects }) => Array.isArray(subjects) && subjects.some(isOwnAccount)) ? [] : ours;
 };
 
-const going = 30_000;
+const deletionMilliseconds = 30_000;
 
 /** Deletes an object, and waits until it is gone. */
-const removed = async (api: ClusterApi, live: Manifest): Promise<Change[]> => {
-  const ref = refOf(live);
-  const end = Date.now() + going;
-  const wasThere = await removedSoon(api, ref, end);
+const deleteObject = async (api: ClusterApi, live: DeployedObject): Promise<ObjectChange[]> => {
+  const ref = toReference(live);
+  const end = Date.now() + deletionMilliseconds;
+  const wasThere = await deleteWithRetries(api, ref, end);
   for (; await api.get(ref); await wait(200))
     if (Date.now() > end)
       throw new Complaint(
-        `cluster ${api.cluster}: the ${called(ref)} is still there ${going / 1000} s after it was removed; a finalizer may hold it`,
+        `cluster ${api.cluster}: the ${describeObject(ref)} is still there ${deletionMilliseconds / 1000} s after it was removed; a finalizer may hold it`,
         1,
       );
   return wasThere ? [{ did: "removed", kind: ref.kind, name: ref.name }] : [];
 };
 
 /** Retries the deletion: for a moment, the API server may still call a deleted webhook entry. */
-const removedSoon = async (api: ClusterApi, ref: Ref, end: number): Promise<boolean> => {
+const deleteWithRetries = async (api: ClusterApi, ref: ObjectReference, end: number): Promise<boolean> => {
   for (;;)
     try {
       return await api.remove(ref);
@@ -230,26 +255,26 @@ const removedSoon = async (api: ClusterApi, ref: Ref, end: number): Promise<bool
     }
 };
 
-export interface Pointer {
-  kind: Kind;
+export interface CallingEntry {
+  kind: DeployedKind;
   name: string;
   entry: string;
 }
 
 /** Returns the entries of all webhook configurations in a cluster, of any owner, that call these addresses. */
-export const pointers = async (api: ClusterApi, bases: readonly string[]): Promise<Pointer[]> => {
+export const findCallingEntries = async (api: ClusterApi, bases: readonly string[]): Promise<CallingEntry[]> => {
   const found = await Promise.all(webhookKinds.map((kind) => api.list(kind)));
   return found.flat().flatMap(({ kind, metadata, webhooks }) =>
-    entriesIn(webhooks).flatMap((entry) => {
+    toEntries(webhooks).flatMap((entry) => {
       const url = Object(entry.clientConfig).url;
-      const isUnder = typeof url === "string" && bases.some((base) => liesUnder(url, base));
+      const isUnder = typeof url === "string" && bases.some((base) => isUnderBase(url, base));
       return isUnder ? [{ kind, name: metadata.name, entry: entry.name }] : [];
     }),
   );
 };
 
 /** Compares parsed URLs: case of hosts and default ports don't matter, and a path counts by whole segments. */
-const liesUnder = (url: string, base: string): boolean => {
+const isUnderBase = (url: string, base: string): boolean => {
   if (!URL.canParse(url) || !URL.canParse(base)) return false;
   const [one, other] = [new URL(url), new URL(base)];
   const path = other.pathname.replace(/\/+$/, "");
@@ -257,7 +282,7 @@ const liesUnder = (url: string, base: string): boolean => {
 };
 
 /** The target of an entry; `rule` may be a group. */
-export interface Called {
+export interface EntryTarget {
   rule: string;
   variant?: string;
   phase: Phase;
@@ -265,18 +290,20 @@ export interface Called {
 
 const domain = /\.postern\.dev$/;
 
-export const entriesNamed = (manifests: readonly object[]): Called[] =>
-  inOrder(manifests).flatMap(({ kind, webhooks }) =>
-    entriesIn(webhooks).map(({ name }): Called => {
+export const listEntryTargets = (manifests: readonly object[]): EntryTarget[] =>
+  sortObjects(manifests).flatMap(({ kind, webhooks }) =>
+    toEntries(webhooks).map(({ name }): EntryTarget => {
       const [rule = "", variant] = name.replace(domain, "").split(".").reverse();
       const phase = kind === "MutatingWebhookConfiguration" ? "mutate" : "validate";
       return { rule, ...(variant !== undefined && { variant }), phase };
     }),
   );
 
-const inOrder = (objects: readonly object[]): Manifest[] => {
+const sortObjects = (objects: readonly object[]): DeployedObject[] => {
   const all: readonly unknown[] = objects;
-  const strange = all.find((one) => !isManifest(one));
+  const strange = all.find((one) => !isDeployedObject(one));
   if (strange !== undefined) throw new Error(`${JSON.stringify(strange).slice(0, 100)} is nothing to deploy`);
-  return all.filter(isManifest).sort((one, other) => order.indexOf(one.kind) - order.indexOf(other.kind));
+  return all
+    .filter(isDeployedObject)
+    .sort((one, other) => creationOrder.indexOf(one.kind) - creationOrder.indexOf(other.kind));
 };

@@ -9,7 +9,7 @@ import { createManifestCluster, readManifests } from "../apiserver/manifest-clus
 import type { CatalogueRule } from "../catalogue/registry.ts";
 import type { ClusterConfig } from "../config/config.ts";
 import { listAskingRules, resolveConfigPath } from "../config/connections.ts";
-import { type Deployer, openCluster } from "./access.ts";
+import { type ClusterCredentials, openClusterApi } from "./access.ts";
 import type { ClusterApi } from "./api.ts";
 
 /** Returns the rules whose entries also depend on what is in the cluster. */
@@ -17,7 +17,7 @@ export const findInspectingRules = (catalogue: CatalogueRule[], cluster: Cluster
   listAskingRules(catalogue, cluster).filter(({ rule }) => rule.inspectForSettings !== undefined);
 
 /** A cluster with the settings that the inspection found. */
-export interface Found {
+export interface ClusterInspection {
   cluster: ClusterConfig;
   notes: string[];
 }
@@ -27,7 +27,7 @@ export const inspectCluster = async (
   catalogue: CatalogueRule[],
   cluster: ClusterConfig,
   open: () => Promise<InspectedCluster>,
-): Promise<Found> => {
+): Promise<ClusterInspection> => {
   const some = findInspectingRules(catalogue, cluster);
   if (some.length === 0) return { cluster, notes: [] };
   const asked = await open();
@@ -44,15 +44,20 @@ export const inspectCluster = async (
 };
 
 /** Opens a cluster for inspection with the deployer's credentials, or the manifest cluster that replaces it. */
-export const openInspection = async (name: string, { connect }: ClusterConfig, deployer: Deployer, file: string) => {
+export const openInspection = async (
+  name: string,
+  { connect }: ClusterConfig,
+  deployer: ClusterCredentials,
+  file: string,
+) => {
   if (deployer.kubeconfig === undefined && connect?.manifests !== undefined) {
     const { list } = createManifestCluster(await readManifests(resolveConfigPath(connect.manifests, dirname(file))));
     return { list };
   }
-  return toInspected(await openCluster(name, connect, deployer));
+  return toInspected(await openClusterApi(name, connect, deployer));
 };
 
-const page = 500;
+const pageSize = 500;
 
 export const toInspected = ({ read }: Pick<ClusterApi, "read">): Required<InspectedCluster> => ({
   list: async ({ group, version = "v1", resource }: ResourceType) => {
@@ -60,7 +65,7 @@ export const toInspected = ({ read }: Pick<ClusterApi, "read">): Required<Inspec
     const path = `${rootOf(joinApiVersion({ group, version }))}/${resource}`;
     const pages = pagesOf(
       (query) => read(`${path}?${query}`),
-      () => page,
+      () => pageSize,
     );
     for await (const { items = [], apiVersion, kind } of pages)
       found.push(...(items as object[]).map((item) => ({ apiVersion, kind, ...item }) as KubernetesObject));

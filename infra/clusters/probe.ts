@@ -7,9 +7,9 @@ import type { RequestMatch } from "#lib/rule.ts";
 import { standardKinds } from "../apiserver/kinds/kinds.ts";
 import { toSentence } from "../cli/complaint.ts";
 import type { Webhook } from "../webhooks/configurations.ts";
-import { discreet } from "./api.ts";
+import { hideKeys } from "./api.ts";
 
-export interface Health {
+export interface ProbeResult {
   ok: boolean;
   /** The duration of the last try. */
   milliseconds: number;
@@ -17,23 +17,23 @@ export interface Health {
   sentence: string;
 }
 
-export interface Patience {
+export interface ProbeLimits {
   tries: number;
   /** Milliseconds. */
   pause: number;
   timeoutSeconds: number;
 }
 
-const usual: Patience = { tries: 3, pause: 500, timeoutSeconds: 3 };
+const defaultLimits: ProbeLimits = { tries: 3, pause: 500, timeoutSeconds: 3 };
 
 /** Sends an endpoint a harmless dry-run review, as the API server would. */
-export const probe = async (
+export const probeEndpoint = async (
   url: string,
   ca?: string,
-  review: object = reviewOf([]),
-  patience: Partial<Patience> = {},
-): Promise<Health> => {
-  const { tries, pause, timeoutSeconds } = { ...usual, ...patience };
+  review: object = buildProbeReview([]),
+  patience: Partial<ProbeLimits> = {},
+): Promise<ProbeResult> => {
+  const { tries, pause, timeoutSeconds } = { ...defaultLimits, ...patience };
   const body = JSON.stringify(review);
   for (let attempt = 1; ; attempt++) {
     const start = performance.now();
@@ -43,38 +43,41 @@ export const probe = async (
     const deadline = Date.now() + timeoutSeconds * 1000;
     const answer = await sendRequest(`${url}?timeout=${timeoutSeconds}s`, options, body, deadline).catch(toUnanswered);
     const milliseconds = Math.round(performance.now() - start);
-    const fault = faultOf(answer, Object(Object(review).request).uid);
+    const fault = findAnswerFault(answer, Object(Object(review).request).uid);
     if (fault === undefined)
-      return { ok: true, milliseconds, sentence: discreet(`${url} answers in ${milliseconds} ms`) };
+      return { ok: true, milliseconds, sentence: hideKeys(`${url} answers in ${milliseconds} ms`) };
     const mayPass = !("status" in answer) || answer.status >= 500 || answer.status === 429;
-    if (!mayPass || attempt >= tries) return { ok: false, milliseconds, sentence: discreet(`${url}: ${fault}`) };
+    if (!mayPass || attempt >= tries) return { ok: false, milliseconds, sentence: hideKeys(`${url}: ${fault}`) };
     await wait(pause);
   }
 };
 
-export interface Probed extends Health {
+export interface EntryProbe extends ProbeResult {
   entry: string;
 }
 
-export const probeAll = async (
+export const probeEntries = async (
   entries: readonly Webhook[],
-  { atOnce = 5, ...patience }: { atOnce?: number } & Partial<Patience> = {},
-): Promise<Probed[]> => {
-  const found: Probed[] = [];
+  { atOnce = 5, ...patience }: { atOnce?: number } & Partial<ProbeLimits> = {},
+): Promise<EntryProbe[]> => {
+  const found: EntryProbe[] = [];
   const waiting = entries.entries();
-  const worker = async () => {
+  const probeNext = async () => {
     for (const [index, { name, clientConfig, rules, timeoutSeconds }] of waiting) {
       const { url, caBundle } = clientConfig;
       const ca = caBundle && Buffer.from(caBundle, "base64").toString();
-      found[index] = { entry: name, ...(await probe(url, ca, reviewOf(rules), { timeoutSeconds, ...patience })) };
+      found[index] = {
+        entry: name,
+        ...(await probeEndpoint(url, ca, buildProbeReview(rules), { timeoutSeconds, ...patience })),
+      };
     }
   };
-  await Promise.all(Array.from({ length: atOnce }, worker));
+  await Promise.all(Array.from({ length: atOnce }, probeNext));
   return found;
 };
 
 /** Returns the fault of an answer. A refusal is a valid answer. */
-const faultOf = (answer: HttpsAnswer | UnansweredError, uid: unknown): string | undefined => {
+const findAnswerFault = (answer: HttpsAnswer | UnansweredError, uid: unknown): string | undefined => {
   if (!("status" in answer)) return `it can't be reached: ${toSentence(answer)}`;
   const { status, body } = answer;
   const content = Object(parseJson(body));
@@ -89,7 +92,7 @@ const faultOf = (answer: HttpsAnswer | UnansweredError, uid: unknown): string | 
 };
 
 /** Subresources whose requests carry another kind than the parent's. */
-const subkinds: Record<string, { group: string; version: string; kind: string }> = {
+const subresourceKinds: Record<string, { group: string; version: string; kind: string }> = {
   binding: { group: "", version: "v1", kind: "Binding" },
   exec: { group: "", version: "v1", kind: "PodExecOptions" },
   attach: { group: "", version: "v1", kind: "PodAttachOptions" },
@@ -100,12 +103,12 @@ const subkinds: Record<string, { group: string; version: string; kind: string }>
 };
 
 /** Returns a well-formed review of what an entry with these rules matches first. */
-export const reviewOf = ([match]: readonly RequestMatch[]) => {
+export const buildProbeReview = ([match]: readonly RequestMatch[]) => {
   const { apiGroups = [], apiVersions = [], resources = [], operations = [] } = match ?? {};
   const [path = "*"] = resources;
   const isAny = path.startsWith("*");
-  const group = literal(apiGroups) ?? "";
-  const version = literal(apiVersions) ?? "v1";
+  const group = findLiteral(apiGroups) ?? "";
+  const version = findLiteral(apiVersions) ?? "v1";
   const [resource = "", subResource = ""] = isAny
     ? ["configmaps"]
     : path.split("/").map((part) => part.replace("*", ""));
@@ -115,17 +118,17 @@ export const reviewOf = ([match]: readonly RequestMatch[]) => {
     version,
     kind: known?.kind.kind ?? resource.replace(/^./, (first) => first.toUpperCase()).replace(/s$/, ""),
   };
-  const asked = subkinds[subResource] ?? kind;
+  const asked = subresourceKinds[subResource] ?? kind;
   const operation: Operation = operations.some((one) => one === "*" || one === "CREATE")
     ? "CREATE"
-    : (literal(operations) ?? "CREATE");
+    : (findLiteral(operations) ?? "CREATE");
   const name = "postern-probe";
   const namespace = known?.namespaced === false ? undefined : "default";
   const metadata = { name, ...(namespace && { namespace }) };
   const apiVersion = asked.group === "" ? asked.version : `${asked.group}/${asked.version}`;
   // The options objects of CONNECT requests have no metadata.
   const object = { apiVersion, kind: asked.kind, ...(operation !== "CONNECT" && { metadata }) };
-  const options = optionsOf[operation];
+  const options = optionKinds[operation];
   return {
     apiVersion: "admission.k8s.io/v1",
     kind: "AdmissionReview",
@@ -144,6 +147,6 @@ export const reviewOf = ([match]: readonly RequestMatch[]) => {
   };
 };
 
-const optionsOf = { CREATE: "CreateOptions", UPDATE: "UpdateOptions", DELETE: "DeleteOptions", CONNECT: undefined };
+const optionKinds = { CREATE: "CreateOptions", UPDATE: "UpdateOptions", DELETE: "DeleteOptions", CONNECT: undefined };
 
-const literal = <T extends string>(list: readonly (T | "*")[]) => list.find((one): one is T => one !== "*");
+const findLiteral = <T extends string>(list: readonly (T | "*")[]) => list.find((one): one is T => one !== "*");

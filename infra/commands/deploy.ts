@@ -1,15 +1,15 @@
-import { inStage } from "../aws/stage.ts";
+import { runInStage } from "../aws/stage.ts";
 import { type Command, commonOptions, type Options, writeOutput } from "../cli/command.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { clusterOptions, parseDuration, readList, stageOption } from "../cli/options.ts";
 import { openProgress } from "../cli/progress.ts";
-import { deployerIn } from "../clusters/access.ts";
-import type { Watch } from "../rollout/canary.ts";
-import { planCosts } from "../rollout/cost.ts";
-import { deploy, makePlan } from "../rollout/deploy.ts";
-import type { Plan } from "../rollout/plan.ts";
+import { readDeployer } from "../clusters/access.ts";
+import type { CanaryOptions } from "../rollout/canary.ts";
+import { estimateCosts } from "../rollout/cost.ts";
+import { deploy, planDeployment } from "../rollout/deploy.ts";
+import type { DeploymentPlan } from "../rollout/plan.ts";
 import { formatPlan, toPlanData } from "../rollout/plan-report.ts";
-import type { Job } from "../rollout/preparation.ts";
+import type { DeploymentJob } from "../rollout/preparation.ts";
 import { readEndpointType } from "../rollout/stack-plan.ts";
 import { readDeploymentConfig, readEndpointOptions } from "./shared/options.ts";
 
@@ -48,11 +48,11 @@ export default {
     const project = await readDeploymentConfig(options);
     const stop = new AbortController();
     const halt = () => stop.abort();
-    return inStage(options, async (stage) => {
-      const job: Job = {
+    return runInStage(options, async (stage) => {
+      const job: DeploymentJob = {
         ...project,
         stage,
-        deployer: deployerIn(options, project.clusters),
+        deployer: readDeployer(options, project.clusters),
         ...(await readEndpointOptions(options)),
         harden: options.flag("harden") || parseHardenAfter(options),
         canary: parseCanary(options, stop.signal),
@@ -63,8 +63,8 @@ export default {
         progress: openProgress(),
       };
       const asData = options.text("output") === "json";
-      const show = async (plan: Plan) => {
-        const costs = await planCosts(
+      const show = async (plan: DeploymentPlan) => {
+        const costs = await estimateCosts(
           stage,
           readEndpointType(plan.template),
           plan.parts.map(({ part }) => part),
@@ -72,7 +72,7 @@ export default {
         writeOutput(asData ? `${JSON.stringify(toPlanData(plan, costs), null, 2)}\n` : formatPlan(plan, costs));
       };
       if (options.flag("plan-only")) {
-        const plan = await makePlan(job);
+        const plan = await planDeployment(job);
         await show(plan);
         return plan.clusters.some(({ unknown }) => unknown !== undefined) ? 3 : 0;
       }
@@ -93,7 +93,7 @@ const parseHardenAfter = (options: Options): number => {
   return number;
 };
 
-const parseCanary = (options: Options, signal: AbortSignal): Watch | undefined => {
+const parseCanary = (options: Options, signal: AbortSignal): CanaryOptions | undefined => {
   const text = options.text("canary");
   if (text === undefined) return undefined;
   const [, number] = /^(\d{1,2})%$/.exec(text) ?? [];

@@ -1,9 +1,9 @@
-import { inStage } from "../aws/stage.ts";
+import { runInStage } from "../aws/stage.ts";
 import { type Command, commonOptions, writeOutput } from "../cli/command.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { clusterOptions, readList, stageOption } from "../cli/options.ts";
 import { openProgress } from "../cli/progress.ts";
-import { deployerIn } from "../clusters/access.ts";
+import { readDeployer } from "../clusters/access.ts";
 import { configFile } from "../config/config.ts";
 import { readProject, reportBroken } from "../project/project.ts";
 import { destroy } from "../rollout/destroy.ts";
@@ -30,14 +30,14 @@ export default {
     if (options.text("cluster") !== undefined && configsOnly === undefined)
       throw new Complaint("--cluster goes with --configs-only: the endpoints are everybody's");
     const names = (configsOnly ?? [...config.clusters.keys()]).join(", ");
-    return inStage(options, async (stage) => {
+    return runInStage(options, async (stage) => {
       if (!options.flag("yes")) {
         const rest = configsOnly ? "" : `, then the stack postern-${stage.name} with all that is in it, and its keys`;
         writeOutput(`the webhook configurations and roles in ${names} would go${rest}; --yes does it\n`);
         return 0;
       }
       const forgotten = readList(options, "forget");
-      const deployer = deployerIn(options, configsOnly ?? [...config.clusters.keys()]);
+      const deployer = readDeployer(options, configsOnly ?? [...config.clusters.keys()]);
       const demolition = { stage, config, file, deployer, forgotten, configsOnly, progress: openProgress() };
       writeOutput(`${await destroy({ ...demolition, url: options.text("url") })}\n`);
       return 0;

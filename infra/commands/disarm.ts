@@ -1,4 +1,4 @@
-import { inStage } from "../aws/stage.ts";
+import { runInStage } from "../aws/stage.ts";
 import { type Command, writeOutput } from "../cli/command.ts";
 import { parseDuration, stageOption } from "../cli/options.ts";
 import { disarm } from "../rollout/disarm.ts";
@@ -16,7 +16,7 @@ export default {
   async run({ options, words: [given = ""] }) {
     const rule = await resolveStageRule(given);
     const until = new Date(Date.now() + parseDuration(options.text("for"), "for"));
-    const version = await inStage(options, ({ functions }) => disarm(functions, rule, until));
+    const version = await runInStage(options, ({ functions }) => disarm(functions, rule, until));
     writeOutput(`${rule} lets everything by until ${until.toISOString()}, as version ${version}\n`);
   },
 } satisfies Command;

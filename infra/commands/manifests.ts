@@ -5,7 +5,7 @@ import type { CatalogueRule } from "../catalogue/registry.ts";
 import { type Command, commonOptions, type Options, writeOutput } from "../cli/command.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
 import { clusterOptions, parseBaseUrl, readOptionFile, stageOption } from "../cli/options.ts";
-import { deployerIn } from "../clusters/access.ts";
+import { readDeployer } from "../clusters/access.ts";
 import { findInspectingRules, inspectCluster, openInspection } from "../clusters/inspection.ts";
 import { type ClusterConfig, chooseCluster, configFile } from "../config/config.ts";
 import { describeMissingConnect, listAskingRules } from "../config/connections.ts";
@@ -114,7 +114,12 @@ const inspectChosenCluster = async (
   file: string,
 ): Promise<ClusterConfig> => {
   const open = async () =>
-    openInspection(name, plain, { ...deployerIn(options, [name]), folder: dirname(file), identity: getIdentity }, file);
+    openInspection(
+      name,
+      plain,
+      { ...readDeployer(options, [name]), folder: dirname(file), identity: getIdentity },
+      file,
+    );
   const { cluster, notes } = await inspectCluster(catalogue, plain, open).catch((error: unknown) => {
     const rules = findInspectingRules(catalogue, plain).map((one) => one.name);
     const remedy = `entries of ${rules.join(", ")} follow from what is in the cluster; --kubeconfig FILE asks it as somebody else, and --offline leaves it out`;
@@ -125,7 +130,7 @@ const inspectChosenCluster = async (
 };
 
 /** Loads the AWS SDK only for a cluster that authenticates through AWS. */
-const getIdentity = async () => (await import("../aws/stage.ts")).openStage("").identity();
+const getIdentity = async () => (await import("../aws/stage.ts")).openStage("").readIdentity();
 
 const readBaseUrls = async (options: Options): Promise<(rule: string) => string> => {
   const [url, urls, stage] = ["url", "urls", "stage"].map((name) => options.text(name));
@@ -146,10 +151,10 @@ const readBaseUrls = async (options: Options): Promise<(rule: string) => string>
 };
 
 const readStageUrls = async (options: Options): Promise<(rule: string) => string> => {
-  const [{ inStage }, { toEndpoints }] = await Promise.all([
+  const [{ runInStage: inStage }, { toEndpoints }] = await Promise.all([
     import("../aws/stage.ts"),
     import("../rollout/targets.ts"),
   ]);
-  const { base } = await inStage(options, async (stage) => toEndpoints({ stage }, await stage.stack.outputs()));
+  const { base } = await inStage(options, async (stage) => toEndpoints({ stage }, await stage.stack.readOutputs()));
   return (rule) => parseBaseUrl(base(rule), `stage ${options.text("stage")}: ${rule}`);
 };

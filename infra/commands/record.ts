@@ -54,7 +54,7 @@ const fetchIntoFolder = async (
   options: CommandOptions,
   say: (sentence: string) => void,
 ) => {
-  const [{ openBucket, openS3 }, { passingOn }] = await Promise.all([
+  const [{ openBucket, openS3 }, { reportAwsErrors }] = await Promise.all([
     import("../aws/bucket.ts"),
     import("../aws/stage.ts"),
   ]);
@@ -66,7 +66,9 @@ const fetchIntoFolder = async (
   const since = new Date(age === undefined ? 0 : Date.now() - ageOf(age));
   await refuseUnlessEmpty(folder);
   const recordings = await openRecordings(folder, most, say);
-  const strange = await passingOn(() => fetchRecordings(openBucket(bucket, openS3(region)), prefix, since, recordings));
+  const strange = await reportAwsErrors(() =>
+    fetchRecordings(openBucket(bucket, openS3(region)), prefix, since, recordings),
+  );
   writeOutput(`${await recordings.close()}\n`);
   if (strange > 0) say(`${strange} objects there are no recordings`);
 };

@@ -1,6 +1,6 @@
 import { once } from "node:events";
 import { resolve } from "node:path";
-import { inStage, type Stage } from "../aws/stage.ts";
+import { type DeploymentStage, runInStage } from "../aws/stage.ts";
 import { readNames } from "../catalogue/registry.ts";
 import { findRule, isName } from "../catalogue/rule-names.ts";
 import { isColoured, painter } from "../check/reports/format.ts";
@@ -53,7 +53,7 @@ export default {
     process.stdout.prependListener("error", unheard);
     try {
       if (options.text("stage") === undefined) return await run(words, options, scratch, undefined);
-      return await inStage(options, (stage) => run(words, options, scratch, stage));
+      return await runInStage(options, (stage) => run(words, options, scratch, stage));
     } finally {
       for (const signal of signals) process.off(signal, interrupted);
       process.stdout.off("error", unheard);
@@ -64,7 +64,12 @@ export default {
 
 const signals = ["SIGINT", "SIGTERM", "SIGHUP"];
 
-const run = async (words: string[], options: Options, scratch: Scratch, stage: Stage | undefined): Promise<number> => {
+const run = async (
+  words: string[],
+  options: Options,
+  scratch: Scratch,
+  stage: DeploymentStage | undefined,
+): Promise<number> => {
   const seconds = options.number("seconds") ?? 0;
   if (seconds < 1 || seconds > 900) throw new Complaint(`--seconds takes a number from 1 to 900, not ${seconds}`);
   const settings = options.text("settings");

@@ -1,9 +1,9 @@
-import { inStage } from "../aws/stage.ts";
+import { runInStage } from "../aws/stage.ts";
 import { type Command, commonOptions, writeOutput } from "../cli/command.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { clusterOptions, stageOption } from "../cli/options.ts";
 import { openProgress } from "../cli/progress.ts";
-import { deployerIn } from "../clusters/access.ts";
+import { readDeployer } from "../clusters/access.ts";
 import { rollBackAll, rollBackOne } from "../rollout/rollback.ts";
 import { readDeploymentConfig, resolveStageRule } from "./shared/options.ts";
 
@@ -25,14 +25,14 @@ export default {
     if (!options.flag("all")) {
       if (given === undefined || rest.length > 0) throw new Complaint("postern rollback takes one rule, or --all");
       const rule = await resolveStageRule(given);
-      const version = await inStage(options, (stage) => rollBackOne(stage, rule, options.text("to"), progress));
+      const version = await runInStage(options, (stage) => rollBackOne(stage, rule, options.text("to"), progress));
       writeOutput(`${rule} is at version ${version}\n`);
       return;
     }
     if (given !== undefined) throw new Complaint("postern rollback takes one rule or --all, not both");
     const project = await readDeploymentConfig(options);
-    const deployer = deployerIn(options, project.clusters);
-    const { id, like } = await inStage(options, (stage) =>
+    const deployer = readDeployer(options, project.clusters);
+    const { id, like } = await runInStage(options, (stage) =>
       rollBackAll({ ...project, stage, deployer, progress }, options.text("to")),
     );
     writeOutput(`all rules are as in release r${like ?? id - 1}; that is release r${id}\n`);

@@ -1,9 +1,9 @@
-import { inStage } from "../aws/stage.ts";
+import { runInStage } from "../aws/stage.ts";
 import { type Command, commonOptions, writeOutput } from "../cli/command.ts";
 import { clusterOptions, parseDuration, stageOption } from "../cli/options.ts";
 import { openProgress } from "../cli/progress.ts";
-import { deployerIn } from "../clusters/access.ts";
-import { rotate, rotateCluster } from "../rollout/rotate.ts";
+import { readDeployer } from "../clusters/access.ts";
+import { rotateClusterKey, rotateKey } from "../rollout/rotate.ts";
 import { readDeploymentConfig, readEndpointOptions } from "./shared/options.ts";
 
 const { kubeconfig, context, url, ca } = clusterOptions;
@@ -32,19 +32,19 @@ export default {
       unused: parseDuration(options.text("unused-for"), "unused-for"),
       patience: parseDuration(options.text("patience"), "patience"),
     };
-    const said = await inStage(options, async (stage) => {
+    const said = await runInStage(options, async (stage) => {
       const job = {
         ...project,
         stage,
         clusters: all,
-        deployer: deployerIn(options, all),
+        deployer: readDeployer(options, all),
         ...(await readEndpointOptions(options)),
         harden: false,
         wave: 1,
         progress: openProgress(),
       };
       const [chosen] = options.text("cluster") === undefined ? [] : clusters;
-      return chosen === undefined ? rotate(job, retirement) : rotateCluster(job, chosen, retirement);
+      return chosen === undefined ? rotateKey(job, retirement) : rotateClusterKey(job, chosen, retirement);
     });
     writeOutput(`${said}\n`);
   },

@@ -1,15 +1,15 @@
-import { inStage, type Stage } from "../aws/stage.ts";
+import { type DeploymentStage, runInStage } from "../aws/stage.ts";
 import { readCatalogue } from "../catalogue/registry.ts";
 import { type Command, commonOptions, formatTable, writeOutput } from "../cli/command.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
 import { clusterOptions, stageOption } from "../cli/options.ts";
 import { openProgress, runInParallel } from "../cli/progress.ts";
-import { deployerIn } from "../clusters/access.ts";
+import { readDeployer } from "../clusters/access.ts";
 import { configFile } from "../config/config.ts";
 import { readConfig } from "../project/project.ts";
-import { type Standing, standingOf } from "../rollout/disarm.ts";
+import { type RuleState, readRuleState } from "../rollout/disarm.ts";
 import { type ClusterHealth, readHealth } from "../rollout/health.ts";
-import { type Release, releasedVersions } from "../rollout/releases.ts";
+import { listReleasedVersions, type Release } from "../rollout/releases.ts";
 import { readReleases } from "../rollout/rollback.ts";
 
 const { cluster, kubeconfig, context } = clusterOptions;
@@ -32,7 +32,7 @@ export default {
         process.stderr.write(`${toSentence(error)}\n`);
         return undefined;
       });
-    return inStage(options, async (stage) => {
+    return runInStage(options, async (stage) => {
       const releases = await readReleases(stage, openProgress());
       const all = releases?.all ?? [];
       const { standings, faults } = await readStandings(stage, all);
@@ -40,7 +40,7 @@ export default {
       if (standings.length + faults.length === 0) throw new Complaint(`stage ${stage.name} has no functions`, 1);
       const [newest] = all;
       const names = Object.keys(newest?.clusters ?? {}).filter((name) => (options.text("cluster") ?? name) === name);
-      const deployer = deployerIn(options, names);
+      const deployer = readDeployer(options, names);
       const found = await runInParallel(3, names, async (name) =>
         newest ? readHealth({ stage, file, deployer, ...read }, name, newest) : undefined,
       );
@@ -58,10 +58,10 @@ export default {
 } satisfies Command;
 
 /** Collects the error of a rule in `faults`, so that it doesn't hide the other rules. */
-const readStandings = async ({ functions }: Stage, all: Release[]) => {
+const readStandings = async ({ functions }: DeploymentStage, all: Release[]) => {
   const faults: string[] = [];
-  const found = await runInParallel(5, await functions.rules(), (rule) =>
-    standingOf(functions, rule, all.length > 0 ? releasedVersions(all, rule) : undefined).catch((error) => {
+  const found = await runInParallel(5, await functions.listRules(), (rule) =>
+    readRuleState(functions, rule, all.length > 0 ? listReleasedVersions(all, rule) : undefined).catch((error) => {
       if (!(error instanceof Complaint)) throw error;
       faults.push(error.message);
       return undefined;
@@ -76,7 +76,7 @@ const summarizeRelease = (release: Release | undefined) => {
   return { id, at, by, complete, ...(like !== undefined && { like }) };
 };
 
-const formatStandings = (release: Release | undefined, standings: Standing[]): string => {
+const formatStandings = (release: Release | undefined, standings: RuleState[]): string => {
   const rows = standings.map(({ rule, version, weights, modified, disarmed, previous }) => {
     const trial = Object.entries(weights).map(([other, share]) => `, ${Math.round(share * 100)}% version ${other}`);
     const state = disarmed && disarmed.until > new Date() ? `disarmed until ${disarmed.until.toISOString()}` : "";

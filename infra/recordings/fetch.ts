@@ -1,5 +1,5 @@
 import { readdir } from "node:fs/promises";
-import type { Bucket, ListedObject } from "../aws/bucket.ts";
+import type { ListedObject, StageBucket } from "../aws/bucket.ts";
 import { isName } from "../catalogue/rule-names.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { isClusterName } from "../config/validation.ts";
@@ -31,7 +31,7 @@ const together = 16;
 
 /** Fetches the recordings below a prefix, from `since` on, in bounded memory. Returns how many objects are not recordings. */
 export const fetchRecordings = async (
-  bucket: Pick<Bucket, "list" | "read">,
+  bucket: Pick<StageBucket, "list" | "read">,
   prefix: string,
   since: Date,
   recordings: Recordings,

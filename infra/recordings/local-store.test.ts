@@ -5,7 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, describe, it } from "node:test";
 import type { Heard } from "#lib/recording/recorder.ts";
-import type { Bucket } from "../aws/bucket.ts";
+import type { StageBucket } from "../aws/bucket.ts";
 import { ageOf, fetchRecordings, placeIn, refuseUnlessEmpty } from "./fetch.ts";
 import { openRecordings } from "./local-store.ts";
 
@@ -183,7 +183,7 @@ describe("recordings in a bucket", () => {
     "c.yaml": { text: good },
   };
   const read: string[] = [];
-  const bucket: Pick<Bucket, "list" | "read"> = {
+  const bucket: Pick<StageBucket, "list" | "read"> = {
     list: async function* (prefix) {
       for (const [key, { text, modified = at(2), bytes = text.length }] of Object.entries(objects))
         if (key.startsWith(prefix)) yield { key, modified, bytes };

@@ -1,15 +1,18 @@
-import type { Stage } from "../aws/stage.ts";
+import type { DeploymentStage } from "../aws/stage.ts";
 import { Complaint } from "../cli/complaint.ts";
-import { openReleases, type Release, releaseNamed } from "../rollout/releases.ts";
+import { findRelease, openReleases, type Release } from "../rollout/releases.ts";
 import { findPart, type Part, type Version } from "./sides.ts";
 
 /** Opens a release of a stage, or its live versions. Each review is sent to AWS, to a version of the function. */
-export const openReleased = async ({ name, bucket, functions }: Stage, text: string): Promise<Version> => {
+export const openReleased = async (
+  { name, openStageBucket: bucket, functions }: DeploymentStage,
+  text: string,
+): Promise<Version> => {
   const { all } = await openReleases(bucket);
   const [newest] = all;
   if (newest === undefined) throw new Complaint(`nothing was released in stage ${name} yet; postern deploy does that`);
   const isLive = text === "live";
-  const release = isLive ? newest : releaseNamed(all, text);
+  const release = isLive ? newest : findRelease(all, text);
   const shares = new Map(Object.entries(release.rules).map(([part, { share }]) => [part, share]));
   const versions = new Map<string, Promise<string>>();
   const versionOf = (part: string): Promise<string> => {
@@ -17,7 +20,7 @@ export const openReleased = async ({ name, bucket, functions }: Stage, text: str
     versions.set(part, known);
     return known;
   };
-  const liveOf = async (part: string) => (await functions.live(part)).version;
+  const liveOf = async (part: string) => (await functions.readAlias(part)).version;
 
   return {
     name: isLive ? `${name}'s live` : `${name}'s ${text}`,

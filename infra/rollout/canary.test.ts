@@ -2,26 +2,33 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import fc from "fast-check";
 import { readRows } from "../../test/rows.ts";
-import type { Functions, Live } from "../aws/functions.ts";
-import type { Metrics, Question } from "../aws/metrics.ts";
+import type { LiveAlias, StageFunctions } from "../aws/functions.ts";
+import type { MetricQuestion, StageMetrics } from "../aws/metrics.ts";
 import { Complaint } from "../cli/complaint.ts";
-import { enough, findFault, type Observed, runCanary, type Trial, type Watch } from "./canary.ts";
+import {
+  type CanaryOptions,
+  type CanaryTrial,
+  findVersionFault,
+  minimumReviews,
+  runCanary,
+  type VersionCounts,
+} from "./canary.ts";
 
-const quiet: Observed = { calls: 0, reviews: 0, denials: 0, errors: 0, p99: 0 };
-const seen = (reviews: number, more: Partial<Observed> = {}) => observed({ reviews, ...more });
+const quiet: VersionCounts = { calls: 0, reviews: 0, denials: 0, errors: 0, p99: 0 };
+const seen = (reviews: number, more: Partial<VersionCounts> = {}) => observed({ reviews, ...more });
 
 interface Row {
   name: string;
-  old: Partial<Observed>;
-  fresh: Partial<Observed>;
+  old: Partial<VersionCounts>;
+  fresh: Partial<VersionCounts>;
   fault?: string;
 }
 const rows = readRows<Row[]>(import.meta.filename);
-const observed = (given: Partial<Observed>): Observed => ({ ...quiet, calls: given.reviews ?? 0, ...given });
+const observed = (given: Partial<VersionCounts>): VersionCounts => ({ ...quiet, calls: given.reviews ?? 0, ...given });
 
 describe("what speaks against a fresh version", () => {
   for (const { name, old, fresh, fault } of rows)
-    it(`is ${name}`, () => assert.equal(findFault(observed(old), observed(fresh)), fault));
+    it(`is ${name}`, () => assert.equal(findVersionFault(observed(old), observed(fresh)), fault));
 
   const counts = fc
     .record({
@@ -31,67 +38,79 @@ describe("what speaks against a fresh version", () => {
       failed: fc.nat(1000),
       p99: fc.nat(30_000),
     })
-    .map(({ reviews, crashes, denied, failed, p99 }): Observed => {
+    .map(({ reviews, crashes, denied, failed, p99 }): VersionCounts => {
       return {
         ...{ calls: reviews + crashes, reviews, p99 },
         ...{ denials: Math.min(denied, reviews), errors: crashes + Math.min(failed, reviews) },
       };
     });
-  const times = (one: Observed, factor: number): Observed => ({
+  const times = (one: VersionCounts, factor: number): VersionCounts => ({
     ...{ calls: one.calls * factor, reviews: one.reviews * factor, p99: one.p99 },
     ...{ denials: one.denials * factor, errors: one.errors * factor },
   });
   const factor = fc.integer({ min: 1, max: 50 });
 
   it("is nothing where the shares are the same, however many reviews each had", () => {
-    const check = (one: Observed, old: number, fresh: number) =>
-      assert.equal(findFault(times(one, old), times(one, fresh)), undefined);
+    const check = (one: VersionCounts, old: number, fresh: number) =>
+      assert.equal(findVersionFault(times(one, old), times(one, fresh)), undefined);
     fc.assert(fc.property(counts, factor, factor, check));
   });
 
   it("is nothing where it only fails less and answers sooner", () => {
-    const check = (one: Observed, fewer: number) => {
+    const check = (one: VersionCounts, fewer: number) => {
       const better = { ...one, errors: Math.floor(one.errors * fewer), p99: one.p99 * fewer };
-      assert.equal(findFault(one, better), undefined);
+      assert.equal(findVersionFault(one, better), undefined);
     };
     fc.assert(fc.property(counts, fc.double({ min: 0, max: 1, noNaN: true }), check));
   });
 
   // With a share of 1%, one trial in thirty of a rule that denies one in three hundred begins so.
   it("is not one denial", () =>
-    assert.equal(findFault(seen(1000, { denials: 3 }), seen(10, { denials: 1 })), undefined));
+    assert.equal(findVersionFault(seen(1000, { denials: 3 }), seen(10, { denials: 1 })), undefined));
 
   it("is never what fewer than ten reviews were denied or fewer than three failed", () => {
     const few = fc.tuple(fc.nat(9), fc.nat(9), fc.nat(2), fc.nat(30_000));
-    const check = (old: Observed, [reviews, denied, errors, p99]: [number, number, number, number]) =>
-      assert.equal(findFault(old, seen(reviews, { denials: Math.min(denied, reviews), errors, p99 })), undefined);
+    const check = (old: VersionCounts, [reviews, denied, errors, p99]: [number, number, number, number]) =>
+      assert.equal(
+        findVersionFault(old, seen(reviews, { denials: Math.min(denied, reviews), errors, p99 })),
+        undefined,
+      );
     fc.assert(fc.property(counts, few, check));
   });
 });
 
-const [a, b]: [Trial, Trial] = [
+const [a, b]: [CanaryTrial, CanaryTrial] = [
   { rule: "a", old: "1", fresh: "2" },
   { rule: "a-b", old: "4", fresh: "7" },
 ];
 const nameOf = (rule: string) => `postern-test-${rule}`;
 
 /** Functions that are nothing but their aliases. */
-const aliasesOf = (trials: Trial[]) => {
-  const aliases = new Map<string, Live>(
+const aliasesOf = (trials: CanaryTrial[]) => {
+  const aliases = new Map<string, LiveAlias>(
     trials.map(({ rule, old }) => [rule, { version: old, weights: {}, revision: "0" }]),
   );
   const moves: string[] = [];
-  const at = (rule: string): Live => {
+  const at = (rule: string): LiveAlias => {
     const found = aliases.get(rule);
     assert.ok(found, rule);
     return found;
   };
   const no = () => assert.fail("a trial does nothing but look and move");
-  const functions: Functions = {
-    ...{ nameOf, rules: no, versions: no, invoke: no, publish: no, prune: no, unpublished: no, restore: no },
+  const functions: StageFunctions = {
+    ...{
+      getFunctionName: nameOf,
+      listRules: no,
+      listVersions: no,
+      invoke: no,
+      publishVersion: no,
+      deleteVersion: no,
+      readLatestEnvironment: no,
+      restore: no,
+    },
     republish: no,
-    live: async (rule) => at(rule),
-    move: async (rule, version, before, weights = {}) => {
+    readAlias: async (rule) => at(rule),
+    moveAlias: async (rule, version, before, weights = {}) => {
       const { revision } = at(rule);
       if (revision !== before.revision) throw new Complaint(`somebody else has just moved ${rule}`, 1);
       moves.push(
@@ -113,10 +132,10 @@ const aliasesOf = (trials: Trial[]) => {
 
 /** What CloudWatch would tell of versions, named as `a:2`. */
 const metricsOf = (
-  known: Record<string, Partial<Observed> & { crashes?: number }>,
+  known: Record<string, Partial<VersionCounts> & { crashes?: number }>,
   before: () => void = () => {},
-): Metrics => {
-  const answer = ({ namespace, metric, dimensions, stat }: Question): number => {
+): StageMetrics => {
+  const answer = ({ namespace, metric, dimensions, stat }: MetricQuestion): number => {
     const { Function: ours, Version, FunctionName, Resource, ExecutedVersion } = dimensions;
     if (namespace === "AWS/Lambda") assert.equal(Resource, `${FunctionName}:live`);
     const [name = "", version] = namespace === "Postern" ? [ours, Version] : [FunctionName, ExecutedVersion];
@@ -131,15 +150,15 @@ const metricsOf = (
     return number;
   };
   return {
-    ask: async <K extends string>(questions: Record<K, Question>) => {
+    ask: async <K extends string>(questions: Record<K, MetricQuestion>) => {
       before();
-      const answers = Object.entries<Question>(questions).map(([name, question]) => [name, answer(question)]);
+      const answers = Object.entries<MetricQuestion>(questions).map(([name, question]) => [name, answer(question)]);
       return Object.fromEntries(answers);
     },
   };
 };
 
-const brief: Watch = { share: 0.1, milliseconds: 20, every: 5 };
+const brief: CanaryOptions = { share: 0.1, milliseconds: 20, every: 5 };
 const busy = { "a:1": { reviews: 1000 }, "a-b:4": { reviews: 1000 } };
 const well = { ...busy, "a:2": { reviews: 100 }, "a-b:7": { reviews: 100 } };
 
@@ -192,7 +211,7 @@ describe("a trial", () => {
 
   it("takes back undecided what had too few reviews in twice the time, and promotes the others", async () => {
     const { functions, moves, where } = aliasesOf([a, b]);
-    const few = { ...well, "a:2": { reviews: enough - 1 } };
+    const few = { ...well, "a:2": { reviews: minimumReviews - 1 } };
     const outcomes = await runCanary(functions, metricsOf(few), [a, b], brief);
     assert.deepEqual(outcomes, [
       { trial: b, is: "promoted" },
@@ -210,9 +229,9 @@ describe("a trial", () => {
   it("promotes what gets its reviews in the second half", async () => {
     const { functions, where } = aliasesOf([a]);
     const start = Date.now();
-    const known: Record<string, Partial<Observed>> = { ...busy, "a:2": { reviews: 1 } };
+    const known: Record<string, Partial<VersionCounts>> = { ...busy, "a:2": { reviews: 1 } };
     const metrics = metricsOf(known, () => {
-      if (Date.now() >= start + brief.milliseconds + brief.milliseconds / 2) known["a:2"] = { reviews: enough };
+      if (Date.now() >= start + brief.milliseconds + brief.milliseconds / 2) known["a:2"] = { reviews: minimumReviews };
     });
     assert.deepEqual(await runCanary(functions, metrics, [a], brief), [{ trial: a, is: "promoted" }]);
     assert.deepEqual(where(), ["2"]);
@@ -271,12 +290,12 @@ describe("a trial", () => {
   // Whoever is throttled for one alias has the others stay at two versions, with nobody watching.
   it("takes back all others where one can't be moved", async () => {
     const { functions, where } = aliasesOf([a, b]);
-    const move: Functions["move"] = async (rule, version, before, weights = {}) => {
+    const move: StageFunctions["moveAlias"] = async (rule, version, before, weights = {}) => {
       if (rule === "a" && Object.keys(weights).length === 0) throw new Error("Rate exceeded");
-      await functions.move(rule, version, before, weights);
+      await functions.moveAlias(rule, version, before, weights);
     };
     const crashing = metricsOf({ ...well, "a-b:7": { crashes: 5 } });
-    await runCanary({ ...functions, move }, crashing, [a, b], brief).catch(() => {});
+    await runCanary({ ...functions, moveAlias: move }, crashing, [a, b], brief).catch(() => {});
     assert.equal(where()[1], "4");
   });
 

@@ -1,22 +1,22 @@
 import { setTimeout as wait } from "node:timers/promises";
-import type { Functions } from "../aws/functions.ts";
-import type { Metrics, Question } from "../aws/metrics.ts";
+import type { StageFunctions } from "../aws/functions.ts";
+import type { MetricQuestion, StageMetrics } from "../aws/metrics.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
 import type { ReportProgress } from "../cli/progress.ts";
 
 /** A version that gets a share of the reviews, and the version that gets the rest. */
-export interface Trial {
+export interface CanaryTrial {
   rule: string;
   old: string;
   fresh: string;
 }
 
-export type Outcome =
-  | { trial: Trial; is: "promoted" }
+export type TrialOutcome =
+  | { trial: CanaryTrial; is: "promoted" }
   /** `lost`: the alias was moved by another command, or could not be moved. */
-  | { trial: Trial; is: "taken back" | "undecided" | "lost"; why: string };
+  | { trial: CanaryTrial; is: "taken back" | "undecided" | "lost"; why: string };
 
-export interface Watch {
+export interface CanaryOptions {
   /** From 0.01 to 0.99. */
   share: number;
   milliseconds: number;
@@ -25,7 +25,7 @@ export interface Watch {
   signal?: AbortSignal | undefined;
 }
 
-export interface Observed {
+export interface VersionCounts {
   /** Includes calls that crashed. */
   calls: number;
   reviews: number;
@@ -37,47 +37,47 @@ export interface Observed {
 }
 
 /** The number of reviews that a promotion or a comparison of latencies needs. */
-export const enough = 50;
+export const minimumReviews = 50;
 
 /**
  * Gives fresh versions their share. A fault of one takes all trials back: they were to go live together. After the
  * given time, versions with enough reviews are promoted; the others get it once more, then go back.
  */
 export const runCanary = async (
-  functions: Functions,
-  metrics: Metrics,
-  trials: Trial[],
-  { share, milliseconds, every = 30_000, signal }: Watch,
+  functions: StageFunctions,
+  metrics: StageMetrics,
+  trials: CanaryTrial[],
+  { share, milliseconds, every = 30_000, signal }: CanaryOptions,
   tell: ReportProgress = () => {},
-): Promise<Outcome[]> => {
+): Promise<TrialOutcome[]> => {
   const open = new Map(trials.map((trial) => [trial.rule, trial]));
-  const outcomes: Outcome[] = [];
+  const outcomes: TrialOutcome[] = [];
   /** Ends one trial. An alias that another command has moved stays; a failure must not stop the other trials. */
-  const endTrial = async (trial: Trial, version: string, outcome: Outcome) => {
+  const endTrial = async (trial: CanaryTrial, version: string, outcome: TrialOutcome) => {
     open.delete(trial.rule);
-    const stray = await moveTo(functions, trial, version).catch((error) => toSentence(error));
+    const stray = await pointAlias(functions, trial, version).catch((error) => toSentence(error));
     outcomes.push(stray === undefined ? outcome : { trial, is: "lost", why: stray });
   };
-  const endAll = async (is: "taken back" | "undecided", why: (trial: Trial) => string) => {
+  const endAll = async (is: "taken back" | "undecided", why: (trial: CanaryTrial) => string) => {
     for (const trial of [...open.values()]) await endTrial(trial, trial.old, { trial, is, why: why(trial) });
   };
   const start = new Date();
   try {
     for (const trial of trials) {
-      const live = await functions.live(trial.rule);
+      const live = await functions.readAlias(trial.rule);
       if (live.version !== trial.old)
         throw new Complaint(`somebody else has just moved ${trial.rule}; look at it again with postern status`, 1);
-      await functions.move(trial.rule, trial.old, live, { [trial.fresh]: share });
+      await functions.moveAlias(trial.rule, trial.old, live, { [trial.fresh]: share });
     }
     const [first, last] = [start.getTime() + milliseconds, start.getTime() + 2 * milliseconds];
     while (open.size > 0) {
       const end = Date.now() < first ? first : last;
       await wait(Math.max(0, Math.min(every, end - Date.now())), undefined, { signal });
       tell(Math.min(Date.now() - start.getTime(), milliseconds) / 1000, milliseconds / 1000);
-      const observed = await observe(functions, metrics, [...open.values()], start);
+      const observed = await readCounts(functions, metrics, [...open.values()], start);
       const bad = new Map(
         observed.flatMap(({ trial, old, fresh }) => {
-          const why = findFault(old, fresh);
+          const why = findVersionFault(old, fresh);
           return why === undefined ? [] : [[trial.rule, why] as const];
         }),
       );
@@ -88,10 +88,10 @@ export const runCanary = async (
       }
       if (Date.now() < first) continue;
       for (const { trial, fresh } of observed)
-        if (fresh.reviews >= enough) await endTrial(trial, trial.fresh, { trial, is: "promoted" });
+        if (fresh.reviews >= minimumReviews) await endTrial(trial, trial.fresh, { trial, is: "promoted" });
       if (Date.now() < last) continue;
       const reviews = new Map(observed.map(({ trial, fresh }) => [trial.rule, fresh.reviews]));
-      await endAll("undecided", ({ rule }) => `it had ${reviews.get(rule)} reviews, and ${enough} are needed`);
+      await endAll("undecided", ({ rule }) => `it had ${reviews.get(rule)} reviews, and ${minimumReviews} are needed`);
     }
   } catch (error) {
     const why = signal?.aborted ? "somebody stopped it" : `it could not be watched: ${toSentence(error)}`;
@@ -101,26 +101,26 @@ export const runCanary = async (
 };
 
 /** Points the alias at one version. If another command has moved the alias, returns a sentence instead. */
-const moveTo = async (
-  functions: Functions,
-  { rule, old, fresh }: Trial,
+const pointAlias = async (
+  functions: StageFunctions,
+  { rule, old, fresh }: CanaryTrial,
   version: string,
 ): Promise<string | undefined> => {
-  const live = await functions.live(rule);
+  const live = await functions.readAlias(rule);
   const isOurs = live.version === old && Object.keys(live.weights).every((one) => one === fresh);
   if (!isOurs) return `somebody else has moved it to version ${live.version}`;
-  await functions.move(rule, version, live);
+  await functions.moveAlias(rule, version, live);
   return undefined;
 };
 
-const observe = async (functions: Functions, metrics: Metrics, trials: Trial[], since: Date) => {
-  const questions: Record<string, Question> = {};
+const readCounts = async (functions: StageFunctions, metrics: StageMetrics, trials: CanaryTrial[], since: Date) => {
+  const questions: Record<string, MetricQuestion> = {};
   for (const { rule, old, fresh } of trials)
     for (const version of [old, fresh])
-      for (const [what, question] of Object.entries(buildQuestions(functions.nameOf(rule), version)))
+      for (const [what, question] of Object.entries(buildQuestions(functions.getFunctionName(rule), version)))
         questions[`${rule}/${version}/${what}`] = question;
   const answers = await metrics.ask(questions, since, new Date());
-  const read = (rule: string, version: string): Observed => {
+  const read = (rule: string, version: string): VersionCounts => {
     const get = (what: string) => answers[`${rule}/${version}/${what}`] ?? 0;
     return {
       calls: get("reviews") + get("crashes"),
@@ -135,7 +135,7 @@ const observe = async (functions: Functions, metrics: Metrics, trials: Trial[], 
   });
 };
 
-const buildQuestions = (name: string, version: string): Record<string, Question> => {
+const buildQuestions = (name: string, version: string): Record<string, MetricQuestion> => {
   const own = { namespace: "Postern", dimensions: { Function: name, Version: version } } as const;
   const dimensions = { FunctionName: name, Resource: `${name}:live`, ExecutedVersion: version };
   return {
@@ -149,20 +149,25 @@ const buildQuestions = (name: string, version: string): Record<string, Question>
 };
 
 /** Returns the fault of a fresh version in a sentence; undefined if there is none, or too few reviews. */
-export const findFault = (old: Observed, fresh: Observed): string | undefined => {
+export const findVersionFault = (old: VersionCounts, fresh: VersionCounts): string | undefined => {
   const [before, now] = [old.errors / Math.max(1, old.calls), fresh.errors / Math.max(1, fresh.calls)];
   if (fresh.errors >= 3 && now > 2 * before + 0.01)
-    return `it fails ${percent(now)} of its reviews, and the version before ${percent(before)}`;
+    return `it fails ${formatShare(now)} of its reviews, and the version before ${formatShare(before)}`;
   const [denied, denies] = [old.denials / Math.max(1, old.reviews), fresh.denials / Math.max(1, fresh.reviews)];
-  if (differs(old, fresh) && Math.abs(denies - denied) > 0.05)
-    return `it denies ${percent(denies)} of its reviews, and the version before ${percent(denied)}`;
-  if (fresh.reviews >= enough && old.reviews >= enough && fresh.p99 > 3 * old.p99 && fresh.p99 > old.p99 + 250)
+  if (isSignificant(old, fresh) && Math.abs(denies - denied) > 0.05)
+    return `it denies ${formatShare(denies)} of its reviews, and the version before ${formatShare(denied)}`;
+  if (
+    fresh.reviews >= minimumReviews &&
+    old.reviews >= minimumReviews &&
+    fresh.p99 > 3 * old.p99 &&
+    fresh.p99 > old.p99 + 250
+  )
     return `one review in a hundred takes it ${Math.round(fresh.p99)} ms, and the version before ${Math.round(old.p99)} ms`;
   return undefined;
 };
 
 /** Reports whether two shares of denials differ by more than chance: by four standard deviations and three reviews. */
-const differs = (old: Observed, fresh: Observed): boolean => {
+const isSignificant = (old: VersionCounts, fresh: VersionCounts): boolean => {
   if (fresh.reviews < 10 || old.reviews < 10) return false;
   const all = (old.denials + fresh.denials) / (old.reviews + fresh.reviews);
   const deviation = Math.sqrt(all * (1 - all) * (1 / old.reviews + 1 / fresh.reviews));
@@ -170,4 +175,4 @@ const differs = (old: Observed, fresh: Observed): boolean => {
   return deviation > 0 && apart / deviation > 4 && apart * fresh.reviews >= 3;
 };
 
-const percent = (share: number) => `${(100 * share).toFixed(share < 0.1 && share > 0 ? 1 : 0)}%`;
+const formatShare = (share: number) => `${(100 * share).toFixed(share < 0.1 && share > 0 ? 1 : 0)}%`;

@@ -2,21 +2,21 @@ import { recorded } from "#lib/recorded-answers.ts";
 import type { Case } from "#lib/recording/recording.ts";
 import { matchesRequest } from "#lib/request-match.ts";
 import { selectPhase } from "#lib/rule.ts";
-import type { Functions } from "../aws/functions.ts";
+import type { StageFunctions } from "../aws/functions.ts";
 import { decisionIn, differences, patched } from "../catalogue/case-differences.ts";
 import { buildEvent, buildReview, evaluateCase, facetOf, getCasePhase, readCases } from "../catalogue/cases.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
 import { runInParallel } from "../cli/progress.ts";
 
 const atOnce = 4;
-const told = 3;
+const maxReported = 3;
 
 /**
  * Invokes a version with every case of its rule or group, and returns the differences in sentences. A version without
  * CUE gets only the cases that run no script.
  */
 export const runCases = async (
-  functions: Pick<Functions, "invoke">,
+  functions: Pick<StageFunctions, "invoke">,
   listed: CatalogueRule,
   version: string,
   { scripts = true }: { scripts?: boolean } = {},
@@ -27,28 +27,28 @@ export const runCases = async (
   const own = (await Promise.all(all))
     .flat()
     .filter(([, entry]) => listed.members === undefined || getCasePhase(entry) === "mutate");
-  const able = await Promise.all(own.map(async ([one, entry]) => scripts || !(await runsScript(one, entry))));
+  const able = await Promise.all(own.map(async ([one, entry]) => scripts || !(await needsScript(one, entry))));
   const asked = own.filter((_, index) => able[index]);
   const found = await runInParallel(atOnce, asked, async ([one, entry]) => {
     const member = listed.members && { member: one.name };
     const answer = await functions.invoke(listed.name, version, { ...buildEvent(one, entry), ...member });
     const decision = decisionIn(answer.payload, buildReview(one, entry).request.uid);
     const sentences = answer.fault
-      ? [`it fails: ${answer.fault}${lastOf(answer.log)}`]
+      ? [`it fails: ${answer.fault}${formatLastLogLine(answer.log)}`]
       : decision
         ? differences(entry, decision)
         : [`it answers no review: ${JSON.stringify(answer.payload)?.slice(0, 200)}`];
     return sentences.length === 0 ? [] : [`${one.name}, "${entry.name}": ${sentences.join("; ")}`];
   });
   const faults = found.flat();
-  const more = faults.length - told;
+  const more = faults.length - maxReported;
   return {
     cases: asked.length,
-    faults: more > 0 ? [...faults.slice(0, told), `${listed.name}: ${more} more cases differ`] : faults,
+    faults: more > 0 ? [...faults.slice(0, maxReported), `${listed.name}: ${more} more cases differ`] : faults,
   };
 };
 
-const runsScript = async (listed: CatalogueRule, entry: Case): Promise<boolean> => {
+const needsScript = async (listed: CatalogueRule, entry: Case): Promise<boolean> => {
   let runs = false;
   const cue = async () => {
     runs = true;
@@ -61,13 +61,13 @@ const runsScript = async (listed: CatalogueRule, entry: Case): Promise<boolean> 
 };
 
 /** A rule with both phases, and the functions that serve them: its own, or its group's for `mutate`. */
-export interface Couple {
+export interface PhasePair {
   rule: CatalogueRule;
   mutator: string;
   validator: string;
 }
 
-export const findCouples = (served: CatalogueRule[]): Couple[] =>
+export const findPhasePairs = (served: CatalogueRule[]): PhasePair[] =>
   served.flatMap((one) =>
     (one.members ?? [one])
       .filter(({ phases }) => phases.includes("mutate") && phases.includes("validate"))
@@ -79,18 +79,18 @@ export const findCouples = (served: CatalogueRule[]): Couple[] =>
       }),
   );
 
-type Pair = Record<"mutator" | "validator", string>;
+type PairVersions = Record<"mutator" | "validator", string>;
 
 /** Returns, in sentences, what one version's mutator writes and only the other version's validator refuses. */
 export const checkCompatibility = async (
-  functions: Pick<Functions, "invoke">,
-  { rule, mutator, validator }: Couple,
-  old: Pair,
-  fresh: Pair,
+  functions: Pick<StageFunctions, "invoke">,
+  { rule, mutator, validator }: PhasePair,
+  old: PairVersions,
+  fresh: PairVersions,
 ): Promise<string[]> => {
   const cases = (await readCases(rule)).filter((entry) => entry.mutate !== undefined && entry.becomes !== undefined);
   const member = mutator === rule.name ? {} : { member: rule.name };
-  const refusalOf = async (version: string, entry: Case, object: unknown) => {
+  const readRefusal = async (version: string, entry: Case, object: unknown) => {
     const event = { ...buildEvent(rule, entry), phase: "validate" };
     const review = Object(Reflect.get(event, "review"));
     const asked = { ...event, review: { ...review, request: { ...review.request, object } } };
@@ -109,15 +109,15 @@ export const checkCompatibility = async (
       const decision = decisionIn(payload, buildReview(rule, entry).request.uid);
       if (decision === undefined || decision.refused) continue;
       const object = patched(entry.mutate, decision.outcome);
-      const refusal = await refusalOf(judge.validator, entry, object);
-      if (refusal === undefined || (await refusalOf(writer.validator, entry, object)) !== undefined) continue;
+      const refusal = await readRefusal(judge.validator, entry, object);
+      if (refusal === undefined || (await readRefusal(writer.validator, entry, object)) !== undefined) continue;
       sentences.push(
         `${rule.name}, "${entry.name}": version ${judge.validator} refuses what version ${writer.mutator} writes: ${refusal}`,
       );
     }
     return sentences;
   });
-  return found.flat().slice(0, told);
+  return found.flat().slice(0, maxReported);
 };
 
 const isValidated = (rule: CatalogueRule, entry: Case): boolean => {
@@ -127,7 +127,7 @@ const isValidated = (rule: CatalogueRule, entry: Case): boolean => {
   return request.operation !== "DELETE" && asked.some((match) => matchesRequest(match, request));
 };
 
-const lastOf = (log: string): string => {
+const formatLastLogLine = (log: string): string => {
   const lines = log.split("\n").filter((line) => line.trim() && !/^(START|END|REPORT|INIT_START) /.test(line));
   const last = lines.at(-1);
   return last === undefined ? "" : ` (its log ends: ${last.slice(0, 300)})`;

@@ -1,10 +1,10 @@
 import type { CatalogueRule } from "../catalogue/registry.ts";
-import type { Manifest } from "../clusters/api.ts";
+import type { DeployedObject } from "../clusters/api.ts";
 import type { ClusterConfig } from "../config/config.ts";
 import { buildConfigurations, getEntryRule, type Webhook } from "../webhooks/configurations.ts";
 import { buildRoles } from "../webhooks/rbac.ts";
 
-export interface Endpoints {
+export interface ClusterEndpoints {
   base(rule: string): string;
   /** PEM; undefined if the API server's own root certificates suffice. */
   ca?: string | undefined;
@@ -19,12 +19,12 @@ const placeholder = "{key}";
 export const configurationName = "postern";
 
 /** Returns all objects for a cluster, roles first, with a placeholder for its key. */
-export const manifestsOf = (
+export const buildManifests = (
   catalogue: CatalogueRule[],
   [name, cluster]: [string, ClusterConfig],
-  { base, ca, stage }: Endpoints,
+  { base, ca, stage }: ClusterEndpoints,
   hardened: ReadonlySet<string>,
-): Manifest[] =>
+): DeployedObject[] =>
   [
     ...buildRoles(catalogue, cluster, configurationName),
     ...buildConfigurations(catalogue, cluster, {
@@ -34,15 +34,15 @@ export const manifestsOf = (
       harden: (rule) => hardened.has(rule),
     }),
     // What these two make has the shape of a manifest.
-  ].map((one) => labelled(one as Manifest, stage));
+  ].map((one) => addLabel(one as DeployedObject, stage));
 
-const labelled = (manifest: Manifest, stage: string): Manifest => {
+const addLabel = (manifest: DeployedObject, stage: string): DeployedObject => {
   const { metadata } = manifest;
   return { ...manifest, metadata: { ...metadata, labels: { ...metadata.labels, [stageLabel]: stage } } };
 };
 
 /** Puts a cluster's key into the URLs; `segment` is the cluster's name and its key. */
-export const withKey = (manifests: Manifest[], segment: string): Manifest[] => {
+export const insertKey = (manifests: DeployedObject[], segment: string): DeployedObject[] => {
   const [cluster] = segment.split(".");
   return manifests.map((manifest) =>
     Array.isArray(manifest.webhooks)
@@ -57,10 +57,10 @@ export const withKey = (manifests: Manifest[], segment: string): Manifest[] => {
   );
 };
 
-export const listEntries = (manifests: Manifest[]): Webhook[] =>
+export const listEntries = (manifests: DeployedObject[]): Webhook[] =>
   manifests.flatMap(({ webhooks }) => (Array.isArray(webhooks) ? webhooks : []));
 
-export const listCalledRules = (manifests: Manifest[]): string[] => [
+export const listCalledRules = (manifests: DeployedObject[]): string[] => [
   ...new Set(listEntries(manifests).flatMap((webhook) => getEntryRule(webhook) ?? [])),
 ];
 

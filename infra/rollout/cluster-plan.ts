@@ -1,12 +1,19 @@
 import { Complaint } from "../cli/complaint.ts";
-import type { Manifest } from "../clusters/api.ts";
-import { drift } from "../clusters/apply.ts";
+import type { DeployedObject } from "../clusters/api.ts";
+import { findDifferences } from "../clusters/apply.ts";
 import { compareManifests } from "../clusters/drift.ts";
-import { configurationName, listEntries, manifestsOf, withKey } from "./cluster-manifests.ts";
+import { buildManifests, configurationName, insertKey, listEntries } from "./cluster-manifests.ts";
 import { chooseHardened } from "./hardening.ts";
 import type { Keyring } from "./keyring.ts";
 import type { Release } from "./releases.ts";
-import { inspectTarget, keyVersionOf, openTarget, requireOwnStage, type Targets, toEndpoints } from "./targets.ts";
+import {
+  type DeploymentTargets,
+  getKeyVersion,
+  inspectTarget,
+  openTarget,
+  requireOwnStage,
+  toEndpoints,
+} from "./targets.ts";
 
 export interface ClusterPlan {
   cluster: string;
@@ -18,7 +25,7 @@ export interface ClusterPlan {
 }
 
 export const planCluster = async (
-  targets: Targets,
+  targets: DeploymentTargets,
   name: string,
   newest: Release | undefined,
   keyring: Keyring | undefined,
@@ -34,9 +41,9 @@ export const planCluster = async (
   const door = toEndpoints(targets, outputs);
   const { hardened, notes: open } = await chooseHardened(targets, [name, cluster], newest, door, outputs);
   const notes = [...found.notes, ...open];
-  const manifests = manifestsOf(targets.catalogue, [name, cluster], door, new Set(hardened));
+  const manifests = buildManifests(targets.catalogue, [name, cluster], door, new Set(hardened));
   const plan = { cluster: name, hardened, notes };
-  const keyVersion = keyVersionOf(cluster);
+  const keyVersion = getKeyVersion(cluster);
   const signer = keyring?.current.publicKey ?? newest?.keys?.signer;
   const unlike = compareWithRecord(newest, name, { manifests, keyVersion, signer });
   const isRecorded = unlike.length === 0;
@@ -51,8 +58,8 @@ export const planCluster = async (
     await requireOwnStage(api, targets.stage);
     const isServed = listEntries(manifests).every(({ clientConfig }) => clientConfig.url.startsWith("https:"));
     if (!isServed) return { ...plan, differences: listEntries(manifests).map((one) => `entry ${one.name} is missing`) };
-    const wanted = withKey(manifests, keyring.current.signSegment(name, keyVersion));
-    const found = (await drift(api, wanted, configurationName)).map(({ sentence }) => sentence);
+    const wanted = insertKey(manifests, keyring.current.signSegment(name, keyVersion));
+    const found = (await findDifferences(api, wanted, configurationName)).map(({ sentence }) => sentence);
     if (found.length > 0 || isRecorded) return { ...plan, differences: found };
     return { ...plan, differences: ["it is as it shall be, but the record doesn't say so yet"] };
   } catch (error) {
@@ -64,7 +71,7 @@ export const planCluster = async (
 export const compareWithRecord = (
   newest: Release | undefined,
   name: string,
-  wanted: { manifests: Manifest[]; keyVersion: number; signer: string | undefined },
+  wanted: { manifests: DeployedObject[]; keyVersion: number; signer: string | undefined },
 ): string[] => {
   const before = newest?.clusters[name];
   const found = compareManifests(before?.manifests ?? [], wanted.manifests).map(({ sentence }) => sentence);

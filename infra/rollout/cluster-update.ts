@@ -3,18 +3,25 @@ import { join } from "node:path";
 import { stringify } from "yaml";
 import { Complaint } from "../cli/complaint.ts";
 import { formatCount } from "../cli/progress.ts";
-import type { Manifest } from "../clusters/api.ts";
-import { applyAll, applyRights, drift } from "../clusters/apply.ts";
-import { probeAll } from "../clusters/probe.ts";
+import type { DeployedObject } from "../clusters/api.ts";
+import { applyAll, applyRights, findDifferences } from "../clusters/apply.ts";
+import { probeEntries } from "../clusters/probe.ts";
 import { getEntryRule, type Webhook } from "../webhooks/configurations.ts";
-import { configurationName, listEntries, manifestsOf, selectOnePerPhase, withKey } from "./cluster-manifests.ts";
+import { buildManifests, configurationName, insertKey, listEntries, selectOnePerPhase } from "./cluster-manifests.ts";
 import type { Keyring } from "./keyring.ts";
 import type { ReleasedCluster } from "./releases.ts";
-import { inspectTarget, keyVersionOf, openTarget, requireOwnStage, type Targets, toEndpoints } from "./targets.ts";
+import {
+  type DeploymentTargets,
+  getKeyVersion,
+  inspectTarget,
+  openTarget,
+  requireOwnStage,
+  toEndpoints,
+} from "./targets.ts";
 
 /** Applies a cluster's roles, then its entries, once every endpoint answers at its real address. */
 export const updateCluster = async (
-  targets: Targets,
+  targets: DeploymentTargets,
   name: string,
   before: ReleasedCluster | undefined,
   hardened: string[],
@@ -23,11 +30,11 @@ export const updateCluster = async (
 ): Promise<void> => {
   const { catalogue, progress, stage, write } = targets;
   const { cluster } = await inspectTarget(targets, name);
-  const door = toEndpoints(targets, await stage.stack.outputs());
-  const manifests = manifestsOf(catalogue, [name, cluster], door, new Set(hardened));
-  const keyVersion = keyVersionOf(cluster);
+  const door = toEndpoints(targets, await stage.stack.readOutputs());
+  const manifests = buildManifests(catalogue, [name, cluster], door, new Set(hardened));
+  const keyVersion = getKeyVersion(cluster);
   const since = findFirstTimes(manifests, before?.since ?? {});
-  const wanted = withKey(manifests, keyring.current.signSegment(name, keyVersion));
+  const wanted = insertKey(manifests, keyring.current.signSegment(name, keyVersion));
   const entries = listEntries(wanted);
   const signer = keyring.current.publicKey;
   const told = { at: new Date().toISOString(), keyVersion, signer, hardened, since, manifests };
@@ -37,14 +44,14 @@ export const updateCluster = async (
     await requireOwnStage(api, stage);
     await applyRights(api, wanted);
   } else
-    await writeDown(
+    await writeManifests(
       String(write),
       `${name}.roles.yaml`,
       manifests.filter(({ webhooks }) => webhooks === undefined),
     );
 
   await progress.step(`cluster ${name}: endpoints`, async () => {
-    const sick = (await probeAll(entries)).filter(({ ok }) => !ok);
+    const sick = (await probeEntries(entries)).filter(({ ok }) => !ok);
     if (sick.length > 0)
       throw new Complaint(
         `cluster ${name} keeps the entries it has, for not every endpoint answers:\n${sick.map(({ entry, sentence }) => `${entry}: ${sentence}`).join("\n")}`,
@@ -56,14 +63,14 @@ export const updateCluster = async (
   await record({ ...told, probed });
   await progress.step(`cluster ${name}: entries`, async () => {
     if (api === undefined)
-      return writeDown(
+      return writeManifests(
         String(write),
         `${name}.entries.yaml`,
         manifests.filter(({ webhooks }) => webhooks !== undefined),
       );
     const changes = await applyAll(api, wanted, configurationName);
-    const left = await drift(api, wanted, configurationName);
-    const sick = (await probeAll(selectOnePerPhase(entries))).filter(({ ok }) => !ok);
+    const left = await findDifferences(api, wanted, configurationName);
+    const sick = (await probeEntries(selectOnePerPhase(entries))).filter(({ ok }) => !ok);
     if (left.length + sick.length > 0)
       throw new Complaint(
         `cluster ${name} is not well, and those after it were left alone:\n${[...left, ...sick].map(({ sentence }) => sentence).join("\n")}`,
@@ -84,13 +91,13 @@ const countProbes = (before: ReleasedCluster | undefined, entries: Webhook[]): R
   return probes;
 };
 
-const findFirstTimes = (manifests: Manifest[], before: Record<string, string>): Record<string, string> => {
+const findFirstTimes = (manifests: DeployedObject[], before: Record<string, string>): Record<string, string> => {
   const now = new Date().toISOString();
   const rules = listEntries(manifests).flatMap((webhook) => getEntryRule(webhook) ?? []);
   return Object.fromEntries(rules.map((rule) => [rule, before[rule] ?? now]));
 };
 
-const writeDown = async (folder: string, name: string, manifests: Manifest[]): Promise<string> => {
+const writeManifests = async (folder: string, name: string, manifests: DeployedObject[]): Promise<string> => {
   await mkdir(folder, { recursive: true });
   const file = join(folder, name);
   // Deletes the file of an earlier run: its objects must not be applied again.

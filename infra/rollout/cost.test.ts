@@ -1,14 +1,14 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import fc from "fast-check";
-import { costOfMillion, type Use } from "./cost.ts";
+import { estimateCost, type RuleUsage } from "./cost.ts";
 
-const small: Use = { door: "url", memoryMegabytes: 256, milliseconds: 5, asks: false };
+const small: RuleUsage = { door: "url", memoryMegabytes: 256, milliseconds: 5, asks: false };
 
 describe("the cost of a million reviews", () => {
   /** A kilobyte of log for each is half a dollar. */
   const log = 0.5;
-  const examples: [string, Use, number][] = [
+  const examples: [string, RuleUsage, number][] = [
     ["a function URL", small, 0.22],
     ["the HTTP API", { ...small, door: "http" }, 1.22],
     ["a rule that asks its cluster", { ...small, milliseconds: 30, asks: true }, 0.31],
@@ -18,7 +18,7 @@ describe("the cost of a million reviews", () => {
   ];
   for (const [name, use, dollars] of examples)
     it(`is that of ${name}, and of the log`, () =>
-      assert.equal(costOfMillion(use).toFixed(2), (dollars + log).toFixed(2)));
+      assert.equal(estimateCost(use).toFixed(2), (dollars + log).toFixed(2)));
 
   it("is a dollar more behind the HTTP API, and never less for more time or memory", () => {
     const use = fc.record({
@@ -26,13 +26,13 @@ describe("the cost of a million reviews", () => {
       memoryMegabytes: fc.integer({ min: 128, max: 10_240 }),
       milliseconds: fc.integer({ min: 0, max: 30_000 }),
     });
-    const check = (one: Use, more: number) => {
-      const cost = costOfMillion(one);
-      const apart = costOfMillion({ ...one, door: "http" }) - costOfMillion({ ...one, door: "url" });
+    const check = (one: RuleUsage, more: number) => {
+      const cost = estimateCost(one);
+      const apart = estimateCost({ ...one, door: "http" }) - estimateCost({ ...one, door: "url" });
       assert.ok(Math.abs(apart - 1) < 1e-9);
-      assert.ok(costOfMillion({ ...one, milliseconds: one.milliseconds + more }) > cost);
-      assert.ok(costOfMillion({ ...one, memoryMegabytes: one.memoryMegabytes + more }) > cost);
-      assert.ok(costOfMillion({ ...one, asks: true }) >= cost);
+      assert.ok(estimateCost({ ...one, milliseconds: one.milliseconds + more }) > cost);
+      assert.ok(estimateCost({ ...one, memoryMegabytes: one.memoryMegabytes + more }) > cost);
+      assert.ok(estimateCost({ ...one, asks: true }) >= cost);
     };
     fc.assert(fc.property(use, fc.integer({ min: 1, max: 1000 }), check));
   });

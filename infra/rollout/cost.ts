@@ -1,7 +1,7 @@
-import type { Stage } from "../aws/stage.ts";
-import type { Part } from "./package.ts";
+import type { DeploymentStage } from "../aws/stage.ts";
+import type { PackagedRule } from "./package.ts";
 
-export interface Use {
+export interface RuleUsage {
   door: "http" | "url";
   memoryMegabytes: number;
   milliseconds: number;
@@ -23,7 +23,7 @@ const price = {
 /** The estimated share of calls with a cold start. */
 const coldShare = 0.01;
 
-export const costOfMillion = ({ door, memoryMegabytes, milliseconds, asks }: Use): number => {
+export const estimateCost = ({ door, memoryMegabytes, milliseconds, asks }: RuleUsage): number => {
   const gigabytes = memoryMegabytes / 1024;
   const start = asks ? 0.3 : 0.15;
   return (
@@ -34,7 +34,7 @@ export const costOfMillion = ({ door, memoryMegabytes, milliseconds, asks }: Use
   );
 };
 
-export interface Cost {
+export interface RuleCost {
   rule: string;
   /** Dollars for a million reviews. */
   million: number;
@@ -42,32 +42,32 @@ export interface Cost {
   month: number;
 }
 
-const days = 30;
+const periodDays = 30;
 
-export const planCosts = async (
-  { functions, metrics }: Pick<Stage, "functions" | "metrics">,
+export const estimateCosts = async (
+  { functions, metrics }: Pick<DeploymentStage, "functions" | "metrics">,
   door: "http" | "url",
-  parts: Part[],
+  parts: PackagedRule[],
   now = new Date(),
-): Promise<Cost[]> => {
-  const about = (name: string, metric: string) => ({
+): Promise<RuleCost[]> => {
+  const buildQuestion = (name: string, metric: string) => ({
     ...{ namespace: "AWS/Lambda" as const, metric, stat: "Sum" as const },
-    dimensions: { FunctionName: functions.nameOf(name) },
+    dimensions: { FunctionName: functions.getFunctionName(name) },
   });
   const questions = Object.fromEntries(
     parts.flatMap(({ name }) => [
-      [`${name}/calls`, about(name, "Invocations")],
-      [`${name}/time`, about(name, "Duration")],
+      [`${name}/calls`, buildQuestion(name, "Invocations")],
+      [`${name}/time`, buildQuestion(name, "Duration")],
     ]),
   );
-  const since = new Date(now.getTime() - days * 24 * 3_600_000);
+  const since = new Date(now.getTime() - periodDays * 24 * 3_600_000);
   // A failed estimate must not prevent a deployment.
   const answers = await metrics.ask(questions, since, now).catch((): Record<string, number> => ({}));
   return parts.map(({ name, asks, wanted }) => {
     const reviews = answers[`${name}/calls`] ?? 0;
     const usual = asks ? 30 : 5;
     const milliseconds = reviews > 0 ? (answers[`${name}/time`] ?? 0) / reviews : usual;
-    const million = costOfMillion({ door, memoryMegabytes: wanted.memorySize, milliseconds, asks });
+    const million = estimateCost({ door, memoryMegabytes: wanted.memorySize, milliseconds, asks });
     return { rule: name, million, reviews, month: (million * reviews) / 1e6 };
   });
 };

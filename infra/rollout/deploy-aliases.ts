@@ -1,30 +1,34 @@
-import type { Live } from "../aws/functions.ts";
+import type { LiveAlias } from "../aws/functions.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
 import { formatCount, runInParallel } from "../cli/progress.ts";
-import { probeAll } from "../clusters/probe.ts";
+import { probeEntries } from "../clusters/probe.ts";
 import { getEntryRule } from "../webhooks/configurations.ts";
-import { type Outcome, runCanary } from "./canary.ts";
-import { listEntries, selectOnePerPhase, withKey } from "./cluster-manifests.ts";
-import { atOnce, type Preparation } from "./preparation.ts";
+import { runCanary, type TrialOutcome } from "./canary.ts";
+import { insertKey, listEntries, selectOnePerPhase } from "./cluster-manifests.ts";
+import { maxParallelCalls, type PreparedDeployment } from "./preparation.ts";
 import type { Release } from "./releases.ts";
 
-interface Move {
+interface AliasMove {
   rule: string;
-  from: Live;
+  from: LiveAlias;
   to: string;
   /** Whether `from` passed its cases, so that the alias may go back to it. */
   wasReleased: boolean;
 }
 
 /** Points `live` at the versions, at once or after a canary. Returns the live versions and the rules left behind. */
-export const moveAliases = async (prepared: Preparation, versions: Map<string, string>, told: Release["clusters"]) => {
+export const moveAliases = async (
+  prepared: PreparedDeployment,
+  versions: Map<string, string>,
+  told: Release["clusters"],
+) => {
   const { job, plan, releases } = prepared;
   const { functions, metrics } = job.stage;
-  const moves: Move[] = [];
+  const moves: AliasMove[] = [];
   for (const { part, known } of plan.parts) {
     const [rule, to] = [part.name, versions.get(part.name) ?? ""];
     // A rule that the stack has just created is live with its first version.
-    const from = known?.live ?? (await functions.live(rule));
+    const from = known?.live ?? (await functions.readAlias(rule));
     const isDisarmed = known?.disarmed !== undefined && known.whole.version === to;
     if (isDisarmed || (from.version === to && Object.keys(from.weights).length === 0)) continue;
     const wasReleased = releases.all.some(({ rules }) => rules[rule]?.version === from.version);
@@ -38,11 +42,11 @@ export const moveAliases = async (prepared: Preparation, versions: Map<string, s
 
   // A trial that an interrupted command left is taken back before a new one begins.
   for (const { rule, from } of trials)
-    if (Object.keys(from.weights).length > 0) await functions.move(rule, from.version, from);
+    if (Object.keys(from.weights).length > 0) await functions.moveAlias(rule, from.version, from);
   const { share, signal } = job.canary;
   const watch = job.canary;
   const asked = trials.map(({ rule, from, to }) => ({ rule, old: from.version, fresh: to }));
-  let outcomes: Outcome[] = [];
+  let outcomes: TrialOutcome[] = [];
   await job.progress.step(`${Math.round(share * 100)}% of reviews`, async (tell) => {
     outcomes = await runCanary(functions, metrics, asked, watch, tell);
     return `${outcomes.filter(({ is }) => is === "promoted").length} of ${asked.length} promoted`;
@@ -61,13 +65,13 @@ export const moveAliases = async (prepared: Preparation, versions: Map<string, s
   return { live, stuck: stuck.map(({ trial }) => trial.rule) };
 };
 
-const moveAtOnce = async (prepared: Preparation, moves: Move[], told: Release["clusters"]) => {
+const moveAtOnce = async (prepared: PreparedDeployment, moves: AliasMove[], told: Release["clusters"]) => {
   const { job } = prepared;
   const { functions } = job.stage;
-  const moved: Move[] = [];
+  const moved: AliasMove[] = [];
   await job.progress.step("aliases", async (tell) => {
-    await runInParallel(atOnce, moves, async (move) => {
-      await functions.move(move.rule, move.to, move.from);
+    await runInParallel(maxParallelCalls, moves, async (move) => {
+      await functions.moveAlias(move.rule, move.to, move.from);
       moved.push(move);
       tell(moved.length, moves.length);
     }).catch(async (error) => {
@@ -78,32 +82,32 @@ const moveAtOnce = async (prepared: Preparation, moves: Move[], told: Release["c
   await requireAnswers(prepared, moves, told);
 };
 
-const moveBack = async ({ job }: Preparation, moves: Move[]): Promise<string> => {
+const moveBack = async ({ job }: PreparedDeployment, moves: AliasMove[]): Promise<string> => {
   const { functions } = job.stage;
   const stuck: string[] = [];
   for (const { rule, from } of moves)
     await functions
-      .live(rule)
-      .then((live) => functions.move(rule, from.version, live))
+      .readAlias(rule)
+      .then((live) => functions.moveAlias(rule, from.version, live))
       .catch(() => stuck.push(rule));
   return stuck.length === 0 ? "; what was moved is moved back" : `; ${stuck.join(", ")} could not be moved back`;
 };
 
 /** Probes the moved rules at the addresses that clusters call. If one fails, moves all of them back. */
-const requireAnswers = async (prepared: Preparation, moves: Move[], told: Release["clusters"]) => {
+const requireAnswers = async (prepared: PreparedDeployment, moves: AliasMove[], told: Release["clusters"]) => {
   const { job, keyring } = prepared;
   const back = moves.filter(({ wasReleased, from, to }) => wasReleased && from.version !== to);
   const names = back.map(({ rule }) => rule);
   const asked = Object.entries(told).flatMap(([cluster, { manifests, keyVersion }]) =>
     keyring === undefined
       ? []
-      : listEntries(withKey(manifests, keyring.current.signSegment(cluster, keyVersion))).filter((webhook) =>
+      : listEntries(insertKey(manifests, keyring.current.signSegment(cluster, keyVersion))).filter((webhook) =>
           names.includes(getEntryRule(webhook) ?? ""),
         ),
   );
   if (asked.length === 0) return;
   await job.progress.step("doors", async () => {
-    const sick = (await probeAll(selectOnePerPhase(asked))).filter(({ ok }) => !ok);
+    const sick = (await probeEntries(selectOnePerPhase(asked))).filter(({ ok }) => !ok);
     if (sick.length === 0) return `${formatCount(names.length, "rule")} seen to answer`;
     const sentences = sick.map(({ sentence }) => sentence).join("\n");
     throw new Complaint(

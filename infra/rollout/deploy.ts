@@ -1,17 +1,17 @@
 import { setTimeout as wait } from "node:timers/promises";
-import { during, repackage, requireChangeableStack } from "../aws/stack.ts";
+import { pollWhile, repackage, requireChangeableStack } from "../aws/stack.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
 import { formatCount, runInParallel } from "../cli/progress.ts";
 import { applyAll } from "../clusters/apply.ts";
-import { configurationName, listEntries, withKey } from "./cluster-manifests.ts";
+import { configurationName, insertKey, listEntries } from "./cluster-manifests.ts";
 import { updateCluster } from "./cluster-update.ts";
 import { moveAliases } from "./deploy-aliases.ts";
 import { openKeyring, toPublicKeys } from "./keyring.ts";
-import { type Lock, lockStage, ourName } from "./lock.ts";
-import { findOrphans, type Orphan, withoutOrphans } from "./orphans.ts";
-import { pack } from "./package.ts";
-import { isIdle, type Plan } from "./plan.ts";
-import { atOnce, type Job, type Preparation, prepare } from "./preparation.ts";
+import { getOwnName, lockStage, type StageLock } from "./lock.ts";
+import { findOrphans, type OrphanEntry, removeOrphans } from "./orphans.ts";
+import { packageStage } from "./package.ts";
+import { type DeploymentPlan, isIdle } from "./plan.ts";
+import { type DeploymentJob, maxParallelCalls, type PreparedDeployment, prepareDeployment } from "./preparation.ts";
 import { publishVersions } from "./publishing.ts";
 import { listReleasedClusters, type Release } from "./releases.ts";
 import { openTarget } from "./targets.ts";
@@ -20,41 +20,45 @@ import { openTarget } from "./targets.ts";
 const keptVersions = 4;
 
 /** Returns what would be deployed. It neither reads the key that signs URLs nor asks clusters for their entries. */
-export const makePlan = async (job: Job): Promise<Plan> => {
-  const { plan } = await prepare(job, undefined);
-  return { ...plan, notes: [...plan.notes, ...(job.clusters.length > 0 ? [howCompared] : [])] };
+export const planDeployment = async (job: DeploymentJob): Promise<DeploymentPlan> => {
+  const { plan } = await prepareDeployment(job, undefined);
+  return { ...plan, notes: [...plan.notes, ...(job.clusters.length > 0 ? [comparisonNote] : [])] };
 };
 
-const howCompared =
+const comparisonNote =
   "clusters: compared with the entries that were deployed last; postern status compares them with the cluster itself";
 
-export const deploy = async (job: Job, show: (plan: Plan) => Promise<void>, build = pack): Promise<string> => {
-  await makeBucket(job);
+export const deploy = async (
+  job: DeploymentJob,
+  show: (plan: DeploymentPlan) => Promise<void>,
+  build = packageStage,
+): Promise<string> => {
+  await createStageBucket(job);
   return lockStage(job.stage, "postern deploy", async (lock) => {
-    const prepared = await prepare(job, await openKeyring(job.stage.parameters), build);
+    const prepared = await prepareDeployment(job, await openKeyring(job.stage.parameters), build);
     await show(prepared.plan);
     return isIdle(prepared.plan) ? completeRelease(prepared) : rollOut(prepared, lock);
   });
 };
 
 /** Creates the bucket, which holds the lock. Of several commands that find no stack, only one can create it. */
-const makeBucket = async ({ stage: { stack }, progress }: Job) => {
-  const status = await stack.status();
+const createStageBucket = async ({ stage: { stack }, progress }: DeploymentJob) => {
+  const status = await stack.readStatus();
   if (status !== undefined && status !== "CREATE_IN_PROGRESS") return;
   await progress.step("bucket", async () => {
-    await stack.makeBucket();
+    await stack.createBucket();
     return "made";
   });
 };
 
-const completeRelease = async ({ job, releases }: Preparation): Promise<string> => {
+const completeRelease = async ({ job, releases }: PreparedDeployment): Promise<string> => {
   const [newest] = releases.all;
-  if (newest && !newest.complete && isForAll(job)) await releases.save({ ...newest, complete: true });
+  if (newest && !newest.complete && isForAllClusters(job)) await releases.save({ ...newest, complete: true });
   return `nothing to do: release r${newest?.id ?? 0} is live`;
 };
 
 /** Deploys in this order: stack, versions, aliases, clusters. A failure leaves everything after that step unchanged. */
-export const rollOut = async (prepared: Preparation, lock: Lock): Promise<string> => {
+export const rollOut = async (prepared: PreparedDeployment, lock: StageLock): Promise<string> => {
   const { job, plan, releases } = prepared;
   const unreachable = plan.clusters.find(({ unknown }) => unknown !== undefined);
   if (unreachable?.unknown !== undefined) throw new Complaint(unreachable.unknown, 3);
@@ -68,11 +72,11 @@ export const rollOut = async (prepared: Preparation, lock: Lock): Promise<string
   const versions = await publishVersions(prepared);
   await goOn();
   // Saved with the present versions before any alias moves: if saving fails, nothing moves.
-  const draft = { ...releaseOf(prepared, new Map()), rules: releases.all[0]?.rules ?? {} };
+  const draft = { ...buildRelease(prepared, new Map()), rules: releases.all[0]?.rules ?? {} };
   await releases.save(draft);
   await deleteOrphans(prepared, draft, orphans);
   const { live, stuck } = await moveAliases(prepared, versions, draft.clusters);
-  const release = { ...releaseOf(prepared, live), id: draft.id, clusters: draft.clusters };
+  const release = { ...buildRelease(prepared, live), id: draft.id, clusters: draft.clusters };
   await releases.save(release);
   if (stuck.length > 0)
     throw new Complaint(
@@ -81,17 +85,18 @@ export const rollOut = async (prepared: Preparation, lock: Lock): Promise<string
     );
   await updateClusters(prepared, release, goOn);
   const wasOpen = releases.all[0]?.complete === false;
-  await releases.save({ ...release, complete: isForAll(job) || !wasOpen });
-  await prune(prepared, release);
+  await releases.save({ ...release, complete: isForAllClusters(job) || !wasOpen });
+  await deleteOldVersions(prepared, release);
   const where = job.clusters.length === 0 ? "" : ` in ${job.clusters.join(", ")}`;
   return `release r${release.id} is live${where}`;
 };
 
-const isForAll = ({ config, clusters }: Job) => [...config.clusters.keys()].every((name) => clusters.includes(name));
+const isForAllClusters = ({ config, clusters }: DeploymentJob) =>
+  [...config.clusters.keys()].every((name) => clusters.includes(name));
 
 /** Returns, by cluster, the entries that the new versions would not answer; throws if they can't be deleted first. */
-const findAllOrphans = ({ job, plan, releases }: Preparation): Map<string, Orphan[]> => {
-  const found = new Map<string, Orphan[]>();
+const findAllOrphans = ({ job, plan, releases }: PreparedDeployment): Map<string, OrphanEntry[]> => {
+  const found = new Map<string, OrphanEntry[]>();
   const served = new Map(
     plan.parts.map(({ part: { name, listed, share } }) => [name, { phases: listed.phases, share }]),
   );
@@ -116,45 +121,45 @@ const findAllOrphans = ({ job, plan, releases }: Preparation): Map<string, Orpha
 
 /** Deletes the entries that would get no answer, before any alias moves. */
 const deleteOrphans = async (
-  { job, releases, keyring }: Preparation,
+  { job, releases, keyring }: PreparedDeployment,
   release: Release,
-  orphans: Map<string, Orphan[]>,
+  orphans: Map<string, OrphanEntry[]>,
 ) => {
   for (const [name, some] of orphans) {
     const told = release.clusters[name];
     if (told === undefined || keyring === undefined) continue;
     await job.progress.step(`cluster ${name}: entries that end`, async () => {
-      const manifests = withoutOrphans(told.manifests, some);
+      const manifests = removeOrphans(told.manifests, some);
       const api = await openTarget(job, name);
-      await applyAll(api, withKey(manifests, keyring.current.signSegment(name, told.keyVersion)), configurationName);
+      await applyAll(api, insertKey(manifests, keyring.current.signSegment(name, told.keyVersion)), configurationName);
       const signer = keyring.current.publicKey;
       release.clusters = { ...release.clusters, [name]: { ...told, signer, manifests } };
       await releases.save(release);
       return some.map(({ entry, phase }) => `${entry}/${phase}`).join(", ");
     });
   }
-  if (orphans.size > 0) await wait(noticing);
+  if (orphans.size > 0) await wait(noticeMilliseconds);
 };
 
 /** Milliseconds that API servers may take to stop calling a deleted entry. */
-const noticing = 1000;
+const noticeMilliseconds = 1000;
 
-const deployStack = async ({ job, plan }: Preparation) => {
+const deployStack = async ({ job, plan }: PreparedDeployment) => {
   const { added, changed, removed, isNew } = plan.stack;
   const total = added.length + changed.length + removed.length;
   if (!isNew && total === 0) return;
   const { stack } = job.stage;
-  requireChangeableStack(plan.stage, await stack.status());
+  requireChangeableStack(plan.stage, await stack.readStatus());
   await job.progress.step("stack", async (tell) => {
     await repackage(plan.template);
     const start = new Date();
-    await during(stack.deploy(), async () => tell(await stack.done(start), total));
+    await pollWhile(stack.deploy(), async () => tell(await stack.countDone(start), total));
     return `${formatCount(total, "resource")} ${isNew ? "made" : "changed"}`;
   });
 };
 
 /** Continues the newest release if it is not complete, or begins a new one. */
-const releaseOf = ({ job, plan, releases, keyring }: Preparation, live: Map<string, string>): Release => {
+const buildRelease = ({ job, plan, releases, keyring }: PreparedDeployment, live: Map<string, string>): Release => {
   const [newest] = releases.all;
   const rules = plan.parts.map(({ part: { name, logic, share, listed } }) => {
     const version = live.get(name) ?? "";
@@ -169,7 +174,7 @@ const releaseOf = ({ job, plan, releases, keyring }: Preparation, live: Map<stri
   const isOpen = newest !== undefined && !newest.complete;
   return {
     id: isOpen ? newest.id : (newest?.id ?? 0) + 1,
-    ...{ at: new Date().toISOString(), by: ourName(), complete: false },
+    ...{ at: new Date().toISOString(), by: getOwnName(), complete: false },
     ...(keyring && { keys: toPublicKeys(keyring) }),
     rules: Object.fromEntries(rules),
     clusters: Object.fromEntries(clusters),
@@ -177,7 +182,7 @@ const releaseOf = ({ job, plan, releases, keyring }: Preparation, live: Map<stri
 };
 
 const updateClusters = async (
-  { job, plan, releases, keyring }: Preparation,
+  { job, plan, releases, keyring }: PreparedDeployment,
   release: Release,
   goOn: () => Promise<void>,
 ) => {
@@ -196,11 +201,11 @@ const updateClusters = async (
 };
 
 /** Deletes old versions, except the first and those that are recorded, live, on trial or behind a disarmed version. */
-const prune = async ({ job, plan }: Preparation, release: Release) => {
+const deleteOldVersions = async ({ job, plan }: PreparedDeployment, release: Release) => {
   const { functions } = job.stage;
   let pruned = 0;
-  await runInParallel(atOnce, plan.parts, async ({ part: { name } }) => {
-    const [live, versions] = await Promise.all([functions.live(name), functions.versions(name)]);
+  await runInParallel(maxParallelCalls, plan.parts, async ({ part: { name } }) => {
+    const [live, versions] = await Promise.all([functions.readAlias(name), functions.listVersions(name)]);
     const kept = new Set([
       ...[versions[0]?.version, live.version, ...Object.keys(live.weights)],
       versions.find(({ version }) => version === live.version)?.environment.DISARMED_VERSION,
@@ -209,7 +214,7 @@ const prune = async ({ job, plan }: Preparation, release: Release) => {
     // Another command may be about to point an alias at a later version.
     const isOld = (version: string) => Number(version) < Number(live.version);
     for (const { version } of versions.filter((one) => !kept.has(one.version) && isOld(one.version))) {
-      await functions.prune(name, version);
+      await functions.deleteVersion(name, version);
       pruned += 1;
     }
   }).catch((error) => job.progress.say(`old versions could not be deleted: ${toSentence(error)}`));

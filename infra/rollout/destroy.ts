@@ -1,15 +1,15 @@
 import { setTimeout as wait } from "node:timers/promises";
-import type { Stage } from "../aws/stage.ts";
+import type { DeploymentStage } from "../aws/stage.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
 import { formatCount, type Progress } from "../cli/progress.ts";
-import { pointers, removeAll } from "../clusters/apply.ts";
+import { deleteAll, findCallingEntries } from "../clusters/apply.ts";
 import { configurationName } from "./cluster-manifests.ts";
 import { readKeyring } from "./keyring.ts";
-import { type Lock, lockKey, lockStage } from "./lock.ts";
+import { lockKey, lockStage, type StageLock } from "./lock.ts";
 import { openReleases } from "./releases.ts";
-import { openTarget, requireOwnStage, type Targets } from "./targets.ts";
+import { type DeploymentTargets, openTarget, requireOwnStage } from "./targets.ts";
 
-export interface Destruction extends Pick<Targets, "stage" | "config" | "file" | "deployer" | "progress"> {
+export interface DestroyOptions extends Pick<DeploymentTargets, "stage" | "config" | "file" | "deployer" | "progress"> {
   /** Only these clusters' configurations, and nothing in AWS. */
   configsOnly?: string[] | undefined;
   /** Clusters that don't exist any more and can't be reached. */
@@ -20,17 +20,17 @@ export interface Destruction extends Pick<Targets, "stage" | "config" | "file" |
 }
 
 /** Deletes the webhook configurations, then the functions. Returns the result in a sentence. */
-export const destroy = async (demolition: Destruction): Promise<string> => {
+export const destroy = async (demolition: DestroyOptions): Promise<string> => {
   const { stage, configsOnly, config, forgotten } = demolition;
   if (configsOnly) {
-    await freeClusters(demolition, configsOnly);
-    await forget(demolition, configsOnly);
+    await deleteEntries(demolition, configsOnly);
+    await forgetClusters(demolition, configsOnly);
     return `${configsOnly.join(", ")} ${configsOnly.length === 1 ? "calls" : "call"} no rule of ours any more`;
   }
-  const act = async (lock: Lock) => {
-    const { all } = await openReleases(stage.bucket);
+  const act = async (lock: StageLock) => {
+    const { all } = await openReleases(stage.openStageBucket);
     const isThere =
-      all.length > 0 || (await stage.stack.status()) !== undefined || (await readKeyring(stage.parameters));
+      all.length > 0 || (await stage.stack.readStatus()) !== undefined || (await readKeyring(stage.parameters));
     if (!isThere) throw new Complaint(`there is no stage ${stage.name}: neither a stack nor keys`, 1);
     const unknown = Object.keys(all[0]?.clusters ?? {}).filter((name) => !config.clusters.has(name));
     const lost = unknown.filter((name) => !forgotten.includes(name));
@@ -40,7 +40,7 @@ export const destroy = async (demolition: Destruction): Promise<string> => {
         1,
       );
     const names = [...config.clusters.keys()].filter((name) => !forgotten.includes(name));
-    await freeClusters(demolition, names);
+    await deleteEntries(demolition, names);
     await requireNoEntries(demolition, names);
     await wait(demolition.noticing ?? 10_000);
     await removeAws(stage, demolition.progress, lock);
@@ -50,33 +50,33 @@ export const destroy = async (demolition: Destruction): Promise<string> => {
 };
 
 /** The maximum wait for AWS, in milliseconds. If AWS is down, the entries are deleted all the same. */
-const patience = 10_000;
+const awsTimeout = 10_000;
 
 /** Removes the clusters from the newest release, so that no deployment checks their entries. */
-const forget = async ({ stage, progress }: Destruction, names: string[]) => {
-  const written = async () => {
-    const releases = await openReleases(stage.bucket);
+const forgetClusters = async ({ stage, progress }: DestroyOptions, names: string[]) => {
+  const saveRelease = async () => {
+    const releases = await openReleases(stage.openStageBucket);
     const [newest] = releases.all;
     if (newest === undefined || !names.some((name) => Object.hasOwn(newest.clusters, name))) return;
     const clusters = Object.fromEntries(Object.entries(newest.clusters).filter(([name]) => !names.includes(name)));
     await releases.save({ ...newest, clusters });
   };
-  const late = wait(patience, undefined, { ref: false }).then(() => {
+  const late = wait(awsTimeout, undefined, { ref: false }).then(() => {
     throw new Error("AWS doesn't answer in time");
   });
-  await Promise.race([written(), late]).catch((error) =>
+  await Promise.race([saveRelease(), late]).catch((error) =>
     progress.say(`that they are free could not be written down: ${toSentence(error)}`),
   );
 };
 
-const freeClusters = async (demolition: Destruction, names: string[]) => {
+const deleteEntries = async (demolition: DestroyOptions, names: string[]) => {
   const failures: string[] = [];
   for (const name of names)
     await demolition.progress
       .step(`cluster ${name}`, async () => {
         const api = await openTarget(demolition, name);
         await requireOwnStage(api, demolition.stage);
-        const removed = await removeAll(api, configurationName);
+        const removed = await deleteAll(api, configurationName);
         return removed.length === 0 ? "nothing was there" : `${formatCount(removed.length, "object")} removed`;
       })
       // A cluster that can't be reached must not prevent the deletion in the others.
@@ -85,14 +85,14 @@ const freeClusters = async (demolition: Destruction, names: string[]) => {
 };
 
 /** Throws if other webhook configurations, of another name or made by hand, still call these endpoints. */
-const requireNoEntries = async (demolition: Destruction, names: string[]) => {
-  const outputs = await demolition.stage.stack.outputs();
+const requireNoEntries = async (demolition: DestroyOptions, names: string[]) => {
+  const outputs = await demolition.stage.stack.readOutputs();
   const bases = [
     ...Object.entries(outputs).flatMap(([name, value]) => (name.endsWith("BaseUrl") ? [value] : [])),
     ...(demolition.url === undefined ? [] : [demolition.url]),
   ];
   for (const name of names) {
-    const left = await pointers(await openTarget(demolition, name), bases);
+    const left = await findCallingEntries(await openTarget(demolition, name), bases);
     if (left.length > 0)
       throw new Complaint(
         `cluster ${name} still points here: ${left.map(({ kind, name, entry }) => `${entry} of the ${kind} ${name}`).join(", ")}; remove that first`,
@@ -102,12 +102,12 @@ const requireNoEntries = async (demolition: Destruction, names: string[]) => {
 };
 
 /** Deletes the keys and the stack. The lock goes last: CloudFormation can't delete a bucket that has an object. */
-const removeAws = async (stage: Stage, progress: Progress, lock: Lock) => {
+const removeAws = async (stage: DeploymentStage, progress: Progress, lock: StageLock) => {
   const { stack, parameters } = stage;
   await parameters.remove("keys");
-  if ((await stack.status()) === undefined) return;
+  if ((await stack.readStatus()) === undefined) return;
   await progress.step("stack", async () => {
-    await (await stage.bucket())?.empty(lockKey);
+    await (await stage.openStageBucket())?.empty(lockKey);
     await lock.check();
     await lock.release();
     await stack.remove();

@@ -1,12 +1,12 @@
 import { readFile } from "node:fs/promises";
-import type { Functions, Live, Version } from "../aws/functions.ts";
+import type { LiveAlias, PublishedVersion, StageFunctions } from "../aws/functions.ts";
 import { unzip, zip } from "../build/zip.ts";
 import { Complaint } from "../cli/complaint.ts";
-import { reviewOf } from "../clusters/probe.ts";
+import { buildProbeReview } from "../clusters/probe.ts";
 
 // These functions are for emergencies: they need neither the catalogue nor the cluster, which may be blocked.
 
-export interface Standing {
+export interface RuleState {
   rule: string;
   version: string;
   weights: Record<string, number>;
@@ -17,31 +17,39 @@ export interface Standing {
 }
 
 /** The state with the alias's revision, so that a move fails if another command has moved the alias since. */
-export interface Known extends Standing {
-  live: Live;
-  versions: Version[];
+export interface FunctionState extends RuleState {
+  live: LiveAlias;
+  versions: PublishedVersion[];
   /** The version that decides, or the one that a disarmed version replaces. */
-  whole: Version;
+  whole: PublishedVersion;
 }
 
-export const standingOf = async (functions: Functions, rule: string, released?: string[]): Promise<Standing> => {
-  const { live: _, versions: __, whole: ___, ...standing } = await readStanding(functions, rule, released);
+export const readRuleState = async (
+  functions: StageFunctions,
+  rule: string,
+  released?: string[],
+): Promise<RuleState> => {
+  const { live: _, versions: __, whole: ___, ...standing } = await readFunctionState(functions, rule, released);
   return standing;
 };
 
 /** `released` are the versions that were live, the last one first; undefined if unknown, then any version counts. */
-export const readStanding = async (functions: Functions, rule: string, released?: string[]): Promise<Known> => {
-  const [live, versions] = await Promise.all([functions.live(rule), functions.versions(rule)]);
+export const readFunctionState = async (
+  functions: StageFunctions,
+  rule: string,
+  released?: string[],
+): Promise<FunctionState> => {
+  const [live, versions] = await Promise.all([functions.readAlias(rule), functions.listVersions(rule)]);
   const find = (wanted: string) => versions.find(({ version }) => version === wanted);
   const current = find(live.version);
   if (current === undefined) throw new Complaint(`${rule} is live as version ${live.version}, which is not there`, 3);
-  const disarmed = disarmedOf(current);
+  const disarmed = parseDisarmed(current);
   const whole = disarmed ? find(disarmed.version) : current;
   if (whole === undefined)
     throw new Complaint(`${rule} stands in for version ${disarmed?.version}, which is not there any more`, 3);
   const previous = released
     ? released.find((one) => one !== whole.version && find(one) !== undefined)
-    : versions.findLast((one) => Number(one.version) < Number(whole.version) && !disarmedOf(one))?.version;
+    : versions.findLast((one) => Number(one.version) < Number(whole.version) && !parseDisarmed(one))?.version;
   return {
     ...{ rule, version: live.version, weights: live.weights, modified: current.modified, live, versions, whole },
     ...(disarmed && { disarmed }),
@@ -50,30 +58,34 @@ export const readStanding = async (functions: Functions, rule: string, released?
 };
 
 export const rollBack = async (
-  functions: Functions,
+  functions: StageFunctions,
   rule: string,
   to?: string,
   released?: string[],
 ): Promise<string> => {
-  const state = await readStanding(functions, rule, released);
+  const state = await readFunctionState(functions, rule, released);
   const { live } = state;
   // During a trial, a rollback ends the trial and keeps the main version.
   const isOnTrial = Object.keys(live.weights).length > 0;
   const wanted = to ?? (isOnTrial ? live.version : state.previous);
   if (wanted === undefined) throw new Complaint(`${rule} has no version before version ${live.version}`, 1);
-  if (to !== undefined || !isOnTrial) checkReturn(state, wanted, released);
-  if (wanted !== live.version || Object.keys(live.weights).length > 0) await functions.move(rule, wanted, live);
+  if (to !== undefined || !isOnTrial) requireReturnable(state, wanted, released);
+  if (wanted !== live.version || Object.keys(live.weights).length > 0) await functions.moveAlias(rule, wanted, live);
   return wanted;
 };
 
 /** Throws a Complaint if a rule may not go back to a version. */
-export const checkReturn = ({ rule, versions, whole }: Known, wanted: string, released?: string[]): void => {
+export const requireReturnable = (
+  { rule, versions, whole }: FunctionState,
+  wanted: string,
+  released?: string[],
+): void => {
   const target = versions.find(({ version }) => version === wanted);
   if (target === undefined)
     throw new Complaint(
       `${rule} has no version ${wanted}; it has ${versions.map(({ version }) => version).join(", ")}`,
     );
-  if (disarmedOf(target))
+  if (parseDisarmed(target))
     throw new Complaint(`version ${wanted} of ${rule} is a disarmed one; postern disarm makes those`);
   if (released && !released.includes(wanted))
     throw new Complaint(`version ${wanted} of ${rule} never went live: it may not have passed its cases`, 1);
@@ -81,16 +93,16 @@ export const checkReturn = ({ rule, versions, whole }: Known, wanted: string, re
     ["the keys", "POSTERN_KEYS"],
     ["the clusters and key versions", "POSTERN_ACCEPTS"],
   ] as const) {
-    const lacking = listed(whole, name).filter((one) => !listed(target, name).includes(one));
+    const lacking = splitVariable(whole, name).filter((one) => !splitVariable(target, name).includes(one));
     if (lacking.length > 0)
       throw new Complaint(`version ${wanted} of ${rule} doesn't accept ${what} in use; roll back to one that does`, 1);
   }
 };
 
 /** Makes a rule allow everything until a time. Returns the version that replaces the rule's code. */
-export const disarm = async (functions: Functions, rule: string, until: Date): Promise<string> => {
-  const { live, versions, whole } = await readStanding(functions, rule);
-  await tidy(functions, rule, versions);
+export const disarm = async (functions: StageFunctions, rule: string, until: Date): Promise<string> => {
+  const { live, versions, whole } = await readFunctionState(functions, rule);
+  await restoreLatestCode(functions, rule, versions);
   const stand = await readFile(new URL("disarmed.cjs", import.meta.url));
   const version = await functions.republish(rule, whole, {
     code: (archive) => {
@@ -107,36 +119,38 @@ export const disarm = async (functions: Functions, rule: string, until: Date): P
     },
     description: `Version ${whole.version}, disarmed until ${until.toISOString()}`,
   });
-  await requireLetBy(functions, rule, version);
-  await functions.move(rule, version, live);
+  await requireAdmits(functions, rule, version);
+  await functions.moveAlias(rule, version, live);
   return version;
 };
 
 /** Ends the disarming now. Returns the live version. */
-export const arm = async (functions: Functions, rule: string): Promise<string> => {
-  const { live, versions, whole, disarmed } = await readStanding(functions, rule);
-  if (disarmed) await functions.move(rule, whole.version, live);
-  await tidy(functions, rule, versions);
+export const arm = async (functions: StageFunctions, rule: string): Promise<string> => {
+  const { live, versions, whole, disarmed } = await readFunctionState(functions, rule);
+  if (disarmed) await functions.moveAlias(rule, whole.version, live);
+  await restoreLatestCode(functions, rule, versions);
   return whole.version;
 };
 
 /** Restores the function's unpublished code and environment if an interrupted `disarm` left its own. */
-const tidy = async (functions: Functions, rule: string, versions: Version[]) => {
-  const latest = versions.findLast((one) => !disarmedOf(one));
-  if (latest && "DISARMED_UNTIL" in (await functions.unpublished(rule))) await functions.restore(rule, latest);
+const restoreLatestCode = async (functions: StageFunctions, rule: string, versions: PublishedVersion[]) => {
+  const latest = versions.findLast((one) => !parseDisarmed(one));
+  if (latest && "DISARMED_UNTIL" in (await functions.readLatestEnvironment(rule)))
+    await functions.restore(rule, latest);
 };
 
 /** A version counts as disarmed only if its description says so; a leftover environment is not enough. */
-const disarmedOf = ({ environment: { DISARMED_UNTIL, DISARMED_VERSION }, description }: Version) =>
+const parseDisarmed = ({ environment: { DISARMED_UNTIL, DISARMED_VERSION }, description }: PublishedVersion) =>
   DISARMED_UNTIL && DISARMED_VERSION && description.startsWith(`Version ${DISARMED_VERSION}, disarmed until `)
     ? { until: new Date(DISARMED_UNTIL), version: DISARMED_VERSION }
     : undefined;
 
-const listed = ({ environment }: Version, name: string) => (environment[name] ?? "").split(",").filter(Boolean);
+const splitVariable = ({ environment }: PublishedVersion, name: string) =>
+  (environment[name] ?? "").split(",").filter(Boolean);
 
 /** Throws if the version doesn't allow a review: the alias must not point at it. */
-const requireLetBy = async (functions: Functions, rule: string, version: string) => {
-  const { payload, fault } = await functions.invoke(rule, version, { phase: "validate", review: reviewOf([]) });
+const requireAdmits = async (functions: StageFunctions, rule: string, version: string) => {
+  const { payload, fault } = await functions.invoke(rule, version, { phase: "validate", review: buildProbeReview([]) });
   if (Object(Object(payload).response).allowed === true) return;
   throw new Complaint(`version ${version}, which should stand in for ${rule}, doesn't: ${fault ?? "it refuses"}`, 3);
 };

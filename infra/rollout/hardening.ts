@@ -1,19 +1,19 @@
-import type { Question } from "../aws/metrics.ts";
-import type { Stage } from "../aws/stage.ts";
+import type { MetricQuestion } from "../aws/metrics.ts";
+import type { DeploymentStage } from "../aws/stage.ts";
 import { lossMetric, lossOutput, routeOf } from "../build/deployment.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
 import type { ClusterConfig } from "../config/config.ts";
 import { getEntryRule } from "../webhooks/configurations.ts";
-import { type Endpoints, listEntries, manifestsOf } from "./cluster-manifests.ts";
+import { buildManifests, type ClusterEndpoints, listEntries } from "./cluster-manifests.ts";
 import type { Release, ReleasedCluster } from "./releases.ts";
-import type { Targets } from "./targets.ts";
+import type { DeploymentTargets } from "./targets.ts";
 
 /** Returns the rules that fail closed in a cluster: those that already did, and those with enough clean reviews. */
 export const chooseHardened = async (
-  targets: Pick<Targets, "stage" | "catalogue" | "harden">,
+  targets: Pick<DeploymentTargets, "stage" | "catalogue" | "harden">,
   [name, cluster]: [string, ClusterConfig],
   newest: Release | undefined,
-  door: Endpoints,
+  door: ClusterEndpoints,
   outputs: Record<string, string>,
 ): Promise<{ hardened: string[]; notes: string[] }> => {
   const { stage, catalogue, harden } = targets;
@@ -43,7 +43,7 @@ export const chooseHardened = async (
 
 const week = 7 * 24 * 3_600_000;
 
-interface Reviews {
+interface ReviewCount {
   /** Without the reviews that Postern itself sent. */
   count: number;
   losses: string[];
@@ -54,18 +54,18 @@ interface Reviews {
  * AWS's metrics (crashes, timeouts, throttling, gateway errors) don't, so they count for every cluster.
  */
 const readReviews = async (
-  { metrics, functions, name: stageName }: Stage,
+  { metrics, functions, name: stageName }: DeploymentStage,
   name: string,
   cluster: ClusterConfig,
   rules: string[],
   before: ReleasedCluster | undefined,
-): Promise<Map<string, Reviews>> => {
+): Promise<Map<string, ReviewCount>> => {
   const there = rules.filter((rule) => before?.since[rule] !== undefined);
   if (before === undefined || there.length === 0) return new Map();
-  const found = new Map<string, Reviews>();
+  const found = new Map<string, ReviewCount>();
   for (const [since, some] of Map.groupBy(there, (rule) => before.since[rule] ?? "")) {
     const from = new Date(Math.max(Date.parse(since), Date.now() - week));
-    const questions: Record<string, Question> = {};
+    const questions: Record<string, MetricQuestion> = {};
     for (const rule of some) {
       const mode = cluster.rules.get(rule)?.mode ?? "enforce";
       for (const phase of ["mutate", "validate"]) {
@@ -73,12 +73,17 @@ const readReviews = async (
         questions[`${rule} reviews ${phase}`] = { namespace: "Postern", metric: "Reviews", dimensions, stat: "Sum" };
         questions[`${rule} failed ${phase}`] = { namespace: "Postern", metric: "Errors", dimensions, stat: "Sum" };
       }
-      const ofLambda = (metric: string): Question => {
-        return { namespace: "AWS/Lambda", metric, dimensions: { FunctionName: functions.nameOf(rule) }, stat: "Sum" };
+      const buildLambdaQuestion = (metric: string): MetricQuestion => {
+        return {
+          namespace: "AWS/Lambda",
+          metric,
+          dimensions: { FunctionName: functions.getFunctionName(rule) },
+          stat: "Sum",
+        };
       };
-      questions[`${rule} crashed`] = ofLambda("Errors");
-      questions[`${rule} throttled`] = ofLambda("Throttles");
-      questions[`${rule} url`] = ofLambda("Url5xxCount");
+      questions[`${rule} crashed`] = buildLambdaQuestion("Errors");
+      questions[`${rule} throttled`] = buildLambdaQuestion("Throttles");
+      questions[`${rule} url`] = buildLambdaQuestion("Url5xxCount");
       // A request that is refused before its route is known has the route "-".
       for (const Route of [routeOf(rule), "-"]) {
         const dimensions = { Stage: stageName, Route };
@@ -105,11 +110,15 @@ const causes = [
 ] as const;
 
 /** Returns the rules and groups whose failurePolicy is Fail if they are hardened, and Ignore if not. */
-const findHardenable = (catalogue: CatalogueRule[], cluster: [string, ClusterConfig], door: Endpoints): string[] => {
+const findHardenable = (
+  catalogue: CatalogueRule[],
+  cluster: [string, ClusterConfig],
+  door: ClusterEndpoints,
+): string[] => {
   const names = catalogue.map(({ name }) => name).concat(cluster[1].groups.map(({ name }) => name));
-  const policies = (hardened: string[]) =>
-    new Map(listEntries(manifestsOf(catalogue, cluster, door, new Set(hardened))).map((one) => [one.name, one]));
-  const [before, after] = [policies([]), policies(names)];
+  const readPolicies = (hardened: string[]) =>
+    new Map(listEntries(buildManifests(catalogue, cluster, door, new Set(hardened))).map((one) => [one.name, one]));
+  const [before, after] = [readPolicies([]), readPolicies(names)];
   const softened = [...after.values()].filter(
     ({ name, failurePolicy }) => failurePolicy === "Fail" && before.get(name)?.failurePolicy === "Ignore",
   );

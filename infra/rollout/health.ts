@@ -2,15 +2,15 @@ import { isDeepStrictEqual } from "node:util";
 import { openKeyVerifier } from "#lib/url-key.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
 import type { ClusterApi } from "../clusters/api.ts";
-import { drift } from "../clusters/apply.ts";
+import { findDifferences } from "../clusters/apply.ts";
 import { findInspectingRules } from "../clusters/inspection.ts";
-import { probeAll } from "../clusters/probe.ts";
+import { probeEntries } from "../clusters/probe.ts";
 import { getEntryRule, type Webhook } from "../webhooks/configurations.ts";
 import { buildRuleEntries } from "../webhooks/entry.ts";
-import { configurationName, listEntries, selectOnePerPhase, withKey } from "./cluster-manifests.ts";
+import { configurationName, insertKey, listEntries, selectOnePerPhase } from "./cluster-manifests.ts";
 import { readKeyring } from "./keyring.ts";
 import type { Release, ReleasedCluster } from "./releases.ts";
-import { inspectTarget, openTarget, type Targets } from "./targets.ts";
+import { type DeploymentTargets, inspectTarget, openTarget } from "./targets.ts";
 
 export interface ClusterHealth {
   cluster: string;
@@ -29,7 +29,8 @@ export interface ClusterHealth {
  * read the key, no endpoint is probed, and the keys in the cluster's URLs are verified by the public key.
  */
 export const readHealth = async (
-  targets: Pick<Targets, "stage" | "file" | "deployer"> & Partial<Pick<Targets, "config" | "catalogue">>,
+  targets: Pick<DeploymentTargets, "stage" | "file" | "deployer"> &
+    Partial<Pick<DeploymentTargets, "config" | "catalogue">>,
   name: string,
   release: Release,
 ): Promise<ClusterHealth | undefined> => {
@@ -47,7 +48,7 @@ export const readHealth = async (
   });
   if (segment !== undefined) {
     // Variants run the same code, so each function is probed once per phase.
-    const probed = await probeAll(selectOnePerPhase(listEntries(withKey(told.manifests, segment))));
+    const probed = await probeEntries(selectOnePerPhase(listEntries(insertKey(told.manifests, segment))));
     health.asked = probed.length;
     health.sick = probed.filter(({ ok }) => !ok).map(({ entry, sentence }) => `${entry}: ${sentence}`);
     health.slowest = Math.max(0, ...probed.map(({ milliseconds }) => milliseconds));
@@ -59,8 +60,8 @@ export const readHealth = async (
   }
   try {
     const api = await openTarget({ ...targets, config }, name);
-    const wanted = withKey(told.manifests, segment ?? (await findSegment(api, name, told)));
-    const found = await drift(api, wanted, configurationName);
+    const wanted = insertKey(told.manifests, segment ?? (await findClusterSegment(api, name, told)));
+    const found = await findDifferences(api, wanted, configurationName);
     health.drift = found.map(({ sentence }) => sentence);
     const { catalogue = [] } = targets;
     health.drift.push(
@@ -72,14 +73,22 @@ export const readHealth = async (
   return health;
 };
 
-const readSegment = async ({ stage }: Pick<Targets, "stage">, name: string, { keyVersion }: ReleasedCluster) => {
+const readSegment = async (
+  { stage }: Pick<DeploymentTargets, "stage">,
+  name: string,
+  { keyVersion }: ReleasedCluster,
+) => {
   const keyring = await readKeyring(stage.parameters);
   if (keyring === undefined) throw new Complaint("SSM doesn't have it any more");
   return keyring.current.signSegment(name, keyVersion);
 };
 
 /** Returns the segment of the cluster's own URLs that the recorded public key verifies, or one that matches no URL. */
-const findSegment = async (api: ClusterApi, name: string, { keyVersion, signer }: ReleasedCluster): Promise<string> => {
+const findClusterSegment = async (
+  api: ClusterApi,
+  name: string,
+  { keyVersion, signer }: ReleasedCluster,
+): Promise<string> => {
   if (signer === undefined)
     throw new Complaint("its entries can't be compared: the release doesn't record which key signed their URLs");
   const verify = openKeyVerifier(signer, () => [keyVersion]);
@@ -92,7 +101,7 @@ const findSegment = async (api: ClusterApi, name: string, { keyVersion, signer }
 
 /** Finds rules whose entries were made from another state of the cluster. */
 const findStaleEntries = async (
-  targets: Pick<Targets, "stage" | "file" | "deployer" | "config" | "catalogue">,
+  targets: Pick<DeploymentTargets, "stage" | "file" | "deployer" | "config" | "catalogue">,
   name: string,
   told: Webhook[],
 ): Promise<string[]> => {

@@ -1,4 +1,4 @@
-import type { Parameters } from "../aws/parameters.ts";
+import type { StageParameters } from "../aws/parameters.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { createSigner, makeSigningKey, type UrlSigner } from "../keys/keys.ts";
 
@@ -24,49 +24,52 @@ export const toPublicKeys = ({ publicKeys, current }: Keyring): PublicKeys => ({
 });
 
 /** The stored form: keys in PEM, and the index of the key that signs. */
-interface Kept {
+interface StoredKeys {
   keys: string[];
   current: number;
 }
 
 const name = "keys";
 
-export const readKeyring = async (parameters: Parameters): Promise<Keyring | undefined> => {
+export const readKeyring = async (parameters: StageParameters): Promise<Keyring | undefined> => {
   const text = await parameters.read(name);
-  return text === undefined ? undefined : keyringOf(keptIn(text));
+  return text === undefined ? undefined : toKeyring(parseKeys(text));
 };
 
 /** Returns the keys of a stage, and creates them if there are none; of two commands, the first wins. */
-export const openKeyring = async (parameters: Parameters): Promise<Keyring> => {
+export const openKeyring = async (parameters: StageParameters): Promise<Keyring> => {
   const present = await readKeyring(parameters);
   if (present) return present;
-  const made: Kept = { keys: [makeSigningKey()], current: 0 };
-  if (await parameters.create(name, JSON.stringify(made))) return keyringOf(made);
+  const made: StoredKeys = { keys: [makeSigningKey()], current: 0 };
+  if (await parameters.create(name, JSON.stringify(made))) return toKeyring(made);
   return openKeyring(parameters);
 };
 
 /** Adds a second key that functions accept. URLs are signed with the first until `turnKeyring`. */
-export const widenKeyring = (parameters: Parameters) =>
-  change(parameters, ({ keys, current }) => ({ keys: keys.length > 1 ? keys : [...keys, makeSigningKey()], current }));
+export const addSecondKey = (parameters: StageParameters) =>
+  changeKeys(parameters, ({ keys, current }) => ({
+    keys: keys.length > 1 ? keys : [...keys, makeSigningKey()],
+    current,
+  }));
 
-export const turnKeyring = (parameters: Parameters) =>
-  change(parameters, ({ keys }) => ({ keys, current: keys.length - 1 }));
+export const useNewestKey = (parameters: StageParameters) =>
+  changeKeys(parameters, ({ keys }) => ({ keys, current: keys.length - 1 }));
 
-export const narrowKeyring = (parameters: Parameters) =>
-  change(parameters, ({ keys }) => ({ keys: keys.slice(-1), current: 0 }));
+export const deleteOldKey = (parameters: StageParameters) =>
+  changeKeys(parameters, ({ keys }) => ({ keys: keys.slice(-1), current: 0 }));
 
-const change = async (parameters: Parameters, edit: (kept: Kept) => Kept): Promise<Keyring> => {
+const changeKeys = async (parameters: StageParameters, edit: (kept: StoredKeys) => StoredKeys): Promise<Keyring> => {
   const text = await parameters.read(name);
   if (text === undefined) throw new Complaint("this stage has no keys; postern deploy makes them", 1);
-  const before = keptIn(text);
+  const before = parseKeys(text);
   // Throws if the stored keys are damaged.
-  keyringOf(before);
+  toKeyring(before);
   const after = edit(before);
   if (JSON.stringify(after) !== JSON.stringify(before)) await parameters.write(name, JSON.stringify(after));
-  return keyringOf(after);
+  return toKeyring(after);
 };
 
-const keptIn = (text: string): Kept => {
+const parseKeys = (text: string): StoredKeys => {
   try {
     const { keys, current } = JSON.parse(text);
     const isFit = Array.isArray(keys) && keys.length >= 1 && keys.length <= 2 && keys[current] !== undefined;
@@ -74,17 +77,17 @@ const keptIn = (text: string): Kept => {
   } catch {
     // The JSON error is dropped: it may quote the text, which is secret.
   }
-  throw damaged();
+  throw buildDamagedComplaint();
 };
 
-const keyringOf = ({ keys, current }: Kept): Keyring => {
-  const signers = keys.flatMap((key) => signerIn(key) ?? []);
+const toKeyring = ({ keys, current }: StoredKeys): Keyring => {
+  const signers = keys.flatMap((key) => parseSigner(key) ?? []);
   const chosen = signers[current];
-  if (chosen === undefined || signers.length < keys.length) throw damaged();
+  if (chosen === undefined || signers.length < keys.length) throw buildDamagedComplaint();
   return { publicKeys: signers.map(({ publicKey }) => publicKey).join(","), signers, current: chosen };
 };
 
-const signerIn = (key: string): UrlSigner | undefined => {
+const parseSigner = (key: string): UrlSigner | undefined => {
   try {
     return createSigner(key);
   } catch {
@@ -92,4 +95,5 @@ const signerIn = (key: string): UrlSigner | undefined => {
   }
 };
 
-const damaged = () => new Complaint("the keys of this stage, in SSM, are not as postern deploy writes them", 3);
+const buildDamagedComplaint = () =>
+  new Complaint("the keys of this stage, in SSM, are not as postern deploy writes them", 3);

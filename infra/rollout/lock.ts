@@ -1,16 +1,16 @@
 import { randomUUID } from "node:crypto";
 import { hostname, userInfo } from "node:os";
 import { setTimeout as wait } from "node:timers/promises";
-import { type Bucket, openBucket, type StoredObject } from "../aws/bucket.ts";
-import { hasName } from "../aws/errors.ts";
+import { openBucket, type StageBucket, type StoredObject } from "../aws/bucket.ts";
+import { isErrorNamed } from "../aws/errors.ts";
 import { requireChangeableStack } from "../aws/stack.ts";
-import type { Stage } from "../aws/stage.ts";
+import type { DeploymentStage } from "../aws/stage.ts";
 import { Complaint } from "../cli/complaint.ts";
 
 /** The lock's key in the stage's bucket. infra/aws/iam/pipeline.yml names it, too. */
 export const lockKey = "lock.json";
 
-interface Claim {
+interface LockClaim {
   owner: string;
   by: string;
   what: string;
@@ -19,19 +19,19 @@ interface Claim {
 }
 
 /** Milliseconds until a lock that isn't renewed expires, by S3's clock. */
-export const term = 180_000;
+export const lockTerm = 180_000;
 /** Milliseconds between renewals. */
-const period = 20_000;
-const tries = 10;
+const renewalMilliseconds = 20_000;
+const maxAttempts = 10;
 
 /** The name of the person or pipeline that runs this command. */
-export const ourName = (): string =>
+export const getOwnName = (): string =>
   process.env.POSTERN_BY ??
   process.env.GITHUB_ACTOR ??
   process.env.GITLAB_USER_LOGIN ??
   `${userInfo().username}@${hostname()}`;
 
-export interface Lock {
+export interface StageLock {
   /** Throws a Complaint if another command has the lock. Afterwards, the lock holds for at least half its term. */
   check(): Promise<void>;
   /** Aborted when a renewal finds that another command has the lock. */
@@ -52,15 +52,15 @@ export interface LockOptions {
  * command still has the lock.
  */
 export const lockStage = async <T>(
-  stage: Stage,
+  stage: DeploymentStage,
   what: string,
-  act: (lock: Lock) => Promise<T>,
+  act: (lock: StageLock) => Promise<T>,
   { overriding = false, optional = false }: LockOptions = {},
 ): Promise<T> => {
   const { guard } = stage;
   const taken = await takeStageLock(stage, what, overriding);
   if (taken === undefined && !optional) {
-    requireChangeableStack(stage.name, await stage.stack.status());
+    requireChangeableStack(stage.name, await stage.stack.readStatus());
     throw new Complaint(`stage ${stage.name} has no bucket: nothing was deployed to it, or its bucket was deleted`, 1);
   }
   const lock = taken ?? (await watchForBucket(stage));
@@ -79,23 +79,27 @@ export const lockStage = async <T>(
 };
 
 /** Takes the lock in the stage's bucket; undefined if there is no bucket, or the stack is being deleted. */
-const takeStageLock = async ({ stack }: Stage, what: string, overriding: boolean): Promise<Lock | undefined> => {
-  const bucket = await stack.bucket();
-  if (bucket === undefined || (await stack.status()) === "DELETE_IN_PROGRESS") return undefined;
+const takeStageLock = async (
+  { stack }: DeploymentStage,
+  what: string,
+  overriding: boolean,
+): Promise<StageLock | undefined> => {
+  const bucket = await stack.findBucket();
+  if (bucket === undefined || (await stack.readStatus()) === "DELETE_IN_PROGRESS") return undefined;
   try {
     return await takeLock(openBucket(bucket), what, overriding);
   } catch (error) {
-    if (hasName(error, "NoSuchBucket")) return undefined;
+    if (isErrorNamed(error, "NoSuchBucket")) return undefined;
     throw error;
   }
 };
 
 /** Replaces the lock if there is no bucket. `check` throws once another command has created one. */
-const watchForBucket = async ({ name, stack }: Stage): Promise<Lock> => {
-  const before = await stack.bucket();
+const watchForBucket = async ({ name, stack }: DeploymentStage): Promise<StageLock> => {
+  const before = await stack.findBucket();
   return {
     check: async () => {
-      const now = await stack.bucket();
+      const now = await stack.findBucket();
       if (now !== undefined && now !== before)
         throw new Complaint(`another command has begun to deploy stage ${name}; run this again`, 1);
     },
@@ -104,21 +108,21 @@ const watchForBucket = async ({ name, stack }: Stage): Promise<Lock> => {
   };
 };
 
-export const takeLock = async (bucket: Bucket, what: string, overriding = false): Promise<Lock> => {
+export const takeLock = async (bucket: StageBucket, what: string, overriding = false): Promise<StageLock> => {
   const owner = randomUUID();
   let renewal = 0;
-  const claim = () => JSON.stringify({ owner, by: ourName(), what, renewal: renewal++ } satisfies Claim);
-  const isOurs = (stored: StoredObject | undefined) => claimIn(stored).owner === owner;
+  const buildClaim = () => JSON.stringify({ owner, by: getOwnName(), what, renewal: renewal++ } satisfies LockClaim);
+  const isOurs = (stored: StoredObject | undefined) => parseClaim(stored).owner === owner;
 
   const take = async () => {
-    for (let attempt = 1; attempt <= tries; attempt++) {
-      if (await bucket.write(lockKey, claim(), { IfNoneMatch: "*" })) return;
+    for (let attempt = 1; attempt <= maxAttempts; attempt++) {
+      if (await bucket.write(lockKey, buildClaim(), { IfNoneMatch: "*" })) return;
       const other = await bucket.read(lockKey);
       // The write succeeded, but its response was lost and the SDK sent it again.
       if (isOurs(other)) return;
       if (other) {
-        if (!overriding && !(other.age > term)) throw refusalOf(other);
-        if (await bucket.write(lockKey, claim(), { IfMatch: other.etag })) return;
+        if (!overriding && !(other.age > lockTerm)) throw buildRefusal(other);
+        if (await bucket.write(lockKey, buildClaim(), { IfMatch: other.etag })) return;
       }
       await waitLonger(attempt);
     }
@@ -126,10 +130,10 @@ export const takeLock = async (bucket: Bucket, what: string, overriding = false)
   };
   /** Throws if another command has the lock. Renews a lock that is older than `oldest` milliseconds. */
   const confirm = async (oldest: number) => {
-    for (let attempt = 1; attempt <= tries; attempt++) {
+    for (let attempt = 1; attempt <= maxAttempts; attempt++) {
       const stored = await bucket.read(lockKey);
-      if (!stored || !isOurs(stored)) throw lossOf(stored);
-      if (stored.age <= oldest || (await bucket.write(lockKey, claim(), { IfMatch: stored.etag }))) return;
+      if (!stored || !isOurs(stored)) throw buildLoss(stored);
+      if (stored.age <= oldest || (await bucket.write(lockKey, buildClaim(), { IfMatch: stored.etag }))) return;
       // This command is renewing it at the same time, or another command is taking it.
       await waitLonger(attempt);
     }
@@ -144,10 +148,10 @@ export const takeLock = async (bucket: Bucket, what: string, overriding = false)
       // If S3 doesn't answer, the next check reports it.
       if (error instanceof Complaint) lost.abort(error);
     });
-  }, period).unref();
+  }, renewalMilliseconds).unref();
   let isReleased = false;
   return {
-    check: () => confirm(term / 2),
+    check: () => confirm(lockTerm / 2),
     signal: lost.signal,
     release: async () => {
       if (isReleased) return;
@@ -164,7 +168,7 @@ export const takeLock = async (bucket: Bucket, what: string, overriding = false)
 const waitLonger = (attempt: number) => wait(Math.random() * 100 * attempt);
 
 /** Returns the lock's content. Of a text in another format, only the age counts. */
-const claimIn = (stored: StoredObject | undefined): Claim => {
+const parseClaim = (stored: StoredObject | undefined): LockClaim => {
   try {
     const { owner, by, what, renewal } = JSON.parse(stored?.text ?? "");
     return { owner: String(owner), by: String(by), what: String(what), renewal: Number(renewal) };
@@ -173,20 +177,23 @@ const claimIn = (stored: StoredObject | undefined): Claim => {
   }
 };
 
-const nameOf = (stored: StoredObject) => {
-  const { by, what } = claimIn(stored);
+const describeHolder = (stored: StoredObject) => {
+  const { by, what } = parseClaim(stored);
   return `${by} (${what})`;
 };
 
-const refusalOf = (stored: StoredObject): Complaint => {
-  const end = new Date(stored.modified.getTime() + term).toISOString();
-  return new Complaint(`this stage is locked by ${nameOf(stored)}; unless that renews it, the lock ends at ${end}`, 1);
+const buildRefusal = (stored: StoredObject): Complaint => {
+  const end = new Date(stored.modified.getTime() + lockTerm).toISOString();
+  return new Complaint(
+    `this stage is locked by ${describeHolder(stored)}; unless that renews it, the lock ends at ${end}`,
+    1,
+  );
 };
 
-const lossOf = (stored: StoredObject | undefined): Complaint =>
+const buildLoss = (stored: StoredObject | undefined): Complaint =>
   new Complaint(
     stored === undefined
       ? "this command has lost the lock of the stage, and changes nothing more; run it again"
-      : `this command has lost the lock of the stage to ${nameOf(stored)}, and changes nothing more`,
+      : `this command has lost the lock of the stage to ${describeHolder(stored)}, and changes nothing more`,
     1,
   );

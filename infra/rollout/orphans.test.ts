@@ -1,27 +1,27 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import type { Manifest } from "../clusters/api.ts";
-import { findOrphans, type Orphan, type RuleAnswers, withoutOrphans } from "./orphans.ts";
+import type { DeployedObject } from "../clusters/api.ts";
+import { findOrphans, type OrphanEntry, removeOrphans, type ServedRule } from "./orphans.ts";
 import type { ReleasedCluster } from "./releases.ts";
 
-const configuration = (kind: "Mutating" | "Validating", ...entries: string[]): Manifest => ({
+const configuration = (kind: "Mutating" | "Validating", ...entries: string[]): DeployedObject => ({
   apiVersion: "admissionregistration.k8s.io/v1",
   kind: `${kind}WebhookConfiguration`,
   metadata: { name: "postern" },
   webhooks: entries.map((entry) => ({ name: `${entry}.postern.dev` })),
 });
-const role: Manifest = { apiVersion: "v1", kind: "ClusterRole", metadata: { name: "postern:a" } };
-const toldOf = (manifests: Manifest[], keyVersion = 1): ReleasedCluster => ({
+const role: DeployedObject = { apiVersion: "v1", kind: "ClusterRole", metadata: { name: "postern:a" } };
+const toldOf = (manifests: DeployedObject[], keyVersion = 1): ReleasedCluster => ({
   ...{ at: "", keyVersion, hardened: [], since: {}, manifests },
 });
-const both: Manifest[] = [role, configuration("Mutating", "a"), configuration("Validating", "a", "x.b", "y.b")];
+const both: DeployedObject[] = [role, configuration("Mutating", "a"), configuration("Validating", "a", "x.b", "y.b")];
 
-type Own = Partial<RuleAnswers["share"]["clusters"][string]>;
+type Own = Partial<ServedRule["share"]["clusters"][string]>;
 const served = (
-  phases: RuleAnswers["phases"],
+  phases: ServedRule["phases"],
   own: Own = {},
-  variants?: RuleAnswers["share"]["variants"],
-): RuleAnswers => ({
+  variants?: ServedRule["share"]["variants"],
+): ServedRule => ({
   phases,
   share: {
     ...{ rule: "a", clusters: { shop: { keyVersions: [1], mode: "enforce", settings: {}, ...own } } },
@@ -31,7 +31,7 @@ const served = (
 
 describe("entries that get no answer", () => {
   const usual = { x: {}, y: {} };
-  const table: [it: string, cluster: ReleasedCluster, served: Record<string, RuleAnswers>, orphans: string[]][] = [
+  const table: [it: string, cluster: ReleasedCluster, served: Record<string, ServedRule>, orphans: string[]][] = [
     ["are none, where none are served yet", toldOf([]), { a: served([]) }, []],
     ["are none of rules that nothing is said of", toldOf(both), {}, []],
     [
@@ -115,8 +115,8 @@ describe("entries that get no answer", () => {
 });
 
 describe("manifests without them", () => {
-  const orphan = (entry: string, phase: Orphan["phase"]): Orphan => ({ entry, phase, why: "", isKey: false });
-  const table: [it: string, orphans: Orphan[], left: Manifest[]][] = [
+  const orphan = (entry: string, phase: OrphanEntry["phase"]): OrphanEntry => ({ entry, phase, why: "", isKey: false });
+  const table: [it: string, orphans: OrphanEntry[], left: DeployedObject[]][] = [
     ["are the same, where there are none", [], both],
     ["are the same, where they have none of these", [orphan("c", "validate"), orphan("x.b", "mutate")], both],
     [
@@ -138,7 +138,7 @@ describe("manifests without them", () => {
   for (const [sentence, orphans, expected] of table)
     it(sentence, () => {
       const before = structuredClone(both);
-      assert.deepEqual(withoutOrphans(both, orphans), expected);
+      assert.deepEqual(removeOrphans(both, orphans), expected);
       assert.deepEqual(both, before);
     });
 });

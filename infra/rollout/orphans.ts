@@ -1,16 +1,16 @@
 import type { EndpointConfig } from "#lib/endpoint.ts";
 import type { Phase } from "#lib/rule.ts";
-import type { Manifest } from "../clusters/api.ts";
-import { entriesNamed } from "../clusters/apply.ts";
+import type { DeployedObject } from "../clusters/api.ts";
+import { listEntryTargets } from "../clusters/apply.ts";
 import type { Webhook } from "../webhooks/configurations.ts";
 import type { ReleasedCluster } from "./releases.ts";
 
-export interface RuleAnswers {
+export interface ServedRule {
   phases: Phase[];
   share: EndpointConfig;
 }
 
-export interface Orphan {
+export interface OrphanEntry {
   entry: string;
   phase: Phase;
   why: string;
@@ -22,24 +22,24 @@ export interface Orphan {
 export const findOrphans = (
   cluster: string,
   { manifests, keyVersion }: ReleasedCluster,
-  served: ReadonlyMap<string, RuleAnswers>,
-): Orphan[] =>
-  entriesNamed(manifests).flatMap(({ rule, variant, phase }): Orphan[] => {
+  served: ReadonlyMap<string, ServedRule>,
+): OrphanEntry[] =>
+  listEntryTargets(manifests).flatMap(({ rule, variant, phase }): OrphanEntry[] => {
     const version = served.get(rule);
     if (version === undefined) return [];
     const entry = variant === undefined ? rule : `${variant}.${rule}`;
-    const orphan = (why: string, isKey = false) => [{ entry, phase, why, isKey }];
+    const toOrphan = (why: string, isKey = false) => [{ entry, phase, why, isKey }];
     const { clusters, variants: usual = {} } = version.share;
     const own = Object.hasOwn(clusters, cluster) ? clusters[cluster] : undefined;
-    if (own === undefined) return orphan(`doesn't know cluster ${cluster}`, true);
-    if (!own.keyVersions.includes(keyVersion)) return orphan(`doesn't take its key of version ${keyVersion}`, true);
+    if (own === undefined) return toOrphan(`doesn't know cluster ${cluster}`, true);
+    if (!own.keyVersions.includes(keyVersion)) return toOrphan(`doesn't take its key of version ${keyVersion}`, true);
     if (own.mode === "off") return [];
-    if (!version.phases.includes(phase)) return orphan(`doesn't ${phase}`);
+    if (!version.phases.includes(phase)) return toOrphan(`doesn't ${phase}`);
     const isKnown = variant === undefined || Object.hasOwn(own.variants ?? usual, variant);
-    return isKnown ? [] : orphan(`has no variant ${variant}`);
+    return isKnown ? [] : toOrphan(`has no variant ${variant}`);
   });
 
-export const withoutOrphans = (manifests: Manifest[], orphans: Orphan[]): Manifest[] =>
+export const removeOrphans = (manifests: DeployedObject[], orphans: OrphanEntry[]): DeployedObject[] =>
   manifests.flatMap((manifest) => {
     if (!Array.isArray(manifest.webhooks)) return [manifest];
     const phase = manifest.kind === "MutatingWebhookConfiguration" ? "mutate" : "validate";

@@ -1,7 +1,7 @@
 import { readFile } from "node:fs/promises";
 import type { EndpointConfig } from "#lib/endpoint.ts";
-import type { Wanted } from "../aws/functions.ts";
-import { packageStack, type Template } from "../aws/stack.ts";
+import type { WantedVersion } from "../aws/functions.ts";
+import { packageStack, type StackTemplate } from "../aws/stack.ts";
 import { buildFunctions, distFolder } from "../build/build.ts";
 import type { Bundle } from "../build/bundle.ts";
 import { surroundingsOf } from "../build/deployment.ts";
@@ -9,10 +9,10 @@ import type { CatalogueRule } from "../catalogue/registry.ts";
 import type { PosternConfig } from "../config/config.ts";
 import { buildEndpointConfig, listServedRules } from "../project/served.ts";
 
-export interface Part {
+export interface PackagedRule {
   name: string;
   listed: CatalogueRule;
-  wanted: Wanted;
+  wanted: WantedVersion;
   logic: string;
   share: EndpointConfig;
   asks: boolean;
@@ -20,33 +20,33 @@ export interface Part {
   scripts: boolean;
 }
 
-export interface Package {
-  parts: Part[];
-  template: Template;
+export interface StagePackage {
+  parts: PackagedRule[];
+  template: StackTemplate;
   notes: string[];
 }
 
-export const pack = async (
+export const packageStage = async (
   stage: string,
   config: PosternConfig,
   catalogue: CatalogueRule[],
   file: string,
   publicKeys: string,
-): Promise<Package> => {
+): Promise<StagePackage> => {
   const { bundles, notes } = await buildFunctions(config, catalogue, file, publicKeys);
   const template = await packageStack(stage);
   const served = new Map(listServedRules(config, catalogue).map((listed) => [listed.name, listed]));
   const parts = await Promise.all(
-    bundles.map(async (bundle): Promise<Part> => {
+    bundles.map(async (bundle): Promise<PackagedRule> => {
       const listed = served.get(bundle.name) as CatalogueRule;
       const zip = await readFile(`${distFolder}${bundle.name}.zip`);
-      return { ...partOf(bundle, stage, publicKeys, zip), listed, share: buildEndpointConfig(config, listed) };
+      return { ...toPackagedRule(bundle, stage, publicKeys, zip), listed, share: buildEndpointConfig(config, listed) };
     }),
   );
   return { parts, template, notes };
 };
 
-const partOf = (bundle: Bundle, stage: string, publicKeys: string, zip: Uint8Array) => {
+const toPackagedRule = (bundle: Bundle, stage: string, publicKeys: string, zip: Uint8Array) => {
   const { name, logic, asks, scripts, codeSha256, hash } = bundle;
   const description = `${hash.slice(0, 12)} of ${name}`;
   const wanted = { zip, codeSha256, description, ...surroundingsOf(bundle, publicKeys, stage) };

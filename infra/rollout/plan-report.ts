@@ -1,9 +1,12 @@
 import { formatTable } from "../cli/command.ts";
-import type { Cost } from "./cost.ts";
-import { isIdle, type Plan } from "./plan.ts";
+import type { RuleCost } from "./cost.ts";
+import { type DeploymentPlan, isIdle } from "./plan.ts";
 import { isUnchanged } from "./stack-plan.ts";
 
-export const formatPlan = ({ stage, stack, parts, kept, rights, clusters, notes }: Plan, costs: Cost[]): string => {
+export const formatPlan = (
+  { stage, stack, parts, kept, rights, clusters, notes }: DeploymentPlan,
+  costs: RuleCost[],
+): string => {
   const lines: string[] = [`stage ${stage}`, "", "stack"];
   if (stack.isNew) lines.push(`  is new: ${stack.added.length} resources`);
   else if (isUnchanged(stack)) lines.push("  stays as it is");
@@ -35,12 +38,12 @@ export const formatPlan = ({ stage, stack, parts, kept, rights, clusters, notes 
     else if (differences.length === 0) lines.push("  is as it shall be");
     for (const one of [...differences.map((one) => `~ ${one}`), ...notes]) lines.push(`  ${one}`);
   }
-  const dollars = (amount: number) => `$${amount.toFixed(2)}`;
+  const formatDollars = (amount: number) => `$${amount.toFixed(2)}`;
   const rows = costs.map(({ rule, million, reviews, month }) => [
     `  ${rule}`,
-    dollars(million),
+    formatDollars(million),
     String(Math.round(reviews)),
-    reviews > 0 ? dollars(month) : "-",
+    reviews > 0 ? formatDollars(month) : "-",
   ]);
   const sum = costs.reduce((all, { month }) => all + month, 0);
   lines.push(
@@ -48,12 +51,12 @@ export const formatPlan = ({ stage, stack, parts, kept, rights, clusters, notes 
     "cost, roughly",
     formatTable([["  RULE", "A MILLION REVIEWS", "LAST 30 DAYS", "A MONTH"], ...rows]).trimEnd(),
   );
-  if (sum > 0) lines.push(`  together ${dollars(sum)} a month`);
+  if (sum > 0) lines.push(`  together ${formatDollars(sum)} a month`);
   for (const note of notes) lines.push("", note);
   return `${lines.join("\n")}\n`;
 };
 
-export const toPlanData = (plan: Plan, costs: Cost[]): object => ({
+export const toPlanData = (plan: DeploymentPlan, costs: RuleCost[]): object => ({
   stage: plan.stage,
   idle: isIdle(plan),
   stack: plan.stack,

@@ -1,17 +1,17 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { rule } from "#lib/rule.ts";
-import type { Metrics } from "../aws/metrics.ts";
-import type { Template } from "../aws/stack.ts";
-import type { Manifest } from "../clusters/api.ts";
+import type { StageMetrics } from "../aws/metrics.ts";
+import type { StackTemplate } from "../aws/stack.ts";
+import type { DeployedObject } from "../clusters/api.ts";
 import { type ClusterPlan, compareWithRecord } from "./cluster-plan.ts";
-import { type Cost, planCosts } from "./cost.ts";
-import type { Known } from "./disarm.ts";
-import type { Part } from "./package.ts";
-import { isIdle, type PartPlan, type Plan, planParts } from "./plan.ts";
+import { estimateCosts, type RuleCost } from "./cost.ts";
+import type { FunctionState } from "./disarm.ts";
+import type { PackagedRule } from "./package.ts";
+import { type DeploymentPlan, isIdle, planRules, type RulePlan } from "./plan.ts";
 import { formatPlan, toPlanData } from "./plan-report.ts";
 import type { Release } from "./releases.ts";
-import { planRights, planStack, rulesToKeep } from "./stack-plan.ts";
+import { compareRights, findKeptRules, planStack } from "./stack-plan.ts";
 
 const pods = { apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE" as const] };
 const made = rule({ summary: "Says no.", match: [pods], validate: () => "no" });
@@ -19,7 +19,7 @@ const environment = { POSTERN_KEYS: "key", POSTERN_STAGE: "test", POSTERN_ACCEPT
 const substance = { codeSha256: "sha", environment, memorySize: 256, timeout: 10 };
 const settled = (settings: object, mode: "enforce" | "warn" = "enforce") => ({ keyVersions: [1], mode, settings });
 
-const partOf = (name: string, more: Partial<Part> = {}): Part => ({
+const partOf = (name: string, more: Partial<PackagedRule> = {}): PackagedRule => ({
   ...{
     name,
     listed: { name, folder: "", phases: ["validate"], rule: made },
@@ -33,7 +33,7 @@ const partOf = (name: string, more: Partial<Part> = {}): Part => ({
 });
 
 const modified = new Date("2026-01-01T00:00:00Z");
-const knownOf = (name: string, more: Partial<Known> = {}, version = "1"): Known => {
+const knownOf = (name: string, more: Partial<FunctionState> = {}, version = "1"): FunctionState => {
   const whole = { ...substance, version, description: "", modified };
   const live = { version, weights: {}, revision: "r" };
   return { ...{ rule: name, version, weights: {}, modified, live, versions: [whole], whole }, ...more };
@@ -51,7 +51,7 @@ const releaseOf = (id: number, rules: Record<string, string>, more: Partial<Rele
 });
 /** A cluster that was told of entries for these rules. */
 const toldOf = (...names: string[]) => {
-  const manifest: Manifest = {
+  const manifest: DeployedObject = {
     ...{ apiVersion: "v1", kind: "ValidatingWebhookConfiguration", metadata: { name: "postern" } },
     webhooks: names.map((name) => ({ name: `${name}.postern.dev` })),
   };
@@ -61,23 +61,23 @@ const toldOf = (...names: string[]) => {
 describe("what becomes of a rule", () => {
   const name = "a";
   const released = [releaseOf(1, { a: "1" })];
-  const planned = (part: Part, known: Known | undefined, all = released) => {
-    const [plan, ...more] = planParts([part], new Map(known ? [[name, known]] : []), all);
+  const planned = (part: PackagedRule, known: FunctionState | undefined, all = released) => {
+    const [plan, ...more] = planRules([part], new Map(known ? [[name, known]] : []), all);
     assert.ok(plan && more.length === 0);
     assert.deepEqual([plan.part, plan.known], [part, known]);
     return { changes: plan.changes, settings: plan.settings };
   };
-  const wanted = (change: object): Part => {
+  const wanted = (change: object): PackagedRule => {
     const part = partOf(name);
     return { ...part, wanted: { ...part.wanted, ...change } };
   };
-  const shared = (settings: object, mode?: "warn"): Partial<Part> => ({
+  const shared = (settings: object, mode?: "warn"): Partial<PackagedRule> => ({
     share: { rule: name, clusters: { local: settled(settings, mode) } },
   });
   const otherCode = { ...partOf(name).wanted, codeSha256: "other" };
   const disarmed = { disarmed: { until: new Date("2027-01-01T00:00:00Z"), version: "1" }, version: "2" };
 
-  const table: [string, Part, Known | undefined, string[], string[]?][] = [
+  const table: [string, PackagedRule, FunctionState | undefined, string[], string[]?][] = [
     ["nothing, where it is as wanted", partOf(name), knownOf(name), []],
     ["a new function", partOf(name), undefined, ["new"]],
     ["other code", { ...partOf(name, { logic: "other" }), wanted: otherCode }, knownOf(name), ["code"]],
@@ -133,7 +133,7 @@ describe("what becomes of a rule", () => {
 
   it("is told for each, in their order", () => {
     const states = new Map([["b", knownOf("b")]]);
-    const plans = planParts(
+    const plans = planRules(
       ["c", "b", "a"].map((one) => partOf(one)),
       states,
       [releaseOf(1, { b: "1" })],
@@ -154,7 +154,7 @@ describe("settings that differ", () => {
     const release = releaseOf(1, { a: "1" });
     if (release.rules.a) release.rules.a.share = { rule: "a", clusters: { "prod-eu": settled(before) } };
     const part = partOf("a", { share: { rule: "a", clusters: { "prod-eu": settled(after) } } });
-    return planParts([part], new Map([["a", knownOf("a")]]), [release])[0]?.settings ?? [];
+    return planRules([part], new Map([["a", knownOf("a")]]), [release])[0]?.settings ?? [];
   };
   const long = "x".repeat(100);
   const table: [string, object, object, string[]][] = [
@@ -187,7 +187,7 @@ describe("settings that differ", () => {
   it("may be a whole cluster's", () => {
     const release = releaseOf(1, { a: "1" });
     const part = partOf("a", { share: { rule: "a", clusters: { other: settled({}) } } });
-    const [plan] = planParts([part], new Map([["a", knownOf("a")]]), [release]);
+    const [plan] = planRules([part], new Map([["a", knownOf("a")]]), [release]);
     const text = JSON.stringify(settled({}));
     assert.deepEqual(plan?.settings, [`local: ${text} → nothing`, `other: nothing → ${text}`]);
   });
@@ -195,7 +195,7 @@ describe("settings that differ", () => {
 
 /** As osls and serverless.yml name them. */
 const idOf: Record<string, string> = { constructor: "Constructor", a: "A", "a-b": "ADashb", ab: "Ab", b: "B" };
-const templateOf = (...rules: string[]): Template => ({
+const templateOf = (...rules: string[]): StackTemplate => ({
   Resources: {
     HttpApi: { Type: "AWS::ApiGatewayV2::Api" },
     ...Object.fromEntries(
@@ -210,7 +210,7 @@ const templateOf = (...rules: string[]): Template => ({
   },
   Outputs: {},
 });
-const functionsIn = ({ Resources }: Template) =>
+const functionsIn = ({ Resources }: StackTemplate) =>
   Object.keys(Resources)
     .filter((id) => id.endsWith("LambdaFunction"))
     .map((id) => id.replace("LambdaFunction", ""));
@@ -218,7 +218,8 @@ const functionsIn = ({ Resources }: Template) =>
 describe("a rule that is off now", () => {
   const parts = [partOf("a-b")];
   const deployed = templateOf("a", "a-b", "ab");
-  const kept = (all: Release[], template: Template | undefined = deployed) => rulesToKeep("test", template, parts, all);
+  const kept = (all: Release[], template: StackTemplate | undefined = deployed) =>
+    findKeptRules("test", template, parts, all);
 
   const table: [string, Release[], string[]][] = [
     ["goes, where nothing was ever released", [], []],
@@ -248,8 +249,8 @@ describe("a rule that is off now", () => {
   it("can only stay where it is", () => {
     const all = [releaseOf(1, { a: "1", b: "1", "a-b": "1" })];
     assert.deepEqual(kept(all), ["a"]);
-    assert.deepEqual(rulesToKeep("test", undefined, parts, all), []);
-    assert.deepEqual(rulesToKeep("other", deployed, parts, all), []);
+    assert.deepEqual(findKeptRules("test", undefined, parts, all), []);
+    assert.deepEqual(findKeptRules("other", deployed, parts, all), []);
   });
 
   describe("in the stack", () => {
@@ -295,7 +296,7 @@ describe("a rule that is off now", () => {
 });
 
 describe("a cluster that is compared with the newest release", () => {
-  const manifestOf = (kind: "ClusterRole" | "ValidatingWebhookConfiguration", fields: object): Manifest => ({
+  const manifestOf = (kind: "ClusterRole" | "ValidatingWebhookConfiguration", fields: object): DeployedObject => ({
     ...{ apiVersion: "v1", kind, metadata: { name: "postern" } },
     ...fields,
   });
@@ -342,31 +343,31 @@ describe("a cluster that is compared with the newest release", () => {
 });
 
 describe("rights", () => {
-  const withRight = (Action: string): Template => {
+  const withRight = (Action: string): StackTemplate => {
     const PolicyDocument = { Statement: [{ Action, Resource: "*" }] };
     return { Resources: { ARole: { Type: "AWS::IAM::Role", Properties: { Policies: [{ PolicyDocument }] } } } };
   };
   it("are added and removed as roles have them", () => {
     const none = { added: [], removed: [] };
-    assert.deepEqual(planRights(withRight("a:A"), withRight("a:A")), none);
-    assert.deepEqual(planRights(undefined, withRight("a:A")), { ...none, added: ["ARole: a:A on *"] });
-    assert.deepEqual(planRights(withRight("a:A"), withRight("a:B")), {
+    assert.deepEqual(compareRights(withRight("a:A"), withRight("a:A")), none);
+    assert.deepEqual(compareRights(undefined, withRight("a:A")), { ...none, added: ["ARole: a:A on *"] });
+    assert.deepEqual(compareRights(withRight("a:A"), withRight("a:B")), {
       added: ["ARole: a:B on *"],
       removed: ["ARole: a:A on *"],
     });
   });
 });
 
-const same: PartPlan = { part: partOf("a"), known: knownOf("a"), changes: [], settings: [] };
+const same: RulePlan = { part: partOf("a"), known: knownOf("a"), changes: [], settings: [] };
 const asItShallBe: ClusterPlan = { cluster: "local", hardened: [], differences: [], notes: [] };
-const idle: Plan = {
+const idle: DeploymentPlan = {
   ...{ stage: "test", template: templateOf("a"), parts: [same], kept: [], clusters: [asItShallBe], notes: [] },
   stack: { isNew: false, added: [], changed: [], removed: [] },
   rights: { added: [], removed: [] },
 };
 
 describe("a plan", () => {
-  const table: [string, Partial<Plan>, boolean][] = [
+  const table: [string, Partial<DeploymentPlan>, boolean][] = [
     ["is idle where nothing differs", {}, true],
     ["is idle where notes are all there is", { notes: ["a"], clusters: [{ ...asItShallBe, notes: ["b"] }] }, true],
     ["is idle where a function is only kept", { kept: ["b"] }, true],
@@ -380,16 +381,24 @@ describe("a plan", () => {
 
   describe("costs", () => {
     const now = new Date("2026-02-01T00:00:00Z");
-    const functions = { nameOf: (name: string) => `postern-test-${name}` };
-    const costs = (metrics: Metrics, door: "http" | "url", parts: Part[]) =>
+    const functions = { getFunctionName: (name: string) => `postern-test-${name}` };
+    const costs = (metrics: StageMetrics, door: "http" | "url", parts: PackagedRule[]) =>
       // Nothing but its name is asked of a function.
-      planCosts({ functions: { ...unasked, ...functions }, metrics }, door, parts, now);
+      estimateCosts({ functions: { ...unasked, ...functions }, metrics }, door, parts, now);
     const no = () => assert.fail("the price is known without it");
     const unasked = {
-      ...{ rules: no, live: no, versions: no, invoke: no, move: no, publish: no, prune: no, unpublished: no },
-      ...{ restore: no, republish: no },
+      ...{
+        listRules: no,
+        readAlias: no,
+        listVersions: no,
+        invoke: no,
+        moveAlias: no,
+        publishVersion: no,
+        deleteVersion: no,
+      },
+      ...{ readLatestEnvironment: no, restore: no, republish: no },
     };
-    const metrics: Metrics = {
+    const metrics: StageMetrics = {
       ask: async (questions, from, to) => {
         assert.deepEqual([from, to], [new Date("2026-01-02T00:00:00Z"), now]);
         const told: Record<string, number> = {
@@ -405,7 +414,7 @@ describe("a plan", () => {
         return Object.fromEntries(answers);
       },
     };
-    const rounded = (all: Cost[]) =>
+    const rounded = (all: RuleCost[]) =>
       all.map(({ rule, million, reviews, month }) => [rule, million.toFixed(2), reviews, month.toFixed(2)]);
 
     it("what its reviews of the last thirty days did", async () => {
@@ -424,7 +433,7 @@ describe("a plan", () => {
   });
 
   const until = new Date("2999-01-01T00:00:00Z");
-  const busy: Plan = {
+  const busy: DeploymentPlan = {
     stage: "prod",
     template: templateOf(),
     stack: { isNew: false, added: ["BRole"], changed: ["HttpApiStage"], removed: ["CRole", "output COut"] },
@@ -456,7 +465,7 @@ describe("a plan", () => {
     ],
     notes: ["a note", "another"],
   };
-  const costs: Cost[] = [
+  const costs: RuleCost[] = [
     { rule: "b", million: 1.7216, reviews: 0, month: 0 },
     { rule: "minimum-replicas", million: 1.7383, reviews: 2_000_000.4, month: 3.4766 },
   ];

@@ -1,29 +1,29 @@
 import { isDeepStrictEqual } from "node:util";
 import { isMap } from "#lib/json.ts";
-import { isAsWanted } from "../aws/functions.ts";
-import type { Template } from "../aws/stack.ts";
-import type { Stage } from "../aws/stage.ts";
+import { hasSameContent } from "../aws/functions.ts";
+import type { StackTemplate } from "../aws/stack.ts";
+import type { DeploymentStage } from "../aws/stage.ts";
 import { runInParallel } from "../cli/progress.ts";
 import type { ClusterPlan } from "./cluster-plan.ts";
-import { type Known, readStanding } from "./disarm.ts";
-import type { Part } from "./package.ts";
-import { type Release, releasedVersions } from "./releases.ts";
+import { type FunctionState, readFunctionState } from "./disarm.ts";
+import type { PackagedRule } from "./package.ts";
+import { listReleasedVersions, type Release } from "./releases.ts";
 import { isUnchanged, type StackChange } from "./stack-plan.ts";
 
-export interface PartPlan {
-  part: Part;
+export interface RulePlan {
+  part: PackagedRule;
   /** Undefined if the rule has no function yet. */
-  known: Known | undefined;
+  known: FunctionState | undefined;
   /** Words such as new, code or settings; empty if the rule is as wanted. */
   changes: string[];
   settings: string[];
 }
 
-export interface Plan {
+export interface DeploymentPlan {
   stage: string;
   stack: StackChange;
-  template: Template;
-  parts: PartPlan[];
+  template: StackTemplate;
+  parts: RulePlan[];
   /** Rules that are off now; their functions stay for one more release. */
   kept: string[];
   rights: { added: string[]; removed: string[] };
@@ -31,23 +31,31 @@ export interface Plan {
   notes: string[];
 }
 
-export const standings = async (stage: Stage, rules: string[], all: Release[]): Promise<Map<string, Known>> => {
-  const there = new Set(await stage.functions.rules());
+export const readStates = async (
+  stage: DeploymentStage,
+  rules: string[],
+  all: Release[],
+): Promise<Map<string, FunctionState>> => {
+  const there = new Set(await stage.functions.listRules());
   const found = await runInParallel(
     5,
     rules.filter((rule) => there.has(rule)),
-    async (rule) => [rule, await readStanding(stage.functions, rule, releasedVersions(all, rule))] as const,
+    async (rule) => [rule, await readFunctionState(stage.functions, rule, listReleasedVersions(all, rule))] as const,
   );
   return new Map(found);
 };
 
-export const planParts = (parts: Part[], states: ReadonlyMap<string, Known>, all: Release[]): PartPlan[] =>
+export const planRules = (
+  parts: PackagedRule[],
+  states: ReadonlyMap<string, FunctionState>,
+  all: Release[],
+): RulePlan[] =>
   parts.map((part) => {
     const state = states.get(part.name);
     if (state === undefined) return { part, known: state, changes: ["new"], settings: [] };
     const before = all.find(({ rules }) => rules[part.name]?.version === state.whole.version)?.rules[part.name];
-    const settings = before ? differencesIn(before.share.clusters, part.share.clusters) : [];
-    const isSame = isAsWanted(state.whole, part.wanted);
+    const settings = before ? compareSettings(before.share.clusters, part.share.clusters) : [];
+    const isSame = hasSameContent(state.whole, part.wanted);
     const reasons = [
       ...(before && before.logic !== part.logic ? ["code"] : []),
       ...(settings.length > 0 ? ["settings"] : []),
@@ -62,21 +70,21 @@ export const planParts = (parts: Part[], states: ReadonlyMap<string, Known>, all
   });
 
 /** Returns lines such as `prod-eu.settings.minimum: 2 → 3`. */
-const differencesIn = (before: unknown, after: unknown, path: string[] = []): string[] => {
+const compareSettings = (before: unknown, after: unknown, path: string[] = []): string[] => {
   if (isDeepStrictEqual(before, after)) return [];
   if (isMap(before) && isMap(after))
     return [...new Set([...Object.keys(before), ...Object.keys(after)])].flatMap((key) =>
-      differencesIn(Reflect.get(before, key), Reflect.get(after, key), [...path, key]),
+      compareSettings(Reflect.get(before, key), Reflect.get(after, key), [...path, key]),
     );
-  return [`${path.join(".")}: ${shown(before)} → ${shown(after)}`];
+  return [`${path.join(".")}: ${formatSetting(before)} → ${formatSetting(after)}`];
 };
 
-const shown = (value: unknown): string => {
+const formatSetting = (value: unknown): string => {
   const text = JSON.stringify(value) ?? "nothing";
   return text.length > 60 ? `${text.slice(0, 57)}…` : text;
 };
 
-export const isIdle = ({ stack, parts, clusters }: Plan): boolean =>
+export const isIdle = ({ stack, parts, clusters }: DeploymentPlan): boolean =>
   isUnchanged(stack) &&
   parts.every(({ changes }) => changes.length === 0) &&
   clusters.every(({ differences, unknown }) => differences.length === 0 && unknown === undefined);

@@ -1,15 +1,15 @@
-import { isAsWanted } from "../aws/functions.ts";
+import { hasSameContent } from "../aws/functions.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { formatCount, runInParallel } from "../cli/progress.ts";
-import { type Couple, checkCompatibility, findCouples, runCases } from "./case-runs.ts";
-import type { PartPlan } from "./plan.ts";
-import { atOnce, type Preparation } from "./preparation.ts";
-import { releasedVersions } from "./releases.ts";
+import { checkCompatibility, findPhasePairs, type PhasePair, runCases } from "./case-runs.ts";
+import type { RulePlan } from "./plan.ts";
+import { maxParallelCalls, type PreparedDeployment } from "./preparation.ts";
+import { listReleasedVersions } from "./releases.ts";
 
 /** Publishes a version of every rule that isn't as wanted, and runs its cases. Returns the versions of all rules. */
-export const publishVersions = async ({ job, plan, releases }: Preparation): Promise<Map<string, string>> => {
+export const publishVersions = async ({ job, plan, releases }: PreparedDeployment): Promise<Map<string, string>> => {
   const { functions } = job.stage;
-  const isOpen = ({ known, changes }: PartPlan) => known === undefined || changes.length > 0;
+  const isOpen = ({ known, changes }: RulePlan) => known === undefined || changes.length > 0;
   const versions = new Map(
     plan.parts.flatMap(({ part, known }) => (known ? [[part.name, known.whole.version] as const] : [])),
   );
@@ -18,12 +18,12 @@ export const publishVersions = async ({ job, plan, releases }: Preparation): Pro
   await job.progress.step("versions", async (tell) => {
     let done = 0;
     let found = 0;
-    await runInParallel(atOnce, open, async ({ part: { name, wanted }, known }) => {
-      const released = releasedVersions(releases.all, name);
+    await runInParallel(maxParallelCalls, open, async ({ part: { name, wanted }, known }) => {
+      const released = listReleasedVersions(releases.all, name);
       // A version that was live before has passed its cases, and is used again.
-      const before = known?.versions.findLast((one) => released.includes(one.version) && isAsWanted(one, wanted));
+      const before = known?.versions.findLast((one) => released.includes(one.version) && hasSameContent(one, wanted));
       if (before) found += 1;
-      versions.set(name, before?.version ?? (await functions.publish(name, wanted)));
+      versions.set(name, before?.version ?? (await functions.publishVersion(name, wanted)));
       tell(++done, open.length);
     });
     return `${open.length - found} published${found > 0 ? `, ${found} there already` : ""}`;
@@ -34,7 +34,7 @@ export const publishVersions = async ({ job, plan, releases }: Preparation): Pro
   if (unproven.length === 0) return versions;
   await job.progress.step("cases", async (tell) => {
     let [done, cases] = [0, 0];
-    const found = await runInParallel(atOnce, unproven, async ({ part }) => {
+    const found = await runInParallel(maxParallelCalls, unproven, async ({ part }) => {
       const version = versions.get(part.name) ?? "";
       const result = await runCases(functions, part.listed, version, part);
       cases += result.cases;
@@ -55,7 +55,7 @@ export const publishVersions = async ({ job, plan, releases }: Preparation): Pro
 
 /** While aliases move, the two phases of one request may run an old and a new version. */
 const requireCompatibility = async (
-  { job, plan, releases }: Pick<Preparation, "job" | "plan" | "releases">,
+  { job, plan, releases }: Pick<PreparedDeployment, "job" | "plan" | "releases">,
   versions: Map<string, string>,
 ) => {
   const before = new Map(
@@ -64,19 +64,19 @@ const requireCompatibility = async (
       return releases.all.some(({ rules }) => rules[name]?.version === version) ? [[name, version] as const] : [];
     }),
   );
-  const couples = findCouples(plan.parts.map(({ part }) => part.listed)).filter(
+  const couples = findPhasePairs(plan.parts.map(({ part }) => part.listed)).filter(
     ({ mutator, validator }) =>
       [mutator, validator].every((name) => before.has(name)) &&
       [mutator, validator].some((name) => before.get(name) !== versions.get(name)),
   );
   if (couples.length === 0) return;
   await job.progress.step("neighbours", async () => {
-    const of = (all: ReadonlyMap<string, string>, { mutator, validator }: Couple) => ({
+    const selectVersions = (all: ReadonlyMap<string, string>, { mutator, validator }: PhasePair) => ({
       mutator: all.get(mutator) ?? "",
       validator: all.get(validator) ?? "",
     });
-    const found = await runInParallel(atOnce, couples, (couple) =>
-      checkCompatibility(job.stage.functions, couple, of(before, couple), of(versions, couple)),
+    const found = await runInParallel(maxParallelCalls, couples, (couple) =>
+      checkCompatibility(job.stage.functions, couple, selectVersions(before, couple), selectVersions(versions, couple)),
     );
     const faults = found.flat();
     if (faults.length > 0)

@@ -1,9 +1,9 @@
 import type { EndpointConfig } from "#lib/endpoint.ts";
 import type { Phase } from "#lib/rule.ts";
-import type { Bucket } from "../aws/bucket.ts";
-import { unless } from "../aws/errors.ts";
+import type { StageBucket } from "../aws/bucket.ts";
+import { recoverFrom } from "../aws/errors.ts";
 import { Complaint } from "../cli/complaint.ts";
-import type { Manifest } from "../clusters/api.ts";
+import type { DeployedObject } from "../clusters/api.ts";
 import type { PublicKeys } from "./keyring.ts";
 
 export interface ReleasedRule {
@@ -27,7 +27,7 @@ export interface ReleasedCluster {
   /** The number of reviews that Postern itself sent to each rule. */
   probed?: Record<string, number>;
   /** Roles and webhook configurations, without the key in their URLs. */
-  manifests: Manifest[];
+  manifests: DeployedObject[];
 }
 
 export interface Release {
@@ -53,17 +53,17 @@ export interface Releases {
 }
 
 /** The number of releases that are read; a rollback can't go further back. */
-const remembered = 10;
+const maxReleases = 10;
 
 const folder = "releases/";
-const keyOf = (id: number) => `${folder}${String(id).padStart(6, "0")}.json`;
+const buildKey = (id: number) => `${folder}${String(id).padStart(6, "0")}.json`;
 
 /** Reads the releases of a stage; there are none without a bucket. */
-export const openReleases = async (open: () => Promise<Bucket | undefined>): Promise<Releases> => {
+export const openReleases = async (open: () => Promise<StageBucket | undefined>): Promise<Releases> => {
   const bucket = await open();
   // The bucket may have been deleted by hand.
-  const keys = bucket ? await listKeys(bucket).catch(unless("NoSuchBucket", [])) : [];
-  const all = await Promise.all(keys.slice(-remembered).map((key) => bucket?.read(key)));
+  const keys = bucket ? await listKeys(bucket).catch(recoverFrom("NoSuchBucket", [])) : [];
+  const all = await Promise.all(keys.slice(-maxReleases).map((key) => bucket?.read(key)));
   const known = new Set(keys);
   return {
     // Only Postern writes these objects, so their shape is not checked.
@@ -71,7 +71,7 @@ export const openReleases = async (open: () => Promise<Bucket | undefined>): Pro
     save: async (release) => {
       const place = await open();
       if (place === undefined) throw new Complaint("this stage has no bucket to write its release to", 3);
-      const key = keyOf(release.id);
+      const key = buildKey(release.id);
       const isWritten = await place.write(
         key,
         JSON.stringify(release),
@@ -83,13 +83,13 @@ export const openReleases = async (open: () => Promise<Bucket | undefined>): Pro
   };
 };
 
-const listKeys = async (bucket: Bucket): Promise<string[]> => {
+const listKeys = async (bucket: StageBucket): Promise<string[]> => {
   const keys: string[] = [];
   for await (const { key } of bucket.list(folder)) keys.push(key);
   return keys.sort();
 };
 
-export const releaseNamed = (all: Release[], text: string): Release => {
+export const findRelease = (all: Release[], text: string): Release => {
   const found = all.find(({ id }) => `r${id}` === text);
   if (found) return found;
   const names = all.map(({ id }) => `r${id}`).join(", ");
@@ -99,7 +99,7 @@ export const releaseNamed = (all: Release[], text: string): Release => {
 };
 
 /** Returns the versions of a rule that went live, the newest first; those that were rolled back from come last. */
-export const releasedVersions = (all: Release[], rule: string): string[] => {
+export const listReleasedVersions = (all: Release[], rule: string): string[] => {
   const found = all.flatMap(({ rules }) => {
     const one = Object.hasOwn(rules, rule) ? rules[rule] : undefined;
     return one ? [one.version, ...one.earlier] : [];
@@ -118,20 +118,20 @@ export const listReleasedClusters = (release: Release | undefined): [string, Rel
   Object.entries(release?.clusters ?? {}).sort(([one], [other]) => (one < other ? -1 : 1));
 
 /** Returns the release before the newest or the one it returned to, without versions that were rolled back from. */
-export const releaseBefore = (all: Release[]): Release => {
-  const newest = originOf(all, all[0]);
+export const findPreviousRelease = (all: Release[]): Release => {
+  const newest = findOrigin(all, all[0]);
   const bad = findWithdrawn(all);
   const isGood = ({ complete, rules }: Release) =>
     complete && !Object.entries(rules).some(([rule, { version }]) => bad.has(`${rule}@${version}`));
   const earlier = all.find((one) => newest !== undefined && one.id < newest.id && isGood(one));
-  const found = originOf(all, earlier);
+  const found = findOrigin(all, earlier);
   if (found === undefined) throw new Complaint("there is no release before the one that is live", 1);
   return found;
 };
 
-const originOf = (all: Release[], release: Release | undefined): Release | undefined => {
+const findOrigin = (all: Release[], release: Release | undefined): Release | undefined => {
   if (release?.like === undefined) return release;
-  return originOf(
+  return findOrigin(
     all,
     all.find(({ id }) => id === release.like),
   );

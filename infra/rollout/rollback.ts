@@ -1,30 +1,33 @@
 import { isDeepStrictEqual } from "node:util";
-import type { Stage } from "../aws/stage.ts";
+import type { DeploymentStage } from "../aws/stage.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
 import { formatCount, type Progress, runInParallel } from "../cli/progress.ts";
 import { applyAll } from "../clusters/apply.ts";
-import { probeAll } from "../clusters/probe.ts";
-import { configurationName, listCalledRules, listEntries, withKey } from "./cluster-manifests.ts";
-import { checkReturn, type Known, readStanding, rollBack } from "./disarm.ts";
+import { probeEntries } from "../clusters/probe.ts";
+import { configurationName, insertKey, listCalledRules, listEntries } from "./cluster-manifests.ts";
+import { type FunctionState, readFunctionState, requireReturnable, rollBack } from "./disarm.ts";
 import { readKeyring } from "./keyring.ts";
-import { lockStage, ourName } from "./lock.ts";
+import { getOwnName, lockStage } from "./lock.ts";
 import { findOrphans } from "./orphans.ts";
 import {
+  findPreviousRelease,
+  findRelease,
   listReleasedClusters,
+  listReleasedVersions,
   openReleases,
   type Release,
   type ReleasedRule,
   type Releases,
-  releaseBefore,
-  releasedVersions,
-  releaseNamed,
 } from "./releases.ts";
-import { openTarget, requireOwnStage, type Targets } from "./targets.ts";
+import { type DeploymentTargets, openTarget, requireOwnStage } from "./targets.ts";
 
 const atOnce = 5;
 
 /** Returns the releases, or undefined if they can't be read: a rollback of one rule works without them. */
-export const readReleases = async ({ bucket }: Stage, progress: Progress): Promise<Releases | undefined> =>
+export const readReleases = async (
+  { openStageBucket: bucket }: DeploymentStage,
+  progress: Progress,
+): Promise<Releases | undefined> =>
   openReleases(bucket).catch((error) => {
     progress.say(`what was released can't be read: ${toSentence(error)}`);
     return undefined;
@@ -32,7 +35,7 @@ export const readReleases = async ({ bucket }: Stage, progress: Progress): Promi
 
 /** Moves a rule to a version, to its version in a release, or to the previous one. Returns the version. */
 export const rollBackOne = async (
-  stage: Stage,
+  stage: DeploymentStage,
   rule: string,
   to: string | undefined,
   progress: Progress,
@@ -43,11 +46,11 @@ export const rollBackOne = async (
   const isRelease = to !== undefined && /^r\d+$/.test(to);
   if (to !== undefined && !isRelease && !/^\d+$/.test(to))
     throw new Complaint(`--to takes a release or a version, for instance r7 or 12, not "${to}"`);
-  const named = isRelease ? versionIn(releaseNamed(all, to), rule) : to;
-  const released = all.length === 0 ? undefined : releasedVersions(all, rule);
-  const { previous, weights, version: live } = await readStanding(stage.functions, rule, released);
+  const named = isRelease ? getReleasedVersion(findRelease(all, to), rule) : to;
+  const released = all.length === 0 ? undefined : listReleasedVersions(all, rule);
+  const { previous, weights, version: live } = await readFunctionState(stage.functions, rule, released);
   const wanted = named ?? (Object.keys(weights).length > 0 ? live : previous);
-  const found = wanted === undefined ? undefined : releasedAs(all, rule, wanted);
+  const found = wanted === undefined ? undefined : findReleasedRule(all, rule, wanted);
   if (newest && found) requireNoOrphans(newest, new Map([[rule, found]]), `version ${wanted} of ${rule}`);
   const version = await rollBack(stage.functions, rule, wanted, released);
   const last = newest?.rules[rule];
@@ -55,18 +58,18 @@ export const rollBackOne = async (
     const earlier = [...new Set([last.version, ...last.earlier])].filter((one) => one !== version);
     const rules = { ...newest.rules, [rule]: { ...found, earlier } };
     const { like: _, ...rest } = newest;
-    await record(releases, { ...rest, rules, withdrawn: [`${rule}@${last.version}`] }, progress);
+    await saveRelease(releases, { ...rest, rules, withdrawn: [`${rule}@${last.version}`] }, progress);
   }
   return version;
 };
 
-const versionIn = ({ id, rules }: Release, rule: string): string => {
+const getReleasedVersion = ({ id, rules }: Release, rule: string): string => {
   const found = rules[rule];
   if (found === undefined) throw new Complaint(`release r${id} has no ${rule}`);
   return found.version;
 };
 
-const releasedAs = (all: Release[], rule: string, version: string): ReleasedRule | undefined =>
+const findReleasedRule = (all: Release[], rule: string, version: string): ReleasedRule | undefined =>
   all.find(({ rules }) => rules[rule]?.version === version)?.rules[rule];
 
 const requireNoOrphans = (newest: Release, rules: ReadonlyMap<string, ReleasedRule>, what: string) => {
@@ -80,19 +83,22 @@ const requireNoOrphans = (newest: Release, rules: ReadonlyMap<string, ReleasedRu
   }
 };
 
-export const rollBackAll = async (targets: Omit<Targets, "harden">, to: string | undefined): Promise<Release> =>
+export const rollBackAll = async (
+  targets: Omit<DeploymentTargets, "harden">,
+  to: string | undefined,
+): Promise<Release> =>
   // A deployment that holds the lock stops before its next change.
-  lockStage(targets.stage, "postern rollback --all", () => backTo(targets, to), { overriding: true });
+  lockStage(targets.stage, "postern rollback --all", () => restoreRelease(targets, to), { overriding: true });
 
-const backTo = async (targets: Omit<Targets, "harden">, to: string | undefined): Promise<Release> => {
+const restoreRelease = async (targets: Omit<DeploymentTargets, "harden">, to: string | undefined): Promise<Release> => {
   const { stage, progress } = targets;
-  const releases = await openReleases(stage.bucket);
+  const releases = await openReleases(stage.openStageBucket);
   const [newest] = releases.all;
   if (newest === undefined) throw new Complaint("nothing was released yet", 1);
-  const there = await stage.functions.rules();
+  const there = await stage.functions.listRules();
   const faults: string[] = [];
   const found = await runInParallel(atOnce, there, (rule) =>
-    readStanding(stage.functions, rule).catch((error) => {
+    readFunctionState(stage.functions, rule).catch((error) => {
       // A broken rule must not prevent the rollback of the others.
       faults.push(toSentence(error));
       return undefined;
@@ -104,13 +110,13 @@ const backTo = async (targets: Omit<Targets, "harden">, to: string | undefined):
   // before it.
   const target =
     to !== undefined
-      ? releaseNamed(releases.all, to)
+      ? findRelease(releases.all, to)
       : strayed
-        ? beforeMoves(releases.all, newest)
-        : releaseBefore(releases.all);
+        ? findReleaseBeforeMoves(releases.all, newest)
+        : findPreviousRelease(releases.all);
   const states = standing.filter(({ rule }) => Object.hasOwn(target.rules, rule));
   // Checks all rules before any of them moves.
-  for (const state of states) checkReturn(state, versionIn(target, state.rule));
+  for (const state of states) requireReturnable(state, getReleasedVersion(target, state.rule));
   const lost = Object.values(target.clusters).flatMap(({ manifests }) =>
     listCalledRules(manifests).filter((rule) => !there.includes(rule)),
   );
@@ -128,7 +134,7 @@ const backTo = async (targets: Omit<Targets, "harden">, to: string | undefined):
       `cluster ${unchosen} calls what release r${target.id} doesn't answer; go back there, too, without --cluster`,
       1,
     );
-  const untold = await tell(targets, release, target, early);
+  const untold = await applyRelease(targets, release, target, early);
   if (untold.length > 0) {
     // Some clusters may already have lost entries; the release must record that.
     await releases
@@ -141,7 +147,7 @@ const backTo = async (targets: Omit<Targets, "harden">, to: string | undefined):
   }
   await progress.step("aliases", async () => {
     const moved = await runInParallel(atOnce, states, (state) =>
-      moveTo(stage, state, versionIn(target, state.rule)).catch((error) => {
+      moveRule(stage, state, getReleasedVersion(target, state.rule)).catch((error) => {
         faults.push(toSentence(error));
         return false;
       }),
@@ -149,31 +155,35 @@ const backTo = async (targets: Omit<Targets, "harden">, to: string | undefined):
     return `${moved.filter(Boolean).length} moved`;
   });
   const late = targets.clusters.filter((name) => !early.includes(name));
-  faults.push(...(await tell(targets, release, target, late)));
+  faults.push(...(await applyRelease(targets, release, target, late)));
   const withdrawn = Object.entries(newest.rules).flatMap(([rule, { version }]) =>
     target.rules[rule] === undefined || target.rules[rule].version === version ? [] : [`${rule}@${version}`],
   );
-  const saved = await record(releases, { ...release, withdrawn }, progress);
+  const saved = await saveRelease(releases, { ...release, withdrawn }, progress);
   if (faults.length > 0)
     throw new Complaint(`release r${target.id} is not everywhere where it should be again:\n${faults.join("\n")}`, 1);
   return saved;
 };
 
 /** Returns the last complete release if a deployment ended before any move: only that release has all entries. */
-const beforeMoves = (all: Release[], newest: Release): Release => {
+const findReleaseBeforeMoves = (all: Release[], newest: Release): Release => {
   const last = all.find(({ complete }) => complete);
   return !newest.complete && last && isDeepStrictEqual(last.rules, newest.rules) ? last : newest;
 };
 
-const moveTo = async ({ functions }: Stage, { rule, live }: Known, version: string): Promise<boolean> => {
+const moveRule = async (
+  { functions }: DeploymentStage,
+  { rule, live }: FunctionState,
+  version: string,
+): Promise<boolean> => {
   if (live.version === version && Object.keys(live.weights).length === 0) return false;
-  await functions.move(rule, version, live);
+  await functions.moveAlias(rule, version, live);
   return true;
 };
 
 /** Applies a release's entries to clusters. Returns the failures in sentences. */
-const tell = async (
-  targets: Omit<Targets, "harden">,
+const applyRelease = async (
+  targets: Omit<DeploymentTargets, "harden">,
   release: Release,
   target: Release,
   names: string[],
@@ -191,13 +201,13 @@ const tell = async (
       .step(`cluster ${name}: entries`, async () => {
         const keyring = await readKeyring(stage.parameters);
         if (keyring === undefined) throw new Complaint("this stage has no keys", 3);
-        const wanted = withKey(then.manifests, keyring.current.signSegment(name, now.keyVersion));
+        const wanted = insertKey(then.manifests, keyring.current.signSegment(name, now.keyVersion));
         const api = await openTarget(targets, name);
         await requireOwnStage(api, stage);
         // Only entries that are added must answer; the cluster already calls the others.
         const there = new Set(listEntries(now.manifests).map((one) => one.name));
         const added = listEntries(wanted).filter((one) => !there.has(one.name));
-        const sick = (await probeAll(added)).filter(({ ok }) => !ok);
+        const sick = (await probeEntries(added)).filter(({ ok }) => !ok);
         if (sick.length > 0) throw new Complaint(sick.map(({ sentence }) => sentence).join("; "), 1);
         const changes = await applyAll(api, wanted, configurationName);
         const signer = keyring.current.publicKey;
@@ -210,9 +220,9 @@ const tell = async (
 };
 
 /** Saves the present state as a release. A failure is reported but undoes nothing. */
-const record = async (releases: Releases, release: Release, progress: Progress): Promise<Release> => {
+const saveRelease = async (releases: Releases, release: Release, progress: Progress): Promise<Release> => {
   const id = (releases.all[0]?.id ?? 0) + 1;
-  const next = { ...release, id, at: new Date().toISOString(), by: ourName(), complete: true };
+  const next = { ...release, id, at: new Date().toISOString(), by: getOwnName(), complete: true };
   await releases
     .save(next)
     .catch((error) => progress.say(`release r${id} could not be written down: ${toSentence(error)}`));

@@ -1,17 +1,17 @@
 import { readFile, writeFile } from "node:fs/promises";
 import { setTimeout as wait } from "node:timers/promises";
 import { isMap, parseDocument } from "yaml";
-import type { Metrics, Question } from "../aws/metrics.ts";
+import type { MetricQuestion, StageMetrics } from "../aws/metrics.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { readConfig } from "../project/project.ts";
 import { rollOut } from "./deploy.ts";
-import { type Keyring, narrowKeyring, openKeyring, turnKeyring, widenKeyring } from "./keyring.ts";
-import { type Lock, lockStage } from "./lock.ts";
-import { isIdle, type Plan } from "./plan.ts";
-import { type Job, prepare } from "./preparation.ts";
+import { addSecondKey, deleteOldKey, type Keyring, openKeyring, useNewestKey } from "./keyring.ts";
+import { lockStage, type StageLock } from "./lock.ts";
+import { type DeploymentPlan, isIdle } from "./plan.ts";
+import { type DeploymentJob, prepareDeployment } from "./preparation.ts";
 import { isUnchanged } from "./stack-plan.ts";
 
-export interface Retirement {
+export interface KeyRetirement {
   /** Milliseconds without a review that used the key. */
   unused: number;
   /** The maximum wait for that, in milliseconds. */
@@ -20,52 +20,52 @@ export interface Retirement {
 }
 
 /** Replaces the key that signs URLs: functions accept both, clusters get new URLs, then the old key is deleted. */
-export const rotate = (job: Job, retirement: Retirement): Promise<string> =>
+export const rotateKey = (job: DeploymentJob, retirement: KeyRetirement): Promise<string> =>
   lockStage(job.stage, "postern rotate", async (lock) => {
     const { parameters } = job.stage;
     let keyring = await openKeyring(parameters);
     if (keyring.signers.length === 1) await requireLive(job, keyring);
     if (keyring.current === keyring.signers[0]) {
-      keyring = await widenKeyring(parameters);
+      keyring = await addSecondKey(parameters);
       job.progress.say("functions learn to accept a second key");
-      await again(job, keyring, lock);
-      keyring = await turnKeyring(parameters);
+      await redeploy(job, keyring, lock);
+      keyring = await useNewestKey(parameters);
     }
     job.progress.say("clusters get URLs with it");
-    await again(job, keyring, lock);
+    await redeploy(job, keyring, lock);
     const [old, fresh] = keyring.signers;
     if (old === undefined || fresh === undefined) throw new Complaint("this stage has no second key", 3);
     const keys = [...job.config.clusters].flatMap(([cluster, { keyVersions }]) =>
       keyVersions.map((version) => ({ cluster, key: `${old.publicKey.slice(0, 8)}.${version}` })),
     );
     await awaitUnused(job, keys, retirement);
-    keyring = await narrowKeyring(parameters);
+    keyring = await deleteOldKey(parameters);
     job.progress.say("functions forget the first key");
-    await again(job, keyring, lock);
+    await redeploy(job, keyring, lock);
     return "the key is replaced";
   });
 
-export const rotateCluster = (job: Job, name: string, retirement: Retirement): Promise<string> =>
+export const rotateClusterKey = (job: DeploymentJob, name: string, retirement: KeyRetirement): Promise<string> =>
   lockStage(job.stage, "postern rotate", async (lock) => {
     const keyring = await openKeyring(job.stage.parameters);
     const versions = job.config.clusters.get(name)?.keyVersions ?? [1];
     const [old = 1, fresh = old + 1] = versions;
     if (versions.length === 1) await requireLive(job, keyring);
-    const having = async (keyVersion: number | number[]): Promise<Job> => {
+    const writeConfig = async (keyVersion: number | number[]): Promise<DeploymentJob> => {
       await writeKeyVersion(job.file, name, keyVersion);
       return { ...job, config: await readConfig(job.file, job.catalogue) };
     };
     job.progress.say(`postern.yaml: clusters.${name}.keyVersion is [${old}, ${fresh}]`);
-    await again(await having([old, fresh]), keyring, lock);
+    await redeploy(await writeConfig([old, fresh]), keyring, lock);
     const keys = keyring.signers.map(({ publicKey }) => ({ cluster: name, key: `${publicKey.slice(0, 8)}.${old}` }));
     await awaitUnused(job, keys, retirement);
     job.progress.say(`postern.yaml: clusters.${name}.keyVersion is ${fresh}`);
-    await again(await having(fresh), keyring, lock);
+    await redeploy(await writeConfig(fresh), keyring, lock);
     return `the key of ${name} is replaced; commit postern.yaml`;
   });
 
 /** Returns a change that is not one of keys: a rotation must not deploy other changes in the working tree. */
-const findOtherChanges = ({ stack, parts }: Plan): string | undefined => {
+const findOtherChanges = ({ stack, parts }: DeploymentPlan): string | undefined => {
   const part = parts.find(
     ({ changes, settings }) =>
       changes.some((one) => !["keys", "settings"].includes(one)) ||
@@ -75,8 +75,8 @@ const findOtherChanges = ({ stack, parts }: Plan): string | undefined => {
   return isUnchanged(stack) ? undefined : "what the working tree has of the stack";
 };
 
-const requireLive = async (job: Job, keyring: Keyring) => {
-  const { plan } = await prepare(job, keyring);
+const requireLive = async (job: DeploymentJob, keyring: Keyring) => {
+  const { plan } = await prepareDeployment(job, keyring);
   const disarmed = plan.parts.find(({ known }) => known?.disarmed && known.disarmed.until > new Date());
   if (disarmed)
     throw new Complaint(`${disarmed.part.name} is disarmed, which a rotation would end; postern arm it first`, 1);
@@ -88,18 +88,18 @@ const requireLive = async (job: Job, keyring: Keyring) => {
   throw new Complaint(unknown ?? `${what} is not live yet; run postern deploy first`, 1);
 };
 
-const again = async (job: Job, keyring: Keyring, lock: Lock) => {
+const redeploy = async (job: DeploymentJob, keyring: Keyring, lock: StageLock) => {
   await lock.check();
-  const prepared = await prepare(job, keyring);
+  const prepared = await prepareDeployment(job, keyring);
   const strange = findOtherChanges(prepared.plan);
   if (strange !== undefined) throw new Complaint(`${strange} is not live yet; run postern deploy, then go on`, 1);
   if (!isIdle(prepared.plan)) await rollOut(prepared, lock);
 };
 
 const awaitUnused = async (
-  { stage: { metrics }, progress }: Job,
+  { stage: { metrics }, progress }: DeploymentJob,
   keys: { cluster: string; key: string }[],
-  { unused, patience, every = 30_000 }: Retirement,
+  { unused, patience, every = 30_000 }: KeyRetirement,
 ) => {
   const start = Date.now();
   await progress.step("the old key", async (tell) => {
@@ -119,12 +119,12 @@ const awaitUnused = async (
 };
 
 const findUsers = async (
-  metrics: Metrics,
+  metrics: StageMetrics,
   keys: { cluster: string; key: string }[],
   from: Date,
   to: Date,
 ): Promise<string[]> => {
-  const questions = keys.map(({ cluster, key }): [string, Question] => [
+  const questions = keys.map(({ cluster, key }): [string, MetricQuestion] => [
     `${cluster} ${key}`,
     { namespace: "Postern", metric: "Reviews", dimensions: { Cluster: cluster, Key: key }, stat: "Sum" },
   ]);

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import type { Template } from "../aws/stack.ts";
-import { compareStacks, isUnchanged, keepRules, listRights, rulesIn } from "./stack-plan.ts";
+import type { StackTemplate } from "../aws/stack.ts";
+import { compareStacks, isUnchanged, keepRules, listRights, listStackRules } from "./stack-plan.ts";
 
 /** What the templates of such rules have: as osls and serverless.yml name it. */
 const ids: Record<string, string> = {
@@ -13,7 +13,7 @@ const ids: Record<string, string> = {
   dash: "Dash",
 };
 const rules = Object.keys(ids);
-type Resources = Template["Resources"];
+type Resources = StackTemplate["Resources"];
 
 const around = (rule: string, mark = ""): Resources => {
   const id = ids[rule];
@@ -27,7 +27,7 @@ const around = (rule: string, mark = ""): Resources => {
     [`${id}Alias`]: { Type: "AWS::Lambda::Alias", Properties: { Name: "live" } },
   };
 };
-const templateOf = (names: string[], mark = "", more: Resources = {}): Template => ({
+const templateOf = (names: string[], mark = "", more: Resources = {}): StackTemplate => ({
   Resources: {
     HttpApi: { Type: "AWS::ApiGatewayV2::Api", Properties: { Name: "postern-test" } },
     ...Object.assign({}, ...names.map((rule) => around(rule, mark))),
@@ -41,7 +41,7 @@ const templateOf = (names: string[], mark = "", more: Resources = {}): Template 
 
 describe("a stack that would change", () => {
   const before = templateOf(["a", "a-b"]);
-  const lambda = (properties: object): Template =>
+  const lambda = (properties: object): StackTemplate =>
     templateOf(["a", "a-b"], "", {
       ALambdaFunction: {
         Type: "AWS::Lambda::Function",
@@ -104,15 +104,15 @@ describe("a stack that would change", () => {
 
 describe("the rules of a stack", () => {
   it("are those with functions of the stage", () => {
-    assert.deepEqual(rulesIn(templateOf(rules), "test"), rules);
-    assert.deepEqual(rulesIn(templateOf(rules), "other"), []);
-    assert.deepEqual(rulesIn(undefined, "test"), []);
+    assert.deepEqual(listStackRules(templateOf(rules), "test"), rules);
+    assert.deepEqual(listStackRules(templateOf(rules), "other"), []);
+    assert.deepEqual(listStackRules(undefined, "test"), []);
   });
 });
 
 describe("what is kept of rules that are off", () => {
   const old = templateOf(rules, " as it was");
-  const own = (rule: string, { Resources, Outputs }: Template) =>
+  const own = (rule: string, { Resources, Outputs }: StackTemplate) =>
     [...Object.keys(around(rule)), `${ids[rule]}RoleArn`].map((id) => Resources[id] ?? Outputs?.[id]);
 
   for (const rule of rules)

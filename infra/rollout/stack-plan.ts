@@ -1,50 +1,55 @@
 import { isDeepStrictEqual } from "node:util";
-import type { Template } from "../aws/stack.ts";
+import type { StackTemplate } from "../aws/stack.ts";
 import { idOf } from "../catalogue/rule-names.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { listCalledRules } from "./cluster-manifests.ts";
-import type { Package, Part } from "./package.ts";
+import type { PackagedRule, StagePackage } from "./package.ts";
 import type { Release } from "./releases.ts";
 
 /** Returns the rules that are off but keep their functions: an entry or the newest release still names them. */
-export const rulesToKeep = (stage: string, deployed: Template | undefined, parts: Part[], all: Release[]): string[] => {
+export const findKeptRules = (
+  stage: string,
+  deployed: StackTemplate | undefined,
+  parts: PackagedRule[],
+  all: Release[],
+): string[] => {
   const [newest] = all;
   const named = Object.values(newest?.clusters ?? {}).flatMap(({ manifests }) => listCalledRules(manifests));
-  return rulesIn(deployed, stage).filter(
+  return listStackRules(deployed, stage).filter(
     (rule) =>
       !parts.some(({ name }) => name === rule) && (named.includes(rule) || Object.hasOwn(newest?.rules ?? {}, rule)),
   );
 };
 
-export const readEndpointType = (template: Template | undefined): "http" | "url" =>
+export const readEndpointType = (template: StackTemplate | undefined): "http" | "url" =>
   template?.Resources.HttpApi === undefined ? "url" : "http";
 
 /** Returns the template with the kept rules. If the only change is to delete leftover functions, they stay for now. */
 export const planStack = (
   stage: string,
-  { template, parts }: Package,
-  deployed: Template | undefined,
+  { template, parts }: StagePackage,
+  deployed: StackTemplate | undefined,
   all: Release[],
   elsewhere: boolean,
-): { template: Template; stack: StackChange; kept: string[] } => {
+): { template: StackTemplate; stack: StackChange; kept: string[] } => {
   const [before, after] = [readEndpointType(deployed), readEndpointType(template)];
-  if (rulesIn(deployed, stage).length > 0 && before !== after)
+  if (listStackRules(deployed, stage).length > 0 && before !== after)
     throw new Complaint(
       `stage ${stage} has the door ${before}, and serverless.yml says ${after}: clusters would call addresses that are gone; deploy another stage with it, and destroy this one`,
     );
-  const kept = rulesToKeep(stage, deployed, parts, all);
+  const kept = findKeptRules(stage, deployed, parts, all);
   const whole = keepRules(template, deployed, kept);
   const stack = compareStacks(deployed, whole);
   const isCleaning = stack.removed.length > 0 && stack.added.length + stack.changed.length === 0 && !elsewhere;
   if (!isCleaning || deployed === undefined) return { template: whole, stack, kept };
-  const leftovers = rulesIn(deployed, stage).filter((rule) => !parts.some(({ name }) => name === rule));
+  const leftovers = listStackRules(deployed, stage).filter((rule) => !parts.some(({ name }) => name === rule));
   const asItIs = keepRules(template, deployed, leftovers);
   return { template: asItIs, stack: compareStacks(deployed, asItIs), kept: leftovers };
 };
 
-export const planRights = (
-  deployed: Template | undefined,
-  template: Template,
+export const compareRights = (
+  deployed: StackTemplate | undefined,
+  template: StackTemplate,
 ): { added: string[]; removed: string[] } => {
   const [before, after] = [listRights(deployed), listRights(template)];
   return {
@@ -61,8 +66,8 @@ export interface StackChange {
   removed: string[];
 }
 
-export const compareStacks = (before: Template | undefined, after: Template): StackChange => {
-  const [old, fresh] = [partsIn(before), partsIn(after)];
+export const compareStacks = (before: StackTemplate | undefined, after: StackTemplate): StackChange => {
+  const [old, fresh] = [listComparedParts(before), listComparedParts(after)];
   return {
     isNew: before === undefined,
     added: [...fresh.keys()].filter((id) => !old.has(id)),
@@ -77,7 +82,7 @@ export const isUnchanged = ({ isNew, added, changed, removed }: StackChange): bo
 /** Postern publishes these with each version, so they are no changes of the stack. */
 const versioned = ["Code", "Environment", "Description", "MemorySize", "Timeout"];
 
-const partsIn = (template: Template | undefined): Map<string, unknown> => {
+const listComparedParts = (template: StackTemplate | undefined): Map<string, unknown> => {
   const resources = Object.entries(template?.Resources ?? {}).map(([id, resource]) => {
     if (resource.Type !== "AWS::Lambda::Function") return [id, resource] as const;
     const kept = Object.entries(resource.Properties ?? {}).filter(([name]) => !versioned.includes(name));
@@ -87,7 +92,7 @@ const partsIn = (template: Template | undefined): Map<string, unknown> => {
   return new Map<string, unknown>([...resources, ...outputs]);
 };
 
-export const rulesIn = (template: Template | undefined, stage: string): string[] => {
+export const listStackRules = (template: StackTemplate | undefined, stage: string): string[] => {
   const prefix = `postern-${stage}-`;
   const names = Object.values(template?.Resources ?? {}).flatMap(({ Type, Properties }) =>
     Type === "AWS::Lambda::Function" ? [String(Properties?.FunctionName)] : [],
@@ -96,11 +101,11 @@ export const rulesIn = (template: Template | undefined, stage: string): string[]
 };
 
 /** Adds the resources and outputs that another template has for these rules. */
-export const keepRules = (template: Template, from: Template | undefined, rules: string[]): Template => {
+export const keepRules = (template: StackTemplate, from: StackTemplate | undefined, rules: string[]): StackTemplate => {
   const ids = rules.map((rule) => new RegExp(`^${idOf(rule)}(?!Dash)[A-Z]`));
   const of = (all: Record<string, unknown> = {}) =>
     Object.fromEntries(Object.entries(all).filter(([id]) => ids.some((form) => form.test(id))));
-  const resources = of(from?.Resources) as Template["Resources"];
+  const resources = of(from?.Resources) as StackTemplate["Resources"];
   return {
     ...template,
     Resources: { ...template.Resources, ...resources },
@@ -108,7 +113,7 @@ export const keepRules = (template: Template, from: Template | undefined, rules:
   };
 };
 
-export const listRights = (template: Template | undefined): string[] =>
+export const listRights = (template: StackTemplate | undefined): string[] =>
   Object.entries(template?.Resources ?? {}).flatMap(([id, { Type, Properties }]) => {
     if (Type !== "AWS::IAM::Role") return [];
     const policies: { PolicyDocument: { Statement: { Action: string | string[]; Resource: unknown }[] } }[] =
@@ -118,12 +123,12 @@ export const listRights = (template: Template | undefined): string[] =>
         [Action]
           .flat()
           .filter((action) => !action.startsWith("logs:"))
-          .map((action) => `${id}: ${action} on ${inWords(Resource)}`),
+          .map((action) => `${id}: ${action} on ${describeResource(Resource)}`),
       ),
     );
   });
 
-const inWords = (resource: unknown): string => {
+const describeResource = (resource: unknown): string => {
   if (typeof resource === "string") return resource;
   const { Ref, "Fn::GetAtt": attribute, "Fn::Sub": text } = Object(resource);
   return String(Ref ?? attribute?.[0] ?? text ?? JSON.stringify(resource));

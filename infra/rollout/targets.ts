@@ -1,24 +1,24 @@
 import { dirname } from "node:path";
-import type { Stage } from "../aws/stage.ts";
+import type { DeploymentStage } from "../aws/stage.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
 import { idOf } from "../catalogue/rule-names.ts";
 import { Complaint } from "../cli/complaint.ts";
 import type { Progress } from "../cli/progress.ts";
-import { type Deployer, describeEks, openCluster } from "../clusters/access.ts";
+import { type ClusterCredentials, describeEks, openClusterApi } from "../clusters/access.ts";
 import type { ClusterApi } from "../clusters/api.ts";
 import { inspectCluster, toInspected } from "../clusters/inspection.ts";
 import type { ClusterConfig, PosternConfig } from "../config/config.ts";
 import { listAskingRules } from "../config/connections.ts";
-import { configurationName, type Endpoints, stageLabel } from "./cluster-manifests.ts";
+import { type ClusterEndpoints, configurationName, stageLabel } from "./cluster-manifests.ts";
 
-export interface Targets {
-  stage: Stage;
+export interface DeploymentTargets {
+  stage: DeploymentStage;
   config: PosternConfig;
   catalogue: CatalogueRule[];
   file: string;
   /** The clusters to update; functions serve all clusters. */
   clusters: string[];
-  deployer: Deployer;
+  deployer: ClusterCredentials;
   /** Replaces the gateway's own address; `ca` replaces its public certificate. */
   url?: string | undefined;
   ca?: string | undefined;
@@ -29,49 +29,49 @@ export interface Targets {
   progress: Progress;
 }
 
-export const clusterOf = ({ config }: Pick<Targets, "config">, name: string): ClusterConfig => {
+export const getClusterConfig = ({ config }: Pick<DeploymentTargets, "config">, name: string): ClusterConfig => {
   const cluster = config.clusters.get(name);
   if (cluster === undefined) throw new Complaint(`postern.yaml has no cluster "${name}"`);
   return cluster;
 };
 
-export const keyVersionOf = ({ keyVersions }: ClusterConfig): number => keyVersions.at(-1) ?? 1;
+export const getKeyVersion = ({ keyVersions }: ClusterConfig): number => keyVersions.at(-1) ?? 1;
 
 /** Adds the server and the CA from EKS to clusters that rules ask and that have no `server` in postern.yaml. */
-export const resolveAddresses = async ({ config, catalogue, stage }: Targets): Promise<PosternConfig> => {
+export const resolveAddresses = async ({ config, catalogue, stage }: DeploymentTargets): Promise<PosternConfig> => {
   const clusters = [...config.clusters].map(async ([name, cluster]): Promise<[string, ClusterConfig]> => {
     const { connect } = cluster;
     const isOpen = connect?.eks !== undefined && connect.server === undefined;
     if (!isOpen || listAskingRules(catalogue, cluster).length === 0) return [name, cluster];
-    return [name, { ...cluster, connect: { ...connect, ...(await describeEks(connect, stage.identity)) } }];
+    return [name, { ...cluster, connect: { ...connect, ...(await describeEks(connect, stage.readIdentity)) } }];
   });
   return { ...config, clusters: new Map(await Promise.all(clusters)) };
 };
 
 export const toEndpoints = (
-  { url, ca, stage }: Pick<Targets, "url" | "ca"> & { stage: Pick<Stage, "name"> },
+  { url, ca, stage }: Pick<DeploymentTargets, "url" | "ca"> & { stage: Pick<DeploymentStage, "name"> },
   outputs: Record<string, string>,
-): Endpoints => ({
+): ClusterEndpoints => ({
   ...{ ca, stage: stage.name },
   base: (rule) => (url ?? outputs.BaseUrl ?? outputs[`${idOf(rule)}BaseUrl`] ?? "").replace(/\/+$/, ""),
 });
 
 /** Returns a client for one cluster. A kubeconfig for several clusters must have a context of each cluster's name. */
 export const openTarget = (
-  { stage, file, deployer, config }: Pick<Targets, "stage" | "file" | "deployer" | "config">,
+  { stage, file, deployer, config }: Pick<DeploymentTargets, "stage" | "file" | "deployer" | "config">,
   name: string,
 ): Promise<ClusterApi> => {
   const { kubeconfig, context } = deployer;
   const isForSeveral = kubeconfig !== undefined && config.clusters.size > 1;
-  return openCluster(name, clusterOf({ config }, name).connect, {
-    ...{ identity: stage.identity, guard: stage.guard, folder: dirname(file), kubeconfig },
+  return openClusterApi(name, getClusterConfig({ config }, name).connect, {
+    ...{ identity: stage.readIdentity, guard: stage.guard, folder: dirname(file), kubeconfig },
     context: context ?? (isForSeveral ? name : undefined),
     preferred: name,
   });
 };
 
 /** Throws if the cluster has entries of another stage: a second stage would overwrite them. */
-export const requireOwnStage = async (api: ClusterApi, { name }: Pick<Stage, "name">): Promise<void> => {
+export const requireOwnStage = async (api: ClusterApi, { name }: Pick<DeploymentStage, "name">): Promise<void> => {
   for (const kind of ["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"] as const) {
     const found = await api.get({ kind, name: configurationName });
     const owner = found?.metadata.labels?.[stageLabel];
@@ -84,7 +84,9 @@ export const requireOwnStage = async (api: ClusterApi, { name }: Pick<Stage, "na
 };
 
 export const inspectTarget = (
-  targets: Pick<Targets, "stage" | "file" | "deployer" | "config" | "catalogue">,
+  targets: Pick<DeploymentTargets, "stage" | "file" | "deployer" | "config" | "catalogue">,
   name: string,
 ): ReturnType<typeof inspectCluster> =>
-  inspectCluster(targets.catalogue, clusterOf(targets, name), async () => toInspected(await openTarget(targets, name)));
+  inspectCluster(targets.catalogue, getClusterConfig(targets, name), async () =>
+    toInspected(await openTarget(targets, name)),
+  );

@@ -7,14 +7,14 @@ import { after, before, beforeEach, describe, it } from "node:test";
 import { setTimeout as wait } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { Lambda } from "@aws-sdk/client-lambda";
-import { type Functions, openFunctions, type Wanted } from "../../infra/aws/functions.ts";
+import { openFunctions, type StageFunctions, type WantedVersion } from "../../infra/aws/functions.ts";
 import { buildBenchConfig } from "../../infra/bench/handlers.ts";
 import { bundleRule } from "../../infra/build/bundle.ts";
 import { zip } from "../../infra/build/zip.ts";
 import { readRule } from "../../infra/catalogue/registry.ts";
 import { createTestSigner } from "../../infra/parity/test-key.ts";
 import { runCases } from "../../infra/rollout/case-runs.ts";
-import { arm, disarm, rollBack, standingOf } from "../../infra/rollout/disarm.ts";
+import { arm, disarm, readRuleState, rollBack } from "../../infra/rollout/disarm.ts";
 import { runProgram } from "../checkout.ts";
 import { needs } from "../parts.ts";
 import { type Fault, type LambdaService, openLambda } from "./lambda.ts";
@@ -27,7 +27,7 @@ const one = createTestSigner(1);
 describe("the functions of a stage", await needs("runtime client"), () => {
   let folder: string;
   let service: LambdaService;
-  let functions: Functions;
+  let functions: StageFunctions;
   let good: Buffer;
   const crashing = zip({ "index.cjs": Buffer.from('throw new Error("it does not start");\n') });
   const environment = { POSTERN_KEYS: one.publicKey, POSTERN_STAGE: "test", POSTERN_ACCEPTS: "bench.1,other.1" };
@@ -52,7 +52,7 @@ describe("the functions of a stage", await needs("runtime client"), () => {
     service.create(name, good, environment);
   });
 
-  const as = (accessKeyId: string): Functions => {
+  const as = (accessKeyId: string): StageFunctions => {
     const credentials = { accessKeyId, secretAccessKey: "secret" };
     const maxAttempts = accessKeyId === "somebody" ? 5 : 1;
     const client = new Lambda({ endpoint: service.url, region: "eu-west-1", credentials, maxAttempts });
@@ -93,7 +93,7 @@ describe("the functions of a stage", await needs("runtime client"), () => {
     service.create("postern-prod-other", good, { POSTERN_STAGE: "prod" });
     service.create("postern-test-2-other", good, { POSTERN_STAGE: "test-2" });
     service.create("unrelated", good, {});
-    assert.deepEqual(await functions.rules(), [rule]);
+    assert.deepEqual(await functions.listRules(), [rule]);
   });
 
   describe("that are disarmed", () => {
@@ -110,7 +110,7 @@ describe("the functions of a stage", await needs("runtime client"), () => {
         warnings: [`${rule} is disarmed until ${time}`],
         auditAnnotations: { "disarmed-until": time },
       });
-      assert.deepEqual((await standingOf(functions, rule)).disarmed, { until, version: "1" });
+      assert.deepEqual((await readRuleState(functions, rule)).disarmed, { until, version: "1" });
       await wait(until.getTime() - Date.now() + 50);
       assert.equal((await asked()).response.allowed, false);
     });
@@ -190,7 +190,7 @@ describe("the functions of a stage", await needs("runtime client"), () => {
 
   describe("that get a new version", () => {
     const other = zip({ "index.cjs": Buffer.from("exports.handler = async () => ({ other: true });\n") });
-    const wanted = (code: Buffer, further: Record<string, string> = {}): Wanted => ({
+    const wanted = (code: Buffer, further: Record<string, string> = {}): WantedVersion => ({
       zip: code,
       codeSha256: createHash("sha256").update(code).digest("base64"),
       ...{ environment: { ...environment, ...further }, memorySize: 256, timeout: 10, description: "wanted" },
@@ -199,11 +199,11 @@ describe("the functions of a stage", await needs("runtime client"), () => {
     it("have it published once, whatever has to change for it, and nothing points at it", async () => {
       const versions: string[] = [];
       for (const one of [wanted(other), wanted(other), wanted(other, { MORE: "x" }), { ...wanted(other), timeout: 20 }])
-        versions.push(await functions.publish(rule, one));
+        versions.push(await functions.publishVersion(rule, one));
       assert.deepEqual(versions, ["2", "2", "3", "4"]);
       assert.equal(live()?.version, "1");
       service.pageSize = 2;
-      const found = await functions.versions(rule);
+      const found = await functions.listVersions(rule);
       assert.deepEqual(
         found.map(({ version, timeout, environment: { MORE } }) => [version, timeout, MORE]),
         [
@@ -224,7 +224,7 @@ describe("the functions of a stage", await needs("runtime client"), () => {
       ];
       service.fault = ({ action }, when) =>
         when === "before" && /UpdateFunctionCode|PublishVersion/.test(action) ? faults.shift() : undefined;
-      assert.equal(await functions.publish(rule, wanted(other)), "2");
+      assert.equal(await functions.publishVersion(rule, wanted(other)), "2");
       assert.deepEqual(faults, []);
     });
 
@@ -246,7 +246,7 @@ describe("the functions of a stage", await needs("runtime client"), () => {
           return undefined;
         };
         await assert.rejects(
-          functions.publish(rule, wanted(other)),
+          functions.publishVersion(rule, wanted(other)),
           /somebody else changes always-deny at the same time/,
         );
         assert.equal(service.functions.get(name)?.versions.size, 1, `${action} ${when}`);
@@ -258,14 +258,14 @@ describe("the functions of a stage", await needs("runtime client"), () => {
         when === "before" && action.endsWith("UpdateFunctionCode")
           ? { status: 400, error: "CodeStorageExceededException" }
           : undefined;
-      await assert.rejects(functions.publish(rule, wanted(other)), /no room for more code in Lambda/);
+      await assert.rejects(functions.publishVersion(rule, wanted(other)), /no room for more code in Lambda/);
     });
 
     it("lose old ones, but none that something points at", async () => {
-      await functions.publish(rule, wanted(other));
-      await functions.prune(rule, "1");
-      await functions.prune(rule, "2");
-      await functions.prune(rule, "7");
+      await functions.publishVersion(rule, wanted(other));
+      await functions.deleteVersion(rule, "1");
+      await functions.deleteVersion(rule, "2");
+      await functions.deleteVersion(rule, "7");
       assert.deepEqual([...(service.functions.get(name)?.versions.keys() ?? [])], ["1"]);
     });
 
@@ -278,7 +278,7 @@ describe("the functions of a stage", await needs("runtime client"), () => {
         [zip({ "index.cjs": Buffer.from(failing) }), /it fails: .*it breaks.* \(its log ends: .+\)/s],
         [other, /it answers no review: {"other":true}/],
       ] as const) {
-        const { faults } = await runCases(functions, listed, await functions.publish(rule, wanted(code)));
+        const { faults } = await runCases(functions, listed, await functions.publishVersion(rule, wanted(code)));
         assert.match(faults[0] ?? "", sentence);
       }
     });
@@ -326,9 +326,9 @@ describe("the functions of a stage", await needs("runtime client"), () => {
 
     it("are not moved over somebody else's move", async () => {
       deploy(good);
-      const before = await functions.live(rule);
-      await functions.move(rule, "1", before);
-      await assert.rejects(functions.move(rule, "2", before), /somebody else has just moved always-deny/);
+      const before = await functions.readAlias(rule);
+      await functions.moveAlias(rule, "1", before);
+      await assert.rejects(functions.moveAlias(rule, "2", before), /somebody else has just moved always-deny/);
     });
 
     it("are asked for once more where Lambda is busy", async () => {

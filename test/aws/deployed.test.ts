@@ -279,24 +279,26 @@ describe("a stage", await needs("moto", "runtime client", "API server"), () => {
       await release(stampNotes(), stampCases());
       await postern("deploy", ...way);
       former = JSON.parse((await postern("status", "-o", "json", ...reaching())).stdout).release.id;
-      const { rotate } = await checkout.load<typeof import("../../infra/rollout/rotate.ts")>("infra/rollout/rotate.ts");
-      const { probe } = await checkout.load<typeof import("../../infra/clusters/probe.ts")>("infra/clusters/probe.ts");
+      const { rotateKey } =
+        await checkout.load<typeof import("../../infra/rollout/rotate.ts")>("infra/rollout/rotate.ts");
+      const { probeEndpoint } =
+        await checkout.load<typeof import("../../infra/clusters/probe.ts")>("infra/clusters/probe.ts");
       const [before] = await urlsIn();
       const { job } = await jobHere();
-      const tally = await meanwhile(() => hurried(() => rotate(job, retirement)));
+      const tally = await meanwhile(() => hurried(() => rotateKey(job, retirement)));
       assert.deepEqual(tally.failures, []);
       const [now] = await urlsIn();
       assert.notEqual(now, before);
-      assert.equal((await probe(now, account.ca)).ok, true);
-      assert.match((await probe(before, account.ca)).sentence, /doesn't know this cluster's key/);
+      assert.equal((await probeEndpoint(now, account.ca)).ok, true);
+      assert.match((await probeEndpoint(before, account.ca)).sentence, /doesn't know this cluster's key/);
     });
 
     it("of one cluster, by its version in postern.yaml, of which nothing else changes", async () => {
-      const { rotateCluster } =
+      const { rotateClusterKey } =
         await checkout.load<typeof import("../../infra/rollout/rotate.ts")>("infra/rollout/rotate.ts");
       const [before] = await urlsIn();
       const { job } = await jobHere();
-      const tally = await meanwhile(() => hurried(() => rotateCluster(job, "shop", retirement)));
+      const tally = await meanwhile(() => hurried(() => rotateClusterKey(job, "shop", retirement)));
       assert.deepEqual(tally.failures, []);
       assert.notDeepEqual(await urlsIn(), [before]);
       const text = await readFile(join(checkout.folder, "postern.yaml"), "utf8");

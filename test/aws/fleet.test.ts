@@ -4,13 +4,13 @@ import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
 import { S3 } from "@aws-sdk/client-s3";
 import type { Progress } from "../../infra/cli/progress.ts";
-import { probeAll } from "../../infra/clusters/probe.ts";
+import { probeEntries } from "../../infra/clusters/probe.ts";
 import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
 import { bootCluster, type Cluster } from "../../infra/parity/control-plane/cluster.ts";
 import { waitUntil } from "../../infra/parity/rule-server.ts";
-import { term } from "../../infra/rollout/lock.ts";
-import type { Plan } from "../../infra/rollout/plan.ts";
-import type { Job } from "../../infra/rollout/preparation.ts";
+import { lockTerm } from "../../infra/rollout/lock.ts";
+import type { DeploymentPlan } from "../../infra/rollout/plan.ts";
+import type { DeploymentJob } from "../../infra/rollout/preparation.ts";
 import type { Webhook } from "../../infra/webhooks/configurations.ts";
 import { type Checkout, kubeconfigOf, openCheckout } from "../checkout.ts";
 import { needs } from "../parts.ts";
@@ -126,7 +126,7 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
     only?: readonly Name[];
     stage?: string;
   }
-  const jobOf = async (said: Said, how: Partial<Job> = {}) => {
+  const jobOf = async (said: Said, how: Partial<DeploymentJob> = {}) => {
     const { rules, groups = "{}", tree = "functions", only = names, stage = "fleet" } = said;
     const clusters = only.map((name) => `${name}: ${said[name] ?? "{}"}`).join(", ");
     const text = `rules: ${rules}\ngroups: ${groups}\nclusters: { ${clusters} }\n`;
@@ -144,14 +144,14 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
     return { job, steps };
   };
   /** Answers the sentence that it ends with, whatever it is, what was done and what was planned. */
-  const deploy = async (said: Said, how: Partial<Job> = {}) => {
+  const deploy = async (said: Said, how: Partial<DeploymentJob> = {}) => {
     const { deploy } = await checkout.load<typeof import("../../infra/rollout/deploy.ts")>("infra/rollout/deploy.ts");
     const { job, steps } = await jobOf(said, how);
-    const plans: Plan[] = [];
+    const plans: DeploymentPlan[] = [];
     const ended = await deploy(job, async (one) => void plans.push(one)).catch((error: Error) => error.message);
     return { ended, steps, notes: plans.flatMap((one) => one.clusters.flatMap(({ notes }) => notes)) };
   };
-  const rollBackAll = async (said: Said, how: Partial<Job> = {}) => {
+  const rollBackAll = async (said: Said, how: Partial<DeploymentJob> = {}) => {
     const { rollBackAll } =
       await checkout.load<typeof import("../../infra/rollout/rollback.ts")>("infra/rollout/rollback.ts");
     const { job, steps } = await jobOf(said, how);
@@ -162,7 +162,7 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
     const { openReleases } =
       await checkout.load<typeof import("../../infra/rollout/releases.ts")>("infra/rollout/releases.ts");
     const { job } = await jobOf({ rules: "{}" });
-    const { all } = await openReleases(job.stage.bucket);
+    const { all } = await openReleases(job.stage.openStageBucket);
     assert.ok(all[0]);
     return all[0];
   };
@@ -183,7 +183,7 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
   const assertWell = async () => {
     const all = (await Promise.all(names.map(entriesIn))).flat();
     assert.ok(all.length > 0);
-    for (const { ok, sentence } of await probeAll(all, { tries: 1, timeoutSeconds: 20 })) assert.ok(ok, sentence);
+    for (const { ok, sentence } of await probeEntries(all, { tries: 1, timeoutSeconds: 20 })) assert.ok(ok, sentence);
   };
   let notes = 0;
   const make = (name: Name, data: Record<string, string> = {}) => {
@@ -363,7 +363,7 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
   it("finds an EKS cluster by its name alone, and says what lacks where it doesn't know us", async () => {
     account.clusters.set("prod-west", clusters.west);
     const rules = "{ sort-notes: , ask-about-notes: }";
-    const how: Partial<Job> = { clusters: ["west"], deployer: {} };
+    const how: Partial<DeploymentJob> = { clusters: ["west"], deployer: {} };
     const before = await entriesIn("west");
     const first = account.heard.length;
     const { ended } = await deploy(
@@ -406,9 +406,9 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
       const { job } = await jobOf(narrow);
       return (await load.rollback()).rollBackOne(job.stage, rule, undefined, job.progress);
     };
-    const planned = async (said: Said, how: Partial<Job>) => {
+    const planned = async (said: Said, how: Partial<DeploymentJob>) => {
       const { job } = await jobOf(said, how);
-      return (await (await load.deploy()).makePlan(job)).clusters;
+      return (await (await load.deploy()).planDeployment(job)).clusters;
     };
     const destroy = async (said: Said, more: object = {}) => {
       const { job } = await jobOf(said);
@@ -418,7 +418,7 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
     const aliases = async () => {
       const { job } = await jobOf(narrow);
       const rules = ["sort-notes", "stamp-notes"];
-      const found = await Promise.all(rules.map((rule) => job.stage.functions.live(rule)));
+      const found = await Promise.all(rules.map((rule) => job.stage.functions.readAlias(rule)));
       return Object.fromEntries(rules.map((rule, index) => [rule, found[index]?.version]));
     };
     const recorded = async () => {
@@ -435,7 +435,7 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
     };
 
     describe("with a guard", () => {
-      const how: Partial<Job> = { clusters: ["east"], harden: 1 };
+      const how: Partial<DeploymentJob> = { clusters: ["east"], harden: 1 };
       const fn = () => {
         const found = account.lambda.functions.get("postern-fleet-keep-notes");
         assert.ok(found);
@@ -447,7 +447,7 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
           "infra/rollout/cluster-plan.ts",
         );
         const { job } = await jobOf(guarded, how);
-        return (await planCluster(job, "east", await newest(), undefined, await job.stage.stack.outputs())).notes;
+        return (await planCluster(job, "east", await newest(), undefined, await job.stage.stack.readOutputs())).notes;
       };
       const open = "keep-notes fails open as yet: 0 of 1 reviews without a failure";
 
@@ -658,11 +658,11 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
 
     it("ends a trial at the version that is live", async () => {
       const { functions } = (await jobOf(narrow)).job.stage;
-      const before = await functions.live("sort-notes");
-      const other = (await functions.versions("sort-notes")).find(({ version }) => version !== before.version);
-      await functions.move("sort-notes", before.version, before, { [String(other?.version)]: 0.1 });
+      const before = await functions.readAlias("sort-notes");
+      const other = (await functions.listVersions("sort-notes")).find(({ version }) => version !== before.version);
+      await functions.moveAlias("sort-notes", before.version, before, { [String(other?.version)]: 0.1 });
       assert.equal(await rollBackOne("sort-notes"), before.version);
-      const { version, weights } = await functions.live("sort-notes");
+      const { version, weights } = await functions.readAlias("sort-notes");
       assert.deepEqual([version, weights], [before.version, {}]);
     });
 
@@ -746,7 +746,7 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
         assert.match((await ending).ended, lost);
         over.resolve();
         s3.answer = answer;
-        account.s3.ahead += term + 2_000;
+        account.s3.ahead += lockTerm + 2_000;
         assert.equal(await destroy(other, { forgotten: [...names] }), "stage other is gone");
         assert.deepEqual(
           account.heard.slice(first).filter(({ action }) => /ChangeSet$/.test(action)),
@@ -762,7 +762,7 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
         await stage.parameters.write("keys", "kept");
         const act = async () => {
           await stage.parameters.write("keys", "changed");
-          await stack.makeBucket();
+          await stack.createBucket();
           await stage.parameters.remove("keys");
         };
         const ended = lockStage(stage, "postern destroy", act, { optional: true });
@@ -772,7 +772,7 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
         await assert.rejects(stage.parameters.remove("keys"), begun);
         assert.equal(await stage.parameters.read("keys"), "changed");
         assert.equal(await destroy(other, { forgotten: [...names] }), "stage other is gone");
-        assert.deepEqual([await stack.status(), await stage.parameters.read("keys")], [undefined, undefined]);
+        assert.deepEqual([await stack.readStatus(), await stage.parameters.read("keys")], [undefined, undefined]);
       });
 
       it("keeps its entries, whatever becomes of that", async () => {
@@ -787,8 +787,8 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
         account.allow = undefined;
         assert.match(ended, /^osls deploy fails: .*not authorized/);
         const { stack, functions } = (await jobOf(other)).job.stage;
-        assert.ok(await stack.bucket());
-        assert.deepEqual(await functions.rules(), []);
+        assert.ok(await stack.findBucket());
+        assert.deepEqual(await functions.listRules(), []);
         assert.equal((await deploy(other, { clusters: [] })).ended, "release r1 is live");
         assert.equal(await destroy(other, { forgotten: [...names] }), "stage other is gone");
       });

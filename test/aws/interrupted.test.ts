@@ -8,7 +8,7 @@ import { after, before, describe, it } from "node:test";
 import { openCertificate } from "../../infra/keys/keys.ts";
 import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
 import { bootCluster, type Cluster } from "../../infra/parity/control-plane/cluster.ts";
-import { term } from "../../infra/rollout/lock.ts";
+import { lockTerm } from "../../infra/rollout/lock.ts";
 import { type Checkout, kubeconfigOf, openCheckout } from "../checkout.ts";
 import { close, listen } from "../listen.ts";
 import { needs } from "../parts.ts";
@@ -88,9 +88,9 @@ describe("a deployment that ends midway", await needs("moto", "runtime client", 
     const found = await Promise.all(paths.map((path) => cluster.admin({ method: "GET", path })));
     const entries = found.flatMap(({ code, body }) => (code === 200 ? Object(body).webhooks : []));
     if (entries.length === 0) return;
-    const [{ runCases }, { probeAll }] = [await load.runCases(), await load.probe()];
+    const [{ runCases }, { probeEntries }] = [await load.runCases(), await load.probe()];
     const { functions } = await openStageAs(checkout.folder, "observer");
-    const { version, weights } = await functions.live("stamp-notes");
+    const { version, weights } = await functions.readAlias("stamp-notes");
     assert.deepEqual(weights, {}, when);
     const proofs = await Promise.all(
       trees.map(async (tree) => {
@@ -103,7 +103,7 @@ describe("a deployment that ends midway", await needs("moto", "runtime client", 
       proofs.some((faults) => faults.length === 0),
       `${when}: version ${version}: ${JSON.stringify(proofs)}`,
     );
-    for (const { ok, sentence } of await probeAll(entries, { tries: 1, timeoutSeconds: 20 }))
+    for (const { ok, sentence } of await probeEntries(entries, { tries: 1, timeoutSeconds: 20 }))
       assert.ok(ok, `${when}: ${sentence}`);
   };
 
@@ -158,7 +158,7 @@ describe("a deployment that ends midway", await needs("moto", "runtime client", 
   const clocks = [0, 180_000, -180_000];
   /** Moves S3's clock past the term of the lock, and no other clock. */
   const letTermPass = () => {
-    account.s3.ahead += term + 2_000;
+    account.s3.ahead += lockTerm + 2_000;
   };
   const resume = (tree: Order) => deployTree(tree, "resumer", true);
 

@@ -7,14 +7,14 @@ import { after, before, describe, it } from "node:test";
 import { fileURLToPath, pathToFileURL } from "node:url";
 import { Lambda } from "@aws-sdk/client-lambda";
 import { openBucket } from "../../infra/aws/bucket.ts";
-import { type Functions, openFunctions, type Wanted } from "../../infra/aws/functions.ts";
-import type { Stack, Template } from "../../infra/aws/stack.ts";
+import { openFunctions, type StageFunctions, type WantedVersion } from "../../infra/aws/functions.ts";
+import type { StackTemplate, StageStack } from "../../infra/aws/stack.ts";
 import { zip } from "../../infra/build/zip.ts";
 import { type CatalogueRule, readCatalogue } from "../../infra/catalogue/registry.ts";
 import { createTestSigner } from "../../infra/parity/test-key.ts";
 import { parseConfig } from "../../infra/project/project.ts";
-import { rollBack, standingOf } from "../../infra/rollout/disarm.ts";
-import type { Package } from "../../infra/rollout/package.ts";
+import { readRuleState, rollBack } from "../../infra/rollout/disarm.ts";
+import type { StagePackage } from "../../infra/rollout/package.ts";
 import { needs } from "../parts.ts";
 import { launchMoto, type Moto } from "./moto.ts";
 
@@ -32,9 +32,9 @@ describe("a stage on moto", await needs("moto"), () => {
   let moto: Moto;
   let folder: string;
   let catalogue: CatalogueRule[];
-  let stack: Stack;
-  let functions: Functions;
-  let first: Package;
+  let stack: StageStack;
+  let functions: StageFunctions;
+  let first: StagePackage;
   let begun: Date;
 
   before(async () => {
@@ -49,11 +49,14 @@ describe("a stage on moto", await needs("moto"), () => {
     folder = await checkout();
     catalogue = await readCatalogue(join(folder, "functions"));
     [stack, functions] = [(await rooms()).openStack(stage), openFunctions(stage, undefined, 5)];
-    assert.deepEqual([await stack.template(), await stack.outputs(), await stack.bucket()], [undefined, {}, undefined]);
+    assert.deepEqual(
+      [await stack.readTemplate(), await stack.readOutputs(), await stack.findBucket()],
+      [undefined, {}, undefined],
+    );
     begun = new Date(Math.floor(Date.now() / 1000) * 1000);
     first = await deployed();
     for (const name of [rule, other]) {
-      const alias = { FunctionName: functions.nameOf(name), Name: "live", FunctionVersion: "1" };
+      const alias = { FunctionName: functions.getFunctionName(name), Name: "live", FunctionVersion: "1" };
       await new Lambda().createAlias(alias);
     }
   });
@@ -70,42 +73,48 @@ describe("a stage on moto", await needs("moto"), () => {
   };
 
   /** Packs the checkout and has osls deploy it. */
-  const deployed = async (): Promise<Package> => {
-    const { pack, repackage } = await rooms();
+  const deployed = async (): Promise<StagePackage> => {
+    const { packageStage, repackage } = await rooms();
     const text = `rules: { ${rule}: { exempt: { users: [], groups: [] } }, ${other}: }`;
     const file = join(folder, "postern.yaml");
-    const made = await pack(stage, parseConfig(text, catalogue), catalogue, file, createTestSigner(1).publicKey);
+    const made = await packageStage(
+      stage,
+      parseConfig(text, catalogue),
+      catalogue,
+      file,
+      createTestSigner(1).publicKey,
+    );
     await repackage(reduced(made.template));
     await stack.deploy();
     return made;
   };
-  const wantedOf = ({ parts }: Package): Wanted => {
+  const wantedOf = ({ parts }: StagePackage): WantedVersion => {
     const found = parts.find(({ name }) => name === rule);
     assert.ok(found);
     return found.wanted;
   };
   const FunctionName = `postern-${stage}-${rule}`;
   const hanging = async () => {
-    const { version, weights } = await functions.live(rule);
+    const { version, weights } = await functions.readAlias(rule);
     return { version, weights };
   };
 
   it("has a stack, as its template says, in a bucket of its own", async () => {
     // Another command has made it already.
-    await stack.makeBucket();
-    const { Resources } = (await stack.template()) ?? {};
+    await stack.createBucket();
+    const { Resources } = (await stack.readTemplate()) ?? {};
     assert.deepEqual(Resources, JSON.parse(JSON.stringify(reduced(first.template).Resources)));
-    assert.match(String(await stack.bucket()), /^postern-moto-serverlessdeploymentbucket/);
+    assert.match(String(await stack.findBucket()), /^postern-moto-serverlessdeploymentbucket/);
     const total = Object.keys(Resources ?? {}).length;
-    assert.deepEqual([await stack.done(begun), await stack.done(new Date())], [total, 0]);
+    assert.deepEqual([await stack.countDone(begun), await stack.countDone(new Date())], [total, 0]);
   });
 
   describe("has functions that", () => {
     it("are listed, each with the version that the stack made", async () => {
-      assert.deepEqual(await functions.rules(), [rule, other]);
-      assert.deepEqual(await openFunctions("other").rules(), []);
+      assert.deepEqual(await functions.listRules(), [rule, other]);
+      assert.deepEqual(await openFunctions("other").listRules(), []);
       const { codeSha256, environment, memorySize, timeout } = wantedOf(first);
-      const [version, ...more] = await functions.versions(rule);
+      const [version, ...more] = await functions.listVersions(rule);
       assert.ok(version);
       const { description, modified, ...substance } = version;
       assert.deepEqual(substance, { version: "1", codeSha256, environment, memorySize, timeout });
@@ -114,13 +123,13 @@ describe("a stage on moto", await needs("moto"), () => {
         ["Refuses every change, except those without which the cluster would die.", []],
       );
       assert.ok(modified >= begun, modified.toISOString());
-      assert.deepEqual(await functions.unpublished(rule), environment);
+      assert.deepEqual(await functions.readLatestEnvironment(rule), environment);
       assert.deepEqual(await hanging(), { version: "1", weights: {} });
     });
 
     it("aren't there for rules that have none", async () => {
       const sentence = /^Error: stage moto has no function for none, or none that is live$/;
-      for (const ask of [functions.live, functions.versions]) await assert.rejects(ask("none"), sentence);
+      for (const ask of [functions.readAlias, functions.listVersions]) await assert.rejects(ask("none"), sentence);
     });
 
     it("get versions, of other code, surroundings or both, that nothing points at yet", async () => {
@@ -128,32 +137,32 @@ describe("a stage on moto", await needs("moto"), () => {
       const code = zip({ "index.cjs": Buffer.from("exports.handler = async () => {};\n") });
       const other = { ...same, zip: code, codeSha256: createHash("sha256").update(code).digest("base64") };
       const keys = { ...environment, POSTERN_KEYS: `${environment.POSTERN_KEYS},${createTestSigner(2).publicKey}` };
-      const steps: [string, Wanted][] = [
+      const steps: [string, WantedVersion][] = [
         ["2", { ...other, environment, description: "code" }],
         ["3", { ...other, environment: keys, description: "surroundings" }],
         ["4", { ...same, environment, description: "both" }],
       ];
       for (const [version, wanted] of steps) {
-        assert.equal(await functions.publish(rule, wanted), version);
+        assert.equal(await functions.publishVersion(rule, wanted), version);
         const { zip: _, ...substance } = wanted;
-        const { modified: __, ...made } = (await functions.versions(rule)).at(-1) ?? {};
+        const { modified: __, ...made } = (await functions.listVersions(rule)).at(-1) ?? {};
         assert.deepEqual(made, { ...substance, version });
       }
       assert.deepEqual(await hanging(), { version: "1", weights: {} });
     });
 
     it("are where they were moved to: in shares, alone, and back", async () => {
-      await functions.move(rule, "1", await functions.live(rule), { 2: 0.1 });
+      await functions.moveAlias(rule, "1", await functions.readAlias(rule), { 2: 0.1 });
       assert.deepEqual(await hanging(), { version: "1", weights: { 2: 0.1 } });
-      await functions.move(rule, "2", await functions.live(rule));
+      await functions.moveAlias(rule, "2", await functions.readAlias(rule));
       assert.deepEqual(await hanging(), { version: "2", weights: {} });
-      assert.equal((await standingOf(functions, rule)).previous, "1");
+      assert.equal((await readRuleState(functions, rule)).previous, "1");
       assert.equal(await rollBack(functions, rule), "1");
       assert.deepEqual(await hanging(), { version: "1", weights: {} });
     });
 
     it("have the code of another deployment there, and point at what they pointed at", async () => {
-      await functions.move(rule, "2", await functions.live(rule), { 4: 0.2 });
+      await functions.moveAlias(rule, "2", await functions.readAlias(rule), { 4: 0.2 });
       const file = join(folder, "functions", rule, "rule.ts");
       const [text, sentence] = [await readFile(file, "utf8"), "denying all modifications"];
       assert.ok(text.includes(sentence));
@@ -164,25 +173,28 @@ describe("a stage on moto", await needs("moto"), () => {
       const { Configuration } = await new Lambda().getFunction({ FunctionName });
       assert.equal(Configuration?.CodeSha256, codeSha256);
       assert.deepEqual(await hanging(), { version: "2", weights: { 4: 0.2 } });
-      assert.equal(await functions.publish(rule, wantedOf(again)), "5");
-      assert.equal((await functions.versions(rule)).at(-1)?.codeSha256, codeSha256);
-      assert.deepEqual(await functions.rules(), [rule, other]);
+      assert.equal(await functions.publishVersion(rule, wantedOf(again)), "5");
+      assert.equal((await functions.listVersions(rule)).at(-1)?.codeSha256, codeSha256);
+      assert.deepEqual(await functions.listRules(), [rule, other]);
     });
 
     it("lose versions that are pruned, once", async () => {
-      for (let time = 0; time < 2; time++) await functions.prune(rule, "3");
+      for (let time = 0; time < 2; time++) await functions.deleteVersion(rule, "3");
       assert.deepEqual(
-        (await functions.versions(rule)).map(({ version }) => version),
+        (await functions.listVersions(rule)).map(({ version }) => version),
         ["1", "2", "4", "5"],
       );
     });
   });
 
   it("is gone when its bucket is empty", async () => {
-    await openBucket(String(await stack.bucket())).empty("lock.json");
+    await openBucket(String(await stack.findBucket())).empty("lock.json");
     await stack.remove();
-    assert.deepEqual([await stack.template(), await stack.outputs(), await stack.bucket()], [undefined, {}, undefined]);
-    assert.deepEqual(await functions.rules(), []);
+    assert.deepEqual(
+      [await stack.readTemplate(), await stack.readOutputs(), await stack.findBucket()],
+      [undefined, {}, undefined],
+    );
+    assert.deepEqual(await functions.listRules(), []);
   });
 });
 
@@ -197,7 +209,7 @@ const checkout = async (): Promise<string> => {
 
 /** Without aliases and what refers to them, and without dependencies: moto takes one that says nothing new for a fault. */
 const omitted = ["Lambda::Alias", "Lambda::Permission", "ApiGatewayV2::Integration", "ApiGatewayV2::Route"];
-const reduced = (template: Template): Template => {
+const reduced = (template: StackTemplate): StackTemplate => {
   const kept = Object.entries(template.Resources).filter(
     ([, { Type }]) => !omitted.includes(Type.replace(/^AWS::/, "")),
   );

@@ -4,11 +4,11 @@ import { once } from "node:events";
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
-import type { Template } from "../../infra/aws/stack.ts";
+import type { StackTemplate } from "../../infra/aws/stack.ts";
 import { readCatalogue } from "../../infra/catalogue/registry.ts";
 import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
 import { bootCluster, type Cluster } from "../../infra/parity/control-plane/cluster.ts";
-import { term } from "../../infra/rollout/lock.ts";
+import { lockTerm } from "../../infra/rollout/lock.ts";
 import { type Checkout, kubeconfigOf, openCheckout } from "../checkout.ts";
 import { needs } from "../parts.ts";
 import { readRows } from "../rows.ts";
@@ -218,7 +218,7 @@ describe("a stage in the hands of its roles", await needs("moto", "runtime clien
   let way: string[];
   /** To the same cluster, as a user with no right there. */
   let powerless: string[];
-  let template: Template;
+  let template: StackTemplate;
   let access: Awaited<ReturnType<typeof readAccess>>;
   let current: string;
   /** What was made use of, by statement. */
@@ -320,7 +320,7 @@ describe("a stage in the hands of its roles", await needs("moto", "runtime clien
           /^this stage is locked by .* \(postern deploy\); unless that renews it, the lock ends at .*Z\n$/m,
         );
       }
-      account.s3.ahead += term + 2_000;
+      account.s3.ahead += lockTerm + 2_000;
     });
 
   it("deploys with the role for that", async () => {
@@ -456,7 +456,7 @@ describe("a stage in the hands of its roles", await needs("moto", "runtime clien
   });
 
   it("may have CloudFormation make, change and remove each type of its templates, and nothing else", async () => {
-    const url: Template = JSON.parse(await readFile(join(checkout.folder, "dist/url.json"), "utf8"));
+    const url: StackTemplate = JSON.parse(await readFile(join(checkout.folder, "dist/url.json"), "utf8"));
     const declared = [template, url].flatMap(({ Resources }) => Object.values(Resources).map(({ Type }) => Type));
     assert.deepEqual([...new Set(declared)].sort(), Object.keys(types).sort());
     const [deploy, own] = [access.role("DeployRole"), access.policy("DeployPolicy")];

@@ -4,27 +4,27 @@ import { S3 as S3Client } from "@aws-sdk/client-s3";
 import { SSM } from "@aws-sdk/client-ssm";
 import fc from "fast-check";
 import { openKeyVerifier } from "#lib/url-key.ts";
-import { type Bucket, openBucket } from "../../infra/aws/bucket.ts";
-import { openParameters, type Parameters } from "../../infra/aws/parameters.ts";
-import { openStage, passingOn } from "../../infra/aws/stage.ts";
+import { openBucket, type StageBucket } from "../../infra/aws/bucket.ts";
+import { openParameters, type StageParameters } from "../../infra/aws/parameters.ts";
+import { openStage, reportAwsErrors } from "../../infra/aws/stage.ts";
 import { Complaint } from "../../infra/cli/complaint.ts";
 import { waitUntil } from "../../infra/parity/rule-server.ts";
 import { readHealth } from "../../infra/rollout/health.ts";
 import {
+  addSecondKey,
+  deleteOldKey,
   type Keyring,
-  narrowKeyring,
   openKeyring,
   readKeyring,
-  turnKeyring,
-  widenKeyring,
+  useNewestKey,
 } from "../../infra/rollout/keyring.ts";
-import { lockKey, ourName, takeLock, term } from "../../infra/rollout/lock.ts";
+import { getOwnName, lockKey, lockTerm, takeLock } from "../../infra/rollout/lock.ts";
 import {
+  findPreviousRelease,
+  findRelease,
+  listReleasedVersions,
   openReleases,
   type Release,
-  releaseBefore,
-  releasedVersions,
-  releaseNamed,
 } from "../../infra/rollout/releases.ts";
 import { needs } from "../parts.ts";
 import { behind } from "./account.ts";
@@ -37,7 +37,7 @@ const region = "eu-west-1";
 
 describe("a stage's memory", await needs("moto"), () => {
   let moto: Moto;
-  let parameters: Parameters;
+  let parameters: StageParameters;
   let stages = 0;
 
   before(async () => {
@@ -52,7 +52,7 @@ describe("a stage's memory", await needs("moto"), () => {
     parameters = another();
   });
   let buckets = 0;
-  const newBucket = async (client: S3Client): Promise<Bucket> => {
+  const newBucket = async (client: S3Client): Promise<StageBucket> => {
     const name = `bucket-${++buckets}`;
     assert.equal(await openStorage(moto.url, region).make(name), undefined);
     return openBucket(name, client);
@@ -63,7 +63,7 @@ describe("a stage's memory", await needs("moto"), () => {
     const ear: Ear = { heard: [], fault: undefined, allow: undefined };
     let s3: S3;
     let served: Awaited<ReturnType<typeof serve>>;
-    let bucket: Bucket;
+    let bucket: StageBucket;
     before(async () => {
       s3 = openS3(behind(moto.url, "s3"), ear);
       served = await serve(() => s3, ear);
@@ -95,9 +95,9 @@ describe("a stage's memory", await needs("moto"), () => {
     const refusal = /^Error: this stage is locked by joe \(postern rotate\); unless that renews it, the lock ends at /;
 
     it("says who we are", () => {
-      assert.equal(ourName(), "jane");
+      assert.equal(getOwnName(), "jane");
       delete process.env.POSTERN_BY;
-      assert.match(ourName(), /./);
+      assert.match(getOwnName(), /./);
     });
 
     it("refuses the second of two, with the name of the first and the end of its lock by S3's clock", async () => {
@@ -138,7 +138,7 @@ describe("a stage's memory", await needs("moto"), () => {
 
     it("is taken over by one of many once it has ended", async () => {
       await hold(textOf("killed"));
-      pass(term + 2_000);
+      pass(lockTerm + 2_000);
       await race(5);
     });
 
@@ -152,7 +152,7 @@ describe("a stage's memory", await needs("moto"), () => {
         await hold(textOf("other"));
         test.mock.timers.enable({ apis: ["Date"], now: Date.now() + minutes * 60_000 });
         await assert.rejects(take(), refusal);
-        pass(term - 60_000);
+        pass(lockTerm - 60_000);
         await assert.rejects(take(), refusal);
         assert.equal(await held(), textOf("other"));
         pass(62_000);
@@ -164,7 +164,7 @@ describe("a stage's memory", await needs("moto"), () => {
     it("counts by its age alone where it isn't ours", async () => {
       await hold("hello");
       await assert.rejects(take(), /^Error: this stage is locked by an unknown program/);
-      pass(term + 2_000);
+      pass(lockTerm + 2_000);
       await (await take()).release();
     });
 
@@ -186,9 +186,9 @@ describe("a stage's memory", await needs("moto"), () => {
 
     it("is still ours where nobody took it over in time, whoever had looked at it", async () => {
       const lock = await take();
-      pass(term + 60_000);
+      pass(lockTerm + 60_000);
       const seen = await bucket.read(lockKey);
-      assert.ok(seen && seen.age > term);
+      assert.ok(seen && seen.age > lockTerm);
       // This renews it, so that what another command saw is not there any more.
       await lock.check();
       assert.equal(await bucket.write(lockKey, textOf("late"), { IfMatch: seen.etag }), false);
@@ -198,9 +198,9 @@ describe("a stage's memory", await needs("moto"), () => {
 
     it("stays ours where it is renewed several times at once", async () => {
       const lock = await take();
-      pass(term - 10_000);
+      pass(lockTerm - 10_000);
       await Promise.all(Array.from({ length: 5 }, () => lock.check()));
-      assert.ok(Number((await bucket.read(lockKey))?.age) < term / 2);
+      assert.ok(Number((await bucket.read(lockKey))?.age) < lockTerm / 2);
       await lock.release();
     });
 
@@ -209,7 +209,7 @@ describe("a stage's memory", await needs("moto"), () => {
       ear.fault = ({ action }, when) =>
         action === "s3:PutObject" && when === "after" && cut++ % 2 === 0 ? "cut" : undefined;
       const lock = await take();
-      pass(term - 10_000);
+      pass(lockTerm - 10_000);
       await lock.check();
       assert.ok(cut >= 4, `${cut}`);
       await lock.release();
@@ -288,7 +288,7 @@ describe("a stage's memory", await needs("moto"), () => {
 
     it("isn't there before somebody deploys, and can't be changed", async () => {
       assert.equal(await readKeyring(parameters), undefined);
-      for (const change of [widenKeyring, turnKeyring, narrowKeyring])
+      for (const change of [addSecondKey, useNewestKey, deleteOldKey])
         await assert.rejects(change(parameters), /^Error: this stage has no keys; postern deploy makes them$/);
       assert.equal(await parameters.read("keys"), undefined);
     });
@@ -303,20 +303,20 @@ describe("a stage's memory", await needs("moto"), () => {
 
     it("is replaced without a moment in which a URL in use is refused", async () => {
       const first = await openKeyring(parameters);
-      const wide = await widenKeyring(parameters);
+      const wide = await addSecondKey(parameters);
       assert.deepEqual(keysOf(wide), [first.current.publicKey, wide.signers[1]?.publicKey]);
       assert.equal(wide.current.publicKey, first.current.publicKey);
-      const turned = await turnKeyring(parameters);
+      const turned = await useNewestKey(parameters);
       assert.equal(turned.publicKeys, wide.publicKeys);
       assert.equal(turned.current.publicKey, wide.signers[1]?.publicKey);
       for (const functions of [wide, turned])
         for (const urls of [first, wide, turned]) assert.ok(takes(functions, urls));
-      const narrow = await narrowKeyring(parameters);
+      const narrow = await deleteOldKey(parameters);
       assert.deepEqual(keysOf(narrow), [turned.current.publicKey]);
       assert.deepEqual([takes(narrow, turned), takes(narrow, first)], [true, false]);
     });
 
-    const changes = { widen: widenKeyring, turn: turnKeyring, narrow: narrowKeyring };
+    const changes = { widen: addSecondKey, turn: useNewestKey, narrow: deleteOldKey };
     const names = fc.constantFrom(...(["widen", "turn", "narrow"] as const));
 
     it("has one or two keys, whatever is done to it in whatever order, and signs with one of them", async () => {
@@ -390,7 +390,7 @@ describe("a stage's memory", await needs("moto"), () => {
   });
 
   describe("has releases that", () => {
-    let bucket: Bucket;
+    let bucket: StageBucket;
     beforeEach(async () => {
       bucket = await newBucket(new S3Client({ region, maxAttempts: 5 }));
     });
@@ -403,7 +403,7 @@ describe("a stage's memory", await needs("moto"), () => {
     });
 
     it("are kept in the bucket that the stack has made meanwhile", async () => {
-      let place: Bucket | undefined;
+      let place: StageBucket | undefined;
       const releases = await openReleases(async () => place);
       place = bucket;
       await releases.save(releaseOf(1));
@@ -454,7 +454,8 @@ const releaseOf = (id: number, more: Partial<Release> = {}): Release => ({
 });
 
 describe("what AWS's own library says", () => {
-  const said = (error: Error) => passingOn(async () => Promise.reject(error)).catch((caught: Error) => caught.message);
+  const said = (error: Error) =>
+    reportAwsErrors(async () => Promise.reject(error)).catch((caught: Error) => caught.message);
 
   it("is passed on, with what would help where no region is named", async () => {
     const sentence = "AWS: Region is missing; AWS_REGION names one, or a profile does";
@@ -469,19 +470,19 @@ describe("a release", () => {
   const all = [releaseOf(12), releaseOf(2), releaseOf(1)];
 
   it("is found by its name", () => {
-    for (const one of all) assert.equal(releaseNamed(all, `r${one.id}`), one);
+    for (const one of all) assert.equal(findRelease(all, `r${one.id}`), one);
   });
 
   it("is not found by another, and those that are there are named", () => {
     for (const text of ["2", "r02", "R2", "r3", "r", "", "r1 "])
       assert.throws(
-        () => releaseNamed(all, text),
+        () => findRelease(all, text),
         (error) =>
           error instanceof Complaint &&
           error.message === `there is no release ${text}; there are r12, r2, r1` &&
           error.exitCode === 2,
       );
-    assert.throws(() => releaseNamed([], "r1"), /^Error: there is no release r1; nothing was released yet$/);
+    assert.throws(() => findRelease([], "r1"), /^Error: there is no release r1; nothing was released yet$/);
   });
 
   it("has versions of each rule, the last one first, and behind them what was rolled back from", () => {
@@ -492,11 +493,11 @@ describe("a release", () => {
       releaseOf(2, { rules: { a: with_("9") } }),
       releaseOf(1, { rules: { a: with_("10") } }),
     ];
-    assert.deepEqual(releasedVersions(some, "a"), ["10", "9"]);
+    assert.deepEqual(listReleasedVersions(some, "a"), ["10", "9"]);
     const later = releaseOf(4, { rules: { a: with_("12", "10", "7") }, withdrawn: ["a@10"] });
-    assert.deepEqual(releasedVersions([later, ...some], "a"), ["12", "7", "9", "10"]);
-    assert.deepEqual(releasedVersions(some, "b"), ["1"]);
-    for (const none of ["c", "constructor", "toString"]) assert.deepEqual(releasedVersions(some, none), []);
+    assert.deepEqual(listReleasedVersions([later, ...some], "a"), ["12", "7", "9", "10"]);
+    assert.deepEqual(listReleasedVersions(some, "b"), ["1"]);
+    for (const none of ["c", "constructor", "toString"]) assert.deepEqual(listReleasedVersions(some, none), []);
   });
 
   const versionOf = (version: string) => {
@@ -547,7 +548,7 @@ describe("a release", () => {
   ];
   for (const [name, all, id] of before)
     it(`goes back to ${name}`, () => {
-      if (id !== undefined) assert.equal(releaseBefore(all).id, id);
-      else assert.throws(() => releaseBefore(all), /^Error: there is no release before the one that is live$/);
+      if (id !== undefined) assert.equal(findPreviousRelease(all).id, id);
+      else assert.throws(() => findPreviousRelease(all), /^Error: there is no release before the one that is live$/);
     });
 });

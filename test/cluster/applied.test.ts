@@ -10,18 +10,18 @@ import { createLiveCapabilities } from "#lib/cluster/live-capabilities.ts";
 import { check } from "#lib/review.ts";
 import { readCatalogue } from "../../infra/catalogue/registry.ts";
 import { Complaint } from "../../infra/cli/complaint.ts";
-import { type Deployer, describeEks, openCluster } from "../../infra/clusters/access.ts";
-import type { ClusterApi, Kind, Manifest, Ref } from "../../infra/clusters/api.ts";
+import { type ClusterCredentials, describeEks, openClusterApi } from "../../infra/clusters/access.ts";
+import type { ClusterApi, DeployedKind, DeployedObject, ObjectReference } from "../../infra/clusters/api.ts";
 import {
   applyAll,
   applyRights,
-  type Change,
-  drift,
-  entriesNamed,
-  pointers,
-  removeAll,
+  deleteAll,
+  findCallingEntries,
+  findDifferences,
+  listEntryTargets,
+  type ObjectChange,
 } from "../../infra/clusters/apply.ts";
-import { probe, probeAll, reviewOf } from "../../infra/clusters/probe.ts";
+import { buildProbeReview, probeEndpoint, probeEntries } from "../../infra/clusters/probe.ts";
 import type { ConnectConfig } from "../../infra/config/config.ts";
 import { openCertificate, type ServerCertificate } from "../../infra/keys/keys.ts";
 import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
@@ -56,7 +56,13 @@ const stored = readRows<{
     patch: Operation[];
     says: string;
   }[];
-  unreachable: { because: string; connect?: ConnectConfig; deployer?: Deployer; identity?: true; says: string }[];
+  unreachable: {
+    because: string;
+    connect?: ConnectConfig;
+    deployer?: ClusterCredentials;
+    identity?: true;
+    says: string;
+  }[];
   faulty: { endpoint: string; status?: number; body: string; says: string; tries: number }[];
 }>(import.meta.filename);
 const toBase64 = (pem: string) => Buffer.from(pem).toString("base64");
@@ -115,7 +121,7 @@ describe("what a deployment has in a cluster", await needs("API server"), () => 
   let cluster: Cluster;
   let api: ClusterApi;
   const open = async (user: string, change: Parameters<typeof kubeconfig>[2] = {}) =>
-    openCluster("prod-eu", undefined, { kubeconfig: await kubeconfig(cluster, user, change), context: "here" });
+    openClusterApi("prod-eu", undefined, { kubeconfig: await kubeconfig(cluster, user, change), context: "here" });
 
   before(async () => {
     const binaries = await requireBinaries();
@@ -127,29 +133,29 @@ describe("what a deployment has in a cluster", await needs("API server"), () => 
   });
   after(() => cluster?.stop());
   beforeEach(async () => {
-    await removeAll(api, "postern");
+    await deleteAll(api, "postern");
   });
 
-  const mutating: Ref = { kind: "MutatingWebhookConfiguration", name: "postern" };
-  const validating: Ref = { kind: "ValidatingWebhookConfiguration", name: "postern" };
-  const role: Ref = { kind: "ClusterRole", name: "postern:limit-ranger" };
-  const binding: Ref = { kind: "ClusterRoleBinding", name: "postern:limit-ranger" };
-  const account: Ref = { kind: "ServiceAccount", name: "postern", namespace: "kube-system" };
-  const secret: Ref = { kind: "Secret", name: "postern-token", namespace: "kube-system" };
+  const mutating: ObjectReference = { kind: "MutatingWebhookConfiguration", name: "postern" };
+  const validating: ObjectReference = { kind: "ValidatingWebhookConfiguration", name: "postern" };
+  const role: ObjectReference = { kind: "ClusterRole", name: "postern:limit-ranger" };
+  const binding: ObjectReference = { kind: "ClusterRoleBinding", name: "postern:limit-ranger" };
+  const account: ObjectReference = { kind: "ServiceAccount", name: "postern", namespace: "kube-system" };
+  const secret: ObjectReference = { kind: "Secret", name: "postern-token", namespace: "kube-system" };
   const all = [mutating, validating, role, binding, account, secret];
 
-  const live = async (ref: Ref): Promise<Manifest> => {
+  const live = async (ref: ObjectReference): Promise<DeployedObject> => {
     const found = await api.get(ref);
     assert.ok(found, `${ref.kind} ${ref.name} is there`);
     return found;
   };
   const versions = () => Promise.all(all.map(async (ref) => (await live(ref)).metadata.resourceVersion));
   const sentences = async (rules: object) =>
-    (await drift(api, wanted(rules), "postern")).map(({ sentence }) => sentence);
-  const kindsAndNames = (changes: { did: string; kind: Kind; name: string }[]) =>
+    (await findDifferences(api, wanted(rules), "postern")).map(({ sentence }) => sentence);
+  const kindsAndNames = (changes: { did: string; kind: DeployedKind; name: string }[]) =>
     changes.map(({ did, kind, name }) => `${did} ${kind} ${name}`);
 
-  const pathOf = ({ kind, name, namespace }: Ref) => {
+  const pathOf = ({ kind, name, namespace }: ObjectReference) => {
     const root = kind.includes("Webhook")
       ? "/apis/admissionregistration.k8s.io/v1"
       : kind.startsWith("Cluster")
@@ -158,7 +164,7 @@ describe("what a deployment has in a cluster", await needs("API server"), () => 
     return { collection: `${root}/${kind.toLowerCase()}s`, object: `${root}/${kind.toLowerCase()}s/${name}` };
   };
   /** As kubectl edit would. */
-  const edit = async (ref: Ref, change: (object: any) => void) => {
+  const edit = async (ref: ObjectReference, change: (object: any) => void) => {
     const object = await live(ref);
     change(object);
     const { object: path } = pathOf(ref);
@@ -169,12 +175,12 @@ describe("what a deployment has in a cluster", await needs("API server"), () => 
     });
     assert.equal(code, 200, String(body.message));
   };
-  const create = async (ref: Ref, object: object, query = "") => {
+  const create = async (ref: ObjectReference, object: object, query = "") => {
     const path = `${pathOf(ref).collection}${query}`;
     const { code, body } = await cluster.admin({ method: "POST", path, body: object });
     assert.equal(code, 201, String(body.message));
   };
-  const take = (ref: Ref) => cluster.admin({ method: "DELETE", path: pathOf(ref).object });
+  const take = (ref: ObjectReference) => cluster.admin({ method: "DELETE", path: pathOf(ref).object });
 
   it("is made, what reads before what calls, and made once", async () => {
     const absent = await sentences(usual);
@@ -315,7 +321,7 @@ describe("what a deployment has in a cluster", await needs("API server"), () => 
   });
 
   it("takes over what kubectl apply made before", async () => {
-    const objects = wanted(usual) as Manifest[];
+    const objects = wanted(usual) as DeployedObject[];
     const annotation = "kubectl.kubernetes.io/last-applied-configuration";
     for (const object of objects) {
       const { kind, metadata } = object;
@@ -377,22 +383,22 @@ describe("what a deployment has in a cluster", await needs("API server"), () => 
       `removed ClusterRoleBinding ${name}:limit-ranger`,
       `removed ClusterRole ${name}:limit-ranger`,
     ];
-    assert.deepEqual(kindsAndNames(await removeAll(api, "postern")), removed("postern"));
+    assert.deepEqual(kindsAndNames(await deleteAll(api, "postern")), removed("postern"));
     assert.ok(await api.get(account), "the other's functions have its token");
-    assert.deepEqual(await drift(api, wanted(usual, { name: "staging" }), "staging"), []);
-    assert.deepEqual(kindsAndNames(await removeAll(api, "staging")), [
+    assert.deepEqual(await findDifferences(api, wanted(usual, { name: "staging" }), "staging"), []);
+    assert.deepEqual(kindsAndNames(await deleteAll(api, "staging")), [
       ...removed("staging"),
       "removed Secret postern-token",
       "removed ServiceAccount postern",
     ]);
-    assert.deepEqual(await removeAll(api, "staging"), []);
+    assert.deepEqual(await deleteAll(api, "staging"), []);
     await live({ ...role, name: "postern:mine" });
     await take({ ...role, name: "postern:mine" });
   });
 
   it("has of a rule with two halves the one that validates later, and loses it earlier", async () => {
     const rules = { "always-pull-images": {} };
-    const order = async (act: () => Promise<Change[]>) =>
+    const order = async (act: () => Promise<ObjectChange[]>) =>
       kindsAndNames(await act()).map((one) => one.split(" ").slice(0, 2).join(" "));
     assert.deepEqual(await order(() => applyAll(api, wanted(rules), "postern")), [
       "made MutatingWebhookConfiguration",
@@ -404,7 +410,7 @@ describe("what a deployment has in a cluster", await needs("API server"), () => 
       "changed MutatingWebhookConfiguration",
     ]);
     assert.deepEqual(await sentences(other), []);
-    await removeAll(api, "postern");
+    await deleteAll(api, "postern");
   });
 
   it("goes although one of its entries refuses everything, by an endpoint that is gone", async () => {
@@ -418,18 +424,18 @@ describe("what a deployment has in a cluster", await needs("API server"), () => 
       });
       return code === 500;
     });
-    assert.equal((await removeAll(api, "postern")).length, 6);
-    assert.deepEqual(await removeAll(api, "postern"), []);
+    assert.equal((await deleteAll(api, "postern")).length, 6);
+    assert.deepEqual(await deleteAll(api, "postern"), []);
   });
 
   it("never takes away a configuration of that name that isn't Postern's", async () => {
-    const [configuration] = wanted(usual) as Manifest[];
+    const [configuration] = wanted(usual) as DeployedObject[];
     const webhooks = Object(configuration?.webhooks)
       .map((one: object) => ({ ...one, name: "x.example.com" }))
       .slice(0, 1);
     await create(mutating, { ...configuration, metadata: { name: "postern" }, webhooks });
-    assert.deepEqual(await removeAll(api, "postern"), []);
-    assert.deepEqual(await drift(api, [], "postern"), []);
+    assert.deepEqual(await deleteAll(api, "postern"), []);
+    assert.deepEqual(await findDifferences(api, [], "postern"), []);
     await take(mutating);
   });
 
@@ -454,7 +460,11 @@ describe("what a deployment has in a cluster", await needs("API server"), () => 
       metadata: { name: "foreign" },
       webhooks,
     });
-    const found = await pointers(api, ["https://rules.example.com/base/", "https://nobody.example.com", "no address"]);
+    const found = await findCallingEntries(api, [
+      "https://rules.example.com/base/",
+      "https://nobody.example.com",
+      "no address",
+    ]);
     assert.deepEqual(
       found.sort((one, other) => one.name.localeCompare(other.name)),
       [
@@ -462,7 +472,7 @@ describe("what a deployment has in a cluster", await needs("API server"), () => 
         { kind: foreign.kind, name: "postern", entry: "deny-service-external-ips.postern.dev" },
       ],
     );
-    assert.deepEqual((await pointers(api, ["https://RULES.example.com"])).length, 4);
+    assert.deepEqual((await findCallingEntries(api, ["https://RULES.example.com"])).length, 4);
     await take(foreign);
   });
 
@@ -470,7 +480,7 @@ describe("what a deployment has in a cluster", await needs("API server"), () => 
     const names = Array.from({ length: 260 }, (_, index) => `staging:${index}`);
     const metadata = { labels: { "app.kubernetes.io/managed-by": "postern" } };
     await Promise.all(names.map((name) => create(role, { metadata: { ...metadata, name } })));
-    assert.equal((await drift(api, [], "staging")).length, names.length);
+    assert.equal((await findDifferences(api, [], "staging")).length, names.length);
     await Promise.all(names.map((name) => take({ ...role, name })));
   });
 
@@ -484,10 +494,10 @@ describe("what a deployment has in a cluster", await needs("API server"), () => 
         ),
       );
       await assert.rejects(
-        pointers(stranger, [base]),
+        findCallingEntries(stranger, [base]),
         complaining(/refuses to list every \w+ \(403\): .*; give this right/),
       );
-      await assert.rejects(removeAll(stranger, "postern"), complaining(/\(403\): /));
+      await assert.rejects(deleteAll(stranger, "postern"), complaining(/\(403\): /));
     });
 
     it("may give nobody a right that it doesn't have: a sentence says what helps", async () => {
@@ -520,7 +530,7 @@ describe("what a deployment has in a cluster", await needs("API server"), () => 
     it("shows a token that nobody knows", async () => {
       const unknown = await open("deployers", { token: "wrong" });
       await assert.rejects(
-        drift(unknown, [], "postern"),
+        findDifferences(unknown, [], "postern"),
         complaining(
           /^cluster prod-eu: its API server doesn't know us \(401: Unauthorized\); the token or certificate in \S+ may have ended; have it renewed$/,
         ),
@@ -547,7 +557,7 @@ describe("what a deployment has in a cluster", await needs("API server"), () => 
       const port = await findFreePort();
       const nobody = await open("deployers", { server: `https://127.0.0.1:${port}` });
       await assert.rejects(
-        pointers(nobody, [base]),
+        findCallingEntries(nobody, [base]),
         complaining(
           `cluster prod-eu can't be reached at https://127.0.0.1:${port}: connect ECONNREFUSED 127.0.0.1:${port}`,
         ),
@@ -557,7 +567,7 @@ describe("what a deployment has in a cluster", await needs("API server"), () => 
     it("finds somebody else there", async () => {
       const somebody = await open("deployers", { ca: other.ca });
       await assert.rejects(
-        removeAll(somebody, "postern"),
+        deleteAll(somebody, "postern"),
         complaining(
           /^cluster prod-eu can't be reached at https:\S+: .*; its ca must be the one that signed its certificate$/,
         ),
@@ -578,7 +588,7 @@ describe("what a deployment has in a cluster", await needs("API server"), () => 
         assert.ok(configuration);
         for (const act of [
           () => faulty.get(validating),
-          () => faulty.apply(configuration as Manifest),
+          () => faulty.apply(configuration as DeployedObject),
           () => faulty.remove(validating),
         ]) {
           await faulty.get(mutating);
@@ -614,7 +624,7 @@ describe("what a deployment has in a cluster", await needs("API server"), () => 
         const failing = { status: 500, body: JSON.stringify({ kind: "Status", message, code: 500 }) };
         // Two configurations and two lists are read first.
         way.faults.push(...Array(4).fill({ milliseconds: 0 }), failing, failing);
-        assert.equal((await removeAll(faulty, "postern")).length, 2);
+        assert.equal((await deleteAll(faulty, "postern")).length, 2);
         assert.equal(await api.get(binding), undefined);
       });
       it("is told who else writes there at the same time, and tries again", async () => {
@@ -668,7 +678,7 @@ describe("what a deployment has in a cluster", await needs("API server"), () => 
 
     it("is found by its name, and shown who we are to AWS", async () => {
       heard.length = 0;
-      const found = await openCluster("prod-eu", connect, { identity });
+      const found = await openClusterApi("prod-eu", connect, { identity });
       assert.equal(found.server, address);
       await assert.rejects(
         found.get(mutating),
@@ -689,7 +699,11 @@ describe("what a deployment has in a cluster", await needs("API server"), () => 
     });
     it("is not looked for where server and ca are named", async () => {
       heard.length = 0;
-      const found = await openCluster("prod-eu", { ...connect, server: address, ca: "ca.crt" }, { identity, folder });
+      const found = await openClusterApi(
+        "prod-eu",
+        { ...connect, server: address, ca: "ca.crt" },
+        { identity, folder },
+      );
       await assert.rejects(found.get(mutating), complaining(/\(401: /));
       assert.deepEqual(
         heard.map(({ path }) => path),
@@ -738,7 +752,7 @@ describe("what a deployment has in a cluster", await needs("API server"), () => 
       const postern = await serveCatalogue(JSON.stringify({ rules }), world);
       try {
         const entries = postern.manifests().flatMap(({ webhooks }) => webhooks);
-        const found = await probeAll(entries, { timeoutSeconds: 10 });
+        const found = await probeEntries(entries, { timeoutSeconds: 10 });
         assert.deepEqual(
           found.filter(({ ok }) => !ok).map(({ sentence }) => sentence),
           [],
@@ -764,7 +778,7 @@ describe("the way to a cluster", () => {
     it(`is refused because ${because}`, () => {
       const aws = identity && { identity: async () => ({ accessKeyId: "a", secretAccessKey: "b" }) };
       return assert.rejects(
-        openCluster("prod-eu", connect, { folder, ...deployer, ...aws }),
+        openClusterApi("prod-eu", connect, { folder, ...deployer, ...aws }),
         complaining(new RegExp(says)),
       );
     });
@@ -797,7 +811,7 @@ describe("the way to a cluster", () => {
 
 describe("entries by their names", () => {
   it("are rules, variants and phases", () => {
-    const named = entriesNamed(wanted({ "always-pull-images": {}, "node-restriction": {} }));
+    const named = listEntryTargets(wanted({ "always-pull-images": {}, "node-restriction": {} }));
     assert.deepEqual(
       named.filter(({ phase }) => phase === "validate"),
       [{ rule: "always-pull-images", phase: "validate" }],
@@ -852,7 +866,7 @@ describe("a probe", () => {
   const shown = () => url.replace(key, "…");
 
   it("is a review of a dry run, as the API server sends it", async () => {
-    const found = await probe(url, certificate.ca);
+    const found = await probeEndpoint(url, certificate.ca);
     assert.deepEqual([found.ok, found.sentence], [true, `${shown()} answers in ${found.milliseconds} ms`]);
     const [one] = asked;
     assert.deepEqual(
@@ -870,17 +884,17 @@ describe("a probe", () => {
 
   it("is well-formed for all that rules match", () => {
     const groups = { apiGroups: [""], apiVersions: ["v1"] };
-    const pod = check(reviewOf([{ ...groups, resources: ["pods"], operations: ["DELETE"] }])).request;
+    const pod = check(buildProbeReview([{ ...groups, resources: ["pods"], operations: ["DELETE"] }])).request;
     assert.deepEqual([pod.kind.kind, pod.object, Object(pod.oldObject).kind], ["Pod", null, "Pod"]);
-    const exec = check(reviewOf([{ ...groups, resources: ["pods/exec"], operations: ["CONNECT"] }])).request;
+    const exec = check(buildProbeReview([{ ...groups, resources: ["pods/exec"], operations: ["CONNECT"] }])).request;
     assert.deepEqual(
       [exec.subResource, exec.operation, exec.object],
       ["exec", "CONNECT", { apiVersion: "v1", kind: "PodExecOptions" }],
     );
-    const node = check(reviewOf([{ ...groups, resources: ["nodes"], operations: ["*"] }])).request;
+    const node = check(buildProbeReview([{ ...groups, resources: ["nodes"], operations: ["*"] }])).request;
     assert.deepEqual([node.kind.kind, node.namespace, node.operation], ["Node", undefined, "CREATE"]);
     const policy = check(
-      reviewOf([
+      buildProbeReview([
         {
           apiGroups: ["networking.k8s.io"],
           apiVersions: ["*"],
@@ -894,13 +908,13 @@ describe("a probe", () => {
       [{ group: "networking.k8s.io", version: "v1", kind: "NetworkPolicy" }, "networking.k8s.io/v1"],
     );
     const any = check(
-      reviewOf([{ apiGroups: ["*"], apiVersions: ["*"], resources: ["*/*"], operations: ["*"] }]),
+      buildProbeReview([{ apiGroups: ["*"], apiVersions: ["*"], resources: ["*/*"], operations: ["*"] }]),
     ).request;
     assert.deepEqual(any.resource, { group: "", version: "v1", resource: "configmaps" });
   });
 
   it("finds endpoints well that let by and that refuse, and those that can't read", async () => {
-    const found = await probeAll(
+    const found = await probeEntries(
       postern.manifests().flatMap(({ webhooks }) => webhooks),
       once3,
     );
@@ -927,7 +941,7 @@ describe("a probe", () => {
     const right = entry.clientConfig.url;
     const origin = new URL(right).origin;
     for (const wrong of [right.replace(/\.[\w-]{86}\//, `.${key}/`), right.replace("limit-ranger", "nobody")]) {
-      const { ok, sentence } = await probe(wrong, ca);
+      const { ok, sentence } = await probeEndpoint(wrong, ca);
       assert.equal(ok, false);
       assert.equal(
         sentence,
@@ -939,17 +953,17 @@ describe("a probe", () => {
   for (const { endpoint, status = 200, body, says, tries } of rows.faulty)
     it(`says that an endpoint ${endpoint}, after as many tries as may help`, async () => {
       answers = Array(5).fill(() => (body === "cut" ? body : { status, body }));
-      const found = await probe(url, certificate.ca, undefined, once3);
+      const found = await probeEndpoint(url, certificate.ca, undefined, once3);
       assert.deepEqual([found.ok, found.sentence, asked.length], [false, `${shown()}: ${says}`, tries]);
     });
   it("forgives what passes", async () => {
     answers = [() => ({ status: 503, body: "{}" }), () => "cut"];
-    assert.equal((await probe(url, certificate.ca, undefined, once3)).ok, true);
+    assert.equal((await probeEndpoint(url, certificate.ca, undefined, once3)).ok, true);
     assert.equal(asked.length, 3);
   });
   it("trusts nobody whose certificate the API server would not", async () => {
     for (const ca of [undefined, other.ca]) {
-      const { ok, sentence } = await probe(url, ca, undefined, once3);
+      const { ok, sentence } = await probeEndpoint(url, ca, undefined, once3);
       assert.equal(ok, false);
       assert.match(sentence, /: it can't be reached: (self-signed certificate|unable to )/);
     }

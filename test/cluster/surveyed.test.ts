@@ -6,7 +6,7 @@ import { after, before, describe, it } from "node:test";
 import { parse, stringify } from "yaml";
 import { createLiveCapabilities } from "#lib/cluster/live-capabilities.ts";
 import { readCatalogue } from "../../infra/catalogue/registry.ts";
-import { openCluster } from "../../infra/clusters/access.ts";
+import { openClusterApi } from "../../infra/clusters/access.ts";
 import { inspectCluster, toInspected } from "../../infra/clusters/inspection.ts";
 import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
 import { bootCluster, type Cluster } from "../../infra/parity/control-plane/cluster.ts";
@@ -65,7 +65,7 @@ describe("policies in a real cluster", await needs("API server"), () => {
     const [local] = parseConfig(yaml, catalogue).clusters.values();
     assert.ok(local);
     const open = async () =>
-      toInspected(await openCluster("local", undefined, { kubeconfig: join(folder, "kubeconfig") }));
+      toInspected(await openClusterApi("local", undefined, { kubeconfig: join(folder, "kubeconfig") }));
     return inspectCluster(catalogue, local, open);
   };
   /** The entries of what was found, as those of the admission of policies are served. */

@@ -4,7 +4,7 @@ import type { KubernetesObject, Operation, UserInfo } from "#lib/review.ts";
 import type { CatalogueRule } from "../../catalogue/registry.ts";
 import { Complaint } from "../../cli/complaint.ts";
 import { formatCount, type Progress, type ReportProgress } from "../../cli/progress.ts";
-import { type Deployer, wayTo } from "../../clusters/access.ts";
+import { type ClusterCredentials, resolveConnection } from "../../clusters/access.ts";
 import type { ClusterConfig } from "../../config/config.ts";
 import { type Environment, type Evaluation, noFindings } from "../evaluation/evaluation.ts";
 import { hasWorkloads } from "../evaluation/pod-templates.ts";
@@ -25,7 +25,7 @@ import { type Evaluator, openEvaluator } from "./stored-objects.ts";
 export interface AuditOptions {
   catalogue: CatalogueRule[];
   cluster: [name: string, ClusterConfig];
-  deployer: Deployer;
+  deployer: ClusterCredentials;
   harden: boolean;
   /** Files with webhook configurations other than Postern's. */
   webhooks: readonly string[];
@@ -54,7 +54,7 @@ export const openAudit = async (options: AuditOptions, signal: AbortSignal): Pro
   const { catalogue, cluster, hosts, operation, alsoPods, namespaces: chosen } = options;
   const [name, { connect }] = cluster;
   const foreign = await readAll(options.webhooks, "--webhooks");
-  const way = await wayTo(name, connect, { ...options.deployer, right: "list everything" });
+  const way = await resolveConnection(name, connect, { ...options.deployer, right: "list everything" });
   const { read, close } = openReader(way, signal);
   const why: Why = (answer) => refusalIn(answer, way);
   const notes = new Set<string>();

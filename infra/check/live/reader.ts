@@ -3,7 +3,7 @@ import { setTimeout as wait } from "node:timers/promises";
 import { type HttpsAnswer, sendRequest, toUnanswered, UnansweredError } from "#lib/cluster/https-request.ts";
 import { parseJson } from "#lib/json.ts";
 import { escapeControls } from "../../cli/terminal.ts";
-import type { Way } from "../../clusters/api.ts";
+import type { ClusterConnection } from "../../clusters/api.ts";
 
 /** Sends a GET request to the API server, with retries, and returns the last answer or failure. */
 export type Read = (path: string, accept?: string) => Promise<HttpsAnswer | UnansweredError>;
@@ -26,7 +26,7 @@ const firstTries = 2;
 const longestBreak = 30;
 
 /** Opens a reader that stops at `signal`. `breath` is the wait before the second try, in milliseconds. */
-export const openReader = (way: Way, signal: AbortSignal, breath = 500): Reader => {
+export const openReader = (way: ClusterConnection, signal: AbortSignal, breath = 500): Reader => {
   const { server, ca, cert, key } = way;
   const trust = { ...(ca && { ca }), ...(cert && key && { cert, key }) };
   const agent = new Agent({ keepAlive: true, maxSockets: 4, ...trust });
@@ -75,7 +75,7 @@ export const contentOf = ({ body }: HttpsAnswer): unknown => parseJson(body);
 
 export const refusalIn = (
   answer: HttpsAnswer | UnansweredError,
-  { server, unknown }: Pick<Way, "server" | "unknown">,
+  { server, unknown }: Pick<ClusterConnection, "server" | "unknown">,
 ): string => {
   if (answer instanceof UnansweredError) {
     const remedy = /self-signed|unable to (get|verify)/.test(answer.message)

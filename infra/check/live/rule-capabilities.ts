@@ -6,7 +6,7 @@ import { createLiveCapabilities } from "#lib/cluster/live-capabilities.ts";
 import { Failure } from "#lib/failure.ts";
 import { createMemoryLedger, within } from "#lib/ledger.ts";
 import type { Capabilities, HttpsRequest } from "#lib/needs.ts";
-import type { Way } from "../../clusters/api.ts";
+import type { ClusterConnection } from "../../clusters/api.ts";
 
 /**
  * Opens the capabilities of rules in an audit: they read the audited cluster, write nothing, and send requests to
@@ -14,7 +14,7 @@ import type { Way } from "../../clusters/api.ts";
  */
 export const openCapabilities = async (
   cluster: string,
-  way: Way,
+  way: ClusterConnection,
   hosts: readonly string[],
 ): Promise<(tell: (sentence: string) => void, milliseconds: number) => Capabilities> => {
   const open = createLiveCapabilities(
@@ -57,7 +57,7 @@ export const openCapabilities = async (
 };
 
 /** The token may change during an audit: `sending` replaces it in each request by the current one. */
-const connectionOf = async ({ server, ca, cert, key, token }: Way): Promise<Connection> => {
+const connectionOf = async ({ server, ca, cert, key, token }: ClusterConnection): Promise<Connection> => {
   const credentials = cert && key ? { cert, key } : { token: (await token()) ?? "" };
   return { server, ...(ca && { ca }), credentials };
 };
@@ -66,7 +66,7 @@ const accessReviews = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
 
 /** Sends only reads and SubjectAccessReviews, which are not stored. */
 const sending =
-  ({ server, token }: Way): typeof sendRequest =>
+  ({ server, token }: ClusterConnection): typeof sendRequest =>
   async (url, options, body, deadline, most) => {
     if (options.method !== "GET" && url !== `${server}${accessReviews}`)
       throw new UnansweredError("an audit writes nothing there");

@@ -67,7 +67,7 @@ export const readEndpointOptions = async (options: Options): Promise<{ url?: str
 export const openChosenSigner = async (options: Options, file: string): Promise<UrlSigner> => {
   if (options.text("stage") === undefined) return openSigner(join(dirname(file), ".postern"));
   // Loads the AWS SDK only with `--stage`.
-  const [{ inStage }, { readKeyring }] = await Promise.all([
+  const [{ runInStage: inStage }, { readKeyring }] = await Promise.all([
     import("../../aws/stage.ts"),
     import("../../rollout/keyring.ts"),
   ]);
