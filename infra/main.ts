@@ -75,7 +75,7 @@ const parseVerbArguments = (verb: string, command: Command, args: string[]): Par
     return parseArguments(args, command);
   } catch (error) {
     throw new Complaint(
-      `postern ${verb}: ${describeParseError(error, command)}postern ${verb} --help shows what there is`,
+      `postern ${verb}: ${describeParseError(error, command)}postern ${verb} --help lists the options`,
     );
   }
 };
@@ -97,7 +97,7 @@ const createOptions = (values: Record<string, unknown>): Options => {
 
 const describeVerbs = async (verbs: string[]): Promise<string> => {
   const commands = await Promise.all(verbs.map(async (verb) => [verb, (await loadCommand(verb)).summary]));
-  return `Usage: postern VERB\n\n${formatTable(commands)}\npostern VERB --help says more.\n`;
+  return `Usage: postern VERB\n\n${formatTable(commands)}\nRun postern VERB --help for the options of a verb.\n`;
 };
 
 const describeVerb = (verb: string, { summary, usage, options }: Command): string => {
@@ -112,9 +112,8 @@ const describeRepeatedOptions = (options: Command["options"], usage = ""): strin
   const [name] = Object.keys(options).filter((one) => options[one]?.multiple);
   if (name === undefined) return "";
   const own = usage.replace(/[[\]]/g, "");
-  const order =
-    own === "" ? "" : ` ${own} stands before such options, or behind --, so that it is not taken for a value.`;
-  return `\nOptions with … take several values: --${name} A B, or --${name} A --${name} B.${order}\n`;
+  const order = own === "" ? "" : ` Write ${own} before such options or after --, so that it isn't read as a value.`;
+  return `\nAn option with … takes several values: --${name} A B, or --${name} A --${name} B.${order}\n`;
 };
 
 // postern.js starts this file if it needs another Node. Not awaited: verbs import this module and would wait, too.

@@ -21,8 +21,8 @@ export interface Options {
 }
 
 export const commonOptions = {
-  config: { type: "string", value: "FILE", says: "read this instead of postern.yaml" },
-  cluster: { type: "string", value: "NAME", says: "which cluster of postern.yaml; needed where there are several" },
+  config: { type: "string", value: "FILE", says: "the file to read instead of postern.yaml" },
+  cluster: { type: "string", value: "NAME", says: "the cluster of postern.yaml; required if there are several" },
   output: { type: "string", short: "o", value: "json", says: "print JSON" },
 } satisfies Record<string, Option>;
 

@@ -4,19 +4,23 @@ import type { Option, Options } from "./command.ts";
 import { Complaint, toSentence } from "./complaint.ts";
 
 export const stageOption = {
-  stage: { type: "string", value: "NAME", says: "which stage, for instance prod" },
+  stage: { type: "string", value: "NAME", says: "the stage, for instance prod" },
 } satisfies Record<string, Option>;
 
 export const clusterOptions = {
-  cluster: { type: "string", value: "NAME", says: "only this cluster of postern.yaml; all of them otherwise" },
+  cluster: { type: "string", value: "NAME", says: "only this cluster of postern.yaml (default: all clusters)" },
   kubeconfig: {
     type: "string",
     value: "FILE",
-    says: "the kubeconfig with your credentials, for a cluster whose connect setting has none",
+    says: "a kubeconfig with your credentials, for clusters whose connect setting has none",
   },
-  context: { type: "string", value: "NAME", says: "the context in it; of several clusters, each has one of its name" },
-  url: { type: "string", value: "BASE", says: "where the rules are served, if not by AWS's own address" },
-  ca: { type: "string", value: "FILE", says: "the CA that signed that address's certificate, if it is no public one" },
+  context: {
+    type: "string",
+    value: "NAME",
+    says: "the kubeconfig context to use (default for several clusters: the context named like the cluster)",
+  },
+  url: { type: "string", value: "BASE", says: "the base URL of the rules, if it is not the address in AWS" },
+  ca: { type: "string", value: "FILE", says: "the CA of the certificate of --url, if it is not a public CA" },
 } satisfies Record<string, Option>;
 
 /** Reports whether a word is no path of something that exists, and so may be another value of an option. */

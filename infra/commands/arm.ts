@@ -5,7 +5,7 @@ import { arm } from "../rollout/disarm.ts";
 import { resolveStageRule } from "./shared/options.ts";
 
 export default {
-  summary: "Ends what postern disarm began: the rule decides again, at once.",
+  summary: "Arms a rule again after postern disarm. It decides again at once.",
   usage: "RULE",
   options: stageOption,
 

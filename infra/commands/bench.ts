@@ -108,14 +108,14 @@ const names = Object.keys(sections);
 
 export default {
   summary:
-    "Measures what a handler adds to a review, a bundle to a cold start, a webhook to a create, and a check to the reading of manifests, as ratios that no machine's speed changes.",
+    "Measures the time that handlers, cold starts, webhooks and checks add. The results are ratios, so they don't depend on the machine.",
   options: {
     rounds: {
       type: "string",
       value: "N",
       says: `how many rounds to measure (${names.map((name) => `${name} ${sections[name]?.rounds}`).join(", ")})`,
     },
-    only: { type: "string", value: names.join("|"), says: "measure nothing else" },
+    only: { type: "string", value: names.join("|"), says: "measure only this" },
     output: commonOptions.output,
   },
 

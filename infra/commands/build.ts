@@ -13,10 +13,14 @@ import { isNamed, readProject, reportBroken } from "../project/project.ts";
 import { rulesOption } from "./shared/options.ts";
 
 export default {
-  summary: "Bundles every rule that is on into dist/, ready for npx osls package, and the client's package.",
+  summary: "Builds a bundle of every rule that is on in dist/, for npx osls package, and the client package.",
   options: {
     config: commonOptions.config,
-    to: { type: "string", value: "FOLDER", says: "only the bundles, into there: to be asked by direct invocation" },
+    to: {
+      type: "string",
+      value: "FOLDER",
+      says: "write only the bundles, into this folder; they answer direct invocations",
+    },
     rules: { ...rulesOption, says: "with --to, build only these rules, even if they are off" },
     output: commonOptions.output,
   },

@@ -15,30 +15,30 @@ import { readDeploymentConfig, readEndpointOptions } from "./shared/options.ts";
 
 export default {
   summary:
-    "Rolls the rules out: proven versions first, then what points clusters at them. Once more, it goes on where it ended.",
+    "Deploys the rules: first functions that pass a test, then the webhook entries that call them. Run it again to continue after an error.",
   options: {
     ...stageOption,
     ...clusterOptions,
-    "plan-only": { type: "boolean", says: "only say what would be done" },
+    "plan-only": { type: "boolean", says: "print the plan and change nothing" },
     canary: {
       type: "string",
       value: "SHARE",
-      says: "give new versions this share of the reviews first, for instance 10%",
+      says: "send this share of the reviews to new versions first, for instance 10%",
     },
-    for: { type: "string", value: "TIME", default: "10m", says: "for so long, watched" },
+    for: { type: "string", value: "TIME", default: "10m", says: "how long the canary is watched" },
     harden: { type: "boolean", says: "rules that guard security fail closed from now on" },
     "harden-after": {
       type: "string",
       value: "NUMBER",
       default: "1000",
-      says: "they do by themselves after so many reviews of which none was lost",
+      says: "the number of reviews without a failure after which such rules fail closed automatically",
     },
-    forget: { type: "string", multiple: true, value: "NAME", says: "clusters that don't exist any more" },
-    wave: { type: "string", value: "NUMBER", default: "1", says: "how many clusters get their entries at a time" },
+    forget: { type: "string", multiple: true, value: "NAME", says: "clusters that no longer exist" },
+    wave: { type: "string", value: "NUMBER", default: "1", says: "how many clusters are updated at the same time" },
     write: {
       type: "string",
       value: "FOLDER",
-      says: "write the entries there, without a key, instead of applying them",
+      says: "write the entries, without a key, into this folder instead of applying them",
     },
     config: commonOptions.config,
     output: commonOptions.output,

@@ -12,12 +12,12 @@ import { listChosenClusters } from "./shared/options.ts";
 const { cluster, kubeconfig, context, url } = clusterOptions;
 
 export default {
-  summary: "Takes a stage away: first what makes clusters call it, seen to be gone, then the endpoints.",
+  summary: "Deletes a stage: first the webhook entries in clusters, then the functions.",
   options: {
     ...stageOption,
-    yes: { type: "boolean", says: "do it; otherwise it is only said what would be done" },
-    "configs-only": { type: "boolean", says: "free the clusters, and leave everything in AWS" },
-    forget: { type: "string", multiple: true, value: "NAME", says: "clusters that don't exist any more" },
+    yes: { type: "boolean", says: "delete it; without this option, only print what would be deleted" },
+    "configs-only": { type: "boolean", says: "delete only the entries in clusters, and nothing in AWS" },
+    forget: { type: "string", multiple: true, value: "NAME", says: "clusters that no longer exist" },
     ...{ cluster, kubeconfig, context, url },
     config: commonOptions.config,
   },

@@ -6,7 +6,7 @@ import { resolveStageRule } from "./shared/options.ts";
 
 export default {
   summary:
-    "Has a rule of a stage let everything by for a while, whatever state the cluster is in; it arms itself again.",
+    "Makes a rule of a stage allow everything for some time. It needs no access to a cluster. The rule arms itself again.",
   usage: "RULE",
   options: {
     ...stageOption,

@@ -10,11 +10,11 @@ import { buildRuleEntries, joinLines } from "../webhooks/entry.ts";
 
 export default {
   summary:
-    "Says of a rule what it does, what it matches and needs, and how postern.yaml sets it up; or of policies what they do.",
+    "Explains a rule: what it does, matches and needs, and its config in postern.yaml. With --policy, explains policies.",
   usage: "[RULE]",
   options: {
     config: commonOptions.config,
-    policy: { type: "string", value: "FILE", says: "explain the policies of this file or folder, and not a rule" },
+    policy: { type: "string", value: "FILE", says: "explain the policies in this file or folder instead of a rule" },
     output: commonOptions.output,
   },
 

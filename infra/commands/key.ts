@@ -5,7 +5,8 @@ import { readProject, reportBroken } from "../project/project.ts";
 import { openChosenSigner } from "./shared/options.ts";
 
 export default {
-  summary: "Prints a cluster's key: the first segment of its URLs. Whoever has it may call as that cluster.",
+  summary:
+    "Prints a cluster's key, the first segment of its URLs. Keep it secret: a caller with the key counts as the cluster.",
   usage: "CLUSTER",
   options: { ...stageOption, config: commonOptions.config, output: commonOptions.output },
 

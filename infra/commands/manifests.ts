@@ -17,32 +17,39 @@ import { openChosenSigner, readCaOption } from "./shared/options.ts";
 
 export default {
   summary:
-    "Prints the webhook configurations of a cluster, ready for kubectl apply -f -. They hold its key: apply them, don't commit them.",
+    "Prints the webhook configurations of a cluster for kubectl apply -f -. They contain its key: don't commit them.",
   options: {
     cluster: commonOptions.cluster,
     ...stageOption,
-    url: { type: "string", value: "BASE", says: "where the rules are served, for instance what npm start prints" },
-    urls: { type: "string", value: "FILE", says: "a map from rule to where it is served, in YAML or JSON" },
+    url: {
+      type: "string",
+      value: "BASE",
+      says: "the base URL of the rules, for instance the URL that npm start prints",
+    },
+    urls: { type: "string", value: "FILE", says: "a YAML or JSON file with a map from rules to base URLs" },
     ca: {
       type: "string",
       value: "FILE",
-      says: "the CA that signed the server's certificate, in PEM; none where it is a public one",
+      says: "the CA of the server's certificate in PEM, if it is not a public CA",
     },
-    name: { type: "string", value: "NAME", default: "postern", says: "what the configurations are called" },
+    name: { type: "string", value: "NAME", default: "postern", says: "the name of the configurations" },
     harden: { type: "boolean", says: "rules that guard security fail closed" },
     "key-from": {
       type: "string",
       value: "TEXT",
-      says: "write this where the key would stand, so that the output may be committed",
+      says: "write this text instead of the key, so that the output can be committed",
     },
     eks: {
       type: "string",
       value: "FILE",
-      says: "write the access entries of the EKS cluster there, for CloudFormation",
+      says: "also write the access entries of the EKS cluster into this file, for CloudFormation",
     },
-    kubeconfig: { ...clusterOptions.kubeconfig, says: "who asks the cluster what entries follow from what is in it" },
-    context: { ...clusterOptions.context, says: "the context in it" },
-    offline: { type: "boolean", says: "make no entries for what is in the cluster, and don't ask it" },
+    kubeconfig: {
+      ...clusterOptions.kubeconfig,
+      says: "a kubeconfig for rules whose entries depend on objects in the cluster",
+    },
+    context: { ...clusterOptions.context, says: "the kubeconfig context to use" },
+    offline: { type: "boolean", says: "don't read the cluster, and leave out entries that depend on its objects" },
     config: commonOptions.config,
     output: commonOptions.output,
   },

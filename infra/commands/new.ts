@@ -9,10 +9,13 @@ import { configFile } from "../config/config.ts";
 import { reportBroken } from "../project/project.ts";
 
 export default {
-  summary: "Makes a rule: a folder that passes all checks, turned on in postern.yaml, to be edited from there.",
+  summary: "Creates a rule: a folder that passes all checks, and a line in postern.yaml that turns it on.",
   usage: "NAME",
   options: {
-    mutate: { type: "boolean", says: "a rule that changes objects; so do names that begin with default- or add-" },
+    mutate: {
+      type: "boolean",
+      says: "create a rule that changes objects (default for names that begin with default- or add-)",
+    },
     config: commonOptions.config,
   },
 

@@ -10,14 +10,18 @@ import type { ParityResult } from "../parity/parity.ts";
 import { readConfig, reportBroken } from "../project/project.ts";
 
 export default {
-  summary: "Asks a real API server with a compiled-in plugin and one with its port the same, and every rule its cases.",
+  summary: "Compares ports with their upstream plugins on real API servers, and runs the cases of every rule there.",
   usage: "[RULE…]",
   options: {
-    seed: { type: "string", value: "N", says: "ask what was asked with this seed (another one each time)" },
-    requests: { type: "string", value: "N", default: "2000", says: "how many for each rule" },
-    config: { type: "string", value: "FILE", says: "take the rules' settings from this; without it, the plugins' own" },
+    seed: { type: "string", value: "N", says: "repeat the requests of this seed (default: a random seed)" },
+    requests: { type: "string", value: "N", default: "2000", says: "the number of requests for each rule" },
+    config: {
+      type: "string",
+      value: "FILE",
+      says: "read the rules' settings from this file (default: the settings of the plugins)",
+    },
     output: commonOptions.output,
-    write: { type: "boolean", says: "write the table to functions/README.md, too" },
+    write: { type: "boolean", says: "also write the table to functions/README.md" },
   },
 
   async run({ options, words }) {

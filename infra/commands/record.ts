@@ -9,17 +9,30 @@ import { serveRules, servingOptions } from "../serve/serve.ts";
 
 export default {
   summary:
-    "Serves as `serve` does and records what is answered, without free text; or fetches what functions have recorded.",
+    "Serves the rules and records the reviews without free text. With --from, fetches the recordings of functions.",
   options: {
-    to: { type: "string", value: "DIR", says: "the folder for recordings: DIR/<cluster>/<rule>.yaml, a case a line" },
-    most: { type: "string", value: "N", default: "10000", says: "how many reviews of a rule in a cluster" },
-    from: { type: "string", value: "s3://BUCKET[/PREFIX]", says: "fetch from there, and serve nothing" },
+    to: { type: "string", value: "DIR", says: "the folder for recordings: DIR/<cluster>/<rule>.yaml, one case a line" },
+    most: {
+      type: "string",
+      value: "N",
+      default: "10000",
+      says: "the maximum number of reviews of a rule in a cluster",
+    },
+    from: {
+      type: "string",
+      value: "s3://BUCKET[/PREFIX]",
+      says: "fetch recordings from this bucket, and serve nothing",
+    },
     region: {
       type: "string",
       value: "REGION",
-      says: "with --from: where the bucket is, if the environment doesn't say it",
+      says: "with --from: the region of the bucket (default: the region of the environment)",
     },
-    since: { type: "string", value: "AGE", says: "with --from: only what is no older, for instance 90m, 24h or 7d" },
+    since: {
+      type: "string",
+      value: "AGE",
+      says: "with --from: the maximum age of recordings, for instance 90m, 24h or 7d",
+    },
     ...servingOptions,
   },
 

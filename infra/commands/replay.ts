@@ -16,26 +16,31 @@ import { openSide } from "../replay/versions.ts";
 import { rulesOption } from "./shared/options.ts";
 
 export default {
-  summary: "Sends recorded reviews to two versions of the rules, and lists what they answer differently.",
+  summary: "Sends recorded reviews to two versions of the rules, and prints the reviews with different responses.",
   usage: "PATH…",
   options: {
     against: {
       type: "string",
       value: "VERSION",
       default: "recorded",
-      says: "what it is compared with: a commit, a folder, working-tree, or what was answered then",
+      says: "the version to compare with: a commit, a folder, working-tree, or recorded for the recorded responses",
     },
-    with: { type: "string", value: "VERSION", default: "working-tree", says: "the version that is tried" },
+    with: { type: "string", value: "VERSION", default: "working-tree", says: "the version to test" },
     rules: {
       ...rulesOption,
-      says: "replay only reviews of these rules; a single one is the rule of cases that name none",
+      says: "replay only reviews of these rules; a single rule also applies to cases without a rule",
     },
-    cluster: { ...commonOptions.cluster, says: "as if they had been recorded there" },
-    settings: { type: "string", value: "recorded", says: "on both sides the settings of then, not those of a version" },
-    config: { ...commonOptions.config, says: "what the working tree is set up by, instead of postern.yaml" },
-    stage: { ...stageOption.stage, says: "where live and releases such as r7 are found as versions" },
-    seconds: { type: "string", value: "NUMBER", default: "10", says: "how long a review may take on this machine" },
-    most: { type: "string", value: "NUMBER", default: "20", says: "so many reviews are shown of each rule" },
+    cluster: { ...commonOptions.cluster, says: "replay the reviews as if they had been recorded in this cluster" },
+    settings: { type: "string", value: "recorded", says: "use the recorded settings with both versions" },
+    config: { ...commonOptions.config, says: "the file to read for the working tree instead of postern.yaml" },
+    stage: { ...stageOption.stage, says: "the stage of the versions live and r7" },
+    seconds: { type: "string", value: "NUMBER", default: "10", says: "the maximum time of one review on this machine" },
+    most: {
+      type: "string",
+      value: "NUMBER",
+      default: "20",
+      says: "the maximum number of reviews to print for each rule",
+    },
     output: commonOptions.output,
   },
 

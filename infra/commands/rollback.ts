@@ -10,12 +10,17 @@ import { readDeploymentConfig, resolveStageRule } from "./shared/options.ts";
 const { cluster, kubeconfig, context } = clusterOptions;
 
 export default {
-  summary: "Takes a rule of a stage back to the version before, by one move of its alias; or all, with their entries.",
+  summary:
+    "Switches a rule of a stage back to its previous version by moving its alias. With --all, switches all rules and their entries.",
   usage: "[RULE]",
   options: {
     ...stageOption,
-    all: { type: "boolean", says: "every rule, and then the entries of clusters" },
-    to: { type: "string", value: "RELEASE", says: "this release, for instance r7, or of one rule this version" },
+    all: { type: "boolean", says: "switch every rule, and then the entries in clusters" },
+    to: {
+      type: "string",
+      value: "RELEASE",
+      says: "with --all: the release, for instance r7; for one rule: the version",
+    },
     ...{ cluster, kubeconfig, context },
     config: commonOptions.config,
   },

@@ -9,17 +9,25 @@ import { readDeploymentConfig, readEndpointOptions } from "./shared/options.ts";
 const { kubeconfig, context, url, ca } = clusterOptions;
 
 export default {
-  summary:
-    "Replaces the key that signs URLs, without a review that fails: the old one goes when nobody uses it any more.",
+  summary: "Replaces the key that signs URLs, without failed reviews. The old key is deleted once no cluster uses it.",
   options: {
     ...stageOption,
-    cluster: { type: "string", value: "NAME", says: "only this cluster's key, by its keyVersion in postern.yaml" },
-    "unused-for": { type: "string", value: "TIME", default: "10m", says: "how long no review may have come with it" },
+    cluster: {
+      type: "string",
+      value: "NAME",
+      says: "only the key of this cluster, as its keyVersion in postern.yaml says",
+    },
+    "unused-for": {
+      type: "string",
+      value: "TIME",
+      default: "10m",
+      says: "how long the old key must be unused before it is deleted",
+    },
     patience: {
       type: "string",
       value: "TIME",
       default: "1h",
-      says: "how long to wait for that; run again, it goes on",
+      says: "how long to wait for that; run rotate again to continue",
     },
     ...{ kubeconfig, context, url, ca },
     config: commonOptions.config,

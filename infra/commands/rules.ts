@@ -5,11 +5,11 @@ import { configFile } from "../config/config.ts";
 import { readProject } from "../project/project.ts";
 
 export default {
-  summary: "Lists the catalogue, and where each rule is on.",
+  summary: "Lists the rules of the catalogue, and the mode of each in each cluster.",
   options: {
     config: commonOptions.config,
     output: commonOptions.output,
-    write: { type: "boolean", says: "write the list to functions/README.md instead; npm run fix does it" },
+    write: { type: "boolean", says: "write the list to functions/README.md instead, as npm run fix does" },
   },
 
   async run({ options }) {

@@ -15,7 +15,7 @@ import { readReleases } from "../rollout/rollback.ts";
 const { cluster, kubeconfig, context } = clusterOptions;
 
 export default {
-  summary: "Says which version of each rule is live, and whether each cluster's endpoints and entries are well.",
+  summary: "Prints the live version of each rule, and the state of each cluster's endpoints and entries.",
   options: {
     ...stageOption,
     ...{ cluster, kubeconfig, context },

@@ -8,7 +8,7 @@ import { codeOf, lineOf, summaryOf, type TestResult, toJunit } from "../testing/
 
 export default {
   summary:
-    "Runs the cases of rules and the laws that every rule obeys; or of policies the cases that their author wrote.",
+    "Runs the cases of rules, and the tests that hold for every rule. With --policy, runs the cases of policies.",
   usage: "[RULE…]",
   wordless: ["policy", "cases"],
   options: {
@@ -16,15 +16,15 @@ export default {
       type: "string",
       multiple: true,
       value: "FILE",
-      says: "test the policies of these files or folders, and no rules",
+      says: "test the policies in these files or folders instead of rules",
     },
     cases: { type: "string", multiple: true, value: "FILE", says: "the cases of the policies" },
     config: {
       ...commonOptions.config,
-      says: "policies' rules are set up as there, but for the policies; by defaults otherwise",
+      says: "the postern.yaml with the config of the rules that apply the policies (default: their defaults)",
     },
-    cluster: { ...commonOptions.cluster, says: "and as for this cluster" },
-    output: { ...commonOptions.output, value: "json|junit", says: "print JSON, or XML as JUnit has it" },
+    cluster: { ...commonOptions.cluster, says: "the cluster whose config is used" },
+    output: { ...commonOptions.output, value: "json|junit", says: "print JSON, or XML in the format of JUnit" },
   },
 
   async run({ options, words }) {

@@ -27,10 +27,10 @@ export const servingOptions = {
     type: "string",
     value: "HOST",
     default: "127.0.0.1",
-    says: "where to listen, and a name in the certificate",
+    says: "the address to listen on; it is also in the certificate",
   },
-  port: { type: "string", value: "PORT", default: "8443", says: "0 for any that is free" },
-  watch: { type: "boolean", says: "take up a changed rule, postern.yaml or what it names at once" },
+  port: { type: "string", value: "PORT", default: "8443", says: "the port to listen on; 0 chooses a free port" },
+  watch: { type: "boolean", says: "reload rules, postern.yaml and the manifests that it names when they change" },
 } satisfies Record<string, Option>;
 
 export type FindRuleConfig = (cluster: string, rule: string) => RuleConfig | undefined;
