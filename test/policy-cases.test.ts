@@ -152,7 +152,7 @@ describe("postern test of policies", () => {
     assert.deepEqual(await runTest(...words), {
       code: 2,
       stdout: "",
-      stderr: "--cluster must say which one: here, there\n",
+      stderr: "--cluster must name one of here, there\n",
     });
   });
 

@@ -44,7 +44,9 @@ const sections: Record<string, Section> = {
     rounds: 15,
     async measure({ signer, folder, rounds, leaveOut }) {
       const { measureColdStarts } = await import("../bench/cold-starts.ts");
-      leaveOut("cold starts are without rules that keep a ledger or ask only outside the cluster: nobody is there");
+      leaveOut(
+        "cold starts leave out rules that keep a ledger or ask only services outside the cluster, which don't exist here",
+      );
       const results = await measureColdStarts(await readCatalogue(), signer, folder, rounds);
       return { results, text: describeResults("COLD START, over an empty handler", results) };
     },
@@ -56,7 +58,7 @@ const sections: Record<string, Section> = {
       const { measurePolicies } = await import("../bench/policies.ts");
       const engine = await findKinitiras();
       if (!engine)
-        leaveOut("kinitiras is left out, for its engine is not here: node infra/bench/kinitiras.ts builds it");
+        leaveOut("kinitiras is left out, because its engine is not here: node infra/bench/kinitiras.ts builds it");
       const results = await measurePolicies(signer, folder, engine?.program, rounds);
       return { results, text: describeResults("POLICIES", results) };
     },
@@ -88,7 +90,7 @@ const sections: Record<string, Section> = {
       const binaries = await requireBinaries();
       const goWebhook = await findGoWebhook();
       if (!goWebhook)
-        leaveOut("controller-runtime is left out, for its webhook is not here: npm run cluster builds it");
+        leaveOut("controller-runtime is left out, because its webhook is not here: npm run cluster builds it");
       const results = await measureOneCall(binaries, goWebhook, folder, rounds);
       return { results, text: describeLatency(`ONE CALL, Kubernetes ${binaries.version}`, results) };
     },

@@ -31,9 +31,9 @@ export default {
     const to = options.text("to");
     const names = [...catalogue, ...broken].map(({ name }) => name);
     const rules = readList(options, "rules").map((given) => findRule(given, names) ?? given);
-    if (to === undefined && rules.length > 0) throw new Complaint("--rules is for bundles alone, with --to");
+    if (to === undefined && rules.length > 0) throw new Complaint("--rules needs --to");
     for (const name of rules.filter((name) => !names.includes(name)))
-      process.stderr.write(`${unknownRule(name, names)}; no bundle is made of it\n`);
+      process.stderr.write(`${unknownRule(name, names)}; it gets no bundle\n`);
     reportBroken(broken, rules.length > 0 ? (name) => rules.includes(name) : isNamed(config));
     const bundles =
       to === undefined ? await buildAll(config, catalogue, file) : await buildBundles(config, catalogue, to, rules);

@@ -109,7 +109,7 @@ export default {
     const forget = catchSignals(stop);
     if (isLive && source.reportVersion === undefined && outputs.some(({ form }) => form === "policyreport"))
       process.stderr.write(
-        `cluster ${name} serves no reports; kubectl apply takes them once it has the CRDs of ${reportSources}\n`,
+        `cluster ${name} does not serve reports; kubectl apply accepts them once the cluster has the CRDs of ${reportSources}\n`,
       );
     try {
       await source.each(async (found) => {
@@ -125,9 +125,7 @@ export default {
       for (const sentence of [...source.notes, ...source.unread.map((one) => one.text)])
         process.stderr.write(`${toOneLine(sentence)}\n`);
       if (isCut) {
-        process.stderr.write(
-          `ended early: what comes after ${formatCount(summary.objects, "object")} was not looked at\n`,
-        );
+        process.stderr.write(`ended early: objects after the first ${summary.objects} were not checked\n`);
         return 3;
       }
     } catch (error) {
@@ -162,13 +160,15 @@ const checkOptions = (options: Options, words: readonly string[]): void => {
     const files = ["state", "old", "review", "fix"].filter(isSaid).map((name) => `--${name}`);
     const [wrong] = [...words, ...files];
     if (wrong !== undefined)
-      throw new Complaint(`--live judges what the cluster has, and takes no ${wrong}; leave one of them out`);
+      throw new Complaint(`--live checks what the cluster has; it can't be combined with ${wrong}`);
     return;
   }
   const live = ["kubeconfig", "context", "page"].find(isSaid);
-  if (live !== undefined) throw new Complaint(`--${live} is of no use without --live`);
+  if (live !== undefined) throw new Complaint(`--${live} needs --live`);
   if (options.texts("namespace").length > 1)
-    throw new Complaint("--namespace takes one name, the one for manifests that name none; --live takes several");
+    throw new Complaint(
+      "--namespace takes one name, the namespace of manifests without one; with --live it takes several",
+    );
   if (words.length + options.texts("review").length === 0)
     throw new Complaint("postern check takes files or folders of manifests, or - for standard input, or --live");
 };

@@ -28,12 +28,12 @@ export default {
     reportBroken(broken, () => false);
     const configsOnly = options.flag("configs-only") ? listChosenClusters(config, options) : undefined;
     if (options.text("cluster") !== undefined && configsOnly === undefined)
-      throw new Complaint("--cluster goes with --configs-only: the endpoints are everybody's");
+      throw new Complaint("--cluster needs --configs-only: all clusters use the same functions");
     const names = (configsOnly ?? [...config.clusters.keys()]).join(", ");
     return runInStage(options, async (stage) => {
       if (!options.flag("yes")) {
         const rest = configsOnly ? "" : `, then the stack postern-${stage.name} with all that is in it, and its keys`;
-        writeOutput(`the webhook configurations and roles in ${names} would go${rest}; --yes does it\n`);
+        writeOutput(`the webhook configurations and roles in ${names} would be deleted${rest}; --yes deletes them\n`);
         return 0;
       }
       const forgotten = readList(options, "forget");

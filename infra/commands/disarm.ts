@@ -17,6 +17,6 @@ export default {
     const rule = await resolveStageRule(given);
     const until = new Date(Date.now() + parseDuration(options.text("for"), "for"));
     const version = await runInStage(options, ({ functions }) => disarm(functions, rule, until));
-    writeOutput(`${rule} lets everything by until ${until.toISOString()}, as version ${version}\n`);
+    writeOutput(`${rule} allows everything until ${until.toISOString()}, as version ${version}\n`);
   },
 } satisfies Command;

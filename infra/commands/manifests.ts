@@ -75,9 +75,7 @@ export default {
 
     const name = options.text("name") ?? "postern";
     if (name.length > 253 || !/^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$/.test(name))
-      throw new Complaint(
-        `--name takes what Kubernetes takes for a name, lower-case letters, digits, hyphens and dots, not "${name}"`,
-      );
+      throw new Complaint(`--name takes a name with lower-case letters, digits, hyphens and dots, not "${name}"`);
     const webhooks = buildConfigurations(catalogue, cluster, {
       name,
       address: (rule, path) => `${base(rule)}/${segment}/${rule}/${path}`,
@@ -88,7 +86,8 @@ export default {
     const documents = [...buildRoles(catalogue, cluster, name), ...webhooks];
     const eks = options.text("eks");
     if (eks !== undefined) {
-      if (cluster.connect?.eks === undefined) throw new Complaint(`clusters.${clusterName} has no connect.eks`);
+      if (cluster.connect?.eks === undefined)
+        throw new Complaint(`--eks needs clusters.${clusterName}.connect.eks in postern.yaml`);
       await writeFile(eks, `${JSON.stringify(buildAccessEntries(catalogue, cluster, name), null, 2)}\n`);
     }
     if (documents.length === 0)
@@ -109,7 +108,7 @@ const warnIfTooLarge = (document: object): void => {
   if (bytes <= mostAnnotations) return;
   const { kind, metadata } = document as { kind: string; metadata: { name: string } };
   process.stderr.write(
-    `${kind} ${metadata.name} is too large for plain kubectl apply, which would keep ${bytes} bytes in its annotations, where at most ${mostAnnotations} may be; use kubectl apply --server-side\n`,
+    `${kind} ${metadata.name} is too large for plain kubectl apply, which would store ${bytes} bytes of annotations; the limit is ${mostAnnotations}; use kubectl apply --server-side\n`,
   );
 };
 
@@ -129,7 +128,7 @@ const inspectChosenCluster = async (
     );
   const { cluster, notes } = await inspectCluster(catalogue, plain, open).catch((error: unknown) => {
     const rules = findInspectingRules(catalogue, plain).map((one) => one.name);
-    const remedy = `entries of ${rules.join(", ")} follow from what is in the cluster; --kubeconfig FILE asks it as somebody else, and --offline leaves it out`;
+    const remedy = `entries of ${rules.join(", ")} depend on objects in the cluster; --kubeconfig FILE reads it as another user, and --offline leaves these entries out`;
     throw new Complaint(`${toSentence(error)}\n${remedy}`, error instanceof Complaint ? error.exitCode : 3);
   });
   for (const note of notes) process.stderr.write(`${note}\n`);
@@ -141,13 +140,13 @@ const getIdentity = async () => (await import("../aws/stage.ts")).openStage("").
 
 const readBaseUrls = async (options: Options): Promise<(rule: string) => string> => {
   const [url, urls, stage] = ["url", "urls", "stage"].map((name) => options.text(name));
-  if (url !== undefined && urls !== undefined) throw new Complaint("--url and --urls say the same; give one of them");
+  if (url !== undefined && urls !== undefined) throw new Complaint("--url and --urls can't be combined");
   if (url !== undefined) {
     const base = parseBaseUrl(url, "--url");
     return () => base;
   }
   if (urls === undefined && stage !== undefined) return readStageUrls(options);
-  if (urls === undefined) throw new Complaint("either --url or --urls must say where the rules are served, or --stage");
+  if (urls === undefined) throw new Complaint("one of --url, --urls and --stage must say where the rules are served");
   const map: unknown = parse(await readOptionFile(String(urls), "--urls"));
   return (rule) => {
     const found: unknown =

@@ -31,7 +31,7 @@ export default {
     reportBroken(broken, () => false);
     if (broken.length === 0) await writeListing(rules);
     writeOutput(
-      `functions/${name} is there, and on in postern.yaml.\nEdit its rule.ts and cases.yaml; npx postern test ${name} runs them, npm start -- --watch serves them.\n`,
+      `created functions/${name} and turned it on in postern.yaml.\nEdit its rule.ts and cases.yaml; npx postern test ${name} runs them, npm start -- --watch serves them.\n`,
     );
   },
 } satisfies Command;
@@ -65,7 +65,7 @@ const turnOnRule = async (file: string, name: string) => {
     await writeFile(file, `${text.slice(0, end).trimEnd()}\n${indent}${name}:\n${text.slice(end).replace(/^\n/, "")}`);
     return;
   }
-  if (rules != null) throw new Complaint(`${basename(file)} has its rules in braces; add ${name} there by hand`);
+  if (rules != null) throw new Complaint(`${basename(file)} has its rules in braces; add ${name} yourself`);
   const rest = text.replace(/^rules:.*\n?/m, "");
   await writeFile(file, `${rest && `${rest.trimEnd()}\n`}rules:\n  ${name}:\n`);
 };

@@ -28,8 +28,7 @@ export default {
     const [requests = 2000, seed = randomInt(2 ** 31)] = [options.number("requests"), options.number("seed")];
     const json = options.text("output") === "json";
     if (requests === 0) throw new Complaint("--requests must be at least 1");
-    if (options.flag("write") && words.length > 0)
-      throw new Complaint("--write is of all rules; leave out their names");
+    if (options.flag("write") && words.length > 0) throw new Complaint("--write needs all rules; leave out the names");
     if (seed >= 2 ** 31) throw new Complaint("--seed must be below 2147483648");
 
     // Loaded here, as the overview of verbs loads this file and needs none of these test modules.

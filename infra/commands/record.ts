@@ -38,11 +38,11 @@ export default {
 
   async run({ options }) {
     const [folder, from, most = 0] = [options.text("to"), options.text("from"), options.number("most")];
-    if (!folder) throw new Complaint("--to must say into which folder");
+    if (!folder) throw new Complaint("--to must name the folder for recordings");
     if (most === 0) throw new Complaint("--most takes a number from 1 on");
     for (const option of ["region", "since"])
       if (from === undefined && options.text(option) !== undefined)
-        throw new Complaint(`--${option} goes with --from s3://BUCKET`);
+        throw new Complaint(`--${option} needs --from s3://BUCKET`);
     const say = (sentence: string) => void process.stderr.write(`${sentence}\n`);
     if (from !== undefined) return fetchIntoFolder(from, folder, most, options, say);
 

@@ -79,12 +79,12 @@ const run = async (
   if (seconds < 1 || seconds > 900) throw new Complaint(`--seconds takes a number from 1 to 900, not ${seconds}`);
   const settings = options.text("settings");
   if (settings !== undefined && settings !== "recorded")
-    throw new Complaint(`--settings takes recorded, not "${settings}"; a version's own are used otherwise`);
+    throw new Complaint(`--settings takes recorded, not "${settings}"; without it, each version uses its own settings`);
   const known = await readNames();
   // An unknown name is kept as it is: the other version may have the rule.
   const rules = readList(options, "rules").map((given) => findRule(given, known) ?? given);
   const wrong = rules.find((name) => !isName(name));
-  if (wrong !== undefined) throw new Complaint(`--rules takes names of rules, and "${wrong}" is none`);
+  if (wrong !== undefined) throw new Complaint(`--rules takes names of rules; "${wrong}" can't be one`);
   const config = options.text("config");
   const wish = { rules, ...(config !== undefined && { config: resolve(config) }) };
   const say = (line: string) => void process.stderr.write(`${line}\n`);
@@ -92,7 +92,7 @@ const run = async (
   const [against, tried] = [options.text("against") ?? "", options.text("with") ?? ""];
   if (against === tried) throw new Complaint(`--against and --with are both ${against}; two versions are compared`);
   if (config !== undefined && ![against, tried].includes("working-tree"))
-    throw new Complaint("--config is for the working tree, and that is neither of the two versions");
+    throw new Complaint("--config is for working-tree, which is neither of the two versions");
   // One after the other, as each build uses both processors.
   const sides = [await openSide(against, means), await openSide(tried, means)] as const;
   const terms = { sides, rules, cluster: options.text("cluster"), asRecorded: settings !== undefined };

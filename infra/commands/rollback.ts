@@ -40,6 +40,6 @@ export default {
     const { id, like } = await runInStage(options, (stage) =>
       rollBackAll({ ...project, stage, deployer, progress }, options.text("to")),
     );
-    writeOutput(`all rules are as in release r${like ?? id - 1}; that is release r${id}\n`);
+    writeOutput(`all rules are as in release r${like ?? id - 1}; this is now release r${id}\n`);
   },
 } satisfies Command;

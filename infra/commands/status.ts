@@ -92,7 +92,7 @@ const formatHealth = ({ cluster, at, entries, asked, sick, slowest, drift, unkno
   const all = sick.length === 0 ? `all answer, the slowest in ${slowest} ms` : `${sick.length} don't answer`;
   const answers = asked === 0 ? "" : `, ${all}`;
   return [
-    `\ncluster ${cluster}, told ${at}: ${entries} ${entries === 1 ? "entry" : "entries"}${answers}`,
+    `\ncluster ${cluster}, updated ${at}: ${entries} ${entries === 1 ? "entry" : "entries"}${answers}`,
     ...sick.map((one) => `  ! ${one}`),
     ...drift.map((one) => `  ~ ${one}`),
     ...unknown.map((one) => `  ? ${one}`),

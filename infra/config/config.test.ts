@@ -90,7 +90,7 @@ describe("a postern.yaml that is wrong", () => {
     ].map((version): [string, string, string] => [
       `the keyVersion ${version}`,
       `clusters: { one: { keyVersion: ${version} } }`,
-      "postern.yaml:1 clusters.one.keyVersion must be a whole number from 1 on, or two, the new one last, while it is raised",
+      "postern.yaml:1 clusters.one.keyVersion must be a whole number from 1, or two such numbers while the key changes, the new one last",
     ]),
     ["an alias bomb", bomb, "postern.yaml is no YAML: Excessive alias count indicates a resource exhaustion attack"],
   ];
@@ -287,7 +287,7 @@ describe("the cluster meant", () => {
   it("is the one that is named", () => assert.equal(chooseCluster(two, "two")[0], "two"));
   it("is the only one", () => assert.equal(chooseCluster(one, undefined)[0], "one"));
   it("must be named where there are several", () =>
-    assert.throws(() => chooseCluster(two, undefined), { message: "--cluster must say which one: one, two" }));
+    assert.throws(() => chooseCluster(two, undefined), { message: "--cluster must name one of one, two" }));
   it("must be there", () =>
     assert.throws(() => chooseCluster(two, "three"), {
       message: 'postern.yaml has no cluster "three"; it has one, two',

@@ -104,7 +104,7 @@ describe("the way to a cluster", () => {
 
   it("is missed where a rule must ask, and nobody looks for it where none does", async () => {
     const faults = async (text: string) => (await readTestConnections(text)).faults;
-    const missing = "has no connect, and asking must ask it; docs/clusters.md says how";
+    const missing = "has no connect, but asking must read it; docs/clusters.md says how";
     assert.deepEqual(await faults("rules: { calling: , asking: }"), [`postern.yaml clusters.local ${missing}`]);
     assert.deepEqual(await faults("rules: { calling: , asking: { mode: 'off' } }"), []);
     const broken = JSON.stringify({ connect: { tokenSecret: arn, server, ca: "none.crt" } });
@@ -124,7 +124,7 @@ describe("the way to a cluster", () => {
     assert.deepEqual([...connections.keys()], ["prod"]);
     assert.equal(faults.length, 1);
     assert.deepEqual(notes, [
-      "postern.yaml clusters.mine.connect is a kubeconfig, for this machine only: there, functions can't ask",
+      "postern.yaml clusters.mine.connect is a kubeconfig, which only works on this machine: functions can't read the cluster",
     ]);
   });
 

@@ -34,15 +34,15 @@ export const findConnectFault = (connect: ConnectConfig): string | undefined => 
   const ways = [eks, tokenSecret, tokenParameter, kubeconfig, manifests].filter((way) => way !== undefined);
   if (ways.length !== 1) return "must have one of eks, tokenSecret, tokenParameter, kubeconfig and manifests";
   if (manifests !== undefined)
-    return (region ?? server ?? ca ?? context) ? "is a folder of manifests, and nothing else" : undefined;
+    return (region ?? server ?? ca ?? context) ? "is a folder of manifests; nothing else can be set" : undefined;
   if (kubeconfig !== undefined)
-    return (region ?? server ?? ca) ? "takes all from the kubeconfig; only context can stand beside it" : undefined;
-  if (context !== undefined) return "has a context, which only a kubeconfig has";
+    return (region ?? server ?? ca) ? "reads everything from the kubeconfig; only context can be set, too" : undefined;
+  if (context !== undefined) return "has a context, which needs a kubeconfig";
   if (eks === undefined && server === undefined) return "must name the server, for instance https://203.0.113.7:6443";
   if (server !== undefined && !isAddress(server))
     return `must have an https:// address without a path as its server, not "${server}"`;
   if (eks !== undefined && server !== undefined && ca === undefined)
-    return "must name the ca beside the server, for EKS signs its certificates itself";
+    return "must name the ca and not only the server, because EKS signs its certificates itself";
   const own = parseRegion(tokenSecret ?? tokenParameter);
   if (own !== undefined && region !== undefined && own !== region)
     return `is of region ${region}, but its token is kept in ${own}`;
@@ -83,7 +83,9 @@ export const readConnections = async (
     if (connect === undefined) found.faults.push(`${here} ${describeMissingConnect(asking)}`);
     else if (where === "aws" && (connect.kubeconfig ?? connect.manifests) !== undefined) {
       const what = connect.kubeconfig === undefined ? "a folder" : "a kubeconfig";
-      found.notes.push(`${here}.connect is ${what}, for this machine only: there, functions can't ask`);
+      found.notes.push(
+        `${here}.connect is ${what}, which only works on this machine: functions can't read the cluster`,
+      );
     } else if (connect.manifests !== undefined)
       await readManifests(resolveConfigPath(connect.manifests, dirname(file))).then(
         (objects) => found.manifestClusters.set(name, createManifestCluster(objects)),
@@ -99,7 +101,7 @@ export const readConnections = async (
 };
 
 export const describeMissingConnect = (asking: CatalogueRule[]) =>
-  `has no connect, and ${asking.map(({ name }) => name).join(", ")} must ask it; docs/clusters.md says how`;
+  `has no connect, but ${asking.map(({ name }) => name).join(", ")} must read it; docs/clusters.md says how`;
 
 /** Returns the rules that are on and ask the cluster. Rules that only ask other services are not included. */
 export const listAskingRules = (
@@ -185,7 +187,7 @@ export const readKubeconfig = async (
     ...["proxy-url", "tls-server-name"].filter((key) => cluster[key] !== undefined),
     ...["as", "as-uid", "as-groups", "as-user-extra"].filter((key) => user[key] !== undefined),
   ];
-  if (unknown.length > 0) throw new Error(`would do without ${unknown.join(", ")} in ${file}, which nobody does here`);
+  if (unknown.length > 0) throw new Error(`would ignore ${unknown.join(", ")} in ${file}, which is not supported`);
   if (cluster["insecure-skip-tls-verify"] === true)
     throw new Error(`would trust any server, by insecure-skip-tls-verify in ${file}; name its certificate-authority`);
   if (user.exec !== undefined || user["auth-provider"] !== undefined)

@@ -28,11 +28,11 @@ export const recordShape: InputShape = {
     },
     // The prefix becomes part of a URL and of an IAM policy.
     prefix: {
-      expected: "what names begin with, for instance recordings/",
+      expected: "a prefix of object names, for instance recordings/",
       isFit: (value) => typeof value === "string" && /^([A-Za-z0-9][A-Za-z0-9._=-]{0,62}\/?){0,5}$/.test(value),
     },
     share: {
-      expected: "a number above 0, and 1 at most: 0.01 is one review in a hundred",
+      expected: "a number above 0 and at most 1: 0.01 is one review in a hundred",
       isFit: (value) => typeof value === "number" && value > 0 && value <= 1,
     },
     keep: { expected: listOfPaths, isFit: Array.isArray },

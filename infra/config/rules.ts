@@ -82,7 +82,7 @@ export const validateRules = (
       complain(here, describeUnknownRule(given, known.names));
       continue;
     }
-    if (seen.has(name)) complain(here, `is ${name}, which stands here already`);
+    if (seen.has(name)) complain(here, `is ${name}, which is listed here already`);
     seen.add(name);
     rules.set(
       name,
@@ -114,7 +114,7 @@ export const finishRules = (
       const unfit = isOn ? rule?.checkSettings?.(result.settings) : undefined;
       if (unfit !== undefined) complain(settingsPlace, unfit);
       if (isOn && rule?.exemptionRequired && result.exempt === undefined)
-        complain(place, "must say under exempt who is spared: namespaces, namespaceLabels, users or groups");
+        complain(place, "must have exempt with namespaces, namespaceLabels, users or groups");
       return [name, result];
     }),
   );
@@ -151,7 +151,7 @@ const readExempt = (section: ExemptSection, path: ConfigPath, complain: Complain
   const labels = toMap(namespaceLabels);
   for (const [key, label] of Object.entries(labels))
     if (typeof label !== "string" || !labelKey.test(key) || !labelValue.test(label))
-      complain([...path, "namespaceLabels", key], "must be a label and its value, as Kubernetes has them");
+      complain([...path, "namespaceLabels", key], "must be a valid label and label value");
   for (const [index, one] of toList(exempt.namespaces).entries())
     if (typeof one === "string" && !dnsLabel.test(one))
       complain([...path, "namespaces", index], `must be the name of a namespace, not "${one}"`);

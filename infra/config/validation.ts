@@ -85,7 +85,7 @@ const readKeyVersions = (value: unknown, path: ConfigPath, complain: Complain): 
   const versions = given.filter((one): one is number => Number.isSafeInteger(one) && Number(one) >= 1);
   const [first, second = Number.POSITIVE_INFINITY] = versions;
   if (first === undefined || second <= first || given.length > 2 || versions.length < given.length)
-    complain(path, "must be a whole number from 1 on, or two, the new one last, while it is raised");
+    complain(path, "must be a whole number from 1, or two such numbers while the key changes, the new one last");
   return versions;
 };
 

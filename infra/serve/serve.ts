@@ -114,7 +114,7 @@ export const serveRules = async (
     formatWelcome(opened, signer, gateway.url, [...ca, ...(config === undefined ? [] : ["--config", config])]),
   );
   await waitForInterrupt();
-  writeOutput(`${formatTime()} answering what has begun\n`);
+  writeOutput(`${formatTime()} shutting down: answering open requests\n`);
   stopWatching();
   await gateway.close();
 };

@@ -139,7 +139,7 @@ describe("an exemption", () => {
       () => entries("rules: { first: { exempt: { namespaceLabels: { a: b } } } }"),
       (error) =>
         error instanceof Complaint &&
-        /^rules\.first\.exempt\.namespaceLabels would let whoever labels a namespace exempt it/.test(error.message),
+        /^rules\.first\.exempt\.namespaceLabels would let users who label a namespace exempt it/.test(error.message),
     );
   });
 

@@ -371,7 +371,7 @@ describe("the functions of a stage", await needs("runtime client"), () => {
       deploy(good);
       assert.equal((await postern("rollback", rule, "--stage", "test")).said, "always-deny is at version 1\n");
       const { said } = await postern("disarm", rule, "--for", "30m", "--stage", "test");
-      assert.match(said, /^always-deny lets everything by until \S+Z, as version 3\n$/);
+      assert.match(said, /^always-deny allows everything until \S+Z, as version 3\n$/);
       assert.match((await postern("status", "--stage", "test")).said, /disarmed until/);
       assert.equal((await postern("arm", rule, "--stage", "test")).said, "always-deny decides again, as version 1\n");
     });

@@ -178,7 +178,7 @@ describe("a stage", await needs("moto", "runtime client", "API server"), () => {
     const { code, stdout } = await postern("status", ...way.slice(0, 4));
     assert.equal(code, 0, stdout);
     assert.match(stdout, /^release r1 of/);
-    assert.match(stdout, /cluster shop, told \S+: 2 entries, all answer/);
+    assert.match(stdout, /cluster shop, updated \S+: 2 entries, all answer/);
     const key = (await postern("key", "shop", "--stage", "test")).stdout.trim();
     const [url] = await urlsIn();
     assert.equal(url, `${account.baseUrl}/${key}/stamp-notes/mutate`);

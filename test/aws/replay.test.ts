@@ -358,10 +358,7 @@ warn-notes
       [{ settings: "mine" }, '--settings takes recorded, not "mine"; a version\'s own are used otherwise'],
       [{ rules: "A/B" }, '--rules takes names of rules, and "A/B" is none'],
       [{ against: "one", with: "one" }, "--against and --with are both one; two versions are compared"],
-      [
-        { with: "built", config: "other.yaml" },
-        "--config is for the working tree, and that is neither of the two versions",
-      ],
+      [{ with: "built", config: "other.yaml" }, "--config is for working-tree, which is neither of the two versions"],
       [{ with: "r7" }, "r7 is a release of a stage; --stage must say of which"],
       [{ with: "/" }, "/ is no version: the folder is neither a checkout of Postern nor what its build writes"],
       [

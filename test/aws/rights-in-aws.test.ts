@@ -432,7 +432,7 @@ describe("a stage in the hands of its roles", await needs("moto", "runtime clien
     assert.equal(code, 3, text);
     assert.match(text, /all answer, .*its API server doesn't know us/s);
     assert.match(await succeeds("EmergencyRole", "rollback", rule), /is at version/);
-    assert.match(await succeeds("EmergencyRole", "disarm", rule, "--for", "5m"), /lets everything by/);
+    assert.match(await succeeds("EmergencyRole", "disarm", rule, "--for", "5m"), /allows everything/);
     assert.match(await succeeds("EmergencyRole", "arm", rule), /decides again/);
   });
 

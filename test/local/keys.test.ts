@@ -242,7 +242,7 @@ describe("a CA that --ca names", () => {
     it(`is refused where its file ${name}`, async () => {
       const file = join(parent, "ca.crt");
       await writeFile(file, text);
-      await assert.rejects(readCaOption(file), complaint(`--ca ${file} holds no certificate in PEM, or a damaged one`));
+      await assert.rejects(readCaOption(file), complaint(`--ca ${file} contains no valid certificate in PEM`));
     });
   it("is refused where it has expired", async ({ mock }) => {
     const { ca } = await openCertificate(folder, "127.0.0.1");

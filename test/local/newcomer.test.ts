@@ -380,7 +380,7 @@ describe("a newcomer", () => {
     // The output ends when both processes have ended.
     await once(child.stdout, "end");
     hasEnded = true;
-    assert.match(printed, /answering what has begun\n$/);
+    assert.match(printed, /shutting down: answering open requests\n$/);
   });
 
   it("registers the rules with a cluster by manifests in the compiled-in order", async () => {
@@ -409,7 +409,7 @@ describe("a newcomer", () => {
     assert.equal(code, 0);
     const large = parseAllDocuments(stdout).map((document) => document.toJS());
     const sentence = (kind: string) =>
-      `${kind} postern is too large for plain kubectl apply, which would keep \\d+ bytes in its annotations, where at most 262144 may be; use kubectl apply --server-side\n`;
+      `${kind} postern is too large for plain kubectl apply, which would store \\d+ bytes of annotations; the limit is 262144; use kubectl apply --server-side\n`;
     assert.match(stderr, new RegExp(`^${large.map(({ kind }) => sentence(kind)).join("")}$`));
   });
 

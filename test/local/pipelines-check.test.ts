@@ -226,7 +226,7 @@ describe("the pipelines' checks", { concurrency: 2 }, () => {
   it("say which clusters there are where there are several and nobody has chosen", async () => {
     const folder = await own({ "k8s/till.yaml": admitted });
     const { code, stdout } = await checked(folder, ofGitLab(gitlabs.check ?? {}), { CLUSTER: "" });
-    assert.deepEqual({ code, stdout }, { code: 2, stdout: "--cluster must say which one: eu, us\n" });
+    assert.deepEqual({ code, stdout }, { code: 2, stdout: "--cluster must name one of eu, us\n" });
   });
 
   it("show what can't be said, and stop nobody for it unless they shall", async () => {

@@ -50,7 +50,7 @@ export const readDeploymentConfig = async (options: Options) => {
 export const readCaOption = async (file: string): Promise<string> => {
   const pem = await readOptionFile(file, "--ca");
   const found = parseCertificates(pem);
-  if (found === undefined) throw new Complaint(`--ca ${file} holds no certificate in PEM, or a damaged one`);
+  if (found === undefined) throw new Complaint(`--ca ${file} contains no valid certificate in PEM`);
   if (found.every(isExpired)) throw new Complaint(`--ca ${file} expired on ${found.at(-1)?.validTo}`);
   return pem;
 };
@@ -73,7 +73,7 @@ export const openChosenSigner = async (options: Options, file: string): Promise<
   ]);
   return inStage(options, async ({ name, parameters }) => {
     const keyring = await readKeyring(parameters);
-    if (keyring === undefined) throw new Complaint(`stage ${name} has no keys yet; postern deploy makes them`, 1);
+    if (keyring === undefined) throw new Complaint(`stage ${name} has no keys yet; postern deploy creates them`, 1);
     return keyring.current;
   });
 };
