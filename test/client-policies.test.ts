@@ -2,10 +2,10 @@ import assert from "node:assert/strict";
 import { before, describe, it } from "node:test";
 import { guard } from "#lib/client/client.ts";
 import { evaluate } from "#lib/cue/engine.ts";
-import type { Capabilities, HttpsRequest, ServedResource } from "#lib/needs.ts";
-import { plural, recorded } from "#lib/recorded-answers.ts";
+import type { Capabilities, HttpsRequest } from "#lib/needs.ts";
 import type { KubernetesObject } from "#lib/review.ts";
 import { rule } from "#lib/rule.ts";
+import { createRecordedCluster } from "../infra/apiserver/kinds/served.ts";
 import { normalizeObject, type PolicyCase, policyCases } from "../infra/bench/example-policies.ts";
 import { getCollectionPath } from "../infra/parity/control-plane/client.ts";
 import { recorder } from "./client/recorder.ts";
@@ -13,35 +13,7 @@ import { recorder } from "./client/recorder.ts";
 // What policies were measured to do to requests, done to a program's own writes.
 const server = "https://cluster.example";
 
-/** What a cluster serves that has these objects, and what is in every cluster. */
-const served = (objects: KubernetesObject[]): Record<string, ServedResource[]> => {
-  const groups: Record<string, ServedResource[]> = { v1: [], "apps/v1": [] };
-  const common = ["Pod", "ConfigMap", "Service"].map((kind) => ({
-    apiVersion: "v1",
-    kind,
-    metadata: { namespace: "a" },
-  }));
-  const apps = ["Deployment", "ReplicaSet"].map((kind) => ({
-    apiVersion: "apps/v1",
-    kind,
-    metadata: { namespace: "a" },
-  }));
-  const cluster = [{ apiVersion: "v1", kind: "Namespace", metadata: {} }];
-  for (const { apiVersion = "v1", kind = "", metadata } of [
-    ...common,
-    ...apps,
-    ...cluster,
-    ...objects,
-  ] as KubernetesObject[]) {
-    const list = groups[apiVersion] ?? [];
-    groups[apiVersion] = list;
-    const namespaced = metadata?.namespace !== undefined;
-    if (!list.some((one) => one.kind === kind)) list.push({ resource: plural(kind), kind, namespaced });
-  }
-  return groups;
-};
-
-const worldOf = ({ cluster = [], http = [] }: PolicyCase): Capabilities => {
+const createCapabilities = ({ cluster = [], http = [] }: PolicyCase): Capabilities => {
   // All have a name: they are of a cluster.
   const objects = cluster as (KubernetesObject & { metadata: { name: string } })[];
   const answer = async ({ url }: HttpsRequest) => {
@@ -49,7 +21,7 @@ const worldOf = ({ cluster = [], http = [] }: PolicyCase): Capabilities => {
     const headers = { "content-type": ["text/plain; charset=utf-8"] };
     return { status, body: raw ?? JSON.stringify(body ?? {}), headers, trailers: {} };
   };
-  return { ...recorded({ objects, discovery: served(cluster) }), http: answer, https: answer };
+  return { ...createRecordedCluster({ objects }), http: answer, https: answer };
 };
 
 /** An object that doesn't say where it is created: the API server says it before anybody is asked, and so does a client. */
@@ -64,7 +36,7 @@ const played = async (one: PolicyCase) => {
   const path = operation === "CREATE" ? collection : `${collection}/${name}`;
   const { send, writes } = recorder(operation === "CREATE" ? {} : { [path]: oldObject });
   const references = { http: { hosts: ["mock"] }, reads: [{ group: "", resource: "secrets" }] };
-  const judged = guard(send, { policies, references, capabilities: () => worldOf(one) });
+  const judged = guard(send, { policies, references, capabilities: () => createCapabilities(one) });
   const method = { CREATE: "POST", UPDATE: "PUT", DELETE: "DELETE" }[String(operation)] ?? "GET";
   const body = operation === "DELETE" ? null : JSON.stringify(object);
   const response = await judged(`${server}${path}`, { method, headers: { "content-type": "application/json" }, body });
@@ -97,18 +69,22 @@ describe("policies that a program applies itself", () => {
     });
   }
 
-  it("are applied once, whatever a rule changes after them", async () => {
+  const buildPolicy = (op: { op: "add"; path: string; value: string }) => ({
+    apiVersion: "policy.kcloudlabs.io/v1alpha1",
+    kind: "ClusterOverridePolicy" as const,
+    metadata: { name: "p" },
+    spec: { overrideRules: [{ overriders: { plaintext: [op] } }] },
+  });
+  const createConfigMap = (guarded: typeof fetch, metadata: object) =>
+    guarded(`${server}/api/v1/namespaces/a/configmaps`, {
+      method: "POST",
+      headers: { "content-type": "application/json" },
+      body: JSON.stringify({ apiVersion: "v1", kind: "ConfigMap", metadata: { name: "x", ...metadata } }),
+    });
+
+  it("are applied once, even if a rule changes the object after them", async () => {
     const { send, writes } = recorder();
-    const appending = {
-      apiVersion: "policy.kcloudlabs.io/v1alpha1",
-      kind: "ClusterOverridePolicy" as const,
-      metadata: { name: "p" },
-      spec: {
-        overrideRules: [
-          { overriders: { plaintext: [{ op: "add" as const, path: "/metadata/finalizers/-", value: "b.example/b" }] } },
-        ],
-      },
-    };
+    const appending = buildPolicy({ op: "add", path: "/metadata/finalizers/-", value: "b.example/b" });
     const stamps = rule<KubernetesObject>({
       summary: "Stamps.",
       match: [{ apiGroups: [""], apiVersions: ["v1"], resources: ["configmaps"], operations: ["CREATE"] }],
@@ -116,42 +92,20 @@ describe("policies that a program applies itself", () => {
         object.metadata = { ...object.metadata, labels: { stamp: "1" } };
       },
     });
-    await guard(send, { policies: [appending], rules: { stamps: { rule: stamps } } })(
-      `${server}/api/v1/namespaces/a/configmaps`,
-      {
-        method: "POST",
-        headers: { "content-type": "application/json" },
-        body: '{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"x","finalizers":["a.example/a"]}}',
-      },
-    );
+    const guarded = guard(send, { policies: [appending], rules: { stamps: { rule: stamps } } });
+    await createConfigMap(guarded, { finalizers: ["a.example/a"] });
     const { finalizers, labels } = Object(writes()[0]?.body).metadata;
     assert.deepEqual([finalizers, labels], [["a.example/a", "b.example/b"], { stamp: "1" }]);
   });
 
-  it("are found each time, where they are said to be found", async () => {
+  it("are read again for each write, if they are a function", async () => {
     const { send, writes } = recorder();
-    const policy = (owner: string) => ({
-      apiVersion: "policy.kcloudlabs.io/v1alpha1",
-      kind: "ClusterOverridePolicy" as const,
-      metadata: { name: "p" },
-      spec: {
-        overrideRules: [
-          { overriders: { plaintext: [{ op: "add" as const, path: "/metadata/labels/owner", value: owner }] } },
-        ],
-      },
-    });
     let owner = "one";
-    const judged = guard(send, { policies: async () => [policy(owner)] });
-    const body = JSON.stringify({ apiVersion: "v1", kind: "ConfigMap", metadata: { name: "x" } });
-    const write = () =>
-      judged(`${server}/api/v1/namespaces/a/configmaps`, {
-        method: "POST",
-        headers: { "content-type": "application/json" },
-        body,
-      });
-    await write();
+    const policies = async () => [buildPolicy({ op: "add", path: "/metadata/labels/owner", value: owner })];
+    const guarded = guard(send, { policies });
+    await createConfigMap(guarded, {});
     owner = "two";
-    await write();
+    await createConfigMap(guarded, {});
     assert.deepEqual(
       writes().map(({ body }) => Object(body).metadata.labels),
       [{ owner: "one" }, { owner: "two" }],

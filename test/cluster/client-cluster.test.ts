@@ -307,15 +307,6 @@ describe("writes of @kubernetes/client-node", await needs("API server"), () => {
     await isJudged("created");
     assert.ok(told.includes("policy-override mutate 2"), told.join("; "));
   });
-  it("replace it", async () => {
-    await pods.createNamespacedPod({ namespace, body: pod("replaced") });
-    const body = await stored("replaced");
-    body.metadata = { ...body.metadata, labels: { more: "1" }, annotations: {} };
-    await pods.replaceNamespacedPod({ name: "replaced", namespace, body });
-    await isJudged("replaced");
-    assert.equal((await stored("replaced")).metadata?.labels?.more, "1");
-  });
-
   it("replace what can only be written there, and is read with the rest: a Namespace's finalizers", async () => {
     const admits: { default: Rule } = await installed("rules/always-admit.js");
     const own = postern.guardConfig(config, { rules: { "always-admit": { rule: admits.default } } });

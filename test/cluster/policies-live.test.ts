@@ -115,6 +115,8 @@ describe("policies on a real API server", await needs("API server"), () => {
     await waitUntil("the gateway did not start", () => /https:\/\/\S+policy-override/.test(printed));
     url = /https:\/\/[^/\s]+/.exec(printed)?.[0] ?? "";
 
+    const { notes } = await renew();
+    assert.match(notes, /functions\/policy-admission\/crds holds them/);
     await servePolicyKinds(admin);
   });
   after(async () => {
