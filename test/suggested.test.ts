@@ -211,7 +211,7 @@ describe("what rules suggest", () => {
     const placed = (...registries: string[]) => said(allowedRegistries, { object, settings: { registries } });
     for (const nobodys of ["docker.io", "docker.io/library", "docker.io/library/nginx"])
       assert.equal(await placed(nobodys), undefined);
-    const text = "copy quay.io/team/app to an allowed registry, and name it there: docker.io/acme/team/app";
+    const text = "copy quay.io/team/app to an allowed registry, and use docker.io/acme/team/app";
     assert.equal(await placed("docker.io", "docker.io/acme"), text);
   });
   it("loses nothing that a pod keeps on its node: it waits for a claim", async () => {

@@ -49,7 +49,7 @@ export default rule({
     if (!forbiddenImage || !place) return;
     const [registry = "", ...folder] = place.split("/");
     const repository = [...folder, forbiddenImage.repository.replace(/^library\//, "")].join("/");
-    return `copy ${fullName(forbiddenImage)} to an allowed registry, and name it there: ${fullName({ ...forbiddenImage, registry, repository })}`;
+    return `copy ${fullName(forbiddenImage)} to an allowed registry, and use ${fullName({ ...forbiddenImage, registry, repository })}`;
   },
 });
 
@@ -74,6 +74,6 @@ const listAddedImages = (pod: Pod, oldObject: Pod | null) => {
 };
 
 const printInvalidImage = (reference: string) =>
-  reference === "" ? "no image" : `${JSON.stringify(reference.slice(0, 100))} (no image reference)`;
+  reference === "" ? "no image" : `${JSON.stringify(reference.slice(0, 100))} (no valid image reference)`;
 
 const quoteAll = (entries: unknown[]) => entries.map((entry) => JSON.stringify(entry)).join(", ");

@@ -32,6 +32,6 @@ export default rule({
   suggest({ spec }: CertificateSigningRequest) {
     const read = parseCertificateSubject(spec?.request);
     if ("subject" in read)
-      return `make the request for another organization than ${masters}, and bind that group to the ClusterRole it needs`;
+      return `request another organization than ${masters}, and bind that group to the ClusterRole that it needs`;
   },
 });

@@ -43,11 +43,11 @@ export const findSettingsFault = ({ requests, limits }: Settings): string | unde
 
   const unknownResource = given.find(({ resource }) => !isContainerResource(resource));
   if (unknownResource)
-    return `names ${unknownResource.name}, which containers don't have; cpu, memory or example.com/gpu are resources`;
+    return `has ${unknownResource.name}, which is no resource of containers; use, for instance, cpu, memory or example.com/gpu`;
 
   const invalidAmount = given.find(({ amount }) => !isAmount(amount));
   if (invalidAmount)
-    return `must say ${invalidAmount.name} as a quantity in quotes, such as "500m" or "1Gi", not ${JSON.stringify(invalidAmount.amount)}`;
+    return `must have a quantity in quotes as ${invalidAmount.name}, such as "500m" or "1Gi", not ${JSON.stringify(invalidAmount.amount)}`;
 
   for (const [resource, request] of Object.entries(requests)) {
     const limit = hasAmount(limits, resource) ? limits[resource] : undefined;
@@ -55,7 +55,7 @@ export const findSettingsFault = ({ requests, limits }: Settings): string | unde
     if (difference !== undefined && difference > 0)
       return `has requests.${resource} ${request} above limits.${resource} ${limit}`;
     if (!canOvercommit(resource) && difference !== 0)
-      return `must have limits.${resource} ${request}, as requests.${resource} is: nodes can't overcommit it`;
+      return `must have the same amount as requests.${resource} and limits.${resource}: nodes can't overcommit it`;
   }
 };
 

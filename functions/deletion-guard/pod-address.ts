@@ -50,7 +50,7 @@ export const findTemplateFault = (template: string): string | undefined => {
   const located = isOfPods ? template.replace("{ip}", "ip") : template;
   const plain = placeholders.reduce((text, name) => text.replaceAll(`{${name}}`, "x"), located);
   if (named === "" || /[{}\s\\]/.test(plain) || !URL.canParse(plain))
-    return "http:// or https://, a host, and a path with {name}, {namespace} and {uid} where they belong";
+    return "a URL with http:// or https://, a host, and a path that may contain {name}, {namespace} and {uid}";
 };
 
 /** Returns a template's URL for a pod; undefined if it needs {ip} and no address of the pod may be called. */

@@ -34,7 +34,7 @@ export const mayForce = ({ userInfo: { username = "", groups = [] } }: Admission
   force.users.includes(username) || groups.some((group) => force.groups.includes(group));
 
 export const describeFinishSettings = ({ finished: { annotation, condition, check } }: Settings) => [
-  ...(annotation ? [`annotation ${annotation}=true shows`] : []),
-  ...(condition ? [`condition ${condition} shows`] : []),
-  ...(check ? ["its check finds out"] : []),
+  ...(annotation ? [`annotation ${annotation}=true`] : []),
+  ...(condition ? [`condition ${condition}`] : []),
+  ...(check ? ["its check"] : []),
 ];

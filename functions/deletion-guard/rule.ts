@@ -45,7 +45,7 @@ export default rule({
       const fault = template === "" ? undefined : findTemplateFault(template);
       if (fault) return `must have ${fault} as ${name}, not "${template}"`;
       if (template.includes("{ip}") && addresses.length === 0)
-        return `must say under addresses where pods may be called, for ${name} calls them`;
+        return `must list networks under addresses, because ${name} calls pods`;
     }
     const wrong = addresses.find((text) => typeof text !== "string" || parseNetwork(text) === undefined);
     if (wrong !== undefined)
@@ -81,7 +81,7 @@ export default rule({
 
     const isDryRun = request.dryRun || Object(options).dryRun?.length > 0;
     const outcome = isDryRun || settings.cleanUp === "" ? undefined : await startCleanUp(pod, context);
-    const message = `pod "${name}" has to clean up first, which ${describeFinishSettings(settings).join(" or ")}; try again later`;
+    const message = `pod "${name}" must clean up first; try again when ${describeFinishSettings(settings).join(" or ")} shows that it has finished`;
     return {
       // `kubectl drain` continues after 429 and gives up after any other code.
       refuse: isEviction ? { code: 429, reason: "TooManyRequests", message } : message,

@@ -25,7 +25,7 @@ export default rule({
     for (const [index, limit] of limits.entries()) {
       const { type, qps, burst, cacheSize = 0, ...more } = Object(limit);
       const [at, [unknown]] = [`limits[${index}]`, Object.keys(more)];
-      if (unknown !== undefined) return `must have type, qps, burst and cacheSize in ${at}, and no ${unknown}`;
+      if (unknown !== undefined) return `must have only type, qps, burst and cacheSize in ${at}, not ${unknown}`;
       if (!limitTypes.includes(type)) return `must have one of ${limitTypes.join(", ")} as type in ${at}, not ${type}`;
       for (const [name, value] of Object.entries({ qps, burst }))
         if (!isCount(value) || value === 0) return `must have a whole number from 1 as ${name} in ${at}, not ${value}`;

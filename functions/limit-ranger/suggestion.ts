@@ -14,7 +14,7 @@ export const fitPod = (pod: SharingPod, allBounds: readonly LimitRangeItem[]): s
     const [only, ...more] = pod.spec?.resources ? [pod.spec] : containers;
     if (listPodOffences(bounds, pod).length === 0 || !only) continue;
     if (more.length > 0)
-      return `keep what all containers together request, and their limits, within these bounds: ${describeBounds(bounds)}`;
+      return `keep the sum of all containers' requests and limits within these bounds: ${describeBounds(bounds)}`;
     fitResources(only, bounds);
   }
 };

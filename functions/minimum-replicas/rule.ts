@@ -35,11 +35,11 @@ export default rule({
   settings,
   checkSettings({ minimum, namespaces, namespaceLabels }) {
     if (!Number.isInteger(minimum) || minimum < 1)
-      return `must have a whole number from 1 on as minimum, not ${minimum}`;
+      return `must have a whole number of at least 1 as minimum, not ${minimum}`;
     const [noName] = namespaces.filter((name: unknown) => typeof name !== "string" || !namespaceName.test(name));
     if (noName !== undefined) return `must list names of namespaces under namespaces, not ${JSON.stringify(noName)}`;
     const [key] = Object.keys(namespaceLabels).filter((key) => typeof namespaceLabels[key] !== "string");
-    if (key !== undefined) return `must give the label ${key} under namespaceLabels a text`;
+    if (key !== undefined) return `must have a string as namespaceLabels.${key}`;
   },
 
   validate(object: ReplicatedObject, { request, oldObject, settings: { minimum, allowZero, namespaces } }) {

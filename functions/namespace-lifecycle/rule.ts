@@ -51,7 +51,7 @@ export default rule({
     if (request.operation === "DELETE") return;
     const { namespace = "" } = request;
     if (!(await current(namespace))) return creationOf(namespace);
-    return `wait until namespace ${JSON.stringify(namespace)} is gone, and create it anew`;
+    return `wait until namespace ${JSON.stringify(namespace)} is deleted, and create it again`;
   },
 });
 

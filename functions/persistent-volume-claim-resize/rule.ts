@@ -26,7 +26,7 @@ export default rule({
 
   async suggest(claim: PersistentVolumeClaim, { oldObject, storageClass }) {
     if (!oldObject) return;
-    const as = `leave spec.resources.requests.storage at ${getSize(oldObject)}`;
+    const as = `keep spec.resources.requests.storage at ${getSize(oldObject)}`;
     if (oldObject.status?.phase !== "Bound") return `${as} until the claim is bound`;
     const name = getClassName(oldObject);
     if (name === "" || name !== getClassName(claim) || !(await storageClass(name))) return as;

@@ -23,7 +23,7 @@ export const findVolumeZone = async (
   if (status !== 200) {
     const [code, message] = [readElements("Code", body)[0] ?? "", readElements("Message", body)[0] ?? ""];
     if (status === 400 && mistakes.test(code)) return { mistake: `${code}: ${message}` };
-    throw new Failure(503, `EC2 does not say where volume "${id}" is: it answers ${status}${code && ` ${code}`}`);
+    throw new Failure(503, `EC2 did not return the zone of volume "${id}": it answered ${status}${code && ` ${code}`}`);
   }
   // EC2's answer has exactly one such element per volume.
   const [zone, ...more] = readElements("availabilityZone", body);

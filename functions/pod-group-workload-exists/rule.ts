@@ -54,6 +54,6 @@ export default rule({
     if (!workload) return `create Workload ${JSON.stringify(workloadName)} first`;
     if (workload.metadata?.deletionTimestamp) return;
     const names = (workload.spec?.podGroupTemplates ?? []).slice(0, 3).map(({ name }) => JSON.stringify(name));
-    if (names.length > 0) return `name a template that the workload has, for instance ${names.join(" or ")}`;
+    if (names.length > 0) return `use a template of the workload, for instance ${names.join(" or ")}`;
   },
 });

@@ -22,7 +22,7 @@ export default rule({
   settings,
   checkSettings({ podNodeSelectorPluginConfig }) {
     for (const [name, text] of Object.entries<unknown>(podNodeSelectorPluginConfig)) {
-      const parsed = typeof text === "string" ? parseSelector(text) : `${JSON.stringify(text)} is no text`;
+      const parsed = typeof text === "string" ? parseSelector(text) : `${JSON.stringify(text)} is not a string`;
       if (typeof parsed === "string")
         return `must have selectors such as "pool=default,disk=ssd" under podNodeSelectorPluginConfig; of ${name}: ${parsed}`;
     }

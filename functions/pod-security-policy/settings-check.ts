@@ -35,8 +35,8 @@ const checkInTurn =
   };
 
 const checkFlag = expectValue("true or false", (value) => typeof value === "boolean");
-const checkText = expectText("a text", () => true);
-const checkWord = expectText("a text that isn't empty", (text) => text !== "");
+const checkText = expectText("a string", () => true);
+const checkWord = expectText("a string that isn't empty", (text) => text !== "");
 const checkChoice = (...choices: string[]) =>
   expectText(`one of ${choices.join(", ")}`, (text) => choices.includes(text));
 const checkNumber = (most: number) =>
@@ -61,7 +61,7 @@ const checkMembers = (known: Record<string, Check>, required: string[] = []): Ch
         const check = Object.hasOwn(known, key) ? known[key] : undefined;
         return check
           ? check(member, `${path}.${key}`)
-          : `must have no ${printValue(key)} in ${path}; known are ${Object.keys(known).join(", ")}`;
+          : `must have no ${printValue(key)} in ${path}; the known members are ${Object.keys(known).join(", ")}`;
       }),
     );
   });
@@ -119,7 +119,7 @@ const checkMetadata: Check = checkInTurn(expectValue("a map", isMap), (value, pa
 const checkPatterns = (check: Check): Check =>
   checkInTurn(checkList(check), (value, path) =>
     Array.isArray(value) && value.includes("*") && value.length > 1
-      ? `must have nothing beside * in ${path}`
+      ? `must have no other element beside * in ${path}`
       : undefined,
   );
 
@@ -211,7 +211,7 @@ export const findSettingsFault = ({ policies, accessReviews }: PolicyContext["se
 const findMissingGrant = ({ metadata: { name }, use = {} }: Policy, path: string) => {
   const { users = [], groups = [], serviceAccounts = [] } = use;
   return users.length + groups.length + serviceAccounts.length === 0
-    ? `must say in ${path}.use who may use ${name}, or have accessReviews: true`
+    ? `must list users, groups or service accounts in ${path}.use, or have accessReviews: true`
     : undefined;
 };
 

@@ -35,15 +35,16 @@ const effects = ["", "NoSchedule", "PreferNoSchedule", "NoExecute"];
 
 export const findTolerationFault = (given: unknown): string | undefined => {
   const toleration = decodeToleration(given);
-  if (toleration === undefined) return "is no toleration";
+  if (toleration === undefined) return "is not a toleration";
   const { key = "", operator = "Equal", value = "", effect = "", tolerationSeconds } = toleration;
   const [ofKey, ofValue] = [key && keyFaults(key)[0], valueFaults(value)[0]];
 
-  if (operator !== "Equal" && operator !== "Exists") return `has the operator ${operator}, neither Equal nor Exists`;
-  if (key === "" && operator !== "Exists") return "must have the operator Exists, for it has no key";
-  if (operator === "Exists" && value !== "") return "must have no value, for it has the operator Exists";
-  if (!effects.includes(effect)) return `has the effect ${effect}, which there is not`;
+  if (operator !== "Equal" && operator !== "Exists")
+    return `has the operator ${operator}, but must have Equal or Exists`;
+  if (key === "" && operator !== "Exists") return "must have the operator Exists, because it has no key";
+  if (operator === "Exists" && value !== "") return "must have no value, because it has the operator Exists";
+  if (!effects.includes(effect)) return `has the unknown effect ${effect}`;
   if (tolerationSeconds !== undefined && effect !== "NoExecute")
-    return "has tolerationSeconds, which only NoExecute can";
+    return "has tolerationSeconds, which only the effect NoExecute allows";
   return (ofKey && `has a key whose ${ofKey}`) || (ofValue && `has a value, but ${ofValue}`);
 };

@@ -84,7 +84,7 @@ export default rule({
     if (name && !(await needs.class(name))) {
       const names = (await needs.classes()).flatMap(({ metadata }) => metadata?.name ?? []);
       const others = names.filter((other) => !other.startsWith("system-")).slice(0, 3);
-      const instead = others.length > 0 ? `, or name one that is there, such as ${others.join(", ")}` : "";
+      const instead = others.length > 0 ? `, or use an existing one, such as ${others.join(", ")}` : "";
       return `create the PriorityClass ${JSON.stringify(name)} first${instead}`;
     }
     delete spec?.priority;

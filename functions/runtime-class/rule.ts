@@ -63,7 +63,7 @@ export default rule({
     const name = spec?.runtimeClassName;
     const found = name === undefined ? undefined : await current(name);
     if (name !== undefined && !found)
-      return `create the RuntimeClass ${JSON.stringify(name)} first, or name one that is there`;
+      return `create the RuntimeClass ${JSON.stringify(name)} first, or use an existing one`;
     if (!spec) return;
     const { podFixed = {} } = found?.overhead ?? {};
     if (spec.overhead && Object.keys(podFixed).length > 0) spec.overhead = podFixed;

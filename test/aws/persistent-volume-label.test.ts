@@ -37,16 +37,16 @@ const denial = (volumeID: string) => `persistentvolumes "a" is forbidden: error 
 
 describe("an EC2 that doesn't say", () => {
   const answers: [number, string, string][] = [
-    [403, "UnauthorizedOperation", "answers 403 UnauthorizedOperation"],
-    [401, "AuthFailure", "answers 401 AuthFailure"],
-    [400, "RequestExpired", "answers 400 RequestExpired"],
-    [503, "RequestLimitExceeded", "answers 503 RequestLimitExceeded"],
+    [403, "UnauthorizedOperation", "answered 403 UnauthorizedOperation"],
+    [401, "AuthFailure", "answered 401 AuthFailure"],
+    [400, "RequestExpired", "answered 400 RequestExpired"],
+    [503, "RequestLimitExceeded", "answered 503 RequestLimitExceeded"],
   ];
   for (const [status, code, said] of answers)
     it(`fails where it ${said}`, async () => {
       const body = `<Response><Errors><Error><Code>${code}</Code><Message>no</Message></Error></Errors></Response>`;
       const world = recorded({ aws: [{ answer: { status, body } } as never] });
-      const failure = new Failure(503, `EC2 does not say where volume "vol-1" is: it ${said}`);
+      const failure = new Failure(503, `EC2 did not return the zone of volume "vol-1": it ${said}`);
       await assert.rejects(judge("vol-1", world), failure);
     });
   it("is not asked for what is longer than an id", async () => {
