@@ -51,7 +51,7 @@ export default rule({
   },
 });
 
-/** Warns of requests that a policy concerns and that no webhook entry sends to the rule that applies it. */
+/** Warns of requests to which a policy applies and that no webhook entry sends to the rule that applies it. */
 const findUnsentRequests = async (
   policy: KinitirasPolicy,
   discover: (groupVersion: string) => Promise<ServedResource[] | undefined>,
@@ -70,7 +70,7 @@ const findUnsentRequests = async (
   }
 };
 
-/** Returns the rules of webhook entries with this name. Checks their shape: any cluster user may have written them. */
+/** Lists the webhook rules of entries with this name. Skips rules of a wrong shape: cluster users may write any. */
 const listWebhookRules = (configurations: KubernetesObject[], name: string): RequestMatch[] =>
   configurations
     .flatMap((one): unknown => Object(one).webhooks ?? [])

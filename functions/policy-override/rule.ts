@@ -44,7 +44,7 @@ export default rule({
   },
 });
 
-/** As in upstream, a change by origin counts only as a match. */
+/** Lists the metrics of a rule. A change by origin counts only as a match, as in upstream. */
 const listMetrics = ({ policy, sources }: AppliedRule) => {
   const changing = sources.filter((source) => source !== "origin");
   const metrics = ["override_policy_matched_count", ...changing.map(() => "override_policy_override_count")];

@@ -75,7 +75,7 @@ const describeSelector = (selector: ResourceSelector, own?: string): string => {
       formatExpression(field, operator, value ?? Object(rest).values),
     ),
   ];
-  // With a name, a selector ignores labels and fields.
+  // A selector with a name ignores labels and fields.
   const marks = name
     ? [` named ${quote(name)}`]
     : [
@@ -153,7 +153,7 @@ const describeMetadata = ({ operation, path = "", value, valueRef }: OverrideTem
   const field = findSetField(value);
   const key = unescapeStep(path);
   const map = Object.entries((field === "stringMap" && value?.stringMap) || {});
-  // For a removal, the key is always in the path.
+  // The key of a removal is always in the path.
   if (operation === "remove") return `removes ${one} ${key}`;
   if (map.length > 0)
     return `sets ${one} ${joinWords(map.map(([key, text]) => `${unescapeStep(key)} to ${quoteStart(text)}`))}`;
@@ -164,7 +164,7 @@ const describeMetadata = ({ operation, path = "", value, valueRef }: OverrideTem
 const describeToleration = ({ key = "", operator, value = "", effect, tolerationSeconds }: Toleration) =>
   `${key || "*"}${operator === "Exists" ? "" : `=${value}`}${effect ? `:${effect}` : ""}${tolerationSeconds === undefined ? "" : ` for ${tolerationSeconds} s`}`;
 
-/** Returns the lists that have terms; for a removal, all lists that are named. */
+/** Names the lists of an affinity that have terms; a removal names all its lists. */
 const listAffinityParts = (affinity: Affinity, isRemoved: boolean): string[] =>
   Object.entries(affinity).flatMap(([part, lists]) =>
     Object.entries(lists ?? {})

@@ -15,7 +15,7 @@ import { describePolicyRules } from "./descriptions.ts";
 export interface PolicyExplanation {
   policy: string;
   does: string[];
-  /** Each begins with the file and the line, as each warning does. */
+  /** Sentences. Each fault and each warning begins with the file and the line. */
   faults: string[];
   warnings: string[];
 }

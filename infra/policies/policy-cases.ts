@@ -70,7 +70,7 @@ export const readPolicyCases = async (
   });
 };
 
-/** The answers in the case are all that the rule gets. */
+/** Runs a case. The rule gets no answers but those in the case. */
 export const runPolicyCase = async (
   file: string,
   { listed }: PolicyRuleUnderTest,

@@ -129,7 +129,7 @@ export const createEngine = (megabytes = 512): CueEngine => {
   };
 };
 
-/** Starts a thread. Once it was ended, nothing is heard of it any more. */
+/** Starts a thread. After `end`, its messages and failures are ignored. */
 const openThread = (
   megabytes: number,
   hear: (message: WorkerMessage) => void,

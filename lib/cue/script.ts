@@ -4,8 +4,8 @@ export interface ScriptParts {
 }
 
 /**
- * Splits a script into imports and declarations, without its `package` clause. Throws if the script could leave the
- * braces that are put around it, or imports what it may not.
+ * Splits a script into imports and declarations, without its `package` clause. Throws if a bracket
+ * in the script would close the braces that are put around it, or if it imports a package of tools.
  */
 export const splitScript = (marked: string): ScriptParts => {
   // CUE accepts a byte order mark at the start of a file, and nowhere else.
@@ -23,7 +23,7 @@ export const splitScript = (marked: string): ScriptParts => {
     const between = script.slice(end, behind?.start);
     if (behind && behind.text !== "," && !between.includes("\n"))
       throw new Error(`a comma or a new line must follow ${script.slice(start, end)}`);
-    // The comma after it is cut, too; CUE accepts none after a comment.
+    // A comma that follows is cut, too, unless a comment stands before it, where CUE accepts no comma.
     at = behind?.text === "," && !between.includes("//") ? last + 2 : last + 1;
     cuts.push([start, tokens[at - 1]?.end ?? end]);
     skip();

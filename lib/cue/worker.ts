@@ -3,7 +3,7 @@ import { parentPort, workerData } from "node:worker_threads";
 import type { WorkerMessage, WorkerSettings } from "./engine.ts";
 import { limitMemory, pageBytes } from "./wasm-memory.ts";
 
-// What Go's runtime and CUE leave in the global scope, which belongs to this thread alone.
+// Go's runtime and CUE define these globals. The global scope belongs to this thread alone.
 declare global {
   var fs: { writeSync(file: number, bytes: Uint8Array): number };
   var Go: new () => {
@@ -14,7 +14,7 @@ declare global {
   var CueWasmAPI: { _toJSONImpl?(source: string): { value: string; error: string | null } | undefined };
 }
 
-// The part of WebAssembly that is used here; Node's types don't have it.
+// Node's types don't have WebAssembly; this is the part of it that is used here.
 interface Instance {
   exports: { mem: { buffer: ArrayBuffer } };
 }
@@ -40,7 +40,7 @@ const go = new globalThis.Go();
 go.exit = () => {
   hasExited = true;
 };
-/** Evaluates a text. Some texts make CUE fail for good; then this thread ends as well. */
+/** Evaluates CUE source. Some sources make CUE crash; then this thread ends. */
 const evaluate = (source: string, { mem }: Instance["exports"]): WorkerMessage => {
   try {
     const result = globalThis.CueWasmAPI._toJSONImpl?.(source);

@@ -36,7 +36,7 @@ export const completePolicy = (policy: unknown, before?: unknown): void => {
   if (isTooDeep(policy) || isUnchanged(policy, before)) return;
   for (const condition of listRules(policy, "validateRules").map(getCondition))
     if (isMap(condition) && (condition.affectMode ?? "") === "") Reflect.set(condition, "affectMode", "reject");
-  // If there is no rendering, an old renderedCue would mislead readers, so it is deleted.
+  // An old renderedCue without a rendering would mislead readers, so it is deleted.
   for (const { holder, rendered } of renderTemplates(policy))
     if (rendered === undefined) Reflect.deleteProperty(holder, "renderedCue");
     else if (holder.renderedCue !== rendered) Reflect.set(holder, "renderedCue", rendered);
@@ -64,12 +64,12 @@ const renderTemplates = (policy: unknown) => {
   ];
 };
 
-/** In characters per policy: with longer renderings, a policy that fits into etcd could become one that doesn't. */
+/** The most characters of all renderings of a policy. Longer ones could make the policy too large for etcd. */
 const longestRenderings = 256 * 1024;
 
 const tryRender = <T>(template: unknown, render: (template: T) => string): string | undefined => {
   try {
-    // JSON copies a draft, which structuredClone can't do; rendering throws if the value is no template.
+    // structuredClone can't copy a draft. Rendering throws if the value is no template.
     return render(JSON.parse(JSON.stringify(template)) as T);
   } catch {
     return undefined;

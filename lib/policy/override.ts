@@ -11,10 +11,10 @@ import { evaluateOverrideScript } from "./scripts.ts";
 import { includesOperation } from "./selectors.ts";
 import type { KinitirasPolicy, OverridePolicy, OverrideRule, PolicyCapabilities, PolicyRequest } from "./types.ts";
 
-/** The parts of a rule, in the order in which they are applied. */
+/** A part of a rule, in the order in which they are applied. */
 export type RulePart = "template" | "cue" | "plaintext" | "origin";
 
-/** A rule that ran for a request. `sources` are its parts that changed the object. */
+/** A rule of a policy that was applied to a request. `sources` are the parts of the rule that changed the object. */
 export interface AppliedRule {
   policy: OverridePolicy;
   rule: number;
@@ -22,7 +22,7 @@ export interface AppliedRule {
 }
 
 /**
- * Applies the override policies that concern a request to its object, in place. If this throws, don't use the object:
+ * Applies override policies to the object of a request, in place. If this throws, don't use the object:
  * it may be partly changed. Requests that delete an object or connect to it change nothing.
  */
 export const applyOverridePolicies = async (

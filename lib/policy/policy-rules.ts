@@ -19,20 +19,20 @@ import type { ValidationResult } from "./validate.ts";
 
 /** Requests that are sent even if no known policy selects them. */
 export interface InterceptedRequests extends Omit<RequestMatch, "operations"> {
-  /** If left out, all operations that policies can concern. */
+  /** The default is every operation at which policies can apply. */
   operations?: RequestMatch["operations"];
 }
 
 export interface PolicySettings {
-  /** In postern.yaml also files, or folders of them. */
+  /** Policies. In postern.yaml also the names of files and folders that hold policies. */
   policies: readonly KinitirasPolicy[];
   inCluster: boolean;
   intercept: readonly InterceptedRequests[];
   objectSelector: LabelSelector;
-  /** What references may read besides what policies name; they may read Secrets only if listed here. */
+  /** Resources that references may read, besides those that policies name. References read Secrets only if listed here. */
   reads: readonly ResourceType[];
   scripts: boolean;
-  /** Whether to count per-policy metrics in CloudWatch. */
+  /** Turns on metrics of each policy in CloudWatch. */
   metrics: boolean;
   http: HttpSettings;
 }

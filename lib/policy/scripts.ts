@@ -65,7 +65,7 @@ interface WrappedScript {
 
 const wrapScript = (script: string): WrappedScript => {
   const { imports, declarations } = splitScript(script);
-  // One u more than the longest such name in the script.
+  // The name has one u more than the longest name of this form in the script.
   const most = (script.match(/_u+/g) ?? []).reduce((most, { length }) => Math.max(most, length), 1);
   const name = `_${"u".repeat(most)}`;
   return { name, text: `${imports}\n${name}: {\n${declarations}\n}\n` };
@@ -104,7 +104,7 @@ const evaluateOutput = async (
   output: OutputField,
   { evaluateCue: cue }: PolicyCapabilities,
 ): Promise<unknown> => {
-  // The field has the name that the script's author knows, because CUE's messages contain it.
+  // The field's name is the one in the script, because CUE's messages contain it.
   const source = `${text}${renderInputs(name, inputs)}"${output}": ${name}.${output}\n`;
   const value = await evaluateStruct(cue, name, source).catch((error) => {
     if (error instanceof Error && error.message === `${output}: undefined field: ${output}`)
@@ -151,7 +151,7 @@ const requireFiniteNumber = (_: string, value: unknown): unknown => {
   throw new Error("the script has a number that is too large");
 };
 
-/** In characters: messages of CUE may quote the whole input. */
+/** The most characters of a message: messages of CUE may quote the whole input. */
 const longestMessage = 1000;
 
 const findHttpRequest = async (
@@ -203,7 +203,7 @@ const requireTextMap = (value: unknown, field: string): Record<string, string> =
     ]),
   );
 
-/** Null means no patch, as in Go. */
+/** Parses the patches of a script. Null means none, as in Go. */
 const parsePatches = (found: unknown): PolicyPatchOperation[] => {
   if (found === null) return [];
   if (!Array.isArray(found)) throw new Error("patches must be a list");

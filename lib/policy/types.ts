@@ -14,7 +14,7 @@ interface PolicyObject extends KubernetesObject {
   metadata: { name: string; namespace?: string };
 }
 
-/** Changes objects; an OverridePolicy only those of its own namespace. */
+/** A policy that changes objects; an OverridePolicy changes only those in its own namespace. */
 export interface OverridePolicy extends PolicyObject {
   kind: "OverridePolicy" | "ClusterOverridePolicy";
   spec: { resourceSelectors?: ResourceSelector[]; overrideRules: OverrideRule[] };
@@ -27,7 +27,7 @@ export interface ValidatePolicy extends PolicyObject {
 
 export type KinitirasPolicy = OverridePolicy | ValidatePolicy;
 
-/** A policy concerns an object that any of its selectors matches. */
+/** Selects objects. A policy applies to an object that any of its selectors matches. */
 export interface ResourceSelector {
   apiVersion: string;
   kind: string;
@@ -42,12 +42,12 @@ export interface FieldSelector {
   matchExpressions?: { field: string; operator: string; value?: string[] }[];
 }
 
-/** Applied in this order: template, cue, plaintext, origin. */
+/** A rule of an override policy. Its overriders are applied in this order: template, cue, plaintext, origin. */
 export interface OverrideRule {
   targetOperations?: string[];
   overriders: {
     template?: OverrideTemplate;
-    /** The template in CUE, for people who read the policy; never evaluated. */
+    /** The template in CUE, for readers of the policy; never evaluated. */
     renderedCue?: string;
     cue?: string;
     plaintext?: PolicyPatchOperation[];
@@ -55,7 +55,7 @@ export interface OverrideRule {
   };
 }
 
-/** Evaluated in this order: template, cue. */
+/** A rule of a validate policy, evaluated in this order: template, cue. */
 export interface ValidateRule {
   targetOperations?: string[];
   template?: { type: "condition"; condition: PolicyCondition };
@@ -73,7 +73,7 @@ export interface PolicyPatchOperation {
 export interface OverrideTemplate {
   type: "annotations" | "labels" | "resources" | "resourcesOversell" | "tolerations" | "affinity";
   operation: "add" | "replace" | "remove";
-  /** For annotations and labels: the key. */
+  /** The key of an annotation or label. */
   path?: string;
   value?: PolicyConstant;
   valueRef?: ValueReference;
@@ -98,7 +98,7 @@ export const originTypes = [
 
 export interface OriginOverrider {
   type: (typeof originTypes)[number];
-  /** May be left out if `replace` is set, or if the type supports only `replace`. */
+  /** Optional if `replace` is true, or if the type supports only `replace`. */
   operation?: "add" | "replace" | "remove";
   replace?: boolean;
   containerCount?: number;
@@ -118,7 +118,7 @@ export interface OriginOverrider {
 export const isOnlyReplaced = (type: OriginOverrider["type"]): boolean =>
   !["annotations", "labels", "nodeSelector", "tolerations"].includes(type);
 
-/** The first field that is set, in this order, is the value; an empty list or map counts as not set. */
+/** A constant. Its value is the first field, in this order, that is set; an empty list or map counts as not set. */
 export interface PolicyConstant {
   string?: string;
   integer?: number;
@@ -179,7 +179,7 @@ export interface PolicyRequest {
 
 /** The only functions through which references and scripts of policies ask a cluster, HTTP services and CUE. */
 export interface PolicyCapabilities {
-  /** Rejects if the cluster doesn't serve a kind. Without this function, only reading an object shows that. */
+  /** Rejects if the cluster doesn't serve a kind. Without this function, only reading an object can show that. */
   requireKind?(apiVersion: string, kind: string): Promise<unknown>;
   /** Resolves to undefined if there is no such object; rejects if its kind isn't served. */
   get(apiVersion: string, kind: string, name: string, namespace?: string): Promise<KubernetesObject | undefined>;

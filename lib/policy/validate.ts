@@ -19,11 +19,11 @@ import { quoteValue } from "./values/texts.ts";
 export interface ValidationResult {
   /** The first denial; the policy's reason may be empty. */
   denied?: { policy: ValidatePolicy; rule: number; reason: string };
-  /** The policies that concern the request, up to the first denial. */
+  /** The policies that apply to the request, up to the first denial. */
   matched: { policy: ValidatePolicy; rejected: boolean }[];
 }
 
-/** Evaluates the policies that concern a request, in their order, until one denies it. */
+/** Evaluates the validate policies that apply to a request, in their order, until one denies it. */
 export const evaluateValidatePolicies = async (
   policies: readonly KinitirasPolicy[],
   request: PolicyRequest,
@@ -84,7 +84,7 @@ const evaluateCondition = async (
   const comparison = needsComparison(condition)
     ? resolveComparedValue({ valueRef, value }, request, capabilities)
     : undefined;
-  // Both are resolved in parallel. If both fail, the error of data is thrown; this handles the other rejection.
+  // The two references are resolved in parallel. If both fail, the error of data is thrown; this handles the other one.
   comparison?.catch(() => {});
   return isConditionMet(condition, await data, await comparison);
 };

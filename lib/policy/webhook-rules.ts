@@ -12,18 +12,18 @@ import { isKind, listReferencedKinds, type ReferencedKind } from "./references/r
 import { isLabelSelector } from "./selectors.ts";
 import { getPolicyName, type KinitirasPolicy, policyGroup } from "./types.ts";
 
-/** Returns the resource that a kind is served as; undefined if the cluster doesn't serve it. */
+/** Finds the resource of a kind; undefined if the cluster doesn't serve the kind. */
 type FindResource = (kind: ReferencedKind) => Required<ResourceType> | undefined;
 
 const listSelectors = ({ spec }: KinitirasPolicy): unknown[] => toList(toMap(spec).resourceSelectors);
 
-/** Forms plurals as Kubernetes does for its own kinds and most others. */
+/** Guesses the resource of a kind by forming its plural as Kubernetes does for its own kinds. */
 const guessResource: FindResource = ({ apiVersion, kind }) => ({
   ...splitApiVersion(apiVersion),
   resource: plural(kind),
 });
 
-/** Returns the webhook rules for one policy; `possible` are the operations that its kind can concern. */
+/** Builds the webhook rules for one policy; `possible` are the operations at which its kind can apply. */
 const buildWebhookRules = (
   policy: KinitirasPolicy,
   possible: readonly Operation[],
@@ -47,7 +47,7 @@ const buildWebhookRules = (
   });
 };
 
-/** Merges rows into fewer that match the same requests, in a stable order. */
+/** Merges webhook rules into fewer that match the same requests, in a stable order. */
 const mergeWebhookRules = (rows: readonly RequestMatch[], possible: readonly Operation[]): RequestMatch[] => {
   const single = rows.flatMap((row) => row.resources.map((resource) => ({ ...row, resources: [resource] })));
   const each = [...Map.groupBy(single, ({ operations: _, ...row }) => JSON.stringify(row)).values()].map((some) => {
@@ -72,7 +72,7 @@ const mergeWebhookRules = (rows: readonly RequestMatch[], possible: readonly Ope
     .sort((one, other) => (JSON.stringify(one) < JSON.stringify(other) ? -1 : 1));
 };
 
-/** Returns the webhook rules for the settings' policies; `possible` are the operations that they can concern. */
+/** Returns a function that builds the webhook rules of settings; `possible` are the operations at which policies apply. */
 export const createWebhookRulesBuilder =
   (...possible: Operation[]) =>
   ({ policies, intercept }: PolicySettings): RequestMatch[] =>
@@ -94,8 +94,8 @@ const toWebhookRule = (
 const includesValue = (wanted: readonly string[], one = "") => wanted.includes("*") || wanted.includes(one);
 
 /**
- * Returns settings whose policies, and those that the cluster keeps in `places`, are replaced by the rows and reads
- * that follow from them, with the plurals that the cluster serves.
+ * Returns a function that inspects a cluster: it replaces the policies of settings, and those in the cluster's
+ * resources `places`, by the webhook rules and reads that follow from them, with the resources that the cluster serves.
  */
 export const createClusterInspection =
   (places: readonly ResourceType[], ...possible: Operation[]) =>
@@ -129,8 +129,8 @@ export const createClusterInspection =
   };
 
 /**
- * Asks the cluster for the plurals of kinds; without `discover` they are guessed. With `notes`, a group that doesn't
- * answer adds a note and its plurals are guessed, so that other policies still get their entries.
+ * Asks the cluster for the resources of kinds; without `discover` they are guessed. With `notes`, a group that doesn't
+ * answer adds a note and its resources are guessed, so that other policies still get their webhook rules.
  */
 const discoverResources = async (
   { discover }: Pick<InspectedCluster, "discover">,
@@ -166,11 +166,11 @@ const listClusterPolicies = async (
     return [];
   }
   const lists = await Promise.all(places.map((place) => list(place, undefined, { maxAge: 0 })));
-  // The kinds are right, but the content is not checked: code that reads it must expect any JSON.
+  // The objects have the kinds of policies, but their content is not checked and may be any JSON.
   return lists.flat() as unknown as KinitirasPolicy[];
 };
 
-/** Describes the requests that a policy concerns and that no entry with these rows sends. */
+/** Describes the requests to which a policy applies and that no webhook entry with these rules sends. */
 export const describeUnsentRequests = async (
   policy: KinitirasPolicy,
   possible: readonly Operation[],
@@ -195,7 +195,7 @@ export const describeUnsentRequests = async (
   );
 };
 
-/** Reads policies of these kinds from manifests; policies of other kinds belong to another rule. */
+/** Returns a function that reads policies of these kinds from manifests and ignores policies of other kinds. */
 export const createManifestReader =
   (...kinds: KinitirasPolicy["kind"][]) =>
   (documents: readonly unknown[]): ParsedManifests => {
@@ -207,7 +207,7 @@ const isTextList = (value: unknown): value is string[] =>
   Array.isArray(value) && value.length > 0 && value.every((one) => typeof one === "string");
 const knownOperations = ["CREATE", "UPDATE", "DELETE", "CONNECT", "*"];
 
-/** Returns what is wrong with settings of the right shape, in a sentence. */
+/** Returns the first fault of settings of the right shape, in a sentence. */
 export const findSettingsFault = ({
   policies,
   intercept,

@@ -6,7 +6,7 @@ export interface LocatedValue<T> {
   what: T;
 }
 
-/** `isUsed` is false for a reference that the evaluation ignores. */
+/** A reference and the field that holds it. `isUsed` is false if the evaluation ignores the reference. */
 export interface LocatedReference extends LocatedValue<ValueReference> {
   isUsed: boolean;
 }
@@ -28,7 +28,7 @@ export const listReferences = (policy: KinitirasPolicy): LocatedReference[] => {
   return found.filter((place): place is LocatedReference => place.what !== undefined);
 };
 
-/** Only annotations and labels take a reference, and a value wins over it. */
+/** Reports whether a template uses its reference: only annotations and labels do, and only without a value. */
 const usesReference = ({ type, operation, value }: OverrideTemplate): boolean =>
   (type === "annotations" || type === "labels") && operation !== "remove" && findSetField(value) === undefined;
 

@@ -80,7 +80,7 @@ const payloadChecks: Record<OverrideTemplate["type"], (template: OverrideTemplat
     const given = Object.entries(factors).filter(([, factor]) => factor !== "");
     if (given.length === 0)
       blame("resourcesOversell", "is missing; it has at least one of cpuFactor, memoryFactor and diskFactor");
-    // With remove, a factor only names its resource.
+    // A factor of a removal only names its resource.
     if (operation === "remove") return;
     for (const [name, factor] of given) {
       const fault = findFractionFault(factor);
@@ -137,7 +137,7 @@ export const checkOrigin: ValueCheck = (value, at, faults) => {
   const before = faults.length;
   checkEach(checkOverrider)(value, at, faults);
   if (!Array.isArray(value) || faults.length > before) return;
-  // The shape was checked.
+  // listOf has checked the shape.
   const given = value as OriginOverrider[];
   const listContainers = (type: OriginOverrider["type"]) =>
     new Set(given.filter((one) => one.type === type).map(({ containerCount = 0 }) => containerCount));

@@ -42,7 +42,7 @@ export const checkTolerations: ValueCheck = checkEach(
 
 const effects = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
 
-/** Returns faults in upstream's words, which come from Kubernetes; `place` is upstream's name of the field. */
+/** Finds the faults of tolerations, with upstream's messages, which come from Kubernetes; `place` is the field. */
 export const findTolerationFaults = (tolerations: readonly Toleration[], place: string): string[] =>
   tolerations.slice(0, 100).flatMap((toleration, index) => {
     const { key = "", operator = "", value = "", effect = "", tolerationSeconds } = toleration;
@@ -85,7 +85,7 @@ const quoteStart = (text: string) => goQuoted(text.slice(0, 300));
 const formatGoToleration = ({ key = "", operator = "", value = "", effect = "", tolerationSeconds }: Toleration) =>
   `v1.Toleration{Key:${quoteStart(key)}, Operator:${quoteStart(operator)}, Value:${quoteStart(value)}, Effect:${quoteStart(effect)}, TolerationSeconds:${tolerationSeconds ?? "(*int64)(nil)"}}`;
 
-/** Checks the first 1000 characters only: a longer text is invalid for its length. */
+/** Checks only the first 1000 characters: a longer text is invalid in any case. */
 const findFaultsAtStart = (text: string, faultsOf: (text: string) => string[]) => faultsOf(text.slice(0, 1000));
 
 const checkKubernetesEnum = (...words: string[]): ValueCheck =>

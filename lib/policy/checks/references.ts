@@ -34,7 +34,7 @@ const checkUrl: ValueCheck = checkTextWith((given) =>
     : `must be an address that begins with http:// or https://, not ${quoteValue(given)}`,
 );
 
-// As Go's ParseDuration accepts. 16 parts are more than there are units; the limits bound the time of a match.
+// Accepts what Go's ParseDuration accepts, with limits that bound the time of a match; Go has fewer than 16 units.
 const durationPattern = /^[+-]?(0|(\d{1,20}(\.\d{0,20})?(ns|us|µs|μs|ms|s|m|h)){1,16})$/;
 const timePattern = /^\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d{1,20})?([Zz]|[+-]\d\d:\d\d)$/;
 

@@ -58,7 +58,7 @@ const createLabelSelectorCheck = (value: ValueCheck): ValueCheck =>
   checkKnownFields<LabelSelector>({
     matchLabels: (given, at, faults) => {
       checkEachValue(value)(given, at, faults);
-      // mapOf has already reported a value that is no map.
+      // checkEachValue has reported a value that is no map.
       for (const name of Object.keys(Object(given)).slice(0, 1000)) checkLabelKey(name, `${at}: the key`, faults);
     },
     matchExpressions: checkEach(
@@ -74,7 +74,7 @@ const createLabelSelectorCheck = (value: ValueCheck): ValueCheck =>
 
 export const checkLabelSelector: ValueCheck = createLabelSelectorCheck(checkLabelValue);
 
-/** Accepts any operator: an unknown one matches nothing, and `warningsOf` reports it. */
+/** Accepts any operator: an unknown one matches nothing, and findPolicyWarnings warns of it. */
 const checkFieldSelector: ValueCheck = checkFields({
   matchFields: checkTextMap,
   matchExpressions: checkEach(

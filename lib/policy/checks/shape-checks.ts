@@ -4,7 +4,7 @@ import { quoteValue } from "../values/texts.ts";
 /** Checks JSON and adds a sentence to `faults` for each fault, beginning with the field (`at`). */
 export type ValueCheck = (value: unknown, at: string, faults: string[]) => void;
 
-/** The limit of faults: a hostile object must not cause a response of megabytes. */
+/** The most faults of one policy: a hostile policy must not cause a response of megabytes. */
 const maximumFaults = 50;
 
 export const addFault = (faults: string[], at: string, sentence: string): void => {
@@ -91,7 +91,7 @@ export const checkEachValue =
 export const checkTexts: ValueCheck = checkEach(checkText);
 export const checkTextMap: ValueCheck = checkEachValue(checkText);
 
-/** Checks fields of a map against each other, once each is valid alone; `blame` takes the field at fault. */
+/** Checks fields of a map against each other, once each is valid alone; `addFault` takes the field at fault. */
 export type CheckTogether<T> = (value: T, blame: (field: string, sentence: string) => void, at: string) => void;
 
 const createFieldCheck = <T>(

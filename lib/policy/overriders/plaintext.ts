@@ -18,7 +18,7 @@ export const applyPolicyPatch = (object: KubernetesObject, operations: readonly 
   return changed;
 };
 
-/** In characters, because errors repeat the path. */
+/** The most characters of a path. It is limited because errors repeat the path. */
 const maximumPathLength = 4096;
 
 const isNonEmptyText = (value: unknown) => typeof value === "string" && value !== "";
@@ -69,7 +69,7 @@ const parseIndex = (key: string, length: number): number | undefined => {
   return index >= 0 && index < length ? index : undefined;
 };
 
-/** Returns the list element that an operation means; undefined if the parent is a map. */
+/** Returns the list and the index that an operation changes; undefined if the parent is a map. */
 const findElement = ({ parent, key, op, path }: OperationTarget, extra = 0) => {
   if (!Array.isArray(parent)) return undefined;
   const index = extra > 0 && key === "-" ? parent.length : parseIndex(key, parent.length + extra);

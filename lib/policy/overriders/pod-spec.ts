@@ -3,7 +3,7 @@ import type { KubernetesObject } from "../../review.ts";
 
 const templatePath = ["spec", "template", "spec"];
 
-/** By kind, in any group: workload kinds of other groups have their pod spec in the same place. */
+/** The path of the pod spec by kind, in any group: workload kinds of other groups have it in the same place. */
 const podSpecPaths: ReadonlyMap<unknown, string[]> = new Map([
   ["Pod", ["spec"]],
   ["ReplicationController", templatePath],

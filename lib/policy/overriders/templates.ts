@@ -18,7 +18,7 @@ const podSpecChanges = new Map<string, (podSpec: JsonMap, template: OverrideTemp
 
 const isMetadataType = (type: string): type is "annotations" | "labels" => type === "annotations" || type === "labels";
 
-/** Returns the reference that a template uses: a constant wins over it, and only metadata takes one. */
+/** Returns the reference that a template uses. Only annotations and labels use one, and only without a constant. */
 export const findTemplateReference = ({
   type,
   operation,

@@ -20,7 +20,7 @@ export const changeTolerations = (podSpec: JsonMap, { operation, tolerations }: 
 const listTolerations = (podSpec: JsonMap): unknown[] =>
   requireList(getOwn(podSpec, "tolerations"), "tolerations") ?? [];
 
-/** Skips tolerations equal to another given one: they may differ only in effect, which `matches` doesn't compare. */
+/** Skips tolerations equal to another given one: they may differ only in effect, which is not compared. */
 const replaceToleration = (podSpec: JsonMap, toleration: JsonMap, given: JsonMap[]): boolean => {
   const present = listTolerations(podSpec);
   const isReplaced = (there: unknown) =>

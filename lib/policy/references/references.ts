@@ -54,7 +54,7 @@ const findObject = async (
     { name: selector.name ?? "", namespace: selector.namespace ?? "" },
     "k8s",
   );
-  // If a placeholder has no value, there is no object; a kind that isn't served is an error all the same.
+  // A placeholder without a value means no object. A kind that isn't served is an error even then.
   const findNothing = async () => {
     await capabilities.requireKind?.(apiVersion, kind);
     return undefined;
@@ -176,7 +176,7 @@ const fillAddress = (url: string, object: KubernetesObject): string | undefined 
 /** HTTP clients remove such steps from a URL, together with the steps before them. */
 const dotStep = /[/\\](?:\.|%2e){1,2}(?:[/\\]|$)/i;
 
-/** In characters, for a text with its placeholders filled. */
+/** The most characters of a text after its placeholders are filled. */
 const maximumLength = 65_536;
 
 /**

@@ -21,7 +21,7 @@ export const parseToken = (answer: HttpsResponse): ReceivedToken | undefined => 
   return { token, expireAt: typeof expireAt === "number" && expireAt > 0 ? expireAt : undefined };
 };
 
-/** When each kept response was first seen. */
+/** The time at which each cached response was first seen. */
 const firstSeen = new WeakMap<HttpsResponse, number>();
 const defaultLife = 5 * 60_000;
 const minimumMargin = 5000;

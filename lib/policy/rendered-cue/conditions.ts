@@ -11,7 +11,7 @@ import {
 import { locateReference, renderLiteral, renderScript } from "./cue-text.ts";
 
 /**
- * Renders a condition as CUE, for people who read the policy; the condition must have passed its checks. The CUE
+ * Renders a condition as CUE for readers of the policy; the condition must have passed its checks. The CUE
  * decides as the condition does, or fails where CUE is less exact: texts of numbers with 19 digits or more, finer than
  * a billionth or beyond 2^63-1; calculations with more than 24 digits; two referenced lists or maps that differ and
  * contain both numbers and texts that are numbers.

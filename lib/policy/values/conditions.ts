@@ -59,7 +59,7 @@ const isElement = (data: unknown, values: unknown): boolean => {
   return values.some((value) => isEqual(data, value));
 };
 
-/** In levels: deeper values could exhaust the stack. */
+/** The most levels of a value: deeper values could exhaust the stack. */
 const maximumDepth = 1000;
 
 /** Compares numbers by value, even if one of them is a text; two texts must be identical. */

@@ -13,7 +13,7 @@ const isFloat = (value: unknown) => parseFloatText(value) !== undefined;
 const parseFloatText = (value: unknown): Decimal | undefined =>
   typeof value === "string" ? parseDecimal(value) : undefined;
 
-/** In order of precedence: what a field holds, its members, and the check of each member. */
+/** The fields in order of precedence, each with its expected value, its members and the check of a member. */
 const fields: Record<
   keyof PolicyConstant,
   [expected: string, members: ListMembers, fits: (member: unknown) => boolean]

@@ -7,7 +7,7 @@ export interface Decimal {
   readonly denominator: bigint;
 }
 
-/** Longer texts and larger exponents don't count as numbers: `1e999999999` would take too long. */
+/** The most characters of a number, and its largest exponent: calculating with `1e999999999` would take too long. */
 const maximumLength = 1000;
 const maximumExponent = 1000;
 
@@ -27,7 +27,7 @@ export const parseDecimal = (written: string | number): Decimal | undefined => {
     : { numerator: signed * 10n ** BigInt(power), denominator: 1n };
 };
 
-/** As `parseDecimal`; `50%` is a half. */
+/** Parses a decimal or a percentage: `50%` is one half. */
 export const parsePercentage = (written: string | number): Decimal | undefined => {
   const text = String(written);
   if (!text.endsWith("%")) return parseDecimal(text);
