@@ -53,7 +53,7 @@ describe("a policy's case", () => {
       }
     });
 
-  it("is judged by rules that read policies, set up as they are elsewhere", () => {
+  it("is evaluated by rules that read policies, with their configured settings", () => {
     const own = { mode: "enforce" as const, settings: { scripts: false } };
     const rules = findRulesUnderTest(catalogue, [kept], new Map([["policy-validate", own]]));
     const setups = rules.map(({ listed, held }) => [listed.name, held, Object(listed.rule.settings)] as const);
@@ -88,10 +88,10 @@ describe("a policy's case", () => {
       /"a" settings\.a is unknown; one of policies, .* expected$/,
     ],
     ["policies", { ...entry, settings: { policies: [] } }, /"a" can't have settings\.policies: they are those that/],
-    ["settings that won't do", { ...entry, settings: { reads: [5] } }, /"a" can't have these settings: it must name a/],
+    ["invalid settings", { ...entry, settings: { reads: [5] } }, /"a" can't have these settings: it must name a/],
   ];
   for (const [name, given, sentence] of wrong)
-    it(`is said to be wrong with ${name}`, async () => {
+    it(`is refused with ${name}`, async () => {
       const file = await writeDocuments("cases.yaml", name === "no list" ? given : [given]);
       await assert.rejects(
         readPolicyCases(file, findRulesUnderTest(catalogue, [kept])),
@@ -106,7 +106,7 @@ describe("postern test of policies", () => {
   const wrongly = { name: "sees none", mutate: pod, becomes: pod };
   const unasked = { name: "can't ask", operation: "DELETE", validate: pod, admitted: true };
 
-  it("says a line for each case, of several files and folders", async () => {
+  it("prints a line for each case, for several files and folders", async () => {
     await writeDocuments("policies/override.yaml", override);
     await writeDocuments("policies/validate.yaml", kept);
     const [first, second] = [
@@ -122,7 +122,7 @@ describe("postern test of policies", () => {
     assert.deepEqual([code, stdout], [1, lines.join("\n")]);
   });
 
-  it("says it to programs, and by its code that something can't be evaluated", async () => {
+  it("prints JSON, and ends with 3 if a case can't be evaluated", async () => {
     const policies = [await writeDocuments("a.yaml", override), await writeDocuments("b.yaml", kept)];
     const file = await writeDocuments("cases.yaml", [right, unasked]);
     const { code, stdout } = await runTest(
@@ -140,7 +140,7 @@ describe("postern test of policies", () => {
     ]);
   });
 
-  it("sets rules up as a postern.yaml does", async () => {
+  it("uses the settings of postern.yaml", async () => {
     const rules = { "policy-validate": { settings } };
     const config = await writeDocuments("postern.yaml", { rules, clusters: { here: {}, there: {} } });
     const file = await writeDocuments("cases.yaml", [
@@ -156,7 +156,7 @@ describe("postern test of policies", () => {
     });
   });
 
-  it("runs no case of policies with faults, and says what these are", async () => {
+  it("runs no case of policies with faults and prints the faults", async () => {
     const script = { ...override, metadata: { name: "b" }, spec: { overrideRules: [{ overriders: { cue: "a: b" } }] } };
     const policy = await writeDocuments("faulty.yaml", override, script, {
       ...override,
@@ -184,7 +184,7 @@ describe("postern test of policies", () => {
       /^postern test takes the names of rules, or --policy FILE and --cases/,
     ],
     [
-      "what is for policies alone",
+      "an option for policies only",
       () => ["always-admit", "--cluster", "a"],
       /^--cluster is for policies, which --policy/,
     ],
@@ -196,7 +196,7 @@ describe("postern test of policies", () => {
     ],
   ];
   for (const [name, words, stderr] of sentences)
-    it(`is told of ${name} in one sentence`, async () => {
+    it(`reports ${name} in one sentence`, async () => {
       const ended = await runTest(...words());
       assert.equal(ended.code, 2);
       assert.match(ended.stderr, stderr);

@@ -29,7 +29,7 @@ const discovery = { v1: [{ resource: "secrets", kind: "Secret", namespaced: true
 const change = async (settings: object, more: Partial<Capabilities> = {}, request = {}) => {
   const kind = { group: "", version: "v1", kind: "Pod" };
   const resource = { group: "", version: "v1", resource: "pods" };
-  // Of a request, what the rule looks at.
+  // These fields of a request are all that the rule reads.
   const asked = {
     operation: "CREATE",
     kind,
@@ -44,35 +44,35 @@ const change = async (settings: object, more: Partial<Capabilities> = {}, reques
 
 const failing: [name: string, settings: object, sentence: RegExp][] = [
   [
-    "by a patch that does not fit, naming policy and rule",
+    "for a patch that can't be applied, with the policy and the rule",
     { policies: [buildPolicy("cap", addLabel("a"), { plaintext: [{ op: "remove", path: "/metadata/labels/b" }] })] },
     /^ClusterOverridePolicy cap, overrideRules\[1\]: /,
   ],
   [
-    "by a reference to a kind that isn't served",
+    "for a reference to a kind that isn't served",
     { policies: [buildReferencePolicy({ kind: "Goose" })] },
     /overrideRules\[0\]: the cluster serves no Goose of v1$/,
   ],
   [
-    "by a reference to a kind that isn't served, also where its placeholders come to nothing",
+    "for a reference to a kind that isn't served, even if a placeholder has no value",
     { policies: [buildReferencePolicy({ kind: "Goose", name: "{{metadata.labels.goose}}" })] },
     /overrideRules\[0\]: the cluster serves no Goose of v1$/,
   ],
   [
-    "by a reference to a Secret that no setting names",
+    "for a reference to a Secret that no setting names",
     { policies: [buildReferencePolicy()] },
     /Secrets are read only where the setting reads names them$/,
   ],
   [
-    "by a script where scripts are turned off",
+    "for a script if scripts are turned off",
     { policies: [buildPolicy("cap", { cue: "patches: []" })], scripts: false },
     /scripts are turned off by the setting scripts$/,
   ],
 ];
 
-describe("an override that fails", () => {
+describe("an override policy", () => {
   for (const [name, settings, sentence] of failing)
-    it(`does so ${name}`, () =>
+    it(`fails ${name}`, () =>
       assert.rejects(
         async () => change(settings),
         (error) => {
@@ -83,16 +83,16 @@ describe("an override that fails", () => {
         },
       ));
 
-  it("is not for want of a Secret that a setting names", async () => {
+  it("reads a Secret that a setting names", async () => {
     const reads = [{ group: "", resource: "secrets" }];
     const { operations } = await change({ policies: [buildReferencePolicy()], reads });
     assert.equal(operations, 1);
   });
 
-  it("is for want of policies that can't be read, and not where the cluster has no kinds for them", async () => {
-    const list = () => Promise.reject(new Failure(503, "nobody there"));
+  it("fails if policies can't be read, unless the cluster has no kinds for them", async () => {
+    const list = () => Promise.reject(new Failure(503, "no answer"));
     const kinds = async (groupVersion: string) => (groupVersion === "v1" ? discovery.v1 : []);
-    await assert.rejects(async () => change({}, { list, discover: kinds }), /nobody there/);
+    await assert.rejects(async () => change({}, { list, discover: kinds }), /no answer/);
     const { operations } = await change(
       { policies: [buildPolicy("cap", addLabel("a"))] },
       { list, discover: async () => undefined },
@@ -101,7 +101,7 @@ describe("an override that fails", () => {
   });
 });
 
-describe("what an override counts", () => {
+describe("the metrics of override policies", () => {
   const countMetrics = async (settings: object) => {
     const counts: Count[] = [];
     await change({ metrics: true, ...settings }, { count: (some) => void counts.push(...some) }).catch(() => {});
@@ -111,15 +111,15 @@ describe("what an override counts", () => {
     buildPolicy("cap", { ...addLabel("a"), origin: [{ type: "labels", operation: "add", labels: { b: "c" } }] }),
   ];
 
-  it("is what matches, and what changes something but for origin", async () =>
+  it("count policies that match, and changes except those by origin", async () =>
     assert.deepEqual(await countMetrics({ policies }), [
       ["override_policy_matched_count", "cap", "/v1/Pod"],
       ["override_policy_override_count", "cap", "/v1/Pod"],
     ]));
-  it("is what fails, too", async () =>
+  it("count failures", async () =>
     assert.deepEqual(await countMetrics({ policies: [buildPolicy("cap", { cue: "patches: 1" })], scripts: false }), [
       ["policy_error_count", "cap", "/v1/Pod"],
     ]));
-  it("is nothing where nobody wants it", async () =>
+  it("are not counted if the setting metrics is false", async () =>
     assert.deepEqual(await countMetrics({ policies, metrics: false }), []));
 });

@@ -9,7 +9,7 @@ import { describePolicyRules } from "./descriptions.ts";
 
 const sound = policyCases.filter(({ policies }) => policies.every((policy) => findPolicyFaults(policy).length === 0));
 
-test("it says something of every rule of the measured policies", () => {
+test("it describes every rule of the measured policies", () => {
   assert.ok(sound.length > 280, `${sound.length}`);
   for (const { id, policies } of sound)
     for (const policy of policies) {
@@ -51,7 +51,7 @@ for (const { name, says, ...given } of cases)
     assert.deepEqual(describePolicyRules(buildPolicy(given)), [sentence]);
   });
 
-test("it cuts what is long", () => {
+test("it cuts long messages", () => {
   const condition = { cond: "Exist", message: "m".repeat(500), dataRef: { from: "current", path: "spec.replicas" } };
   assert.deepEqual(describePolicyRules(buildPolicy({ condition })), [
     `On CREATE, UPDATE and DELETE of every object: denies with "${"m".repeat(116)}... if spec.replicas of the object exists.`,

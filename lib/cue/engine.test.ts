@@ -7,7 +7,7 @@ import { type CueEngine, createEngine, evaluate, warm } from "./engine.ts";
 
 const inMilliseconds = (milliseconds: number) => Date.now() + milliseconds;
 const inOneMinute = () => inMilliseconds(60_000);
-/** The value, or why there is none. */
+/** Returns the value or the error's message. */
 const getOutcome = (own: CueEngine, source: string, deadline = inOneMinute()) =>
   own.evaluate(source, deadline).catch((error: Error) => error.message);
 
@@ -21,12 +21,12 @@ const late = "the script did not end in time";
 const memory = "the script needs more than 128 MiB of memory";
 
 describe("engine", () => {
-  it("is shared by a process, and may be started early", async () => {
+  it("is shared in a process and can be started early", async () => {
     warm();
     assert.equal(await evaluate("a: 1 + 1"), '{"a":2}');
   });
 
-  it("says what CUE says", async () => {
+  it("rejects with CUE's message", async () => {
     await assert.rejects(evaluate("a: b"), (error) => error instanceof Error && !(error instanceof Failure));
     await assert.rejects(evaluate("a: b"), { message: 'a: reference "b" not found' });
     await assert.rejects(evaluate("a: {"), { message: "expected '}', found 'EOF'" });
@@ -37,7 +37,7 @@ describe("engine", () => {
     ["ended by itself", nest(100_000), "the script nests too deeply"],
   ];
   for (const [what, source, message] of ending)
-    it(`starts a new thread at once where one ${what}, and not with the next script`, async () => {
+    it(`starts a new thread immediately if one ${what}`, async () => {
       const own = createEngine(128);
       own.warmUp();
       await once(process, "worker");
@@ -72,14 +72,14 @@ describe("engine", () => {
     ],
   ];
   for (const [what, source, message] of hostile)
-    it(`gets over a script that ${what}`, async () => {
+    it(`evaluates the next script after one that ${what}`, async () => {
       const said = await getOutcome(small, source);
       if (typeof message === "string") assert.equal(said, message);
       else assert.match(said, message);
       assert.equal(await getOutcome(small, "a: 1"), '{"a":1}');
     });
 
-  it("ends a script that doesn't end, in time, and goes on with the others", async () => {
+  it("stops an endless script in time and evaluates the others", async () => {
     const own = createEngine();
     await own.evaluate("a: 0");
     const all = [
@@ -96,13 +96,13 @@ describe("engine", () => {
     assert.equal(await getOutcome(own, "a: 1"), '{"a":1}');
   });
 
-  it("lets those that were asked behind a fatal one have their values", async () => {
+  it("evaluates scripts that wait behind one that crashes", async () => {
     const own = createEngine(128);
     const all = [nest(100_000), "a: 1", doubling, "a: 2"].map((source) => getOutcome(own, source));
     assert.deepEqual(await Promise.all(all), ["the script nests too deeply", '{"a":1}', memory, '{"a":2}']);
   });
 
-  it("lets none fail of what others before it left in memory", async () => {
+  it("evaluates a script although others before it have filled the memory", async () => {
     const own = createEngine(128);
     const large = [70_000_000, 80_000_000, 75_000_000];
     const all = large.map((size) => getOutcome(own, `import "strings"\na: len(strings.Repeat("x", ${size}))`));
@@ -112,7 +112,7 @@ describe("engine", () => {
     );
   });
 
-  it("takes an object as large as the API server's largest", async () => {
+  it("evaluates an object as large as the API server's largest", async () => {
     const items = Array.from({ length: 9000 }, (_, index) => ({
       name: `item-${index}`,
       value: { text: "of some length that values of objects have, more or less".repeat(2), number: index },
@@ -122,7 +122,7 @@ describe("engine", () => {
     assert.equal(await getOutcome(createEngine(), `_object: ${json}\n"out": len(_object.items)`), '{"out":9000}');
   });
 
-  it("doesn't keep a process alive, but as long as something is evaluated", async () => {
+  it("keeps a process alive only during an evaluation", async () => {
     const module = new URL("engine.ts", import.meta.url).href;
     const program = `import { evaluate } from ${JSON.stringify(module)}; evaluate("a: 1").then(console.log);`;
     const child = spawn(process.execPath, ["--input-type=module", "-e", program], {

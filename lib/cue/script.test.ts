@@ -22,13 +22,13 @@ const pieces = [
   ...["package p\n", "package p", "\uFEFF", 'import "list"\n', "import ", '"list"', "import (\n", "p: list.Max([1])\n"],
 ];
 
-describe("parted", () => {
-  it("agrees with CUE on what is a script, and on nothing else than a script is put between braces", () =>
+describe("splitScript", () => {
+  it("accepts exactly the scripts that CUE accepts", () =>
     fc.assert(
       fc.asyncProperty(fc.array(fc.constantFrom(...pieces), { maxLength: 7 }), async (parts) => {
         const script = parts.join("");
         const isAccepted = (source: string) =>
-          // What isn't concrete is a script all the same; and what no script uses, CUE minds in packages alone.
+          // A script may have open values. CUE reports unused imports only in packages.
           evaluate(source).then(
             () => true,
             ({ message }: Error) => /^cue: marshal error|imported and not used/.test(message),
@@ -55,7 +55,7 @@ describe("parted", () => {
       },
     ));
 
-  it("takes no longer for what is long", () => {
+  it("splits long scripts in linear time", () => {
     const deep = `a: ${'"\\('.repeat(300_000)}1${')"'.repeat(300_000)}\n`;
     assert.equal(splitScript(deep).declarations, deep);
     const wide = `import "list"\n${"a: 1\n".repeat(300_000)}`;

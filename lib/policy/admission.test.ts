@@ -36,7 +36,7 @@ test("it names all faults of a policy before it compiles anything", async () => 
 
 const scripts: [name: string, policy: unknown, refusal: RegExp | undefined][] = [
   [
-    "a script that names what isn't there",
+    "a script that names a missing field",
     buildOverridePolicy({ cue: "a: b" }),
     /^spec.overrideRules\[0\].overriders.cue does not compile: .*reference "b" not found/,
   ],
@@ -59,11 +59,11 @@ for (const [name, policy, refusal] of scripts)
   test(`it refuses ${name}`, async () =>
     assert.match((await findPolicyRefusal(policy, evaluateCue)) ?? "", refusal ?? /^$/));
 
-test("it leaves alone a rendering without a template, which never runs", async () => {
+test("it accepts any rendering without a template, which never runs", async () => {
   assert.equal(await findPolicyRefusal(buildOverridePolicy({ renderedCue: "a: b" }), evaluateCue), undefined);
 });
 
-test("it refuses scripts, and no renderings, where there is no CUE", async () => {
+test("it refuses scripts without CUE, but no renderings", async () => {
   assert.equal(
     await findPolicyRefusal(buildOverridePolicy({ cue: "patches: []" }), undefined),
     `${overridersField}.cue is a script, and scripts are turned off here`,
@@ -71,7 +71,7 @@ test("it refuses scripts, and no renderings, where there is no CUE", async () =>
   assert.equal(await findPolicyRefusal(buildOverridePolicy({ template, renderedCue: "a: b" }), undefined), undefined);
 });
 
-test("it compiles no rendering that it would make itself", async () => {
+test("it does not compile a rendering that it would make itself", async () => {
   const rejectAll = () => Promise.reject(new Error("somebody asked"));
   const own = buildOverridePolicy({ template, renderedCue: renderTemplate(template) });
   assert.equal(await findPolicyRefusal(own, rejectAll), undefined);
@@ -91,7 +91,7 @@ const findChanges = (policy: object, before?: object) => {
   return changes();
 };
 
-test("it renders templates, and says of a condition what its mode is", () => {
+test("it renders templates and sets the affectMode of conditions", () => {
   assert.deepEqual(findChanges(buildOverridePolicy({ template })), [
     { op: "add", path: "/spec/overrideRules/0/overriders/renderedCue", value: renderTemplate(template) },
   ]);
@@ -105,18 +105,18 @@ test("it renders templates, and says of a condition what its mode is", () => {
   );
 });
 
-test("it changes nothing where all is there", () => {
+test("it does not change a complete policy", () => {
   assert.deepEqual(findChanges(buildOverridePolicy({ template, renderedCue: renderTemplate(template) })), []);
   assert.deepEqual(findChanges(buildOverridePolicy({ template }), buildOverridePolicy({ template })), []);
 });
 
-test("it removes a rendering that has no template, or none that can be rendered", () => {
+test("it removes a rendering without a template or with one that can't be rendered", () => {
   const removal = [{ op: "remove", path: "/spec/overrideRules/0/overriders/renderedCue" }];
   assert.deepEqual(findChanges(buildOverridePolicy({ renderedCue: "a" })), removal);
   assert.deepEqual(findChanges(buildOverridePolicy({ renderedCue: "a", template: null })), removal);
 });
 
-test("it leaves renderings out that would make a policy larger than etcd takes", async () => {
+test("it leaves out renderings that would make a policy too large for etcd", async () => {
   const large = { type: "labels", operation: "add", path: "a", value: { string: "x".repeat(100_000) } };
   const policy = buildOverridePolicy({});
   policy.spec.overrideRules = Array.from({ length: 5 }, () => ({
@@ -130,7 +130,7 @@ test("it leaves renderings out that would make a policy larger than etcd takes",
   );
 });
 
-test("it leaves whatever is no policy to be refused", () => {
+test("it does not fail for any JSON", () => {
   fc.assert(
     fc.property(fc.jsonValue(), (spec) => {
       const policy = { ...buildOverridePolicy({}), spec };

@@ -42,7 +42,7 @@ describe("override policies, as measured", () => {
     (one) => one.expect.policy !== "rejected" && one.policies.some(({ kind }) => kind !== "ClusterValidatePolicy"),
   );
   for (const one of cases.filter((one) => !needsCue(one)))
-    it(`does what it should in ${one.id}`, async () => {
+    it(`behave as measured in ${one.id}`, async () => {
       const { expect, policies, cluster, http } = one;
       const request = freeze(buildSubject(one));
       const capabilities = createCaseCapabilities({ cluster, http });
@@ -58,13 +58,13 @@ describe("override policies, as measured", () => {
       if (expect.object) assert.deepEqual(normalizeObject(object), normalizeObject(expect.object));
       if (one.operation === "DELETE") assert.deepEqual([patch, applied], [[], []]);
       assert.deepEqual(patched(request.object, patch), object);
-      // A rule that nothing is said of changed nothing.
+      // Every change belongs to an applied rule.
       assert.equal(applied.some(({ sources }) => sources.length > 0) || patch.length === 0, true);
     });
 });
 
 describe("override policies", () => {
-  it("says which rules were for a request, and what of them changed the object", async () => {
+  it("returns the rules that were applied and their parts that changed the object", async () => {
     const rule: OverrideRule = {
       overriders: {
         template: { type: "labels", operation: "add", path: "a", value: { string: "1" } },
@@ -81,7 +81,7 @@ describe("override policies", () => {
     ]);
   });
 
-  it("sends no patch for what is so already", async () => {
+  it("returns no patch if the object is already as the policy says", async () => {
     const object = { ...pod, metadata: { ...pod.metadata, labels: { a: "1" } } };
     const policies = [buildPolicy("a", [addLabel("a", "1")])];
     const { patch, applied } = await apply({ policies, object, operation: "UPDATE" });
@@ -92,7 +92,7 @@ describe("override policies", () => {
     );
   });
 
-  it("lets policies of the cluster decide which of a namespace concern the object", async () => {
+  it("finds policies of a namespace after those of the cluster have changed the object", async () => {
     const spec = {
       resourceSelectors: [{ apiVersion: "v1", kind: "Pod", labelSelector: { matchLabels: { a: "1" } } }],
       overrideRules: [addLabel("b", "2")],
@@ -106,7 +106,7 @@ describe("override policies", () => {
     assert.deepEqual(object.metadata?.labels, { a: "1", b: "2" });
   });
 
-  it("lets every rule see what those before it did, by the names of their policies", async () => {
+  it("applies every rule to the result of the rules before it, in the order of policy names", async () => {
     const reference: OverrideRule = {
       overriders: {
         template: {
@@ -122,7 +122,7 @@ describe("override policies", () => {
     assert.deepEqual(object.metadata?.annotations, { seen: "2" });
   });
 
-  it("asks for no reference where a constant is given or a key is removed", async () => {
+  it("resolves no reference if a constant is given or a key is removed", async () => {
     const valueRef = { from: "owner" as const, path: "/metadata/name" };
     const object = {
       ...pod,
@@ -138,7 +138,7 @@ describe("override policies", () => {
     assert.deepEqual(patch, [{ op: "add", path: "/metadata/labels", value: { a: "false" } }]);
   });
 
-  it("takes keys of a prototype for keys like others", async () => {
+  it("treats keys of prototypes as keys", async () => {
     const rules = ["__proto__", "constructor", "toString"].map((key) => addLabel(key, "x"));
     const { object, patch } = await apply({ policies: [buildPolicy("a", rules)], object: pod, operation: "CREATE" });
     assert.deepEqual(Object.entries(object.metadata?.labels ?? {}), [
@@ -171,7 +171,7 @@ describe("override policies", () => {
       await assert.rejects(result, { name: "Error", code: 500, message });
     });
 
-  it("has nothing to do where a policy has no spec, no rules or no overriders", async () => {
+  it("does nothing if a policy has no spec, no rules or no overriders", async () => {
     const policies = [
       undefined,
       {},
@@ -182,7 +182,7 @@ describe("override policies", () => {
   });
 
   for (const operation of ["DELETE", "CONNECT"] as const)
-    it(`leaves an object alone on ${operation}`, async () => {
+    it(`does not change an object on ${operation}`, async () => {
       const { patch, applied } = await apply({
         policies: [buildPolicy("a", [addLabel("a", "1")])],
         object: pod,

@@ -6,7 +6,7 @@ import { parsePolicies } from "./policy-documents.ts";
 const header = { apiVersion: "policy.kcloudlabs.io/v1alpha1", kind: "ClusterOverridePolicy" };
 const buildPolicy = (name: string, spec: object = { overrideRules: [] }) => ({ ...header, metadata: { name }, spec });
 
-test("it takes policies out of documents and lists", () => {
+test("it reads policies from documents and lists", () => {
   const list = { apiVersion: "v1", kind: "List", items: [buildPolicy("b"), buildPolicy("c")] };
   const own = { ...header, kind: "ClusterOverridePolicyList", items: [buildPolicy("d")] };
   const { policies, faults } = parsePolicies([buildPolicy("a"), null, list, own]);
@@ -17,7 +17,7 @@ test("it takes policies out of documents and lists", () => {
   assert.deepEqual(faults, []);
 });
 
-test("it names the policy that something is wrong with", () => {
+test("it names the policy of each fault", () => {
   const others = [
     buildPolicy("a", {}),
     { ...buildPolicy("b"), kind: "OverridePolicy" },
@@ -33,7 +33,7 @@ test("it names the policy that something is wrong with", () => {
   ]);
 });
 
-test("it refuses what is no policy", () => {
+test("it refuses documents that are no policies", () => {
   const { faults } = parsePolicies([
     "text",
     { apiVersion: "v1", kind: "Pod", metadata: { name: "a", namespace: "b" } },
@@ -44,13 +44,13 @@ test("it refuses what is no policy", () => {
   ]);
 });
 
-test("it takes both spellings of the values of a field expression", () => {
+test("it accepts both spellings of the values of a field expression", () => {
   const matchExpressions = [{ field: "spec.a", operator: "In", values: ["b"] }];
   const resourceSelectors = [{ apiVersion: "v1", kind: "Pod", fieldSelector: { matchExpressions } }];
   assert.deepEqual(parsePolicies([buildPolicy("a", { resourceSelectors, overrideRules: [] })]).faults, []);
 });
 
-test("it answers any documents with policies or sentences", () => {
+test("it returns policies or sentences for any documents", () => {
   fc.assert(
     fc.property(fc.array(fc.jsonValue()), (documents) => {
       const { policies, faults } = parsePolicies(documents);

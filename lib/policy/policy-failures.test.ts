@@ -13,7 +13,7 @@ const policy: KinitirasPolicy = {
 };
 
 suite("a failure of a policy", () => {
-  test("names it and the rule, and keeps what was thrown", () => {
+  test("names the policy and the rule and keeps the thrown error", () => {
     const cause = new Error("there is no path");
     const failure = toPolicyFailure(policy, "overrideRules", 2, cause);
     assert.ok(failure instanceof Failure);
@@ -26,7 +26,7 @@ suite("a failure of a policy", () => {
     assert.equal(toPolicyFailure(policy, "overrideRules", 0, new Failure(503, "it does not answer")).code, 503);
   });
 
-  test("can be of a policy without a name, and of whatever was thrown", () => {
+  test("is created for a policy without a name and for any thrown value", () => {
     const nameless = { kind: "ClusterValidatePolicy", metadata: { name: 5 } } as unknown as KinitirasPolicy;
     const { message } = toPolicyFailure(nameless, "validateRules", 0, "a text");
     assert.equal(message, "ClusterValidatePolicy without a name, validateRules[0]: a text");
@@ -37,12 +37,12 @@ suite("a failure of a policy", () => {
     );
   });
 
-  test("is told from others", () => {
+  test("is distinguished from other errors", () => {
     for (const other of [new Failure(500, "a"), new Error("a"), "a", null])
       assert.equal(findFailedPolicy(other), undefined);
   });
 
-  test("is told where its rules can't be read", () => {
+  test("is thrown if the rules can't be read", () => {
     const odd = { ...policy, spec: { overrideRules: [{}, 1] } } as unknown as KinitirasPolicy;
     try {
       listPolicyRules(odd, "overrideRules");
@@ -67,5 +67,5 @@ suite("a value in a sentence", () => {
     [{ a: 1 }, "an object"],
   ];
   for (const [value, text] of values)
-    test(`is shown as ${text.slice(0, 20)}`, () => assert.equal(quoteValue(value), text));
+    test(`is quoted as ${text.slice(0, 20)}`, () => assert.equal(quoteValue(value), text));
 });

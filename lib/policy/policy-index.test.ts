@@ -50,8 +50,8 @@ interface Case {
 }
 const cases: Case[] = parse(readFileSync(new URL("policy-index.yaml", import.meta.url), "utf8"));
 
-suite("a book of policies", () => {
-  test("has those of the cluster first, and sorts by name byte by byte, then by namespace", () => {
+suite("a policy index", () => {
+  test("sorts policies of the cluster first, then by the bytes of the name, then by namespace", () => {
     const policies = [
       buildPolicy("b", "x"),
       buildClusterPolicy("z"),
@@ -74,14 +74,14 @@ suite("a book of policies", () => {
     ]);
   });
 
-  test("keeps the order of those with the same name", () => {
+  test("keeps the order of policies with the same name", () => {
     const twins = [buildValidatePolicy("a", anyPod), buildValidatePolicy("a"), buildValidatePolicy("a", anyPod)];
     const found = findValidatePolicies(twins, buildRequest(buildPod("b")));
     assert.deepEqual(found, twins);
     assert.ok(found.every((policy, index) => policy === twins[index]));
   });
 
-  test("finds those whose selectors take the object, and those without any", () => {
+  test("finds policies whose selectors match the object, and policies without selectors", () => {
     const node = { apiVersion: "v1", kind: "Node" };
     const policies = [
       buildClusterPolicy("all"),
@@ -94,7 +94,7 @@ suite("a book of policies", () => {
     assert.deepEqual(listNames(policies, buildRequest({ apiVersion: "v1", kind: "Secret" })), ["all"]);
   });
 
-  test("names a policy once, however many of its selectors take the object", () => {
+  test("finds a policy once, even if several of its selectors match the object", () => {
     assert.deepEqual(
       listNames([buildClusterPolicy("a", anyPod, { ...anyPod, name: "p" })], buildRequest(buildPod("b"))),
       ["a"],
@@ -113,7 +113,7 @@ suite("a book of policies", () => {
       assert.equal(listNames([given], request).length, applies ? 1 : 0);
     });
 
-  test("has no policies for policies, of whatever version", () => {
+  test("finds no policies for policies of any version", () => {
     for (const kind of ["OverridePolicy", "ClusterOverridePolicy", "ClusterValidatePolicy"])
       for (const version of ["v1alpha1", "v1"]) {
         const request = buildRequest({ apiVersion: `policy.kcloudlabs.io/${version}`, kind, metadata: { name: "p" } });
@@ -124,7 +124,7 @@ suite("a book of policies", () => {
     assert.deepEqual(listNames([buildClusterPolicy("a")], another), ["a"]);
   });
 
-  test("leaves out what is no policy, and keeps policies that can't be read", () => {
+  test("leaves out other objects and finds policies that can't be read", () => {
     const odd: unknown[] = [
       null,
       "policy",
@@ -146,13 +146,13 @@ suite("a book of policies", () => {
     assert.deepEqual(found, [odd[5], odd[6]]);
   });
 
-  test("is made once for a list", () => {
+  test("is built once for a list", () => {
     const policies = [buildClusterPolicy("a")];
     assert.equal(buildPolicyIndex(policies), buildPolicyIndex(policies));
     assert.notEqual(buildPolicyIndex(policies), buildPolicyIndex([...policies]));
   });
 
-  test("finds what somebody finds who looks at every policy", () => {
+  test("finds the same as a search through all policies", () => {
     const one = (...texts: string[]) => fc.constantFrom(...texts);
     const kind = { apiVersion: one("v1", "apps/v1"), kind: one("Pod", "Node", "Job") };
     const namespace = fc.option(one("a", "b"), { nil: undefined });
@@ -181,7 +181,7 @@ suite("a book of policies", () => {
     );
   });
 
-  test("looks only at policies that may concern a request", () => {
+  test("evaluates only the policies whose key the request has", () => {
     let asked = 0;
     const counted = Array.from({ length: 1000 }, (_, index): OverridePolicy => {
       const selector = { apiVersion: "v1", kind: index < 3 ? "Pod" : `Kind${index}` };

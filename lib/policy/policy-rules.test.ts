@@ -20,7 +20,7 @@ const buildPolicy = (name: string, kind = "ClusterOverridePolicy", namespace?: s
 const [a, b, namesake] = [buildPolicy("a"), buildPolicy("b"), buildPolicy("a")];
 const ofNamespace = buildPolicy("a", "OverridePolicy", "team");
 
-/** A cluster that answers the same lists as long as they are the same. */
+/** Returns a reader of a cluster whose lists stay identical until they are replaced. */
 const buildReader = (
   lists: Record<string, readonly KinitirasPolicy[]>,
 ): Pick<ObjectReader, "list" | "discover" | "get"> => ({
@@ -29,16 +29,16 @@ const buildReader = (
   discover: async () => [],
 });
 
-describe("the policies that hold", () => {
+describe("the policies of a rule", () => {
   const settings = { ...policySettings, policies: [a] };
-  it("are the settings' and then the cluster's, without the namesakes of the former", async () => {
+  it("are those of the settings, then those of the cluster with other names", async () => {
     const reader = buildReader({ clusteroverridepolicies: [namesake, b], overridepolicies: [ofNamespace] });
     const found = await listPolicies(overridePolicyResources, { settings, reader });
     assert.deepEqual(found, [a, b, ofNamespace]);
     assert.equal(found[0], a);
   });
 
-  it("are one list as long as neither changes, for a book is made of it", async () => {
+  it("are the same list while neither part changes, so that it is indexed once", async () => {
     const lists = { clusteroverridepolicies: [b], overridepolicies: [] as KinitirasPolicy[] };
     const reader = buildReader(lists);
     const found = await listPolicies(overridePolicyResources, { settings, reader });
@@ -47,7 +47,7 @@ describe("the policies that hold", () => {
     assert.deepEqual(await listPolicies(overridePolicyResources, { settings, reader }), [a, b, ofNamespace]);
   });
 
-  it("are each cluster's own, also where several have the same settings and none of some kind", async () => {
+  it("are separate for clusters with the same settings, even if a cluster has none of a kind", async () => {
     const everywhere = { ...policySettings, policies: [] };
     const rejectAll = async () => Promise.reject(new Error("404"));
     const none = { ...buildReader({}), list: rejectAll, discover: async () => undefined };
@@ -68,31 +68,31 @@ describe("the policies that hold", () => {
     assert.deepEqual(await listFrom({ ...half, discover: async () => undefined }), [ofNamespace]);
   });
 
-  it("are the settings' alone where nobody shall look into the cluster", async () => {
+  it("are only those of the settings if inCluster is false", async () => {
     const reader = { ...buildReader({}), list: () => assert.fail("it is asked") };
     const found = await listPolicies(overridePolicyResources, { settings: { ...settings, inCluster: false }, reader });
     assert.equal(found, settings.policies);
   });
 });
 
-describe("a request that policies judge", () => {
+describe("isGovernedByPolicies", () => {
   const buildAdmissionRequest = (operation: string, group: string) =>
     ({ operation, kind: { group } }) as unknown as AdmissionRequest;
-  it("is none of a policy, and none to connect", () => {
+  it("is false for requests for policies and for CONNECT", () => {
     assert.ok(isGovernedByPolicies(buildAdmissionRequest("DELETE", "")));
     assert.ok(!isGovernedByPolicies(buildAdmissionRequest("UPDATE", "policy.kcloudlabs.io")));
     assert.ok(!isGovernedByPolicies(buildAdmissionRequest("CONNECT", "")));
   });
 });
 
-describe("what applying policies needs", () => {
+describe("the needs of a rule for policies", () => {
   const { reader, cue, http } = createPolicyNeeds(overridePolicyResources);
   const alone = { ...policySettings, inCluster: false };
-  it("is nothing of a cluster where the settings hold all, and refer to nothing", () => {
+  it("are no kinds if all policies are in the settings and have no references", () => {
     assert.deepEqual(reader.kinds?.({ ...alone, policies: [a] }), []);
     assert.deepEqual(reader.kinds?.(policySettings), overridePolicyResources);
   });
-  it("is CUE where there may be a script", () => {
+  it("include CUE if there may be a script", () => {
     const scripted = { ...a, spec: { overrideRules: [{ overriders: { cue: "patches: []" } }] } };
     assert.equal(cue.isUsed?.({ ...alone, policies: [a] }), false);
     assert.equal(cue.isUsed?.({ ...alone, policies: [scripted] }), true);
@@ -102,10 +102,10 @@ describe("what applying policies needs", () => {
     assert.deepEqual(
       [awaitsCue(), awaitsCue(a), awaitsCue(a, scripted)],
       [false, false, true],
-      "right away where one is known",
+      "a known script awaits CUE",
     );
   });
-  it("is the places where credentials are kept", () => {
+  it("include the places where credentials are kept", () => {
     const credentials = [{ host: "auth.example.com", secret: "s", region: "eu-west-1" }];
     assert.deepEqual(http.secrets?.({ ...policySettings, http: { ...policySettings.http, credentials } }), [
       { secret: "s", region: "eu-west-1" },

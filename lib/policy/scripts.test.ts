@@ -6,7 +6,7 @@ import { evaluateOverrideScript, evaluateValidateScript, findScriptFault, hasWro
 import type { PolicyCapabilities, PolicyRequest, ScriptHttpRequest } from "./types.ts";
 
 const failRequest = async () => assert.fail("a script asks nobody");
-/** CUE is the real one; what is asked by HTTP is what a case says, or an error. */
+/** Returns capabilities with the real CUE and recorded responses of HTTP. */
 const createCapabilities = (
   answers: Record<string, Record<string, unknown>> = {},
   sent: ScriptHttpRequest[] = [],
@@ -22,11 +22,11 @@ const createCapabilities = (
 });
 const capabilities = createCapabilities();
 
-/** CUE writes what looks alike alike. */
+/** Normalizes a text as CUE does. */
 const normalize = (text: string) => text.normalize("NFC");
 
-describe("patchesOf", () => {
-  it("takes any JSON, and gives it back as it was", () =>
+describe("evaluateOverrideScript", () => {
+  it("passes any JSON unchanged", () =>
     fc.assert(
       fc.asyncProperty(fc.json({ maxDepth: 5 }), fc.string({ unit: "binary" }).map(normalize), async (json, text) => {
         const value = { any: JSON.parse(json), [`_${text}`]: text, __proto__: { constructor: "x" } };
@@ -44,7 +44,7 @@ describe("patchesOf", () => {
       { numRuns: 60 },
     ));
 
-  it("replaces halves of characters, and leaves what only looks like one", async () => {
+  it("replaces lone surrogates and keeps texts that look like them", async () => {
     const [patch] = await evaluateOverrideScript(
       'object: _\npatches: [{op: "add", path: "/a", value: object.metadata}]',
       { metadata: { half: "a\ud800b", text: "\\ud800", pair: "😀", mark: "\ufeff" } },
@@ -61,11 +61,11 @@ describe("patchesOf", () => {
     ["leaves a patch open", 'patches: [{op: "add", path: string}]', /^patches\.0\.path: cannot convert incomplete/],
     ["uses what it doesn't declare", "patches: [object]", /^patches: reference "object" not found$/],
     [
-      "wants out of its braces",
+      "closes the braces around it",
       'patches: []\n}\n"patches": [{op: "add", path: "/a"}]\n_u: {',
       /^the "}" in line 2 closes nothing$/,
     ],
-    ["knows what is put around it", "_u: {patches: []}\npatches: _u.patches", /^$/],
+    ["uses the name of the field around it", "_u: {patches: []}\npatches: _u.patches", /^$/],
     ["repeats itself without end", "#L: {n: #L}\npatches: [#L]", /structural cycle/],
     [
       "imports a tool",
@@ -75,7 +75,7 @@ describe("patchesOf", () => {
     ["imports what isn't there", 'import "example.com/x"\npatches: []', /"example\.com\/x" imported but not defined/],
   ];
   for (const [what, script, message] of odd)
-    it(`says it of a script that ${what}`, async () => {
+    it(`fails for a script that ${what}`, async () => {
       const said = await evaluateOverrideScript(script, {}, capabilities).then(
         () => "",
         (error: Error) => error.message,
@@ -84,14 +84,14 @@ describe("patchesOf", () => {
     });
 
   for (const number of ["1e400", "-1e400", `1${"0".repeat(400)}`])
-    it(`takes no number such as ${number.slice(0, 10)}, which would become null on its way`, () =>
+    it(`fails for the number ${number.slice(0, 10)}, which JSON would make null`, () =>
       assert.rejects(
         evaluateOverrideScript(`patches: [{op: "add", path: "/a", value: {b: [${number}]}}]`, {}, capabilities),
         {
           message: "the script has a number that is too large",
         },
       ));
-  it("takes numbers that only look large", async () => {
+  it("accepts large numbers and texts that look like larger ones", async () => {
     const value = { a: 1e300, b: `E+${"9".repeat(400)}` };
     const patches = await evaluateOverrideScript(
       `patches: [{op: "add", path: "/a", value: ${JSON.stringify(value)}}]`,
@@ -101,21 +101,21 @@ describe("patchesOf", () => {
     assert.deepEqual(patches, [{ op: "add", path: "/a", value }]);
   });
 
-  it("reads the names of fields as Go does, in any case", async () =>
+  it("ignores the case of field names, as Go does", async () =>
     assert.deepEqual(await evaluateOverrideScript('patches: [{Op: "remove", PATH: "/a"}]', {}, capabilities), [
       { op: "remove", path: "/a" },
     ]));
 
-  it("takes no longer for a name that is long", async () => {
+  it("evaluates a script with a long name", async () => {
     const script = `_${"u".repeat(500_000)}: [{op: "remove", path: "/a"}]\npatches: _${"u".repeat(500_000)}`;
     assert.deepEqual(await evaluateOverrideScript(script, {}, capabilities), [{ op: "remove", path: "/a" }]);
   });
 
   for (const none of ["[]", "null", "*null | [...]"])
-    it(`takes ${none} for no patches`, async () =>
+    it(`returns no patches for ${none}`, async () =>
       assert.deepEqual(await evaluateOverrideScript(`patches: ${none}`, {}, capabilities), []));
 
-  it("sends what a script describes, all of it", async () => {
+  it("sends the whole request that a script describes", async () => {
     const sent: ScriptHttpRequest[] = [];
     const script = `processing: {
       http: {
@@ -158,7 +158,7 @@ describe("patchesOf", () => {
       }));
 });
 
-describe("faultOfScript", () => {
+describe("findScriptFault", () => {
   const fine = [
     "",
     "package p",
@@ -196,11 +196,11 @@ describe("faultOfScript", () => {
       assert.match((await findScriptFault(script, capabilities.evaluateCue)) ?? "", message));
 });
 
-describe("verdictOf", () => {
+describe("evaluateValidateScript", () => {
   const object = { apiVersion: "v1", kind: "Pod", metadata: { name: "a" } };
   const script = "oldObject: _\nvalidate: {if oldObject.kind != _|_ {valid: false, reason: oldObject.kind}}";
 
-  it("knows the old object of an update, and of nothing else", async () => {
+  it("has the old object only on UPDATE", async () => {
     const verdict = (operation: PolicyRequest["operation"]) =>
       evaluateValidateScript(script, { operation, object, oldObject: object }, capabilities);
     assert.deepEqual(await verdict("UPDATE"), { valid: false, reason: "Pod" });
@@ -226,7 +226,7 @@ describe("verdictOf", () => {
     ["says maybe", '{valid: "maybe"}', "validate.valid must be true or false"],
     ["has a number as reason", "{reason: 1}", "validate.reason must be a text"],
   ])
-    it(`can't take a validate that ${what}`, () =>
+    it(`fails for a validate that ${what}`, () =>
       assert.rejects(evaluateValidateScript(`validate: ${validate}`, { operation: "CREATE", object }, capabilities), {
         message,
       }));
@@ -242,7 +242,7 @@ describe("hasWrongOutput", () => {
     ["validate", "validate: close({valid: true})", false],
     ["validate", "object: _\nvalidate: {valid: object.a}", false],
     ["validate", "object: _\nvalidate: {if object.a != _|_ {valid: false}}", false],
-    // What depends on the object may be right.
+    // An output that depends on the object may be right.
     ["validate", "object: _\nvalidate: object.a", false],
     ["validate", "processing: output: ok: bool\nvalidate: valid: processing.output.ok", false],
     ["patches", "patches: {}", true],

@@ -21,7 +21,7 @@ const cases: Record<"objects" | "labels" | "invalid", Case[]> = parse(
 
 suite("a selector", () => {
   for (const { id, selector, match } of tables.selectors)
-    test(`takes or leaves an object as measured: ${id}`, () =>
+    test(`matches an object as measured: ${id}`, () =>
       assert.equal(matchesAnySelector([selector], object, object.metadata?.namespace), match));
 
   for (const { name, selector, matches } of cases.objects)
@@ -29,22 +29,22 @@ suite("a selector", () => {
 
   test("selects nothing if it is null", () => assert.equal(matchesAnySelector([null], object, "default"), false));
 
-  test("may be one of several", () => {
+  test("can be one of several", () => {
     const other = { ...pod, kind: "Node" };
     assert.equal(matchesAnySelector([other, pod], object, "default"), true);
     assert.equal(matchesAnySelector([other], object, "default"), false);
   });
 
-  test("isn't needed: without any, everything is taken", () => {
+  test("isn't needed: without selectors, everything matches", () => {
     for (const none of [undefined, null, []]) assert.equal(matchesAnySelector(none, object, "default"), true);
     assert.equal(matchesAnySelector("Pod", object, "default"), false);
   });
 
-  test("is matched with the namespace that is given, not with the one the object says", () => {
+  test("is matched with the given namespace, not with the object's", () => {
     assert.equal(matchesAnySelector([{ ...pod, namespace: "ns1" }], { ...pod, metadata: { name: "a" } }, "ns1"), true);
   });
 
-  test("takes or leaves whatever it is given", () => {
+  test("returns a boolean for any JSON", () => {
     const fuzzed = fc.record({
       apiVersion: fc.constant("v1"),
       kind: fc.constant("Pod"),
@@ -69,16 +69,16 @@ suite("a label selector", () => {
     test(name, () => assert.equal(matchesLabels(selector, labels), matches));
 
   for (const { name, selector } of cases.invalid)
-    test(`takes nothing with ${name}`, () => {
+    test(`matches nothing with ${name}`, () => {
       assert.equal(isLabelSelector(selector), false);
       assert.equal(matchesLabels(selector, {}), false);
     });
 
-  test("may have a prefix", () => {
+  test("can have a key with a prefix", () => {
     assert.equal(matchesLabels({ matchLabels: { "example.io/a_b.c": "1" } }, { "example.io/a_b.c": "1" }), true);
   });
 
-  test("takes labels that are none for no labels", () => {
+  test("treats labels that are no map as no labels", () => {
     assert.equal(matchesLabels({ matchExpressions: [{ key: "a", operator: "DoesNotExist" }] }, "labels"), true);
   });
 });
@@ -96,7 +96,7 @@ suite("a rule", () => {
     test(`with ${JSON.stringify(operations)} is ${is ? "" : "not "}about ${operation}`, () =>
       assert.equal(includesOperation(operations, operation), is));
 
-  test("must list its operations", () => {
+  test("fails if its operations are no list", () => {
     assert.throws(() => includesOperation("CREATE", "CREATE"), {
       message: "targetOperations must be a list of operations",
     });

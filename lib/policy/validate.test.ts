@@ -36,7 +36,7 @@ suite("validate policies", () => {
   const hit = buildRule({});
   const miss = buildRule({ cond: "NotExist" });
 
-  test("are asked by name until one refuses", async () => {
+  test("are evaluated in the order of names until one refuses", async () => {
     assert.deepEqual(
       await validate([buildPolicy("d", hit), buildPolicy("c", miss, hit), buildPolicy("a"), buildPolicy("b", miss)]),
       {
@@ -50,46 +50,46 @@ suite("validate policies", () => {
     );
   });
 
-  test("let through what none of them refuses", async () => {
+  test("admit what none of them refuses", async () => {
     assert.deepEqual(await validate([buildPolicy("a", miss)]), { denied: undefined, matched: [["a", false]] });
   });
 
-  test("refuse in allow mode what doesn't hold", async () => {
+  test("refuse in allow mode what doesn't meet the condition", async () => {
     const { denied } = await validate([
       buildPolicy("a", buildRule({ affectMode: "allow" }), buildRule({ affectMode: "allow", cond: "NotExist" })),
     ]);
     assert.deepEqual(denied, ["a", 1, "has a"]);
   });
 
-  test("may have nothing to say for a reason", async () => {
+  test("can refuse without a reason", async () => {
     const { denied } = await validate([buildPolicy("a", buildRule({ message: undefined as never }))]);
     assert.deepEqual(denied, ["a", 0, ""]);
   });
 
-  test("take a message for text, whatever it holds", async () => {
+  test("use a message as plain text", async () => {
     const message = '"\\(object.metadata.name)\n{{metadata.name}}';
     assert.deepEqual((await validate([buildPolicy("a", buildRule({ message }))])).denied, ["a", 0, message]);
   });
 
-  test("are about the operations that their rules name, and match all the same", async () => {
+  test("evaluate only rules of the operation, but count as matched", async () => {
     const policies = [buildPolicy("a", buildRule({}, "DELETE", "UPDATE"))];
     assert.deepEqual(await validate(policies), { denied: undefined, matched: [["a", false]] });
     assert.deepEqual((await validate(policies, { ...created, operation: "DELETE" })).denied, ["a", 0, "has a"]);
   });
 
-  test("have no say in connections", async () => {
+  test("are not evaluated for CONNECT", async () => {
     assert.deepEqual(await validate([buildPolicy("a", buildRule({}, "*"))], { ...created, operation: "CONNECT" }), {
       denied: undefined,
       matched: [],
     });
   });
 
-  test("have no say about policies", async () => {
+  test("are not evaluated for policies", async () => {
     const request = { ...created, object: { ...buildPolicy("a"), spec: { a: 1 } } };
     assert.deepEqual(await validate([buildPolicy("a", hit)], request), { denied: undefined, matched: [] });
   });
 
-  test("prefer valueRef to value, and don't look at it where only presence counts", async () => {
+  test("prefer valueRef to value and ignore both for Exist", async () => {
     const valueRef = { from: "current", path: "/spec/a" } as const;
     const value = { integer: 2 };
     assert.deepEqual((await validate([buildPolicy("a", buildRule({ cond: "Equal", valueRef, value }))])).denied, [
@@ -101,7 +101,7 @@ suite("validate policies", () => {
     assert.deepEqual((await validate([buildPolicy("a", buildRule({ valueRef: broken }))])).denied, ["a", 0, "has a"]);
   });
 
-  test("ask for both values at once, and tell the failure of the data", async () => {
+  test("resolve both references in parallel and report the failure of dataRef", async () => {
     const asked: string[] = [];
     const fetch: PolicyCapabilities["fetchReference"] = async ({ url }) => {
       asked.push(url);
@@ -125,7 +125,7 @@ suite("validate policies", () => {
       await assert.rejects(validate([given]), { name: "Error", code: 500, message: `${prefix}${message}` });
     });
 
-  test("fail where nobody can tell whom they concern", async () => {
+  test("fail if their selectors or their spec can't be read", async () => {
     const given = {
       ...buildPolicy("a", hit),
       spec: { resourceSelectors: "Pod", validateRules: [hit] },
@@ -137,14 +137,14 @@ suite("validate policies", () => {
     await assert.rejects(validate([list]), { message: "ClusterValidatePolicy a: spec must be an object" });
   });
 
-  test("have nothing to say without rules", async () => {
+  test("refuse nothing without rules", async () => {
     for (const spec of [undefined, null, {}, { validateRules: null }, { validateRules: [] }, { validateRules: [{}] }]) {
       const given = { ...buildPolicy("a"), spec } as unknown as KinitirasPolicy;
       assert.deepEqual(await validate([given]), { denied: undefined, matched: [["a", false]] });
     }
   });
 
-  test("keep the code of a failure, and what caused it", async () => {
+  test("keep the code and the cause of a failure", async () => {
     const late = new Failure(504, "the cluster did not answer in time");
     const get: PolicyCapabilities["get"] = async () => {
       throw late;

@@ -89,8 +89,8 @@ const places = [{ group: "policy.kcloudlabs.io", version: "v1alpha1", resource: 
 const inspect = createClusterInspection(places, "CREATE", "UPDATE");
 const goose = { apiVersion: "example.io/v1", kind: "Goose" };
 
-describe("a survey for policies", () => {
-  it("finds those in the cluster, by the plurals that it serves", async () => {
+describe("the inspection of a cluster", () => {
+  it("finds the cluster's policies and the resources that it serves", async () => {
     const { settings, notes } = await inspect(
       { ...usual, policies: [buildPolicy([pod], [create])] },
       buildCluster([buildPolicy([goose], [])]),
@@ -102,7 +102,7 @@ describe("a survey for policies", () => {
     assert.deepEqual(notes, []);
   });
 
-  it("leaves out what isn't served, and says so", async () => {
+  it("leaves out kinds that aren't served and notes them", async () => {
     const { settings, notes } = await inspect(usual, buildCluster([buildPolicy([deployment, pod], [])]));
     assert.deepEqual(buildWebhookRules(settings), [buildWebhookRule("", "v1", ["pods"], both)]);
     assert.deepEqual(notes, [
@@ -110,7 +110,7 @@ describe("a survey for policies", () => {
     ]);
   });
 
-  it("finds the kinds that references read, and no Secrets", async () => {
+  it("finds the kinds that references read, except Secrets", async () => {
     const valueRef = { from: "k8s", path: "x", k8s: { ...goose, name: "g" } };
     const secret = { from: "k8s", path: "x", k8s: { apiVersion: "v1", kind: "Secret", name: "s" } };
     const given = buildPolicy([pod], []);
@@ -126,7 +126,7 @@ describe("a survey for policies", () => {
     );
   });
 
-  it("makes entries and rights of no selector and no reference that names what can't be, and says so", async () => {
+  it("ignores selectors and references with impossible kinds and notes them", async () => {
     const odd = ["*", "*/v1", "v1/*", "", "/v1", "a/b/c", "../../x", "v1?x", "v1 ", "V1", "__proto__"].flatMap(
       (apiVersion) => ["Pod", "Secret"].map((kind) => ({ apiVersion, kind })),
     );
@@ -143,7 +143,7 @@ describe("a survey for policies", () => {
     assert.deepEqual(guessReferencedResources([given]), []);
   });
 
-  it("gives nobody the right to read Secrets, however a reference writes them", async () => {
+  it("adds no right to read Secrets, in any notation of the kind", async () => {
     const given = buildPolicy([pod], []);
     const templates = ["Secret", "secret", "SECRET"].flatMap((kind) =>
       ["v1", "v2"].map((apiVersion) => ({
@@ -156,7 +156,7 @@ describe("a survey for policies", () => {
     assert.deepEqual(guessReferencedResources([given]), []);
   });
 
-  it("goes on without a group that doesn't answer, by the plurals that are usual, and says so", async () => {
+  it("guesses the resources of a group that doesn't answer and notes it", async () => {
     const asked = buildCluster([buildPolicy([deployment, pod], [])]);
     const discover = async (groupVersion: string) => {
       if (groupVersion === "apps/v1") throw new Error("the API server answers 503");
@@ -170,14 +170,14 @@ describe("a survey for policies", () => {
     assert.deepEqual(notes, ["what is served of apps/v1 can't be found out: the API server answers 503"]);
   });
 
-  it("says where the cluster has no kinds for policies", async () => {
+  it("notes a cluster without kinds for policies", async () => {
     const { "policy.kcloudlabs.io/v1alpha1": _, ...others } = served;
     const { settings, notes } = await inspect(usual, buildCluster([buildPolicy([pod], [])], others));
     assert.deepEqual(buildWebhookRules(settings), []);
     assert.match(notes.join(), /functions\/policy-admission\/crds holds them/);
   });
 
-  it("takes kinds to be called as they usually are, where nobody says how", async () => {
+  it("guesses resources without discovery", async () => {
     const { list } = buildCluster([buildPolicy([deployment], [])]);
     assert.deepEqual(buildWebhookRules((await inspect(usual, { list })).settings), [
       buildWebhookRule("apps", "v1", ["deployments"], both),
@@ -185,14 +185,14 @@ describe("a survey for policies", () => {
   });
 });
 
-describe("what no entry sends", () => {
+describe("requests that no entry sends", () => {
   const findUnsent = (one: KinitirasPolicy, ...rows: RequestMatch[]) =>
     describeUnsentRequests(one, ["CREATE", "UPDATE"], buildCluster([]), rows);
-  it("is nothing where an entry has it", async () => {
+  it("are none if an entry sends them", async () => {
     assert.deepEqual(await findUnsent(buildPolicy([pod], []), everything), []);
     assert.deepEqual(await findUnsent(buildPolicy([pod], [create]), buildWebhookRule("", "v1", ["pods"], both)), []);
   });
-  it("is said by operation and kind", async () => {
+  it("are described by operation and resource", async () => {
     assert.deepEqual(await findUnsent(buildPolicy([goose], []), buildWebhookRule("", "v1", ["pods"], both)), [
       "CREATE, UPDATE of geese.example.io",
     ]);
@@ -212,14 +212,14 @@ const faults: [name: string, settings: object, sentence: RegExp][] = [
     /must have one ClusterOverridePolicy cap/,
   ],
   ["an interception without resources", { intercept: [{ apiGroups: [""], apiVersions: ["v1"] }] }, /in intercept\[0\]/],
-  ["an operation that there isn't", { intercept: [{ ...everything, operations: ["PATCH"] }] }, /in intercept\[0\]/],
-  ["a selector that is none", { objectSelector: { matchLabels: 1 } }, /as objectSelector/],
+  ["an unknown operation", { intercept: [{ ...everything, operations: ["PATCH"] }] }, /in intercept\[0\]/],
+  ["an invalid selector", { objectSelector: { matchLabels: 1 } }, /as objectSelector/],
   ["a resource without a group", { reads: [{ resource: "pods" }] }, /in reads\[0\]/],
-  ["a host that is none", { http: { ...httpSettings, hosts: ["*"] } }, /http\.hosts/],
+  ["an invalid host", { http: { ...httpSettings, hosts: ["*"] } }, /http\.hosts/],
 ];
 
 describe("settings for policies", () => {
-  it("are fit as they are", () => assert.equal(findSettingsFault(usual), undefined));
+  it("are valid by default", () => assert.equal(findSettingsFault(usual), undefined));
   for (const [name, settings, sentence] of faults)
-    it(`are unfit with ${name}`, () => assert.match(findSettingsFault({ ...usual, ...settings }) ?? "", sentence));
+    it(`are invalid with ${name}`, () => assert.match(findSettingsFault({ ...usual, ...settings }) ?? "", sentence));
 });

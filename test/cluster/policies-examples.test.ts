@@ -32,7 +32,7 @@ import {
 } from "../../infra/parity/rule-server.ts";
 import { needs } from "../parts.ts";
 
-// What policies in a real cluster do there: those that are shipped as examples, broken ones, and hostile ones.
+// Policies in a real cluster: the shipped examples, policies with faults, and hostile policies.
 const buildOverridePolicy = (name: string, overriders: object) =>
   buildPolicy("ClusterOverridePolicy", name, { resourceSelectors: podSelectors, overrideRules: [{ overriders }] });
 const buildValidatePolicy = (name: string, cue: string) =>
@@ -50,7 +50,7 @@ object: _
 x: strings.Repeat("x", 1000000000 * len(object.spec.containers))
 patches: [{op: "add", path: "/metadata/annotations/a", value: x}]`;
 
-describe("policies, judged by a real API server", await needs("API server"), () => {
+describe("policies in a real API server", await needs("API server"), () => {
   let cluster: Cluster;
   let postern: Awaited<ReturnType<typeof serveCatalogue>>;
   let service: Awaited<ReturnType<typeof openService>>;
@@ -67,7 +67,7 @@ describe("policies, judged by a real API server", await needs("API server"), () 
     const rules = { "policy-override": applying, "policy-validate": applying };
     const yaml = stringify({ rules: { ...rules, "policy-admission": { failurePolicy: "Fail" } } });
     const connection = { server: cluster.server, ca: cluster.ca, credentials: { token: cluster.tokenOf("admin") } };
-    // What was read is forgotten at once: a policy holds as soon as it is there.
+    // Nothing is cached: a policy applies as soon as it exists.
     postern = await serveCatalogue(
       yaml,
       createLiveCapabilities({ local: connection }, memoryOf({ entries: 0, bytes: 0 })),
@@ -96,10 +96,10 @@ describe("policies, judged by a real API server", await needs("API server"), () 
     await service?.stop();
   });
 
-  /** Something that a request must find, or that is in its way. */
+  /** Creates an object that a request needs. */
   const createObject = async (object: KubernetesObject) => {
     const { admin } = cluster;
-    // Nobody here would finish the deletion of a namespace.
+    // This cluster has no controller that would finish the deletion of a namespace.
     const isKept = object.kind === "Namespace";
     if (!isKept) await admin({ method: "DELETE", path: `${getFixturePath(object)}?gracePeriodSeconds=0` });
     const answer = isKept
@@ -113,7 +113,7 @@ describe("policies, judged by a real API server", await needs("API server"), () 
       const { operation, expect, cluster: there = [], http = [] } = one;
       const named = operation === "DELETE" ? one.oldObject : one.object;
       assert.ok(named);
-      // What is there already can't be created.
+      // An object that exists can't be created.
       const isNew = operation === "CREATE";
       const object = isNew ? { ...named, metadata: { ...named.metadata, name: `${named.metadata?.name}-new` } } : named;
       for (const neighbour of there) await createObject(mergeWithDefaults(workload, neighbour));
@@ -161,11 +161,11 @@ describe("policies, judged by a real API server", await needs("API server"), () 
     return answer;
   };
   const remove = (object: KubernetesObject) => cluster.admin({ method: "DELETE", path: getFixturePath(object) });
-  /** What would come of creating it. */
+  /** Creates an object on a dry run. */
   const tryCreate = (object: KubernetesObject): Promise<ClusterResponse> =>
     cluster.admin({ method: "POST", path: `${getFixtureCollection(object)}?dryRun=All`, body: object });
 
-  it("are refused with all that is wrong with them, and admitted when they are mended", async () => {
+  it("are refused with all their faults, and admitted when they are corrected", async () => {
     const broken = buildPolicy("ClusterValidatePolicy", "broken", {
       validateRules: [
         { template: { type: "condition", condition: { cond: "Gt", dataRef: { from: "current", path: "" } } } },
@@ -190,7 +190,7 @@ describe("policies, judged by a real API server", await needs("API server"), () 
     assert.match(getMessage(tool), /tool\/exec/);
   });
 
-  it("can't lock out what mends them", async () => {
+  it("can't refuse their own correction", async () => {
     const failing = buildOverridePolicy("failing", { plaintext: [{ op: "remove", path: "/metadata/nothing" }] });
     await requireApplied(buildValidatePolicy("everything", 'validate: {valid: false, reason: "nothing is let in"}'));
     await requireApplied(failing);
@@ -227,7 +227,7 @@ describe("policies, judged by a real API server", await needs("API server"), () 
     ],
   ];
   for (const [name, overriders, sentence] of hostile)
-    it(`fail with a sentence where one wants ${name}`, async () => {
+    it(`fail with a sentence for ${name}`, async () => {
       const policy = buildOverridePolicy("hostile", overriders);
       await requireApplied(policy);
       try {
@@ -241,7 +241,7 @@ describe("policies, judged by a real API server", await needs("API server"), () 
       assert.equal((await tryCreate(buildPod("a"))).code, 201);
     });
 
-  it("are a thousand, and only those count that concern an object; a megabyte of it, too", async () => {
+  it("are a thousand, of which only those for an object are applied, even to a megabyte", async () => {
     const others = Array.from({ length: 1000 }, (_, index) =>
       buildPolicy(
         "ClusterOverridePolicy",
@@ -271,10 +271,10 @@ describe("policies, judged by a real API server", await needs("API server"), () 
   });
 });
 
-/** What the API server makes of an affinity that the example has: the policy put it there all the same. */
+/** Reports whether the API server refuses the affinity that the example's policy sets. */
 const isRefusedByKubernetes = ({ id }: { id: string }) => id.startsWith("affinity/");
 
-/** What workloads must have, and cases leave out. */
+/** Fields that workloads must have and that cases leave out. */
 const labels = { app: "web" };
 const { spec } = buildPod("any");
 const workload = { spec: { selector: { matchLabels: labels }, template: { metadata: { labels }, spec } } };
@@ -286,7 +286,7 @@ const ways = {
   CONNECT: { method: "GET", path: getFixturePath },
 } as const;
 
-/** What the API server made of an object, as far as it was expected: it fills in much that nobody asked for. */
+/** Returns the expected part of an object: the API server adds defaults. */
 const keepExpected = (expected: unknown, actual: unknown, isWhole = false): unknown => {
   if (isWhole) return normalizeObject(actual);
   if (Array.isArray(expected) && Array.isArray(actual))
@@ -300,7 +300,7 @@ const keepExpected = (expected: unknown, actual: unknown, isWhole = false): unkn
 };
 const whole = new Set(["annotations", "labels", "resources", "affinity"]);
 
-/** A service that answers with JSON under the paths that it is told. */
+/** Starts a service that answers with JSON at the given paths. */
 const openService = async (answers: Map<string, unknown>) => {
   const server = createServer(({ url = "" }, response) => {
     const { pathname } = new URL(url, "http://mock");

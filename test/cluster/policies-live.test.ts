@@ -70,7 +70,7 @@ describe("policies on a real API server", await needs("API server"), () => {
   const remove = async (object: FixtureObject) => {
     await admin({ method: "DELETE", path: `${getFixtureCollection(object)}/${object.metadata.name}` });
   };
-  /** What `npx postern manifests | kubectl apply -f -` does. */
+  /** Runs `npx postern manifests | kubectl apply -f -`. */
   const renew = async () => {
     const { out, err } = await runPostern(
       ...["manifests", "--config", join(folder, "postern.yaml"), "--url", url, "--ca", join(folder, ".postern/ca.crt")],
@@ -80,7 +80,7 @@ describe("policies on a real API server", await needs("API server"), () => {
     for (const manifest of manifests) await requireApplied(manifest);
     return { manifests, notes: err };
   };
-  /** Until an object that is tried, dry, is answered so. */
+  /** Waits until the dry run of an object is answered so. */
   const waitForAnswer = async (object: KubernetesObject, isSo: (answer: ClusterResponse) => boolean) => {
     let last: ClusterResponse | undefined;
     const isAnsweredSo = async () => {
@@ -123,7 +123,7 @@ describe("policies on a real API server", await needs("API server"), () => {
     for (const stop of stops.reverse()) await stop();
   });
 
-  it("has entries for policies alone, as long as there are none", async () => {
+  it("has only the entry for policies while there are no policies", async () => {
     const { manifests } = await renew();
     const entries = manifests.flatMap(({ webhooks }) => (Array.isArray(webhooks) ? webhooks : []));
     assert.deepEqual([...new Set(entries.map(({ name }) => name))], ["policy-admission.postern.dev"]);
@@ -138,7 +138,7 @@ describe("policies on a real API server", await needs("API server"), () => {
     });
   });
 
-  it("warns of a policy that no entry serves, and serves it when the entries are renewed", async () => {
+  it("warns of a policy whose requests no entry sends, and applies it after the entries are renewed", async () => {
     const policy = buildPolicy("ClusterOverridePolicy", "owner", buildAnnotationSpec("owner", "web"));
     const { warnings, body } = await requireApplied(policy);
     assert.ok(
@@ -166,7 +166,7 @@ describe("policies on a real API server", await needs("API server"), () => {
     await remove(buildPolicy("ClusterOverridePolicy", "other", {}));
   });
 
-  it("leaves a policy as it is that is applied again as its author wrote it", async () => {
+  it("does not change a policy that is applied again as its author wrote it", async () => {
     const spec = {
       ...buildAnnotationSpec("again", "a"),
       overrideRules: [...buildAnnotationSpec("again", "a").overrideRules, { overriders: {} }],
@@ -195,7 +195,7 @@ describe("policies on a real API server", await needs("API server"), () => {
     }
   });
 
-  it("sees a changed policy and one that is gone within ten seconds", async () => {
+  it("uses a changed policy, and drops a deleted one, within ten seconds", async () => {
     await requireApplied(buildPolicy("ClusterOverridePolicy", "owner", buildAnnotationSpec("owner", "api")));
     await wait(staleness);
     assert.equal(getAnnotation(await create(buildPod("a"), "?dryRun=All"), "owner"), "api");

@@ -23,10 +23,10 @@ interface ReceivedRequest {
   body: string;
 }
 
-/** Packed before somebody waits for it. */
+/** Compressed before a test waits for it. */
 const bomb = gzipSync(Buffer.alloc(64 * 1024 * 1024));
 
-// What policies get over the network, from servers of this machine.
+// Requests of policies over the network, to servers on this machine.
 describe("a policy's request", () => {
   let folder: string;
   let certificate: { ca: string; cert: string; key: string };
@@ -94,7 +94,7 @@ describe("a policy's request", () => {
     reach(further).sendScriptRequest({ method: "GET", url: `https://${host}/a`, ...request });
 
   describe("of a reference", () => {
-    it("comes back with body, header and trailer", async () => {
+    it("returns body, headers and trailers", async () => {
       answer = (response) => {
         response.writeHead(200, {
           "content-type": "text/plain; charset=utf-8",
@@ -113,7 +113,7 @@ describe("a policy's request", () => {
       assert.equal(Object.hasOwn(header, "Transfer-Encoding"), false);
     });
 
-    it("sends what the policy says", async () => {
+    it("sends what the policy states", async () => {
       await fetchReference({
         url: `http://${plainHost}/a?z=1`,
         method: "post",
@@ -131,7 +131,7 @@ describe("a policy's request", () => {
       assert.equal(received.length, 1);
     });
 
-    it("sends a body with GET, too, and says how long it is", async () => {
+    it("sends a body with GET, too, with its length", async () => {
       await fetchReference({ body: [1], header: { "content-type": "text/x" } });
       const [{ method, headers, body } = assert.fail()] = received;
       assert.deepEqual(
@@ -140,7 +140,7 @@ describe("a policy's request", () => {
       );
     });
 
-    it("trusts a certificate of its settings, and no other", async () => {
+    it("trusts only the certificate of its settings", async () => {
       await assert.rejects(fetchReference({}, { ca: "" }), /could not ask localhost:\d+: .*certificate/i);
       await assert.rejects(fetchReference({}, { ca: "none" }), /http\.ca can't be used|certificate/i);
       assert.equal(received.length, 0);
@@ -201,24 +201,24 @@ describe("a policy's request", () => {
       ],
     };
     for (const [what, [say, sentence]] of Object.entries(wrong))
-      it(`fails where the service says ${what}`, async () => {
+      it(`fails for ${what}`, async () => {
         answer = say();
         await assert.rejects(fetchReference(), { message: sentence });
         assert.equal(received.length, 1);
       });
 
-    it("takes packed JSON", async () => {
+    it("reads compressed JSON", async () => {
       answer = (response) => response.writeHead(200, { "content-encoding": "gzip" }).end(gzipSync('{"a":1}'));
       assert.deepEqual((await fetchReference()).body, { a: 1 });
     });
 
-    it("has no more time than the review", async () => {
+    it("has only the time of the review", async () => {
       answer = () => {};
       const late = reach({}, 400).fetchReference({ url: `https://${host}/a` });
       await assert.rejects(late, /did not answer in time$/);
     });
 
-    it("takes a name that prototypes have for a key like any other", async () => {
+    it("treats keys of prototypes as keys", async () => {
       answer = respondWith('{"__proto__":{"a":1},"constructor":2}', 200, { constructor: "c" });
       const { body, header } = await fetchReference({
         params: JSON.parse('{"__proto__":"p"}'),
@@ -230,7 +230,7 @@ describe("a policy's request", () => {
     });
   });
 
-  describe("that goes where it must not", () => {
+  describe("to a forbidden address", () => {
     const port = () => host.split(":")[1];
     /** The hosts are listed, so that only the addresses are in the way. */
     const forbidden: Record<string, () => [url: string, hosts: string[], addresses?: string[]]> = {
@@ -251,7 +251,7 @@ describe("a policy's request", () => {
       "to that of EKS": () => ["http://[fd00:ec2::23]/", ["[fd00:ec2::23]"], ["::/0"]],
     };
     for (const [what, given] of Object.entries(forbidden))
-      it(`is not sent: ${what}`, async () => {
+      it(`is not sent ${what}`, async () => {
         const [url, hosts, addresses = []] = given();
         const sentence =
           /may not be asked: http\.(hosts|addresses)|it has no address that may be asked, but .*127\.0\.0\.1/;
@@ -288,7 +288,7 @@ describe("a policy's request", () => {
         assert.equal(received.length, 0);
       });
 
-    it("is not sent with what is of another type", async () => {
+    it("is not sent with values of a wrong type", async () => {
       for (const wrong of [
         { url: 1 },
         { method: {} },
@@ -332,7 +332,7 @@ describe("a policy's request", () => {
       (await fetchReference({ auth: { ...buildAuth(), ...given } })).body.n;
     const countRequests = (path: string) => received.filter(({ url }) => url === path).length;
 
-    it("asks for it with name and password, and once", async () => {
+    it("requests the token with name and password, once", async () => {
       assert.deepEqual([await fetchToken(), await fetchToken()], ["Bearer T1", "Bearer T1"]);
       assert.deepEqual([countRequests("/auth"), countRequests("/a")], [1, 2]);
       const [{ method, headers, body } = assert.fail()] = received;
@@ -340,13 +340,13 @@ describe("a policy's request", () => {
       assert.equal(headers.authorization, `Basic ${Buffer.from("u:p w").toString("base64")}`);
     });
 
-    it("asks for it once for all reviews at a time", async () => {
+    it("requests the token once for parallel reviews", async () => {
       const all = await Promise.all([fetchToken(), fetchToken(), fetchToken(), fetchToken()]);
       assert.deepEqual(all, new Array(4).fill("Bearer T1"));
       assert.deepEqual([countRequests("/auth"), countRequests("/a")], [1, 4]);
     });
 
-    it("has another one for every name, password, service and cluster", async () => {
+    it("has a token for every name, password, service and cluster", async () => {
       await fetchToken();
       assert.equal(await fetchToken({ username: "v" }), "Bearer T2");
       assert.equal(await fetchToken({ password: "q" }), "Bearer T3");
@@ -354,7 +354,7 @@ describe("a policy's request", () => {
       assert.equal(body.n, "Bearer T4");
     });
 
-    it("keeps it as long as the service or the policy says, less a rest", async (test) => {
+    it("keeps a token as long as the service or the policy states, less a margin", async (test) => {
       test.mock.timers.enable({ apis: ["Date"], now: Date.now() });
       const advanceMinutes = (count: number) => test.mock.timers.setTime(Date.now() + count * 60_000);
       for (const [say, given, life] of [
@@ -372,19 +372,19 @@ describe("a policy's request", () => {
       }
     });
 
-    it("does not keep one that ends at once", async () => {
+    it("does not keep a token that expires immediately", async () => {
       further = { expireAt: Date.now() + 3000 };
       assert.deepEqual([await fetchToken(), await fetchToken()], ["Bearer T1", "Bearer T2"]);
     });
 
-    it("takes the policy's own while it lasts", async () => {
+    it("uses the policy's own token until it expires", async () => {
       assert.equal(await fetchToken({ token: "own" }), "Bearer own");
       assert.equal(await fetchToken({ token: "own", expireAt: "2999-01-01T00:00:00Z" }), "Bearer own");
       assert.equal(countRequests("/auth"), 0);
       assert.equal(await fetchToken({ token: "own", expireAt: "2001-01-01T00:00:00Z" }), "Bearer T1");
     });
 
-    it("asks for a fresh one where one is refused, once", async () => {
+    it("requests a new token once after a refusal", async () => {
       await fetchToken();
       accepted = (token) => token === "T2";
       assert.equal(await fetchToken(), "Bearer T2");
@@ -396,7 +396,7 @@ describe("a policy's request", () => {
       assert.equal(count, 3);
     });
 
-    it("asks for one fresh token for all who were refused at a time", async () => {
+    it("requests one new token after parallel refusals", async () => {
       await fetchToken();
       accepted = (token) => token !== "T1";
       const all = await Promise.all([fetchToken(), fetchToken(), fetchToken()]);
@@ -404,13 +404,13 @@ describe("a policy's request", () => {
       assert.equal(count, 2);
     });
 
-    it("does not ask again for what a policy holds alone", async () => {
+    it("requests no token after the refusal of a static token", async () => {
       accepted = () => false;
       await assert.rejects(fetchToken({ staticToken: "s" }), /answers 401$/);
       assert.deepEqual([countRequests("/auth"), countRequests("/a")], [0, 1]);
     });
 
-    it("is not asked again for the sake of a refusal", async () => {
+    it("is not requested again when a refusal is reevaluated", async () => {
       await fetchToken();
       const review = world("one", 8000);
       await createHttpCapabilities(buildSettings(), review.http).fetchReference({
@@ -430,7 +430,7 @@ describe("a policy's request", () => {
       nothing: [() => {}, /it did not answer in time$/],
     };
     for (const [what, [say, sentence]] of Object.entries(wrong))
-      it(`fails where that service says ${what}, and tells no secret`, async () => {
+      it(`fails without secrets in the message if the token service answers with ${what}`, async () => {
         answer = say;
         await assert.rejects(fetchToken(), (error: Error) => {
           assert.match(error.message, sentence);
@@ -440,7 +440,7 @@ describe("a policy's request", () => {
         assert.equal(countRequests("/a"), 0);
       });
 
-    it("fails where there is none to be had", async () => {
+    it("fails if no token can be requested", async () => {
       const sentence =
         /^auth must have a staticToken, a token or an authUrl, or http\.credentials must list localhost:\d+$/;
       for (const auth of [{}, { username: "u", password: "p" }, { staticToken: "", token: "", authUrl: "" }])
@@ -453,7 +453,7 @@ describe("a policy's request", () => {
       await fetchReference({ auth: undefined });
     });
 
-    it("hears of no secret of the settings over http://", async () => {
+    it("sends no secret of the settings over http://", async () => {
       const credentials = [{ host: plainHost, secret: "s", region: "eu-west-1" }];
       const asked = fetchReference({ url: `http://${plainHost}/a`, auth: {} }, { credentials });
       await assert.rejects(asked, /is told what http\.credentials keep over https:\/\/ alone$/);
@@ -462,14 +462,14 @@ describe("a policy's request", () => {
   });
 
   describe("of a script", () => {
-    it("is answered with an object", async () => {
+    it("returns the object of the response", async () => {
       answer = respondWith({ token: "tk" });
       assert.deepEqual(await sendScriptRequest(), { token: "tk" });
       const [{ method, headers } = assert.fail()] = received;
       assert.deepEqual([method, headers["content-type"]], ["GET", "application/json"]);
     });
 
-    it("sends its own headers alone, and its body", async () => {
+    it("sends only its own headers, and its body", async () => {
       await sendScriptRequest({ method: "PUT", request: { header: { "X-A": "b" }, body: "{}" } });
       await sendScriptRequest({
         method: "POST",
@@ -483,13 +483,13 @@ describe("a policy's request", () => {
       assert.deepEqual([second.body, second.headers["content-length"]], ["aä", "3"]);
     });
 
-    it("waits longer than a reference", async () => {
+    it("has a longer timeout than a reference", async () => {
       answer = (response) => void wait(1300).then(() => respondWith({ a: 1 })(response));
       assert.deepEqual(await sendScriptRequest(), { a: 1 });
       await assert.rejects(fetchReference(), /did not answer in time$/);
     });
 
-    it("fails on what is no answer", async () => {
+    it("fails for an invalid response", async () => {
       for (const [say, sentence] of [
         [respondWith({ token: "tk" }, 503), /answers 503$/],
         [respondWith("xx"), /must answer a JSON object$/],
@@ -500,7 +500,7 @@ describe("a policy's request", () => {
       }
     });
 
-    it("trusts whom it says, and shows who it is", async () => {
+    it("trusts its own CA and presents its own certificate", async () => {
       const { ca, cert, key } = certificate;
       assert.deepEqual(await sendScriptRequest({ tls_config: { ca } }, { ca: "" }), { ok: true });
       // This certificate says of itself that it is a server's.
@@ -531,7 +531,7 @@ describe("a policy's request", () => {
       }
     });
 
-    it("does not trust others beside whom it says", async () => {
+    it("trusts no CA besides its own", async () => {
       const other = await openCertificate(join(folder, "other"), "127.0.0.1");
       await assert.rejects(sendScriptRequest({ tls_config: { ca: other.ca } }), /could not ask localhost/);
       assert.equal(received.length, 0);

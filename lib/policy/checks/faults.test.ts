@@ -7,7 +7,7 @@ import { policyCases } from "../../../infra/bench/example-policies.ts";
 import { findPolicyFaults } from "./faults.ts";
 import { findPolicyWarnings } from "./warnings.ts";
 
-/** What a case of cases.yaml says of a policy; the rest of the policy is the same for all. */
+/** The part of a policy that a case of cases.yaml states; the rest is the same in all cases. */
 interface Given {
   policy?: unknown;
   namespace?: string;
@@ -45,7 +45,7 @@ const buildPolicy = ({ namespace, selectors = [{ apiVersion: "v1", kind: "Pod" }
   };
 };
 
-/** The place of what a case gives, which its sentences call AT. */
+/** Returns the field of the part that a case states; the case's sentences call the field AT. */
 const findField = ({ selectors, rule, template, http, overriders, validateRule, condition }: Given): string => {
   if (rule) return "spec.overrideRules[0]";
   if (http) return "spec.overrideRules[0].overriders.template.valueRef.http";
@@ -69,12 +69,12 @@ for (const { name, faults, warnings, ...given } of cases)
     );
   });
 
-test("it warns in sentences of every measured policy, whatever is wrong with it", () => {
+test("it warns of every measured policy in sentences that begin with the field", () => {
   for (const policy of policyCases.flatMap(({ policies }) => policies))
     for (const warning of findPolicyWarnings(policy)) assert.match(warning, /^spec\.\S+ \w/);
 });
 
-test("it is done with a large policy, and one that is nested deeply", () => {
+test("it checks large and deeply nested policies in limited time", () => {
   const nested = JSON.parse(`${"[".repeat(200_000)}${"]".repeat(200_000)}`);
   assert.deepEqual(
     findPolicyFaults(buildPolicy({ overriders: { plaintext: [{ path: "/a", op: "add", value: nested }] } })),
@@ -113,7 +113,7 @@ const { json } = fc.letrec((tie) => ({
   ),
 }));
 
-test("it answers any JSON with sentences", () => {
+test("it returns sentences for any JSON", () => {
   const kind = fc.constantFrom("OverridePolicy", "ClusterOverridePolicy", "ClusterValidatePolicy");
   const policy = fc.oneof(
     json,
@@ -139,8 +139,7 @@ test("it answers any JSON with sentences", () => {
   );
 });
 
-test("it finds no fault that depends on where else a measured policy is broken", () => {
-  // One value of a policy replaced by something else: sentences, whatever it is.
+test("it returns sentences for measured policies with one value replaced", () => {
   const policies = policyCases.flatMap(({ policies }) => policies);
   fc.assert(
     fc.property(fc.nat(policies.length - 1), fc.nat(), json, (index, place, given) => {

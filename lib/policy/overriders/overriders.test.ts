@@ -11,7 +11,7 @@ import { applyOrigins } from "./origins.ts";
 import { applyPolicyPatch } from "./plaintext.ts";
 import { applyTemplate } from "./templates.ts";
 
-/** One of these; what is in it may be anything. */
+/** One of the three; its content can be any JSON. */
 interface Given {
   template?: unknown;
   origin?: unknown;
@@ -21,7 +21,7 @@ interface Case extends Given {
   name: string;
   spec?: unknown;
   metadata?: unknown;
-  /** The spec, or the metadata where the case has some. */
+  /** The expected spec, or the expected metadata if the case has metadata. */
   becomes?: unknown;
   fails?: string;
 }
@@ -44,7 +44,7 @@ const chooseSpec = ({ template }: Given) =>
 
 const cases: Case[] = parse(readFileSync(new URL("cases.yaml", import.meta.url), "utf8"));
 for (const kind of ["template", "origin", "patch"] as const)
-  describe(`every ${kind} of cases.yaml`, () => {
+  describe(`a ${kind} in cases.yaml`, () => {
     for (const { name, spec, metadata, becomes, fails, ...given } of cases.filter((one) => one[kind]))
       it(name, () => {
         const before = buildPod(spec ?? chooseSpec(given), metadata);
@@ -73,7 +73,7 @@ describe("a template", () => {
     ["batch/v1beta1", "CronJob", { jobTemplate: { spec: inTemplate } }],
   ];
   for (const [apiVersion, kind, spec] of workloads)
-    it(`finds the pods of a ${kind} of ${apiVersion}`, () => {
+    it(`finds the pod spec of a ${kind} of ${apiVersion}`, () => {
       const object = structuredClone({ apiVersion, kind, spec }) as KubernetesObject;
       apply(object, { template });
       assert.equal(
@@ -88,10 +88,10 @@ describe("a template", () => {
     ["apps/v1", "Deployment", {}],
     ["v1", "Pod", null],
   ])
-    it(`leaves a ${kind} of ${apiVersion} with spec ${JSON.stringify(spec)} alone`, () =>
+    it(`does not change a ${kind} of ${apiVersion} with spec ${JSON.stringify(spec)}`, () =>
       assert.equal(apply({ apiVersion, kind, spec } as KubernetesObject, { template }), false));
 
-  it("does nothing where a reference leads nowhere, and writes what it leads to as text", () => {
+  it("does nothing without the value of a reference, and writes a value as text", () => {
     const valueRef = { from: "current", path: "b" } as const;
     const template: OverrideTemplate = { type: "labels", operation: "add", path: "a", valueRef };
     const object = buildPod({});
@@ -113,7 +113,7 @@ describe("a template", () => {
 });
 
 describe("a list of origin overriders", () => {
-  it("changes labels of any kind, and what is in a pod spec only where there is one", () => {
+  it("changes labels of any kind, and fields of a pod spec only if there is one", () => {
     const object: KubernetesObject = { apiVersion: "v1", kind: "ConfigMap", metadata: {} };
     const labels = { type: "labels", operation: "add", labels: { a: "1" } };
     apply(object, { origin: [labels, { type: "hostNetwork", operation: "replace", hostNetwork: true }] });
@@ -122,7 +122,7 @@ describe("a list of origin overriders", () => {
 });
 
 describe("a patch", () => {
-  it("refuses a path that is too long, and a value that is nested without end", () => {
+  it("refuses a path that is too long and a value that is nested too deeply", () => {
     const add = (path: string, value: unknown) => () => apply(buildPod({}), { patch: [{ op: "add", path, value }] });
     assert.throws(add("/a".repeat(4000), 1), /path of an operation must be a text of at most 4096 characters/);
     let nested: unknown = 1;
@@ -136,7 +136,7 @@ describe("a patch", () => {
     assert.equal(JSON.stringify(value.metadata), '{"name":"web","labels":{"__proto__":"x"}}');
   });
 
-  it("shares nothing with the policy", () => {
+  it("copies the policy's values", () => {
     const value = { a: [1] };
     const object = buildPod({});
     apply(object, { patch: ["b", "c"].map((key) => ({ op: "add", path: `/spec/${key}`, value })) });
@@ -234,7 +234,7 @@ const object = fc
   )
   .map(([spec, metadata]): ReturnType<typeof buildPod> => JSON.parse(JSON.stringify(buildPod(spec, metadata))));
 
-/** What came of it: whether it was changed, or the error. */
+/** Returns whether the object was changed, or the error. */
 const getOutcome = (object: KubernetesObject, given: Given): boolean | string => {
   try {
     return apply(object, given);
@@ -244,14 +244,14 @@ const getOutcome = (object: KubernetesObject, given: Given): boolean | string =>
   }
 };
 
-/** Members in the order of their names. */
+/** Sorts the members of maps by their names. */
 const sortMembers = (_: string, value: unknown) =>
   typeof value === "object" && value !== null && !Array.isArray(value)
     ? Object.fromEntries(Object.entries(value).sort(([one], [other]) => (one < other ? -1 : 1)))
     : value;
 
-describe("every template, list of origin overriders and patch", () => {
-  it("does to a draft what it does to an object, and the object stays as it was", () => {
+describe("any template, list of origin overriders or patch", () => {
+  it("changes a draft as it changes an object, and leaves the draft's object unchanged", () => {
     fc.assert(
       fc.property(object, given, (before, given) => {
         const text = JSON.stringify(before);
@@ -272,7 +272,7 @@ describe("every template, list of origin overriders and patch", () => {
     );
   });
 
-  it("ends in a sentence for whatever it is and whatever it is of", () => {
+  it("succeeds or fails with an Error for any JSON", () => {
     const mixWithAnything = (parts: Record<string, fc.Arbitrary<unknown>>) =>
       Object.fromEntries(Object.entries(parts).map(([name, part]) => [name, fc.oneof(part, anything)]));
     const odd = fc.oneof(

@@ -15,21 +15,21 @@ const {
   readFileSync(new URL("requests.yaml", import.meta.url), "utf8"),
 );
 
-describe("settings of http", () => {
+describe("the setting http", () => {
   for (const given of validSettings)
-    it(`may be ${JSON.stringify(given)}`, () => {
+    it(`can be ${JSON.stringify(given)}`, () => {
       assert.deepEqual(mistakes(httpSettings, given), []);
       assert.equal(findHttpFault({ ...httpSettings, ...given }), undefined);
     });
 
   for (const { settings: given, message } of invalidSettings)
-    it(`may not be ${JSON.stringify(given)}`, () => {
-      // As it comes from postern.yaml, where lists may hold anything.
+    it(`can't be ${JSON.stringify(given)}`, () => {
+      // Lists in postern.yaml may hold any JSON.
       const settings = mergeWithDefaults(httpSettings, given) as HttpSettings;
       assert.match(findHttpFault(settings) ?? "", new RegExp(message));
     });
 
-  it("say what is read in AWS", () => {
+  it("lists the secrets that are read in AWS", () => {
     const credentials = [
       { host: "a", secret: "s", region },
       { host: "b", username: "u", parameter: "/p", region },
@@ -44,7 +44,7 @@ describe("settings of http", () => {
   });
 });
 
-describe("what settings keep for a host", () => {
+describe("a credential for a host", () => {
   const credentials = [
     { host: "auth.example.com", username: "ann", secret: "ann", region },
     { host: "auth.example.com", username: "bob", secret: "bob", region },
@@ -64,33 +64,33 @@ describe("what settings keep for a host", () => {
   };
   const place = (secret: string) => ({ secret, region });
 
-  it("goes to where a token is asked for", async () => {
+  it("is sent to the address where a token is requested", async () => {
     assert.deepEqual(await asked({ authUrl }), [
       [place("ann"), "ann", undefined],
       [undefined, undefined, "Bearer t"],
     ]);
   });
-  it("goes there for the name that the policy has", async () => {
+  it("is chosen by the policy's username", async () => {
     const [first] = await asked({ authUrl, username: "bob" });
     assert.deepEqual(first?.slice(0, 2), [place("bob"), "bob"]);
   });
-  it("stays where the policy has a password", async () => {
+  it("is not sent if the policy has a password", async () => {
     const [first] = await asked({ authUrl, username: "ann", password: "p" });
     assert.deepEqual(first, [undefined, undefined, `Basic ${Buffer.from("ann:p").toString("base64")}`]);
   });
-  it("goes to a host for a reference that has auth and no more", async () => {
+  it("is sent with a reference whose auth is empty", async () => {
     assert.deepEqual(await asked({}), [[{ parameter: "/token", region }, undefined, undefined]]);
     assert.deepEqual(await asked(undefined), [[undefined, undefined, undefined]]);
     assert.deepEqual(await asked({ staticToken: "s" }), [[undefined, undefined, "Bearer s"]]);
   });
 });
 
-describe("a recorded answer", () => {
+describe("a recorded response", () => {
   const recordAnswer = (answer: object) =>
     recorded({ http: [{ url: "http://mock/x", answer: { status: 200, body: '{"n":1}', ...answer } }] });
   const settings: HttpSettings = { ...httpSettings, hosts: ["mock"] };
 
-  it("has names as Go writes them", async () => {
+  it("has header names as Go writes them", async () => {
     const { http } = recordAnswer({
       headers: { "content-type": ["a"], "X-A": ["b", "c"] },
       trailers: { "x-end": ["d"] },
@@ -101,13 +101,13 @@ describe("a recorded answer", () => {
       trailer: { "X-End": ["d"] },
     });
   });
-  it("may have no headers", async () => {
+  it("can have no headers", async () => {
     const { header, trailer } = await createHttpCapabilities(settings, recordAnswer({}).http).fetchReference({
       url: "http://mock/x",
     });
     assert.deepEqual([header, trailer], [{}, {}]);
   });
-  it("that is missing is named without what is secret", async () => {
+  it("that is missing is reported without secrets", async () => {
     const asked = createHttpCapabilities(settings, recordAnswer({}).http).fetchReference({
       url: "http://mock/y",
       auth: { staticToken: "hush" },

@@ -18,32 +18,32 @@ suite("a text with placeholders", () => {
     });
 
   const filled: [name: string, text: string, becomes: string | undefined][] = [
-    ["takes numbers and booleans for text", "{{spec.replicas}}{{spec.paused}}", "3false"],
-    ["takes an empty text for a text", "<{{metadata.labels.empty}}>", "<>"],
-    ["is nothing where null is", "{{spec.none}}", undefined],
-    ["is nothing where a list or a map is", "{{spec.list}}", undefined],
-    ["has no indexes", "{{spec.list.0}}", undefined],
-    ["reads no properties that the object doesn't have", "{{spec.list.length}}", undefined],
-    ["reads no prototype", "{{constructor.name}}", undefined],
-    ["leaves alone what is never closed", "{{metadata.name", "{{metadata.name"],
-    ["leaves alone what is never opened", "metadata.name}}", "metadata.name}}"],
-    ["keeps what stands around them", "a {{metadata.name}} b {{metadata.name}} c", "a web b web c"],
-    ["is nothing as soon as one of them is", "{{metadata.name}}{{no}}", undefined],
-    ["doesn't fill what was filled in", "{{metadata.name}}}}", "web}}"],
+    ["fills in numbers and booleans", "{{spec.replicas}}{{spec.paused}}", "3false"],
+    ["fills in an empty text", "<{{metadata.labels.empty}}>", "<>"],
+    ["is undefined for null", "{{spec.none}}", undefined],
+    ["is undefined for a list", "{{spec.list}}", undefined],
+    ["has no indexes of lists", "{{spec.list.0}}", undefined],
+    ["reads no properties of lists", "{{spec.list.length}}", undefined],
+    ["reads no prototypes", "{{constructor.name}}", undefined],
+    ["keeps a placeholder that is not closed", "{{metadata.name", "{{metadata.name"],
+    ["keeps closing braces alone", "metadata.name}}", "metadata.name}}"],
+    ["keeps the text around placeholders", "a {{metadata.name}} b {{metadata.name}} c", "a web b web c"],
+    ["is undefined if one placeholder has no value", "{{metadata.name}}{{no}}", undefined],
+    ["doesn't fill placeholders in values", "{{metadata.name}}}}", "web}}"],
   ];
   for (const [name, text, becomes] of filled) test(name, () => assert.equal(fillPlaceholders(text, object), becomes));
 
-  test("is filled from a draft as well", () => {
+  test("is filled from a draft, too", () => {
     const { value } = createDraft<typeof object>(object);
     value.metadata.name = "new";
     assert.equal(fillPlaceholders("{{metadata.name}}-{{metadata.labels.app}}", value), "new-x");
   });
 
-  test("must not have an empty one even where another stands for nothing", () => {
+  test("fails for a placeholder without a path, even if another has no value", () => {
     assert.throws(() => fillPlaceholders("{{no}}{{}}", object), /has a placeholder without a path/);
   });
 
-  test("must not grow without end", () => {
+  test("fails if it becomes too long", () => {
     const large = { metadata: { name: "a".repeat(10_000) } };
     assert.throws(
       () => fillPlaceholders("{{metadata.name}}".repeat(1000), large),
@@ -51,7 +51,7 @@ suite("a text with placeholders", () => {
     );
   });
 
-  test("is filled whatever stands in it", () => {
+  test("is filled or refused in a sentence for any text", () => {
     fc.assert(
       fc.property(fc.array(fc.constantFrom("{", "}", "{{", "}}", "a", ".", "metadata.name")), (parts) => {
         const text = parts.join("");

@@ -40,7 +40,7 @@ const capabilities = createCaseCapabilities({
   http: [{ path: "/x", body: { data: { n: null }, header: "in the body" } }],
 });
 
-/** A capabilities that tells what it was asked to fetch. */
+/** Returns capabilities that record the requests of references. */
 const recordRequests = (): { asked: HttpReference[]; capabilities: PolicyCapabilities } => {
   const asked: HttpReference[] = [];
   const fetch: PolicyCapabilities["fetchReference"] = async (request) => {
@@ -53,9 +53,9 @@ const recordRequests = (): { asked: HttpReference[]; capabilities: PolicyCapabil
 interface Case extends Partial<Omit<PolicyRequest, "object">> {
   name: string;
   reference: ValueReference;
-  /** What the pod's has beside or instead of its own. */
+  /** Members that the pod's metadata gets in addition or instead. */
   metadata?: object;
-  /** Where nothing is found, there is none. */
+  /** Absent if nothing is found. */
   value?: unknown;
   fails?: string;
 }
@@ -80,7 +80,7 @@ suite("a reference", () => {
     return asked[0]?.url;
   };
 
-  test("fills an address so that an object's text stays one step of it", async () => {
+  test("encodes values in an address so that each stays one step", async () => {
     assert.equal(
       await resolveUrl(
         "https://{{metadata.annotations.host}}.example.com:{{metadata.annotations.port}}/x/{{metadata.annotations.path}}?q={{metadata.annotations.path}}",
@@ -91,7 +91,7 @@ suite("a reference", () => {
     assert.equal(await resolveUrl("http://mock/x/../y"), "http://mock/x/../y");
   });
 
-  test("keeps the steps of an address whatever an object has", async () => {
+  test("keeps the steps of an address for any value", async () => {
     await fc.assert(
       fc.asyncProperty(fc.string({ unit: "binary" }), async (name) => {
         const { asked, capabilities } = recordRequests();
@@ -108,7 +108,7 @@ suite("a reference", () => {
     );
   });
 
-  test("sends everything else as it is, and fills parameters without encoding them", async () => {
+  test("fills parameters without encoding them and sends all else unchanged", async () => {
     const { asked, capabilities } = recordRequests();
     const http = {
       url: "http://mock/x",
@@ -122,7 +122,7 @@ suite("a reference", () => {
     assert.deepEqual(asked, [{ ...http, method: "POST", params: { p: "a/b?c#d%e\\f", n: "3" } }]);
   });
 
-  test("makes no request where something can't be filled, on a dry run neither", async () => {
+  test("sends no request if a placeholder has no value", async () => {
     const { asked, capabilities } = recordRequests();
     const http = { url: "http://mock/x", method: "post", params: { a: "{{metadata.uid}}" } };
     assert.equal(
@@ -132,7 +132,7 @@ suite("a reference", () => {
     assert.deepEqual(asked, []);
   });
 
-  test("asks on a dry run what only reads", async () => {
+  test("sends GET on a dry run", async () => {
     const { asked, capabilities } = recordRequests();
     await resolveReference(
       { from: "http", path: "a", http: { url: "http://mock/x" } },
@@ -142,7 +142,7 @@ suite("a reference", () => {
     assert.equal(asked[0]?.method, "GET");
   });
 
-  test("reads a draft as it was written", async () => {
+  test("reads the changed values of a draft", async () => {
     const { value } = createDraft<typeof pod>(structuredClone(pod));
     value.spec.replicas = 4;
     const request = { ...created, object: value };

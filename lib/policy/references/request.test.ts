@@ -15,10 +15,10 @@ const cases: Cases = parse(readFileSync(new URL("requests.yaml", import.meta.url
 
 describe("an address", () => {
   for (const { url, params, href } of cases.addresses)
-    it(`is ${href} of ${url} and ${JSON.stringify(params)}`, () =>
+    it(`is ${href} for ${url} and ${JSON.stringify(params)}`, () =>
       assert.equal(buildAddress(url, "url", params).href, href));
 
-  it("has every parameter as it was given", () => {
+  it("keeps every parameter", () => {
     fc.assert(
       fc.property(fc.dictionary(fc.string({ unit: "grapheme" }), fc.string({ unit: "grapheme" })), (params) => {
         const { searchParams } = buildAddress("http://mock/", "url", params);
@@ -27,7 +27,7 @@ describe("an address", () => {
     );
   });
   for (const url of ["", "x", "/a", "ftp://a/", "javascript:1", "http://", undefined, null, 1, {}])
-    it(`is not ${JSON.stringify(url)}`, () =>
+    it(`can't be ${JSON.stringify(url)}`, () =>
       assert.throws(
         () => buildAddress(url, "auth.authUrl"),
         /^Error: auth\.authUrl must be an address that begins with/,
@@ -35,23 +35,23 @@ describe("an address", () => {
 });
 
 describe("a request", () => {
-  it("has a method in capitals", () => {
+  it("has its method in capitals", () => {
     assert.equal(parseMethod("post", ["GET", "POST"]), "POST");
     assert.equal(parseMethod(undefined, ["POST"]), "GET");
     assert.equal(parseMethod("", ["POST"]), "GET");
     for (const other of ["PUT", "CONNECT", 1, null, {}])
       assert.throws(() => parseMethod(other, ["GET", "POST"]), /^Error: method must be one of GET, POST$/);
   });
-  it("has the body that is given", () => {
+  it("has the given body", () => {
     assert.deepEqual([0, "", false, {}].map(toBody), ["0", '""', "false", "{}"]);
     assert.deepEqual([undefined, null].map(toBody), [undefined, undefined]);
   });
-  it("has headers in lower case, and the length of its body", () => {
+  it("has headers in lower case and the length of its body", () => {
     assert.deepEqual(buildHeaders({ "X-A": "b", c: null }, "ä"), { "x-a": "b", "content-length": "2" });
     assert.deepEqual(buildHeaders({}, undefined), {});
     assert.deepEqual(Object.keys(buildHeaders(JSON.parse('{"__proto__":"x"}'), undefined)), ["__proto__"]);
   });
-  it("has no header that says where it goes or how", () => {
+  it("refuses headers of the connection and the transfer", () => {
     for (const name of ["Host", "connection", "TE", "Upgrade", "Expect", "Proxy-Connection", "content-length"])
       assert.throws(() => buildHeaders({ [name]: "x" }, undefined), /^Error: header must not have /);
   });

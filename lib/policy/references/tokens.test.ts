@@ -20,7 +20,7 @@ describe("a token", () => {
   for (const [body, token, expireAt] of answers)
     it(`${token === undefined ? "is not" : "is"} in ${body}`, () =>
       assert.deepEqual(parseToken({ status: 200, body }), token && { token, expireAt }));
-  it("is in no answer that failed", () => {
+  it("is in no response with an error status", () => {
     for (const status of [199, 301, 401, 500]) assert.equal(parseToken({ status, body: '{"token":"t"}' }), undefined);
   });
 
@@ -39,7 +39,7 @@ describe("a token", () => {
     it(`${body} is kept for ${seconds} s under ${JSON.stringify(auth)}${refused ? ` where "${refused}" was refused` : ""}`, () =>
       assert.equal(createTokenCachePolicy(auth, refused)({ status: 200, body }), seconds));
 
-  it("is kept as long, whenever that is asked", (test) => {
+  it("is kept from the first time that its response was seen", (test) => {
     test.mock.timers.enable({ apis: ["Date"], now: 1_000_000 });
     const answer = { status: 200, body: '{"token":"t","expireAt":1100000}' };
     assert.equal(createTokenCachePolicy({}, undefined)(answer), 90);
@@ -65,7 +65,7 @@ describe("a duration", () => {
   };
   for (const [text, milliseconds] of Object.entries(durations))
     it(`"${text}" is ${milliseconds ?? "none"}`, () => assert.equal(parseGoDuration(text), milliseconds));
-  it("ends soon for any text", () => {
+  it("is parsed in linear time for any text", () => {
     fc.assert(fc.property(fc.string(), (text) => void parseGoDuration(text)));
     assert.equal(parseGoDuration("1".repeat(100_000)), undefined);
     assert.equal(parseGoDuration(`${"1s".repeat(50_000)}x`), undefined);

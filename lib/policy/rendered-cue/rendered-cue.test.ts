@@ -22,7 +22,7 @@ import { renderTemplate } from "./templates.ts";
 const runs = 200;
 const apiVersion = "policy.kcloudlabs.io/v1alpha1";
 
-/** What came of it; of errors only that there was one. */
+/** Returns the value, or the error's message. Only the presence of errors is compared. */
 const getOutcome = async (result: Promise<unknown>) =>
   result.then(
     (value) => ({ value: normalizeObject(value) }),
@@ -34,7 +34,7 @@ const assertSame = (one: Awaited<ReturnType<typeof getOutcome>>, other: typeof o
   assert.deepEqual(other, one, what);
 };
 
-/** A value where a path looks for it. */
+/** Wraps a value in maps and lists so that a path leads to it. */
 const plantValue = ([step, ...rest]: PathStep[], value: unknown): unknown => {
   if (step === undefined) return value;
   return typeof step === "number"
@@ -42,7 +42,7 @@ const plantValue = ([step, ...rest]: PathStep[], value: unknown): unknown => {
     : { [step]: plantValue(rest, value) };
 };
 
-/** What a rendering is given for a reference that something has to be fetched for. */
+/** Resolves a reference and returns the `extraParams` of a rendering. */
 const fetchParameters = async (
   reference: ValueReference | undefined,
   suffix: string,
@@ -57,7 +57,7 @@ const fetchParameters = async (
   return { [`http${suffix}`]: found ? plantValue(isPart ? steps : ["body", ...steps], found.value) : {} };
 };
 
-/** What a rendering comes to with this data. */
+/** Evaluates a rendering with data. */
 const evaluateRendering = async (rendering: string, data: object, capabilities: PolicyCapabilities) =>
   JSON.parse(await capabilities.evaluateCue(`${rendering}\ndata: ${JSON.stringify(data)}\n`));
 
@@ -115,7 +115,7 @@ const evaluateRenderedCondition = async (
   return { valid, reason };
 };
 
-describe("renderings, of what was measured", () => {
+describe("renderings of measured policies", () => {
   for (const one of policyCases) {
     if (one.expect.policy === "rejected") continue;
     const request = buildSubject(one);
@@ -124,7 +124,7 @@ describe("renderings, of what was measured", () => {
       if (policy.kind === "ClusterValidatePolicy") {
         for (const [index, { template }] of policy.spec.validateRules.entries())
           if (template)
-            it(`decides as validateRules[${index}] of ${one.id}`, async () => {
+            it(`decide like validateRules[${index}] of ${one.id}`, async () => {
               const { condition } = template;
               const expected = await getOutcome(evaluateCondition(condition, request, capabilities));
               assert.equal(await findScriptFault(renderCondition(condition), capabilities.evaluateCue), undefined);
@@ -138,7 +138,7 @@ describe("renderings, of what was measured", () => {
         for (const [index, { overriders }] of policy.spec.overrideRules.entries()) {
           const { template } = overriders;
           if (template)
-            it(`makes the same of an object as overrideRules[${index}] of ${one.id}`, async () => {
+            it(`change an object like overrideRules[${index}] of ${one.id}`, async () => {
               const expected = await getOutcome(applyTemplate(template, request, capabilities));
               assert.equal(await findScriptFault(renderTemplate(template), capabilities.evaluateCue), undefined);
               assertSame(
@@ -156,7 +156,7 @@ const pickFrom = <T>(values: readonly T[]) => fc.constantFrom(...values);
 const orUndefined = <T>(of: fc.Arbitrary<T>) => fc.option(of, { nil: undefined });
 const listOf = <T>(of: fc.Arbitrary<T>) => fc.array(of, { minLength: 1, maxLength: 3 });
 
-/** Without what is undefined, which JSON doesn't have. */
+/** Removes undefined members. */
 const toJson = <T>(value: T): T => JSON.parse(JSON.stringify(value));
 
 const required = "requiredDuringSchedulingIgnoredDuringExecution";
@@ -322,7 +322,7 @@ const condition: fc.Arbitrary<PolicyCondition> = fc
   )
   .map(([one, other]) => toJson({ ...one, ...other }) as PolicyCondition);
 
-/** Where an object can be of another shape than it should. */
+/** Fields that may have a wrong shape. */
 const places = [
   ...["/metadata/annotations", "/metadata/labels", "/spec", "/spec/containers", "/spec/containers/0"],
   ...["/spec/containers/0/resources", "/spec/containers/0/resources/requests", "/spec/containers/0/resources/limits"],
@@ -346,7 +346,7 @@ const misshapen = fc
     }
   });
 
-/** What CUE says where it can't tell whether two lists or maps are the same. */
+/** CUE's message if it can't decide whether two lists or maps are equal. */
 const mayBeSame = /conflicting values true and false/;
 
 const longDivision = { operation: "/", operationWith: "0.7000000000000001" };
@@ -359,7 +359,7 @@ const request: fc.Arbitrary<PolicyRequest> = fc.tuple(object, orUndefined(object
 describe("renderings", () => {
   const capabilities = createCaseCapabilities();
 
-  it("make the same of any object as the template", async () => {
+  it("change any object like the template", async () => {
     const law = fc.asyncProperty(template, request, async (template, request) => {
       const expected = await getOutcome(applyTemplate(template, request, capabilities));
       assertSame(expected, await getOutcome(applyRendering(template, request, capabilities)), renderTemplate(template));
@@ -367,7 +367,7 @@ describe("renderings", () => {
     await fc.assert(law, { numRuns: runs });
   });
 
-  it("make nothing else of an object of another shape than it should have", async () => {
+  it("fail or change an object of a wrong shape like the template", async () => {
     const law = fc.asyncProperty(template, misshapen, async (template, object) => {
       const request: PolicyRequest = { operation: "CREATE", object };
       const result = await getOutcome(applyRendering(template, request, capabilities));
@@ -377,7 +377,7 @@ describe("renderings", () => {
     await fc.assert(law, { numRuns: runs });
   });
 
-  it("decide as the condition", async () => {
+  it("decide like the condition", async () => {
     const law = fc.asyncProperty(condition, request, async (condition, request) => {
       const result = await getOutcome(evaluateRenderedCondition(condition, request, capabilities));
       if ("message" in result && mayBeSame.test(result.message)) return;
@@ -390,7 +390,7 @@ describe("renderings", () => {
     await fc.assert(law, { numRuns: runs });
   });
 
-  it("are let in as scripts are", async () => {
+  it("compile as scripts", async () => {
     const texts = fc.oneof(template.map(renderTemplate), condition.map(renderCondition));
     const law = fc.asyncProperty(texts, async (text) =>
       assert.equal(await findScriptFault(text, capabilities.evaluateCue), undefined),
@@ -405,7 +405,7 @@ describe("renderings", () => {
     "lists that are the same but for texts that are numbers": [[5], { cond: "Equal", valueRef: elsewhere }],
   };
   for (const [what, [data, given]] of Object.entries(beyond))
-    it(`fail rather than decide otherwise of ${what}`, async () => {
+    it(`fail rather than decide otherwise for ${what}`, async () => {
       const object = { apiVersion: "v1", kind: "ConfigMap", data, other: ["5"] };
       const condition: PolicyCondition = { cond: "Equal", dataRef: { from: "current", path: "data" }, ...given };
       await evaluateCondition(condition, { operation: "CREATE", object }, capabilities);

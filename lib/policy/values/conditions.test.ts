@@ -44,7 +44,7 @@ suite("a condition", () => {
         conds.filter((cond) => ordered[result].includes(cond)),
       ));
 
-  test("takes texts for equal only if they are the same, and orders them by the quantities they say", () => {
+  test("compares texts for equality as texts and for order as quantities", () => {
     assert.deepEqual(
       conds.filter((cond) => isMet(cond, "1Gi", "1024Mi")),
       ["NotEqual", "Gte", "Lte"],
@@ -86,12 +86,12 @@ suite("a condition", () => {
     [{}, parseValue({ float: "1" }), "an object and a number can't be ordered"],
   ];
   for (const [data, value, message] of unordered)
-    test(`has no order for what it can't order: ${message}`, () => {
+    test(`fails for values without an order: ${message}`, () => {
       for (const cond of ["Gt", "Gte", "Lt", "Lte"])
         assert.throws(() => isMet(cond, data, value), { name: "Error", message });
     });
 
-  test("looks for an element by the same rules", () => {
+  test("finds elements by the same rules", () => {
     assert.equal(isMet("In", "2", parseValue({ integerSlice: [1, 2] })), true);
     assert.equal(isMet("In", 1.5, parseValue({ floatSlice: ["1.50"] })), true);
     assert.equal(isMet("In", null, [null]), true);
@@ -101,7 +101,7 @@ suite("a condition", () => {
       assert.throws(() => isMet("In", "a", value), /^Error: In and NotIn need a list, and the value is/);
   });
 
-  test("holds for nothing that is missing, but that it is", () => {
+  test("is met by a missing value only for NotExist", () => {
     for (const cond of [...conds, "In", "NotIn", "Exist"]) assert.equal(isMet(cond, undefined, "a"), false);
     assert.equal(isMet("NotExist", undefined, undefined), true);
     assert.equal(isMet("Exist", null, undefined), true);
@@ -127,46 +127,42 @@ suite("a condition", () => {
       assert.equal(isMet("Gt", result, value, { valueProcess }), !isExact);
     });
 
-  test("computes nothing to look for elements or presence", () => {
+  test("ignores valueProcess for elements and presence", () => {
     const valueProcess = { operation: "%" };
     assert.equal(isMet("In", 1, [1], { valueProcess }), true);
     assert.equal(isMet("Exist", 1, undefined, { valueProcess }), true);
   });
 
   const refused: [name: string, condition: object, sentence: RegExp][] = [
-    ["have a cond that there is", { cond: "Regex" }, /^cond must be one of Equal, .*, not "Regex"$/],
-    ["have a cond of its own", { cond: "constructor" }, /^cond must be one of/],
-    ["have a cond that is text", { cond: ["Equal"] }, /^cond must be one of .*, not a list$/],
-    ["have a valueProcess that is an object", { cond: "Equal", valueProcess: "+" }, /^valueProcess must be an object$/],
+    ["an unknown cond", { cond: "Regex" }, /^cond must be one of Equal, .*, not "Regex"$/],
+    ["a cond that is a key of a prototype", { cond: "constructor" }, /^cond must be one of/],
+    ["a cond that is a list", { cond: ["Equal"] }, /^cond must be one of .*, not a list$/],
+    ["a valueProcess that is a text", { cond: "Equal", valueProcess: "+" }, /^valueProcess must be an object$/],
     [
-      "have a known operation",
+      "an unknown operation",
       { cond: "Equal", valueProcess: { operation: "%", operationWith: 1 } },
       /must be \+, -, \* or \/, not "%"$/,
     ],
+    ["a missing operand", { cond: "Equal", valueProcess: { operation: "*" } }, /operationWith must be a number/],
     [
-      "have something to compute with",
-      { cond: "Equal", valueProcess: { operation: "*" } },
-      /operationWith must be a number/,
-    ],
-    [
-      "have a number to compute with",
+      "an operand that is no number",
       { cond: "Equal", valueProcess: { operation: "*", operationWith: "1Gi" } },
       /operationWith must be a number/,
     ],
     [
-      "not divide by zero",
+      "a division by zero",
       { cond: "Equal", valueProcess: { operation: "/", operationWith: "0%" } },
       /must not be 0 beside \/$/,
     ],
   ];
   for (const [name, condition, message] of refused)
-    test(`must ${name}`, () =>
+    test(`fails for ${name}`, () =>
       assert.throws(() => isConditionMet(condition as PolicyCondition, { value: 1 }, { value: 1 }), {
         name: "Error",
         message,
       }));
 
-  test("must have a number to compute from", () => {
+  test("fails if the value to process is no number", () => {
     const valueProcess = { operation: "+", operationWith: 1 };
     for (const value of ["a", true, null, [1]])
       assert.throws(
@@ -175,7 +171,7 @@ suite("a condition", () => {
       );
   });
 
-  test("must not go deeper than anybody would", () => {
+  test("fails for values that are nested too deeply", () => {
     const nested = () => JSON.parse(`${"[".repeat(100_000)}${"]".repeat(100_000)}`);
     assert.throws(() => isMet("Equal", nested(), nested()), /^Error: the values are nested deeper than 1000 levels$/);
   });
@@ -184,7 +180,7 @@ suite("a condition", () => {
     fc.assert(fc.property(fc.jsonValue(), (value) => isMet("Equal", value, structuredClone(value))));
   });
 
-  test("orders texts and numbers so that exactly one of below, the same and above holds", () => {
+  test("orders numbers so that exactly one of Lt, Equal and Gt is met", () => {
     const scalar = fc.oneof(fc.integer(), fc.double({ noNaN: true, noDefaultInfinity: true }));
     fc.assert(
       fc.property(scalar, scalar, (one, other) => {

@@ -25,7 +25,7 @@ suite("a constant", () => {
   for (const [name, constant, value] of values) test(name, () => assert.deepEqual(parseConstant(constant), { value }));
 
   for (const constant of [undefined, {}, { stringSlice: [] }, { other: 1 } as PolicyConstant])
-    test(`is none where it is ${JSON.stringify(constant)}`, () => assert.equal(parseConstant(constant), undefined));
+    test(`is undefined for ${JSON.stringify(constant)}`, () => assert.equal(parseConstant(constant), undefined));
 
   const invalid: { constant: PolicyConstant; message: string }[] = parse(
     readFileSync(new URL("cases.yaml", import.meta.url), "utf8"),
@@ -34,7 +34,7 @@ suite("a constant", () => {
     test(`can't be ${JSON.stringify(constant)}`, () =>
       assert.throws(() => parseConstant(constant), { name: "Error", message }));
 
-  test("is read or refused in a sentence, whatever it is", () => {
+  test("is parsed or refused in a sentence for any JSON", () => {
     const fields = ["string", "integer", "float", "boolean", "stringSlice", "integerSlice", "floatSlice", "stringMap"];
     const any = fc.oneof(fc.jsonValue(), fc.dictionary(fc.constantFrom(...fields), fc.jsonValue()));
     fc.assert(

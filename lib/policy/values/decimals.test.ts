@@ -50,32 +50,32 @@ suite("an exact number", () => {
   ])
     test(`isn't ${JSON.stringify(text)}`, () => assert.equal(parseDecimal(text), undefined));
 
-  test("isn't longer than can be computed with", () => {
+  test("has at most 1000 characters", () => {
     assert.equal(parseDecimal("9".repeat(1001)), undefined);
     assert.ok(parseDecimal("9".repeat(1000)));
   });
 
-  test("may be a percentage", () => {
+  test("can be a percentage", () => {
     assertEqual(parsePercentage("50%"), parseDecimal("0.5"));
     assertEqual(parsePercentage("12.5%"), parseDecimal("0.125"));
     assertEqual(parsePercentage(2), parseDecimal("2"));
     for (const text of ["%", "5%%", "% 5", "5 %"]) assert.equal(parsePercentage(text), undefined);
   });
 
-  test("may be a quantity", () => {
+  test("can be a quantity", () => {
     assertEqual(toDecimal("1Gi"), toDecimal(1073741824));
     assertEqual(toDecimal("500m"), toDecimal(0.5));
     assertEqual(toDecimal("1e3"), toDecimal("1k"));
     for (const value of ["web", "", "1 Gi", true, null, [1], {}]) assert.equal(toDecimal(value), undefined);
   });
 
-  test("is told from everything that JSON has", () => {
+  test("is distinguished from all JSON values", () => {
     assert.equal(isDecimal(parseDecimal(1)), true);
     fc.assert(fc.property(fc.jsonValue(), (value) => !isDecimal(value)));
     assert.equal(isDecimal({ numerator: 1, denominator: 1 }), false);
   });
 
-  test("is computed with as numbers are", () => {
+  test("is calculated like numbers", () => {
     const integer = fc.integer({ min: -1000, max: 1000 });
     const decimal = (value: number): Decimal => parseDecimal(value) ?? assert.fail();
     fc.assert(
@@ -94,13 +94,13 @@ suite("an exact number", () => {
     assert.equal(calculate(decimal(1), "%", decimal(1)), undefined);
   });
 
-  test("has no rounding", () => {
+  test("is not rounded", () => {
     const [tenth, two] = [parseDecimal("0.1"), parseDecimal("0.2")];
     assert.ok(tenth && two);
     assertEqual(calculate(tenth, "+", two), parseDecimal("0.3"));
   });
 
-  test("says what the number in JavaScript says", () => {
+  test("compares like numbers of JavaScript", () => {
     const number = fc.double({ noNaN: true, noDefaultInfinity: true });
     fc.assert(
       fc.property(number, number, (one, other) => {

@@ -25,7 +25,7 @@ suite("a path", () => {
       message: "path must not be longer than 4096 characters",
     }));
 
-  test("is found again whatever its keys are, written either way", () => {
+  test("is parsed for any keys in both notations", () => {
     const key = fc.string({ minLength: 1 }).filter((text) => !/^\d+$/.test(text));
     const steps = fc.array(fc.oneof(key, fc.nat()), { minLength: 1, maxLength: 5 });
     fc.assert(
@@ -37,7 +37,7 @@ suite("a path", () => {
     );
   });
 
-  test("is read or refused in a sentence, whatever it is", () => {
+  test("is parsed or refused in a sentence for any text", () => {
     fc.assert(
       fc.property(fc.oneof(fc.string(), fc.string({ unit: fc.constantFrom(...'./[]"\\~0a') })), (text) => {
         try {
