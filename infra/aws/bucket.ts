@@ -11,7 +11,7 @@ export interface StoredObject {
   text: string;
   /** Changes with every write of another text. */
   etag: string;
-  /** By S3's clock. */
+  /** The time by S3's clock. */
   modified: Date;
   /** Milliseconds since `modified`, by the Date header of the same response, not by this machine's clock. */
   age: number;

@@ -43,7 +43,7 @@ export const openUpdates = (
 ): FunctionUpdates => {
   const waiting = { client, maxWaitTime: maxWaitSeconds, minDelay: 0.3, maxDelay: 3 };
   const buildConflict = () =>
-    new Complaint(`somebody else changes ${rule} at the same time; look at it again with postern status`, 1);
+    new Complaint(`another command is changing ${rule} at the same time; check it with postern status`, 1);
 
   const awaitUpdate = async (): Promise<FunctionConfiguration> => {
     await waitUntilFunctionActiveV2(waiting, { FunctionName });
@@ -97,8 +97,8 @@ export const openUpdates = (
 
 export const downloadCode = async (location: string): Promise<Uint8Array> => {
   const response = await fetch(location).catch((error) => {
-    throw new Complaint(`Lambda doesn't hand out the code that is there: ${toSentence(error)}`, 3);
+    throw new Complaint(`the function's code can't be downloaded from Lambda: ${toSentence(error)}`, 3);
   });
-  if (!response.ok) throw new Complaint(`Lambda doesn't hand out the code that is there: ${response.status}`, 3);
+  if (!response.ok) throw new Complaint(`the function's code can't be downloaded from Lambda: ${response.status}`, 3);
   return new Uint8Array(await response.arrayBuffer());
 };

@@ -132,7 +132,7 @@ export const openFunctions = (
       const fault = FunctionError
         ? String(Object(payload).errorMessage ?? FunctionError)
         : strayed
-          ? `version ${ExecutedVersion} answered in its place`
+          ? `version ${ExecutedVersion} answered instead`
           : undefined;
       return { payload, fault, log: Buffer.from(LogResult, "base64").toString() };
     },
@@ -143,7 +143,7 @@ export const openFunctions = (
         .updateAlias({ FunctionName: nameOf(rule), Name: alias, ...target, RevisionId: revision })
         .catch((error: unknown) => {
           if (!isErrorNamed(error, "PreconditionFailedException")) throw error;
-          throw new Complaint(`somebody else has just moved ${rule}; look at it again with postern status`, 1);
+          throw new Complaint(`another command has just moved the alias of ${rule}; check it with postern status`, 1);
         });
     },
 

@@ -25,7 +25,7 @@ export interface StageStack {
   /** The template that was deployed last; undefined if there is no stack, or only its bucket. */
   readTemplate(): Promise<StackTemplate | undefined>;
   readOutputs(): Promise<Record<string, string>>;
-  /** For instance UPDATE_COMPLETE. */
+  /** Returns CloudFormation's status of the stack, such as UPDATE_COMPLETE. */
   readStatus(): Promise<string | undefined>;
   /** The bucket with osls's artefacts and the lock. */
   findBucket(): Promise<string | undefined>;
@@ -60,7 +60,7 @@ const runOsls = async (verb: string, stage: string, more: string[] = [], signal?
   await run(process.execPath, words, options).catch((error) => {
     signal?.throwIfAborted();
     const said = `${error.stdout}\n${error.stderr}`.split("\n").map((line) => line.trim());
-    const [first = "it ends without a word"] = [
+    const [first = "it ended without a message"] = [
       ...said.slice(said.findLastIndex((line) => /^(Error|Warning):?$/.test(line)) + 1),
     ].filter(Boolean);
     throw new Complaint(`osls ${verb} fails: ${first.replace(/^(Error|✖)[: ]*/, "")}`, 3);
@@ -140,7 +140,7 @@ export const openStack = (
       await client.deleteStack({ StackName });
       await waitUntilStackDeleteComplete({ client, maxWaitTime: 1800, minDelay: 1, maxDelay: 10 }, { StackName }).catch(
         (error) => {
-          throw new Complaint(`the stack ${StackName} is not gone: ${error.message}`, 3);
+          throw new Complaint(`the stack ${StackName} could not be deleted: ${error.message}`, 3);
         },
       );
     },
@@ -151,13 +151,16 @@ export const requireChangeableStack = (stage: string, status = ""): void => {
   const stack = `the stack postern-${stage} is ${status}`;
   if (/^(CREATE_FAILED|ROLLBACK_COMPLETE|ROLLBACK_FAILED|DELETE_FAILED|REVIEW_IN_PROGRESS)$/.test(status))
     throw new Complaint(
-      `${stack}: it was never made whole, or is half gone, and can only be made anew; postern destroy --stage ${stage} --yes takes it away`,
+      `${stack}: its creation or deletion failed, and it must be created again; postern destroy --stage ${stage} --yes deletes it`,
       1,
     );
   if (status === "UPDATE_ROLLBACK_FAILED")
-    throw new Complaint(`${stack}; aws cloudformation continue-update-rollback mends it, then run this again`, 1);
+    throw new Complaint(
+      `${stack}; aws cloudformation continue-update-rollback repairs it; then run the command again`,
+      1,
+    );
   if (status.endsWith("_IN_PROGRESS"))
-    throw new Complaint(`${stack}: CloudFormation is at work on it; run this again when it is done`, 1);
+    throw new Complaint(`${stack}: CloudFormation is changing it; run the command again when that is done`, 1);
 };
 
 export const pollWhile = async <T>(act: Promise<T>, tell: () => Promise<void>, every = 2000): Promise<T> => {

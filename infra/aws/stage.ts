@@ -61,7 +61,7 @@ export const reportAwsErrors = async <T>(act: () => Promise<T>): Promise<T> => {
     return await act();
   } catch (error) {
     if (error instanceof Complaint || !isAwsError(error)) throw error;
-    const remedy = isRegionMissing(error) ? "; AWS_REGION names one, or a profile does" : "";
+    const remedy = isRegionMissing(error) ? "; set AWS_REGION, or a region in the AWS profile" : "";
     throw new Complaint(`AWS: ${toSentence(error)}${remedy}`, 3);
   }
 };

@@ -53,11 +53,11 @@ export const resolveConnection = async (
     connect === undefined
       ? `clusters.${name} has no connect`
       : connect.eks !== undefined
-        ? `${here} is for an AWS identity, and there is none`
+        ? `${here} needs an AWS identity, and there is none`
         : connect.manifests !== undefined
           ? `${here} is a folder of manifests`
-          : `${here} has a token that is for rules alone`;
-  throw new Complaint(`${why}: give --kubeconfig FILE, of somebody who may ${right} there`);
+          : `${here} has a token that only rules use`;
+  throw new Complaint(`${why}: give --kubeconfig FILE of a user that may ${right} there`);
 };
 
 const connectByKubeconfig = async (
@@ -70,7 +70,7 @@ const connectByKubeconfig = async (
   const { server, ca, credentials } = await reading.catch(rethrowAsComplaint(where, "can't be read: "));
   const token = "token" in credentials ? credentials.token : undefined;
   const certificate = "cert" in credentials ? credentials : {};
-  const unknown = `the token or certificate in ${file} may have ended; have it renewed`;
+  const unknown = `the token or certificate in ${file} may have expired; renew it`;
   return { server, ca, token: async () => token, ...certificate, unknown };
 };
 
@@ -146,6 +146,8 @@ const findEksAddress = (region: string): URL => {
 export const readDeployer = (options: Options, clusters: readonly string[]): ClusterCredentials => {
   const [kubeconfig, context] = [options.text("kubeconfig"), options.text("context")];
   if (context !== undefined && clusters.length > 1)
-    throw new Complaint("--context is of one cluster; name it by --cluster, or call each context as its cluster");
+    throw new Complaint(
+      "--context is for one cluster; choose it with --cluster, or give each context the name of its cluster",
+    );
   return { kubeconfig, context };
 };

@@ -80,7 +80,10 @@ export const createClusterApi = (cluster: string, way: ClusterConnection): Clust
     const { message } = Object(parseJson(body));
     const why = hideKeys(toSentence(typeof message === "string" ? message : body.slice(0, 200)));
     if (status === 401)
-      return new Complaint(`cluster ${cluster}: its API server doesn't know us (401: ${why}); ${way.unknown}`, 1);
+      return new Complaint(
+        `cluster ${cluster}: its API server doesn't accept the credentials (401: ${why}); ${way.unknown}`,
+        1,
+      );
     const remedy = status === 403 ? suggestRemedy(why) : "";
     return new Complaint(`cluster ${cluster}: its API server refuses ${what} (${status}): ${why}${remedy}`, 1);
   };
@@ -200,9 +203,11 @@ const isMissingObject = ({ status, body }: HttpsAnswer) =>
 
 const suggestRemedy = (why: string): string => {
   if (/attempting to grant RBAC permissions not currently held/.test(why))
-    return "; whoever deploys must have these rights too, or the verb escalate on clusterroles";
+    return "; the user that deploys must have these rights too, or the verb escalate on clusterroles";
   // A 403 of a webhook or a policy has nothing to do with RBAC.
-  return / cannot \w+ (resource|path) /.test(why) ? "; give this right to whoever deploys, for instance by RBAC" : "";
+  return / cannot \w+ (resource|path) /.test(why)
+    ? "; give this right to the user that deploys, for instance by RBAC"
+    : "";
 };
 
 export const isDeployedObject = (value: unknown): value is DeployedObject => {

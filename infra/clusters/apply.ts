@@ -75,7 +75,7 @@ const deleteRetiredEntries = async (api: ClusterApi, all: DeployedObject[], name
   const gone = toEntries(validating.webhooks).filter((one) => isGoing(validating, one.name));
   if (!gone.some((one) => isGoing(mutating, one.name))) return [];
   const webhooks = toEntries(validating.webhooks).filter((one) => !gone.includes(one));
-  // If another client changed it at the same time, a later step deletes these entries.
+  // Another client may change it at the same time; a later step then deletes these entries.
   if ((await api.replace({ ...validating, webhooks })) === undefined) return [];
   await wait(noticeMilliseconds);
   return [{ did: "changed", kind: validating.kind, name }];
@@ -171,7 +171,7 @@ const applyObject = async (api: ClusterApi, wanted: DeployedObject): Promise<Obj
 
 const buildBusyComplaint = ({ cluster }: ClusterApi, object: DeployedObject) =>
   new Complaint(
-    `cluster ${cluster}: somebody else changes the ${describeObject(toReference(object))} at the same time`,
+    `cluster ${cluster}: another client is changing the ${describeObject(toReference(object))} at the same time`,
     1,
   );
 
@@ -238,7 +238,7 @@ const deleteObject = async (api: ClusterApi, live: DeployedObject): Promise<Obje
   for (; await api.get(ref); await wait(200))
     if (Date.now() > end)
       throw new Complaint(
-        `cluster ${api.cluster}: the ${describeObject(ref)} is still there ${deletionMilliseconds / 1000} s after it was removed; a finalizer may hold it`,
+        `cluster ${api.cluster}: the ${describeObject(ref)} still exists ${deletionMilliseconds / 1000} s after its deletion; a finalizer may block it`,
         1,
       );
   return wasThere ? [{ did: "removed", kind: ref.kind, name: ref.name }] : [];
@@ -302,7 +302,7 @@ export const listEntryTargets = (manifests: readonly object[]): EntryTarget[] =>
 const sortObjects = (objects: readonly object[]): DeployedObject[] => {
   const all: readonly unknown[] = objects;
   const strange = all.find((one) => !isDeployedObject(one));
-  if (strange !== undefined) throw new Error(`${JSON.stringify(strange).slice(0, 100)} is nothing to deploy`);
+  if (strange !== undefined) throw new Error(`${JSON.stringify(strange).slice(0, 100)} can't be deployed`);
   return all
     .filter(isDeployedObject)
     .sort((one, other) => creationOrder.indexOf(one.kind) - creationOrder.indexOf(other.kind));

@@ -45,7 +45,7 @@ export const describeMissing = (wanted: DeployedObject): ObjectDifference[] => d
 
 export const describeUnwanted = (live: DeployedObject): ObjectDifference[] => describeEach(live, unwantedWords);
 
-const unwantedWords = "is there, though nothing wants it";
+const unwantedWords = "should not be there";
 
 /** Describes each entry of a webhook configuration, or another object as a whole. */
 const describeEach = (object: DeployedObject, words: string): ObjectDifference[] => {
@@ -94,7 +94,7 @@ const compareEntries = (object: DeployedObject, live: Named[], wanted: Named[]):
       .map(({ name }) => toEntryDifference(object, name, ` ${unwantedWords}`)),
     ...(isDeepStrictEqual(names, order)
       ? []
-      : [toObjectDifference(object, `: its entries stand in the order ${names.join(", ")}, not ${order.join(", ")}`)]),
+      : [toObjectDifference(object, `: its entries are in the order ${names.join(", ")}, not ${order.join(", ")}`)]),
   ];
 };
 
@@ -117,12 +117,12 @@ const compareFields = (live: Fields, wanted: Fields, path = ""): string[] =>
     if (isMap(is) && isMap(should)) return compareFields(is, should, `${place}.`);
     if (isListOfNamed(is) && isListOfNamed(should)) {
       const found = compareFields(indexByName(is), indexByName(should), `${place}.`);
-      return found.length > 0 ? found : [`${place} stand in another order`];
+      return found.length > 0 ? found : [`${place} are in another order`];
     }
     if (is === undefined) return [`${place} is missing; it should be ${formatValue(should)}`];
     return [
       should === undefined
-        ? `${place} is ${formatValue(is)}, though nothing wants it`
+        ? `${place} is ${formatValue(is)}, but should not be set`
         : `${place} is ${formatValue(is)}, not ${formatValue(should)}`,
     ];
   });

@@ -128,7 +128,7 @@ describe("entries that follow from objects", () => {
     }));
 });
 
-describe("a survey by whoever deploys", () => {
+describe("an inspection with the credentials of a deployment", () => {
   const pages: Record<string, unknown> = {
     "/apis/example.io/v1": { resources: [{ name: "wishes", kind: "Wish", namespaced: false, verbs: [] }] },
     "/apis/example.io/v1/wishes?limit=500": {

@@ -13,7 +13,7 @@ export interface ProbeResult {
   ok: boolean;
   /** The duration of the last try. */
   milliseconds: number;
-  /** Without the key. */
+  /** The result in a sentence that doesn't contain the key. */
   sentence: string;
 }
 
@@ -88,7 +88,7 @@ const findAnswerFault = (answer: HttpsAnswer | UnansweredError, uid: unknown): s
   const { kind, apiVersion, response } = content;
   const isReview = kind === "AdmissionReview" && apiVersion === "admission.k8s.io/v1";
   const isOurs = Object(response).uid === uid && typeof Object(response).allowed === "boolean";
-  return isReview && isOurs ? undefined : `it answers no AdmissionReview of what it was asked: ${said}`;
+  return isReview && isOurs ? undefined : `its answer is not an AdmissionReview for this request: ${said}`;
 };
 
 /** Subresources whose requests carry another kind than the parent's. */

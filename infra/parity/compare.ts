@@ -212,7 +212,7 @@ const knownDifferences: KnownDifference[] = [
     },
   },
   {
-    reason: "tolerations stand in another order where a RuntimeClass adds some, after the plugin and before the rule",
+    reason: "tolerations are in another order where a RuntimeClass adds some, after the plugin and before the rule",
     rules: ["default-toleration-seconds", "extended-resource-toleration"],
     explains: (wanted, actual) => isSame(sortTolerations(wanted), sortTolerations(actual)),
   },

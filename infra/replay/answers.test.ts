@@ -94,8 +94,8 @@ describe("an answer", () => {
       { absent: "has nothing to mutate" },
     ],
     ["a failure", { kind: "Status", code: 500, message: "no answer is recorded" }, { fault: "no answer is recorded" }],
-    ["something else", { hello: 1 }, { fault: 'it answers no review: {"hello":1}' }],
-    ["nothing", undefined, { fault: "it answers no review: undefined" }],
+    ["something else", { hello: 1 }, { fault: 'its answer is not an AdmissionReview: {"hello":1}' }],
+    ["nothing", undefined, { fault: "its answer is not an AdmissionReview: undefined" }],
     [
       "a patch of what isn't there",
       respond(review, { allowed: true, patch: [{ op: "remove", path: "/spec/a" }] }),

@@ -47,7 +47,8 @@ export const madeIn = (answer: unknown, entry: Case, uid: string): Answer => {
   if (kind === "Status") return { fault: String(message) };
   try {
     const decision = decisionIn(answer, uid);
-    if (decision === undefined) return { fault: `it answers no review: ${JSON.stringify(answer)?.slice(0, 200)}` };
+    if (decision === undefined)
+      return { fault: `its answer is not an AdmissionReview: ${JSON.stringify(answer)?.slice(0, 200)}` };
     const { allowed, status, warnings = [], audit = {} } = decision.outcome;
     if (allowed)
       return { made: { ...admitted(entry.mutate, patched(entry.mutate, decision.outcome)), warnings, audit } };

@@ -26,7 +26,7 @@ interface Row {
 const rows = readRows<Row[]>(import.meta.filename);
 const observed = (given: Partial<VersionCounts>): VersionCounts => ({ ...quiet, calls: given.reviews ?? 0, ...given });
 
-describe("what speaks against a fresh version", () => {
+describe("the fault of a fresh version", () => {
   for (const { name, old, fresh, fault } of rows)
     it(`is ${name}`, () => assert.equal(findVersionFault(observed(old), observed(fresh)), fault));
 
@@ -64,7 +64,7 @@ describe("what speaks against a fresh version", () => {
     fc.assert(fc.property(counts, fc.double({ min: 0, max: 1, noNaN: true }), check));
   });
 
-  // With a share of 1%, one trial in thirty of a rule that denies one in three hundred begins so.
+  // One canary in thirty begins so, for a share of 1% and a rule that denies one review in three hundred.
   it("is not one denial", () =>
     assert.equal(findVersionFault(seen(1000, { denials: 3 }), seen(10, { denials: 1 })), undefined));
 
@@ -85,7 +85,7 @@ const [a, b]: [CanaryTrial, CanaryTrial] = [
 ];
 const nameOf = (rule: string) => `postern-test-${rule}`;
 
-/** Functions that are nothing but their aliases. */
+/** Functions that have only aliases. */
 const aliasesOf = (trials: CanaryTrial[]) => {
   const aliases = new Map<string, LiveAlias>(
     trials.map(({ rule, old }) => [rule, { version: old, weights: {}, revision: "0" }]),
@@ -112,14 +112,14 @@ const aliasesOf = (trials: CanaryTrial[]) => {
     readAlias: async (rule) => at(rule),
     moveAlias: async (rule, version, before, weights = {}) => {
       const { revision } = at(rule);
-      if (revision !== before.revision) throw new Complaint(`somebody else has just moved ${rule}`, 1);
+      if (revision !== before.revision) throw new Complaint(`another command has just moved the alias of ${rule}`, 1);
       moves.push(
         [`${rule} ${version}`, ...Object.entries(weights).map(([one, share]) => `${one} at ${share}`)].join(", "),
       );
       aliases.set(rule, { version, weights, revision: String(Number(revision) + 1) });
     },
   };
-  /** As somebody else moves it. */
+  /** Moves an alias as another command would. */
   const elsewhere = (rule: string, version: string, weights: Record<string, number> = {}) =>
     aliases.set(rule, { version, weights, revision: "elsewhere" });
   const where = () =>
@@ -130,7 +130,7 @@ const aliasesOf = (trials: CanaryTrial[]) => {
   return { functions, moves, elsewhere, where };
 };
 
-/** What CloudWatch would tell of versions, named as `a:2`. */
+/** Metrics that CloudWatch would return for versions such as `a:2`. */
 const metricsOf = (
   known: Record<string, Partial<VersionCounts> & { crashes?: number }>,
   before: () => void = () => {},
@@ -162,7 +162,7 @@ const brief: CanaryOptions = { share: 0.1, milliseconds: 20, every: 5 };
 const busy = { "a:1": { reviews: 1000 }, "a-b:4": { reviews: 1000 } };
 const well = { ...busy, "a:2": { reviews: 100 }, "a-b:7": { reviews: 100 } };
 
-describe("a trial", () => {
+describe("a canary", () => {
   it("gives fresh versions their share, and all of it at the end", async () => {
     const { functions, moves, where } = aliasesOf([a, b]);
     const told: [number, number][] = [];
@@ -191,14 +191,13 @@ describe("a trial", () => {
     ],
   ];
   for (const [name, found, why] of faults)
-    it(`takes back one that ${name} at once, and all the others with it`, async () => {
+    it(`rolls back one that ${name} at once, and all the others with it`, async () => {
       const { functions, moves, where } = aliasesOf([a, b]);
-      // An hour would be longer than anybody waits for this test.
       const patient = { share: 0.1, milliseconds: 3_600_000, every: 1 };
       const outcomes = await runCanary(functions, metricsOf({ ...well, ...found }), [a, b], patient);
       assert.deepEqual(outcomes, [
-        { trial: a, is: "taken back", why },
-        { trial: b, is: "taken back", why: "it was to go live together with a" },
+        { trial: a, is: "rolled back", why },
+        { trial: b, is: "rolled back", why: "it was to be promoted together with a" },
       ]);
       assert.deepEqual(
         [moves.slice(2), where()],
@@ -209,7 +208,7 @@ describe("a trial", () => {
       );
     });
 
-  it("takes back undecided what had too few reviews in twice the time, and promotes the others", async () => {
+  it("rolls back without a result what had too few reviews in twice the time, and promotes the others", async () => {
     const { functions, moves, where } = aliasesOf([a, b]);
     const few = { ...well, "a:2": { reviews: minimumReviews - 1 } };
     const outcomes = await runCanary(functions, metricsOf(few), [a, b], brief);
@@ -237,19 +236,20 @@ describe("a trial", () => {
     assert.deepEqual(where(), ["2"]);
   });
 
-  it("begins with none that is not where it is said to be", async () => {
+  it("does not begin if an alias is not at the expected version", async () => {
     const { functions, elsewhere, where } = aliasesOf([a, b]);
     elsewhere("a-b", "9");
     const outcomes = await runCanary(functions, metricsOf(well), [a, b], brief);
-    const why = "it could not be watched: somebody else has just moved a-b; look at it again with postern status";
+    const why =
+      "the canary could not continue: another command has just moved the alias of a-b; check it with postern status";
     assert.deepEqual(outcomes, [
-      { trial: a, is: "taken back", why },
-      { trial: b, is: "lost", why: "somebody else has moved it to version 9" },
+      { trial: a, is: "rolled back", why },
+      { trial: b, is: "lost", why: "another command has moved it to version 9" },
     ]);
     assert.deepEqual(where(), ["1", "9"]);
   });
 
-  it("leaves alone what somebody else moves meanwhile, whatever comes of it", async () => {
+  it("does not move an alias that another command moves meanwhile, whatever the outcome", async () => {
     for (const found of [well, { ...well, "a-b:7": { crashes: 5 } }, busy]) {
       const { functions, elsewhere, where } = aliasesOf([a, b]);
       await runCanary(
@@ -263,7 +263,7 @@ describe("a trial", () => {
     }
   });
 
-  it("leaves alone a trial that somebody else has begun meanwhile", async () => {
+  it("does not end a canary that another command has begun meanwhile", async () => {
     const { functions, elsewhere, where } = aliasesOf([a]);
     await runCanary(
       functions,
@@ -275,7 +275,7 @@ describe("a trial", () => {
   });
 
   // The release would say that it is live, while another version is.
-  it("doesn't say that it promoted what somebody else has moved", async () => {
+  it("does not report as promoted what another command has moved", async () => {
     const { functions, elsewhere, where } = aliasesOf([a]);
     const outcomes = await runCanary(
       functions,
@@ -287,8 +287,8 @@ describe("a trial", () => {
     assert.notEqual(outcomes[0]?.is, "promoted");
   });
 
-  // Whoever is throttled for one alias has the others stay at two versions, with nobody watching.
-  it("takes back all others where one can't be moved", async () => {
+  // A failure to move one alias must not leave the other aliases at two versions.
+  it("rolls back all others if one can't be moved", async () => {
     const { functions, where } = aliasesOf([a, b]);
     const move: StageFunctions["moveAlias"] = async (rule, version, before, weights = {}) => {
       if (rule === "a" && Object.keys(weights).length === 0) throw new Error("Rate exceeded");
@@ -299,20 +299,20 @@ describe("a trial", () => {
     assert.equal(where()[1], "4");
   });
 
-  it("takes all back where CloudWatch doesn't answer", async () => {
+  it("rolls all back if CloudWatch doesn't answer", async () => {
     const { functions, where } = aliasesOf([a, b]);
     const metrics = metricsOf(well, () => {
       throw new Error("Rate exceeded");
     });
-    const why = "it could not be watched: Rate exceeded";
+    const why = "the canary could not continue: Rate exceeded";
     assert.deepEqual(await runCanary(functions, metrics, [a, b], brief), [
-      { trial: a, is: "taken back", why },
-      { trial: b, is: "taken back", why },
+      { trial: a, is: "rolled back", why },
+      { trial: b, is: "rolled back", why },
     ]);
     assert.deepEqual(where(), ["1", "4"]);
   });
 
-  it("takes all back where somebody stops it, before it begins or at any time", async () => {
+  it("rolls all back if it is interrupted, before it begins or at any time", async () => {
     for (const asked of [0, 1, 3]) {
       const { functions, where } = aliasesOf([a, b]);
       const stop = new AbortController();
@@ -323,23 +323,23 @@ describe("a trial", () => {
       if (asked === 0) stop.abort();
       const patient = { share: 0.1, milliseconds: 3_600_000, every: 1, signal: stop.signal };
       const outcomes = await runCanary(functions, metrics, [a, b], patient);
-      const why = "somebody stopped it";
+      const why = "it was interrupted";
       assert.deepEqual(outcomes, [
-        { trial: a, is: "taken back", why },
-        { trial: b, is: "taken back", why },
+        { trial: a, is: "rolled back", why },
+        { trial: b, is: "rolled back", why },
       ]);
       assert.deepEqual([times, where()], [asked, ["1", "4"]]);
     }
   });
 
-  it("of nothing asks nothing", async () => {
+  it("reads no metrics if there is nothing to try", async () => {
     const { functions } = aliasesOf([]);
     assert.deepEqual(await runCanary(functions, metricsOf({}, assert.fail), [], brief), []);
   });
 
   it("leaves every alias at one version alone, whatever happens", async () => {
     const version = fc.record({ reviews: fc.nat(200), denials: fc.nat(5), crashes: fc.constantFrom(0, 0, 0, 9) });
-    const event = fc.constantFrom("nothing", "nothing", "CloudWatch fails", "somebody stops it", "somebody moves it");
+    const event = fc.constantFrom("nothing", "nothing", "CloudWatch fails", "an interrupt", "another command moves it");
     const check = async (one: object, other: object, events: string[]) => {
       const { functions, elsewhere, where } = aliasesOf([a, b]);
       const stop = new AbortController();
@@ -348,8 +348,8 @@ describe("a trial", () => {
       const metrics = metricsOf({ ...busy, "a:2": one, "a-b:7": other }, () => {
         const next = left.shift();
         if (next === "CloudWatch fails") throw new Error("no");
-        if (next === "somebody stops it") stop.abort();
-        if (next === "somebody moves it") moved.push(Boolean(elsewhere("a", "9")));
+        if (next === "an interrupt") stop.abort();
+        if (next === "another command moves it") moved.push(Boolean(elsewhere("a", "9")));
       });
       const watch = { share: 0.5, milliseconds: 3, every: 1, signal: stop.signal };
       const outcomes = await runCanary(functions, metrics, [a, b], watch);

@@ -14,10 +14,10 @@ export interface CanaryTrial {
 export type TrialOutcome =
   | { trial: CanaryTrial; is: "promoted" }
   /** `lost`: the alias was moved by another command, or could not be moved. */
-  | { trial: CanaryTrial; is: "taken back" | "undecided" | "lost"; why: string };
+  | { trial: CanaryTrial; is: "rolled back" | "undecided" | "lost"; why: string };
 
 export interface CanaryOptions {
-  /** From 0.01 to 0.99. */
+  /** The share of reviews for the new versions, from 0.01 to 0.99. */
   share: number;
   milliseconds: number;
   /** Milliseconds between two queries to CloudWatch. */
@@ -58,7 +58,7 @@ export const runCanary = async (
     const stray = await pointAlias(functions, trial, version).catch((error) => toSentence(error));
     outcomes.push(stray === undefined ? outcome : { trial, is: "lost", why: stray });
   };
-  const endAll = async (is: "taken back" | "undecided", why: (trial: CanaryTrial) => string) => {
+  const endAll = async (is: "rolled back" | "undecided", why: (trial: CanaryTrial) => string) => {
     for (const trial of [...open.values()]) await endTrial(trial, trial.old, { trial, is, why: why(trial) });
   };
   const start = new Date();
@@ -66,7 +66,10 @@ export const runCanary = async (
     for (const trial of trials) {
       const live = await functions.readAlias(trial.rule);
       if (live.version !== trial.old)
-        throw new Complaint(`somebody else has just moved ${trial.rule}; look at it again with postern status`, 1);
+        throw new Complaint(
+          `another command has just moved the alias of ${trial.rule}; check it with postern status`,
+          1,
+        );
       await functions.moveAlias(trial.rule, trial.old, live, { [trial.fresh]: share });
     }
     const [first, last] = [start.getTime() + milliseconds, start.getTime() + 2 * milliseconds];
@@ -83,7 +86,7 @@ export const runCanary = async (
       );
       if (bad.size > 0) {
         const others = [...bad.keys()].join(", ");
-        await endAll("taken back", ({ rule }) => bad.get(rule) ?? `it was to go live together with ${others}`);
+        await endAll("rolled back", ({ rule }) => bad.get(rule) ?? `it was to be promoted together with ${others}`);
         break;
       }
       if (Date.now() < first) continue;
@@ -94,8 +97,8 @@ export const runCanary = async (
       await endAll("undecided", ({ rule }) => `it had ${reviews.get(rule)} reviews, and ${minimumReviews} are needed`);
     }
   } catch (error) {
-    const why = signal?.aborted ? "somebody stopped it" : `it could not be watched: ${toSentence(error)}`;
-    await endAll("taken back", () => why);
+    const why = signal?.aborted ? "it was interrupted" : `the canary could not continue: ${toSentence(error)}`;
+    await endAll("rolled back", () => why);
   }
   return outcomes;
 };
@@ -108,7 +111,7 @@ const pointAlias = async (
 ): Promise<string | undefined> => {
   const live = await functions.readAlias(rule);
   const isOurs = live.version === old && Object.keys(live.weights).every((one) => one === fresh);
-  if (!isOurs) return `somebody else has moved it to version ${live.version}`;
+  if (!isOurs) return `another command has moved it to version ${live.version}`;
   await functions.moveAlias(rule, version, live);
   return undefined;
 };

@@ -37,7 +37,7 @@ export const runCases = async (
       ? [`it fails: ${answer.fault}${formatLastLogLine(answer.log)}`]
       : decision
         ? differences(entry, decision)
-        : [`it answers no review: ${JSON.stringify(answer.payload)?.slice(0, 200)}`];
+        : [`its answer is not an AdmissionReview: ${JSON.stringify(answer.payload)?.slice(0, 200)}`];
     return sentences.length === 0 ? [] : [`${one.name}, "${entry.name}": ${sentences.join("; ")}`];
   });
   const faults = found.flat();
@@ -55,7 +55,7 @@ const needsScript = async (listed: CatalogueRule, entry: Case): Promise<boolean>
     return "{}";
   };
   const world = { ...recorded(entry.needs ?? {}), cue };
-  // Only whether the script is called matters; the outcome doesn't.
+  // The call of the script matters, not the outcome of the case.
   await evaluateCase(listed, entry, buildReview(listed, entry), world).catch(() => {});
   return runs;
 };

@@ -33,7 +33,7 @@ export const buildManifests = (
       ca,
       harden: (rule) => hardened.has(rule),
     }),
-    // What these two make has the shape of a manifest.
+    // Both functions return objects of the kinds that DeployedObject allows.
   ].map((one) => addLabel(one as DeployedObject, stage));
 
 const addLabel = (manifest: DeployedObject, stage: string): DeployedObject => {

@@ -61,7 +61,7 @@ export const planCluster = async (
     const wanted = insertKey(manifests, keyring.current.signSegment(name, keyVersion));
     const found = (await findDifferences(api, wanted, configurationName)).map(({ sentence }) => sentence);
     if (found.length > 0 || isRecorded) return { ...plan, differences: found };
-    return { ...plan, differences: ["it is as it shall be, but the record doesn't say so yet"] };
+    return { ...plan, differences: ["nothing to change in the cluster, but the release doesn't record that yet"] };
   } catch (error) {
     if (!(error instanceof Complaint)) throw error;
     return { ...plan, differences: [], unknown: error.message };
@@ -78,6 +78,6 @@ export const compareWithRecord = (
   if (before === undefined) return found;
   if (before.keyVersion !== wanted.keyVersion)
     found.push(`its URLs get a key of version ${wanted.keyVersion}, not ${before.keyVersion}`);
-  if (before.signer !== wanted.signer) found.push("its URLs are to be signed with the stage's present key");
+  if (before.signer !== wanted.signer) found.push("its URLs must be signed with the stage's current key");
   return found;
 };

@@ -54,7 +54,7 @@ export const updateCluster = async (
     const sick = (await probeEntries(entries)).filter(({ ok }) => !ok);
     if (sick.length > 0)
       throw new Complaint(
-        `cluster ${name} keeps the entries it has, for not every endpoint answers:\n${sick.map(({ entry, sentence }) => `${entry}: ${sentence}`).join("\n")}`,
+        `the entries of cluster ${name} were not changed, because not every endpoint answers:\n${sick.map(({ entry, sentence }) => `${entry}: ${sentence}`).join("\n")}`,
         1,
       );
     return `${entries.length} answer`;
@@ -73,10 +73,10 @@ export const updateCluster = async (
     const sick = (await probeEntries(selectOnePerPhase(entries))).filter(({ ok }) => !ok);
     if (left.length + sick.length > 0)
       throw new Complaint(
-        `cluster ${name} is not well, and those after it were left alone:\n${[...left, ...sick].map(({ sentence }) => sentence).join("\n")}`,
+        `cluster ${name} failed its checks after the update, and later clusters were not updated:\n${[...left, ...sick].map(({ sentence }) => sentence).join("\n")}`,
         1,
       );
-    return changes.length === 0 ? "as they shall be" : `${formatCount(changes.length, "object")} changed`;
+    return changes.length === 0 ? "nothing to change" : `${formatCount(changes.length, "object")} changed`;
   });
 };
 

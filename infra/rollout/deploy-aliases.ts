@@ -12,7 +12,7 @@ interface AliasMove {
   rule: string;
   from: LiveAlias;
   to: string;
-  /** Whether `from` passed its cases, so that the alias may go back to it. */
+  /** True if a release has the version `from`: it passed its cases, and the alias may go back to it. */
   wasReleased: boolean;
 }
 
@@ -40,7 +40,7 @@ export const moveAliases = async (
   const live = new Map(versions);
   if (job.canary === undefined || trials.length === 0) return { live, stuck: [] };
 
-  // A trial that an interrupted command left is taken back before a new one begins.
+  // An interrupted command may have left a canary; it ends before a new one begins.
   for (const { rule, from } of trials)
     if (Object.keys(from.weights).length > 0) await functions.moveAlias(rule, from.version, from);
   const { share, signal } = job.canary;
@@ -55,13 +55,13 @@ export const moveAliases = async (
   for (const { trial, is, why } of stuck) {
     live.set(trial.rule, trial.old);
     const what = {
-      "taken back": "was taken back",
-      undecided: "was taken back undecided",
-      lost: "is not on trial any more",
+      "rolled back": "was rolled back",
+      undecided: "was rolled back without a result",
+      lost: "is not in the canary any more",
     };
     job.progress.say(`${trial.rule}: version ${trial.fresh} ${what[is]}: ${why}`);
   }
-  if (signal?.aborted) throw new Complaint("stopped; what was on trial was taken back", 1);
+  if (signal?.aborted) throw new Complaint("interrupted; the versions in the canary were rolled back", 1);
   return { live, stuck: stuck.map(({ trial }) => trial.rule) };
 };
 
@@ -90,7 +90,9 @@ const moveBack = async ({ job }: PreparedDeployment, moves: AliasMove[]): Promis
       .readAlias(rule)
       .then((live) => functions.moveAlias(rule, from.version, live))
       .catch(() => stuck.push(rule));
-  return stuck.length === 0 ? "; what was moved is moved back" : `; ${stuck.join(", ")} could not be moved back`;
+  return stuck.length === 0
+    ? "; the aliases that were moved are moved back"
+    : `; ${stuck.join(", ")} could not be moved back`;
 };
 
 /** Probes the moved rules at the addresses that clusters call. If one fails, moves all of them back. */
@@ -106,12 +108,12 @@ const requireAnswers = async (prepared: PreparedDeployment, moves: AliasMove[], 
         ),
   );
   if (asked.length === 0) return;
-  await job.progress.step("doors", async () => {
+  await job.progress.step("endpoints", async () => {
     const sick = (await probeEntries(selectOnePerPhase(asked))).filter(({ ok }) => !ok);
-    if (sick.length === 0) return `${formatCount(names.length, "rule")} seen to answer`;
+    if (sick.length === 0) return `${formatCount(names.length, "rule")} checked`;
     const sentences = sick.map(({ sentence }) => sentence).join("\n");
     throw new Complaint(
-      `not every new version answers over its address${await moveBack(prepared, back)}:\n${sentences}`,
+      `not every new version answers at its address${await moveBack(prepared, back)}:\n${sentences}`,
       1,
     );
   });

@@ -47,7 +47,7 @@ const createStageBucket = async ({ stage: { stack }, progress }: DeploymentJob) 
   if (status !== undefined && status !== "CREATE_IN_PROGRESS") return;
   await progress.step("bucket", async () => {
     await stack.createBucket();
-    return "made";
+    return "created";
   });
 };
 
@@ -64,7 +64,7 @@ export const rollOut = async (prepared: PreparedDeployment, lock: StageLock): Pr
   if (unreachable?.unknown !== undefined) throw new Complaint(unreachable.unknown, 3);
   const orphans = findAllOrphans(prepared);
   const goOn = async () => {
-    if (job.signal?.aborted) throw new Complaint("stopped; run it again, and it goes on", 1);
+    if (job.signal?.aborted) throw new Complaint("interrupted; run the command again to continue", 1);
     await lock.check();
   };
   await deployStack(prepared);
@@ -80,7 +80,7 @@ export const rollOut = async (prepared: PreparedDeployment, lock: StageLock): Pr
   await releases.save(release);
   if (stuck.length > 0)
     throw new Complaint(
-      `clusters keep their entries, for not every new version stood its trial: ${stuck.join(", ")}`,
+      `the entries of clusters were not changed, because these versions did not pass the canary: ${stuck.join(", ")}`,
       1,
     );
   await updateClusters(prepared, release, goOn);
@@ -104,16 +104,19 @@ const findAllOrphans = ({ job, plan, releases }: PreparedDeployment): Map<string
     if (listEntries(told.manifests).length === 0 || job.forgotten?.includes(name)) continue;
     if (!job.config.clusters.has(name))
       throw new Complaint(
-        `cluster ${name} was told of these rules, and postern.yaml has it no more: with it there, postern destroy --configs-only --cluster ${name} frees it; --forget ${name}, if it is gone`,
+        `cluster ${name} has entries for these rules, and postern.yaml doesn't name it any more: add it there and run postern destroy --configs-only --cluster ${name}, or use --forget ${name} if the cluster doesn't exist any more`,
         1,
       );
     const orphans = findOrphans(name, told, served);
     const [first] = orphans;
     if (first === undefined) continue;
-    const sentence = `cluster ${name} calls ${first.entry}, which as it would be ${first.why}`;
+    const sentence = `cluster ${name} calls ${first.entry}, and its new version ${first.why}`;
     if (first.isKey) throw new Complaint(`${sentence}; postern rotate --cluster ${name} replaces its key`, 1);
     if (!job.clusters.includes(name) || job.write !== undefined)
-      throw new Complaint(`${sentence}; its entry must go first: deploy to ${name}, too, and not by --write`, 1);
+      throw new Complaint(
+        `${sentence}; this entry must be deleted first: deploy to ${name}, too, and without --write`,
+        1,
+      );
     found.set(name, orphans);
   }
   return found;
@@ -128,7 +131,7 @@ const deleteOrphans = async (
   for (const [name, some] of orphans) {
     const told = release.clusters[name];
     if (told === undefined || keyring === undefined) continue;
-    await job.progress.step(`cluster ${name}: entries that end`, async () => {
+    await job.progress.step(`cluster ${name}: obsolete entries`, async () => {
       const manifests = removeOrphans(told.manifests, some);
       const api = await openTarget(job, name);
       await applyAll(api, insertKey(manifests, keyring.current.signSegment(name, told.keyVersion)), configurationName);
@@ -154,7 +157,7 @@ const deployStack = async ({ job, plan }: PreparedDeployment) => {
     await repackage(plan.template);
     const start = new Date();
     await pollWhile(stack.deploy(), async () => tell(await stack.countDone(start), total));
-    return `${formatCount(total, "resource")} ${isNew ? "made" : "changed"}`;
+    return `${formatCount(total, "resource")} ${isNew ? "created" : "changed"}`;
   });
 };
 

@@ -10,7 +10,7 @@ import { openReleases } from "./releases.ts";
 import { type DeploymentTargets, openTarget, requireOwnStage } from "./targets.ts";
 
 export interface DestroyOptions extends Pick<DeploymentTargets, "stage" | "config" | "file" | "deployer" | "progress"> {
-  /** Only these clusters' configurations, and nothing in AWS. */
+  /** The clusters whose webhook configurations are deleted; then nothing is deleted in AWS. */
   configsOnly?: string[] | undefined;
   /** Clusters that don't exist any more and can't be reached. */
   forgotten: string[];
@@ -25,7 +25,7 @@ export const destroy = async (demolition: DestroyOptions): Promise<string> => {
   if (configsOnly) {
     await deleteEntries(demolition, configsOnly);
     await forgetClusters(demolition, configsOnly);
-    return `${configsOnly.join(", ")} ${configsOnly.length === 1 ? "calls" : "call"} no rule of ours any more`;
+    return `${configsOnly.join(", ")} ${configsOnly.length === 1 ? "has" : "have"} no entries of this stage any more`;
   }
   const act = async (lock: StageLock) => {
     const { all } = await openReleases(stage.openStageBucket);
@@ -36,7 +36,7 @@ export const destroy = async (demolition: DestroyOptions): Promise<string> => {
     const lost = unknown.filter((name) => !forgotten.includes(name));
     if (lost.length > 0)
       throw new Complaint(
-        `${lost.join(", ")} ${lost.length === 1 ? "was" : "were"} told of these rules, and postern.yaml doesn't say how to reach ${lost.length === 1 ? "it" : "them"}; --forget NAME, if it is gone`,
+        `${lost.join(", ")} ${lost.length === 1 ? "has" : "have"} entries for these rules, and postern.yaml doesn't say how to reach ${lost.length === 1 ? "it" : "them"}; use --forget NAME for a cluster that doesn't exist any more`,
         1,
       );
     const names = [...config.clusters.keys()].filter((name) => !forgotten.includes(name));
@@ -44,7 +44,7 @@ export const destroy = async (demolition: DestroyOptions): Promise<string> => {
     await requireNoEntries(demolition, names);
     await wait(demolition.noticing ?? 10_000);
     await removeAws(stage, demolition.progress, lock);
-    return `stage ${stage.name} is gone`;
+    return `stage ${stage.name} is deleted`;
   };
   return lockStage(stage, "postern destroy", act, { optional: true });
 };
@@ -65,7 +65,7 @@ const forgetClusters = async ({ stage, progress }: DestroyOptions, names: string
     throw new Error("AWS doesn't answer in time");
   });
   await Promise.race([saveRelease(), late]).catch((error) =>
-    progress.say(`that they are free could not be written down: ${toSentence(error)}`),
+    progress.say(`the release could not be updated: ${toSentence(error)}`),
   );
 };
 
@@ -77,7 +77,7 @@ const deleteEntries = async (demolition: DestroyOptions, names: string[]) => {
         const api = await openTarget(demolition, name);
         await requireOwnStage(api, demolition.stage);
         const removed = await deleteAll(api, configurationName);
-        return removed.length === 0 ? "nothing was there" : `${formatCount(removed.length, "object")} removed`;
+        return removed.length === 0 ? "nothing to delete" : `${formatCount(removed.length, "object")} deleted`;
       })
       // A cluster that can't be reached must not prevent the deletion in the others.
       .catch((error) => failures.push(toSentence(error)));
@@ -95,7 +95,7 @@ const requireNoEntries = async (demolition: DestroyOptions, names: string[]) => 
     const left = await findCallingEntries(await openTarget(demolition, name), bases);
     if (left.length > 0)
       throw new Complaint(
-        `cluster ${name} still points here: ${left.map(({ kind, name, entry }) => `${entry} of the ${kind} ${name}`).join(", ")}; remove that first`,
+        `cluster ${name} still calls this stage: ${left.map(({ kind, name, entry }) => `${entry} of the ${kind} ${name}`).join(", ")}; delete that first`,
         1,
       );
   }

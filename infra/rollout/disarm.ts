@@ -42,11 +42,15 @@ export const readFunctionState = async (
   const [live, versions] = await Promise.all([functions.readAlias(rule), functions.listVersions(rule)]);
   const find = (wanted: string) => versions.find(({ version }) => version === wanted);
   const current = find(live.version);
-  if (current === undefined) throw new Complaint(`${rule} is live as version ${live.version}, which is not there`, 3);
+  if (current === undefined)
+    throw new Complaint(`the alias of ${rule} points at version ${live.version}, which doesn't exist`, 3);
   const disarmed = parseDisarmed(current);
   const whole = disarmed ? find(disarmed.version) : current;
   if (whole === undefined)
-    throw new Complaint(`${rule} stands in for version ${disarmed?.version}, which is not there any more`, 3);
+    throw new Complaint(
+      `the disarmed version of ${rule} replaces version ${disarmed?.version}, which doesn't exist any more`,
+      3,
+    );
   const previous = released
     ? released.find((one) => one !== whole.version && find(one) !== undefined)
     : versions.findLast((one) => Number(one.version) < Number(whole.version) && !parseDisarmed(one))?.version;
@@ -65,7 +69,7 @@ export const rollBack = async (
 ): Promise<string> => {
   const state = await readFunctionState(functions, rule, released);
   const { live } = state;
-  // During a trial, a rollback ends the trial and keeps the main version.
+  // A rollback during a canary ends the canary and keeps the main version.
   const isOnTrial = Object.keys(live.weights).length > 0;
   const wanted = to ?? (isOnTrial ? live.version : state.previous);
   if (wanted === undefined) throw new Complaint(`${rule} has no version before version ${live.version}`, 1);
@@ -86,7 +90,7 @@ export const requireReturnable = (
       `${rule} has no version ${wanted}; it has ${versions.map(({ version }) => version).join(", ")}`,
     );
   if (parseDisarmed(target))
-    throw new Complaint(`version ${wanted} of ${rule} is a disarmed one; postern disarm makes those`);
+    throw new Complaint(`version ${wanted} of ${rule} is a disarmed version, made by postern disarm`);
   if (released && !released.includes(wanted))
     throw new Complaint(`version ${wanted} of ${rule} never went live: it may not have passed its cases`, 1);
   for (const [what, name] of [
@@ -152,5 +156,8 @@ const splitVariable = ({ environment }: PublishedVersion, name: string) =>
 const requireAdmits = async (functions: StageFunctions, rule: string, version: string) => {
   const { payload, fault } = await functions.invoke(rule, version, { phase: "validate", review: buildProbeReview([]) });
   if (Object(Object(payload).response).allowed === true) return;
-  throw new Complaint(`version ${version}, which should stand in for ${rule}, doesn't: ${fault ?? "it refuses"}`, 3);
+  throw new Complaint(
+    `version ${version}, which should replace ${rule}, doesn't allow a review: ${fault ?? "it refuses"}`,
+    3,
+  );
 };

@@ -1,20 +1,21 @@
-// What a disarmed version runs in its rule's place: it lets everything by until DISARMED_UNTIL, and says so. The rule's
-// own code, rule.cjs, isn't even loaded before that, for it may be what doesn't start; from then on it decides again.
+// The code of a disarmed version. It replaces the rule's code, and allows every review with a warning until the time in
+// DISARMED_UNTIL. The rule's own code, rule.cjs, is not loaded before that time, because it may fail to start. It decides
+// again after that time.
 const { createPublicKey, verify } = require("node:crypto");
 
 const { DISARMED_UNTIL = "", DISARMED_RULE = "this rule", POSTERN_KEYS = "", POSTERN_ACCEPTS = "" } = process.env;
 
 exports.handler = (event, context) => {
   if (!(Date.now() < Date.parse(DISARMED_UNTIL))) return require("./rule.cjs").handler(event, context);
-  const answer = answerTo(event);
+  const answer = createAnswer(event);
   process.stdout.write(
     `${JSON.stringify({ Rule: DISARMED_RULE, verdict: "disarmed", code: answer.statusCode ?? 200 })}\n`,
   );
   return Promise.resolve(answer);
 };
 
-const answerTo = (event) => {
-  if (event?.review !== undefined) return letBy(event.review) ?? {};
+const createAnswer = (event) => {
+  if (event?.review !== undefined) return allow(event.review) ?? {};
   const answer = (statusCode, body) => {
     const headers = { "content-type": "application/json" };
     const multiValueHeaders = { "content-type": ["application/json"] };
@@ -30,15 +31,15 @@ const answerTo = (event) => {
   };
   const agent = event?.headers?.["user-agent"] ?? event?.multiValueHeaders?.["user-agent"]?.[0] ?? "";
   if (agent.startsWith("ELB-HealthChecker/")) return answer(200, "");
-  if (!isInvited(event)) return answer(404, statusOf(404, "NotFound", "there is nothing here"));
-  const reviewed = letBy(reviewIn(event));
+  if (!hasValidKey(event)) return answer(404, toStatus(404, "NotFound", "there is nothing here"));
+  const reviewed = allow(parseReview(event));
   return reviewed
     ? answer(200, JSON.stringify(reviewed))
-    : answer(400, statusOf(400, "BadRequest", "this is no AdmissionReview"));
+    : answer(400, toStatus(400, "BadRequest", "this is no AdmissionReview"));
 };
 
-/** Nobody else hears that the rule lets everything by. */
-const isInvited = (event) => {
+/** Reports whether a request has a valid key; other callers must not learn that the rule is disarmed. */
+const hasValidKey = (event) => {
   const segments = String(event?.rawPath ?? event?.path ?? "").split("/");
   const phase = segments.findLastIndex((segment) => segment === "mutate" || segment === "validate");
   const [, cluster, signature] = /^([a-z0-9-]+)\.([\w-]{85}[AQgw])$/.exec(segments[phase - 2] ?? "") ?? [];
@@ -53,7 +54,7 @@ const isInvited = (event) => {
   );
 };
 
-const reviewIn = ({ body, isBase64Encoded }) => {
+const parseReview = ({ body, isBase64Encoded }) => {
   try {
     return JSON.parse(isBase64Encoded ? Buffer.from(body, "base64").toString() : body);
   } catch {
@@ -61,7 +62,7 @@ const reviewIn = ({ body, isBase64Encoded }) => {
   }
 };
 
-const letBy = (review) => {
+const allow = (review) => {
   const { kind, apiVersion, request } = Object(review);
   if (typeof Object(request).uid !== "string") return undefined;
   const warnings = [`${DISARMED_RULE} is disarmed until ${DISARMED_UNTIL}`];
@@ -69,5 +70,5 @@ const letBy = (review) => {
   return { kind, apiVersion, response: { uid: request.uid, allowed: true, warnings, auditAnnotations } };
 };
 
-const statusOf = (code, reason, message) =>
+const toStatus = (code, reason, message) =>
   JSON.stringify({ kind: "Status", apiVersion: "v1", metadata: {}, status: "Failure", message, reason, code });

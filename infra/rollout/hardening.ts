@@ -28,7 +28,9 @@ export const chooseHardened = async (
   const reviews = await readReviews(stage, name, cluster, others, before);
   const counts = others.map((rule) => {
     const { count, losses } = reviews.get(rule) ?? { count: 0, losses: [] };
-    const reasons = isUncounted ? ["the stack doesn't count yet what its gateway loses", ...losses] : losses;
+    const reasons = isUncounted
+      ? ["the stack doesn't count yet the requests that its gateway loses", ...losses]
+      : losses;
     return { rule, clean: reasons.length > 0 ? 0 : count, reasons };
   });
   const ready = new Set(counts.filter(({ clean }) => clean >= harden).map(({ rule }) => rule));
@@ -36,7 +38,7 @@ export const chooseHardened = async (
     .filter(({ rule }) => !ready.has(rule))
     .map(({ rule, clean, reasons }) => {
       const why = reasons.length > 0 ? ` (${reasons.join(", ")})` : "";
-      return `${rule} fails open as yet: ${clean} of ${harden} reviews without a failure${why}`;
+      return `${rule} still fails open: ${clean} of ${harden} reviews without a failure${why}`;
     });
   return { hardened: candidates.filter((rule) => already.includes(rule) || ready.has(rule)), notes };
 };
@@ -44,7 +46,7 @@ export const chooseHardened = async (
 const week = 7 * 24 * 3_600_000;
 
 interface ReviewCount {
-  /** Without the reviews that Postern itself sent. */
+  /** The number of reviews, without those that Postern itself sent. */
   count: number;
   losses: string[];
 }

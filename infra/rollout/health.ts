@@ -42,7 +42,7 @@ export const readHealth = async (
   };
   const segment = await readSegment(targets, name, told).catch((error) => {
     health.unknown.push(
-      `its endpoints were not asked, for the key that signs URLs can't be read: ${toSentence(error)}`,
+      `its endpoints were not probed, because the key that signs URLs can't be read: ${toSentence(error)}`,
     );
     return undefined;
   });
@@ -118,8 +118,8 @@ const findStaleEntries = async (
         known.flatMap(({ rules }) => rules),
         wanted,
       );
-      const what = `what is in the cluster asks for other ${phase} entries of ${listed.name} than it has`;
-      return isSame ? [] : [`${what}; postern deploy renews them`];
+      const what = `the ${phase} entries of ${listed.name} don't match what is in the cluster now`;
+      return isSame ? [] : [`${what}; postern deploy updates them`];
     });
   });
 };

@@ -4,7 +4,7 @@ import { createSigner, makeSigningKey, type UrlSigner } from "../keys/keys.ts";
 
 /** The keys that sign a stage's URLs: one, or two while the first is being replaced. */
 export interface Keyring {
-  /** In the format of POSTERN_KEYS. */
+  /** The public keys in the format of the variable POSTERN_KEYS. */
   publicKeys: string;
   /** All keys, the older first. */
   signers: UrlSigner[];
@@ -13,7 +13,7 @@ export interface Keyring {
 
 /** The public halves of a stage's keys. Releases record them for callers that may not read the private halves. */
 export interface PublicKeys {
-  /** In the format of POSTERN_KEYS. */
+  /** The public keys in the format of the variable POSTERN_KEYS. */
   accepted: string;
   signer: string;
 }
@@ -60,7 +60,7 @@ export const deleteOldKey = (parameters: StageParameters) =>
 
 const changeKeys = async (parameters: StageParameters, edit: (kept: StoredKeys) => StoredKeys): Promise<Keyring> => {
   const text = await parameters.read(name);
-  if (text === undefined) throw new Complaint("this stage has no keys; postern deploy makes them", 1);
+  if (text === undefined) throw new Complaint("this stage has no keys; postern deploy creates them", 1);
   const before = parseKeys(text);
   // Throws if the stored keys are damaged.
   toKeyring(before);
@@ -96,4 +96,4 @@ const parseSigner = (key: string): UrlSigner | undefined => {
 };
 
 const buildDamagedComplaint = () =>
-  new Complaint("the keys of this stage, in SSM, are not as postern deploy writes them", 3);
+  new Complaint("the keys of this stage in SSM are damaged: postern deploy writes another format", 3);

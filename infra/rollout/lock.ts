@@ -101,7 +101,7 @@ const watchForBucket = async ({ name, stack }: DeploymentStage): Promise<StageLo
     check: async () => {
       const now = await stack.findBucket();
       if (now !== undefined && now !== before)
-        throw new Complaint(`another command has begun to deploy stage ${name}; run this again`, 1);
+        throw new Complaint(`another command has begun to deploy stage ${name}; run the command again`, 1);
     },
     signal: new AbortController().signal,
     release: async () => {},
@@ -126,7 +126,7 @@ export const takeLock = async (bucket: StageBucket, what: string, overriding = f
       }
       await waitLonger(attempt);
     }
-    throw new Complaint("other commands take the lock of this stage at the same time; run this again", 1);
+    throw new Complaint("other commands are taking the lock of this stage at the same time; run the command again", 1);
   };
   /** Throws if another command has the lock. Renews a lock that is older than `oldest` milliseconds. */
   const confirm = async (oldest: number) => {
@@ -137,7 +137,7 @@ export const takeLock = async (bucket: StageBucket, what: string, overriding = f
       // This command is renewing it at the same time, or another command is taking it.
       await waitLonger(attempt);
     }
-    throw new Complaint("the lock of this stage could not be renewed; run this again", 1);
+    throw new Complaint("the lock of this stage could not be renewed; run the command again", 1);
   };
 
   await take();
@@ -145,7 +145,7 @@ export const takeLock = async (bucket: StageBucket, what: string, overriding = f
   let renewing: Promise<void> = Promise.resolve();
   const timer = setInterval(() => {
     renewing = confirm(Number.NEGATIVE_INFINITY).catch((error) => {
-      // If S3 doesn't answer, the next check reports it.
+      // The next check reports an S3 that doesn't answer.
       if (error instanceof Complaint) lost.abort(error);
     });
   }, renewalMilliseconds).unref();
@@ -185,7 +185,7 @@ const describeHolder = (stored: StoredObject) => {
 const buildRefusal = (stored: StoredObject): Complaint => {
   const end = new Date(stored.modified.getTime() + lockTerm).toISOString();
   return new Complaint(
-    `this stage is locked by ${describeHolder(stored)}; unless that renews it, the lock ends at ${end}`,
+    `this stage is locked by ${describeHolder(stored)}; the lock expires at ${end} unless that command renews it`,
     1,
   );
 };

@@ -82,7 +82,10 @@ describe("entries that get no answer", () => {
       "are all of a cluster with another key",
       toldOf(both, 2),
       { b: served(["validate"], {}, usual) },
-      ["x.b/validate doesn't take its key of version 2 (key)", "y.b/validate doesn't take its key of version 2 (key)"],
+      [
+        "x.b/validate doesn't accept its key of version 2 (key)",
+        "y.b/validate doesn't accept its key of version 2 (key)",
+      ],
     ],
     [
       "are none of a key that is still taken",
@@ -94,7 +97,7 @@ describe("entries that get no answer", () => {
       "are those of a key that isn't, of a rule that is off, too",
       toldOf([configuration("Mutating", "a")], 2),
       { a: served(["mutate"], { mode: "off" }) },
-      ["a/mutate doesn't take its key of version 2 (key)"],
+      ["a/mutate doesn't accept its key of version 2 (key)"],
     ],
   ];
   for (const [sentence, cluster, versions, expected] of table)

@@ -14,7 +14,7 @@ export interface OrphanEntry {
   entry: string;
   phase: Phase;
   why: string;
-  /** Whether the cluster's key is not accepted; then no entry of the cluster works. */
+  /** True if the versions don't accept the cluster's key; then none of its entries works. */
   isKey: boolean;
 }
 
@@ -32,7 +32,7 @@ export const findOrphans = (
     const { clusters, variants: usual = {} } = version.share;
     const own = Object.hasOwn(clusters, cluster) ? clusters[cluster] : undefined;
     if (own === undefined) return toOrphan(`doesn't know cluster ${cluster}`, true);
-    if (!own.keyVersions.includes(keyVersion)) return toOrphan(`doesn't take its key of version ${keyVersion}`, true);
+    if (!own.keyVersions.includes(keyVersion)) return toOrphan(`doesn't accept its key of version ${keyVersion}`, true);
     if (own.mode === "off") return [];
     if (!version.phases.includes(phase)) return toOrphan(`doesn't ${phase}`);
     const isKnown = variant === undefined || Object.hasOwn(own.variants ?? usual, variant);

@@ -16,7 +16,7 @@ export interface PackagedRule {
   logic: string;
   share: EndpointConfig;
   asks: boolean;
-  /** Whether the bundle includes CUE and can run scripts. */
+  /** True if the bundle includes CUE and can run scripts. */
   scripts: boolean;
 }
 

@@ -9,7 +9,7 @@ export const formatPlan = (
 ): string => {
   const lines: string[] = [`stage ${stage}`, "", "stack"];
   if (stack.isNew) lines.push(`  is new: ${stack.added.length} resources`);
-  else if (isUnchanged(stack)) lines.push("  stays as it is");
+  else if (isUnchanged(stack)) lines.push("  nothing to change");
   else
     for (const [sign, ids] of Object.entries({ "+": stack.added, "~": stack.changed, "-": stack.removed }))
       lines.push(...ids.map((id) => `  ${sign} ${id}`));
@@ -24,7 +24,7 @@ export const formatPlan = (
     if (state?.disarmed && state.disarmed.until > new Date())
       lines.push(`  ! ${part.name}: disarmed until ${state.disarmed.until.toISOString()}`);
   const same = parts.length - changing.length;
-  if (same > 0) lines.push(`  ${same} of ${parts.length} ${same === 1 ? "stays as it is" : "stay as they are"}`);
+  if (same > 0) lines.push(`  ${same} of ${parts.length} unchanged`);
   if (rights.added.length + rights.removed.length > 0)
     lines.push(
       "",
@@ -35,7 +35,7 @@ export const formatPlan = (
   for (const { cluster, differences, unknown, notes } of clusters) {
     lines.push("", `cluster ${cluster}`);
     if (unknown !== undefined) lines.push(`  ? ${unknown}`);
-    else if (differences.length === 0) lines.push("  is as it shall be");
+    else if (differences.length === 0) lines.push("  nothing to change");
     for (const one of [...differences.map((one) => `~ ${one}`), ...notes]) lines.push(`  ${one}`);
   }
   const formatDollars = (amount: number) => `$${amount.toFixed(2)}`;
@@ -48,10 +48,10 @@ export const formatPlan = (
   const sum = costs.reduce((all, { month }) => all + month, 0);
   lines.push(
     "",
-    "cost, roughly",
+    "estimated cost",
     formatTable([["  RULE", "A MILLION REVIEWS", "LAST 30 DAYS", "A MONTH"], ...rows]).trimEnd(),
   );
-  if (sum > 0) lines.push(`  together ${formatDollars(sum)} a month`);
+  if (sum > 0) lines.push(`  total ${formatDollars(sum)} a month`);
   for (const note of notes) lines.push("", note);
   return `${lines.join("\n")}\n`;
 };

@@ -49,7 +49,7 @@ const releaseOf = (id: number, rules: Record<string, string>, more: Partial<Rele
   ),
   ...more,
 });
-/** A cluster that was told of entries for these rules. */
+/** The record of a cluster that has entries for these rules. */
 const toldOf = (...names: string[]) => {
   const manifest: DeployedObject = {
     ...{ apiVersion: "v1", kind: "ValidatingWebhookConfiguration", metadata: { name: "postern" } },
@@ -104,13 +104,13 @@ describe("what becomes of a rule", () => {
       "a trial that is left, where all else is as wanted",
       partOf(name),
       knownOf(name, { live: { version: "1", weights: { 2: 0.1 }, revision: "r" } }),
-      ["a trial that nobody watches any more"],
+      ["an abandoned canary"],
     ],
     [
       "other code and a trial that is left",
       { ...partOf(name, { logic: "other" }), wanted: otherCode },
       knownOf(name, { live: { version: "1", weights: { 2: 0.1 }, revision: "r" } }),
-      ["code", "a trial that nobody watches any more"],
+      ["code", "an abandoned canary"],
     ],
   ];
   for (const [what, part, known, changes, settings = []] of table)
@@ -118,7 +118,7 @@ describe("what becomes of a rule", () => {
 
   it("is a proof, where a version is as wanted that was never released", () => {
     for (const all of [[], [releaseOf(1, { b: "1" })], [releaseOf(2, { a: "2" })]])
-      assert.deepEqual(planned(partOf(name), knownOf(name), all).changes, ["not proven yet"]);
+      assert.deepEqual(planned(partOf(name), knownOf(name), all).changes, ["not tested yet"]);
     assert.deepEqual(planned(partOf(name), knownOf(name), [releaseOf(2, { a: "2" }), ...released]).changes, []);
   });
 
@@ -131,7 +131,7 @@ describe("what becomes of a rule", () => {
     assert.deepEqual(planned(part, knownOf(name, {}, "2"), [newer, older]).settings, ["local.settings.minimum: 9 → 2"]);
   });
 
-  it("is told for each, in their order", () => {
+  it("is planned for each rule, in their order", () => {
     const states = new Map([["b", knownOf("b")]]);
     const plans = planRules(
       ["c", "b", "a"].map((one) => partOf(one)),
@@ -178,7 +178,7 @@ describe("settings that differ", () => {
     ["nothing, in another order", { a: 1, b: { c: 1, d: 1 } }, { b: { d: 1, c: 1 }, a: 1 }, []],
   ];
   for (const [name, before, after, sentences] of table)
-    it(`are told where they stand: ${name}`, () =>
+    it(`are listed with their paths: ${name}`, () =>
       assert.deepEqual(
         differences(before, after),
         sentences.map((sentence) => `prod-eu.settings.${sentence}`),
@@ -193,7 +193,7 @@ describe("settings that differ", () => {
   });
 });
 
-/** As osls and serverless.yml name them. */
+/** The logical ids that osls and serverless.yml give to rules. */
 const idOf: Record<string, string> = { constructor: "Constructor", a: "A", "a-b": "ADashb", ab: "Ab", b: "B" };
 const templateOf = (...rules: string[]): StackTemplate => ({
   Resources: {
@@ -322,20 +322,20 @@ describe("a cluster that is compared with the newest release", () => {
       "gets a role and loses its entries",
       newest,
       { manifests: [role] },
-      ["ClusterRole postern is missing", "validating entry a.postern.dev is there, though nothing wants it"],
+      ["ClusterRole postern is missing", "validating entry a.postern.dev should not be there"],
     ],
     ["gets a key of another version", newest, { keyVersion: 2 }, ["its URLs get a key of version 2, not 1"]],
     [
       "gets a key that another key signs",
       newest,
       { signer: "second" },
-      ["its URLs are to be signed with the stage's present key"],
+      ["its URLs must be signed with the stage's current key"],
     ],
     [
       "was told by a version of Postern that didn't record which key signed",
       releaseOf(2, {}, { clusters: { local: { ...at, ...unsigned } } }),
       {},
-      ["its URLs are to be signed with the stage's present key"],
+      ["its URLs must be signed with the stage's current key"],
     ],
   ];
   for (const [name, release, change, sentences] of table)
@@ -458,7 +458,7 @@ describe("a plan", () => {
         cluster: "prod-eu",
         hardened: ["b"],
         differences: ["entry b.postern.dev is missing"],
-        notes: ["b fails open as yet"],
+        notes: ["b still fails open"],
       },
       asItShallBe,
       { ...asItShallBe, cluster: "prod-us", unknown: "cluster prod-us doesn't answer" },
@@ -475,19 +475,19 @@ describe("a plan", () => {
   });
 
   it("says so where nothing is to be done", () => {
-    const [before, after] = formatPlan(idle, []).split("\ncost, roughly\n");
+    const [before, after] = formatPlan(idle, []).split("\nestimated cost\n");
     assert.equal(
       before,
       `stage test
 
 stack
-  stays as it is
+  nothing to change
 
 rules
-  1 of 1 stays as it is
+  1 of 1 unchanged
 
 cluster local
-  is as it shall be
+  nothing to change
 `,
     );
     assert.equal(after, "  RULE  A MILLION REVIEWS  LAST 30 DAYS  A MONTH\n");
@@ -533,7 +533,7 @@ rules
       prod-eu.mode: "warn" → "enforce"
   - old-rule: is off now; its function stays for one release
   ! priority: disarmed until 2999-01-01T00:00:00.000Z
-  3 of 5 stay as they are
+  3 of 5 unchanged
 
 rights in AWS
   + BRole: ec2:DescribeVolumes on *
@@ -541,19 +541,19 @@ rights in AWS
 
 cluster prod-eu
   ~ entry b.postern.dev is missing
-  b fails open as yet
+  b still fails open
 
 cluster local
-  is as it shall be
+  nothing to change
 
 cluster prod-us
   ? cluster prod-us doesn't answer
 
-cost, roughly
+estimated cost
   RULE              A MILLION REVIEWS  LAST 30 DAYS  A MONTH
   b                 $1.72              0             -
   minimum-replicas  $1.74              2000000       $3.48
-  together $3.48 a month
+  total $3.48 a month
 
 a note
 

@@ -64,8 +64,8 @@ export const planRules = (
         ? []
         : ["sizing"]),
     ];
-    const changes = isSame ? (before ? [] : ["not proven yet"]) : reasons.length > 0 ? reasons : ["code"];
-    const trial = Object.keys(state.live.weights).length > 0 ? ["a trial that nobody watches any more"] : [];
+    const changes = isSame ? (before ? [] : ["not tested yet"]) : reasons.length > 0 ? reasons : ["code"];
+    const trial = Object.keys(state.live.weights).length > 0 ? ["an abandoned canary"] : [];
     return { part, known: state, changes: [...changes, ...trial], settings };
   });
 

@@ -53,7 +53,7 @@ export const prepareDeployment = async (
   if (missing !== undefined) requireChangeableStack(stage.name, await stage.stack.readStatus());
   if (missing !== undefined)
     throw new Complaint(
-      `the stack has a function for ${missing}, and Lambda doesn't: somebody deleted it; turn the rule off until a later release has taken it out of the stack`,
+      `the stack has a function for ${missing}, but the function was deleted in Lambda; turn the rule off until a later release has removed it from the stack`,
       1,
     );
   const parts = planRules(built.parts, states, releases.all);

@@ -26,7 +26,7 @@ export const publishVersions = async ({ job, plan, releases }: PreparedDeploymen
       versions.set(name, before?.version ?? (await functions.publishVersion(name, wanted)));
       tell(++done, open.length);
     });
-    return `${open.length - found} published${found > 0 ? `, ${found} there already` : ""}`;
+    return `${open.length - found} published${found > 0 ? `, ${found} reused` : ""}`;
   });
   const unproven = open.filter(
     ({ part: { name } }) => !releases.all.some(({ rules }) => rules[name]?.version === versions.get(name)),
@@ -43,17 +43,14 @@ export const publishVersions = async ({ job, plan, releases }: PreparedDeploymen
     });
     const faults = found.flat();
     if (faults.length > 0)
-      throw new Complaint(
-        `nothing points at the new versions, for they don't do what their cases say:\n${faults.join("\n")}`,
-        1,
-      );
+      throw new Complaint(`no alias was moved, because the new versions fail their cases:\n${faults.join("\n")}`, 1);
     return `${cases} passed, of ${formatCount(unproven.length, "rule")}`;
   });
   await requireCompatibility({ job, plan, releases }, versions);
   return versions;
 };
 
-/** While aliases move, the two phases of one request may run an old and a new version. */
+/** Throws if old and new versions disagree: one request may meet both while the aliases are moved. */
 const requireCompatibility = async (
   { job, plan, releases }: Pick<PreparedDeployment, "job" | "plan" | "releases">,
   versions: Map<string, string>,
@@ -70,7 +67,7 @@ const requireCompatibility = async (
       [mutator, validator].some((name) => before.get(name) !== versions.get(name)),
   );
   if (couples.length === 0) return;
-  await job.progress.step("neighbours", async () => {
+  await job.progress.step("compatibility", async () => {
     const selectVersions = (all: ReadonlyMap<string, string>, { mutator, validator }: PhasePair) => ({
       mutator: all.get(mutator) ?? "",
       validator: all.get(validator) ?? "",
@@ -81,9 +78,9 @@ const requireCompatibility = async (
     const faults = found.flat();
     if (faults.length > 0)
       throw new Complaint(
-        `nothing points at the new versions, for requests could meet an old and a new one together:\n${faults.join("\n")}`,
+        `no alias was moved, because a request could meet an old and a new version that disagree:\n${faults.join("\n")}`,
         1,
       );
-    return `${formatCount(couples.length, "rule")} in which either version takes what the other writes`;
+    return `${formatCount(couples.length, "rule")} whose old and new versions accept each other's changes`;
   });
 };

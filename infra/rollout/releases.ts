@@ -34,7 +34,7 @@ export interface Release {
   id: number;
   at: string;
   by: string;
-  /** Whether the deployment finished. The next deployment continues a release that is not complete. */
+  /** True once the deployment has finished. The next deployment continues a release that is not complete. */
   complete: boolean;
   /** The id of the release that a rollback returned to. */
   like?: number;
@@ -66,7 +66,7 @@ export const openReleases = async (open: () => Promise<StageBucket | undefined>)
   const all = await Promise.all(keys.slice(-maxReleases).map((key) => bucket?.read(key)));
   const known = new Set(keys);
   return {
-    // Only Postern writes these objects, so their shape is not checked.
+    // Postern alone writes these objects, so their shape is not checked.
     all: all.flatMap((one): Release[] => (one ? [JSON.parse(one.text)] : [])).sort((one, other) => other.id - one.id),
     save: async (release) => {
       const place = await open();
@@ -77,7 +77,7 @@ export const openReleases = async (open: () => Promise<StageBucket | undefined>)
         JSON.stringify(release),
         known.has(key) ? undefined : { IfNoneMatch: "*" },
       );
-      if (!isWritten) throw new Complaint(`somebody else has just made release r${release.id}`, 1);
+      if (!isWritten) throw new Complaint(`another command has just created release r${release.id}`, 1);
       known.add(key);
     },
   };

@@ -29,7 +29,7 @@ export const readReleases = async (
   progress: Progress,
 ): Promise<Releases | undefined> =>
   openReleases(bucket).catch((error) => {
-    progress.say(`what was released can't be read: ${toSentence(error)}`);
+    progress.say(`the releases can't be read: ${toSentence(error)}`);
     return undefined;
   });
 
@@ -77,7 +77,7 @@ const requireNoOrphans = (newest: Release, rules: ReadonlyMap<string, ReleasedRu
     const [orphan] = findOrphans(name, told, rules);
     if (orphan)
       throw new Complaint(
-        `${what} ${orphan.why}, and cluster ${name} calls ${orphan.entry}; postern rollback --all takes that entry out first, and postern disarm lets everything by`,
+        `${what} ${orphan.why}, and cluster ${name} calls ${orphan.entry}; postern rollback --all deletes that entry first, and postern disarm makes the rule allow everything`,
         1,
       );
   }
@@ -106,8 +106,8 @@ const restoreRelease = async (targets: Omit<DeploymentTargets, "harden">, to: st
   );
   const standing = found.filter((one) => one !== undefined);
   const strayed = standing.some(({ rule, whole }) => (newest.rules[rule]?.version ?? whole.version) !== whole.version);
-  // If live versions differ from the newest release, a deployment stopped midway; the release records the versions
-  // before it.
+  // Live versions that differ from the newest release mean that a deployment stopped midway. That release records the
+  // versions before the deployment.
   const target =
     to !== undefined
       ? findRelease(releases.all, to)
@@ -121,7 +121,10 @@ const restoreRelease = async (targets: Omit<DeploymentTargets, "harden">, to: st
     listCalledRules(manifests).filter((rule) => !there.includes(rule)),
   );
   if (lost[0] !== undefined)
-    throw new Complaint(`release r${target.id} has entries for ${lost[0]}, whose function is gone; deploy instead`, 1);
+    throw new Complaint(
+      `release r${target.id} has entries for ${lost[0]}, whose function doesn't exist any more; run postern deploy instead`,
+      1,
+    );
   const release: Release = { ...newest, like: target.like ?? target.id, rules: { ...newest.rules, ...target.rules } };
   if (target.id === newest.id) delete release.like;
   const served = new Map(Object.entries(target.rules));
@@ -131,7 +134,7 @@ const restoreRelease = async (targets: Omit<DeploymentTargets, "harden">, to: st
   const unchosen = early.find((name) => !targets.clusters.includes(name));
   if (unchosen !== undefined)
     throw new Complaint(
-      `cluster ${unchosen} calls what release r${target.id} doesn't answer; go back there, too, without --cluster`,
+      `cluster ${unchosen} has entries that release r${target.id} doesn't answer; roll back that cluster, too, by leaving out --cluster`,
       1,
     );
   const untold = await applyRelease(targets, release, target, early);
@@ -139,9 +142,9 @@ const restoreRelease = async (targets: Omit<DeploymentTargets, "harden">, to: st
     // Some clusters may already have lost entries; the release must record that.
     await releases
       .save({ ...newest, clusters: release.clusters })
-      .catch((error) => progress.say(`that could not be written down: ${toSentence(error)}`));
+      .catch((error) => progress.say(`the release could not be updated: ${toSentence(error)}`));
     throw new Complaint(
-      `nothing was moved, for entries that would get no answer could not go first:\n${untold.join("\n")}`,
+      `no alias was moved, because entries that would get no answer could not be deleted first:\n${untold.join("\n")}`,
       1,
     );
   }
@@ -161,7 +164,7 @@ const restoreRelease = async (targets: Omit<DeploymentTargets, "harden">, to: st
   );
   const saved = await saveRelease(releases, { ...release, withdrawn }, progress);
   if (faults.length > 0)
-    throw new Complaint(`release r${target.id} is not everywhere where it should be again:\n${faults.join("\n")}`, 1);
+    throw new Complaint(`release r${target.id} could not be restored everywhere:\n${faults.join("\n")}`, 1);
   return saved;
 };
 
@@ -204,7 +207,7 @@ const applyRelease = async (
         const wanted = insertKey(then.manifests, keyring.current.signSegment(name, now.keyVersion));
         const api = await openTarget(targets, name);
         await requireOwnStage(api, stage);
-        // Only entries that are added must answer; the cluster already calls the others.
+        // New entries must answer; the cluster already calls the others.
         const there = new Set(listEntries(now.manifests).map((one) => one.name));
         const added = listEntries(wanted).filter((one) => !there.has(one.name));
         const sick = (await probeEntries(added)).filter(({ ok }) => !ok);
@@ -223,8 +226,6 @@ const applyRelease = async (
 const saveRelease = async (releases: Releases, release: Release, progress: Progress): Promise<Release> => {
   const id = (releases.all[0]?.id ?? 0) + 1;
   const next = { ...release, id, at: new Date().toISOString(), by: getOwnName(), complete: true };
-  await releases
-    .save(next)
-    .catch((error) => progress.say(`release r${id} could not be written down: ${toSentence(error)}`));
+  await releases.save(next).catch((error) => progress.say(`release r${id} could not be saved: ${toSentence(error)}`));
   return next;
 };

@@ -27,11 +27,11 @@ export const rotateKey = (job: DeploymentJob, retirement: KeyRetirement): Promis
     if (keyring.signers.length === 1) await requireLive(job, keyring);
     if (keyring.current === keyring.signers[0]) {
       keyring = await addSecondKey(parameters);
-      job.progress.say("functions learn to accept a second key");
+      job.progress.say("functions are updated to accept a second key");
       await redeploy(job, keyring, lock);
       keyring = await useNewestKey(parameters);
     }
-    job.progress.say("clusters get URLs with it");
+    job.progress.say("clusters get URLs with the new key");
     await redeploy(job, keyring, lock);
     const [old, fresh] = keyring.signers;
     if (old === undefined || fresh === undefined) throw new Complaint("this stage has no second key", 3);
@@ -40,7 +40,7 @@ export const rotateKey = (job: DeploymentJob, retirement: KeyRetirement): Promis
     );
     await awaitUnused(job, keys, retirement);
     keyring = await deleteOldKey(parameters);
-    job.progress.say("functions forget the first key");
+    job.progress.say("functions stop accepting the old key");
     await redeploy(job, keyring, lock);
     return "the key is replaced";
   });
@@ -71,20 +71,21 @@ const findOtherChanges = ({ stack, parts }: DeploymentPlan): string | undefined 
       changes.some((one) => !["keys", "settings"].includes(one)) ||
       settings.some((one) => !/\.keyVersions: /.test(one)),
   );
-  if (part) return `what the working tree has of ${part.part.name}`;
-  return isUnchanged(stack) ? undefined : "what the working tree has of the stack";
+  if (part) return `the working tree's version of ${part.part.name}`;
+  return isUnchanged(stack) ? undefined : "the working tree's version of the stack";
 };
 
 const requireLive = async (job: DeploymentJob, keyring: Keyring) => {
   const { plan } = await prepareDeployment(job, keyring);
   const disarmed = plan.parts.find(({ known }) => known?.disarmed && known.disarmed.until > new Date());
   if (disarmed)
-    throw new Complaint(`${disarmed.part.name} is disarmed, which a rotation would end; postern arm it first`, 1);
+    throw new Complaint(`${disarmed.part.name} is disarmed, which a rotation would end; run postern arm first`, 1);
   if (isIdle(plan)) return;
   const unknown = plan.clusters.find((one) => one.unknown !== undefined)?.unknown;
   const cluster = plan.clusters.find(({ differences }) => differences.length > 0)?.cluster;
   const what =
-    findOtherChanges(plan) ?? (cluster === undefined ? "what the working tree has" : `what ${cluster} shall have`);
+    findOtherChanges(plan) ??
+    (cluster === undefined ? "the working tree's version" : `the configuration of ${cluster}`);
   throw new Complaint(unknown ?? `${what} is not live yet; run postern deploy first`, 1);
 };
 
@@ -110,7 +111,7 @@ const awaitUnused = async (
       if (now - start >= unused && users.length === 0) return "is unused";
       if (now - start >= patience)
         throw new Complaint(
-          `the old key is still used by ${users.join(", ") || "somebody"}; once that has ended, run postern rotate again`,
+          `the old key is still used by ${users.join(", ") || "an unknown caller"}; once that has ended, run postern rotate again`,
           1,
         );
       await wait(every);

@@ -3,7 +3,7 @@ import { describe, it } from "node:test";
 import type { StackTemplate } from "../aws/stack.ts";
 import { compareStacks, isUnchanged, keepRules, listRights, listStackRules } from "./stack-plan.ts";
 
-/** What the templates of such rules have: as osls and serverless.yml name it. */
+/** The logical ids that osls and serverless.yml give to these rules. */
 const ids: Record<string, string> = {
   a: "A",
   "a-b": "ADashb",

@@ -35,7 +35,7 @@ export const planStack = (
   const [before, after] = [readEndpointType(deployed), readEndpointType(template)];
   if (listStackRules(deployed, stage).length > 0 && before !== after)
     throw new Complaint(
-      `stage ${stage} has the door ${before}, and serverless.yml says ${after}: clusters would call addresses that are gone; deploy another stage with it, and destroy this one`,
+      `stage ${stage} has the endpoint type ${before}, and serverless.yml says ${after}: clusters would call addresses that don't exist any more; deploy another stage with ${after}, and destroy this one`,
     );
   const kept = findKeptRules(stage, deployed, parts, all);
   const whole = keepRules(template, deployed, kept);

@@ -77,7 +77,7 @@ export const requireOwnStage = async (api: ClusterApi, { name }: Pick<Deployment
     const owner = found?.metadata.labels?.[stageLabel];
     if (owner !== undefined && owner !== name)
       throw new Complaint(
-        `cluster ${api.cluster} has its entries from stage ${owner}, not ${name}; postern destroy --stage ${owner} --configs-only --cluster ${api.cluster} would free it`,
+        `cluster ${api.cluster} has its entries from stage ${owner}, not ${name}; postern destroy --stage ${owner} --configs-only --cluster ${api.cluster} deletes them`,
         1,
       );
   }

@@ -228,7 +228,7 @@ describe("the functions of a stage", await needs("runtime client"), () => {
       assert.deepEqual(faults, []);
     });
 
-    it("have none where somebody else changes them at the same time, at whatever point", async () => {
+    it("have none where another command is changing them at the same time, at whatever point", async () => {
       for (const [action, when] of [
         ["UpdateFunctionCode", "before"],
         ["UpdateFunctionCode", "after"],
@@ -247,7 +247,7 @@ describe("the functions of a stage", await needs("runtime client"), () => {
         };
         await assert.rejects(
           functions.publishVersion(rule, wanted(other)),
-          /somebody else changes always-deny at the same time/,
+          /another command is changing always-deny at the same time/,
         );
         assert.equal(service.functions.get(name)?.versions.size, 1, `${action} ${when}`);
       }
@@ -276,7 +276,7 @@ describe("the functions of a stage", await needs("runtime client"), () => {
       for (const [code, sentence] of [
         [crashing, /^always-deny, ".*": it fails: .*it does not start/],
         [zip({ "index.cjs": Buffer.from(failing) }), /it fails: .*it breaks.* \(its log ends: .+\)/s],
-        [other, /it answers no review: {"other":true}/],
+        [other, /its answer is not an AdmissionReview: {"other":true}/],
       ] as const) {
         const { faults } = await runCases(functions, listed, await functions.publishVersion(rule, wanted(code)));
         assert.match(faults[0] ?? "", sentence);
@@ -307,7 +307,7 @@ describe("the functions of a stage", await needs("runtime client"), () => {
       assert.equal(await rollBack(functions, rule, "1"), "1");
       assert.equal(await rollBack(functions, rule, "3"), "3");
       await disarm(functions, rule, new Date(Date.now() + 60_000));
-      await assert.rejects(rollBack(functions, rule, "4"), /version 4 of always-deny is a disarmed one/);
+      await assert.rejects(rollBack(functions, rule, "4"), /version 4 of always-deny is a disarmed version/);
       assert.equal(await rollBack(functions, rule), "2");
     });
 
@@ -328,7 +328,10 @@ describe("the functions of a stage", await needs("runtime client"), () => {
       deploy(good);
       const before = await functions.readAlias(rule);
       await functions.moveAlias(rule, "1", before);
-      await assert.rejects(functions.moveAlias(rule, "2", before), /somebody else has just moved always-deny/);
+      await assert.rejects(
+        functions.moveAlias(rule, "2", before),
+        /another command has just moved the alias of always-deny/,
+      );
     });
 
     it("are asked for once more where Lambda is busy", async () => {
@@ -364,7 +367,7 @@ describe("the functions of a stage", await needs("runtime client"), () => {
       assert.match(said, /^RULE +LIVE +PUBLISHED +BEFORE\nalways-deny +2, 10% version 1 +\S+Z +1\n/);
       const { said: json, code } = await postern("status", "--stage", "test", "-o", "json");
       assert.equal(code, 3);
-      assert.match(json, /"previous": "1".*what was released can't be read: /s);
+      assert.match(json, /"previous": "1".*the releases can't be read: /s);
     });
 
     it("go back, are disarmed and armed", async () => {

@@ -224,7 +224,10 @@ describe("a stage", await needs("moto", "runtime client", "API server"), () => {
         said = await deployWithin(watch);
       });
       assert.match(said, reason);
-      assert.match(said, /clusters keep their entries, for not every new version stood its trial: stamp-notes/);
+      assert.match(
+        said,
+        /the entries of clusters were not changed, because these versions did not pass the canary: stamp-notes/,
+      );
       assert.deepEqual([live()?.version, live()?.weights], ["1", {}]);
       assert.ok(tally.failures.length > 0 && tally.failures.length < 0.2 * tally.made, `${tally.failures.length}`);
       for (const failure of tally.failures) assert.match(failure, sentence);
@@ -246,7 +249,7 @@ describe("a stage", await needs("moto", "runtime client", "API server"), () => {
   it("never promotes on silence", async () => {
     await release(stampNotes({ stamp: "three" }), stampCases("three"));
     const said = await deployWithin({ share: 0.1, milliseconds: 1000, every: 300 });
-    assert.match(said, /taken back undecided: it had \d+ reviews, and 50 are needed/);
+    assert.match(said, /rolled back without a result: it had \d+ reviews, and 50 are needed/);
     assert.equal(await stampOf("after-silence"), "two");
   });
 
@@ -372,7 +375,7 @@ describe("a stage", await needs("moto", "runtime client", "API server"), () => {
     assert.equal(code, 1);
     assert.match(
       stderr,
-      /cluster shop still points here: stamp-notes.postern.dev of the \w+ by-hand; remove that first/,
+      /cluster shop still calls this stage: stamp-notes.postern.dev of the \w+ by-hand; delete that first/,
     );
     assert.equal(account.lambda.functions.size, 1);
     await cluster.admin({ method: "DELETE", path: `${path}/by-hand` });

@@ -201,14 +201,14 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
 
     it("is told no further than to that one", async () => {
       const { ended } = await deploy(sick);
-      assert.match(ended, /^cluster east keeps the entries it has, .*\nlook-at-notes.postern.dev: .*it is sick/);
+      assert.match(ended, /^the entries of cluster east were not changed, .*\nlook-at-notes.postern.dev: .*it is sick/);
       assert.deepEqual([await rulesIn("east"), await rulesIn("west")], [[], []]);
       assert.equal((await newest()).complete, false);
     });
 
     it("is told by waves: those of one don't wait for each other", async () => {
       const { ended } = await deploy(sick, { wave: 2 });
-      assert.match(ended, /^cluster east keeps the entries it has/);
+      assert.match(ended, /^the entries of cluster east were not changed/);
       assert.deepEqual([await rulesIn("east"), await rulesIn("west")], [[], ["look-at-notes"]]);
       const { complete, clusters } = await newest();
       assert.deepEqual([complete, Object.keys(clusters)], [false, ["west"]]);
@@ -242,7 +242,7 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
     it("has it fail open at first", async () => {
       const { notes } = await deploy(said, { harden: 30 });
       assert.deepEqual([await guard("east"), await guard("west")], ["Ignore", "Ignore"]);
-      assert.deepEqual(notes, Array(2).fill("guard-notes fails open as yet: 0 of 30 reviews without a failure"));
+      assert.deepEqual(notes, Array(2).fill("guard-notes still fails open: 0 of 30 reviews without a failure"));
       for (const name of names)
         await waitUntil(`${name} doesn't call it`, async () => (await make(name, { bad: "yes" })).code !== 201);
     });
@@ -252,7 +252,7 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
       assert.equal((await make("west", { boom: "yes" })).code, 201);
       const { notes } = await deploy(said, { harden: 30 });
       assert.deepEqual([await guard("east"), await guard("west")], ["Fail", "Ignore"]);
-      assert.match(notes.join(), /^guard-notes fails open as yet/);
+      assert.match(notes.join(), /^guard-notes still fails open/);
       await waitUntil("east lets it by", async () => (await make("east", { boom: "yes" })).code === 500);
       assert.equal((await make("west", { boom: "yes" })).code, 201);
     });
@@ -376,7 +376,7 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
     );
     assert.match(
       ended,
-      /^cluster west: its API server doesn't know us \(401: Unauthorized\); give the AWS identity that deploys an access entry of the EKS cluster prod-west/,
+      /^cluster west: its API server doesn't accept the credentials \(401: Unauthorized\); give the AWS identity that deploys an access entry of the EKS cluster prod-west/,
     );
     const bundle = await readFile(join(checkout.folder, "dist/ask-about-notes/index.cjs"), "utf8");
     assert.ok(bundle.includes(clusters.west.server));
@@ -449,7 +449,7 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
         const { job } = await jobOf(guarded, how);
         return (await planCluster(job, "east", await newest(), undefined, await job.stage.stack.readOutputs())).notes;
       };
-      const open = "keep-notes fails open as yet: 0 of 1 reviews without a failure";
+      const open = "keep-notes still fails open: 0 of 1 reviews without a failure";
 
       it("has it fail open while it had no reviews but probes", async () => {
         assert.match((await deploy(guarded)).ended, /is live in east, west/);
@@ -536,7 +536,9 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
         const { LossMetric, ...others } = stack.outputs;
         assert.ok(LossMetric);
         stack.outputs = others;
-        assert.deepEqual(await notesOf(), [`${open} (the stack doesn't count yet what its gateway loses)`]);
+        assert.deepEqual(await notesOf(), [
+          `${open} (the stack doesn't count yet the requests that its gateway loses)`,
+        ]);
         stack.outputs = { ...others, LossMetric };
       });
     });
@@ -549,12 +551,12 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
 
     it("keeps a key that was changed by hand", async () => {
       const said = await refusedBy(async () => (await deploy({ ...wide, west: "{ keyVersion: 2 }" })).ended);
-      assert.match(said, /^cluster west calls .* doesn't take its key of version 1; postern rotate --cluster west /);
+      assert.match(said, /^cluster west calls .* doesn't accept its key of version 1; postern rotate --cluster west /);
     });
 
     it("keeps a variant that a cluster calls which isn't told", async () => {
       const said = await refusedBy(async () => (await deploy(narrow, { clusters: ["east"] })).ended);
-      assert.match(said, /^cluster west calls .*; its entry must go first: deploy to west, too/);
+      assert.match(said, /^cluster west calls .*; this entry must be deleted first: deploy to west, too/);
     });
 
     it("has variants and halves of rules that go taken out first, and nobody notices", async () => {
@@ -575,8 +577,8 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
       assert.match((await deploy(narrow, { progress })).ended, /is live in east, west/);
       const moved = steps.indexOf("aliases");
       assert.deepEqual(steps.slice(moved - 2, moved), [
-        "cluster east: entries that end",
-        "cluster west: entries that end",
+        "cluster east: obsolete entries",
+        "cluster west: obsolete entries",
       ]);
       assert.deepEqual(
         created.filter(([, code]) => code !== 201),
@@ -600,7 +602,10 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
       const other = await checkout.write("dead", kubeconfigOf({ east: clusters.east, west: dead }));
       const before = [await aliases(), await entriesIn("west")];
       await assert.rejects(rollBackAll(narrow, { deployer: { kubeconfig: other } }), (error: Error) => {
-        assert.match(error.message, /^nothing was moved, for entries that would get no answer could not go first:\n/);
+        assert.match(
+          error.message,
+          /^no alias was moved, because entries that would get no answer could not be deleted first:\n/,
+        );
         assert.match(error.message, /west/);
         return Reflect.get(error, "exitCode") === 1;
       });
@@ -636,7 +641,7 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
       account.allow = ({ action }) => action !== "lambda:UpdateAlias" || ++moves !== 2;
       const said = await refusedBy(async () => (await deploy(wide)).ended);
       account.allow = undefined;
-      assert.match(said, /; what was moved is moved back$/);
+      assert.match(said, /; the aliases that were moved are moved back$/);
       assert.equal(moves, 3);
     });
 
@@ -687,8 +692,11 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
     it("keeps a cluster that postern.yaml has no more, until it is freed or forgotten", async () => {
       const without = (name: Name): Said => ({ ...narrow, only: names.filter((one) => one !== name) });
       const said = await refusedBy(async () => (await deploy(without("west"))).ended);
-      assert.match(said, /^cluster west was told of these rules, and postern.yaml has it no more: .*--forget west/);
-      assert.match(await destroy(narrow, { configsOnly: ["west"] }), /^west calls no rule of ours any more/);
+      assert.match(
+        said,
+        /^cluster west has entries for these rules, and postern.yaml doesn't name it any more: .*--forget west/,
+      );
+      assert.match(await destroy(narrow, { configsOnly: ["west"] }), /^west has no entries of this stage any more/);
       assert.deepEqual([await rulesIn("west"), Object.keys((await newest()).clusters)], [[], ["east"]]);
       assert.match((await deploy(without("west"))).ended, /is live in east$/);
       const { ended } = await deploy(without("east"), {
@@ -720,7 +728,7 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
         const [first, second] = both.map(({ ended }) => ended).sort();
         assert.equal(first, "release r1 is live");
         assert.match(String(second), /^this stage is locked by .* \(postern deploy\)/);
-        assert.equal(await destroy(other, { forgotten: [...names] }), "stage other is gone");
+        assert.equal(await destroy(other, { forgotten: [...names] }), "stage other is deleted");
       });
 
       it("has osls ended by the renewal that finds the lock lost", async (test) => {
@@ -747,7 +755,7 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
         over.resolve();
         s3.answer = answer;
         account.s3.ahead += lockTerm + 2_000;
-        assert.equal(await destroy(other, { forgotten: [...names] }), "stage other is gone");
+        assert.equal(await destroy(other, { forgotten: [...names] }), "stage other is deleted");
         assert.deepEqual(
           account.heard.slice(first).filter(({ action }) => /ChangeSet$/.test(action)),
           [],
@@ -766,12 +774,12 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
           await stage.parameters.remove("keys");
         };
         const ended = lockStage(stage, "postern destroy", act, { optional: true });
-        const begun = /^Error: another command has begun to deploy stage other; run this again$/;
+        const begun = /^Error: another command has begun to deploy stage other; run the command again$/;
         await assert.rejects(ended, begun);
         // Nor what it has left running.
         await assert.rejects(stage.parameters.remove("keys"), begun);
         assert.equal(await stage.parameters.read("keys"), "changed");
-        assert.equal(await destroy(other, { forgotten: [...names] }), "stage other is gone");
+        assert.equal(await destroy(other, { forgotten: [...names] }), "stage other is deleted");
         assert.deepEqual([await stack.readStatus(), await stage.parameters.read("keys")], [undefined, undefined]);
       });
 
@@ -790,7 +798,7 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
         assert.ok(await stack.findBucket());
         assert.deepEqual(await functions.listRules(), []);
         assert.equal((await deploy(other, { clusters: [] })).ended, "release r1 is live");
-        assert.equal(await destroy(other, { forgotten: [...names] }), "stage other is gone");
+        assert.equal(await destroy(other, { forgotten: [...names] }), "stage other is deleted");
       });
     });
   });

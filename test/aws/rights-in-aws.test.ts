@@ -317,7 +317,7 @@ describe("a stage in the hands of its roles", await needs("moto", "runtime clien
         assert.equal(code, 1, text);
         assert.match(
           text,
-          /^this stage is locked by .* \(postern deploy\); unless that renews it, the lock ends at .*Z\n$/m,
+          /^this stage is locked by .* \(postern deploy\); the lock expires at .*Z unless that command renews it\n$/m,
         );
       }
       account.s3.ahead += lockTerm + 2_000;
@@ -342,7 +342,7 @@ describe("a stage in the hands of its roles", await needs("moto", "runtime clien
     const text = await succeeds("PlanRole", "deploy", "--plan-only", ...powerless);
     assert.match(
       text,
-      /stack\n {2}stays as it is\n\nrules\n {2}2 of 2 stay as they are\n\ncluster local\n {2}is as it shall be\n/,
+      /stack\n {2}nothing to change\n\nrules\n {2}2 of 2 unchanged\n\ncluster local\n {2}nothing to change\n/,
     );
     assert.match(
       text,
@@ -383,7 +383,7 @@ describe("a stage in the hands of its roles", await needs("moto", "runtime clien
   });
 
   it("tells how a stage does, and what it left out, by the role for plans", async () => {
-    const left = /its endpoints were not asked, for the key that signs URLs can't be read: .* ssm:GetParameter/;
+    const left = /its endpoints were not probed, because the key that signs URLs can't be read: .* ssm:GetParameter/;
     const { code, text } = await as("PlanRole", "status", ...powerless.slice(0, 2));
     assert.equal(code, 3, text);
     assert.match(text, left);
@@ -414,7 +414,7 @@ describe("a stage in the hands of its roles", await needs("moto", "runtime clien
   it("deploys what has changed in a rule's settings and in its function's environment", async () => {
     await checkout.write("postern.yaml", config("warn", "2"));
     const text = await succeeds("DeployRole", "deploy", ...way);
-    assert.match(text, /stack\n {2}stays as it is/);
+    assert.match(text, /stack\n {2}nothing to change/);
     assert.match(text, /release r2 is live/);
   });
 
@@ -430,7 +430,7 @@ describe("a stage in the hands of its roles", await needs("moto", "runtime clien
     // It may look up where the cluster is; whether that lets it in is another matter, and said.
     const { code, text } = await as("EmergencyRole", "status", "--config", "eks.yaml");
     assert.equal(code, 3, text);
-    assert.match(text, /all answer, .*its API server doesn't know us/s);
+    assert.match(text, /all answer, .*its API server doesn't accept the credentials/s);
     assert.match(await succeeds("EmergencyRole", "rollback", rule), /is at version/);
     assert.match(await succeeds("EmergencyRole", "disarm", rule, "--for", "5m"), /allows everything/);
     assert.match(await succeeds("EmergencyRole", "arm", rule), /decides again/);
@@ -445,7 +445,7 @@ describe("a stage in the hands of its roles", await needs("moto", "runtime clien
       await succeeds("DeployRole", "rollback", "--all", "--to", "r1", ...way.slice(0, 2)),
       /as in release r1/,
     );
-    assert.match(await succeeds("DeployRole", "destroy", "--yes", ...way.slice(0, 2)), /stage test is gone/);
+    assert.match(await succeeds("DeployRole", "destroy", "--yes", ...way.slice(0, 2)), /stage test is deleted/);
   });
 
   it("has used all that its roles may do, but for what CloudFormation does itself and what is listed here", () => {

@@ -92,7 +92,7 @@ describe("a stage's memory", await needs("moto"), () => {
       s3.ahead += milliseconds;
     };
     const take = (what = "postern deploy", overriding = false) => takeLock(bucket, what, overriding);
-    const refusal = /^Error: this stage is locked by joe \(postern rotate\); unless that renews it, the lock ends at /;
+    const refusal = /^Error: this stage is locked by joe \(postern rotate\); the lock expires at /;
 
     it("says who we are", () => {
       assert.equal(getOwnName(), "jane");
@@ -107,7 +107,7 @@ describe("a stage's memory", await needs("moto"), () => {
       ends.setSeconds(ends.getSeconds() + 180);
       await assert.rejects(take("postern rotate"), (error) => {
         assert.ok(error instanceof Complaint);
-        const sentence = `this stage is locked by jane (postern deploy); unless that renews it, the lock ends at ${ends.toISOString()}`;
+        const sentence = `this stage is locked by jane (postern deploy); the lock expires at ${ends.toISOString()} unless that command renews it`;
         assert.deepEqual([error.message, error.exitCode], [sentence, 1]);
         return true;
       });
@@ -289,7 +289,7 @@ describe("a stage's memory", await needs("moto"), () => {
     it("isn't there before somebody deploys, and can't be changed", async () => {
       assert.equal(await readKeyring(parameters), undefined);
       for (const change of [addSecondKey, useNewestKey, deleteOldKey])
-        await assert.rejects(change(parameters), /^Error: this stage has no keys; postern deploy makes them$/);
+        await assert.rejects(change(parameters), /^Error: this stage has no keys; postern deploy creates them$/);
       assert.equal(await parameters.read("keys"), undefined);
     });
 
@@ -356,7 +356,7 @@ describe("a stage's memory", await needs("moto"), () => {
     ];
     const isSentence = (error: unknown) => {
       assert.ok(error instanceof Complaint, String(error));
-      const sentence = "the keys of this stage, in SSM, are not as postern deploy writes them";
+      const sentence = "the keys of this stage in SSM are damaged: postern deploy writes another format";
       assert.deepEqual([error.message, error.exitCode], [sentence, 3]);
       assert.ok(!String(error.stack).includes(secret));
       return true;
@@ -375,12 +375,12 @@ describe("a stage's memory", await needs("moto"), () => {
       const release = releaseOf(1, { clusters: { shop: told } });
       const healthNow = async () => (await readHealth({ stage, file: "", deployer: {} }, "shop", release))?.unknown;
       await parameters.remove("keys");
-      const left = "its endpoints were not asked, for the key that signs URLs can't be read: ";
+      const left = "its endpoints were not probed, because the key that signs URLs can't be read: ";
       const [gone = "", ...others] = (await healthNow()) ?? [];
       assert.equal(gone, `${left}SSM doesn't have it any more`);
       assert.deepEqual(others, ["postern.yaml doesn't say how to reach it"]);
       await parameters.write("keys", "hello");
-      assert.equal((await healthNow())?.[0]?.startsWith(`${left}the keys of this stage, in SSM, are not as`), true);
+      assert.equal((await healthNow())?.[0]?.startsWith(`${left}the keys of this stage in SSM are damaged`), true);
     });
 
     it("says so of a key that is none", async () => {
@@ -436,11 +436,11 @@ describe("a stage's memory", await needs("moto"), () => {
       const [end, won] = [ends[refused], ends[1 - refused]];
       assert.ok(end?.status === "rejected" && won?.status === "fulfilled");
       assert.ok(end.reason instanceof Complaint);
-      assert.equal(end.reason.message, "somebody else has just made release r1");
+      assert.equal(end.reason.message, "another command has just created release r1");
       assert.deepEqual((await opened()).all, [releaseOf(1, { by: String(1 - refused) })]);
       await assert.rejects(
         both[refused]?.save(releaseOf(1)) ?? assert.fail(),
-        /somebody else has just made release r1/,
+        /another command has just created release r1/,
       );
       await both[1 - refused]?.save(releaseOf(1, { by: "still ours" }));
       assert.deepEqual((await opened()).all, [releaseOf(1, { by: "still ours" })]);
@@ -458,7 +458,7 @@ describe("what AWS's own library says", () => {
     reportAwsErrors(async () => Promise.reject(error)).catch((caught: Error) => caught.message);
 
   it("is passed on, with what would help where no region is named", async () => {
-    const sentence = "AWS: Region is missing; AWS_REGION names one, or a profile does";
+    const sentence = "AWS: Region is missing; set AWS_REGION, or a region in the AWS profile";
     assert.equal(await said(new Error("Region is missing")), sentence);
     const denied = Object.assign(new Error("you may not"), { $metadata: {} });
     assert.equal(await said(denied), "AWS: you may not");

@@ -282,8 +282,8 @@ describe("what a deployment has in a cluster", await needs("API server"), () => 
       });
       assert.equal(code, 200, String(said.message));
       assert.deepEqual(await sentences(usual), [
-        `mutating entry ${entry}: objectSelector.matchLabels is {"a":"b"}, though nothing wants it`,
-        "mutating entry x.example.com is there, though nothing wants it",
+        `mutating entry ${entry}: objectSelector.matchLabels is {"a":"b"}, but should not be set`,
+        "mutating entry x.example.com should not be there",
       ]);
       await applyAll(api, wanted(usual), "postern");
       assert.deepEqual(await sentences(usual), []);
@@ -348,14 +348,14 @@ describe("what a deployment has in a cluster", await needs("API server"), () => 
     assert.deepEqual(await sentences(fewer), [
       "validating entry deny-service-external-ips.postern.dev: failurePolicy is Fail, not Ignore",
       ...[
-        'validating entry deny-service-external-ips.postern.dev: namespaceSelector.matchExpressions is [{"key":"kubernetes.io/metadata.name","operator":"NotIn","values":["kube-system","kube-node-lease"]}], though nothing wants it',
+        'validating entry deny-service-external-ips.postern.dev: namespaceSelector.matchExpressions is [{"key":"kubernetes.io/metadata.name","operator":"NotIn","values":["kube-system","kube-node-lease"]}], but should not be set',
       ],
-      "validating entry limit-ranger.postern.dev is there, though nothing wants it",
-      "validating entry always-pull-images.postern.dev is there, though nothing wants it",
-      "mutating entry limit-ranger.postern.dev is there, though nothing wants it",
-      "mutating entry always-pull-images.postern.dev is there, though nothing wants it",
-      "ClusterRoleBinding postern:limit-ranger is there, though nothing wants it",
-      "ClusterRole postern:limit-ranger is there, though nothing wants it",
+      "validating entry limit-ranger.postern.dev should not be there",
+      "validating entry always-pull-images.postern.dev should not be there",
+      "mutating entry limit-ranger.postern.dev should not be there",
+      "mutating entry always-pull-images.postern.dev should not be there",
+      "ClusterRoleBinding postern:limit-ranger should not be there",
+      "ClusterRole postern:limit-ranger should not be there",
     ]);
     assert.deepEqual(kindsAndNames(await applyAll(api, wanted(fewer), "postern")), [
       "changed ValidatingWebhookConfiguration postern",
@@ -490,7 +490,7 @@ describe("what a deployment has in a cluster", await needs("API server"), () => 
       await assert.rejects(
         applyAll(stranger, wanted({ "deny-service-external-ips": {} }), "postern"),
         complaining(
-          'cluster prod-eu: its API server refuses to show the MutatingWebhookConfiguration postern (403): mutatingwebhookconfigurations.admissionregistration.k8s.io "postern" is forbidden: User "stranger" cannot get resource "mutatingwebhookconfigurations" in API group "admissionregistration.k8s.io" at the cluster scope; give this right to whoever deploys, for instance by RBAC',
+          'cluster prod-eu: its API server refuses to show the MutatingWebhookConfiguration postern (403): mutatingwebhookconfigurations.admissionregistration.k8s.io "postern" is forbidden: User "stranger" cannot get resource "mutatingwebhookconfigurations" in API group "admissionregistration.k8s.io" at the cluster scope; give this right to the user that deploys, for instance by RBAC',
         ),
       );
       await assert.rejects(
@@ -521,7 +521,7 @@ describe("what a deployment has in a cluster", await needs("API server"), () => 
       await assert.rejects(
         applyAll(deployer, wanted({ "limit-ranger": {} }), "postern"),
         complaining(
-          /^cluster prod-eu: its API server refuses the ClusterRole postern:limit-ranger \(403\): .* attempting to grant RBAC permissions not currently held: .*; whoever deploys must have these rights too, or the verb escalate on clusterroles$/,
+          /^cluster prod-eu: its API server refuses the ClusterRole postern:limit-ranger \(403\): .* attempting to grant RBAC permissions not currently held: .*; the user that deploys must have these rights too, or the verb escalate on clusterroles$/,
         ),
       );
       for (const ref of refs) await take(ref);
@@ -532,7 +532,7 @@ describe("what a deployment has in a cluster", await needs("API server"), () => 
       await assert.rejects(
         findDifferences(unknown, [], "postern"),
         complaining(
-          /^cluster prod-eu: its API server doesn't know us \(401: Unauthorized\); the token or certificate in \S+ may have ended; have it renewed$/,
+          /^cluster prod-eu: its API server doesn't accept the credentials \(401: Unauthorized\); the token or certificate in \S+ may have expired; renew it$/,
         ),
       );
     });
@@ -683,7 +683,7 @@ describe("what a deployment has in a cluster", await needs("API server"), () => 
       await assert.rejects(
         found.get(mutating),
         complaining(
-          "cluster prod-eu: its API server doesn't know us (401: Unauthorized); give the AWS identity that deploys an access entry of the EKS cluster prod",
+          "cluster prod-eu: its API server doesn't accept the credentials (401: Unauthorized); give the AWS identity that deploys an access entry of the EKS cluster prod",
         ),
       );
       const [described, asked] = heard;
