@@ -8,7 +8,7 @@ import { escapeControls } from "./cli/terminal.ts";
 const folder = new URL("commands/", import.meta.url);
 
 export const main = async (words: string[]): Promise<void> => {
-  // If standard output is closed, ends with the exit code that is set by then.
+  // The process ends when standard output is closed, with the exit code that is set by then.
   process.stdout.on("error", () => process.exit());
   process.exitCode = await runPostern(words);
 };

@@ -6,20 +6,20 @@ import { fileURLToPath } from "node:url";
 
 const { arch, argv, execPath, platform, report, stderr, versions } = process;
 
-/** The Node that npm installed with the project; where there is none for this machine, its own, if new enough. */
-export const lambdasNode = () => {
+/** Returns the path of the Node that npm installed with the project, else of the running Node if it is new enough. */
+export const findLambdaNode = () => {
   const name = `node-${platform === "win32" ? "win" : platform}-${arch}`;
   const file = `../node_modules/${name}/bin/node${platform === "win32" ? ".exe" : ""}`;
   const installed = fileURLToPath(new URL(file, import.meta.url));
-  // The packages are built for glibc.
+  // npm's packages of Node for Linux need glibc.
   const runs = platform !== "linux" || report.getReport().header.glibcVersionRuntime !== undefined;
   if (runs && existsSync(installed)) return realpathSync(installed);
   return Number(versions.node.split(".")[0]) >= 24 ? execPath : undefined;
 };
 
-/** Runs it with these arguments in this process's place, as far as that goes. */
+/** Runs Node with these arguments. It gets the signals of this process, and sets the exit code. */
 export const runNode = (args, stdio = "inherit") => {
-  const node = lambdasNode();
+  const node = findLambdaNode();
   if (node === undefined) {
     stderr.write(
       `Postern needs Node 24 here, and this is ${versions.node}: run npm ci first, or install Node 24 where npm has none (Apple silicon, musl).\n`,

@@ -47,7 +47,7 @@ describe("a cluster made of a folder of manifests", () => {
   });
 
   it("doesn't guess who may do what", async () => {
-    const sentence = /^manifests don't say who may do what; only a cluster does$/;
+    const sentence = /^a folder of manifests has no authorizer; only a cluster can answer access reviews$/;
     await assert.rejects(
       () => world.may({ user, verb: "get", resource: "pods" }),
       (error) => error instanceof Failure && error.code === 503 && sentence.test(error.message),

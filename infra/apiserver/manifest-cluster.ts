@@ -23,7 +23,7 @@ export const createManifestCluster = (objects: Objects): ManifestCluster => {
     objects: [...initialObjects, ...within, ...objects],
   });
   const may = async () => {
-    throw new Failure(503, "manifests don't say who may do what; only a cluster does");
+    throw new Failure(503, "a folder of manifests has no authorizer; only a cluster can answer access reviews");
   };
   return { get, list, create, discover, may };
 };

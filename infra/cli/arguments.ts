@@ -7,7 +7,7 @@ export type Option = ParseArgsOptionDescriptor & {
   /** The placeholder for the value in help, for instance NAME. */
   value?: string;
   says: string;
-  /** For an option that takes several values: reports whether a word after one value is another value. */
+  /** Reports whether a word after a value is another value of this option; only for options with several values. */
   isValue?(word: string): boolean;
 };
 

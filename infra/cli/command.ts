@@ -14,7 +14,7 @@ export interface Command extends Grammar {
 /** The values of options. An option with a default always has a value. */
 export interface Options {
   text(name: string): string | undefined;
-  /** For an option that may be repeated. */
+  /** Returns all values of an option that may be repeated. */
   texts(name: string): string[];
   flag(name: string): boolean;
   number(name: string): number | undefined;

@@ -23,7 +23,7 @@ export const clusterOptions = {
   ca: { type: "string", value: "FILE", says: "the CA of the certificate of --url, if it is not a public CA" },
 } satisfies Record<string, Option>;
 
-/** Reports whether a word is no path of something that exists, and so may be another value of an option. */
+/** Reports whether no file or folder has this path. Such a word may be another value of an option. */
 export const isNoFile = (word: string): boolean => word !== "-" && !existsSync(word);
 
 /** Returns the values of an option that may be repeated or have commas between its values. */
@@ -34,7 +34,7 @@ export const readList = (options: Options, name: string): string[] => {
   return all;
 };
 
-/** Parses `90s`, `30m` or `2h` into milliseconds. Less than a minute would be over before it is live. */
+/** Parses `90s`, `30m` or `2h` into milliseconds. A time below a minute would end before a change takes effect. */
 export const parseDuration = (text: string | undefined, option: string): number => {
   const [, number = "", unit = ""] = /^(\d{1,4})([smh])$/.exec(text ?? "") ?? [];
   const milliseconds = Number(number) * ({ s: 1000, m: 60_000, h: 3_600_000 }[unit] ?? 0);

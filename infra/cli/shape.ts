@@ -1,5 +1,5 @@
-// Shapes of input files. A misfit tells the place and what was expected there; the reader of the file makes the
-// sentence and adds the line.
+// Shapes of values in input files. A misfit names the path and what was expected there; the caller adds the file and the
+// line.
 import { isMap } from "#lib/json.ts";
 
 export interface InputShape {
@@ -14,7 +14,7 @@ export interface InputShape {
 export interface Misfit {
   path: string[];
   expected: string;
-  /** For an unknown member: the known ones. */
+  /** The known members, if the misfit is an unknown member. */
   known?: string[];
 }
 

@@ -10,7 +10,7 @@ import { defaultPage, openCluster, openFiles } from "../check/subjects.ts";
 import { type Command, commonOptions, type Options } from "../cli/command.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { isNoFile, readList } from "../cli/options.ts";
-import { clearLine, formatCount } from "../cli/progress.ts";
+import { clearLine } from "../cli/progress.ts";
 import { toOneLine } from "../cli/terminal.ts";
 import { type ClusterConfig, chooseCluster, configFile } from "../config/config.ts";
 import { isOn, readProject, reportBroken } from "../project/project.ts";

@@ -102,7 +102,7 @@ export default {
   },
 } satisfies Command;
 
-/** Warns, because kubectl apply would stop at such an object, with those before it applied already. */
+/** Warns about an object that kubectl apply would refuse after it has applied the objects before it. */
 const warnIfTooLarge = (document: object): void => {
   const bytes = countAnnotations(document);
   if (bytes <= mostAnnotations) return;

@@ -27,7 +27,7 @@ export default {
     await createRuleFolder(folder, name, new URL(mutates ? "new/mutate/" : "new/validate/", import.meta.url));
     await turnOnRule(file, name);
     const { rules, broken } = await readCatalogueRules();
-    // The list would lack the rules that can't be loaded.
+    // The list isn't written while a rule can't be loaded, because it would lack this rule.
     reportBroken(broken, () => false);
     if (broken.length === 0) await writeListing(rules);
     writeOutput(

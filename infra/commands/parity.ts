@@ -31,7 +31,7 @@ export default {
     if (options.flag("write") && words.length > 0) throw new Complaint("--write needs all rules; leave out the names");
     if (seed >= 2 ** 31) throw new Complaint("--seed must be below 2147483648");
 
-    // Loaded here, as the overview of verbs loads this file and needs none of these test modules.
+    // These modules are loaded here, because `postern` without a verb loads this file, too.
     const { listPlugins: pluginsIn, requireBinaries } = await import("../parity/control-plane/binaries.ts");
     const { checkAllCases } = await import("../parity/cases/cases.ts");
     const { measureParity: parityOf } = await import("../parity/parity.ts");

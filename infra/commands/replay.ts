@@ -93,7 +93,7 @@ const run = async (
   if (against === tried) throw new Complaint(`--against and --with are both ${against}; two versions are compared`);
   if (config !== undefined && ![against, tried].includes("working-tree"))
     throw new Complaint("--config is for working-tree, which is neither of the two versions");
-  // One after the other, as each build uses both processors.
+  // The versions are built one after the other, because each build uses both processors.
   const sides = [await openSide(against, means), await openSide(tried, means)] as const;
   const terms = { sides, rules, cluster: options.text("cluster"), asRecorded: settings !== undefined };
   const results = replayed(recordingsAt(words), terms);

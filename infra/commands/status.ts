@@ -25,7 +25,7 @@ export default {
 
   async run({ options }) {
     const file = options.text("config") ?? configFile;
-    // If postern.yaml can't be read, most of the status can still be shown.
+    // Most of the status can be shown even if postern.yaml can't be read.
     const read = await readCatalogue()
       .then(async (catalogue) => ({ catalogue, config: await readConfig(file, catalogue) }))
       .catch((error) => {

@@ -10,7 +10,7 @@ export const configFile = fileURLToPath(new URL("../../postern.yaml", import.met
 export interface ClusterConfig {
   /** The versions that functions accept; new URLs get the last one. */
   keyVersions: number[];
-  /** By rule name. A rule that postern.yaml doesn't name for this cluster is absent. */
+  /** The configs by rule name. A rule that postern.yaml doesn't name for this cluster is absent. */
   rules: Map<string, RuleConfig>;
   /** The same in every cluster, because the clusters share Lambdas. */
   groups: RuleGroup[];
@@ -36,7 +36,7 @@ export interface RuleConfig {
   failurePolicy?: "Fail" | "Ignore";
   timeoutSeconds?: number;
   exempt?: Exemptions;
-  /** Where the rule's function records reviews; undefined if it records none. */
+  /** The bucket into which the rule's function records reviews; undefined if it records none. */
   record?: RecordConfig;
   settings: object;
 }
@@ -44,11 +44,11 @@ export interface RuleConfig {
 /** Several mutating rules behind one webhook entry and one Lambda, which saves sequential calls. */
 export interface RuleGroup {
   name: string;
-  /** In the order of the compiled-in plugins. */
+  /** The rules of the group, in the order of the compiled-in plugins. */
   members: CatalogueRule[];
 }
 
-/** How to reach a cluster's API: `connect` in postern.yaml. */
+/** `connect` in postern.yaml: the address and the credentials of a cluster's API. */
 export interface ConnectConfig {
   eks?: string;
   region?: string;

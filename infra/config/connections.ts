@@ -67,7 +67,7 @@ export interface Connections {
   notes: string[];
 }
 
-/** For "aws", connections go into bundles; "here" also accepts kubeconfigs and folders of manifests. */
+/** Reads the connections of all clusters. Only "here" accepts kubeconfigs and folders of manifests: "aws" is for bundles. */
 export const readConnections = async (
   { clusters }: Pick<PosternConfig, "clusters">,
   catalogue: CatalogueRule[],
@@ -211,6 +211,6 @@ const toKubeconfig = (value: unknown): Kubeconfig | undefined => {
     const entries: unknown = Object(value)[`${inner}s`] ?? [];
     return Array.isArray(entries) && entries.every((entry) => isMap(Object(entry)[inner]));
   });
-  // Callers don't rely on anything deeper.
+  // Nothing deeper is checked, because no caller relies on it.
   return isFit ? (Object(value) as Kubeconfig) : undefined;
 };

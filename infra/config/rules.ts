@@ -52,13 +52,13 @@ export const ruleShape = allowNull(
   }),
 );
 
-/** The config of a rule while postern.yaml is read, before settleRules. */
+/** The config of a rule while postern.yaml is read, before finishRules. */
 export interface RuleDraft extends Omit<RuleConfig, "record"> {
   /** "off" cancels the setting of a more general place. */
   record?: RecordConfig | "off";
   place: ConfigPath;
   settingsPlace?: ConfigPath | undefined;
-  /** Whether its settings have the wrong shape. */
+  /** True if the settings have the wrong shape. */
   wrong: boolean;
 }
 

@@ -14,7 +14,7 @@ import { claim } from "#lib/url-key.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
 
 export interface UrlSigner {
-  /** base64url, as functions have it in POSTERN_KEYS. */
+  /** The public key in base64url, as functions have it in POSTERN_KEYS. */
   publicKey: string;
   /** Returns `{cluster}.{key}`, the first segment of a URL's path. */
   signSegment(cluster: string, keyVersion: number): string;

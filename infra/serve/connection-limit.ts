@@ -37,7 +37,7 @@ interface ConnectionLimit {
  * therefore stay if their address has another connection that has shown a valid key.
  */
 export const limitConnections = (server: Server, limits: ConnectionLimits): ConnectionLimit => {
-  /** In the order in which they were opened. */
+  /** The open connections in the order in which they were opened. */
   const open = new Map<string, Connection>();
   const bySocket = new WeakMap<Socket, Connection>();
   const listTrustedAddresses = () => {

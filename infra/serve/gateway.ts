@@ -19,7 +19,7 @@ export interface Gateway {
   /** `https://host:port`, for webhook configurations. */
   url: string;
   /**
-   * Serves these from the next request on; requests under way finish with the old handlers. `admits` reports whether
+   * Uses these handlers from the next request on; requests under way finish with the old handlers. `admits` reports whether
    * the first segment of a path holds a valid key; without it, every request counts as having one.
    */
   serve(handlers: ReadonlyMap<string, Handler>, admits?: Admits): void;
@@ -30,7 +30,7 @@ export interface Gateway {
 const limits = {
   body: 10 * 1024 * 1024,
   event: 6 * 1024 * 1024,
-  /** All bodies that are being received, so that many slow requests can't fill the memory. */
+  /** The limit for all bodies that are being received, so that many slow requests can't fill the memory. */
   held: 256 * 1024 * 1024,
   headers: 10_240,
   function: 10_000,
@@ -38,7 +38,7 @@ const limits = {
 
 /** Limits for connections; times are in milliseconds. */
 interface GatewayLimits extends ConnectionLimits {
-  /** How long a client may take to send a request. */
+  /** The time in which a client must have sent a whole request. */
   sending: number;
 }
 const usual: GatewayLimits = {
@@ -47,7 +47,7 @@ const usual: GatewayLimits = {
   idle: 100_000,
   keyless: 5_000,
   connections: 1024,
-  // An API server may open this many at once.
+  // An API server may open this many connections at once.
   keylessConnections: 512,
   // An API server holds at most 25 idle connections to one host; several API servers may share an address.
   reserves: 64,
@@ -86,8 +86,8 @@ export const openGateway = async (
     },
   );
   const connections = limitConnections(server, connectionLimits);
-  // API servers hold unused connections in reserve. Node takes a connection without any bytes for a busy one, and would
-  // close it as late, perhaps at the moment when the first request is sent.
+  // API servers hold unused connections in reserve. Node counts a connection without any bytes as a late request, and
+  // would close it, perhaps at the moment when the first request is sent.
   server.on("clientError", ({ code = "" }: NodeJS.ErrnoException, socket: TLSSocket) => {
     if (code === late && socket.bytesRead === 0) return;
     if (socket.writable) socket.write(`HTTP/1.1 ${faults[code] ?? "400 Bad Request"}\r\nconnection: close\r\n\r\n`);
@@ -119,7 +119,7 @@ const faults: Record<string, string> = {
   HPE_CHUNK_EXTENSIONS_OVERFLOW: "413 Payload Too Large",
 };
 
-/** Returns the host in URLs. A server that listens on all addresses has no name, so this takes one address. */
+/** Returns the host for URLs: one address of this machine if the server listens on all of them. */
 const getUrlHost = (host: string): string => {
   const addresses = listAddresses(host);
   const outer = addresses?.find(({ internal, family }) => !internal && family === "IPv4")?.address;
@@ -156,7 +156,7 @@ const answerRequest = async (
   if (body === undefined) return tooLarge;
   const event = buildEvent(request, path, query, name, body);
   if (body.length > limits.event / 2 && Buffer.byteLength(JSON.stringify(event)) > limits.event) return tooLarge;
-  // Endpoints answer in this shape to any event.
+  // The response of an endpoint to any event has this shape.
   return (await handler(event, buildContext(name))) as Reply;
 };
 
@@ -169,7 +169,7 @@ const readBody = (request: IncomingMessage, held: { bytes: number }): Promise<Bu
   const chunks: Buffer[] = [];
   let kept = 0;
   let large = false;
-  // Events, because iterating over a request takes longer than a small rule.
+  // The body is read by events, because iterating over a request takes longer than a small rule.
   request.on("data", (chunk: Buffer) => {
     large ||= kept + chunk.length > limits.body || held.bytes + chunk.length > limits.held;
     const more = large ? -kept : chunk.length;

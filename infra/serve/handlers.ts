@@ -84,7 +84,7 @@ export const watchRules = async (file: string, changed: () => Promise<void>): Pr
   // Watches folders, because editors replace files, and not recursively, because Node then misses replaced files.
   const open = async () => {
     const folders = (await readdir(catalogueFolder, { withFileTypes: true })).filter((entry) => entry.isDirectory());
-    // While a rule is broken, its former manifests are still watched.
+    // The former manifests of a rule are still watched while the rule can't be loaded.
     places = await readCatalogueRules()
       .then(async ({ rules, broken }) => {
         const named = await placesNamed(file, rules);
@@ -99,7 +99,7 @@ export const watchRules = async (file: string, changed: () => Promise<void>): Pr
         watch(folder, scheduleReload),
       ),
       ...below.flatMap((folder) => watchFolder(folder, scheduleReload)),
-      // A place that was deleted may come back.
+      // A path of manifests that was deleted may come back.
       ...places.flatMap((place) =>
         watchFolder(dirname(place), (_, name) => name === basename(place) && scheduleReload()),
       ),

@@ -35,7 +35,7 @@ export const servingOptions = {
 
 export type FindRuleConfig = (cluster: string, rule: string) => RuleConfig | undefined;
 
-/** Serves the rules of postern.yaml until Ctrl-C. `listening` may replace the host and `decide`, to record reviews. */
+/** Serves the rules of postern.yaml until Ctrl-C. `listening` may wrap the host and the evaluation, to record reviews. */
 export const serveRules = async (
   options: Options,
   listening = (host: EndpointHost, _: FindRuleConfig): Listening => ({ host }),
@@ -108,7 +108,7 @@ export const serveRules = async (
     }
   };
 
-  // Watches before the welcome is printed, because a user may change something as soon as it appears.
+  // Watching starts before the URLs are printed, because a user may change a file as soon as they appear.
   const stopWatching = options.flag("watch") ? await watchRules(file, reload) : () => {};
   writeOutput(
     formatWelcome(opened, signer, gateway.url, [...ca, ...(config === undefined ? [] : ["--config", config])]),
@@ -128,7 +128,7 @@ const needsScripts = ({ name, rule }: CatalogueRule, { clusters }: PosternConfig
 
 type Listening = Pick<Recorder, "host"> & Partial<Recorder>;
 
-/** Resolves on Ctrl-C. One may arrive twice, from the terminal and through npm; after a second, another one exits. */
+/** Resolves on Ctrl-C, which may send two signals, from the terminal and from npm. A later signal exits at once. */
 const waitForInterrupt = () =>
   new Promise<void>((stop) => {
     let first: number | undefined;

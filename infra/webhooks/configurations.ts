@@ -13,7 +13,7 @@ export interface RegistrationOptions {
   address(rule: string, path: string): string;
   /** PEM; undefined if the API server's own root certificates suffice. */
   ca?: string | undefined;
-  /** Whether entries of rules with `guards` fail closed; a function decides by the name of the rule or group. */
+  /** True if entries of rules with `guards` fail closed; a function decides by the name of the rule or group. */
   harden: boolean | ((name: string) => boolean);
   /** Receives a warning about entries that could delay a request too long. Without it, they are refused. */
   slow?(sentence: string): void;

@@ -22,7 +22,7 @@ export const buildGroupEntry = ({ members }: RuleGroup, cluster: ClusterConfig, 
     ...first,
     match,
     exempt: { ...(namespaces && { namespaces }), namespaceLabels: first.exempt.namespaceLabels },
-    // If one member takes every request, the entry needs no condition.
+    // The entry needs no condition if one member handles every request.
     conditions: terms.includes("") ? {} : { "concerns-a-member": joinWithOr(dropDuplicates(terms)) },
     failurePolicy,
     // A recorded member has side effects even if the others have none.

@@ -44,7 +44,7 @@ export const parseHookResponse = (
     allowed: allowed === true,
     ...(isMap(status) && { status }),
     ...(phase === "mutate" && text !== "" && { patch: text }),
-    // In v1beta1, JSONPatch is the only patch type, and the API server ignores the field.
+    // JSONPatch is the only patch type in v1beta1, and the API server ignores the field.
     ...(phase === "mutate" && text !== "" && { patchType: version === "v1" ? String(patchType) : "JSONPatch" }),
     warnings: ((warnings as string[] | null) ?? []).map((one) => one ?? ""),
     audit: Object.fromEntries(

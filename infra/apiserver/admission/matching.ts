@@ -112,7 +112,7 @@ const connections = new Set(
 
 const findInvocation = (hook: Hook, attributes: Attributes, { equivalents }: ServerContext): Invocation | undefined => {
   const { resource, kind } = attributes;
-  // `matches` doesn't read the fields that Attributes lacks.
+  // `matchesRequest` doesn't read the fields of a request that Attributes lacks.
   if (hook.rules.some((rule) => matchesRequest(rule, attributes as AdmissionRequest))) return { resource, kind };
   if (hook.matchPolicy === "Exact") return undefined;
   const others = getCached(attributes, "others", () =>

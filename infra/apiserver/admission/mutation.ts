@@ -55,7 +55,7 @@ export const mutate = async (run: AdmissionRun, hooks: readonly Hook[], view: Ob
 interface MutationState {
   again: Reinvocations<string>;
   isChanged: boolean;
-  /** Whether the next patch counts as a change even if it changes nothing; see `hasNewManagedFields` in server-objects.ts. */
+  /** True if the next patch counts as a change even if it changes nothing; see `hasNewManagedFields` in server-objects.ts. */
   isStamped: boolean;
 }
 

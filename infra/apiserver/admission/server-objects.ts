@@ -3,7 +3,7 @@ import { getOwn, isMap, isObject, isSame, type JsonMap } from "#lib/json.ts";
 import { splitApiVersion } from "#lib/objects/api-version.ts";
 import type { Attributes } from "./types.ts";
 
-// What an API server does to objects between webhooks: reads them, compares them, and prepares them for storage.
+// An API server reads, compares and completes objects between webhooks. These functions do the same.
 
 /**
  * Returns a patched object as an API server reads it: built-in kinds lose null members and empty labels, annotations,
@@ -27,7 +27,7 @@ const isBuiltInObject = ({ apiVersion }: JsonMap): boolean => {
   return !group.includes(".") || group.endsWith(".k8s.io");
 };
 
-/** Shares parts without nulls with the given value. */
+/** Returns a value without null members. Parts without nulls are shared with the given value. */
 const dropNulls = (value: unknown): unknown => {
   if (Array.isArray(value)) {
     const read = value.map(dropNulls);
@@ -129,7 +129,7 @@ export const restoreUnwritten = ({ subResource, kind, oldObject }: Attributes, o
   return { ...rest, ...before, metadata: { ...metadata, ...(kept !== undefined && { labels: kept }) } };
 };
 
-/** Stands for the random suffix that the API server generates. */
+/** The suffix of generated names, in place of the random suffix of an API server. */
 const suffix = "x7d4k";
 const longestPrefix = 58;
 

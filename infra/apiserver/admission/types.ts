@@ -68,7 +68,7 @@ export interface TraceStep {
   status?: Status;
   /** The API server's text if there was no valid response. */
   failure?: string;
-  /** Whether the request went on in spite of the failure. */
+  /** True if the request continued in spite of the failure. */
   ignored?: boolean;
   patch?: unknown[];
   /** The object before and after the patch, in the version that the hook asked for. */
@@ -80,7 +80,7 @@ export interface TraceStep {
 export interface AdmissionTrace {
   allowed: boolean;
   status?: Status;
-  /** All refusals; `status` is the first. From a real API server the client gets whichever comes first. */
+  /** All refusals; `status` is the first. A client of a real API server gets the refusal that comes first. */
   refusals: Status[];
   /** The object as it would be stored. */
   object: unknown;

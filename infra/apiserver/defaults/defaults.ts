@@ -21,5 +21,5 @@ export const fillDefaults = (object: KubernetesObject): FilledObject => {
   return { object: filled, strays, misfits };
 };
 
-/** The results of `fill`: they need no second pass and must not be changed. */
+/** The results of `fillDefaults`. They need no second pass and must not be changed. */
 const whole = new WeakSet<KubernetesObject>();

@@ -115,7 +115,7 @@ const otherFinishers: Finishers = {
 const generation = "deprecated.daemonset.template.generation";
 const rbac = "rbac.authorization.k8s.io";
 
-/** With another type, absent fields become 0 in the API server's internal version. */
+/** Absent fields become 0 in the API server's internal version if the type is not RollingUpdate. */
 const finishRolling = (strategy: JsonMap, usual: JsonMap): void => {
   const isRolling = strategy.type === "RollingUpdate";
   const filling = isRolling ? usual : { maxUnavailable: 0, maxSurge: 0 };

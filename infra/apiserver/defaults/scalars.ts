@@ -14,7 +14,7 @@ export const normalizeQuantity = (given: string | number): string | undefined =>
   return amount && (findKeptScale(text) === undefined ? canonical(amount) : text);
 };
 
-/** Like `normalizeQuantity`, but with a precision of thousandths, which amounts of resources have. */
+/** Returns an amount of a resource as `normalizeQuantity` does, but rounded up to thousandths. */
 export const normalizeResourceAmount = (given: string | number): string | undefined => {
   const text = String(given).trim();
   const amount = parseQuantity(text);

@@ -189,7 +189,7 @@ const describeValue = (value: unknown): string => {
   return text.length > 60 ? `${text.slice(0, 60)}…` : text;
 };
 
-/** For instance `spec.containers[0].image`. */
+/** Returns a path such as `spec.containers[0].image`. */
 const formatPath = (trail: readonly (string | number)[]): string =>
   trail.map((step, index) => (typeof step === "number" ? `[${step}]` : `${index > 0 ? "." : ""}${step}`)).join("") ||
   "the object";

@@ -13,7 +13,7 @@ export interface ResourceKind {
   subresources: readonly string[];
   /** Not served by default. */
   off: boolean;
-  /** Whether conversion between the versions of a custom resource changes only apiVersion. */
+  /** True if conversion between the versions of a custom resource changes only apiVersion. */
   sameInAll: boolean;
 }
 

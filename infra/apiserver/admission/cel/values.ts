@@ -3,7 +3,7 @@ import { isMap } from "#lib/json.ts";
 export interface ValueSizes {
   longest: number;
   longestText: number;
-  /** Whether every number in the object is held exactly. */
+  /** True if JavaScript holds every number in the object exactly. */
   isExact: boolean;
   /** Returns the length of the longest list or map under a member name. */
   lengthOf(name: string): number;
