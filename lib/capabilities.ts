@@ -7,21 +7,21 @@ export type Verb = (typeof verbs)[number];
 
 /** Wraps capabilities so that every call goes through `answer`, which gets the question and a way to ask it. */
 export const intercept = (
-  world: Capabilities,
+  capabilities: Capabilities,
   answer: (verb: Verb, args: readonly unknown[], ask: () => Promise<unknown>) => Promise<unknown>,
 ): Capabilities => {
   const wrapped = verbs.map((verb) => {
-    const ask = world[verb] as (...args: unknown[]) => Promise<unknown>;
+    const ask = capabilities[verb] as (...args: unknown[]) => Promise<unknown>;
     return [verb, (...args: unknown[]) => answer(verb, args, () => ask(...args))];
   });
   // The compiler can't check it: `answer` resolves to what `ask` resolves to.
-  return { ...world, ...Object.fromEntries(wrapped) };
+  return { ...capabilities, ...Object.fromEntries(wrapped) };
 };
 
 /** Returns what the needs give a rule for one review. A question that only reads is asked once. */
-export const bindNeeds = (needs: Needs, world: Capabilities, rule: string): Record<string, unknown> => {
+export const bindNeeds = (needs: Needs, capabilities: Capabilities, rule: string): Record<string, unknown> => {
   const asked = new Map<string, Promise<unknown>>();
-  const remembering = intercept(world, (verb, args, ask) => {
+  const remembering = intercept(capabilities, (verb, args, ask) => {
     if (!onceAsked.has(verb)) return ignoreRejection(ask());
     const question = JSON.stringify([verb, ...args]);
     const answer = asked.get(question) ?? ignoreRejection(ask());

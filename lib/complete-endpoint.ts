@@ -2,12 +2,12 @@
 import { evaluateInTime } from "./deadline.ts";
 import { createEndpoint, type EndpointConfig, type EndpointHost, type EndpointParts } from "./endpoint.ts";
 import { evaluateRule } from "./evaluation.ts";
-import { type GroupShare, group } from "./group.ts";
-import { recordedFor } from "./recorded-answers.ts";
+import { createGroupEndpoint, type GroupConfig } from "./group.ts";
+import { readRecordedAnswers } from "./recorded-answers.ts";
 import type { Rule } from "./rule.ts";
 import { findVariantSettings } from "./settings.ts";
 
-const parts: EndpointParts = { findVariantSettings, evaluateInTime, recordedFor };
+const parts: EndpointParts = { findVariantSettings, evaluateInTime, readRecordedAnswers };
 
 /** Creates an endpoint for any rule. `evaluate` is a recorder's, if reviews are recorded. */
 export const createCompleteEndpoint = (
@@ -20,7 +20,7 @@ export const createCompleteEndpoint = (
 /** Creates an endpoint for any group. */
 export const createCompleteGroup = (
   members: Record<string, Rule>,
-  config: GroupShare,
+  config: GroupConfig,
   host?: EndpointHost,
   evaluate = evaluateRule,
-) => group(members, config, evaluate, host, parts);
+) => createGroupEndpoint(members, config, evaluate, host, parts);

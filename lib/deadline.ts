@@ -17,13 +17,13 @@ export const computeTimeLeft = (
   return Math.min(waits, context.getRemainingTimeInMillis?.() ?? longest) - margin;
 };
 
-const lateRule = () => new Failure(504, "the rule did not answer in time");
+const createLateFailure = () => new Failure(504, "the rule did not answer in time");
 
 /** Rejects when the time is up: the API server waits no longer. */
 export const rejectWhenLate = async <T>(
   answer: Promise<T>,
   milliseconds: number,
-  failure: () => Error = lateRule,
+  failure: () => Error = createLateFailure,
 ): Promise<T> => {
   let timer: NodeJS.Timeout | undefined;
   const late = new Promise<never>((_, reject) => {
@@ -42,18 +42,18 @@ export const rejectWhenLate = async <T>(
  */
 export const evaluateInTime = <T>(
   { needs }: { needs?: Needs },
-  { call, world, cluster = "" }: TimedReview,
-  host: { world?: OpenCapabilities | undefined },
+  { call, capabilities, cluster = "" }: TimedReview,
+  host: { openCapabilities?: OpenCapabilities | undefined },
   context: Parameters<typeof computeTimeLeft>[1],
-  evaluate: (world?: Capabilities) => T | Promise<T>,
+  evaluate: (capabilities?: Capabilities) => T | Promise<T>,
 ): T | Promise<T> => {
   const left = computeTimeLeft(call, context);
-  const decision = evaluate(needs && (world ?? host.world?.(cluster, left)));
+  const decision = evaluate(needs && (capabilities ?? host.openCapabilities?.(cluster, left)));
   return decision instanceof Promise ? rejectWhenLate(decision, left) : decision;
 };
 
 interface TimedReview {
   call?: Parameters<typeof computeTimeLeft>[0];
-  world?: Capabilities | undefined;
+  capabilities?: Capabilities | undefined;
   cluster?: string | undefined;
 }

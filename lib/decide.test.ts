@@ -4,7 +4,7 @@ import { createUnconnectedCapabilities } from "./capabilities.ts";
 import type { Decision, EvaluationContext, Mode } from "./decide.ts";
 import { evaluateRule } from "./evaluation.ts";
 import { type Capabilities, list } from "./needs.ts";
-import { recorded } from "./recorded-answers.ts";
+import { createRecordedCapabilities } from "./recorded-answers.ts";
 import type { AdmissionRequest, KubernetesObject, ReviewOutcome } from "./review.ts";
 import { rule, type Verdict } from "./rule.ts";
 
@@ -24,7 +24,7 @@ const circumstances = (mode: Mode = "enforce"): EvaluationContext => ({
   settings: { a: 1 },
   variant: "v",
   now: new Date(0),
-  world: createUnconnectedCapabilities(""),
+  capabilities: createUnconnectedCapabilities(""),
 });
 
 const label = (object: KubernetesObject) => {
@@ -195,7 +195,7 @@ describe("a rule", () => {
     ]);
   });
 
-  const ranges = recorded({
+  const ranges = createRecordedCapabilities({
     objects: [{ apiVersion: "v1", kind: "LimitRange", metadata: { name: "small", namespace: "a" } }],
   });
   const asking = rule<KubernetesObject, object, { ranges: ReturnType<typeof list<"limitranges">> }>({
@@ -212,11 +212,11 @@ describe("a rule", () => {
       return found.length === 0 ? "there is none" : undefined;
     },
   });
-  it("that asks the world is waited for", async () => {
-    const world = { ...circumstances(), world: ranges };
+  it("that asks a cluster is waited for", async () => {
+    const capabilities = { ...circumstances(), capabilities: ranges };
     const [changed, refused] = [
-      evaluateRule(asking, "mutate", request(), world),
-      evaluateRule(asking, "validate", request(), world),
+      evaluateRule(asking, "mutate", request(), capabilities),
+      evaluateRule(asking, "validate", request(), capabilities),
     ];
     assert.ok(changed instanceof Promise && refused instanceof Promise);
     assert.deepEqual(await changed, {
@@ -227,7 +227,7 @@ describe("a rule", () => {
     assert.deepEqual((await refused).outcome.status?.message, "there is none");
   });
   it("that refuses by what was remembered is made anew, and one that admits by it is not", async () => {
-    const outdated = recorded({});
+    const outdated = createRecordedCapabilities({});
     const asked: string[] = [];
     const remembering = (before: Capabilities, now: Capabilities): Capabilities => ({
       ...before,
@@ -237,8 +237,8 @@ describe("a rule", () => {
       },
     });
     const judge = async (before: Capabilities, now: Capabilities) => {
-      const world = remembering(before, now);
-      const { outcome } = await evaluateRule(picky, "validate", request(), { ...circumstances(), world });
+      const capabilities = remembering(before, now);
+      const { outcome } = await evaluateRule(picky, "validate", request(), { ...circumstances(), capabilities });
       return outcome.allowed;
     };
     const picky = rule<KubernetesObject, object, { ranges: ReturnType<typeof list<"limitranges">> }>({
@@ -251,7 +251,7 @@ describe("a rule", () => {
     assert.deepEqual([await judge(outdated, outdated), asked.splice(0)], [false, ["anew"]], "still not there");
     assert.deepEqual([await judge(ranges, outdated), asked.splice(0)], [true, []], "admitted by what was there");
   });
-  it("that asks an unconnected world fails, and that is no refusal", async () => {
+  it("that asks an unconnected cluster fails, and that is no refusal", async () => {
     await assert.rejects(async () => evaluateRule(asking, "mutate", request(), circumstances()), { code: 503 });
   });
   it("that breaks is no refusal", () => {

@@ -14,7 +14,7 @@ export interface EvaluationContext {
   settings: object;
   variant?: string | undefined;
   now: Date;
-  world?: Capabilities | undefined;
+  capabilities?: Capabilities | undefined;
 }
 
 /** Evaluates a rule for one request. Returns a promise only for rules that wait for answers. */
@@ -47,7 +47,7 @@ export interface MemberResult {
  */
 export const createEvaluate = (draft?: typeof createDraft, bind?: typeof bindNeeds): Evaluate => {
   const evaluate: Evaluate = (rule, phase, request, circumstances) => {
-    const { name, mode, world, ...surroundings } = circumstances;
+    const { name, mode, capabilities, ...surroundings } = circumstances;
     const judge = rule[phase];
     if (judge === undefined || mode === "off") return nothing;
 
@@ -55,16 +55,16 @@ export const createEvaluate = (draft?: typeof createDraft, bind?: typeof bindNee
     const object = (request.operation === "DELETE" ? request.oldObject : request.object) as KubernetesObject;
     const { value, changes } = phase === "mutate" && draft ? draft(object) : { value: object, changes: () => [] };
     const said = judge.call(rule, value, {
-      ...(rule.needs && world && bind?.(rule.needs, world, name)),
+      ...(rule.needs && capabilities && bind?.(rule.needs, capabilities, name)),
       ...surroundings,
       request,
       oldObject: (request.oldObject ?? null) as KubernetesObject | null,
     });
     const conclude = (verdict: Verdict) => {
-      const decision = conclusion(verdict, changes, request, circumstances);
+      const decision = concludeVerdict(verdict, changes, request, circumstances);
       // An answer that is a few seconds old is only good enough to admit.
-      const fresh = decision.refused ? world?.anew?.() : undefined;
-      return fresh ? evaluate(rule, phase, request, { ...circumstances, world: fresh }) : decision;
+      const fresh = decision.refused ? capabilities?.anew?.() : undefined;
+      return fresh ? evaluate(rule, phase, request, { ...circumstances, capabilities: fresh }) : decision;
     };
     return said instanceof Promise ? said.then(conclude) : conclude(said);
   };
@@ -73,14 +73,14 @@ export const createEvaluate = (draft?: typeof createDraft, bind?: typeof bindNee
 
 const nothing: Decision = { outcome: { allowed: true }, refused: false, operations: 0 };
 
-const conclusion = (
+const concludeVerdict = (
   verdict: Verdict,
   changes: () => Patch,
   request: AdmissionRequest,
   { name, mode }: EvaluationContext,
 ): Decision => {
   const { refuse, warnings = [], audit = {} } = typeof verdict === "string" ? { refuse: verdict } : (verdict ?? {});
-  const status = typeof refuse === "string" ? sentence(refuse) : refuse;
+  const status = typeof refuse === "string" ? toForbidden(refuse) : refuse;
   const patch = status === undefined ? changes() : [];
   if (patch.length > 0 && request.operation === "DELETE")
     throw new Failure(500, `the rule edited ${patch[0]?.path} on DELETE`);
@@ -99,4 +99,4 @@ const conclusion = (
   return decision;
 };
 
-const sentence = (message: string): Status => ({ code: 403, reason: "Forbidden", message });
+const toForbidden = (message: string): Status => ({ code: 403, reason: "Forbidden", message });

@@ -2,14 +2,21 @@ import middy from "@middy/core";
 import type { Context } from "aws-lambda";
 import type { evaluateInTime } from "./deadline.ts";
 import type { Evaluate, Mode } from "./decide.ts";
-import { Failure, failureStatus, toFailure } from "./failure.ts";
+import { Failure, toFailure, toFailureStatus } from "./failure.ts";
 import { freezeDeep } from "./json.ts";
-import { type Call, type Direct, isDirect, read } from "./lambda-event.ts";
+import { type DirectInvocation, type HttpCall, isDirectInvocation, readLambdaEvent } from "./lambda-event.ts";
 import { formatLogLine, type LogReport } from "./log-line.ts";
 import type { Capabilities, OpenCapabilities } from "./needs.ts";
-import { print } from "./print.ts";
-import type { recordedFor } from "./recorded-answers.ts";
-import { type AdmissionReview, check, decode, encode, type ReviewOutcome, respond } from "./review.ts";
+import { printSync } from "./print.ts";
+import type { readRecordedAnswers } from "./recorded-answers.ts";
+import {
+  type AdmissionReview,
+  checkReview,
+  decodeReview,
+  encodeReview,
+  type ReviewOutcome,
+  respond,
+} from "./review.ts";
 import type { Phase, Rule } from "./rule.ts";
 import type { findVariantSettings, Variants } from "./settings.ts";
 import { mergeWithDefaults } from "./settings.ts";
@@ -26,8 +33,8 @@ export interface EndpointHost {
   /** One or two Ed25519 public keys in base64url, separated by a comma. */
   publicKeys: string;
   /** Required by rules with needs. */
-  world?: OpenCapabilities | undefined;
-  journal(report: LogReport): void;
+  openCapabilities?: OpenCapabilities | undefined;
+  writeLogLine(report: LogReport): void;
 }
 
 /** The code that not every rule needs. A bundle has only what its rule needs; all of it is in complete-endpoint.ts. */
@@ -36,16 +43,16 @@ export interface EndpointParts {
   findVariantSettings?: typeof findVariantSettings;
   /** Both only for rules with needs. */
   evaluateInTime?: typeof evaluateInTime;
-  recordedFor?: typeof recordedFor;
+  readRecordedAnswers?: typeof readRecordedAnswers;
 }
 
 /** The state of one review: each middleware adds what the next ones and the log line need. */
 interface Turn extends LogReport {
   readonly started: number;
-  call?: Call;
+  call?: HttpCall;
   review?: AdmissionReview;
   settings?: unknown;
-  world?: Capabilities | undefined;
+  capabilities?: Capabilities | undefined;
   now?: Date;
   outcome?: ReviewOutcome;
 }
@@ -63,53 +70,54 @@ export const createEndpoint = (
   share: EndpointConfig,
   evaluate: Evaluate,
   host: EndpointHost = createLambdaHost(),
-  { findVariantSettings, evaluateInTime, recordedFor }: EndpointParts = {},
+  { findVariantSettings, evaluateInTime, readRecordedAnswers }: EndpointParts = {},
 ) => {
   const defaults = rule.settings ?? {};
   freezeDeep([defaults, share.clusters]);
-  const clusterOf = (name = "") => (Object.hasOwn(share.clusters, name) ? share.clusters[name] : undefined);
-  const admit = openKeyVerifier(host.publicKeys, (cluster) => clusterOf(cluster)?.keyVersions ?? []);
+  const findCluster = (name = "") => (Object.hasOwn(share.clusters, name) ? share.clusters[name] : undefined);
+  const admit = openKeyVerifier(host.publicKeys, (cluster) => findCluster(cluster)?.keyVersions ?? []);
 
   /** Reads an event. A load balancer's health check has no key; a direct invocation brings a review. */
-  const arrive = (step: Step): unknown => {
+  const readEvent = (step: Step): unknown => {
     const event: unknown = step.event;
-    const turn = turnOf(share.rule, step.context);
+    const turn = createTurn(share.rule, step.context);
     step.event = turn;
-    if (isDirect(event)) return takeDirect(rule, turn, event, recordedFor);
-    turn.call = read(event);
+    if (isDirectInvocation(event)) return takeDirect(rule, turn, event, readRecordedAnswers);
+    turn.call = readLambdaEvent(event);
     return turn.call.userAgent.startsWith("ELB-HealthChecker/") ? turn.call.answer(200, "") : undefined;
   };
 
   /** A wrong key and an unknown rule, phase or variant get the same answer. */
-  const enter = ({ event: turn }: Step) => {
+  const checkCall = ({ event: turn }: Step) => {
     if (turn.call) {
       const segments = turn.call.path.split("/");
       const last = segments.length - (isPhase(segments.at(-1)) ? 1 : 2);
       const [segment = "", name, phase, variant] = segments.slice(Math.max(0, last - 2));
       const caller = admit(segment);
-      if (!caller || name !== share.rule || !isPhase(phase)) throw nowhere();
+      if (!caller || name !== share.rule || !isPhase(phase)) throw createNotFound();
       turn.variant = variant;
       turn.cluster = caller.cluster;
       turn.key = caller.key;
       turn.phase = phase;
     }
-    const cluster = clusterOf(turn.cluster);
+    const cluster = findCluster(turn.cluster);
     const { mode = "enforce", settings = defaults } = cluster ?? {};
     const own = findVariantSettings?.(share, cluster, turn.variant);
     turn.mode = mode;
     const usual = turn.settings === undefined ? settings : mergeWithDefaults(defaults, turn.settings);
     turn.settings = own ? freezeDeep(mergeWithDefaults(usual, own)) : usual;
     turn.now ??= new Date();
-    if (!isPhase(turn.phase) || (!rule[turn.phase] && mode !== "off")) throw nowhere();
+    if (!isPhase(turn.phase) || (!rule[turn.phase] && mode !== "off")) throw createNotFound();
     // A direct invocation may bring settings under which the rule has other variants.
-    if (turn.call && turn.variant !== undefined && !own && mode !== "off") throw nowhere();
+    if (turn.call && turn.variant !== undefined && !own && mode !== "off") throw createNotFound();
   };
 
-  const ask = (turn: Turn, context: Context): Promise<unknown> | undefined => {
+  const evaluateReview = (turn: Turn, context: Context): Promise<unknown> | undefined => {
     const { phase, mode, review, settings, variant, now } = turn as Required<Turn>;
     turn.request = review.request;
     const circumstances = { name: share.rule, mode, settings: settings as object, variant, now };
-    const decide = (world?: Capabilities) => evaluate(rule, phase, review.request, { ...circumstances, world });
+    const decide = (capabilities?: Capabilities) =>
+      evaluate(rule, phase, review.request, { ...circumstances, capabilities });
     const decision = evaluateInTime ? evaluateInTime(rule, turn, host, context, decide) : decide();
     if (decision instanceof Promise) return decision.then((made) => Object.assign(turn, made));
     Object.assign(turn, decision);
@@ -118,25 +126,25 @@ export const createEndpoint = (
 
   const journal = ({ event: turn }: Step) => {
     if (!turn.outcome && !turn.error) return;
-    turn.milliseconds = Math.round((clock() - turn.started) * 1000) / 1000;
-    host.journal(turn);
+    turn.milliseconds = Math.round((readClock() - turn.started) * 1000) / 1000;
+    host.writeLogLine(turn);
   };
 
   const chain = middy<Turn, unknown, Error, Context>({
     timeoutEarlyInMillis: 0,
     requestEnd: journal as (step: middy.Request) => void,
   })
-    .use({ before: arrive, onError: fail })
-    .use({ before: enter })
-    .use({ before: unpack })
-    .use({ after: reply })
-    .handler(ask);
+    .use({ before: readEvent, onError: answerFailure })
+    .use({ before: checkCall })
+    .use({ before: decodeBody })
+    .use({ after: encodeAnswer })
+    .handler(evaluateReview);
   // Node 24 refuses handlers with a third parameter; middy's has two.
   return chain as unknown as (event: unknown, context: Context) => Promise<unknown>;
 };
 
-const turnOf = (rule: string, { functionName = rule, functionVersion = "$LATEST" }: Context): Turn => ({
-  started: clock(),
+const createTurn = (rule: string, { functionName = rule, functionVersion = "$LATEST" }: Context): Turn => ({
+  started: readClock(),
   rule,
   function: functionName,
   version: functionVersion,
@@ -146,15 +154,20 @@ const turnOf = (rule: string, { functionName = rule, functionVersion = "$LATEST"
   milliseconds: 0,
 });
 
-const takeDirect = (rule: Rule, turn: Turn, event: Direct, readAnswers: typeof recordedFor | undefined): undefined => {
+const takeDirect = (
+  rule: Rule,
+  turn: Turn,
+  event: DirectInvocation,
+  readAnswers: typeof readRecordedAnswers | undefined,
+): undefined => {
   const { phase, variant, cluster, settings, needs, now } = event;
   if (!isPhase(phase)) throw new Failure(400, "phase must be mutate or validate");
-  turn.review = check(event.review);
+  turn.review = checkReview(event.review);
   turn.phase = phase;
   turn.variant = variant as string | undefined;
   turn.settings = settings;
   // Settings of its own need answers of its own: the function's rights are for the function's settings.
-  turn.world = readAnswers?.(rule, settings === undefined ? needs : (needs ?? {}));
+  turn.capabilities = readAnswers?.(rule, settings === undefined ? needs : (needs ?? {}));
   if (now !== undefined) turn.now = new Date(String(now));
   if (Number.isNaN(turn.now?.getTime()))
     throw new Failure(400, "now must be a time, for instance 2026-01-01T00:00:00Z");
@@ -162,7 +175,7 @@ const takeDirect = (rule: Rule, turn: Turn, event: Direct, readAnswers: typeof r
   if (cluster && typeof cluster === "string") Object.assign(turn, { cluster, key: "direct" });
 };
 
-const unpack = ({ event: turn }: Step) => {
+const decodeBody = ({ event: turn }: Step) => {
   const { call } = turn;
   if (!call) return;
   if (call.method !== "POST") throw new Failure(405, `${call.method} is not answered here; a review is sent by POST`);
@@ -171,36 +184,36 @@ const unpack = ({ event: turn }: Step) => {
   const body = call.body();
   if (Buffer.byteLength(body) > longestBody)
     throw new Failure(413, `the body has more than ${longestBody} bytes, the most that Lambda takes`);
-  turn.review = decode(body);
+  turn.review = decodeReview(body);
 };
 
-const reply = (step: Step) => {
+const encodeAnswer = (step: Step) => {
   const { call, review, outcome } = step.event as Required<Turn>;
-  step.response = call ? call.answer(200, encode(review, outcome)) : respond(review, outcome);
+  step.response = call ? call.answer(200, encodeReview(review, outcome)) : respond(review, outcome);
 };
 
-const fail = (step: Step) => {
+const answerFailure = (step: Step) => {
   const turn = step.event;
   const failure = toFailure(step.error);
-  const status = failureStatus(failure.code, failure.message);
+  const status = toFailureStatus(failure.code, failure.message);
   Object.assign(turn, { code: failure.code, error: failure });
   step.response = turn.call ? turn.call.answer(failure.code, JSON.stringify(status)) : status;
 };
 
 const isPhase = (segment: unknown): segment is Phase => segment === "mutate" || segment === "validate";
-const nowhere = () => new Failure(404, "there is nothing here");
+const createNotFound = () => new Failure(404, "there is nothing here");
 
 /** Returns milliseconds. `performance` is a module that Node would have to load at a cold start. */
-const clock = () => {
+const readClock = () => {
   const [seconds, nanoseconds] = process.hrtime();
   return seconds * 1000 + nanoseconds / 1e6;
 };
 
-export const createLambdaHost = (world?: OpenCapabilities): EndpointHost => {
+export const createLambdaHost = (capabilities?: OpenCapabilities): EndpointHost => {
   const stage = process.env.POSTERN_STAGE ?? "local";
   return {
     publicKeys: process.env.POSTERN_KEYS ?? "",
-    world,
-    journal: (report) => print(`${formatLogLine(report, stage, Date.now())}\n`),
+    openCapabilities: capabilities,
+    writeLogLine: (report) => printSync(`${formatLogLine(report, stage, Date.now())}\n`),
   };
 };

@@ -22,19 +22,19 @@ const reasons: Record<number, string> = {
 };
 
 /** Returns a Status, the only body that the API server shows to its client at most codes. */
-export const failureStatus = (code: number, message: string) => {
+export const toFailureStatus = (code: number, message: string) => {
   return { kind: "Status", apiVersion: "v1", metadata: {}, status: "Failure", message, reason: reasons[code], code };
 };
 
 /** Returns a Failure as it is, and wraps anything else in a 500 that keeps its cause. */
 export const toFailure = (thrown: unknown): Failure => {
   if (thrown instanceof Failure) return thrown;
-  return new Failure(500, `the rule failed: ${describe(thrown)}`, { cause: thrown });
+  return new Failure(500, `the rule failed: ${describeThrown(thrown)}`, { cause: thrown });
 };
 
 export const getErrorMessage = (thrown: unknown): string => (thrown instanceof Error ? thrown.message : String(thrown));
 
-const describe = (thrown: unknown): string => {
+const describeThrown = (thrown: unknown): string => {
   // Node's message describes code, which doesn't help the sender of an object; the log has it.
   if (thrown instanceof TypeError) return "a value may have the wrong type";
   if (thrown instanceof Error) return `${thrown.name}: ${thrown.message}`;

@@ -4,7 +4,7 @@ import type { Context } from "aws-lambda";
 import { createUnconnectedCapabilities } from "./capabilities.ts";
 import { createCompleteGroup } from "./complete-endpoint.ts";
 import type { Mode } from "./decide.ts";
-import type { GroupShare, Membership } from "./group.ts";
+import type { GroupConfig, Membership } from "./group.ts";
 import { formatLogLine, type LogReport } from "./log-line.ts";
 import { get } from "./needs.ts";
 import type { KubernetesObject } from "./review.ts";
@@ -52,7 +52,7 @@ const member = (change: Partial<Membership> = {}): Membership => ({
 const asked = (members: Record<string, Rule>, memberships: Record<string, Membership>) => {
   const reports: LogReport[] = [];
   const mode: Mode = "enforce";
-  const share: GroupShare = {
+  const share: GroupConfig = {
     rule: "together",
     clusters: { one: { keyVersions: [1], mode, settings: memberships } },
     alone: Object.fromEntries(
@@ -62,8 +62,8 @@ const asked = (members: Record<string, Rule>, memberships: Record<string, Member
   const journal = (report: LogReport) => void reports.push(report);
   const handler = createCompleteGroup(members, share, {
     publicKeys: "",
-    world: createUnconnectedCapabilities,
-    journal,
+    openCapabilities: createUnconnectedCapabilities,
+    writeLogLine: journal,
   });
   const ask = async (request: object = {}, event: object = { cluster: "one" }) => {
     const review = {

@@ -8,7 +8,7 @@ import {
   type EndpointParts,
 } from "./endpoint.ts";
 import { Failure, toFailure } from "./failure.ts";
-import { isDirect } from "./lambda-event.ts";
+import { isDirectInvocation } from "./lambda-event.ts";
 import { applyPatch } from "./patch.ts";
 import { askInRounds } from "./reinvocation.ts";
 import { matchesRequest } from "./request-match.ts";
@@ -29,7 +29,7 @@ export interface Membership {
 type Memberships = Record<string, Membership>;
 
 /** The config of a group; `alone` holds its members' config for invocations without a cluster. */
-export interface GroupShare extends EndpointConfig {
+export interface GroupConfig extends EndpointConfig {
   clusters: Record<string, { keyVersions: readonly number[]; mode: Mode; settings: Memberships }>;
   alone: Memberships;
 }
@@ -38,30 +38,30 @@ export interface GroupShare extends EndpointConfig {
  * Makes one Lambda handler of several mutators, asked in the given order: one call, one patch, one answer. A direct
  * invocation that names a member is answered by that member alone.
  */
-export const group = (
+export const createGroupEndpoint = (
   members: Record<string, Rule>,
-  share: GroupShare,
+  share: GroupConfig,
   evaluate: Evaluate,
   host: EndpointHost = createLambdaHost(),
   parts: EndpointParts = {},
 ) => {
-  const face = facade(members, share.alone);
-  const together = createEndpoint(face, share, askAll(members, evaluate), byMember(host), parts);
+  const face = buildFacade(members, share.alone);
+  const together = createEndpoint(face, share, evaluateMembers(members, evaluate), logByMember(host), parts);
   return (event: unknown, context: Context): Promise<unknown> => {
-    const { member } = isDirect(event) ? event : {};
+    const { member } = isDirectInvocation(event) ? event : {};
     if (member === undefined) return together(event, context);
-    return createEndpoint(...only(String(member), members, share), evaluate, host, parts)(event, context);
+    return createEndpoint(...selectMember(String(member), members, share), evaluate, host, parts)(event, context);
   };
 };
 
-const facade = (members: Record<string, Rule>, alone: Memberships): Rule => {
+const buildFacade = (members: Record<string, Rule>, alone: Memberships): Rule => {
   const needs = Object.assign({}, ...Object.values(members).map(({ needs }) => needs));
   const declared = Object.keys(needs).length > 0 && { needs };
   return rule({ summary: "Several rules.", match: [], settings: alone, ...declared, mutate() {} });
 };
 
-const only = (name: string, members: Record<string, Rule>, share: GroupShare): [Rule, EndpointConfig] => {
-  const nobody = () => {
+const selectMember = (name: string, members: Record<string, Rule>, share: GroupConfig): [Rule, EndpointConfig] => {
+  const rejectUnknownMember = () => {
     throw new Failure(400, `${share.rule} has no member "${name}"; it has ${Object.keys(members).join(", ")}`);
   };
   const member = Object.hasOwn(members, name) ? members[name] : undefined;
@@ -75,13 +75,13 @@ const only = (name: string, members: Record<string, Rule>, share: GroupShare): [
     ]) => (own ? [[cluster, { keyVersions, mode: own.mode, settings: own.settings }]] : []),
   );
   return [
-    member ?? rule({ summary: "Nobody.", match: [], mutate: nobody, validate: nobody }),
+    member ?? rule({ summary: "Nobody.", match: [], mutate: rejectUnknownMember, validate: rejectUnknownMember }),
     { rule: name, clusters: Object.fromEntries(clusters) },
   ];
 };
 
 /** Asks every member that the request concerns; each sees the object as the members before it changed it. */
-const askAll =
+const evaluateMembers =
   (members: Record<string, Rule>, evaluate: Evaluate): Evaluate =>
   async (_, phase, request, { settings, ...around }): Promise<Decision> => {
     const outcome = {
@@ -91,7 +91,9 @@ const askAll =
       patch: [] as Patch,
     };
     const findings = new Map<string, MemberResult>();
-    const asked = Object.entries(settings as Memberships).filter(([, membership]) => concerns(membership, request));
+    const asked = Object.entries(settings as Memberships).filter(([, membership]) =>
+      concernsMember(membership, request),
+    );
     let { object } = request;
 
     let refusal: Status | undefined;
@@ -101,8 +103,8 @@ const askAll =
       const rule = members[name];
       if (!rule) return false;
       const circumstances = { ...around, name, mode, settings };
-      const said = await ask(evaluate, rule, phase, { ...request, object }, circumstances, failsOpen);
-      note(findings, name, mode, said);
+      const said = await evaluateMember(evaluate, rule, phase, { ...request, object }, circumstances, failsOpen);
+      noteResult(findings, name, mode, said);
       const { status, warnings = [], audit = {}, patch = [] } = said.outcome;
       for (const warning of warnings) outcome.warnings.push(warning);
       for (const [key, value] of Object.entries(audit)) outcome.audit[`${name}.${key}`] = value;
@@ -112,23 +114,23 @@ const askAll =
       object = applyPatch(object, patch);
       return patch.length > 0;
     });
-    return decided(refusal ? { ...outcome, allowed: false, status: refusal } : outcome, findings);
+    return toDecision(refusal ? { ...outcome, allowed: false, status: refusal } : outcome, findings);
   };
 
-const decided = (outcome: ReviewOutcome, findings: Map<string, MemberResult>): Decision => {
+const toDecision = (outcome: ReviewOutcome, findings: Map<string, MemberResult>): Decision => {
   const members = [...findings].map(([, finding]) => finding);
   return { outcome, refused: !outcome.allowed, operations: outcome.patch?.length ?? 0, members };
 };
 
 /** The failure of a member that fails open doesn't fail the others; the API server would go on, too. */
-const ask = async (
+const evaluateMember = async (
   evaluate: Evaluate,
   rule: Rule,
   phase: Phase,
   request: AdmissionRequest,
   circumstances: EvaluationContext,
   failsOpen: boolean,
-): Promise<Said> => {
+): Promise<MemberDecision> => {
   try {
     return await evaluate(rule, phase, request, circumstances);
   } catch (thrown) {
@@ -139,9 +141,14 @@ const ask = async (
   }
 };
 
-type Said = Decision & { error?: Failure };
+type MemberDecision = Decision & { error?: Failure };
 
-const note = (findings: Map<string, MemberResult>, rule: string, mode: Mode, { refused, operations, error }: Said) => {
+const noteResult = (
+  findings: Map<string, MemberResult>,
+  rule: string,
+  mode: Mode,
+  { refused, operations, error }: MemberDecision,
+) => {
   const before = findings.get(rule);
   if (!refused && operations === 0 && !error) return;
   findings.set(rule, {
@@ -153,7 +160,7 @@ const note = (findings: Map<string, MemberResult>, rule: string, mode: Mode, { r
   });
 };
 
-const concerns = ({ mode, match, exempt }: Membership, request: AdmissionRequest): boolean => {
+const concernsMember = ({ mode, match, exempt }: Membership, request: AdmissionRequest): boolean => {
   const { namespaces = [], users = [], groups = [] } = exempt;
   const { namespace = "", userInfo } = request;
   return (
@@ -166,12 +173,18 @@ const concerns = ({ mode, match, exempt }: Membership, request: AdmissionRequest
 };
 
 /** Logs members that refused or failed open in lines of their own: denials count under the rule that denies. */
-const byMember = (host: EndpointHost): EndpointHost => ({
+const logByMember = (host: EndpointHost): EndpointHost => ({
   ...host,
-  journal(report) {
-    host.journal(report);
+  writeLogLine(report) {
+    host.writeLogLine(report);
     for (const member of report.members ?? [])
       if (member.refused || member.error)
-        host.journal({ ...report, ...member, group: report.rule, code: member.error?.code ?? 200, members: undefined });
+        host.writeLogLine({
+          ...report,
+          ...member,
+          group: report.rule,
+          code: member.error?.code ?? 200,
+          members: undefined,
+        });
   },
 });

@@ -76,14 +76,14 @@ export const freezeDeep = <T>(value: T): T => {
 };
 
 /** Returns a deep copy of a value, which may be a draft. */
-export const cloneDeep = <T>(value: T): T => copyOf(value, 0) as T;
+export const cloneDeep = <T>(value: T): T => copyValue(value, 0) as T;
 
-const copyOf = (value: unknown, depth: number): unknown => {
+const copyValue = (value: unknown, depth: number): unknown => {
   if (typeof value === "number" && !Number.isFinite(value)) throw new Error(`${value} is no number that JSON has`);
   if (!isObject(value)) return value;
   if (depth === deepest) throw new Error(`a value is nested more than ${deepest} levels deep`);
-  if (Array.isArray(value)) return value.map((element) => copyOf(element, depth + 1));
-  return Object.fromEntries(Object.entries(value).map(([key, member]) => [key, copyOf(member, depth + 1)]));
+  if (Array.isArray(value)) return value.map((element) => copyValue(element, depth + 1));
+  return Object.fromEntries(Object.entries(value).map(([key, member]) => [key, copyValue(member, depth + 1)]));
 };
 
 /** Sets a member to a copy of the value; reports whether that changed anything. `__proto__` is a key like any other. */

@@ -2,7 +2,7 @@ import { isUtf8 } from "node:buffer";
 import { Failure } from "./failure.ts";
 import { isObject } from "./json.ts";
 
-export interface Call {
+export interface HttpCall {
   method: string;
   path: string;
   contentType: string;
@@ -17,7 +17,7 @@ export interface Call {
 }
 
 /** An invocation without HTTP, which only IAM can allow. */
-export interface Direct {
+export interface DirectInvocation {
   phase: unknown;
   variant?: unknown;
   member?: unknown;
@@ -29,23 +29,24 @@ export interface Direct {
 }
 
 type Fields = Record<string, unknown>;
-const fields = (value: unknown): Fields => (isObject(value) ? (value as Fields) : {});
-const text = (value: unknown): string => (typeof value === "string" ? value : "");
-const last = (value: unknown): string => text(Array.isArray(value) ? value.at(-1) : value);
+const toFields = (value: unknown): Fields => (isObject(value) ? (value as Fields) : {});
+const toText = (value: unknown): string => (typeof value === "string" ? value : "");
+const toLastText = (value: unknown): string => toText(Array.isArray(value) ? value.at(-1) : value);
 
-export const isDirect = (event: unknown): event is Direct => "review" in fields(event) && "phase" in fields(event);
+export const isDirectInvocation = (event: unknown): event is DirectInvocation =>
+  "review" in toFields(event) && "phase" in toFields(event);
 
 /** Reads events of HTTP API 2.0 and 1.0, REST proxy, function URL and ALB; throws for any other event. */
-export const read = (given: unknown): Call => {
-  const event = fields(given);
-  const context = fields(event.requestContext);
-  const http = fields(context.http);
-  const headers = fields(event.headers);
-  const lists = fields(event.multiValueHeaders);
-  const header = (name: string): string => {
-    if (name in headers) return last(headers[name]);
+export const readLambdaEvent = (given: unknown): HttpCall => {
+  const event = toFields(given);
+  const context = toFields(event.requestContext);
+  const http = toFields(context.http);
+  const headers = toFields(event.headers);
+  const lists = toFields(event.multiValueHeaders);
+  const getHeader = (name: string): string => {
+    if (name in headers) return toLastText(headers[name]);
     const found = [headers, lists].flatMap(Object.entries).find(([key]) => key.toLowerCase() === name);
-    return last(found?.[1]);
+    return toLastText(found?.[1]);
   };
   const time = context.timeEpoch ?? context.requestTimeEpoch;
   const isVersion2 = event.version === "2.0" && event.requestContext !== undefined;
@@ -53,15 +54,17 @@ export const read = (given: unknown): Call => {
     throw new Failure(400, "this is neither an HTTP request as AWS hands it on, nor { phase, review }");
 
   return {
-    method: text(isVersion2 ? http.method : event.httpMethod),
-    path: text(isVersion2 ? event.rawPath : event.path),
-    contentType: header("content-type"),
-    userAgent: "elb" in context ? header("user-agent") : "",
-    timeout: seconds(
-      last(fields(event.queryStringParameters).timeout ?? fields(event.multiValueQueryStringParameters).timeout),
+    method: toText(isVersion2 ? http.method : event.httpMethod),
+    path: toText(isVersion2 ? event.rawPath : event.path),
+    contentType: getHeader("content-type"),
+    userAgent: "elb" in context ? getHeader("user-agent") : "",
+    timeout: parseSeconds(
+      toLastText(
+        toFields(event.queryStringParameters).timeout ?? toFields(event.multiValueQueryStringParameters).timeout,
+      ),
     ),
     since: typeof time === "number" ? time : undefined,
-    body: () => bodyOf(event),
+    body: () => decodeEventBody(event),
     answer: (code, json) => {
       const sent: Record<string, string> = { "content-type": "application/json" };
       if (code === 405) sent.allow = "POST";
@@ -79,12 +82,12 @@ export const read = (given: unknown): Call => {
 };
 
 /** Parses a Go duration of whole seconds, the form that the API server writes, to milliseconds. */
-const seconds = (value: string): number | undefined => {
+const parseSeconds = (value: string): number | undefined => {
   const [, number] = /^(\d{1,5})s$/.exec(value) ?? [];
   return number === undefined ? undefined : Number(number) * 1000;
 };
 
-const bodyOf = ({ body, isBase64Encoded }: Fields): string => {
+const decodeEventBody = ({ body, isBase64Encoded }: Fields): string => {
   if (body == null) return "";
   if (typeof body !== "string") throw new Failure(400, "the event's body is no text");
   if (isBase64Encoded !== true) return body;

@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import { freezeDeep } from "./json.ts";
 
-export interface Terms {
+export interface LedgerTerms {
   /** Seconds from the last change until the value is dropped; undefined keeps it. */
   seconds?: number;
   /** Of the values on one shelf only `most` stay: the least recently changed is dropped first. */
@@ -14,10 +14,10 @@ export interface Ledger {
    * Replaces the value with what `change` returns, and resolves to that; undefined deletes it. No other change comes in
    * between, so `change` may be called more than once. Its argument can't be edited.
    */
-  change<T>(key: string, change: (kept: T | undefined) => T | undefined, terms?: Terms): Promise<T | undefined>;
+  change<T>(key: string, change: (kept: T | undefined) => T | undefined, terms?: LedgerTerms): Promise<T | undefined>;
 }
 
-interface Kept {
+interface LedgerEntry {
   value: unknown;
   until: number;
   shelf: Set<string>;
@@ -26,7 +26,7 @@ interface Kept {
 const common = { name: "", most: 10_000 };
 
 export const createMemoryLedger = (): Ledger => {
-  const all = new Map<string, Kept>();
+  const all = new Map<string, LedgerEntry>();
   /** The keys of each shelf, the least recently changed first. */
   const shelves = new Map<string, Set<string>>();
   const forget = (key: string) => {
@@ -34,7 +34,7 @@ export const createMemoryLedger = (): Ledger => {
     all.delete(key);
   };
   return {
-    change: async <T>(key: string, change: (kept: T | undefined) => T | undefined, terms: Terms = {}) => {
+    change: async <T>(key: string, change: (kept: T | undefined) => T | undefined, terms: LedgerTerms = {}) => {
       const { seconds = Number.POSITIVE_INFINITY, shelf: { name, most } = common } = terms;
       const known = all.get(key);
       const now = Date.now();
@@ -56,12 +56,13 @@ export const createMemoryLedger = (): Ledger => {
 
 /** Longer keys are hashed: a key from a request may be longer than a database table accepts. */
 const longestKey = 256;
-const short = (key: string) => (key.length > longestKey ? createHash("sha256").update(key).digest("base64url") : key);
+const shortenKey = (key: string) =>
+  key.length > longestKey ? createHash("sha256").update(key).digest("base64url") : key;
 
 /** Returns a ledger whose keys and shelves have a prefix, so that several rules can share one. */
-export const within = (ledger: Ledger, place: string): Ledger => ({
+export const prefixLedger = (ledger: Ledger, place: string): Ledger => ({
   change: (key, change, { shelf, ...terms } = {}) =>
-    ledger.change(`${place} ${short(key)}`, change, {
+    ledger.change(`${place} ${shortenKey(key)}`, change, {
       ...terms,
       shelf: { ...(shelf ?? common), name: `${place} ${(shelf ?? common).name}` },
     }),

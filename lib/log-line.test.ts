@@ -4,7 +4,7 @@ import fc from "fast-check";
 import { createTestSigner } from "../infra/parity/test-key.ts";
 import { createUnconnectedCapabilities } from "./capabilities.ts";
 import { createCompleteEndpoint } from "./complete-endpoint.ts";
-import { formatLogLine, type LogReport, verdictOf } from "./log-line.ts";
+import { describeVerdict, formatLogLine, type LogReport } from "./log-line.ts";
 import { rule } from "./rule.ts";
 
 const report: LogReport = {
@@ -89,7 +89,7 @@ describe("a line", () => {
   ];
   for (const [change, verdict] of verdicts)
     it(`says ${verdict} of ${JSON.stringify(change)}`, () =>
-      assert.equal(verdictOf({ ...report, ...change }), verdict));
+      assert.equal(describeVerdict({ ...report, ...change }), verdict));
 
   it("says where and what was reviewed", () => {
     const request = {
@@ -202,8 +202,8 @@ describe("the journal of an endpoint", () => {
     },
     {
       publicKeys: signer.publicKey,
-      world: createUnconnectedCapabilities,
-      journal: (given) => lines.push(formatLogLine(given, "test", Date.now())),
+      openCapabilities: createUnconnectedCapabilities,
+      writeLogLine: (given) => lines.push(formatLogLine(given, "test", Date.now())),
     },
   );
   const context = {

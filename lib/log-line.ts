@@ -24,7 +24,7 @@ export interface LogReport {
 }
 
 /** In modes warn and audit, denials and changes are `would be denied` and `would be changed`. */
-export const verdictOf = ({ code, mode, refused, operations }: LogReport): string => {
+export const describeVerdict = ({ code, mode, refused, operations }: LogReport): string => {
   if (code !== 200) return "failed";
   const verdict = refused ? "denied" : operations > 0 ? "changed" : "allowed";
   return verdict === "allowed" || mode === "enforce" ? verdict : `would be ${verdict}`;
@@ -60,7 +60,7 @@ export const formatLogLine = (report: LogReport, stage: string, time: number): s
     Denials: report.refused && !report.members ? 1 : 0,
     Errors: report.code === 200 ? 0 : 1,
     Latency: report.milliseconds,
-    verdict: verdictOf(report),
+    verdict: describeVerdict(report),
     code: report.code,
     variant: report.variant,
     operations: report.operations,
@@ -72,7 +72,7 @@ export const formatLogLine = (report: LogReport, stage: string, time: number): s
     name,
     uid,
     dryRun,
-    error: report.error && (report.code < 500 ? report.error.message : whole(report.error)),
+    error: report.error && (report.code < 500 ? report.error.message : formatStacks(report.error)),
   });
   return !report.cluster || !report.mode
     ? entry
@@ -83,7 +83,7 @@ export const formatLogLine = (report: LogReport, stage: string, time: number): s
  * Returns the stacks of an error and its causes, which may form a cycle. Only for faults of Postern: a caller's mistake
  * takes one sentence, or every request without a key would log a stack trace.
  */
-const whole = (error: Error): string => {
+const formatStacks = (error: Error): string => {
   const chain = new Set<Error>();
   for (let next: unknown = error; next instanceof Error && !chain.has(next); next = next.cause) chain.add(next);
   return [...chain].map(({ stack, message }) => stack ?? message).join("\ncaused by ");

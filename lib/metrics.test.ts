@@ -1,12 +1,12 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { countLines } from "./metrics.ts";
+import { formatCounts } from "./metrics.ts";
 
 const of = (metric: string, name: string) => ({ metric, labels: { name, resource_type: "/v1/Pod" } });
 
 describe("counts", () => {
   it("are one line for each set of labels, with the cluster among its dimensions", () => {
-    const lines = countLines(
+    const lines = formatCounts(
       "prod",
       [of("matched", "a"), of("matched", "a"), of("changed", "a"), of("matched", "b")],
       7,
@@ -47,5 +47,5 @@ describe("counts", () => {
     );
   });
 
-  it("of nothing are no lines", () => assert.deepEqual(countLines("prod", [], 7), []));
+  it("of nothing are no lines", () => assert.deepEqual(formatCounts("prod", [], 7), []));
 });

@@ -1,4 +1,4 @@
-import { print } from "./print.ts";
+import { printSync } from "./print.ts";
 
 export interface Count {
   metric: string;
@@ -6,7 +6,7 @@ export interface Count {
 }
 
 /** Returns a line of JSON for each set of labels, which CloudWatch reads as metrics. */
-export const countLines = (cluster: string, counts: readonly Count[], time: number): string[] => {
+export const formatCounts = (cluster: string, counts: readonly Count[], time: number): string[] => {
   const bySet = Map.groupBy(counts, ({ labels }) => JSON.stringify(labels)).values();
   return [...bySet].map((same) => {
     const labels = { cluster, ...same[0]?.labels };
@@ -22,5 +22,5 @@ export const countLines = (cluster: string, counts: readonly Count[], time: numb
 };
 
 export const printCounts = (cluster: string, counts: readonly Count[]): void => {
-  for (const one of countLines(cluster, counts, Date.now())) print(`${one}\n`);
+  for (const one of formatCounts(cluster, counts, Date.now())) printSync(`${one}\n`);
 };

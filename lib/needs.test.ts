@@ -8,7 +8,7 @@ import { accessReview, aws, type Capabilities, create, discovery, get, http, htt
 const objects = [{ apiVersion: "v1", kind: "Namespace", metadata: { name: "a" } }];
 
 describe("needs", () => {
-  /** A world that writes down what it is asked. */
+  /** Capabilities that note their questions. */
   const counted = () => {
     const asked: unknown[][] = [];
     const note =
@@ -17,7 +17,7 @@ describe("needs", () => {
         asked.push([verb, ...args]);
         return answer;
       };
-    const world: Capabilities = {
+    const capabilities: Capabilities = {
       get: note("get", objects[0]),
       list: note("list", objects),
       create: note("create", "created" as const),
@@ -33,7 +33,7 @@ describe("needs", () => {
       },
       count: (counts) => void asked.push(["count", counts]),
     };
-    return { asked, world };
+    return { asked, capabilities };
   };
   interface Bound {
     account: (name: string, namespace?: string) => Promise<unknown>;
@@ -57,11 +57,11 @@ describe("needs", () => {
     plain: http(),
     volumes: aws("ec2:DescribeVolumes"),
   };
-  const bound = (world: Capabilities) => bindNeeds(needs, world, "rule") as unknown as Bound;
+  const bound = (capabilities: Capabilities) => bindNeeds(needs, capabilities, "rule") as unknown as Bound;
 
-  it("ask the world by group, resource and name", async () => {
-    const { asked, world } = counted();
-    const { account, ranges, provision, may, call, kinds, plain, volumes } = bound(world);
+  it("ask by group, resource and name", async () => {
+    const { asked, capabilities } = counted();
+    const { account, ranges, provision, may, call, kinds, plain, volumes } = bound(capabilities);
     await Promise.all([
       account("default", "a"),
       ranges("a"),
@@ -87,14 +87,14 @@ describe("needs", () => {
   });
 
   it("keep what is the rule's own", () => {
-    const { asked, world } = counted();
-    bindNeeds({ buckets: ledger() }, world, "event-rate-limit");
+    const { asked, capabilities } = counted();
+    bindNeeds({ buckets: ledger() }, capabilities, "event-rate-limit");
     assert.deepEqual(asked, [["ledger", "event-rate-limit"]]);
   });
 
   it("ask the same question once in a review, and anew in the next", async () => {
-    const { asked, world } = counted();
-    const { account, ranges, may } = bound(world);
+    const { asked, capabilities } = counted();
+    const { account, ranges, may } = bound(capabilities);
     await Promise.all([
       ranges("a"),
       ranges("a"),
@@ -104,13 +104,13 @@ describe("needs", () => {
       may({ verb: "get" }),
     ]);
     assert.equal(asked.length, 3);
-    await bound(world).ranges("a");
+    await bound(capabilities).ranges("a");
     assert.equal(asked.length, 4);
   });
 
   it("ask again what has effects", async () => {
-    const { asked, world } = counted();
-    const { provision, call } = bound(world);
+    const { asked, capabilities } = counted();
+    const { provision, call } = bound(capabilities);
     await Promise.all([provision({}), provision({}), call({ url: "u" }), call({ url: "u" })]);
     assert.equal(asked.length, 4);
   });
@@ -124,8 +124,8 @@ describe("needs", () => {
   });
 
   it("don't ask before the rule does", () => {
-    const { asked, world } = counted();
-    bound(world);
+    const { asked, capabilities } = counted();
+    bound(capabilities);
     assert.deepEqual(asked, []);
   });
 

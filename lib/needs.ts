@@ -173,15 +173,22 @@ export interface Need<Answer> {
   isUsed?(settings: object): boolean;
   /** Whether every review uses the need under these settings: what is slow to start is then started early. */
   isAwaited?(settings: object): boolean;
-  bind(world: Capabilities, rule: string): Answer;
+  bind(capabilities: Capabilities, rule: string): Answer;
 }
 
-const apart: ReadonlySet<Need<unknown>["verb"]> = new Set(["https", "http", "aws", "count", "cue", "ledger"]);
+const verbsOutsideCluster: ReadonlySet<Need<unknown>["verb"]> = new Set([
+  "https",
+  "http",
+  "aws",
+  "count",
+  "cue",
+  "ledger",
+]);
 
 /** Reports whether a rule asks the cluster; with settings, whether it does so under these settings. */
 export const asksCluster = ({ needs = {} }: { needs?: Needs }, settings?: object): boolean =>
   Object.values(needs).some(
-    ({ verb, kinds }) => !apart.has(verb) && (!kinds || !settings || kinds(settings).length > 0),
+    ({ verb, kinds }) => !verbsOutsideCluster.has(verb) && (!kinds || !settings || kinds(settings).length > 0),
   );
 
 export type Needs = { readonly [name: string]: Need<unknown> };
@@ -189,50 +196,51 @@ export type Answers<N extends Needs> = {
   readonly [Name in keyof N]: N[Name] extends Need<infer Answer> ? Answer : never;
 };
 
-type Named<K> = K extends keyof ReadableKinds ? ReadableKinds[K] : KubernetesObject;
-const resource = (kind: keyof ReadableKinds | ResourceType): ResourceType =>
+type NamedObject<K> = K extends keyof ReadableKinds ? ReadableKinds[K] : KubernetesObject;
+const toResourceType = (kind: keyof ReadableKinds | ResourceType): ResourceType =>
   typeof kind === "string" ? { group: groups[kind] ?? "", resource: kind } : kind;
 
 /** Reads one object by name; undefined if it doesn't exist. */
-export const get = <K extends keyof ReadableKinds | ResourceType, Object = Named<K>>(
+export const get = <K extends keyof ReadableKinds | ResourceType, Object = NamedObject<K>>(
   kind: K,
   freshness?: Freshness,
 ): Need<(name: string, namespace?: string) => Promise<Object | undefined>> => ({
   verb: "get",
-  kind: resource(kind),
-  bind: (world) => (name, namespace) =>
-    world.get(resource(kind), name, namespace, freshness) as Promise<Object | undefined>,
+  kind: toResourceType(kind),
+  bind: (capabilities) => (name, namespace) =>
+    capabilities.get(toResourceType(kind), name, namespace, freshness) as Promise<Object | undefined>,
 });
 
 /** Lists the objects of a namespace; without a namespace, of the whole cluster. */
 export const list = <K extends keyof ReadableKinds | ResourceType>(
   kind: K,
   freshness?: Freshness,
-): Need<(namespace?: string) => Promise<Named<K>[]>> => ({
+): Need<(namespace?: string) => Promise<NamedObject<K>[]>> => ({
   verb: "list",
-  kind: resource(kind),
-  bind: (world) => (namespace) => world.list(resource(kind), namespace, freshness) as Promise<Named<K>[]>,
+  kind: toResourceType(kind),
+  bind: (capabilities) => (namespace) =>
+    capabilities.list(toResourceType(kind), namespace, freshness) as Promise<NamedObject<K>[]>,
 });
 
 /** Creates an object of this kind; resolves to `exists` if it exists already. */
 export const create = <K extends keyof ReadableKinds | ResourceType>(
   kind: K,
-): Need<(object: Named<K>) => Promise<CreationResult>> => ({
+): Need<(object: NamedObject<K>) => Promise<CreationResult>> => ({
   verb: "create",
-  kind: resource(kind),
-  bind: (world) => (object) => world.create(resource(kind), object as KubernetesObject),
+  kind: toResourceType(kind),
+  bind: (capabilities) => (object) => capabilities.create(toResourceType(kind), object as KubernetesObject),
 });
 
 /** Asks the cluster's authorizer what a user may do. */
 export const accessReview = (): Need<(access: AccessQuestion) => Promise<AccessAnswer>> => ({
   verb: "may",
-  bind: (world) => (access) => world.may(access),
+  bind: (capabilities) => (access) => capabilities.may(access),
 });
 
 /** Lists the resources of a group and version, as the API server serves them. */
 export const discovery = (): Need<(groupVersion: string) => Promise<ServedResource[] | undefined>> => ({
   verb: "discover",
-  bind: (world) => (groupVersion) => world.discover(groupVersion),
+  bind: (capabilities) => (groupVersion) => capabilities.discover(groupVersion),
 });
 
 /** Reads objects whose kinds are known only from settings, or from other objects. */
@@ -252,7 +260,7 @@ export const https = <Settings>(
 ): Need<(request: HttpsRequest) => Promise<HttpsResponse>> => ({
   verb: "https",
   ...(bearer && { secrets: (settings) => [bearer(settings as Settings) ?? []].flat() }),
-  bind: (world) => (request) => world.https(request),
+  bind: (capabilities) => (request) => capabilities.https(request),
 });
 
 /** Calls a service in or outside the cluster, with or without TLS; `places` returns where its secrets are stored. */
@@ -261,14 +269,14 @@ export const http = <Settings>(
 ): Need<(request: HttpsRequest) => Promise<HttpsResponse>> => ({
   verb: "http",
   ...(places && { secrets: (settings) => places(settings as Settings) }),
-  bind: (world) => (request) => world.http(request),
+  bind: (capabilities) => (request) => capabilities.http(request),
 });
 
 /** Calls AWS as the function's own role, which gets the right to this action. */
 export const aws = (action: AwsAction): Need<(request: AwsRequest) => Promise<HttpsResponse>> => ({
   verb: "aws",
   action,
-  bind: (world) => (request) => world.aws(action, request),
+  bind: (capabilities) => (request) => capabilities.aws(action, request),
 });
 
 /** Evaluates CUE, which is in the bundle if `isUsed` is true, and started early if `isAwaited` is. */
@@ -279,11 +287,11 @@ export const cue = <Settings>(
   verb: "cue",
   ...(isUsed && { isUsed: (settings) => isUsed(settings as Settings) }),
   ...(isAwaited && { isAwaited: (settings) => isAwaited(settings as Settings) }),
-  bind: (world) => (source) => world.cue(source, evaluateCue),
+  bind: (capabilities) => (source) => capabilities.cue(source, evaluateCue),
 });
 
 /** Keeps state between reviews, for this rule and the review's cluster. */
-export const ledger = (): Need<Ledger> => ({ verb: "ledger", bind: (world, rule) => world.ledger(rule) });
+export const ledger = (): Need<Ledger> => ({ verb: "ledger", bind: (capabilities, rule) => capabilities.ledger(rule) });
 
 /** Counts occurrences by metrics and labels of the rule's own. */
 export const counter = (): Need<(counts: readonly Count[]) => void> => ({

@@ -27,7 +27,7 @@ export interface Draft<T> {
 
 /** Returns a draft that records writes: what isn't written is neither compared, copied nor walked. */
 export const createDraft = <T extends object>(original: T): Draft<T> => {
-  const root = open(original as Container, undefined);
+  const root = createNode(original as Container, undefined);
   const changes = () => {
     const patch: Patch = [];
     if (root.open) addDifference(patch, root, "");
@@ -38,12 +38,12 @@ export const createDraft = <T extends object>(original: T): Draft<T> => {
 
 const NODE = Symbol("node");
 type Target = { [NODE]: Node };
-const nodeOf = (value: Container & Partial<Target>): Node | undefined => value[NODE];
+const getNode = (value: Container & Partial<Target>): Node | undefined => value[NODE];
 
 /** Returns the original of a draft, and any other object itself. */
-export const originalOf = (value: object): object => nodeOf(value as Container)?.original ?? value;
+export const getOriginal = (value: object): object => getNode(value as Container)?.original ?? value;
 
-const open = (original: Container, parent: Node | undefined): Node => {
+const createNode = (original: Container, parent: Node | undefined): Node => {
   const node: Node = {
     original,
     parent,
@@ -60,7 +60,7 @@ const open = (original: Container, parent: Node | undefined): Node => {
   return node;
 };
 
-const read = (node: Node, key: string | symbol): unknown => {
+const readMember = (node: Node, key: string | symbol): unknown => {
   const content = node.copy ?? node.original;
   const value = Reflect.get(content, key);
   if (!isContainer(value) || typeof key === "symbol") return value;
@@ -69,14 +69,14 @@ const read = (node: Node, key: string | symbol): unknown => {
   node.children ??= new Map();
   let child = node.children.get(key);
   if (child === undefined) {
-    child = open(value, node);
+    child = createNode(value, node);
     node.children.set(key, child);
   }
   return child.draft;
 };
 
-const write = (node: Node, key: string | symbol): Container => {
-  if (typeof key === "symbol") throw noJson(key);
+const prepareWrite = (node: Node, key: string | symbol): Container => {
+  if (typeof key === "symbol") throw createNoJsonFailure(key);
   node.copy ??= Array.isArray(node.original) ? [...node.original] : { ...node.original };
   node.written ??= new Set();
   node.written.add(key);
@@ -85,23 +85,23 @@ const write = (node: Node, key: string | symbol): Container => {
 };
 
 const traps: ProxyHandler<Target> = {
-  get: (target, key) => (key === NODE ? target[NODE] : read(target[NODE], key)),
+  get: (target, key) => (key === NODE ? target[NODE] : readMember(target[NODE], key)),
   has: ({ [NODE]: node }, key) => Reflect.has(node.copy ?? node.original, key),
   ownKeys: ({ [NODE]: node }) => Reflect.ownKeys(node.copy ?? node.original),
   getOwnPropertyDescriptor: ({ [NODE]: node }, key) => {
     const content = node.copy ?? node.original;
     if (!Object.hasOwn(content, key)) return undefined;
     const isLength = Array.isArray(content) && key === "length";
-    return { value: read(node, key), writable: true, enumerable: !isLength, configurable: !isLength };
+    return { value: readMember(node, key), writable: true, enumerable: !isLength, configurable: !isLength };
   },
-  set: (target, key, value) => put(write(target[NODE], key), String(key), value),
-  defineProperty: (target, key, { value }) => put(write(target[NODE], key), String(key), value),
-  deleteProperty: (target, key) => Reflect.deleteProperty(write(target[NODE], key), key),
+  set: (target, key, value) => setKey(prepareWrite(target[NODE], key), String(key), value),
+  defineProperty: (target, key, { value }) => setKey(prepareWrite(target[NODE], key), String(key), value),
+  deleteProperty: (target, key) => Reflect.deleteProperty(prepareWrite(target[NODE], key), key),
   preventExtensions: () => false,
 };
 
 /** `__proto__` is a key like any other. */
-const put = (copy: Container, key: string, value: unknown): boolean => {
+const setKey = (copy: Container, key: string, value: unknown): boolean => {
   if (key === "__proto__")
     Object.defineProperty(copy, key, { value, writable: true, enumerable: true, configurable: true });
   else (copy as Record<string, unknown>)[key] = value;
@@ -112,70 +112,80 @@ const put = (copy: Container, key: string, value: unknown): boolean => {
 export const applyPatch = (object: unknown, patch: Patch): unknown => {
   const copies = new WeakSet<object>();
   /** Returns a copy that may be changed. A copy made for an earlier operation is used again. */
-  const ours = <T extends object>(before: T, copied: (before: T) => T): T => {
+  const copyOnce = <T extends object>(before: T, copied: (before: T) => T): T => {
     if (copies.has(before)) return before;
     const copy = copied(before);
     copies.add(copy);
     return copy;
   };
-  const at = (before: unknown, [key, ...rest]: string[], change: Patch[number]): unknown => {
+  const applyChange = (before: unknown, [key, ...rest]: string[], change: Patch[number]): unknown => {
     if (key === undefined) return change.op === "remove" ? undefined : change.value;
     if (Array.isArray(before)) {
       const index = Number(key);
       const isHere = rest.length === 0;
       const inserted = isHere && change.op === "add";
-      const value = isHere && change.op === "remove" ? [] : [at(before[index], rest, change)];
-      const list = ours<unknown[]>(before, (list) => [...list]);
+      const value = isHere && change.op === "remove" ? [] : [applyChange(before[index], rest, change)];
+      const list = copyOnce<unknown[]>(before, (list) => [...list]);
       list.splice(index, inserted ? 0 : 1, ...value);
       return list;
     }
     if (!isMap(before)) throw new TypeError(`there is nothing at ${change.path} to ${change.op}`);
-    const value = at(getOwn(before, key), rest, change);
-    const map = ours(before, (map) => ({ ...map }));
+    const value = applyChange(getOwn(before, key), rest, change);
+    const map = copyOnce(before, (map) => ({ ...map }));
     if (value === undefined) delete map[key];
-    else put(map, key, value);
+    else setKey(map, key, value);
     return map;
   };
-  return patch.reduce<unknown>((before, change) => at(before, parsePointer(change.path), change), object);
+  return patch.reduce<unknown>((before, change) => applyChange(before, parsePointer(change.path), change), object);
 };
 
 const addDifference = (changes: Patch, node: Node, path: string): void => {
   const { original, copy, written, children = [] } = node;
   if (copy && Array.isArray(original)) {
-    addOfLists(changes, original, finished(node.draft) as unknown[], path);
+    addListDifference(changes, original, removeDrafts(node.draft) as unknown[], path);
     return;
   }
   for (const [key, child] of children)
     if (child.open && !written?.has(key)) addDifference(changes, child, `${path}/${escapeStep(key)}`);
   for (const key of written ?? [])
-    addBetween(changes, getOwn(original, key), finished(getOwn(copy ?? {}, key)), `${path}/${escapeStep(key)}`);
+    addValueDifference(
+      changes,
+      getOwn(original, key),
+      removeDrafts(getOwn(copy ?? {}, key)),
+      `${path}/${escapeStep(key)}`,
+    );
 };
 
 /** Returns the patch from one value to another at a path; undefined means absent. Identical objects aren't walked. */
-export const between = (old: unknown, now: unknown, path: string): Patch => {
+export const computePatch = (old: unknown, now: unknown, path: string): Patch => {
   const changes: Patch = [];
-  addBetween(changes, old, now, path);
+  addValueDifference(changes, old, now, path);
   return changes;
 };
 
 // The list of changes is passed down: spreading the list of a large object into a call would overflow the stack.
-const addBetween = (changes: Patch, old: unknown, now: unknown, path: string): void => {
+const addValueDifference = (changes: Patch, old: unknown, now: unknown, path: string): void => {
   if (old === now) return;
   if (now === undefined) changes.push({ op: "remove", path });
   else if (old === undefined) changes.push({ op: "add", path, value: now });
-  else if (Array.isArray(old) && Array.isArray(now)) addOfLists(changes, old, now, path);
+  else if (Array.isArray(old) && Array.isArray(now)) addListDifference(changes, old, now, path);
   else if (!isMap(old) || !isMap(now)) changes.push({ op: "replace", path, value: now });
   else
     for (const key in { ...old, ...now })
       if (getOwn(old, key) !== getOwn(now, key))
-        addBetween(changes, getOwn(old, key), getOwn(now, key), `${path}/${escapeStep(key)}`);
+        addValueDifference(changes, getOwn(old, key), getOwn(now, key), `${path}/${escapeStep(key)}`);
 };
 
 /**
  * Compares lists between their common head and tail. Untouched elements are the same objects as before, so that an
  * insertion in front is one operation, not a rewriting of all that follows.
  */
-const addOfLists = (changes: Patch, before: readonly unknown[], after: readonly unknown[], path: string): void => {
+const addListDifference = (
+  changes: Patch,
+  before: readonly unknown[],
+  after: readonly unknown[],
+  path: string,
+): void => {
   const shorter = Math.min(before.length, after.length);
   let head = 0;
   while (head < shorter && isDeepStrictEqual(before[head], after[head])) head++;
@@ -184,7 +194,8 @@ const addOfLists = (changes: Patch, before: readonly unknown[], after: readonly 
     tail++;
 
   const both = shorter - tail;
-  for (let index = head; index < both; index++) addBetween(changes, before[index], after[index], `${path}/${index}`);
+  for (let index = head; index < both; index++)
+    addValueDifference(changes, before[index], after[index], `${path}/${index}`);
   for (let index = before.length - tail - 1; index >= both; index--)
     changes.push({ op: "remove", path: `${path}/${index}` });
   for (let index = both; index < after.length - tail; index++)
@@ -192,36 +203,38 @@ const addOfLists = (changes: Patch, before: readonly unknown[], after: readonly 
 };
 
 /** Returns the value without drafts, as JSON would write it; an untouched part is the original object. */
-const finished = (value: unknown): unknown => {
-  if (!isContainer(value)) return plain(value);
-  const node = nodeOf(value);
+const removeDrafts = (value: unknown): unknown => {
+  if (!isContainer(value)) return requireJsonValue(value);
+  const node = getNode(value);
   if (node?.open === false) return node.original;
   const content = node === undefined ? value : (node.copy ?? node.original);
   if (Array.isArray(content)) {
     const list: unknown[] = [];
-    for (let index = 0; index < content.length; index++) list.push(member(node, String(index), content[index]) ?? null);
+    for (let index = 0; index < content.length; index++)
+      list.push(removeMemberDrafts(node, String(index), content[index]) ?? null);
     return list;
   }
   const result: Record<string, unknown> = {};
   for (const key of Object.keys(content)) {
-    const now = member(node, key, content[key]);
-    if (now !== undefined) put(result, key, now);
+    const now = removeMemberDrafts(node, key, content[key]);
+    if (now !== undefined) setKey(result, key, now);
   }
   return result;
 };
 
-const member = (node: Node | undefined, key: string, value: unknown): unknown => {
-  if (node === undefined || node.written?.has(key)) return finished(value);
+const removeMemberDrafts = (node: Node | undefined, key: string, value: unknown): unknown => {
+  if (node === undefined || node.written?.has(key)) return removeDrafts(value);
   const child = node.children?.get(key);
-  return child === undefined ? value : finished(child.draft);
+  return child === undefined ? value : removeDrafts(child.draft);
 };
 
-const plain = (value: unknown): unknown => {
+const requireJsonValue = (value: unknown): unknown => {
   if (value === null || typeof value === "string" || typeof value === "boolean" || value === undefined) return value;
   if (typeof value === "number" && Number.isFinite(value)) return value;
-  throw noJson(value);
+  throw createNoJsonFailure(value);
 };
 
-const noJson = (value: unknown) => new Failure(500, `the rule wrote ${String(value)} where JSON has no such value`);
+const createNoJsonFailure = (value: unknown) =>
+  new Failure(500, `the rule wrote ${String(value)} where JSON has no such value`);
 
 const isContainer = (value: unknown): value is Container => isObject(value);

@@ -1,7 +1,7 @@
 import { writeSync } from "node:fs";
 
 /** Prints synchronously: Lambda may freeze the process after the answer. process.stdout would set up a stream. */
-export const print = (text: string): void => {
+export const printSync = (text: string): void => {
   try {
     writeSync(1, text);
   } catch {

@@ -2,16 +2,16 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { discovery, may, named, objects, refused, testAnswers, testObjects } from "../test/capabilities.ts";
 import { Failure } from "./failure.ts";
-import { plural, recorded } from "./recorded-answers.ts";
+import { createRecordedCapabilities, toPlural } from "./recorded-answers.ts";
 
 describe("recorded answers", () => {
-  const capabilities = recorded({ objects, may, discovery, refused });
+  const capabilities = createRecordedCapabilities({ objects, may, discovery, refused });
   testObjects(() => capabilities);
   testAnswers(() => capabilities);
 
   it("have an object by its group and namespace only, in any version", async () => {
     const widget = named("Widget", "w", "a", {}, "example.com/v1beta2");
-    const { get } = recorded({ objects: [widget] });
+    const { get } = createRecordedCapabilities({ objects: [widget] });
     assert.deepEqual(await get({ group: "example.com", resource: "widgets" }, "w", "a"), widget);
     assert.equal(await get({ group: "example.com", resource: "widgets" }, "w"), undefined);
     assert.equal(await get({ group: "apps", resource: "widgets" }, "w", "a"), undefined);
@@ -23,7 +23,7 @@ describe("recorded answers", () => {
   ];
   const calls = [{ url: "https://images.example/a", answer: { status: 200, body: "yes" } }];
   it("answers what is recorded, and nothing by guess", async () => {
-    const asked = recorded({ may: access, https: calls });
+    const asked = createRecordedCapabilities({ may: access, https: calls });
     const user = { username: "jane", groups: ["g"] };
     const question = (resource: string) => ({ user: { username: "jane" }, verb: "delete", resource, namespace: "a" });
     assert.deepEqual(
@@ -46,16 +46,19 @@ describe("recorded answers", () => {
       asked.https({ url: "https://images.example/b" }),
       unanswered('{"url":"https://images.example/b"}'),
     );
-    await assert.rejects(recorded({}).may(question("pods")), Failure);
-    await assert.rejects(recorded({}).discover("v1"), unanswered('{"discovery":"v1"}'));
+    await assert.rejects(createRecordedCapabilities({}).may(question("pods")), Failure);
+    await assert.rejects(createRecordedCapabilities({}).discover("v1"), unanswered('{"discovery":"v1"}'));
     const discovery = { v1: [{ resource: "pods", kind: "Pod", namespaced: true }] };
-    assert.deepEqual(await recorded({ discovery }).discover("v1"), discovery.v1);
-    assert.equal(await recorded({ discovery }).discover("apps/v1"), undefined);
+    assert.deepEqual(await createRecordedCapabilities({ discovery }).discover("v1"), discovery.v1);
+    assert.equal(await createRecordedCapabilities({ discovery }).discover("apps/v1"), undefined);
   });
 
   it("answers AWS's actions and plain services by their own records", async () => {
     const [answer, region] = [{ status: 200, body: "volumes" }, "eu-west-1"];
-    const asked = recorded({ aws: [{ action: "ec2:DescribeVolumes", region, parameters: {}, answer }], http: calls });
+    const asked = createRecordedCapabilities({
+      aws: [{ action: "ec2:DescribeVolumes", region, parameters: {}, answer }],
+      http: calls,
+    });
     const volumes = (region: string) => asked.aws("ec2:DescribeVolumes", { region, parameters: {} });
     assert.deepEqual(await volumes(region), answer);
     assert.equal((await asked.http({ url: "https://images.example/a" })).body, "yes");
@@ -64,7 +67,7 @@ describe("recorded answers", () => {
   });
 
   it("keeps what reviews leave, and what earlier ones left", async () => {
-    const ledger = recorded({ ledger: { a: 1 } }).ledger("rule");
+    const ledger = createRecordedCapabilities({ ledger: { a: 1 } }).ledger("rule");
     const count = (key: string) => ledger.change<number>(key, (kept = 0) => kept + 1);
     assert.deepEqual([await count("a"), await count("a"), await count("b")], [2, 3, 1]);
   });
@@ -83,5 +86,5 @@ describe("the plural", () => {
     ["Branch", "branches"],
     ["PriorityClass", "priorityclasses"],
   ];
-  for (const [kind, resource] of kinds) it(`of ${kind} is ${resource}`, () => assert.equal(plural(kind), resource));
+  for (const [kind, resource] of kinds) it(`of ${kind} is ${resource}`, () => assert.equal(toPlural(kind), resource));
 });

@@ -18,10 +18,10 @@ import { isSelected } from "./objects/selection.ts";
 import type { KubernetesObject, Status } from "./review.ts";
 import type { Rule } from "./rule.ts";
 
-export type Present = KubernetesObject & { metadata: { name: string } };
+export type NamedKubernetesObject = KubernetesObject & { metadata: { name: string } };
 
 export interface RecordedAnswers {
-  objects?: Present[];
+  objects?: NamedKubernetesObject[];
   refused?: { resource: string; name: string; status: Status }[];
   may?: (AccessQuestion & AccessAnswer)[];
   discovery?: Record<string, ServedResource[]>;
@@ -43,23 +43,23 @@ export interface RecordedRead extends Pick<Freshness, "most" | "labels"> {
   name?: string;
 }
 
-export const recorded = (given: RecordedAnswers): Capabilities => {
+export const createRecordedCapabilities = (given: RecordedAnswers): Capabilities => {
   const { https = [], http = [], aws = [] } = given;
   const ledger = createMemoryLedger();
   for (const [key, value] of Object.entries(given.ledger ?? {})) ledger.change(key, () => value);
   return {
-    ...recordedObjects(given),
-    ...recordedAccess(given),
-    https: async (request) => answerTo(request, https),
-    http: async (request) => answerTo(request, http),
-    aws: async (action, request) => answerTo({ action, ...request }, aws),
+    ...createObjectCapabilities(given),
+    ...createAccessCapabilities(given),
+    https: async (request) => findAnswer(request, https),
+    http: async (request) => findAnswer(request, http),
+    aws: async (action, request) => findAnswer({ action, ...request }, aws),
     cue: (source, evaluate) => evaluate(source),
     ledger: () => ledger,
     count: () => {},
   };
 };
 
-const recordedObjects = ({
+const createObjectCapabilities = ({
   objects = [],
   refused = [],
   plurals = {},
@@ -67,14 +67,14 @@ const recordedObjects = ({
 }: RecordedAnswers): Pick<Capabilities, "get" | "list" | "create"> => {
   const place = ({ group, resource }: ResourceType, namespace = "", name = "") =>
     [group, resource, namespace, name].join("/");
-  const placeOf = ({ apiVersion = "", kind = "", metadata }: Present) => {
+  const placeOf = ({ apiVersion = "", kind = "", metadata }: NamedKubernetesObject) => {
     const { group } = splitApiVersion(apiVersion);
-    const resource = plurals[`${group}/${kind}`] ?? plural(kind);
+    const resource = plurals[`${group}/${kind}`] ?? toPlural(kind);
     return place({ group, resource }, metadata.namespace, metadata.name);
   };
   const present = new Map<string, KubernetesObject>(objects.map((object) => [placeOf(object), freezeDeep(object)]));
   const expect = (question: object) => {
-    if (reads && !reads.some((read) => covers(question, read))) throw unanswered(question);
+    if (reads && !reads.some((read) => covers(question, read))) throw createUnansweredFailure(question);
   };
   return {
     get: async ({ group, resource }, name, namespace) => {
@@ -103,39 +103,42 @@ const recordedObjects = ({
   };
 };
 
-const recordedAccess = ({ may = [], discovery }: RecordedAnswers): Pick<Capabilities, "may" | "discover"> => ({
+const createAccessCapabilities = ({
+  may = [],
+  discovery,
+}: RecordedAnswers): Pick<Capabilities, "may" | "discover"> => ({
   may: async (access) => {
     const found = may.find(({ allowed: _, reason: __, evaluationError: ___, ...asked }) => covers(access, asked));
-    if (found === undefined) throw unanswered(access);
+    if (found === undefined) throw createUnansweredFailure(access);
     const { allowed, reason, evaluationError } = found;
     return { allowed, ...(reason && { reason }), ...(evaluationError && { evaluationError }) };
   },
   discover: async (groupVersion) => {
-    if (discovery === undefined) throw unanswered({ discovery: groupVersion });
+    if (discovery === undefined) throw createUnansweredFailure({ discovery: groupVersion });
     return Object.hasOwn(discovery, groupVersion) ? discovery[groupVersion] : undefined;
   },
 });
 
-const answerTo = (question: object, known: { answer: HttpsResponse }[]): HttpsResponse => {
+const findAnswer = (question: object, known: { answer: HttpsResponse }[]): HttpsResponse => {
   const found = known.find(({ answer: _, ...asked }) => covers(question, asked));
-  if (found === undefined) throw unanswered(question);
+  if (found === undefined) throw createUnansweredFailure(question);
   return found.answer;
 };
 
-const unanswered = (question: unknown) =>
-  new Failure(500, `no answer is recorded to ${JSON.stringify(question, spoken)}; the case's needs must hold one`);
+const createUnansweredFailure = (question: unknown) =>
+  new Failure(500, `no answer is recorded to ${JSON.stringify(question, omitSecrets)}; the case's needs must hold one`);
 
-export const recordedFor = ({ needs }: Rule, given: unknown): Capabilities | undefined =>
-  needs && isObject(given) ? recorded(given) : undefined;
+export const readRecordedAnswers = ({ needs }: Rule, given: unknown): Capabilities | undefined =>
+  needs && isObject(given) ? createRecordedCapabilities(given) : undefined;
 
 /** Leaves out secrets, and connection objects, which are no part of the question. */
-const spoken = (name: string, value: unknown) => (/^(authorization|connect)$/i.test(name) ? undefined : value);
+const omitSecrets = (name: string, value: unknown) => (/^(authorization|connect)$/i.test(name) ? undefined : value);
 
 const covers = (question: object, record: object): boolean =>
   Object.entries(record).every(([key, value]) => JSON.stringify(Reflect.get(question, key)) === JSON.stringify(value));
 
 /** Forms the plural as Kubernetes does for the kinds it serves. */
-export const plural = (kind: string) => {
+export const toPlural = (kind: string) => {
   const lower = kind.toLowerCase();
   if (lower.endsWith("s") || lower.endsWith("x") || lower.endsWith("ch"))
     return lower === "endpoints" ? lower : `${lower}es`;

@@ -1,12 +1,12 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import {
-  aggregate,
   type FieldError,
-  fieldErrorBody,
   forbidden,
+  formatFieldError,
   getObjectName,
   invalid,
+  joinErrors,
   notFound,
   tooMany,
 } from "./refusals.ts";
@@ -108,7 +108,7 @@ describe("a refusal", () => {
       'Unsupported value: "x": supported values: "y", "z"',
     ],
   ];
-  for (const [error, body] of errors) it(`of a field reads ${body}`, () => assert.equal(fieldErrorBody(error), body));
+  for (const [error, body] of errors) it(`of a field reads ${body}`, () => assert.equal(formatFieldError(error), body));
 
   const [required, wrong] = [
     { field: "spec.a", type: "Required value" },
@@ -161,5 +161,5 @@ describe("a refusal", () => {
     [["a", "b"], "[a, b]"],
     [["b", "a", "b"], "[b, a]"],
   ];
-  for (const [texts, text] of several) it(`of ${texts} reads ${text}`, () => assert.equal(aggregate(texts), text));
+  for (const [texts, text] of several) it(`of ${texts} reads ${text}`, () => assert.equal(joinErrors(texts), text));
 });

@@ -2,7 +2,7 @@ import { getOwn, isObject } from "./json.ts";
 import type { AdmissionRequest, Status } from "./review.ts";
 
 /** Returns `deployments.apps`, or `pods` for the core group. */
-const groupResource = ({ group, resource }: AdmissionRequest["resource"]) =>
+const formatGroupResource = ({ group, resource }: AdmissionRequest["resource"]) =>
   group === "" ? resource : `${resource}.${group}`;
 
 /** Returns the name that upstream shows: the request's, else the object's, else its prefix, else the word Unknown. */
@@ -18,7 +18,7 @@ export const getObjectName = ({ name, object }: AdmissionRequest): string => {
   return "Unknown";
 };
 
-const details = ({ group, resource }: AdmissionRequest["resource"], name: string) => {
+const buildDetails = ({ group, resource }: AdmissionRequest["resource"], name: string) => {
   return { ...(name && { name }), ...(group && { group }), kind: resource };
 };
 
@@ -27,8 +27,8 @@ export const forbidden = (request: AdmissionRequest, text: string, name = getObj
   return {
     code: 403,
     reason: "Forbidden",
-    message: `${groupResource(request.resource)}${name && ` "${name}"`} is forbidden: ${text}`,
-    details: details(request.resource, name),
+    message: `${formatGroupResource(request.resource)}${name && ` "${name}"`} is forbidden: ${text}`,
+    details: buildDetails(request.resource, name),
   };
 };
 
@@ -38,8 +38,8 @@ export const notFound = (resource: { group: string; resource: string }, name: st
   return {
     code: 404,
     reason: "NotFound",
-    message: `${groupResource(what)} "${name}" not found`,
-    details: details(what, name),
+    message: `${formatGroupResource(what)} "${name}" not found`,
+    details: buildDetails(what, name),
   };
 };
 
@@ -58,13 +58,13 @@ const causes: Record<FieldError["type"], string> = {
 };
 
 /** Returns `<Type>: <value>: <detail>`; Required and Forbidden show no value. */
-export const fieldErrorBody = ({ type, value, detail }: FieldError): string => {
+export const formatFieldError = ({ type, value, detail }: FieldError): string => {
   const shown = type === "Forbidden" || type === "Required value" ? [] : [JSON.stringify(value ?? null)];
   return [type, ...shown, ...(detail ? [detail] : [])].join(": ");
 };
 
 /** Joins several Go errors to one text: repeated ones once, a single one without brackets. */
-export const aggregate = (texts: readonly string[]): string => {
+export const joinErrors = (texts: readonly string[]): string => {
   const distinct = [...new Set(texts)];
   return distinct.length === 1 ? String(distinct[0]) : `[${distinct.join(", ")}]`;
 };
@@ -75,14 +75,14 @@ export const invalid = ({ kind }: AdmissionRequest, name: string, errors: readon
   return {
     code: 422,
     reason: "Invalid",
-    message: `${groupKind} "${name}" is invalid: ${aggregate(errors.map((error) => `${error.field}: ${fieldErrorBody(error)}`))}`,
+    message: `${groupKind} "${name}" is invalid: ${joinErrors(errors.map((error) => `${error.field}: ${formatFieldError(error)}`))}`,
     details: {
       ...(name && { name }),
       ...(kind.group && { group: kind.group }),
       kind: kind.kind,
       causes: errors.map((error) => ({
         reason: causes[error.type],
-        message: fieldErrorBody(error),
+        message: formatFieldError(error),
         field: error.field,
       })),
     },

@@ -3,7 +3,15 @@ import { readFileSync } from "node:fs";
 import { describe, it } from "node:test";
 import fc from "fast-check";
 import { Failure } from "./failure.ts";
-import { decode, encode, fitAudit, fitWarnings, type Patch, type ReviewOutcome, type Status } from "./review.ts";
+import {
+  decodeReview,
+  encodeReview,
+  fitAudit,
+  fitWarnings,
+  type Patch,
+  type ReviewOutcome,
+  type Status,
+} from "./review.ts";
 
 type Fields = Record<string, unknown>;
 const recorded = new URL("../test/fixtures/direct.json", import.meta.url);
@@ -13,7 +21,7 @@ const request = (change: Fields) => ({ ...review, request: { ...review.request, 
 /** What went wrong; anything but a Failure is a bug of ours. */
 const failureOf = (body: string): Failure | undefined => {
   try {
-    decode(body);
+    decodeReview(body);
     return undefined;
   } catch (error) {
     assert.ok(error instanceof Failure, `${error instanceof Error ? error.stack : error}`);
@@ -30,7 +38,7 @@ describe("decode", () => {
   });
   for (const version of ["v1", "v1beta1"] as const)
     it(`reads every field of ${version}`, () => {
-      assert.deepEqual(decode(JSON.stringify({ ...full, apiVersion: `admission.k8s.io/${version}`, more: 1 })), {
+      assert.deepEqual(decodeReview(JSON.stringify({ ...full, apiVersion: `admission.k8s.io/${version}`, more: 1 })), {
         version,
         request: full.request,
       });
@@ -157,13 +165,13 @@ describe("decode", () => {
 
   it("takes the last of duplicate keys", () => {
     assert.equal(
-      decode(JSON.stringify(review).replace('"dryRun":false', '"dryRun":false,"dryRun":true')).request.dryRun,
+      decodeReview(JSON.stringify(review).replace('"dryRun":false', '"dryRun":false,"dryRun":true')).request.dryRun,
       true,
     );
   });
 
   it("keeps __proto__ as a key, and reads nothing through it", () => {
-    const { object } = decode(
+    const { object } = decodeReview(
       JSON.stringify(request({ object: 1 })).replace('"object":1', '"object":{"__proto__":{"a":1}}'),
     ).request;
     assert.deepEqual(
@@ -330,13 +338,13 @@ const outcomes = fc.record(
 
 describe("encode", () => {
   const asked = (version: string, uid: string) =>
-    decode(JSON.stringify({ ...request({ uid }), apiVersion: `admission.k8s.io/${version}` }));
+    decodeReview(JSON.stringify({ ...request({ uid }), apiVersion: `admission.k8s.io/${version}` }));
   const uids = fc.oneof(fc.uuid(), fc.string({ minLength: 1 }));
 
   it("says what the API server accepts, whatever a rule has said to mutate", () => {
     fc.assert(
       fc.property(fc.constantFrom("v1", "v1beta1"), uids, outcomes, patches, (version, uid, outcome, patch) => {
-        const received = receive(encode(asked(version, uid), { ...outcome, patch }), version, uid, "mutate");
+        const received = receive(encodeReview(asked(version, uid), { ...outcome, patch }), version, uid, "mutate");
         assert.equal(received.allowed, outcome.allowed);
         if (outcome.allowed) assert.deepEqual(received.patch ?? [], JSON.parse(JSON.stringify(patch)));
       }),
@@ -347,14 +355,17 @@ describe("encode", () => {
   it("says what the API server accepts, whatever a rule has said to validate", () => {
     fc.assert(
       fc.property(fc.constantFrom("v1", "v1beta1"), uids, outcomes, (version, uid, outcome) => {
-        assert.equal(receive(encode(asked(version, uid), outcome), version, uid, "validate").allowed, outcome.allowed);
+        assert.equal(
+          receive(encodeReview(asked(version, uid), outcome), version, uid, "validate").allowed,
+          outcome.allowed,
+        );
       }),
       { numRuns: 500 },
     );
   });
 
   const sentStatus = (status: Status) =>
-    JSON.parse(encode(asked("v1", "1"), { allowed: false, status })).response.status;
+    JSON.parse(encodeReview(asked("v1", "1"), { allowed: false, status })).response.status;
   for (const code of [400, 422, 599])
     it(`sends a refusal of code ${code} as it is`, () => {
       const status = { code, reason: "Odd", message: "no" };
@@ -379,7 +390,7 @@ describe("encode", () => {
   });
 
   it("refuses where no status was given", () => {
-    assert.deepEqual(receive(encode(asked("v1", "1"), { allowed: false }), "v1", "1", "validate"), {
+    assert.deepEqual(receive(encodeReview(asked("v1", "1"), { allowed: false }), "v1", "1", "validate"), {
       allowed: false,
       code: 403,
       message: "denied the request: Forbidden",

@@ -90,19 +90,20 @@ export interface Status {
 const groupVersion = "admission.k8s.io/";
 
 /** Reads a review and checks its envelope; of the object, only that it is present. */
-export const decode = (body: string): AdmissionReview => check(parse(body));
+export const decodeReview = (body: string): AdmissionReview => checkReview(parseBody(body));
 
-export const check = (value: unknown): AdmissionReview => {
-  if (!isMap(value)) throw wrong("the review", "an object");
+export const checkReview = (value: unknown): AdmissionReview => {
+  if (!isMap(value)) throw createReviewFailure("the review", "an object");
   // `shape` checks every field that a rule can reach; the rest of the object stays unknown.
   const { apiVersion, kind, request } = value as { apiVersion: unknown; kind: unknown; request: AdmissionRequest };
   const version = versions.find((one) => groupVersion + one === apiVersion);
-  if (kind !== "AdmissionReview") throw wrong("kind", '"AdmissionReview"');
-  if (version === undefined) throw wrong("apiVersion", versions.map((one) => `"${groupVersion}${one}"`).join(" or "));
-  const fault = shape(request);
-  if (fault) throw wrong(`request${fault[0]}`, fault[1]);
+  if (kind !== "AdmissionReview") throw createReviewFailure("kind", '"AdmissionReview"');
+  if (version === undefined)
+    throw createReviewFailure("apiVersion", versions.map((one) => `"${groupVersion}${one}"`).join(" or "));
+  const fault = checkRequest(request);
+  if (fault) throw createReviewFailure(`request${fault[0]}`, fault[1]);
   const needed = request.operation === "DELETE" ? "oldObject" : "object";
-  if (request[needed] == null) throw wrong(`request.${needed}`, `an object on ${request.operation}`);
+  if (request[needed] == null) throw createReviewFailure(`request.${needed}`, `an object on ${request.operation}`);
   return { version, request };
 };
 
@@ -112,15 +113,15 @@ const versions = ["v1", "v1beta1"] as const;
 type Fault = readonly [path: string, expected: string];
 type Check = (value: unknown) => Fault | undefined;
 
-const must =
+const expectValue =
   (expected: string, test: (value: unknown) => boolean): Check =>
   (value) =>
     test(value) ? undefined : ["", expected];
-const optional =
+const allowAbsent =
   (present: Check): Check =>
   (value) =>
     value == null ? undefined : present(value);
-const members =
+const checkMembers =
   (checks: Record<string, Check>): Check =>
   (value) => {
     if (!isMap(value)) return map(value);
@@ -133,40 +134,43 @@ const members =
 const isText = (value: unknown) => typeof value === "string";
 const isTexts = (value: unknown) => value == null || (Array.isArray(value) && value.every(isText));
 
-const text = must("a string", isText);
-const map = must("an object", isMap);
-const kind = members({ group: text, version: text, kind: text });
-const resource = members({ group: text, version: text, resource: text });
+const text = expectValue("a string", isText);
+const map = expectValue("an object", isMap);
+const kind = checkMembers({ group: text, version: text, kind: text });
+const resource = checkMembers({ group: text, version: text, resource: text });
 
-const shape = members({
-  uid: must("a non-empty string", (value) => isText(value) && value !== ""),
-  operation: must("CREATE, UPDATE, DELETE or CONNECT", (value) => isText(value) && operations.has(String(value))),
+const checkRequest = checkMembers({
+  uid: expectValue("a non-empty string", (value) => isText(value) && value !== ""),
+  operation: expectValue(
+    "CREATE, UPDATE, DELETE or CONNECT",
+    (value) => isText(value) && operations.has(String(value)),
+  ),
   kind,
   resource,
-  requestKind: optional(kind),
-  requestResource: optional(resource),
-  name: optional(text),
-  namespace: optional(text),
-  subResource: optional(text),
-  requestSubResource: optional(text),
-  dryRun: must("true or false", (value) => value == null || typeof value === "boolean"),
-  userInfo: members({
-    username: optional(text),
-    uid: optional(text),
-    groups: must("a list of strings", isTexts),
-    extra: must(
+  requestKind: allowAbsent(kind),
+  requestResource: allowAbsent(resource),
+  name: allowAbsent(text),
+  namespace: allowAbsent(text),
+  subResource: allowAbsent(text),
+  requestSubResource: allowAbsent(text),
+  dryRun: expectValue("true or false", (value) => value == null || typeof value === "boolean"),
+  userInfo: checkMembers({
+    username: allowAbsent(text),
+    uid: allowAbsent(text),
+    groups: expectValue("a list of strings", isTexts),
+    extra: expectValue(
       "a map of lists of strings",
       (value) => value == null || (isMap(value) && Object.values(value).every(isTexts)),
     ),
   }),
-  object: optional(map),
-  oldObject: optional(map),
+  object: allowAbsent(map),
+  oldObject: allowAbsent(map),
 });
 
 const operations = new Set(["CREATE", "UPDATE", "DELETE", "CONNECT"]);
 
 /** Returns the response body for an outcome, in the review's version and within the limits of the API server. */
-export const encode = (review: AdmissionReview, outcome: ReviewOutcome): string =>
+export const encodeReview = (review: AdmissionReview, outcome: ReviewOutcome): string =>
   JSON.stringify(respond(review, outcome));
 
 export const respond = ({ version, request }: AdmissionReview, outcome: ReviewOutcome) => {
@@ -181,7 +185,7 @@ export const respond = ({ version, request }: AdmissionReview, outcome: ReviewOu
       ...(!outcome.allowed && { status: fitStatus(outcome.status) }),
       ...(patched && {
         patchType: "JSONPatch",
-        patch: base64(JSON.stringify(outcome.patch)),
+        patch: encodeBase64(JSON.stringify(outcome.patch)),
       }),
       ...(warnings && warnings.length > 0 && { warnings }),
       ...(outcome.audit && Object.keys(outcome.audit).length > 0 && { auditAnnotations: fitAudit(outcome.audit) }),
@@ -190,7 +194,7 @@ export const respond = ({ version, request }: AdmissionReview, outcome: ReviewOu
 };
 
 /** Most patches are printable ASCII; a Buffer would take longer than making the patch. */
-const base64 = (text: string) => (/[^ -~]/.test(text) ? Buffer.from(text).toString("base64") : btoa(text));
+const encodeBase64 = (text: string) => (/[^ -~]/.test(text) ? Buffer.from(text).toString("base64") : btoa(text));
 
 /** The API server turns codes below 400 into 400 and passes on 700 as it is; only real refusals are sent. */
 const fitStatus = (status: Status = { code: 403, reason: "Forbidden", message: "" }) =>
@@ -207,14 +211,14 @@ const longestWarnings = 4096;
  * character; if all exceed 4096 characters together, it cuts each to 256 and drops what is beyond.
  */
 export const fitWarnings = (warnings: readonly string[]): string[] => {
-  const clean = [...new Set(warnings.map(printable))].filter(Boolean);
-  if (runes(clean.join("")) <= longestWarnings) return clean;
+  const clean = [...new Set(warnings.map(removeControls))].filter(Boolean);
+  if (countCharacters(clean.join("")) <= longestWarnings) return clean;
 
   const kept: string[] = [];
   let left = longestWarnings - 40;
   for (const text of clean) {
-    const short = cut(text, longestWarning);
-    left -= runes(short);
+    const short = truncate(text, longestWarning);
+    left -= countCharacters(short);
     if (left < 0) break;
     kept.push(short);
   }
@@ -224,10 +228,10 @@ export const fitWarnings = (warnings: readonly string[]): string[] => {
 
 // biome-ignore lint/suspicious/noControlCharactersInRegex: control characters are what is taken out
 const control = /[\u0000-\u001f\u007f-\u009f]+/g;
-const printable = (text: string) => text.toWellFormed().replace(control, " ").trim();
-const runes = (text: string) => [...text].length;
-const cut = (text: string, length: number) =>
-  runes(text) <= length ? text : `${[...text].slice(0, length - 1).join("")}…`;
+const removeControls = (text: string) => text.toWellFormed().replace(control, " ").trim();
+const countCharacters = (text: string) => [...text].length;
+const truncate = (text: string, length: number) =>
+  countCharacters(text) <= length ? text : `${[...text].slice(0, length - 1).join("")}…`;
 
 /** Replaces characters in keys, because the API server stores `<webhook>/<key>` and drops what is no qualified name. */
 export const fitAudit = (audit: Record<string, string>): Record<string, string> => {
@@ -243,7 +247,7 @@ export const fitAudit = (audit: Record<string, string>): Record<string, string> 
   return fit;
 };
 
-const parse = (body: string): unknown => {
+const parseBody = (body: string): unknown => {
   if (body === "") throw new Failure(400, "the body is empty; an AdmissionReview as JSON is expected");
   try {
     return JSON.parse(body);
@@ -257,5 +261,5 @@ const parse = (body: string): unknown => {
   }
 };
 
-const wrong = (path: string, expected: string) =>
+const createReviewFailure = (path: string, expected: string) =>
   new Failure(400, `this is no AdmissionReview: ${path} must be ${expected}`);

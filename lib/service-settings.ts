@@ -3,7 +3,11 @@ import type { SecretPlace } from "./needs.ts";
 export const tokenSettings = { tokenSecret: "", tokenParameter: "", region: "" };
 
 /** Returns the place that these settings name, if any; an ARN contains its region. */
-export const tokenOf = ({ tokenSecret, tokenParameter, region }: typeof tokenSettings): SecretPlace | undefined => {
+export const findTokenPlace = ({
+  tokenSecret,
+  tokenParameter,
+  region,
+}: typeof tokenSettings): SecretPlace | undefined => {
   const place = tokenSecret || tokenParameter;
   if (place === "") return undefined;
   const own = place.startsWith("arn:") ? (place.split(":")[3] ?? "") : region;
@@ -13,10 +17,10 @@ export const tokenOf = ({ tokenSecret, tokenParameter, region }: typeof tokenSet
 /** Reports whether a text is a region; it becomes part of a host name. */
 export const isRegion = (text: string) => /^[a-z]{2,4}(-[a-z]+)+-\d+$/.test(text);
 
-const unfitToken = (settings: typeof tokenSettings, service: string): string | undefined => {
+const findTokenFault = (settings: typeof tokenSettings, service: string): string | undefined => {
   if (settings.tokenSecret !== "" && settings.tokenParameter !== "")
     return `must have one of tokenSecret and tokenParameter for ${service}, or none`;
-  if (tokenOf(settings)?.region === "")
+  if (findTokenPlace(settings)?.region === "")
     return `must have a region beside the token for ${service}, for instance eu-west-1`;
 };
 
@@ -24,12 +28,15 @@ const unfitToken = (settings: typeof tokenSettings, service: string): string | u
 export const serviceSettings = { url: "", ca: "", ...tokenSettings };
 
 /** Returns what is wrong with these settings, in a sentence that names the service. */
-export const unfitService = ({ url, ca, ...token }: typeof serviceSettings, service: string): string | undefined => {
+export const findServiceFault = (
+  { url, ca, ...token }: typeof serviceSettings,
+  service: string,
+): string | undefined => {
   const { protocol = "", username, password } = URL.canParse(url) ? new URL(url) : {};
   if (protocol !== "https:") return `must have an https:// address as url of ${service}, not "${url}"`;
   if (username || password)
     return `must have no name and no password in the url of ${service}: settings hold no secrets`;
   if (ca !== "" && !ca.includes("-----BEGIN CERTIFICATE-----"))
     return `must have a certificate in PEM as ca of ${service}, or nothing`;
-  return unfitToken(token, service);
+  return findTokenFault(token, service);
 };

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import fc from "fast-check";
 import { freezeDeep } from "./json.ts";
-import { mergeWithDefaults, mistakes } from "./settings.ts";
+import { findMistakes, mergeWithDefaults } from "./settings.ts";
 
 const defaults = {
   seconds: 300,
@@ -103,12 +103,14 @@ describe("mistakes", () => {
   for (const [name, given, found] of table)
     it(`are ${name}`, () =>
       assert.deepEqual(
-        mistakes(defaults, given).map(({ path, sentence }) => [path.join("."), sentence]),
+        findMistakes(defaults, given).map(({ path, sentence }) => [path.join("."), sentence]),
         found,
       ));
 
   it("say where there are no settings", () =>
-    assert.deepEqual(mistakes({}, { a: 1 }), [{ path: ["a"], sentence: "is unknown; there are no settings here" }]));
+    assert.deepEqual(findMistakes({}, { a: 1 }), [
+      { path: ["a"], sentence: "is unknown; there are no settings here" },
+    ]));
 
   it("are none in what has the same shape", () => {
     const like = fc.record(
@@ -123,15 +125,15 @@ describe("mistakes", () => {
       },
       { requiredKeys: [] },
     );
-    fc.assert(fc.property(like, (given) => mistakes(defaults, given).length === 0));
+    fc.assert(fc.property(like, (given) => findMistakes(defaults, given).length === 0));
   });
 
   it("are found in anything, or merging it keeps the shape", () => {
     const anything = fc.dictionary(fc.constantFrom(...Object.keys(defaults), "other"), fc.jsonValue());
     fc.assert(
       fc.property(anything, (given) => {
-        if (mistakes(defaults, given).length > 0) return;
-        assert.deepEqual(mistakes(defaults, mergeWithDefaults(defaults, given)), []);
+        if (findMistakes(defaults, given).length > 0) return;
+        assert.deepEqual(findMistakes(defaults, mergeWithDefaults(defaults, given)), []);
         assert.deepEqual(Object.keys(mergeWithDefaults(defaults, given)), Object.keys(defaults));
       }),
       { numRuns: 1000 },

@@ -23,8 +23,8 @@ export const mergeWithDefaults = (defaults: object, given: unknown): object => {
 /** Fields of upstream's configuration files that mean nothing here. */
 const header = new Set(["apiVersion", "kind"]);
 
-export const mistakes = (defaults: object, given: unknown, path: (string | number)[] = []): Mistake[] => {
-  if (!isMap(given)) return [{ path, sentence: `must be a map, not ${naming(given)}` }];
+export const findMistakes = (defaults: object, given: unknown, path: (string | number)[] = []): Mistake[] => {
+  if (!isMap(given)) return [{ path, sentence: `must be a map, not ${describeType(given)}` }];
   const known = Object.keys(defaults);
   return Object.entries(given).flatMap(([key, value]) => {
     const at = [...path, key];
@@ -36,24 +36,24 @@ export const mistakes = (defaults: object, given: unknown, path: (string | numbe
           sentence: `is unknown; ${known.length > 0 ? `one of ${known.join(", ")} is expected` : "there are no settings here"}`,
         },
       ];
-    return compare(Reflect.get(defaults, key), value, at);
+    return compareValues(Reflect.get(defaults, key), value, at);
   });
 };
 
-const compare = (example: unknown, value: unknown, path: (string | number)[]): Mistake[] => {
+const compareValues = (example: unknown, value: unknown, path: (string | number)[]): Mistake[] => {
   if (example === null || example === undefined) return [];
   if (typeof example !== typeof value || value === null || Array.isArray(example) !== Array.isArray(value))
-    return [{ path, sentence: `must be ${naming(example)}, not ${naming(value)}` }];
+    return [{ path, sentence: `must be ${describeType(example)}, not ${describeType(value)}` }];
   if (typeof value === "number" && Number.isInteger(example) && !Number.isSafeInteger(value))
     return [{ path, sentence: "must be a whole number" }];
   if (Array.isArray(example) && Array.isArray(value)) {
     const [element] = example;
-    return element === undefined ? [] : value.flatMap((item, index) => compare(element, item, [...path, index]));
+    return element === undefined ? [] : value.flatMap((item, index) => compareValues(element, item, [...path, index]));
   }
-  return isMap(example) && Object.keys(example).length > 0 ? mistakes(example, value, path) : [];
+  return isMap(example) && Object.keys(example).length > 0 ? findMistakes(example, value, path) : [];
 };
 
-const naming = (value: unknown): string => {
+const describeType = (value: unknown): string => {
   if (value === null || value === undefined) return "nothing";
   if (Array.isArray(value)) return "a list";
   if (typeof value === "object") return "a map";

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import fc from "fast-check";
 import { createTestSigner } from "../infra/parity/test-key.ts";
-import { claim, openKeyVerifier } from "./url-key.ts";
+import { buildClaim, openKeyVerifier } from "./url-key.ts";
 
 const [one, two, stranger] = [createTestSigner(1), createTestSigner(2), createTestSigner(3)];
 const versions: Record<string, number[]> = { "prod-eu": [1], "prod-us": [1], raised: [2, 3], none: [] };
@@ -11,7 +11,7 @@ const admit = openKeyVerifier(one.publicKey, keyVersions);
 const id = ({ publicKey }: typeof one) => publicKey.slice(0, 8);
 
 describe("a claim", () => {
-  it("names the cluster and its key version", () => assert.equal(claim("prod-eu", 2), "postern/1 prod-eu 2"));
+  it("names the cluster and its key version", () => assert.equal(buildClaim("prod-eu", 2), "postern/1 prod-eu 2"));
 });
 
 describe("the openKeyVerifier", () => {

@@ -8,7 +8,7 @@ export interface Caller {
 }
 
 /** Returns the text that is signed for a cluster. */
-export const claim = (cluster: string, keyVersion: number) => `postern/1 ${cluster} ${keyVersion}`;
+export const buildClaim = (cluster: string, keyVersion: number) => `postern/1 ${cluster} ${keyVersion}`;
 
 // 86 characters hold four bits more than a signature; only the form in which they are zero is accepted.
 const segmentForm = /^([a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?)\.([A-Za-z0-9_-]{85}[AQgw])$/;
@@ -20,7 +20,7 @@ const remembered = 256;
  */
 export const openKeyVerifier = (publicKeys: string, keyVersions: (cluster: string) => readonly number[]) => {
   const known = new Map<string, Caller>();
-  const keys = publicKeys.split(",").filter(Boolean).map(publicKey);
+  const keys = publicKeys.split(",").filter(Boolean).map(parsePublicKey);
 
   return (segment: string): Caller | undefined => {
     const before = known.get(segment);
@@ -30,7 +30,8 @@ export const openKeyVerifier = (publicKeys: string, keyVersions: (cluster: strin
 
     for (const { id, key } of keys)
       for (const version of keyVersions(cluster)) {
-        if (!verify(null, Buffer.from(claim(cluster, version)), key, Buffer.from(signature, "base64url"))) continue;
+        if (!verify(null, Buffer.from(buildClaim(cluster, version)), key, Buffer.from(signature, "base64url")))
+          continue;
         const caller = { cluster, key: `${id}.${version}` };
         if (known.size >= remembered) known.delete(known.keys().next().value ?? "");
         known.set(segment, caller);
@@ -40,7 +41,7 @@ export const openKeyVerifier = (publicKeys: string, keyVersions: (cluster: strin
   };
 };
 
-const publicKey = (x: string): { id: string; key: KeyObject } => {
+const parsePublicKey = (x: string): { id: string; key: KeyObject } => {
   try {
     return { id: x.slice(0, 8), key: createPublicKey({ key: { kty: "OKP", crv: "Ed25519", x }, format: "jwk" }) };
   } catch (cause) {

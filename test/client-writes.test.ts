@@ -5,7 +5,7 @@ import fc from "fast-check";
 import { parse } from "yaml";
 import { type Guard, guard, guardConfig } from "#lib/client/client.ts";
 import { get } from "#lib/needs.ts";
-import { recorded } from "#lib/recorded-answers.ts";
+import { createRecordedCapabilities } from "#lib/recorded-answers.ts";
 import type { KubernetesObject } from "#lib/review.ts";
 import { rule } from "#lib/rule.ts";
 import { recorder, unfit } from "./client/recorder.ts";
@@ -167,7 +167,10 @@ describe("a guarded write", () => {
       validate: (object, { request }) => void seen.push(object, request.kind),
     });
     const discovery = { v1: [{ resource: "configmaps", kind: "ConfigMap", namespaced: true }] };
-    const options = { rules: { looks: { rule: looks } }, capabilities: () => recorded({ discovery }) };
+    const options = {
+      rules: { looks: { rule: looks } },
+      capabilities: () => createRecordedCapabilities({ discovery }),
+    };
     const { writes } = await write(maps, { ...given, body: '{"metadata":{"name":"x"}}' }, options);
     const whole = { apiVersion: "v1", kind: "ConfigMap", metadata: { name: "x", namespace: "a" } };
     assert.deepEqual(seen, [whole, { group: "", version: "v1", kind: "ConfigMap" }]);

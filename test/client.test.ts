@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { type Guard, guard } from "#lib/client/client.ts";
-import { joinApiVersion, rootOf } from "#lib/objects/api-version.ts";
-import { recorded } from "#lib/recorded-answers.ts";
+import { joinApiVersion, toApiPath } from "#lib/objects/api-version.ts";
+import { createRecordedCapabilities } from "#lib/recorded-answers.ts";
 import type { Case } from "#lib/recording/recording.ts";
 import type { AdmissionRequest, KubernetesObject } from "#lib/review.ts";
 import { getVariants, type Rule, selectPhase } from "#lib/rule.ts";
@@ -21,7 +21,7 @@ const pathOf = (
   name: string,
 ) =>
   [
-    rootOf(joinApiVersion({ group, version })),
+    toApiPath(joinApiVersion({ group, version })),
     ...(namespace !== undefined && resource !== "namespaces" ? ["namespaces", namespace] : []),
     resource,
     ...(operation === "CREATE" && subResource === undefined ? [] : [name]),
@@ -88,7 +88,7 @@ const played = async (listed: CatalogueRule, entry: Case) => {
       },
     },
     user: request.userInfo,
-    capabilities: () => recorded(entry.needs ?? {}),
+    capabilities: () => createRecordedCapabilities(entry.needs ?? {}),
     now: () => new Date(entry.now ?? "2026-01-01T00:00:00Z"),
   };
   const { send, writes } = recorder(operation === "CREATE" ? {} : { [path]: old });

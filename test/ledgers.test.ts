@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { afterEach, beforeEach, describe, it, mock } from "node:test";
 import fc from "fast-check";
-import { createMemoryLedger, type Ledger, type Terms, within } from "#lib/ledger.ts";
+import { createMemoryLedger, type Ledger, type LedgerTerms, prefixLedger } from "#lib/ledger.ts";
 
 /** The law of every ledger. */
 const suite = (open: () => Ledger) => {
@@ -11,8 +11,8 @@ const suite = (open: () => Ledger) => {
     mock.timers.enable({ apis: ["Date"], now: 1_000_000 });
   });
   afterEach(() => mock.timers.reset());
-  const count = (key: string, terms?: Terms) => ledger.change<number>(key, (kept = 0) => kept + 1, terms);
-  const kept = (key: string, terms?: Terms) => ledger.change(key, (value) => value, terms);
+  const count = (key: string, terms?: LedgerTerms) => ledger.change<number>(key, (kept = 0) => kept + 1, terms);
+  const kept = (key: string, terms?: LedgerTerms) => ledger.change(key, (value) => value, terms);
 
   it("keeps what a change makes, by key", async () => {
     assert.deepEqual([await count("a"), await count("a"), await count("b")], [1, 2, 1]);
@@ -74,7 +74,7 @@ const suite = (open: () => Ledger) => {
         const all = open();
         for (const [place, key] of uses)
           assert.equal(
-            await within(all, `prod ${place.replaceAll(" ", "-")}`).change<number>(key, (kept = 0) => kept + 1),
+            await prefixLedger(all, `prod ${place.replaceAll(" ", "-")}`).change<number>(key, (kept = 0) => kept + 1),
             1,
           );
       }),

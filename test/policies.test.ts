@@ -7,7 +7,7 @@ import { freezeDeep } from "#lib/json.ts";
 import type { Capabilities, HttpsRequest, ServedResource } from "#lib/needs.ts";
 import { splitApiVersion } from "#lib/objects/api-version.ts";
 import type { KinitirasPolicy } from "#lib/policy/types.ts";
-import { plural, recorded } from "#lib/recorded-answers.ts";
+import { createRecordedCapabilities, toPlural } from "#lib/recorded-answers.ts";
 import type { AdmissionRequest, KubernetesObject } from "#lib/review.ts";
 import type { Phase } from "#lib/rule.ts";
 import { mergeWithDefaults } from "#lib/settings.ts";
@@ -25,10 +25,10 @@ const worldOf = ({ cluster = [], http = [] }: PolicyCase): Capabilities => {
     ["v1", [{ resource: "configmaps", kind: "ConfigMap", namespaced: true }]],
   ]);
   for (const { apiVersion = "", kind = "" } of cluster)
-    served.set(apiVersion, [...(served.get(apiVersion) ?? []), { resource: plural(kind), kind, namespaced: true }]);
+    served.set(apiVersion, [...(served.get(apiVersion) ?? []), { resource: toPlural(kind), kind, namespaced: true }]);
   const objects = cluster.map((object) => ({ ...object, metadata: { name: "", ...object.metadata } }));
   return {
-    ...recorded({ objects, discovery: Object.fromEntries(served) }),
+    ...createRecordedCapabilities({ objects, discovery: Object.fromEntries(served) }),
     http: async ({ url }: HttpsRequest) => {
       const found = http.find(({ path }) => path === new URL(url).pathname);
       const { status = 200, body, raw = JSON.stringify(body) } = found ?? { status: 404, raw: "" };
@@ -54,7 +54,11 @@ const ask = async (
     mode: "enforce" as const,
     settings: freezeDeep(mergeWithDefaults(rule.settings ?? {}, given)),
   };
-  return evaluateRule(rule, phase, freezeDeep(request) as AdmissionRequest, { ...around, now: new Date(0), world });
+  return evaluateRule(rule, phase, freezeDeep(request) as AdmissionRequest, {
+    ...around,
+    now: new Date(0),
+    capabilities: world,
+  });
 };
 
 const kindOf = ({ apiVersion = "", kind = "" }: KubernetesObject) => {

@@ -5,9 +5,9 @@ import fc from "fast-check";
 import { createCompleteEndpoint } from "#lib/complete-endpoint.ts";
 import type { Decision, Mode } from "#lib/decide.ts";
 import type { EndpointHost } from "#lib/endpoint.ts";
-import { recorded } from "#lib/recorded-answers.ts";
-import { completeParts } from "#lib/recording/complete-parts.ts";
-import { type Heard, recorder } from "#lib/recording/recorder.ts";
+import { createRecordedCapabilities } from "#lib/recorded-answers.ts";
+import { completeRecorderParts } from "#lib/recording/complete-parts.ts";
+import { createRecorder, type RecordedReview } from "#lib/recording/recorder.ts";
 import type { Case, RecordingOrigin } from "#lib/recording/recording.ts";
 import type { AdmissionRequest } from "#lib/review.ts";
 import { getVariants, selectPhase } from "#lib/rule.ts";
@@ -54,13 +54,13 @@ const answered = async (listed: CatalogueRule, entry: Case, request: AdmissionRe
   const { name, rule } = listed;
   const settings = mergeWithDefaults(rule.settings ?? {}, entry.settings);
   const variants = getVariants(rule, settings)?.map(({ name, settings = {} }) => [name, settings]);
-  const heard: Heard[] = [];
+  const heard: RecordedReview[] = [];
   const host: EndpointHost = {
     publicKeys: signer.publicKey,
-    world: () => recorded(entry.needs ?? {}),
-    journal: () => {},
+    openCapabilities: () => createRecordedCapabilities(entry.needs ?? {}),
+    writeLogLine: () => {},
   };
-  const ear = recorder(host, completeParts, (one) => void heard.push(one));
+  const ear = createRecorder(host, completeRecorderParts, (one) => void heard.push(one));
   const share = {
     rule: name,
     ...(variants && { variants: Object.fromEntries(variants) }),

@@ -1,7 +1,7 @@
 import { readFileSync } from "node:fs";
 import { parse } from "yaml";
 import { splitApiVersion } from "#lib/objects/api-version.ts";
-import { plural } from "#lib/recorded-answers.ts";
+import { toPlural } from "#lib/recorded-answers.ts";
 import type { AdmissionRequest, KubernetesObject } from "#lib/review.ts";
 
 /** An object with secrets in it, and what else its request says. */
@@ -22,7 +22,7 @@ export const requestWith = ({ object, oldObject, options = null, user }: Planted
   return {
     uid: "1",
     kind: { group, version, kind },
-    resource: { group, version, resource: plural(kind) },
+    resource: { group, version, resource: toPlural(kind) },
     name: metadata.name ?? "",
     namespace: metadata.namespace ?? "shop",
     operation: oldObject ? "UPDATE" : "CREATE",

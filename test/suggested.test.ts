@@ -8,8 +8,8 @@ import fc from "fast-check";
 import type { Pod } from "kubernetes-types/core/v1.d.ts";
 import type { EvaluationContext } from "#lib/decide.ts";
 import { evaluateRule } from "#lib/evaluation.ts";
-import { recorded } from "#lib/recorded-answers.ts";
-import { check, type KubernetesObject } from "#lib/review.ts";
+import { createRecordedCapabilities } from "#lib/recorded-answers.ts";
+import { checkReview, type KubernetesObject } from "#lib/review.ts";
 import { type Rule, rule } from "#lib/rule.ts";
 import allowedRegistries from "../functions/allowed-registries/rule.ts";
 import limitRanger from "../functions/limit-ranger/rule.ts";
@@ -23,7 +23,7 @@ import { runVerb } from "./verb.ts";
 // What somebody could write instead of what is refused; that each rule's suggestions help, catalogue.test.ts sees to.
 
 const requestOf = (object: KubernetesObject, oldObject: KubernetesObject | null = null) =>
-  check({
+  checkReview({
     kind: "AdmissionReview",
     apiVersion: "admission.k8s.io/v1",
     request: {
@@ -152,7 +152,7 @@ describe("what pod-security suggests", () => {
         async (given, level, version) => {
           const pod = JSON.parse(JSON.stringify(given));
           const settings = podSecurity.settings ?? {};
-          const world = recorded({ objects: [namespaceAt(level, version)] });
+          const world = createRecordedCapabilities({ objects: [namespaceAt(level, version)] });
           const circumstances = { ...around, settings, world };
           const request = requestOf(pod);
           const { refused } = await evaluateRule(podSecurity, "validate", request, {
@@ -173,7 +173,7 @@ describe("what rules suggest", () => {
   const pod = (spec: object) => ({ metadata: { name, namespace: "shop" }, spec: { containers: [], ...spec } });
   const claim = (storage: string) => ({ metadata: { name }, spec: { resources: { requests: { storage } } } });
   const holding = (kind: string, metadata: object, more: object, apiVersion = "v1") =>
-    recorded({ objects: [{ apiVersion, kind, metadata: { name, ...metadata }, ...more }] });
+    createRecordedCapabilities({ objects: [{ apiVersion, kind, metadata: { name, ...metadata }, ...more }] });
   const said = async (
     rule: Rule,
     {
@@ -216,9 +216,9 @@ describe("what rules suggest", () => {
   });
   it("loses nothing that a pod keeps on its node: it waits for a claim", async () => {
     const object = pod({ volumes: [{ name: "data", hostPath: { path: "/srv" } }] });
-    const world = recorded({ objects: [namespaceAt("baseline", "latest")] });
+    const world = createRecordedCapabilities({ objects: [namespaceAt("baseline", "latest")] });
     assert.equal(
-      await said(podSecurity, { object, world }),
+      await said(podSecurity, { object, capabilities: world }),
       "remove spec.volumes[0].hostPath; set spec.volumes[0].persistentVolumeClaim.claimName to data",
     );
   });
@@ -226,8 +226,8 @@ describe("what rules suggest", () => {
     const object = pod({ tolerations: [{ key: "k", operator: "Exists" }] });
     const settings = { default: [], whitelist: [{ key: "other", operator: "Exists" }] };
     const world = holding("Namespace", { name: "shop" }, {});
-    assert.equal(await said(tolerations, { object, settings, world }), "remove spec.tolerations");
-    assert.equal(await said(tolerations, { object, oldObject: object, settings, world }), undefined);
+    assert.equal(await said(tolerations, { object, settings, capabilities: world }), "remove spec.tolerations");
+    assert.equal(await said(tolerations, { object, oldObject: object, settings, capabilities: world }), undefined);
   });
   it("is nothing where a node doesn't say what it has", async () => {
     const of = (cpu: string, generation: number) => ({
@@ -236,9 +236,9 @@ describe("what rules suggest", () => {
     });
     const asked = { object: of("2", 2), oldObject: of("1", 1), subResource: "resize" };
     const world = (allocatable: object) => holding("Node", {}, { status: { allocatable } });
-    assert.equal(await said(resize, { ...asked, world: world({}) }), undefined);
+    assert.equal(await said(resize, { ...asked, capabilities: world({}) }), undefined);
     assert.match(
-      String(await said(resize, { ...asked, world: world({ cpu: "1", memory: "1Gi" }) })),
+      String(await said(resize, { ...asked, capabilities: world({ cpu: "1", memory: "1Gi" }) })),
       /^request at most 1 of cpu /,
     );
   });

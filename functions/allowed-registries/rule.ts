@@ -1,6 +1,6 @@
 import type { Pod } from "kubernetes-types/core/v1.d.ts";
-import { fullName, parseImage } from "postern/objects/image";
-import { containersIn, imageVolumesOf, listContainers } from "postern/objects/pod";
+import { formatImage, parseImage } from "postern/objects/image";
+import { listContainers, listContainersInCel, listImageVolumes } from "postern/objects/pod";
 import { rule } from "postern/rule";
 import { buildAllowedPattern, isAllowedRegistry, isRegistryEntry } from "./registries.ts";
 
@@ -35,7 +35,7 @@ export default rule({
     const faults = listAddedImages(pod, oldObject).flatMap(({ place, reference }) => {
       const image = parseImage(reference);
       if (image === undefined) return [`${place} has ${printInvalidImage(reference)}`];
-      return isAllowedRegistry(registries, image) ? [] : [`${place} has ${fullName(image)}`];
+      return isAllowedRegistry(registries, image) ? [] : [`${place} has ${formatImage(image)}`];
     });
     if (faults.length > 0) return `images must come from ${registries.join(" or ")}; ${faults.join(", ")}`;
   },
@@ -49,7 +49,7 @@ export default rule({
     if (!forbiddenImage || !place) return;
     const [registry = "", ...folder] = place.split("/");
     const repository = [...folder, forbiddenImage.repository.replace(/^library\//, "")].join("/");
-    return `copy ${fullName(forbiddenImage)} to an allowed registry, and use ${fullName({ ...forbiddenImage, registry, repository })}`;
+    return `copy ${formatImage(forbiddenImage)} to an allowed registry, and use ${formatImage({ ...forbiddenImage, registry, repository })}`;
   },
 });
 
@@ -58,14 +58,14 @@ const listImageUses = (pod: Pod) => [
     place: name ? `container ${JSON.stringify(name)}` : path,
     reference: image ?? "",
   })),
-  ...imageVolumesOf(pod).map(({ image, path }) => ({ place: path, reference: image.reference ?? "" })),
+  ...listImageVolumes(pod).map(({ image, path }) => ({ place: path, reference: image.reference ?? "" })),
 ];
 
 /** A condition that exceeds the API server's cost limit fails, so the rule itself checks large pods. */
-const isLarge = `size(${containersIn("object")}) + size(object.spec.?volumes.orValue([])) > 50`;
+const isLarge = `size(${listContainersInCel("object")}) + size(object.spec.?volumes.orValue([])) > 50`;
 
 const buildImageList = (object: "object" | "oldObject") =>
-  `(${containersIn(object)}.map(c, c.?image.orValue("")) +
+  `(${listContainersInCel(object)}.map(c, c.?image.orValue("")) +
     ${object}.spec.?volumes.orValue([]).filter(v, has(v.image)).map(v, v.image.?reference.orValue("")))`;
 
 const listAddedImages = (pod: Pod, oldObject: Pod | null) => {

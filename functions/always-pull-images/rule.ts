@@ -1,6 +1,6 @@
 import type { Pod } from "kubernetes-types/core/v1.d.ts";
-import { containersIn, imageVolumesOf, listContainers } from "postern/objects/pod";
-import { aggregate, fieldErrorBody, forbidden } from "postern/refusals";
+import { listContainers, listContainersInCel, listImageVolumes } from "postern/objects/pod";
+import { forbidden, formatFieldError, joinErrors } from "postern/refusals";
 import type { AdmissionRequest } from "postern/review";
 import { rule } from "postern/rule";
 
@@ -17,10 +17,10 @@ export default rule({
     },
   ],
   matchConditions: {
-    "may-do-without-a-pull": `${isLarge("object")} || ${containersIn("object")}.exists(c, c.?imagePullPolicy.orValue("") != "Always") ||
+    "may-do-without-a-pull": `${isLarge("object")} || ${listContainersInCel("object")}.exists(c, c.?imagePullPolicy.orValue("") != "Always") ||
       object.spec.?volumes.orValue([]).exists(v, has(v.image) && v.image.?pullPolicy.orValue("") != "Always")`,
-    "brings-an-image": `oldObject == null || ${isLarge("object")} || ${containersIn("object")}.exists(c,
-      !${containersIn("oldObject")}.exists(old, old.?image.orValue("") == c.?image.orValue("")))`,
+    "brings-an-image": `oldObject == null || ${isLarge("object")} || ${listContainersInCel("object")}.exists(c,
+      !${listContainersInCel("oldObject")}.exists(old, old.?image.orValue("") == c.?image.orValue("")))`,
   },
   settings: { ephemeralContainers: false },
   guards: true,
@@ -39,7 +39,7 @@ export default rule({
       ...images.map(({ image, path }) => ({ field: `${path}.pullPolicy`, value: image.pullPolicy })),
     ].filter(({ value }) => value !== "Always");
 
-    if (offences.length > 0) return aggregate(offences.map((offence) => buildRefusal(request, offence)));
+    if (offences.length > 0) return joinErrors(offences.map((offence) => buildRefusal(request, offence)));
   },
 
   suggest(pod: Pod, { request, oldObject, settings }) {
@@ -69,7 +69,7 @@ const selectAffected = (
   const known = new Set(before.map(({ image }) => image));
   // An image that moves to another container of the pod is not new.
   if (old && containers.every(({ container }) => known.has(container.image))) return nothing;
-  if (!subResource) return { containers, images: imageVolumesOf(pod) };
+  if (!subResource) return { containers, images: listImageVolumes(pod) };
 
   const names = new Set(before.map(({ name }) => name));
   return { ...nothing, containers: containers.filter(({ container }) => !names.has(container.name)) };
@@ -79,11 +79,11 @@ const buildRefusal = (
   request: AdmissionRequest,
   { field, value = "" }: { field: string; value: string | undefined },
 ) => {
-  const body = fieldErrorBody({ field, type: "Unsupported value", value, detail: 'supported values: "Always"' });
+  const body = formatFieldError({ field, type: "Unsupported value", value, detail: 'supported values: "Always"' });
   return forbidden(request, `${field}: ${body}`).message;
 };
 
 /** A condition that exceeds the API server's cost limit fails, so the rule itself checks large pods. */
 function isLarge(pod: "object") {
-  return `size(${containersIn(pod)}) + size(${pod}.spec.?volumes.orValue([])) > 50`;
+  return `size(${listContainersInCel(pod)}) + size(${pod}.spec.?volumes.orValue([])) > 50`;
 }

@@ -1,5 +1,5 @@
 import type { CertificateSigningRequest } from "kubernetes-types/certificates/v1.d.ts";
-import { mayNot, signerOf } from "postern/objects/signer-conditions";
+import { buildSignerConditions, buildSignerExpression } from "postern/objects/signer-conditions";
 import { forbidden } from "postern/refusals";
 import { rule } from "postern/rule";
 
@@ -16,7 +16,7 @@ export default rule({
     },
   ],
   // Uses the old object's signer: API validation refuses a changed signer only after this rule.
-  authorizedBy: mayNot("approve", signerOf("oldObject")),
+  authorizedBy: buildSignerConditions("approve", buildSignerExpression("oldObject")),
   guards: true,
 
   validate(_: CertificateSigningRequest, { request, oldObject }) {

@@ -1,6 +1,6 @@
 import type { CertificateSigningRequest } from "kubernetes-types/certificates/v1.d.ts";
 import { isSame } from "postern/json";
-import { mayNot, signerOf } from "postern/objects/signer-conditions";
+import { buildSignerConditions, buildSignerExpression } from "postern/objects/signer-conditions";
 import { forbidden } from "postern/refusals";
 import { rule } from "postern/rule";
 
@@ -22,7 +22,7 @@ export default rule({
   matchConditions: {
     "changes-what-signers-write": `${buildComparison("certificate", '""')} || ${buildComparison("conditions", "[]")}`,
   },
-  authorizedBy: mayNot("sign", signerOf("oldObject")),
+  authorizedBy: buildSignerConditions("sign", buildSignerExpression("oldObject")),
   guards: true,
 
   validate({ status }: CertificateSigningRequest, { request, oldObject }) {

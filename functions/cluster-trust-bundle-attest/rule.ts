@@ -1,5 +1,5 @@
 import { isSame } from "postern/json";
-import { mayNot, signerOf } from "postern/objects/signer-conditions";
+import { buildSignerConditions, buildSignerExpression } from "postern/objects/signer-conditions";
 import { forbidden } from "postern/refusals";
 import type { KubernetesObject } from "postern/review";
 import { rule } from "postern/rule";
@@ -26,8 +26,8 @@ export default rule({
       operations: ["CREATE", "UPDATE"],
     },
   ],
-  matchConditions: { "is-of-a-signer": `${signerOf("object")} != ""` },
-  authorizedBy: mayNot("attest", signerOf("object")),
+  matchConditions: { "is-of-a-signer": `${buildSignerExpression("object")} != ""` },
+  authorizedBy: buildSignerConditions("attest", buildSignerExpression("object")),
   guards: true,
 
   validate(bundle: ClusterTrustBundle, { request, oldObject }) {

@@ -1,5 +1,5 @@
 import type { Pod } from "kubernetes-types/core/v1.d.ts";
-import { containersIn, listContainers } from "postern/objects/pod";
+import { listContainers, listContainersInCel } from "postern/objects/pod";
 import { rule } from "postern/rule";
 import { findSettingsFault, type Resources, type Settings, selectMissingDefaults } from "./amounts.ts";
 
@@ -12,7 +12,7 @@ export default rule({
   summary: "Sets default requests and limits in containers that have none of their own.",
   match: [{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE"] }],
   matchConditions: ({ requests, limits }: Settings) => ({
-    "some-container-lacks-one": `${containersIn("object", ["initContainers", "containers"])}.exists(c,
+    "some-container-lacks-one": `${listContainersInCel("object", ["initContainers", "containers"])}.exists(c,
       ${JSON.stringify(Object.keys({ ...requests, ...limits }))}.exists(r, !(r in c.?resources.?limits.orValue({})) &&
         (r in ${JSON.stringify(Object.keys(limits))} || !(r in c.?resources.?requests.orValue({})))))`,
   }),

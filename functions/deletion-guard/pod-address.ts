@@ -1,30 +1,31 @@
 import type { Pod } from "kubernetes-types/core/v1.d.ts";
-import { isIn, type Range, rangeOf } from "postern/objects/network";
+import { type AddressRange, isInRange, parseRange } from "postern/objects/network";
 
 /** The prefix of IPv4 addresses that are written as IPv6 addresses: ::ffff:0:0/96. */
-const ipv4Mapped: Range = [[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 255, 255, 0, 0, 0, 0], 96];
+const ipv4Mapped: AddressRange = [[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 255, 255, 0, 0, 0, 0], 96];
 
 /** Parses `10.0.0.0/8`, `fd00::/8` or a single address; returns undefined if the text is neither. */
-export const parseNetwork = (text: string): Range | undefined => {
-  const range = rangeOf(text);
+export const parseNetwork = (text: string): AddressRange | undefined => {
+  const range = parseRange(text);
   if (range === undefined) return undefined;
   const [start, bits] = range;
-  const network: Range = isIn(start)(ipv4Mapped) ? [start.slice(12), bits - 96] : range;
+  const network: AddressRange = isInRange(start)(ipv4Mapped) ? [start.slice(12), bits - 96] : range;
   return isNetworkAddress(network) ? network : undefined;
 };
 
 /** Reports whether all bits after the prefix are 0. */
-const isNetworkAddress = ([start, bits]: Range) =>
+const isNetworkAddress = ([start, bits]: AddressRange) =>
   bits >= 0 && start.every((byte, index) => (byte & (255 >> Math.max(0, Math.min(8, bits - 8 * index)))) === 0);
 
 /** Reports whether an address is in a network. A reserved address must be in a network within its reserved range. */
-export const isAllowedAddress = (text: string, networks: readonly Range[]): boolean => {
+export const isAllowedAddress = (text: string, networks: readonly AddressRange[]): boolean => {
   const [address] = (text.includes("/") ? undefined : parseNetwork(text)) ?? [];
   if (address === undefined) return false;
-  const reservedRange = reserved.find(isIn(address));
+  const reservedRange = reserved.find(isInRange(address));
   return networks.some(
     (network) =>
-      isIn(address)(network) && (!reservedRange || (isIn(network[0])(reservedRange) && network[1] >= reservedRange[1])),
+      isInRange(address)(network) &&
+      (!reservedRange || (isInRange(network[0])(reservedRange) && network[1] >= reservedRange[1])),
   );
 };
 

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { beforeEach, describe, it } from "node:test";
 import type { Capabilities } from "postern/needs";
 import type { AdmissionRequest } from "postern/review";
-import { openRule, recorded } from "postern/test";
+import { createRecordedCapabilities, openRule } from "postern/test";
 import { buildPodUrl, isAllowedAddress, parseNetwork } from "./pod-address.ts";
 
 const { decide } = await openRule(import.meta.dirname);
@@ -39,7 +39,7 @@ describe("deletion-guard", () => {
   });
 
   const buildCapabilities = (...objects: { metadata: { name: string } }[]): Capabilities => ({
-    ...recorded({ objects }),
+    ...createRecordedCapabilities({ objects }),
     http: async ({ method = "GET", url }) => {
       sent.push(`${method} ${url}`);
       return { status, body: "" };

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { beforeEach, describe, it } from "node:test";
 import type { Capabilities } from "postern/needs";
 import type { AdmissionRequest } from "postern/review";
-import { openRule, recorded } from "postern/test";
+import { createRecordedCapabilities, openRule } from "postern/test";
 import type { Limit } from "./token-bucket.ts";
 
 const { decide } = await openRule(import.meta.dirname);
@@ -12,7 +12,7 @@ describe("event-rate-limit", () => {
   /** The time of the next request. */
   let seconds: number;
   beforeEach(() => {
-    world = recorded({});
+    world = createRecordedCapabilities({});
     seconds = 0;
   });
 

@@ -1,6 +1,6 @@
 import type { Event } from "kubernetes-types/core/v1.d.ts";
 import { ledger } from "postern/needs";
-import { aggregate, tooMany } from "postern/refusals";
+import { joinErrors, tooMany } from "postern/refusals";
 import { rule } from "postern/rule";
 import { type Bucket, getBucketKey, type Limit, limitTypes, takeToken } from "./token-bucket.ts";
 
@@ -56,7 +56,7 @@ export default rule({
         return bucket?.given ? [] : [`limit reached on type ${limit.type} for key ${key}`];
       }),
     );
-    if (refused.flat().length > 0) return { refuse: tooMany(aggregate(refused.flat())) };
+    if (refused.flat().length > 0) return { refuse: tooMany(joinErrors(refused.flat())) };
   },
 });
 

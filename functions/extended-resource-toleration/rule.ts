@@ -1,8 +1,8 @@
 import type { Pod, Toleration } from "kubernetes-types/core/v1.d.ts";
-import { containersIn, listContainers } from "postern/objects/pod";
+import { listContainers, listContainersInCel } from "postern/objects/pod";
 import { rule } from "postern/rule";
 
-const containers = containersIn("object", ["initContainers", "containers"]);
+const containers = listContainersInCel("object", ["initContainers", "containers"]);
 
 export default rule({
   summary: "Adds tolerations for the nodes that are reserved for the extended resources that a pod requests.",

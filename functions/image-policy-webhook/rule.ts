@@ -2,7 +2,7 @@ import type { Pod } from "kubernetes-types/core/v1.d.ts";
 import { type HttpsResponse, https } from "postern/needs";
 import { forbidden } from "postern/refusals";
 import { rule } from "postern/rule";
-import { serviceSettings, tokenOf, unfitService } from "postern/service-settings";
+import { findServiceFault, findTokenPlace, serviceSettings } from "postern/service-settings";
 import { readReview, toOutcome, writeReview } from "./image-review.ts";
 
 /** Upstream's settings, except `backend`: upstream reads it from a kubeconfig file. */
@@ -26,19 +26,19 @@ export default rule({
   timeoutSeconds,
   settings,
   checkSettings({ imagePolicy, backend }) {
-    const unfit = unfitService(backend, "the backend");
+    const unfit = findServiceFault(backend, "the backend");
     if (unfit !== undefined) return unfit;
     for (const [key, most] of Object.entries({ allowTTL: 1800, denyTTL: 1800, retryBackoff: 300_000 } as const)) {
       const value = Reflect.get(imagePolicy, key);
       if (value < -1 || value > most) return `must have -1, 0 or a number up to ${most} as ${key}, not ${value}`;
     }
   },
-  needs: { images: https(({ backend }: typeof settings) => tokenOf(backend)) },
+  needs: { images: https(({ backend }: typeof settings) => findTokenPlace(backend)) },
 
   async validate(pod: Pod, { request, settings: { imagePolicy, backend }, images }) {
     const url = new URL(backend.url);
     url.searchParams.set("timeout", `${timeoutSeconds}s`);
-    const bearer = tokenOf(backend);
+    const bearer = findTokenPlace(backend);
     const allowed = getNumberOrDefault(imagePolicy.allowTTL, 300);
     const answer = await images({
       url: url.href,

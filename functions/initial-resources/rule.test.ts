@@ -4,7 +4,7 @@ import fc from "fast-check";
 import { Failure } from "postern/failure";
 import type { HttpsRequest, HttpsResponse } from "postern/needs";
 import type { AdmissionRequest } from "postern/review";
-import { openRule, patched, recorded } from "postern/test";
+import { createRecordedCapabilities, openRule, patched } from "postern/test";
 import { readUsage } from "./usage-history.ts";
 
 const { decide } = await openRule(import.meta.dirname);
@@ -74,7 +74,7 @@ describe("initial-resources", () => {
     };
     const { outcome } = await decide("mutate", request, {
       settings: { prometheus: { url: "https://127.0.0.1/prometheus/" }, ...settings },
-      world: { ...recorded({}), https },
+      world: { ...createRecordedCapabilities({}), https },
     });
     const pod = Object(patched(object, outcome));
     return { pod, requests: pod.spec.containers[0].resources?.requests, audit: outcome.audit };

@@ -1,10 +1,10 @@
 import type { Container, Pod } from "kubernetes-types/core/v1.d.ts";
 import { Failure } from "postern/failure";
 import { https } from "postern/needs";
-import { containersIn, listContainers } from "postern/objects/pod";
-import type { SharingPod } from "postern/objects/resources";
+import { listContainers, listContainersInCel } from "postern/objects/pod";
+import type { PodWithResources } from "postern/objects/resources";
 import { rule } from "postern/rule";
-import { tokenOf, unfitService } from "postern/service-settings";
+import { findServiceFault, findTokenPlace } from "postern/service-settings";
 import { queryUsage, type ResourceName, type Settings, settings } from "./usage-history.ts";
 
 const annotation = "kubernetes.io/initial-resources";
@@ -12,7 +12,7 @@ const annotation = "kubernetes.io/initial-resources";
 /** The most images of a pod whose usage is queried. */
 const mostImages = 10;
 
-const containers = containersIn("object", ["initContainers", "containers"]);
+const containers = listContainersInCel("object", ["initContainers", "containers"]);
 
 export default rule({
   summary: "Requests as much CPU and memory for containers as other containers of the same image used before.",
@@ -25,14 +25,14 @@ export default rule({
   timeoutSeconds: 5,
   settings,
   checkSettings({ percentile, prometheus: { cpu, memory, ...service } }) {
-    const unfit = unfitService(service, "prometheus");
+    const unfit = findServiceFault(service, "prometheus");
     if (unfit !== undefined) return unfit;
     if (percentile < 0 || percentile > 100) return `must have a percentile from 0 to 100, not ${percentile}`;
     const wrong = [cpu, memory].find((metric) => !/^[a-zA-Z_:][a-zA-Z0-9_:]*$/.test(metric));
     if (wrong !== undefined)
       return `must have the name of a metric for cpu and for memory, not ${JSON.stringify(wrong)}`;
   },
-  needs: { ask: https(({ prometheus }: Settings) => tokenOf(prometheus)) },
+  needs: { ask: https(({ prometheus }: Settings) => findTokenPlace(prometheus)) },
 
   async mutate(pod: Pod, { request, settings, ask }) {
     const incomplete = listIncompleteContainers(pod);
@@ -65,7 +65,7 @@ export default rule({
 
 const resources = ["cpu", "memory"] as const;
 
-const listIncompleteContainers = (pod: SharingPod) =>
+const listIncompleteContainers = (pod: PodWithResources) =>
   listContainers(pod, ["initContainers", "containers"]).flatMap(({ container, path }) => {
     const missing = listMissingResources(container, pod);
     const kind = path.startsWith("spec.initContainers") ? "init container" : "container";
@@ -87,7 +87,10 @@ const queryUsages = async (
   return new Map(await Promise.all(queries));
 };
 
-const listMissingResources = ({ resources: own }: Pick<Container, "resources">, { spec }: SharingPod): ResourceName[] =>
+const listMissingResources = (
+  { resources: own }: Pick<Container, "resources">,
+  { spec }: PodWithResources,
+): ResourceName[] =>
   resources.filter((resource) =>
     [own, spec?.resources].every(
       (stated) => !(resource in (stated?.requests ?? {})) && !(resource in (stated?.limits ?? {})),

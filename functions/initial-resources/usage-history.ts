@@ -1,8 +1,8 @@
 import { Failure } from "postern/failure";
 import { type HttpsRequest, type HttpsResponse, parseAnswer } from "postern/needs";
-import { fullName, parseImage } from "postern/objects/image";
-import { canonical } from "postern/objects/quantity";
-import { tokenOf, tokenSettings } from "postern/service-settings";
+import { formatImage, parseImage } from "postern/objects/image";
+import { canonicalizeQuantity } from "postern/objects/quantity";
+import { findTokenPlace, tokenSettings } from "postern/service-settings";
 
 export const settings = {
   /** `percentile` and `namespaceOnly` are upstream's flags; the data source is Postern's. */
@@ -49,7 +49,7 @@ export const queryUsage = async (
   { percentile, namespaceOnly, prometheus }: Settings,
   ask: Ask,
 ): Promise<string | undefined> => {
-  const bearer = tokenOf(prometheus);
+  const bearer = findTokenPlace(prometheus);
   const known = { ...(prometheus.ca && { ca: prometheus.ca }), ...(bearer && { bearer }) };
   let last: UsageSample = { samples: 0, usage: 0 };
   for (const stage of listStages(namespace, namespaceOnly)) {
@@ -64,7 +64,7 @@ export const queryUsage = async (
   }
   if (last.samples <= 0) return undefined;
   const [units, nanos] = resource === "cpu" ? [last.usage * 1000, 10n ** 6n] : [last.usage, 10n ** 9n];
-  return canonical({ nanos: BigInt(Math.ceil(units)) * nanos, notation: "decimal" });
+  return canonicalizeQuantity({ nanos: BigInt(Math.ceil(units)) * nanos, notation: "decimal" });
 };
 
 /** Builds a query for the percentile of the containers' percentiles: PromQL has none of all samples together. */
@@ -87,7 +87,7 @@ const buildSeries = (
   // Runtimes report full names: with the registry and the default tag.
   const tag = parsed.tag ?? (parsed.digest ? undefined : "latest");
   const bare = { ...parsed, tag: undefined, digest: undefined };
-  const names = isSameTag ? [image, fullName({ ...parsed, tag })] : [removeTag(image), fullName(bare)];
+  const names = isSameTag ? [image, formatImage({ ...parsed, tag })] : [removeTag(image), formatImage(bare)];
   const pattern = [...new Set(names)].map(escapeRegex).join("|");
   const chosen = [
     `image=~${JSON.stringify(isSameTag ? pattern : `(?:${pattern})(?:[:@].*)?`)}`,

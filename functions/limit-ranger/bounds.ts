@@ -1,17 +1,23 @@
 import type { LimitRangeItem, PersistentVolumeClaim, Pod } from "kubernetes-types/core/v1.d.ts";
 import { listContainers } from "postern/objects/pod";
-import { milliOf, printed, type Quantity, wholeOf, zero } from "postern/objects/quantity";
-import { type Amounts, amountsInSpec, amountsOf } from "postern/objects/resources";
+import {
+  formatQuantity,
+  type Quantity,
+  roundToUnits,
+  roundUpToThousandths,
+  zeroQuantity,
+} from "postern/objects/quantity";
+import { type Amounts, computePodAmounts, parseAmounts } from "postern/objects/resources";
 
 export const listPodOffences = (bounds: LimitRangeItem, pod: Pod): string[] => {
   if (bounds.type === "Pod")
     return listOffences(bounds, {
-      requests: amountsInSpec(pod, "requests", isCpuOrMemory),
-      limits: amountsInSpec(pod, "limits", isCpuOrMemory),
+      requests: computePodAmounts(pod, "requests", isCpuOrMemory),
+      limits: computePodAmounts(pod, "limits", isCpuOrMemory),
     });
   if (bounds.type !== "Container") return [];
   return listContainers(pod, ["containers", "initContainers"]).flatMap(({ container: { resources } }) =>
-    listOffences(bounds, { requests: amountsOf(resources?.requests), limits: amountsOf(resources?.limits) }),
+    listOffences(bounds, { requests: parseAmounts(resources?.requests), limits: parseAmounts(resources?.limits) }),
   );
 };
 
@@ -19,7 +25,7 @@ export const listPodOffences = (bounds: LimitRangeItem, pod: Pod): string[] => {
 export const listClaimOffences = (bounds: LimitRangeItem, { spec }: PersistentVolumeClaim): string[] => {
   if (bounds.type !== "PersistentVolumeClaim") return [];
   const { maxLimitRequestRatio: _, ...ofRequests } = bounds;
-  return listOffences(ofRequests, { requests: amountsOf(spec?.resources?.requests), limits: new Map() });
+  return listOffences(ofRequests, { requests: parseAmounts(spec?.resources?.requests), limits: new Map() });
 };
 
 /** Upstream ignores huge pages that a pod sets for all its containers. */
@@ -41,7 +47,7 @@ const listOffences = (
     bounds: Record<string, string> | undefined,
     offence: (amounts: BoundedAmounts) => string | undefined,
   ) =>
-    [...amountsOf(bounds)]
+    [...parseAmounts(bounds)]
       .sort(([left], [right]) => (left < right ? -1 : 1))
       .flatMap(
         ([resource, bound]) =>
@@ -56,33 +62,35 @@ const listOffences = (
 
 const checkMinimum = (amounts: BoundedAmounts): string | undefined => {
   const { resource, type, bound, request, limit } = amounts;
-  const minimum = `minimum ${resource} usage per ${type} is ${printed(bound)}`;
+  const minimum = `minimum ${resource} usage per ${type} is ${formatQuantity(bound)}`;
   const size = toComparableSizes(amounts);
   if (!request) return `${minimum}.  No request is specified`;
-  if (size.request < size.bound) return `${minimum}, but request is ${printed(request)}`;
-  if (limit && size.limit < size.bound) return `${minimum}, but limit is ${printed(limit)}`;
+  if (size.request < size.bound) return `${minimum}, but request is ${formatQuantity(request)}`;
+  if (limit && size.limit < size.bound) return `${minimum}, but limit is ${formatQuantity(limit)}`;
 };
 
 const checkMaximum = (amounts: BoundedAmounts): string | undefined => {
   const { resource, type, bound, request, limit } = amounts;
-  const maximum = `maximum ${resource} usage per ${type} is ${printed(bound)}`;
+  const maximum = `maximum ${resource} usage per ${type} is ${formatQuantity(bound)}`;
   const capped = type === "PersistentVolumeClaim" ? "request" : "limit";
   const size = toComparableSizes(amounts);
   if (!amounts[capped]) return `${maximum}.  No ${capped} is specified`;
-  if (limit && size.limit > size.bound) return `${maximum}, but limit is ${printed(limit)}`;
-  if (request && size.request > size.bound) return `${maximum}, but request is ${printed(request)}`;
+  if (limit && size.limit > size.bound) return `${maximum}, but limit is ${formatQuantity(limit)}`;
+  if (request && size.request > size.bound) return `${maximum}, but request is ${formatQuantity(request)}`;
 };
 
 const checkRatio = (amounts: BoundedAmounts): string | undefined => {
   const { resource, type, bound } = amounts;
-  const most = `${resource} max limit to request ratio per ${type} is ${printed(bound)}`;
+  const most = `${resource} max limit to request ratio per ${type} is ${formatQuantity(bound)}`;
   const size = toComparableSizes(amounts);
   if (size.request === 0n) return `${most}, but no request is specified or request is 0`;
   if (size.limit === 0n) return `${most}, but no limit is specified or limit is 0`;
   // Uses floating point, as upstream does, to get the same rounding.
   const ratio = Number(size.limit) / Number(size.request);
   const isTooHigh =
-    wholeOf(bound) <= mostInThousandths ? ratio * 1000 > Number(milliOf(bound)) : ratio > Number(wholeOf(bound));
+    roundToUnits(bound) <= mostInThousandths
+      ? ratio * 1000 > Number(roundUpToThousandths(bound))
+      : ratio > Number(roundToUnits(bound));
   if (isTooHigh) return `${most}, but provided ratio is ${formatRatio(ratio)}`;
 };
 
@@ -90,8 +98,10 @@ const checkRatio = (amounts: BoundedAmounts): string | undefined => {
 const mostInThousandths = (2n ** 63n - 1n) / 1000n;
 
 /** Returns amounts in thousandths, rounded up, or in whole units if one of them is too large for that. */
-const toComparableSizes = ({ request = zero, limit = zero, bound }: BoundedAmounts) => {
-  const measure = [request, limit, bound].every((amount) => wholeOf(amount) <= mostInThousandths) ? milliOf : wholeOf;
+const toComparableSizes = ({ request = zeroQuantity, limit = zeroQuantity, bound }: BoundedAmounts) => {
+  const measure = [request, limit, bound].every((amount) => roundToUnits(amount) <= mostInThousandths)
+    ? roundUpToThousandths
+    : roundToUnits;
   return { request: measure(request), limit: measure(limit), bound: measure(bound) };
 };
 

@@ -1,6 +1,6 @@
 import type { PersistentVolumeClaim, Pod } from "kubernetes-types/core/v1.d.ts";
 import { list } from "postern/needs";
-import { aggregate, forbidden } from "postern/refusals";
+import { forbidden, joinErrors } from "postern/refusals";
 import type { AdmissionRequest } from "postern/review";
 import { type RequestMatch, rule } from "postern/rule";
 import { listClaimOffences, listPodOffences } from "./bounds.ts";
@@ -46,7 +46,7 @@ export default rule({
       const offences = (spec?.limits ?? []).flatMap((bounds) =>
         isPod(object, request) ? listPodOffences(bounds, object) : listClaimOffences(bounds, object),
       );
-      if (offences.length > 0) return { refuse: forbidden(request, aggregate(offences)) };
+      if (offences.length > 0) return { refuse: forbidden(request, joinErrors(offences)) };
     }
   },
 

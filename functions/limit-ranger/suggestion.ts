@@ -1,11 +1,17 @@
 import type { LimitRangeItem, PersistentVolumeClaim } from "kubernetes-types/core/v1.d.ts";
 import { listContainers } from "postern/objects/pod";
-import { canonical, compareQuantities, printed, type Quantity, quantity } from "postern/objects/quantity";
-import type { SharingPod, Stated } from "postern/objects/resources";
+import {
+  canonicalizeQuantity,
+  compareQuantities,
+  formatQuantity,
+  type Quantity,
+  requireQuantity,
+} from "postern/objects/quantity";
+import type { PodWithResources, ResourceRequirements } from "postern/objects/resources";
 import { listPodOffences } from "./bounds.ts";
 
 /** Edits a pod so that it is within the bounds, or returns advice if no single edit does that. */
-export const fitPod = (pod: SharingPod, allBounds: readonly LimitRangeItem[]): string | undefined => {
+export const fitPod = (pod: PodWithResources, allBounds: readonly LimitRangeItem[]): string | undefined => {
   const containers = listContainers(pod, ["containers", "initContainers"]).map(({ container }) => container);
   for (const bounds of allBounds.filter(({ type }) => type === "Container"))
     for (const container of containers) fitResources(container, bounds);
@@ -25,7 +31,7 @@ export const fitClaim = (
   allBounds: readonly LimitRangeItem[],
   oldClaim: PersistentVolumeClaim | null,
 ): void => {
-  let stated: Stated = spec?.resources ?? {};
+  let stated: ResourceRequirements = spec?.resources ?? {};
   for (const bounds of allBounds.filter(({ type }) => type === "PersistentVolumeClaim")) {
     const { requests } = clampAmounts(stated, { ...bounds, maxLimitRequestRatio: {} });
     stated = { ...stated, ...(requests && { requests }) };
@@ -33,19 +39,19 @@ export const fitClaim = (
   const requested = new Map(Object.entries(stated.requests ?? {}));
   const shrinks = Object.entries(oldClaim?.spec?.resources?.requests ?? {}).some(([resource, amount]) => {
     const current = getAmount(requested, resource);
-    return current === undefined || isLarger(quantity(amount), current);
+    return current === undefined || isLarger(requireQuantity(amount), current);
   });
   if (spec && stated.requests && !shrinks) spec.resources = { ...spec.resources, requests: stated.requests };
 };
 
-const fitResources = (holder: { resources?: Stated }, bounds: LimitRangeItem): void => {
+const fitResources = (holder: { resources?: ResourceRequirements }, bounds: LimitRangeItem): void => {
   holder.resources = { ...holder.resources, ...clampAmounts(holder.resources ?? {}, bounds) };
 };
 
 const clampAmounts = (
-  stated: Stated,
+  stated: ResourceRequirements,
   { min = {}, max = {}, maxLimitRequestRatio: ratios = {} }: LimitRangeItem,
-): Stated => {
+): ResourceRequirements => {
   const [requests, limits] = [
     new Map(Object.entries(stated.requests ?? {})),
     new Map(Object.entries(stated.limits ?? {})),
@@ -60,8 +66,8 @@ const clampAmounts = (
     if (ratio) [request, limit] = [request ?? limit, limit ?? request];
     const share = ratio && limit && getSmallestRequest(limit, ratio, resource);
     if (request && share && isLarger(share, request)) request = share;
-    if (request) requests.set(resource, printed(request));
-    if (limit) limits.set(resource, printed(limit));
+    if (request) requests.set(resource, formatQuantity(request));
+    if (limit) limits.set(resource, formatQuantity(limit));
   }
   return {
     ...(requests.size > 0 && { requests: Object.fromEntries(requests) }),
@@ -71,7 +77,7 @@ const clampAmounts = (
 
 const getAmount = (amounts: ReadonlyMap<string, string>, resource: string): Quantity | undefined => {
   const text = amounts.get(resource);
-  return text === undefined ? undefined : quantity(text);
+  return text === undefined ? undefined : requireQuantity(text);
 };
 
 const isLarger = (left: Quantity, right: Quantity) => compareQuantities(left, right) > 0;
@@ -83,7 +89,7 @@ const getSmallestRequest = (limit: Quantity, ratio: Quantity, resource: string):
   const divisor = ratio.nanos * step;
   const steps = (limit.nanos * 1_000_000_000n + divisor - 1n) / divisor;
   const share = { nanos: steps * step, notation: limit.notation };
-  return { ...share, text: canonical(share) };
+  return { ...share, text: canonicalizeQuantity(share) };
 };
 
 const describeBounds = ({ min = {}, max = {}, maxLimitRequestRatio: ratios = {} }: LimitRangeItem): string => {

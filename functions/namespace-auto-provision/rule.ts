@@ -1,5 +1,5 @@
 import { create, get } from "postern/needs";
-import { homeOf, livesInANamespace } from "postern/objects/namespace";
+import { getObjectNamespace, isNamespacedInCel } from "postern/objects/namespace";
 import { forbidden } from "postern/refusals";
 import { rule } from "postern/rule";
 
@@ -8,12 +8,12 @@ export default rule({
   order: 2,
   upstreamPlugin: { plugin: "NamespaceAutoProvision" },
   match: [{ apiGroups: ["*"], apiVersions: ["*"], resources: ["*/*"], operations: ["CREATE"], scope: "Namespaced" }],
-  matchConditions: { "lives-in-a-namespace": livesInANamespace, "is-meant": "!request.?dryRun.orValue(false)" },
+  matchConditions: { "lives-in-a-namespace": isNamespacedInCel, "is-meant": "!request.?dryRun.orValue(false)" },
   needs: { namespaces: get("namespaces"), provision: create("namespaces") },
   sideEffects: "NoneOnDryRun",
 
   async mutate(_, { request, namespaces, provision }) {
-    const name = homeOf(request);
+    const name = getObjectNamespace(request);
     if (!name || request.dryRun || (await namespaces(name))) return;
 
     const result = await provision({ apiVersion: "v1", kind: "Namespace", metadata: { name } });

@@ -1,5 +1,5 @@
 import { get } from "postern/needs";
-import { creationOf, homeOf, livesInANamespace } from "postern/objects/namespace";
+import { describeNamespaceCreation, getObjectNamespace, isNamespacedInCel } from "postern/objects/namespace";
 import { notFound } from "postern/refusals";
 import { rule } from "postern/rule";
 
@@ -16,18 +16,18 @@ export default rule({
       scope: "Namespaced",
     },
   ],
-  matchConditions: { "lives-in-a-namespace": livesInANamespace },
+  matchConditions: { "lives-in-a-namespace": isNamespacedInCel },
   needs: { namespaces: get("namespaces") },
 
   // Upstream refuses in the validating phase. A validating webhook would be too late: PodSecurity fails before it.
   async mutate(_, { request, namespaces }) {
-    const home = homeOf(request);
+    const home = getObjectNamespace(request);
     if (!home || (await namespaces(home))) return;
 
     return { refuse: notFound({ group: "", resource: "namespaces" }, home) };
   },
 
   suggest(_, { request }) {
-    return creationOf(request.namespace);
+    return describeNamespaceCreation(request.namespace);
   },
 });

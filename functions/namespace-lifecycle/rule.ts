@@ -1,5 +1,5 @@
 import { get } from "postern/needs";
-import { creationOf, homeOf, livesInANamespace } from "postern/objects/namespace";
+import { describeNamespaceCreation, getObjectNamespace, isNamespacedInCel } from "postern/objects/namespace";
 import { forbidden, notFound } from "postern/refusals";
 import type { AdmissionRequest, Status } from "postern/review";
 import { rule } from "postern/rule";
@@ -23,7 +23,7 @@ export default rule({
   ],
   matchConditions: {
     "may-be-refused": `request.operation == "DELETE" ? request.?name.orValue("") in ${JSON.stringify(protectedNamespaces)} :
-      ${livesInANamespace} &&
+      ${isNamespacedInCel} &&
       !(request.resource.group == "authorization.k8s.io" && request.resource.resource == "localsubjectaccessreviews")`,
   },
   needs: {
@@ -38,7 +38,7 @@ export default rule({
         ? { refuse: forbidden(request, "this namespace may not be deleted") }
         : undefined;
 
-    const home = homeOf(request);
+    const home = getObjectNamespace(request);
     if (!home || isAccessReview(request)) return;
 
     const isNew = request.operation === "CREATE";
@@ -50,7 +50,7 @@ export default rule({
   async suggest(_, { request, current }) {
     if (request.operation === "DELETE") return;
     const { namespace = "" } = request;
-    if (!(await current(namespace))) return creationOf(namespace);
+    if (!(await current(namespace))) return describeNamespaceCreation(namespace);
     return `wait until namespace ${JSON.stringify(namespace)} is deleted, and create it again`;
   },
 });

@@ -1,6 +1,6 @@
 import type { Node, Pod } from "kubernetes-types/core/v1.d.ts";
 import { compareQuantities } from "postern/objects/quantity";
-import type { SharingPod, Stated } from "postern/objects/resources";
+import type { PodWithResources, ResourceRequirements } from "postern/objects/resources";
 
 /** A node with the features that its kubelet declares, which kubernetes-types doesn't have yet. */
 export type NodeWithFeatures = Node & { status?: { declaredFeatures?: string[] } };
@@ -11,7 +11,7 @@ export const listRequiredFeatures = (old: Pod, pod: Pod): string[] => [
 ];
 
 /** Compares pod-level resources. Empty resources differ from absent ones. */
-const changesPodResources = ({ spec: old }: SharingPod, { spec }: SharingPod): boolean => {
+const changesPodResources = ({ spec: old }: PodWithResources, { spec }: PodWithResources): boolean => {
   const [oldResources, resources] = [old?.resources, spec?.resources];
   if (!oldResources || !resources) return oldResources !== resources;
   return areDifferent(oldResources, resources, (left, right) => compareQuantities(left, right) === 0);
@@ -25,10 +25,10 @@ const changesInitContainer = ({ spec: old }: Pod, { spec }: Pod): boolean =>
       areDifferent(resources, spec?.initContainers?.[index]?.resources ?? {}, (left, right) => left === right),
   );
 
-type Resources = Stated & { claims?: { name: string; request?: string }[] };
+type Resources = ResourceRequirements & { claims?: { name: string; request?: string }[] };
 
 const areDifferent = (left: Resources, right: Resources, isSame: (left: string, right: string) => boolean): boolean => {
-  const isSameIn = (kind: keyof Stated) => {
+  const isSameIn = (kind: keyof ResourceRequirements) => {
     const [first, second] = [new Map(Object.entries(left[kind] ?? {})), new Map(Object.entries(right[kind] ?? {}))];
     return (
       first.size === second.size &&

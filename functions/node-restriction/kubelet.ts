@@ -1,6 +1,6 @@
 import type { CSIDriver } from "kubernetes-types/storage/v1.d.ts";
 import { type Answers, accessReview, get } from "postern/needs";
-import { goQuoted } from "postern/objects/go-quoted";
+import { quoteAsGo } from "postern/objects/go-quoted";
 import type { AdmissionRequest, Status, UserInfo } from "postern/review";
 
 export const kubeletNeeds = {
@@ -37,7 +37,7 @@ export const getNodeName = ({ username, groups }: UserInfo): string | undefined 
 
 export const userPrefix = "system:node:";
 
-export const quoteText = (text: string | undefined) => goQuoted(text ?? "");
+export const quoteText = (text: string | undefined) => quoteAsGo(text ?? "");
 
 /** Builds a refusal without the object's name in front, as upstream's message is. */
 export const buildForbidden = (message: string): Status => ({ code: 403, reason: "Forbidden", message });

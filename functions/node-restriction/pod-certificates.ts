@@ -1,4 +1,4 @@
-import { isMirror } from "postern/objects/pod";
+import { isMirrorPod } from "postern/objects/pod";
 import type { KubernetesObject } from "postern/review";
 import { buildForbidden, type KubeletContext, type KubeletOffence, quoteText } from "./kubelet.ts";
 
@@ -45,7 +45,7 @@ export const checkPodCertificateRequest = async (
     return buildForbidden(`${ofPod} contains pod UID (${quoteText(podUID)}) which differs from running pod`);
   if (pod.spec?.nodeName !== nodeName)
     return `pod ${podHere} is not running on node ${quoteText(nodeName)} named in the PodCertificateRequest`;
-  if (isMirror(pod)) return `pod ${podHere} is a mirror pod`;
+  if (isMirrorPod(pod)) return `pod ${podHere} is a mirror pod`;
   // The refusal may name the pod's account: a caller that knows the pod's UID could read the account, too.
   if ((pod.spec.serviceAccountName ?? "") !== serviceAccountName)
     return `${ofPod} contains serviceAccountName (${quoteText(serviceAccountName)}) that differs from running pod (${quoteText(pod.spec.serviceAccountName)})`;

@@ -1,13 +1,13 @@
 import type { Pod, Volume } from "kubernetes-types/core/v1.d.ts";
 import { isSourceless, listContainers } from "postern/objects/pod";
-import { secretsIn } from "postern/objects/secret";
+import { listSecrets } from "postern/objects/secret";
 import { quoteText } from "./kubelet.ts";
 
 /** Returns the first API object that a pod references, in upstream's order; `unknown` is an error of the search. */
 export const findReference = (pod: Pod): { what?: string; unknown?: string } | undefined => {
   const { serviceAccountName, volumes = [] } = pod.spec ?? {};
   if (serviceAccountName) return { what: "serviceaccounts" };
-  if (secretsIn(pod).length > 0) return { what: "secrets" };
+  if (listSecrets(pod).length > 0) return { what: "secrets" };
   if (listConfigMaps(pod).some(Boolean)) return { what: "configmaps" };
   if (Reflect.get(pod.spec ?? {}, "resourceClaims")?.length > 0) return { what: "resourceclaims" };
   for (const volume of volumes) {

@@ -1,6 +1,6 @@
 import type { Pod } from "kubernetes-types/core/v1.d.ts";
 import { isSame } from "postern/json";
-import { isMirror } from "postern/objects/pod";
+import { isMirrorPod } from "postern/objects/pod";
 import { notFound } from "postern/refusals";
 import type { KubernetesObject } from "postern/review";
 import { type KubeletContext, type KubeletOffence, quoteText } from "./kubelet.ts";
@@ -20,7 +20,7 @@ export const checkPod = (pod: Pod, context: KubeletContext): KubeletOffence | Pr
 /** Checks a mirror pod, which represents a static pod of the node; it must not reference API objects. */
 const checkMirrorPod = async (pod: Pod, { node, nodes }: KubeletContext): Promise<KubeletOffence> => {
   const subject = `node ${quoteText(node)}`;
-  if (!isMirror(pod))
+  if (!isMirrorPod(pod))
     return `pod does not have "kubernetes.io/config.mirror" annotation, ${subject} can only create mirror pods`;
   if (pod.spec?.nodeName !== node) return `${subject} can only create pods with spec.nodeName set to itself`;
 

@@ -1,5 +1,5 @@
 import type { PersistentVolume, Pod, Volume } from "kubernetes-types/core/v1.d.ts";
-import { aggregate, notFound } from "postern/refusals";
+import { joinErrors, notFound } from "postern/refusals";
 import type { KubernetesObject } from "postern/review";
 import { type KubeletContext, type KubeletOffence, quoteText } from "./kubelet.ts";
 
@@ -38,7 +38,7 @@ const checkAudience = async (
   const drivers = await Promise.all(volumes.map((volume) => usesAudience(volume, pod, audience, context)));
   if (drivers.includes(true)) return;
   const errors = drivers.filter((driver) => typeof driver === "string");
-  if (errors.length > 0) return `error validating audience ${quoteText(audience)}: ${aggregate(errors)}`;
+  if (errors.length > 0) return `error validating audience ${quoteText(audience)}: ${joinErrors(errors)}`;
 
   const { userInfo: user, namespace = "", name = "" } = context.request;
   const verb = "request-serviceaccounts-token-audience";

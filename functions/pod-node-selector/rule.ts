@@ -1,7 +1,7 @@
 import type { Namespace, Pod } from "kubernetes-types/core/v1.d.ts";
 import { get } from "postern/needs";
-import { conflictOf, type Labels } from "postern/objects/label";
-import { creationOf } from "postern/objects/namespace";
+import { findConflict, type Labels } from "postern/objects/label";
+import { describeNamespaceCreation } from "postern/objects/namespace";
 import { forbidden, notFound } from "postern/refusals";
 import type { AdmissionRequest, Status } from "postern/review";
 import { rule } from "postern/rule";
@@ -59,7 +59,7 @@ export default rule({
 
   async suggest({ spec }: Pod, { request, settings, current }) {
     const namespace = await current(request.namespace ?? "");
-    if (!namespace) return creationOf(request.namespace);
+    if (!namespace) return describeNamespaceCreation(request.namespace);
     const chosen = getNamespaceNodes(request, namespace, settings.podNodeSelectorPluginConfig);
     if ("refuse" in chosen || !spec) return;
     const { nodes, allowed } = chosen;
@@ -97,7 +97,7 @@ const getNamespaceNodes = (
 
 const checkSelector = (request: AdmissionRequest, pod: Pod, selector: Labels, { nodes, allowed }: NamespaceNodes) => {
   const refuseRequest = (text: string) => ({ refuse: forbidden(request, text, pod.metadata?.name ?? "") });
-  if (conflictOf(nodes, selector) !== undefined)
+  if (findConflict(nodes, selector) !== undefined)
     return refuseRequest("pod node label selector conflicts with its namespace node label selector");
   if (Object.keys(allowed).length > 0 && !isAllowedSelector(allowed, selector))
     return refuseRequest("pod node label selector labels conflict with its namespace whitelist");

@@ -1,4 +1,4 @@
-import { keyFaults, type Labels, valueFaults } from "postern/objects/label";
+import { findKeyFaults, findValueFaults, type Labels } from "postern/objects/label";
 
 /** Parses `pool=default,disk=ssd`; returns kube-apiserver's error message if the text is invalid. */
 export const parseSelector = (text: string): Labels | string => {
@@ -8,7 +8,7 @@ export const parseSelector = (text: string): Labels | string => {
     const [key = "", value = ""] = parts.map((part) => part.trim());
     if (parts.length !== 2) return `invalid selector: [${parts.join(" ")}]`;
 
-    const [ofKey, ofValue] = [keyFaults(key), valueFaults(value)].map((faults) => faults.join("; "));
+    const [ofKey, ofValue] = [findKeyFaults(key), findValueFaults(value)].map((faults) => faults.join("; "));
     // The text <nil> is upstream's: it has no path to the key.
     if (ofKey) return `<nil>: Invalid value: ${JSON.stringify(key)}: ${ofKey}`;
     if (ofValue) return `[${key}]: Invalid value: ${JSON.stringify(value)}: ${ofValue}`;

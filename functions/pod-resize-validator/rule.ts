@@ -1,7 +1,14 @@
 import type { Node, Pod } from "kubernetes-types/core/v1.d.ts";
 import { get } from "postern/needs";
-import { compareQuantities, milliOf, type Quantity, quantity, wholeOf, zero } from "postern/objects/quantity";
-import { amountsInSpec, amountsOf, together } from "postern/objects/resources";
+import {
+  compareQuantities,
+  type Quantity,
+  requireQuantity,
+  roundToUnits,
+  roundUpToThousandths,
+  zeroQuantity,
+} from "postern/objects/quantity";
+import { addAmounts, computePodAmounts, parseAmounts } from "postern/objects/resources";
 import { forbidden } from "postern/refusals";
 import { rule } from "postern/rule";
 
@@ -58,13 +65,13 @@ export default rule({
 const getGeneration = ({ metadata }: Pod) => metadata?.generation ?? 0;
 
 const listShortages = (pod: Pod, { status }: Node): string[] => {
-  const requests = together(amountsInSpec(pod, "requests"), amountsOf(pod.spec?.overhead));
+  const requests = addAmounts(computePodAmounts(pod, "requests"), parseAmounts(pod.spec?.overhead));
   const findShortage = (resource: string, measure: (amount: Quantity) => bigint) => {
-    const requested = requests.get(resource) ?? zero;
-    const allocatable = quantity(status?.allocatable?.[resource] ?? "0");
+    const requested = requests.get(resource) ?? zeroQuantity;
+    const allocatable = requireQuantity(status?.allocatable?.[resource] ?? "0");
     return compareQuantities(requested, allocatable) > 0
       ? [`${resource}, requested: ${measure(requested)}, allocatable: ${measure(allocatable)}`]
       : [];
   };
-  return [...findShortage("cpu", milliOf), ...findShortage("memory", wholeOf)];
+  return [...findShortage("cpu", roundUpToThousandths), ...findShortage("memory", roundToUnits)];
 };

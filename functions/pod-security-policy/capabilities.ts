@@ -1,5 +1,5 @@
 import type { Capabilities } from "kubernetes-types/core/v1.d.ts";
-import { goQuoted } from "postern/objects/go-quoted";
+import { quoteAsGo } from "postern/objects/go-quoted";
 import { describeInvalid, type Offences, printGoList } from "./offence.ts";
 import type { Policy } from "./policy.ts";
 
@@ -28,7 +28,7 @@ export function* listCapabilityOffences(
   const addable = new Set([...defaultAddCapabilities, ...allowedCapabilities]);
   for (const capability of capabilities.add ?? [])
     if (!addable.has(capability))
-      yield describeInvalid(`${path}.add`, goQuoted(capability), "capability may not be added");
+      yield describeInvalid(`${path}.add`, quoteAsGo(capability), "capability may not be added");
   const dropped = new Set(capabilities.drop);
   for (const capability of requiredDropCapabilities)
     if (!dropped.has(capability)) {

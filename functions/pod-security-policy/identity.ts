@@ -1,5 +1,5 @@
 import type { Container, EphemeralContainer, Pod, SELinuxOptions } from "kubernetes-types/core/v1.d.ts";
-import { goQuoted } from "postern/objects/go-quoted";
+import { quoteAsGo } from "postern/objects/go-quoted";
 import { describeInvalid, type Offences, printGoList, printRanges } from "./offence.ts";
 import { type GroupRule, isWithinRanges, type Policy } from "./policy.ts";
 
@@ -73,7 +73,7 @@ export function* listSeLinuxOffences(
   for (const part of ["level", "role", "type", "user"] as const) {
     const [wanted = "", chosen = ""] = [seLinux.seLinuxOptions?.[part], options[part]];
     if (wanted !== chosen && !(part === "level" && isSameLevel(wanted, chosen)))
-      yield describeInvalid(`${path}.${part}`, goQuoted(chosen), `must be ${wanted}`);
+      yield describeInvalid(`${path}.${part}`, quoteAsGo(chosen), `must be ${wanted}`);
   }
 }
 

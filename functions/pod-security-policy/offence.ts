@@ -1,4 +1,4 @@
-import { goQuoted } from "postern/objects/go-quoted";
+import { quoteAsGo } from "postern/objects/go-quoted";
 import type { IdRange } from "./policy.ts";
 
 /** Offences as a generator, because most callers only need to know whether there is one. */
@@ -13,7 +13,7 @@ export const describeForbidden = (path: string, detail: string) => `${path}: For
 /** Prints a Go slice; an empty slice differs from nil. */
 export const printGoList = (type: string, elements: readonly (string | number)[] | undefined) =>
   elements ? `[]${type}{${elements.map(printGoElement).join(", ")}}` : `[]${type}(nil)`;
-const printGoElement = (element: string | number) => (typeof element === "string" ? goQuoted(element) : `${element}`);
+const printGoElement = (element: string | number) => (typeof element === "string" ? quoteAsGo(element) : `${element}`);
 
 export const printRanges = (ranges: readonly IdRange[] = []) =>
   `[${ranges.map(({ min, max }) => `{${min} ${max}}`).join(" ")}]`;

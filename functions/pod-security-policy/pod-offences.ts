@@ -1,5 +1,5 @@
 import type { Pod, Sysctl } from "kubernetes-types/core/v1.d.ts";
-import { goQuoted } from "postern/objects/go-quoted";
+import { quoteAsGo } from "postern/objects/go-quoted";
 import { listContainers } from "postern/objects/pod";
 import { listCapabilityOffences } from "./capabilities.ts";
 import {
@@ -34,7 +34,7 @@ export function* listPodOffences(policy: Policy, pod: Pod): Offences {
   const { runtimeClassName } = pod.spec ?? {};
   const classes = runtimeClass?.allowedRuntimeClassNames ?? [];
   if (runtimeClass && runtimeClassName !== undefined && !classes.includes("*") && !classes.includes(runtimeClassName))
-    yield describeInvalid("spec.runtimeClassName", goQuoted(runtimeClassName));
+    yield describeInvalid("spec.runtimeClassName", quoteAsGo(runtimeClassName));
 
   for (const { container, path } of listContainers(pod)) yield* listContainerOffences(policy, pod, container, path);
 }
@@ -57,7 +57,7 @@ function* listContainerOffences(policy: Policy, pod: Pod, container: AnyContaine
     yield describeInvalid(`${path}.windowsOptions.hostProcess`, "true", "Privileged containers are not allowed");
   const procMount = context.procMount ?? "Default";
   if (!(allowedProcMountTypes?.length ? allowedProcMountTypes : ["Default"]).includes(procMount))
-    yield describeInvalid(`${path}.procMount`, goQuoted(procMount), "ProcMountType is not allowed");
+    yield describeInvalid(`${path}.procMount`, quoteAsGo(procMount), "ProcMountType is not allowed");
   yield* listCapabilityOffences(policy, context.capabilities, `${path}.capabilities`);
   yield* listPortOffences(policy, container, at);
 
@@ -87,8 +87,8 @@ function* listSysctlOffences({ spec }: Policy, sysctls: readonly Sysctl[] = []):
 
   for (const [index, { name = "" }] of sysctls.entries()) {
     const path = `pod.spec.securityContext.sysctls[${index}]`;
-    if (isAmong(spec.forbiddenSysctls, name)) yield describeForbidden(path, `sysctl ${goQuoted(name)} is not allowed`);
+    if (isAmong(spec.forbiddenSysctls, name)) yield describeForbidden(path, `sysctl ${quoteAsGo(name)} is not allowed`);
     else if (!safeSysctls.includes(name) && !isAmong(spec.allowedUnsafeSysctls, name))
-      yield describeForbidden(path, `unsafe sysctl ${goQuoted(name)} is not allowed`);
+      yield describeForbidden(path, `unsafe sysctl ${quoteAsGo(name)} is not allowed`);
   }
 }

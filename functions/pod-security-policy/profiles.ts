@@ -1,5 +1,5 @@
 import type { Pod } from "kubernetes-types/core/v1.d.ts";
-import { goQuoted } from "postern/objects/go-quoted";
+import { quoteAsGo } from "postern/objects/go-quoted";
 import type { AnyContainer } from "./identity.ts";
 import { describeForbidden, type Offences } from "./offence.ts";
 import type { Policy } from "./policy.ts";
@@ -71,7 +71,7 @@ export function* listAppArmorOffences(policy: Policy, pod: Pod, container: AnyCo
   const path = describePath("appArmorProfile", pod, toKey("appArmorProfile", container), container, at);
   if (profile === "") yield describeForbidden(path, "AppArmor profile must be set");
   else if (!text.split(",").includes(profile))
-    yield describeForbidden(path, `${profile} is not an allowed profile. Allowed values: ${goQuoted(text)}`);
+    yield describeForbidden(path, `${profile} is not an allowed profile. Allowed values: ${quoteAsGo(text)}`);
 }
 
 /** Returns a pod's seccomp profile as an annotation and a field; current kubelets read only the field. */

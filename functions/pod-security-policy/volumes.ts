@@ -1,5 +1,5 @@
 import type { Pod, Volume } from "kubernetes-types/core/v1.d.ts";
-import { goQuoted } from "postern/objects/go-quoted";
+import { quoteAsGo } from "postern/objects/go-quoted";
 import { isSourceless, listContainers } from "postern/objects/pod";
 import { describeInvalid, type Offences } from "./offence.ts";
 import type { Policy } from "./policy.ts";
@@ -23,7 +23,7 @@ export function* listVolumeOffences(policy: Policy, pod: Pod): Offences {
     const type = getVolumeType(volume);
     if (type === undefined) yield describeInvalid(path, '""', `unknown volume type for volume: ${volume.name ?? ""}`);
     else if (!allowed.includes(type) && !allowed.includes("*"))
-      yield describeInvalid(path, goQuoted(type), `${type} volumes are not allowed to be used`);
+      yield describeInvalid(path, quoteAsGo(type), `${type} volumes are not allowed to be used`);
     else if (type === "hostPath") yield* listHostPathOffences(policy, volume, path, getWritableMounts);
     else if (
       type === "flexVolume" &&
@@ -31,13 +31,13 @@ export function* listVolumeOffences(policy: Policy, pod: Pod): Offences {
     )
       yield describeInvalid(
         `${path}.driver`,
-        goQuoted(volume.flexVolume?.driver ?? ""),
+        quoteAsGo(volume.flexVolume?.driver ?? ""),
         "Flexvolume driver is not allowed to be used",
       );
     else if (type === "csi" && isUnlisted(allowedCSIDrivers, ({ name }) => name === volume.csi?.driver))
       yield describeInvalid(
         `${path}.csi.driver`,
-        goQuoted(volume.csi?.driver ?? ""),
+        quoteAsGo(volume.csi?.driver ?? ""),
         "Inline CSI driver is not allowed to be used",
       );
   }
@@ -63,7 +63,7 @@ function* listHostPathOffences(
   const path = volume.hostPath?.path ?? "";
   const over = allowedHostPaths.filter(({ pathPrefix }) => isBelow(path, pathPrefix));
   if (over.length === 0)
-    return yield describeInvalid(`${at}.hostPath.pathPrefix`, goQuoted(path), "is not allowed to be used");
+    return yield describeInvalid(`${at}.hostPath.pathPrefix`, quoteAsGo(path), "is not allowed to be used");
   if (over.some(({ readOnly }) => !readOnly)) return;
 
   for (const mount of writableMounts(volume.name))

@@ -5,7 +5,7 @@ import type { Capabilities } from "postern/needs";
 import { isSelected, type LabelSelector } from "postern/objects/selection";
 import type { AdmissionRequest } from "postern/review";
 import { getVariants, type RuleVariant, selectPhase } from "postern/rule";
-import { mergeSettings, openRule, recorded } from "postern/test";
+import { createRecordedCapabilities, mergeSettings, openRule } from "postern/test";
 import { getDefaultPolicy, isPrivileged, type Label, type Labels, modes, parsePolicy, toLabelKey } from "./policy.ts";
 import podSecurity from "./rule.ts";
 import { getEntryLabels } from "./selections.ts";
@@ -129,7 +129,7 @@ describe("the webhook entries of pod-security", () => {
         async (settings, own, resource, spec) => {
           const labels = { ...own, "kubernetes.io/metadata.name": "a" };
           const namespace = { apiVersion: "v1", kind: "Namespace", metadata: { name: "a", labels } };
-          const world = recorded({ objects: [namespace] });
+          const world = createRecordedCapabilities({ objects: [namespace] });
           const [entry] = selectEntries(resource, labels, settings);
           const object = resource === "pods" ? { metadata: { name: "p" }, spec } : { spec: { template: { spec } } };
           const whole = await evaluateObject(object, { resource, settings, world });
@@ -148,7 +148,7 @@ describe("the webhook entries of pod-security", () => {
 
   it("read the namespace only if a label names a version", async () => {
     const fail = () => assert.fail("it reads the cluster");
-    const world = { ...recorded({}), get: fail, list: fail };
+    const world = { ...createRecordedCapabilities({}), get: fail, list: fail };
     for (const { name, match } of getVariants(podSecurity, standard) ?? [])
       if (selectPhase(match, "validate", standard)?.length !== 0 && getEntryLabels(name))
         await evaluateObject({ metadata: { name: "p" }, spec: plain }, { resource: "pods", world, variant: name });
@@ -181,7 +181,7 @@ describe("a namespace with a stricter level", () => {
     const list = async () => {
       throw new Error("it is late");
     };
-    assert.deepEqual((await raiseLevel({ ...recorded({}), list })).warnings, [
+    assert.deepEqual((await raiseLevel({ ...createRecordedCapabilities({}), list })).warnings, [
       "failed to list pods while checking new PodSecurity enforce level",
     ]);
   });
@@ -192,7 +192,7 @@ describe("a namespace with a stricter level", () => {
     const warning = 'existing pods in namespace "a" violate the new PodSecurity enforce level "baseline:latest"';
     const listWarnings = async (count: number, settings = {}) => {
       const objects = [...buildPods(count, "1"), buildPod("z")];
-      return (await raiseLevel(recorded({ objects }), settings)).warnings;
+      return (await raiseLevel(createRecordedCapabilities({ objects }), settings)).warnings;
     };
     assert.deepEqual(await listWarnings(499), [warning]);
     const few = "new PodSecurity enforce level only checked against the first 500 existing pods";

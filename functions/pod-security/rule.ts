@@ -1,7 +1,7 @@
 import type { Namespace, Pod } from "kubernetes-types/core/v1.d.ts";
 import { get, list } from "postern/needs";
-import { creationOf } from "postern/objects/namespace";
-import { aggregate, type FieldError, fieldErrorBody, forbidden, notFound } from "postern/refusals";
+import { describeNamespaceCreation } from "postern/objects/namespace";
+import { type FieldError, forbidden, formatFieldError, joinErrors, notFound } from "postern/refusals";
 import type { AdmissionRequest } from "postern/review";
 import { rule, type Verdict } from "postern/rule";
 import type { PodSubject } from "./checks/check-builders.ts";
@@ -78,7 +78,7 @@ export default rule({
     if (request.operation !== "CREATE") return;
     const namespace = getEntryLabels(variant) ? undefined : await current(request.namespace ?? "");
     const labels = getEntryLabels(variant) ?? (namespace && (namespace.metadata?.labels ?? {}));
-    if (!labels) return creationOf(request.namespace);
+    if (!labels) return describeNamespaceCreation(request.namespace);
     fixPod(object, listOffences(toSubject(object), parsePolicy(labels, defaults).policy.enforce));
   },
 });
@@ -102,9 +102,9 @@ const evaluatePod = (
     return `PodSecurity "${printLevelVersion(policy[mode])}": ${described.join(", ")}`;
   };
   const [refused, noted] = [isPod ? describeViolation("enforce") : undefined, describeViolation("audit")];
-  const unread = faults.map((fault) => `${fault.field}: ${fieldErrorBody(fault)}`);
+  const unread = faults.map((fault) => `${fault.field}: ${formatFieldError(fault)}`);
   const audit = {
-    ...(unread.length > 0 && { error: `Failed to parse policy: ${aggregate(unread)}` }),
+    ...(unread.length > 0 && { error: `Failed to parse policy: ${joinErrors(unread)}` }),
     ...(isPod && { "enforce-policy": printLevelVersion(policy.enforce) }),
     ...(noted && { "audit-violations": `would violate ${noted}` }),
   };

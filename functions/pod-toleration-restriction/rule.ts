@@ -1,10 +1,10 @@
 import type { Namespace, Toleration } from "kubernetes-types/core/v1.d.ts";
 import { get } from "postern/needs";
-import { creationOf } from "postern/objects/namespace";
+import { describeNamespaceCreation } from "postern/objects/namespace";
 import { listContainers } from "postern/objects/pod";
 import { parseQuantity } from "postern/objects/quantity";
-import type { SharingPod } from "postern/objects/resources";
-import { allTolerationsAmong, mergeTolerations } from "postern/objects/toleration";
+import type { PodWithResources } from "postern/objects/resources";
+import { areTolerationsCovered, mergeTolerations } from "postern/objects/toleration";
 import { notFound } from "postern/refusals";
 import type { AdmissionRequest, Status } from "postern/review";
 import { rule } from "postern/rule";
@@ -38,7 +38,7 @@ export default rule({
     recent: get("namespaces"),
   },
 
-  async mutate(pod: SharingPod, { current: namespaces, ...given }) {
+  async mutate(pod: PodWithResources, { current: namespaces, ...given }) {
     const { spec } = pod;
     if (!spec) return;
     const context = { ...given, namespaces };
@@ -51,18 +51,18 @@ export default rule({
     return checkTolerations(pod, context);
   },
 
-  async validate(pod: SharingPod, { recent: namespaces, ...given }) {
+  async validate(pod: PodWithResources, { recent: namespaces, ...given }) {
     return checkTolerations(pod, { ...given, namespaces });
   },
 
-  async suggest({ spec }: SharingPod, { current: namespaces, ...given }) {
+  async suggest({ spec }: PodWithResources, { current: namespaces, ...given }) {
     const context = { ...given, namespaces };
     const { request, settings } = context;
-    if (!(await namespaces(request.namespace ?? ""))) return creationOf(request.namespace);
+    if (!(await namespaces(request.namespace ?? ""))) return describeNamespaceCreation(request.namespace);
     // Tolerations of an existing pod can't be removed.
     if (request.operation !== "CREATE") return;
     const { refuse, tolerations: allowed = settings.whitelist } = await readAnnotation("tolerationsWhitelist", context);
-    const kept = (spec?.tolerations ?? []).filter((toleration) => allTolerationsAmong(allowed, [toleration]));
+    const kept = (spec?.tolerations ?? []).filter((toleration) => areTolerationsCovered(allowed, [toleration]));
     if (refuse || !spec?.tolerations) return;
     if (kept.length > 0) spec.tolerations = kept;
     else delete spec.tolerations;
@@ -75,7 +75,7 @@ interface TolerationContext {
   namespaces(name: string): Promise<Namespace | undefined>;
 }
 
-const checkTolerations = async ({ spec }: SharingPod, context: TolerationContext) => {
+const checkTolerations = async ({ spec }: PodWithResources, context: TolerationContext) => {
   const tolerations = spec?.tolerations ?? [];
   if (tolerations.length === 0) return;
   const { refuse, tolerations: namespaceWhitelist } = await readAnnotation("tolerationsWhitelist", context);
@@ -83,7 +83,7 @@ const checkTolerations = async ({ spec }: SharingPod, context: TolerationContext
 
   const allowed = namespaceWhitelist ?? context.settings.whitelist;
   const scope = namespaceWhitelist ? "namespace" : "cluster";
-  if (allowed.length > 0 && !allTolerationsAmong(allowed, tolerations))
+  if (allowed.length > 0 && !areTolerationsCovered(allowed, tolerations))
     return `pod tolerations (possibly merged with namespace default tolerations) conflict with its ${scope} whitelist`;
 };
 
@@ -113,7 +113,7 @@ const memoryPressure: Toleration = {
 };
 
 /** Reports whether a pod's QoS class is BestEffort. A status.qosClass counts, although any caller can send it. */
-const isBestEffort = (pod: SharingPod) => {
+const isBestEffort = (pod: PodWithResources) => {
   const { spec, status } = pod;
   if (status?.qosClass) return status.qosClass === "BestEffort";
   const stated = spec?.resources

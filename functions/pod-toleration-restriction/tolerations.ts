@@ -1,5 +1,5 @@
 import type { Toleration } from "kubernetes-types/core/v1.d.ts";
-import { keyFaults, valueFaults } from "postern/objects/label";
+import { findKeyFaults, findValueFaults } from "postern/objects/label";
 
 /** Parses a JSON list of tolerations; an empty text and null are empty lists. Returns undefined if it is invalid. */
 export const parseTolerations = (text: string): Toleration[] | undefined => {
@@ -37,7 +37,7 @@ export const findTolerationFault = (given: unknown): string | undefined => {
   const toleration = decodeToleration(given);
   if (toleration === undefined) return "is not a toleration";
   const { key = "", operator = "Equal", value = "", effect = "", tolerationSeconds } = toleration;
-  const [ofKey, ofValue] = [key && keyFaults(key)[0], valueFaults(value)[0]];
+  const [ofKey, ofValue] = [key && findKeyFaults(key)[0], findValueFaults(value)[0]];
 
   if (operator !== "Equal" && operator !== "Exists")
     return `has the operator ${operator}, but must have Equal or Exists`;

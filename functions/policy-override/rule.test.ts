@@ -4,7 +4,7 @@ import { Failure } from "postern/failure";
 import type { Capabilities } from "postern/needs";
 import type { KinitirasPolicy } from "postern/policy/types";
 import type { AdmissionRequest } from "postern/review";
-import { type Count, openRule, recorded } from "postern/test";
+import { type Count, createRecordedCapabilities, openRule } from "postern/test";
 
 const { decide } = await openRule(import.meta.dirname);
 
@@ -39,7 +39,10 @@ const change = async (settings: object, more: Partial<Capabilities> = {}, reques
     ...request,
   } as unknown as AdmissionRequest;
   const objects = [{ apiVersion: "v1", kind: "Secret", metadata: { name: "s", namespace: "team" }, data: { x: "y" } }];
-  return decide("mutate", asked, { settings, world: { ...recorded({ objects, discovery }), ...more } });
+  return decide("mutate", asked, {
+    settings,
+    world: { ...createRecordedCapabilities({ objects, discovery }), ...more },
+  });
 };
 
 const failing: [name: string, settings: object, sentence: RegExp][] = [

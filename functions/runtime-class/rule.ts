@@ -1,6 +1,6 @@
 import type { Pod } from "kubernetes-types/core/v1.d.ts";
 import { get } from "postern/needs";
-import { conflictOf } from "postern/objects/label";
+import { findConflict } from "postern/objects/label";
 import { compareQuantities, isQuantity } from "postern/objects/quantity";
 import { mergeTolerations } from "postern/objects/toleration";
 import { forbidden } from "postern/refusals";
@@ -39,7 +39,7 @@ export default rule({
     if (scheduling) {
       const own = spec.nodeSelector ?? {};
       const nodes = scheduling.nodeSelector ?? {};
-      const key = conflictOf(nodes, own);
+      const key = findConflict(nodes, own);
       if (key !== undefined) return refuseNodes(request, key, nodes[key], own[key]);
       if (Object.keys(nodes).length > 0) spec.nodeSelector = { ...own, ...nodes };
 
@@ -69,7 +69,7 @@ export default rule({
     if (spec.overhead && Object.keys(podFixed).length > 0) spec.overhead = podFixed;
     else delete spec.overhead;
     const { nodeSelector = {} } = found?.scheduling ?? {};
-    if (conflictOf(nodeSelector, spec.nodeSelector ?? {}) !== undefined)
+    if (findConflict(nodeSelector, spec.nodeSelector ?? {}) !== undefined)
       spec.nodeSelector = { ...spec.nodeSelector, ...nodeSelector };
   },
 });

@@ -1,5 +1,5 @@
 import type { Pod } from "kubernetes-types/core/v1.d.ts";
-import { containersIn, listContainers } from "postern/objects/pod";
+import { listContainers, listContainersInCel } from "postern/objects/pod";
 import { forbidden } from "postern/refusals";
 import { rule } from "postern/rule";
 
@@ -7,7 +7,7 @@ import { rule } from "postern/rule";
 const containerFields = { seLinuxOptions: "SELinuxOptions", runAsUser: "RunAsUser" };
 const podFields = { supplementalGroups: "SupplementalGroups", ...containerFields, fsGroup: "FSGroup" };
 
-const containers = containersIn("object", ["initContainers", "containers"]);
+const containers = listContainersInCel("object", ["initContainers", "containers"]);
 
 export default rule({
   summary: "Refuses pods that choose their user, groups or SELinux options.",

@@ -1,7 +1,7 @@
 import type { Pod, ServiceAccount } from "kubernetes-types/core/v1.d.ts";
 import { get } from "postern/needs";
-import { isMirror } from "postern/objects/pod";
-import { secretsIn } from "postern/objects/secret";
+import { isMirrorPod } from "postern/objects/pod";
+import { listSecrets } from "postern/objects/secret";
 import { forbidden } from "postern/refusals";
 import type { AdmissionRequest, Status } from "postern/review";
 import { type RequestMatch, rule } from "postern/rule";
@@ -37,7 +37,7 @@ export default rule({
     const { spec } = pod;
     if (!spec) return;
     // The kubelet deletes a mirror pod that differs from what it created.
-    if (isMirror(pod)) return checkMirrorPod(pod, context.request);
+    if (isMirrorPod(pod)) return checkMirrorPod(pod, context.request);
 
     spec.serviceAccountName ||= spec.serviceAccount || "default";
     const { current, usual } = context;
@@ -54,14 +54,14 @@ export default rule({
   },
 
   async validate(pod: Pod, context) {
-    if (!context.request.subResource && isMirror(pod)) return checkMirrorPod(pod, context.request);
+    if (!context.request.subResource && isMirrorPod(pod)) return checkMirrorPod(pod, context.request);
     const found = await findAccount(pod, context, context.recent);
     return "refuse" in found ? found : checkSecrets(pod, found.account, context);
   },
 
   async suggest(pod: Pod, { request, current }) {
     // Only kubelets write mirror pods.
-    if (isMirror(pod)) return;
+    if (isMirrorPod(pod)) return;
     const name = pod.spec?.serviceAccountName || pod.spec?.serviceAccount || "default";
     const called = `ServiceAccount ${JSON.stringify(name)}`;
     const account = await current(name, request.namespace);
@@ -101,7 +101,7 @@ const findAccount = async (
 /** Checks a mirror pod, which represents a static pod of the kubelet; it must not have an account or a secret. */
 const checkMirrorPod = (pod: Pod, request: AdmissionRequest) => {
   if (pod.spec?.serviceAccountName) return refuseRequest(request, "a mirror pod may not reference service accounts");
-  if (secretsIn(pod).length > 0) return refuseRequest(request, "a mirror pod may not reference secrets");
+  if (listSecrets(pod).length > 0) return refuseRequest(request, "a mirror pod may not reference secrets");
   const sources = (pod.spec?.volumes ?? []).flatMap(({ projected }) => projected?.sources ?? []);
   if (sources.some(({ serviceAccountToken }) => serviceAccountToken))
     return refuseRequest(request, "a mirror pod may not use ServiceAccountToken volume projections");

@@ -1,6 +1,6 @@
 import type { Pod, ServiceAccount } from "kubernetes-types/core/v1.d.ts";
 import { listContainers } from "postern/objects/pod";
-import { secretsOf } from "postern/objects/secret";
+import { listContainerSecrets } from "postern/objects/secret";
 
 /** Returns the first secret that the account doesn't list. Projected volumes are not checked, as in upstream. */
 export const findUnlistedSecret = (pod: Pod, account: ServiceAccount): string | undefined => {
@@ -35,7 +35,7 @@ const kindNames = {
 const listUnlistedSecrets = (pod: Pod, kind: keyof typeof kindNames, account: ServiceAccount): string[] => {
   const listed = collectNames(account.secrets);
   return listContainers(pod, [kind]).flatMap(({ container }) =>
-    secretsOf(container)
+    listContainerSecrets(container)
       .filter(({ name }) => !listed.has(name))
       .map(
         ({ by, name }) =>

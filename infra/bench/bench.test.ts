@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, it } from "node:test";
 import { createUnconnectedCapabilities } from "#lib/capabilities.ts";
-import { decode } from "#lib/review.ts";
+import { decodeReview } from "#lib/review.ts";
 import { buildReview, evaluateCase } from "../catalogue/cases.ts";
 import { catalogueFolder, readRule } from "../catalogue/registry.ts";
 import { openSigner } from "../keys/keys.ts";
@@ -32,7 +32,7 @@ describe("bench", () => {
   for (const bytes of [5_000, 50_000, 1_000_000])
     it(`measures with reviews that are reviews, of ${bytes} bytes within a tenth`, () => {
       const body = buildPodReview(bytes);
-      assert.equal(decode(body).request.operation, "CREATE");
+      assert.equal(decodeReview(body).request.operation, "CREATE");
       assert.ok(Math.abs(body.length / bytes - 1) < 0.1, `${body.length} bytes`);
     });
 

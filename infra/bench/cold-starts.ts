@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { asksCluster } from "#lib/needs.ts";
 import type { ValidatePolicy } from "#lib/policy/types.ts";
-import { recorded } from "#lib/recorded-answers.ts";
+import { createRecordedCapabilities } from "#lib/recorded-answers.ts";
 import type { AdmissionReview } from "#lib/review.ts";
 import { bundleRule } from "../build/bundle.ts";
 import { getCasePhase } from "../catalogue/cases.ts";
@@ -64,9 +64,12 @@ export const measureStarts = async (
     const found = await findAskingCase(listed);
     if (found) asking.set(listed.name, found);
   }
-  const worlds = [...asking].map(([name, { entry }]) => [name, recorded(entry.needs ?? {})] as const);
+  const worlds = [...asking].map(([name, { entry }]) => [name, createRecordedCapabilities(entry.needs ?? {})] as const);
   await using opened = new AsyncDisposableStack();
-  const served = await serveRecorded(certificate, new Map([...worlds, [byHand, recorded({ objects: [nothing] })]]));
+  const served = await serveRecorded(
+    certificate,
+    new Map([...worlds, [byHand, createRecordedCapabilities({ objects: [nothing] })]]),
+  );
   opened.defer(served.stop);
   const { url } = served;
   const { ca } = certificate;

@@ -13,7 +13,9 @@ const measure = async (assignment: HandlerAssignment): Promise<number[]> => {
   const { rule: name, phase, journal, bytes, publicKey, segment, rounds } = assignment;
   const listed = await readRule(join(catalogueFolder, name), name);
   // Without a host, the endpoint is Lambda's own, which writes its line to standard output.
-  const host = journal ? undefined : { publicKeys: publicKey, world: createUnconnectedCapabilities, journal: () => {} };
+  const host = journal
+    ? undefined
+    : { publicKeys: publicKey, openCapabilities: createUnconnectedCapabilities, writeLogLine: () => {} };
   const handler = createCompleteEndpoint(listed.rule, buildBenchConfig(listed), host);
   const context: Partial<Context> = {
     functionName: name,

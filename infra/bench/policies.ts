@@ -61,7 +61,11 @@ const buildPolicies = (count: number, overriders: (index: number) => Overriders,
 export const measurePolicyCounts = async (rounds: number): Promise<BenchResult[]> => {
   const listed = await readRule(join(catalogueFolder, "policy-override"), "policy-override");
   const signer = createTestSigner(1);
-  const host = { publicKeys: signer.publicKey, world: createUnconnectedCapabilities, journal: () => {} };
+  const host = {
+    publicKeys: signer.publicKey,
+    openCapabilities: createUnconnectedCapabilities,
+    writeLogLine: () => {},
+  };
   const event = buildEvent(`/${signer.segment(benchCluster, 1)}/policy-override/mutate`, buildPodReview(5_000));
   const openReview = async (policies: OverridePolicy[], operations: number) => {
     const handler = createCompleteEndpoint(listed.rule, buildBenchConfig(listed, { policies, inCluster: false }), host);

@@ -18,7 +18,7 @@ const [folder = "", file = ""] = process.argv.slice(2);
 const catalogue = [...(await readCatalogue()), ...mutatorChains.flatMap(({ mutators }) => mutators)];
 const config = await readConfig(file, catalogue);
 const [signer, certificate] = [await openSigner(folder), await openCertificate(folder, "127.0.0.1")];
-const host = { publicKeys: signer.publicKey, world: createUnconnectedCapabilities, journal: () => {} };
+const host = { publicKeys: signer.publicKey, openCapabilities: createUnconnectedCapabilities, writeLogLine: () => {} };
 const gateway = await openGateway(certificate, "127.0.0.1", 0);
 const served = listServedRules(config, catalogue);
 gateway.serve(new Map(served.map((listed) => [listed.name, createHandler(config, listed, host)])));

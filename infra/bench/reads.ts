@@ -69,8 +69,8 @@ export const measureReads = async (binaries: Binaries, rounds: number): Promise<
   const openReview = (rule: Rule, world = open()) => {
     const handler = createCompleteEndpoint(rule, buildBenchConfig({ name: "bench", rule }), {
       publicKeys: signer.publicKey,
-      world,
-      journal: () => {},
+      openCapabilities: world,
+      writeLogLine: () => {},
     });
     const event = buildEvent(`/${signer.segment("bench", 1)}/bench/mutate`, buildPodReview(5_000));
     return async () => {

@@ -4,7 +4,7 @@ import { createServer } from "node:https";
 import type { AddressInfo } from "node:net";
 import { json } from "node:stream/consumers";
 import { type AccessQuestion, asksCluster, type Capabilities } from "#lib/needs.ts";
-import { recorded } from "#lib/recorded-answers.ts";
+import { createRecordedCapabilities } from "#lib/recorded-answers.ts";
 import type { Case } from "#lib/recording/recording.ts";
 import type { AdmissionReview, KubernetesObject } from "#lib/review.ts";
 import { buildReview, evaluateCase, readCases } from "../catalogue/cases.ts";
@@ -22,7 +22,7 @@ export const findAskingCase = async (listed: CatalogueRule): Promise<CaseReview 
   for (const entry of asksCluster(listed.rule) ? await readCases(listed) : []) {
     const review = buildReview(listed, entry);
     let asked = false;
-    const world = recorded(entry.needs ?? {});
+    const world = createRecordedCapabilities(entry.needs ?? {});
     // Binding a rule's needs reads all of these members; only a call asks, and counting or evaluating asks no server.
     const calls = Object.entries(world).map(([verb, ask]) => [
       verb,

@@ -12,13 +12,13 @@ import { listRecordingPlaces } from "../config/record-section.ts";
 import { buildEndpointConfig, listServedRules } from "../project/served.ts";
 import { findLongestTimeout } from "../webhooks/entry.ts";
 import { type Bundle, bundleRule } from "./bundle.ts";
-import { cueFiles } from "./cue.ts";
+import { readCueFiles } from "./cue.ts";
 import { writeDeployment } from "./deployment.ts";
-import { contentsOf } from "./zip.ts";
+import { getContents } from "./zip.ts";
 
 export const distFolder = fileURLToPath(new URL("../../dist/", import.meta.url));
 
-export interface Built {
+export interface BuildResult {
   bundles: Bundle[];
   notes: string[];
 }
@@ -28,7 +28,7 @@ export const buildFunctions = async (
   catalogue: CatalogueRule[],
   file: string,
   publicKeys: string,
-): Promise<Built> => {
+): Promise<BuildResult> => {
   const served = listServedRules(config, catalogue);
   if (served.length === 0) throw new Complaint("no rule is on; postern.yaml says which are");
   const isOn = ({ name }: CatalogueRule) =>
@@ -40,7 +40,7 @@ export const buildFunctions = async (
     );
   const { connections, faults, notes } = await readConnections(config, catalogue, file, "aws");
   if (faults.length > 0) throw new Complaint(faults.join("\n"));
-  const forgetful = served.filter((listed) => keepsLedger(listed) && isOn(listed));
+  const forgetful = served.filter((listed) => needsLedger(listed) && isOn(listed));
   if (forgetful.length > 0)
     throw new Complaint(
       `${forgetful.map(({ name }) => name).join(", ")} must keep a ledger, which functions in AWS don't have yet; with mode off, the others can be built`,
@@ -57,7 +57,7 @@ export const buildFunctions = async (
       return { ...made, timeoutSeconds };
     }),
   );
-  await sweep(bundles.map(({ name }) => name));
+  await deleteStaleBundles(bundles.map(({ name }) => name));
   await writeDeployment(bundles, publicKeys, distFolder);
   return { bundles, notes };
 };
@@ -81,8 +81,8 @@ export const buildBundles = async (
     wanted.map(async (listed) => {
       const built = await bundleRule(listed, buildEndpointConfig(config, listed), outDir, Number.POSITIVE_INFINITY);
       if (has(listed, "cue"))
-        for (const [file, one] of Object.entries(await cueFiles()))
-          await writeFile(join(outDir, listed.name, file), contentsOf(one));
+        for (const [file, one] of Object.entries(await readCueFiles()))
+          await writeFile(join(outDir, listed.name, file), getContents(one));
       return built;
     }),
   );
@@ -90,10 +90,10 @@ export const buildBundles = async (
 
 const has = ({ rule }: CatalogueRule, wanted: string) =>
   Object.values(rule.needs ?? {}).some(({ verb }) => verb === wanted);
-const keepsLedger = (listed: CatalogueRule) => has(listed, "ledger");
+const needsLedger = (listed: CatalogueRule) => has(listed, "ledger");
 
 /** Deletes what an earlier build made for rules that are no longer named. */
-const sweep = async (names: string[]) => {
+const deleteStaleBundles = async (names: string[]) => {
   const kept = [...names, "client"];
   for (const entry of await readdir(distFolder, { withFileTypes: true }))
     if ((entry.isDirectory() || entry.name.endsWith(".zip")) && !kept.includes(entry.name.replace(/\.zip$/, "")))

@@ -8,13 +8,13 @@ import { after, describe, it } from "node:test";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import type { EndpointConfig } from "#lib/endpoint.ts";
-import type { GroupShare } from "#lib/group.ts";
+import type { GroupConfig } from "#lib/group.ts";
 import { rule } from "#lib/rule.ts";
 import { mergeWithDefaults } from "#lib/settings.ts";
 import { type CatalogueRule, readRule } from "../catalogue/registry.ts";
-import { asRule } from "../project/served.ts";
+import { toCatalogueRule } from "../project/served.ts";
 import { bundleRule } from "./bundle.ts";
-import { contentsOf, unzip } from "./zip.ts";
+import { getContents, unzip } from "./zip.ts";
 
 const folders: string[] = [];
 
@@ -104,7 +104,7 @@ describe("bundle", () => {
       ]),
     );
     const clusters = { local: { keyVersions: [1], mode: "enforce" as const, settings } };
-    const share: GroupShare = { rule: "together", clusters, alone: settings };
+    const share: GroupConfig = { rule: "together", clusters, alone: settings };
     await bundleRule(together, share, out("together"));
     const { handler } = createRequire(import.meta.url)(out("together/together/index.cjs"));
     const { response } = await handler({ phase: "mutate", cluster: "local", review }, {});
@@ -177,7 +177,7 @@ describe("bundle", () => {
     const files = unzip(archive) ?? {};
     assert.deepEqual(Object.keys(files), ["index.cjs", "cue-worker.cjs", "cue-glue.cjs", "cue.wasm"]);
     for (const [name, one] of Object.entries(files))
-      assert.ok(Buffer.from(contentsOf(one)).equals(await readFile(out(`scripts/scripted/${name}`))), name);
+      assert.ok(Buffer.from(getContents(one)).equals(await readFile(out(`scripts/scripted/${name}`))), name);
     const again = await bundleRule(rule, shared("scripts"), out("scripts-again"));
     assert.equal(again.codeSha256, made.codeSha256);
 
@@ -258,7 +258,7 @@ describe("bundle", () => {
     const members = await Promise.all(rules);
     const [history, volumes] = members.map(({ rule }) => rule.settings ?? {});
     const prometheus = { url: "https://a.example", tokenSecret: "metrics", region: "eu-west-1" };
-    const share = (mode: "enforce" | "off"): GroupShare => {
+    const share = (mode: "enforce" | "off"): GroupConfig => {
       const around = { match: [], failsOpen: true, exempt: {} };
       const settings = {
         "initial-resources": { mode, settings: mergeWithDefaults(history ?? {}, { prometheus }), ...around },
@@ -266,8 +266,11 @@ describe("bundle", () => {
       };
       return { rule: "both", alone: settings, clusters: { local: { keyVersions: [1], mode: "enforce", settings } } };
     };
-    const on = await bundleRule(asRule({ name: "both", members }), share("enforce"), out("rights"));
+    const on = await bundleRule(toCatalogueRule({ name: "both", members }), share("enforce"), out("rights"));
     assert.deepEqual([on.tokens, on.actions], [[{ secret: "metrics", region: "eu-west-1" }], ["ec2:DescribeVolumes"]]);
-    assert.deepEqual((await bundleRule(asRule({ name: "both", members }), share("off"), out("rights"))).tokens, []);
+    assert.deepEqual(
+      (await bundleRule(toCatalogueRule({ name: "both", members }), share("off"), out("rights"))).tokens,
+      [],
+    );
   });
 });

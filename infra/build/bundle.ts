@@ -8,14 +8,14 @@ import type { Connection } from "#lib/cluster/api-server.ts";
 import type { Mode } from "#lib/decide.ts";
 import type { EndpointConfig } from "#lib/endpoint.ts";
 import { type AwsAction, asksCluster, type SecretPlace } from "#lib/needs.ts";
-import type { Places } from "#lib/recording/bucket-handler.ts";
+import type { RecordingTargets } from "#lib/recording/bucket-handler.ts";
 import type { Phase, Rule } from "#lib/rule.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { listWritablePaths } from "../config/record-section.ts";
 import { findLongestTimeout } from "../webhooks/entry.ts";
-import { cueFiles, placeBeside } from "./cue.ts";
-import { contentsOf, zip } from "./zip.ts";
+import { cueFilesModule, readCueFiles } from "./cue.ts";
+import { getContents, zip } from "./zip.ts";
 
 export interface Bundle {
   name: string;
@@ -42,20 +42,21 @@ export interface Bundle {
 const root = fileURLToPath(new URL("../..", import.meta.url));
 
 /** In bytes, which a cold start reads: 20 kB, 60 with needs, 95 with scripts, 3 more for each member, and recording. */
-const budgetOf = (listed: CatalogueRule, places: Places) =>
-  ((runsScripts(listed) ? 95 : asksOf(listed) ? 60 : 20) +
+const computeBudget = (listed: CatalogueRule, places: RecordingTargets) =>
+  ((runsScripts(listed) ? 95 : hasNeeds(listed) ? 60 : 20) +
     3 * (listed.members?.length ?? 0) +
-    recording(listed, places)) *
+    computeRecordingBudget(listed, places)) *
   1024;
 
 /** A rule with needs already includes the HTTPS client. */
-const recording = (listed: CatalogueRule, places: Places) => (!records(places) ? 0 : asksOf(listed) ? 16 : 24);
+const computeRecordingBudget = (listed: CatalogueRule, places: RecordingTargets) =>
+  !isRecorded(places) ? 0 : hasNeeds(listed) ? 16 : 24;
 
 const runsScripts = ({ rule }: CatalogueRule) => Object.values(rule.needs ?? {}).some(({ verb }) => verb === "cue");
 
-const records = (places: Places) => Object.keys(places).length > 0;
+const isRecorded = (places: RecordingTargets) => Object.keys(places).length > 0;
 
-const asksOf = ({ rule }: CatalogueRule) => Object.keys(rule.needs ?? {}).length > 0;
+const hasNeeds = ({ rule }: CatalogueRule) => Object.keys(rule.needs ?? {}).length > 0;
 
 /**
  * Writes the bundle of a rule to `<outDir>/<name>/index.cjs`, its part of postern.yaml to `settings.json` beside it,
@@ -68,13 +69,13 @@ export const bundleRule = async (
   outDir: string,
   chosen?: number,
   connections: Record<string, Connection> = {},
-  places: Places = {},
+  places: RecordingTargets = {},
 ): Promise<Bundle> => {
-  const budget = chosen ?? budgetOf(listed, places);
+  const budget = chosen ?? computeBudget(listed, places);
   const { name, phases, rule } = listed;
   const rules = listed.members ?? [listed];
   const { outputFiles, metafile } = await build({
-    stdin: { contents: entry(listed, share, connections, places), resolveDir: root, sourcefile: "entry.js" },
+    stdin: { contents: buildEntry(listed, share, connections, places), resolveDir: root, sourcefile: "entry.js" },
     absWorkingDir: root,
     bundle: true,
     write: false,
@@ -85,23 +86,23 @@ export const bundleRule = async (
     target: "node24",
     minify: true,
     legalComments: "none",
-    plugins: [decisionOnly(rules.map(fileOf)), cueBeside],
+    plugins: [createDecisionOnlyPlugin(rules.map(getRuleFile)), cueBeside],
     logLevel: "silent",
     logOverride: { "commonjs-variable-in-esm": "silent" },
   }).catch((failure: Error) => {
-    throw new Complaint(`${placeOf(listed)} can't be bundled: ${failure.message}`);
+    throw new Complaint(`${describeRule(listed)} can't be bundled: ${failure.message}`);
   });
   const [{ contents } = { contents: new Uint8Array() }] = outputFiles;
   // Data from postern.yaml doesn't count towards the budget.
-  const given = [share, ...(asksOf(listed) ? [connections] : []), ...(records(places) ? [places] : [])];
+  const given = [share, ...(hasNeeds(listed) ? [connections] : []), ...(isRecorded(places) ? [places] : [])];
   const code = contents.length - Buffer.byteLength(given.map((one) => JSON.stringify(one)).join(""));
-  if (code > budget) throw new Complaint(overBudget(placeOf(listed), code, budget, metafile));
+  if (code > budget) throw new Complaint(describeExcess(describeRule(listed), code, budget, metafile));
 
   const scripts = usesScripts(listed, share);
-  const files = { "index.cjs": contents, ...(scripts && (await cueFiles())) };
+  const files = { "index.cjs": contents, ...(scripts && (await readCueFiles())) };
   const archive = zip(files);
   await mkdir(join(outDir, name), { recursive: true });
-  for (const [file, one] of Object.entries(files)) await writeFile(join(outDir, name, file), contentsOf(one));
+  for (const [file, one] of Object.entries(files)) await writeFile(join(outDir, name, file), getContents(one));
   // Replay reads the settings that are in the code from this file. Lambda doesn't use it, so it isn't in the zip.
   await writeFile(join(outDir, name, "settings.json"), JSON.stringify(share));
   await writeFile(join(outDir, `${name}.zip`), archive);
@@ -112,11 +113,11 @@ export const bundleRule = async (
     timeoutSeconds: findLongestTimeout(rule),
     bytes: contents.length,
     hash: createHash("sha256").update(contents).digest("base64url"),
-    logic: createHash("sha256").update(withoutShare(contents, given)).digest("base64url"),
+    logic: createHash("sha256").update(removeConfig(contents, given)).digest("base64url"),
     codeSha256: createHash("sha256").update(archive).digest("base64"),
     asks: asksCluster(rule),
     scripts,
-    tokens: tokensOf(Object.values(connections), secretsOf(listed, share)),
+    tokens: listTokens(Object.values(connections), listSecrets(listed, share)),
     actions: Object.values(rule.needs ?? {}).flatMap(({ action }) => action ?? []),
     records: listWritablePaths(places),
     accepts: Object.entries(share.clusters).flatMap(([cluster, { keyVersions }]) =>
@@ -126,7 +127,7 @@ export const bundleRule = async (
 };
 
 /** Removes the data from postern.yaml, which is in the code as a string of JSON in quotes of either kind. */
-const withoutShare = (contents: Uint8Array, given: object[]): string =>
+const removeConfig = (contents: Uint8Array, given: object[]): string =>
   given.reduce((code: string, one) => {
     const text = JSON.stringify(one);
     return code.replace(text, "").replace(JSON.stringify(text).slice(1, -1), "");
@@ -136,97 +137,102 @@ const withoutShare = (contents: Uint8Array, given: object[]): string =>
  * Data is parsed from a string: in an object literal, `"__proto__"` would set a prototype. `module.exports` instead of
  * an export avoids esbuild's export helpers.
  */
-const entry = (
+const buildEntry = (
   listed: CatalogueRule,
   share: EndpointConfig,
   connections: Record<string, Connection>,
-  places: Places,
+  places: RecordingTargets,
 ) => {
   const { members = [listed], phases, rule } = listed;
-  const lines = members.map((member, index) => `import rule${index} from ${specifier(fileOf(member))};`);
+  const lines = members.map((member, index) => `import rule${index} from ${toSpecifier(getRuleFile(member))};`);
   /** Imports a name from a file of lib. */
-  const lib = (file: string, name: string) => {
-    lines.push(`import { ${name} } from ${specifier(join(root, "lib", file))};`);
+  const importFromLib = (file: string, name: string) => {
+    lines.push(`import { ${name} } from ${toSpecifier(join(root, "lib", file))};`);
     return name;
   };
-  const asks = asksOf(listed);
-  const draft = phases.includes("mutate") ? lib("patch.ts", "createDraft") : "undefined";
-  const bind = asks ? [lib("capabilities.ts", "bindNeeds")] : [];
-  const evaluate = `${lib("decide.ts", "createEvaluate")}(${[draft, ...bind].join(", ")})`;
+  const asks = hasNeeds(listed);
+  const draft = phases.includes("mutate") ? importFromLib("patch.ts", "createDraft") : "undefined";
+  const bind = asks ? [importFromLib("capabilities.ts", "bindNeeds")] : [];
+  const evaluate = `${importFromLib("decide.ts", "createEvaluate")}(${[draft, ...bind].join(", ")})`;
   const parts = [
-    ...(rule.variants ? [lib("settings.ts", "findVariantSettings")] : []),
-    ...(asks ? [lib("deadline.ts", "evaluateInTime"), lib("recorded-answers.ts", "recordedFor")] : []),
+    ...(rule.variants ? [importFromLib("settings.ts", "findVariantSettings")] : []),
+    ...(asks
+      ? [importFromLib("deadline.ts", "evaluateInTime"), importFromLib("recorded-answers.ts", "readRecordedAnswers")]
+      : []),
   ];
   const rules = members.map(({ name }, index) => `"${name}": rule${index}`).join(", ");
   const create = listed.members
-    ? `${lib("group.ts", "group")}({ ${rules} }`
-    : `${lib("endpoint.ts", "createEndpoint")}(rule0`;
+    ? `${importFromLib("group.ts", "createGroupEndpoint")}({ ${rules} }`
+    : `${importFromLib("endpoint.ts", "createEndpoint")}(rule0`;
   const makeHost = () => {
-    const world = asks
-      ? `${lib("cluster/live-capabilities.ts", "createLiveCapabilities")}(${parsed(connections)})`
+    const capabilities = asks
+      ? `${importFromLib("cluster/live-capabilities.ts", "createLiveCapabilities")}(${buildJsonParse(connections)})`
       : "";
-    return `${lib("endpoint.ts", "createLambdaHost")}(${world})`;
+    return `${importFromLib("endpoint.ts", "createLambdaHost")}(${capabilities})`;
   };
   const makeHandler = (evaluate: string, host: string) =>
-    `${create}, ${parsed(share)}, ${evaluate}, ${host}${parts.length > 0 ? `, { ${parts.join(", ")} }` : ""})`;
+    `${create}, ${buildJsonParse(share)}, ${evaluate}, ${host}${parts.length > 0 ? `, { ${parts.join(", ")} }` : ""})`;
   const makeRecorder = () => {
     const [noting, repeating] = asks
-      ? [lib("recording/notes.ts", "noting"), lib("recording/repeated-answers.ts", "repeatAnswers")]
+      ? [
+          importFromLib("recording/notes.ts", "noteAnswers"),
+          importFromLib("recording/repeated-answers.ts", "repeatAnswers"),
+        ]
       : [];
     const recorder = `{ evaluate: ${evaluate}${asks ? `, answers: { ${noting}, ${repeating} }` : ""} }`;
     const create = `(host, evaluate) => ${makeHandler("evaluate", "host")}`;
-    return `${lib("recording/bucket-handler.ts", "stored")}(${parsed(places)}, ${makeHost()}, ${recorder}, ${create})`;
+    return `${importFromLib("recording/bucket-handler.ts", "createRecordingHandler")}(${buildJsonParse(places)}, ${makeHost()}, ${recorder}, ${create})`;
   };
-  const handler = records(places) ? makeRecorder() : makeHandler(evaluate, asks ? makeHost() : "undefined");
-  if (startsScripts(listed, share)) lines.push(`${lib("cue/engine.ts", "warm")}();`);
+  const handler = isRecorded(places) ? makeRecorder() : makeHandler(evaluate, asks ? makeHost() : "undefined");
+  if (startsScripts(listed, share)) lines.push(`${importFromLib("cue/engine.ts", "warm")}();`);
   return [...lines, `module.exports = { handler: ${handler} };`].join("\n");
 };
 
-const parsed = (value: unknown) => `JSON.parse(${JSON.stringify(JSON.stringify(value))})`;
+const buildJsonParse = (value: unknown) => `JSON.parse(${JSON.stringify(JSON.stringify(value))})`;
 
-const tokensOf = (connections: Connection[], others: SecretPlace[]): SecretPlace[] => {
+const listTokens = (connections: Connection[], others: SecretPlace[]): SecretPlace[] => {
   const places = connections.flatMap(({ credentials }) =>
     "secret" in credentials || "parameter" in credentials ? [credentials] : [],
   );
   return [...new Map([...places, ...others].map((place) => [JSON.stringify(place), place])).values()];
 };
 
-const secretsOf = (listed: CatalogueRule, share: EndpointConfig): SecretPlace[] =>
-  needsIn(listed, share).flatMap(({ need, settings }) => need.secrets?.(settings) ?? []);
+const listSecrets = (listed: CatalogueRule, share: EndpointConfig): SecretPlace[] =>
+  listUsedNeeds(listed, share).flatMap(({ need, settings }) => need.secrets?.(settings) ?? []);
 
 /** Reports whether any cluster's settings use CUE, so that the zip must include it. */
 const usesScripts = (listed: CatalogueRule, share: EndpointConfig): boolean =>
-  needsIn(listed, share).some(({ need, settings }) => need.verb === "cue" && (need.isUsed?.(settings) ?? true));
+  listUsedNeeds(listed, share).some(({ need, settings }) => need.verb === "cue" && (need.isUsed?.(settings) ?? true));
 
 /** Reports whether CUE starts with the function, so that the first script needn't wait for that. */
 const startsScripts = (listed: CatalogueRule, share: EndpointConfig): boolean =>
-  needsIn(listed, share).some(({ need, settings }) => need.isAwaited?.(settings) ?? false);
+  listUsedNeeds(listed, share).some(({ need, settings }) => need.isAwaited?.(settings) ?? false);
 
-const needsIn = ({ rule, members }: CatalogueRule, { clusters }: EndpointConfig) =>
+const listUsedNeeds = ({ rule, members }: CatalogueRule, { clusters }: EndpointConfig) =>
   Object.values(clusters).flatMap((share) =>
     // A group's settings hold the settings and the mode of each member.
     members
-      ? members.flatMap((member) => needsUnder(member.rule, Reflect.get(share.settings, member.name)))
-      : needsUnder(rule, share),
+      ? members.flatMap((member) => listNeedsUnder(member.rule, Reflect.get(share.settings, member.name)))
+      : listNeedsUnder(rule, share),
   );
-const needsUnder = ({ needs = {} }: Rule, { mode, settings }: { mode: Mode; settings: object }) =>
+const listNeedsUnder = ({ needs = {} }: Rule, { mode, settings }: { mode: Mode; settings: object }) =>
   mode === "off" ? [] : Object.values(needs).map((need) => ({ need, settings }));
 
-const fileOf = ({ folder }: CatalogueRule) => join(folder, "rule.ts");
-const placeOf = ({ name, members }: CatalogueRule) => (members ? `the group ${name}` : `functions/${name}`);
+const getRuleFile = ({ folder }: CatalogueRule) => join(folder, "rule.ts");
+const describeRule = ({ name, members }: CatalogueRule) => (members ? `the group ${name}` : `functions/${name}`);
 
-const specifier = (file: string) => JSON.stringify(`./${relative(root, file)}`.replaceAll("\\", "/"));
+const toSpecifier = (file: string) => JSON.stringify(`./${relative(root, file)}`.replaceAll("\\", "/"));
 
 /** In Lambda, CUE's files are in the same folder as the bundle. */
 const cueBeside: Plugin = {
   name: "cue-beside",
   setup({ onLoad }) {
-    onLoad({ filter: /[\\/]lib[\\/]cue[\\/]cue-files\.ts$/ }, () => ({ contents: placeBeside }));
+    onLoad({ filter: /[\\/]lib[\\/]cue[\\/]cue-files\.ts$/ }, () => ({ contents: cueFilesModule }));
   },
 };
 
 /** What only webhook entries, postern.yaml or checks read. It is left out, with the code that only it uses. */
-const forEntries = new Set([
+const entryFields = new Set([
   ...[
     "summary",
     "order",
@@ -254,7 +260,7 @@ const forEntries = new Set([
 ]);
 
 /** Keeps what decides of `export default rule({ … })`: the functions, the settings and the needs. */
-const decisionOnly = (files: string[]): Plugin => ({
+const createDecisionOnlyPlugin = (files: string[]): Plugin => ({
   name: "decision-only",
   setup({ onLoad }) {
     onLoad({ filter: /[\\/]rule\.ts$/ }, async ({ path }) => {
@@ -266,7 +272,7 @@ const decisionOnly = (files: string[]): Plugin => ({
       if (literal?.type !== "ObjectExpression") return { contents: code };
       const kept = literal.properties.filter(
         (member) =>
-          member.type === "SpreadElement" || member.key.type !== "Identifier" || !forEntries.has(member.key.name),
+          member.type === "SpreadElement" || member.key.type !== "Identifier" || !entryFields.has(member.key.name),
       );
       const members = kept.map(({ start, end }) => code.slice(start, end)).join(",\n");
       const rest = `${code.slice(0, literal.start)}{${members}}${code.slice(literal.end)}`;
@@ -276,7 +282,7 @@ const decisionOnly = (files: string[]): Plugin => ({
   },
 });
 
-const overBudget = (place: string, bytes: number, budget: number, { outputs }: Metafile): string => {
+const describeExcess = (place: string, bytes: number, budget: number, { outputs }: Metafile): string => {
   const inputs = Object.values(outputs).flatMap((output) => Object.entries(output.inputs));
   const largest = inputs.sort(([, one], [, other]) => other.bytesInOutput - one.bytesInOutput).slice(0, 3);
   const list = largest.map(([file, { bytesInOutput }]) => `${file} (${bytesInOutput})`).join(", ");

@@ -34,7 +34,7 @@ export const writeTypes = async (folder: string, entries: Record<string, string>
     const said = await new Promise<string>((resolve) =>
       execFile(process.execPath, [tsc, "-p", config], (_, stdout) => resolve(stdout)),
     );
-    const types = await collected(join(own, "out"), Object.values(entries));
+    const types = await collectDeclarations(join(own, "out"), Object.values(entries));
     if (types.size === 0) throw new Complaint(`the client's types can't be written: ${said.split("\n")[0]}`);
     for (const [name, file] of Object.entries(entries))
       types.set(`${name}.d.ts`, `export * from "./${file.replace(/\.ts$/, ".js")}";\n`);
@@ -52,7 +52,7 @@ export const writeTypes = async (folder: string, entries: Record<string, string>
 const ruleType = `import type { Rule } from "./lib/rule.js";\ndeclare const rule: Rule;\nexport default rule;\n`;
 
 /** Returns the declarations that these files import, at any depth, with imports changed to paths in the package. */
-const collected = async (out: string, files: string[]): Promise<Map<string, string>> => {
+const collectDeclarations = async (out: string, files: string[]): Promise<Map<string, string>> => {
   const kinds = dirname(createRequire(import.meta.url).resolve("kubernetes-types/package.json"));
   const placeOf = (file: string) =>
     file.startsWith("kubernetes/") ? join(kinds, relative("kubernetes", file)) : join(out, file);

@@ -17,7 +17,7 @@ const entries = { index: "lib/client/client.ts", policies: "lib/client/policy-fu
 /** Builds the package of plain JavaScript, types and CUE, unless its sources are the same as at the last build. */
 export const buildClient = async (folder = clientFolder): Promise<void> => {
   const { version } = JSON.parse(await readFile(join(root, "package.json"), "utf8"));
-  const rules = (await found("functions/*/rule.ts")).map((file) => ({ file, name: file.split(sep)[1] ?? "" }));
+  const rules = (await findFiles("functions/*/rule.ts")).map((file) => ({ file, name: file.split(sep)[1] ?? "" }));
   const sources = await hashOf(version);
   const before = await readFile(join(folder, "package.json"), "utf8").catch(() => "{}");
   if (JSON.parse(before).sources === sources) return;
@@ -68,7 +68,7 @@ const about = {
   },
 };
 
-const found = async (pattern: string): Promise<string[]> => {
+const findFiles = async (pattern: string): Promise<string[]> => {
   const files: string[] = [];
   for await (const file of glob(pattern, { cwd: root })) if (!file.endsWith(".test.ts")) files.push(file);
   return files.sort();
@@ -83,7 +83,7 @@ const hashOf = async (version: string): Promise<string> => {
     "LICENSE",
     "package-lock.json",
   ];
-  const files = (await Promise.all(patterns.map(found))).flat();
+  const files = (await Promise.all(patterns.map(findFiles))).flat();
   const hash = createHash("sha256").update(version);
   for (const file of files) hash.update(`${file}\0`).update(await readFile(join(root, file)));
   return hash.digest("base64url");

@@ -1,12 +1,12 @@
 import { fileURLToPath } from "node:url";
 import { build } from "esbuild";
 import { readPackage } from "#lib/cue/cue-files.ts";
-import type { Files } from "./zip.ts";
+import type { ZipFiles } from "./zip.ts";
 
 const names = { worker: "cue-worker.cjs", wasm: "cue.wasm", glue: "cue-glue.cjs" };
 
 /** The code of lib/cue/cue-files.ts in a bundle. */
-export const placeBeside = `const names = ${JSON.stringify(names)};
+export const cueFilesModule = `const names = ${JSON.stringify(names)};
   export const locateCueFiles = async () =>
     Object.fromEntries(Object.entries(names).map(([what, name]) => [what, __dirname + "/" + name]));`;
 
@@ -15,13 +15,13 @@ export const placeBeside = `const names = ${JSON.stringify(names)};
  * script. The WebAssembly goes into zips as its package has compressed it, which costs no time and gives the same bytes
  * on any machine.
  */
-export const cueFiles = (): Promise<Files> => {
-  made ??= make();
+export const readCueFiles = (): Promise<ZipFiles> => {
+  made ??= createCueFiles();
   return made;
 };
-let made: Promise<Files> | undefined;
+let made: Promise<ZipFiles> | undefined;
 
-const make = async (): Promise<Files> => {
+const createCueFiles = async (): Promise<ZipFiles> => {
   const { wasm, glue } = await readPackage();
   const { outputFiles } = await build({
     entryPoints: [fileURLToPath(new URL("../../lib/cue/worker.ts", import.meta.url))],

@@ -5,7 +5,7 @@ import type { SecretPlace } from "#lib/needs.ts";
 import { idOf } from "../catalogue/rule-names.ts";
 import type { Bundle } from "./bundle.ts";
 
-export interface Surroundings {
+export interface FunctionSettings {
   /** Megabytes. */
   memorySize: number;
   /** Seconds; more than the longest timeout of the rule's entries. */
@@ -22,43 +22,49 @@ type Template = Record<
   { once: Resources; each: Resources; outputs: Record<string, Json>; eachOutput: Record<string, Json> }
 >;
 
-interface Planned extends Bundle, Surroundings {
+interface PlannedFunction extends Bundle, FunctionSettings {
   /** The function's name as osls converts it. All logical ids of a rule begin with it. */
   id: string;
 }
 
 const runtime = { runtime: "nodejs24.x", architecture: "arm64" };
 /** Returns a variable that osls fills in, or CloudFormation inside Fn::Sub. */
-const blank = (name: string) => `\${${name}}`;
+const toPlaceholder = (name: string) => `\${${name}}`;
 
 /** Writes what serverless.yml includes: `functions.json`, and `http.json` or `url.json` for the endpoint type. */
 export const writeDeployment = async (bundles: Bundle[], publicKeys: string, outDir: string): Promise<void> => {
   const rules = bundles.map((bundle) => plan(bundle, publicKeys));
   await mkdir(outDir, { recursive: true });
   const write = (file: string, content: Json) => writeFile(join(outDir, file), `${JSON.stringify(content, null, 2)}\n`);
-  await write("functions.json", Object.fromEntries(rules.map((rule) => [rule.name, lambdaOf(rule, basename(outDir))])));
+  await write(
+    "functions.json",
+    Object.fromEntries(rules.map((rule) => [rule.name, buildFunction(rule, basename(outDir))])),
+  );
   const template = await readFile(new URL("resources.yaml", import.meta.url), "utf8");
-  for (const type of ["http", "url"] as const) await write(`${type}.json`, resourcesOf(rules, type, template));
+  for (const type of ["http", "url"] as const) await write(`${type}.json`, buildResources(rules, type, template));
 };
 
-export const surroundingsOf = (
+export const computeFunctionSettings = (
   { timeoutSeconds, accepts, scripts }: Pick<Bundle, "timeoutSeconds" | "accepts" | "scripts">,
   publicKeys: string,
   stage: string,
-): Surroundings => ({
+): FunctionSettings => ({
   // CUE takes up to half of it, and Lambda gives more CPU with more memory.
   memorySize: scripts ? 1024 : 256,
   timeout: Math.max(10, timeoutSeconds + 1),
   environment: { POSTERN_KEYS: publicKeys, POSTERN_STAGE: stage, POSTERN_ACCEPTS: accepts.join(",") },
 });
 
-const plan = (bundle: Bundle, publicKeys: string): Planned => ({
+const plan = (bundle: Bundle, publicKeys: string): PlannedFunction => ({
   ...bundle,
-  ...surroundingsOf(bundle, publicKeys, blank("sls:stage")),
+  ...computeFunctionSettings(bundle, publicKeys, toPlaceholder("sls:stage")),
   id: idOf(bundle.name),
 });
 
-const lambdaOf = ({ name, summary, id, memorySize, timeout, environment }: Planned, folder: string): Json => {
+const buildFunction = (
+  { name, summary, id, memorySize, timeout, environment }: PlannedFunction,
+  folder: string,
+): Json => {
   return {
     handler: "index.handler",
     description: summary.slice(0, 256),
@@ -66,13 +72,13 @@ const lambdaOf = ({ name, summary, id, memorySize, timeout, environment }: Plann
     memorySize,
     timeout,
     // Not by its name or by Fn::GetAtt: for these, osls adds a redundant DependsOn, and cfn-lint warns.
-    role: { "Fn::Sub": blank(`${id}Role.Arn`) },
+    role: { "Fn::Sub": toPlaceholder(`${id}Role.Arn`) },
     environment,
     package: { artifact: `${folder}/${name}.zip` },
   };
 };
 
-const resourcesOf = (rules: Planned[], type: "http" | "url", template: string): Json => {
+const buildResources = (rules: PlannedFunction[], type: "http" | "url", template: string): Json => {
   const common = { lossNamespace: lossMetric.namespace, lossMetric: lossMetric.metric, lossOutput };
   const fill = (variables: Record<string, string | number>): Template => {
     const text = template.replace(/__(\w+?)__/g, (all, name) => String(variables[name] ?? all));
@@ -83,8 +89,8 @@ const resourcesOf = (rules: Planned[], type: "http" | "url", template: string): 
     const { id, name, timeout } = rule;
     // HTTP APIs wait 30 s at most.
     const milliseconds = Math.min(30_000, timeout * 1000);
-    const { both, [type]: own } = fill({ ...common, id, name, route: routeOf(name), milliseconds });
-    for (const resource of Object.values(both.each)) resource.Properties.Policies?.push(...policiesOf(rule));
+    const { both, [type]: own } = fill({ ...common, id, name, route: buildRoute(name), milliseconds });
+    for (const resource of Object.values(both.each)) resource.Properties.Policies?.push(...buildPolicies(rule));
     return {
       resources: { ...both.each, ...own.each },
       outputs: { ...own.eachOutput, ...(rule.asks && both.eachOutput) },
@@ -97,22 +103,22 @@ const resourcesOf = (rules: Planned[], type: "http" | "url", template: string): 
 };
 
 /** What the rule needs beside its log: its tokens, its actions in AWS, and its recordings. */
-const policiesOf = ({ tokens, actions, records }: Planned): Json[] => [
-  ...(tokens.length > 0 ? [policy("tokens", ...tokens.map(readingOf))] : []),
+const buildPolicies = ({ tokens, actions, records }: PlannedFunction): Json[] => [
+  ...(tokens.length > 0 ? [buildPolicy("tokens", ...tokens.map(allowReading))] : []),
   // Actions that describe resources accept only "*".
-  ...(actions.length > 0 ? [policy("needs", { Effect: "Allow", Action: actions, Resource: "*" })] : []),
-  ...(records.length > 0 ? [policy("records", ...records.map(recordingTo))] : []),
+  ...(actions.length > 0 ? [buildPolicy("needs", { Effect: "Allow", Action: actions, Resource: "*" })] : []),
+  ...(records.length > 0 ? [buildPolicy("records", ...records.map(allowRecording))] : []),
 ];
 
-const policy = (name: string, ...Statement: Json[]): Json => {
+const buildPolicy = (name: string, ...Statement: Json[]): Json => {
   return { PolicyName: name, PolicyDocument: { Version: "2012-10-17", Statement } };
 };
 
-const readingOf = (token: SecretPlace): Json => {
+const allowReading = (token: SecretPlace): Json => {
   const isSecret = "secret" in token;
   const [service, name] = isSecret ? ["secretsmanager", token.secret] : ["ssm", token.parameter];
   const path = isSecret ? `secret:${name}-??????` : `parameter/${name.replace(/^\//, "")}`;
-  const own = ["AWS::Partition", "AWS::AccountId"].map(blank);
+  const own = ["AWS::Partition", "AWS::AccountId"].map(toPlaceholder);
   return {
     Effect: "Allow",
     Action: isSecret ? "secretsmanager:GetSecretValue" : "ssm:GetParameter",
@@ -123,14 +129,14 @@ const readingOf = (token: SecretPlace): Json => {
 };
 
 /** Allows writing below one cluster's and rule's name, but not reading or listing. */
-const recordingTo = (place: string): Json => ({
+const allowRecording = (place: string): Json => ({
   Effect: "Allow",
   Action: "s3:PutObject",
-  Resource: { "Fn::Sub": `arn:${blank("AWS::Partition")}:s3:::${place}*` },
+  Resource: { "Fn::Sub": `arn:${toPlaceholder("AWS::Partition")}:s3:::${place}*` },
 });
 
 /** The path variable `cluster` holds `{cluster}.{key}`, so that no key is in a template, a logical id or a log. */
-export const routeOf = (name: string) => `POST /{cluster}/${name}/{phase+}`;
+export const buildRoute = (name: string) => `POST /{cluster}/${name}/{phase+}`;
 
 /** The metric of reviews that the gateway answered instead of a function, by the dimensions Stage and Route. */
 export const lossMetric = { namespace: "Postern", metric: "Lost" } as const;

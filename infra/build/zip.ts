@@ -1,19 +1,19 @@
 import { crc32, inflateRawSync } from "node:zlib";
 
 /** A file that is already compressed, with the checksum and the length of its contents. */
-export interface Deflated {
+export interface DeflatedFile {
   deflated: Uint8Array;
   crc: number;
   size: number;
 }
 
-export type Files = Record<string, Uint8Array | Deflated>;
+export type ZipFiles = Record<string, Uint8Array | DeflatedFile>;
 
-export const contentsOf = (file: Uint8Array | Deflated): Uint8Array =>
+export const getContents = (file: Uint8Array | DeflatedFile): Uint8Array =>
   file instanceof Uint8Array ? file : inflateRawSync(file.deflated, { maxOutputLength: file.size });
 
 /** Makes a zip with the same bytes on any machine: no dates, owners or compression, because compressors differ. */
-export const zip = (files: Files): Buffer => {
+export const zip = (files: ZipFiles): Buffer => {
   const locals: Buffer[] = [];
   const directory: Buffer[] = [];
   let offset = 0;
@@ -22,7 +22,7 @@ export const zip = (files: Files): Buffer => {
     const isStored = file instanceof Uint8Array;
     const contents = isStored ? file : file.deflated;
     // Version 1.0 or 2.0; no flags; stored or deflated; midnight of 1 January 1980, the earliest date in a zip.
-    const common = fields(
+    const common = encodeFields(
       [2, isStored ? 10 : 20],
       [2, 0],
       [2, isStored ? 0 : deflate],
@@ -34,23 +34,23 @@ export const zip = (files: Files): Buffer => {
       [2, path.length],
       [2, 0],
     );
-    const local = Buffer.concat([fields([4, 0x04034b50]), common, path, contents]);
+    const local = Buffer.concat([encodeFields([4, 0x04034b50]), common, path, contents]);
     locals.push(local);
     // Made on Unix, with mode 0644 for a plain file: Lambda's user must be able to read it.
-    const rest = fields([2, 0], [2, 0], [2, 0], [4, 0o100644 * 0x10000], [4, offset]);
-    directory.push(Buffer.concat([fields([4, 0x02014b50], [2, 0x031e]), common, rest, path]));
+    const rest = encodeFields([2, 0], [2, 0], [2, 0], [4, 0o100644 * 0x10000], [4, offset]);
+    directory.push(Buffer.concat([encodeFields([4, 0x02014b50], [2, 0x031e]), common, rest, path]));
     offset += local.length;
   }
   const count = directory.length;
   const size = directory.reduce((sum, { length }) => sum + length, 0);
-  const end = fields([4, 0x06054b50], [2, 0], [2, 0], [2, count], [2, count], [4, size], [4, offset], [2, 0]);
+  const end = encodeFields([4, 0x06054b50], [2, 0], [2, 0], [2, count], [2, count], [4, size], [4, offset], [2, 0]);
   return Buffer.concat([...locals, ...directory, end]);
 };
 
 /** Returns the files of a zip that `zip` made; undefined for any other archive. */
-export const unzip = (archive: Uint8Array): Files | undefined => {
+export const unzip = (archive: Uint8Array): ZipFiles | undefined => {
   const bytes = Buffer.from(archive);
-  const files: [string, Uint8Array | Deflated][] = [];
+  const files: [string, Uint8Array | DeflatedFile][] = [];
   let at = 0;
   for (; at + 30 <= bytes.length && bytes.readUInt32LE(at) === 0x04034b50; ) {
     const [flags, method] = [bytes.readUInt16LE(at + 6), bytes.readUInt16LE(at + 8)];
@@ -78,7 +78,7 @@ export const unzip = (archive: Uint8Array): Files | undefined => {
 const deflate = 8;
 
 /** Encodes numbers with these sizes in bytes, little-endian. */
-const fields = (...numbers: [size: 2 | 4, value: number][]): Buffer => {
+const encodeFields = (...numbers: [size: 2 | 4, value: number][]): Buffer => {
   const parts = numbers.map(([size, value]) => {
     const part = Buffer.alloc(size);
     part.writeUIntLE(value, 0, size);

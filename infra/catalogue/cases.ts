@@ -5,9 +5,9 @@ import type { Decision } from "#lib/decide.ts";
 import { evaluateRule } from "#lib/evaluation.ts";
 import { freezeDeep } from "#lib/json.ts";
 import { splitApiVersion } from "#lib/objects/api-version.ts";
-import { plural, recorded } from "#lib/recorded-answers.ts";
-import { type Case, restoreRequest, uid } from "#lib/recording/recording.ts";
-import { type AdmissionRequest, type AdmissionReview, check, type Operation } from "#lib/review.ts";
+import { createRecordedCapabilities, toPlural } from "#lib/recorded-answers.ts";
+import { type Case, recordedUid, restoreRequest } from "#lib/recording/recording.ts";
+import { type AdmissionRequest, type AdmissionReview, checkReview, type Operation } from "#lib/review.ts";
 import { type Phase, type Rule, selectPhase } from "#lib/rule.ts";
 import { mergeWithDefaults } from "#lib/settings.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
@@ -90,7 +90,7 @@ export const buildReview = ({ name, rule }: CatalogueRule, entry: Case): Admissi
   const oldObject = operation === "DELETE" ? given : entry.oldObject;
   const { rule: facet, settings } = facetOf(rule, entry);
   const matches = selectPhase(facet.match, phase, settings) ?? [];
-  const ownPlural = given?.kind && plural(given.kind);
+  const ownPlural = given?.kind && toPlural(given.kind);
   const possible = matches.flatMap(({ resources }) => resources);
   const path = entry.resource ?? possible.find((one) => one === ownPlural) ?? possible[0] ?? "";
   const match = matches.find(({ resources }) => resources.includes(path)) ?? matches[0];
@@ -107,7 +107,7 @@ export const buildReview = ({ name, rule }: CatalogueRule, entry: Case): Admissi
   const metadata = given?.metadata ?? {};
   const ownNamespace = path === "namespaces" ? metadata.name : metadata.namespace;
   return reviewWith({
-    uid,
+    uid: recordedUid,
     kind: gvk,
     resource: gvr,
     ...(subResource && { subResource, requestSubResource: subResource }),
@@ -128,7 +128,7 @@ export const recordedReviewOf = (entry: Parameters<typeof restoreRequest>[0]): A
   reviewWith(restoreRequest(entry));
 
 const reviewWith = (request: AdmissionRequest): AdmissionReview =>
-  check({ kind: "AdmissionReview", apiVersion: "admission.k8s.io/v1", request });
+  checkReview({ kind: "AdmissionReview", apiVersion: "admission.k8s.io/v1", request });
 
 const clusterScoped = new Set(["nodes", "persistentvolumes", "priorityclasses", "volumeattributesclasses"]);
 
@@ -165,7 +165,7 @@ export const evaluateCase = async (
   { name, rule }: CatalogueRule,
   entry: Case,
   { request }: AdmissionReview,
-  world = recorded(entry.needs ?? {}),
+  world = createRecordedCapabilities(entry.needs ?? {}),
 ): Promise<Decision> =>
   evaluateRule(rule, getCasePhase(entry), request, {
     name,
@@ -173,7 +173,7 @@ export const evaluateCase = async (
     settings: freezeDeep(facetOf(rule, entry).settings),
     variant: entry.variant,
     now: new Date(entry.now ?? "2026-01-01T00:00:00Z"),
-    world,
+    capabilities: world,
   });
 
 /** Returns an event for direct invocation of a function, with the case's settings, answers and time. */

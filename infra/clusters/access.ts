@@ -1,6 +1,6 @@
-import { domainOf, eksToken } from "#lib/cluster/credentials.ts";
+import { createEksToken, getAwsDomain } from "#lib/cluster/credentials.ts";
 import { sendRequest, toUnanswered } from "#lib/cluster/https-request.ts";
-import { type Identity, signed } from "#lib/cluster/signature.ts";
+import { type Identity, signHeaders } from "#lib/cluster/signature.ts";
 import { parseJson } from "#lib/json.ts";
 import type { ChangeGuard } from "../aws/guard.ts";
 import type { Options } from "../cli/command.ts";
@@ -93,7 +93,7 @@ const connectByEks = async (
   let until = 0;
   const token = async () => {
     if (until <= Date.now()) {
-      value = eksToken({ eks, region }, await identity(), new Date());
+      value = createEksToken({ eks, region }, await identity(), new Date());
       until = Date.now() + tokenAge;
     }
     return value;
@@ -115,7 +115,7 @@ export const describeEks = async (
 ): Promise<{ server: string; ca: string }> => {
   const base = findEksAddress(region);
   const path = `${base.pathname.replace(/\/$/, "")}/clusters/${encodeURIComponent(eks)}`;
-  const headers = signed(
+  const headers = signHeaders(
     { method: "GET", host: base.host, path, service: "eks", region },
     await identity(),
     new Date(),
@@ -140,7 +140,7 @@ export const describeEks = async (
 /** Returns EKS's address; the environment variables are those of the AWS SDKs. */
 const findEksAddress = (region: string): URL => {
   const { AWS_ENDPOINT_URL_EKS, AWS_ENDPOINT_URL } = process.env;
-  return new URL(AWS_ENDPOINT_URL_EKS || AWS_ENDPOINT_URL || `https://eks.${region}.${domainOf(region)}`);
+  return new URL(AWS_ENDPOINT_URL_EKS || AWS_ENDPOINT_URL || `https://eks.${region}.${getAwsDomain(region)}`);
 };
 
 export const readDeployer = (options: Options, clusters: readonly string[]): ClusterCredentials => {

@@ -1,7 +1,7 @@
 import { Agent } from "node:https";
 import { setTimeout as wait } from "node:timers/promises";
 import { type HttpsAnswer, sendRequest, toUnanswered, type UnansweredError } from "#lib/cluster/https-request.ts";
-import { pagesOf } from "#lib/cluster/pages.ts";
+import { readPages } from "#lib/cluster/pages.ts";
 import { parseJson } from "#lib/json.ts";
 import type { ChangeGuard } from "../aws/guard.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
@@ -109,7 +109,7 @@ export const createClusterApi = (cluster: string, way: ClusterConnection): Clust
           throw toRefusal(answer, `to list every ${kind}`);
         return list;
       };
-      for await (const { items = [], apiVersion } of pagesOf(readPage, () => pageSize))
+      for await (const { items = [], apiVersion } of readPages(readPage, () => pageSize))
         found.push(...(items as object[]).map((item) => ({ apiVersion, kind, ...item })).filter(isDeployedObject));
       return found;
     },

@@ -1,8 +1,8 @@
 import { dirname } from "node:path";
-import { isGroupVersion, servedIn } from "#lib/cluster/live-capabilities.ts";
-import { pagesOf } from "#lib/cluster/pages.ts";
+import { isGroupVersion, parseServedResources } from "#lib/cluster/live-capabilities.ts";
+import { readPages } from "#lib/cluster/pages.ts";
 import type { ResourceType } from "#lib/needs.ts";
-import { joinApiVersion, rootOf } from "#lib/objects/api-version.ts";
+import { joinApiVersion, toApiPath } from "#lib/objects/api-version.ts";
 import type { KubernetesObject } from "#lib/review.ts";
 import type { InspectedCluster } from "#lib/rule.ts";
 import { createManifestCluster, readManifests } from "../apiserver/manifest-cluster.ts";
@@ -62,8 +62,8 @@ const pageSize = 500;
 export const toInspected = ({ read }: Pick<ClusterApi, "read">): Required<InspectedCluster> => ({
   list: async ({ group, version = "v1", resource }: ResourceType) => {
     const found: KubernetesObject[] = [];
-    const path = `${rootOf(joinApiVersion({ group, version }))}/${resource}`;
-    const pages = pagesOf(
+    const path = `${toApiPath(joinApiVersion({ group, version }))}/${resource}`;
+    const pages = readPages(
       (query) => read(`${path}?${query}`),
       () => pageSize,
     );
@@ -73,7 +73,7 @@ export const toInspected = ({ read }: Pick<ClusterApi, "read">): Required<Inspec
   },
   discover: async (groupVersion) => {
     if (!isGroupVersion(groupVersion)) return undefined;
-    const found = await read(rootOf(groupVersion));
-    return found === undefined ? undefined : servedIn(found);
+    const found = await read(toApiPath(groupVersion));
+    return found === undefined ? undefined : parseServedResources(found);
   },
 });

@@ -9,7 +9,7 @@ import { Complaint } from "../cli/complaint.ts";
 import { readList } from "../cli/options.ts";
 import { configFile, type PosternConfig } from "../config/config.ts";
 import { openSigner } from "../keys/keys.ts";
-import { isNamed, readProject, reportBroken } from "../project/project.ts";
+import { createIsNamed, readProject, reportBroken } from "../project/project.ts";
 import { rulesOption } from "./shared/options.ts";
 
 export default {
@@ -34,7 +34,7 @@ export default {
     if (to === undefined && rules.length > 0) throw new Complaint("--rules needs --to");
     for (const name of rules.filter((name) => !names.includes(name)))
       process.stderr.write(`${unknownRule(name, names)}; it gets no bundle\n`);
-    reportBroken(broken, rules.length > 0 ? (name) => rules.includes(name) : isNamed(config));
+    reportBroken(broken, rules.length > 0 ? (name) => rules.includes(name) : createIsNamed(config));
     const bundles =
       to === undefined ? await buildAll(config, catalogue, file) : await buildBundles(config, catalogue, to, rules);
 

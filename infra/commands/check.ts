@@ -13,7 +13,7 @@ import { isNoFile, readList } from "../cli/options.ts";
 import { clearLine } from "../cli/progress.ts";
 import { toOneLine } from "../cli/terminal.ts";
 import { type ClusterConfig, chooseCluster, configFile } from "../config/config.ts";
-import { isOn, readProject, reportBroken } from "../project/project.ts";
+import { createIsOn, readProject, reportBroken } from "../project/project.ts";
 import { rulesOption } from "./shared/options.ts";
 
 export default {
@@ -93,7 +93,7 @@ export default {
       name,
       only.length === 0 ? whole : selectRules(whole, only, catalogue, broken),
     ];
-    const lost = broken.filter((one) => isOn(cluster[1])(one.name));
+    const lost = broken.filter((one) => createIsOn(cluster[1])(one.name));
     reportBroken(broken, () => false);
     const stop = new AbortController();
     const source = await (isLive ? openCluster : openFiles)({ options, words, file, catalogue, cluster }, stop.signal);

@@ -9,7 +9,7 @@ import { readDeployer } from "../clusters/access.ts";
 import { findInspectingRules, inspectCluster, openInspection } from "../clusters/inspection.ts";
 import { type ClusterConfig, chooseCluster, configFile } from "../config/config.ts";
 import { describeMissingConnect, listAskingRules } from "../config/connections.ts";
-import { isOn, readProject, reportBroken } from "../project/project.ts";
+import { createIsOn, readProject, reportBroken } from "../project/project.ts";
 import { countAnnotations, mostAnnotations } from "../webhooks/apply-size.ts";
 import { buildConfigurations } from "../webhooks/configurations.ts";
 import { buildAccessEntries, buildRoles } from "../webhooks/rbac.ts";
@@ -58,7 +58,7 @@ export default {
     const file = options.text("config") ?? configFile;
     const { catalogue, broken, config } = await readProject(file);
     const [clusterName, plain] = chooseCluster(config, options.text("cluster"));
-    reportBroken(broken, isOn(plain));
+    reportBroken(broken, createIsOn(plain));
     const placeholder = options.text("key-from");
     const segment =
       placeholder === undefined

@@ -1,5 +1,5 @@
-import { completeParts } from "#lib/recording/complete-parts.ts";
-import { recorder } from "#lib/recording/recorder.ts";
+import { completeRecorderParts } from "#lib/recording/complete-parts.ts";
+import { createRecorder } from "#lib/recording/recorder.ts";
 import { isRegion } from "#lib/service-settings.ts";
 import { type Command, writeOutput } from "../cli/command.ts";
 import { Complaint } from "../cli/complaint.ts";
@@ -48,7 +48,7 @@ export default {
 
     const recordings = await openRecordings(folder, most, say);
     await serveRules(options, (host, setupOf) =>
-      recorder(host, completeParts, (one) => {
+      createRecorder(host, completeRecorderParts, (one) => {
         const { cluster, rule } = one.origin;
         recordings.hear({ ...one, line: () => one.line(setupOf(cluster, rule)?.record?.keep) });
       }),

@@ -1,7 +1,7 @@
 // The types of postern.yaml after validation. infra/project reads the file; validation.ts checks it.
 import { fileURLToPath } from "node:url";
 import type { Mode } from "#lib/decide.ts";
-import type { Path } from "#lib/recording/redacted.ts";
+import type { KeptPath } from "#lib/recording/redacted.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
 import { Complaint } from "../cli/complaint.ts";
 
@@ -69,7 +69,7 @@ export interface RecordConfig {
   /** The fraction of reviews that is recorded; 0.01 by default. */
   share: number;
   /** The fields of objects whose free text is kept. */
-  keep?: readonly Path[];
+  keep?: readonly KeptPath[];
 }
 
 /** A place in postern.yaml: the keys and indexes that lead to it. */

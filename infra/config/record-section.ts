@@ -1,6 +1,6 @@
 import { isMap, toList } from "#lib/json.ts";
 import { parseReferencePath } from "#lib/policy/values/paths.ts";
-import type { Places } from "#lib/recording/bucket-handler.ts";
+import type { RecordingTargets } from "#lib/recording/bucket-handler.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
 import { toSentence } from "../cli/complaint.ts";
 import type { InputShape } from "../cli/shape.ts";
@@ -56,7 +56,7 @@ export const readRecord = (section: RecordSection, path: ConfigPath, complain: C
 };
 
 /** Returns where a function records, by cluster and rule. A group's function records for each member. */
-export const listRecordingPlaces = ({ clusters }: PosternConfig, listed: CatalogueRule): Places => {
+export const listRecordingPlaces = ({ clusters }: PosternConfig, listed: CatalogueRule): RecordingTargets => {
   const names = (listed.members ?? [listed]).map(({ name }) => name);
   const all = [...clusters].flatMap(([cluster, { rules }]) => {
     const places = names.flatMap((name) => {
@@ -69,7 +69,7 @@ export const listRecordingPlaces = ({ clusters }: PosternConfig, listed: Catalog
 };
 
 /** Returns the paths, as `BUCKET/PREFIX`, below which the function's role may write. */
-export const listWritablePaths = (places: Places): string[] => [
+export const listWritablePaths = (places: RecordingTargets): string[] => [
   ...new Set(
     Object.entries(places).flatMap(([cluster, rules]) =>
       Object.entries(rules).map(([rule, { bucket, prefix }]) => `${bucket}/${prefix}${cluster}/${rule}/`),

@@ -2,7 +2,7 @@
 import type { Mode } from "#lib/decide.ts";
 import { isMap, toList, toMap } from "#lib/json.ts";
 import type { ParsedManifests, Rule } from "#lib/rule.ts";
-import { mergeWithDefaults, mistakes } from "#lib/settings.ts";
+import { findMistakes, mergeWithDefaults } from "#lib/settings.ts";
 import type { ManifestFile } from "../apiserver/manifest-cluster.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
 import { findRule } from "../catalogue/rule-names.ts";
@@ -130,7 +130,7 @@ const readRule = (
   const { settings, exempt, record, ...fields } = section;
   const settingsPath = [...path, "settings"];
   const own = rule && fillManifestSettings(rule, settings, settingsPath, places, complain);
-  const wrong = own == null ? [] : mistakes(rule?.settings ?? {}, own, []);
+  const wrong = own == null ? [] : findMistakes(rule?.settings ?? {}, own, []);
   for (const mistake of wrong) complain([...settingsPath, ...mistake.path], mistake.sentence);
   return {
     mode: "enforce",

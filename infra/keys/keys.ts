@@ -10,7 +10,7 @@ import { link, mkdir, readFile, rename, rm, writeFile } from "node:fs/promises";
 import { isIP } from "node:net";
 import { type NetworkInterfaceInfo, networkInterfaces } from "node:os";
 import { join } from "node:path";
-import { claim } from "#lib/url-key.ts";
+import { buildClaim } from "#lib/url-key.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
 
 export interface UrlSigner {
@@ -37,7 +37,7 @@ export const createSigner = (pem: string): UrlSigner => {
   return {
     publicKey: String(createPublicKey(pem).export({ format: "jwk" }).x),
     signSegment: (cluster, keyVersion) =>
-      `${cluster}.${sign(null, Buffer.from(claim(cluster, keyVersion)), key).toString("base64url")}`,
+      `${cluster}.${sign(null, Buffer.from(buildClaim(cluster, keyVersion)), key).toString("base64url")}`,
   };
 };
 

@@ -56,7 +56,7 @@ export const serveRules = async (rules: CatalogueRule[], yaml: string, host: Rul
     const { world = createUnconnectedCapabilities, before = (_, handler) => handler } = host;
     const journal = (report: LogReport) => void reports.push(report);
     const handlers = listServedRules(config, rules).map((listed) => {
-      const handler = createHandler(config, listed, { publicKeys, world, journal });
+      const handler = createHandler(config, listed, { publicKeys, openCapabilities: world, writeLogLine: journal });
       return [listed.name, before(listed.name, handler)] as const;
     });
     gateway.serve(new Map(handlers));

@@ -1,6 +1,6 @@
 import { setTimeout as wait } from "node:timers/promises";
 import type { JsonMap } from "#lib/json.ts";
-import { rootOf } from "#lib/objects/api-version.ts";
+import { toApiPath } from "#lib/objects/api-version.ts";
 import type { ClusterClient, ClusterRequest, ClusterResponse } from "./control-plane/client.ts";
 import { resolveUids } from "./generators/nodes.ts";
 import {
@@ -33,7 +33,7 @@ export const sendSequence = async (
   const { kind, namespace = name, standing, generateName, prefix: start = "", steps } = sequence;
   const { apiVersion, namespaced, kind: kindName } = { ...generatedKinds, ...plannedKinds }[kind];
   const home = `/api/v1/namespaces/${namespace}`;
-  const collection = `${rootOf(apiVersion)}${namespaced ? `/namespaces/${namespace}` : ""}/${kind}`;
+  const collection = `${toApiPath(apiVersion)}${namespaced ? `/namespaces/${namespace}` : ""}/${kind}`;
   const turns: Exchange[] = [];
   let current = standing ?? (generateName ? `${name}-none` : start + name);
   const made = new Set<string>();

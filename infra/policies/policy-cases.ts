@@ -4,7 +4,7 @@ import { isMap } from "#lib/json.ts";
 import type { RecordedAnswers } from "#lib/recorded-answers.ts";
 import type { Case } from "#lib/recording/recording.ts";
 import type { AdmissionReview } from "#lib/review.ts";
-import { mergeWithDefaults, mistakes } from "#lib/settings.ts";
+import { findMistakes, mergeWithDefaults } from "#lib/settings.ts";
 import { createRecordedCluster, findServedResource, listServedResources } from "../apiserver/kinds/served.ts";
 import { requireObjects } from "../apiserver/manifest-cluster.ts";
 import { differences } from "../catalogue/case-differences.ts";
@@ -165,7 +165,7 @@ const findCaseSettingsFault = (
   { listed: { rule }, held }: PolicyRuleUnderTest,
   given: object | undefined,
 ): string | undefined => {
-  const [mistake] = mistakes(rule.settings ?? {}, given ?? {});
+  const [mistake] = findMistakes(rule.settings ?? {}, given ?? {});
   if (mistake) return `settings.${mistake.path.join(".")} ${mistake.sentence}`;
   const twice = held.find((key) => Object.hasOwn(given ?? {}, key));
   if (twice !== undefined) return `can't have settings.${twice}: they are those that are tested`;

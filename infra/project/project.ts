@@ -35,12 +35,12 @@ export const reportBroken = (
 };
 
 /** Reports whether postern.yaml names a rule for any cluster. Such a rule has a function, even if its mode is off. */
-export const isNamed =
+export const createIsNamed =
   ({ clusters }: PosternConfig) =>
   (rule: string): boolean =>
     [...clusters.values()].some(({ rules }) => rules.has(rule));
 
-export const isOn =
+export const createIsOn =
   ({ rules }: ClusterConfig) =>
   (rule: string): boolean =>
     (rules.get(rule)?.mode ?? "off") !== "off";
@@ -55,7 +55,7 @@ export const readConfig = async (
   const text = await readFile(file, "utf8").catch((error) => {
     throw new Complaint(`${name} can't be read: ${toSentence(error)}`);
   });
-  const found = placesIn(text, catalogue).map(async (place) => {
+  const found = listSettingPaths(text, catalogue).map(async (place) => {
     const files = await readManifestFiles(resolveConfigPath(place, dirname(file))).catch(toSentence);
     return [place, files] as const;
   });
@@ -63,16 +63,16 @@ export const readConfig = async (
 };
 
 /** Returns the manifest files and folders in postern.yaml, for settings of these rules and for manifest clusters. */
-export const placesNamed = async (file: string, catalogue: CatalogueRule[]): Promise<string[]> => {
+export const listManifestPaths = async (file: string, catalogue: CatalogueRule[]): Promise<string[]> => {
   const text = await readFile(file, "utf8");
   const { clusters } = Object(parseDocument(text, { prettyErrors: false, logLevel: "silent" }).toJS());
   const standing = Object.values(Object(clusters)).map((one) => Object(Object(one).connect).manifests);
-  const all = [...placesIn(text, catalogue), ...standing.filter((one) => typeof one === "string")];
+  const all = [...listSettingPaths(text, catalogue), ...standing.filter((one) => typeof one === "string")];
   return [...new Set(all.map((place) => resolveConfigPath(place, dirname(file))))];
 };
 
 /** Returns the paths in settings of these rules. parseConfig reports what is wrong with the text. */
-const placesIn = (text: string, catalogue: CatalogueRule[]): string[] => {
+const listSettingPaths = (text: string, catalogue: CatalogueRule[]): string[] => {
   const { rules, clusters } = Object(parseDocument(text, { prettyErrors: false, logLevel: "silent" }).toJS());
   const all = [rules, ...Object.values(Object(clusters)).map((one) => Object(one).rules)];
   const settings = catalogue.flatMap(({ name, rule }) =>
@@ -96,17 +96,17 @@ export const parseConfig = (
   const document = parseDocument(text, { lineCounter: lines, prettyErrors: false });
   const [fault] = document.errors;
   if (fault) throw new Complaint(`${name}:${lines.linePos(fault.pos[0]).line} is no YAML: ${fault.message}`);
-  const given = plain(document, name);
+  const given = toPlainValue(document, name);
   // An interrupted save leaves an empty file, which must not turn all rules off.
   if (given === null)
     throw new Complaint(`${name} is empty; it must name the rules that are on, or say "rules: {}" if none is`);
   const { config, mistakes } = validateConfig(given, catalogue, places, broken);
   // Groups are checked only if each rule is valid by itself.
-  const found = mistakes.length > 0 ? mistakes : mistakesInGroups(config);
+  const found = mistakes.length > 0 ? mistakes : findGroupMistakes(config);
   if (found.length === 0) return config;
   throw new Complaint(
     found
-      .map((mistake) => ({ ...mistake, offset: offsetOf(mistake.path, document) }))
+      .map((mistake) => ({ ...mistake, offset: findOffset(mistake.path, document) }))
       .sort((left, right) => left.offset - right.offset)
       .map(({ path, sentence, offset }) => {
         const place = `${name}:${lines.linePos(offset).line}`;
@@ -116,7 +116,7 @@ export const parseConfig = (
   );
 };
 
-const mistakesInGroups = ({ clusters, groups }: PosternConfig): Mistake[] =>
+const findGroupMistakes = ({ clusters, groups }: PosternConfig): Mistake[] =>
   groups.flatMap((group) => {
     const all = [...clusters.values()];
     const unnamed = group.members.filter(({ name }) => !all.some(({ rules }) => rules.has(name)));
@@ -128,7 +128,7 @@ const mistakesInGroups = ({ clusters, groups }: PosternConfig): Mistake[] =>
   });
 
 /** Returns the offset of a path in a document, or of its nearest parent that is there. */
-const offsetOf = (path: Mistake["path"], { contents }: Document): number => {
+const findOffset = (path: Mistake["path"], { contents }: Document): number => {
   let node: unknown = contents;
   let offset = 0;
   const startOf = (place: unknown) => (isNode(place) ? (place.range?.[0] ?? offset) : offset);
@@ -147,7 +147,7 @@ const offsetOf = (path: Mistake["path"], { contents }: Document): number => {
 };
 
 /** Throws a Complaint if an alias is undefined or expands to too much. */
-const plain = (document: Document, name: string): unknown => {
+const toPlainValue = (document: Document, name: string): unknown => {
   try {
     return document.toJS();
   } catch (error) {

@@ -1,6 +1,6 @@
 import { isDeepStrictEqual } from "node:util";
 import type { EndpointConfig } from "#lib/endpoint.ts";
-import type { GroupShare, Membership } from "#lib/group.ts";
+import type { GroupConfig, Membership } from "#lib/group.ts";
 import { getVariants, type Rule, rule, selectPhase } from "#lib/rule.ts";
 import type { Variants } from "#lib/settings.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
@@ -13,28 +13,28 @@ export const listServedRules = ({ clusters, groups }: PosternConfig, catalogue: 
     const group = groups.find(({ members }) => members.includes(listed));
     const isNamed = [...clusters.values()].some(({ rules }) => rules.has(listed.name));
     const isAlone = group === undefined || listed.phases.includes("validate");
-    return [...(group?.members[0] === listed ? [asRule(group)] : []), ...(isNamed && isAlone ? [listed] : [])];
+    return [...(group?.members[0] === listed ? [toCatalogueRule(group)] : []), ...(isNamed && isAlone ? [listed] : [])];
   });
 
 /** Returns a bundle's part of postern.yaml. The rule is off in clusters that don't name it. */
 export const buildEndpointConfig = (config: PosternConfig, { name, rule, members }: CatalogueRule): EndpointConfig => {
-  if (members) return groupShareOf({ name, members }, config.clusters);
+  if (members) return buildGroupConfig({ name, members }, config.clusters);
   const standard = rule.settings ?? {};
-  const usual = variantsAmong(rule, standard);
+  const usual = buildVariants(rule, standard);
   const clusters = [...config.clusters].map(([cluster, { keyVersions, rules }]) => {
     const { mode, settings } = rules.get(name) ?? { mode: "off" as const, settings: standard };
-    const variants = variantsAmong(rule, settings);
+    const variants = buildVariants(rule, settings);
     return [cluster, { keyVersions, mode, settings, ...(!isDeepStrictEqual(variants, usual) && variants) }] as const;
   });
   return { rule: name, ...usual, clusters: Object.fromEntries(clusters) };
 };
 
-const variantsAmong = (rule: Rule, settings: object): { variants?: Variants } => {
+const buildVariants = (rule: Rule, settings: object): { variants?: Variants } => {
   const variants = getVariants(rule, settings)?.map(({ name, settings = {} }) => [name, settings]);
   return variants ? { variants: Object.fromEntries(variants) } : {};
 };
 
-export const asRule = ({ name, members }: RuleGroup): CatalogueRule => {
+export const toCatalogueRule = ({ name, members }: RuleGroup): CatalogueRule => {
   // Members may have needs of the same name.
   const needs = Object.fromEntries(
     members.flatMap(({ name, rule }) =>
@@ -47,12 +47,12 @@ export const asRule = ({ name, members }: RuleGroup): CatalogueRule => {
 };
 
 /** Returns a group's part of postern.yaml. A member is off in clusters that don't name it. */
-export const groupShareOf = (
+export const buildGroupConfig = (
   { name, members }: RuleGroup,
   clusters: ReadonlyMap<string, ClusterConfig>,
-): GroupShare => {
+): GroupConfig => {
   const each = (setupOf: (listed: CatalogueRule) => RuleConfig) =>
-    Object.fromEntries(members.map((listed) => [listed.name, membership(listed, setupOf(listed))]));
+    Object.fromEntries(members.map((listed) => [listed.name, buildMembership(listed, setupOf(listed))]));
   const off = ({ rule }: CatalogueRule): RuleConfig => ({ mode: "off", settings: rule.settings ?? {} });
   return {
     rule: name,
@@ -67,7 +67,7 @@ export const groupShareOf = (
   };
 };
 
-const membership = (listed: CatalogueRule, setup: RuleConfig): Membership => {
+const buildMembership = (listed: CatalogueRule, setup: RuleConfig): Membership => {
   const { mode, settings } = setup;
   if (mode === "off") return { mode, settings, match: [], failsOpen: true, exempt: {} };
   // Entries may be hardened when they are made, after the functions were built.

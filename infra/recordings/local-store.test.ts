@@ -4,7 +4,7 @@ import { chmod, mkdir, mkdtemp, readdir, readFile, rm, stat, symlink, writeFile 
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, describe, it } from "node:test";
-import type { Heard } from "#lib/recording/recorder.ts";
+import type { RecordedReview } from "#lib/recording/recorder.ts";
 import type { StageBucket } from "../aws/bucket.ts";
 import { ageOf, fetchRecordings, placeIn, refuseUnlessEmpty } from "./fetch.ts";
 import { openRecordings } from "./local-store.ts";
@@ -16,9 +16,9 @@ const place = async () => {
   return join(folder, "to");
 };
 
-const heard = (line: string | Error, rule = "limit-it", cluster = "prod"): Heard => ({
+const heard = (line: string | Error, rule = "limit-it", cluster = "prod"): RecordedReview => ({
   origin: { rule, cluster, version: "1", at: "2026-01-01T00:00:00.000Z" },
-  request: {} as Heard["request"],
+  request: {} as RecordedReview["request"],
   line: async () => {
     if (line instanceof Error) throw line;
     return line;
@@ -26,7 +26,7 @@ const heard = (line: string | Error, rule = "limit-it", cluster = "prod"): Heard
 });
 
 /** What came of these, and what was said meanwhile. */
-const kept = async (folder: string, all: Heard[], most = 100) => {
+const kept = async (folder: string, all: RecordedReview[], most = 100) => {
   const said: string[] = [];
   const recordings = await openRecordings(folder, most, (sentence) => void said.push(sentence));
   for (const one of all) recordings.hear(one);
@@ -118,7 +118,10 @@ describe("a folder of recordings", () => {
     assert.equal((await kept(small, many, 10_000)).end, `10000 reviews recorded in ${small}`);
     const large = await place();
     const request: object = { object: "x".repeat(4 * 1024 * 1024) };
-    const those = Array.from({ length: 10 }, () => ({ ...heard("- {}\n"), request: request as Heard["request"] }));
+    const those = Array.from({ length: 10 }, () => ({
+      ...heard("- {}\n"),
+      request: request as RecordedReview["request"],
+    }));
     const { end } = await kept(large, those);
     assert.equal(end, `7 reviews recorded in ${large}; left out: 3 too many at once`);
   });
@@ -132,7 +135,7 @@ describe("a folder of recordings", () => {
       return "- {}\n";
     };
     const recordings = await openRecordings(to, 10, () => {});
-    recordings.hear({ ...heard(""), line, request: { object: deep } as Heard["request"] });
+    recordings.hear({ ...heard(""), line, request: { object: deep } as RecordedReview["request"] });
     await Promise.resolve();
     isAnswered = true;
     assert.equal(await recordings.close(), `1 review recorded in ${to}`);

@@ -1,7 +1,7 @@
 import { type FileHandle, mkdir, open } from "node:fs/promises";
 import { join } from "node:path";
 import { setImmediate as turn } from "node:timers/promises";
-import type { Heard } from "#lib/recording/recorder.ts";
+import type { RecordedReview } from "#lib/recording/recorder.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
 import { formatCount } from "../cli/progress.ts";
 import { toOneLine, truncateText } from "../cli/terminal.ts";
@@ -9,7 +9,7 @@ import { toOneLine, truncateText } from "../cli/terminal.ts";
 /** Files of recordings in a folder, one for each rule of each cluster: `<cluster>/<rule>.yaml`. */
 export interface Recordings {
   /** Queues a review and returns at once. A failure doesn't affect the caller. */
-  hear(one: Heard): void;
+  hear(one: RecordedReview): void;
   append(cluster: string, rule: string, line: string): Promise<void>;
   /** Waits until everything is written, and returns a summary. */
   close(): Promise<string>;
@@ -17,7 +17,7 @@ export interface Recordings {
 
 /** A queued review, and its approximate size in characters. */
 interface Waiting {
-  heard: Heard;
+  heard: RecordedReview;
   length: number;
 }
 

@@ -1,4 +1,4 @@
-import { recorded } from "#lib/recorded-answers.ts";
+import { createRecordedCapabilities } from "#lib/recorded-answers.ts";
 import type { Case } from "#lib/recording/recording.ts";
 import { matchesRequest } from "#lib/request-match.ts";
 import { selectPhase } from "#lib/rule.ts";
@@ -54,7 +54,7 @@ const needsScript = async (listed: CatalogueRule, entry: Case): Promise<boolean>
     runs = true;
     return "{}";
   };
-  const world = { ...recorded(entry.needs ?? {}), cue };
+  const world = { ...createRecordedCapabilities(entry.needs ?? {}), cue };
   // The call of the script matters, not the outcome of the case.
   await evaluateCase(listed, entry, buildReview(listed, entry), world).catch(() => {});
   return runs;

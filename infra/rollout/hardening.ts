@@ -1,6 +1,6 @@
 import type { MetricQuestion } from "../aws/metrics.ts";
 import type { DeploymentStage } from "../aws/stage.ts";
-import { lossMetric, lossOutput, routeOf } from "../build/deployment.ts";
+import { buildRoute, lossMetric, lossOutput } from "../build/deployment.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
 import type { ClusterConfig } from "../config/config.ts";
 import { getEntryRule } from "../webhooks/configurations.ts";
@@ -87,7 +87,7 @@ const readReviews = async (
       questions[`${rule} throttled`] = buildLambdaQuestion("Throttles");
       questions[`${rule} url`] = buildLambdaQuestion("Url5xxCount");
       // A request that is refused before its route is known has the route "-".
-      for (const Route of [routeOf(rule), "-"]) {
+      for (const Route of [buildRoute(rule), "-"]) {
         const dimensions = { Stage: stageName, Route };
         questions[`${rule} gateway ${Route}`] = { ...lossMetric, dimensions, stat: "Sum" };
       }

@@ -4,7 +4,7 @@ import type { WantedVersion } from "../aws/functions.ts";
 import { packageStack, type StackTemplate } from "../aws/stack.ts";
 import { buildFunctions, distFolder } from "../build/build.ts";
 import type { Bundle } from "../build/bundle.ts";
-import { surroundingsOf } from "../build/deployment.ts";
+import { computeFunctionSettings } from "../build/deployment.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
 import type { PosternConfig } from "../config/config.ts";
 import { buildEndpointConfig, listServedRules } from "../project/served.ts";
@@ -49,6 +49,6 @@ export const packageStage = async (
 const toPackagedRule = (bundle: Bundle, stage: string, publicKeys: string, zip: Uint8Array) => {
   const { name, logic, asks, scripts, codeSha256, hash } = bundle;
   const description = `${hash.slice(0, 12)} of ${name}`;
-  const wanted = { zip, codeSha256, description, ...surroundingsOf(bundle, publicKeys, stage) };
+  const wanted = { zip, codeSha256, description, ...computeFunctionSettings(bundle, publicKeys, stage) };
   return { name, logic, asks, scripts, wanted };
 };

@@ -6,7 +6,7 @@ import type { AddressInfo } from "node:net";
 import { isIP } from "node:net";
 import type { TLSSocket } from "node:tls";
 import type { Context } from "aws-lambda";
-import { failureStatus } from "#lib/failure.ts";
+import { toFailureStatus } from "#lib/failure.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { listAddresses, type ServerCertificate } from "../keys/keys.ts";
 import { type ConnectionLimits, limitConnections } from "./connection-limit.ts";
@@ -137,7 +137,7 @@ const createRefusal = (code: number, message: string): Reply => {
   return {
     statusCode: code,
     headers: { "content-type": "application/json" },
-    body: JSON.stringify(failureStatus(code, message)),
+    body: JSON.stringify(toFailureStatus(code, message)),
   };
 };
 

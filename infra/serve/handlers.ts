@@ -9,8 +9,8 @@ import type { EndpointHost } from "#lib/endpoint.ts";
 import { type BrokenRule, type CatalogueRule, catalogueFolder, readCatalogueRules } from "../catalogue/registry.ts";
 import { Complaint } from "../cli/complaint.ts";
 import type { PosternConfig } from "../config/config.ts";
-import { isNamed, placesNamed, readProject } from "../project/project.ts";
-import { buildEndpointConfig, groupShareOf, listServedRules } from "../project/served.ts";
+import { createIsNamed, listManifestPaths, readProject } from "../project/project.ts";
+import { buildEndpointConfig, buildGroupConfig, listServedRules } from "../project/served.ts";
 import type { Handler } from "./gateway.ts";
 
 export interface ServedRules {
@@ -33,7 +33,7 @@ export const openServedRules = async (
   if (lost.length > 0) throw new Complaint(lost.map(({ sentence }) => sentence).join("; "));
   const served = listServedRules(config, catalogue);
   const handlers = served.map((listed) => [listed.name, createHandler(config, listed, host, evaluate)] as const);
-  const named = broken.filter(({ name }) => isNamed(config)(name));
+  const named = broken.filter(({ name }) => createIsNamed(config)(name));
   return { config, served, handlers: new Map(handlers), broken: named };
 };
 
@@ -46,7 +46,7 @@ export const createHandler = (
   const { name, rule, members } = listed;
   if (!members) return createCompleteEndpoint(rule, buildEndpointConfig(config, listed), host, evaluate);
   const rules = Object.fromEntries(members.map(({ name, rule }) => [name, rule]));
-  return createCompleteGroup(rules, groupShareOf({ name, members }, config.clusters), host, evaluate);
+  return createCompleteGroup(rules, buildGroupConfig({ name, members }, config.clusters), host, evaluate);
 };
 
 let generation = 0;
@@ -87,7 +87,7 @@ export const watchRules = async (file: string, changed: () => Promise<void>): Pr
     // The former manifests of a rule are still watched while the rule can't be loaded.
     places = await readCatalogueRules()
       .then(async ({ rules, broken }) => {
-        const named = await placesNamed(file, rules);
+        const named = await listManifestPaths(file, rules);
         return broken.length === 0 ? named : [...new Set([...places, ...named])];
       })
       .catch(() => places);

@@ -6,7 +6,7 @@ import { warm } from "#lib/cue/engine.ts";
 import type { EndpointHost } from "#lib/endpoint.ts";
 import { createMemoryLedger } from "#lib/ledger.ts";
 import type { LogReport } from "#lib/log-line.ts";
-import { verdictOf } from "#lib/log-line.ts";
+import { describeVerdict } from "#lib/log-line.ts";
 import type { OpenCapabilities } from "#lib/needs.ts";
 import type { Recorder } from "#lib/recording/recorder.ts";
 import { getObjectName } from "#lib/refusals.ts";
@@ -54,8 +54,8 @@ export const serveRules = async (
   const { host: surroundings, evaluate } = listening(
     {
       publicKeys: signer.publicKey,
-      world: (cluster: string, milliseconds: number) => world(cluster, milliseconds),
-      journal: (report: LogReport) => writeOutput(formatReport(report)),
+      openCapabilities: (cluster: string, milliseconds: number) => world(cluster, milliseconds),
+      writeLogLine: (report: LogReport) => writeOutput(formatReport(report)),
     },
     (cluster, rule) => findRuleConfig(cluster, rule),
   );
@@ -171,7 +171,7 @@ const formatReport = (report: LogReport): string => {
         [request.namespace, getObjectName(request)].filter(Boolean).join("/"),
       ]
     : [];
-  const verdict = code === 200 ? verdictOf(report) : `${code} ${error ? toSentence(error) : ""}`;
+  const verdict = code === 200 ? describeVerdict(report) : `${code} ${error ? toSentence(error) : ""}`;
   const patch = operations > 0 ? [`${operations} operation${operations > 1 ? "s" : ""}`] : [];
   const words = [
     cluster,

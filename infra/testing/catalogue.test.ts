@@ -10,7 +10,7 @@ import { parse } from "yaml";
 import { createUnconnectedCapabilities } from "#lib/capabilities.ts";
 import type { Decision } from "#lib/decide.ts";
 import type { Capabilities, Freshness } from "#lib/needs.ts";
-import { type RecordedAnswers, recorded } from "#lib/recorded-answers.ts";
+import { createRecordedCapabilities, type RecordedAnswers } from "#lib/recorded-answers.ts";
 import type { Case } from "#lib/recording/recording.ts";
 import type { AdmissionReview, KubernetesObject } from "#lib/review.ts";
 import { type Phase, selectPhase } from "#lib/rule.ts";
@@ -127,8 +127,8 @@ groups:
         assert.ok(listed);
         const handler = createHandler(config, listed, {
           publicKeys: "",
-          world: createUnconnectedCapabilities,
-          journal: () => {},
+          openCapabilities: createUnconnectedCapabilities,
+          writeLogLine: () => {},
         });
         const context = { getRemainingTimeInMillis: () => 600_000 } as Context;
         const answer = await handler({ phase, cluster: "local", review, needs }, context);
@@ -184,7 +184,7 @@ function laws(listed: CatalogueRule, cases: Case[]) {
       for (const entry of cases) {
         const review = buildReview(listed, { ...entry, dryRun: true });
         const create = () => assert.fail(`${entry.name}: it creates something`);
-        await evaluateCase(listed, entry, review, { ...recorded(entry.needs ?? {}), create });
+        await evaluateCase(listed, entry, review, { ...createRecordedCapabilities(entry.needs ?? {}), create });
       }
     });
   else
@@ -310,7 +310,14 @@ async function adviceOn(listed: CatalogueRule, entry: Case): Promise<Suggestion 
   const { rule, settings } = facetOf(listed.rule, entry);
   const { request } = frozen(buildReview(listed, structuredClone(entry)));
   const acts = () => assert.fail(`${entry.name}: it does something`);
-  const world = { ...recorded(entry.needs ?? {}), create: acts, https: acts, http: acts, aws: acts, ledger: acts };
+  const world = {
+    ...createRecordedCapabilities(entry.needs ?? {}),
+    create: acts,
+    https: acts,
+    http: acts,
+    aws: acts,
+    ledger: acts,
+  };
   const now = new Date(entry.now ?? "2026-01-01T00:00:00Z");
   const around = { name: listed.name, settings: frozen(settings), variant: entry.variant, now, world };
   return suggestFix(rule, getCasePhase(entry), request, around);
@@ -346,7 +353,7 @@ function frozen<T>(value: T): T {
 
 /** A world that has changed a moment ago, and remembers what it was where a rule takes an answer of some age. */
 function worldOf(now: RecordedAnswers, before: RecordedAnswers): Capabilities {
-  const [fresh, remembered] = [recorded(now), recorded(before)];
+  const [fresh, remembered] = [createRecordedCapabilities(now), createRecordedCapabilities(before)];
   const at = (freshness?: Freshness) => (freshness?.maxAge === 0 ? fresh : remembered);
   return {
     ...fresh,

@@ -2,7 +2,7 @@ import { basename } from "node:path";
 import type { Decision } from "#lib/decide.ts";
 import { evaluateRule } from "#lib/evaluation.ts";
 import type { Capabilities } from "#lib/needs.ts";
-import { recorded } from "#lib/recorded-answers.ts";
+import { createRecordedCapabilities } from "#lib/recorded-answers.ts";
 import type { Case } from "#lib/recording/recording.ts";
 import type { AdmissionRequest } from "#lib/review.ts";
 import type { Phase } from "#lib/rule.ts";
@@ -18,7 +18,7 @@ export type { Count } from "#lib/metrics.ts";
 export { mergeWithDefaults as mergeSettings } from "#lib/settings.ts";
 export { patched } from "../catalogue/case-differences.ts";
 export { evaluateCondition } from "./cel-condition.ts";
-export { type Case, type Decision, recorded };
+export { type Case, createRecordedCapabilities, type Decision };
 
 /** What a decision depends on beside the request. The default is the rule's settings, no answers and 1970. */
 interface Circumstances {
@@ -41,7 +41,7 @@ export const openRule = async (folder: string) => {
     decide: async (
       phase: Phase,
       request: AdmissionRequest,
-      { settings, variant, now = new Date(0), world = recorded({}) }: Circumstances = {},
+      { settings, variant, now = new Date(0), world = createRecordedCapabilities({}) }: Circumstances = {},
     ): Promise<Decision> =>
       evaluateRule(rule, phase, request, {
         name,
@@ -49,7 +49,7 @@ export const openRule = async (folder: string) => {
         settings: mergeWithDefaults(rule.settings ?? {}, settings),
         variant,
         now,
-        world,
+        capabilities: world,
       }),
     entries: (config: object = {}, harden = false) => {
       const cluster = parseConfig(JSON.stringify({ rules: { [name]: config } }), [listed]).clusters.get("local");

@@ -93,9 +93,11 @@ const evaluateEntry = async (
   let failure: Failure | undefined;
   try {
     if (!(await isSelectedBy(entry, request, context))) return { patch: [], warnings: [] };
-    const world = rule.needs && context.capabilities(milliseconds);
     const now = context.now();
-    const evaluation = evaluateRule(rule, phase, request, { name, mode, settings, variant, world, now });
+    const evaluation = evaluateRule(rule, phase, request, {
+      ...{ name, mode, settings, variant, now },
+      capabilities: rule.needs && context.capabilities(milliseconds),
+    });
     decision = await (evaluation instanceof Promise ? rejectWhenLate(evaluation, milliseconds) : evaluation);
   } catch (thrown) {
     failure = toFailure(thrown);
@@ -111,13 +113,13 @@ const evaluateEntry = async (
 const isSelectedBy = async (
   { namespaceSelector, objectSelector, milliseconds }: GuardEntry,
   { object, oldObject, namespace, resource: { group, resource } }: AdmissionRequest,
-  { capabilities }: ChainContext,
+  context: ChainContext,
 ): Promise<boolean> => {
   const hasLabels = (selector: LabelSelector, one: unknown) =>
     isSelected(selector, Object(Object(one).metadata).labels ?? {});
   if (objectSelector && ![object, oldObject].some((one) => one != null && hasLabels(objectSelector, one))) return false;
   if (namespaceSelector === undefined || namespace === undefined) return true;
   if (group === "" && resource === "namespaces") return hasLabels(namespaceSelector, object ?? oldObject);
-  const found = await capabilities(milliseconds).get({ group: "", resource: "namespaces" }, namespace);
+  const found = await context.capabilities(milliseconds).get({ group: "", resource: "namespaces" }, namespace);
   return found !== undefined && hasLabels(namespaceSelector, found);
 };

@@ -10,7 +10,7 @@ import {
   type Rule,
   selectPhase,
 } from "../rule.ts";
-import { mergeWithDefaults, mistakes } from "../settings.ts";
+import { findMistakes, mergeWithDefaults } from "../settings.ts";
 
 /** A rule, and how a guard applies it. */
 export interface GuardRule {
@@ -52,7 +52,7 @@ export const createEntries = (rules: Record<string, GuardRule>): GuardEntry[] =>
     .map(([name, rule]) => createCheckedEntry(name, rule));
 
 const createCheckedEntry = (name: string, { rule, settings: given = {}, mode = "enforce", variant }: GuardRule) => {
-  const [mistake] = mistakes(rule.settings ?? {}, given);
+  const [mistake] = findMistakes(rule.settings ?? {}, given);
   if (mistake) throw new Error(`rules.${[name, "settings", ...mistake.path].join(".")} ${mistake.sentence}`);
   const settings = freezeDeep(structuredClone(mergeWithDefaults(rule.settings ?? {}, given)));
   const fault = rule.checkSettings?.(settings);

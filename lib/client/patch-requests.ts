@@ -1,6 +1,6 @@
 import { Failure } from "../failure.ts";
 import { getOwn, isMap, parsePointer } from "../json.ts";
-import { between } from "../patch.ts";
+import { computePatch } from "../patch.ts";
 import type { KubernetesObject, Patch } from "../review.ts";
 import { filterLastingHeaders } from "./program-capabilities.ts";
 import { getMediaType, jsonType, parseBody, parseObject } from "./request-body.ts";
@@ -60,7 +60,7 @@ const serverFields = /^\/metadata\/(managedFields|resourceVersion|generation|uid
 
 /** Sends a JSON patch with the difference of two objects, instead of the program's patch. */
 const sendDifference = (write: Write, old: KubernetesObject, object: KubernetesObject): Promise<Response> => {
-  const changes = between(old, object, "").filter(({ path }) => !serverFields.test(path));
+  const changes = computePatch(old, object, "").filter(({ path }) => !serverFields.test(path));
   const version: unknown = Object(old.metadata).resourceVersion;
   const tests = version === undefined ? [] : [{ op: "test", path: "/metadata/resourceVersion", value: version }];
   const headers = new Headers(write.headers);
@@ -98,7 +98,10 @@ const sendApply = async (write: Write): Promise<Response> => {
     if (result.refusal || !result.isChanged)
       return sendUnlessRefused({ ...result, warnings }, () => sendWrite(write, isGiven ? undefined : body));
     if (round === maxRetries) throw buildApplyFailure("they change it again in every round");
-    body = between(applied, result.object, "").reduce((merged, change) => mergeChange(merged, applied, change), body);
+    body = computePatch(applied, result.object, "").reduce(
+      (merged, change) => mergeChange(merged, applied, change),
+      body,
+    );
   }
 };
 

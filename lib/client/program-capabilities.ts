@@ -1,5 +1,5 @@
-import { memoryOf } from "../cluster/answer-cache.ts";
-import { longest, type sendRequest, UnansweredError } from "../cluster/https-request.ts";
+import { createAnswerCache } from "../cluster/answer-cache.ts";
+import { longestAnswer, type sendRequest, UnansweredError } from "../cluster/https-request.ts";
 import { createLiveCapabilities } from "../cluster/live-capabilities.ts";
 import { Failure } from "../failure.ts";
 import { createMemoryLedger } from "../ledger.ts";
@@ -34,10 +34,10 @@ const maxIdentities = 16;
 
 /** Opens the capabilities of the clusters that a program writes to, with its own credentials and connections. */
 export const openProgramCapabilities = () => {
-  const memories = new Map<string, ReturnType<typeof memoryOf>>();
+  const memories = new Map<string, ReturnType<typeof createAnswerCache>>();
   const ledger = createMemoryLedger();
   const getMemory = (identity: string) => {
-    const memory = memories.get(identity) ?? memoryOf();
+    const memory = memories.get(identity) ?? createAnswerCache();
     memories.delete(identity);
     memories.set(identity, memory);
     for (const oldest of memories.keys()) if (memories.size > maxIdentities) memories.delete(oldest);
@@ -56,7 +56,7 @@ export const openProgramCapabilities = () => {
 
 const createSender =
   (own: Headers, send: Send): typeof sendRequest =>
-  async (url, { method = "GET", headers: given }, body, deadline, limit = longest) => {
+  async (url, { method = "GET", headers: given }, body, deadline, limit = longestAnswer) => {
     const { accept, "content-type": type } = Object(given);
     const headers = filterLastingHeaders(own, { accept, ...(type && { "content-type": type }) });
     const signal = AbortSignal.timeout(Math.max(0, Math.min(deadline - Date.now(), 2 ** 31 - 1)));

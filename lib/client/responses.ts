@@ -1,4 +1,4 @@
-import { type Failure, failureStatus } from "../failure.ts";
+import { type Failure, toFailureStatus } from "../failure.ts";
 import { fitWarnings, type Status } from "../review.ts";
 import { jsonType } from "./request-body.ts";
 
@@ -37,7 +37,7 @@ export const buildCallFailure = (entry: string, { message }: Failure): ErrorStat
 };
 
 export const toFailureResponse = ({ code, message }: Failure): Response =>
-  toResponse({ ...frame, ...failureStatus(code, message) } as ErrorStatus);
+  toResponse({ ...frame, ...toFailureStatus(code, message) } as ErrorStatus);
 
 export const toResponse = (status: ErrorStatus): Response =>
   new Response(JSON.stringify(status), { status: status.code, headers: { "content-type": jsonType } });

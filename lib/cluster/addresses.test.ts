@@ -2,10 +2,10 @@ import assert from "node:assert/strict";
 import { isIP } from "node:net";
 import { describe, it } from "node:test";
 import fc from "fast-check";
-import { addressIn, admitting, isRange, lookupOf } from "./addresses.ts";
+import { createAddressCheck, createLookup, getAddress, isRange } from "./addresses.ts";
 
 describe("an address", () => {
-  const isAdmitted = admitting([]);
+  const isAdmitted = createAddressCheck([]);
 
   for (const address of ["1.1.1.1", "172.15.0.1", "172.32.0.1", "9.255.255.255", "11.0.0.0", "100.128.0.1", "2a00::1"])
     it(`${address} may be asked`, () => assert.equal(isAdmitted(address), true));
@@ -86,7 +86,7 @@ describe("an address", () => {
   ];
   for (const [ranges, address, may] of given)
     it(`${address} ${may ? "may" : "may not"} be asked where ${ranges.join(" and ")} may`, () =>
-      assert.equal(admitting(ranges)(address), may));
+      assert.equal(createAddressCheck(ranges)(address), may));
 
   it("is admitted or not in whatever form it is written", () => {
     fc.assert(
@@ -111,7 +111,7 @@ describe("an address", () => {
 
   it("is told from a name", () => {
     const hosts = { "http://[::1]:80/": "::1", "http://0x7f.1/": "127.0.0.1", "http://a.b/": undefined };
-    for (const [url, address] of Object.entries(hosts)) assert.equal(addressIn(new URL(url)), address);
+    for (const [url, address] of Object.entries(hosts)) assert.equal(getAddress(new URL(url)), address);
   });
 });
 
@@ -135,7 +135,7 @@ describe("a range", () => {
 
 describe("a look-up", () => {
   const find = (isAdmitted: (address: string) => boolean, all: boolean, name = "127.0.0.1") =>
-    new Promise<unknown[]>((resolve) => lookupOf(isAdmitted)(name, { all }, (...found) => resolve(found)));
+    new Promise<unknown[]>((resolve) => createLookup(isAdmitted)(name, { all }, (...found) => resolve(found)));
 
   it("finds what is admitted", async () => {
     assert.deepEqual(await find(() => true, false), [null, "127.0.0.1", 4]);
@@ -143,7 +143,7 @@ describe("a look-up", () => {
   });
   it("finds nothing else", async () => {
     for (const all of [true, false]) {
-      const [error] = await find(admitting([]), all, "localhost");
+      const [error] = await find(createAddressCheck([]), all, "localhost");
       assert.match(String(error), /^Error: it has no address that may be asked, but .*127\.0\.0\.1|::1/);
     }
   });

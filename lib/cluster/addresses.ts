@@ -1,28 +1,28 @@
 import type { LookupAddress } from "node:dns";
 import type { LookupFunction } from "node:net";
-import { bytesOf, isIn, type Range, rangeOf } from "../objects/network.ts";
+import { type AddressRange, isInRange, parseAddress, parseRange } from "../objects/network.ts";
 
 /** Reports whether a text is an address, or a range such as 10.0.0.0/8. */
-export const isRange = (text: string): boolean => rangeOf(text) !== undefined;
+export const isRange = (text: string): boolean => parseRange(text) !== undefined;
 
-const ranges = (texts: readonly string[]): Range[] => texts.flatMap((text) => singly(rangeOf(text)));
-const singly = (range: Range | undefined): Range[] => (range ? [range] : []);
+const parseRanges = (texts: readonly string[]): AddressRange[] => texts.flatMap((text) => singly(parseRange(text)));
+const singly = (range: AddressRange | undefined): AddressRange[] => (range ? [range] : []);
 
 /** IPv6 ranges that embed an IPv4 address (mapped, translated, 6to4), and the index of its first byte. */
 const disguises = [
-  [ranges(["::ffff:0:0/96"]), 12],
-  [ranges(["64:ff9b::/96"]), 12],
-  [ranges(["2002::/16"]), 2],
+  [parseRanges(["::ffff:0:0/96"]), 12],
+  [parseRanges(["64:ff9b::/96"]), 12],
+  [parseRanges(["2002::/16"]), 2],
 ] as const;
 
 /** Public addresses: `common` without `apart`, which has local, private, shared, reserved and example ranges. */
-const common = ranges(["0.0.0.0/0", "2000::/3"]);
-const apart = ranges([
+const common = parseRanges(["0.0.0.0/0", "2000::/3"]);
+const apart = parseRanges([
   ...["0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "172.16.0.0/12", "192.0.0.0/24", "192.168.0.0/16"],
   ...["198.18.0.0/15", "224.0.0.0/3", "2001::/23", "2001:db8::/32"],
 ]);
 /** Link-local ranges, and addresses where clouds give a machine its credentials. */
-const perilous = ranges([
+const perilous = parseRanges([
   ...[
     "169.254.0.0/16",
     "fe80::/10",
@@ -40,37 +40,37 @@ const perilous = ranges([
  * Returns a check whether a connection may be made to an address: to any public one, to others if a range contains
  * them, and to one where machines get credentials only if it is listed by itself.
  */
-export const admitting = (texts: readonly string[]): ((address: string) => boolean) => {
-  const given = ranges(texts);
+export const createAddressCheck = (texts: readonly string[]): ((address: string) => boolean) => {
+  const given = parseRanges(texts);
   return (address) => {
-    const own = bytesOf(address);
+    const own = parseAddress(address);
     if (own === undefined) return false;
-    const [, from = 0] = disguises.find(([[range]]) => range && isIn(own)(range)) ?? [];
+    const [, from = 0] = disguises.find(([[range]]) => range && isInRange(own)(range)) ?? [];
     const bytes = from ? own.slice(from, from + 4) : own;
-    const has = isIn(bytes);
+    const has = isInRange(bytes);
     if (perilous.some(has)) return given.some((range) => range[1] === bytes.length * 8 && has(range));
     return given.some(has) || (common.some(has) && !apart.some(has));
   };
 };
 
-export const addressIn = ({ hostname }: URL): string | undefined => {
+export const getAddress = ({ hostname }: URL): string | undefined => {
   const text = hostname.replace(/^\[|\]$/g, "");
-  return bytesOf(text) && text;
+  return parseAddress(text) && text;
 };
 
 /** Returns a lookup that yields only admitted addresses; Node connects to them without another lookup. */
-export const lookupOf =
+export const createLookup =
   (isAdmitted: (address: string) => boolean): LookupFunction =>
   (name, options, found) => {
     const { lookup } = process.getBuiltinModule("node:dns");
     lookup(name, { ...options, all: true }, (error, addresses: LookupAddress[] = []) => {
       const admitted = addresses.filter(({ address }) => isAdmitted(address));
       const [first] = admitted;
-      if (error || first === undefined) found(error ?? new Error(noneOf(addresses)), "");
+      if (error || first === undefined) found(error ?? new Error(describeRefusedAddresses(addresses)), "");
       else if (options.all) found(null, admitted);
       else found(null, first.address, first.family);
     });
   };
 
-const noneOf = (addresses: LookupAddress[]) =>
+const describeRefusedAddresses = (addresses: LookupAddress[]) =>
   `it has no address that may be asked, but ${addresses.map(({ address }) => address).join(", ") || "none"}`;

@@ -1,19 +1,19 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import fc from "fast-check";
-import { type Found, type Memory, memoryOf } from "./answer-cache.ts";
+import { type AnswerCache, type CacheableAnswer, createAnswerCache } from "./answer-cache.ts";
 
 /** What comes of asking, now or later. */
-const recall = async (memory: Memory, ...asked: Parameters<Memory["recall"]>): Promise<unknown> => {
+const recall = async (memory: AnswerCache, ...asked: Parameters<AnswerCache["recall"]>): Promise<unknown> => {
   const said = memory.recall(...asked);
   return "pending" in said ? said.pending : said.content;
 };
 
-const found = (content: unknown, bytes: number | undefined = 1): Found => ({ content, bytes });
+const found = (content: unknown, bytes: number | undefined = 1): CacheableAnswer => ({ content, bytes });
 
 describe("a memory", () => {
   it("answers from before what may be that old, and searches what may not", async () => {
-    const memory = memoryOf();
+    const memory = createAnswerCache();
     let searches = 0;
     const ask = (earliest: number) => recall(memory, "a", earliest, async () => found(++searches));
     assert.equal(await ask(0), 1);
@@ -23,8 +23,8 @@ describe("a memory", () => {
   });
 
   it("searches once for all who ask while it does", async () => {
-    const memory = memoryOf();
-    const { promise, resolve } = Promise.withResolvers<Found>();
+    const memory = createAnswerCache();
+    const { promise, resolve } = Promise.withResolvers<CacheableAnswer>();
     let searches = 0;
     const search = () => {
       searches += 1;
@@ -37,7 +37,7 @@ describe("a memory", () => {
   });
 
   it("doesn't keep failures, nor what isn't worth it", async () => {
-    const memory = memoryOf();
+    const memory = createAnswerCache();
     const failing = recall(memory, "a", 0, async () => Promise.reject(new Error("no")));
     await assert.rejects(failing, /no/);
     assert.equal(await recall(memory, "a", 0, async () => ({ content: "none", bytes: undefined })), "none");
@@ -45,7 +45,7 @@ describe("a memory", () => {
   });
 
   it("keeps within its bounds, and what was used last", async () => {
-    const memory = memoryOf({ entries: 3, bytes: 100 });
+    const memory = createAnswerCache({ entries: 3, bytes: 100 });
     const put = (key: string, bytes: number) => recall(memory, key, 0, async () => found(`${key}1`, bytes));
     const has = async (key: string) =>
       (await recall(memory, key, 0, async () => ({ content: undefined, bytes: undefined }))) !== undefined;
@@ -68,7 +68,7 @@ describe("a memory", () => {
     const keys = fc.array(fc.tuple(fc.integer({ min: 0, max: 8 }), fc.nat(3), fc.boolean()), { maxLength: 60 });
     await fc.assert(
       fc.asyncProperty(keys, async (asked) => {
-        const memory = memoryOf({ entries: 4, bytes: 10 });
+        const memory = createAnswerCache({ entries: 4, bytes: 10 });
         const answers = asked.map(async ([key, bytes, fresh]) => {
           const search = async () => {
             await new Promise(setImmediate);

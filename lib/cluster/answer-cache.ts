@@ -1,17 +1,17 @@
-import { before } from "./https-request.ts";
+import { awaitUntil } from "./https-request.ts";
 
 interface Entry {
   since: number;
   bytes: number;
-  search: Promise<Found>;
-  found?: Found;
+  search: Promise<CacheableAnswer>;
+  found?: CacheableAnswer;
 }
 
 /** A known answer that was asked for at `since`, or one that is still pending. */
-export type Recollection = { since: number } & ({ content: unknown } | { pending: Promise<unknown> });
+export type CachedAnswer = { since: number } & ({ content: unknown } | { pending: Promise<unknown> });
 
 /** A search's result; without a size it isn't kept. */
-export interface Found {
+export interface CacheableAnswer {
   content: unknown;
   bytes: number | undefined;
 }
@@ -20,12 +20,12 @@ export interface Found {
  * The answers that one environment keeps, for all clusters; the least recently used are dropped first. Equal questions
  * wait for one pending answer.
  */
-export interface Memory {
+export interface AnswerCache {
   /** Returns an answer that was asked for at `earliest` or later; calls `search` if there is none. */
-  recall(key: string, earliest: number, search: () => Promise<Found>): Recollection;
+  recall(key: string, earliest: number, search: () => Promise<CacheableAnswer>): CachedAnswer;
 }
 
-export const memoryOf = (limits = { entries: 2000, bytes: 16 * 1024 * 1024 }): Memory => {
+export const createAnswerCache = (limits = { entries: 2000, bytes: 16 * 1024 * 1024 }): AnswerCache => {
   const entries = new Map<string, Entry>();
   let held = 0;
 
@@ -51,7 +51,7 @@ export const memoryOf = (limits = { entries: 2000, bytes: 16 * 1024 * 1024 }): M
       if (known && known.since >= earliest) {
         entries.delete(key);
         entries.set(key, known);
-        return told(known);
+        return toCachedAnswer(known);
       }
       const entry: Entry = { since: Date.now(), bytes: 0, search: search() };
       forget(key);
@@ -63,12 +63,12 @@ export const memoryOf = (limits = { entries: 2000, bytes: 16 * 1024 * 1024 }): M
         },
         () => keep(key, entry, undefined),
       );
-      return told(entry);
+      return toCachedAnswer(entry);
     },
   };
 };
 
-const told = ({ since, search, found }: Entry): Recollection =>
+const toCachedAnswer = ({ since, search, found }: Entry): CachedAnswer =>
   found ? { since, content: found.content } : { since, pending: search.then(({ content }) => content) };
 
 /** Milliseconds to wait for another review's request before sending a new one. */
@@ -77,7 +77,7 @@ const patience = 1000;
 const grace = 50;
 
 /** An answer, the time from which it holds, and whether this call asked for it. */
-export interface Told {
+export interface SharedAnswer {
   since: number;
   content: unknown;
   isOurs: boolean;
@@ -87,21 +87,21 @@ export interface Told {
  * Returns an answer from `earliest` or later: a kept one, a pending one, or a new one; until `deadline`. If another
  * review's request fails or takes long, it asks again: that review may have had less time.
  */
-export const shared = async (
-  memory: Memory,
+export const askShared = async (
+  memory: AnswerCache,
   key: string,
   earliest: number,
   deadline: number,
-  search: () => Promise<Found>,
-): Promise<Told> => {
+  search: () => Promise<CacheableAnswer>,
+): Promise<SharedAnswer> => {
   let isOurs = false;
   const ask = (earliest: number) =>
     memory.recall(key, earliest, () => {
       isOurs = true;
       return search();
     });
-  const told = async (found: Recollection, until: number): Promise<Told> => {
-    const content = "pending" in found ? await before(until + (isOurs ? grace : 0), found.pending) : found.content;
+  const told = async (found: CachedAnswer, until: number): Promise<SharedAnswer> => {
+    const content = "pending" in found ? await awaitUntil(until + (isOurs ? grace : 0), found.pending) : found.content;
     return { since: found.since, content, isOurs };
   };
   const found = ask(earliest);

@@ -1,9 +1,9 @@
 import type { Agent } from "node:https";
 import { setTimeout as wait } from "node:timers/promises";
 import { freezeDeep, parseJson } from "../json.ts";
-import { type Credentials, tokens } from "./credentials.ts";
+import { type Credentials, createTokenSource } from "./credentials.ts";
 import {
-  before,
+  awaitUntil,
   type HttpsAnswer,
   loadHttps,
   type sendRequest,
@@ -27,7 +27,7 @@ export const longestRead = 10_000;
 
 /** Returns the function that asks one API server. It repeats requests where that is safe and may help. */
 export const connectServer = ({ server, ca, credentials }: Connection, send: typeof sendRequest): AskServer => {
-  const { token, refused } = tokens(credentials);
+  const { token, refused } = createTokenSource(credentials);
   let agent: Agent | undefined;
   const trust = { ...(ca && { ca }), ...("cert" in credentials && credentials) };
   const keepAlive = () => {
@@ -40,7 +40,7 @@ export const connectServer = ({ server, ca, credentials }: Connection, send: typ
     for (let attempt = 1; ; attempt++) {
       const latest = Date.now() + longestRead;
       const end = body ? deadline : latest;
-      const bearer = await before(end, token(latest));
+      const bearer = await awaitUntil(end, token(latest));
       const headers = {
         accept: "application/json",
         "accept-encoding": "gzip",

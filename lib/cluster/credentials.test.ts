@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it, type TestContext } from "node:test";
-import { eksToken, tokens } from "./credentials.ts";
+import { createEksToken, createTokenSource } from "./credentials.ts";
 import type { sendRequest } from "./https-request.ts";
 
 const identity = { accessKeyId: "AKIDEXAMPLE", secretAccessKey: "secret", sessionToken: "session" };
@@ -25,23 +25,23 @@ const clock = (test: TestContext) => {
 
 describe("who we are to a cluster", () => {
   it("is a token that was given, always the same", async () => {
-    const { token, refused } = tokens({ token: "t" });
+    const { token, refused } = createTokenSource({ token: "t" });
     assert.equal(await token(soon()), "t");
     await refused("t");
     assert.equal(await token(soon()), "t");
   });
 
   it("is no token where a certificate says it", async () => {
-    assert.equal(await tokens({ cert: "c", key: "k" }).token(soon()), undefined);
+    assert.equal(await createTokenSource({ cert: "c", key: "k" }).token(soon()), undefined);
   });
 
   it("is a request to STS that the cluster can send for us, made anew before it ends", async (test) => {
     const pass = clock(test);
     const { asked, around } = aws(() => ({ body: {} }));
     const credentials = { eks: "prod", region: "eu-west-1" };
-    const { token } = tokens(credentials, around);
+    const { token } = createTokenSource(credentials, around);
     const first = await token(soon());
-    assert.equal(first, eksToken(credentials, identity, new Date()));
+    assert.equal(first, createEksToken(credentials, identity, new Date()));
     const url = new URL(Buffer.from(String(first).replace("k8s-aws-v1.", ""), "base64url").toString());
     assert.equal(url.host, "sts.eu-west-1.amazonaws.com");
     assert.equal(url.searchParams.get("X-Amz-SignedHeaders"), "host;x-k8s-aws-id");
@@ -52,7 +52,14 @@ describe("who we are to a cluster", () => {
     assert.deepEqual(asked, [], "nobody needs to be asked");
   });
 
-  const stored: [string, Parameters<typeof tokens>[0], object, (token: string) => unknown, string, object][] = [
+  const stored: [
+    string,
+    Parameters<typeof createTokenSource>[0],
+    object,
+    (token: string) => unknown,
+    string,
+    object,
+  ][] = [
     [
       "the text of a secret",
       { secret: "postern", region: "eu-west-1" },
@@ -74,7 +81,7 @@ describe("who we are to a cluster", () => {
     it(`is ${name}, read once in a while`, async (test) => {
       const pass = clock(test);
       const { asked, around } = aws((count) => ({ body: answer(`t${count}`) }));
-      const { token } = tokens(credentials, around);
+      const { token } = createTokenSource(credentials, around);
       assert.deepEqual(await Promise.all([token(soon()), token(soon())]), ["t1", "t1"]);
       const [{ url, headers, body } = { url: "", headers: {}, body: {} }] = asked;
       assert.deepEqual([url, body], [`https://${host}/`, question]);
@@ -88,7 +95,7 @@ describe("who we are to a cluster", () => {
 
     it(`is ${name}, read anew when a server refuses it, and once for all who were refused`, async () => {
       const { asked, around } = aws((count) => ({ body: answer(`t${count}`) }));
-      const { token, refused } = tokens(credentials, around);
+      const { token, refused } = createTokenSource(credentials, around);
       await token(soon());
       await refused("t1");
       assert.equal(await token(soon()), "t2");
@@ -111,7 +118,7 @@ describe("who we are to a cluster", () => {
   for (const [name, answer, sentence] of wrong)
     it(`can't be told where a secret ${name}, and is asked for again`, async () => {
       const { around } = aws((count) => (count === 1 ? answer : { body: { SecretString: "t" } }));
-      const { token } = tokens({ secret: "postern", region: "eu-west-1" }, around);
+      const { token } = createTokenSource({ secret: "postern", region: "eu-west-1" }, around);
       await assert.rejects(token(soon()), sentence);
       assert.equal(await token(soon()), "t");
     });
@@ -121,7 +128,7 @@ describe("who we are to a cluster", () => {
     delete process.env.AWS_ACCESS_KEY_ID;
     try {
       await assert.rejects(
-        tokens({ eks: "a", region: "b" }).token(soon()),
+        createTokenSource({ eks: "a", region: "b" }).token(soon()),
         /^Error: there is no AWS identity: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY are not set$/,
       );
     } finally {

@@ -1,6 +1,6 @@
 import type { SecretPlace } from "../needs.ts";
 import { sendRequest } from "./https-request.ts";
-import { type Identity, presigned, signed } from "./signature.ts";
+import { type Identity, presignUrl, signHeaders } from "./signature.ts";
 
 /** The credentials for a cluster. `token` and `key` are secret: only this machine uses them, never a bundle. */
 export type Credentials =
@@ -18,13 +18,16 @@ interface Token {
 
 const minute = 60_000;
 
-interface Around {
+interface CredentialSources {
   identity(): Identity;
   ask: typeof sendRequest;
 }
 
 /** Returns a source of tokens, which renews a token before it ends and after a server refused it. */
-export const tokens = (credentials: Credentials, around: Around = { identity: ourIdentity, ask: sendRequest }) => {
+export const createTokenSource = (
+  credentials: Credentials,
+  around: CredentialSources = { identity: readIdentity, ask: sendRequest },
+) => {
   let current: Promise<Token> | undefined;
   let until = 0;
   return {
@@ -33,7 +36,7 @@ export const tokens = (credentials: Credentials, around: Around = { identity: ou
       if (!current || until <= Date.now()) {
         // Until its lifetime is known, other callers wait for this token.
         until = Number.POSITIVE_INFINITY;
-        current = fetched(credentials, around, deadline);
+        current = fetchToken(credentials, around, deadline);
         current.then(
           (token) => {
             until = token.until;
@@ -52,23 +55,27 @@ export const tokens = (credentials: Credentials, around: Around = { identity: ou
   };
 };
 
-const fetched = async (
+const fetchToken = async (
   credentials: Exclude<Credentials, { cert: string }>,
-  { identity, ask }: Around,
+  { identity, ask }: CredentialSources,
   deadline: number,
 ): Promise<Token> => {
   if ("token" in credentials) return { value: credentials.token, until: Number.POSITIVE_INFINITY };
   // EKS accepts a token for 15 minutes.
   if ("eks" in credentials)
-    return { value: eksToken(credentials, identity(), new Date()), until: Date.now() + 10 * minute };
-  return { value: await stored(credentials, identity(), ask, deadline), until: Date.now() + 5 * minute };
+    return { value: createEksToken(credentials, identity(), new Date()), until: Date.now() + 10 * minute };
+  return { value: await readStoredToken(credentials, identity(), ask, deadline), until: Date.now() + 5 * minute };
 };
 
 /** Returns a token for EKS: a presigned request that the cluster sends to STS to learn the function's role. */
-export const eksToken = ({ eks, region }: { eks: string; region: string }, identity: Identity, now: Date): string => {
-  const url = presigned(
+export const createEksToken = (
+  { eks, region }: { eks: string; region: string },
+  identity: Identity,
+  now: Date,
+): string => {
+  const url = presignUrl(
     {
-      ...{ method: "GET", host: `sts.${region}.${domainOf(region)}`, path: "/", service: "sts", region },
+      ...{ method: "GET", host: `sts.${region}.${getAwsDomain(region)}`, path: "/", service: "sts", region },
       query: { Action: "GetCallerIdentity", Version: "2011-06-15" },
       headers: { "x-k8s-aws-id": eks },
     },
@@ -79,7 +86,7 @@ export const eksToken = ({ eks, region }: { eks: string; region: string }, ident
   return `k8s-aws-v1.${Buffer.from(url).toString("base64url")}`;
 };
 
-const stored = async (
+const readStoredToken = async (
   credentials: SecretPlace,
   identity: Identity,
   ask: typeof sendRequest,
@@ -90,16 +97,17 @@ const stored = async (
   const [service, target, body] = isSecret
     ? (["secretsmanager", "secretsmanager.GetSecretValue", { SecretId: credentials.secret }] as const)
     : (["ssm", "AmazonSSM.GetParameter", { Name: credentials.parameter, WithDecryption: true }] as const);
-  const { origin, host } = addressOf(service, region);
+  const { origin, host } = getServiceAddress(service, region);
   const request = {
     ...{ method: "POST", host, path: "/", service, region },
     headers: { "content-type": "application/x-amz-json-1.1", "x-amz-target": target },
     body: JSON.stringify(body),
   };
-  const headers = signed(request, identity, new Date());
+  const headers = signHeaders(request, identity, new Date());
   const { status, body: text } = await ask(`${origin}/`, { method: "POST", headers }, request.body, deadline);
   const where = isSecret ? `the secret ${credentials.secret}` : `the parameter ${credentials.parameter}`;
-  if (status !== 200) throw new Error(`${where} could not be read: ${service} answers ${status}${faultIn(text)}`);
+  if (status !== 200)
+    throw new Error(`${where} could not be read: ${service} answers ${status}${describeAwsFault(text)}`);
   const { SecretString, Parameter } = JSON.parse(text);
   const value: unknown = isSecret ? SecretString : Parameter?.Value;
   if (typeof value !== "string" || !isToken(value.trim())) throw new Error(`${where} holds no token`);
@@ -107,7 +115,7 @@ const stored = async (
 };
 
 /** Returns the error's name only, such as AccessDeniedException: the message may be long. */
-const faultIn = (text: string): string => {
+const describeAwsFault = (text: string): string => {
   const [, name] = /"__type"\s*:\s*"(?:[^"]*#)?(\w+)"/.exec(text) ?? [];
   return name === undefined ? "" : `, ${name}`;
 };
@@ -116,17 +124,17 @@ const faultIn = (text: string): string => {
 export const isToken = (text: string) => /^[\x21-\x7e]+$/.test(text);
 
 /** Returns a service's address as AWS's SDKs do: from the environment, or the usual one. */
-export const addressOf = (service: keyof typeof variables, region: string): URL =>
-  new URL(process.env[variables[service]] ?? `https://${service}.${region}.${domainOf(region)}`);
+export const getServiceAddress = (service: keyof typeof variables, region: string): URL =>
+  new URL(process.env[variables[service]] ?? `https://${service}.${region}.${getAwsDomain(region)}`);
 const variables = {
   ec2: "AWS_ENDPOINT_URL_EC2",
   secretsmanager: "AWS_ENDPOINT_URL_SECRETS_MANAGER",
   ssm: "AWS_ENDPOINT_URL_SSM",
 };
 
-export const domainOf = (region: string) => (region.startsWith("cn-") ? "amazonaws.com.cn" : "amazonaws.com");
+export const getAwsDomain = (region: string) => (region.startsWith("cn-") ? "amazonaws.com.cn" : "amazonaws.com");
 
-export const ourIdentity = (): Identity => {
+export const readIdentity = (): Identity => {
   const { AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN } = process.env;
   if (!AWS_ACCESS_KEY_ID || !AWS_SECRET_ACCESS_KEY)
     throw new Error("there is no AWS identity: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY are not set");

@@ -28,12 +28,12 @@ export const toUnanswered = (error: unknown): UnansweredError => {
 };
 
 /** The most bytes of one answer, or of all pages of a list. */
-export const longest = 32 * 1024 * 1024;
+export const longestAnswer = 32 * 1024 * 1024;
 
 /** Node's modules, loaded at first use: they take a third of a cold start. */
 export const loadHttps = () => process.getBuiltinModule("node:https");
-const http = () => process.getBuiltinModule("node:http");
-const zlib = () => process.getBuiltinModule("node:zlib");
+const loadHttp = () => process.getBuiltinModule("node:http");
+const loadZlib = () => process.getBuiltinModule("node:zlib");
 
 /**
  * Sends one request and reads the answer of at most `most` bytes, until `deadline` (in milliseconds since the epoch).
@@ -44,10 +44,10 @@ export const sendRequest = async (
   options: RequestOptions,
   body: string | Uint8Array | undefined,
   deadline: number,
-  most = longest,
+  most = longestAnswer,
 ): Promise<HttpsAnswer> => {
   const { promise, resolve, reject } = Promise.withResolvers<HttpsAnswer>();
-  const request = begun(url, options);
+  const request = beginRequest(url, options);
   const fail = (error: Error) => {
     const unsent = request.reusedSocket && "code" in error && error.code === "ECONNRESET";
     reject(error instanceof UnansweredError ? error : new UnansweredError(error.message, unsent, { cause: error }));
@@ -55,10 +55,10 @@ export const sendRequest = async (
     request.destroy();
   };
   // A timer of our own, because a request whose connection changes its protocol emits no more events.
-  const timer = setTimeout(() => fail(late()), Math.max(0, deadline - Date.now()));
+  const timer = setTimeout(() => fail(createTimeout()), Math.max(0, deadline - Date.now()));
   request.on("error", fail);
   request.on("response", (response) => {
-    whole(response, most).then((text) => {
+    readBody(response, most).then((text) => {
       const { statusCode = 0, headersDistinct: headers, trailersDistinct: trailers } = response;
       const seconds = Number(headers["retry-after"]?.[0]);
       const retryAfter = Number.isFinite(seconds) ? seconds : undefined;
@@ -70,9 +70,9 @@ export const sendRequest = async (
 };
 
 /** Node throws at once for what can't be sent: a header with a line break, an invalid certificate. */
-const begun = (url: string, options: RequestOptions) => {
+const beginRequest = (url: string, options: RequestOptions) => {
   try {
-    return url.startsWith("http:") ? http().request(url, options) : loadHttps().request(url, options);
+    return url.startsWith("http:") ? loadHttp().request(url, options) : loadHttps().request(url, options);
   } catch (error) {
     throw new UnansweredError(`it can't be asked: ${getErrorMessage(error)}`, false, {
       cause: error,
@@ -81,17 +81,17 @@ const begun = (url: string, options: RequestOptions) => {
 };
 
 /** Waits for an answer until the deadline; others may wait for it longer. */
-export const before = <T>(deadline: number, answer: Promise<T>): Promise<T> =>
-  rejectWhenLate(answer, deadline - Date.now(), late);
+export const awaitUntil = <T>(deadline: number, answer: Promise<T>): Promise<T> =>
+  rejectWhenLate(answer, deadline - Date.now(), createTimeout);
 
-const late = () => new UnansweredError("it did not answer in time");
+const createTimeout = () => new UnansweredError("it did not answer in time");
 
-const whole = async (response: IncomingMessage, most: number): Promise<string> => {
+const readBody = async (response: IncomingMessage, most: number): Promise<string> => {
   const isPacked = response.headers["content-encoding"] === "gzip";
   const chunks: Buffer[] = [];
   let bytes = 0;
   // The limit counts unpacked bytes.
-  const source = isPacked ? response.pipe(zlib().createGunzip()) : response;
+  const source = isPacked ? response.pipe(loadZlib().createGunzip()) : response;
   response.on("error", (error) => source.destroy(error));
   response.on("aborted", () => source.destroy(new UnansweredError("it broke off its answer")));
   for await (const chunk of source) {

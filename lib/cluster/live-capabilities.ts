@@ -2,17 +2,17 @@ import { setTimeout as wait } from "node:timers/promises";
 import { createUnconnectedCapabilities, unavailableLedger } from "../capabilities.ts";
 import { Failure, getErrorMessage } from "../failure.ts";
 import { freezeDeep, isObject, parseJson } from "../json.ts";
-import { within } from "../ledger.ts";
+import { prefixLedger } from "../ledger.ts";
 import { printCounts } from "../metrics.ts";
 import type { AccessAnswer, Capabilities, OpenCapabilities, ResourceType, ServedResource } from "../needs.ts";
-import { joinApiVersion, rootOf } from "../objects/api-version.ts";
-import { selectionOf } from "../objects/selection.ts";
+import { joinApiVersion, toApiPath } from "../objects/api-version.ts";
+import { formatLabelSelector } from "../objects/selection.ts";
 import type { KubernetesObject, Status } from "../review.ts";
-import { type Found, memoryOf, shared } from "./answer-cache.ts";
+import { askShared, type CacheableAnswer, createAnswerCache } from "./answer-cache.ts";
 import { type AskServer, type Connection, connectServer, longestRead, parseServerAnswer } from "./api-server.ts";
-import { before, type HttpsAnswer, longest, sendRequest } from "./https-request.ts";
+import { awaitUntil, type HttpsAnswer, longestAnswer, sendRequest } from "./https-request.ts";
 import { createServices, type LiveReview } from "./outside.ts";
-import { pagesOf } from "./pages.ts";
+import { readPages } from "./pages.ts";
 
 /** The most seconds since an answer was read, if a rule doesn't set it. */
 const usualAge = 10;
@@ -27,7 +27,7 @@ const glance = 150;
  */
 export const createLiveCapabilities = (
   connections: Record<string, Connection>,
-  memory = memoryOf(),
+  memory = createAnswerCache(),
   ledger = unavailableLedger,
   tell = printCounts,
   send: typeof sendRequest = sendRequest,
@@ -43,7 +43,7 @@ export const createLiveCapabilities = (
       ...createServices(review),
       // A script ends shortly before the review, so that the error names the script.
       cue: (source, evaluate) => evaluate(source, deadline - 100),
-      ledger: (rule) => within(ledger, `${cluster} ${rule}`),
+      ledger: (rule) => prefixLedger(ledger, `${cluster} ${rule}`),
       count: (counts) => tell(cluster, counts),
       ...(since === undefined && {
         anew: () => (review.isRemembered ? open(cluster, deadline, review.started) : undefined),
@@ -56,10 +56,15 @@ export const createLiveCapabilities = (
 const createReads = (review: LiveReview, ask: AskServer): Pick<Capabilities, "get" | "list" | "discover"> => {
   const { cluster, memory, deadline, since, started } = review;
   /** Returns what was read for this review, or at most `maxAge` seconds before it. */
-  const read = async <T>(what: string, key: string, maxAge: number, search: () => Promise<Found>): Promise<T> => {
+  const read = async <T>(
+    what: string,
+    key: string,
+    maxAge: number,
+    search: () => Promise<CacheableAnswer>,
+  ): Promise<T> => {
     const earliest = since ?? started - maxAge * 1000;
-    const found = await shared(memory, `${cluster} ${key}`, earliest, deadline, search).catch(
-      failTo(`read ${what} of`, cluster),
+    const found = await askShared(memory, `${cluster} ${key}`, earliest, deadline, search).catch(
+      createFailure(`read ${what} of`, cluster),
     );
     if (found.since < started) review.isRemembered = true;
     return found.content as T;
@@ -70,8 +75,8 @@ const createReads = (review: LiveReview, ask: AskServer): Pick<Capabilities, "ge
     get: async (kind, name, namespace, { maxAge = usualAge, patience = 0 } = {}) => {
       // No object has such a name, and its path would be another object's.
       if (!isName(name) || (namespace !== undefined && !isName(namespace))) return undefined;
-      const path = `${pathOf(kind, namespace)}/${encodeURIComponent(name)}`;
-      const search = async (): Promise<Found> => {
+      const path = `${buildObjectPath(kind, namespace)}/${encodeURIComponent(name)}`;
+      const search = async (): Promise<CacheableAnswer> => {
         const found = await fetch(path);
         if (found && typeof Object(found.content).kind !== "string") throw new Error("it answers no object");
         // Absence isn't cached: a client that creates the object now will ask right after.
@@ -80,7 +85,7 @@ const createReads = (review: LiveReview, ask: AskServer): Pick<Capabilities, "ge
       // `since` is set when a rule decides again before a refusal; it has waited already.
       const end = since === undefined ? Math.min(started + patience * 1000, deadline - 2 * glance) : 0;
       for (;;) {
-        const what = `${kind.resource} "${name}"${placeOf(namespace)}`;
+        const what = `${kind.resource} "${name}"${describeNamespace(namespace)}`;
         const found = await read<KubernetesObject | undefined>(what, path, maxAge, search);
         if (found !== undefined || Date.now() + glance > end) return found;
         await wait(glance);
@@ -88,33 +93,33 @@ const createReads = (review: LiveReview, ask: AskServer): Pick<Capabilities, "ge
     },
     list: async (kind, namespace, { maxAge = usualAge, most = Number.POSITIVE_INFINITY, labels } = {}) => {
       if (namespace !== undefined && !isName(namespace)) return [];
-      const path = pathOf(kind, namespace);
-      const selector = labels ? selectionOf(labels) : "";
+      const path = buildObjectPath(kind, namespace);
+      const selector = labels ? formatLabelSelector(labels) : "";
       if (selector === undefined) return [];
       const search = () => readList((query) => fetch(`${path}?${query}`), most, selector);
-      return read(`${kind.resource}${placeOf(namespace)}`, `${path}/${most}?${selector}`, maxAge, search);
+      return read(`${kind.resource}${describeNamespace(namespace)}`, `${path}/${most}?${selector}`, maxAge, search);
     },
     discover: async (groupVersion) => {
       if (!isGroupVersion(groupVersion)) return undefined;
-      const path = rootOf(groupVersion);
+      const path = toApiPath(groupVersion);
       return read(`the kinds in ${groupVersion}`, path, discoveryAge, async () => {
         const answer = await ask(path, deadline);
         if (answer.status === 404) return absent;
         const found = parseServerAnswer(answer);
         if (Object(found?.content).kind !== "APIResourceList") throw new Error("it answers no list of resources");
-        return { content: servedIn(found?.content), bytes: found?.bytes };
+        return { content: parseServedResources(found?.content), bytes: found?.bytes };
       });
     },
   };
 };
 
-const absent: Found = { content: undefined, bytes: undefined };
+const absent: CacheableAnswer = { content: undefined, bytes: undefined };
 
 const readList = async (
-  fetch: (query: URLSearchParams) => Promise<Found | undefined>,
+  fetch: (query: URLSearchParams) => Promise<CacheableAnswer | undefined>,
   most: number,
   labelSelector: string,
-): Promise<Found> => {
+): Promise<CacheableAnswer> => {
   const end = Date.now() + longestRead;
   const items: object[] = [];
   let bytes = 0;
@@ -124,14 +129,14 @@ const readList = async (
     return found?.content;
   };
   const limit = () => Math.min(page, most - items.length);
-  for await (const { items: listed, apiVersion, kind } of pagesOf(
+  for await (const { items: listed, apiVersion, kind } of readPages(
     readPage,
     limit,
     labelSelector && { labelSelector },
   )) {
     if (kind === undefined || !Array.isArray(listed) || !listed.every(isObject)) throw new Error("it answers no list");
     for (const item of listed) items.push(freezeDeep({ apiVersion, kind, ...item }));
-    if (bytes > longest) throw new Error(`its list has more than ${longest} bytes`);
+    if (bytes > longestAnswer) throw new Error(`its list has more than ${longestAnswer} bytes`);
     if (Date.now() > end) throw new Error("it did not answer in time");
     if (items.length >= most) break;
   }
@@ -153,35 +158,36 @@ const createPosts = ({ cluster, deadline }: LiveReview, ask: AskServer): Pick<Ca
       if (typeof allowed !== "boolean") throw new Error("it answers no access review");
       return { allowed, ...(reason && { reason }), ...(evaluationError && { evaluationError }) };
     });
-    return before(deadline, asked).catch(failTo(`ask who may ${verb} ${resource} of`, cluster));
+    return awaitUntil(deadline, asked).catch(createFailure(`ask who may ${verb} ${resource} of`, cluster));
   },
   create: async (kind, object) => {
     const { name, namespace } = object.metadata ?? {};
     if (namespace !== undefined && !isName(namespace))
       throw new Failure(500, `"${namespace.slice(0, 253)}" is no namespace to create ${kind.resource} in`);
-    const made = ask(pathOf(kind, namespace), deadline, object, false).then((answer) => {
+    const made = ask(buildObjectPath(kind, namespace), deadline, object, false).then((answer) => {
       if (answer.status === 409 && Object(parseJson(answer.body)).reason === "AlreadyExists") return "exists" as const;
-      const refused = objectionIn(answer);
+      const refused = findRefusal(answer);
       if (refused) return { refused };
       parseServerAnswer(answer);
       return "created" as const;
     });
-    return before(deadline, made).catch(failTo(`create ${kind.resource} "${name}" in`, cluster));
+    return awaitUntil(deadline, made).catch(createFailure(`create ${kind.resource} "${name}" in`, cluster));
   },
 });
 
-const failTo = (act: string, cluster: string) => (error: unknown) => {
+const createFailure = (act: string, cluster: string) => (error: unknown) => {
   throw new Failure(503, `could not ${act} cluster "${cluster}": ${getErrorMessage(error)}`, { cause: error });
 };
 
-const pathOf = ({ group, resource, version = "v1" }: ResourceType, namespace?: string) => {
+const buildObjectPath = ({ group, resource, version = "v1" }: ResourceType, namespace?: string) => {
   const below = namespace === undefined ? "" : `/namespaces/${encodeURIComponent(namespace)}`;
-  return `${rootOf(joinApiVersion({ group, version }))}${below}/${resource}`;
+  return `${toApiPath(joinApiVersion({ group, version }))}${below}/${resource}`;
 };
-const placeOf = (namespace: string | undefined) => (namespace === undefined ? "" : ` in namespace "${namespace}"`);
+const describeNamespace = (namespace: string | undefined) =>
+  namespace === undefined ? "" : ` in namespace "${namespace}"`;
 
 /** Returns why the API server refuses an object, by validation or admission, and not for want of a right. */
-const objectionIn = ({ status, body }: HttpsAnswer): Status | undefined => {
+const findRefusal = ({ status, body }: HttpsAnswer): Status | undefined => {
   const content = parseJson(body);
   const { kind: what, reason, message, details } = Object(content);
   if (what !== "Status" || typeof message !== "string" || ![400, 403, 404, 422].includes(status)) return undefined;
@@ -194,7 +200,7 @@ const objectionIn = ({ status, body }: HttpsAnswer): Status | undefined => {
 const isName = (name: string) =>
   name !== "" && name !== "." && name !== ".." && name.length <= 253 && name.isWellFormed() && !/[/%]/.test(name);
 
-export const servedIn = (list: unknown): ServedResource[] =>
+export const parseServedResources = (list: unknown): ServedResource[] =>
   (Object(list).resources ?? []).map(
     ({ name, kind, namespaced }: Omit<ServedResource, "resource"> & { name: string }) => {
       return { resource: name, kind, namespaced };

@@ -1,10 +1,10 @@
 import { setTimeout as wait } from "node:timers/promises";
 import { Failure, getErrorMessage } from "../failure.ts";
 import type { AwsAction, AwsRequest, Capabilities, HttpsRequest, HttpsResponse } from "../needs.ts";
-import { type Memory, shared } from "./answer-cache.ts";
-import { addressOf, ourIdentity, tokens } from "./credentials.ts";
-import { before, type HttpsAnswer, sendRequest, toUnanswered, UnansweredError } from "./https-request.ts";
-import { signed } from "./signature.ts";
+import { type AnswerCache, askShared } from "./answer-cache.ts";
+import { createTokenSource, getServiceAddress, readIdentity } from "./credentials.ts";
+import { awaitUntil, type HttpsAnswer, sendRequest, toUnanswered, UnansweredError } from "./https-request.ts";
+import { signHeaders } from "./signature.ts";
 
 /** Milliseconds of a review that are reserved for its rule to decide without the answer. */
 const margin = 100;
@@ -12,7 +12,7 @@ const margin = 100;
 /** What the capabilities of one review share. */
 export interface LiveReview {
   readonly cluster: string;
-  readonly memory: Memory;
+  readonly memory: AnswerCache;
   /** All times are in milliseconds since the epoch. */
   readonly deadline: number;
   readonly started: number;
@@ -37,7 +37,7 @@ export const createServices = (review: LiveReview): Pick<Capabilities, "https" |
       throw new Failure(503, `could not ask ${host}: ${error.message}`, { cause: error });
     };
     const until = Math.min(deadline - margin, Date.now() + milliseconds);
-    const asked = () => asSomebody({ ...request, ...(connect && { connect }) }, until);
+    const asked = () => askAuthorized({ ...request, ...(connect && { connect }) }, until);
     if (keep === undefined) return asked().catch(failing);
 
     const key = JSON.stringify(["https", cluster, request]);
@@ -46,7 +46,7 @@ export const createServices = (review: LiveReview): Pick<Capabilities, "https" |
       return { content, bytes: keep(content) > 0 ? key.length + content.body.length : undefined };
     };
     const recall = async (earliest: number) => {
-      const told = await shared(memory, key, earliest, until, search).catch(failing);
+      const told = await askShared(memory, key, earliest, until, search).catch(failing);
       // The cast is safe: only `search` writes this key.
       const answer = told.content as HttpsResponse;
       const seconds = keep(answer);
@@ -65,14 +65,14 @@ export const createServices = (review: LiveReview): Pick<Capabilities, "https" |
     http: (request) => call(request, either),
     aws: async (action, request) =>
       call(
-        attempted(() => queryOf(action, request)),
+        requireAwsIdentity(() => buildAwsRequest(action, request)),
         either,
       ),
   };
 };
 
 /** A missing identity is a fault of Postern, not of the rule. */
-const attempted = <T>(make: () => T): T => {
+const requireAwsIdentity = <T>(make: () => T): T => {
   try {
     return make();
   } catch (error) {
@@ -81,16 +81,19 @@ const attempted = <T>(make: () => T): T => {
 };
 
 /** Sends a request with the token it names. After a 401 it reads the token again, which may have been replaced. */
-const asSomebody = async ({ bearer, username, ...request }: HttpsRequest, deadline: number): Promise<HttpsResponse> => {
+const askAuthorized = async (
+  { bearer, username, ...request }: HttpsRequest,
+  deadline: number,
+): Promise<HttpsResponse> => {
   if (bearer === undefined) return ask(request, deadline);
   const place = JSON.stringify(bearer);
-  const { token, refused } = holders.get(place) ?? tokens(bearer);
-  holders.set(place, { token, refused });
+  const { token, refused } = tokenSources.get(place) ?? createTokenSource(bearer);
+  tokenSources.set(place, { token, refused });
   for (let isAgain = false; ; isAgain = true) {
-    const value = await before(deadline, token(Date.now() + longestWait)).catch((error: Error) => {
+    const value = await awaitUntil(deadline, token(Date.now() + longestWait)).catch((error: Error) => {
       throw error instanceof UnansweredError ? error : new Error("its token could not be read", { cause: error });
     });
-    const authorization = username === undefined ? `Bearer ${value}` : basic(username, String(value));
+    const authorization = username === undefined ? `Bearer ${value}` : buildBasicAuthorization(username, String(value));
     const headers = { ...request.headers, authorization };
     const answer = await ask({ ...request, headers }, deadline);
     if (answer.status !== 401 || isAgain) return answer;
@@ -98,13 +101,13 @@ const asSomebody = async ({ bearer, username, ...request }: HttpsRequest, deadli
   }
 };
 
-export const basic = (username: string, password: string): string =>
+export const buildBasicAuthorization = (username: string, password: string): string =>
   `Basic ${Buffer.from(`${username}:${password}`).toString("base64")}`;
 
 /** Milliseconds, whatever time a review has: others may wait for the token and have more. */
 const longestWait = 10_000;
 /** By place, for the life of the process; settings name few. */
-const holders = new Map<string, ReturnType<typeof tokens>>();
+const tokenSources = new Map<string, ReturnType<typeof createTokenSource>>();
 
 /** Asks until another try is useless. The last answer counts, even if a later try is cut off. */
 const ask = async (request: HttpsRequest, deadline: number): Promise<HttpsResponse> => {
@@ -132,16 +135,16 @@ const mayBeBetter = (answer: HttpsAnswer | UnansweredError): boolean => {
 
 const versions = { ec2: "2016-11-15" };
 
-const queryOf = (action: AwsAction, { region, parameters }: AwsRequest): HttpsRequest => {
+const buildAwsRequest = (action: AwsAction, { region, parameters }: AwsRequest): HttpsRequest => {
   const [service, name = ""] = action.split(":") as [keyof typeof versions, string];
-  const { origin, host } = addressOf(service, region);
+  const { origin, host } = getServiceAddress(service, region);
   const body = new URLSearchParams({ ...parameters, Action: name, Version: versions[service] }).toString();
   const headers = { "content-type": "application/x-www-form-urlencoded; charset=utf-8" };
   const request = { method: "POST" as const, host, path: "/", service, region, headers, body };
   return {
     url: `${origin}/`,
     method: "POST",
-    headers: signed(request, ourIdentity(), new Date()),
+    headers: signHeaders(request, readIdentity(), new Date()),
     body,
     tries: 3,
     pause: 100,

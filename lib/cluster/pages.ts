@@ -8,7 +8,7 @@ export interface ListPage {
   next: string;
 }
 
-export const pageIn = (content: unknown): ListPage => {
+export const parsePage = (content: unknown): ListPage => {
   const { apiVersion, kind, items, metadata } = Object(content);
   return {
     items: items === null ? [] : items,
@@ -18,18 +18,21 @@ export const pageIn = (content: unknown): ListPage => {
   };
 };
 
-export const pageQuery = (limit: number, next: string, selection: Record<string, string> | "" = {}): URLSearchParams =>
-  new URLSearchParams({ limit: String(limit), ...selection, ...(next && { continue: next }) });
+export const buildPageQuery = (
+  limit: number,
+  next: string,
+  selection: Record<string, string> | "" = {},
+): URLSearchParams => new URLSearchParams({ limit: String(limit), ...selection, ...(next && { continue: next }) });
 
 /** Reads a list page by page, each when the caller is done with the one before. */
-export const pagesOf = async function* (
+export const readPages = async function* (
   read: (query: URLSearchParams) => Promise<unknown>,
   limit: () => number,
   selection?: Record<string, string> | "",
 ): AsyncGenerator<ListPage, void, undefined> {
   let next = "";
   do {
-    const page = pageIn(await read(pageQuery(limit(), next, selection)));
+    const page = parsePage(await read(buildPageQuery(limit(), next, selection)));
     yield page;
     next = page.next;
   } while (next !== "");

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { presigned, signed } from "./signature.ts";
+import { presignUrl, signHeaders } from "./signature.ts";
 
 // The key is the one of AWS's own examples. What is expected was computed by AWS's signer.
 const identity = {
@@ -13,7 +13,7 @@ const now = new Date("2026-01-02T03:04:05Z");
 describe("a signature", () => {
   it("stands in the URL that proves who we are to a cluster", () => {
     const url = new URL(
-      presigned(
+      presignUrl(
         {
           ...{ method: "GET", host: "sts.eu-west-1.amazonaws.com", path: "/", service: "sts", region: "eu-west-1" },
           query: { Action: "GetCallerIdentity", Version: "2011-06-15" },
@@ -39,7 +39,7 @@ describe("a signature", () => {
   });
 
   it("stands in the headers of a request with a body", () => {
-    const headers = signed(
+    const headers = signHeaders(
       {
         method: "POST",
         host: "secretsmanager.eu-west-1.amazonaws.com",
@@ -63,7 +63,7 @@ describe("a signature", () => {
   });
 
   it("of AWS's first example is theirs", () => {
-    const { authorization } = signed(
+    const { authorization } = signHeaders(
       {
         method: "GET",
         host: "iam.amazonaws.com",

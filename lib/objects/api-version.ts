@@ -8,5 +8,5 @@ export const joinApiVersion = ({ group, version }: { group: string; version: str
   group === "" ? version : `${group}/${version}`;
 
 /** Returns the path below which the API server serves an apiVersion. */
-export const rootOf = (apiVersion: string): string =>
+export const toApiPath = (apiVersion: string): string =>
   apiVersion.includes("/") ? `/apis/${apiVersion}` : `/api/${apiVersion}`;

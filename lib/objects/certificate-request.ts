@@ -1,4 +1,4 @@
-import { type Element, elementAt, everyElement, fieldsOf, strings } from "./der.ts";
+import { type Element, readElement, readElements, readFields, strings } from "./der.ts";
 
 export interface CertificateSubject {
   commonName: string;
@@ -10,16 +10,17 @@ export interface CertificateSubject {
  * is none. API validation checks the rest, such as the key.
  */
 export const parseCertificateSubject = (request: unknown): { subject: CertificateSubject } | { fault: string } => {
-  const block = typeof request === "string" ? firstBlock(Buffer.from(request, "base64").toString("latin1")) : undefined;
+  const block =
+    typeof request === "string" ? findFirstBlock(Buffer.from(request, "base64").toString("latin1")) : undefined;
   if (block?.type !== "CERTIFICATE REQUEST") return { fault: "PEM block type must be CERTIFICATE REQUEST" };
-  const subject = subjectIn(block.bytes);
+  const subject = readSubject(block.bytes);
   return subject ? { subject } : { fault: "the PEM block holds no PKCS #10 certificate request in DER" };
 };
 
 const [begin, end, dashes] = ["-----BEGIN ", "\n-----END ", "-----"];
 
 /** Finds the first valid PEM block. Text around it, blocks without an end, and headers are skipped. */
-const firstBlock = (text: string): { type: string; bytes: Uint8Array } | undefined => {
+const findFirstBlock = (text: string): { type: string; bytes: Uint8Array } | undefined => {
   let from = 0;
   for (;;) {
     const ends = text.indexOf(end, from);
@@ -27,24 +28,24 @@ const firstBlock = (text: string): { type: string; bytes: Uint8Array } | undefin
     const trailer = ends + end.length;
     const begins = text.slice(from, ends).lastIndexOf(begin) + from;
     const startsLine = begins === from || text[begins - 1] === "\n";
-    const opening = begins >= from && startsLine ? lineAt(text, begins + begin.length) : undefined;
+    const opening = begins >= from && startsLine ? readLine(text, begins + begin.length) : undefined;
     from = trailer;
     if (!opening?.line.endsWith(dashes)) continue;
 
     let at = opening.next;
-    for (let header = lineAt(text, at); header.line.includes(":"); header = lineAt(text, at)) at = header.next;
+    for (let header = readLine(text, at); header.line.includes(":"); header = readLine(text, at)) at = header.next;
     // Any line with a colon is a header, even the block's end.
     if (at === text.length || at > trailer) return undefined;
     if (at > opening.next && at > ends) continue;
     const type = opening.line.slice(0, -dashes.length);
     const isClosed = text.startsWith(type + dashes, trailer);
-    if (!isClosed || lineAt(text, trailer + type.length + dashes.length).line !== "") continue;
-    const bytes = decoded(text.slice(at, Math.max(at, ends)));
+    if (!isClosed || readLine(text, trailer + type.length + dashes.length).line !== "") continue;
+    const bytes = decodeBase64(text.slice(at, Math.max(at, ends)));
     if (bytes) return { type, bytes };
   }
 };
 
-const lineAt = (text: string, at: number) => {
+const readLine = (text: string, at: number) => {
   const found = text.indexOf("\n", at);
   const [stop, next] = found < 0 ? [text.length, text.length] : [found, found + 1];
   const cut = found >= 0 && text[stop - 1] === "\r" && stop > at ? stop - 1 : stop;
@@ -53,7 +54,7 @@ const lineAt = (text: string, at: number) => {
   return { line: text.slice(at, last), next };
 };
 
-const decoded = (text: string): Uint8Array | undefined => {
+const decodeBase64 = (text: string): Uint8Array | undefined => {
   const base64 = text.replace(/[ \t\r\n]+/g, "");
   if (base64.length % 4 !== 0 || !/^[A-Za-z0-9+/]*={0,2}$/.test(base64)) return undefined;
   return Buffer.from(base64, "base64");
@@ -62,20 +63,20 @@ const decoded = (text: string): Uint8Array | undefined => {
 const [integer, bitString, objectIdentifier, sequence, set, attributes] = [0x02, 0x03, 0x06, 0x30, 0x31, 0xa0] as const;
 
 /** CertificationRequest → CertificationRequestInfo → Name. */
-const subjectIn = (bytes: Uint8Array): CertificateSubject | undefined => {
-  const whole = elementAt(bytes, 0, bytes.length);
+const readSubject = (bytes: Uint8Array): CertificateSubject | undefined => {
+  const whole = readElement(bytes, 0, bytes.length);
   if (whole?.identifier !== sequence || whole.end !== bytes.length) return undefined;
-  const [information] = fieldsOf(bytes, whole, sequence, sequence, bitString) ?? [];
-  const [, name] = (information && fieldsOf(bytes, information, integer, sequence, sequence, attributes)) ?? [];
-  return name && subjectNamed(bytes, name);
+  const [information] = readFields(bytes, whole, sequence, sequence, bitString) ?? [];
+  const [, name] = (information && readFields(bytes, information, integer, sequence, sequence, attributes)) ?? [];
+  return name && toSubject(bytes, name);
 };
 
 /** The last common name counts. A value that isn't a string is ignored; a malformed string is an error. */
-const subjectNamed = (bytes: Uint8Array, name: Element): CertificateSubject | undefined => {
+const toSubject = (bytes: Uint8Array, name: Element): CertificateSubject | undefined => {
   const subject: CertificateSubject = { commonName: "", organizations: [] };
   const take = (attribute: Element): boolean => {
-    const [type] = fieldsOf(bytes, attribute, objectIdentifier) ?? [];
-    const value = type && elementAt(bytes, type.end, attribute.end);
+    const [type] = readFields(bytes, attribute, objectIdentifier) ?? [];
+    const value = type && readElement(bytes, type.end, attribute.end);
     if (!value || !isObjectIdentifier(bytes, type)) return false;
     const read = strings.get(value.identifier);
     if (!read) return true;
@@ -86,7 +87,7 @@ const subjectNamed = (bytes: Uint8Array, name: Element): CertificateSubject | un
     if (kind === organization) subject.organizations.push(text);
     return true;
   };
-  const isRight = everyElement(bytes, name, set, (names) => everyElement(bytes, names, sequence, take));
+  const isRight = readElements(bytes, name, set, (names) => readElements(bytes, names, sequence, take));
   return isRight ? subject : undefined;
 };
 

@@ -7,11 +7,14 @@ interface Class {
 /** Returns the newest class that an annotation marks as the default; of equally new ones, the first by name. */
 export const findDefaultClass = (classes: readonly Class[], marks: readonly string[]): string | undefined => {
   const marked = classes.filter(({ metadata }) => marks.some((mark) => metadata?.annotations?.[mark] === "true"));
-  const [newest] = marked.sort((one, other) => compare(born(other), born(one)) || compare(nameOf(one), nameOf(other)));
-  return newest && nameOf(newest);
+  const [newest] = marked.sort(
+    (one, other) =>
+      compare(getCreationTime(other), getCreationTime(one)) || compare(getClassName(one), getClassName(other)),
+  );
+  return newest && getClassName(newest);
 };
 
 /** Timestamps have equal length, so that string order is time order. */
-const born = ({ metadata }: Class) => metadata?.creationTimestamp ?? "";
-const nameOf = ({ metadata }: Class) => metadata?.name ?? "";
+const getCreationTime = ({ metadata }: Class) => metadata?.creationTimestamp ?? "";
+const getClassName = ({ metadata }: Class) => metadata?.name ?? "";
 const compare = (one: string, other: string) => (one < other ? -1 : one > other ? 1 : 0);

@@ -6,19 +6,19 @@ export interface Element {
 }
 
 /** Reads the element at an index, which must end at `before` at the latest; undefined if that isn't DER. */
-export const elementAt = (bytes: Uint8Array, at: number, before: number): Element | undefined => {
-  const octet = (place: number): number => (place < before ? (bytes[place] ?? Number.NaN) : Number.NaN);
-  const identifier = octet(at);
+export const readElement = (bytes: Uint8Array, at: number, before: number): Element | undefined => {
+  const readByte = (place: number): number => (place < before ? (bytes[place] ?? Number.NaN) : Number.NaN);
+  const identifier = readByte(at);
   let next = at + 1;
   // A long tag continues while octets have their first bit set; no caller looks for such a tag.
-  if ((identifier & 0x1f) === 0x1f) while (octet(next++) & 0x80) if (next > at + 5) return undefined;
-  let length = octet(next++);
+  if ((identifier & 0x1f) === 0x1f) while (readByte(next++) & 0x80) if (next > at + 5) return undefined;
+  let length = readByte(next++);
   if (length >= 0x80) {
     const octets = length & 0x7f;
     // Zero octets mean an indefinite length, which isn't DER; no input is so long that five octets are needed.
-    if (octets === 0 || octets > 4 || octet(next) === 0) return undefined;
+    if (octets === 0 || octets > 4 || readByte(next) === 0) return undefined;
     length = 0;
-    for (let count = 0; count < octets; count++) length = length * 256 + octet(next++);
+    for (let count = 0; count < octets; count++) length = length * 256 + readByte(next++);
     if (length < 0x80) return undefined;
   }
   const end = next + length;
@@ -27,7 +27,7 @@ export const elementAt = (bytes: Uint8Array, at: number, before: number): Elemen
 };
 
 /** Returns the first elements inside another, by their identifiers; further ones belong to later versions. */
-export const fieldsOf = <Identifiers extends readonly number[]>(
+export const readFields = <Identifiers extends readonly number[]>(
   bytes: Uint8Array,
   { start, end }: Element,
   ...identifiers: Identifiers
@@ -35,7 +35,7 @@ export const fieldsOf = <Identifiers extends readonly number[]>(
   const fields: Element[] = [];
   let at = start;
   for (const identifier of identifiers) {
-    const field = elementAt(bytes, at, end);
+    const field = readElement(bytes, at, end);
     if (field?.identifier !== identifier) return undefined;
     fields.push(field);
     at = field.end;
@@ -43,27 +43,27 @@ export const fieldsOf = <Identifiers extends readonly number[]>(
   return fields as { [Place in keyof Identifiers]: Element };
 };
 
-export const everyElement = (
+export const readElements = (
   bytes: Uint8Array,
   { start, end }: Element,
   identifier: number,
   isRight: (element: Element) => boolean,
 ): boolean => {
   for (let at = start; at < end; ) {
-    const element = elementAt(bytes, at, end);
+    const element = readElement(bytes, at, end);
     if (element?.identifier !== identifier || !isRight(element)) return false;
     at = element.end;
   }
   return true;
 };
 
-const ascii = (allowed: RegExp) => (bytes: Uint8Array) => {
-  const text = latin1(bytes);
+const decodeAscii = (allowed: RegExp) => (bytes: Uint8Array) => {
+  const text = decodeLatin1(bytes);
   return allowed.test(text) ? text : undefined;
 };
-const latin1 = (bytes: Uint8Array) => Buffer.from(bytes).toString("latin1");
+const decodeLatin1 = (bytes: Uint8Array) => Buffer.from(bytes).toString("latin1");
 
-const utf8 = (bytes: Uint8Array) => {
+const decodeUtf8 = (bytes: Uint8Array) => {
   try {
     return new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes);
   } catch {
@@ -72,7 +72,7 @@ const utf8 = (bytes: Uint8Array) => {
 };
 
 /** UCS-2: no surrogates and no noncharacters; a zero at the end is dropped. */
-const bmp = (bytes: Uint8Array) => {
+const decodeBmp = (bytes: Uint8Array) => {
   if (bytes.length % 2 !== 0) return undefined;
   const text = Buffer.from(bytes).swap16().toString("utf16le").replace(/\0$/, "");
   return /[\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]/.test(text) ? undefined : text;
@@ -80,10 +80,10 @@ const bmp = (bytes: Uint8Array) => {
 
 /** How Go reads strings, by identifier: Teletex as Latin-1, and `*` and `&` as printable. */
 export const strings: ReadonlyMap<number, (bytes: Uint8Array) => string | undefined> = new Map([
-  [0x0c, utf8],
-  [0x12, ascii(/^[0-9 ]*$/)],
-  [0x13, ascii(/^[A-Za-z0-9 '()+,\-./:=?*&]*$/)],
-  [0x14, latin1],
-  [0x16, ascii(/^[^\x80-\xff]*$/)],
-  [0x1e, bmp],
+  [0x0c, decodeUtf8],
+  [0x12, decodeAscii(/^[0-9 ]*$/)],
+  [0x13, decodeAscii(/^[A-Za-z0-9 '()+,\-./:=?*&]*$/)],
+  [0x14, decodeLatin1],
+  [0x16, decodeAscii(/^[^\x80-\xff]*$/)],
+  [0x1e, decodeBmp],
 ]);

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { goQuoted } from "./go-quoted.ts";
+import { quoteAsGo } from "./go-quoted.ts";
 
 describe("a quoted text", () => {
   // As strconv.Quote has them.
@@ -12,5 +12,5 @@ describe("a quoted text", () => {
     "😀\u{e0001}": '"😀\\U000e0001"',
   };
   for (const [text, shown] of Object.entries(texts))
-    it(`shows ${JSON.stringify(text)} as Go does`, () => assert.equal(goQuoted(text), shown));
+    it(`shows ${JSON.stringify(text)} as Go does`, () => assert.equal(quoteAsGo(text), shown));
 });

@@ -1,12 +1,13 @@
 /** Returns a text as Go's %q shows it. */
-export const goQuoted = (text: string): string => `"${text.replace(/["\\]|[^\p{L}\p{M}\p{N}\p{P}\p{S} ]/gu, escaped)}"`;
+export const quoteAsGo = (text: string): string =>
+  `"${text.replace(/["\\]|[^\p{L}\p{M}\p{N}\p{P}\p{S} ]/gu, escapeCharacter)}"`;
 
 const letters: Record<string, string> = {
   ...{ '"': '\\"', "\\": "\\\\" },
   ...{ "\u0007": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\v": "\\v" },
 };
 
-const escaped = (character: string): string => {
+const escapeCharacter = (character: string): string => {
   const letter = letters[character];
   if (letter !== undefined) return letter;
   const code = character.codePointAt(0) ?? 0;

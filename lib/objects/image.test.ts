@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import fc from "fast-check";
-import { fullName, parseImage } from "./image.ts";
+import { formatImage, parseImage } from "./image.ts";
 
 const sha256 = `sha256:${"0af9".repeat(16)}`;
 const sha512 = `sha512:${"0".repeat(128)}`;
@@ -101,7 +101,7 @@ describe("an image reference", () => {
     fc.assert(
       fc.property(text, (given) => {
         const image = parseImage(given);
-        if (image) assert.deepEqual(parseImage(fullName(image)), image);
+        if (image) assert.deepEqual(parseImage(formatImage(image)), image);
       }),
       { numRuns: 5000 },
     );

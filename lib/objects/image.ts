@@ -49,5 +49,5 @@ export const parseImage = (text: string): Image | undefined => {
 };
 
 /** Returns the full reference, such as `docker.io/library/nginx:1`. */
-export const fullName = ({ registry, repository, tag, digest }: Image): string =>
+export const formatImage = ({ registry, repository, tag, digest }: Image): string =>
   `${registry}/${repository}${tag ? `:${tag}` : ""}${digest ? `@${digest}` : ""}`;

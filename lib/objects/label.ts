@@ -1,35 +1,35 @@
 export type Labels = Readonly<Record<string, string>>;
 
 /** Returns the first key that both have with different values. */
-export const conflictOf = (some: Labels, others: Labels): string | undefined =>
+export const findConflict = (some: Labels, others: Labels): string | undefined =>
   Object.keys(some).find((key) => Object.hasOwn(others, key) && others[key] !== some[key]);
 
 const name = /^([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]$/;
 const subdomain = /^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$/;
 
-const tooLong = (most: number) => `must be no more than ${most} bytes`;
+const describeMaximum = (most: number) => `must be no more than ${most} bytes`;
 const characters =
   "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character";
 
 /** Returns what is wrong with a label's key, in kube-apiserver's words. */
-export const keyFaults = (key: string): string[] => {
+export const findKeyFaults = (key: string): string[] => {
   const [first = "", second, ...more] = key.split("/");
   const wrong = `${characters} (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')`;
   if (more.length > 0)
     return [`a valid label key ${wrong} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')`];
 
   const own = second ?? first;
-  const faults = second === undefined ? [] : prefixFaults(first).map((fault) => `prefix part ${fault}`);
+  const faults = second === undefined ? [] : findPrefixFaults(first).map((fault) => `prefix part ${fault}`);
   if (own === "") faults.push("name part must be non-empty");
-  if (own.length > 63) faults.push(`name part ${tooLong(63)}`);
+  if (own.length > 63) faults.push(`name part ${describeMaximum(63)}`);
   if (!name.test(own)) faults.push(`name part ${wrong}`);
   return faults;
 };
 
-const prefixFaults = (prefix: string): string[] => {
+const findPrefixFaults = (prefix: string): string[] => {
   if (prefix === "") return ["must be non-empty"];
   return [
-    ...(prefix.length > 253 ? [tooLong(253)] : []),
+    ...(prefix.length > 253 ? [describeMaximum(253)] : []),
     ...(subdomain.test(prefix)
       ? []
       : [
@@ -39,8 +39,8 @@ const prefixFaults = (prefix: string): string[] => {
 };
 
 /** Returns what is wrong with a label's value, in kube-apiserver's words. */
-export const valueFaults = (value: string): string[] => [
-  ...(value.length > 63 ? [tooLong(63)] : []),
+export const findValueFaults = (value: string): string[] => [
+  ...(value.length > 63 ? [describeMaximum(63)] : []),
   ...(value === "" || name.test(value)
     ? []
     : [

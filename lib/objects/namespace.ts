@@ -1,11 +1,11 @@
 import type { AdmissionRequest } from "../review.ts";
 
 /** Returns the namespace of a request's object; undefined for a Namespace and for cluster-scoped objects. */
-export const homeOf = ({ kind, namespace }: AdmissionRequest): string | undefined =>
+export const getObjectNamespace = ({ kind, namespace }: AdmissionRequest): string | undefined =>
   kind.group === "" && kind.kind === "Namespace" ? undefined : namespace || undefined;
 
-export const creationOf = (namespace = "") => `create namespace ${JSON.stringify(namespace)} first`;
+export const describeNamespaceCreation = (namespace = "") => `create namespace ${JSON.stringify(namespace)} first`;
 
 /** A CEL expression: the request's object is in a namespace. */
-export const livesInANamespace = `request.?namespace.orValue("") != "" &&
+export const isNamespacedInCel = `request.?namespace.orValue("") != "" &&
   !(request.kind.group == "" && request.kind.kind == "Namespace")`;

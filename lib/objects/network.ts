@@ -1,6 +1,6 @@
 /** Returns an address's four or sixteen bytes; undefined for any other text, such as a host name. */
-export const bytesOf = (text: string): number[] | undefined => {
-  const host = hostOf(text);
+export const parseAddress = (text: string): number[] | undefined => {
+  const host = toUrlHost(text);
   if (isPlain(host)) return host.split(".").map(Number);
   if (!host.startsWith("[")) return undefined;
   const [head = [], tail = []] = host
@@ -12,7 +12,7 @@ export const bytesOf = (text: string): number[] | undefined => {
 };
 
 /** Returns the address in the form that URLs give it; an address can be written in many ways. */
-const hostOf = (text: string): string => {
+const toUrlHost = (text: string): string => {
   const url = `http://${text.includes(":") ? `[${text}]` : text}`;
   // The text must not add other parts to the URL.
   return /^[\w.:]+$/.test(text) && URL.canParse(url) ? new URL(url).hostname : "";
@@ -20,22 +20,22 @@ const hostOf = (text: string): string => {
 const isPlain = (host: string) => /^\d+(\.\d+){3}$/.test(host);
 
 /** The addresses whose first `bits` bits are those of `start`. */
-export type Range = [start: number[], bits: number];
+export type AddressRange = [start: number[], bits: number];
 
-export const isIn =
+export const isInRange =
   (bytes: number[]) =>
-  ([start, bits]: Range): boolean =>
+  ([start, bits]: AddressRange): boolean =>
     bytes.length === start.length &&
     bytes.every((byte, index) => {
       const free = 8 - Math.max(0, Math.min(8, bits - 8 * index));
       return byte >> free === (start[index] ?? 0) >> free;
     });
 
-export const rangeOf = (text: string): Range | undefined => {
+export const parseRange = (text: string): AddressRange | undefined => {
   const [, address = "", bits] = /^([\da-f:.]+)(?:\/(\d{1,3}))?$/i.exec(text) ?? [];
-  const bytes = bytesOf(address);
+  const bytes = parseAddress(address);
   // Leading zeros, which some programs read as octal, and missing parts are taken for mistakes.
-  if (bytes === undefined || (isPlain(hostOf(address)) && hostOf(address) !== address)) return undefined;
+  if (bytes === undefined || (isPlain(toUrlHost(address)) && toUrlHost(address) !== address)) return undefined;
   const all = bytes.length * 8;
   return Number(bits ?? all) > all ? undefined : [bytes, Number(bits ?? all)];
 };

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { Pod } from "kubernetes-types/core/v1.d.ts";
 import { createDraft } from "#lib/patch.ts";
-import { type ImageVolume, imageVolumesOf, listContainers } from "./pod.ts";
+import { type ImageVolume, listContainers, listImageVolumes } from "./pod.ts";
 
 const volumes: ImageVolume[] = [{ name: "v" }, { name: "w", image: { reference: "w" } }];
 const pod: Pod = {
@@ -45,8 +45,8 @@ describe("a pod's containers", () => {
 
 describe("a pod's image volumes", () => {
   it("are the volumes that are images, each with its place", () => {
-    assert.deepEqual(imageVolumesOf(pod), [{ image: { reference: "w" }, path: "spec.volumes[1].image" }]);
+    assert.deepEqual(listImageVolumes(pod), [{ image: { reference: "w" }, path: "spec.volumes[1].image" }]);
   });
 
-  it("are none where there are no volumes", () => assert.deepEqual(imageVolumesOf({}), []));
+  it("are none where there are no volumes", () => assert.deepEqual(listImageVolumes({}), []));
 });

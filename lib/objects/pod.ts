@@ -1,7 +1,7 @@
 import type { Container, EphemeralContainer, Pod, Volume } from "kubernetes-types/core/v1.d.ts";
 
 /** A container, and its path in the pod, such as `spec.initContainers[0]`. */
-export interface Placed {
+export interface ContainerWithPath {
   container: Container | EphemeralContainer;
   path: string;
 }
@@ -14,11 +14,14 @@ export interface ImageVolume extends Volume {
 const kinds = ["initContainers", "containers", "ephemeralContainers"] as const;
 
 /** Returns a pod's containers, or those of some kinds: first init containers, then regular, then ephemeral ones. */
-export const listContainers = ({ spec }: Pod, of: readonly (typeof kinds)[number][] = kinds): Placed[] =>
+export const listContainers = ({ spec }: Pod, of: readonly (typeof kinds)[number][] = kinds): ContainerWithPath[] =>
   of.flatMap((kind) => (spec?.[kind] ?? []).map((container, index) => ({ container, path: `spec.${kind}[${index}]` })));
 
 /** Returns the same list in CEL. In a pod without regular containers, which is invalid, the API server shows null. */
-export const containersIn = (pod: "object" | "oldObject", of: readonly (typeof kinds)[number][] = kinds): string => {
+export const listContainersInCel = (
+  pod: "object" | "oldObject",
+  of: readonly (typeof kinds)[number][] = kinds,
+): string => {
   const lists = of.map((kind) =>
     kind === "containers"
       ? `(${pod}.spec.?containers.orValue(null) == null ? [] : ${pod}.spec.containers)`
@@ -28,7 +31,7 @@ export const containersIn = (pod: "object" | "oldObject", of: readonly (typeof k
 };
 
 /** Returns the images that a pod mounts, with paths such as `spec.volumes[0].image`. */
-export const imageVolumesOf = ({ spec }: Pod) =>
+export const listImageVolumes = ({ spec }: Pod) =>
   (spec?.volumes ?? []).flatMap(({ image }: ImageVolume, index) =>
     image ? [{ image, path: `spec.volumes[${index}].image` }] : [],
   );
@@ -37,5 +40,5 @@ export const imageVolumesOf = ({ spec }: Pod) =>
 export const isSourceless = (volume: Volume): boolean => Object.keys(volume).every((key) => key === "name");
 
 /** Reports whether a pod mirrors a static pod of the kubelet. */
-export const isMirror = ({ metadata }: Pod): boolean =>
+export const isMirrorPod = ({ metadata }: Pod): boolean =>
   metadata?.annotations?.["kubernetes.io/config.mirror"] !== undefined;

@@ -4,15 +4,15 @@ import fc from "fast-check";
 import { Failure } from "#lib/failure.ts";
 import answers from "../../test/fixtures/quantities.json" with { type: "json" };
 import {
-  add,
-  canonical,
+  addQuantities,
+  canonicalizeQuantity,
   compareQuantities,
+  formatQuantity,
   isQuantity,
-  milliOf,
   parseQuantity,
-  printed,
-  quantity,
-  wholeOf,
+  requireQuantity,
+  roundToUnits,
+  roundUpToThousandths,
 } from "./quantity.ts";
 
 describe("a quantity", () => {
@@ -102,20 +102,20 @@ describe("a quantity", () => {
     });
 
   it("is printed as it was written, and what is computed in canonical form", () => {
-    assert.equal(printed(quantity("1.500")), "1.500");
-    assert.equal(printed(add(quantity("1.500"), quantity("0"))), "1500m");
-    assert.equal(printed(add(quantity("0"), quantity("1536Mi"))), "1536Mi");
+    assert.equal(formatQuantity(requireQuantity("1.500")), "1.500");
+    assert.equal(formatQuantity(addQuantities(requireQuantity("1.500"), requireQuantity("0"))), "1500m");
+    assert.equal(formatQuantity(addQuantities(requireQuantity("0"), requireQuantity("1536Mi"))), "1536Mi");
   });
 
   it("keeps its largest suffix where there would be a larger one", () => {
-    assert.equal(canonical(quantity("1000000E")), "1000000E");
-    const many = Array.from({ length: 256 }, () => quantity("4Ei"));
-    assert.equal(printed(many.reduce(add)), "1024Ei");
+    assert.equal(canonicalizeQuantity(requireQuantity("1000000E")), "1000000E");
+    const many = Array.from({ length: 256 }, () => requireQuantity("4Ei"));
+    assert.equal(formatQuantity(many.reduce(addQuantities)), "1024Ei");
   });
 
   it("may be a number in a manifest", () => {
-    assert.equal(printed(quantity(1.5)), "1.5");
-    assert.equal(canonical(quantity(1.5)), "1500m");
+    assert.equal(formatQuantity(requireQuantity(1.5)), "1.5");
+    assert.equal(canonicalizeQuantity(requireQuantity(1.5)), "1500m");
     assert.equal(parseQuantity(Number.NaN), undefined);
   });
 
@@ -133,7 +133,7 @@ describe("a quantity", () => {
           const hostile = first.repeat(times) + second.repeat(times) + end;
           const start = performance.now();
           const parsed = parseQuantity(hostile);
-          if (parsed) canonical(add(parsed, quantity("1e999999999")));
+          if (parsed) canonicalizeQuantity(addQuantities(parsed, requireQuantity("1e999999999")));
           assert.ok(performance.now() - start < 5000, "it would take minutes");
         },
       ),
@@ -146,11 +146,15 @@ describe("a quantity", () => {
 describe("a quantity, as apimachinery has it,", () => {
   for (const { text, ...answer } of answers.quantities)
     it(`can be ${text}`, () => {
-      const parsed = quantity(text);
-      const found = { canonical: canonical(parsed), value: `${wholeOf(parsed)}`, milli: `${milliOf(parsed)}` };
+      const parsed = requireQuantity(text);
+      const found = {
+        canonical: canonicalizeQuantity(parsed),
+        value: `${roundToUnits(parsed)}`,
+        milli: `${roundUpToThousandths(parsed)}`,
+      };
       for (const [what, said] of Object.entries(answer))
         if (said !== null) assert.equal(Reflect.get(found, what), said, what);
-      assert.equal(compareQuantities(canonical(parsed), parsed), 0, "its canonical form is the same");
+      assert.equal(compareQuantities(canonicalizeQuantity(parsed), parsed), 0, "its canonical form is the same");
     });
 
   for (const text of answers.none)
@@ -158,7 +162,7 @@ describe("a quantity, as apimachinery has it,", () => {
 
   for (const { one, other, sum, cmp } of answers.pairs)
     it(`adds up and compares: ${one} and ${other}`, () => {
-      assert.equal(canonical(add(quantity(one), quantity(other))), sum);
+      assert.equal(canonicalizeQuantity(addQuantities(requireQuantity(one), requireQuantity(other))), sum);
       assert.equal(compareQuantities(one, other), cmp);
     });
 });

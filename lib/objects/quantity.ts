@@ -38,71 +38,71 @@ export const parseQuantity = (written: string | number): Quantity | undefined =>
   const power = Math.max(binarySuffixes.indexOf(suffix), 0);
   const mantissa = BigInt(digits) * 1024n ** BigInt(power);
   const exponent = 9 - fraction.length + (decimal[suffix] ?? (power > 0 ? 0 : Number(suffix.slice(1))));
-  const size = scaled(mantissa, exponent, digits.length);
+  const size = multiplyByPowerOfTen(mantissa, exponent, digits.length);
   const capped = power > 0 && size > binaryCap ? binaryCap : size;
   const isFraction = capped > 0n && capped < unit;
   const notation = power > 0 && !isFraction ? "binary" : suffix.length > 1 && power === 0 ? "exponent" : "decimal";
   return { nanos: sign === "-" ? -capped : capped, notation, text };
 };
 
-const scaled = (mantissa: bigint, exponent: number, digits: number): bigint => {
+const multiplyByPowerOfTen = (mantissa: bigint, exponent: number, digits: number): bigint => {
   if (exponent >= 0) return mantissa * 10n ** BigInt(Math.min(exponent, largestExponent));
   // A binary suffix adds at most 19 digits; a larger divisor gives the same result.
-  return dividedUp(mantissa, 10n ** BigInt(Math.min(-exponent, digits + 19)));
+  return divideRoundingUp(mantissa, 10n ** BigInt(Math.min(-exponent, digits + 19)));
 };
 
-const dividedUp = (dividend: bigint, divisor: bigint): bigint =>
+const divideRoundingUp = (dividend: bigint, divisor: bigint): bigint =>
   (dividend + (dividend < 0n ? 1n - divisor : divisor - 1n)) / divisor;
 
 /** Like `parseQuantity`, for a text that the API server has validated; throws for any other. */
-export const quantity = (written: string | number): Quantity => {
+export const requireQuantity = (written: string | number): Quantity => {
   const parsed = parseQuantity(written);
   if (parsed === undefined) throw new Failure(400, `${JSON.stringify(written)} is no quantity such as 500m or 1Gi`);
   return parsed;
 };
 
-export const zero: Quantity = quantity("0");
+export const zeroQuantity: Quantity = requireQuantity("0");
 
 /** Reports whether a text is a quantity. */
 export const isQuantity = (text: string): boolean => parseQuantity(text) !== undefined;
 
 /** Returns a number below, equal to or above 0; texts must be quantities. */
 export const compareQuantities = (one: Quantity | string, other: Quantity | string): number => {
-  const [first, second] = [nanosOf(one), nanosOf(other)];
+  const [first, second] = [toNanos(one), toNanos(other)];
   return Number(first > second) - Number(first < second);
 };
 
-const nanosOf = (given: Quantity | string) => (typeof given === "string" ? quantity(given) : given).nanos;
+const toNanos = (given: Quantity | string) => (typeof given === "string" ? requireQuantity(given) : given).nanos;
 
 /** Adds quantities, in the notation of the first unless that is zero. */
-export const add = (one: Quantity, other: Quantity): Quantity => {
+export const addQuantities = (one: Quantity, other: Quantity): Quantity => {
   return { nanos: one.nanos + other.nanos, notation: (one.nanos === 0n ? other : one).notation };
 };
 
 /** Returns whole units, rounded away from zero: Go's `Value()` without its overflow. */
-export const wholeOf = ({ nanos }: Quantity): bigint => dividedUp(nanos, unit);
+export const roundToUnits = ({ nanos }: Quantity): bigint => divideRoundingUp(nanos, unit);
 
 /** Returns thousandths, rounded away from zero: Go's `MilliValue()` without its overflow. */
-export const milliOf = ({ nanos }: Quantity): bigint => dividedUp(nanos, unit / 1000n);
+export const roundUpToThousandths = ({ nanos }: Quantity): bigint => divideRoundingUp(nanos, unit / 1000n);
 
 /** Returns what Kubernetes shows: a parsed quantity as written, a computed one in canonical form. */
-export const printed = (quantity: Quantity): string => quantity.text ?? canonical(quantity);
+export const formatQuantity = (quantity: Quantity): string => quantity.text ?? canonicalizeQuantity(quantity);
 
 /** Returns the shortest form without a point, with the largest suffix of its notation. */
-export const canonical = ({ nanos, notation }: Quantity): string => {
+export const canonicalizeQuantity = ({ nanos, notation }: Quantity): string => {
   if (nanos === 0n) return "0";
   const isSmall = -1024n * unit < nanos && nanos < 1024n * unit;
   if (notation === "binary" && !isSmall && nanos % unit === 0n) {
-    const [mantissa, power] = withoutFactors(nanos / unit, 1024n, binarySuffixes.length - 1);
+    const [mantissa, power] = removeFactors(nanos / unit, 1024n, binarySuffixes.length - 1);
     return `${mantissa}${binarySuffixes[power]}`;
   }
   const most = notation === "exponent" ? Number.POSITIVE_INFINITY : decimalSuffixes.length - 1;
-  const [mantissa, power] = withoutFactors(nanos, 1000n, most);
+  const [mantissa, power] = removeFactors(nanos, 1000n, most);
   if (notation !== "exponent") return `${mantissa}${decimalSuffixes[power]}`;
   return power === 3 ? `${mantissa}` : `${mantissa}e${3 * (power - 3)}`;
 };
 
-const withoutFactors = (number: bigint, factor: bigint, most: number): [bigint, number] => {
+const removeFactors = (number: bigint, factor: bigint, most: number): [bigint, number] => {
   let [mantissa, power] = [number, 0];
   for (; power < most && mantissa % factor === 0n; power++) mantissa /= factor;
   return [mantissa, power];

@@ -12,7 +12,7 @@ const escalations = {
 };
 type Escalation = keyof typeof escalations;
 
-interface Around {
+interface ExecContext {
   request: AdmissionRequest;
   settings: { ephemeralContainers: boolean };
   pods(name: string, namespace?: string): Promise<Pod | undefined>;
@@ -21,7 +21,7 @@ interface Around {
 /** Refuses to exec into or attach to a pod that has one of these; names the first one. */
 export const refuseExec = async (
   of: readonly Escalation[],
-  { request, settings, pods }: Around,
+  { request, settings, pods }: ExecContext,
 ): Promise<{ refuse: Status } | undefined> => {
   const pod = await pods(request.name ?? "", request.namespace);
   if (pod === undefined) return { refuse: forbidden(request, `pods "${request.name ?? ""}" not found`) };
@@ -29,7 +29,7 @@ export const refuseExec = async (
   if (found) return { refuse: forbidden(request, `cannot exec into or attach to ${escalations[found]}`) };
 };
 
-const isPrivileged = (pod: Pod, { ephemeralContainers }: Around["settings"]) =>
+const isPrivileged = (pod: Pod, { ephemeralContainers }: ExecContext["settings"]) =>
   listContainers(pod, [
     "initContainers",
     "containers",

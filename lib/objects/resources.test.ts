@@ -1,17 +1,17 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { Container } from "kubernetes-types/core/v1.d.ts";
-import { printed } from "./quantity.ts";
-import { type Amounts, amountsInSpec, amountsOf, together } from "./resources.ts";
+import { formatQuantity } from "./quantity.ts";
+import { type Amounts, addAmounts, computePodAmounts, parseAmounts } from "./resources.ts";
 
 const shown = (amounts: Amounts) =>
-  Object.fromEntries([...amounts].map(([resource, amount]) => [resource, printed(amount)]));
+  Object.fromEntries([...amounts].map(([resource, amount]) => [resource, formatQuantity(amount)]));
 
 const container = (requests: Record<string, string>, rest: Partial<Container> = {}): Container => {
   return { name: "a", resources: { requests }, ...rest };
 };
 const sidecar = (requests: Record<string, string>) => container(requests, { restartPolicy: "Always" });
-const requests = (spec: object) => shown(amountsInSpec({ spec: { containers: [], ...spec } }, "requests"));
+const requests = (spec: object) => shown(computePodAmounts({ spec: { containers: [], ...spec } }, "requests"));
 
 describe("what a pod takes", () => {
   it("is what its containers take together", () => {
@@ -53,12 +53,12 @@ describe("what a pod takes", () => {
   });
 
   it("is nothing where nothing is said", () => {
-    assert.deepEqual(shown(amountsInSpec({}, "limits")), {});
+    assert.deepEqual(shown(computePodAmounts({}, "limits")), {});
     assert.deepEqual(requests({ containers: null }), {});
   });
 
   it("can be told by any resource's name", () => {
-    const odd = together(amountsOf(JSON.parse('{ "__proto__": "1", "constructor": "2" }')), amountsOf({}));
+    const odd = addAmounts(parseAmounts(JSON.parse('{ "__proto__": "1", "constructor": "2" }')), parseAmounts({}));
     assert.deepEqual([...odd.keys()], ["__proto__", "constructor"]);
   });
 });

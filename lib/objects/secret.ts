@@ -2,16 +2,16 @@ import type { Container, EphemeralContainer, Pod, Volume } from "kubernetes-type
 import { listContainers } from "./pod.ts";
 
 /** Returns the names of all secrets that a pod refers to. */
-export const secretsIn = (pod: Pod): string[] => {
+export const listSecrets = (pod: Pod): string[] => {
   const { imagePullSecrets = [], volumes = [] } = pod.spec ?? {};
   return [
     ...imagePullSecrets.map(({ name }) => name),
-    ...listContainers(pod).flatMap(({ container }) => secretsOf(container).map(({ name }) => name)),
-    ...volumes.flatMap(secretsOfVolume),
+    ...listContainers(pod).flatMap(({ container }) => listContainerSecrets(container).map(({ name }) => name)),
+    ...volumes.flatMap(listVolumeSecrets),
   ].filter((name): name is string => Boolean(name));
 };
 
-const secretsOfVolume = (volume: Volume): (string | undefined)[] => {
+const listVolumeSecrets = (volume: Volume): (string | undefined)[] => {
   const { azureFile, cephfs, cinder, csi, flexVolume, iscsi, projected, rbd, scaleIO, secret, storageos } = volume;
   return [
     azureFile?.secretName,
@@ -23,7 +23,7 @@ const secretsOfVolume = (volume: Volume): (string | undefined)[] => {
 };
 
 /** Returns the secrets in a container's environment, and the field that names each. */
-export const secretsOf = ({ env = [], envFrom = [] }: Container | EphemeralContainer) => [
+export const listContainerSecrets = ({ env = [], envFrom = [] }: Container | EphemeralContainer) => [
   ...env.flatMap(({ name = "", valueFrom }) =>
     valueFrom?.secretKeyRef ? [{ by: `envVar ${name}`, name: valueFrom.secretKeyRef.name ?? "" }] : [],
   ),

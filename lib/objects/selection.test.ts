@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { isSelected, type LabelSelector, selectionOf } from "./selection.ts";
+import { formatLabelSelector, isSelected, type LabelSelector } from "./selection.ts";
 
 const expression = (operator: string, values?: string[]): LabelSelector => ({
   matchExpressions: [{ key: "app", operator: operator as "In", ...(values && { values }) }],
@@ -22,7 +22,7 @@ const table: [name: string, selector: LabelSelector, query: string | undefined, 
 describe("a label selector", () => {
   for (const [name, selector, query, taken, left] of table)
     it(name, () => {
-      assert.equal(selectionOf(selector), query);
+      assert.equal(formatLabelSelector(selector), query);
       for (const app of taken) assert.ok(isSelected(selector, { app }), app);
       for (const app of left) assert.ok(!isSelected(selector, { app }), app);
     });

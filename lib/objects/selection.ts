@@ -10,14 +10,14 @@ type Requirement = NonNullable<LabelSelector["matchExpressions"]>[number];
 /** The characters of a key or value; no object has a label with others. */
 const part = /^[-A-Za-z0-9_./]{0,317}$/;
 
-const requirements = ({ matchLabels = {}, matchExpressions = [] }: LabelSelector): Requirement[] => [
+const listRequirements = ({ matchLabels = {}, matchExpressions = [] }: LabelSelector): Requirement[] => [
   ...Object.entries(matchLabels).map(([key, value]): Requirement => ({ key, operator: "In", values: [value] })),
   ...matchExpressions,
 ];
 
 /** Returns a label selector as a query parameter; undefined if no object can have such labels. */
-export const selectionOf = (selector: LabelSelector): string | undefined => {
-  const terms = requirements(selector).map(({ key, operator, values = [] }) => {
+export const formatLabelSelector = (selector: LabelSelector): string | undefined => {
+  const terms = listRequirements(selector).map(({ key, operator, values = [] }) => {
     if (!part.test(key)) return operator === "DoesNotExist" || operator === "NotIn" ? "" : undefined;
     if (operator === "Exists") return key;
     if (operator === "DoesNotExist") return `!${key}`;
@@ -30,7 +30,7 @@ export const selectionOf = (selector: LabelSelector): string | undefined => {
 
 /** Reports whether a label selector selects an object with these labels. */
 export const isSelected = (selector: LabelSelector, labels: Labels = {}): boolean =>
-  requirements(selector).every(({ key, operator, values = [] }) => {
+  listRequirements(selector).every(({ key, operator, values = [] }) => {
     const value = Object.hasOwn(labels, key) ? labels[key] : undefined;
     if (operator === "Exists") return value !== undefined;
     if (operator === "DoesNotExist") return value === undefined;

@@ -1,5 +1,5 @@
 /** Returns CEL conditions: the user has the verb neither for a signer nor for all signers of its domain. */
-export const mayNot = (verb: string, signer: string): Record<string, string> => {
+export const buildSignerConditions = (verb: string, signer: string): Record<string, string> => {
   const allows = (name: string) =>
     `authorizer.group("certificates.k8s.io").resource("signers").name(${name}).check("${verb}").allowed()`;
   return {
@@ -9,4 +9,4 @@ export const mayNot = (verb: string, signer: string): Record<string, string> => 
 };
 
 /** Returns a CEL expression for the signer that an object names. */
-export const signerOf = (object: "object" | "oldObject") => `${object}.?spec.?signerName.orValue("")`;
+export const buildSignerExpression = (object: "object" | "oldObject") => `${object}.?spec.?signerName.orValue("")`;

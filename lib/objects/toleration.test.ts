@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import fc from "fast-check";
 import type { Toleration } from "kubernetes-types/core/v1.d.ts";
-import { allTolerationsAmong, mergeTolerations } from "./toleration.ts";
+import { areTolerationsCovered, mergeTolerations } from "./toleration.ts";
 
 const exists = { key: "k", operator: "Exists" };
 const equal = { key: "k", operator: "Equal", value: "v" };
@@ -22,7 +22,7 @@ describe("tolerations", () => {
   });
 
   it("are among those that reach as far", () => {
-    const among = (wide: Toleration, narrow: Toleration) => allTolerationsAmong([wide], [narrow]);
+    const among = (wide: Toleration, narrow: Toleration) => areTolerationsCovered([wide], [narrow]);
     const lost = { key: "k", operator: "Exists", effect: "NoExecute" };
     assert.ok(among({ key: "k", effect: "", operator: "Exists" }, { key: "k", operator: "Exists" }));
     assert.ok(among(exists, lost));
@@ -57,7 +57,7 @@ describe("tolerations", () => {
     fc.assert(
       fc.property(some, some, (first, second) => {
         const merged = mergeTolerations(first, second);
-        assert.ok(allTolerationsAmong(merged, [...first, ...second]));
+        assert.ok(areTolerationsCovered(merged, [...first, ...second]));
         assert.deepEqual(mergeTolerations(merged, []), merged);
       }),
     );

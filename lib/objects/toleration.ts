@@ -2,7 +2,7 @@ import type { Toleration } from "kubernetes-types/core/v1.d.ts";
 
 /** Merges two lists, without tolerations that another one covers; of equal ones the first stays. */
 export const mergeTolerations = (first: readonly Toleration[], second: readonly Toleration[]): Toleration[] => {
-  const all = [...first, ...second].map((toleration) => ({ toleration, reach: reachOf(toleration) }));
+  const all = [...first, ...second].map((toleration) => ({ toleration, reach: fillInToleration(toleration) }));
   const merged: typeof all = [];
   for (const [index, { toleration, reach }] of all.entries()) {
     const isCovered =
@@ -14,20 +14,20 @@ export const mergeTolerations = (first: readonly Toleration[], second: readonly 
 };
 
 /** Reports whether an allowed toleration covers each of these. */
-export const allTolerationsAmong = (allowed: readonly Toleration[], tolerations: readonly Toleration[]): boolean => {
-  const reaches = allowed.map(reachOf);
-  return tolerations.map(reachOf).every((reach) => reaches.some((wider) => covers(wider, reach)));
+export const areTolerationsCovered = (allowed: readonly Toleration[], tolerations: readonly Toleration[]): boolean => {
+  const reaches = allowed.map(fillInToleration);
+  return tolerations.map(fillInToleration).every((reach) => reaches.some((wider) => covers(wider, reach)));
 };
 
 /** Absent fields are empty; absent seconds never end. */
-const reachOf = ({ key = "", operator = "", value = "", effect = "", tolerationSeconds }: Toleration) => {
+const fillInToleration = ({ key = "", operator = "", value = "", effect = "", tolerationSeconds }: Toleration) => {
   return { key, operator, value, effect, seconds: tolerationSeconds ?? Number.POSITIVE_INFINITY };
 };
 
-type Reach = ReturnType<typeof reachOf>;
+type FilledInToleration = ReturnType<typeof fillInToleration>;
 
 /** Compares as kube-apiserver does. */
-const covers = (wide: Reach, narrow: Reach): boolean => {
+const covers = (wide: FilledInToleration, narrow: FilledInToleration): boolean => {
   if (isSame(wide, narrow)) return true;
 
   const { key, operator, value, effect, seconds } = wide;
@@ -40,7 +40,7 @@ const covers = (wide: Reach, narrow: Reach): boolean => {
   return (operator === "Equal" || operator === "") && narrow.operator === "Equal" && value === narrow.value;
 };
 
-const isSame = (one: Reach, other: Reach) =>
+const isSame = (one: FilledInToleration, other: FilledInToleration) =>
   one.key === other.key &&
   one.operator === other.operator &&
   one.value === other.value &&

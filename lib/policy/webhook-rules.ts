@@ -2,7 +2,7 @@ import { getErrorMessage } from "../failure.ts";
 import { toList, toMap } from "../json.ts";
 import type { ResourceType, ServedResource } from "../needs.ts";
 import { splitApiVersion } from "../objects/api-version.ts";
-import { plural } from "../recorded-answers.ts";
+import { toPlural } from "../recorded-answers.ts";
 import type { Operation } from "../review.ts";
 import type { InspectedCluster, InspectedSettings, ParsedManifests, RequestMatch } from "../rule.ts";
 import { parsePolicies } from "./policy-documents.ts";
@@ -20,7 +20,7 @@ const listSelectors = ({ spec }: KinitirasPolicy): unknown[] => toList(toMap(spe
 /** Guesses the resource of a kind by forming its plural as Kubernetes does for its own kinds. */
 const guessResource: FindResource = ({ apiVersion, kind }) => ({
   ...splitApiVersion(apiVersion),
-  resource: plural(kind),
+  resource: toPlural(kind),
 });
 
 /** Builds the webhook rules for one policy; `possible` are the operations at which its kind can apply. */

@@ -4,13 +4,13 @@ import type { Context } from "aws-lambda";
 import { createTestSigner } from "../../infra/parity/test-key.ts";
 import { createCompleteEndpoint, createCompleteGroup } from "../complete-endpoint.ts";
 import type { EndpointHost } from "../endpoint.ts";
-import type { GroupShare } from "../group.ts";
+import type { GroupConfig } from "../group.ts";
 import { get } from "../needs.ts";
-import { recorded } from "../recorded-answers.ts";
+import { createRecordedCapabilities } from "../recorded-answers.ts";
 import type { KubernetesObject } from "../review.ts";
 import { rule } from "../rule.ts";
-import { type Place, stored } from "./bucket-handler.ts";
-import { completeParts } from "./complete-parts.ts";
+import { createRecordingHandler, type RecordingTarget } from "./bucket-handler.ts";
+import { completeRecorderParts } from "./complete-parts.ts";
 
 const signer = createTestSigner(1);
 const match = [{ apiGroups: ["*"], apiVersions: ["*"], resources: ["*"], operations: ["*" as const] }];
@@ -66,12 +66,12 @@ const eventOf = (path: string, wish: Wish) => ({
 const pod = { apiVersion: "v1", kind: "Pod", metadata: { name: "there", namespace: "shop" } };
 const host: EndpointHost = {
   publicKeys: signer.publicKey,
-  world: () => recorded({ objects: [pod] }),
-  journal: () => {},
+  openCapabilities: () => createRecordedCapabilities({ objects: [pod] }),
+  writeLogLine: () => {},
 };
 
 /** What is kept of these events, by name. */
-const keeping = async (events: object[], place: Place = everywhere) => {
+const keeping = async (events: object[], place: RecordingTarget = everywhere) => {
   const kept = new Map<string, unknown>();
   const put = async (bucket: string, key: string, body: string) => {
     assert.equal(bucket, "reviews");
@@ -80,12 +80,12 @@ const keeping = async (events: object[], place: Place = everywhere) => {
   const member = (mode: "enforce" | "warn") => ({ mode, settings: {}, match, failsOpen: true, exempt: {} });
   const settings = { labels: member("enforce"), reads: { ...member("warn"), failsOpen: false } };
   const clusters = { prod: { keyVersions: [1], mode: "enforce" as const, settings } };
-  const share: GroupShare = { rule: "both", clusters, alone: settings };
+  const share: GroupConfig = { rule: "both", clusters, alone: settings };
   const places = { prod: { labels: place, reads: place } };
-  const handler = stored(
+  const handler = createRecordingHandler(
     places,
     host,
-    completeParts,
+    completeRecorderParts,
     (...parts) => createCompleteGroup({ labels, reads }, share, ...parts),
     put,
   );
@@ -147,10 +147,10 @@ describe("a function that records", () => {
     const put = async (_: string, __: string, body: string) => void kept.push(JSON.parse(body.slice(2)));
     const share = { rule: "labels", clusters: { prod: { keyVersions: [1], mode: "enforce" as const, settings: {} } } };
     const places = { prod: { labels: everywhere } };
-    const handler = stored(
+    const handler = createRecordingHandler(
       places,
       host,
-      completeParts,
+      completeRecorderParts,
       (...parts) => createCompleteEndpoint(secretive, share, ...parts),
       put,
     );

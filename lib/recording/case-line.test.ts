@@ -5,14 +5,14 @@ import { holder, secretIn } from "../../test/planted.ts";
 import type { Decision } from "../decide.ts";
 import { evaluateRule } from "../evaluation.ts";
 import { aws, cue, get, http, https, list } from "../needs.ts";
-import { type RecordedAnswers, recorded } from "../recorded-answers.ts";
+import { createRecordedCapabilities, type RecordedAnswers } from "../recorded-answers.ts";
 import type { AdmissionRequest, KubernetesObject } from "../review.ts";
 import { rule } from "../rule.ts";
-import { lineOf } from "./case-line.ts";
-import { completeParts } from "./complete-parts.ts";
-import { recorder } from "./recorder.ts";
+import { formatRecording } from "./case-line.ts";
+import { completeRecorderParts } from "./complete-parts.ts";
+import { createRecorder } from "./recorder.ts";
 import type { Recording } from "./recording.ts";
-import type { Path } from "./redacted.ts";
+import type { KeptPath } from "./redacted.ts";
 
 /** Says all that it hears of, wherever a rule can say something. */
 const gossip = rule({
@@ -47,17 +47,17 @@ const requestWith = (more: object): AdmissionRequest => ({
 
 const around = { name: "gossip", mode: "enforce" as const, now: new Date(0), variant: undefined };
 const origin = { rule: "gossip", cluster: "prod", version: "1", at: "" };
-const ear = { publicKeys: "", world: () => recorded({}), journal: () => {} };
+const ear = { publicKeys: "", openCapabilities: () => createRecordedCapabilities({}), writeLogLine: () => {} };
 
-/** What is recorded when the gossip is asked of this, in a world that answers everything with that. */
+/** What is recorded when the gossip is asked of this, by capabilities that answer everything with that. */
 const lineWith = async (
   request: AdmissionRequest,
   settings: object,
   answer: unknown,
-  keep: Path[] = [],
+  keep: KeptPath[] = [],
 ): Promise<string> => {
   const lines: Promise<string>[] = [];
-  const { host, evaluate } = recorder(ear, completeParts, (heard) => void lines.push(heard.line(keep)));
+  const { host, evaluate } = createRecorder(ear, completeRecorderParts, (heard) => void lines.push(heard.line(keep)));
   const object = (kind: string) => ({
     ...Object(answer),
     apiVersion: "v1",
@@ -65,15 +65,15 @@ const lineWith = async (
     metadata: { name: "one", namespace: "shop" },
   });
   const asked = async () => ({ status: 200, body: told(answer) });
-  const world = {
-    ...recorded({}),
+  const capabilities = {
+    ...createRecordedCapabilities({}),
     ...{ https: asked, http: asked, aws: asked },
     get: async () => object("Pod"),
     list: async () => [object("Secret")],
   };
-  const made = (await evaluate(gossip, "mutate", request, { ...around, settings, world })) as Decision;
+  const made = (await evaluate(gossip, "mutate", request, { ...around, settings, capabilities })) as Decision;
   const report = { rule: "gossip", cluster: "prod", key: "1", code: 200, function: "f", version: "7", milliseconds: 0 };
-  host.journal({ ...report, request, refused: made.refused, operations: made.operations });
+  host.writeLogLine({ ...report, request, refused: made.refused, operations: made.operations });
   return lines[0] ?? assert.fail("nobody heard of it");
 };
 
@@ -141,7 +141,7 @@ describe("a recording", () => {
       [scripted, "", undefined],
     ] as const) {
       const request = requestWith({ object: { metadata: { name: "web", annotations: { note: text } } } });
-      const circumstances = { ...around, settings: {}, world: recorded({}) };
+      const circumstances = { ...around, settings: {}, capabilities: createRecordedCapabilities({}) };
       const decision = await evaluateRule(one, "validate", request, circumstances);
       const judged = {
         rule: one,
@@ -151,7 +151,7 @@ describe("a recording", () => {
         needs: one.needs && {},
         decision,
       };
-      const made = JSON.parse((await lineOf(judged, origin, completeParts)).slice(2));
+      const made = JSON.parse((await formatRecording(judged, origin, completeRecorderParts)).slice(2));
       assert.deepEqual([made.recorded.redacted, made.admitted], [expected, true], text);
     }
   });
@@ -169,7 +169,7 @@ describe("a recording", () => {
       decision,
     };
     const made = JSON.parse(
-      (await lineOf(judged, origin, completeParts, [["metadata", "annotations", "note"]])).slice(2),
+      (await formatRecording(judged, origin, completeRecorderParts, [["metadata", "annotations", "note"]])).slice(2),
     );
     assert.deepEqual([made.validate, made.oldObject], [object, object]);
   });
@@ -189,7 +189,7 @@ describe("a recording", () => {
       circumstances: { ...around, settings: {} },
       decision,
     };
-    const made = JSON.parse((await lineOf(judged, origin, completeParts)).slice(2));
+    const made = JSON.parse((await formatRecording(judged, origin, completeRecorderParts)).slice(2));
     assert.deepEqual(made.validate, { metadata: { name: "web" }, note: "redacted0001" });
   });
 
@@ -217,7 +217,7 @@ describe("a recording", () => {
     const decision = { outcome: { allowed: true }, refused: false, operations: 0 };
     const judged = { rule: moody, phase: "validate" as const, request: requestWith({}), decision };
     await assert.rejects(
-      lineOf({ ...judged, circumstances: { ...around, settings: {} } }, origin, completeParts),
+      formatRecording({ ...judged, circumstances: { ...around, settings: {} } }, origin, completeRecorderParts),
       /^Error: not again$/,
     );
   });

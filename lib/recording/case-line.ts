@@ -5,9 +5,15 @@ import { getObjectName } from "../refusals.ts";
 import type { AdmissionRequest, KubernetesObject, ReviewOutcome } from "../review.ts";
 import { mergeWithDefaults } from "../settings.ts";
 import { noReads, openReads } from "./reads.ts";
-import { type Evaluation, type Recording, type RecordingOrigin, recordRequest, restoreRequest } from "./recording.ts";
-import { openRedaction, type Path, type Redaction } from "./redacted.ts";
-import { type RecorderParts, trace } from "./traced-decision.ts";
+import {
+  type RecordedEvaluation,
+  type Recording,
+  type RecordingOrigin,
+  recordRequest,
+  restoreRequest,
+} from "./recording.ts";
+import { type KeptPath, openRedaction, type Redaction } from "./redacted.ts";
+import { type RecorderParts, traceEvaluation } from "./traced-decision.ts";
 
 /** The limit of one recording, in bytes. */
 const longest = 1024 * 1024;
@@ -17,14 +23,14 @@ const longest = 1024 * 1024;
  * without free text: it quotes no free text, and a replay gives the same. Texts at the paths of `keep`, in the object
  * and the old one, are not replaced. Throws if the review can't be recorded.
  */
-export const lineOf = async (
-  judged: Evaluation,
+export const formatRecording = async (
+  judged: RecordedEvaluation,
   origin: Omit<RecordingOrigin, "redacted">,
   parts: RecorderParts,
-  keep: readonly Path[] = [],
+  keep: readonly KeptPath[] = [],
 ): Promise<string> => {
-  const recording = await recordingOf(judged, origin, parts, keep);
-  const line = `- ${JSON.stringify(recording).replace(unsafe, escaped)}\n`;
+  const recording = await createRecording(judged, origin, parts, keep);
+  const line = `- ${JSON.stringify(recording).replace(unsafe, escapeCharacter)}\n`;
   const bytes = Buffer.byteLength(line);
   if (bytes > longest) throw new Error(`it has ${bytes} bytes, and a recording at most ${longest}`);
   return line;
@@ -32,20 +38,20 @@ export const lineOf = async (
 
 /** Characters that JSON leaves unescaped, and some parsers take for a line break or ignore. */
 const unsafe = /[\u007f-\u009f\u2028\u2029\ufeff]/g;
-const escaped = (one: string) => `\\u${one.charCodeAt(0).toString(16).padStart(4, "0")}`;
+const escapeCharacter = (one: string) => `\\u${one.charCodeAt(0).toString(16).padStart(4, "0")}`;
 
-const recordingOf = async (
-  judged: Evaluation,
+const createRecording = async (
+  judged: RecordedEvaluation,
   origin: Omit<RecordingOrigin, "redacted">,
   parts: RecorderParts,
-  keep: readonly Path[],
+  keep: readonly KeptPath[],
 ): Promise<Recording> => {
   const { rule, phase, request, circumstances, decision } = judged;
   const { variant, now, mode } = circumstances;
   // Some rules copy their arguments in ways that views don't support; they are traced without views, so nothing counts as
   // read. Errors of `trace` may quote free text and are dropped. Errors below quote only redacted text.
-  const traced = await trace(judged, openReads(), parts)
-    .catch(() => trace(judged, noReads, parts))
+  const traced = await traceEvaluation(judged, openReads(), parts)
+    .catch(() => traceEvaluation(judged, noReads, parts))
     .catch(() => ({ reads: noReads, answers: judged.needs && parts.answers?.repeatAnswers(judged.needs) }));
   const isSecret = [request.kind.kind, request.requestKind?.kind].includes("Secret");
   const redact = openRedaction({ reads: traced.reads, isSecret });
@@ -53,7 +59,7 @@ const recordingOf = async (
   const asked = redact(recordRequest(request, phase), [
     ...[phase, "oldObject"].flatMap((member) => keep.map((path) => [member, ...path])),
   ]);
-  const settings = differing(circumstances.settings, rule.settings, redact);
+  const settings = selectChangedSettings(circumstances.settings, rule.settings, redact);
   const given = {
     ...asked,
     ...(variant !== undefined && { variant }),
@@ -66,35 +72,35 @@ const recordingOf = async (
     ...circumstances,
     mode: "enforce",
     settings: freezeDeep(mergeWithDefaults(rule.settings ?? {}, given.settings)),
-    world: again?.world,
+    capabilities: again?.capabilities,
   });
   const isOther =
     second.refused !== decision.refused ||
     second.operations !== decision.operations ||
-    (mode === "enforce" && gistOf(second.outcome) !== gistOf(decision.outcome));
+    (mode === "enforce" && summarizeOutcome(second.outcome) !== summarizeOutcome(decision.outcome));
   const isRedacted = isOther || again?.isScriptBlind() === true;
   return {
-    name: sentence(second, rest),
+    name: buildCaseName(second, rest),
     ...given,
     ...(again && { needs: again.noted() }),
     // `askedBy` always sets the member of this phase.
-    ...outcomeOf(second.outcome, asked[phase] as KubernetesObject),
+    ...toCaseOutcome(second.outcome, asked[phase] as KubernetesObject),
     recorded: { ...origin, ...(isRedacted && { redacted: true }) },
   };
 };
 
 /** Returns the parts of an outcome that quote no text of the object. */
-const gistOf = ({ status, warnings = [], audit = {} }: ReviewOutcome): string =>
+const summarizeOutcome = ({ status, warnings = [], audit = {} }: ReviewOutcome): string =>
   JSON.stringify([status?.code, status?.reason, warnings.length, Object.keys(audit).length]);
 
-const differing = (settings: object, defaults: object = {}, redact: Redaction): object => {
+const selectChangedSettings = (settings: object, defaults: object = {}, redact: Redaction): object => {
   const isUsual = (key: string, value: unknown) =>
     Object.hasOwn(defaults, key) && JSON.stringify(Reflect.get(defaults, key)) === JSON.stringify(value);
   const usual = Object.entries(settings).flatMap(([key, value]) => (isUsual(key, value) ? [key] : []));
   return Object.fromEntries(Object.entries(redact(settings)).filter(([key]) => !usual.includes(key)));
 };
 
-const outcomeOf = ({ status, patch = [], warnings = [], audit = {} }: ReviewOutcome, judged: KubernetesObject) => {
+const toCaseOutcome = ({ status, patch = [], warnings = [], audit = {} }: ReviewOutcome, judged: KubernetesObject) => {
   const { code, reason, message, details } = status ?? {};
   const refusal = {
     ...(code !== 403 && code !== undefined && { code }),
@@ -110,7 +116,7 @@ const outcomeOf = ({ status, patch = [], warnings = [], audit = {} }: ReviewOutc
   };
 };
 
-const sentence = ({ refused, operations }: Decision, request: AdmissionRequest): string => {
+const buildCaseName = ({ refused, operations }: Decision, request: AdmissionRequest): string => {
   const { operation, kind, subResource, namespace } = request;
   const what = [kind.kind, subResource].filter(Boolean).join("/");
   const whose = [what, [namespace, getObjectName(request)].filter(Boolean).join("/")].join(" ").slice(0, 300);

@@ -1,7 +1,7 @@
 // Decides which texts a recording keeps. Any other text is free text, which may hold a secret.
 
 /** The key of the member that holds a text, and the key of the member that holds that member's object. */
-export interface Place {
+export interface TextPosition {
   key: string;
   above: string;
 }
@@ -62,7 +62,7 @@ const harmless =
   /^(?:true|false|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:\d\d)|(?:\d{1,6}(?:\.\d{1,3})?(?:h|m|s|ms))+|\d{1,9}(?:\.\d{1,3})?(?:[KMGTP]i|%)|\d{1,5}m)$/;
 
 /** Reports whether a text in this place is a name, an image, a quantity, a word of the API, a label or a time. */
-export const isKept = (text: string, { key, above }: Place): boolean => {
+export const isKept = (text: string, { key, above }: TextPosition): boolean => {
   if (text === "" || harmless.test(text)) return true;
   if (freeMap.test(above)) return above === "annotations" && profileKey.test(key) && profile.test(text);
   if (key === "image" || key === "imageID") return text.length <= 512 && image.test(text);
@@ -109,12 +109,12 @@ const assigned = new RegExp(`${secretName}(?:[:=]|=>)\\s*\\S`, "i");
 const assignedInScript = new RegExp(`(${secretName}:\\s*)("(?:[^"\\\\\\n]|\\\\.)*")`, "gi");
 
 /** Reports whether a text that a rule reads seems to contain a secret. */
-export const isTelling = (text: string): boolean =>
-  [text, decoded(text)].some((one) => secretForm.test(one) || assigned.test(one)) ||
+export const seemsSecret = (text: string): boolean =>
+  [text, decodeBase64(text)].some((one) => secretForm.test(one) || assigned.test(one)) ||
   (/^\w{1,12}:\/\//.test(text) && isRandom(text));
 
 /** Returns a policy's script with its secret literals replaced; undefined if it contains a secret elsewhere. */
-export const scriptWithout = (script: string, placeholder: (literal: string) => string): string | undefined => {
+export const redactScript = (script: string, placeholder: (literal: string) => string): string | undefined => {
   const left = script.replace(
     assignedInScript,
     (_, name: string, literal: string) => `${name}"${placeholder(literal)}"`,
@@ -122,5 +122,5 @@ export const scriptWithout = (script: string, placeholder: (literal: string) => 
   return secretForm.test(left) ? undefined : left;
 };
 
-const decoded = (text: string): string =>
+const decodeBase64 = (text: string): string =>
   text.length % 4 === 0 && /^[A-Za-z0-9+/]{16,}={0,2}$/.test(text) ? Buffer.from(text, "base64").toString() : "";

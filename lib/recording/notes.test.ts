@@ -2,9 +2,9 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { Failure } from "../failure.ts";
 import type { Capabilities, ResourceType } from "../needs.ts";
-import { type RecordedAnswers, recorded } from "../recorded-answers.ts";
+import { createRecordedCapabilities, type RecordedAnswers } from "../recorded-answers.ts";
 import type { KubernetesObject } from "../review.ts";
-import { noting } from "./notes.ts";
+import { noteAnswers } from "./notes.ts";
 
 const pods: ResourceType = { group: "", resource: "pods" };
 const attachments: ResourceType = { group: "k8s.cni.cncf.io", resource: "network-attachment-definitions" };
@@ -28,75 +28,75 @@ const everything: RecordedAnswers = {
 };
 
 /** Whatever is asked here, is answered alike by what was noted of it. */
-const questions: [string, (world: Capabilities) => Promise<unknown>][] = [
-  ["an object that is there", (world) => world.get(pods, "one", "shop")],
-  ["an object that isn't", (world) => world.get(pods, "none", "shop")],
-  ["a kind with a plural of its own", (world) => world.get(attachments, "a")],
-  ["a list", (world) => world.list(pods, "shop")],
-  ["a list's beginning", (world) => world.list(pods, "shop", { most: 1 })],
-  ["a list by labels", (world) => world.list(pods, "shop", { labels: { matchLabels: { app: "a" } } })],
-  ["an empty list", (world) => world.list(pods, "elsewhere")],
-  ["a list of the whole cluster", (world) => world.list(pods)],
+const questions: [string, (capabilities: Capabilities) => Promise<unknown>][] = [
+  ["an object that is there", (capabilities) => capabilities.get(pods, "one", "shop")],
+  ["an object that isn't", (capabilities) => capabilities.get(pods, "none", "shop")],
+  ["a kind with a plural of its own", (capabilities) => capabilities.get(attachments, "a")],
+  ["a list", (capabilities) => capabilities.list(pods, "shop")],
+  ["a list's beginning", (capabilities) => capabilities.list(pods, "shop", { most: 1 })],
+  ["a list by labels", (capabilities) => capabilities.list(pods, "shop", { labels: { matchLabels: { app: "a" } } })],
+  ["an empty list", (capabilities) => capabilities.list(pods, "elsewhere")],
+  ["a list of the whole cluster", (capabilities) => capabilities.list(pods)],
   [
     "what may be done, by more and by less",
-    async (world) => [
-      await world.may({ user: { username: "jane" }, verb: "get", resource: "pods" }),
-      await world.may({ user: { username: "jane" }, verb: "get", resource: "pods", name: "one" }),
+    async (capabilities) => [
+      await capabilities.may({ user: { username: "jane" }, verb: "get", resource: "pods" }),
+      await capabilities.may({ user: { username: "jane" }, verb: "get", resource: "pods", name: "one" }),
     ],
   ],
-  ["what is served", (world) => world.discover("v1")],
-  ["what isn't", (world) => world.discover("v9")],
+  ["what is served", (capabilities) => capabilities.discover("v1")],
+  ["what isn't", (capabilities) => capabilities.discover("v9")],
   [
     "services",
-    async (world) => [
-      await world.https({ url: "https://a/", method: "POST", body: "x", tries: 3, keep: () => 1 }),
-      await world.http({ url: "http://a/" }),
-      await world.aws("ec2:DescribeVolumes", { region: "r", parameters: { a: "b" } }),
+    async (capabilities) => [
+      await capabilities.https({ url: "https://a/", method: "POST", body: "x", tries: 3, keep: () => 1 }),
+      await capabilities.http({ url: "http://a/" }),
+      await capabilities.aws("ec2:DescribeVolumes", { region: "r", parameters: { a: "b" } }),
     ],
   ],
   [
     "what is created, what is there and what is refused",
-    async (world) => [
-      await world.create(pods, pod("new")),
-      await world.get(pods, "new", "shop"),
-      await world.create(pods, pod("two")),
-      await world.create(pods, pod("bad")),
+    async (capabilities) => [
+      await capabilities.create(pods, pod("new")),
+      await capabilities.get(pods, "new", "shop"),
+      await capabilities.create(pods, pod("two")),
+      await capabilities.create(pods, pod("bad")),
     ],
   ],
   [
     "what a ledger had, and has",
-    async (world) => [
-      await world.ledger("rule").change<number>("kept", (kept = 0) => kept + 1),
-      await world.ledger("rule").change<number>("kept", (kept = 0) => kept + 1),
-      await world.ledger("rule").change<number>("fresh", (kept = 0) => kept + 1),
+    async (capabilities) => [
+      await capabilities.ledger("rule").change<number>("kept", (kept = 0) => kept + 1),
+      await capabilities.ledger("rule").change<number>("kept", (kept = 0) => kept + 1),
+      await capabilities.ledger("rule").change<number>("fresh", (kept = 0) => kept + 1),
     ],
   ],
 ];
 
 describe("what was noted of a review", () => {
   for (const [what, ask] of questions)
-    it(`answers as the world did: ${what}`, async () => {
-      const { world, noted } = noting(recorded(everything));
-      const answer = await ask(world);
+    it(`answers as the capabilities did: ${what}`, async () => {
+      const { capabilities, noted } = noteAnswers(createRecordedCapabilities(everything));
+      const answer = await ask(capabilities);
       const written: RecordedAnswers = JSON.parse(JSON.stringify(noted()));
-      assert.deepEqual(await ask(recorded(written)), answer);
+      assert.deepEqual(await ask(createRecordedCapabilities(written)), answer);
     });
 
   it("is nothing that nobody asked", async () => {
-    const { world, noted } = noting(recorded(everything));
+    const { capabilities, noted } = noteAnswers(createRecordedCapabilities(everything));
     assert.deepEqual(noted(), { reads: [] });
-    await world.get(pods, "one", "shop");
+    await capabilities.get(pods, "one", "shop");
     const reads = [{ ...pods, namespace: "shop", name: "one" }];
     assert.deepEqual(noted(), { objects: [pod("one", { app: "a" })], reads });
   });
 
   it("answers nothing that wasn't asked: an object or a list that may have been there", async () => {
-    const { world, noted } = noting(recorded(everything));
-    await world.get(pods, "none", "shop");
-    await world.list(pods, "elsewhere");
-    await world.list(pods, "shop", { most: 1 });
-    await world.list(attachments, undefined, { most: 2 });
-    const again = recorded(noted());
+    const { capabilities, noted } = noteAnswers(createRecordedCapabilities(everything));
+    await capabilities.get(pods, "none", "shop");
+    await capabilities.list(pods, "elsewhere");
+    await capabilities.list(pods, "shop", { most: 1 });
+    await capabilities.list(attachments, undefined, { most: 2 });
+    const again = createRecordedCapabilities(noted());
     assert.equal(await again.get(pods, "none", "shop"), undefined);
     assert.equal(await again.get(pods, "any", "elsewhere"), undefined, "a list has all");
     assert.equal(await again.get(attachments, "b"), undefined, "there were fewer than asked for");
@@ -113,17 +113,17 @@ describe("what was noted of a review", () => {
 
   it("is what was read anew, where a refusal had that done", async () => {
     const named = (name: string): Capabilities => ({
-      ...recorded({}),
+      ...createRecordedCapabilities({}),
       get: async (): Promise<KubernetesObject> => pod(name),
     });
-    const { world, noted } = noting({ ...named("old"), anew: () => named("new") });
-    await world.get(pods, "old", "shop");
-    const fresh = world.anew?.();
+    const { capabilities, noted } = noteAnswers({ ...named("old"), anew: () => named("new") });
+    await capabilities.get(pods, "old", "shop");
+    const fresh = capabilities.anew?.();
     await fresh?.get(pods, "new", "shop");
     assert.deepEqual(noted(), { objects: [pod("new")], reads: [{ ...pods, namespace: "shop", name: "new" }] });
-    const still = noting({ ...named("old"), anew: () => undefined });
-    await still.world.get(pods, "old", "shop");
-    assert.equal(still.world.anew?.(), undefined);
+    const still = noteAnswers({ ...named("old"), anew: () => undefined });
+    await still.capabilities.get(pods, "old", "shop");
+    assert.equal(still.capabilities.anew?.(), undefined);
     assert.deepEqual(still.noted().objects, [pod("old")]);
   });
 
@@ -134,8 +134,8 @@ describe("what was noted of a review", () => {
         return change(2 as T);
       },
     };
-    const { world, noted } = noting({ ...recorded({}), ledger: () => contended });
-    await world.ledger("rule").change<number>("key", (kept = 0) => kept + 1);
+    const { capabilities, noted } = noteAnswers({ ...createRecordedCapabilities({}), ledger: () => contended });
+    await capabilities.ledger("rule").change<number>("key", (kept = 0) => kept + 1);
     assert.deepEqual(noted(), { reads: [], ledger: { key: 2 } });
   });
 
@@ -143,9 +143,9 @@ describe("what was noted of a review", () => {
     const fail = async () => {
       throw new Failure(503, "not now");
     };
-    const { world, noted } = noting({ ...recorded({}), get: fail, https: fail });
-    await assert.rejects(world.get(pods, "one", "shop"), /not now/);
-    await assert.rejects(world.https({ url: "https://a/" }), /not now/);
+    const { capabilities, noted } = noteAnswers({ ...createRecordedCapabilities({}), get: fail, https: fail });
+    await assert.rejects(capabilities.get(pods, "one", "shop"), /not now/);
+    await assert.rejects(capabilities.https({ url: "https://a/" }), /not now/);
     assert.deepEqual(noted(), { reads: [] });
   });
 });

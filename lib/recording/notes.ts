@@ -8,17 +8,17 @@ import type {
   ResourceType,
   ServedResource,
 } from "../needs.ts";
-import { type Present, plural, type RecordedAnswers, type RecordedRead } from "../recorded-answers.ts";
+import { type NamedKubernetesObject, type RecordedAnswers, type RecordedRead, toPlural } from "../recorded-answers.ts";
 import type { KubernetesObject, Status } from "../review.ts";
 
 /** Capabilities that note their answers. A rule that refuses may be evaluated twice; the second evaluation's notes count. */
-export interface Noting {
-  world: Capabilities;
+export interface AnswerNotes {
+  capabilities: Capabilities;
   noted(): RecordedAnswers;
 }
 
 /** Notes the questions of one review and their answers. A question that fails is not noted. */
-export const noting = (world: Capabilities): Noting => {
+export const noteAnswers = (capabilities: Capabilities): AnswerNotes => {
   let notes = openNotes();
   const noted = (inner: Capabilities): Capabilities => ({
     ...intercept(inner, async (verb, args, ask) => {
@@ -55,7 +55,7 @@ export const noting = (world: Capabilities): Noting => {
       },
     }),
   });
-  return { world: noted(world), noted: () => notes.list() };
+  return { capabilities: noted(capabilities), noted: () => notes.list() };
 };
 
 type NoteTakers = {
@@ -64,7 +64,7 @@ type NoteTakers = {
 type AnsweredRequest = object & { answer: HttpsResponse };
 
 const openNotes = () => {
-  const objects = new Map<string, Present>();
+  const objects = new Map<string, NamedKubernetesObject>();
   const reads = new Map<string, RecordedRead>();
   const created = new Set<string>();
   const plurals = new Map<string, string>();
@@ -78,9 +78,9 @@ const openNotes = () => {
     JSON.stringify([group, resource, metadata.namespace, metadata.name]);
   const keep = (kind: ResourceType, object: KubernetesObject) => {
     const { kind: name = "" } = object;
-    if (plural(name) !== kind.resource) plurals.set(`${kind.group}/${name}`, kind.resource);
+    if (toPlural(name) !== kind.resource) plurals.set(`${kind.group}/${name}`, kind.resource);
     // An object that a cluster returns always has a name.
-    objects.set(placeOf(kind, object), object as Present);
+    objects.set(placeOf(kind, object), object as NamedKubernetesObject);
   };
   const keepRead = (
     { group, resource }: ResourceType,
@@ -113,8 +113,8 @@ const openNotes = () => {
     },
     may: ([access], permission) => void may.set(JSON.stringify(access), { ...access, ...permission }),
     discover: ([groupVersion], served) => void discovery.set(groupVersion, served),
-    https: ([request], answer) => keepRequest("https", questionOf(request), answer),
-    http: ([request], answer) => keepRequest("http", questionOf(request), answer),
+    https: ([request], answer) => keepRequest("https", toRecordedRequest(request), answer),
+    http: ([request], answer) => keepRequest("http", toRecordedRequest(request), answer),
     aws: ([action, request], answer) => keepRequest("aws", { action, ...request }, answer),
     cue: () => {},
   };
@@ -151,7 +151,7 @@ const countMembers = ({ allowed: _, reason: __, evaluationError: ___, ...access 
   Object.values(access).filter((value) => value !== undefined).length;
 
 /** Returns the members that distinguish requests; the others only say how a request is sent. */
-export const questionOf = ({ url, method, headers, body }: HttpsRequest) => {
+export const toRecordedRequest = ({ url, method, headers, body }: HttpsRequest) => {
   return {
     url,
     ...(method !== undefined && { method }),

@@ -1,5 +1,5 @@
 import { isObject } from "../json.ts";
-import { originalOf } from "../patch.ts";
+import { getOriginal } from "../patch.ts";
 
 /** Notes which texts a rule reads by their key. Texts that it reads by listing all members are not noted. */
 export interface Reads {
@@ -37,7 +37,7 @@ export const openReads = (): Reads => {
       get: (_, key) => {
         const value: unknown = Reflect.get(of, key);
         const isPart = listed.has(key) || isListed;
-        if (typeof value === "string" && typeof key === "string" && !isPart) note(originalOf(of), key);
+        if (typeof value === "string" && typeof key === "string" && !isPart) note(getOriginal(of), key);
         return typeof key === "symbol" ? value : seen(value, isPart);
       },
       ownKeys: () => {

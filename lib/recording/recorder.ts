@@ -2,16 +2,16 @@ import type { Decision, Evaluate } from "../decide.ts";
 import type { EndpointHost } from "../endpoint.ts";
 import type { LogReport } from "../log-line.ts";
 import type { AdmissionRequest } from "../review.ts";
-import { lineOf } from "./case-line.ts";
-import type { Evaluation, RecordingOrigin } from "./recording.ts";
-import type { Path } from "./redacted.ts";
+import { formatRecording } from "./case-line.ts";
+import type { RecordedEvaluation, RecordingOrigin } from "./recording.ts";
+import type { KeptPath } from "./redacted.ts";
 import type { RecorderParts } from "./traced-decision.ts";
 
-export interface Heard {
+export interface RecordedReview {
   origin: Omit<RecordingOrigin, "redacted">;
   request: AdmissionRequest;
   /** Returns a line of a file of recordings that keeps texts at these paths. Throws if the review can't be recorded. */
-  line(keep?: readonly Path[]): Promise<string>;
+  line(keep?: readonly KeptPath[]): Promise<string>;
 }
 
 /** The host and the evaluation to give an endpoint, or a group's endpoint, so that its reviews are recorded. */
@@ -24,9 +24,13 @@ export interface Recorder {
  * Calls `heard` for every review of a cluster, after its answer. Failures are left out, and so are direct invocations,
  * which are tests. For a group, `heard` is called for each member, because a case belongs to one rule.
  */
-export const recorder = (host: EndpointHost, parts: RecorderParts, heard: (one: Heard) => void): Recorder => {
+export const createRecorder = (
+  host: EndpointHost,
+  parts: RecorderParts,
+  heard: (one: RecordedReview) => void,
+): Recorder => {
   /** By userInfo, the one object that all copies of a request share. */
-  const open = new WeakMap<object, Evaluation[]>();
+  const open = new WeakMap<object, RecordedEvaluation[]>();
 
   const told = ({ request, cluster, key, code, version, group }: LogReport) => {
     const all = request && !group ? (open.get(request.userInfo) ?? []) : [];
@@ -35,23 +39,23 @@ export const recorder = (host: EndpointHost, parts: RecorderParts, heard: (one: 
     for (const judged of all) {
       const { name, now } = judged.circumstances;
       const origin = { rule: name, cluster, version, at: now.toISOString() };
-      heard({ origin, request: judged.request, line: (keep) => lineOf(judged, origin, parts, keep) });
+      heard({ origin, request: judged.request, line: (keep) => formatRecording(judged, origin, parts, keep) });
     }
   };
 
   return {
     host: {
       ...host,
-      journal: (report) => {
-        host.journal(report);
+      writeLogLine: (report) => {
+        host.writeLogLine(report);
         told(report);
       },
     },
     evaluate: (rule, phase, request, circumstances) => {
-      const { mode, world } = circumstances;
+      const { mode, capabilities } = circumstances;
       if (mode === "off") return parts.evaluate(rule, phase, request, circumstances);
       // In a group, a member without needs gets the capabilities of the others.
-      const notes = rule.needs && world && parts.answers?.noting(world);
+      const notes = rule.needs && capabilities && parts.answers?.noteAnswers(capabilities);
       const note = (decision: Decision): Decision => {
         const before = open.get(request.userInfo) ?? [];
         const judged = { rule, phase, request, circumstances, needs: notes?.noted(), decision };
@@ -62,7 +66,7 @@ export const recorder = (host: EndpointHost, parts: RecorderParts, heard: (one: 
         rule,
         phase,
         request,
-        notes ? { ...circumstances, world: notes.world } : circumstances,
+        notes ? { ...circumstances, capabilities: notes.capabilities } : circumstances,
       );
       return decision instanceof Promise ? decision.then(note) : note(decision);
     },

@@ -4,7 +4,7 @@ import type { RecordedAnswers } from "../recorded-answers.ts";
 import type { AdmissionRequest, KubernetesObject, Operation, Status, UserInfo } from "../review.ts";
 import type { Phase, Rule } from "../rule.ts";
 
-export interface Evaluation {
+export interface RecordedEvaluation {
   rule: Rule;
   phase: Phase;
   request: AdmissionRequest;
@@ -57,7 +57,7 @@ export interface Case {
 
 export type RequestEnvelope = Pick<AdmissionRequest, "kind" | "resource"> & Partial<AdmissionRequest>;
 
-type Asked = Omit<Case, "name"> & { request: RequestEnvelope };
+type RecordedRequest = Omit<Case, "name"> & { request: RequestEnvelope };
 
 /**
  * A review and its answer, as a case that passes when copied into a cases.yaml. A file of recordings is a YAML list
@@ -90,7 +90,7 @@ export interface RecordingOrigin {
 export const recordRequest = (
   request: AdmissionRequest,
   phase: Phase,
-): Asked & Pick<Recording, "operation" | "resource" | "user"> => {
+): RecordedRequest & Pick<Recording, "operation" | "resource" | "user"> => {
   const { uid: _, operation, userInfo, namespace, subResource, dryRun, object, oldObject, ...rest } = request;
   const isDelete = operation === "DELETE";
   // `decode` has checked that this object is present.
@@ -117,9 +117,9 @@ export const recordRequest = (
 };
 
 /** The uid of every request made from a case; no verdict depends on it. */
-export const uid = "705ab4f5-6393-11e8-b7cc-42010a800002";
+export const recordedUid = "705ab4f5-6393-11e8-b7cc-42010a800002";
 
-export const restoreRequest = (asked: Asked): AdmissionRequest => {
+export const restoreRequest = (asked: RecordedRequest): AdmissionRequest => {
   const { mutate, validate, oldObject, resource = "", namespace, user = {}, dryRun, request } = asked;
   const { operation = oldObject === undefined ? "CREATE" : "UPDATE" } = asked;
   const judged = mutate ?? validate;
@@ -127,7 +127,7 @@ export const restoreRequest = (asked: Asked): AdmissionRequest => {
   const subResource = resource.split("/").slice(1).join("/");
   return {
     ...request,
-    uid,
+    uid: recordedUid,
     ...(subResource && { subResource }),
     ...(namespace !== undefined && { namespace }),
     operation,

@@ -2,9 +2,9 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import fc from "fast-check";
 import { openReads } from "./reads.ts";
-import { hasPlaceholder, openRedaction, type Path } from "./redacted.ts";
+import { hasPlaceholder, type KeptPath, openRedaction } from "./redacted.ts";
 
-const redacted = (value: unknown, kept: Path[] = []) => openRedaction()(value, kept);
+const redacted = (value: unknown, kept: KeptPath[] = []) => openRedaction()(value, kept);
 
 const stays: [string, unknown][] = [
   ["names", { kind: "Pod", apiVersion: "v1", metadata: { name: "web", generateName: "web-", namespace: "shop" } }],

@@ -1,12 +1,12 @@
 import { isObject, parseJson } from "../json.ts";
 import { policyGroup } from "../policy/types.ts";
-import { isFieldPath, isKept, isKeptKey, isSecretKey, isSecretVariable, isTelling, scriptWithout } from "./kept.ts";
+import { isFieldPath, isKept, isKeptKey, isSecretKey, isSecretVariable, redactScript, seemsSecret } from "./kept.ts";
 import { noReads, type Reads } from "./reads.ts";
 
 /** The path to a member whose text the operator keeps. A list without an index in the path means all its elements. */
-export type Path = readonly (string | number)[];
+export type KeptPath = readonly (string | number)[];
 
-export interface Terms {
+export interface RedactionOptions {
   reads?: Reads;
   /** Whether the request is about Secrets: their objects may have no kind. */
   isSecret?: boolean;
@@ -17,12 +17,12 @@ export interface Terms {
  * placeholder. Throws if a value is too large or nested too deep.
  */
 export interface Redaction {
-  <T>(value: T, kept?: readonly Path[]): T;
+  <T>(value: T, kept?: readonly KeptPath[]): T;
   /** Redacts the body of a response, JSON or XML. `content` is the JSON that a rule parsed from it, if any. */
   body(text: string, content?: unknown): string;
 }
 
-interface At {
+interface RedactionPosition {
   holder: object;
   /** The key in `holder`; of a list's element, its index. */
   member: string;
@@ -34,23 +34,23 @@ interface At {
   isHeld: boolean;
   isPolicy: boolean;
   isChosen: boolean;
-  paths: readonly Path[];
+  paths: readonly KeptPath[];
 }
 
 const deepest = 100;
 const most = 2 * 1024 * 1024;
 
-export const openRedaction = ({ reads = noReads, isSecret = false }: Terms = {}): Redaction => {
+export const openRedaction = ({ reads = noReads, isSecret = false }: RedactionOptions = {}): Redaction => {
   const placeholders = new Map<string, string>();
   let left = 0;
 
   const placeholder = (text: string): string => {
-    const known = placeholders.get(text) ?? placeholderFor(text, placeholders.size + 1);
+    const known = placeholders.get(text) ?? createPlaceholder(text, placeholders.size + 1);
     placeholders.set(text, known);
     return known;
   };
 
-  const copied = (value: unknown, at: At): unknown => {
+  const copied = (value: unknown, at: RedactionPosition): unknown => {
     left -= typeof value === "string" ? value.length : 8;
     if (left < 0 || at.depth > deepest) throw new Error("there is too much of it to be recorded");
     if (typeof value === "string") return keptOf(value, at) ?? placeholder(value);
@@ -59,7 +59,7 @@ export const openRedaction = ({ reads = noReads, isSecret = false }: Terms = {})
     const inner = { ...at, holder: value, depth: at.depth + 1 };
     if (Array.isArray(value))
       return value.map((one, index) =>
-        copied(one, { ...inner, ...chosen(at, elementPaths(at.paths, index)), member: String(index) }),
+        copied(one, { ...inner, ...choosePaths(at, selectElementPaths(at.paths, index)), member: String(index) }),
       );
     const isOfSecret = isSecret || Reflect.get(value, "kind") === "Secret";
     const isPolicy = at.isPolicy || String(Reflect.get(value, "apiVersion")).startsWith(`${policyGroup}/`);
@@ -67,7 +67,7 @@ export const openRedaction = ({ reads = noReads, isSecret = false }: Terms = {})
       const isHeld = at.isHeld || (isOfSecret && (key === "data" || key === "stringData"));
       const place = {
         ...inner,
-        ...chosen(at, memberPaths(at.paths, key)),
+        ...choosePaths(at, selectMemberPaths(at.paths, key)),
         isHeld,
         isPolicy,
         member: key,
@@ -80,23 +80,23 @@ export const openRedaction = ({ reads = noReads, isSecret = false }: Terms = {})
     return Object.fromEntries(members);
   };
 
-  const keptOf = (text: string, at: At): string | undefined => {
+  const keptOf = (text: string, at: RedactionPosition): string | undefined => {
     const isRead = reads.has(at.holder, at.member);
     // Without its script, a policy would behave differently.
-    if (at.key === "cue" && (isRead || at.isPolicy) && !at.isChosen) return scriptWithout(text, placeholder);
+    if (at.key === "cue" && (isRead || at.isPolicy) && !at.isChosen) return redactScript(text, placeholder);
     return isKeptAt(text, at, isRead) ? text : undefined;
   };
 
-  const isKeptAt = (text: string, at: At, isRead: boolean): boolean => {
+  const isKeptAt = (text: string, at: RedactionPosition, isRead: boolean): boolean => {
     if (at.isChosen || text === "" || placeholderShape.test(text)) return true;
     if (at.isHeld || isSecretKey(at.key)) return false;
     if (at.key === "path" && at.isPolicy) return isFieldPath(text);
-    return isKept(text, at) || (isRead && !isTelling(text) && !isNamedSecret(at));
+    return isKept(text, at) || (isRead && !seemsSecret(text) && !isNamedSecret(at));
   };
 
-  const redact = <T>(value: T, kept: readonly Path[] = []): T => {
+  const redact = <T>(value: T, kept: readonly KeptPath[] = []): T => {
     left = most;
-    return copied(value, { ...root, ...chosen(root, kept) }) as T;
+    return copied(value, { ...root, ...choosePaths(root, kept) }) as T;
   };
 
   const body = (text: string, content = parseJson(text)): string => {
@@ -111,24 +111,24 @@ export const openRedaction = ({ reads = noReads, isSecret = false }: Terms = {})
   return Object.assign(redact, { body });
 };
 
-const root: At = {
+const root: RedactionPosition = {
   ...{ holder: {}, member: "", key: "", above: "", depth: 0 },
   ...{ isHeld: false, isPolicy: false, isChosen: false, paths: [] },
 };
 
-const memberPaths = (paths: readonly Path[], key: string): readonly Path[] =>
+const selectMemberPaths = (paths: readonly KeptPath[], key: string): readonly KeptPath[] =>
   paths.length === 0 ? paths : paths.filter(([step]) => step === key).map((path) => path.slice(1));
 
-const elementPaths = (paths: readonly Path[], index: number): readonly Path[] =>
+const selectElementPaths = (paths: readonly KeptPath[], index: number): readonly KeptPath[] =>
   paths.flatMap((path) => (typeof path[0] !== "number" ? [path] : path[0] === index ? [path.slice(1)] : []));
 
-const chosen = ({ isChosen }: At, paths: readonly Path[]) => ({
+const choosePaths = ({ isChosen }: RedactionPosition, paths: readonly KeptPath[]) => ({
   paths,
   isChosen: isChosen || paths.some(({ length }) => length === 0),
 });
 
 /** Returns a placeholder that is valid as a name, a label and base64. URLs keep their scheme, absolute paths their slash. */
-const placeholderFor = (text: string, number: number): string => {
+const createPlaceholder = (text: string, number: number): string => {
   const digits = String(number).padStart(number > 9999 ? 8 : 4, "0");
   const [scheme = ""] = /^(?:[a-z][a-z0-9+.-]{0,11}:\/\/|\/)/.exec(text) ?? [];
   return `${scheme}redacted${digits}`;
@@ -138,7 +138,7 @@ const placeholderShape = /^(?:[a-z][a-z0-9+.-]{0,11}:\/\/|\/)?redacted(?:\d{4}|\
 export const hasPlaceholder = (text: string): boolean => /redacted\d{4}/.test(text);
 
 /** Reports whether the name of a variable or header, or the argument before it, says that a value is a secret. */
-const isNamedSecret = ({ holder, member }: At): boolean => {
+const isNamedSecret = ({ holder, member }: RedactionPosition): boolean => {
   if (Array.isArray(holder)) return isSecretKey(String(holder[Number(member) - 1] ?? ""));
   const { name } = holder as { name?: unknown };
   return member === "value" && typeof name === "string" && isSecretVariable(name);

@@ -1,8 +1,8 @@
 import { intercept } from "../capabilities.ts";
 import { type Capabilities, type HttpsRequest, type HttpsResponse, parseAnswer } from "../needs.ts";
-import { type RecordedAnswers, recorded } from "../recorded-answers.ts";
+import { createRecordedCapabilities, type RecordedAnswers } from "../recorded-answers.ts";
 import type { KubernetesObject } from "../review.ts";
-import { noting, questionOf } from "./notes.ts";
+import { noteAnswers, toRecordedRequest } from "./notes.ts";
 import type { Reads } from "./reads.ts";
 import { hasPlaceholder, type Redaction } from "./redacted.ts";
 
@@ -14,11 +14,11 @@ export interface RepeatedAnswers {
    * Returns capabilities with the kept answers, redacted. The rule forms its questions from redacted text, so questions
    * are matched by their order, and noted as the rule asks them now.
    */
-  redact(redact: Redaction): Replaying;
+  redact(redact: Redaction): RedactedCapabilities;
 }
 
-export interface Replaying {
-  world: Capabilities;
+export interface RedactedCapabilities {
+  capabilities: Capabilities;
   noted(): RecordedAnswers;
   /** Reports whether a script was given placeholders. */
   isScriptBlind(): boolean;
@@ -31,9 +31,9 @@ export const repeatAnswers = (needs: RecordedAnswers): RepeatedAnswers => {
   const contents = new WeakMap<object, unknown>();
   return {
     watch: ({ watch }) => {
-      const turnOf = openTurns();
-      return through(
-        recorded(needs),
+      const turnOf = numberQuestions();
+      return interceptAnswers(
+        createRecordedCapabilities(needs),
         async (question, ask) => {
           const turn = turnOf(question);
           const answer = await ask();
@@ -51,19 +51,19 @@ export const repeatAnswers = (needs: RecordedAnswers): RepeatedAnswers => {
       );
     },
     redact: (redact) => {
-      const turnOf = openTurns();
+      const turnOf = numberQuestions();
       let isScriptBlind = false;
       const changed = new Set<string>();
-      const world = through(
-        recorded({ reads: [] }),
+      const capabilities = interceptAnswers(
+        createRecordedCapabilities({ reads: [] }),
         async (question, ask) => {
           const turn = turnOf(question);
-          // `world` has no answers, so `ask` fails and says that none is recorded.
+          // `capabilities` has no answers, so `ask` fails and says that none is recorded.
           if (!answers.has(turn)) return ask();
           const answer = answers.get(turn);
           // The answer to a creation is a fixed word.
           if (typeof answer === "string") return answer;
-          if (!isService(answer)) return named(redact(answer), question);
+          if (!isService(answer)) return restoreName(redact(answer), question);
           const { body, ...rest } = answer;
           return { ...redact(rest), body: redact.body(body, contents.get(answer)) };
         },
@@ -73,14 +73,14 @@ export const repeatAnswers = (needs: RecordedAnswers): RepeatedAnswers => {
           return redact(answers.get(turnOf(key)));
         },
       );
-      const { world: noted, noted: notes } = noting({
-        ...world,
+      const { capabilities: noted, noted: notes } = noteAnswers({
+        ...capabilities,
         cue: (source, evaluate) => {
           isScriptBlind ||= hasPlaceholder(source);
-          return world.cue(source, evaluate);
+          return capabilities.cue(source, evaluate);
         },
       });
-      return { world: noted, noted: notes, isScriptBlind: () => isScriptBlind };
+      return { capabilities: noted, noted: notes, isScriptBlind: () => isScriptBlind };
     },
   };
 };
@@ -89,24 +89,27 @@ export const repeatAnswers = (needs: RecordedAnswers): RepeatedAnswers => {
 type Question = readonly [verb: string, ...args: unknown[]];
 
 /** Returns capabilities that pass answers through `answer`, and the ledger's values through `before`. */
-const through = (
-  world: Capabilities,
+const interceptAnswers = (
+  capabilities: Capabilities,
   answer: (question: Question, ask: () => Promise<unknown>) => Promise<unknown>,
   before: (key: string, kept: unknown) => unknown,
 ): Capabilities => ({
-  ...intercept(world, (verb, args, ask) => {
+  ...intercept(capabilities, (verb, args, ask) => {
     if (verb === "cue") return ask();
     const isRequest = verb === "https" || verb === "http";
-    return answer([verb, ...(isRequest ? args.map((request) => questionOf(request as HttpsRequest)) : args)], ask);
+    return answer(
+      [verb, ...(isRequest ? args.map((request) => toRecordedRequest(request as HttpsRequest)) : args)],
+      ask,
+    );
   }),
   ledger: (rule) => ({
     change: <T>(key: string, change: (kept: T | undefined) => T | undefined, terms?: object) =>
-      world.ledger(rule).change<T>(key, (kept) => change(before(key, kept) as T | undefined), terms),
+      capabilities.ledger(rule).change<T>(key, (kept) => change(before(key, kept) as T | undefined), terms),
   }),
 });
 
 /** Numbers questions in the order in which each is first asked. */
-const openTurns = () => {
+const numberQuestions = () => {
   const turns = new Map<string, number>();
   return (question: unknown): number => {
     const text = JSON.stringify(question);
@@ -122,7 +125,7 @@ const isService = (answer: unknown): answer is HttpsResponse => {
 };
 
 /** Restores the name of an object that was read by name, if redaction replaced it. */
-const named = (answer: unknown, [way, , name]: Question): unknown => {
+const restoreName = (answer: unknown, [way, , name]: Question): unknown => {
   const { metadata } = Object(answer) as KubernetesObject;
   if (way !== "get" || metadata?.name === name || metadata === undefined) return answer;
   return { ...Object(answer), metadata: { ...metadata, name } };

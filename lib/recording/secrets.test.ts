@@ -2,15 +2,15 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { readSecrets, requestWith, secretsIn } from "../../test/secret-corpus.ts";
 import { https } from "../needs.ts";
-import { recorded } from "../recorded-answers.ts";
+import { createRecordedCapabilities } from "../recorded-answers.ts";
 import type { AdmissionRequest, KubernetesObject } from "../review.ts";
 import { type Rule, rule } from "../rule.ts";
-import { completeParts } from "./complete-parts.ts";
-import { recorder } from "./recorder.ts";
+import { completeRecorderParts } from "./complete-parts.ts";
+import { createRecorder } from "./recorder.ts";
 
 // Realistic objects with secrets in them, recorded of rules that read nothing of it, names alone, or all.
 const corpus = readSecrets();
-const world = { ...recorded({}), https: async () => ({ status: 200, body: "{}" }) };
+const capabilities = { ...createRecordedCapabilities({}), https: async () => ({ status: 200, body: "{}" }) };
 
 const allOf = (value: unknown): string[] =>
   typeof value === "object" && value !== null ? Object.values(value).flatMap(allOf) : [String(value)];
@@ -59,12 +59,16 @@ const rules: [string, Rule][] = [
 /** What is recorded where a rule is asked this. */
 const lineOf = async (one: Rule, request: AdmissionRequest): Promise<string> => {
   const lines: Promise<string>[] = [];
-  const host = { publicKeys: "", world: () => world, journal: () => {} };
-  const { host: heard, evaluate } = recorder(host, completeParts, (review) => void lines.push(review.line()));
-  const around = { name: "one", mode: "enforce" as const, settings: {}, now: new Date(0), world };
+  const host = { publicKeys: "", openCapabilities: () => capabilities, writeLogLine: () => {} };
+  const { host: heard, evaluate } = createRecorder(
+    host,
+    completeRecorderParts,
+    (review) => void lines.push(review.line()),
+  );
+  const around = { name: "one", mode: "enforce" as const, settings: {}, now: new Date(0), capabilities };
   await evaluate(one, one.mutate ? "mutate" : "validate", request, around);
   const report = { rule: "one", cluster: "prod", key: "1", code: 200, function: "f", version: "7", milliseconds: 0 };
-  heard.journal({ ...report, request, refused: false, operations: 0 });
+  heard.writeLogLine({ ...report, request, refused: false, operations: 0 });
   return lines[0] ?? assert.fail("it is not recorded");
 };
 

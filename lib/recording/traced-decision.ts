@@ -1,29 +1,29 @@
 import type { Evaluate } from "../decide.ts";
 import type { Rule } from "../rule.ts";
-import type { noting } from "./notes.ts";
+import type { noteAnswers } from "./notes.ts";
 import type { Reads } from "./reads.ts";
-import type { Evaluation } from "./recording.ts";
+import type { RecordedEvaluation } from "./recording.ts";
 import type { RepeatedAnswers, repeatAnswers } from "./repeated-answers.ts";
 
 /** The code that not every recorder needs. A bundle has only what its rule needs; all of it is in complete-parts.ts. */
 export interface RecorderParts {
   evaluate: Evaluate;
   /** Only for rules with needs. */
-  answers?: { noting: typeof noting; repeatAnswers: typeof repeatAnswers };
+  answers?: { noteAnswers: typeof noteAnswers; repeatAnswers: typeof repeatAnswers };
 }
 
-export interface Traced {
+export interface TracedEvaluation {
   reads: Reads;
   /** The answers to the rule; none if it needs nothing. */
   answers?: RepeatedAnswers | undefined;
 }
 
 /** Evaluates the rule again, on views of everything it was given. The outcome is not used. */
-export const trace = async (
-  { rule, phase, request, circumstances, needs }: Evaluation,
+export const traceEvaluation = async (
+  { rule, phase, request, circumstances, needs }: RecordedEvaluation,
   reads: Reads,
   parts: RecorderParts,
-): Promise<Traced> => {
+): Promise<TracedEvaluation> => {
   const answers = needs && parts.answers?.repeatAnswers(needs);
   const { watch } = reads;
   const judge = rule[phase];
@@ -35,7 +35,11 @@ export const trace = async (
     reads.close();
     return verdict;
   };
-  const world = answers?.watch(reads);
-  await parts.evaluate({ ...rule, [phase]: watching }, phase, request, { ...circumstances, mode: "enforce", world });
+  const capabilities = answers?.watch(reads);
+  await parts.evaluate({ ...rule, [phase]: watching }, phase, request, {
+    ...circumstances,
+    mode: "enforce",
+    capabilities,
+  });
   return { reads, answers };
 };

@@ -4,7 +4,7 @@ import { createLiveCapabilities } from "#lib/cluster/live-capabilities.ts";
 import { evaluateRule } from "#lib/evaluation.ts";
 import { Failure } from "#lib/failure.ts";
 import type { AwsAction, Capabilities } from "#lib/needs.ts";
-import { recorded } from "#lib/recorded-answers.ts";
+import { createRecordedCapabilities } from "#lib/recorded-answers.ts";
 import type { AdmissionRequest } from "#lib/review.ts";
 import persistentVolumeLabel from "../../functions/persistent-volume-label/rule.ts";
 import { patched } from "../../infra/catalogue/case-differences.ts";
@@ -29,7 +29,7 @@ const judge = async (volumeID: string, world: Capabilities) => {
     mode: "enforce",
     settings: { region, topologyLabels: false },
     now: new Date(),
-    world,
+    capabilities: world,
   });
   return outcome.status?.message ?? Object(patched(object, outcome)).metadata.labels;
 };
@@ -45,14 +45,16 @@ describe("an EC2 that doesn't say", () => {
   for (const [status, code, said] of answers)
     it(`fails where it ${said}`, async () => {
       const body = `<Response><Errors><Error><Code>${code}</Code><Message>no</Message></Error></Errors></Response>`;
-      const world = recorded({ aws: [{ answer: { status, body } } as never] });
+      const world = createRecordedCapabilities({ aws: [{ answer: { status, body } } as never] });
       const failure = new Failure(503, `EC2 did not return the zone of volume "vol-1": it ${said}`);
       await assert.rejects(judge("vol-1", world), failure);
     });
   it("is not asked for what is longer than an id", async () => {
     const long = `vol-${"a".repeat(100_000)}`;
     assert.ok(
-      String(await judge(long, recorded({}))).endsWith(`Invalid format for AWS volume (${long.slice(0, 128)})`),
+      String(await judge(long, createRecordedCapabilities({}))).endsWith(
+        `Invalid format for AWS volume (${long.slice(0, 128)})`,
+      ),
     );
   });
 });

@@ -8,8 +8,8 @@ import { dirname, join } from "node:path";
 import { after, before, describe, it } from "node:test";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
-import { lineOf } from "#lib/recording/case-line.ts";
-import { completeParts } from "#lib/recording/complete-parts.ts";
+import { formatRecording } from "#lib/recording/case-line.ts";
+import { completeRecorderParts } from "#lib/recording/complete-parts.ts";
 import type { Case } from "#lib/recording/recording.ts";
 import { openMetrics } from "../../infra/aws/metrics.ts";
 import { buildReview, evaluateCase, facetOf, getCasePhase, readCases } from "../../infra/catalogue/cases.ts";
@@ -182,7 +182,7 @@ const postern = (...words: string[]): Promise<Said> =>
 const recorded = (text: string, path = "recordings/notes.yaml") => checkout.write(path, text);
 
 /** What is recorded where a case is answered. */
-const judgedAs = async (listed: CatalogueRule, entry: Case): Promise<Parameters<typeof lineOf>> => {
+const judgedAs = async (listed: CatalogueRule, entry: Case): Promise<Parameters<typeof formatRecording>> => {
   const { name, rule } = listed;
   const { needs = {}, variant, now = "2026-01-01" } = entry;
   const review = buildReview(listed, entry);
@@ -191,7 +191,7 @@ const judgedAs = async (listed: CatalogueRule, entry: Case): Promise<Parameters<
   const decision = await evaluateCase(listed, entry, review);
   const judged = { rule, phase: getCasePhase(entry), request: review.request, circumstances, decision };
   const origin = { rule: name, cluster: "local", version: "local", at: "2026-11-20T10:00:00Z" };
-  return [{ ...judged, needs: rule.needs && needs }, origin, completeParts];
+  return [{ ...judged, needs: rule.needs && needs }, origin, completeRecorderParts];
 };
 
 describe("a replay", withGit, () => {
@@ -403,7 +403,8 @@ warn-notes
     const lines: string[] = [];
     const catalogue = await readCatalogue();
     for (const listed of catalogue)
-      for (const entry of await readCases(listed)) lines.push(await lineOf(...(await judgedAs(listed, entry))));
+      for (const entry of await readCases(listed))
+        lines.push(await formatRecording(...(await judgedAs(listed, entry))));
     const file = await recorded(lines.join(""));
     const names = catalogue.map(({ name }) => name).join(",");
     const { stdout, stderr, code } = await postern("replay", file, "--settings", "recorded", "--rules", names);
@@ -422,7 +423,7 @@ warn-notes
       metadata: { ...scripted.validate?.metadata, annotations: { note: "free text" } },
     };
     const cases = [scripted, { ...scripted, validate: noted }];
-    const lines = await Promise.all(cases.map(async (entry) => lineOf(...(await judgedAs(listed, entry)))));
+    const lines = await Promise.all(cases.map(async (entry) => formatRecording(...(await judgedAs(listed, entry)))));
     const file = await recorded(lines.join(""));
     const words = ["replay", file, "--settings", "recorded", "--rules", "policy-validate"];
     const { stdout, code } = await postern(...words);

@@ -7,7 +7,7 @@ import { join } from "node:path";
 import { after, before, beforeEach, describe, it } from "node:test";
 import jsonPatch, { type Operation } from "fast-json-patch";
 import { createLiveCapabilities } from "#lib/cluster/live-capabilities.ts";
-import { check } from "#lib/review.ts";
+import { checkReview } from "#lib/review.ts";
 import { readCatalogue } from "../../infra/catalogue/registry.ts";
 import { Complaint } from "../../infra/cli/complaint.ts";
 import { type ClusterCredentials, describeEks, openClusterApi } from "../../infra/clusters/access.ts";
@@ -873,7 +873,7 @@ describe("a probe", () => {
       [one?.method, one?.url, one?.type, one?.version],
       ["POST", `/local.${key}/rule/validate?timeout=3s`, "application/json", "1.1"],
     );
-    const { request } = check(one?.review);
+    const { request } = checkReview(one?.review);
     assert.deepEqual([request.operation, request.dryRun, request.userInfo.username], ["CREATE", true, "postern:probe"]);
     assert.deepEqual(request.object, {
       apiVersion: "v1",
@@ -884,16 +884,18 @@ describe("a probe", () => {
 
   it("is well-formed for all that rules match", () => {
     const groups = { apiGroups: [""], apiVersions: ["v1"] };
-    const pod = check(buildProbeReview([{ ...groups, resources: ["pods"], operations: ["DELETE"] }])).request;
+    const pod = checkReview(buildProbeReview([{ ...groups, resources: ["pods"], operations: ["DELETE"] }])).request;
     assert.deepEqual([pod.kind.kind, pod.object, Object(pod.oldObject).kind], ["Pod", null, "Pod"]);
-    const exec = check(buildProbeReview([{ ...groups, resources: ["pods/exec"], operations: ["CONNECT"] }])).request;
+    const exec = checkReview(
+      buildProbeReview([{ ...groups, resources: ["pods/exec"], operations: ["CONNECT"] }]),
+    ).request;
     assert.deepEqual(
       [exec.subResource, exec.operation, exec.object],
       ["exec", "CONNECT", { apiVersion: "v1", kind: "PodExecOptions" }],
     );
-    const node = check(buildProbeReview([{ ...groups, resources: ["nodes"], operations: ["*"] }])).request;
+    const node = checkReview(buildProbeReview([{ ...groups, resources: ["nodes"], operations: ["*"] }])).request;
     assert.deepEqual([node.kind.kind, node.namespace, node.operation], ["Node", undefined, "CREATE"]);
-    const policy = check(
+    const policy = checkReview(
       buildProbeReview([
         {
           apiGroups: ["networking.k8s.io"],
@@ -907,7 +909,7 @@ describe("a probe", () => {
       [policy.kind, Object(policy.oldObject).apiVersion],
       [{ group: "networking.k8s.io", version: "v1", kind: "NetworkPolicy" }, "networking.k8s.io/v1"],
     );
-    const any = check(
+    const any = checkReview(
       buildProbeReview([{ apiGroups: ["*"], apiVersions: ["*"], resources: ["*/*"], operations: ["*"] }]),
     ).request;
     assert.deepEqual(any.resource, { group: "", version: "v1", resource: "configmaps" });

@@ -4,7 +4,7 @@ import type { Connection } from "#lib/cluster/api-server.ts";
 import { createLiveCapabilities } from "#lib/cluster/live-capabilities.ts";
 import { Failure } from "#lib/failure.ts";
 import type { Capabilities } from "#lib/needs.ts";
-import { plural } from "#lib/recorded-answers.ts";
+import { toPlural } from "#lib/recorded-answers.ts";
 import { initialObjects } from "../../infra/apiserver/initial-objects.ts";
 import { listServedResources } from "../../infra/apiserver/kinds/served.ts";
 import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
@@ -56,7 +56,7 @@ describe("the capabilities of a real API server", await needs("API server"), () 
 
   it("has made by itself what manifests are taken to have", async () => {
     for (const { metadata, kind, apiVersion, ...wanted } of initialObjects) {
-      const resource = { group: apiVersion?.split("/").at(-2) ?? "", resource: plural(kind ?? "") };
+      const resource = { group: apiVersion?.split("/").at(-2) ?? "", resource: toPlural(kind ?? "") };
       const found: Record<string, unknown> = { ...(await open().get(resource, metadata.name)) };
       assert.deepEqual(Object(found.metadata).labels, metadata.labels, metadata.name);
       for (const [key, value] of Object.entries(wanted)) assert.deepEqual(found[key], value, `${metadata.name} ${key}`);

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { after, before, describe, it } from "node:test";
-import { memoryOf } from "#lib/cluster/answer-cache.ts";
+import { createAnswerCache } from "#lib/cluster/answer-cache.ts";
 import { createLiveCapabilities } from "#lib/cluster/live-capabilities.ts";
 import { createMemoryLedger } from "#lib/ledger.ts";
 import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
@@ -61,7 +61,11 @@ describe("pods that have to clean up, on a real API server", await needs("API se
     const connections = { local: { server, ca, credentials: { token: tokenOf("admin") } } };
     const settings = { cleanUp: `http://{ip}:${port}/{namespace}/{name}`, addresses: ["127.0.0.1"] };
     const rules = { "deletion-guard": { failurePolicy: "Fail", exempt: { namespaces: [] }, settings } };
-    const world = createLiveCapabilities(connections, memoryOf({ entries: 0, bytes: 0 }), createMemoryLedger());
+    const world = createLiveCapabilities(
+      connections,
+      createAnswerCache({ entries: 0, bytes: 0 }),
+      createMemoryLedger(),
+    );
     const postern = await serveCatalogue(JSON.stringify({ rules }), world);
     stops.push(postern.stop);
     await registerConfigurations(cluster.admin, extendTimeouts(postern.manifests()));

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { after, describe, it } from "node:test";
-import { rootOf } from "#lib/objects/api-version.ts";
+import { toApiPath } from "#lib/objects/api-version.ts";
 import { buildKindIndex } from "../../infra/apiserver/kinds/kinds.ts";
 import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
 import { bootCluster } from "../../infra/parity/control-plane/cluster.ts";
@@ -17,7 +17,7 @@ describe("the built-in kinds", await needs("API server"), () => {
     const versions = ["v1", ...groups.flatMap((group) => group.versions.map((one: any) => one.groupVersion))];
     const kinds = buildKindIndex([]);
     for (const version of versions) {
-      const { resources } = await ask(rootOf(version));
+      const { resources } = await ask(toApiPath(version));
       const own = resources.filter(({ name }: any) => !name.includes("/"));
       const wanted = own.map(({ name, kind, namespaced }: any) => ({ resource: name, kind, namespaced }));
       const byName = (one: any, other: any) => (one.resource < other.resource ? -1 : 1);

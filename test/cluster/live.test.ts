@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { after, before, beforeEach, describe, it } from "node:test";
 import { setTimeout as wait } from "node:timers/promises";
 import fc from "fast-check";
-import { memoryOf } from "#lib/cluster/answer-cache.ts";
+import { createAnswerCache } from "#lib/cluster/answer-cache.ts";
 import type { Connection } from "#lib/cluster/api-server.ts";
 import { createLiveCapabilities } from "#lib/cluster/live-capabilities.ts";
 import { Failure } from "#lib/failure.ts";
@@ -343,7 +343,10 @@ describe("a cluster that is read", await needs("API server"), () => {
         const connections = Object.entries(clusters).map(([name, { server, ca, tokenOf }]) => {
           return [name, { server, ca, credentials: { token: tokenOf("admin") } }] as const;
         });
-        const world = createLiveCapabilities(Object.fromEntries(connections), memoryOf({ entries: 3, bytes: 2000 }));
+        const world = createLiveCapabilities(
+          Object.fromEntries(connections),
+          createAnswerCache({ entries: 3, bytes: 2000 }),
+        );
         const answers = questions.map(async ({ cluster, name, lists, maxAge }) => {
           const asked = world(cluster, 8000);
           if (lists) {

@@ -4,7 +4,7 @@ import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { after, before, describe, it } from "node:test";
 import { stringify } from "yaml";
-import { memoryOf } from "#lib/cluster/answer-cache.ts";
+import { createAnswerCache } from "#lib/cluster/answer-cache.ts";
 import { createLiveCapabilities } from "#lib/cluster/live-capabilities.ts";
 import type { KubernetesObject } from "#lib/review.ts";
 import { mergeWithDefaults } from "#lib/settings.ts";
@@ -70,7 +70,7 @@ describe("policies in a real API server", await needs("API server"), () => {
     // Nothing is cached: a policy applies as soon as it exists.
     postern = await serveCatalogue(
       yaml,
-      createLiveCapabilities({ local: connection }, memoryOf({ entries: 0, bytes: 0 })),
+      createLiveCapabilities({ local: connection }, createAnswerCache({ entries: 0, bytes: 0 })),
     );
     await registerConfigurations(cluster.admin, extendTimeouts(postern.manifests()));
     const probe = buildPolicy("ClusterOverridePolicy", "probe", {

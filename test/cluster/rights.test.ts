@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { after, before, describe, it } from "node:test";
 import { createLiveCapabilities } from "#lib/cluster/live-capabilities.ts";
 import { asksCluster, type Need } from "#lib/needs.ts";
-import { rootOf } from "#lib/objects/api-version.ts";
+import { toApiPath } from "#lib/objects/api-version.ts";
 import { type CatalogueRule, readCatalogue } from "../../infra/catalogue/registry.ts";
 import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
 import { getCollectionPath } from "../../infra/parity/control-plane/client.ts";
@@ -99,7 +99,7 @@ const everyResource = async ({ admin }: Cluster) => {
   const groups = (body.groups as { preferredVersion: { groupVersion: string } }[]).map((one) => one.preferredVersion);
   const versions = ["v1", ...groups.map(({ groupVersion }) => groupVersion)];
   const lists = versions.map(async (groupVersion) => {
-    const { resources } = (await admin({ method: "GET", path: rootOf(groupVersion) })).body as {
+    const { resources } = (await admin({ method: "GET", path: toApiPath(groupVersion) })).body as {
       resources: { name: string; verbs: string[] }[];
     };
     const [version = "", group = ""] = groupVersion.split("/").reverse();

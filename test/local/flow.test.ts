@@ -66,8 +66,8 @@ const opened = (asked: Rule, itsShare = share, host: Partial<EndpointHost> = {})
   const journal = (report: LogReport) => void reports.push(report);
   const handler = createCompleteEndpoint(asked, itsShare, {
     publicKeys: one.publicKey,
-    world: createUnconnectedCapabilities,
-    journal,
+    openCapabilities: createUnconnectedCapabilities,
+    writeLogLine: journal,
     ...host,
   });
   return { handler, reports };
@@ -287,7 +287,7 @@ describe("an event", () => {
       asked += 1;
       return createUnconnectedCapabilities("prod-eu");
     };
-    const { handler } = opened(judge, share, { world });
+    const { handler } = opened(judge, share, { openCapabilities: world });
     const event = { phase: "validate", cluster: "prod-eu", review: JSON.parse(named("curious")) };
     assert.equal(Object(await handler({ ...event, settings: { label: "mine" } }, context())).response?.allowed, true);
     assert.equal(asked, 0);
@@ -629,7 +629,7 @@ describe("a handler", () => {
           },
         });
         const journal = (report: LogReport) => void JSON.parse(formatLogLine(report, "test", 0));
-        const { handler } = opened(broken, share, { journal });
+        const { handler } = opened(broken, share, { writeLogLine: journal });
         const { statusCode, body } = (await handler(altered(plain, { path: to("validate") }), context())) as Reply;
         assert.equal(statusCode, 500);
         assert.match(JSON.parse(body).message, /^the rule failed: /);

@@ -40,7 +40,7 @@ const signer = createTestSigner(1);
 const judging = createCompleteEndpoint(
   judge,
   { rule: "judge", clusters: { local: { keyVersions: [1], mode: "enforce", settings: {} } } },
-  { publicKeys: signer.publicKey, world: createUnconnectedCapabilities, journal: () => {} },
+  { publicKeys: signer.publicKey, openCapabilities: createUnconnectedCapabilities, writeLogLine: () => {} },
 );
 
 const reply = (body: string) => ({ statusCode: 200, headers: { "content-type": "text/plain" }, body });

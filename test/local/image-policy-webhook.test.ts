@@ -69,7 +69,7 @@ describe("image-policy-webhook", () => {
       mode: "enforce",
       settings: mergeWithDefaults(imagePolicyWebhook.settings ?? {}, mergeWithDefaults({ backend }, settings)),
       now: new Date(),
-      world: world("local", milliseconds),
+      capabilities: world("local", milliseconds),
     });
     return outcome.status?.message ?? outcome.audit;
   };

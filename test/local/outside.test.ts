@@ -132,7 +132,7 @@ describe("a service outside the cluster", () => {
       (
         await evaluateRule(picky, "validate", request, {
           ...{ name: "picky", mode: "enforce" as const, settings: {}, now: new Date() },
-          world: world("one", 5000),
+          capabilities: world("one", 5000),
         })
       ).refused;
 

@@ -1,5 +1,5 @@
 import type { SELinuxOptions } from "kubernetes-types/core/v1.d.ts";
-import { goQuoted } from "postern/objects/go-quoted";
+import { quoteAsGo } from "postern/objects/go-quoted";
 import {
   type AnySecurityContext,
   type Check,
@@ -35,7 +35,7 @@ const checkAppArmor: CheckFunction = (subject) => {
   });
   const annotations = Object.entries(subject.annotations)
     .filter(isForbiddenAnnotation)
-    .map(([key, value]) => `${key}=${goQuoted(value)}`);
+    .map(([key, value]) => `${key}=${quoteAsGo(value)}`);
   if (setters === "" && annotations.length === 0) return undefined;
 
   const values = [...sortUnique(types), ...sortUnique(annotations)];
@@ -54,7 +54,7 @@ const checkSeccompAnnotations: CheckFunction = ({ annotations, containers }) => 
   const ofContainers = listNames(containers).map((name) => `container.seccomp.security.alpha.kubernetes.io/${name}`);
   const forbidden = ["seccomp.security.alpha.kubernetes.io/pod", ...ofContainers].flatMap((key) => {
     const value = Object.hasOwn(annotations, key) ? (annotations[key] ?? "") : undefined;
-    return value === undefined || isAllowedSeccomp(value) ? [] : [`${key}=${goQuoted(value)}`];
+    return value === undefined || isAllowedSeccomp(value) ? [] : [`${key}=${quoteAsGo(value)}`];
   });
   const distinct = sortUnique(forbidden);
   if (distinct.length > 0)

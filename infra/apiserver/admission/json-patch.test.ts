@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import fc from "fast-check";
-import { between } from "#lib/patch.ts";
+import { computePatch } from "#lib/patch.ts";
 import { readRows } from "../../../test/rows.ts";
 import { applyServerPatch, parseOperations } from "./json-patch.ts";
 
@@ -39,7 +39,7 @@ describe("a patch", () => {
     fc.assert(
       fc.property(json, json, (before, after) => {
         const [from, to] = [before, after].map((one) => JSON.parse(JSON.stringify(one)));
-        const said = applyServerPatch(from, parseOperations(JSON.stringify(between(from, to, ""))));
+        const said = applyServerPatch(from, parseOperations(JSON.stringify(computePatch(from, to, ""))));
         assert.deepEqual(JSON.parse(JSON.stringify(said)), to);
       }),
     );

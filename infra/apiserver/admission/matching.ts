@@ -1,7 +1,7 @@
 import { isMap, isSame } from "#lib/json.ts";
 import { joinApiVersion } from "#lib/objects/api-version.ts";
 import { isSelected, type LabelSelector } from "#lib/objects/selection.ts";
-import { aggregate, forbidden, notFound } from "#lib/refusals.ts";
+import { forbidden, joinErrors, notFound } from "#lib/refusals.ts";
 import { matchesRequest } from "#lib/request-match.ts";
 import type { AdmissionRequest, GroupVersionKind, GroupVersionResource, Status } from "#lib/review.ts";
 import type { Hook } from "./hooks.ts";
@@ -180,8 +180,8 @@ const evaluateConditions = (
   if (unsupported !== undefined) return { unsupported };
   if (errors.length === 0) return { invocation };
   if (hook.failurePolicy === "Ignore")
-    return { skipped: `its conditions fail and it is left out then: ${aggregate(errors)}` };
-  return { refusal: forbidden(attributes as AdmissionRequest, aggregate(errors), attributes.name ?? "") };
+    return { skipped: `its conditions fail and it is left out then: ${joinErrors(errors)}` };
+  return { refusal: forbidden(attributes as AdmissionRequest, joinErrors(errors), attributes.name ?? "") };
 };
 
 /** Names an unknown conversion, as a clause of a sentence about what is undecided. */

@@ -1,7 +1,7 @@
 import type { Pod } from "kubernetes-types/core/v1.d.ts";
 import type { JsonMap } from "#lib/json.ts";
 import { parseImage } from "#lib/objects/image.ts";
-import { type Amounts, amountsOf, takenAtOnce } from "#lib/objects/resources.ts";
+import { type Amounts, computePeakUse, parseAmounts } from "#lib/objects/resources.ts";
 import { formatResourceAmount } from "./scalars.ts";
 
 /** Fills in decoded fields in place. `given` is the undecoded value, where an absent list and an empty one differ. */
@@ -114,9 +114,9 @@ const sumContainers = (spec: JsonMap, kind: "requests" | "limits"): Amounts => {
   // A null container counts as an empty one.
   const [containers, initContainers] = ["containers", "initContainers"].map((list) => getList(spec, list).map(Object));
   const pod: Pod = Object({ spec: { containers, initContainers } });
-  return takenAtOnce(pod, ({ resources }) => {
+  return computePeakUse(pod, ({ resources }) => {
     const { limits, requests }: Record<string, JsonMap | null | undefined> = Object(resources);
     const amounts = Object.entries(kind === "limits" ? (limits ?? {}) : { ...limits, ...requests });
-    return amountsOf(Object.fromEntries(amounts.map(([name, amount]) => [name, String(amount ?? 0).trim()])));
+    return parseAmounts(Object.fromEntries(amounts.map(([name, amount]) => [name, String(amount ?? 0).trim()])));
   });
 };

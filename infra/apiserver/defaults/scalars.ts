@@ -1,4 +1,4 @@
-import { canonical, milliOf, parseQuantity, type Quantity } from "#lib/objects/quantity.ts";
+import { canonicalizeQuantity, parseQuantity, type Quantity, roundUpToThousandths } from "#lib/objects/quantity.ts";
 
 const shape = /^[+-]?0*(\d*)(?:\.(\d*))?([numkMGTPE]?|[KMGTPE]i|[eE][+-]?\d+)$/;
 const decimal: Record<string, number> = { n: -9, u: -6, m: -3, "": 0, k: 3, M: 6, G: 9, T: 12, P: 15, E: 18 };
@@ -11,7 +11,7 @@ const binary: Record<string, number> = { Ki: 10, Mi: 20, Gi: 30, Ti: 40, Pi: 50,
 export const normalizeQuantity = (given: string | number): string | undefined => {
   const text = String(given).trim();
   const amount = parseQuantity(text);
-  return amount && (findKeptScale(text) === undefined ? canonical(amount) : text);
+  return amount && (findKeptScale(text) === undefined ? canonicalizeQuantity(amount) : text);
 };
 
 /** Returns an amount of a resource as `normalizeQuantity` does, but rounded up to thousandths. */
@@ -26,7 +26,8 @@ export const normalizeResourceAmount = (given: string | number): string | undefi
 export const formatResourceAmount = (amount: Quantity): string =>
   (amount.text === undefined ? undefined : normalizeResourceAmount(amount.text)) ?? roundToThousandths(amount);
 
-const roundToThousandths = (amount: Quantity): string => canonical({ ...amount, nanos: milliOf(amount) * 1_000_000n });
+const roundToThousandths = (amount: Quantity): string =>
+  canonicalizeQuantity({ ...amount, nanos: roundUpToThousandths(amount) * 1_000_000n });
 
 /** Returns the last digit's power of ten if apimachinery, whose constants these are, keeps the text; else undefined. */
 const findKeptScale = (text: string): number | undefined => {

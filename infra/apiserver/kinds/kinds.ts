@@ -2,7 +2,7 @@ import { isMap } from "#lib/json.ts";
 import type { ServedResource } from "#lib/needs.ts";
 import { joinApiVersion, splitApiVersion } from "#lib/objects/api-version.ts";
 import { policyGroup } from "#lib/policy/types.ts";
-import { plural } from "#lib/recorded-answers.ts";
+import { toPlural } from "#lib/recorded-answers.ts";
 import type { GroupVersionKind, GroupVersionResource, KubernetesObject } from "#lib/review.ts";
 import builtIn from "./kinds.json" with { type: "json" };
 
@@ -78,7 +78,7 @@ export const inferKinds = (objects: readonly KubernetesObject[]): KindsByName =>
     const { apiVersion = "", kind = "" } = object;
     const name = toKindKey(apiVersion, kind);
     if (known.has(name)) continue;
-    const row = { resource: plural(kind), namespaced: hasNamespace(object) };
+    const row = { resource: toPlural(kind), namespaced: hasNamespace(object) };
     known.set(name, createKind(splitApiVersion(apiVersion), kind, row));
   }
   return known;

@@ -1,5 +1,5 @@
 import type { Capabilities, ResourceType, ServedResource } from "#lib/needs.ts";
-import { plural, type RecordedAnswers, recorded } from "#lib/recorded-answers.ts";
+import { createRecordedCapabilities, type RecordedAnswers, toPlural } from "#lib/recorded-answers.ts";
 import type { KubernetesObject } from "#lib/review.ts";
 import { inferKinds, toKindKey, toServedResource } from "./kinds.ts";
 
@@ -24,11 +24,11 @@ export const findServedResource = (
 /** Returns capabilities that answer from recorded objects. Kinds follow from these and from the recorded discovery. */
 export const createRecordedCluster = (given: RecordedAnswers): Capabilities => {
   const discovery = { ...listServedResources(given.objects ?? []), ...given.discovery };
-  const { get, list, create, ...world } = recorded({ ...given, discovery });
+  const { get, list, create, ...world } = createRecordedCapabilities({ ...given, discovery });
   // Objects are stored under the plural that Kubernetes forms; a definition may set another plural.
   const usual = new Map(
     Object.entries(discovery).flatMap(([apiVersion, kinds]) =>
-      kinds.map(({ resource, kind }) => [`${getGroup(apiVersion)}/${resource}`, plural(kind)] as const),
+      kinds.map(({ resource, kind }) => [`${getGroup(apiVersion)}/${resource}`, toPlural(kind)] as const),
     ),
   );
   const toStoredType = ({ group, resource, ...rest }: ResourceType): ResourceType => {

@@ -1,6 +1,6 @@
 import { Failure } from "#lib/failure.ts";
 import { freezeDeep } from "#lib/json.ts";
-import { createMemoryLedger, within } from "#lib/ledger.ts";
+import { createMemoryLedger, prefixLedger } from "#lib/ledger.ts";
 import type { AccessAnswer, AccessQuestion, Capabilities, ResourceType } from "#lib/needs.ts";
 import { splitApiVersion } from "#lib/objects/api-version.ts";
 import { isSelected } from "#lib/objects/selection.ts";
@@ -121,7 +121,7 @@ const toCapabilities = (
     http: outside,
     aws: async (action) => giveUp(`it asks AWS by ${action}, and nothing is asked here`),
     cue: (source, evaluate) => evaluate(source),
-    ledger: (rule) => within(ledger, rule),
+    ledger: (rule) => prefixLedger(ledger, rule),
     count: () => {},
   };
 };

@@ -1,7 +1,7 @@
 import type { Attributes } from "#infra/apiserver/admission/types.ts";
 import { isMap } from "#lib/json.ts";
 import { splitApiVersion } from "#lib/objects/api-version.ts";
-import { check, type KubernetesObject, type Operation } from "#lib/review.ts";
+import { checkReview, type KubernetesObject, type Operation } from "#lib/review.ts";
 import type { KindIndex, ResourceKind } from "../../apiserver/kinds/kinds.ts";
 import type { Manifest } from "../manifests/manifests.ts";
 import type { Asking } from "./evaluation.ts";
@@ -33,7 +33,7 @@ export const readRecordedRequest = ({ object }: Manifest): Attributes => {
     requestResource: ___,
     requestSubResource: ____,
     ...attributes
-  } = check(object).request;
+  } = checkReview(object).request;
   return attributes;
 };
 

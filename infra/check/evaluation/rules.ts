@@ -129,7 +129,7 @@ export const openRules = async (
     const { rule: facet, settings } = asVariant(rule, setup.settings, variant);
     const around = { name, settings, variant, now: new Date() };
     const { found, unsupported } = await tell(async () =>
-      suggestFix(facet, phase, request, { ...around, world: rule.needs && world(patience) }, at),
+      suggestFix(facet, phase, request, { ...around, capabilities: rule.needs && world(patience) }, at),
     ).catch(() => ({ found: undefined, unsupported: undefined }));
     return unsupported !== undefined || found?.isVain ? undefined : found?.text;
   };
@@ -160,7 +160,10 @@ const openHandlers = (
   return new Map(
     listServedRules(config, catalogue).map((listed) => {
       const own = (_: string, milliseconds: number) => watchReads(world(milliseconds), () => asks(listed.name));
-      return [listed.name, createHandler(config, listed, { publicKeys: "", world: own, journal: () => {} })];
+      return [
+        listed.name,
+        createHandler(config, listed, { publicKeys: "", openCapabilities: own, writeLogLine: () => {} }),
+      ];
     }),
   );
 };

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import fc from "fast-check";
 import { parse, stringify } from "yaml";
-import { between } from "#lib/patch.ts";
+import { computePatch } from "#lib/patch.ts";
 import { parseManifests } from "../manifests/manifests.ts";
 import { applyFixes } from "./fix.ts";
 
@@ -14,7 +14,7 @@ const becoming = (text: string, change: (object: any) => void, filled: (object: 
   filled(before);
   const after = structuredClone(before);
   change(after);
-  const result = applyFixes(text, [{ manifest, patch: between(before, after, ""), after }]);
+  const result = applyFixes(text, [{ manifest, patch: computePatch(before, after, ""), after }]);
   return "text" in result ? result.text : result.kept;
 };
 
@@ -131,7 +131,7 @@ describe("a file that is mended", () => {
     const [, manifest] = parseManifests({ name: "a.json", text }).manifests;
     assert.ok(manifest);
     const after = { ...manifest.object, a: 2 };
-    assert.deepEqual(applyFixes(text, [{ manifest, patch: between(manifest.object, after, ""), after }]), {
+    assert.deepEqual(applyFixes(text, [{ manifest, patch: computePatch(manifest.object, after, ""), after }]), {
       text: text.replace('"a": 1', '"a": 2'),
     });
   });
@@ -170,7 +170,9 @@ describe("a file that is mended", () => {
         const [manifest] = parseManifests({ name: "a", text }).manifests;
         assert.ok(manifest);
         const wanted = JSON.parse(JSON.stringify({ apiVersion: "v1", kind: "A", ...after }));
-        const result = applyFixes(text, [{ manifest, patch: between(manifest.object, wanted, ""), after: wanted }]);
+        const result = applyFixes(text, [
+          { manifest, patch: computePatch(manifest.object, wanted, ""), after: wanted },
+        ]);
         assert.ok("text" in result, text);
         assert.deepEqual(parseManifests({ name: "a", text: result.text }).manifests[0]?.object, wanted);
       }),

@@ -3,7 +3,7 @@ import { isAbsolute, relative, resolve, sep } from "node:path";
 import { isDeepStrictEqual } from "node:util";
 import { type Document, isCollection, isMap, isSeq, type ParsedNode, visit } from "yaml";
 import { escapeStep, getOwn, isObject, parsePointer } from "#lib/json.ts";
-import { applyPatch, between } from "#lib/patch.ts";
+import { applyPatch, computePatch } from "#lib/patch.ts";
 import type { Patch } from "#lib/review.ts";
 import { Complaint, toSentence } from "../../cli/complaint.ts";
 import { formatCount } from "../../cli/progress.ts";
@@ -26,7 +26,7 @@ export const toFix = ({ subject, checked, before, after }: Evaluation): Fix | un
   const { manifest, made } = subject;
   // A recorded review is never edited.
   if (checked.verdict !== "changed" || made || isReview(manifest) || manifest.source.name === "-") return undefined;
-  const patch = between(before, after, "");
+  const patch = computePatch(before, after, "");
   return patch.length > 0 ? { manifest, patch, after } : undefined;
 };
 

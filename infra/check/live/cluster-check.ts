@@ -1,5 +1,5 @@
 import type { Hook } from "#infra/apiserver/admission/hooks.ts";
-import { joinApiVersion, rootOf } from "#lib/objects/api-version.ts";
+import { joinApiVersion, toApiPath } from "#lib/objects/api-version.ts";
 import type { KubernetesObject, Operation, UserInfo } from "#lib/review.ts";
 import type { CatalogueRule } from "../../catalogue/registry.ts";
 import { Complaint } from "../../cli/complaint.ts";
@@ -179,7 +179,7 @@ const checkNamespace = async (name: string, read: Read, why: Why): Promise<void>
 
 /** Returns the requests that list a resource; namespaces themselves are selected by name. */
 const listPaths = ({ kind, resource, namespaced }: Resource, namespaces: readonly string[]) => {
-  const root = rootOf(joinApiVersion(kind));
+  const root = toApiPath(joinApiVersion(kind));
   const everywhere = `${root}/${resource.resource}`;
   if (namespaces.length === 0) return [{ path: everywhere, selection: {} }];
   const isNamespaces = resource.group === "" && resource.resource === "namespaces";

@@ -1,5 +1,5 @@
 import { UnansweredError } from "#lib/cluster/https-request.ts";
-import { rootOf, splitApiVersion } from "#lib/objects/api-version.ts";
+import { splitApiVersion, toApiPath } from "#lib/objects/api-version.ts";
 import type { ResourceKind } from "../../apiserver/kinds/kinds.ts";
 import { Complaint } from "../../cli/complaint.ts";
 import { contentOf, type Read, type Why } from "./reader.ts";
@@ -74,7 +74,7 @@ const versionsIn = (content: unknown): string[] => {
 };
 
 const single = async (apiVersion: string, { read, why }: { read: Read; why: Why }, all: Discovered): Promise<void> => {
-  const answer = await read(rootOf(apiVersion));
+  const answer = await read(toApiPath(apiVersion));
   if (answer instanceof UnansweredError || answer.status !== 200) {
     all.unknown.push({ ...splitApiVersion(apiVersion), why: why(answer) });
     return;

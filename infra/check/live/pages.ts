@@ -1,5 +1,5 @@
 import { UnansweredError } from "#lib/cluster/https-request.ts";
-import { pageIn, pageQuery } from "#lib/cluster/pages.ts";
+import { buildPageQuery, parsePage } from "#lib/cluster/pages.ts";
 import { isMap } from "#lib/json.ts";
 import type { KubernetesObject } from "#lib/review.ts";
 import { contentOf, isTooLarge, type Read, type Why } from "./reader.ts";
@@ -36,13 +36,13 @@ export const pagesOf = async function* (
   /** The first key of each page: if one comes again, the list would never end. */
   const beginnings = new Set<string>();
   for (let inVain = 0; inVain <= mostInVain; ) {
-    const answer = await read(`${path}?${pageQuery(limit, next, selection)}`);
+    const answer = await read(`${path}?${buildPageQuery(limit, next, selection)}`);
     if (isTooLarge(answer) && limit > 1) {
       limit = Math.ceil(limit / 4);
       continue;
     }
     const content = answer instanceof UnansweredError ? undefined : contentOf(answer);
-    const { items: listed = [], next: further } = pageIn(content);
+    const { items: listed = [], next: further } = parsePage(content);
     const remaining = Object(Object(content).metadata).remainingItemCount;
     if (!(answer instanceof UnansweredError) && answer.status === 410) {
       inVain++;

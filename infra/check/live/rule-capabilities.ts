@@ -1,10 +1,10 @@
-import { memoryOf } from "#lib/cluster/answer-cache.ts";
+import { createAnswerCache } from "#lib/cluster/answer-cache.ts";
 import type { Connection } from "#lib/cluster/api-server.ts";
-import { addressOf } from "#lib/cluster/credentials.ts";
+import { getServiceAddress } from "#lib/cluster/credentials.ts";
 import { sendRequest, UnansweredError } from "#lib/cluster/https-request.ts";
 import { createLiveCapabilities } from "#lib/cluster/live-capabilities.ts";
 import { Failure } from "#lib/failure.ts";
-import { createMemoryLedger, within } from "#lib/ledger.ts";
+import { createMemoryLedger, prefixLedger } from "#lib/ledger.ts";
 import type { Capabilities, HttpsRequest } from "#lib/needs.ts";
 import type { ClusterConnection } from "../../clusters/api.ts";
 
@@ -19,7 +19,7 @@ export const openCapabilities = async (
 ): Promise<(tell: (sentence: string) => void, milliseconds: number) => Capabilities> => {
   const open = createLiveCapabilities(
     { [cluster]: await connectionOf(way) },
-    memoryOf(),
+    createAnswerCache(),
     createMemoryLedger(),
     () => {},
     sending(way),
@@ -45,8 +45,9 @@ export const openCapabilities = async (
       },
       https: async (request) => mayAsk(hostOf(request)) && world.https(request),
       http: async (request) => mayAsk(hostOf(request)) && world.http(request),
-      aws: async (action, request) => mayAsk(addressOf("ec2", request.region).hostname) && world.aws(action, request),
-      ledger: (rule) => within(ledger, rule),
+      aws: async (action, request) =>
+        mayAsk(getServiceAddress("ec2", request.region).hostname) && world.aws(action, request),
+      ledger: (rule) => prefixLedger(ledger, rule),
       anew: () => {
         const fresh = world.anew?.();
         return fresh && harmless(fresh);

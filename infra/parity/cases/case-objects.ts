@@ -1,5 +1,5 @@
 import { setTimeout as wait } from "node:timers/promises";
-import { rootOf } from "#lib/objects/api-version.ts";
+import { toApiPath } from "#lib/objects/api-version.ts";
 import type { RecordedAnswers } from "#lib/recorded-answers.ts";
 import type { Case } from "#lib/recording/recording.ts";
 import type { KubernetesObject } from "#lib/review.ts";
@@ -150,7 +150,7 @@ const findDisagreements = async (admin: ClusterClient, { needs = {}, user }: Cas
     return Object(body.status).allowed === allowed ? [] : [`here ${username} may ${verb} ${resource ?? "this"}`];
   });
   const listed = Object.entries(discovery).map(async ([groupVersion, resources]) => {
-    const { resources: served = [] } = (await admin({ method: "GET", path: rootOf(groupVersion) })).body;
+    const { resources: served = [] } = (await admin({ method: "GET", path: toApiPath(groupVersion) })).body;
     const names = Array.isArray(served) ? served.map(({ name }) => name) : [];
     const missing = resources.filter(({ resource }) => !names.includes(resource));
     const more = names.filter((name) => !name.includes("/") && !resources.some(({ resource }) => resource === name));

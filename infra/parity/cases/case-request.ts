@@ -1,5 +1,5 @@
 import type { JsonMap } from "#lib/json.ts";
-import { joinApiVersion, rootOf } from "#lib/objects/api-version.ts";
+import { joinApiVersion, toApiPath } from "#lib/objects/api-version.ts";
 import type { Case } from "#lib/recording/recording.ts";
 import type { AdmissionRequest, KubernetesObject, UserInfo } from "#lib/review.ts";
 import { mergeWithDefaults } from "#lib/settings.ts";
@@ -100,7 +100,7 @@ interface ResourceInfo {
 
 type Resource = AdmissionRequest["resource"];
 
-const getRoot = (resource: Resource) => rootOf(joinApiVersion(resource));
+const getRoot = (resource: Resource) => toApiPath(joinApiVersion(resource));
 
 /** A resource, or one of its subresources; what Kubernetes does not know, this API server is taught. */
 const findResource = async (

@@ -1,9 +1,9 @@
 import { mkdtempDisposable } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { memoryOf } from "#lib/cluster/answer-cache.ts";
+import { createAnswerCache } from "#lib/cluster/answer-cache.ts";
 import { createLiveCapabilities } from "#lib/cluster/live-capabilities.ts";
-import { type RecordedAnswers, recorded } from "#lib/recorded-answers.ts";
+import { createRecordedCapabilities, type RecordedAnswers } from "#lib/recorded-answers.ts";
 import type { Case } from "#lib/recording/recording.ts";
 import type { Phase } from "#lib/rule.ts";
 import { mergeWithDefaults } from "#lib/settings.ts";
@@ -116,11 +116,11 @@ export const serveSetups = async (
   const clusters = Object.fromEntries(named.map(({ name, rules }) => [name, { rules }]));
   const connection = { server, ca, credentials: { token: tokenOf("admin") } };
   const connections = Object.fromEntries(named.map(({ name }) => [name, connection]));
-  const live = createLiveCapabilities(connections, memoryOf({ entries: 0, bytes: 0 }));
+  const live = createLiveCapabilities(connections, createAnswerCache({ entries: 0, bytes: 0 }));
   const answers = new Map<string, RecordedAnswers>();
   const world = (cluster: string, milliseconds: number) => {
     const recording = answers.get(cluster);
-    return recording ? recorded(recording) : live(cluster, milliseconds);
+    return recording ? createRecordedCapabilities(recording) : live(cluster, milliseconds);
   };
   const listed = [...rules.map(deleteAuthorizer), observer.listed];
   const served = await serveRules(listed, JSON.stringify({ clusters }), { certificate, world });

@@ -1,6 +1,6 @@
 import { Agent, request } from "node:https";
-import { rootOf } from "#lib/objects/api-version.ts";
-import { plural } from "#lib/recorded-answers.ts";
+import { toApiPath } from "#lib/objects/api-version.ts";
+import { toPlural } from "#lib/recorded-answers.ts";
 import type { KubernetesObject, UserInfo } from "#lib/review.ts";
 
 /** What the API server said. */
@@ -68,7 +68,9 @@ const parseBody = (text: string): Record<string, unknown> => {
 /** Returns the path of the collection that an object belongs to, by its kind, apiVersion and namespace. */
 export const getCollectionPath = ({ apiVersion = "v1", kind = "", metadata }: KubernetesObject): string => {
   const namespace = metadata?.namespace;
-  return [rootOf(apiVersion), ...(namespace === undefined ? [] : ["namespaces", namespace]), plural(kind)].join("/");
+  return [toApiPath(apiVersion), ...(namespace === undefined ? [] : ["namespaces", namespace]), toPlural(kind)].join(
+    "/",
+  );
 };
 
 /** Returns the path of an object. */

@@ -1,7 +1,7 @@
 import type { Affinity, Toleration } from "kubernetes-types/core/v1.d.ts";
 import { isMap } from "../../json.ts";
-import { goQuoted } from "../../objects/go-quoted.ts";
-import { keyFaults, valueFaults } from "../../objects/label.ts";
+import { quoteAsGo } from "../../objects/go-quoted.ts";
+import { findKeyFaults, findValueFaults } from "../../objects/label.ts";
 import { parseQuantity } from "../../objects/quantity.ts";
 import { quoteValue } from "../values/texts.ts";
 import { checkLabelSelector } from "./selectors.ts";
@@ -50,7 +50,9 @@ export const findTolerationFaults = (tolerations: readonly Toleration[], place: 
     const formatInvalid = (field: string, shown: string, detail: string) =>
       `${at}.${field}: Invalid value: ${shown}: ${detail}`;
     const faults =
-      key === "" ? [] : findFaultsAtStart(key, keyFaults).map((fault) => formatInvalid("key", quoteStart(key), fault));
+      key === ""
+        ? []
+        : findFaultsAtStart(key, findKeyFaults).map((fault) => formatInvalid("key", quoteStart(key), fault));
     if (key === "" && operator !== "Exists")
       faults.push(
         formatInvalid(
@@ -64,7 +66,7 @@ export const findTolerationFaults = (tolerations: readonly Toleration[], place: 
         formatInvalid("effect", quoteStart(effect), "effect must be 'NoExecute' when `tolerationSeconds` is set"),
       );
     if (operator === "Equal" || operator === "") {
-      const wrong = findFaultsAtStart(value, valueFaults);
+      const wrong = findFaultsAtStart(value, findValueFaults);
       if (wrong.length > 0) faults.push(formatInvalid("operator", quoteStart(value), wrong.join(";")));
     } else if (operator === "Exists") {
       if (value !== "")
@@ -80,7 +82,7 @@ export const findTolerationFaults = (tolerations: readonly Toleration[], place: 
     return faults;
   });
 
-const quoteStart = (text: string) => goQuoted(text.slice(0, 300));
+const quoteStart = (text: string) => quoteAsGo(text.slice(0, 300));
 
 const formatGoToleration = ({ key = "", operator = "", value = "", effect = "", tolerationSeconds }: Toleration) =>
   `v1.Toleration{Key:${quoteStart(key)}, Operator:${quoteStart(operator)}, Value:${quoteStart(value)}, Effect:${quoteStart(effect)}, TolerationSeconds:${tolerationSeconds ?? "(*int64)(nil)"}}`;

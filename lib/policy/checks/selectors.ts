@@ -1,4 +1,4 @@
-import { keyFaults, valueFaults } from "../../objects/label.ts";
+import { findKeyFaults, findValueFaults } from "../../objects/label.ts";
 import type { LabelSelector } from "../../objects/selection.ts";
 import { quoteValue } from "../values/texts.ts";
 import {
@@ -40,10 +40,10 @@ const checkLabelKey: ValueCheck = checkTextWith((value) => findLabelKeyFault(val
 
 export const findLabelKeyFault = (key: string): string | undefined =>
   // A valid key has at most 317 bytes: a prefix of 253, a slash and a name of 63.
-  key.length > 400 ? "is too long for a key" : joinFaults(key, keyFaults(key));
+  key.length > 400 ? "is too long for a key" : joinFaults(key, findKeyFaults(key));
 
 export const findLabelValueFault = (value: string): string | undefined =>
-  value.length > 63 ? "must be no more than 63 bytes" : joinFaults(value, valueFaults(value));
+  value.length > 63 ? "must be no more than 63 bytes" : joinFaults(value, findValueFaults(value));
 
 const joinFaults = (value: string, faults: string[]) =>
   faults.length > 0 ? `is ${quoteValue(value)}, but ${faults.join("; ")}` : undefined;

@@ -9,7 +9,13 @@ import {
   setMember,
   unescapeStep,
 } from "../../json.ts";
-import { canonical, milliOf, parseQuantity, type Quantity, wholeOf } from "../../objects/quantity.ts";
+import {
+  canonicalizeQuantity,
+  parseQuantity,
+  type Quantity,
+  roundToUnits,
+  roundUpToThousandths,
+} from "../../objects/quantity.ts";
 import type { OverrideTemplate } from "../types.ts";
 import { type Decimal, parseDecimal } from "../values/decimals.ts";
 import { quoteValue } from "../values/texts.ts";
@@ -132,10 +138,10 @@ export const multiplyRounded = ({ nanos }: Quantity, { numerator, denominator }:
  * Calculates in floating point, as upstream does: 100 times 0.29 is 28 bytes.
  */
 export const multiplyTruncated = (quantity: Quantity, factor: number, isCpu: boolean): string => {
-  const product = Number(isCpu ? milliOf(quantity) : wholeOf(quantity)) * factor;
+  const product = Number(isCpu ? roundUpToThousandths(quantity) : roundToUnits(quantity)) * factor;
   if (!Number.isFinite(product)) throw new Error(`${factor} times ${quantity.text} is more than there can be`);
   const count = BigInt(Math.trunc(product));
   return isCpu
-    ? canonical({ nanos: count * 10n ** 6n, notation: "decimal" })
-    : canonical({ nanos: count * 10n ** 9n, notation: "binary" });
+    ? canonicalizeQuantity({ nanos: count * 10n ** 6n, notation: "decimal" })
+    : canonicalizeQuantity({ nanos: count * 10n ** 9n, notation: "binary" });
 };

@@ -3,8 +3,8 @@ import { readFileSync } from "node:fs";
 import { describe, it } from "node:test";
 import { parse } from "yaml";
 import { type HttpsRequest, type HttpsResponse, http } from "../../needs.ts";
-import { recorded } from "../../recorded-answers.ts";
-import { mergeWithDefaults, mistakes } from "../../settings.ts";
+import { createRecordedCapabilities } from "../../recorded-answers.ts";
+import { findMistakes, mergeWithDefaults } from "../../settings.ts";
 import { createHttpCapabilities, findHttpFault, type HttpSettings, httpSettings, listSecretPlaces } from "./http.ts";
 
 const region = "eu-west-1";
@@ -18,7 +18,7 @@ const {
 describe("the setting http", () => {
   for (const given of validSettings)
     it(`can be ${JSON.stringify(given)}`, () => {
-      assert.deepEqual(mistakes(httpSettings, given), []);
+      assert.deepEqual(findMistakes(httpSettings, given), []);
       assert.equal(findHttpFault({ ...httpSettings, ...given }), undefined);
     });
 
@@ -87,7 +87,9 @@ describe("a credential for a host", () => {
 
 describe("a recorded response", () => {
   const recordAnswer = (answer: object) =>
-    recorded({ http: [{ url: "http://mock/x", answer: { status: 200, body: '{"n":1}', ...answer } }] });
+    createRecordedCapabilities({
+      http: [{ url: "http://mock/x", answer: { status: 200, body: '{"n":1}', ...answer } }],
+    });
   const settings: HttpSettings = { ...httpSettings, hosts: ["mock"] };
 
   it("has header names as Go writes them", async () => {

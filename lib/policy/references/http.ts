@@ -1,9 +1,9 @@
 import type { SecureContext, SecureContextOptions } from "node:tls";
-import { addressIn, admitting, isRange, lookupOf } from "../../cluster/addresses.ts";
+import { createAddressCheck, createLookup, getAddress, isRange } from "../../cluster/addresses.ts";
 import { getErrorMessage } from "../../failure.ts";
 import { isMap } from "../../json.ts";
 import { type HttpsRequest, type HttpsResponse, parseAnswer, type SecretPlace } from "../../needs.ts";
-import { isRegion, tokenOf } from "../../service-settings.ts";
+import { findTokenPlace, isRegion } from "../../service-settings.ts";
 import type {
   HttpReference,
   HttpReferenceAuth,
@@ -54,7 +54,7 @@ export const createHttpCapabilities = (
   ): Promise<HttpsResponse> => {
     if (!isAllowedHost(settings.hosts, url))
       throw new Error(`${url.host} may not be asked: http.hosts does not list it`);
-    const address = addressIn(url);
+    const address = getAddress(url);
     if (address !== undefined && !isAdmitted(address))
       throw new Error(`${url.host} may not be asked: http.addresses does not list it, and it is no public address`);
     // A pooled connection may lead to an address that was not checked.
@@ -149,7 +149,7 @@ const findCredential = ({ credentials }: HttpSettings, url: URL, name = ""): Sto
 };
 
 const locateSecret = ({ secret = "", parameter = "", region = "" }: HttpCredential): SecretPlace | undefined =>
-  tokenOf({ tokenSecret: secret, tokenParameter: parameter, region });
+  findTokenPlace({ tokenSecret: secret, tokenParameter: parameter, region });
 
 export const listSecretPlaces = ({ credentials }: HttpSettings): SecretPlace[] =>
   credentials.flatMap((one) => locateSecret(one) ?? []);
@@ -157,19 +157,19 @@ export const listSecretPlaces = ({ credentials }: HttpSettings): SecretPlace[] =
 const createLimits = (settings: HttpSettings) => {
   const known = limitsBySettings.get(settings);
   if (known) return known;
-  const isAdmitted = admitting(settings.addresses);
+  const isAdmitted = createAddressCheck(settings.addresses);
   let context: SecureContext | undefined;
   const secureContext = () => {
     context ??= createTlsContext(settings, {});
     return context;
   };
-  const found = { isAdmitted, lookup: lookupOf(isAdmitted), secureContext };
+  const found = { isAdmitted, lookup: createLookup(isAdmitted), secureContext };
   limitsBySettings.set(settings, found);
   return found;
 };
 const limitsBySettings = new WeakMap<
   HttpSettings,
-  { isAdmitted(address: string): boolean; lookup: ReturnType<typeof lookupOf>; secureContext(): SecureContext }
+  { isAdmitted(address: string): boolean; lookup: ReturnType<typeof createLookup>; secureContext(): SecureContext }
 >();
 
 /** Builds the TLS context. A script's `ca` replaces all other trusted certificates. */

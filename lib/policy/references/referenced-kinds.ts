@@ -1,7 +1,7 @@
 import { toList, toMap } from "../../json.ts";
 import type { ResourceType } from "../../needs.ts";
 import { splitApiVersion } from "../../objects/api-version.ts";
-import { plural } from "../../recorded-answers.ts";
+import { toPlural } from "../../recorded-answers.ts";
 
 export interface ReferencedKind {
   apiVersion: string;
@@ -35,13 +35,13 @@ export const listReferencedKinds = (policy: unknown): ReferencedKind[] => {
 };
 
 /** Compares the plural, because the resource to read is guessed in the same way and ignores case. */
-const isSecret = ({ apiVersion, kind }: ReferencedKind) => !apiVersion.includes("/") && plural(kind) === "secrets";
+const isSecret = ({ apiVersion, kind }: ReferencedKind) => !apiVersion.includes("/") && toPlural(kind) === "secrets";
 
 /** Lists the resources of `kindsIn`, with plurals guessed as for Kubernetes' own kinds. */
 export const guessReferencedResources = (policies: readonly unknown[]): ResourceType[] =>
   policies
     .flatMap(listReferencedKinds)
-    .map(({ apiVersion, kind }) => ({ ...splitApiVersion(apiVersion), resource: plural(kind) }));
+    .map(({ apiVersion, kind }) => ({ ...splitApiVersion(apiVersion), resource: toPlural(kind) }));
 
 export const hasScript = (policy: unknown): boolean => {
   const { overrideRules, validateRules } = toMap(toMap(policy).spec);

@@ -1,5 +1,5 @@
 import { isToken } from "../../cluster/credentials.ts";
-import { basic } from "../../cluster/outside.ts";
+import { buildBasicAuthorization } from "../../cluster/outside.ts";
 import { isMap } from "../../json.ts";
 import { type HttpsRequest, type HttpsResponse, parseAnswer } from "../../needs.ts";
 import type { HttpReferenceAuth } from "../types.ts";
@@ -11,7 +11,7 @@ interface ReceivedToken {
 }
 
 export const buildBasicAuth = ({ username = "", password = "" }: HttpReferenceAuth): Record<string, string> =>
-  username || password ? { authorization: basic(username, password) } : {};
+  username || password ? { authorization: buildBasicAuthorization(username, password) } : {};
 
 export const parseToken = (answer: HttpsResponse): ReceivedToken | undefined => {
   const content = answer.status >= 200 && answer.status < 300 ? parseAnswer(answer) : undefined;

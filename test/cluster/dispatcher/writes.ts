@@ -1,5 +1,5 @@
 import type { JsonMap } from "#lib/json.ts";
-import { rootOf } from "#lib/objects/api-version.ts";
+import { toApiPath } from "#lib/objects/api-version.ts";
 import type { ClusterRequest } from "../../../infra/parity/control-plane/client.ts";
 import type { Random } from "./random.ts";
 
@@ -96,7 +96,7 @@ export const objects = (random: Random): ClusterRequest[] =>
         const metadata = { name: "base", labels: { tier: "a" } };
         return {
           method: "POST",
-          path: `${rootOf(apiVersion)}/namespaces/${namespace}/${resource}`,
+          path: `${toApiPath(apiVersion)}/namespaces/${namespace}/${resource}`,
           body: { apiVersion, kind, metadata, ...content(random) },
         };
       },
@@ -154,7 +154,8 @@ export const writeOf = (number: number, random: Random): ClusterRequest => {
     return { method: "POST", path: `/apis/${apiVersion}/validatingwebhookconfigurations?dryRun=All`, body };
   }
   const namespace = random.pick(Object.keys(namespaces));
-  const place = (apiVersion: string, resource: string) => `${rootOf(apiVersion)}/namespaces/${namespace}/${resource}`;
+  const place = (apiVersion: string, resource: string) =>
+    `${toApiPath(apiVersion)}/namespaces/${namespace}/${resource}`;
   if (act < 0.21) {
     const [apiVersion, resource] = random.pick([
       ["apps/v1", "deployments"],
