@@ -3,7 +3,7 @@ import { mergeTolerations } from "#lib/objects/toleration.ts";
 import { alignment } from "../diff/alignment.ts";
 import type { Exchange } from "./sequence-sender.ts";
 
-/** Json in which any two servers differ: that they are there is compared, what they say is not. */
+/** Fields in which any two servers differ: their presence is compared, their values are not. */
 const serverFields: Record<string, string> = {
   uid: "made for each object",
   resourceVersion: "counts the writes of a server",
@@ -24,10 +24,10 @@ const serverFields: Record<string, string> = {
   expirationTimestamp: "a time",
 };
 
-/** Drawn at random or not, these say something by themselves. */
+/** Values that are compared even in such fields. */
 const comparedValues = new Set(["None", ""]);
 
-/** An answer as far as two servers must agree on it. */
+/** The part of an answer that must be equal on two servers. */
 export interface ComparableAnswer {
   code: number;
   warnings: string[];
@@ -39,11 +39,11 @@ export const toComparable = ({ answer, name }: Exchange, sequence: string): Comp
     Object.hasOwn(serverFields, key) && value !== undefined && !comparedValues.has(value) ? "?" : value,
   );
   const plain = replaceNames(said.replace(/admission webhook \\"[^"]+\\" denied the request: /g, ""), name, sequence)
-    // Uids and times stand in texts and labels, too.
+    // Texts and labels contain uids and times, too.
     .replaceAll(/\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b|\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ/g, "?")
-    // The volume of an account's token has a suffix that is drawn at random.
+    // The volume of an account's token has a random suffix.
     .replaceAll(/\bkube-api-access-[bcdfghjklmnpqrstvwxz2456789]{5}\b/g, "kube-api-access-?")
-    // Go's diffs use another kind of space in half of all processes, so that no program parses them.
+    // Go's diffs use a different space character in half of all processes, so that programs don't parse them.
     .replaceAll("\u00a0", " ");
   const body = Object.values(orderings).reduce((body, arrange) => arrange(body), JSON.parse(plain));
   return { code: answer.code, warnings: answer.warnings.map((text) => replaceNames(text, name, sequence)), body };
@@ -51,7 +51,7 @@ export const toComparable = ({ answer, name }: Exchange, sequence: string): Comp
 
 type Body = Record<string, unknown>;
 
-/** Every place where the order is chance's, not the plugin's: there it counts what is said, not when. */
+/** Normalizes each place where the order is random. */
 const orderings: Record<string, (body: Body) => Body> = {
   "a list goes by names, of which the API server made some": (body) =>
     Array.isArray(body.items) ? { ...body, items: body.items.map(sortManagers).toSorted(compareText) } : body,
@@ -84,10 +84,10 @@ const orderings: Record<string, (body: Body) => Body> = {
   },
 };
 
-/** What a fault of a LimitRange is about, but for the resource. */
+/** Returns the kind of a LimitRange's fault, without the resource. */
 const getFaultKind = (fault: string) => /(minimum|maximum|ratio).* per \w+/.exec(fault)?.[0].replace(/ \S+ usage/, "");
 
-/** Sorted where neighbours are of a sort. */
+/** Sorts neighbours of the same kind. */
 const sortRuns = (texts: string[], sortOf: (text: string) => unknown): string[] => {
   const runs: string[][] = [];
   for (const text of texts) {
@@ -123,23 +123,23 @@ const sortManagers = (object: Body): Body => {
   return { ...object, metadata: { ...Object(object.metadata), managedFields: managedFields.toSorted(compareText) } };
 };
 
-/** The suffix of a generated name is drawn at random. */
+/** Replaces generated names: their suffix is random. */
 const replaceNames = (text: string, name: string, sequence: string) =>
   (name === sequence ? text : text.replaceAll(name, `${sequence}-?`)).replaceAll(
     new RegExp(`\\b${sequence}-[bcdfghjklmnpqrstvwxz2456789]{5}\\b`, "g"),
     `${sequence}-?`,
   );
 
-/** A difference that is meant to be, and why. */
+/** An intended difference and its reason. */
 interface KnownDifference {
   reason: string;
-  /** The rules whose README lists it. */
+  /** The rules whose READMEs list the difference. */
   rules: string[];
-  /** Whether it is the only one between what upstream says and what we say. */
+  /** Reports whether this is the only difference between the plugin's answer and the rule's. */
   explains(wanted: ComparableAnswer, actual: ComparableAnswer): boolean;
 }
 
-/** Every difference that there may be. */
+/** All intended differences. */
 const knownDifferences: KnownDifference[] = [
   {
     reason: "a uid that was read isn't told to those who sent another",
@@ -277,14 +277,14 @@ const knownDifferences: KnownDifference[] = [
   },
 ];
 
-/** Whether ours is the same refusal, with its text as it becomes like that. */
+/** Reports whether both are the same refusal, once the plugin's text is changed. */
 const isSameRefusal = (
   wanted: ComparableAnswer,
   actual: ComparableAnswer,
   changed: (text: string) => string | undefined,
 ): boolean => {
   const [{ details, reason }, ours] = [Object(wanted.body), Object(actual.body)];
-  // What upstream answers as a bare 500 has neither.
+  // A bare 500 of upstream has neither details nor a reason.
   const isAlike =
     wanted.code === 500
       ? reason === undefined
@@ -295,7 +295,7 @@ const isSameRefusal = (
 
 const getMessage = ({ body }: ComparableAnswer) => String(Object(body).message);
 
-/** An answer, and the diffs of objects at the end of its texts. What is empty is null there. */
+/** Separates the diffs at the end of an answer's texts from the rest, in which empty values become null. */
 const splitDiffs = (answer: ComparableAnswer) => {
   const diffs: string[] = [];
   const rest: unknown = JSON.parse(JSON.stringify(answer), (_, value) => {
@@ -307,7 +307,10 @@ const splitDiffs = (answer: ComparableAnswer) => {
   return { diffs, rest };
 };
 
-/** Whether two diffs that start from the same object lead to the same, but for what is empty in the first's. */
+/**
+ * Reports whether two diffs of the same old object lead to the same new object; `wanted` may have empty values for
+ * null.
+ */
 const isSameResult = (wanted: string, actual: string): boolean => {
   const known = new Map([...listOldLines(wanted), ...listOldLines(actual)]);
   const length = Math.max(0, ...known.keys());
@@ -316,7 +319,7 @@ const isSameResult = (wanted: string, actual: string): boolean => {
   return one.every((line, index) => [line, line.replace(/(\[\]|\{\})(?=,?$)/, "null")].includes(other[index] ?? ""));
 };
 
-/** The hunks of a unified diff: where in the old object they start, and their lines. */
+/** Returns the hunks of a unified diff: the line of the old object at which each starts, and its lines. */
 const parseHunks = (diff: string) =>
   diff
     .split(/^@@ /m)
@@ -324,11 +327,11 @@ const parseHunks = (diff: string) =>
     .map((hunk) => {
       const [head = "", ...lines] = hunk.replace(/\n$/, "").split("\n");
       const [, start = "1", length = "1"] = /^-(\d+)(?:,(\d+))?/.exec(head) ?? [];
-      // Where nothing of the old is shown, it is the line before.
+      // A hunk without old lines states the line before it.
       return { start: Number(start) + (length === "0" ? 1 : 0), lines };
     });
 
-/** What a diff shows of the old object, by the line. */
+/** Returns the lines of the old object that a diff shows, with their numbers. */
 const listOldLines = (diff: string): [number, string][] =>
   parseHunks(diff).flatMap(({ start, lines }) =>
     lines
@@ -336,7 +339,7 @@ const listOldLines = (diff: string): [number, string][] =>
       .map((line, index): [number, string] => [start + index, line.slice(1)]),
   );
 
-/** The new object, down to a line of the old one; what stayed and is not shown stands for itself by its number. */
+/** Returns the lines of the new object. A kept line that no diff shows is represented by its number. */
 const buildNewLines = (diff: string, known: Map<number, string>, length: number): string[] => {
   const lines: string[] = [];
   let next = 1;
@@ -352,7 +355,9 @@ const buildNewLines = (diff: string, known: Map<number, string>, length: number)
   return lines;
 };
 
-/** Of pods that have a RuntimeClass; each exchanged for another first, and only those that are left of them. */
+/**
+ * Sorts the tolerations of pods with a RuntimeClass, after `left` has dropped some and `exchanged` has replaced some.
+ */
 const sortTolerations = (
   answer: ComparableAnswer,
   exchanged = (toleration: unknown, _runtimeClass: string) => toleration,
@@ -368,7 +373,7 @@ const sortTolerations = (
 
 const deleteCovered = (tolerations: Toleration[]) => mergeTolerations(tolerations, []);
 
-/** Exchanges what the plugin adds to a pod for what its RuntimeClass adds: "impatient" in surroundings.yaml. */
+/** Replaces the toleration that the plugin adds by that of the pod's RuntimeClass: "impatient" in surroundings.yaml. */
 const applyRuntimeClass = (toleration: unknown, runtimeClass: string) => {
   const added = {
     key: "node.kubernetes.io/not-ready",
@@ -381,7 +386,7 @@ const applyRuntimeClass = (toleration: unknown, runtimeClass: string) => {
 
 const isSame = (one: unknown, other: unknown) => toCanonicalJson(one) === toCanonicalJson(other);
 
-/** With the members of objects in one order. */
+/** Returns JSON with sorted keys. */
 const toCanonicalJson = (value: unknown): string =>
   JSON.stringify(value, (_, inner) =>
     typeof inner === "object" && inner !== null && !Array.isArray(inner)
@@ -399,13 +404,16 @@ export const compareAnswers = (rule: string, wanted: ComparableAnswer, actual: C
   return known ? { verdict: "known", reason: known.reason } : { verdict: "different" };
 };
 
-/** Lines that both have, those of the first alone with `-`, those of the second with `+`; what is far from both is left out. */
+/**
+ * Formats two answers as a diff: `-` for lines of the first, `+` for lines of the second. Equal lines are shown only
+ * near a difference.
+ */
 export const formatDiff = (wanted: ComparableAnswer, actual: ComparableAnswer): string => {
   const [one, other] = [wanted, actual].map((value) => toLines(value));
   return formatLines(one ?? [], other ?? []);
 };
 
-/** Texts of several lines as lines of their own. */
+/** Returns an answer as lines of JSON; texts of several lines are split. */
 const toLines = (value: ComparableAnswer) =>
   JSON.stringify(JSON.parse(toCanonicalJson(value)), null, 2)
     .replaceAll("\\n", "\n    | ")
@@ -419,7 +427,7 @@ const formatLines = (one: string[], other: string[]): string => {
   };
   const aligned = alignment(one, other);
   for (const [index, old] of aligned.entries()) {
-    // What goes is shown before what comes in its place.
+    // Deleted lines are shown before the added ones.
     deleteUntil(aligned.slice(index).find((kept) => kept >= 0) ?? one.length);
     lines.push(`${old < 0 ? "+" : " "} ${other[index]}`);
     if (old >= 0) next = old + 1;

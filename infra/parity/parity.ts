@@ -19,52 +19,58 @@ import { type Announcer, openScriptedEndpoints } from "./scripted-endpoints.ts";
 import { deleteCompletely, type Exchange, type GetClient, sendSequence } from "./sequence-sender.ts";
 import { openPair } from "./server-pair.ts";
 
-/** What to find out. */
+/** The options of one comparison. */
 export interface ParityOptions {
-  /** How many, to each server. */
+  /** The number of requests to each server. */
   requests: number;
-  /** The same seed asks the same. */
+  /** The same seed generates the same requests. */
   seed: number;
-  /** Other settings of the rule than those with which it is its twin's equal. */
+  /** Settings of the rule in place of those with which it equals its plugin. */
   settings?: object;
 }
 
 /** An unexplained difference. */
 export interface ParityDifference {
-  /** Where the rule's matchConditions had been taken away. */
+  /** Whether the rule was called without its matchConditions. */
   withoutConditions: boolean;
-  /** Whether the same requests showed it again. */
+  /** Whether the same requests showed the difference again. */
   recurs: boolean;
-  /** The requests that show it, the last one differently answered. */
+  /** The requests that show the difference; the last one has different answers. */
   calls: string[];
-  /** What upstream says with `-`, what we say with `+`. */
+  /** Lines of the plugin's answer begin with `-`, lines of the rule's with `+`. */
   diff: string;
 }
 
-/** A rule beside its twin. */
+/** The result for one port. The fields are part of the JSON output. */
 export interface ParityResult {
   rule: string;
   plugin: string;
   requests: number;
   equal: number;
-  /** How often each known difference was met. */
+  /** The number of requests with each known difference. */
   known: Record<string, number>;
-  /** Differences, and conditions that failed. */
+  /** The number of unexplained differences and of failed conditions. */
   unexplained: number;
-  /** The webhooks of which a matchCondition could not be evaluated, and how often, by the API server's own count. */
+  /** The webhooks with a matchCondition that could not be evaluated, and how often, from the API server's metrics. */
   failedConditions: Record<string, number>;
-  /** Of the webhooks, for these requests; with the rule's matchConditions, where it refused or changed something, and without. */
+  /**
+   * Calls of the rule for these requests: with its matchConditions, those that refused or changed an object, and
+   * without its matchConditions.
+   */
   calls: { made: number; acted: number; withoutConditions: number };
   differences: ParityDifference[];
 }
 
-/** Sequences at a time, on each server. */
+/** The number of sequences that run in parallel on each server. */
 const concurrency = 8;
 const shrinkingTime = 20_000;
-/** An unexplained difference is shrunk and shown; the others are mostly the same one again. */
+/** The number of unexplained differences that are shrunk and shown; further ones are mostly the same. */
 const maxExplained = 3;
 
-/** Asks a server with the compiled-in plugin and one without it that calls Postern the same, and compares. */
+/**
+ * Sends the same requests to a server with the compiled-in plugin and to one that calls the rule, and compares the
+ * answers.
+ */
 export const measureParity = async (port: Port, binaries: Binaries, question: ParityOptions): Promise<ParityResult> => {
   const { upstreamPlugin: twin } = port.rule;
   await using stack = new AsyncDisposableStack();
@@ -104,7 +110,7 @@ export const measureParity = async (port: Port, binaries: Binaries, question: Pa
     differences: [],
   };
 
-  // A server that refuses everything accepts no webhook configuration, and would call no webhook.
+  // A server that refuses everything accepts no webhook configuration and calls no webhook.
   await Promise.all([isLate || spoilt.callFrom(upstream), asItIs.callFrom(ours)]);
   const [wanted, actual] = await Promise.all([sendAndClear(numbered, upstream), sendAndClear(numbered, ours)]);
   outcome.calls.made = asItIs.calls().length;
@@ -121,7 +127,7 @@ export const measureParity = async (port: Port, binaries: Binaries, question: Pa
   await bare.callFrom(ours);
   const again = await sendAndClear(numbered, ours);
   outcome.calls.withoutConditions = bare.calls().length;
-  // What differs with them as well has been told already.
+  // A sequence that also differs with the conditions has been reported already.
   const onlyNow = numbered.map(({ name }, index) =>
     verdicts[index]?.some(isDifferent)
       ? []
@@ -134,7 +140,7 @@ export const measureParity = async (port: Port, binaries: Binaries, question: Pa
   return outcome;
 };
 
-/** The rule, called whenever it matches. */
+/** Returns the rule without its matchConditions. */
 const deleteConditions = ({ matchConditions: _, variants, ...rule }: Port["rule"]): Port["rule"] => {
   if (variants === undefined) return rule;
   const deleteVariantConditions = ({ matchConditions: _, ...variant }: RuleVariant<object>) => variant;
@@ -151,19 +157,22 @@ const buildTopics = ({ namespaces = {}, scenarios: names = [] }: ComparisonConfi
   scenarios: names.map((name) => scenarios[name]),
 });
 
-/** A condition that fails refuses the request or is passed over, as the failurePolicy says; either way it is counted. */
+/**
+ * Reads the number of failed conditions. A failed condition refuses the request or skips the webhook, depending on the
+ * failurePolicy.
+ */
 const countFailedConditions = async ({ admin }: Cluster): Promise<Record<string, number>> => {
   const { body } = await admin({ method: "GET", path: "/metrics" });
   const lines = String(body.text).matchAll(
     /^apiserver_admission_match_condition_evaluation_errors_total\{.*name="([^"]+)".*\} (\d+)$/gm,
   );
   const counts: Record<string, number> = {};
-  // A line for each phase and operation.
+  // The metrics have a line for each phase and operation.
   for (const [, webhook = "", count] of lines) counts[webhook] = (counts[webhook] ?? 0) + Number(count);
   return counts;
 };
 
-/** With these on, an empty store is never filled, and no sequence makes an object; every other object is made before. */
+/** Plugins that refuse every creation: they are turned on when every other sequence has created its object. */
 const refusingPlugins = new Set(["AlwaysDeny"]);
 const isKept = (_: NamedSequence, index: number) => index % 2 === 0;
 const toCreation = ({ sequence, name }: NamedSequence): NamedSequence => {
@@ -171,7 +180,7 @@ const toCreation = ({ sequence, name }: NamedSequence): NamedSequence => {
   return { name, sequence: { ...sequence, generateName: false, steps } };
 };
 
-/** A foreign webhook, called after all rules, that sets imagePullPolicy so that containers run what lies on the node. */
+/** A webhook of another vendor, called after all rules, that sets imagePullPolicy to Never. */
 export const competitor = toCatalogueRule(
   "spoiler",
   rule({
@@ -184,7 +193,7 @@ export const competitor = toCatalogueRule(
   }),
 );
 
-/** Serves these ports and the spoiler with settings. */
+/** Serves these ports with settings, and the competing webhook. */
 const serve = async (ports: Port[], host: RuleHost, settings: object, announcer: Announcer) => {
   const setups = ports.map(({ name, rule }) => {
     // Some rules require an exemption: it names a user that makes no request here.
@@ -197,12 +206,12 @@ const serve = async (ports: Port[], host: RuleHost, settings: object, announcer:
   let start = 0;
   return {
     stop,
-    /** The reviews of users' requests that came to the ports since they were registered. */
+    /** Returns the reports of users' requests to the ports since they were registered. */
     calls: () =>
       reports
         .slice(start)
         .filter(({ rule, request }) => names.has(rule) && users.has(request?.userInfo.username ?? "")),
-    /** Has these webhooks called by a cluster, in place of others of the same kinds. */
+    /** Registers these webhooks in a cluster, in place of those registered before. */
     callFrom: async ({ admin }: Cluster) => {
       await applyConfigurations(admin, extendTimeouts(manifests()), announcer);
       start = reports.length;
@@ -217,7 +226,7 @@ interface NamedSequence {
   name: string;
 }
 
-/** All sequences on one server, some at a time. */
+/** Sends all sequences to one server, some in parallel, and deletes the remaining objects. */
 const sendAndClear = async (numbered: NamedSequence[], { as }: Cluster): Promise<Exchange[][]> => {
   const { played, remains } = await sendAll(numbered, as);
   for (const path of remains) await deleteCompletely(path, as);
@@ -259,7 +268,7 @@ type Property = ReturnType<typeof createProperty>;
 const listMatches = ({ phases, rule }: Port) =>
   phases.flatMap((phase) => selectPhase(rule.match, phase, rule.settings ?? {}) ?? []);
 
-/** That a sequence is answered alike; each time about an object of another name. */
+/** Creates the property that both servers answer a sequence alike. Each run uses another object's name. */
 const createProperty = (
   sequence: Arbitrary<RequestSequence>,
   { rule, upstream, ours }: { rule: string; upstream: Cluster; ours: Cluster },
@@ -283,7 +292,7 @@ class DifferenceError extends Error {
   }
 }
 
-/** As many sequences as have so many requests together; the last one may be cut short. */
+/** Generates sequences with this number of requests in total; the last sequence may be cut short. */
 const sample = (arbitrary: Arbitrary<RequestSequence>, { requests, seed }: ParityOptions): RequestSequence[] => {
   let left = requests;
   return fc.sample(arbitrary, { seed, numRuns: requests }).flatMap((sequence) => {
@@ -293,7 +302,7 @@ const sample = (arbitrary: Arbitrary<RequestSequence>, { requests, seed }: Parit
   });
 };
 
-/** The first few differences, each as the smallest sequence that still shows one. */
+/** Shrinks the first few differences to the smallest sequences that still show one. */
 const explain = async (
   verdicts: StepVerdict[][],
   property: Property,
@@ -328,7 +337,7 @@ const toDifference = (verdict: StepVerdict, withoutConditions: boolean, recurs: 
   return { withoutConditions, recurs, calls, diff: wanted && actual ? formatDiff(wanted, actual) : "" };
 };
 
-/** Leaves out what the server adds to each object. */
+/** Formats a body without the fields that the server adds to each object. */
 const formatBody = (body: unknown) =>
   JSON.stringify(body, (key, value) => (serverFields.has(key) ? undefined : value)) ?? "";
 const serverFields = new Set(["managedFields", "uid", "resourceVersion", "creationTimestamp"]);

@@ -34,7 +34,7 @@ export const buildPod = (name: string, metadata: object = {}): FixtureObject => 
   metadata: { name, namespace: "default", ...metadata },
   spec: { containers: [{ name: "c", image: "nginx" }] },
 });
-/** Writes an annotation. */
+/** Builds the spec of a policy that adds an annotation. */
 export const buildAnnotationSpec = (key: string, value: string, resourceSelectors: object[] = podSelectors) => ({
   resourceSelectors,
   overrideRules: [
@@ -42,7 +42,7 @@ export const buildAnnotationSpec = (key: string, value: string, resourceSelector
   ],
 });
 
-/** As `kubectl apply --server-side` does it. */
+/** Applies an object as `kubectl apply --server-side` does. */
 export const applyObject = (client: ClusterClient, object: KubernetesObject): Promise<ClusterResponse> =>
   client({
     method: "PATCH",
@@ -51,7 +51,7 @@ export const applyObject = (client: ClusterClient, object: KubernetesObject): Pr
     path: `${getFixturePath(object)}?fieldManager=kubectl&force=true`,
   });
 
-/** Has a cluster serve the kinds of policies, from their files as they are. */
+/** Creates the definitions of policy kinds from their files, and waits until the cluster serves them. */
 export const servePolicyKinds = async (client: ClusterClient): Promise<void> => {
   for (const file of globSync("functions/*/crds/*.yaml", { cwd: root })) {
     const answer = await applyObject(client, parse(await readFile(join(root, file), "utf8")));

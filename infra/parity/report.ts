@@ -28,13 +28,15 @@ export const buildRow = ({ rule, requests, equal, known, unexplained, calls }: P
   calls.withoutConditions > 0 ? `${Math.round(100 * (1 - calls.made / calls.withoutConditions))}%` : "-",
 ];
 
-/** Aligns a row below the headings, before the others are known: all take minutes. */
+/** Aligns a row below the headings. Rows are printed one by one, because all together take minutes. */
 export const alignRow = (cells: (string | number)[], longestName: number): string =>
   cells
     .map((cell, at) => (at === 0 ? String(cell).padEnd(longestName) : String(cell).padStart(headings[at]?.length ?? 0)))
     .join("  ");
 
-/** Describes below the rows the known differences, failed conditions and the first differences, with the options that repeat them. */
+/**
+ * Describes the known differences, the failed conditions and the first differences, with the options that repeat them.
+ */
 export const describeParity = (found: ParityResult[], options: string): string =>
   [
     ...(listReasons(found).length > 0
@@ -66,7 +68,7 @@ const listReasons = (found: ParityResult[]) => [...new Set(found.flatMap(({ know
 
 const sumCounts = (counts: Record<string, number>) => Object.values(counts).reduce((one, other) => one + other, 0);
 
-/** Describes the results of cases: a table, those that can't be sent or compared, and those that differ. */
+/** Describes the results of cases: a table, the cases that can't be sent or compared, and those that differ. */
 export const describeCases = (results: RuleResults[]): string => {
   const titles = caseHeadings.map((title) => title.toUpperCase());
   const aligned = results.map((one) =>
@@ -95,7 +97,7 @@ const describeCase = (rule: string, { name, from, diff }: CaseDifference) => {
   return `\n${rule}, "${name}": the API server's answer (+) differs from ${expected} (-)\n${diff}\n`;
 };
 
-/** The cases that can't be sent as they are, and those that no plugin is sent, each as a list with a title. */
+/** Returns two lists with titles: cases that can't be sent as they are, and cases that are not sent to a plugin. */
 const listExceptions = (results: RuleResults[]): string[] => {
   const describe = (rule: string, cases: CaseResults["notReceivable"] = []) =>
     cases.map(({ name, reason }) => `- ${rule}, "${name}": ${reason}`);
@@ -115,7 +117,7 @@ export const areAsExpected = (results: RuleResults[]): boolean =>
 
 const [begin, end] = ["<!-- Written by npx postern parity --write. -->", "<!-- End of parity. -->"];
 
-/** Returns functions/README.md with this report, in the old one's place or at the end; the rest of the page stays. */
+/** Returns functions/README.md with this report, in place of the old one or at the end. */
 export const insertReport = (
   page: string,
   { found, cases, version, seed }: { found: ParityResult[]; cases: RuleResults[]; version: string; seed: number },

@@ -18,7 +18,7 @@ import { type ClusterClient, getCollectionPath, getObjectPath } from "./control-
 import type { Announcer } from "./scripted-endpoints.ts";
 import { createTestSigner } from "./test-key.ts";
 
-/** A rule of a test's own, as if it had a folder. */
+/** Returns a rule of a test as a rule of the catalogue. */
 export const toCatalogueRule = (name: string, rule: Rule): CatalogueRule => ({
   name,
   folder: "",
@@ -26,31 +26,31 @@ export const toCatalogueRule = (name: string, rule: Rule): CatalogueRule => ({
   rule,
 });
 
-/** What surrounds rules that a test serves. */
+/** The host of rules that a test serves. */
 export interface RuleHost {
   certificate: ServerCertificate;
   world?(cluster: string, milliseconds: number): Capabilities;
-  /** Stands before an endpoint. */
+  /** Wraps a rule's handler. */
   before?(name: string, handler: Handler): Handler;
 }
 
-/** The name of a registration, and the cluster and key of its URLs. */
+/** The name of webhook configurations, and the cluster and the key in their URLs. */
 export interface ManifestOptions {
   name?: string;
   cluster?: string;
   signer?: ReturnType<typeof createTestSigner>;
-  /** Has one entry a rule, whatever its variants. */
+  /** Creates one entry for each rule, without its variants. */
   whole?: boolean;
 }
 
-/** These rules behind Postern's gateway. Keys and postern.yaml can change while they are served. */
+/** Serves these rules behind Postern's gateway. Keys and postern.yaml can change while they are served. */
 export const serveRules = async (rules: CatalogueRule[], yaml: string, host: RuleHost) => {
   const own = createTestSigner(1);
   const reports: LogReport[] = [];
   let config = parseConfig(yaml, rules);
   const gateway = await openGateway(host.certificate, "127.0.0.1", 0);
 
-  /** From the next request on. */
+  /** Serves another postern.yaml or other keys, from the next request on. */
   const serve = (text: string, publicKeys = own.publicKey) => {
     config = parseConfig(text, rules);
     const { world = createUnconnectedCapabilities, before = (_, handler) => handler } = host;
@@ -68,7 +68,7 @@ export const serveRules = async (rules: CatalogueRule[], yaml: string, host: Rul
     const catalogue = whole ? rules.map(deleteVariants) : rules;
     return buildConfigurations(catalogue, cluster, { name, address, ca: host.certificate.ca, harden: false });
   };
-  /** What was reported while this was done. */
+  /** Returns the result of `act`, and the reports of reviews meanwhile. */
   const during = async <T>(act: () => Promise<T>): Promise<[T, LogReport[]]> => {
     const start = reports.length;
     return [await act(), reports.slice(start)];
@@ -77,7 +77,7 @@ export const serveRules = async (rules: CatalogueRule[], yaml: string, host: Rul
   return { reports, serve, manifests, during, url: gateway.url, stop: () => gateway.close() };
 };
 
-/** Serves the catalogue by a postern.yaml, with a certificate of its own. */
+/** Serves the catalogue with a postern.yaml, and with a certificate of its own. */
 export const serveCatalogue = async (yaml: string, world?: RuleHost["world"]) => {
   await using folder = await mkdtempDisposable(join(tmpdir(), "postern-served-"));
   const certificate = await openCertificate(folder.path, "127.0.0.1");
@@ -89,15 +89,15 @@ const deleteVariants = ({ rule: { variants: _, ...rule }, ...listed }: Catalogue
   rule,
 });
 
-/** Of the configuration that has a phase's entries. */
+/** Returns the kind of the configuration with a phase's entries. */
 export const getConfigurationKind = (phase: Phase | undefined) =>
   phase === "mutate" ? "MutatingWebhookConfiguration" : "ValidatingWebhookConfiguration";
 
 export type WebhookManifests = ReturnType<typeof buildConfigurations>;
 
 /**
- * Makes the API server wait longer for each entry: a busy machine may be slow, which says nothing about rules. An entry
- * with a single second is meant to be late.
+ * Extends the timeouts of entries, because a busy machine may be slow. An entry with a timeout of one second is meant
+ * to be late.
  */
 export const extendTimeouts = (manifests: WebhookManifests): WebhookManifests =>
   manifests.map(({ webhooks, ...manifest }) => ({
@@ -105,7 +105,7 @@ export const extendTimeouts = (manifests: WebhookManifests): WebhookManifests =>
     webhooks: webhooks.map((one) => ({ ...one, timeoutSeconds: one.timeoutSeconds === 1 ? 1 : 30 })),
   }));
 
-/** As kubectl apply would; the API server's own validation has its say. */
+/** Creates webhook configurations. Throws if the API server refuses one. */
 export const registerConfigurations = async (
   admin: ClusterClient,
   manifests: WebhookManifests,
@@ -117,7 +117,7 @@ export const registerConfigurations = async (
   }
 };
 
-/** As `kubectl apply --server-side` would, whatever was there before; resolves once the API server calls by them. */
+/** Applies webhook configurations, as `kubectl apply --server-side` does, and waits until the API server uses them. */
 export const applyConfigurations = async (
   admin: ClusterClient,
   manifests: WebhookManifests,
@@ -139,7 +139,7 @@ export const applyConfigurations = async (
   });
 };
 
-/** As kubectl delete would; resolves once the API server calls by them no more. */
+/** Deletes webhook configurations, and waits until the API server uses them no more. */
 export const deleteConfigurations = async (
   admin: ClusterClient,
   manifests: WebhookManifests,
@@ -154,13 +154,15 @@ export const deleteConfigurations = async (
   });
 };
 
-/** Until it is so, or the sentence that says it is not; a machine may be slow. */
+/** Waits until a condition is true; throws this message after two minutes, because a machine may be slow. */
 export const waitUntil = async (otherwise: string, so: () => Promise<boolean> | boolean): Promise<void> => {
   for (const end = Date.now() + 120_000; Date.now() < end; await wait(50)) if (await so()) return;
   throw new Error(otherwise);
 };
 
-/** Until the API server, which takes a second to notice, calls the webhooks for what `probe` does. */
+/**
+ * Repeats `probe` until the webhooks are called for it: the API server notices new configurations after about a second.
+ */
 export const waitUntilCalled = (probe: () => Promise<unknown>, seen: () => boolean): Promise<void> =>
   waitUntil("the API server did not call the webhooks", async () => {
     await probe();

@@ -7,20 +7,20 @@ import type { ClusterClient } from "./control-plane/client.ts";
 
 type Configuration = ReturnType<typeof buildConfigurations>[number];
 
-/** A review as the API server sends it, as far as an answer depends on it. */
+/** The part of a review on which an answer depends. */
 interface ReviewBody {
   request: { uid: string };
 }
 
-/** What an endpoint says to a review; nothing leaves the API server waiting. */
+/** Returns an endpoint's answer to a review. Without an answer, the API server waits until its timeout. */
 export type EndpointScript = (
   review: ReviewBody,
   path: string,
 ) => { code?: number; type?: string; body: string } | undefined;
 
 /**
- * Opens webhook endpoints that answer by a script, each at the first segment of a path. One more endpoint is for
- * `announcer`, whose entries show which configurations are in use.
+ * Opens webhook endpoints that answer by a script, each at the first segment of a path. A further endpoint serves the
+ * entries of `announcer`, which show the configurations in use.
  */
 export const openScriptedEndpoints = async (
   certificate: ServerCertificate,
@@ -35,7 +35,7 @@ export const openScriptedEndpoints = async (
     const said = script?.(JSON.parse(text), rest.join("/"));
     if (said) response.writeHead(said.code ?? 200, { "content-type": said.type ?? "application/json" }).end(said.body);
   });
-  // A client that reuses a connection while it is closed gets no answer.
+  // A client gets no answer if it reuses a connection that is being closed.
   server.keepAliveTimeout = 600_000;
   await once(server.listen(0, "127.0.0.1"), "listening");
   const url = `https://127.0.0.1:${(server.address() as AddressInfo).port}`;
@@ -49,7 +49,7 @@ export const openScriptedEndpoints = async (
   };
 };
 
-/** An AdmissionReview that answers another. */
+/** Returns the AdmissionReview that answers a review. */
 export const buildReviewAnswer = ({ request: { uid } }: ReviewBody, response: object = {}) =>
   JSON.stringify({
     kind: "AdmissionReview",
@@ -60,7 +60,7 @@ export const buildReviewAnswer = ({ request: { uid } }: ReviewBody, response: ob
 const announcerPath = "announcer";
 const answerWord: EndpointScript = (review, word) => ({ body: buildReviewAnswer(review, { warnings: [word] }) });
 
-/** Adds to a webhook configuration an entry that answers one certain request with a warning: a word of its own. */
+/** Adds an entry to a webhook configuration. The entry answers one certain request with a warning, a unique word. */
 export interface Announcer {
   announce(manifest: Configuration): { body: Configuration; word: string };
   /** Sends that request; its warnings are the words of the configurations that the API server uses by now. */
@@ -85,7 +85,7 @@ const openAnnouncer = (url: string, ca: string): Announcer => {
       timeoutSeconds: 30,
       admissionReviewVersions: ["v1"],
     };
-    // First, as an entry that refuses everything keeps the API server from calling those after it.
+    // The entry comes first: if another entry refuses everything, the API server doesn't call later ones.
     return { body: { ...manifest, webhooks: [entry, ...manifest.webhooks] }, word };
   };
   const body = { apiVersion: "coordination.k8s.io/v1", kind: "Lease", metadata: { name: "announcer" } };

@@ -13,18 +13,18 @@ import {
   type RequestUser,
 } from "./generators/steps.ts";
 
-/** The users of one API server. */
+/** Returns the client of a user of one API server. */
 export type GetClient = (user: RequestUser) => ClusterClient;
 
-/** What an API server was sent, and what it said. */
+/** A request to an API server and its answer. */
 export interface Exchange {
   call: ClusterRequest & { user: RequestUser };
   answer: ClusterResponse;
-  /** What the object was called at last; the suffix of a generated name is the server's own. */
+  /** The object's last name; each server generates its own suffixes. */
   name: string;
 }
 
-/** Sends a sequence, about an object of this name. What is left at the end `remains`. */
+/** Sends a sequence about an object of this name. `remains` has the paths of objects that still exist at the end. */
 export const sendSequence = async (
   sequence: RequestSequence,
   name: string,
@@ -43,7 +43,9 @@ export const sendSequence = async (
     const { code, body } = await as("admin")({ method: "GET", path: `${collection}/${current}${suffix}` });
     return code === 200 ? body : undefined;
   };
-  /** The API server starts from a copy; while that is older than the last write, warnings and graces are up to chance. */
+  /**
+   * Reports whether the API server's cached copy is current: while it is older than the last write, answers may vary.
+   */
   const isCopyCurrent = async (path: string) => {
     const [stored, copy] = await Promise.all(
       [path, `${path}?resourceVersion=0`].map((path) => as("admin")({ method: "GET", path })),
@@ -67,7 +69,7 @@ export const sendSequence = async (
     };
     const sent = await buildCall(standing === undefined ? step : { ...step, dryRun: true }, place);
     const call = await resolveUids(sent, as("admin"));
-    // A connection that is closed is an answer as well: the API server closes it where it panics.
+    // A closed connection counts as an answer: the API server closes it after a panic.
     const answer = await as(step.user)(call).catch((error: Error): ClusterResponse => {
       return { code: 0, body: { message: error.message }, warnings: [] };
     });
@@ -84,19 +86,19 @@ export const sendSequence = async (
   return { turns, remains };
 };
 
-/** Takes away what a sequence left, whatever keeps it. */
+/** Deletes an object that a sequence left, including its finalizers. */
 export const deleteCompletely = async (path: string, as: GetClient): Promise<void> => {
-  // A Job that goes would otherwise wait for its pods.
+  // A Job would otherwise wait for the deletion of its pods.
   const away = { method: "DELETE", path: `${path}?gracePeriodSeconds=0&propagationPolicy=Background` } as const;
   const [, name] = /^\/api\/v1\/namespaces\/([^/]+)$/.exec(path) ?? [];
   const { code, body } = await as("admin")(away);
-  // Most objects are gone by that: nothing keeps them.
+  // Most objects have no finalizers and are deleted now.
   if (code === 404 || (code === 200 && !name && !Object(body.metadata).finalizers)) return;
   const contentType = "application/merge-patch+json";
   const metadata = { finalizers: null, annotations: { [competitorAnnotation]: null } };
   await as("admin")({ method: "PATCH", path, body: { metadata }, contentType });
   await as("admin")(away);
-  // No controller empties it here.
+  // No controller empties a namespace in these clusters.
   if (name) await as("admin")({ method: "PUT", path: `${path}/finalize`, body: { metadata: { name }, spec: {} } });
 };
 
@@ -104,7 +106,7 @@ interface StepContext {
   namespace: string;
   /** The namespace's own path. */
   home: string;
-  /** Whether what is created is kept, under a name. */
+  /** Whether created objects are stored under a name. */
   isKept: boolean;
   collection: string;
   object: string;
@@ -158,7 +160,7 @@ const buildCall = async (step: RequestStep, place: StepContext): Promise<Cluster
   }
 };
 
-/** By which a sequence finds its own objects, among those of others. */
+/** The label that identifies the objects of a sequence. */
 const sequenceLabel = "parity.postern.dev/sequence";
 
 const getBody = (step: RequestStep | undefined): JsonMap => (step && "body" in step ? Object(step.body) : {});
@@ -169,7 +171,7 @@ const addName = (body: JsonMap, sequence: string, given: JsonMap): JsonMap => {
   return { ...body, metadata: { ...metadata, labels, ...given } };
 };
 
-/** An access review for a user in this namespace. */
+/** Sets the namespace of an access review. */
 const addNamespace = ({ spec, ...body }: JsonMap, namespace: string): JsonMap => {
   const { resourceAttributes, ...rest } = Object(spec);
   return {
@@ -185,7 +187,7 @@ const applyEdits = (object: JsonMap, edits: FieldEdit[]): JsonMap => {
   return copy;
 };
 
-/** As deep as the object goes; what isn't there is made. */
+/** Applies an edit to an object in place. Missing containers are created. */
 const applyEdit = (target: object, { path: [first, ...rest], ...edit }: FieldEdit): void => {
   const key = first === "-" && Array.isArray(target) ? target.length : (first ?? "");
   if (rest.length > 0) {

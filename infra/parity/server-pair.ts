@@ -17,29 +17,29 @@ import { createSurroundings } from "./generators/surroundings.ts";
 import { type ComparisonConfig, comparisonConfigs, type Port, surroundingsFlags } from "./plugins.ts";
 import { type EndpointScript, openScriptedEndpoints } from "./scripted-endpoints.ts";
 
-/** A server with the compiled-in plugin, and one without it that can call the port: alike otherwise. */
+/** A server with the compiled-in plugin and one without it that can call the port. All else is equal. */
 export interface ServerPair {
   upstream: Cluster;
   ours: Cluster;
-  /** With which the port is its plugin's equal. */
+  /** The settings with which the port equals its plugin. */
   settings: object;
-  /** How the port reads our cluster, as one that remembers nothing of what another has seen. */
+  /** Opens the port's capabilities in our cluster, with a cache of their own. */
   world(): (cluster: string, milliseconds: number) => Capabilities;
 }
 
-/** A folder for their files, and what is stopped in the end. */
+/** A folder for files, and the stack of what is stopped in the end. */
 interface PairResources {
   folder: string;
   certificate: ServerCertificate;
   stack: AsyncDisposableStack;
 }
 
-/** Some services keep their addresses until all is compared, and some pods are privileged. */
+/** Services keep their addresses until all is compared, so many addresses are needed; and some pods are privileged. */
 const flags = ["--service-cluster-ip-range=10.0.0.0/16", "--allow-privileged=true"];
-/** The user with which Postern reads its cluster; no request is made by it. */
+/** The user as which the port reads its cluster; generated requests have other users. */
 const reader = "postern";
 
-/** Boots both on the same surroundings; upstream's plugin is on from the start, or once a `late` fill is done. */
+/** Boots both servers with the same surroundings. The plugin is on from the start, or after the fill of `late`. */
 export const openPair = async (
   port: Port,
   binaries: Binaries,
@@ -61,7 +61,7 @@ export const openPair = async (
     users: { [reader]: [toGroupName(reader, port.name)] },
     ...(config.rbac && { rbac: true }),
   };
-  // What a rule alone has settings for, no plugin takes.
+  // Plugins don't accept the settings that only the rule has.
   const own = Object.keys(settings ?? {});
   const taken = Object.fromEntries(Object.entries(standard).filter(([key]) => !own.includes(key)));
   const configuration = await writeConfiguration(plugin, config, taken, place);
@@ -84,7 +84,7 @@ export const openPair = async (
   return { upstream, ours, settings: standard, world };
 };
 
-/** Lets Postern do what the rule needs, and no more. */
+/** Grants the rights that the rule needs, and no others. */
 const grantRights = async (port: Port, { admin }: Cluster) => {
   const [local] = parseConfig(`rules: { ${port.name}: }`, [port]).clusters.values();
   for (const body of local ? buildRoles([port], local, reader) : []) {
@@ -93,7 +93,7 @@ const grantRights = async (port: Port, { admin }: Cluster) => {
   }
 };
 
-/** What a cluster with all surroundings stored, for others to start from. It is made once, with every plugin off. */
+/** Returns the folder with the data of a cluster with all surroundings. It is created once, with every plugin off. */
 const getPreparedStore = (binaries: Binaries): Promise<string> => {
   preparedStore ??= (async () => {
     const folder = await mkdtemp(join(tmpdir(), "postern-store-"));
@@ -132,7 +132,10 @@ const writeConfiguration = async (
   return [`--admission-control-config-file=${file}`];
 };
 
-/** Opens the backend that decides on images by their names: the plugin finds it by a file, the port in its settings. */
+/**
+ * Opens the backend that decides about images by their names. The plugin gets its address by a file, the port by
+ * settings.
+ */
 const openBackend = async ({ certificate, folder, stack }: PairResources) => {
   const { url, stop } = await openScriptedEndpoints(certificate, { images: answerAboutImages });
   stack.defer(stop);
@@ -153,7 +156,7 @@ const openBackend = async ({ certificate, folder, stack }: PairResources) => {
   return { imagePolicy: { kubeConfigFile }, backend: { url: `${url}/images`, ca: certificate.ca } };
 };
 
-/** Answers an ImageReview, well or not. */
+/** Answers an ImageReview; some answers are invalid. */
 const answerAboutImages: EndpointScript = (review) => {
   const { containers, annotations } = Object(Object(review).spec);
   const asked: string[] = [containers].flat().map((one) => String(Object(one).image));

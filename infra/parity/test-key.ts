@@ -1,7 +1,7 @@
 import { createPrivateKey, createPublicKey, sign } from "node:crypto";
 import { buildClaim } from "#lib/url-key.ts";
 
-/** A signing key out of one byte, the same in every run, so that recorded URLs stay valid. */
+/** Creates a signing key from one byte. The key is the same in every run, so that recorded URLs stay valid. */
 export const createTestSigner = (seed: number) => {
   const header = Buffer.from("302e020100300506032b657004220420", "hex");
   const key = createPrivateKey({ key: Buffer.concat([header, Buffer.alloc(32, seed)]), format: "der", type: "pkcs8" });

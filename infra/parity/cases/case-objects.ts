@@ -9,8 +9,8 @@ import { type ClusterClient, type ClusterResponse, getCollectionPath, getObjectP
 import { deleteCompletely } from "../sequence-sender.ts";
 import { completeObject } from "./case-request.ts";
 
-// What a case says is there, put into an API server: a case in namespaces of its own, and what no namespace holds for as
-// long as the case is asked.
+// Creates the objects of a case in an API server: namespaced ones in namespaces of the case's own, cluster-scoped ones
+// for as long as the case is sent.
 
 type RecordedObject = NonNullable<RecordedAnswers["objects"]>[number];
 
@@ -18,8 +18,8 @@ const listPresentObjects = ({ needs }: Case): RecordedObject[] => needs?.objects
 const isNamespace = ({ kind, apiVersion }: KubernetesObject) => kind === "Namespace" && apiVersion === "v1";
 
 /**
- * Returns a case with other names for its namespaces, which no other case has. A case about namespaces themselves stays
- * as it is, and so does one whose namespace there can't be.
+ * Returns a case with unique names for its namespaces. A case about namespaces themselves is not changed, nor is a case
+ * with an invalid namespace.
  */
 export const renameNamespaces = (entry: Case, home: string): Case => {
   const given = entry[getCasePhase(entry)];
@@ -62,13 +62,13 @@ export const replaceUid = <T>(value: T, oldObject: KubernetesObject | undefined,
   return JSON.parse(JSON.stringify(value).replaceAll(JSON.stringify(given), JSON.stringify(own)));
 };
 
-/** What a case finds in a cluster: what of it can't be there, and what deletes the rest. */
+/** The objects that were created for a case. `lacks` says which could not be created, `leave` deletes the others. */
 export interface NeededObjects {
   lacks: string[];
   leave(): Promise<void>;
 }
 
-/** Creates the objects that a case needs, and waits until the plugins, which watch the cluster, see them. */
+/** Creates the objects that a case needs, and waits until the plugins, which watch the cluster, have seen them. */
 export const createNeededObjects = async (
   admin: ClusterClient,
   { rule }: CatalogueRule,
@@ -85,10 +85,10 @@ export const createNeededObjects = async (
 
   for (const home of listNamespaces(entry)) {
     const said = listPresentObjects(entry).find((one) => isNamespace(one) && one.metadata.name === home);
-    // A case of a rule that reads namespaces says which there are.
+    // A case of a rule that reads namespaces lists the existing ones.
     if (said === undefined && reads("namespaces")) await deleteCompletely(`${namespaces}/${home}`, () => admin);
     else await ensureNamespace(admin, home, said);
-    // A case of a rule that reads accounts says which there are; the pods of all others get this one.
+    // A case of a rule that reads accounts lists the existing ones; pods of other cases need this account.
     const account = { path: `${namespaces}/${home}/serviceaccounts`, body: { metadata: { name: "default" } } };
     if (!reads("serviceaccounts")) await admin({ method: "POST", ...account });
     if (isTerminating(said)) await admin({ method: "DELETE", path: `${namespaces}/${home}` });
@@ -99,7 +99,8 @@ export const createNeededObjects = async (
   for (const one of listPresentObjects(entry).toSorted(compareAge)) {
     if (isNamespace(one)) continue;
     const { creationTimestamp, deletionTimestamp } = Object(one.metadata);
-    // The API server counts seconds: what has another time is made in the next one, and what has the same time in one.
+    // Creation times have a resolution of a second: an object with another time than the one before waits for the next
+    // second.
     if (creationTimestamp !== undefined && creationTimestamp !== last) await wait(1000 - (Date.now() % 1000));
     last = creationTimestamp ?? last;
     const { namespace } = one.metadata;
@@ -128,7 +129,7 @@ export const createNeededObjects = async (
 const namespaces = "/api/v1/namespaces";
 const isTerminating = (one: object | undefined) => Object(Object(one).status).phase === "Terminating";
 
-/** Creates a namespace with the given labels and annotations, or gives them to the one that is there. */
+/** Creates a namespace with the given labels and annotations, or adds these to the existing one. */
 export const ensureNamespace = async (admin: ClusterClient, name: string, said?: RecordedObject): Promise<void> => {
   const { labels, annotations } = Object(said?.metadata);
   const metadata = { name, ...(labels && { labels }), ...(annotations && { annotations }) };
@@ -138,7 +139,7 @@ export const ensureNamespace = async (admin: ClusterClient, name: string, said?:
     await admin({ method: "PATCH", path: `${namespaces}/${name}`, body: { metadata }, contentType });
 };
 
-/** Finds answers that a case expects of the API server, and that it doesn't give. */
+/** Describes the answers of the API server that differ from those that the case expects. */
 const findDisagreements = async (admin: ClusterClient, { needs = {}, user }: Case): Promise<string[]> => {
   const { refused = [], may = [], discovery = {} } = needs;
   const asked = may.map(async ({ user: other, allowed, reason: _, evaluationError: __, ...resourceAttributes }) => {
@@ -164,7 +165,9 @@ const findDisagreements = async (admin: ClusterClient, { needs = {}, user }: Cas
   return (await Promise.all([...created, ...asked, ...listed])).flat();
 };
 
-/** Of a map, Go mostly gives first what came first; and rules go by names. */
+/**
+ * Sorts by age, then by name: plugins read objects from Go maps, mostly in order of creation; rules read them by name.
+ */
 const compareAge = (one: RecordedObject, other: RecordedObject) => {
   const [first = "", second = ""] = [one, other].map(({ metadata }) => {
     return `${Object(metadata).creationTimestamp ?? ""} ${metadata.name}`;

@@ -14,19 +14,19 @@ export interface CaseRequest {
   namespace: string | undefined;
   method: ClusterRequest["method"];
   path: string;
-  /** The case's object, or what it becomes, with no more around it than the API server insists on. */
+  /** Builds the body from the case's object, or from what it becomes, with the fields that the API server requires. */
   body(object: KubernetesObject): JsonMap;
-  /** The object before the request, without ephemeral containers: a pod can't be created with them. */
+  /** The object before the request. A pod can't be created with ephemeral containers, so they are separate. */
   present?: JsonMap;
   ephemeralContainers?: unknown;
-  /** Where the object will be; nowhere where nothing is kept, or the API server makes the name. */
+  /** The path of the stored object; undefined if nothing is stored or the API server generates the name. */
   place: string | undefined;
   collection: string;
-  /** Its name, or how the API server begins it. */
+  /** The object's name, or the prefix of its generated name. */
   name: string;
 }
 
-/** A case's request, in this namespace unless the case says another. */
+/** Builds a case's request in this namespace, unless the case states another one. */
 export const buildCaseRequest = async (
   listed: CatalogueRule,
   entry: Case,
@@ -45,7 +45,7 @@ export const buildCaseRequest = async (
   const name = said ?? generateName?.replace(/-$/, "") ?? "a";
   const called = isMade || !isKept ? {} : { name };
   const namespace = main.namespaced ? (entry.namespace ?? given.metadata?.namespace ?? spare) : undefined;
-  // No controller empties a deleted namespace here, and the API server's own namespaces must stay.
+  // Without a controller, a deleted namespace is never emptied; and the API server's own namespaces must stay.
   const isHome = main.kind === "Namespace";
   const isOurs = !isHome || !/^(default|kube-(system|public|node-lease))$/.test(name);
   const collection = [
@@ -53,7 +53,7 @@ export const buildCaseRequest = async (
     ...(namespace ? ["namespaces", namespace] : []),
     request.resource.resource,
   ].join("/");
-  // What is deleted without a name goes with all others.
+  // A DELETE without a name deletes the collection.
   const isNamed =
     (operation !== "CREATE" || subResource !== undefined) &&
     (operation !== "DELETE" || given.metadata?.name !== undefined);
@@ -77,20 +77,20 @@ export const buildCaseRequest = async (
   };
 };
 
-/** An object with what the API server insists on. */
+/** Adds the fields that the API server requires. */
 export const completeObject = (object: KubernetesObject, namespace: string | undefined): JsonMap =>
   mergeWithDefaults(
     requiredFields[object.kind ?? ""]?.(namespace) ?? {},
     fillRequiredFields(object.kind ?? "", object),
   ) as JsonMap;
 
-/** The API server draws them. */
+/** The API server generates uids itself. */
 const deleteUid = (object: JsonMap, called: object): JsonMap => {
   const { uid: _, ...metadata } = Object(object.metadata);
   return { ...object, metadata: { ...called, ...metadata } };
 };
 
-/** What an API server says of a resource. */
+/** A resource in the API server's discovery. */
 interface ResourceInfo {
   apiVersion: string;
   kind: string;
@@ -102,7 +102,7 @@ type Resource = AdmissionRequest["resource"];
 
 const getRoot = (resource: Resource) => toApiPath(joinApiVersion(resource));
 
-/** A resource, or one of its subresources; what Kubernetes does not know, this API server is taught. */
+/** Finds a resource or a subresource in discovery. For an unknown resource, creates a definition first. */
 const findResource = async (
   admin: ClusterClient,
   resource: Resource,
@@ -128,7 +128,7 @@ const findResource = async (
 };
 
 type Listing = { name: string; group?: string; version?: string }[];
-/** The kinds that an API server serves, remembered: none goes away during a run. */
+/** Discovery by API server. No kind disappears during a run. */
 const discovered = new WeakMap<ClusterClient, Map<string, Listing>>();
 
 const createDefinition = async (
@@ -157,14 +157,14 @@ const createDefinition = async (
   return undefined;
 };
 
-/** What a case finds, as an object of the main resource. */
+/** Returns the object before the request, as an object of the main resource. */
 const getPresentObject = (entry: Case, subResource: string | undefined): KubernetesObject | undefined => {
   const operation = operationOf(entry);
   if (operation === "CREATE") return subResource === undefined ? undefined : {};
   if (operation === "CONNECT") return {};
   const old = operation === "DELETE" ? entry[getCasePhase(entry)] : entry.oldObject;
   if (subResource !== "scale") return old;
-  // A Scale leaves a 0 out, where what is scaled takes nothing for 1.
+  // A Scale omits replicas if they are 0; for a workload, omitted replicas mean 1.
   const { replicas = 0 } = Object(Object(old).spec);
   const scale = { metadata: { ...old?.metadata }, spec: { replicas } };
   return scale;
@@ -177,7 +177,7 @@ const splitEphemeralContainers = (object: JsonMap) => {
     : { present: { ...object, spec }, ephemeralContainers };
 };
 
-/** The query of a CONNECT is its object. */
+/** Returns the object of a CONNECT as query parameters. */
 const listConnectOptions = ({
   apiVersion: _,
   kind: __,
@@ -193,7 +193,7 @@ const selecting = {
   template: { metadata: { labels }, spec: { containers: [{ name: "a", image }] } },
 };
 
-/** Without these, the API server takes no object of a kind. */
+/** The fields without which the API server accepts no object of a kind. */
 const requiredFields: Record<string, (namespace: string | undefined) => JsonMap> = {
   Binding: () => ({ target: { kind: "Node", name: "n1" } }),
   Deployment: () => ({ spec: selecting }),
@@ -215,8 +215,8 @@ const requiredFields: Record<string, (namespace: string | undefined) => JsonMap>
 };
 
 /**
- * A pod's containers with a name and an image each, and with limits that an extended resource's requests must equal; a
- * workload's templates and a pod group with a policy; a volume that is somewhere.
+ * Adds required fields inside an object: names, images and limits of extended resources to a pod's containers,
+ * scheduling policies to pod groups and their templates, a source to a volume.
  */
 const fillRequiredFields = (kind: string, object: KubernetesObject): object => {
   const { spec } = Object(object);

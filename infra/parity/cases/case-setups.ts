@@ -32,15 +32,17 @@ export interface RuleCases {
   cases: Case[];
 }
 
-/** Rules with their settings, called for the requests that name this setup. */
+/** Rules with their settings. They are called only for requests that name this setup. */
 export interface CaseSetup {
   name: string;
   rules: Record<string, object>;
-  /** The labels of namespaces in which the rules are called. */
+  /** The labels that a namespace needs so that the rules are called in it. */
   labels: Record<string, string>;
-  /** The only phase that is called: the other one would correct what this one is asked about, or refuse what it admits. */
+  /**
+   * The only phase that is called: the other phase could change the object before, or refuse what this phase admits.
+   */
   phase?: Phase;
-  /** The only variant that is called then, in any namespace. */
+  /** The only variant that is called, in any namespace. */
   variant?: string | undefined;
 }
 
@@ -48,7 +50,9 @@ export interface CaseSetup {
 export const buildSetupKey = ({ name, rule }: CatalogueRule, entry: Case) =>
   JSON.stringify([name, entry.variant, getCasePhase(entry), mergeWithDefaults(rule.settings ?? {}, entry.settings)]);
 
-/** Returns the setups of all cases by their keys, and one by its name for each group of ports with their plugins' settings. */
+/**
+ * Returns the setups of all cases by key, and by name one for each group of ports, with the settings of their plugins.
+ */
 export const buildSetups = (all: RuleCases[], groups: Map<string, Port[]>): Map<string, CaseSetup> => {
   const setups = new Map<string, CaseSetup>();
   const configure = (settings: object) => ({ failurePolicy: "Fail", exempt: { namespaces: [] }, settings });
@@ -66,7 +70,7 @@ export const buildSetups = (all: RuleCases[], groups: Map<string, Port[]>): Map<
       });
     }
   for (const [group, ports] of groups) {
-    // Together they may not keep the API server waiting for long.
+    // The API server limits the sum of the timeouts.
     const rules = ports.map(({ name, rule }) => [
       name,
       { ...configure({ ...rule.upstreamPlugin.settings }), timeoutSeconds: 2 },
@@ -84,18 +88,21 @@ const getNamespaceLabels = (
   return (selector && "matchLabels" in selector && selector.matchLabels) || {};
 };
 
-/** The rule as if the authorizer had refused what `authorizedBy` asks, which here everybody may do. */
+/**
+ * Returns a rule without `authorizedBy`: in these clusters every user has every right, and the rule would never be
+ * called.
+ */
 const deleteAuthorizer = (listed: CatalogueRule): CatalogueRule => {
   const { authorizedBy: _, ...rule } = listed.rule;
   return { ...listed, rule };
 };
 
-/** What serves the setups of cases to an API server. */
+/** Serves the setups of cases to an API server. */
 export interface SetupServer {
   caseServer: CaseServer;
-  /** Has the API server call these setups and no others: with the entries of all, hundreds would match each request. */
+  /** Registers these setups and no others. With the entries of all setups, hundreds would match each request. */
   callOnly(wanted: CaseSetup[]): Promise<void>;
-  /** Sets the answers that a setup's rules get. Rules of other setups read the cluster, each time anew. */
+  /** Sets the recorded answers for a setup's rules. Rules of other setups read the cluster, without a cache. */
   setAnswers(setup: CaseSetup, answers: RecordedAnswers): void;
   stop(): Promise<void>;
 }
@@ -126,7 +133,7 @@ export const serveSetups = async (
   const served = await serveRules(listed, JSON.stringify({ clusters }), { certificate, world });
   opening.defer(served.stop);
 
-  // The API server calls in the order of names: what comes here last is what the others have made of it.
+  // The API server calls configurations by name, so the observer sees the changes of all others.
   const last = served.manifests({ name: "z", cluster: "observer" });
   await registerConfigurations(admin, observer.calledAlways(extendTimeouts(last)));
   const caseServer: CaseServer = { admin, observer };

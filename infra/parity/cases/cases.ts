@@ -27,49 +27,49 @@ import {
   hasPluginSettings,
 } from "./upstream.ts";
 
-/** What a real API server answered to cases of a rule. */
+/** The results of a rule's cases on a real API server. The fields are part of the JSON output. */
 export interface CaseResults {
   rule: string;
   cases: number;
   asSaid: number;
-  /** Cases that no API server passes on as they are, and why. */
+  /** Cases that no API server can send to a webhook as they are, with reasons. */
   notReceivable: { name: string; reason: string }[];
-  /** How the plugin answers a port's cases, of those that have the plugin's own settings. */
+  /** The plugin's answers to a port's cases, as far as these have the plugin's own settings. */
   beside?: {
     equal: number;
     known: Record<string, number>;
-    /** Cases whose objects can't be in a cluster, or that are answered otherwise if they are, and why. */
+    /** Cases whose objects can't exist in a cluster, or change the answer if they exist, with reasons. */
     leftOut: { name: string; reason: string }[];
   };
-  /** Why no plugin answers a port's cases. */
+  /** The reason why no plugin answers the cases of this port. */
   alone?: string;
   differences: CaseDifference[];
 }
 
-/** The same, with the outcomes of a plugin that is gone. */
+/** Results with those of outcomes that were recorded from a removed plugin. */
 export interface RuleResults extends CaseResults {
   outcomes?: CaseResults;
 }
 
-/** A case that isn't answered as it says, or not as the compiled-in plugin answers it. */
+/** A case with another answer than it states, or than the compiled-in plugin gives. */
 export interface CaseDifference {
   name: string;
   from: "case" | "upstream";
-  /** With `-` what is expected, with `+` what the API server says. */
+  /** Expected lines begin with `-`, lines of the API server's answer with `+`. */
   diff: string;
 }
 
 export interface CaseServers {
   /** The API server without the plugins. */
   admin: ClusterClient;
-  /** Sends cases of a rule. Their settings must be those of cases that the servers were opened with. */
+  /** Sends cases of a rule. Their settings must be among those of the cases that the servers were opened with. */
   check(listed: CatalogueRule, cases: Case[]): Promise<CaseResults>;
   stop(): Promise<void>;
 }
 
 /**
- * Opens one API server without the plugins, where every rule is called under all settings of its cases, each under a name
- * that a request chooses; and for ports others with the plugins compiled in.
+ * Opens one API server without plugins, which calls every rule with all settings of its cases; a request chooses a
+ * setup by name. For ports, opens further API servers with the compiled-in plugins.
  */
 export const openCaseServers = async (binaries: Binaries, all: RuleCases[]): Promise<CaseServers> => {
   await using opening = new AsyncDisposableStack();
@@ -164,20 +164,20 @@ const checkRule = async (
   return results;
 };
 
-/** Returns the rules with their cases and outcomes, which the servers are opened with. */
+/** Returns the rules with their cases and their recorded outcomes. */
 export const readAllCases = (rules: CatalogueRule[]): Promise<(RuleCases & { outcomes: Case[] })[]> =>
   Promise.all(
     rules.map(async (listed) => ({ listed, cases: await readCases(listed), outcomes: await readOutcomes(listed) })),
   );
 
-/** Returns the outcomes of a plugin that no API server has any more, as further cases of its port. */
+/** Returns the recorded outcomes of a plugin that was removed from Kubernetes, as further cases of its port. */
 const readOutcomes = async ({ name, phases }: CatalogueRule): Promise<Case[]> => {
   const text = await readFile(new URL(`outcomes/${name}.yaml`, import.meta.url), "utf8").catch(() => undefined);
   if (text === undefined) return [];
   return casesIn(text, `outcomes/${name}.yaml`, phases).flatMap((entry) => {
     const { validate, oldObject } = entry;
     if (!validate || oldObject || validate.metadata?.generateName) return [entry];
-    // There is no difference that an update would have to make.
+    // The label makes the update differ from the old object.
     const update = { ...validate, metadata: { ...validate.metadata, labels: { app: "a" } } };
     return [entry, { ...entry, name: `an update of ${entry.name}`, oldObject: validate, validate: update }];
   });
@@ -201,7 +201,7 @@ export const checkAllCases = async (binaries: Binaries, rules: CatalogueRule[]):
   return results;
 };
 
-/** Some cases' pods are privileged, and others are in groups, if there are such. */
+/** Some cases have privileged pods; others have pod groups, which older versions don't serve. */
 const listFlags = (plugins: string[]) => [
   "--allow-privileged=true",
   ...(plugins.includes("PodGroupProtection") ? surroundingsFlags : []),

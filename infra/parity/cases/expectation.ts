@@ -16,10 +16,16 @@ import {
   sendCase,
 } from "./sending.ts";
 
-/** Either why the API server can't pass the case on to the rule, or how its answer differs from the case. */
+/**
+ * Either the reason why the API server can't send the case to the rule, or the difference between its answer and the
+ * case.
+ */
 export type CaseFinding = { reason: string } | { diff?: string; shape: BodyShape };
 
-/** Checks a case against the API server. It may leave out what an update keeps: if it differs, it is tried with all of that. */
+/**
+ * Checks a case against the API server. A case may omit fields that an update keeps: if the answer differs, the case is
+ * sent again with these fields.
+ */
 export const checkCase = async (server: CaseServer, question: CaseQuestion, setup: string): Promise<CaseFinding> => {
   const found = await checkCaseIn(bodyShapes, server, question, setup);
   if ("reason" in found || found.diff === undefined) return found;
@@ -27,7 +33,9 @@ export const checkCase = async (server: CaseServer, question: CaseQuestion, setu
   return "reason" in kept || kept.diff !== undefined ? found : kept;
 };
 
-/** Compares the API server's answer with the case; and finds out, without the rule, whether the request can arrive. */
+/**
+ * Compares the API server's answer with the case. A request without the rule shows whether the case can arrive at all.
+ */
 const checkCaseIn = async (
   shapes: readonly BodyShape[],
   server: CaseServer,
@@ -57,14 +65,17 @@ const checkCaseIn = async (
       : [toExpectedRefusal(listed, entry, warnings), isAccepted(ours.answer) ? toStored(ours) : toActualRefusal(ours)];
   if (isDeepStrictEqual(wanted, actual)) return { shape };
 
-  // An older API server drops what it doesn't know.
+  // An older API server drops unknown fields.
   const [dropped] = findAdded(given, plain.seen[phase]?.object);
   if (dropped) return { reason: `${formatPath(dropped)} never arrives` };
   const missing = await findMissing(question, plain, ours);
   return missing ? { reason: `never arrives without ${missing}` } : { shape, diff: formatDiff(wanted, actual) };
 };
 
-/** The object as stored; an invalid one as it was by then. Nothing manages the fields that webhooks add. */
+/**
+ * Returns the stored object, or the object that validation refused, without managedFields: webhooks' fields have no
+ * manager.
+ */
 const toStored = ({ seen, ...turn }: SentCase): ComparableAnswer => {
   const { answer } = turn;
   const body = answer.code === 422 && seen.mutate ? Object(seen.mutate.object) : answer.body;
@@ -76,7 +87,7 @@ const buildDenialPrefix = ({ name }: CatalogueRule, { variant }: Case) =>
   `admission webhook "${variant === undefined ? "" : `${variant}.`}${name}.postern.dev" denied the request: `;
 const toExpectedRefusal = (listed: CatalogueRule, entry: Case, warnings: string[]): ComparableAnswer => {
   const { refused, code = 403, reason = "Forbidden" } = entry;
-  // Without a sentence, the API server says the reason.
+  // Without a message, the API server shows the reason.
   return { code, warnings, body: { reason, message: `${buildDenialPrefix(listed, entry)}${refused || reason}` } };
 };
 const toActualRefusal = ({ answer: { code, warnings, body } }: SentCase): ComparableAnswer => {
@@ -84,8 +95,8 @@ const toActualRefusal = ({ answer: { code, warnings, body } }: SentCase): Compar
 };
 
 /**
- * Finds a field that a case leaves out and every object has, since the API server fills it in or insists on it. That is
- * so if the rule decides on the received object what the API server answered, and without the field what the case says.
+ * Finds a field that a case omits although every received object has it. Without this field the rule gives the answer
+ * of the case; with it, the answer of the API server.
  */
 const findMissing = async (
   { listed, entry }: CaseQuestion,
@@ -114,7 +125,7 @@ const findMissing = async (
 
 type Path = (string | number)[];
 
-/** Finds the places where an object has something that the case leaves out. */
+/** Finds the paths of fields that an object has and the case omits. */
 const findAdded = (object: unknown, given: unknown): Path[] => {
   if (!isContainer(object) || !isContainer(given)) return [];
   return Object.entries(object).flatMap(([name, value]): Path[] => {

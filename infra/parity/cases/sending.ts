@@ -8,12 +8,12 @@ import { toCatalogueRule, type WebhookManifests } from "../rule-server.ts";
 import { deleteCompletely, type Exchange } from "../sequence-sender.ts";
 import { buildCaseRequest, type CaseRequest } from "./case-request.ts";
 
-// A request's user has the name of the setup to be called, and a word by which the observer's reviews are found again:
-// conditions and rules see both.
+// The extra fields of a request's user hold the name of the setup to call, and a word that identifies the observer's
+// reviews.
 const [setupKey, wordKey] = ["postern-setup", "postern-word"];
 const buildExtraExpression = (key: string) => `request.userInfo.?extra[?"${key}"].orValue([])`;
 
-/** Returns the webhooks with a condition: they are called only for requests that name them. */
+/** Adds a condition to webhooks: they are called only for requests that name this setup. */
 export const restrictToSetup = (name: string, manifests: WebhookManifests) =>
   addCondition(`"${name}" in ${buildExtraExpression(setupKey)}`, manifests);
 
@@ -25,10 +25,10 @@ const addCondition = (expression: string, manifests: WebhookManifests) => {
   }));
 };
 
-/** The review that the API server sent in each phase; the last of several. */
+/** The last review that the API server sent in each phase. */
 type SeenReviews = Partial<Record<Phase, AdmissionRequest>>;
 
-/** Returns a rule that admits everything and keeps the reviews. */
+/** Returns a rule that admits everything and stores the reviews. */
 export const openObserver = () => {
   const seen = new Map<string, SeenReviews>();
   const note = (phase: Phase, request: AdmissionRequest) => {
@@ -49,7 +49,7 @@ export const openObserver = () => {
     calledAlways: (manifests: WebhookManifests) =>
       addCondition(`size(${buildExtraExpression(wordKey)}) > 0`, manifests),
     word: () => `${count++}`,
-    /** Returns the reviews under a word, once. */
+    /** Returns and forgets the reviews with a word. */
     recall: (word: string): SeenReviews => {
       const found = seen.get(word) ?? {};
       seen.delete(word);
@@ -58,7 +58,7 @@ export const openObserver = () => {
   };
 };
 
-/** An API server, and the observer that it calls. */
+/** An API server and the observer that it calls. */
 export interface CaseServer {
   admin: ClusterClient;
   observer?: ReturnType<typeof openObserver>;
@@ -68,32 +68,34 @@ export interface CaseServer {
 export interface CaseQuestion {
   listed: CatalogueRule;
   entry: Case;
-  /** The namespace of its object, unless the case says another. */
+  /** The namespace of the object, unless the case states another. */
   namespace: string;
   /** The labels of that namespace. */
   labels: Record<string, string>;
-  /** Puts further objects in place once its object is there; returns what deletes them. */
+  /** Creates further objects once the case's own object exists; returns a function that deletes them. */
   around?(admin: ClusterClient, stored: JsonMap): Promise<() => Promise<unknown>>;
 }
 
-/** What was sent and answered, and the reviews that the observer saw. */
+/** A request and its answer, with the reviews that the observer saw. */
 export interface SentCase extends Exchange {
   seen: SeenReviews;
 }
 
-/** Makes the body of a request of a case's object and the stored one: as it is, or with all that it leaves out. */
+/**
+ * Builds the body of a request from a case's object and the stored one: unchanged, or with the fields that it omits.
+ */
 export type BodyShape = (body: JsonMap, stored: JsonMap) => JsonMap;
 export const bodyShapes: BodyShape[] = [(body) => body, (body, stored) => mergeOnto(stored, body) as JsonMap];
 
 export const isAccepted = ({ code }: ClusterResponse) => code >= 200 && code < 300;
 
-/** Returns the first line of what an answer says. */
+/** Returns the first line of an answer's message. */
 export const getFirstLine = ({ message, text }: Record<string, unknown> = {}) =>
   String(message ?? text)
     .trim()
     .split("\n")[0] ?? "";
 
-/** Sends a case's request about an object, calling a setup's rules or none; deletes what is left. */
+/** Sends a case's request about an object, and deletes the object. Calls the rules of `setup`, or none. */
 export const sendCase = async (
   server: CaseServer,
   question: CaseQuestion,
@@ -110,7 +112,7 @@ export const sendCase = async (
   const stored = method === "PUT" ? (await admin({ method: "GET", path })).body : {};
   const leave = await question.around?.(admin, stored);
   const sent = await sendObserved(server, request, shape(request.body(object), stored), setup);
-  // A subresource answers with a Status that all is well.
+  // A subresource answers with a Status of success.
   if (sent.answer.code === 201 && sent.answer.body.kind === "Status" && request.place)
     sent.answer = { ...sent.answer, body: (await admin({ method: "GET", path: request.place })).body };
   await leave?.();
@@ -132,16 +134,16 @@ export const sendObserved = async (
   const extra = { ...user.extra, ...(word && { [wordKey]: [word] }), ...(setup && { [setupKey]: [setup] }) };
   const call = { method, path, impersonate: { ...user, extra }, ...(method !== "DELETE" && { body }) };
   const answer = await admin(call)
-    // Some objects keep the API server from ever answering.
+    // The API server never answers to some objects.
     .catch(({ message }: Error): ClusterResponse => ({ code: 0, body: { message }, warnings: [] }));
-  // Some objects keep the user that created them.
+  // Some objects store the user that created them.
   const { extra: own } = Object(answer.body.spec);
   if (own) for (const key of [setupKey, wordKey]) Reflect.deleteProperty(own, key);
   if (own && Object.keys(own).length === 0) Reflect.deleteProperty(Object(answer.body.spec), "extra");
   return { call: { ...call, user: "admin" }, name, answer, seen: (word && observer?.recall(word)) || {} };
 };
 
-/** Puts the object of before in place, calling no rule; returns the API server's answer if it refuses that. */
+/** Creates the object before the request, calling no rule. Returns the API server's answer if it refuses the object. */
 export const prepareObject = async (
   admin: ClusterClient,
   { namespace, place, present, collection, ephemeralContainers }: CaseRequest,
@@ -168,7 +170,7 @@ export const prepareObject = async (
   return isAccepted(debugged) ? undefined : debugged;
 };
 
-/** Merges an object over the present one; elements of lists are found by their names. */
+/** Merges an object over the present one. List elements with the same name are merged. */
 const mergeOnto = (present: unknown, given: unknown): unknown => {
   if (given === undefined) return present;
   if (isNamed(present) && isNamed(given)) {

@@ -23,7 +23,7 @@ import {
   sendCase,
 } from "./sending.ts";
 
-/** Returns why no API server with a port's plugin can be booted for its cases, if so. */
+/** Returns the reason if no API server with a port's plugin can be booted for its cases. */
 export const explainUnavailable = (
   { rule: { upstreamPlugin: twin, needs = {} } }: Port,
   plugins: string[],
@@ -38,41 +38,47 @@ export const explainUnavailable = (
   if (verbs.includes("ledger")) return `${twin.plugin} takes a file, and its answers depend on what was asked before`;
 };
 
-/** Returns why a port's plugin would answer its cases otherwise, if so: here every user may do everything. */
+/**
+ * Returns the reason if a port's plugin would answer its cases differently: in these clusters every user has every
+ * right.
+ */
 export const explainIncomparable = ({ rule }: Port): string | undefined =>
   rule.authorizedBy &&
   `${rule.upstreamPlugin.plugin} refuses those alone who may not do something, and here everybody may`;
 
 /**
- * Names the API server in which a port's plugin is on, together with others. Only one plugin in each decides what a
- * missing namespace leads to; and one that refuses everything leaves nothing to the others.
+ * Names the API server in which a port's plugin is on, together with others. Only one plugin of an API server may
+ * decide about missing namespaces, and a plugin that refuses everything is alone.
  */
 export const getGroupName = ({ name, rule }: Port): string => {
   if (rule.exemptionRequired) return `twins-${name}`;
-  // All validating plugins are asked one after the other, webhooks at once: of two that refuse, either may be heard.
+  // Validating plugins are asked one after another, webhooks in parallel: if two refuse, either message may be
+  // returned.
   if (["namespace-lifecycle", "pod-resize-validator"].includes(name)) return "twins-namespace-lifecycle";
-  // Both look at accounts; and what a kubelet's pod may not have, the other one refuses first.
+  // service-account would refuse a kubelet's pod first.
   if (name === "node-restriction") return "twins-namespace-lifecycle";
-  // They report themselves that a namespace is missing.
+  // These plugins report a missing namespace themselves.
   if (["namespace-exists", "pod-node-selector", "pod-toleration-restriction"].includes(name))
     return "twins-namespace-exists";
   return "twins-namespace-auto-provision";
 };
 
-/** Whether a case has the settings under which the rule is its plugin's equal. */
+/** Reports whether a case has the settings with which the rule equals its plugin. */
 export const hasPluginSettings = ({ rule }: Port, { settings }: Case) =>
   isDeepStrictEqual(
     mergeWithDefaults(rule.settings ?? {}, settings),
     mergeWithDefaults(rule.settings ?? {}, rule.upstreamPlugin.settings),
   );
 
-/** The namespace of a rule's case; objects of different cases never meet. */
+/** Returns the namespace of a case. Different cases have different namespaces. */
 export const getCaseNamespace = ({ name }: CatalogueRule, index: number) => `${name}-${index}`;
 
 const readsResource = ({ needs = {} }: Rule, resource: string) =>
   Object.values(needs).some(({ kind }) => kind?.resource === resource);
 
-/** Returns what boots an API server with these plugins; what the cases find there is older than they are. */
+/**
+ * Returns the options of an API server with these plugins. The cases' objects are created before the plugins are on.
+ */
 export const buildUpstreamOptions = (ports: Port[], all: RuleCases[], wishes: ClusterOptions): ClusterOptions => {
   const fill = async (as: Cluster["as"]) => {
     for (const { listed, cases } of all.filter(({ listed }) => ports.some(({ name }) => name === listed.name)))
@@ -81,7 +87,7 @@ export const buildUpstreamOptions = (ports: Port[], all: RuleCases[], wishes: Cl
         const moved = renameNamespaces(entry, home);
         for (const namespace of listNamespaces(moved)) await ensureNamespace(as("admin"), namespace);
         const request = await buildCaseRequest(listed, moved, home, as("admin"));
-        // An object outside of namespaces is there for one case at a time.
+        // A cluster-scoped object exists for one case at a time.
         if (request.namespace !== undefined || !readsResource(listed.rule, "priorityclasses"))
           await prepareObject(as("admin"), request, {});
       }
@@ -89,7 +95,7 @@ export const buildUpstreamOptions = (ports: Port[], all: RuleCases[], wishes: Cl
   return { ...wishes, late: { enable: ports.map(({ rule }) => rule.upstreamPlugin.plugin), fill } };
 };
 
-/** Known differences that only cases lead to; each is in its rule's README. */
+/** Known differences that occur only in cases; the README of each rule lists its own. */
 const known: { rule: string; reason: string; explains(wanted: ClusterResponse, actual: ClusterResponse): boolean }[] = [
   {
     rule: "limit-ranger",
@@ -101,7 +107,10 @@ const known: { rule: string; reason: string; explains(wanted: ClusterResponse, a
 
 type UpstreamComparison = ComparisonResult & { diff: string; leftOut?: string };
 
-/** Sends a case to an API server with the plugin and to ours, both with all objects that the case needs, and compares. */
+/**
+ * Sends a case to an API server with the plugin and to the one with the rule, with all objects that it needs, and
+ * compares.
+ */
 export const compareWithUpstream = async (
   ours: CaseServer,
   upstream: ClusterClient,
@@ -128,7 +137,7 @@ export const compareWithUpstream = async (
   };
   const first = compareTo(wanted);
   let { comparison } = first;
-  // Which of several objects a plugin looks at first may be up to chance.
+  // A plugin may read several objects in a random order.
   const mayVary = listed.rule.needs !== undefined && operationOf(entry) === "CREATE";
   let varies = false;
   for (let left = 8; left > 0 && mayVary && comparison.verdict === "different"; left--) {
@@ -148,7 +157,7 @@ export const compareWithUpstream = async (
   const { code, body } = wanted.answer;
   const fault = code === 500 && isAsExpected ? `upstream fails there: ${getFirstLine(body)}` : undefined;
   const [here = [], there = []] = [ours.admin, upstream].map((one) => lacks.get(one));
-  // Where both lack the same, they must still answer alike.
+  // If the same objects are missing in both, the answers must still be equal.
   const isExcused = comparison.verdict !== "different" || !isDeepStrictEqual(here, there);
   const lacking = isExcused ? (here[0] ?? there[0]) : undefined;
   const leftOut = lacking ?? fault ?? (varies ? "upstream answers now this, now that" : undefined);

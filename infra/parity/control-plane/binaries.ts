@@ -4,17 +4,17 @@ import { fileURLToPath } from "node:url";
 import { Complaint } from "../../cli/complaint.ts";
 import { cacheFolder, fillCache, hasFiles, runCommand } from "./go-programs.ts";
 
-/** An API server, and etcd, where it keeps its objects. */
+/** The binaries of kube-apiserver and of etcd, which stores its objects. */
 export interface Binaries {
   version: string;
   apiserver: string;
   etcd: string;
 }
 
-/** Where go.mod is: for the newest version here, for older ones in a folder named for their minor, such as 1.35. */
+/** The folder of go.mod: this one for the newest version, a folder such as 1.35 for an older one. */
 const sourceFolder = fileURLToPath(new URL(`./${process.env.POSTERN_KUBERNETES ?? ""}`, import.meta.url));
 
-/** The Kubernetes version that go.mod names, for instance v1.36.3. */
+/** Returns the Kubernetes version in go.mod, such as v1.36.3. */
 const readVersion = async (): Promise<string> => {
   const text = await readFile(join(sourceFolder, "go.mod"), "utf8").catch(() => "");
   const [, version] = /k8s\.io\/kubernetes (v[\d.]+)/.exec(text) ?? [];

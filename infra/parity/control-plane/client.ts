@@ -3,7 +3,7 @@ import { toApiPath } from "#lib/objects/api-version.ts";
 import { toPlural } from "#lib/recorded-answers.ts";
 import type { KubernetesObject, UserInfo } from "#lib/review.ts";
 
-/** What the API server said. */
+/** An answer of the API server. */
 export interface ClusterResponse {
   code: number;
   /** The object, or the Status of a refusal. */
@@ -13,19 +13,19 @@ export interface ClusterResponse {
 
 export interface ClusterRequest {
   method: "GET" | "POST" | "PUT" | "PATCH" | "DELETE";
-  /** With its query, for instance `/api/v1/namespaces/default/pods?dryRun=All`. */
+  /** The path with its query, such as `/api/v1/namespaces/default/pods?dryRun=All`. */
   path: string;
   body?: unknown;
-  /** Of a PATCH; JSON otherwise. */
+  /** The content type of a PATCH; other bodies are JSON. */
   contentType?: string;
   /** The user to impersonate. */
   impersonate?: UserInfo;
 }
 
-/** A user of a cluster. */
+/** Sends requests as one user of a cluster. */
 export type ClusterClient = (call: ClusterRequest) => Promise<ClusterResponse>;
 
-/** A user with a token, over connections that are kept. */
+/** Returns a client that sends a token, over connections that are kept open. */
 export const createClient = (server: string, ca: string, token: string): { client: ClusterClient; close(): void } => {
   const agent = new Agent({ ca, keepAlive: true, maxSockets: 16 });
   const client: ClusterClient = ({ method, path, body, contentType = "application/json", impersonate }) =>

@@ -8,44 +8,44 @@ import type { Binaries } from "./binaries.ts";
 import { type ClusterClient, createClient } from "./client.ts";
 import { findFreePort, type RunningProgram, startProgram } from "./process.ts";
 
-/** How a cluster differs from one with Kubernetes' defaults. */
+/** The differences of a cluster from Kubernetes' defaults. */
 export interface ClusterOptions {
   /** Admission plugins by their compiled-in names. */
   enable?: string[];
   disable?: string[];
-  /** Turned on, also where they are disabled, when the store has been filled without them, and `fill` has added to it. */
+  /** Plugins that are turned on later, even if they are disabled: `fill` creates objects first. */
   late?: { enable: string[]; fill(as: Cluster["as"]): Promise<unknown> };
   /** Further flags of kube-apiserver. */
   flags?: string[];
-  /** A folder with what was there before, as a cluster's `keep` left it. */
+  /** A folder with the data of a cluster that ended by `keep`. */
   store?: string;
-  /** Whether users may do only what RBAC gives them; all may do everything otherwise. */
+  /** Whether RBAC decides what users may do. Without it every user has every right. */
   rbac?: boolean;
-  /** Further users, and the groups of each. */
+  /** Further users with their groups. */
   users?: Record<string, string[]>;
 }
 
-/** An API server and its store. Nothing else runs: no controller, no scheduler, no node. */
+/** An API server with etcd. Nothing else runs: no controller, no scheduler, no node. */
 export interface Cluster {
   server: string;
   /** A client with all rights. */
   admin: ClusterClient;
-  /** A user by name, with these groups. */
+  /** Returns the client of a user. */
   as(user: keyof typeof users): ClusterClient;
-  /** PEM, of the server's certificate. */
+  /** The CA of the server's certificate, as PEM. */
   ca: string;
-  /** What a user shows to be that user. */
+  /** Returns the token of a user. */
   tokenOf(user: string): string;
-  /** Ends the API server and starts it again on the data that is there; these users have other tokens then. */
+  /** Restarts the API server with its data; `renewed` users get other tokens. */
   restart(renewed?: string[]): Promise<void>;
-  /** Ends it all, and leaves what it stored in a folder, which others can start from. */
+  /** Stops the cluster and copies its data to a folder, as `store` for other clusters. */
   keep(folder: string): Promise<void>;
   stop(): Promise<void>;
 }
 
 const users = { admin: ["system:masters"], jane: ["developers"], "system:node:n1": ["system:nodes"] } as const;
 
-/** Boots in seconds, on ports of its own, with data and certificates of its own; `stop` leaves nothing behind. */
+/** Boots a cluster in seconds, with its own ports, data and certificates; `stop` deletes everything. */
 export const bootCluster = async ({ apiserver, etcd }: Binaries, options: ClusterOptions = {}): Promise<Cluster> => {
   const folder = await mkdtemp(join(tmpdir(), "postern-cluster-"));
   const [store, peer, port] = [await findFreePort(), await findFreePort(), await findFreePort()];
@@ -114,7 +114,7 @@ export const bootCluster = async ({ apiserver, etcd }: Binaries, options: Cluste
   };
 };
 
-/** Gives every user a token; `renewTokens` gives some of them another one. */
+/** Creates a token for every user; `renewTokens` replaces those of some users. */
 const openTokens = async (folder: string, groups: Record<string, readonly string[]>) => {
   const tokens = new Map<string, string>();
   const renewTokens = async (names: string[]) => {
@@ -148,7 +148,7 @@ const buildServerFlags = (
   ...flags,
 ];
 
-/** Boots several at a time; if one of them fails, stops the others. */
+/** Boots several clusters in parallel; if one of them fails, stops the others. */
 export const bootClusters = async (binaries: Binaries, options: readonly ClusterOptions[]): Promise<Cluster[]> => {
   const booted = await Promise.allSettled(options.map((one) => bootCluster(binaries, one)));
   const running = booted.flatMap((one) => (one.status === "fulfilled" ? one.value : []));
@@ -158,10 +158,13 @@ export const bootClusters = async (binaries: Binaries, options: readonly Cluster
   throw failed.reason;
 };
 
-/** Collects garbage seldom, as servers live for minutes here: booting takes a fifth less, and a hundred megabytes more. */
+/** Starts a server that collects garbage rarely: it boots a fifth faster, with a hundred megabytes more. */
 const startServer = (program: string, args: string[]) => startProgram(program, args, { GOGC: "400" });
 
-/** ServiceAccount is off unless enabled: no controller makes the account that it gives to pods. No name is in both flags. */
+/**
+ * Turns ServiceAccount off unless it is enabled: no controller creates the account that it adds to pods. No name may be
+ * in both flags.
+ */
 const buildPluginFlags = (enable: string[], disable: string[] = []) => {
   const off = ["ServiceAccount", ...disable].filter((one) => !enable.includes(one));
   return [
@@ -175,7 +178,7 @@ const createNamespaces = async (admin: ClusterClient) => {
     await admin({ method: "POST", path: "/api/v1/namespaces", body: { metadata: { name } } });
 };
 
-/** Until it serves, and the namespace that everybody uses is there. */
+/** Waits until the API server is ready and the namespace `default` exists. */
 const waitUntilReady = async (admin: ClusterClient, server: RunningProgram) => {
   let gone = false;
   server.ended.then(() => {
@@ -186,7 +189,7 @@ const waitUntilReady = async (admin: ClusterClient, server: RunningProgram) => {
       ["/readyz", "/api/v1/namespaces/default"].map((path) => admin({ method: "GET", path }).catch(() => undefined)),
     );
     if (health?.code === 200 && namespace?.code === 200) return;
-    // Where the API server was too early with its own namespaces, it tries again a minute later.
+    // If the API server fails to create its own namespaces, it tries again only a minute later.
     if (health?.code === 200 && namespace?.code === 404) await createNamespaces(admin);
   }
   throw new Error(`kube-apiserver did not become ready: ${server.tail()}`);

@@ -5,22 +5,22 @@ import { homedir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
 
-/** The folder for what is built once. */
+/** The folder for programs that are built once. */
 export const cacheFolder = join(process.env.XDG_CACHE_HOME ?? join(homedir(), ".cache"), "postern");
 
-/** A program in Go that is built once, by the go.mod and go.sum in its folder. */
+/** A program in Go that is built once, with the go.mod and go.sum in its folder. */
 export interface GoProgram {
   sources: string;
-  /** The module whose version counts, and the name of what is built of it in the cache. */
+  /** The module that gives the program its version, and the program's name in the cache. */
   module: string;
   name: string;
   /** The files that the build leaves in the cache; the first one is the program. */
   files: [program: string, ...others: string[]];
-  /** Leaves the files in a folder. */
+  /** Writes the files into a folder. */
   build(folder: string): Promise<unknown>;
 }
 
-/** A program that was built, in its folder of the cache. */
+/** A built program, in its folder of the cache. */
 export interface BuiltProgram {
   version: string;
   program: string;
@@ -33,7 +33,7 @@ export const runCommand = async (cwd: string, file: string, ...args: string[]): 
   return (await promisify(execFile)(file, args, { cwd, env, maxBuffer: 64 * 1024 * 1024 })).stdout;
 };
 
-/** Returns the version and the folder in the cache. A digest of the sources is in its name: a change makes another one. */
+/** Returns the version and the folder in the cache. The folder's name contains a digest of the sources. */
 const locateProgram = async ({ sources, module, name }: Pick<GoProgram, "sources" | "module" | "name">) => {
   const files = ["go.mod", "go.sum", "main.go"].map((file) => readFile(join(sources, file), "utf8"));
   const texts = await Promise.all(files);
@@ -43,7 +43,7 @@ const locateProgram = async ({ sources, module, name }: Pick<GoProgram, "sources
   return { version, folder: join(cacheFolder, `${name}-${version}-${digest}`) };
 };
 
-/** Whether all files of a folder are there. */
+/** Reports whether a folder has all these files. */
 export const hasFiles = (folder: string, files: readonly string[]): Promise<boolean> =>
   Promise.all(files.map((file) => access(join(folder, file)))).then(
     () => true,
@@ -64,7 +64,7 @@ export const requireGoProgram = async (program: GoProgram): Promise<BuiltProgram
   return requireGoProgram(program);
 };
 
-/** Fills a folder of the cache; as long as `build` fills its draft, the folder is not there. */
+/** Fills a folder of the cache. `build` fills a draft, which is renamed when it is complete. */
 export const fillCache = async (folder: string, build: (draft: string) => Promise<unknown>): Promise<void> => {
   const draft = `${folder}.${process.pid}`;
   await mkdir(draft, { recursive: true });

@@ -2,17 +2,18 @@ import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { createServer } from "node:net";
 
-/** A program that runs beside the tests, and never longer than they do. */
+/** A program that runs beside this process, and never longer. */
 export interface RunningProgram {
   stop(): Promise<void>;
-  /** What it printed last: the reason, where it failed. */
+  /** Returns the program's last output, which has the reason if it failed. */
   tail(): string;
   readonly ended: Promise<unknown>;
 }
 
 /**
- * The shell around it reads from us: when we end, however that comes, the pipe closes and the shell ends it. At once:
- * nothing that it keeps is wanted any more, and an API server that refuses everything waits for itself as it ends.
+ * Starts a program inside a shell that reads from this process: when this process ends for any reason, the pipe closes
+ * and the shell kills the program. A kill is safe, because its data is temporary; an API server that refuses everything
+ * would wait for itself as it ends.
  */
 export const startProgram = (program: string, args: string[], env: Record<string, string> = {}): RunningProgram => {
   const guard = `exec 3<&0; "$@" </dev/null 3<&- & child=$!
@@ -38,8 +39,8 @@ export const startProgram = (program: string, args: string[], env: Record<string
 };
 
 /**
- * Returns a port without a listener, below the range that a system takes for outgoing connections. No port is given
- * twice, and each process begins at another one: a server may listen on its port only a while later.
+ * Returns a port without a listener, below the range of outgoing connections. No port is returned twice, and each
+ * process begins at a different one, because a server may listen on its port only later.
  */
 export const findFreePort = async (): Promise<number> => {
   for (;;) {

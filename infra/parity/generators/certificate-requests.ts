@@ -1,6 +1,6 @@
 import { generateKeyPairSync, sign } from "node:crypto";
 
-/** DER by hand: also what no library would write. */
+/** Encodes DER without a library, because some of the requests are invalid. */
 export const encodeDer = (identifier: number, ...contents: (Uint8Array | readonly number[])[]): Buffer => {
   const content = Buffer.concat(contents.map((one) => Buffer.from(one)));
   const { length } = content;
@@ -10,10 +10,10 @@ export const encodeDer = (identifier: number, ...contents: (Uint8Array | readonl
 
 const [utf8, sequence, set] = [0x0c, 0x30, 0x31];
 
-/** In whose names a request may be: country, organization, common name. */
+/** The attributes of a name: country, organization, common name. */
 export const nameAttributes = { C: [0x55, 4, 6], O: [0x55, 4, 10], CN: [0x55, 4, 3] } as const;
 
-/** A part of a name, of which a set may have several. */
+/** Encodes one attribute of a name. */
 export const encodeNamePart = (kind: keyof typeof nameAttributes, value: string | Buffer) =>
   encodeDer(
     sequence,
@@ -25,7 +25,7 @@ export const encodeNameSet = (...parts: Buffer[]) => encodeDer(set, ...parts);
 const { privateKey, publicKey } = generateKeyPairSync("ec", { namedCurve: "P-256" });
 const ecdsaWithSha256 = encodeDer(sequence, encodeDer(0x06, [0x2a, 0x86, 0x48, 0xce, 0x3d, 4, 3, 2]));
 
-/** A request in these names, signed by a random key. */
+/** Builds a certificate request with these names, signed by a random key. */
 export const buildCertificateRequest = (...names: Buffer[]) => {
   const key = publicKey.export({ type: "spki", format: "der" });
   const information = encodeDer(sequence, encodeDer(0x02, [0]), encodeDer(sequence, ...names), key, encodeDer(0xa0));
@@ -45,5 +45,5 @@ export const toPem = (bytes: Uint8Array, type = "CERTIFICATE REQUEST") => {
   return [`-----BEGIN ${type}-----`, ...lines, `-----END ${type}-----`, ""].join("\n");
 };
 
-/** As `spec.request` has it. */
+/** Encodes a request as `spec.request` contains it. */
 export const toSpecRequest = (text: string) => Buffer.from(text).toString("base64");

@@ -80,7 +80,7 @@ const buildTenantScenario = (
   });
 
 const label = editAt("metadata.labels.app", pick("x", "y"));
-/** Times that the API server fills in are finer upstream than any webhook sees them. */
+/** Times that the API server sets have fractions of seconds for plugins, but not for webhooks; so these are given. */
 const [lastUpdateTime, lastTransitionTime] = ["2026-01-01T00:00:00Z", "2026-01-01T00:00:00Z"];
 const setConditions = (type: string) =>
   editAt("status.conditions", pick([{ type, status: "True", reason: "Test", lastUpdateTime, lastTransitionTime }]));
@@ -150,7 +150,7 @@ export const certificateScenes = {
   ),
 };
 
-/** Lets the second step's user make the object, too: the creator varies as well. */
+/** Lets the user of the second step create the object, too, so that creators vary. */
 function varyCreator(sequence: RequestSequence): RequestSequence {
   const [first, second] = sequence.steps;
   return first && second ? { ...sequence, steps: sequence.steps.with(0, { ...first, user: second.user }) } : sequence;

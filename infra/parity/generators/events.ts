@@ -1,11 +1,11 @@
 import fc, { type Arbitrary } from "fast-check";
 import { buildWhole, makeOptional, pick, type RequestSequence, type RequestStep, requestOptions } from "./steps.ts";
 
-// Events, more of them than there are tokens.
+// Generates more events than there are tokens.
 
 /**
- * Only the events of one sequence draw from its bucket, and each makes the same change. So an additional token for one
- * event doesn't change the outcome of those after it.
+ * Only the events of one sequence use its bucket, and each makes the same change. So an additional token for one event
+ * doesn't change the outcome of later events.
  */
 const crowd: Arbitrary<RequestSequence> = fc
   .tuple(

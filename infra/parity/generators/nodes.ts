@@ -22,7 +22,7 @@ import {
   requestOptions,
 } from "./steps.ts";
 
-// What kubelets write, of their own nodes and of others.
+// Generates the writes of kubelets, about their own nodes and others.
 
 const image = "registry.example.com/app:1";
 const containers = [{ name: "c0", image }];
@@ -32,7 +32,7 @@ const buildSlice = (node: JsonMap) => {
   return { driver: "driver.example.com", pool: { name: "p", generation: 1, resourceSliceCount: 1 }, ...node };
 };
 
-/** Whose uid is meant by its path, with the uid that a server drew for it. */
+/** Replaces references to an object's uid by the uid that this server generated. */
 export const resolveUids = async (call: ClusterRequest, admin: ClusterClient): Promise<ClusterRequest> => {
   let text = JSON.stringify(call.body ?? null);
   for (const [whole, path = ""] of text.matchAll(/"uid of ([^"]+)"/g)) {

@@ -15,9 +15,9 @@ import {
   pick,
 } from "./steps.ts";
 
-// What objects of all kinds are made of, and how they are edited.
+// Generates objects of all kinds, and their edits.
 
-/** Whether now and then a part is wrong. */
+/** The probability of invalid parts. */
 interface Odds {
   odd: boolean;
   mostly<T, U>(valid: Arbitrary<T>, invalid: Arbitrary<U>): Arbitrary<T | U>;
@@ -26,7 +26,7 @@ interface Odds {
 
 const stored: readonly GeneratedKind[] = ["persistentvolumes", "persistentvolumeclaims", "volumeattributesclasses"];
 
-/** The spec of a workload's pods, which are replaced for ever. */
+/** Drops the fields that a workload's pod template must not have, because its pods are always replaced. */
 const deleteRunOnceFields = ({ restartPolicy: _, activeDeadlineSeconds: __, ...spec }: JsonMap): JsonMap => spec;
 
 const labels = fc.dictionary(pick("app", "tier", "example.com/team"), pick("a", "b", ""), { maxKeys: 2 });
@@ -72,7 +72,7 @@ const buildResources = ({ mostly, ifOdd }: Odds) => {
   );
   return fc.oneof(
     { weight: 3, arbitrary: buildPartial({ requests: buildPartial(ordinary) }) },
-    // Of an extended resource the request is the limit.
+    // The request of an extended resource must equal its limit.
     { weight: 3, arbitrary: buildWhole({ limits: buildPartial({ ...makeRare(ordinary), ...makeRare(extended) }) }) },
     {
       weight: 2,
@@ -158,7 +158,7 @@ const buildContainers = (odds: Odds) => {
         ),
       }),
     });
-  /** The names go by the place: `c0`, `c1`. */
+  /** Names the containers by position: `c0`, `c1`. */
   const buildContainerList = (letter: string, minLength: number, maxLength: number): Arbitrary<JsonMap[]> =>
     fc.oneof(
       { withCrossShrink: true },
@@ -172,7 +172,7 @@ const buildContainers = (odds: Odds) => {
   const initContainers = fc
     .tuple(buildContainerList("i", 1, 2), pick(undefined, undefined, "Always"))
     .map(([found, restartPolicy]) => {
-      // Only those that run on may be probed.
+      // Only init containers that keep running may have probes.
       const ofRunning = ["livenessProbe", "readinessProbe", "startupProbe", "lifecycle", "resizePolicy"];
       const unprobed = restartPolicy || odd ? {} : Object.fromEntries(ofRunning.map((member) => [member, undefined]));
       return found.map((one) => deleteUndefined({ ...one, ...unprobed, restartPolicy }));
@@ -311,7 +311,7 @@ const buildPods = (odds: Odds) => {
         }),
         ephemeralContainers: mostly(fc.constant(undefined), ephemeralContainers),
       }),
-      // A pod that waits at a gate is on no node.
+      // A pod with a scheduling gate has no node.
       pick<JsonMap>({}, {}, {}, { nodeName: "n1" }, { schedulingGates: [{ name: "example.com/gate" }] }),
     )
     .map(([spec, place]) => ({ ...spec, ...place }));
@@ -370,7 +370,7 @@ const buildTaints = ({ mostly }: Odds) =>
 const storage = pick("1Gi", "2Gi", "1e9", "0.5Gi");
 
 const buildWorkloadSpecs = ({ odd, mostly }: Odds, { podSpec }: Pods) => {
-  /** What a Deployment and a StatefulSet have in common, and what only one of them has. */
+  /** Builds a Deployment or a StatefulSet: common fields, and those that only one of them has. */
   const buildWorkload = (members: Record<string, Arbitrary<unknown>>) =>
     fc
       .tuple(labels, podSpec, mostly(pick(0, 1, 3, undefined), pick(-1)), buildWhole(members))
@@ -483,7 +483,7 @@ const buildSpecs = (odds: Odds, pods: Pods, { serviceSpec }: Services): Record<G
   };
 };
 
-/** How a class was named before there was a field for it. */
+/** The annotations that named a class before a field did. */
 const older: Partial<Record<GeneratedKind, Arbitrary<JsonMap | undefined>>> = {
   ingresses: makeOptional(pick({ "kubernetes.io/ingress.class": "web" }, { "kubernetes.io/ingress.class": "" }), 1, 4),
   persistentvolumeclaims: makeOptional(pick({ "volume.beta.kubernetes.io/storage-class": "slow" }), 1, 8),
@@ -600,7 +600,7 @@ const buildEdits = (
   };
 };
 
-/** What each subresource is changed by; a scale is an object of its own, with the same paths. */
+/** Returns the edits of each subresource. A Scale is another kind of object with the same paths. */
 const buildSubresources = (
   odds: Odds,
   { image, resources, ephemeralContainers }: Pods,
@@ -652,8 +652,8 @@ const buildSubresources = (
 };
 
 /**
- * Returns all parts. A pod has so many of them that if each were wrong now and then, hardly any would be right: either
- * nothing is wrong, or much.
+ * Returns generators of objects and edits. A pod has so many parts that hardly any pod would be valid if each part were
+ * sometimes invalid. So either all parts are valid, or (`odd`) many are not.
  */
 export const createObjectGenerators = (odd: boolean) => {
   const odds: Odds = {

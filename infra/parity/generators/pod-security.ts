@@ -4,7 +4,8 @@ import { findEvaluator, readCorpus } from "../pod-security/evaluator.ts";
 import { buildCreation, buildDryRunScenario, buildEdit, buildScenario, label, wrapEdit } from "./scenario-parts.ts";
 import { buildList, buildWhole, editAt, makeOptional, pick, type RequestSequence } from "./steps.ts";
 
-// Pods that dare more or less, their templates, and namespaces that ask for more or less of them.
+// Generates pods and pod templates that violate the Pod Security Standards or not, and namespaces with different
+// levels.
 
 const modes = ["enforce", "audit", "warn"];
 const getLabelKey = (label: string) => `pod-security.kubernetes.io/${label}`;
@@ -49,7 +50,7 @@ const ofContainer = fc
   )
   .map(([one, more]): JsonMap => {
     const { allowPrivilegeEscalation, ...context } = { ...one, ...more };
-    // The admin has every right: no plugin keeps it from getting more.
+    // API validation refuses a privileged container without privilege escalation.
     const isLimited = !context.privileged && allowPrivilegeEscalation !== undefined;
     return { ...context, ...(isLimited && { allowPrivilegeEscalation }) };
   });
@@ -119,7 +120,7 @@ const spec = fc
     ),
   )
   .map(([spec, more]): JsonMap => ({ ...spec, ...more }));
-/** Of these hardly a field may be set. */
+/** Hardly any field of a Windows pod may be set. */
 const onWindows = pick<JsonMap>(
   ...[{}, { runAsNonRoot: true }, { runAsNonRoot: false }, { windowsOptions: { hostProcess: true } }],
 ).map((context): JsonMap => {
@@ -140,10 +141,10 @@ const annotations = fc
   )
   .map(([kind, name, value]) => ({ [`container.${kind}.kubernetes.io/${name}`]: value }));
 
-/** Those on which upstream tests its checks, where they are at hand. */
+/** The pods on which upstream tests its checks, if the evaluator was built. */
 const evaluator = await findEvaluator();
 const corpus = evaluator ? await readCorpus(evaluator) : [];
-/** Most are tested at several versions. */
+/** Returns the distinct pods of versions: most pods are tested at several. */
 const listUpstreamPods = (version: string): PodTemplate[] => {
   const texts = corpus
     .filter(({ place }) => place.includes(version))

@@ -12,9 +12,9 @@ import {
   toPatch,
 } from "./steps.ts";
 
-// Parts of sequences with a plan, of which the scenes of plugins are made.
+// Builds parts of planned sequences, for the scenarios of plugins.
 
-/** Edits an object by a PUT or by a patch. */
+/** Builds a step that edits an object by a PUT or by a patch. */
 export const buildEdit = (edits: Arbitrary<FieldEdit[]>, subresource?: string): Arbitrary<RequestStep> =>
   fc
     .tuple(requestOptions, edits, pick("replace" as const, ...(["json", "merge", "strategic-merge"] as const)))
@@ -28,18 +28,18 @@ export const wrapEdit = (edit: Arbitrary<FieldEdit>) => edit.map((one) => [one])
 export const combineEdits = (...edits: Arbitrary<FieldEdit>[]) => fc.tuple(...edits);
 export const label = buildEdit(wrapEdit(editAt("metadata.labels.app", pick("x", "y"))));
 
-/** Has one of these users do a step. */
+/** Assigns a step to one of these users. */
 export const assignUser = (users: Arbitrary<RequestUser>, step: Arbitrary<RequestStep>): Arbitrary<RequestStep> =>
   fc.tuple(step, users).map(([step, user]) => ({ ...step, user }));
 
-/** Makes one of these edits, by a patch of one of these types. */
+/** Builds a step that makes one of these edits, by a patch of one of these types. */
 export const buildPatch = (
   types: Arbitrary<"json" | "merge">,
   subresource: string | undefined,
   ...edits: Arbitrary<FieldEdit>[]
 ): Arbitrary<RequestStep> =>
   fc.tuple(requestOptions, fc.oneof(...edits), types).map(([asked, edit, given]): RequestStep => {
-    // A JSON patch takes nothing away that may not be there.
+    // A JSON patch can't remove a missing field.
     const type = "value" in edit ? given : "merge";
     return { ...asked, ...(subresource && { subresource }), verb: "patch", type, body: toPatch(type, [edit]) };
   });
@@ -53,10 +53,10 @@ export const deletion: Arbitrary<RequestStep> = fc
   .tuple(requestOptions, fc.boolean())
   .map(([asked, graceful]) => ({ ...asked, verb: "delete", graceful }));
 
-/** Deletes an object at once, as a user who may do so. */
+/** Deletes an object at once, as a user with every right. */
 export const removal = pick<RequestStep>({ user: "admin", dryRun: false, verb: "delete", graceful: false });
 
-/** An object is created, changed in some of these ways, and deleted. */
+/** Builds sequences that create an object, change it in some of these ways, and delete it. */
 export const buildScenario = (
   kind: RequestSequence["kind"],
   first: Arbitrary<RequestStep>,
@@ -69,7 +69,7 @@ export const buildScenario = (
       return { kind, namespace: "default", generateName, steps: [first, ...changes, last], ...more };
     });
 
-/** An object that is there already is changed in some of these ways, as a dry run. */
+/** Builds sequences that change an existing object in some of these ways, as dry runs. */
 export const buildDryRunScenario = (
   kind: RequestSequence["kind"],
   standing: string[],

@@ -30,11 +30,11 @@ import {
 } from "./steps.ts";
 import { runtimeClassNames } from "./surroundings.ts";
 
-// Sequences with a plan: mostly valid, and about what a plugin looks at.
+// Planned sequences: mostly valid, and about the fields that a plugin reads.
 
 const generators = createObjectGenerators(false);
 
-/** An object is created with this body, changed in some of these ways, and deleted. */
+/** Builds sequences that create an object with this body, change it in some of these ways, and delete it. */
 const buildObjectScenario = (kind: GeneratedKind, body: Arbitrary<JsonMap>, changes: Arbitrary<RequestStep>[]) =>
   storyOf(kind, buildCreation(body), changes);
 
@@ -47,7 +47,7 @@ const buildPod = (spec: Arbitrary<JsonMap>, metadata: Arbitrary<JsonMap> = pick(
 const cpu = pick("100m", "200m", "0.5", "1", "1.500", "2", "4");
 const memory = pick("32Mi", "64Mi", "64.5Mi", "1Gi", "1e9", "3Gi");
 const amounts = buildWhole({ cpu: makeOptional(cpu, 2), memory: makeOptional(memory, 2) });
-/** What is left of the limits is not below the requests. */
+/** Generated limits are never below the requests. */
 const within = fc.oneof(
   buildWhole({ requests: amounts }),
   buildWhole({ limits: amounts }),
@@ -71,10 +71,10 @@ const limited = buildPod(
   buildWhole({ annotations: makeOptional(pick({ "kubernetes.io/limit-ranger": "mine" }), 1, 5) }),
 );
 
-/** With room to grow and to shrink; a resize may change neither how good the service is nor which resources are named. */
+/** Requests with room for a resize, which may change neither the QoS class nor the set of resources. */
 const burstable = fc.tuple(cpu, memory).map(([cpu, memory]) => ({ requests: { cpu, memory } }));
 const usual = { resources: { requests: { cpu: "1", memory: "1Gi" } } };
-/** On nodes of all sorts; with more, they have to be resizable elsewhere than in their only container. */
+/** Builds pods on different nodes; `more` adds init containers or pod-level resources to resize. */
 const buildPodOnNode = (more: Record<string, Arbitrary<unknown>>) =>
   buildPod(
     buildWhole({
@@ -301,7 +301,7 @@ const owner = fc
     ...(blockOwnerDeletion !== undefined && { blockOwnerDeletion }),
   }));
 const owners = fc.uniqueArray(owner, { maxLength: 2, selector: ({ uid }) => uid });
-/** Users with all, some and none of the rights. */
+/** Users with all rights, with some, and with none. */
 const tenant = pick<RequestUser>("jane", "jane", "system:node:n1", "admin");
 const assignUsers = (user: Arbitrary<RequestUser>, sequence: Arbitrary<RequestSequence>): Arbitrary<RequestSequence> =>
   fc.tuple(sequence, fc.array(user, { minLength: 6, maxLength: 6 })).map(([sequence, users]) => {
@@ -373,23 +373,23 @@ const moveToGroups = (sequence: Arbitrary<RequestSequence>) =>
 export const scenarios = {
   /** Pods with resources near the limits of their namespace. */
   resources: buildObjectScenario("pods", limited, [resize, label]),
-  /** Pods on nodes of all sorts, as they get other resources. */
+  /** Pods on different nodes whose resources change. */
   resizes: resized,
-  /** Pods that come to a node. */
+  /** Pods that are bound to a node. */
   bindings: buildObjectScenario("pods", buildPod(pick({}), topology), [
     buildBinding(false),
     buildBinding(false),
     buildBinding(true),
     label,
   ]),
-  /** Pods that name their node themselves. */
+  /** Pods that are created with a node's name. */
   placements: buildObjectScenario(
     "pods",
     buildPod(buildWhole({ nodeName: makeOptional(pick("n1", "n2", "old", "windows", "gone"), 4) }), topology),
     [label],
   ),
   accounts: buildObjectScenario("pods", accountedPod, [debug, label]),
-  /** Pods whose containers name no secrets, and that get some that do. */
+  /** Pods without secrets that get ephemeral containers with secrets. */
   debugging: buildObjectScenario(
     "pods",
     buildPod(buildWhole({ serviceAccountName: pick("strict", "strict", "lenient", undefined) })),
@@ -413,7 +413,7 @@ export const scenarios = {
     ),
   ),
   runtimeClasses: buildObjectScenario("pods", classedPod, [label]),
-  /** They are not changed: each answer would differ by the order in which they tolerate. */
+  /** Pods that are not changed later: each answer would differ in the order of tolerations. */
   tolerantClasses: buildObjectScenario(
     "pods",
     fc.tuple(generators.buildObject("pods"), pick("sandboxed", "impatient")).map(([body, runtimeClassName]) => {
@@ -455,7 +455,7 @@ export const scenarios = {
     ),
   ),
   podGroups: moveToGroups(buildObjectScenario("podgroups", generators.buildObject("podgroups"), [label])),
-  /** The namespaces that must last, and others. */
+  /** Namespaces that must not be deleted, and others. */
   namespaces: fc.oneof(
     ...["default", "kube-system", "kube-public", "kube-node-lease", "accounted", "ending"].map((name) =>
       buildDryRunScenario("namespaces", [name], [deletion, label]),

@@ -4,32 +4,32 @@ import { mergeWithDefaults } from "#lib/settings.ts";
 
 export type RequestUser = "admin" | "jane" | "system:node:n1";
 
-/** Sets what is at `path`, or takes it away where there is no value; `-` is the end of a list. */
+/** Sets the field at `path`, or removes it if there is no value; `-` is the end of a list. */
 export interface FieldEdit {
   path: (string | number)[];
   value?: unknown;
 }
 
-/** One request about a sequence's object; its name is put in when it is sent. */
+/** One request about a sequence's object. The object's name is added when the request is sent. */
 export type RequestStep = {
   user: RequestUser;
   dryRun: boolean;
 } /** `into` another collection, where it is not the kind's own. */ & (
   | { verb: "create"; subresource?: string; into?: string; body: JsonMap }
-  /** A PUT of what was read back, with these edits. */
+  /** A PUT of the stored object with these edits. */
   | { verb: "replace"; subresource?: string; edits: FieldEdit[] }
   | { verb: "patch"; subresource?: string; type: "json" | "merge" | "strategic-merge"; body: unknown }
   | { verb: "apply"; subresource?: string; manager: string; force: boolean; body: JsonMap }
-  /** At once, or with the grace that the object has. */
+  /** A deletion at once, or with the object's grace period. */
   | { verb: "delete"; graceful: boolean }
   | { verb: "deletecollection" }
-  /** Whether the namespace is there. */
+  /** A read of the namespace. */
   | { verb: "look" }
 );
 
 export type GeneratedKind = keyof typeof generatedKinds;
 
-/** What only scenes are about: by chance, hardly any of it would be right. */
+/** Kinds that only scenarios use: random objects of these kinds would hardly ever be valid. */
 export const plannedKinds = {
   certificatesigningrequests: {
     apiVersion: "certificates.k8s.io/v1",
@@ -54,21 +54,21 @@ export const plannedKinds = {
   serviceaccounts: { apiVersion: "v1", kind: "ServiceAccount", namespaced: true },
 } as const;
 
-/** Requests about one object, one after the other. */
+/** Requests about one object, one after another. */
 export interface RequestSequence {
   kind: GeneratedKind | keyof typeof plannedKinds;
-  /** How its name must begin. */
+  /** The required prefix of the object's name. */
   prefix?: string;
   /** The object's namespace; undefined for one of its own that doesn't exist. */
   namespace?: string;
-  /** An object that stands there already, and is to stand there afterwards: all about it is tried out only. */
+  /** The name of an object that exists before and after: all requests about it are dry runs. */
   standing?: string;
-  /** Whether the API server makes the object's name. */
+  /** Whether the API server generates the object's name. */
   generateName: boolean;
   steps: RequestStep[];
 }
 
-/** What can be generated, and where the API server serves it. */
+/** The kinds that are generated, with their apiVersions. */
 export const generatedKinds = {
   pods: { apiVersion: "v1", kind: "Pod", namespaced: true },
   services: { apiVersion: "v1", kind: "Service", namespaced: true },
@@ -91,10 +91,10 @@ export const generatedKinds = {
   },
 } as const;
 
-/** Pods with this annotation are spoiled by another webhook, after all rules. */
+/** A competing webhook changes pods with this annotation, after all rules. */
 export const competitorAnnotation = "parity.postern.dev/never-pull";
 
-/** Present and absent in this proportion. */
+/** Generates a value or undefined, in this proportion. */
 export const makeOptional = <T>(arbitrary: Arbitrary<T>, present = 1, absent = 1): Arbitrary<T | undefined> =>
   fc.oneof(
     { withCrossShrink: true },
@@ -103,7 +103,7 @@ export const makeOptional = <T>(arbitrary: Arbitrary<T>, present = 1, absent = 1
   );
 export const pick = <T>(...values: T[]) => fc.constantFrom(...values);
 
-/** Members that come and go. */
+/** Generates objects in which each member may be missing. */
 export const buildPartial = (members: Record<string, Arbitrary<unknown>>): Arbitrary<JsonMap> =>
   fc.record(members, { requiredKeys: [] }).map(deleteUndefined);
 export const buildWhole = (members: Record<string, Arbitrary<unknown>>): Arbitrary<JsonMap> =>
@@ -120,7 +120,7 @@ export const editAt = (path: string, value: Arbitrary<unknown>): Arbitrary<Field
     ...(value !== undefined && { value }),
   }));
 
-/** As a JSON patch, or as one that is merged; there a list's first members are meant by their names. */
+/** Returns edits as a JSON patch or as a merge patch, in which list elements are identified by name. */
 export const toPatch = (type: "json" | "merge" | "strategic-merge", edits: FieldEdit[]): unknown => {
   if (type === "json")
     return edits.map(({ path, ...edit }) => {
@@ -131,7 +131,7 @@ export const toPatch = (type: "json" | "merge" | "strategic-merge", edits: Field
   return mergeEdits(edits);
 };
 
-/** Returns what a merge patch with these edits says. */
+/** Returns a merge patch with these edits. */
 export const mergeEdits = (edits: FieldEdit[]): JsonMap =>
   edits.reduce<JsonMap>((whole, edit) => mergeWithDefaults(whole, nestEdit(edit)) as JsonMap, {});
 

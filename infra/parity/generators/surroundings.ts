@@ -22,7 +22,7 @@ export const namespaceNames: readonly string[] = listNames("Namespace");
 
 export const runtimeClassNames: readonly string[] = listNames("RuntimeClass");
 
-/** Each is deleted once all objects are there, and stays: a finalizer keeps it. */
+/** The objects that are deleted once all exist. They stay, because a finalizer keeps them. */
 const terminatingNames = ["ending", "ended-work"];
 
 /** Creates the surroundings. Without `hasGroups`, leaves out kinds that only API servers with open gates have. */

@@ -12,13 +12,13 @@ import {
   runCommand,
 } from "../control-plane/go-programs.ts";
 
-/** A pod of upstream's, and its path: `baseline/v1.35/fail/privileged0.yaml`. */
+/** A test pod of upstream and its path, such as `baseline/v1.35/fail/privileged0.yaml`. */
 export interface CorpusPod {
   place: string;
   pod: Pod;
 }
 
-/** The offences of a pod against a level from a version on. */
+/** The violations of a level by a pod, from version `since` on. */
 export interface EvaluatorVerdict {
   since: number;
   allowed: boolean;
@@ -34,7 +34,7 @@ export interface EvaluatorVerdicts {
   latest: Record<"baseline" | "restricted", EvaluatorVerdict>;
 }
 
-/** Upstream's evaluator, and the pods on which upstream tests it: they come with the module. */
+/** Upstream's evaluator, and upstream's test pods, which are part of the module. */
 const evaluator: GoProgram = {
   sources: fileURLToPath(new URL("./", import.meta.url)),
   module: "pod-security-admission",
@@ -55,7 +55,7 @@ const evaluator: GoProgram = {
 /** Returns the evaluator if it was built before. */
 export const findEvaluator = () => findGoProgram(evaluator);
 
-/** Returns upstream's own pods, for each level and version those that pass and those that fail. */
+/** Returns upstream's test pods: for each level and version some that pass and some that fail. */
 export const readCorpus = async ({ folder }: BuiltProgram): Promise<CorpusPod[]> =>
   parse(await readFile(join(folder, "corpus.jsonl"), "utf8"));
 
