@@ -2,8 +2,8 @@ import { createServer } from "node:https";
 import { openCertificate } from "../keys/keys.ts";
 import { reportCpuTime } from "./processes.ts";
 
-// The least that a webhook in Node can do: default-toleration-seconds' mutation by hand, with one parse, one stringify
-// and no check of anything. What Postern adds to it is what rules, keys, drafts and limits cost.
+// The smallest webhook in Node: it makes default-toleration-seconds' mutation with one parse, one stringify and no
+// checks. The difference between it and Postern is the cost of rules, keys, drafts and limits.
 
 interface Toleration {
   key?: string;

@@ -7,7 +7,10 @@ import { type CreateRoute, type Latency, measureRoutes, openPodCreator } from ".
 import { countMarksAmong, type MutatorChain, mutatorChains, settledLabel } from "./mutators.ts";
 import { startPostern } from "./processes.ts";
 
-/** What chains of mutators add to a create: called one by one, all skipped by their matchConditions, and as a group. */
+/**
+ * Measures the time that chains of mutators add to a create: called one by one, all skipped by their matchConditions,
+ * and as a group.
+ */
 export const measureChains = async (binaries: Binaries, folder: string, rounds: number): Promise<Latency> => {
   await using running = new AsyncDisposableStack();
   const config = join(folder, "chains.yaml");

@@ -10,13 +10,13 @@ import { chooseCluster } from "../config/config.ts";
 import { readConfig } from "../project/project.ts";
 import { addToReport } from "./meter.ts";
 
-/** What checking manifests can't do without, in seconds of CPU time. */
+/** The least that a check of manifests needs, in seconds of CPU time. */
 export interface CheckFloor {
-  /** Of their files, with a parser of YAML alone. */
+  /** Reading the files with the `yaml` package alone. */
   reading: number;
-  /** Of their files, as check reads them. */
+  /** Reading the files as check does. */
   ownReading: number;
-  /** Inside the rules, for all calls that check makes. */
+  /** The rules themselves, for all calls that check makes. */
   rules: number;
 }
 
@@ -29,7 +29,7 @@ const measureSeconds = async (act: () => unknown): Promise<number> => {
   return (user + system) / 1e6;
 };
 
-/** The cheapest whole reading: every file, every document, and what it holds. */
+/** Reads every document of every file, without anything else. */
 const readAll = () => {
   for (const { parentPath, name } of readdirSync(folder, { recursive: true, withFileTypes: true }).filter((one) =>
     one.isFile(),
@@ -41,7 +41,7 @@ const readAll = () => {
       if (!("toJS" in document) || document.toJS() === null) throw new Error(`${name} holds nothing`);
 };
 
-/** Every call that is made of a rule is made once more, of the rule alone. */
+/** Repeats every call that check makes, with the rule alone, and returns its seconds. */
 const measureRules = async (): Promise<number> => {
   const catalogue = await readCatalogue();
   const [name, cluster] = chooseCluster(await readConfig(config, catalogue), undefined);

@@ -7,21 +7,21 @@ import type { ProcessUsage } from "./meter.ts";
 import { runNode } from "./processes.ts";
 import { computeRatio, measureInTurn, type Ratio } from "./ratios.ts";
 
-/** What checking many manifests takes, beside the least that it could. */
+/** The cost of checking many manifests, beside the least that it could be. */
 export interface CheckMeasurement {
   manifests: number;
   bytes: number;
-  /** Seconds of CPU time, as medians: of the whole process, and of the parts of its floor. */
+  /** Medians of CPU time in seconds: of the whole process, and of the parts of its floor. */
   seconds: { check: number; reading: number; ownReading: number; rules: number };
-  /** The most memory that the process had, in bytes. */
+  /** The largest memory of the process, in bytes. */
   memory: number;
-  /** Over reading the files with yaml's own parser, and the time inside the rules; the bar is for it. */
+  /** The ratio to the rules and a reading with the `yaml` package; the bar is for this ratio. */
   overParser: Ratio;
-  /** The same, with the files read as check reads them. */
+  /** The ratio to the rules and a reading as check does it. */
   overReader: Ratio;
 }
 
-/** Checks so many manifests by the repository's own postern.yaml, in processes of their own. */
+/** Measures checks of this many manifests with the repository's own postern.yaml, each in a process of its own. */
 export const measureCheck = async (folder: string, rounds: number, manifests = 10_000): Promise<CheckMeasurement> => {
   const place = join(folder, "manifests");
   await mkdir(place);

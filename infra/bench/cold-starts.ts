@@ -15,17 +15,17 @@ import { type BenchResult, compareInTurn, computeRatio } from "./ratios.ts";
 import { type CaseReview, findAskingCase, serveRecorded } from "./recorded-clusters.ts";
 import { buildEvent, buildPodReview } from "./reviews.ts";
 
-/** How the starts of Node with something compare with those with an empty handler. */
+/** Starts of Node with one handler, compared with those with an empty handler. */
 interface ColdStart {
-  /** A rule; undefined for one read of a cluster by hand, and nothing else. */
+  /** The rule's name; undefined for a handler that only reads a cluster once. */
   name: string | undefined;
   bytes: number;
-  /** Whether it has to ask its cluster before it answers. */
+  /** Whether the rule asks its cluster before it answers. */
   asks: boolean;
   ratios: number[];
 }
 
-/** Measures the starts of all rules but those that keep a ledger or ask only outside the cluster. */
+/** Measures the starts of all rules except those that keep a ledger or ask only services outside the cluster. */
 export const measureColdStarts = async (
   catalogue: CatalogueRule[],
   signer: UrlSigner,
@@ -51,7 +51,9 @@ export const measureColdStarts = async (
   });
 };
 
-/** Spawn of Node to the first answered review, over the same with an empty handler; one pair each and round. */
+/**
+ * Measures the time from the start of Node to the first answered review, as ratios to an empty handler, once a round.
+ */
 export const measureStarts = async (
   catalogue: CatalogueRule[],
   signer: UrlSigner,
@@ -97,7 +99,7 @@ export const measureStarts = async (
   for (const start of starts) {
     const event = join(start.folder, "event.json");
     const createStart = (folder: string) => () => timeToAnswer(folder, event, signer.publicKey);
-    // One round before fills the disk's cache.
+    // A first round fills the disk's cache.
     start.ratios = await compareInTurn(rounds, createStart(empty.folder), createStart(start.folder), 1);
   }
   return starts;
@@ -114,7 +116,7 @@ const writeHandler = async (folder: string, code: string) => {
   return { bytes: code.length, folder, ratios: [] as number[] };
 };
 
-/** The least that a first read of a cluster takes: Node's HTTPS, a connection, an answer. */
+/** Builds the smallest handler that reads a cluster: Node's HTTPS, a connection, an answer. */
 const buildReadingHandler = (url: string, ca: string) => `const { request } = require("node:https");
 exports.handler = () =>
   new Promise((resolve, reject) => {
@@ -132,7 +134,7 @@ const toBody = ({ request }: AdmissionReview) =>
 
 const script = fileURLToPath(new URL("first-answer.cjs", import.meta.url));
 
-/** Milliseconds until a fresh Node has answered. The last byte it prints says whether it did. */
+/** Returns the milliseconds until a new Node process has answered. Its last byte shows whether it succeeded. */
 const timeToAnswer = (folder: string, event: string, publicKey: string) =>
   new Promise<number>((resolve, reject) => {
     const start = performance.now();
@@ -147,7 +149,7 @@ const timeToAnswer = (folder: string, event: string, publicKey: string) =>
       printed += text;
     });
     child.on("error", reject);
-    // The next one starts when this one is gone, so that they don't share a core.
+    // The next process starts when this one has ended, so that they don't share a core.
     child.on("close", () =>
       printed.endsWith(".") ? resolve(answered) : reject(new Error(`no answer to measure: ${printed}`)),
     );
@@ -162,7 +164,10 @@ const policy: ValidatePolicy = {
   spec: { resourceSelectors: [{ apiVersion: "v1", kind: "Pod" }], validateRules: [{ cue: cueScript }] },
 };
 
-/** Spawn of Node to a first answer that takes a script, over the same script and object in cue-wasm by itself. */
+/**
+ * Measures the time from the start of Node to the first answer by a CUE script, as ratios to cue-wasm alone with the
+ * same script and object.
+ */
 export const measureScriptedStarts = async (signer: UrlSigner, folder: string, rounds: number): Promise<number[]> => {
   const name = "policy-validate";
   const listed = await readRule(join(catalogueFolder, name), name);

@@ -7,28 +7,28 @@ import type { MeasuredServer } from "./processes.ts";
 import { computeQuantiles, computeRatio, measureTime, type Ratio } from "./ratios.ts";
 import { buildPodReview } from "./reviews.ts";
 
-/** A way to create a pod. Its namespace says which webhooks are called, so that one API server has them all. */
+/** A way to create a pod. The namespace decides which webhooks are called, so that one API server can have them all. */
 export interface CreateRoute {
   what: string;
   namespace: string;
   labels?: Record<string, string>;
-  /** How many mutators stand in the way. */
+  /** The number of mutators that are called or skipped. */
   mutators?: number;
-  /** The one that is called, if its CPU time is asked for and no other route's calls add to it. */
+  /** The server that is called, to measure its CPU time. Only one route may call it. */
   server?: MeasuredServer;
 }
 
-/** Milliseconds: half of all, and all but one of a hundred, take no longer. */
+/** The median and the 99th percentile, in milliseconds. */
 export interface Times {
   p50: number;
   p99: number;
 }
 
-/** What a route was measured to take. */
+/** The measured times of a route. */
 export interface RouteMeasurement {
   what: string;
   create: Times;
-  /** Over the create without webhooks of the same round. */
+  /** The difference to the create without webhooks in the same round. */
   added?: Times;
   mutators?: number;
   /** Milliseconds of the server's CPU time for each review. */
@@ -40,7 +40,7 @@ export interface RouteComparison {
   what: string;
   added: Ratio;
   cpu?: number;
-  /** The most that the added time's ratio may come to. */
+  /** The largest allowed ratio of the added times. */
   bar?: number;
 }
 
@@ -60,7 +60,7 @@ export const openPodCreator = async (binaries: Binaries) => {
   return {
     create,
     [Symbol.asyncDispose]: stop,
-    /** As the API server keeps it, for as long as it takes to look. */
+    /** Returns a pod as the API server stores it, and deletes it. */
     stored: async (namespace: string): Promise<Pod> => {
       const made = toPod(await admin({ method: "POST", path: place(namespace), body: buildPod() }));
       const path = `${place(namespace)}/${made.metadata?.name}`;
@@ -68,7 +68,7 @@ export const openPodCreator = async (binaries: Binaries) => {
       toPod(await admin({ method: "DELETE", path: `${path}?gracePeriodSeconds=0` }));
       return pod;
     },
-    /** A namespace for whose pods, and no others, these webhooks are called; resolves once they are. */
+    /** Creates a namespace, and registers webhooks that are called only for its pods. Resolves once they are called. */
     open: async (namespace: string, manifests: WebhookManifests, called: (pod: Pod) => boolean): Promise<void> => {
       const body = { apiVersion: "v1", kind: "Namespace", metadata: { name: namespace } };
       const { code, body: said } = await admin({ method: "POST", path: "/api/v1/namespaces", body });
@@ -84,7 +84,7 @@ export type PodCreator = Awaited<ReturnType<typeof openPodCreator>>;
 
 const toPod = ({ code, body }: ClusterResponse): Pod => {
   if (code >= 300) throw new Error(`the API server refuses a pod to measure with: ${body.message}`);
-  // What it answers to a pod, if it refuses nothing, is the pod.
+  // The answer to an admitted pod is the pod.
   return body as Pod;
 };
 
@@ -99,7 +99,7 @@ const restrictToNamespace =
     };
   };
 
-/** A pod of 5 KB, without what only servers know. */
+/** Builds a pod of 5 KB, without the fields that only servers set. */
 const buildPod = (labels: Record<string, string> = {}) => {
   const { metadata, spec } = pod;
   return { apiVersion: "v1", kind: "Pod", metadata: { ...metadata, labels: { ...metadata.labels, ...labels } }, spec };
@@ -112,11 +112,11 @@ const pod = (() => {
 })();
 
 /**
- * Creates a pod by every route in every round, so that noise hits all alike. The first route has no webhook: what the
- * others add is the difference to it in the same round.
+ * Creates a pod by every route in every round, so that noise affects all routes alike. The first route has no webhook:
+ * the time that another route adds is the difference to it in the same round.
  */
 export const measureRoutes = async (creates: PodCreator, routes: CreateRoute[], rounds: number) => {
-  // The API server, too, needs a while to get going.
+  // The API server needs warming up, too.
   await createInTurn(creates, routes, Math.ceil(rounds / 2));
   const readCpu = () => Promise.all(routes.map(({ server }) => server?.cpu() ?? Number.NaN));
   const before = await readCpu();
@@ -136,7 +136,7 @@ export const measureRoutes = async (creates: PodCreator, routes: CreateRoute[], 
       ...(server && { cpu: computeCpu(index) }),
     };
   });
-  /** Medians of many short stretches, for a machine's moods last. */
+  /** Compares the medians of many short stretches, because a machine's speed changes slowly. */
   const ratio = (what: string, one: CreateRoute, other: CreateRoute, bar?: number): RouteComparison => {
     const [mine, others] = [routes.indexOf(one), routes.indexOf(other)];
     const [added, over] = [splitStretches(listAddedTimes(mine)), splitStretches(listAddedTimes(others))];
@@ -147,7 +147,7 @@ export const measureRoutes = async (creates: PodCreator, routes: CreateRoute[], 
   return { measured, ratio };
 };
 
-/** Milliseconds of each create, by route and round. */
+/** Returns the milliseconds of each create, by route and round. */
 const createInTurn = async ({ create }: PodCreator, routes: CreateRoute[], rounds: number): Promise<number[][]> => {
   const times: number[][] = routes.map(() => []);
   for (let round = 0; round < rounds; round++)
@@ -159,7 +159,10 @@ const createInTurn = async ({ create }: PodCreator, routes: CreateRoute[], round
   return times;
 };
 
-/** A webhook still tidies up when the next one is called: which one that is must differ from round to round. */
+/**
+ * Returns indexes in a random order: a webhook may still collect garbage when the next one is called, so the order must
+ * vary.
+ */
 const shuffleIndexes = (length: number): number[] =>
   Array.from({ length }, (_, index) => [Math.random(), index] as const)
     .sort(([one], [other]) => one - other)

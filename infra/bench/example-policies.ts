@@ -8,7 +8,7 @@ import type { KinitirasPolicy, PolicyCapabilities, PolicyRequest } from "#lib/po
 import type { KubernetesObject, Operation } from "#lib/review.ts";
 import { buildKindIndex } from "../apiserver/kinds/kinds.ts";
 
-/** What a policy does to an object, as it was measured or decided. */
+/** A case of what policies do to an object, as measured in kinitiras or decided here. */
 export interface PolicyCase {
   id: string;
   operation: Operation;
@@ -18,10 +18,10 @@ export interface PolicyCase {
   requestNamespace?: string;
   cluster?: KubernetesObject[];
   http?: MockAnswer[];
-  /** Where upstream does otherwise. */
+  /** The difference from upstream, if there is one. */
   deviation?: string;
   expect: {
-    /** Whether the policies themselves are let in. */
+    /** Whether the policies themselves are admitted. */
     policy?: "accepted" | "rejected";
     object?: KubernetesObject;
     allowed?: boolean;
@@ -30,12 +30,12 @@ export interface PolicyCase {
   };
 }
 
-/** What the host `mock` answers on a path. */
+/** The answer of the host `mock` for a path. */
 export interface MockAnswer {
   path: string;
   status?: number;
   body?: unknown;
-  /** In place of a body. */
+  /** Text in place of a JSON body. */
   raw?: string;
 }
 
@@ -60,7 +60,7 @@ interface Tables {
 const folder = new URL("kinitiras-examples/", import.meta.url);
 const readText = (file: string) => readFileSync(new URL(file, folder), "utf8");
 
-/** What was measured of selectors, placeholders and paths. */
+/** Measured cases of selectors, placeholders and paths. */
 export const tables: Tables = JSON.parse(readText("cases.json"));
 
 const toPolicyCase = ({ policyFile, onlyRule, ...rest }: ExampleCase): PolicyCase => {
@@ -80,10 +80,10 @@ export const exampleCases: readonly PolicyCase[] = examples.map(toPolicyCase);
 /** Every measured case. */
 export const policyCases: readonly PolicyCase[] = [...tables.cases, ...exampleCases];
 
-/** Whether a case can only be told by evaluating CUE. */
+/** Reports whether a case needs an evaluation of CUE. */
 export const needsCue = ({ policies }: PolicyCase): boolean => JSON.stringify(policies).includes('"cue":');
 
-/** The request of a case. */
+/** Builds the request of a case. */
 export const buildSubject = ({ operation, object, oldObject, requestNamespace }: PolicyCase): PolicyRequest => {
   const subject = operation === "DELETE" ? oldObject : object;
   if (subject === undefined) throw new Error("a case must have an object, or an oldObject on DELETE");
@@ -95,7 +95,7 @@ export const buildSubject = ({ operation, object, oldObject, requestNamespace }:
   };
 };
 
-/** The world that a case has written down, and CUE itself. */
+/** Returns policy capabilities that answer from a case, with the real CUE. */
 export const createCaseCapabilities = ({
   cluster = [],
   http = [],
@@ -138,7 +138,7 @@ export const createCaseCapabilities = ({
   };
 };
 
-/** What every cluster serves. */
+/** The kinds that every cluster serves. */
 const builtIn = buildKindIndex([]);
 
 const formatPlace = ({ metadata }: KubernetesObject) => `${metadata?.namespace ?? ""}/${metadata?.name}`;
@@ -148,7 +148,10 @@ const droppedWhenEmpty = new Set([
   ...["affinity", "nodeAffinity", "podAffinity", "podAntiAffinity"],
 ]);
 
-/** An object as results are compared: without nulls and empty maps that mean nothing, quantities by what they say. */
+/**
+ * Normalizes an object for comparisons: drops nulls and meaningless empty maps, and replaces quantities by their
+ * amounts.
+ */
 export const normalizeObject = (value: unknown, isQuantities = false): unknown => {
   if (isQuantities && (typeof value === "string" || typeof value === "number"))
     return isQuantity(String(value)) ? { nanos: parseQuantity(value)?.nanos } : value;

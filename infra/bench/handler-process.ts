@@ -8,11 +8,11 @@ import { buildBenchConfig, type HandlerAssignment } from "./handlers.ts";
 import { compareInTurn, measureTime } from "./ratios.ts";
 import { buildEvent, buildPodReview } from "./reviews.ts";
 
-/** The process that measures: floor and handler in turn, in many short rounds. */
+/** Measures the floor and the handler in turn, in many short rounds. */
 const measure = async (assignment: HandlerAssignment): Promise<number[]> => {
   const { rule: name, phase, journal, bytes, publicKey, segment, rounds } = assignment;
   const listed = await readRule(join(catalogueFolder, name), name);
-  // Without a host, the endpoint is Lambda's own, which writes its line to standard output.
+  // An endpoint without a host runs as in Lambda and writes its log line to standard output.
   const host = journal
     ? undefined
     : { publicKeys: publicKey, openCapabilities: createUnconnectedCapabilities, writeLogLine: () => {} };
@@ -26,7 +26,7 @@ const measure = async (assignment: HandlerAssignment): Promise<number[]> => {
   const body = buildPodReview(bytes);
   const event = buildEvent(`/${segment}/${name}/${phase}`, body);
   const runFloor = async () => JSON.stringify(buildSmallAnswer(JSON.parse(body).request.uid));
-  // Endpoints look at no more of a context.
+  // Endpoints read no other fields of a context.
   const runHandler = () => handler(event, context as Context);
 
   const answer = JSON.stringify(await runHandler());
@@ -35,7 +35,7 @@ const measure = async (assignment: HandlerAssignment): Promise<number[]> => {
   const times = await warmUp(runFloor);
   await warmUp(runHandler);
   const time = (act: () => Promise<unknown>) => () => {
-    // Each starts without the other's garbage, and pays for its own.
+    // Each measurement starts without the other's garbage.
     global.gc?.({ type: "minor" });
     return measureTime(act, times);
   };
@@ -46,7 +46,7 @@ const buildSmallAnswer = (uid: string) => {
   return { kind: "AdmissionReview", apiVersion: "admission.k8s.io/v1", response: { uid, allowed: true } };
 };
 
-/** Runs until compilers have done their part. Returns how often it runs in the few milliseconds of a round. */
+/** Runs a function until it is compiled. Returns the number of runs in the few milliseconds of a round. */
 const warmUp = async (run: () => Promise<unknown>): Promise<number> => {
   const [warm, round] = [600, 4];
   const start = performance.now();

@@ -6,26 +6,26 @@ import type { UrlSigner } from "../keys/keys.ts";
 import { runNode } from "./processes.ts";
 import { type BenchResult, computeRatio } from "./ratios.ts";
 
-/** One thing to measure. It runs in a process of its own, as one Lambda runs one rule. */
+/** A handler to measure. It runs in a process of its own, as a Lambda function does. */
 interface HandlerCase {
   rule: string;
   phase: Phase;
-  /** Whether the line for CloudWatch is written. */
+  /** Whether the handler writes its log line for CloudWatch. */
   journal: boolean;
   bytes: number;
 }
 
-/** What the process that measures is told. */
+/** The input of the process that measures. */
 export interface HandlerAssignment extends HandlerCase {
   publicKey: string;
   segment: string;
   rounds: number;
 }
 
-/** The name of the cluster whose key the measured reviews hold. */
+/** The cluster of the measured reviews. */
 export const benchCluster = "bench";
 
-/** Returns what a bundle has of postern.yaml, as if that named the rule with these settings alone. */
+/** Returns the endpoint config of a postern.yaml with this rule only. */
 export const buildBenchConfig = (
   { name, rule }: Pick<CatalogueRule, "name" | "rule">,
   given: object = {},
@@ -36,7 +36,7 @@ export const buildBenchConfig = (
 
 const sizes = [5_000, 50_000, 1_000_000, 3_000_000];
 
-/** A rule that patches, without and with the line in the log, and one that has nothing to say. */
+/** A rule that patches, without and with its log line, and a rule that only admits. */
 const cases: Omit<HandlerCase, "bytes">[] = [
   { rule: "default-toleration-seconds", phase: "mutate", journal: false },
   { rule: "default-toleration-seconds", phase: "mutate", journal: true },
@@ -65,7 +65,10 @@ export const measureHandlers = async (signer: UrlSigner, rounds: number): Promis
   return results;
 };
 
-/** Returns the handler's time over the floor's, once a round; the floor parses the body and writes a small answer. */
+/**
+ * Returns the ratios of the handler's time to the floor's, one for each round. The floor parses the body and writes a
+ * small answer.
+ */
 export const measureHandlerRatios = async (
   one: HandlerCase,
   { publicKey, signSegment }: UrlSigner,

@@ -6,7 +6,7 @@ import type { KinitirasPolicy } from "#lib/policy/types.ts";
 import type { KubernetesObject, Operation } from "#lib/review.ts";
 import { findGoProgram, type GoProgram, requireGoProgram, runCommand } from "../parity/control-plane/go-programs.ts";
 
-/** What one evaluation of policies takes, and what came of it. */
+/** The times of repeated evaluations of policies, and their result. */
 export interface EngineEvaluations {
   nanoseconds: number[];
   patch?: unknown[];
@@ -14,7 +14,7 @@ export interface EngineEvaluations {
   error?: string;
 }
 
-/** What is to be evaluated, from the object's bytes to the patch's, so many times. */
+/** An evaluation, from the object's bytes to the patch's, and how often to repeat it. */
 export interface EngineQuestion {
   policies: KinitirasPolicy[];
   object: KubernetesObject;

@@ -2,7 +2,7 @@ import { mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { Document, stringify } from "yaml";
 
-/** Of each kind, so many of a hundred. */
+/** The number of manifests of each kind among a hundred. */
 const shares: [make: (name: string, namespace: string, number: number) => object, share: number][] = [
   [(name, namespace, number) => buildDeployment("Deployment", name, namespace, number), 24],
   [(name, namespace, number) => buildPod(name, namespace, number), 20],
@@ -18,8 +18,9 @@ const shares: [make: (name: string, namespace: string, number: number) => object
 ];
 
 /**
- * So many manifests as repositories hold them, of 1 to 5 KB but for the smallest kinds: an application's in one file or
- * in a file each, most of them YAML with comments, some JSON. Every number gives the same ones. Answers how many bytes.
+ * Writes this many manifests, always the same ones, and returns the number of bytes. They are like those in
+ * repositories: 1 to 5 KB except for the smallest kinds, one or several in a file, most of them YAML with comments,
+ * some JSON.
  */
 export const writeManifests = async (folder: string, count: number): Promise<number> => {
   const kinds = shares.flatMap(([make, share]) => Array.from({ length: share }, () => make));
@@ -28,7 +29,7 @@ export const writeManifests = async (folder: string, count: number): Promise<num
     const isTogether = place % 2 === 0;
     const size = Math.min(isTogether ? 8 : 1, count - number);
     const objects = Array.from({ length: size }, (_, step) => {
-      // The share's numbers and a hundred have no common divisor with it.
+      // 37 and 100 have no common divisor, so every kind is taken.
       const make = kinds[((number + step) * 37) % kinds.length];
       return make?.(`app-${number + step}`, `team-${place % 50}`, number + step) ?? {};
     });

@@ -1,14 +1,15 @@
 import { writeSync } from "node:fs";
 
-/** What a process has used when it ends. */
+/** The resources that a process has used when it ends. */
 export interface ProcessUsage {
-  /** Of CPU time, on all its threads. */
+  /** Seconds of CPU time of all threads. */
   seconds: number;
-  /** In bytes. */
+  /** The largest memory, in bytes. */
   memory: number;
 }
 
-// Loaded before a program, it reports on a pipe of its own what the program used, with what the program adds by `say`.
+// This module is loaded before a program. It reports the used resources on a pipe of its own, together with what the
+// program adds by `addToReport`.
 const pipe = 3;
 
 process.on("exit", () => {
@@ -19,7 +20,7 @@ process.on("exit", () => {
 
 let addition: object = {};
 
-/** Has the meter say this as well. */
+/** Adds fields to the report. */
 export const addToReport = (more: object): void => {
   addition = more;
 };

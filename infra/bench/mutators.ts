@@ -2,20 +2,20 @@ import { rule } from "#lib/rule.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
 import { toCatalogueRule } from "../parity/rule-server.ts";
 
-/** Mutators that a pod of one namespace meets, one after the other or as a group. */
+/** Mutators that are called for the pods of one namespace, one after another or as a group. */
 export interface MutatorChain {
-  /** Of the namespace, and of the group. */
+  /** The name of the namespace and of the group. */
   name: string;
   together: boolean;
   mutators: CatalogueRule[];
 }
 
-/** A label of pods for which none is called. */
+/** A label of pods for which no mutator is called. */
 export const settledLabel = "bench.postern.dev/settled";
 
 const getMark = (index: number) => `bench.postern.dev/mutator-${index}`;
 
-/** As small as a rule gets: it leaves a mark of its own, and isn't called where that is. */
+/** Creates a minimal rule. It adds an annotation of its own, and is not called for pods with this annotation. */
 const createMutator = (name: string, mark: string): CatalogueRule =>
   toCatalogueRule(
     name,
@@ -42,6 +42,6 @@ export const mutatorChains: MutatorChain[] = [
   ...[10, 30].map((length) => createChain(`group-${length}`, length, true)),
 ];
 
-/** How many have left their mark. */
+/** Returns the number of mutators that have added their annotation. */
 export const countMarksAmong = (annotations: Record<string, string> = {}): number =>
   mutatorChains[2]?.mutators.filter((_, index) => getMark(index) in annotations).length ?? 0;

@@ -10,7 +10,10 @@ import { type CreateRoute, type Latency, measureRoutes, openPodCreator, type Pod
 import { startBare, startGo, startPostern } from "./processes.ts";
 import { buildPodReview } from "./reviews.ts";
 
-/** What a call of default-toleration-seconds adds to a create: by hand in Node, by Postern, by controller-runtime. */
+/**
+ * Measures the time that a call of default-toleration-seconds adds to a create: by hand in Node, by Postern, by
+ * controller-runtime.
+ */
 export const measureOneCall = async (
   binaries: Binaries,
   goWebhook: BuiltProgram | undefined,
@@ -22,7 +25,7 @@ export const measureOneCall = async (
   await writeFile(config, `rules: { ${rule}: { failurePolicy: Fail } }\n`);
   const bare = running.use(await startBare(folder));
   const postern = running.use(await startPostern(folder, config));
-  // One more, so that each has the CPU time of one route.
+  // A second server, so that each server has the CPU time of one route.
   const registered = running.use(await startPostern(folder, config));
   const go = goWebhook && running.use(await startGo(goWebhook.program, folder));
   const creates = running.use(await openPodCreator(binaries));
@@ -70,8 +73,8 @@ const rule = "default-toleration-seconds";
 const isTolerant = ({ spec }: Pod) => spec?.tolerations?.length === 2;
 
 /**
- * Returns Postern's entries for the server at a URL, without their matchConditions: these cost the API server the same
- * for every server, and would make the compared servers look more alike than they are.
+ * Returns Postern's entries for the server at a URL, without their matchConditions. These would cost the API server the
+ * same for every server, and make the compared servers look more alike than they are.
  */
 const deleteConditions = (manifests: WebhookManifests, url?: string): WebhookManifests =>
   manifests.map((manifest) => ({
@@ -82,7 +85,7 @@ const deleteConditions = (manifests: WebhookManifests, url?: string): WebhookMan
     })),
   }));
 
-/** Throws if the servers make different pods: their times could not be compared then. */
+/** Throws if the servers return different pods: their times could not be compared. */
 const requireEqualPods = async (creates: PodCreator, routes: CreateRoute[]) => {
   const stored = await Promise.all(
     routes.map(async ({ what, namespace }) => ({ what, pod: toComparablePod(await creates.stored(namespace)) })),
@@ -91,7 +94,7 @@ const requireEqualPods = async (creates: PodCreator, routes: CreateRoute[]) => {
   if (other) throw new Error(`${stored[0]?.what} and ${other.what} don't make the same of a pod`);
 };
 
-/** Without what differs between any two pods. */
+/** Returns a pod without the fields that differ between any two pods. */
 const toComparablePod = (pod: Pod): unknown => {
   const differing = ["uid", "resourceVersion", "creationTimestamp", "namespace", "time"];
   return JSON.parse(JSON.stringify(pod, (key, value) => (differing.includes(key) ? undefined : value)));
@@ -99,7 +102,7 @@ const toComparablePod = (pod: Pod): unknown => {
 
 type Address = WebhookManifests[number]["webhooks"][number]["clientConfig"];
 
-/** Has a webhook answer this many reviews at once, as one that has run for a while has: its compilers are done then. */
+/** Sends this many reviews to a webhook, so that its code is compiled, as in a server that has run for a while. */
 const warmUp = async ({ url, caBundle = "" }: Address, reviews: number): Promise<void> => {
   const { client, close } = createClient(url, Buffer.from(caBundle, "base64").toString(), "");
   const body = JSON.parse(buildPodReview(5_000));

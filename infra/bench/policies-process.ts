@@ -7,7 +7,7 @@ import type { KinitirasPolicy, PolicyCapabilities } from "#lib/policy/types.ts";
 import { evaluateValidatePolicies } from "#lib/policy/validate.ts";
 import type { EngineEvaluations, EngineQuestion } from "./kinitiras.ts";
 
-// The process in which our own evaluation of policies is timed, asked and answering as the one in Go beside it.
+// Measures Postern's evaluation of policies. Its input and output are those of the program in Go.
 
 const rejectCall = async () => {
   throw new Error("nothing is asked here");
@@ -20,7 +20,7 @@ const capabilities: PolicyCapabilities = {
   evaluateCue: evaluate,
 };
 
-/** From the object's bytes to the patch's. */
+/** Evaluates policies from the object's bytes to the patch's. */
 const evaluatePolicies = async (
   policies: readonly KinitirasPolicy[],
   text: string,

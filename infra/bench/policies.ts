@@ -15,7 +15,7 @@ import { type ChildProgram, startChild, startNode } from "./processes.ts";
 import { type BenchResult, compareInTurn, computeRatio, measureTime } from "./ratios.ts";
 import { buildEvent, buildPodReview } from "./reviews.ts";
 
-/** Measures how many policies there are, their evaluation beside kinitiras' own program, and a start with a script. */
+/** Measures reviews with many policies, evaluations beside kinitiras' own engine, and a cold start with a script. */
 export const measurePolicies = async (
   signer: UrlSigner,
   folder: string,
@@ -40,7 +40,7 @@ const buildScriptOverrider = (index: number): Overriders => ({
   cue: `object: _\npatches: [{op: "add", path: "/metadata/labels/bench-\\(len(object.spec.containers))-${index}", value: "yes"}]`,
 });
 
-/** For every pod, or for those of a shop that isn't there. */
+/** Builds a policy for every pod, or for a pod that doesn't exist. */
 const buildPolicy = (index: number, overriders: Overriders, matches: boolean): OverridePolicy => ({
   apiVersion: "policy.kcloudlabs.io/v1alpha1",
   kind: "ClusterOverridePolicy",
@@ -53,11 +53,11 @@ const buildPolicy = (index: number, overriders: Overriders, matches: boolean): O
   },
 });
 
-/** Of this many policies that are for pods the first concerns the review's, or each does. */
+/** Builds this many policies for pods. Either each matches the review's pod, or only the first one does. */
 const buildPolicies = (count: number, overriders: (index: number) => Overriders, isEach: boolean) =>
   Array.from({ length: count }, (_, index) => buildPolicy(index, overriders(index), isEach || index === 0));
 
-/** Compares reviews against many policies with one against a single one. */
+/** Compares reviews with many policies and reviews with a single policy. */
 export const measurePolicyCounts = async (rounds: number): Promise<BenchResult[]> => {
   const listed = await readRule(join(catalogueFolder, "policy-override"), "policy-override");
   const signer = createTestSigner(1);
@@ -110,13 +110,13 @@ export const measurePolicyCounts = async (rounds: number): Promise<BenchResult[]
   return results;
 };
 
-/** Returns the milliseconds that one of so many takes, or each of its parts. */
+/** Returns a function that measures the milliseconds of one of many runs, or of each of its parts. */
 const createTimer =
   (act: () => Promise<unknown>, times: number, parts = 1) =>
   async () =>
     (await measureTime(act, times)) / times / parts;
 
-/** What a rule holds, and what that is called. */
+/** The descriptions of what a rule of a policy may contain. */
 const sources: Record<string, string> = {
   template: "a template that changes",
   plaintext: "plaintext",
@@ -125,7 +125,9 @@ const sources: Record<string, string> = {
   cue: "a script",
 };
 
-/** Compares our evaluation of policies with kinitiras' own engine, by what a rule holds: the medians of all its cases. */
+/**
+ * Compares Postern's evaluation of policies with kinitiras' own engine: the medians of all cases of each kind of rule.
+ */
 export const measureEngines = async (program: string, rounds: number): Promise<BenchResult[]> => {
   await using running = new AsyncDisposableStack();
   const [ours, theirs] = [running.use(startNode("policies-process.ts")), running.use(startChild(program))];
@@ -141,7 +143,7 @@ export const measureEngines = async (program: string, rounds: number): Promise<B
   }));
 };
 
-/** What both can evaluate alone and mean the same by, where its rules are of one kind. */
+/** Returns the cases with rules of one kind that both engines evaluate alike and without a cluster. */
 const listComparableCases = (): [source: string, question: Omit<EngineQuestion, "rounds">][] =>
   tables.cases.flatMap((one) => {
     const { policies, object, operation } = one;
@@ -167,7 +169,7 @@ const listRuleKinds = (policy: KinitirasPolicy): string[] =>
       ])
     : policy.spec.overrideRules.flatMap(({ overriders }) => Object.keys(overriders));
 
-/** The median; undefined where either has no answer. */
+/** Returns the median; undefined if either engine has no answer. */
 const measureEngineRatio = async (
   question: Omit<EngineQuestion, "rounds">,
   ours: ChildProgram,

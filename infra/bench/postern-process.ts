@@ -10,9 +10,9 @@ import { buildConfigurations } from "../webhooks/configurations.ts";
 import { mutatorChains } from "./mutators.ts";
 import { reportCpuTime } from "./processes.ts";
 
-// Postern as `postern serve` runs it, without the line that it prints for each review: the other servers print none. It
-// reports a webhook configuration for each rule or group by name, since some chains are longer than one configuration
-// may be.
+// Runs Postern as `postern serve` does, without a log line for each review, because the other servers print none. It
+// reports a webhook configuration for each rule or group, because some chains have too many entries for one
+// configuration.
 
 const [folder = "", file = ""] = process.argv.slice(2);
 const catalogue = [...(await readCatalogue()), ...mutatorChains.flatMap(({ mutators }) => mutators)];

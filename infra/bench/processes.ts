@@ -23,19 +23,19 @@ export const runNode = async (
     text(errors as NodeJS.ReadableStream),
     once(child, "close"),
   ]);
-  // postern check exits with 1: some of the manifests are refused.
+  // postern check exits with 1, because some of the manifests are refused.
   if (answer === "" || (child.exitCode ?? 3) > 1) throw new Error(`${file} ended: ${error.slice(-2000)}`);
   return JSON.parse(answer);
 };
 
-/** A process that answers each line it is sent with a line of JSON. */
+/** A process that answers each line of its input with a line of JSON. */
 export interface ChildProgram extends AsyncDisposable {
-  /** Returns its next line. */
+  /** Returns the next line of the process. */
   next(): Promise<unknown>;
   ask(question?: unknown): Promise<unknown>;
 }
 
-/** Starts a program; it ends with its standard input, even if this process ends by surprise. */
+/** Starts a program. It ends when its standard input closes, so also when this process is killed. */
 export const startChild = (program: string, ...args: string[]): ChildProgram => {
   const child = spawn(program, args, { stdio: "pipe" });
   let errors = "";
@@ -66,9 +66,9 @@ export const startChild = (program: string, ...args: string[]): ChildProgram => 
 /** Starts a program beside this file. */
 export const startNode = (file: string, ...args: string[]) => startChild(process.execPath, getFile(file), ...args);
 
-/** A webhook server in a process of its own, so that its CPU time is nothing else's. */
+/** A webhook server in a process of its own, so that its CPU time can be measured. */
 export interface MeasuredServer extends AsyncDisposable {
-  /** Returns the CPU time it has used so far, in milliseconds. */
+  /** Returns the CPU time that the server has used so far, in milliseconds. */
   cpu(): Promise<number>;
 }
 
@@ -83,7 +83,7 @@ export const startPostern = async (folder: string, config: string) => {
   return { ...toServer(child), manifests: (await child.next()) as Record<string, WebhookManifests> };
 };
 
-/** Starts the webhook by hand. */
+/** Starts the smallest webhook in Node. */
 export const startBare = async (folder: string) => {
   const child = startNode("bare-process.ts", folder);
   return { ...toServer(child), url: String(await child.next()) };
@@ -95,7 +95,10 @@ export const startGo = async (program: string, folder: string) => {
   return { ...toServer(child), url: String(await child.next()) };
 };
 
-/** Writes lines of JSON in such a process: the first one when it is ready, and its CPU time for each line it is sent. */
+/**
+ * Writes lines of JSON: `first`, and the CPU time of this process for each line of input. The process ends with its
+ * input.
+ */
 export const reportCpuTime = (first: unknown): void => {
   const write = (value: unknown) => process.stdout.write(`${JSON.stringify(value)}\n`);
   createInterface({ input: process.stdin })

@@ -1,11 +1,11 @@
-/** How a measurement compares with its floor: the median over all pairs, and between what most of them lie. */
+/** The ratio of a measurement to its floor: the median of all pairs, and the range of eight in ten. */
 export interface Ratio {
   median: number;
   p10: number;
   p90: number;
 }
 
-/** A measurement beside its bar, the most that it may come to; some have none and are there to compare. */
+/** A measurement and its bar, the largest allowed ratio. Some measurements have no bar. */
 export interface BenchResult {
   what: string;
   ratio: Ratio;
@@ -18,13 +18,13 @@ export const computeRatio = (ratios: readonly number[]): Ratio => {
   return { median, p10, p90 };
 };
 
-/** Returns the values below which these shares of all lie. */
+/** Returns the quantiles of values for these shares. */
 export const computeQuantiles = (values: readonly number[], shares: readonly number[]): number[] => {
   const sorted = values.toSorted((one, other) => one - other);
   return shares.map((share) => sorted[Math.round((sorted.length - 1) * share)] ?? Number.NaN);
 };
 
-/** Measures two in turn, and returns both values of each round; some rounds before warm up. */
+/** Measures two functions in turn, and returns both values of each round. The first rounds only warm up. */
 export const measureInTurn = async <T, U>(
   rounds: number,
   one: () => Promise<T>,
@@ -42,14 +42,14 @@ export const measureInTurn = async <T, U>(
         measured.other = await other();
       },
     ];
-    // The order is swapped from round to round.
+    // The order changes from round to round.
     for (const turn of round % 2 === 0 ? turns : turns.reverse()) await turn();
     if (round >= 0) pairs.push([measured.one as T, measured.other as U]);
   }
   return pairs;
 };
 
-/** Returns what the second takes over what the first does, once a round. */
+/** Returns the ratio of the second time to the first, one for each round. */
 export const compareInTurn = async (
   rounds: number,
   one: () => Promise<number>,
@@ -57,7 +57,7 @@ export const compareInTurn = async (
   warmUps?: number,
 ): Promise<number[]> => (await measureInTurn(rounds, one, other, warmUps)).map(([first, second]) => second / first);
 
-/** Returns the milliseconds that an act takes, so many times. */
+/** Returns the milliseconds of this many runs. */
 export const measureTime = async (act: () => Promise<unknown>, times = 1): Promise<number> => {
   const start = performance.now();
   for (let time = 0; time < times; time++) await act();

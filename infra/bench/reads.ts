@@ -13,13 +13,13 @@ import { buildBenchConfig } from "./handlers.ts";
 import { compareInTurn, computeRatio, measureTime, type Ratio } from "./ratios.ts";
 import { buildEvent, buildPodReview } from "./reviews.ts";
 
-/** What reading adds to a review: nothing over the wire where it is remembered, one round trip where it is not. */
+/** The cost of reads in a review: none over the network if the answers are cached, otherwise one round trip. */
 export interface ReadMeasurement {
-  /** A review that finds all in memory, over one that reads nothing. */
+  /** The ratio of a review whose reads are all cached to one that reads nothing. */
   warm: Ratio;
-  /** Three reads side by side, each over the wire, over one. */
+  /** The ratio of three uncached reads in parallel to one. */
   sideBySide: Ratio;
-  /** Milliseconds of a review that reads over a connection that is open, and over one that isn't. */
+  /** Milliseconds of a review that reads over an open connection, and over a new one. */
   read: number;
   first: number;
 }

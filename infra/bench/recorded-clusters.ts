@@ -11,19 +11,20 @@ import { buildReview, evaluateCase, readCases } from "../catalogue/cases.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
 import type { ServerCertificate } from "../keys/keys.ts";
 
-/** A case of a rule, as the API server sends it. */
+/** A case of a rule and its review, as the API server would send it. */
 export interface CaseReview {
   entry: Case;
   review: AdmissionReview;
 }
 
-/** The first of a rule's cases for which it has to ask the cluster. */
+/** Returns the first case for which a rule asks the cluster. */
 export const findAskingCase = async (listed: CatalogueRule): Promise<CaseReview | undefined> => {
   for (const entry of asksCluster(listed.rule) ? await readCases(listed) : []) {
     const review = buildReview(listed, entry);
     let asked = false;
     const world = createRecordedCapabilities(entry.needs ?? {});
-    // Binding a rule's needs reads all of these members; only a call asks, and counting or evaluating asks no server.
+    // Binding a rule's needs reads all of these members, so only calls count. Calls of the ledger and of CUE ask no
+    // server.
     const calls = Object.entries(world).map(([verb, ask]) => [
       verb,
       (...args: unknown[]) => {
@@ -55,7 +56,7 @@ export const serveRecorded = async ({ cert, key }: ServerCertificate, worlds: Re
     );
   });
   await once(server.listen(0, "127.0.0.1"), "listening");
-  // Listening on a port, it has one.
+  // A listening server has an address with a port.
   const { port } = server.address() as AddressInfo;
   return {
     url: `https://127.0.0.1:${port}`,
@@ -71,7 +72,10 @@ const notFound = { kind: "Status", code: 404, details: { name: "it" } };
 const reply = (response: ServerResponse, code: number, body: object) =>
   response.writeHead(code, { "content-type": "application/json" }).end(JSON.stringify(body));
 
-/** `/api/v1/…` or `/apis/GROUP/VERSION/…`, and then what a collection, an object or a group's list of kinds is called. */
+/**
+ * Answers a request for a collection, an object or the kinds of a group. Paths begin with `/api/v1` or
+ * `/apis/GROUP/VERSION`.
+ */
 const answer = async (world: Capabilities, path: string[], request: IncomingMessage): Promise<object | undefined> => {
   const [group = "", version = "", ...rest] = path[0] === "api" ? ["", ...path.slice(1)] : path.slice(1);
   const isNamespaced = rest[0] === "namespaces" && rest.length > 2;

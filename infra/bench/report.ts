@@ -14,7 +14,7 @@ export const describeResults = (title: string, results: BenchResult[]): string =
   return formatTable([[title, "RATIO", ...(results.some(({ kilobytes }) => kilobytes) ? ["BUNDLE"] : [])], ...rows]);
 };
 
-/** Describes what a create takes and webhooks add to it, and below how they compare. */
+/** Describes the times of creates and of webhooks, and how webhooks compare. */
 export const describeLatency = (title: string, { measured, comparisons }: Latency): string => {
   const chain = measured.some(({ mutators }) => mutators !== undefined);
   const rows = measured.map(({ what, create, added, mutators, cpu }) => [
@@ -66,7 +66,7 @@ export const describeCheck = ({
 const describeRatio = ({ median, p10, p90 }: Ratio, bar?: number) =>
   `${median.toFixed(2)} (${p10.toFixed(2)}–${p90.toFixed(2)})${describeBar(median, bar, 2)}`;
 
-/** Compares as exactly as the number is printed. */
+/** Compares a value with its bar, rounded as it is printed. */
 const describeBar = (value: number, bar: number | undefined, digits: number): string => {
   if (bar === undefined) return "";
   return Number(value.toFixed(digits)) <= bar ? `, within ${bar}` : `, to reach ${bar}`;
@@ -74,7 +74,7 @@ const describeBar = (value: number, bar: number | undefined, digits: number): st
 
 const formatMilliseconds = (value: number | undefined) => (value === undefined ? "" : `${value.toFixed(2)} ms`);
 
-/** Explains the tables; creates need more words than ratios alone. */
+/** Explains the units of the tables. */
 export const describeUnits = (hasCreates: boolean) =>
   [
     "Ratios are medians, and where eight of ten lie. A busy machine widens them.",

@@ -1,11 +1,11 @@
 import { readFileSync } from "node:fs";
 import { parse } from "yaml";
 
-/** Reviews to measure with, as an API server would send them: pods that grow by containers, then by structured data. */
+/** Reviews to measure with, as an API server would send them. Pods grow by containers, then by structured data. */
 
 const templates = parse(readFileSync(new URL("reviews.yaml", import.meta.url), "utf8"));
 
-/** The body of a review of a pod, of this many bytes within a few hundred. */
+/** Returns the body of a review of a pod, with this many bytes plus or minus a few hundred. */
 export const buildPodReview = (bytes: number): string => {
   const review = structuredClone(templates.review);
   const { containers, records }: { containers: object[]; records: object[] } = review.request.object.spec;
@@ -34,7 +34,7 @@ const buildRecord = (index: number): object => {
   return { ...templates.record, id: `record-${index}`, weight: index / 8, enabled: index % 2 === 0, labels };
 };
 
-/** An HTTP API's event, payload 2.0, as Lambda hands it to a function. */
+/** Returns an HTTP API's event, payload 2.0, as Lambda passes it to a function. */
 export const buildEvent = (path: string, body: string) => {
   const event = structuredClone(templates.event);
   event.headers["content-length"] = String(body.length);
