@@ -23,13 +23,12 @@ export default rule({
   mutate(_object, { request, settings: { spare } }) {
     const { group, resource } = request.resource;
     if (spare.namespaces.includes(request.namespace ?? "")) return;
-    if (addGroupDots(spare.resources).some((name) => name === `${resource}.${group}` || name === `*.${group}`)) return;
+    if (addDots(spare.resources).some((name) => name === `${resource}.${group}` || name === `*.${group}`)) return;
 
     return { refuse: forbidden(request, "admission control is denying all modifications") };
   },
 });
 
 /** Returns names as `resource.group`. The core group's name is empty, so `nodes` becomes `nodes.`. */
-const addGroupDots = (resources: readonly string[]) =>
-  resources.map((name) => (name.includes(".") ? name : `${name}.`));
-const printResources = (resources: readonly string[]) => JSON.stringify(addGroupDots(resources));
+const addDots = (resources: readonly string[]) => resources.map((name) => (name.includes(".") ? name : `${name}.`));
+const printResources = (resources: readonly string[]) => JSON.stringify(addDots(resources));

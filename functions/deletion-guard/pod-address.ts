@@ -33,12 +33,11 @@ export const isAllowedAddress = (text: string, networks: readonly AddressRange[]
  * Reserved ranges: the host itself, link-local addresses, AWS's credential services, and IPv6 ranges that map to IPv4
  * addresses. An address belongs to the first range that contains it.
  */
-const reserved = (
-  "0.0.0.0/8 127.0.0.0/8 169.254.0.0/16 ::/128 ::1/128 fe80::/10 fd00:ec2::/32 " + "::/96 64:ff9b::/96 2002::/16"
-)
-  .split(" ")
-  .map(parseNetwork)
-  .filter((network) => network !== undefined);
+const reserved =
+  "0.0.0.0/8 127.0.0.0/8 169.254.0.0/16 ::/128 ::1/128 fe80::/10 fd00:ec2::/32 ::/96 64:ff9b::/96 2002::/16"
+    .split(" ")
+    .map(parseNetwork)
+    .filter((network) => network !== undefined);
 
 const placeholders = ["name", "namespace", "uid"] as const;
 const host = /^https?:\/\/([^/?#]*)/;

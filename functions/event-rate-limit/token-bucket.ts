@@ -30,11 +30,7 @@ export const takeToken = ({ qps, burst }: Limit, kept: Bucket | undefined, now: 
 
 type AnyEvent = Event & { deprecatedSource?: EventSource; regarding?: ObjectReference };
 
-export const getBucketKey = (
-  { type }: Limit,
-  event: AnyEvent,
-  { namespace = "", userInfo }: AdmissionRequest,
-): string => {
+export const getKey = ({ type }: Limit, event: AnyEvent, { namespace = "", userInfo }: AdmissionRequest): string => {
   if (type === "Server") return "";
   if (type === "Namespace") return namespace;
   if (type === "User") return userInfo.username ?? "";

@@ -31,7 +31,7 @@ export const listClaimOffences = (bounds: LimitRangeItem, { spec }: PersistentVo
 /** Upstream ignores huge pages that a pod sets for all its containers. */
 const isCpuOrMemory = (resource: string) => resource === "cpu" || resource === "memory";
 
-interface BoundedAmounts {
+interface AmountSet {
   resource: string;
   type: string;
   bound: Quantity;
@@ -43,24 +43,17 @@ const listOffences = (
   { type, min, max, maxLimitRequestRatio }: LimitRangeItem,
   { requests, limits }: { requests: Amounts; limits: Amounts },
 ): string[] => {
-  const checkBounds = (
-    bounds: Record<string, string> | undefined,
-    offence: (amounts: BoundedAmounts) => string | undefined,
-  ) =>
+  const compare = (bounds: Record<string, string> | undefined, offence: (amounts: AmountSet) => string | undefined) =>
     [...parseAmounts(bounds)]
       .sort(([left], [right]) => (left < right ? -1 : 1))
       .flatMap(
         ([resource, bound]) =>
           offence({ resource, type, bound, request: requests.get(resource), limit: limits.get(resource) }) ?? [],
       );
-  return [
-    ...checkBounds(min, checkMinimum),
-    ...checkBounds(max, checkMaximum),
-    ...checkBounds(maxLimitRequestRatio, checkRatio),
-  ];
+  return [...compare(min, checkMinimum), ...compare(max, checkMaximum), ...compare(maxLimitRequestRatio, checkRatio)];
 };
 
-const checkMinimum = (amounts: BoundedAmounts): string | undefined => {
+const checkMinimum = (amounts: AmountSet): string | undefined => {
   const { resource, type, bound, request, limit } = amounts;
   const minimum = `minimum ${resource} usage per ${type} is ${formatQuantity(bound)}`;
   const size = toComparableSizes(amounts);
@@ -69,7 +62,7 @@ const checkMinimum = (amounts: BoundedAmounts): string | undefined => {
   if (limit && size.limit < size.bound) return `${minimum}, but limit is ${formatQuantity(limit)}`;
 };
 
-const checkMaximum = (amounts: BoundedAmounts): string | undefined => {
+const checkMaximum = (amounts: AmountSet): string | undefined => {
   const { resource, type, bound, request, limit } = amounts;
   const maximum = `maximum ${resource} usage per ${type} is ${formatQuantity(bound)}`;
   const capped = type === "PersistentVolumeClaim" ? "request" : "limit";
@@ -79,7 +72,7 @@ const checkMaximum = (amounts: BoundedAmounts): string | undefined => {
   if (request && size.request > size.bound) return `${maximum}, but request is ${formatQuantity(request)}`;
 };
 
-const checkRatio = (amounts: BoundedAmounts): string | undefined => {
+const checkRatio = (amounts: AmountSet): string | undefined => {
   const { resource, type, bound } = amounts;
   const most = `${resource} max limit to request ratio per ${type} is ${formatQuantity(bound)}`;
   const size = toComparableSizes(amounts);
@@ -98,7 +91,7 @@ const checkRatio = (amounts: BoundedAmounts): string | undefined => {
 const mostInThousandths = (2n ** 63n - 1n) / 1000n;
 
 /** Returns amounts in thousandths, rounded up, or in whole units if one of them is too large for that. */
-const toComparableSizes = ({ request = zeroQuantity, limit = zeroQuantity, bound }: BoundedAmounts) => {
+const toComparableSizes = ({ request = zeroQuantity, limit = zeroQuantity, bound }: AmountSet) => {
   const measure = [request, limit, bound].every((amount) => roundToUnits(amount) <= mostInThousandths)
     ? roundUpToThousandths
     : roundToUnits;

@@ -33,7 +33,7 @@ export const fitClaim = (
 ): void => {
   let stated: ResourceRequirements = spec?.resources ?? {};
   for (const bounds of allBounds.filter(({ type }) => type === "PersistentVolumeClaim")) {
-    const { requests } = clampAmounts(stated, { ...bounds, maxLimitRequestRatio: {} });
+    const { requests } = clamp(stated, { ...bounds, maxLimitRequestRatio: {} });
     stated = { ...stated, ...(requests && { requests }) };
   }
   const requested = new Map(Object.entries(stated.requests ?? {}));
@@ -45,10 +45,10 @@ export const fitClaim = (
 };
 
 const fitResources = (holder: { resources?: ResourceRequirements }, bounds: LimitRangeItem): void => {
-  holder.resources = { ...holder.resources, ...clampAmounts(holder.resources ?? {}, bounds) };
+  holder.resources = { ...holder.resources, ...clamp(holder.resources ?? {}, bounds) };
 };
 
-const clampAmounts = (
+const clamp = (
   stated: ResourceRequirements,
   { min = {}, max = {}, maxLimitRequestRatio: ratios = {} }: LimitRangeItem,
 ): ResourceRequirements => {

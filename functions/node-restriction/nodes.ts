@@ -48,16 +48,11 @@ const isSubdomainOf = (domain: string, domains: readonly string[]) =>
   domains.some((parent) => domain === parent || domain.endsWith(`.${parent}`));
 
 const kubeletDomains = ["kubelet.kubernetes.io", "node.kubernetes.io"];
-const kubeletLabels = new Set([
-  "kubernetes.io/hostname",
-  "kubernetes.io/os",
-  "kubernetes.io/arch",
-  "topology.kubernetes.io/zone",
-  "topology.kubernetes.io/region",
-  "failure-domain.beta.kubernetes.io/zone",
-  "failure-domain.beta.kubernetes.io/region",
-  "beta.kubernetes.io/instance-type",
-  "beta.kubernetes.io/os",
-  "beta.kubernetes.io/arch",
-  "node.kubernetes.io/instance-type",
-]);
+const kubeletLabels = new Set(
+  (
+    "kubernetes.io/hostname kubernetes.io/os kubernetes.io/arch topology.kubernetes.io/zone " +
+    "topology.kubernetes.io/region failure-domain.beta.kubernetes.io/zone " +
+    "failure-domain.beta.kubernetes.io/region beta.kubernetes.io/instance-type beta.kubernetes.io/os " +
+    "beta.kubernetes.io/arch node.kubernetes.io/instance-type"
+  ).split(" "),
+);

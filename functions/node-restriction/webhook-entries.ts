@@ -52,19 +52,10 @@ const node = `(request.resource.resource == "pods"
     ? oldObject.?spec.?nodeName.orValue("")
     : request.operation == "CREATE" ? object.?metadata.?name.orValue("") : request.?name.orValue(""))`;
 
-const buildUnchanged = (...fields: string[]) =>
+const keep = (...fields: string[]) =>
   fields.map((field) => `object.?${field}.orValue(null) == oldObject.?${field}.orValue(null)`).join(" &&\n    ");
-const keepsNodeFields = buildUnchanged(
-  "metadata.?labels",
-  "metadata.?ownerReferences",
-  "spec.?taints",
-  "spec.?configSource",
-);
-const keepsPodFields = buildUnchanged(
-  "metadata.?labels",
-  "status.?resourceClaimStatuses",
-  "status.?extendedResourceClaimStatus",
-);
+const keepsNodeFields = keep("metadata.?labels", "metadata.?ownerReferences", "spec.?taints", "spec.?configSource");
+const keepsPodFields = keep("metadata.?labels", "status.?resourceClaimStatuses", "status.?extendedResourceClaimStatus");
 
 /** Nearly all heartbeats are for the kubelet's own node and leave protected fields alone; they don't call the rule. */
 export const isUnusual: NamedConditions = {

@@ -35,9 +35,7 @@ export default rule({
     if (owners.length === before.length && owners.every((owner, index) => isSameOwner(owner, before[index]))) return;
 
     const { userInfo: user, namespace = "" } = request;
-    const blocking = owners.filter(
-      (owner) => isBlocking(owner) && !before.findLast(hasSameUid(owner))?.blockOwnerDeletion,
-    );
+    const blocking = owners.filter((owner) => blocks(owner) && !before.findLast(hasSameUid(owner))?.blockOwnerDeletion);
     const [deleting, finalizing] = await Promise.all([
       // Creating an object with owners needs no permission to delete it.
       oldObject && may(buildDeletionQuestion(request)),
@@ -67,7 +65,7 @@ export default rule({
     if (oldObject && !(await may(buildDeletionQuestion(request))).allowed) return;
     const before = oldObject?.metadata?.ownerReferences ?? [];
     for (const owner of metadata?.ownerReferences ?? [])
-      if (isBlocking(owner) && !before.findLast(hasSameUid(owner))?.blockOwnerDeletion) delete owner.blockOwnerDeletion;
+      if (blocks(owner) && !before.findLast(hasSameUid(owner))?.blockOwnerDeletion) delete owner.blockOwnerDeletion;
   },
 });
 
@@ -82,7 +80,7 @@ const buildDeletionQuestion = ({
 };
 
 const allResources = { group: "*", version: "*", resource: "*" };
-const isBlocking = ({ blockOwnerDeletion }: OwnerReference) => blockOwnerDeletion === true;
+const blocks = ({ blockOwnerDeletion }: OwnerReference) => blockOwnerDeletion === true;
 const hasSameUid =
   ({ uid }: OwnerReference) =>
   (other: OwnerReference) =>

@@ -34,11 +34,7 @@ export default rule({
   },
 
   async mutate(pod: Pod, { request, settings, current }) {
-    const chosen = getNamespaceNodes(
-      request,
-      await current(request.namespace ?? ""),
-      settings.podNodeSelectorPluginConfig,
-    );
+    const chosen = getNodes(request, await current(request.namespace ?? ""), settings.podNodeSelectorPluginConfig);
     if ("refuse" in chosen) return chosen;
 
     const own = pod.spec?.nodeSelector ?? {};
@@ -49,18 +45,14 @@ export default rule({
   },
 
   async validate(pod: Pod, { request, settings, recent }) {
-    const chosen = getNamespaceNodes(
-      request,
-      await recent(request.namespace ?? ""),
-      settings.podNodeSelectorPluginConfig,
-    );
+    const chosen = getNodes(request, await recent(request.namespace ?? ""), settings.podNodeSelectorPluginConfig);
     return "refuse" in chosen ? chosen : checkSelector(request, pod, pod.spec?.nodeSelector ?? {}, chosen);
   },
 
   async suggest({ spec }: Pod, { request, settings, current }) {
     const namespace = await current(request.namespace ?? "");
     if (!namespace) return describeNamespaceCreation(request.namespace);
-    const chosen = getNamespaceNodes(request, namespace, settings.podNodeSelectorPluginConfig);
+    const chosen = getNodes(request, namespace, settings.podNodeSelectorPluginConfig);
     if ("refuse" in chosen || !spec) return;
     const { nodes, allowed } = chosen;
     const { nodeSelector = {} } = spec;
@@ -78,19 +70,17 @@ interface NamespaceNodes {
   allowed: Labels;
 }
 
-const getNamespaceNodes = (
+const getNodes = (
   { namespace: name = "" }: AdmissionRequest,
   namespace: Namespace | undefined,
   config: Config,
 ): NamespaceNodes | { refuse: string | Status } => {
   if (namespace === undefined) return { refuse: notFound({ group: "", resource: "namespaces" }, name) };
 
-  const getConfigured = (key: string) => (Object.hasOwn(config, key) && config[key]) || "";
+  const getText = (key: string) => (Object.hasOwn(config, key) && config[key]) || "";
   // An empty annotation selects all nodes.
-  const nodes = parseSelector(
-    namespace.metadata?.annotations?.[annotation] ?? getConfigured("clusterDefaultNodeSelector"),
-  );
-  const allowed = parseSelector(getConfigured(name));
+  const nodes = parseSelector(namespace.metadata?.annotations?.[annotation] ?? getText("clusterDefaultNodeSelector"));
+  const allowed = parseSelector(getText(name));
   if (typeof nodes === "string") return { refuse: nodes };
   return typeof allowed === "string" ? { refuse: allowed } : { nodes, allowed };
 };

@@ -17,22 +17,18 @@ export const fillCapabilities = (
   };
 };
 
-export function* listCapabilityOffences(
-  { spec }: Policy,
-  capabilities: Capabilities | undefined,
-  path: string,
-): Offences {
+export function* listCapabilityOffences({ spec }: Policy, chosen: Capabilities | undefined, path: string): Offences {
   const { defaultAddCapabilities = [], requiredDropCapabilities = [], allowedCapabilities = [] } = spec;
-  if (capabilities === undefined || allowedCapabilities.includes("*")) return;
+  if (chosen === undefined || allowedCapabilities.includes("*")) return;
 
   const addable = new Set([...defaultAddCapabilities, ...allowedCapabilities]);
-  for (const capability of capabilities.add ?? [])
+  for (const capability of chosen.add ?? [])
     if (!addable.has(capability))
       yield describeInvalid(`${path}.add`, quoteAsGo(capability), "capability may not be added");
-  const dropped = new Set(capabilities.drop);
+  const dropped = new Set(chosen.drop);
   for (const capability of requiredDropCapabilities)
     if (!dropped.has(capability)) {
-      const printed = printGoList("core.Capability", capabilities.drop);
+      const printed = printGoList("core.Capability", chosen.drop);
       yield describeInvalid(`${path}.drop`, printed, `${capability} is required to be dropped but was not found`);
     }
 }

@@ -78,10 +78,9 @@ export function* listSeLinuxOffences(
 }
 
 /** Compares SELinux levels such as `s0:c1,c2`, in which the order of categories doesn't matter. */
-const isSameLevel = (left: string, right: string) =>
-  left.includes(":") && sortCategories(left) === sortCategories(right);
+const isSameLevel = (left: string, right: string) => left.includes(":") && sortParts(left) === sortParts(right);
 
-const sortCategories = (level: string) => {
+const sortParts = (level: string) => {
   const end = level.indexOf(":") + 1;
   return level.slice(0, end) + level.slice(end).split(",").sort().join();
 };

@@ -26,12 +26,8 @@ export const choosePolicy = async (
   { request, settings: { policies, accessReviews }, may }: PolicyContext,
   { mayFill, first }: { mayFill(filledPod: Pod): boolean; first?: string | undefined },
 ): Promise<PolicyChoice> => {
-  const { isGrantedBySettings, mayUse } = getGrants(
-    request,
-    pod.spec?.serviceAccountName,
-    accessReviews ? may : undefined,
-  );
-  const usable = accessReviews ? [...policies] : policies.filter(isGrantedBySettings);
+  const { isListed, mayUse } = getGrants(request, pod.spec?.serviceAccountName, accessReviews ? may : undefined);
+  const usable = accessReviews ? [...policies] : policies.filter(isListed);
   usable.sort(compareNames(first));
   const against: { policy: Policy; filledPod: Pod }[] = [];
   let second: PolicyChoice | undefined;
@@ -74,7 +70,7 @@ const listRefusals = (against: { policy: Policy; filledPod: Pod }[]): string => 
 
 interface Grants {
   /** Reports whether the settings grant the policy, without an access review. */
-  isGrantedBySettings(policy: Policy): boolean;
+  isListed(policy: Policy): boolean;
   mayUse(policy: Policy): Promise<boolean>;
 }
 
@@ -85,11 +81,11 @@ export const getGrants = (
 ): Grants => {
   // The account comes first, because most grants are for accounts.
   const users = serviceAccountName ? [getAccountUser(namespace, serviceAccountName), userInfo] : [userInfo];
-  const isGrantedBySettings = ({ use = {} }: Policy) =>
+  const isListed = ({ use = {} }: Policy) =>
     (!use.namespaces?.length || use.namespaces.includes(namespace)) && users.some((user) => isGranted(user, use));
 
   const mayUse = async (policy: Policy) => {
-    if (isGrantedBySettings(policy)) return true;
+    if (isListed(policy)) return true;
     const { name } = policy.metadata;
     for (const user of may ? users : [])
       for (const group of ["policy", "extensions"])
@@ -97,7 +93,7 @@ export const getGrants = (
           return true;
     return false;
   };
-  return { isGrantedBySettings, mayUse };
+  return { isListed, mayUse };
 };
 
 const prefix = "system:serviceaccount:";

@@ -17,7 +17,7 @@ const prefixes = {
 };
 type Field = keyof typeof prefixes;
 
-const podAnnotation = "seccomp.security.alpha.kubernetes.io/pod";
+const podKey = "seccomp.security.alpha.kubernetes.io/pod";
 
 const getAnnotation = ({ metadata }: Pod | Policy, key: string): string | undefined => metadata?.annotations?.[key];
 const toKey = (field: Field, { name = "" }: AnyContainer) => `container.${prefixes[field]}${name}`;
@@ -77,9 +77,8 @@ export function* listAppArmorOffences(policy: Policy, pod: Pod, container: AnyCo
 /** Returns a pod's seccomp profile as an annotation and a field; current kubelets read only the field. */
 export const choosePodSeccompProfile = (policy: Policy, pod: Pod) => {
   if (getProfileField("seccompProfile", pod.spec)) return {};
-  const text =
-    getAnnotation(pod, podAnnotation) || getAnnotation(policy, `${prefixes.seccompProfile}defaultProfileName`);
-  return text ? { annotations: { [podAnnotation]: text }, field: parseProfile(text) } : {};
+  const text = getAnnotation(pod, podKey) || getAnnotation(policy, `${prefixes.seccompProfile}defaultProfileName`);
+  return text ? { annotations: { [podKey]: text }, field: parseProfile(text) } : {};
 };
 
 export const chooseSeccompProfile = (pod: Pod, container: AnyContainer): Profile | undefined =>
@@ -88,21 +87,16 @@ export const chooseSeccompProfile = (pod: Pod, container: AnyContainer): Profile
     : parseProfile(getAnnotation(pod, toKey("seccompProfile", container)));
 
 export function* listPodSeccompOffences(policy: Policy, pod: Pod): Offences {
-  yield* checkSeccompProfile(
-    policy,
-    getPodSeccompProfile(pod),
-    describePath("seccompProfile", pod, podAnnotation, pod.spec, "spec"),
-  );
+  yield* checkSeccompProfile(policy, getPodProfile(pod), describePath("seccompProfile", pod, podKey, pod.spec, "spec"));
 }
 
 export function* listSeccompOffences(policy: Policy, pod: Pod, container: AnyContainer, at: string): Offences {
   const key = toKey("seccompProfile", container);
-  const profile = toAnnotation("seccompProfile", container) ?? getAnnotation(pod, key) ?? getPodSeccompProfile(pod);
+  const profile = toAnnotation("seccompProfile", container) ?? getAnnotation(pod, key) ?? getPodProfile(pod);
   yield* checkSeccompProfile(policy, profile, describePath("seccompProfile", pod, key, container, at));
 }
 
-const getPodSeccompProfile = (pod: Pod) =>
-  toAnnotation("seccompProfile", pod.spec) ?? getAnnotation(pod, podAnnotation) ?? "";
+const getPodProfile = (pod: Pod) => toAnnotation("seccompProfile", pod.spec) ?? getAnnotation(pod, podKey) ?? "";
 
 function* checkSeccompProfile(policy: Policy, profile: string, path: string): Offences {
   const text = getAnnotation(policy, `${prefixes.seccompProfile}allowedProfileNames`);

@@ -12,10 +12,6 @@ const printValue = (value: unknown) => {
   return text.length > 80 ? `${text.slice(0, 80)}…` : text;
 };
 
-const findFault = (faults: Iterable<string | undefined>) => {
-  for (const fault of faults) if (fault !== undefined) return fault;
-};
-
 const expectValue =
   (expected: string, isValid: (value: unknown) => boolean): Check =>
   (value, path) =>
@@ -37,13 +33,14 @@ const checkInTurn =
 const checkFlag = expectValue("true or false", (value) => typeof value === "boolean");
 const checkText = expectText("a string", () => true);
 const checkWord = expectText("a string that isn't empty", (text) => text !== "");
-const checkChoice = (...choices: string[]) =>
-  expectText(`one of ${choices.join(", ")}`, (text) => choices.includes(text));
+const checkChoice = (...texts: string[]) => expectText(`one of ${texts.join(", ")}`, (text) => texts.includes(text));
 const checkNumber = (most: number) =>
   expectValue(
     `a whole number from 0 to ${most}`,
     (value) => Number.isSafeInteger(value) && Number(value) >= 0 && Number(value) <= most,
   );
+
+const findFault = (faults: (string | undefined)[]) => faults.find((fault) => fault !== undefined);
 
 const checkList = (check: Check): Check =>
   checkInTurn(expectValue("a list", Array.isArray), (value, path) => {
@@ -51,33 +48,34 @@ const checkList = (check: Check): Check =>
     return findFault(elements.map((element, index) => check(element, `${path}[${index}]`)));
   });
 
-/** Refuses unknown members: a typing error must not weaken a policy. */
-const checkMembers = (known: Record<string, Check>, required: string[] = []): Check =>
-  checkInTurn(expectValue("a map", isMap), (value, path) => {
-    const missing = required.find((key) => !Object.hasOwn(Object(value), key));
-    if (missing !== undefined) return `must have ${missing} in ${path}`;
-    return findFault(
-      Object.entries(Object(value)).map(([key, member]) => {
-        const check = Object.hasOwn(known, key) ? known[key] : undefined;
-        return check
-          ? check(member, `${path}.${key}`)
+/** Refuses unknown members: a typing error must not weaken a policy. `checkMap` runs last. */
+const checkMembers = (known: Record<string, Check>, required: string[] = [], checkMap: Check = () => undefined) =>
+  checkInTurn(
+    expectValue("a map", isMap),
+    (value, path) => {
+      const missing = required.find((key) => !Object.hasOwn(Object(value), key));
+      if (missing !== undefined) return `must have ${missing} in ${path}`;
+      const checkMember = ([key, member]: [string, unknown]) =>
+        Object.hasOwn(known, key)
+          ? known[key]?.(member, `${path}.${key}`)
           : `must have no ${printValue(key)} in ${path}; the known members are ${Object.keys(known).join(", ")}`;
-      }),
-    );
-  });
+      return findFault(Object.entries<unknown>(Object(value)).map(checkMember));
+    },
+    checkMap,
+  );
 
-const checkRanges = (most = Number.MAX_SAFE_INTEGER): Check =>
+const checkRanges = (most = Number.MAX_SAFE_INTEGER) =>
   checkList(
-    checkInTurn(checkMembers({ min: checkNumber(most), max: checkNumber(most) }, ["min", "max"]), (value, path) => {
+    checkMembers({ min: checkNumber(most), max: checkNumber(most) }, ["min", "max"], (value, path) => {
       const { min, max } = Object(value);
-      return min > max
-        ? `must have a min that isn't greater than the max in ${path}, not ${printValue(value)}`
-        : undefined;
+      return min <= max
+        ? undefined
+        : `must have a min that isn't greater than the max in ${path}, not ${printValue(value)}`;
     }),
   );
 
-const checkIdRule = (...rules: string[]): Check =>
-  checkInTurn(checkMembers({ rule: checkChoice(...rules), ranges: checkRanges() }, ["rule"]), (value, path) => {
+const checkIdRule = (...rules: string[]) =>
+  checkMembers({ rule: checkChoice(...rules), ranges: checkRanges() }, ["rule"], (value, path) => {
     const { rule, ranges = [] } = Object(value);
     return ["MustRunAs", "MayRunAs"].includes(rule) && ranges.length === 0
       ? `must have at least one range in ${path}, for ${rule}`
@@ -138,19 +136,15 @@ const checkSpec = checkMembers(
     hostPorts: checkRanges(65_535),
     hostPID: checkFlag,
     hostIPC: checkFlag,
-    seLinux: checkInTurn(
-      checkMembers(
-        {
-          rule: checkChoice("MustRunAs", "RunAsAny"),
-          seLinuxOptions: checkMembers({ level: checkText, role: checkText, type: checkText, user: checkText }),
-        },
-        ["rule"],
-      ),
+    seLinux: checkMembers(
+      {
+        rule: checkChoice("MustRunAs", "RunAsAny"),
+        seLinuxOptions: checkMembers({ level: checkText, role: checkText, type: checkText, user: checkText }),
+      },
+      ["rule"],
       (value, path) => {
         const { rule, seLinuxOptions } = Object(value);
-        return rule === "MustRunAs" && !seLinuxOptions
-          ? `must have seLinuxOptions in ${path}, for MustRunAs`
-          : undefined;
+        if (rule === "MustRunAs" && !seLinuxOptions) return `must have seLinuxOptions in ${path}, for MustRunAs`;
       },
     ),
     runAsUser: checkIdRule("MustRunAs", "MustRunAsNonRoot", "RunAsAny"),
@@ -201,14 +195,12 @@ export const findSettingsFault = ({ policies, accessReviews }: PolicyContext["se
       const { name } = policy.metadata;
       if (seen.has(name)) return `must have one policy of the name ${name}, not several`;
       seen.add(name);
-      return (
-        findContradiction(policy, `${path} (${name})`) ?? (accessReviews ? undefined : findMissingGrant(policy, path))
-      );
+      return findContradiction(policy, `${path} (${name})`) ?? (accessReviews ? undefined : checkGrants(policy, path));
     }),
   );
 };
 
-const findMissingGrant = ({ metadata: { name }, use = {} }: Policy, path: string) => {
+const checkGrants = ({ use = {} }: Policy, path: string) => {
   const { users = [], groups = [], serviceAccounts = [] } = use;
   return users.length + groups.length + serviceAccounts.length === 0
     ? `must list users, groups or service accounts in ${path}.use, or have accessReviews: true`

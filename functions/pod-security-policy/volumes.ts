@@ -48,8 +48,7 @@ const getVolumeType = (volume: Volume) =>
     ? "emptyDir"
     : volumeTypes.find((type) => (Reflect.get(volume, type === "cephFS" ? "cephfs" : type) ?? null) !== null);
 
-const isUnlisted = <T>(listed: readonly T[], isMeant: (element: T) => boolean) =>
-  listed.length > 0 && !listed.some(isMeant);
+const isUnlisted = <T>(listed: readonly T[], test: (element: T) => boolean) => listed.length > 0 && !listed.some(test);
 
 function* listHostPathOffences(
   { spec }: Policy,

@@ -29,10 +29,7 @@ const mustBeLevel = `must be one of ${levels.join(", ")}`;
 const mustBeVersion = 'must be "latest" or "v1.x"';
 
 /** Returns the policy of a namespace's labels and defaults, and what is wrong with the labels. */
-export const parsePolicy = (
-  labels: Labels,
-  defaults: NamespacePolicy,
-): { policy: NamespacePolicy; faults: FieldError[] } => {
+export const parsePolicy = (labels: Labels, defaults: NamespacePolicy) => {
   const faults: FieldError[] = [];
   const readLabel = <T extends string>(
     label: Label,

@@ -1,6 +1,6 @@
 import type { Container, Namespace, Pod, PodSpec } from "kubernetes-types/core/v1.d.ts";
 import type { ImageVolume } from "postern/objects/pod";
-import { type AnySecurityContext, getContext, type PodOffence } from "./checks/check-builders.ts";
+import { type AnyContext, getContext, type PodOffence } from "./checks/check-builders.ts";
 import { toSubject } from "./pods.ts";
 import { levels, type NamespacePolicy, parsePolicy } from "./policy.ts";
 
@@ -20,7 +20,7 @@ export const fixPod = (pod: Pod, offences: readonly PodOffence[]): void => {
 interface EditedPod {
   pod: Pod;
   spec: PodSpec;
-  contexts: AnySecurityContext[];
+  contexts: AnyContext[];
   containers: readonly Container[];
 }
 
@@ -115,7 +115,7 @@ const runtimeDefault = { type: "RuntimeDefault" };
 
 const isAllowedProfile = ({ type }: { type: string }) => type === "RuntimeDefault" || type === "Localhost";
 
-const deleteCapabilities = (contexts: readonly AnySecurityContext[], isLeftOut: (name: string) => boolean) => {
+const deleteCapabilities = (contexts: readonly AnyContext[], isLeftOut: (name: string) => boolean) => {
   for (const { capabilities } of contexts) {
     const kept = (capabilities?.add ?? []).filter((name) => !isLeftOut(name));
     if (capabilities && kept.length > 0) capabilities.add = kept;

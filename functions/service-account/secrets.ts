@@ -5,8 +5,8 @@ import { listContainerSecrets } from "postern/objects/secret";
 /** Returns the first secret that the account doesn't list. Projected volumes are not checked, as in upstream. */
 export const findUnlistedSecret = (pod: Pod, account: ServiceAccount): string | undefined => {
   const { imagePullSecrets = [], volumes = [] } = pod.spec ?? {};
-  const listed = collectNames(account.secrets);
-  const pulling = collectNames(account.imagePullSecrets);
+  const listed = listNames(account.secrets);
+  const pulling = listNames(account.imagePullSecrets);
   const unlistedVolumes = volumes.filter(({ secret }) => secret && !listed.has(secret.secretName ?? ""));
   const [first] = [
     ...unlistedVolumes.map(({ secret }) => `volume with ${describeNotAllowed(secret?.secretName ?? "", account)}`),
@@ -33,7 +33,7 @@ const kindNames = {
 } as const;
 
 const listUnlistedSecrets = (pod: Pod, kind: keyof typeof kindNames, account: ServiceAccount): string[] => {
-  const listed = collectNames(account.secrets);
+  const listed = listNames(account.secrets);
   return listContainers(pod, [kind]).flatMap(({ container }) =>
     listContainerSecrets(container)
       .filter(({ name }) => !listed.has(name))
@@ -47,5 +47,4 @@ const listUnlistedSecrets = (pod: Pod, kind: keyof typeof kindNames, account: Se
 const describeNotAllowed = (name: string, account: ServiceAccount) =>
   `secret.secretName="${name}" is not allowed because service account ${account.metadata?.name} does not reference that secret`;
 
-const collectNames = (references: readonly { name?: string }[] = []) =>
-  new Set(references.map(({ name = "" }) => name));
+const listNames = (references: readonly { name?: string }[] = []) => new Set(references.map(({ name = "" }) => name));

@@ -22,11 +22,11 @@ export interface Check {
   insteadOf?: Check;
 }
 
-export type AnySecurityContext = PodSecurityContext & SecurityContext;
+export type AnyContext = PodSecurityContext & SecurityContext;
 
-export const getContext = ({ securityContext }: Container): AnySecurityContext => securityContext ?? {};
+export const getContext = ({ securityContext }: Container): AnyContext => securityContext ?? {};
 
-const listContexts = ({ spec, containers }: PodSubject): AnySecurityContext[] => [
+const listContexts = ({ spec, containers }: PodSubject): AnyContext[] => [
   spec.securityContext ?? {},
   ...containers.map(getContext),
 ];
@@ -37,7 +37,7 @@ export const listNames = (containers: readonly Container[]) => containers.map(({
 export const checkContainers =
   (
     reason: string,
-    findForbidden: (container: Container, context: AnySecurityContext) => readonly string[],
+    findForbidden: (container: Container, context: AnyContext) => readonly string[],
     detail: (names: string[], values: string[]) => string,
   ): CheckFunction =>
   ({ containers }) => {
@@ -50,8 +50,8 @@ export const checkContainers =
 export const checkContexts =
   (
     reason: string,
-    isForbidden: (context: AnySecurityContext) => boolean,
-    detail: (setters: string, forbidden: AnySecurityContext[]) => string,
+    isForbidden: (context: AnyContext) => boolean,
+    detail: (setters: string, forbidden: AnyContext[]) => string,
   ): CheckFunction =>
   (subject) => {
     const setters = describeSetters(subject, isForbidden);
@@ -85,10 +85,7 @@ export const sortUnique = (texts: Iterable<string>): string[] =>
   [...new Set(texts)].sort((left, right) => Buffer.compare(Buffer.from(left), Buffer.from(right)));
 
 /** Returns the pod and containers that match, as `pod and container "a"`; an empty text if none does. */
-export const describeSetters = (
-  { spec, containers }: PodSubject,
-  does: (context: AnySecurityContext) => boolean,
-): string => {
+export const describeSetters = ({ spec, containers }: PodSubject, does: (context: AnyContext) => boolean): string => {
   const names = listNames(containers.filter((container) => does(getContext(container))));
   return [
     ...(does(spec.securityContext ?? {}) ? ["pod"] : []),

@@ -1,7 +1,7 @@
 import type { SELinuxOptions } from "kubernetes-types/core/v1.d.ts";
 import { quoteAsGo } from "postern/objects/go-quoted";
 import {
-  type AnySecurityContext,
+  type AnyContext,
   type Check,
   type CheckFunction,
   checkContexts,
@@ -100,7 +100,7 @@ export const seccompProfileRestricted: Check = {
 const buildSeLinuxCheck = (...types: string[]): CheckFunction => {
   const allowed = new Set(["", "container_t", "container_init_t", "container_kvm_t", ...types]);
   const hasOtherType = ({ type = "" }: SELinuxOptions) => !allowed.has(type);
-  const isForbidden = ({ seLinuxOptions }: AnySecurityContext) =>
+  const isForbidden = ({ seLinuxOptions }: AnyContext) =>
     !!seLinuxOptions && (hasOtherType(seLinuxOptions) || !!seLinuxOptions.user || !!seLinuxOptions.role);
 
   return checkContexts("seLinuxOptions", isForbidden, (setters, forbidden) => {

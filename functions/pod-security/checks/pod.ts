@@ -1,4 +1,4 @@
-import { type ImageVolume, isSourceless } from "postern/objects/pod";
+import { isSourceless } from "postern/objects/pod";
 import { type Check, type CheckFunction, chooseForm, printNames, quoteAll, sortUnique } from "./check-builders.ts";
 
 const checkNamespaces: CheckFunction = ({ spec }) => {
@@ -14,51 +14,24 @@ const checkHostPaths: CheckFunction = ({ spec }) => {
 };
 export const hostPathVolumes: Check = { level: "baseline", since: { "1.0": checkHostPaths } };
 
-type Source = Exclude<keyof ImageVolume, "name">;
+const allowed = "configMap csi downwardAPI emptyDir ephemeral image persistentVolumeClaim projected secret".split(" ");
 
-const allowed: readonly Source[] = [
-  "configMap",
-  "csi",
-  "downwardAPI",
-  "emptyDir",
-  "ephemeral",
-  "image",
-  "persistentVolumeClaim",
-  "projected",
-  "secret",
-];
-
-const forbidden: readonly Source[] = [
-  "hostPath",
-  "gcePersistentDisk",
-  "awsElasticBlockStore",
-  "gitRepo",
-  "nfs",
-  "iscsi",
-  "glusterfs",
-  "rbd",
-  "flexVolume",
-  "cinder",
-  "cephfs",
-  "flocker",
-  "fc",
-  "azureFile",
-  "vsphereVolume",
-  "quobyte",
-  "azureDisk",
-  "photonPersistentDisk",
-  "portworxVolume",
-  "scaleIO",
-  "storageos",
-];
+const forbidden = (
+  "hostPath gcePersistentDisk awsElasticBlockStore gitRepo nfs iscsi glusterfs rbd flexVolume cinder " +
+  "cephfs flocker fc azureFile vsphereVolume quobyte azureDisk photonPersistentDisk portworxVolume scaleIO " +
+  "storageos"
+).split(" ");
 
 const checkVolumes: CheckFunction = ({ spec }) => {
-  const all: ImageVolume[] = spec.volumes ?? [];
-  const volumes = all.filter((volume) => !isSourceless(volume) && !allowed.some((source) => volume[source]));
+  const volumes = (spec.volumes ?? []).filter(
+    (volume) => !isSourceless(volume) && !allowed.some((source) => Reflect.get(volume, source)),
+  );
   if (volumes.length === 0) return undefined;
 
   const names = volumes.map(({ name = "" }) => name);
-  const types = sortUnique(volumes.map((volume) => forbidden.find((source) => volume[source]) ?? "unknown"));
+  const types = sortUnique(
+    volumes.map((volume) => forbidden.find((source) => Reflect.get(volume, source)) ?? "unknown"),
+  );
   const use = chooseForm(volumes.length, "uses", "use");
   return {
     reason: "restricted volume types",
@@ -81,21 +54,13 @@ const buildSysctlCheck = (...names: string[]): CheckFunction => {
     if (forbidden.length > 0) return { reason: "forbidden sysctls", detail: forbidden.join(", ") };
   };
 };
-const since0 = [
-  "kernel.shm_rmid_forced",
-  "net.ipv4.ip_local_port_range",
-  "net.ipv4.ip_unprivileged_port_start",
-  "net.ipv4.ping_group_range",
-  "net.ipv4.tcp_syncookies",
-];
+const since0 = (
+  "kernel.shm_rmid_forced net.ipv4.ip_local_port_range net.ipv4.ip_unprivileged_port_start " +
+  "net.ipv4.ping_group_range net.ipv4.tcp_syncookies"
+).split(" ");
 const since27 = [...since0, "net.ipv4.ip_local_reserved_ports"];
-const since29 = [
-  ...since27,
-  "net.ipv4.tcp_fin_timeout",
-  "net.ipv4.tcp_keepalive_intvl",
-  "net.ipv4.tcp_keepalive_probes",
-  "net.ipv4.tcp_keepalive_time",
-];
+const keepalive = ["intvl", "probes", "time"].map((name) => `net.ipv4.tcp_keepalive_${name}`);
+const since29 = [...since27, "net.ipv4.tcp_fin_timeout", ...keepalive];
 const since32 = [...since29, "net.ipv4.tcp_rmem", "net.ipv4.tcp_wmem"];
 
 export const sysctls: Check = {
