@@ -5,7 +5,7 @@ import { dirname, join } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
 import type { Cluster } from "../infra/parity/control-plane/cluster.ts";
 
-/** What a program said, and the code it ended with. */
+/** The output and exit code of a program. */
 export interface Said {
   code: number;
   stdout: string;
@@ -21,14 +21,14 @@ export interface Checkout {
   rule(name: string, rule: string, cases: string, catalogue?: string): Promise<void>;
   /** One of the checkout's own modules, for which dist/ and .serverless/ are the checkout's. */
   load<T>(path: string): Promise<T>;
-  /** As somebody would at its command line. */
+  /** Runs postern of the checkout at the command line. */
   postern(env: Record<string, string>, ...words: string[]): Promise<Said>;
   remove(): Promise<void>;
 }
 
 const root = fileURLToPath(new URL("..", import.meta.url));
 
-/** With these rules of ours, and none besides. */
+/** Opens a checkout with these rules of the catalogue, and no others. */
 export const openCheckout = async (rules: string[] = []): Promise<Checkout> => {
   const folder = await mkdtemp(join(tmpdir(), "postern-checkout-"));
   for (const path of ["infra", "lib", "serverless.yml", "package.json", ...rules.map((rule) => `functions/${rule}`)])

@@ -58,7 +58,7 @@ export interface Script {
   env: Record<string, string>;
 }
 
-/** Variables that the service works out are left to whoever runs it. */
+/** Leaves out the variables that the service computes; the test sets them. */
 const plain = (env: Record<string, string> = {}) =>
   Object.fromEntries(Object.entries(env).filter(([, value]) => !value.includes("${{")));
 

@@ -13,7 +13,7 @@ export interface Order {
   folder: string;
   /** The catalogue's folder below trees/. */
   name: string;
-  /** What postern.yaml says of its rule. */
+  /** The rule's entry in postern.yaml. */
   said: string;
   kubeconfig: string;
   /** The CA of the gateway. */

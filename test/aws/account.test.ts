@@ -20,13 +20,13 @@ import { createTestSigner } from "../../infra/parity/test-key.ts";
 import { needs } from "../parts.ts";
 import { type Account, openAccount } from "./account.ts";
 
-// The account that stands in for AWS: what AWS documents, and a deployment relies on.
+// The stand-in of an AWS account behaves as AWS documents, as far as a deployment relies on it.
 const run = promisify(execFile);
 const root = fileURLToPath(new URL("../..", import.meta.url));
 const osls = createRequire(import.meta.url).resolve("osls/bin/serverless.js");
 const one = createTestSigner(1);
 
-/** A function of this source; it answers, throws or ends as its event says. */
+/** Returns the zip of a function that answers, throws or ends as its event says. */
 const codeOf = (mark: string) =>
   zip({
     "index.cjs": Buffer.from(`exports.handler = async ({ throws, ends, waits, says, names }) => {
@@ -57,7 +57,7 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
   const s3 = () => new S3({ ...account.as("somebody"), maxAttempts: 1 });
   const called = (name: string) => (error: Error) =>
     error.name === name || assert.fail(`${error.name}: ${error.message}`);
-  /** As an API server calls. */
+  /** Sends a review as an API server would. */
   const review = (base: string, rule: string, segment = one.segment("local"), phase = "validate") =>
     new Promise<{ status: number | undefined; body: string }>((resolve, reject) => {
       const headers = { "content-type": "application/json" };
@@ -90,7 +90,7 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
     const log = Buffer.from(answer.LogResult ?? "", "base64").toString();
     return { payload, log, version: answer.ExecutedVersion, fault: answer.FunctionError };
   };
-  /** What CloudWatch says of the last five minutes. */
+  /** Returns a metric's sum over the last five minutes. */
   const ask = async (Namespace: string, MetricName: string, dimensions: Record<string, string>, Stat = "Sum") => {
     const Dimensions = Object.entries(dimensions).map(([Name, Value]) => ({ Name, Value }));
     const Metric = { Namespace, MetricName, Dimensions };
@@ -112,7 +112,7 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
   describe("has functions that", () => {
     beforeEach(twoVersions);
 
-    it("are changed only by who has seen them as they are", async () => {
+    it("are changed only with their latest revision", async () => {
       const { RevisionId } = await latest();
       const change = { FunctionName, ZipFile: codeOf("three"), RevisionId };
       await lambda().updateFunctionCode(change);

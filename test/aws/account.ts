@@ -22,15 +22,15 @@ import { codePath, type Lambda, openLambdaRoom } from "./lambda.ts";
 import { launchMoto, openStorage, type Storage } from "./moto.ts";
 import { openS3, type S3 } from "./s3.ts";
 
-// An AWS account on this machine, for every client that AWS_ENDPOINT_URL can be told of. Lambda, CloudFormation and
-// CloudWatch's metrics are ours, as strict as their documentation; the rest is moto's. All that is asked can be heard,
-// broken and forbidden.
+// An AWS account on this machine, for every client that reads AWS_ENDPOINT_URL. Lambda, CloudFormation and the metrics of
+// CloudWatch are stand-ins, as strict as AWS's documentation; moto answers for the rest. Tests can record all calls, break
+// them and refuse them.
 
 export interface Caller {
   region: string;
   endpoint: string;
   credentials: { accessKeyId: string; secretAccessKey: string };
-  /** For a process of its own. */
+  /** The environment for a child process. */
   env: Record<string, string>;
 }
 
@@ -42,16 +42,16 @@ export interface Account extends Ear {
   cloudwatch: CloudWatch;
   storage: Storage;
   s3: S3;
-  /** What eks:DescribeCluster tells, by name; of others moto tells. */
+  /** The answers of eks:DescribeCluster by name; moto answers for other clusters. */
   clusters: Map<string, { server: string; ca: string }>;
-  /** What webhook URLs of the first stack begin with, and who signed for it. */
+  /** The base URL of the first stack's gateway, and the CA of its certificate. */
   baseUrl: string;
   ca: string;
-  /** As somebody whom no test names. */
+  /** The environment of the default caller. */
   env: Record<string, string>;
-  /** Somebody: the name is the access key. */
+  /** Returns a caller whose access key is this name. */
   as(caller: string): Caller;
-  /** Turns the doors of all stacks off, as if the region were down, and on again. */
+  /** Stops the gateways of all stacks, as if the region were down; `up` starts them again. */
   down(): Promise<void>;
   up(): Promise<void>;
   /** The rules whose routes of an HTTP API have more requests than they take: it answers 429. */
@@ -124,7 +124,7 @@ export const openAccount = async (region = "eu-west-1"): Promise<Account> => {
   });
 };
 
-/** A service that moto answers for. */
+/** Creates a service that forwards its calls to moto. */
 export const behind = (moto: string, scope: string): Service => ({
   about: (asked) => aboutOf(scope, asked),
   answer: (asked) =>
@@ -146,7 +146,7 @@ export const behind = (moto: string, scope: string): Service => ({
   refuse: refusing(scope),
 });
 
-/** EKS, where it is asked for one of these clusters. */
+/** Wraps EKS with answers for these clusters. */
 const describing = (clusters: Account["clusters"], region: string, eks: Service): Service => ({
   ...eks,
   answer: async (asked) => {
@@ -169,7 +169,7 @@ const refusing = (scope: string): ((refusal: Refusal) => Reply) => {
   return ["eks", "apigateway"].includes(scope) ? refuseInRest : refuseInJson;
 };
 
-/** What a call is about, as a policy would name it. */
+/** Returns the action and resource of a call, as a policy names them. */
 const aboutOf = (scope: string, asked: Asked): { action: string; name: string } => {
   const target = asked.headers["x-amz-target"];
   if (scope === "s3") return aboutS3(asked);
@@ -191,7 +191,7 @@ const aboutOf = (scope: string, asked: Asked): { action: string; name: string } 
   return { action: `${scope}:${asked.method} ${asked.path}`, name: parts.at(-1) ?? "" };
 };
 
-/** Which right each of S3's calls wants; they are told apart by their method and query. */
+/** Returns the action that a call of S3 needs; its method and query determine the call. */
 const aboutS3 = ({ method, path, query }: Asked): { action: string; name: string } => {
   const [, bucket = "", ...rest] = path.split("/").map(decodeURIComponent);
   const key = rest.join("/");

@@ -19,7 +19,7 @@ import { runProgram } from "../checkout.ts";
 import { needs } from "../parts.ts";
 import { type Fault, type LambdaService, openLambda } from "./lambda.ts";
 
-// What a stage's functions go through, on a stand-in that is as strict as Lambda and runs what is published.
+// The life of a stage's functions, on a stand-in that is as strict as Lambda and runs what is published.
 const rule = "always-deny";
 const name = `postern-test-${rule}`;
 const one = createTestSigner(1);
@@ -59,7 +59,7 @@ describe("the functions of a stage", await needs("runtime client"), () => {
     return openFunctions("test", client, 1);
   };
 
-  /** As a deployment leaves it. */
+  /** Publishes code as a deployment does, and points the alias at it. */
   const deploy = (code: Buffer, further: Record<string, string> = {}) => {
     const found = service.functions.get(name);
     assert.ok(found);
@@ -81,7 +81,7 @@ describe("the functions of a stage", await needs("runtime client"), () => {
     requestContext: { http: { method: "POST" } },
     ...{ body: JSON.stringify(review), isBase64Encoded: false },
   });
-  /** What a caller of the live version hears. */
+  /** Returns the live version's answer. */
   const asked = async () => {
     const { payload, fault } = await functions.invoke(rule, "live", event("mutate"));
     const { body } = Object(payload);
@@ -115,7 +115,7 @@ describe("the functions of a stage", await needs("runtime client"), () => {
       assert.equal((await asked()).response.allowed, false);
     });
 
-    it("say so to nobody else, and take what is no review for none", async () => {
+    it("warn only callers with a valid key, and refuse a body that is no review", async () => {
       await disarm(functions, rule, soon());
       const statusOf = async (change: object) => {
         const { payload, fault } = await functions.invoke(rule, "live", { ...event("mutate"), ...change });
@@ -324,7 +324,7 @@ describe("the functions of a stage", await needs("runtime client"), () => {
       await assert.rejects(rollBack(functions, rule, "1"), /doesn't accept the clusters and key versions in use/);
     });
 
-    it("are not moved over somebody else's move", async () => {
+    it("are not moved if another command has moved them", async () => {
       deploy(good);
       const before = await functions.readAlias(rule);
       await functions.moveAlias(rule, "1", before);
@@ -363,7 +363,7 @@ describe("the functions of a stage", await needs("runtime client"), () => {
       deploy(good);
       Object.assign(live() ?? {}, { weights: { 1: 0.1 } });
       const { said } = await postern("status", "--stage", "test");
-      // Without a stack, nobody knows what was released; what Lambda knows is told all the same.
+      // Releases are unknown without a stack; the status still has what Lambda knows.
       assert.match(said, /^RULE +LIVE +PUBLISHED +BEFORE\nalways-deny +2, 10% version 1 +\S+Z +1\n/);
       const { said: json, code } = await postern("status", "--stage", "test", "-o", "json");
       assert.equal(code, 3);

@@ -51,7 +51,7 @@ export interface Stack {
   name: string;
   status: string;
   reason: string | undefined;
-  /** What it was made of; undefined as long as it is only reviewed. */
+  /** The deployed template; undefined while only a change set exists. */
   has: Wanted | undefined;
   resources: Map<string, Kept>;
   outputs: Record<string, { value: string; description: string | undefined }>;
@@ -161,7 +161,7 @@ export const openCloudFormation = ({ lambda, storage, doors, ear, region }: Surr
   const apply = async (stack: Stack, wanted: Wanted, verb: "CREATE" | "UPDATE") => {
     const before = stack.has;
     const undo: (() => Promise<void>)[] = [];
-    /** What has been replaced goes last. */
+    /** Replaced resources are deleted last. */
     const leftovers: { one: Kept; policy: string | undefined }[] = [];
     const scope = scopeOf(stack);
 
@@ -173,7 +173,7 @@ export const openCloudFormation = ({ lambda, storage, doors, ear, region }: Surr
       };
       stack.resources.set(id, one);
       undo.push(async () => {
-        // What is to be retained is so even where its creation is taken back.
+        // Retained resources stay, even if their creation is rolled back.
         if (one.deletion !== "Retain" && one.physical) await kindOf(type).remove(one.physical, properties);
         tell(stack, one.deletion === "Retain" ? "DELETE_SKIPPED" : "DELETE_COMPLETE", undefined, one);
         if (previous) stack.resources.set(id, previous);

@@ -118,7 +118,7 @@ export const openCloudWatch = (): CloudWatch => {
   };
 };
 
-/** Whether a line of JSON matches a filter pattern of comparisons of texts (`=`, `!=`, with `*`), `&&`, `||` and brackets. */
+/** Reports whether a line of JSON matches a filter pattern of comparisons of texts (`=`, `!=`, with `*`), `&&`, `||` and brackets. */
 export const matches = (pattern: string, event: unknown): boolean => {
   const tokens = pattern.match(/[{}()]|&&|\|\||!?=|\$[\w.]+|"[^"]*"|\S/g) ?? [];
   const take = () => tokens.shift() ?? "";

@@ -13,7 +13,7 @@ import { needs } from "../parts.ts";
 import { loadJob } from "../trees.ts";
 import { type Account, openAccount } from "./account.ts";
 
-// A stage from its first deployment to its last day, with a real API server whose users work on all the time.
+// A stage from its first deployment to its deletion, with a real API server and clients that write all the time.
 /** A rule that stamps notes, and refuses those without a stamp; the rest is what a version has of its own. */
 const stampNotes = ({ stamp = "one", head = "", validate = "" } = {}) => `
 import { rule } from "#lib/rule.ts";
@@ -49,7 +49,7 @@ clusters:
   shop: { keyVersion: 1 }
 `;
 
-/** What a client's writes came to. */
+/** The results of the clients' writes. */
 interface Tally {
   made: number;
   stamps: Record<string, number>;
@@ -78,14 +78,14 @@ describe("a stage", await needs("moto", "runtime client", "API server"), () => {
     await checkout?.remove();
   });
 
-  /** As somebody at the command line. */
+  /** Runs postern as a user would at the command line. */
   const postern = (...words: string[]) => checkout.postern(account.as("pipeline").env, ...words);
   const reaching = () => way.slice(0, 4);
   let catalogues = 0;
   /** The working tree has another version of the rule from now on. */
   const release = async (rule: string, cases: string) => {
     catalogues += 1;
-    // Whoever is in this process reads a module once: each gets a folder of its own, too.
+    // A process loads a module once, so each catalogue gets its own folder.
     for (const folder of ["functions", `catalogues/${catalogues}`])
       await checkout.rule("stamp-notes", `${rule}// ${catalogues}\n`, cases, folder);
   };
@@ -108,7 +108,7 @@ describe("a stage", await needs("moto", "runtime client", "API server"), () => {
   };
   const live = () => account.lambda.functions.get(fn)?.aliases.get("live");
 
-  /** So many clients make notes without a pause while something is done. */
+  /** Creates notes with several clients, without a pause, while `act` runs. */
   const meanwhile = async (act: () => Promise<unknown>, clients = 8): Promise<Tally> => {
     const tally: Tally = { made: 0, stamps: {}, failures: [] };
     let over = false;
@@ -129,7 +129,7 @@ describe("a stage", await needs("moto", "runtime client", "API server"), () => {
       }
       close();
     });
-    // Who works before and after sees every moment of it.
+    // The clients also write before and after, to cover every moment.
     await wait(500);
     try {
       await act();
@@ -185,7 +185,7 @@ describe("a stage", await needs("moto", "runtime client", "API server"), () => {
     assert.ok((await postern("manifests", "--stage", "test")).stdout.includes(`url: ${url}\n`));
   });
 
-  it("points nothing at a version that fails its cases, whoever works meanwhile", async () => {
+  it("does not make a version live that fails its cases", async () => {
     for (const [broken, reason] of [
       [stampNotes({ head: 'if (process.env.POSTERN_STAGE) throw new Error("not here");' }), /it fails: .*not here/s],
       [stampNotes({ validate: 'return "nothing is good enough";' }), /the refusal is/],
@@ -233,7 +233,7 @@ describe("a stage", await needs("moto", "runtime client", "API server"), () => {
       for (const failure of tally.failures) assert.match(failure, sentence);
     });
 
-  it("promotes what stands its trial, and nobody notices", async () => {
+  it("promotes a version that passes the canary, without a failed request", async () => {
     await release(stampNotes({ stamp: "two" }), stampCases("two"));
     let said = "";
     const tally = await meanwhile(async () => {
@@ -253,7 +253,7 @@ describe("a stage", await needs("moto", "runtime client", "API server"), () => {
     assert.equal(await stampOf("after-silence"), "two");
   });
 
-  it("goes back and forth, one rule or all, and nobody notices", async () => {
+  it("rolls back and deploys again, one rule or all, without a failed request", async () => {
     const tally = await meanwhile(async () => {
       assert.match(
         (await postern("rollback", "stamp-notes", "--stage", "test")).stdout,
@@ -381,7 +381,7 @@ describe("a stage", await needs("moto", "runtime client", "API server"), () => {
     await cluster.admin({ method: "DELETE", path: `${path}/by-hand` });
   });
 
-  it("is gone after one command, and nobody notices", async () => {
+  it("is deleted by one command, without a failed request", async () => {
     const { code, stderr } = await postern("deploy", ...way);
     assert.equal(code, 0, stderr);
     const tally = await meanwhile(async () => {

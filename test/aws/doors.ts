@@ -8,7 +8,7 @@ import { functionIn, type Lambda } from "./lambda.ts";
 
 // Where API Gateway and function URLs stand: what a stack declares as its door, on a port of its own.
 
-/** What a stack has made. */
+/** A resource of a stack. */
 export interface Made {
   type: string;
   physical: string;
@@ -16,18 +16,18 @@ export interface Made {
 }
 
 export interface Doors {
-  /** Of the first stack that has a door; it is there before the stack is. */
+  /** The base URL of the first stack; it exists before the stack. */
   baseUrl: string;
-  /** Of a stack, from its first resource on that wants one. */
+  /** Returns a stack's URL, and opens its gateway with its first resource that needs one. */
   urlOf(stack: string): Promise<string>;
-  /** Has a stack's door serve what the stack has now. */
+  /** Makes a stack's gateway serve the stack's present resources. */
   serve(stack: string, resources: Made[]): void;
   close(stack: string): Promise<void>;
   /** The rules whose routes of an HTTP API have more requests than they take: it answers 429. */
   throttled: Set<string>;
-  /** Nobody answers any more. */
+  /** Stops all gateways. */
   down(): Promise<void>;
-  /** They do again, where they did before. */
+  /** Starts the gateways again, at the same ports. */
   up(): Promise<void>;
   stop(): Promise<void>;
 }
@@ -102,7 +102,7 @@ export const openDoors = async (certificate: ServerCertificate, lambda: Lambda, 
   };
 };
 
-/** What the endpoints call, and where they count requests. */
+/** The functions that the gateways call, and the metrics that they count. */
 interface Behind {
   lambda: Lambda;
   watch: CloudWatch;
@@ -184,7 +184,7 @@ const permits = (
     ?.policies.get(qualifier ?? "")
     ?.statements.some(fits) ?? false;
 
-/** As the gateway hands on what a function says, and what it says where there is nothing to hand on: `busy`, if throttled. */
+/** Returns a function's answer as a gateway does; `busy` is the status for a throttled call. */
 const integrate = async (
   lambda: Lambda,
   name: string,
@@ -215,7 +215,7 @@ interface Reply {
   statusCode: number;
   headers: Record<string, string>;
   body: string;
-  /** Whether it is the function's own. */
+  /** True if the function itself answered. */
   own?: boolean;
 }
 

@@ -1,27 +1,27 @@
 import { createServer, type IncomingHttpHeaders, type IncomingMessage } from "node:http";
 import { close, listen } from "../listen.ts";
 
-/** What a call was about, for a test that counts, breaks or forbids them. */
+/** A call of AWS, for a test that counts calls, breaks them or forbids them. */
 export interface Heard {
-  /** As AWS signs for it: `lambda`, `s3`, `monitoring`, … */
+  /** The service in the signature: `lambda`, `s3`, `monitoring`, … */
   service: string;
-  /** As a policy names it: `lambda:UpdateAlias`, `s3:ListBucket`, … */
+  /** The action as policies name it: `lambda:UpdateAlias`, `s3:ListBucket`, … */
   action: string;
   /** The function, parameter, stack, or `bucket/key`. */
   name: string;
-  /** Whose access key it was. */
+  /** The access key of the caller. */
   caller: string | undefined;
 }
 
 /** An error of AWS's, or a connection that ends. */
 export type Fault = { status: number; error: string } | "cut";
 
-/** Who listens to calls, and may get in their way. */
+/** A recorder of calls, which can break or refuse them. */
 export interface Ear {
   heard: Heard[];
   /** Breaks a call before or after it is done, once for each that says so. */
   fault: ((heard: Heard, when: "before" | "after") => Fault | undefined) | undefined;
-  /** Where it says false, the call is refused as one without rights is. */
+  /** Returns false for a call to refuse, as AWS refuses a caller without rights. */
   allow: ((heard: Heard) => boolean) | undefined;
 }
 
@@ -32,7 +32,7 @@ export interface Asked {
   query: URLSearchParams;
   headers: IncomingHttpHeaders;
   body: Buffer;
-  /** As it came, with the query. */
+  /** The path and the query, as received. */
   target: string;
 }
 
@@ -80,7 +80,7 @@ export const heardBy = async <T>(ear: Ear, heard: Heard, act: () => Promise<T>):
   return answer;
 };
 
-/** Whose access key signed a call, and for which service. */
+/** Matches the access key and the service in a call's signature. */
 const signatureOf = ({ headers, query }: Asked) =>
   /Credential=([^/,]+)\/\d+\/[^/]+\/([^/]+)\//.exec(
     headers.authorization ?? `Credential=${query.get("X-Amz-Credential") ?? ""}`,
@@ -88,7 +88,7 @@ const signatureOf = ({ headers, query }: Asked) =>
 
 export const callerOf = (asked: Asked): string | undefined => signatureOf(asked)?.[1];
 
-/** An HTTP server on loopback for services. Those without a name take calls that nobody signed, and aren't listened to. */
+/** An HTTP server on loopback for services. Calls without a signature go to services without a name, and aren't recorded. */
 export const serve = async (
   find: (scope: string | undefined, asked: Asked) => Service,
   ear: Ear,
@@ -121,27 +121,27 @@ const read = async (request: IncomingMessage): Promise<Asked> => {
   return { method, path, query: new URLSearchParams(query), headers, body: Buffer.concat(chunks), target };
 };
 
-/** As Lambda and other REST services refuse. */
+/** Formats an error as Lambda and other REST services do. */
 export const refuseInRest = ({ status, kind, message }: Refusal): Reply => {
   const name = kind === "AccessDenied" ? "AccessDeniedException" : kind;
   const body = JSON.stringify({ Type: status < 500 ? "User" : "Service", message, Message: message });
   return { status, headers: { "content-type": "application/json", "x-amzn-errortype": name }, body };
 };
 
-/** As services refuse that are called by `x-amz-target`. */
+/** Formats an error as services do that are called by `x-amz-target`. */
 export const refuseInJson = ({ status, kind, message }: Refusal): Reply => {
   const name = kind === "AccessDenied" ? "AccessDeniedException" : kind;
   const headers = { "content-type": "application/x-amz-json-1.1", "x-amzn-errortype": name };
   return { status, headers, body: JSON.stringify({ __type: name, message, Message: message }) };
 };
 
-/** As services refuse that are called by forms. */
+/** Formats an error as services do that are called by forms. */
 export const refuseInQuery = ({ status, kind, message }: Refusal): Reply => {
   const error = { Type: status < 500 ? "Sender" : "Receiver", Code: kind, Message: message };
   return { status, headers: xmlType, body: xml("ErrorResponse", { Error: error, RequestId: "stand-in" }) };
 };
 
-/** As S3 refuses. */
+/** Formats an error as S3 does. */
 export const refuseInS3 = ({ status, kind, message }: Refusal): Reply => {
   return { status, headers: xmlType, body: xml("Error", { Code: kind, Message: message, RequestId: "stand-in" }) };
 };

@@ -17,7 +17,7 @@ import { needs } from "../parts.ts";
 import { loadJob } from "../trees.ts";
 import { type Account, openAccount } from "./account.ts";
 
-// One stage and two clusters, each with a real API server: who is told what, when, and in which order.
+// One stage and two clusters, each with a real API server: which entries each cluster gets, when, and in which order.
 const ruleOf = (fields: string, head = "const needs = {};") => `
 import { rule } from "#lib/rule.ts";
 type Note = { metadata?: { name?: string }; data?: Record<string, string> };
@@ -82,7 +82,7 @@ for (const tree of Object.values(trees)) {
   const { "sort-notes": sort } = catalogue;
   if (sort) tree["sort-notes"] = sort;
 }
-/** As it stands in a URL. */
+/** A cluster's key in a URL. */
 const key = /\.[\w-]{86}\//;
 const names = ["east", "west"] as const;
 type Name = (typeof names)[number];
@@ -114,13 +114,13 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
     await checkout?.remove();
   });
 
-  /** What postern.yaml says of rules, and of them in each cluster. */
+  /** The content of postern.yaml. */
   interface Said {
     rules: string;
     east?: string;
     west?: string;
     groups?: string;
-    /** Where the catalogue is. */
+    /** The folder of the catalogue. */
     tree?: string;
     /** The clusters that it has. */
     only?: readonly Name[];
@@ -199,14 +199,14 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
       east: "{ rules: { look-at-notes: { settings: { isSick: true } } } }",
     };
 
-    it("is told no further than to that one", async () => {
+    it("does not update the clusters after that one", async () => {
       const { ended } = await deploy(sick);
       assert.match(ended, /^the entries of cluster east were not changed, .*\nlook-at-notes.postern.dev: .*it is sick/);
       assert.deepEqual([await rulesIn("east"), await rulesIn("west")], [[], []]);
       assert.equal((await newest()).complete, false);
     });
 
-    it("is told by waves: those of one don't wait for each other", async () => {
+    it("is updated in waves: clusters of one wave don't wait for each other", async () => {
       const { ended } = await deploy(sick, { wave: 2 });
       assert.match(ended, /^the entries of cluster east were not changed/);
       assert.deepEqual([await rulesIn("east"), await rulesIn("west")], [[], ["look-at-notes"]]);
@@ -214,7 +214,7 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
       assert.deepEqual([complete, Object.keys(clusters)], [false, ["west"]]);
     });
 
-    it("is told the rest once that one is well", async () => {
+    it("updates the rest when that one answers again", async () => {
       const { ended } = await deploy({ rules: "{ look-at-notes: }" });
       assert.equal(ended, "release r1 is live in east, west");
       assert.deepEqual([await rulesIn("east"), await rulesIn("west")], [["look-at-notes"], ["look-at-notes"]]);
@@ -270,7 +270,7 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
     });
   });
 
-  it("is written down for whoever applies it: without a key, and no cluster is touched", async () => {
+  it("writes its entries to files without a key, and changes no cluster", async () => {
     const said: Said = { rules: "{ look-at-notes: { timeoutSeconds: 2 }, mark-left: , ask-about-notes: }" };
     const connect = "{ connect: { server: 'https://127.0.0.1:9', tokenSecret: a-token, region: eu-west-1 } }";
     const told = await Promise.all(names.map(entriesIn));
@@ -426,7 +426,7 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
       return Object.fromEntries(["sort-notes", "stamp-notes"].map((rule) => [rule, rules[rule]?.version]));
     };
     const told = () => Promise.all(names.map(entriesIn));
-    /** What the act refuses, having moved and told nothing. */
+    /** Returns the message of an act that fails, and that has changed neither aliases nor entries. */
     const refusedBy = async (act: () => Promise<unknown>) => {
       const before = [await aliases(), await told()];
       const said = await act();
@@ -441,7 +441,7 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
         assert.ok(found);
         return found;
       };
-      /** As a plan has them, without building it. */
+      /** Returns the notes of a plan, without a build. */
       const notesOf = async () => {
         const { planCluster } = await checkout.load<typeof import("../../infra/rollout/cluster-plan.ts")>(
           "infra/rollout/cluster-plan.ts",
@@ -554,12 +554,12 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
       assert.match(said, /^cluster west calls .* doesn't accept its key of version 1; postern rotate --cluster west /);
     });
 
-    it("keeps a variant that a cluster calls which isn't told", async () => {
+    it("keeps a variant that a cluster calls and that isn't updated", async () => {
       const said = await refusedBy(async () => (await deploy(narrow, { clusters: ["east"] })).ended);
       assert.match(said, /^cluster west calls .*; this entry must be deleted first: deploy to west, too/);
     });
 
-    it("has variants and halves of rules that go taken out first, and nobody notices", async () => {
+    it("deletes the entries of removed variants and phases first, without a failed request", async () => {
       const steps: string[] = [];
       const created: [step: string, code: number][] = [];
       const create = async (step: string) => {
@@ -645,7 +645,7 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
       assert.equal(moves, 3);
     });
 
-    it("goes back to what was live where somebody was killed between two moves", async () => {
+    it("rolls back to what was live after a command was killed between two moves", async () => {
       const before = await aliases();
       let moves = 0;
       account.allow = ({ action }) => {
@@ -762,7 +762,7 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
         );
       });
 
-      it("isn't destroyed further, where it had no bucket, once somebody begins to deploy it", async () => {
+      it("stops the destruction of a stage without a bucket once another command deploys it", async () => {
         const { stage } = (await jobOf(other)).job;
         const { lockStage } =
           await checkout.load<typeof import("../../infra/rollout/lock.ts")>("infra/rollout/lock.ts");

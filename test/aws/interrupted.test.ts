@@ -41,7 +41,7 @@ describe("a deployment that ends midway", await needs("moto", "runtime client", 
   let account: Account;
   let cluster: Cluster;
   let checkout: Checkout;
-  /** What stands between the cluster and the deployment that a test ends. */
+  /** A proxy between the cluster and the deployment that a test ends. */
   let front: Front;
   let kubeconfig: string;
 
@@ -69,7 +69,7 @@ describe("a deployment that ends midway", await needs("moto", "runtime client", 
     await checkout?.remove();
   });
 
-  /** By the role that deploys, as it is shipped. */
+  /** Reports whether the shipped role for deployments allows a call. */
   let isAllowed: (heard: Heard) => boolean;
   const load = {
     runCases: () => checkout.load<typeof import("../../infra/rollout/case-runs.ts")>("infra/rollout/case-runs.ts"),
@@ -80,7 +80,7 @@ describe("a deployment that ends midway", await needs("moto", "runtime client", 
     return { folder: checkout.folder, name, said, kubeconfig, ca: account.ca, mark: "" };
   };
 
-  /** Where an entry names a rule, its alias points at a version that does what its cases say, and its address answers. */
+  /** Requires for each entry that its rule's live version passes the cases, and that its address answers. */
   const check = async (trees: Order[], when: string) => {
     const paths = ["mutating", "validating"].map(
       (kind) => `/apis/admissionregistration.k8s.io/v1/${kind}webhookconfigurations/postern`,
@@ -109,9 +109,9 @@ describe("a deployment that ends midway", await needs("moto", "runtime client", 
 
   /** A deployment in a process of its own. */
   interface Deployment {
-    /** What it said at last; undefined where it was killed. */
+    /** The last line of its output; undefined if it was killed. */
     said: Promise<string | undefined>;
-    /** How many changes it has made, to AWS or to the cluster. */
+    /** Returns the number of its changes to AWS and to the cluster. */
     changes(): number;
     send(signal: NodeJS.Signals): void;
   }
@@ -218,7 +218,7 @@ describe("a deployment that ends midway", await needs("moto", "runtime client", 
       sleeper.send("SIGCONT");
       const last = String(await sleeper.said);
       assert.equal(sleeper.changes(), most, `awake after ${most} changes (${last})`);
-      // What comes after its last changes only looks.
+      // Its steps after the last change only read.
       if (/^this command has lost the lock of the stage, and changes nothing more/.test(last)) lost += 1;
       else assert.match(last, /^(cluster shop failed its checks|release r\d+ is live)/);
       await check([tree], `asleep after ${most} changes, and another run meanwhile`);
@@ -230,7 +230,7 @@ describe("a deployment that ends midway", await needs("moto", "runtime client", 
   });
 });
 
-/** Stands before an API server, and can be told to let nothing by any more. */
+/** A proxy of an API server that can refuse all further requests. */
 interface Front {
   url: string;
   ca: string;

@@ -25,7 +25,7 @@ export interface Configuration {
   architectures: string[];
   revision: string;
   modified: string;
-  /** Of a version: the description that the latest had when it was published. */
+  /** Only in versions: the description of $LATEST at the time of publishing. */
   source?: string;
 }
 
@@ -43,22 +43,22 @@ interface Policy {
 
 interface Fn {
   latest: Configuration;
-  /** Until when an update of the latest is under way. */
+  /** The time at which the present update of $LATEST ends. */
   busy: number;
-  /** Whether that is its creation. */
+  /** True if that update is the creation. */
   pending: boolean;
   versions: Map<string, Configuration>;
   published: number;
   aliases: Map<string, Alias>;
-  /** By alias or version; those of the function itself by "". */
+  /** Policies by alias or version; the function itself has the key "". */
   policies: Map<string, Policy>;
   urls: Map<string, { url: string; authType: string }>;
-  /** How many may run at once, where somebody has reserved them. */
+  /** The reserved concurrency. */
   reserved?: number | undefined;
   running: number;
 }
 
-/** What came of invoking a function. */
+/** The result of an invocation. */
 export interface Invocation {
   payload: unknown;
   fault: string | undefined;
@@ -69,7 +69,7 @@ export interface Invocation {
 
 export interface LambdaOptions {
   region?: string;
-  /** What functions find in their environment, beside what is theirs. */
+  /** Returns variables to add to a function's environment. */
   surroundings?: (name: string) => Record<string, string>;
   artefact?: (bucket: string, key: string) => Promise<Buffer | undefined>;
   watch?: CloudWatch;
@@ -77,13 +77,13 @@ export interface LambdaOptions {
 
 export interface Lambda extends Service {
   functions: Map<string, Fn>;
-  /** For how many milliseconds an update is under way. */
+  /** The duration of an update in milliseconds. */
   updating: number;
   /** The number of functions or versions on a page. */
   pageSize: number;
   /** Chooses between the versions of an alias: from 0 to less than 1. */
   random: () => number;
-  /** Where the code of functions can be had. */
+  /** The base URL for downloads of code. */
   base: string;
   /** Makes a function with one published version, which is live. */
   create(name: string, code: Buffer, environment: Record<string, string>): void;
@@ -110,7 +110,7 @@ export const openLambdaRoom = async (options: LambdaOptions = {}): Promise<Lambd
   const arnOf = (name: string) => `arn:aws:lambda:${region}:${account}:function:${name}`;
   const ran = await openProcesses();
   const functions = new Map<string, Fn>();
-  /** By hash: a location goes on giving what was there when it was told. */
+  /** Code by its hash: a location keeps the code that it had when it was returned. */
   const codes = new Map<string, Buffer>();
 
   const found = (name: string): Fn => {
@@ -282,7 +282,7 @@ export const openLambdaRoom = async (options: LambdaOptions = {}): Promise<Lambd
       const architectures = Array.isArray(input.Architectures)
         ? { architectures: input.Architectures.map(String) }
         : {};
-      // Somebody else may have been quicker while the code was read.
+      // Another call may have changed the function while the code was read.
       const { latest } = free(name);
       expect(input.RevisionId, latest.revision);
       if (input.DryRun) return described(name, "$LATEST", { ...latest, ...architectures, code });
@@ -538,7 +538,7 @@ export const openLambda = async (): Promise<LambdaService> => {
   return Object.assign(service, { url, stop: async () => void (await Promise.all([stop(), stopProcesses()])) });
 };
 
-/** Where code lies that a GetFunction tells of. */
+/** The path of the code locations that GetFunction returns. */
 export const codePath = "/_code/";
 
 const usual = {
@@ -590,7 +590,7 @@ const parsed = (body: Buffer): unknown => {
   }
 };
 
-/** Which action a request is, of which function, and what else its path names. */
+/** Returns a request's action, its function and the other names in its path. */
 const readPath = ({ method, path }: Asked) => {
   const [, , , named = "", what = "", which] = path.split("/").map(decodeURIComponent);
   const { name, qualifier } = functionIn(named);

@@ -10,7 +10,7 @@ export interface Moto {
   stop(): Promise<void>;
 }
 
-/** One for whoever knows its URL. */
+/** Starts moto on a free port. */
 export const launchMoto = async (): Promise<Moto> => {
   const port = await findFreePort();
   const url = `http://127.0.0.1:${port}`;
@@ -39,7 +39,7 @@ export const startMoto = async (...variables: `AWS_ENDPOINT_URL_${string}`[]): P
   return moto;
 };
 
-/** What moto keeps in S3, for those who stand beside it. */
+/** Access to moto's S3 for the stand-ins. */
 export interface Storage {
   /** Undefined where there is none. */
   read(bucket: string, key: string): Promise<Buffer | undefined>;

@@ -30,7 +30,7 @@ interface Packaged {
   /** The templates and the state file. */
   text: string;
   zips: Map<string, Buffer>;
-  /** Where the template is kept. */
+  /** The path of a copy of the template. */
   template: string;
 }
 

@@ -89,7 +89,7 @@ describe("an EC2", await needs("moto"), () => {
     assert.deepEqual(await judge(`aws:///${id}`, world()), labels);
     assert.deepEqual(await judge(`aws://${region}b/${id}`, world()), labels);
   });
-  it("is not misled by what somebody wrote on the volume", async () => {
+  it("is not misled by the tags of the volume", async () => {
     const id = await volumeIn(`${region}a`);
     const text = "</value><availabilityZone>us-east-1f</availabilityZone>";
     await call("ec2:CreateTags", { "ResourceId.1": id, "Tag.1.Key": text, "Tag.1.Value": text });

@@ -23,7 +23,7 @@ import {
 } from "../pipelines.ts";
 import { type Account, openAccount } from "./account.ts";
 
-// The pipelines of infra/pipelines/ run what is there, with the rights that it takes, and nothing that somebody typed.
+// The pipelines of infra/pipelines/ run commands that exist, with the rights that they need, and never run typed input.
 const root = fileURLToPath(new URL("../..", import.meta.url));
 
 interface Workflow extends GitHub {
@@ -66,7 +66,7 @@ const reports = "json=check.json sarif=check.sarif junit=check.xml github=check.
 const check = `node infra/postern.js check apps --config postern.yaml --cluster eu -o text ${reports}`;
 const whatToCheck = { MANIFESTS: "apps", CLUSTER: "eu" };
 
-/** What each job runs, and with what. */
+/** The commands that each job runs, with its variables. */
 const runs: [string, Script, Record<string, string>, string[]][] = [
   ["GitHub's test", ofWorkflow("test"), {}, [install, "npm test"]],
   ["GitHub's plan", ofWorkflow("plan"), {}, [install, plan]],
@@ -111,7 +111,7 @@ describe("the pipelines", () => {
   after(() => checkout?.remove());
 
   let count = 0;
-  /** What a script calls, and how it ends. */
+  /** Runs a script; returns its calls and its exit code. */
   const called = async (script: Script, more: Record<string, string>, fails = "nothing") => {
     const calls = join(checkout.folder, `calls${++count}`);
     const summary = join(checkout.folder, "summary");
@@ -155,11 +155,11 @@ describe("the pipelines", () => {
     await chmod(await checkout.write("cancelled/node", `#!/bin/sh\n${told}\n`), 0o755);
     const { run = "" } = github.jobs.deploy?.steps.at(-1) ?? {};
     const env = { ...ofWorkflow("deploy").env, PATH: `${home}:${process.env.PATH}`, HOME: home };
-    // From a file, as GitHub does; of one line alone, bash would make itself the command.
+    // GitHub runs a script from a file, too. Bash would replace itself by the command of a script of one line.
     const script = await checkout.write("cancelled/script.sh", run);
     const job = spawn("bash", ["--noprofile", "--norc", "-eo", "pipefail", script], { env, stdio: "pipe" });
     await once(job.stdout, "data");
-    // To the process that GitHub has started, and to no other.
+    // GitHub sends the signal only to the process that it started.
     job.kill("SIGINT");
     await once(job, "exit");
     assert.equal(await readFile(join(home, "told"), "utf8"), "told\n");
@@ -171,7 +171,7 @@ describe("the pipelines", () => {
     assert.equal(stderr, "DO must be plan, deploy or rollback, not everything\n");
   });
 
-  it("take what somebody types for a name, and for nothing else", async () => {
+  it("take typed input as a name only", async () => {
     const typed = '"; touch typed; echo "$(touch typed)';
     for (const [script, more] of [
       [ofWorkflow("rollback"), { WHAT: "one rule", RULE: typed, TO: typed }],
@@ -327,7 +327,7 @@ describe("a pipeline in an account", await needs("moto", "runtime client", "API 
     await checkout.write("kubeconfig", kubeconfigOf({ shop: cluster }));
     const clusters = "clusters:\n  shop: { connect: { kubeconfig: kubeconfig } }\n";
     await checkout.write("postern.yaml", `rules:\n  always-pull-images:\n${clusters}`);
-    // What it would install is there already.
+    // The packages are installed already.
     await chmod(await checkout.write("bin/npm", "#!/bin/sh\n"), 0o755);
     surroundings = {
       PATH: `${join(checkout.folder, "bin")}:${process.env.PATH}`,

@@ -5,12 +5,12 @@ import { getContents, unzip } from "../../infra/build/zip.ts";
 import { type Outcome, type Running, start } from "../runtime/runtime-api.ts";
 import { runtimeClient } from "./tools.ts";
 
-// Where versions of functions run: each has a few environments, and those that nobody has used for long end first.
+// The processes in which versions of functions run. Each version has a few; those unused for the longest time end first.
 
-/** What an environment is made of; one version is always the same object. */
+/** The program of an environment; one version is always the same object. */
 export interface Program {
   code: Buffer;
-  /** Of the code. */
+  /** The hash of the code. */
   hash: string;
   environment: Record<string, string>;
   /** Seconds. */
@@ -19,9 +19,9 @@ export interface Program {
 
 export interface Outcomes {
   payload: unknown;
-  /** As `x-amz-function-error` says it. */
+  /** The value of `x-amz-function-error`. */
   fault: string | undefined;
-  /** What the function wrote meanwhile, line by line. */
+  /** The lines that the function wrote meanwhile. */
   lines: string[];
   milliseconds: number;
 }
@@ -110,7 +110,7 @@ export const openProcesses = async (): Promise<Processes> => {
         },
       );
       const milliseconds = performance.now() - begun;
-      // What it wrote before it answered has come by now; it is read in the same turn as the answer.
+      // Lines that it wrote before the answer have arrived by now: they are read in the same turn as the answer.
       await new Promise(setImmediate);
       const lines = slot.lines.splice(0);
       slot.busy = false;

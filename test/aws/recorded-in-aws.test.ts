@@ -184,7 +184,7 @@ describe("a function that records into a bucket", await needs("moto"), () => {
     }
   });
 
-  it("is fetched from as far as somebody asks, into a folder of its own", async () => {
+  it("fetches as many reviews as asked for, into an empty folder", async () => {
     const to = join(folder, "some");
     const some = await postern("record", "--from", "s3://reviews/team/prod/always", "--to", to, "--most", "4");
     const said = "prod/always-pull-images.yaml has 4 reviews, and gets no more; --most N takes more\n";
@@ -227,7 +227,7 @@ describe("a function that can't record", () => {
     assert.deepEqual([answers[0].statusCode, unrecorded], [200, ["it did not answer in time"]]);
   });
 
-  it("answers without an identity, and where nobody listens", async () => {
+  it("answers without an identity, and without a reachable bucket", async () => {
     const nobody = { AWS_ENDPOINT_URL_S3: "http://127.0.0.1:1" };
     const closed = await asked(name, [event()], nobody);
     assert.deepEqual([closed.answers[0].statusCode, closed.unrecorded], [200, ["connect ECONNREFUSED 127.0.0.1:1"]]);
@@ -245,7 +245,7 @@ describe("a function that can't record", () => {
     assert.equal(unrecorded[1], "there is too much of it to be recorded");
   });
 
-  it("is none that isn't told to", async () => {
+  it("does not record without a record section", async () => {
     const { answers, lines } = await asked("always-deny", [eventOf("always-deny/mutate", reviewWith("a"))], {});
     assert.deepEqual([answers[0].statusCode, lines], [200, 1]);
   });

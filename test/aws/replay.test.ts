@@ -24,7 +24,7 @@ import { type Account, openAccount } from "./account.ts";
 const withGit = await needs("git");
 let checkout: Checkout;
 
-/** Where whatever runs puts what must be gone afterwards. */
+/** The folder for temporary files, which must be empty after each run. */
 let temporary = "";
 
 const ruleOf = (body: string, { settings = "", head = "" } = {}) => `
@@ -52,7 +52,7 @@ const limits = (question: string) =>
 const spin = (how: string) =>
   ruleOf(`validate(note: Note) { ${how} },`, { head: 'import { writeFileSync } from "node:fs";' });
 
-/** What no review may do to anybody else. */
+/** Code that must not affect other reviews: it loops, ends its process and reads a secret. */
 const heedless = `
     const name = note.metadata?.name;
     if (name === "endless") writeFileSync(\`\${process.argv[2]}/endless\`, String(process.pid));
@@ -63,7 +63,7 @@ const heedless = `
 const cases = "- name: takes a note\n  validate: { metadata: { labels: { owner: jane } } }\n  admitted: true\n";
 const changes = (stamp: string) => `- name: stamps a note\n  mutate: {}\n  becomes: { data: { stamp: ${stamp} } }\n`;
 
-/** A note as somebody would make it, and what became of it; a case a line. */
+/** Returns a recorded review of a note, as a case on one line. */
 const recording = (
   rule: string,
   name: string,
@@ -108,7 +108,7 @@ before(async () => {
   await checkout.rule("spin-notes", spin(""), cases);
   await checkout.rule("leave-notes", spin(""), cases);
   await checkout.rule("warn-notes", spin('return "notes are out";'), cases);
-  // This version's build can't be told where to write.
+  // The build of this version has no option --to.
   const build = await readFile(join(checkout.folder, "infra/commands/build.ts"), "utf8");
   await checkout.write(
     "infra/commands/build.ts",
@@ -170,7 +170,7 @@ const isAlive = (pid: number) => {
     return false;
   }
 };
-/** In this working tree. */
+/** Runs postern of this working tree. */
 const postern = (...words: string[]): Promise<Said> =>
   new Promise((resolve) => {
     const program = fileURLToPath(new URL("../../infra/main.ts", import.meta.url));
@@ -181,7 +181,7 @@ const postern = (...words: string[]): Promise<Said> =>
   });
 const recorded = (text: string, path = "recordings/notes.yaml") => checkout.write(path, text);
 
-/** What is recorded where a case is answered. */
+/** Returns the arguments of `formatRecording` for a case, as if it had been recorded. */
 const judgedAs = async (listed: CatalogueRule, entry: Case): Promise<Parameters<typeof formatRecording>> => {
   const { name, rule } = listed;
   const { needs = {}, variant, now = "2026-01-01" } = entry;
@@ -303,7 +303,7 @@ warn-notes
     assert.deepEqual(faults, [ended, ended, ended, done]);
   });
 
-  it("takes the settings of then where it is told to, and cases that somebody wrote with their own", async () => {
+  it("takes the recorded settings if asked to, and written cases with their own settings", async () => {
     const { admitted: _, ...one } = JSON.parse(recording("stamp-notes", "a", { mutates: true }).slice(2));
     const file = await recorded(
       `- ${JSON.stringify({ ...one, settings: { stamp: "then" }, becomes: { ...one.mutate, data: { text: "hello", stamp: "then" } } })}\n`,
@@ -413,7 +413,7 @@ warn-notes
     assert.deepEqual([stdout, stderr, code], [`${count} reviews: ${count} alike\n`, "", 0]);
   });
 
-  it("says how many reviews a script judges on placeholders", async () => {
+  it("reports how many reviews a script decides on placeholders", async () => {
     const listed = (await readCatalogue()).find(({ name }) => name === "policy-validate");
     const scripted =
       listed && (await readCases(listed)).find(({ name }) => name === "refuses by a script, with its reason");
@@ -455,7 +455,7 @@ warn-notes
     await waitUntil("a rule is still at it", () => !isAlive(pid));
   });
 
-  it("leaves nothing behind and gives no all-clear where nobody listens any more", async () => {
+  it("leaves nothing behind and ends with 3 if its output is closed", async () => {
     const file = await recorded(recording("require-owner", "a", { labels: { owner: "jane" } }));
     const child = spawn(process.execPath, [join(checkout.folder, "infra/main.ts"), "replay", file, "-o", "json"], {
       cwd: checkout.folder,
@@ -493,7 +493,7 @@ describe("a replay of what is deployed", await needs("git", "moto", "runtime cli
     return sum;
   };
 
-  it("asks the functions' own versions, counts among nobody's reviews, and compares them with the working tree", async () => {
+  it("invokes the live versions without counting the reviews, and compares them with the working tree", async () => {
     const config = "rules: { stamp-notes: {}, require-owner: {} }\nclusters: { prod: {} }\n";
     await checkout.write("postern.yaml", `${config}groups: { all-notes: [stamp-notes] }\n`);
     const file = await recorded(

@@ -6,17 +6,17 @@ import { Refusal } from "./exchange.ts";
 import { functionIn, type Lambda } from "./lambda.ts";
 import type { Storage } from "./moto.ts";
 
-// What CloudFormation makes of each type: functions and all around them really, buckets in moto, the rest as data.
+// Resources of CloudFormation by type: functions and what belongs to them run, buckets are in moto, others are only data.
 
 type Properties = Record<string, unknown>;
 
-/** What a resource is once it is made. */
+/** A created resource. */
 export interface Physical {
   physical: string;
   attributes: Record<string, string>;
 }
 
-/** Of which stack it is, by which name, and by which it would go if it may choose. */
+/** The stack and the logical id of a resource, and the name that it gets by default. */
 export interface Place {
   stack: string;
   id: string;
@@ -52,7 +52,7 @@ export const openKinds = ({ act, lambda, storage, doors, region }: World): ((typ
   const settled = async (name: string) => {
     while ((lambda.functions.get(name)?.busy ?? 0) > Date.now()) await wait(5);
   };
-  /** What is gone already needs no removal. */
+  /** Ignores the error for a resource that doesn't exist any more. */
   const gone = (error: unknown) => {
     if (!(error instanceof Refusal && error.status === 404)) throw error;
   };
@@ -218,7 +218,7 @@ export const openKinds = ({ act, lambda, storage, doors, region }: World): ((typ
   return (type) => kinds[type] ?? data(type);
 };
 
-/** Where a type's own name stands; two of one name can't be. */
+/** The property with the name of a resource, which must be unique. */
 export const nameKeys: Record<string, string> = {
   "AWS::IAM::Role": "RoleName",
   "AWS::Logs::LogGroup": "LogGroupName",

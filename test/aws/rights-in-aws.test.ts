@@ -19,13 +19,13 @@ import { lint } from "./tools.ts";
 // The roles of infra/aws/iam/pipeline.yml: each verb gets by with what its role may do, and what it may do is used.
 const stage = "test";
 
-/** What roles may do that no step here makes use of, and why. */
+/** Rights that no step of these tests uses, with the reason. */
 const unused: Record<string, string> = {
   "DeployPolicy lambda:DeleteFunction": "versions are deleted once five releases have had newer ones",
   "DeployPolicy cloudformation:TagResource": "the stand-in asks no right of its own for a stack's tags",
 };
 
-/** What CloudFormation calls for each type of resource. */
+/** The calls of CloudFormation for each type of resource. */
 const types = readRows<Record<string, { on: string[]; actions: string[]; anywhere?: string[] }>>(import.meta.filename);
 /** Those that neither postern nor osls nor a function can narrow either. */
 const resourceless = new Set([
@@ -67,7 +67,7 @@ describe("the roles for one stage", () => {
     }
   });
 
-  it("trusts pull requests to plan and the branch to deploy, or the environment, and nobody else of GitHub", async () => {
+  it("trusts at GitHub only pull requests to plan, and the branch or the environment to deploy", async () => {
     const subjects = async (more: Record<string, string>) => {
       const { trust } = await readAccess({ ...github, ...more });
       return Object.fromEntries(
@@ -155,7 +155,7 @@ describe("the roles for one stage", () => {
     assert.ok(allowing(deploy, capped));
   });
 
-  it("gives those who plan and those on call nothing that makes, or deletes", async () => {
+  it("gives the roles for plans and emergencies no right to create or delete", async () => {
     const { role } = await readAccess(github);
     const verbs = (id: string) => role(id).flatMap(({ actions }) => actions.map((one) => one.replace(/^.*:/, "")));
     for (const verb of verbs("PlanRole")) assert.match(verb, /^(Get|List|Describe)/);
@@ -221,7 +221,7 @@ describe("a stage in the hands of its roles", await needs("moto", "runtime clien
   let template: StackTemplate;
   let access: Awaited<ReturnType<typeof readAccess>>;
   let current: string;
-  /** What was made use of, by statement. */
+  /** The rights that were used, by policy. */
   const used = new Set<string>();
 
   const rules = (mode: string) => `rules:\n  always-pull-images: { mode: ${mode} }\n  deny-service-external-ips:\n`;
@@ -261,7 +261,7 @@ describe("a stage in the hands of its roles", await needs("moto", "runtime clien
     await checkout?.remove();
   });
 
-  /** At the command line, with the rights of this role alone. */
+  /** Runs postern with the rights of one role. */
   const as = async (role: string, ...words: string[]) => {
     current = role;
     const said = await checkout.postern(account.as(role).env, ...words, "--stage", stage);
@@ -324,7 +324,7 @@ describe("a stage in the hands of its roles", await needs("moto", "runtime clien
     });
 
   it("deploys with the role for that", async () => {
-    // Where a deployment was killed before, osls was, too.
+    // The deployments that were killed before ended osls, too.
     assert.equal(executed(), 1);
     assert.match(await succeeds("DeployRole", "deploy", ...way), /release r1 is live/);
     assert.equal(executed(), 1);
@@ -348,7 +348,7 @@ describe("a stage in the hands of its roles", await needs("moto", "runtime clien
       text,
       /compared with the entries that were deployed last; postern status compares them with the cluster/,
     );
-    // That somebody else's token isn't taken there is another matter.
+    // The plan doesn't need a token that the cluster accepts.
     assert.match(
       await succeeds("PlanRole", "deploy", "--plan-only", "--config", "eks.yaml", ...powerless),
       /namespace-exists: new/,

@@ -99,12 +99,12 @@ export const readAccess = async (given: Record<string, string | string[]> = {}) 
     /** All that a role may do. */
     role: (id: string): Placed[] =>
       [known.get(id)?.Properties.ManagedPolicyArns].flat().flatMap((arn) => policy(String(arn).replace(/^.*\//, ""))),
-    /** Which subjects of tokens, or services and accounts, may take a role. */
+    /** Returns the statements that say which subjects, services and accounts may assume a role. */
     trust: (id: string): Json[] => Object(known.get(id)?.Properties.AssumeRolePolicyDocument).Statement,
   };
 };
 
-/** As IAM compares: `*` is anything and `?` one character, within one of an ARN's first five parts, anywhere in the last. */
+/** Compares as IAM does: `*` is anything and `?` one character, within one of an ARN's first five parts, anywhere in the last. */
 const fits = (pattern: string, arn: string): boolean => {
   if (pattern === "*") return true;
   const like = (one: string, other: string) =>
@@ -136,7 +136,7 @@ export const allowing = (statements: Placed[], { action, resource, context = {} 
 export const byCloudFormation = { "aws:CalledViaFirst": "cloudformation.amazonaws.com" };
 export const of = (service: string, resource: string) => `arn:aws:${service}:${region}:${owner}:${resource}`;
 
-/** What the stand-in heard, as the calls that IAM would judge: all of them must be allowed. */
+/** Returns the calls that IAM would check for a recorded call; all of them must be allowed. */
 export const callsOf = ({ service, action, name, caller }: Heard): Call[] => {
   const context = caller === "cloudformation" ? byCloudFormation : {};
   const about = (...resources: string[]) => resources.map((resource) => ({ action, resource, context }));
@@ -153,7 +153,7 @@ export const callsOf = ({ service, action, name, caller }: Heard): Call[] => {
     const arn = of("lambda", `function:${name}`);
     // Postern deletes versions alone.
     if (action === "lambda:DeleteFunction" && caller !== "cloudformation") return about(`${arn}:1`);
-    // Of a version or an alias, the right for that is asked instead.
+    // A call for a version or an alias needs the right for that ARN.
     return about(arn, `${arn}:1`);
   }
   throw new Error(`${service} ${action} ${name} has no ARN here`);

@@ -52,8 +52,8 @@ describe("under Lambda's runtime", await needs("runtime client"), () => {
         }
       });
 
-      it("does the same over HTTP, for who has the key", async () => {
-        // What a case sets up can't be sent over HTTP, and there is no cluster to read from.
+      it("does the same over HTTP, with a valid key", async () => {
+        // A request over HTTP can't carry the settings and needs of a case.
         const plain = cases.find(
           ({ settings, needs, variant, now }) => (settings ?? needs ?? variant ?? now) === undefined,
         );
@@ -63,7 +63,7 @@ describe("under Lambda's runtime", await needs("runtime client"), () => {
         assert.deepEqual(differences(plain, decisionOf(JSON.parse(body), listed, plain)), [], plain.name);
       });
 
-      it("is not there for who has a wrong key", async () => {
+      it("answers 404 for a wrong key", async () => {
         const [entry] = cases;
         assert.ok(entry);
         const wrong = `local.${"A".repeat(86)}`;
@@ -92,7 +92,7 @@ const shareOf = ({ name, rule }: CatalogueRule) => {
   };
 };
 
-/** What Lambda gives a function, with what serverless.yml says of this one. */
+/** Returns the environment that Lambda gives a function, with the variables of serverless.yml. */
 const environment = async (folder: string, name: string): Promise<Record<string, string>> => {
   const functions = JSON.parse(await readFile(join(folder, "dist/functions.json"), "utf8"));
   const { handler, environment, memorySize } = functions[name];

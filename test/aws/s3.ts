@@ -2,7 +2,7 @@ import { type Asked, callerOf, type Ear, Refusal, type Reply, type Service } fro
 
 /** S3 as moto has it, with what moto leaves out of S3's documentation and a lock relies on. */
 export interface S3 extends Service {
-  /** How many milliseconds its clock is ahead of this machine's. It dates answers and objects by that clock. */
+  /** The milliseconds by which its clock is ahead. It dates answers and objects by that clock. */
   ahead: number;
 }
 
@@ -11,7 +11,7 @@ const conflict = "The conditional request cannot succeed due to a conflicting op
 /** Every right that is asked for beside the call's own is asked of `ear.allow`, as that of a call is. */
 export const openS3 = (moto: Service, ear: Pick<Ear, "allow">): S3 => {
   const modified = new Map<string, string>();
-  /** What is under way for each object: one call after the other, so that no answer has the date of another. */
+  /** The last call for each object: calls for one object run one after the other, so that each has its own date. */
   const queues = new Map<string, Promise<unknown>>();
   /** Objects that a conditional write is under way for. */
   const busy = new Set<string>();
@@ -40,7 +40,7 @@ export const openS3 = (moto: Service, ear: Pick<Ear, "allow">): S3 => {
   const read = (asked: Asked, name: string): Promise<Reply> =>
     inOrder(name, async () => {
       const reply = await moto.answer(asked);
-      // Whether an object is missing is what a listing tells.
+      // A caller without the right to list must not learn that an object is missing.
       if (reply.status === 404) requireRight(asked, "ListBucket", name.replace(/\/.*/, ""));
       const date = modified.get(name);
       return date === undefined ? reply : { ...reply, headers: { ...reply.headers, "last-modified": date } };

@@ -13,7 +13,7 @@ import { needs } from "../parts.ts";
 import { type Moto, startMoto } from "./moto.ts";
 
 // A service that wants a token, and the places in AWS where tokens are kept.
-describe("a service that wants to know who asks", await needs("moto"), () => {
+describe("a service that requires a token", await needs("moto"), () => {
   const region = "eu-west-1";
   const places = [
     { secret: "backend", region },
@@ -62,14 +62,14 @@ describe("a service that wants to know who asks", await needs("moto"), () => {
   const ask = async (bearer: SecretPlace) =>
     (await createLiveCapabilities({})("prod", 20_000).https({ ...service, bearer })).status;
 
-  it("is told by a token, which is read once", async () => {
+  it("gets a token, which is read once", async () => {
     for (const place of places) {
       assert.deepEqual([await ask(place), await ask(place)], [200, 200]);
       assert.equal(heard.splice(0).at(-1), "Bearer first");
     }
   });
 
-  it("is told by another one when that is refused", async () => {
+  it("gets another token after a refusal", async () => {
     wanted = "second";
     await keep(wanted);
     for (const place of places) {
@@ -78,7 +78,7 @@ describe("a service that wants to know who asks", await needs("moto"), () => {
     }
   });
 
-  it("is told by a name and a password", async () => {
+  it("gets a user name and a password", async () => {
     for (const bearer of places) {
       await createLiveCapabilities({})("prod", 20_000).https({ ...service, bearer, username: "ann" });
       assert.equal(heard.splice(0)[0], `Basic ${Buffer.from("ann:second").toString("base64")}`);

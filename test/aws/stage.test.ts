@@ -32,7 +32,7 @@ import { type Ear, serve } from "./exchange.ts";
 import { type Moto, openStorage, startMoto } from "./moto.ts";
 import { openS3, type S3 } from "./s3.ts";
 
-// What a stage keeps in AWS between deployments, and what becomes of it when two deploy at once.
+// The state of a stage in AWS between deployments, also with two deployments at once.
 const region = "eu-west-1";
 
 describe("a stage's memory", await needs("moto"), () => {
@@ -46,7 +46,7 @@ describe("a stage's memory", await needs("moto"), () => {
     moto = await startMoto("AWS_ENDPOINT_URL_SSM", "AWS_ENDPOINT_URL_S3");
   });
   after(() => moto?.stop());
-  /** Nobody has deployed to this one before. */
+  /** Opens the parameters of a new stage. */
   const another = () => openParameters(`stage-${++stages}`, new SSM({ region, maxAttempts: 5 }));
   beforeEach(() => {
     parameters = another();
@@ -94,7 +94,7 @@ describe("a stage's memory", await needs("moto"), () => {
     const take = (what = "postern deploy", overriding = false) => takeLock(bucket, what, overriding);
     const refusal = /^Error: this stage is locked by joe \(postern rotate\); the lock expires at /;
 
-    it("says who we are", () => {
+    it("has the name of its owner", () => {
       assert.equal(getOwnName(), "jane");
       delete process.env.POSTERN_BY;
       assert.match(getOwnName(), /./);
@@ -184,7 +184,7 @@ describe("a stage's memory", await needs("moto"), () => {
       assert.equal(await held(), undefined);
     });
 
-    it("is still ours where nobody took it over in time, whoever had looked at it", async () => {
+    it("is still held if no other command took it over in time", async () => {
       const lock = await take();
       pass(lockTerm + 60_000);
       const seen = await bucket.read(lockKey);
@@ -269,7 +269,7 @@ describe("a stage's memory", await needs("moto"), () => {
       assert.notEqual(Parameter?.Value, "a secret");
     });
 
-    it("are removed, once or twice, and made by one of several who do it at once", async () => {
+    it("are deleted, once or twice, and created by one of several commands", async () => {
       const made = () => Promise.all(["a", "b", "c"].map((value) => parameters.create("raced", value)));
       const first = await made();
       assert.deepEqual([first.filter(Boolean).length, (await made()).includes(true)], [1, false]);
@@ -281,19 +281,19 @@ describe("a stage's memory", await needs("moto"), () => {
 
   describe("has a keyring that", () => {
     const cluster = "prod-eu";
-    /** Whether functions with these public keys let by a URL that this key signed. */
+    /** Reports whether functions with these public keys accept a URL that this key signed. */
     const takes = ({ publicKeys }: Keyring, { current }: Keyring) =>
       openKeyVerifier(publicKeys, () => [1])(current.signSegment(cluster, 1))?.cluster === cluster;
     const keysOf = ({ publicKeys }: Keyring) => publicKeys.split(",");
 
-    it("isn't there before somebody deploys, and can't be changed", async () => {
+    it("doesn't exist before a deployment, and can't be changed then", async () => {
       assert.equal(await readKeyring(parameters), undefined);
       for (const change of [addSecondKey, useNewestKey, deleteOldKey])
         await assert.rejects(change(parameters), /^Error: this stage has no keys; postern deploy creates them$/);
       assert.equal(await parameters.read("keys"), undefined);
     });
 
-    it("is one key, the same for all who deploy first at once", async () => {
+    it("is one key, the same for several first deployments at once", async () => {
       const made = await Promise.all(Array.from({ length: 5 }, () => openKeyring(parameters)));
       const keys = new Set(made.map(({ publicKeys }) => publicKeys));
       assert.deepEqual([...keys], [(await readKeyring(parameters))?.publicKeys]);
@@ -333,7 +333,7 @@ describe("a stage's memory", await needs("moto"), () => {
           assert.equal(new Set(keysOf(now)).size, keysOf(now).length);
           assert.ok(keysOf(now).includes(now.current.publicKey));
           assert.ok(takes(now, now));
-          // Until the first is forgotten, what it has signed is let by.
+          // URLs of the first key are accepted until it is deleted.
           if (step !== "narrow") assert.ok(takes(now, before));
           const again = await changes[step](own);
           assert.deepEqual([again.publicKeys, again.current.publicKey], [now.publicKeys, now.current.publicKey]);
@@ -369,7 +369,7 @@ describe("a stage's memory", await needs("moto"), () => {
         assert.equal(await parameters.read("keys"), text);
       });
 
-    it("is missed by who asks how clusters do, and not taken for their health", async () => {
+    it("is reported as missing in the health of clusters", async () => {
       const told = { at: "now", keyVersion: 1, hardened: [], since: {}, manifests: [] };
       const stage = { ...openStage("test"), parameters };
       const release = releaseOf(1, { clusters: { shop: told } });
@@ -420,7 +420,7 @@ describe("a stage's memory", await needs("moto"), () => {
       );
     });
 
-    it("are written again as they go on, by who made them or goes on with them", async () => {
+    it("are overwritten by the deployment that created them or continues them", async () => {
       const first = await opened();
       await first.save(releaseOf(1, { complete: false }));
       await first.save(releaseOf(1, { complete: false, by: "jane" }));
@@ -429,7 +429,7 @@ describe("a stage's memory", await needs("moto"), () => {
       assert.deepEqual((await opened()).all, [releaseOf(1, { by: "joe" })]);
     });
 
-    it("are made by one of two who do it at once", async () => {
+    it("are created by one of two commands", async () => {
       const both = await Promise.all([opened(), opened()]);
       const ends = await Promise.allSettled(both.map(({ save }, index) => save(releaseOf(1, { by: String(index) }))));
       const refused = ends.findIndex(({ status }) => status === "rejected");
@@ -463,7 +463,7 @@ describe("what AWS's own library says", () => {
     const denied = Object.assign(new Error("you may not"), { $metadata: {} });
     assert.equal(await said(denied), "AWS: you may not");
   });
-  it("is not what somebody else says", async () => assert.equal(await said(new Error("no bread")), "no bread"));
+  it("does not include other errors", async () => assert.equal(await said(new Error("no bread")), "no bread"));
 });
 
 describe("a release", () => {

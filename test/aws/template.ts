@@ -16,14 +16,14 @@ export interface Template {
   Description?: string;
 }
 
-/** What references stand for. */
+/** The values of references. */
 export interface Scope {
   ref(id: string): unknown;
   attribute(id: string, name: string): unknown;
 }
 
 const wrong = (message: string) => new Refusal(400, "ValidationError", message);
-/** What Ref gives where a property should be left out. */
+/** The value of `Ref: AWS::NoValue`: its property is left out. */
 export const nothing = Symbol("AWS::NoValue");
 
 export const readTemplate = (text: string): Template => {
@@ -78,7 +78,7 @@ export const orderOf = ({ Resources }: Template): string[] => {
   return [...done];
 };
 
-/** What a resource can't be made without. */
+/** Returns the ids of the resources that a resource needs. */
 export const needsOf = ({ Properties, DependsOn = [] }: Declared) =>
   new Set([...referencesIn(Properties), ...[DependsOn].flat()]);
 
