@@ -3,7 +3,7 @@ import { findGoWebhook } from "../infra/bench/controller-runtime.ts";
 import { findKinitiras } from "../infra/bench/kinitiras.ts";
 import { requireBinaries } from "../infra/parity/control-plane/binaries.ts";
 import { findEvaluator } from "../infra/parity/pod-security/evaluator.ts";
-import { findCfnLint, findMoto, missingRuntimeClient, type Tool } from "./aws/tools.ts";
+import { findCfnLint, findMissingRuntimeClient, findMoto, type Tool } from "./aws/tools.ts";
 
 const missingTool = (tool: Tool) => ("missing" in tool ? tool.missing : undefined);
 const unless = async (find: () => Promise<unknown>, sentence: string) =>
@@ -19,7 +19,7 @@ const parts = {
   moto: () => missingTool(findMoto()),
   "Pod Security evaluator": () =>
     unless(findEvaluator, "upstream's Pod Security evaluator is not here: npm run cluster builds it"),
-  "runtime client": missingRuntimeClient,
+  "runtime client": findMissingRuntimeClient,
 };
 
 const sentenceOf = (error: Error) => error.message;

@@ -46,10 +46,10 @@ export interface CodeBuild {
   reports?: Record<string, { files: string[]; "file-format": string }>;
 }
 
-export const pipelineText = (name: string): Promise<string> =>
+export const readPipelineText = (name: string): Promise<string> =>
   readFile(fileURLToPath(new URL(`../infra/pipelines/${name}.yml`, import.meta.url)), "utf8");
 
-export const readPipeline = async <T>(name: string): Promise<T> => parse(await pipelineText(name));
+export const readPipeline = async <T>(name: string): Promise<T> => parse(await readPipelineText(name));
 
 /** A job as a script for the bash that its service would start, with the variables that its file sets. */
 export interface Script {
@@ -59,35 +59,35 @@ export interface Script {
 }
 
 /** Leaves out the variables that the service computes; the test sets them. */
-const plain = (env: Record<string, string> = {}) =>
+const listPlainVariables = (env: Record<string, string> = {}) =>
   Object.fromEntries(Object.entries(env).filter(([, value]) => !value.includes("${{")));
 
-export const ofGitHub = ({ env, jobs }: GitHub, job: string): Script => {
+export const scriptGitHubJob = ({ env, jobs }: GitHub, job: string): Script => {
   const steps = jobs[job]?.steps.filter(({ run }) => run !== undefined) ?? [];
   // Each is a process of its own.
   const lines = steps.map(({ run = "", ...step }) => {
     const folder = step["working-directory"];
     return `(${folder === undefined ? "" : `cd "${folder}"`}\n${run}\n)`;
   });
-  const all = Object.assign({}, ...[env, ...steps.map((step) => step.env)].map(plain));
+  const all = Object.assign({}, ...[env, ...steps.map((step) => step.env)].map(listPlainVariables));
   return { flags: ["-eo", "pipefail"], lines: lines.join("\n"), env: all };
 };
 
-export const ofGitLab = (
+export const scriptGitLabJob = (
   { before_script = [], script = [] }: GitLabJob,
   variables: Record<string, string> = {},
 ): Script => {
   return { flags: ["-eo", "pipefail"], lines: [...before_script, ...script].join("\n"), env: variables };
 };
 
-export const ofCodeBuild = ({ env, phases }: CodeBuild): Script => {
+export const scriptCodeBuild = ({ env, phases }: CodeBuild): Script => {
   const commands = Object.values(phases).flatMap((phase) => phase.commands);
   // The first that fails ends it.
   return { flags: [], lines: commands.join(" || exit $?\n"), env: env.variables };
 };
 
 /** Runs a script in a folder, with more variables than its own, and what is piped in. */
-export const bash = (
+export const runBash = (
   folder: string,
   { flags, lines, env }: Script,
   more: Record<string, string>,

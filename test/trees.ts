@@ -8,7 +8,7 @@ import type { DeploymentJob } from "../infra/rollout/preparation.ts";
 // One catalogue and one postern.yaml of a checkout, deployed to the stage `test`: here, or in a process that a test ends.
 
 /** All that a process has to know in order to deploy one; as JSON it reaches another process. */
-export interface Order {
+export interface TreeDeployment {
   /** The checkout. */
   folder: string;
   /** The catalogue's folder below trees/. */
@@ -24,7 +24,7 @@ export interface Order {
 
 const quiet: Progress = { say: () => {}, step: async (_, act) => void (await act(() => {})) };
 const loadFrom = <T>(folder: string, path: string): Promise<T> => import(pathToFileURL(join(folder, path)).href);
-const packedIn = ({ folder, name }: Order) => join(folder, "trees", `${name}.json`);
+const getPackageFile = ({ folder, name }: TreeDeployment) => join(folder, "trees", `${name}.json`);
 
 /** Opens the stage as the caller that the environment names at this moment. */
 export const openStageAs = async (folder: string, caller: string) => {
@@ -62,16 +62,19 @@ export const loadJob = async (
   };
 };
 
-export const jobOf = async ({ folder, name, said, kubeconfig, ca }: Order, caller: string): Promise<DeploymentJob> => {
+export const openTreeJob = async (
+  { folder, name, said, kubeconfig, ca }: TreeDeployment,
+  caller: string,
+): Promise<DeploymentJob> => {
   const text = `rules: { stamp-notes: ${said} }\nclusters: { shop: {} }`;
   const stage = await openStageAs(folder, caller);
   return loadJob(folder, `trees/${name}`, text, { stage, ca, deployer: { kubeconfig } });
 };
 
 /** Builds as a deployment does, once for each tree: what it builds is the same each time, in every process. */
-const buildOnce = (order: Order) => async (): Promise<StagePackage> => {
-  const { catalogue } = await jobOf(order, String(process.env.AWS_ACCESS_KEY_ID));
-  const { parts, ...rest } = JSON.parse(await readFile(packedIn(order), "utf8"));
+const buildOnce = (order: TreeDeployment) => async (): Promise<StagePackage> => {
+  const { catalogue } = await openTreeJob(order, String(process.env.AWS_ACCESS_KEY_ID));
+  const { parts, ...rest } = JSON.parse(await readFile(getPackageFile(order), "utf8"));
   const revive = (part: { name: string; wanted: { zip: string; environment: object } }) => ({
     ...part,
     listed: catalogue.find(({ name }) => name === part.name),
@@ -84,31 +87,34 @@ const buildOnce = (order: Order) => async (): Promise<StagePackage> => {
   return { ...rest, parts: parts.map(revive) };
 };
 
-const packAndKeep =
-  (order: Order, packageStage: typeof import("../infra/rollout/package.ts").packageStage): typeof packageStage =>
+const packAndStore =
+  (
+    order: TreeDeployment,
+    packageStage: typeof import("../infra/rollout/package.ts").packageStage,
+  ): typeof packageStage =>
   async (...of) => {
     const built = await packageStage(...of);
     const parts = built.parts.map(({ listed: _, wanted, ...part }) => {
       return { ...part, wanted: { ...wanted, zip: Buffer.from(wanted.zip).toString("base64") } };
     });
-    await writeFile(packedIn(order), JSON.stringify({ ...built, parts }));
+    await writeFile(getPackageFile(order), JSON.stringify({ ...built, parts }));
     return built;
   };
 
 /** Deploys a tree, and answers what that says. */
-export const deployTree = async (order: Order, caller: string, isPacked: boolean): Promise<string> => {
+export const deployTree = async (order: TreeDeployment, caller: string, isPacked: boolean): Promise<string> => {
   const { folder } = order;
   const { deploy } = await loadFrom<typeof import("../infra/rollout/deploy.ts")>(folder, "infra/rollout/deploy.ts");
   const { packageStage } = await loadFrom<typeof import("../infra/rollout/package.ts")>(
     folder,
     "infra/rollout/package.ts",
   );
-  const build = isPacked ? buildOnce(order) : packAndKeep(order, packageStage);
-  return deploy(await jobOf(order, caller), async () => {}, build);
+  const build = isPacked ? buildOnce(order) : packAndStore(order, packageStage);
+  return deploy(await openTreeJob(order, caller), async () => {}, build);
 };
 
 /** Source for `node --eval`: deploys a tree by a clock that is so many milliseconds ahead, and prints what that says. */
-export const programOf = (order: Order, caller: string, ahead: number) => `
+export const buildProgram = (order: TreeDeployment, caller: string, ahead: number) => `
   const now = Date.now;
   const Right = Date;
   globalThis.Date = class extends Right {

@@ -3,22 +3,22 @@ import { request } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { openCertificate } from "../../infra/keys/keys.ts";
-import { type CloudFormation, openCloudFormation } from "./cloudformation.ts";
-import { type CloudWatch, openCloudWatch } from "./cloudwatch.ts";
-import { openDoors } from "./doors.ts";
 import {
-  type Asked,
-  type Ear,
-  type Refusal,
-  type Reply,
+  type AwsError,
+  type AwsReply,
+  type AwsRequest,
+  type AwsService,
+  type CallRecorder,
   refuseInJson,
   refuseInQuery,
   refuseInRest,
   refuseInS3,
-  type Service,
-  serve,
-} from "./exchange.ts";
-import { codePath, type Lambda, openLambdaRoom } from "./lambda.ts";
+  startServer,
+} from "./aws-service.ts";
+import { type CloudFormation, openCloudFormation } from "./cloudformation.ts";
+import { type CloudWatch, openCloudWatch } from "./cloudwatch.ts";
+import { openGateways } from "./gateways.ts";
+import { codePath, createLambda, type Lambda } from "./lambda.ts";
 import { launchMoto, openStorage, type Storage } from "./moto.ts";
 import { openS3, type S3 } from "./s3.ts";
 
@@ -34,7 +34,7 @@ export interface Caller {
   env: Record<string, string>;
 }
 
-export interface Account extends Ear {
+export interface Account extends CallRecorder {
   url: string;
   region: string;
   lambda: Lambda;
@@ -67,11 +67,11 @@ export const openAccount = async (region = "eu-west-1"): Promise<Account> => {
   const storage = openStorage(moto.url, region);
   const cloudwatch = openCloudWatch();
   const surroundings = (name: string) => as(name).env;
-  const lambda = await openLambdaRoom({ region, artefact: storage.read, watch: cloudwatch, surroundings });
-  const doors = await openDoors(certificate, lambda, cloudwatch);
-  const ear: Ear = { heard: [], fault: undefined, allow: undefined };
+  const lambda = await createLambda({ region, artefact: storage.read, watch: cloudwatch, surroundings });
+  const doors = await openGateways(certificate, lambda, cloudwatch);
+  const ear: CallRecorder = { heard: [], fault: undefined, allow: undefined };
   const clusters = new Map<string, { server: string; ca: string }>();
-  const s3 = openS3(behind(moto.url, "s3"), ear);
+  const s3 = openS3(createMotoService(moto.url, "s3"), ear);
   const account = Object.assign(ear, {
     clusters,
     s3,
@@ -84,11 +84,11 @@ export const openAccount = async (region = "eu-west-1"): Promise<Account> => {
   });
   const cloudformation = openCloudFormation({ lambda, storage, doors, ear: account, region });
 
-  const own: Record<string, Service> = { lambda, cloudformation, monitoring: cloudwatch, s3 };
-  const { url, stop } = await serve((scope, asked) => {
-    if (scope === undefined) return asked.path.startsWith(codePath) ? lambda : behind(moto.url, "");
-    const service = own[scope] ?? behind(moto.url, scope);
-    return scope === "eks" ? describing(clusters, region, service) : service;
+  const own: Record<string, AwsService> = { lambda, cloudformation, monitoring: cloudwatch, s3 };
+  const { url, stop } = await startServer((scope, asked) => {
+    if (scope === undefined) return asked.path.startsWith(codePath) ? lambda : createMotoService(moto.url, "");
+    const service = own[scope] ?? createMotoService(moto.url, scope);
+    return scope === "eks" ? addClusters(clusters, region, service) : service;
   }, account);
   lambda.base = url;
 
@@ -125,10 +125,10 @@ export const openAccount = async (region = "eu-west-1"): Promise<Account> => {
 };
 
 /** Creates a service that forwards its calls to moto. */
-export const behind = (moto: string, scope: string): Service => ({
-  about: (asked) => aboutOf(scope, asked),
+export const createMotoService = (moto: string, scope: string): AwsService => ({
+  about: (asked) => describeCall(scope, asked),
   answer: (asked) =>
-    new Promise<Reply>((resolve, reject) => {
+    new Promise<AwsReply>((resolve, reject) => {
       const { method, target, body } = asked;
       const headers = Object.fromEntries(Object.entries(asked.headers).filter(([name]) => !ofConnection.has(name)));
       const asking = request(`${moto}${target}`, { method, headers: { ...headers, "content-length": body.length } });
@@ -143,11 +143,11 @@ export const behind = (moto: string, scope: string): Service => ({
       });
       asking.end(body);
     }),
-  refuse: refusing(scope),
+  refuse: chooseErrorFormat(scope),
 });
 
 /** Wraps EKS with answers for these clusters. */
-const describing = (clusters: Account["clusters"], region: string, eks: Service): Service => ({
+const addClusters = (clusters: Account["clusters"], region: string, eks: AwsService): AwsService => ({
   ...eks,
   answer: async (asked) => {
     const { action, name } = eks.about(asked);
@@ -163,16 +163,16 @@ const describing = (clusters: Account["clusters"], region: string, eks: Service)
 
 const ofConnection = new Set(["connection", "expect", "keep-alive", "transfer-encoding"]);
 
-const refusing = (scope: string): ((refusal: Refusal) => Reply) => {
+const chooseErrorFormat = (scope: string): ((refusal: AwsError) => AwsReply) => {
   if (scope === "s3") return refuseInS3;
   if (["sts", "iam", "ec2", "sns"].includes(scope)) return refuseInQuery;
   return ["eks", "apigateway"].includes(scope) ? refuseInRest : refuseInJson;
 };
 
 /** Returns the action and resource of a call, as a policy names them. */
-const aboutOf = (scope: string, asked: Asked): { action: string; name: string } => {
+const describeCall = (scope: string, asked: AwsRequest): { action: string; name: string } => {
   const target = asked.headers["x-amz-target"];
-  if (scope === "s3") return aboutS3(asked);
+  if (scope === "s3") return describeS3Call(asked);
   if (typeof target === "string") {
     const { Name, Path, SecretId } = Object(JSON.parse(String(asked.body) || "{}"));
     return { action: `${scope}:${target.replace(/^.*\./, "")}`, name: String(Name ?? Path ?? SecretId ?? "") };
@@ -192,7 +192,7 @@ const aboutOf = (scope: string, asked: Asked): { action: string; name: string } 
 };
 
 /** Returns the action that a call of S3 needs; its method and query determine the call. */
-const aboutS3 = ({ method, path, query }: Asked): { action: string; name: string } => {
+const describeS3Call = ({ method, path, query }: AwsRequest): { action: string; name: string } => {
   const [, bucket = "", ...rest] = path.split("/").map(decodeURIComponent);
   const key = rest.join("/");
   const named = (action: string) => ({ action: `s3:${action}`, name: key ? `${bucket}/${key}` : bucket });

@@ -17,7 +17,7 @@ import { runCases } from "../../infra/rollout/case-runs.ts";
 import { arm, disarm, readRuleState, rollBack } from "../../infra/rollout/disarm.ts";
 import { runProgram } from "../checkout.ts";
 import { needs } from "../parts.ts";
-import { type Fault, type LambdaService, openLambda } from "./lambda.ts";
+import { type Fault, type LambdaService, startLambda } from "./lambda.ts";
 
 // The life of a stage's functions, on a stand-in that is as strict as Lambda and runs what is published.
 const rule = "always-deny";
@@ -37,7 +37,7 @@ describe("the functions of a stage", await needs("runtime client"), () => {
     const listed = await readRule(fileURLToPath(new URL(`../../functions/${rule}`, import.meta.url)), rule);
     await bundleRule(listed, buildBenchConfig(listed), folder);
     good = await readFile(join(folder, `${rule}.zip`));
-    service = await openLambda();
+    service = await startLambda();
     functions = as("somebody");
   });
   after(async () => {

@@ -1,16 +1,33 @@
 import { randomBytes, randomUUID } from "node:crypto";
 import { isDeepStrictEqual } from "node:util";
-import type { Doors, Made } from "./doors.ts";
-import { type Asked, type Ear, heardBy, Refusal, refuseInQuery, type Service, xml, xmlType } from "./exchange.ts";
+import {
+  AwsError,
+  type AwsRequest,
+  type AwsService,
+  type CallRecorder,
+  recordCall,
+  refuseInQuery,
+  toXml,
+  xmlType,
+} from "./aws-service.ts";
+import type { Gateways, StackResource } from "./gateways.ts";
 import type { Lambda } from "./lambda.ts";
 import type { Storage } from "./moto.ts";
-import { nameKeys, openKinds, type Place } from "./resources.ts";
-import { needsOf, nothing, orderOf, readTemplate, resolve, type Scope, type Template } from "./template.ts";
+import { nameKeys, openKinds, type ResourcePlace } from "./resources.ts";
+import {
+  findDependencies,
+  nothing,
+  readTemplate,
+  resolve,
+  type Scope,
+  sortResources,
+  type Template,
+} from "./template.ts";
 
-// CloudFormation: stacks out of templates, directly or by change sets, with the events, the rollbacks and the refusals
-// that it has. An operation goes on by itself; who wants to know asks.
+// A stand-in of CloudFormation: it creates stacks from templates, directly or by change sets, with CloudFormation's events,
+// rollbacks and errors. An operation runs in the background; callers ask for its state.
 
-interface Kept extends Made {
+interface CreatedResource extends StackResource {
   id: string;
   attributes: Record<string, string>;
   deletion: string | undefined;
@@ -32,7 +49,7 @@ interface Event {
   ResourceStatusReason: string | undefined;
 }
 
-interface Wanted {
+interface WantedStack {
   text: string;
   template: Template;
 }
@@ -40,10 +57,10 @@ interface Wanted {
 interface ChangeSet {
   id: string;
   name: string;
-  wanted: Wanted;
+  wanted: WantedStack;
   changes: { Action: string; LogicalResourceId: string; ResourceType: string }[];
   failure: string | undefined;
-  created: Date;
+  createRecord: Date;
 }
 
 export interface Stack {
@@ -52,8 +69,8 @@ export interface Stack {
   status: string;
   reason: string | undefined;
   /** The deployed template; undefined while only a change set exists. */
-  has: Wanted | undefined;
-  resources: Map<string, Kept>;
+  has: WantedStack | undefined;
+  resources: Map<string, CreatedResource>;
   outputs: Record<string, { value: string; description: string | undefined }>;
   /** The newest first. */
   events: Event[];
@@ -62,7 +79,7 @@ export interface Stack {
   updated: Date | undefined;
 }
 
-export interface CloudFormation extends Service {
+export interface CloudFormation extends AwsService {
   stacks: Map<string, Stack>;
   /** The one of that name that isn't deleted. */
   stack(name: string): Stack | undefined;
@@ -73,15 +90,15 @@ export interface CloudFormation extends Service {
 interface Surroundings {
   lambda: Lambda;
   storage: Storage;
-  doors: Doors;
-  ear: Ear;
+  doors: Gateways;
+  ear: CallRecorder;
   region: string;
 }
 
 type Form = URLSearchParams;
 const account = "123456789012";
 const pageSize = 100;
-const invalid = (message: string) => new Refusal(400, "ValidationError", message);
+const invalid = (message: string) => new AwsError(400, "ValidationError", message);
 
 export const openCloudFormation = ({ lambda, storage, doors, ear, region }: Surroundings): CloudFormation => {
   const stacks = new Map<string, Stack>();
@@ -90,19 +107,19 @@ export const openCloudFormation = ({ lambda, storage, doors, ear, region }: Surr
     ...{ lambda, storage, doors, region },
     act: (action, name, input, query) => {
       const heard = { service: "lambda", action: `lambda:${action}`, name, caller: "cloudformation" };
-      return heardBy(ear, heard, () => lambda.act(action, name, input, query));
+      return recordCall(ear, heard, () => lambda.act(action, name, input, query));
     },
   });
 
-  const named = (name: string) =>
+  const findByName = (name: string) =>
     stacks.get(name) ?? [...stacks.values()].find((one) => one.name === name && one.status !== "DELETE_COMPLETE");
-  const found = (form: Form): Stack => {
+  const getStack = (form: Form): Stack => {
     const name = form.get("StackName") ?? "";
-    const stack = named(name);
+    const stack = findByName(name);
     if (!stack) throw invalid(`Stack with id ${name} does not exist`);
     return stack;
   };
-  const tell = (stack: Stack, status: string, reason?: string, one?: Kept) => {
+  const recordEvent = (stack: Stack, status: string, reason?: string, one?: CreatedResource) => {
     Object.assign(one ?? stack, { status, reason });
     if (one) one.updated = new Date();
     stack.events.unshift({
@@ -118,9 +135,9 @@ export const openCloudFormation = ({ lambda, storage, doors, ear, region }: Surr
     });
     doors.serve(stack.id, [...stack.resources.values()]);
   };
-  const begin = (stack: Stack, act: () => Promise<void>) => {
+  const startWork = (stack: Stack, act: () => Promise<void>) => {
     const running = act()
-      .catch((error: Error) => tell(stack, "UPDATE_ROLLBACK_FAILED", String(error.stack)))
+      .catch((error: Error) => recordEvent(stack, "UPDATE_ROLLBACK_FAILED", String(error.stack)))
       .finally(() => work.delete(running));
     work.add(running);
   };
@@ -145,7 +162,7 @@ export const openCloudFormation = ({ lambda, storage, doors, ear, region }: Surr
       },
     };
   };
-  const placeOf = (stack: Stack, id: string): Place => {
+  const placeOf = (stack: Stack, id: string): ResourcePlace => {
     const random = randomBytes(6).toString("hex").toUpperCase();
     return { stack: stack.id, id, name: `${stack.name.slice(0, 24)}-${id.slice(0, 24)}-${random}` };
   };
@@ -154,20 +171,25 @@ export const openCloudFormation = ({ lambda, storage, doors, ear, region }: Surr
     const name = properties[nameKeys[type] ?? ""];
     const all = [...stacks.values()].flatMap(({ resources }) => [...resources.values()]);
     if (name !== undefined && all.some((one) => one.type === type && one.physical === name))
-      throw new Refusal(409, "AlreadyExists", `${name} already exists`);
+      throw new AwsError(409, "AlreadyExists", `${name} already exists`);
   };
 
   /** Brings a stack to what is wanted, or back to what it was. */
-  const apply = async (stack: Stack, wanted: Wanted, verb: "CREATE" | "UPDATE") => {
+  const apply = async (stack: Stack, wanted: WantedStack, verb: "CREATE" | "UPDATE") => {
     const before = stack.has;
     const undo: (() => Promise<void>)[] = [];
     /** Replaced resources are deleted last. */
-    const leftovers: { one: Kept; policy: string | undefined }[] = [];
+    const leftovers: { one: CreatedResource; policy: string | undefined }[] = [];
     const scope = scopeOf(stack);
 
-    const make = async (id: string, type: string, properties: Record<string, unknown>, rest: Partial<Kept>) => {
+    const make = async (
+      id: string,
+      type: string,
+      properties: Record<string, unknown>,
+      rest: Partial<CreatedResource>,
+    ) => {
       const previous = stack.resources.get(id);
-      const one: Kept = {
+      const one: CreatedResource = {
         ...{ id, type, properties, physical: "", attributes: {}, deletion: undefined, replacement: undefined },
         ...{ status: "", updated: new Date(), ...rest },
       };
@@ -175,11 +197,11 @@ export const openCloudFormation = ({ lambda, storage, doors, ear, region }: Surr
       undo.push(async () => {
         // Retained resources stay, even if their creation is rolled back.
         if (one.deletion !== "Retain" && one.physical) await kindOf(type).remove(one.physical, properties);
-        tell(stack, one.deletion === "Retain" ? "DELETE_SKIPPED" : "DELETE_COMPLETE", undefined, one);
+        recordEvent(stack, one.deletion === "Retain" ? "DELETE_SKIPPED" : "DELETE_COMPLETE", undefined, one);
         if (previous) stack.resources.set(id, previous);
         else stack.resources.delete(id);
       });
-      tell(stack, "CREATE_IN_PROGRESS", undefined, one);
+      recordEvent(stack, "CREATE_IN_PROGRESS", undefined, one);
       await attempt(stack, one, "CREATE", async () => {
         refuseTaken(type, properties);
         return kindOf(type).make(properties, placeOf(stack, id));
@@ -187,7 +209,7 @@ export const openCloudFormation = ({ lambda, storage, doors, ear, region }: Surr
     };
 
     try {
-      for (const id of orderOf(wanted.template)) {
+      for (const id of sortResources(wanted.template)) {
         const declared = wanted.template.Resources[id];
         if (!declared) continue;
         const { Type: type, DeletionPolicy: deletion, UpdateReplacePolicy: replacement } = declared;
@@ -199,15 +221,15 @@ export const openCloudFormation = ({ lambda, storage, doors, ear, region }: Surr
           throw invalid(`Update of resource type is not permitted. The new template modifies resource type of ${id}`);
         else if (isDeepStrictEqual(one.properties, properties)) Object.assign(one, rest);
         else {
-          tell(stack, "UPDATE_IN_PROGRESS", undefined, one);
+          recordEvent(stack, "UPDATE_IN_PROGRESS", undefined, one);
           const kept = { ...one };
           let isReplaced = false;
           undo.push(async () => {
             if (isReplaced) return;
-            tell(stack, "UPDATE_IN_PROGRESS", undefined, one);
+            recordEvent(stack, "UPDATE_IN_PROGRESS", undefined, one);
             await kindOf(type).change(kept.physical, properties, kept.properties, placeOf(stack, id));
             Object.assign(one, kept);
-            tell(stack, "UPDATE_COMPLETE", undefined, one);
+            recordEvent(stack, "UPDATE_COMPLETE", undefined, one);
           });
           await attempt(stack, one, "UPDATE", async () => {
             const changed = await kindOf(type).change(one.physical, one.properties, properties, placeOf(stack, id));
@@ -233,38 +255,38 @@ export const openCloudFormation = ({ lambda, storage, doors, ear, region }: Surr
           ? `The following resource(s) failed to ${verb.toLowerCase()}: [${failed.join(", ")}]. `
           : String(error instanceof Error ? error.message : error);
       const rolling = verb === "CREATE" ? "ROLLBACK" : "UPDATE_ROLLBACK";
-      tell(stack, `${rolling}_IN_PROGRESS`, reason);
+      recordEvent(stack, `${rolling}_IN_PROGRESS`, reason);
       try {
         for (const step of undo.reverse()) await step();
       } catch (problem) {
-        tell(stack, `${rolling}_FAILED`, String(problem instanceof Error ? problem.message : problem));
+        recordEvent(stack, `${rolling}_FAILED`, String(problem instanceof Error ? problem.message : problem));
         return;
       }
-      if (verb === "UPDATE") tell(stack, "UPDATE_ROLLBACK_COMPLETE_CLEANUP_IN_PROGRESS");
+      if (verb === "UPDATE") recordEvent(stack, "UPDATE_ROLLBACK_COMPLETE_CLEANUP_IN_PROGRESS");
       stack.has = before ?? wanted;
-      tell(stack, `${rolling}_COMPLETE`);
+      recordEvent(stack, `${rolling}_COMPLETE`);
       return;
     }
 
-    if (verb === "UPDATE") tell(stack, "UPDATE_COMPLETE_CLEANUP_IN_PROGRESS");
-    const dropped = before ? orderOf(before.template).filter((id) => !(id in wanted.template.Resources)) : [];
+    if (verb === "UPDATE") recordEvent(stack, "UPDATE_COMPLETE_CLEANUP_IN_PROGRESS");
+    const dropped = before ? sortResources(before.template).filter((id) => !(id in wanted.template.Resources)) : [];
     for (const id of dropped.reverse()) {
       const one = stack.resources.get(id);
       if (one) leftovers.push({ one, policy: one.deletion });
     }
     for (const { one, policy } of leftovers) {
       if (dropped.includes(one.id)) stack.resources.delete(one.id);
-      if (policy === "Retain") tell(stack, "DELETE_SKIPPED", undefined, { ...one });
+      if (policy === "Retain") recordEvent(stack, "DELETE_SKIPPED", undefined, { ...one });
       // The update is done; what can't be removed is left.
       else await discard(stack, { ...one }).catch(() => {});
     }
     Object.assign(stack, { has: wanted, updated: verb === "UPDATE" ? new Date() : undefined });
-    tell(stack, `${verb}_COMPLETE`);
+    recordEvent(stack, `${verb}_COMPLETE`);
   };
 
   const attempt = async (
     stack: Stack,
-    one: Kept,
+    one: CreatedResource,
     verb: "CREATE" | "UPDATE",
     act: () => Promise<{ physical: string; attributes: Record<string, string> }>,
   ) => {
@@ -272,27 +294,27 @@ export const openCloudFormation = ({ lambda, storage, doors, ear, region }: Surr
       const { physical, attributes } = await act();
       Object.assign(one, { physical, attributes });
     } catch (error) {
-      const { status, kind, message } = refusalIn(error);
+      const { status, kind, message } = toAwsError(error);
       const reason = `Resource handler returned message: "${message} (Status Code: ${status})" (HandlerErrorCode: ${kind})`;
-      tell(stack, `${verb}_FAILED`, reason, one);
+      recordEvent(stack, `${verb}_FAILED`, reason, one);
       throw error;
     }
-    tell(stack, `${verb}_COMPLETE`, undefined, one);
+    recordEvent(stack, `${verb}_COMPLETE`, undefined, one);
   };
-  const discard = async (stack: Stack, one: Kept) => {
-    tell(stack, "DELETE_IN_PROGRESS", undefined, one);
+  const discard = async (stack: Stack, one: CreatedResource) => {
+    recordEvent(stack, "DELETE_IN_PROGRESS", undefined, one);
     try {
       if (one.physical) await kindOf(one.type).remove(one.physical, one.properties);
     } catch (error) {
-      tell(stack, "DELETE_FAILED", refusalIn(error).message, one);
+      recordEvent(stack, "DELETE_FAILED", toAwsError(error).message, one);
       throw error;
     }
-    tell(stack, "DELETE_COMPLETE", undefined, one);
+    recordEvent(stack, "DELETE_COMPLETE", undefined, one);
   };
 
   const destroy = async (stack: Stack) => {
     const template = stack.has?.template ?? { Resources: {} };
-    const order = [...orderOf(template), ...stack.resources.keys()];
+    const order = [...sortResources(template), ...stack.resources.keys()];
     const held = new Set<string>();
     const failed: string[] = [];
     for (const id of [...new Set(order)].reverse()) {
@@ -300,13 +322,13 @@ export const openCloudFormation = ({ lambda, storage, doors, ear, region }: Surr
       if (!one) continue;
       const declared = template.Resources[id];
       const hold = () => {
-        for (const other of declared ? needsOf(declared) : []) held.add(other);
+        for (const other of declared ? findDependencies(declared) : []) held.add(other);
       };
       if (held.has(id)) {
         hold();
         continue;
       }
-      if (one.deletion === "Retain") tell(stack, "DELETE_SKIPPED", undefined, one);
+      if (one.deletion === "Retain") recordEvent(stack, "DELETE_SKIPPED", undefined, one);
       else if (
         await discard(stack, one).then(
           () => false,
@@ -320,14 +342,14 @@ export const openCloudFormation = ({ lambda, storage, doors, ear, region }: Surr
       stack.resources.delete(id);
     }
     if (failed.length > 0) {
-      tell(stack, "DELETE_FAILED", `The following resource(s) failed to delete: [${failed.join(", ")}]. `);
+      recordEvent(stack, "DELETE_FAILED", `The following resource(s) failed to delete: [${failed.join(", ")}]. `);
       return;
     }
     await doors.close(stack.id);
-    tell(stack, "DELETE_COMPLETE");
+    recordEvent(stack, "DELETE_COMPLETE");
   };
 
-  const textOf = async (form: Form): Promise<string> => {
+  const readText = async (form: Form): Promise<string> => {
     const body = form.get("TemplateBody");
     if (body !== null) {
       if (Buffer.byteLength(body) > 51_200)
@@ -342,8 +364,8 @@ export const openCloudFormation = ({ lambda, storage, doors, ear, region }: Surr
     if (bytes.length > 1024 * 1024) throw invalid("Template may not exceed 1000000 bytes in size.");
     return String(bytes);
   };
-  const wantedIn = async (form: Form): Promise<Wanted> => {
-    const text = await textOf(form);
+  const readWanted = async (form: Form): Promise<WantedStack> => {
+    const text = await readText(form);
     const template = readTemplate(text);
     const can = [...form].filter(([key]) => key.startsWith("Capabilities.member.")).map(([, value]) => value);
     const roles = Object.values(template.Resources).filter(({ Type }) => Type === "AWS::IAM::Role");
@@ -351,7 +373,7 @@ export const openCloudFormation = ({ lambda, storage, doors, ear, region }: Surr
       ? "CAPABILITY_NAMED_IAM"
       : "CAPABILITY_IAM";
     if (roles.length > 0 && !can.includes("CAPABILITY_NAMED_IAM") && !can.includes(needed))
-      throw new Refusal(400, "InsufficientCapabilitiesException", `Requires capabilities : [${needed}]`);
+      throw new AwsError(400, "InsufficientCapabilitiesException", `Requires capabilities : [${needed}]`);
     return { text, template };
   };
   const created = (name: string): Stack => {
@@ -369,31 +391,32 @@ export const openCloudFormation = ({ lambda, storage, doors, ear, region }: Surr
     if (!/^(CREATE|UPDATE|UPDATE_ROLLBACK)_COMPLETE$/.test(stack.status))
       throw invalid(`Stack:${stack.id} is in ${stack.status} state and can not be updated.`);
   };
-  const isSame = (has: Wanted | undefined, wanted: Wanted) => isDeepStrictEqual(has?.template, wanted.template);
+  const isSame = (has: WantedStack | undefined, wanted: WantedStack) =>
+    isDeepStrictEqual(has?.template, wanted.template);
   const changeSetIn = (form: Form): [Stack | undefined, ChangeSet | undefined] => {
     const name = form.get("ChangeSetName") ?? "";
     const stack = form.has("StackName")
-      ? named(form.get("StackName") ?? "")
+      ? findByName(form.get("StackName") ?? "")
       : [...stacks.values()].find(({ changeSets }) => [...changeSets.values()].some(({ id }) => id === name));
     return [stack, stack && [...stack.changeSets.values()].find((one) => one.name === name || one.id === name)];
   };
-  const start = (stack: Stack, wanted: Wanted, verb: "CREATE" | "UPDATE") => {
-    tell(stack, `${verb}_IN_PROGRESS`, "User Initiated");
-    begin(stack, () => apply(stack, wanted, verb));
+  const start = (stack: Stack, wanted: WantedStack, verb: "CREATE" | "UPDATE") => {
+    recordEvent(stack, `${verb}_IN_PROGRESS`, "User Initiated");
+    startWork(stack, () => apply(stack, wanted, verb));
   };
 
   const actions: Record<string, (form: Form) => object | Promise<object>> = {
     CreateStack: async (form) => {
       const name = form.get("StackName") ?? "";
-      const wanted = await wantedIn(form);
-      if (named(name)) throw new Refusal(400, "AlreadyExistsException", `Stack [${name}] already exists`);
+      const wanted = await readWanted(form);
+      if (findByName(name)) throw new AwsError(400, "AlreadyExistsException", `Stack [${name}] already exists`);
       const stack = created(name);
       start(stack, wanted, "CREATE");
       return { StackId: stack.id };
     },
     UpdateStack: async (form) => {
-      const stack = found(form);
-      const wanted = await wantedIn(form);
+      const stack = getStack(form);
+      const wanted = await readWanted(form);
       refuseBusy(stack);
       if (isSame(stack.has, wanted)) throw invalid("No updates are to be performed.");
       start(stack, wanted, "UPDATE");
@@ -402,20 +425,26 @@ export const openCloudFormation = ({ lambda, storage, doors, ear, region }: Surr
     CreateChangeSet: async (form) => {
       const name = form.get("StackName") ?? "";
       const isNew = form.get("ChangeSetType") === "CREATE";
-      const before = named(name);
+      const before = findByName(name);
       if (!isNew && !before) throw invalid(`Stack [${name}] does not exist`);
-      const wanted = await wantedIn(form);
+      const wanted = await readWanted(form);
       if (isNew && before && before.status !== "REVIEW_IN_PROGRESS")
         throw invalid(`Stack [${name}] already exists and cannot be created again with the changeSet.`);
       if (!isNew && before) refuseBusy(before);
       const stack = before ?? created(name);
-      if (!before) tell(stack, "REVIEW_IN_PROGRESS", "User Initiated");
+      if (!before) recordEvent(stack, "REVIEW_IN_PROGRESS", "User Initiated");
       const set = form.get("ChangeSetName") ?? "";
       if (stack.changeSets.has(set))
-        throw new Refusal(400, "AlreadyExistsException", `ChangeSet ${set} cannot be created: it exists already`);
+        throw new AwsError(400, "AlreadyExistsException", `ChangeSet ${set} cannot be created: it exists already`);
       const id = `arn:aws:cloudformation:${region}:${account}:changeSet/${set}/${randomUUID()}`;
       stack.changeSets.set(set, {
-        ...{ id, name: set, wanted, changes: changesOf(stack.has?.template, wanted.template), created: new Date() },
+        ...{
+          id,
+          name: set,
+          wanted,
+          changes: listChanges(stack.has?.template, wanted.template),
+          createRecord: new Date(),
+        },
         failure: isSame(stack.has, wanted)
           ? "The submitted information didn't contain changes. Submit different information to create a change set."
           : undefined,
@@ -425,10 +454,10 @@ export const openCloudFormation = ({ lambda, storage, doors, ear, region }: Surr
     DescribeChangeSet: (form) => {
       const [stack, set] = changeSetIn(form);
       if (!stack || !set)
-        throw new Refusal(404, "ChangeSetNotFound", `ChangeSet [${form.get("ChangeSetName")}] does not exist`);
+        throw new AwsError(404, "ChangeSetNotFound", `ChangeSet [${form.get("ChangeSetName")}] does not exist`);
       return {
         ...{ ChangeSetName: set.name, ChangeSetId: set.id, StackId: stack.id, StackName: stack.name },
-        CreationTime: set.created,
+        CreationTime: set.createRecord,
         ExecutionStatus: set.failure ? "UNAVAILABLE" : "AVAILABLE",
         Status: set.failure ? "FAILED" : "CREATE_COMPLETE",
         StatusReason: set.failure,
@@ -444,9 +473,9 @@ export const openCloudFormation = ({ lambda, storage, doors, ear, region }: Surr
     ExecuteChangeSet: (form) => {
       const [stack, set] = changeSetIn(form);
       if (!stack || !set)
-        throw new Refusal(404, "ChangeSetNotFound", `ChangeSet [${form.get("ChangeSetName")}] does not exist`);
+        throw new AwsError(404, "ChangeSetNotFound", `ChangeSet [${form.get("ChangeSetName")}] does not exist`);
       if (set.failure)
-        throw new Refusal(
+        throw new AwsError(
           400,
           "InvalidChangeSetStatus",
           `ChangeSet [${set.id}] cannot be executed in its current status`,
@@ -458,88 +487,88 @@ export const openCloudFormation = ({ lambda, storage, doors, ear, region }: Surr
       return {};
     },
     DeleteStack: (form) => {
-      const stack = named(form.get("StackName") ?? "");
+      const stack = findByName(form.get("StackName") ?? "");
       if (!stack || stack.status === "DELETE_COMPLETE" || stack.status === "DELETE_IN_PROGRESS") return {};
       if (/_IN_PROGRESS$/.test(stack.status) && stack.status !== "REVIEW_IN_PROGRESS")
         throw invalid(`Stack [${stack.name}] cannot be deleted while in status ${stack.status}`);
-      tell(stack, "DELETE_IN_PROGRESS", "User Initiated");
-      begin(stack, () => destroy(stack));
+      recordEvent(stack, "DELETE_IN_PROGRESS", "User Initiated");
+      startWork(stack, () => destroy(stack));
       return {};
     },
     DescribeStacks: (form) => {
       const some = form.has("StackName")
-        ? [found(form)]
+        ? [getStack(form)]
         : [...stacks.values()].filter(({ status }) => status !== "DELETE_COMPLETE");
-      return { Stacks: some.map(stackTold) };
+      return { Stacks: some.map(describeStack) };
     },
     DescribeStackEvents: (form) => {
       const name = form.get("StackName") ?? "";
-      const stack = named(name);
+      const stack = findByName(name);
       if (!stack) throw invalid(`Stack [${name}] does not exist`);
-      const [StackEvents, NextToken] = paged(stack.events, form);
+      const [StackEvents, NextToken] = selectPage(stack.events, form);
       return { StackEvents, NextToken };
     },
     DescribeStackResource: (form) => {
       const id = form.get("LogicalResourceId") ?? "";
-      const stack = named(form.get("StackName") ?? "");
+      const stack = findByName(form.get("StackName") ?? "");
       if (!stack) throw invalid(`Stack '${form.get("StackName")}' does not exist`);
       const one = stack.resources.get(id);
       if (!one) throw invalid(`Resource ${id} does not exist for stack ${stack.name}`);
-      const { LastUpdatedTimestamp, ...rest } = resourceTold(stack, one);
+      const { LastUpdatedTimestamp, ...rest } = describeResource(stack, one);
       return { StackResourceDetail: { ...rest, LastUpdatedTimestamp } };
     },
     ListStackResources: (form) => {
-      const stack = found(form);
-      const [page, NextToken] = paged([...stack.resources.values()], form);
+      const stack = getStack(form);
+      const [page, NextToken] = selectPage([...stack.resources.values()], form);
       const StackResourceSummaries = page.map((one) => {
-        const { StackId: _, StackName: __, ...rest } = resourceTold(stack, one);
+        const { StackId: _, StackName: __, ...rest } = describeResource(stack, one);
         return rest;
       });
       return { StackResourceSummaries, NextToken };
     },
     GetTemplate: (form) => {
-      const { has, name } = found(form);
+      const { has, name } = getStack(form);
       if (!has) throw invalid(`Template for stack ${name} does not exist`);
       return { TemplateBody: has.text, StagesAvailable: ["Original", "Processed"] };
     },
     ValidateTemplate: async (form) => {
-      const { Description } = readTemplate(await textOf(form));
+      const { Description } = readTemplate(await readText(form));
       return { Description };
     },
   };
 
   return {
     stacks,
-    stack: named,
+    stack: findByName,
     settled: async () => {
       while (work.size > 0) await Promise.all(work);
     },
     about: (asked) => {
-      const form = formIn(asked);
+      const form = parseForm(asked);
       const [name = ""] = (form.get("StackName") ?? "").replace(/^arn:.*:stack\//, "").split("/");
       return { action: `cloudformation:${form.get("Action")}`, name };
     },
     answer: async (asked) => {
-      const form = formIn(asked);
+      const form = parseForm(asked);
       const action = form.get("Action") ?? "";
       const known = actions[action];
-      if (!known) throw new Refusal(400, "InvalidAction", `the stand-in of CloudFormation knows no ${action}`);
+      if (!known) throw new AwsError(400, "InvalidAction", `the stand-in of CloudFormation knows no ${action}`);
       const answer = { [`${action}Result`]: await known(form), ResponseMetadata: { RequestId: randomUUID() } };
-      return { status: 200, headers: xmlType, body: xml(`${action}Response`, answer) };
+      return { status: 200, headers: xmlType, body: toXml(`${action}Response`, answer) };
     },
     refuse: refuseInQuery,
   };
 };
 
-const formIn = ({ body }: Asked): Form => new URLSearchParams(String(body));
+const parseForm = ({ body }: AwsRequest): Form => new URLSearchParams(String(body));
 
-const paged = <T>(items: T[], form: Form): [T[], string | undefined] => {
+const selectPage = <T>(items: T[], form: Form): [T[], string | undefined] => {
   const first = Number(form.get("NextToken") ?? 0);
   const next = first + pageSize;
   return [items.slice(first, next), next < items.length ? String(next) : undefined];
 };
 
-const changesOf = (before: Template | undefined, after: Template) => {
+const listChanges = (before: Template | undefined, after: Template) => {
   const old = before?.Resources ?? {};
   const ids = new Set([...Object.keys(old), ...Object.keys(after.Resources)]);
   return [...ids].flatMap((LogicalResourceId) => {
@@ -550,7 +579,7 @@ const changesOf = (before: Template | undefined, after: Template) => {
   });
 };
 
-const stackTold = (stack: Stack) => {
+const describeStack = (stack: Stack) => {
   return {
     ...{ StackId: stack.id, StackName: stack.name, Description: stack.has?.template.Description },
     ...{ CreationTime: stack.created, LastUpdatedTime: stack.updated },
@@ -562,7 +591,7 @@ const stackTold = (stack: Stack) => {
   };
 };
 
-const resourceTold = (stack: Stack, one: Kept) => {
+const describeResource = (stack: Stack, one: CreatedResource) => {
   return {
     ...{ StackId: stack.id, StackName: stack.name, LogicalResourceId: one.id, PhysicalResourceId: one.physical },
     ...{ ResourceType: one.type, ResourceStatus: one.status, ResourceStatusReason: one.reason },
@@ -570,7 +599,7 @@ const resourceTold = (stack: Stack, one: Kept) => {
   };
 };
 
-const refusalIn = (error: unknown) =>
-  error instanceof Refusal
+const toAwsError = (error: unknown) =>
+  error instanceof AwsError
     ? error
-    : new Refusal(500, "GeneralServiceException", error instanceof Error ? error.message : String(error));
+    : new AwsError(500, "GeneralServiceException", error instanceof Error ? error.message : String(error));

@@ -1,8 +1,8 @@
-import { type Asked, Refusal, refuseInJson, type Service } from "./exchange.ts";
+import { AwsError, type AwsRequest, type AwsService, refuseInJson } from "./aws-service.ts";
 
 // CloudWatch's metrics: what functions write in the embedded metric format, and what Lambda says of them.
 
-export interface Datum {
+export interface MetricDatum {
   namespace: string;
   metric: string;
   dimensions: Record<string, string>;
@@ -11,8 +11,8 @@ export interface Datum {
   time: number;
 }
 
-export interface CloudWatch extends Service {
-  record(datum: Datum): void;
+export interface CloudWatch extends AwsService {
+  record(datum: MetricDatum): void;
   /** A line of a function's log: what is no embedded metric is nothing to it. */
   hear(line: string): void;
   /** A line of a log group that has this metric filter, as AWS::Logs::MetricFilter describes one. */
@@ -24,8 +24,8 @@ const minute = 60;
 
 export const openCloudWatch = (): CloudWatch => {
   const kept = new Map<string, { second: number; value: number }[]>();
-  const record = ({ namespace, metric, dimensions, value, time }: Datum) => {
-    const key = keyOf(namespace, metric, dimensions);
+  const record = ({ namespace, metric, dimensions, value, time }: MetricDatum) => {
+    const key = buildKey(namespace, metric, dimensions);
     const points = kept.get(key) ?? [];
     kept.set(key, points);
     // Minutes are what it keeps of metrics of standard resolution.
@@ -33,7 +33,7 @@ export const openCloudWatch = (): CloudWatch => {
   };
 
   const hear = (line: string) => {
-    const entry = jsonIn(line);
+    const entry = parseLine(line);
     const { Timestamp, CloudWatchMetrics } = Object(Object(entry)._aws);
     if (typeof Timestamp !== "number") return;
     for (const { Namespace, Dimensions, Metrics } of listIn(CloudWatchMetrics))
@@ -50,10 +50,10 @@ export const openCloudWatch = (): CloudWatch => {
   };
 
   const filter = (line: string, { FilterPattern, MetricTransformations }: Record<string, unknown>) => {
-    const event = jsonIn(line);
-    if (!matches(String(FilterPattern), event)) return;
+    const event = parseLine(line);
+    if (!matchesPattern(String(FilterPattern), event)) return;
     for (const { MetricNamespace, MetricName, MetricValue, Dimensions } of listIn(MetricTransformations)) {
-      const dimensions = listIn(Dimensions).map(({ Key, Value }) => [String(Key), fieldIn(event, String(Value))]);
+      const dimensions = listIn(Dimensions).map(({ Key, Value }) => [String(Key), readField(event, String(Value))]);
       const [namespace, metric] = [String(MetricNamespace), String(MetricName)];
       const known = { namespace, metric, dimensions: Object.fromEntries(dimensions) };
       record({ ...known, value: Number(MetricValue), time: Date.now() });
@@ -63,22 +63,22 @@ export const openCloudWatch = (): CloudWatch => {
   const getMetricData = (input: Record<string, unknown>) => {
     const queries = listIn(input.MetricDataQueries);
     if (queries.length === 0 || queries.length > 500)
-      throw new Refusal(400, "ValidationError", "MetricDataQueries takes from 1 to 500 queries");
+      throw new AwsError(400, "ValidationError", "MetricDataQueries takes from 1 to 500 queries");
     const ids = queries.map(({ Id }) => String(Id));
     if (new Set(ids).size < ids.length || ids.some((id) => !/^[a-z][a-zA-Z0-9_]*$/.test(id)))
-      throw new Refusal(400, "ValidationError", "The ids must differ, and begin with a small letter");
+      throw new AwsError(400, "ValidationError", "The ids must differ, and begin with a small letter");
     const [start, end] = [Number(input.StartTime), Number(input.EndTime)];
-    if (!(start < end)) throw new Refusal(400, "ValidationError", "StartTime must be less than EndTime");
+    if (!(start < end)) throw new AwsError(400, "ValidationError", "StartTime must be less than EndTime");
     const isDescending = input.ScanBy !== "TimestampAscending";
     const results = queries.map(({ Id, Label, MetricStat, Expression }) => {
       if (Expression !== undefined)
-        throw new Refusal(400, "ValidationError", "the stand-in of CloudWatch computes no expressions");
+        throw new AwsError(400, "ValidationError", "the stand-in of CloudWatch computes no expressions");
       const { Metric, Period, Stat } = Object(MetricStat);
       const { Namespace, MetricName, Dimensions } = Object(Metric);
       if (!(Period >= minute && Period % minute === 0))
-        throw new Refusal(400, "ValidationError", `the period of ${Id} must be whole minutes`);
+        throw new AwsError(400, "ValidationError", `the period of ${Id} must be whole minutes`);
       const dimensions = Object.fromEntries(listIn(Dimensions).map(({ Name, Value }) => [String(Name), String(Value)]));
-      const points = kept.get(keyOf(String(Namespace), String(MetricName), dimensions)) ?? [];
+      const points = kept.get(buildKey(String(Namespace), String(MetricName), dimensions)) ?? [];
       const from = Math.floor(start / Period) * Period;
       const periods = Map.groupBy(
         points.filter(({ second }) => second >= from && second < end),
@@ -90,7 +90,7 @@ export const openCloudWatch = (): CloudWatch => {
         Label: Label ?? MetricName,
         Timestamps: found.map(([second]) => second),
         Values: found.map(([, some]) =>
-          statistic(
+          computeStatistic(
             String(Stat),
             some.map(({ value }) => value),
           ),
@@ -107,10 +107,14 @@ export const openCloudWatch = (): CloudWatch => {
     hear,
     filter,
     clear: () => kept.clear(),
-    about: (asked) => ({ action: `cloudwatch:${actionIn(asked)}`, name: "" }),
+    about: (asked) => ({ action: `cloudwatch:${readAction(asked)}`, name: "" }),
     answer: async (asked) => {
-      if (actionIn(asked) !== "GetMetricData")
-        throw new Refusal(400, "UnknownOperationException", `the stand-in of CloudWatch knows no ${actionIn(asked)}`);
+      if (readAction(asked) !== "GetMetricData")
+        throw new AwsError(
+          400,
+          "UnknownOperationException",
+          `the stand-in of CloudWatch knows no ${readAction(asked)}`,
+        );
       const body = JSON.stringify(getMetricData(JSON.parse(String(asked.body))));
       return { status: 200, headers: { "content-type": "application/x-amz-json-1.0" }, body };
     },
@@ -119,17 +123,17 @@ export const openCloudWatch = (): CloudWatch => {
 };
 
 /** Reports whether a line of JSON matches a filter pattern of comparisons of texts (`=`, `!=`, with `*`), `&&`, `||` and brackets. */
-export const matches = (pattern: string, event: unknown): boolean => {
+export const matchesPattern = (pattern: string, event: unknown): boolean => {
   const tokens = pattern.match(/[{}()]|&&|\|\||!?=|\$[\w.]+|"[^"]*"|\S/g) ?? [];
   const take = () => tokens.shift() ?? "";
   const expect = (token: string) => {
     const found = take();
     if (found !== token) throw new Error(`${pattern} has "${found}" in the place of "${token}"`);
   };
-  const compared = (): boolean => {
+  const parseComparison = (): boolean => {
     if (tokens[0] === "(") {
       take();
-      const inner = either();
+      const inner = parseOr();
       expect(")");
       return inner;
     }
@@ -138,51 +142,51 @@ export const matches = (pattern: string, event: unknown): boolean => {
       throw new Error(`${pattern} has a comparison that the stand-in doesn't know: ${field} ${operator} ${text}`);
     const parts = text.slice(1, -1).split("*");
     const form = new RegExp(`^${parts.map((part) => RegExp.escape(part)).join(".*")}$`);
-    return form.test(fieldIn(event, field)) === (operator === "=");
+    return form.test(readField(event, field)) === (operator === "=");
   };
-  const both = (): boolean => {
-    let holds = compared();
+  const parseAnd = (): boolean => {
+    let holds = parseComparison();
     for (; tokens[0] === "&&"; ) {
       take();
-      holds = compared() && holds;
+      holds = parseComparison() && holds;
     }
     return holds;
   };
-  const either = (): boolean => {
-    let holds = both();
+  const parseOr = (): boolean => {
+    let holds = parseAnd();
     for (; tokens[0] === "||"; ) {
       take();
-      holds = both() || holds;
+      holds = parseAnd() || holds;
     }
     return holds;
   };
   expect("{");
-  const holds = either();
+  const holds = parseOr();
   expect("}");
   return holds;
 };
 
 /** A field of a line, named as `$.field`. */
-const fieldIn = (event: unknown, name: string): string => String(Object(event)[name.replace("$.", "")] ?? "");
+const readField = (event: unknown, name: string): string => String(Object(event)[name.replace("$.", "")] ?? "");
 
-const actionIn = ({ headers }: Asked) => String(headers["x-amz-target"] ?? "").replace(/^.*\./, "");
+const readAction = ({ headers }: AwsRequest) => String(headers["x-amz-target"] ?? "").replace(/^.*\./, "");
 
-const keyOf = (namespace: string, metric: string, dimensions: Record<string, string>) =>
+const buildKey = (namespace: string, metric: string, dimensions: Record<string, string>) =>
   JSON.stringify([namespace, metric, Object.entries(dimensions).sort()]);
 
-const statistic = (name: string, values: number[]): number => {
+const computeStatistic = (name: string, values: number[]): number => {
   const sum = values.reduce((total, value) => total + value, 0);
   if (name === "Sum") return sum;
   if (name === "SampleCount") return values.length;
   const [, percent] = /^p(\d{1,2}(?:\.\d+)?|100)$/.exec(name) ?? [];
-  if (percent === undefined) throw new Refusal(400, "ValidationError", `${name} is no statistic`);
+  if (percent === undefined) throw new AwsError(400, "ValidationError", `${name} is no statistic`);
   const sorted = values.toSorted((one, other) => one - other);
   return sorted[Math.max(0, Math.ceil((Number(percent) / 100) * sorted.length) - 1)] ?? 0;
 };
 
 const listIn = (value: unknown): Record<string, unknown>[] => (Array.isArray(value) ? value.map(Object) : []);
 
-const jsonIn = (line: string): unknown => {
+const parseLine = (line: string): unknown => {
   try {
     return line.startsWith("{") ? JSON.parse(line) : undefined;
   } catch {

@@ -15,7 +15,7 @@ import { type Account, openAccount } from "./account.ts";
 
 // A stage from its first deployment to its deletion, with a real API server and clients that write all the time.
 /** A rule that stamps notes, and refuses those without a stamp; the rest is what a version has of its own. */
-const stampNotes = ({ stamp = "one", head = "", validate = "" } = {}) => `
+const buildRule = ({ stamp = "one", head = "", validate = "" } = {}) => `
 import { rule } from "#lib/rule.ts";
 ${head}
 type Note = { metadata?: { name?: string; generateName?: string }; data?: Record<string, string> };
@@ -31,7 +31,7 @@ export default rule({
   },
 });
 `;
-const stampCases = (stamp = "one") => `
+const buildCases = (stamp = "one") => `
 - name: stamps a note
   mutate: { metadata: { name: a }, data: { text: hello } }
   becomes: { metadata: { name: a }, data: { text: hello, stamp: ${stamp} } }
@@ -50,7 +50,7 @@ clusters:
 `;
 
 /** The results of the clients' writes. */
-interface Tally {
+interface WriteCounts {
   made: number;
   stamps: Record<string, number>;
   failures: string[];
@@ -66,7 +66,7 @@ describe("a stage", await needs("moto", "runtime client", "API server"), () => {
   before(async () => {
     const binaries = await requireBinaries();
     [account, cluster, checkout] = await Promise.all([openAccount(), bootCluster(binaries), openCheckout()]);
-    await release(stampNotes(), stampCases());
+    await release(buildRule(), buildCases());
     await checkout.write("postern.yaml", config("Fail"));
     const kubeconfig = await checkout.write("kubeconfig", kubeconfigOf({ shop: cluster }));
     const ca = await checkout.write("ca.pem", account.ca);
@@ -92,11 +92,11 @@ describe("a stage", await needs("moto", "runtime client", "API server"), () => {
   /** As the command line does it, but with times that no option takes. Answers what was said. */
   const deployWithin = async (watch: { share: number; milliseconds: number; every: number } | undefined) => {
     const { deploy } = await checkout.load<typeof import("../../infra/rollout/deploy.ts")>("infra/rollout/deploy.ts");
-    const { said, job } = await jobHere();
+    const { said, job } = await openJob();
     const ended = await deploy({ ...job, canary: watch }, async () => {}).catch((error: Error) => error.message);
     return [...said, ended].join("\n");
   };
-  const jobHere = async () => {
+  const openJob = async () => {
     const said: string[] = [];
     const progress: Progress = {
       say: (line) => void said.push(line),
@@ -109,8 +109,8 @@ describe("a stage", await needs("moto", "runtime client", "API server"), () => {
   const live = () => account.lambda.functions.get(fn)?.aliases.get("live");
 
   /** Creates notes with several clients, without a pause, while `act` runs. */
-  const meanwhile = async (act: () => Promise<unknown>, clients = 8): Promise<Tally> => {
-    const tally: Tally = { made: 0, stamps: {}, failures: [] };
+  const writeMeanwhile = async (act: () => Promise<unknown>, clients = 8): Promise<WriteCounts> => {
+    const tally: WriteCounts = { made: 0, stamps: {}, failures: [] };
     let over = false;
     const own = Array.from({ length: clients }, () =>
       createClient(cluster.server, cluster.ca, cluster.tokenOf("jane")),
@@ -140,7 +140,7 @@ describe("a stage", await needs("moto", "runtime client", "API server"), () => {
     }
     return tally;
   };
-  const urlsIn = async () => {
+  const readUrls = async () => {
     const path = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/postern";
     const { body } = await cluster.admin({ method: "GET", path });
     return Object(body).webhooks.map((one: { clientConfig: { url: string } }) => one.clientConfig.url);
@@ -149,7 +149,7 @@ describe("a stage", await needs("moto", "runtime client", "API server"), () => {
     const path = "/api/v1/namespaces/default/configmaps";
     return cluster.admin({ method: "POST", path, body: { metadata: { name }, data: {} } });
   };
-  const stampOf = async (name: string) => Object((await make(name)).body.data).stamp;
+  const readStamp = async (name: string) => Object((await make(name)).body.data).stamp;
   it("shows what it would do, and does nothing", async () => {
     const { code, stdout } = await postern("deploy", ...way, "--plan-only", "-o", "json");
     assert.equal(code, 0, stdout);
@@ -166,7 +166,7 @@ describe("a stage", await needs("moto", "runtime client", "API server"), () => {
     const first = await postern("deploy", ...way);
     assert.equal(first.code, 0, first.stdout + first.stderr);
     assert.match(first.stderr, /release r1 is live in shop/);
-    await waitUntil("notes are not stamped", async () => (await stampOf(`first-${Date.now()}`)) === "one");
+    await waitUntil("notes are not stamped", async () => (await readStamp(`first-${Date.now()}`)) === "one");
     const before = account.heard.length;
     const second = await postern("deploy", ...way);
     assert.match(second.stderr, /nothing to do: release r1 is live/);
@@ -180,18 +180,18 @@ describe("a stage", await needs("moto", "runtime client", "API server"), () => {
     assert.match(stdout, /^release r1 of/);
     assert.match(stdout, /cluster shop, updated \S+: 2 entries, all answer/);
     const key = (await postern("key", "shop", "--stage", "test")).stdout.trim();
-    const [url] = await urlsIn();
+    const [url] = await readUrls();
     assert.equal(url, `${account.baseUrl}/${key}/stamp-notes/mutate`);
     assert.ok((await postern("manifests", "--stage", "test")).stdout.includes(`url: ${url}\n`));
   });
 
   it("does not make a version live that fails its cases", async () => {
     for (const [broken, reason] of [
-      [stampNotes({ head: 'if (process.env.POSTERN_STAGE) throw new Error("not here");' }), /it fails: .*not here/s],
-      [stampNotes({ validate: 'return "nothing is good enough";' }), /the refusal is/],
+      [buildRule({ head: 'if (process.env.POSTERN_STAGE) throw new Error("not here");' }), /it fails: .*not here/s],
+      [buildRule({ validate: 'return "nothing is good enough";' }), /the refusal is/],
     ] as const) {
-      await release(broken, stampCases());
-      const tally = await meanwhile(async () => {
+      await release(broken, buildCases());
+      const tally = await writeMeanwhile(async () => {
         const { code, stdout, stderr } = await postern("deploy", ...way);
         assert.notEqual(code, 0, stdout);
         assert.match(stderr, reason);
@@ -203,8 +203,8 @@ describe("a stage", await needs("moto", "runtime client", "API server"), () => {
   });
 
   it("refuses versions that could not work beside the one before", async () => {
-    const strict = stampNotes({ stamp: "two", validate: 'if (note.data?.stamp === "one") return "one is out";' });
-    await release(strict, stampCases("two"));
+    const strict = buildRule({ stamp: "two", validate: 'if (note.data?.stamp === "one") return "one is out";' });
+    await release(strict, buildCases("two"));
     const { code, stderr } = await postern("deploy", ...way);
     assert.equal(code, 1);
     assert.match(stderr, /stamp-notes, "stamps a note": version \d+ refuses what version 1 writes: one is out/);
@@ -218,9 +218,9 @@ describe("a stage", await needs("moto", "runtime client", "API server"), () => {
     ["fails", 'if (note.data?.by === "client") throw new Error("boom");', /boom/, /it fails \d+% of its reviews/],
   ] as const)
     it(`takes back by itself what ${what} only in traffic, after a share of it`, async () => {
-      await release(stampNotes({ validate }), stampCases());
+      await release(buildRule({ validate }), buildCases());
       let said = "";
-      const tally = await meanwhile(async () => {
+      const tally = await writeMeanwhile(async () => {
         said = await deployWithin(watch);
       });
       assert.match(said, reason);
@@ -234,63 +234,63 @@ describe("a stage", await needs("moto", "runtime client", "API server"), () => {
     });
 
   it("promotes a version that passes the canary, without a failed request", async () => {
-    await release(stampNotes({ stamp: "two" }), stampCases("two"));
+    await release(buildRule({ stamp: "two" }), buildCases("two"));
     let said = "";
-    const tally = await meanwhile(async () => {
+    const tally = await writeMeanwhile(async () => {
       said = await deployWithin(watch);
     });
     assert.match(said, /1 of 1 promoted/);
     assert.match(said, /release r\d+ is live in shop/);
     assert.deepEqual(tally.failures, []);
     assert.ok((tally.stamps.one ?? 0) > 0 && (tally.stamps.two ?? 0) > 0, JSON.stringify(tally.stamps));
-    assert.equal(await stampOf("after-trial"), "two");
+    assert.equal(await readStamp("after-trial"), "two");
   });
 
   it("never promotes on silence", async () => {
-    await release(stampNotes({ stamp: "three" }), stampCases("three"));
+    await release(buildRule({ stamp: "three" }), buildCases("three"));
     const said = await deployWithin({ share: 0.1, milliseconds: 1000, every: 300 });
     assert.match(said, /rolled back without a result: it had \d+ reviews, and 50 are needed/);
-    assert.equal(await stampOf("after-silence"), "two");
+    assert.equal(await readStamp("after-silence"), "two");
   });
 
   it("rolls back and deploys again, one rule or all, without a failed request", async () => {
-    const tally = await meanwhile(async () => {
+    const tally = await writeMeanwhile(async () => {
       assert.match(
         (await postern("rollback", "stamp-notes", "--stage", "test")).stdout,
         /stamp-notes is at version 1\n/,
       );
-      assert.equal(await stampOf("rolled-back"), "one");
-      await release(stampNotes({ stamp: "four" }), stampCases("four"));
+      assert.equal(await readStamp("rolled-back"), "one");
+      await release(buildRule({ stamp: "four" }), buildCases("four"));
       assert.match((await postern("deploy", ...way)).stderr, /release r\d+ is live/);
-      assert.equal(await stampOf("four"), "four");
+      assert.equal(await readStamp("four"), "four");
       const { stdout, stderr } = await postern("rollback", "--all", "--to", "r1", ...reaching());
       assert.match(stdout, /all rules are as in release r1/, stderr);
-      assert.equal(await stampOf("all-back"), "one");
+      assert.equal(await readStamp("all-back"), "one");
     });
     assert.deepEqual(tally.failures, []);
   });
 
   describe("whose key is replaced", () => {
     /** Minutes pass faster here: what CloudWatch knows of the past is forgotten. */
-    const hurried = async <T>(act: () => Promise<T>): Promise<T> => {
+    const clearMetricsMeanwhile = async <T>(act: () => Promise<T>): Promise<T> => {
       const timer = setInterval(() => account.cloudwatch.clear(), 1500);
       return act().finally(() => clearInterval(timer));
     };
     let former: number;
     const retirement = { unused: 2000, patience: 60_000, every: 300 };
     it("has both for a while, and then the new one alone", async () => {
-      await release(stampNotes(), stampCases());
+      await release(buildRule(), buildCases());
       await postern("deploy", ...way);
       former = JSON.parse((await postern("status", "-o", "json", ...reaching())).stdout).release.id;
       const { rotateKey } =
         await checkout.load<typeof import("../../infra/rollout/rotate.ts")>("infra/rollout/rotate.ts");
       const { probeEndpoint } =
         await checkout.load<typeof import("../../infra/clusters/probe.ts")>("infra/clusters/probe.ts");
-      const [before] = await urlsIn();
-      const { job } = await jobHere();
-      const tally = await meanwhile(() => hurried(() => rotateKey(job, retirement)));
+      const [before] = await readUrls();
+      const { job } = await openJob();
+      const tally = await writeMeanwhile(() => clearMetricsMeanwhile(() => rotateKey(job, retirement)));
       assert.deepEqual(tally.failures, []);
-      const [now] = await urlsIn();
+      const [now] = await readUrls();
       assert.notEqual(now, before);
       assert.equal((await probeEndpoint(now, account.ca)).ok, true);
       assert.match((await probeEndpoint(before, account.ca)).sentence, /doesn't know this cluster's key/);
@@ -299,11 +299,11 @@ describe("a stage", await needs("moto", "runtime client", "API server"), () => {
     it("of one cluster, by its version in postern.yaml, of which nothing else changes", async () => {
       const { rotateClusterKey } =
         await checkout.load<typeof import("../../infra/rollout/rotate.ts")>("infra/rollout/rotate.ts");
-      const [before] = await urlsIn();
-      const { job } = await jobHere();
-      const tally = await meanwhile(() => hurried(() => rotateClusterKey(job, "shop", retirement)));
+      const [before] = await readUrls();
+      const { job } = await openJob();
+      const tally = await writeMeanwhile(() => clearMetricsMeanwhile(() => rotateClusterKey(job, "shop", retirement)));
       assert.deepEqual(tally.failures, []);
-      assert.notDeepEqual(await urlsIn(), [before]);
+      assert.notDeepEqual(await readUrls(), [before]);
       const text = await readFile(join(checkout.folder, "postern.yaml"), "utf8");
       assert.equal(text, config("Fail").replace("keyVersion: 1", "keyVersion: 2"));
       assert.equal((await postern("status", ...reaching())).code, 0);
@@ -318,26 +318,26 @@ describe("a stage", await needs("moto", "runtime client", "API server"), () => {
 
   describe("in an emergency", () => {
     it("is freed of a rule that fails, in seconds", async (test) => {
-      await release(stampNotes({ validate: 'if (note.data?.by === "client") throw new Error("boom");' }), stampCases());
+      await release(buildRule({ validate: 'if (note.data?.by === "client") throw new Error("boom");' }), buildCases());
       await postern("deploy", ...way);
       let freed = 0;
-      const tally = await meanwhile(async () => {
+      const tally = await writeMeanwhile(async () => {
         const start = performance.now();
         assert.equal((await postern("disarm", "stamp-notes", "--for", "5m", "--stage", "test")).code, 0);
         freed = performance.now() - start;
       });
       test.diagnostic(`disarm took ${(freed / 1000).toFixed(1)} s`);
       assert.ok(tally.failures.length > 0 && tally.made > 0);
-      assert.deepEqual((await meanwhile(() => wait(500))).failures, []);
+      assert.deepEqual((await writeMeanwhile(() => wait(500))).failures, []);
       assert.match((await postern("status", ...reaching())).stdout, /disarmed until/);
       await postern("rollback", "stamp-notes", "--stage", "test");
-      assert.deepEqual((await meanwhile(() => wait(500))).failures, []);
+      assert.deepEqual((await writeMeanwhile(() => wait(500))).failures, []);
     });
 
     it("is freed of a region that is down, in seconds, though AWS can't be asked either", async (test) => {
       await account.down();
       let freed = 0;
-      const tally = await meanwhile(async () => {
+      const tally = await writeMeanwhile(async () => {
         const start = performance.now();
         const dead = { AWS_ENDPOINT_URL: "http://127.0.0.1:9" };
         const words = ["destroy", "--configs-only", "--yes", ...reaching()];
@@ -348,18 +348,18 @@ describe("a stage", await needs("moto", "runtime client", "API server"), () => {
       test.diagnostic(`destroy --configs-only took ${(freed / 1000).toFixed(1)} s`);
       assert.ok(tally.failures.length > 0);
       for (const failure of tally.failures) assert.match(failure, /failed calling webhook "stamp-notes.postern.dev"/);
-      assert.deepEqual((await meanwhile(() => wait(500))).failures, []);
+      assert.deepEqual((await writeMeanwhile(() => wait(500))).failures, []);
       await account.up();
     });
 
     it("lets clients work while the region is down, where it fails open", async () => {
-      await release(stampNotes(), stampCases());
+      await release(buildRule(), buildCases());
       await checkout.write("postern.yaml", config("Ignore").replace("keyVersion: 1", "keyVersion: 2"));
       const { code, stdout, stderr } = await postern("deploy", ...way);
       assert.equal(code, 0, stdout + stderr);
-      await waitUntil("notes are not stamped", async () => (await stampOf(`again-${Date.now()}`)) === "one");
+      await waitUntil("notes are not stamped", async () => (await readStamp(`again-${Date.now()}`)) === "one");
       await account.down();
-      const tally = await meanwhile(() => wait(500));
+      const tally = await writeMeanwhile(() => wait(500));
       assert.deepEqual(tally.failures, []);
       assert.deepEqual(Object.keys(tally.stamps), ["undefined"]);
       await account.up();
@@ -384,7 +384,7 @@ describe("a stage", await needs("moto", "runtime client", "API server"), () => {
   it("is deleted by one command, without a failed request", async () => {
     const { code, stderr } = await postern("deploy", ...way);
     assert.equal(code, 0, stderr);
-    const tally = await meanwhile(async () => {
+    const tally = await writeMeanwhile(async () => {
       const { code, stderr } = await postern("destroy", "--yes", ...reaching());
       assert.equal(code, 0, stderr);
     });
@@ -400,6 +400,6 @@ describe("a stage", await needs("moto", "runtime client", "API server"), () => {
     const { code, stderr } = await postern("deploy", ...way);
     assert.equal(code, 0, stderr);
     assert.match(stderr, /release r1 is live in shop/);
-    await waitUntil("notes are not stamped", async () => (await stampOf(`anew-${Date.now()}`)) === "one");
+    await waitUntil("notes are not stamped", async () => (await readStamp(`anew-${Date.now()}`)) === "one");
   });
 });

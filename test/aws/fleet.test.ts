@@ -18,7 +18,7 @@ import { loadJob } from "../trees.ts";
 import { type Account, openAccount } from "./account.ts";
 
 // One stage and two clusters, each with a real API server: which entries each cluster gets, when, and in which order.
-const ruleOf = (fields: string, head = "const needs = {};") => `
+const buildRule = (fields: string, head = "const needs = {};") => `
 import { rule } from "#lib/rule.ts";
 type Note = { metadata?: { name?: string }; data?: Record<string, string> };
 ${head}
@@ -29,54 +29,57 @@ export default rule<Note, { isSick: boolean; names: string[] }, typeof needs>({
   ${fields}
 });
 `;
-const taking = (more = "") => `
+const buildCase = (more = "") => `
 - name: takes a note
   ${more}
   validate: { metadata: { name: a } }
   admitted: true
 `;
-const marking = (mark: string) => `
+const buildMarkCase = (mark: string) => `
 - name: marks a note
   mutate: { metadata: { name: a }, data: { text: hello } }
   becomes: { metadata: { name: a }, data: { text: hello, ${mark}: yes } }
 `;
-const mark = (mark: string) => ruleOf(`mutate(note) { note.data = { ...note.data, ${mark}: "yes" }; },`);
+const mark = (mark: string) => buildRule(`mutate(note) { note.data = { ...note.data, ${mark}: "yes" }; },`);
 const isProbe = 'note.metadata?.name === "postern-probe"';
 const catalogue: Record<string, [rule: string, cases: string]> = {
   "look-at-notes": [
-    ruleOf(`validate(note, { settings }) { if (settings.isSick && ${isProbe}) throw new Error("it is sick"); },`),
-    taking(),
+    buildRule(`validate(note, { settings }) { if (settings.isSick && ${isProbe}) throw new Error("it is sick"); },`),
+    buildCase(),
   ],
   "guard-notes": [
-    ruleOf(`guards: true,
+    buildRule(`guards: true,
       validate(note) { if (note.data?.boom) throw new Error("boom"); if (note.data?.bad) return "it is bad"; },`),
-    taking(),
+    buildCase(),
   ],
-  "mark-left": [mark("left"), marking("left")],
-  "mark-right": [mark("right"), marking("right")],
+  "mark-left": [mark("left"), buildMarkCase("left")],
+  "mark-right": [mark("right"), buildMarkCase("right")],
   "sort-notes": [
-    ruleOf("variants: ({ names }) => names.map((name) => ({ name })), validate() {},"),
-    taking("variant: plain"),
+    buildRule("variants: ({ names }) => names.map((name) => ({ name })), validate() {},"),
+    buildCase("variant: plain"),
   ],
   "ask-about-notes": [
-    ruleOf(
+    buildRule(
       `needs, async validate(note, { namespaces }) { if (!(${isProbe})) await namespaces("default"); },`,
       'import { get } from "#lib/needs.ts"; const needs = { namespaces: get("namespaces") };',
     ),
-    taking("needs: { objects: [{ apiVersion: v1, kind: Namespace, metadata: { name: default } }] }"),
+    buildCase("needs: { objects: [{ apiVersion: v1, kind: Namespace, metadata: { name: default } }] }"),
   ],
 };
-const stamp = (how: string): [rule: string, cases: string] => [ruleOf(`${how} validate() {},`), taking()];
+const buildStampRule = (how: string): [rule: string, cases: string] => [
+  buildRule(`${how} validate() {},`),
+  buildCase(),
+];
 /** The same rules later on: one of them, which did both, only validates any more. */
 const trees: Record<string, typeof catalogue> = {
   "trees/both": {
-    "stamp-notes": stamp('mutate(note) { note.data = { ...note.data, stamp: "yes" }; },'),
+    "stamp-notes": buildStampRule('mutate(note) { note.data = { ...note.data, stamp: "yes" }; },'),
     "keep-notes": [
-      ruleOf("guards: true, validate(note) { if (note.data?.crash) process.exit(1); while (note.data?.hang); },"),
-      taking(),
+      buildRule("guards: true, validate(note) { if (note.data?.crash) process.exit(1); while (note.data?.hang); },"),
+      buildCase(),
     ],
   },
-  "trees/half": { "stamp-notes": stamp("") },
+  "trees/half": { "stamp-notes": buildStampRule("") },
 };
 for (const tree of Object.values(trees)) {
   const { "sort-notes": sort } = catalogue;
@@ -115,7 +118,7 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
   });
 
   /** The content of postern.yaml. */
-  interface Said {
+  interface FleetConfig {
     rules: string;
     east?: string;
     west?: string;
@@ -126,7 +129,7 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
     only?: readonly Name[];
     stage?: string;
   }
-  const jobOf = async (said: Said, how: Partial<DeploymentJob> = {}) => {
+  const openJob = async (said: FleetConfig, how: Partial<DeploymentJob> = {}) => {
     const { rules, groups = "{}", tree = "functions", only = names, stage = "fleet" } = said;
     const clusters = only.map((name) => `${name}: ${said[name] ?? "{}"}`).join(", ");
     const text = `rules: ${rules}\ngroups: ${groups}\nclusters: { ${clusters} }\n`;
@@ -144,30 +147,30 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
     return { job, steps };
   };
   /** Answers the sentence that it ends with, whatever it is, what was done and what was planned. */
-  const deploy = async (said: Said, how: Partial<DeploymentJob> = {}) => {
+  const deploy = async (said: FleetConfig, how: Partial<DeploymentJob> = {}) => {
     const { deploy } = await checkout.load<typeof import("../../infra/rollout/deploy.ts")>("infra/rollout/deploy.ts");
-    const { job, steps } = await jobOf(said, how);
+    const { job, steps } = await openJob(said, how);
     const plans: DeploymentPlan[] = [];
     const ended = await deploy(job, async (one) => void plans.push(one)).catch((error: Error) => error.message);
     return { ended, steps, notes: plans.flatMap((one) => one.clusters.flatMap(({ notes }) => notes)) };
   };
-  const rollBackAll = async (said: Said, how: Partial<DeploymentJob> = {}) => {
+  const rollBackAll = async (said: FleetConfig, how: Partial<DeploymentJob> = {}) => {
     const { rollBackAll } =
       await checkout.load<typeof import("../../infra/rollout/rollback.ts")>("infra/rollout/rollback.ts");
-    const { job, steps } = await jobOf(said, how);
+    const { job, steps } = await openJob(said, how);
     await rollBackAll(job, undefined);
     return steps;
   };
-  const newest = async () => {
+  const readNewestRelease = async () => {
     const { openReleases } =
       await checkout.load<typeof import("../../infra/rollout/releases.ts")>("infra/rollout/releases.ts");
-    const { job } = await jobOf({ rules: "{}" });
+    const { job } = await openJob({ rules: "{}" });
     const { all } = await openReleases(job.stage.openStageBucket);
     assert.ok(all[0]);
     return all[0];
   };
 
-  const entriesIn = async (name: Name): Promise<Webhook[]> => {
+  const readEntries = async (name: Name): Promise<Webhook[]> => {
     const found = ["mutating", "validating"].map(async (kind) => {
       const path = `/apis/admissionregistration.k8s.io/v1/${kind}webhookconfigurations/postern`;
       const { code, body } = await clusters[name].admin({ method: "GET", path });
@@ -176,12 +179,14 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
     return (await Promise.all(found)).flat();
   };
   /** An entry by its rule, and what it says. */
-  const policiesIn = async (name: Name) =>
-    Object.fromEntries((await entriesIn(name)).map((one) => [one.name.replace(".postern.dev", ""), one.failurePolicy]));
-  const rulesIn = async (name: Name) => Object.keys(await policiesIn(name));
+  const readPolicies = async (name: Name) =>
+    Object.fromEntries(
+      (await readEntries(name)).map((one) => [one.name.replace(".postern.dev", ""), one.failurePolicy]),
+    );
+  const listEntryRules = async (name: Name) => Object.keys(await readPolicies(name));
   /** Whatever a cluster calls answers it. */
-  const assertWell = async () => {
-    const all = (await Promise.all(names.map(entriesIn))).flat();
+  const requireHealthyEntries = async () => {
+    const all = (await Promise.all(names.map(readEntries))).flat();
     assert.ok(all.length > 0);
     for (const { ok, sentence } of await probeEntries(all, { tries: 1, timeoutSeconds: 20 })) assert.ok(ok, sentence);
   };
@@ -191,10 +196,10 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
     const body = { metadata: { name: `note-${notes}` }, data };
     return clusters[name].admin({ method: "POST", path: "/api/v1/namespaces/default/configmaps", body });
   };
-  const functions = () => [...account.lambda.functions.keys()].map((one) => one.replace("postern-fleet-", ""));
+  const listFunctions = () => [...account.lambda.functions.keys()].map((one) => one.replace("postern-fleet-", ""));
 
   describe("of which one is sick", () => {
-    const sick: Said = {
+    const sick: FleetConfig = {
       rules: "{ look-at-notes: }",
       east: "{ rules: { look-at-notes: { settings: { isSick: true } } } }",
     };
@@ -202,42 +207,45 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
     it("does not update the clusters after that one", async () => {
       const { ended } = await deploy(sick);
       assert.match(ended, /^the entries of cluster east were not changed, .*\nlook-at-notes.postern.dev: .*it is sick/);
-      assert.deepEqual([await rulesIn("east"), await rulesIn("west")], [[], []]);
-      assert.equal((await newest()).complete, false);
+      assert.deepEqual([await listEntryRules("east"), await listEntryRules("west")], [[], []]);
+      assert.equal((await readNewestRelease()).complete, false);
     });
 
     it("is updated in waves: clusters of one wave don't wait for each other", async () => {
       const { ended } = await deploy(sick, { wave: 2 });
       assert.match(ended, /^the entries of cluster east were not changed/);
-      assert.deepEqual([await rulesIn("east"), await rulesIn("west")], [[], ["look-at-notes"]]);
-      const { complete, clusters } = await newest();
+      assert.deepEqual([await listEntryRules("east"), await listEntryRules("west")], [[], ["look-at-notes"]]);
+      const { complete, clusters } = await readNewestRelease();
       assert.deepEqual([complete, Object.keys(clusters)], [false, ["west"]]);
     });
 
     it("updates the rest when that one answers again", async () => {
       const { ended } = await deploy({ rules: "{ look-at-notes: }" });
       assert.equal(ended, "release r1 is live in east, west");
-      assert.deepEqual([await rulesIn("east"), await rulesIn("west")], [["look-at-notes"], ["look-at-notes"]]);
-      assert.equal((await newest()).complete, true);
-      await assertWell();
+      assert.deepEqual(
+        [await listEntryRules("east"), await listEntryRules("west")],
+        [["look-at-notes"], ["look-at-notes"]],
+      );
+      assert.equal((await readNewestRelease()).complete, true);
+      await requireHealthyEntries();
     });
   });
 
   it("has one cluster's entries renewed alone, and its functions serve both", async () => {
-    const said: Said = { rules: "{ look-at-notes: { timeoutSeconds: 5 } }" };
+    const said: FleetConfig = { rules: "{ look-at-notes: { timeoutSeconds: 5 } }" };
     await deploy(said, { clusters: ["east"] });
     const timeouts = async () =>
-      Promise.all(names.map(async (name) => (await entriesIn(name)).map(({ timeoutSeconds }) => timeoutSeconds)));
+      Promise.all(names.map(async (name) => (await readEntries(name)).map(({ timeoutSeconds }) => timeoutSeconds)));
     assert.deepEqual(await timeouts(), [[5], [3]]);
-    await assertWell();
+    await requireHealthyEntries();
     assert.match((await deploy(said)).ended, /is live in east, west/);
     assert.deepEqual(await timeouts(), [[5], [5]]);
     assert.match((await deploy(said)).ended, /^nothing to do/);
   });
 
   describe("with a guard", () => {
-    const said: Said = { rules: "{ look-at-notes: , guard-notes: }" };
-    const guard = async (name: Name) => (await policiesIn(name))["guard-notes"];
+    const said: FleetConfig = { rules: "{ look-at-notes: , guard-notes: }" };
+    const guard = async (name: Name) => (await readPolicies(name))["guard-notes"];
 
     it("has it fail open at first", async () => {
       const { notes } = await deploy(said, { harden: 30 });
@@ -263,21 +271,21 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
     });
 
     it("does as postern.yaml says, where it says so", async () => {
-      const explicit: Said = { ...said, east: "{ rules: { guard-notes: { failurePolicy: Ignore } } }" };
+      const explicit: FleetConfig = { ...said, east: "{ rules: { guard-notes: { failurePolicy: Ignore } } }" };
       await deploy(explicit, { harden: true });
       assert.deepEqual([await guard("east"), await guard("west")], ["Ignore", "Fail"]);
-      await assertWell();
+      await requireHealthyEntries();
     });
   });
 
   it("writes its entries to files without a key, and changes no cluster", async () => {
-    const said: Said = { rules: "{ look-at-notes: { timeoutSeconds: 2 }, mark-left: , ask-about-notes: }" };
+    const said: FleetConfig = { rules: "{ look-at-notes: { timeoutSeconds: 2 }, mark-left: , ask-about-notes: }" };
     const connect = "{ connect: { server: 'https://127.0.0.1:9', tokenSecret: a-token, region: eu-west-1 } }";
-    const told = await Promise.all(names.map(entriesIn));
+    const readAllEntries = await Promise.all(names.map(readEntries));
     const folder = join(checkout.folder, "written");
     const { ended } = await deploy({ ...said, east: connect, west: connect }, { write: folder, deployer: {} });
     assert.match(ended, /is live in east, west/);
-    assert.deepEqual(await Promise.all(names.map(entriesIn)), told);
+    assert.deepEqual(await Promise.all(names.map(readEntries)), readAllEntries);
     for (const name of names) {
       const [roles, entries] = await Promise.all(
         ["roles", "entries"].map((what) => readFile(join(folder, `${name}.${what}.yaml`), "utf8")),
@@ -286,48 +294,48 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
       assert.match(entries ?? "", new RegExp(`/${name}\\.{key}/look-at-notes/validate\n`));
       assert.doesNotMatch(`${roles}${entries}`, key);
     }
-    assert.doesNotMatch(JSON.stringify(await newest()), key);
-    for (const { clientConfig } of told.flat()) assert.match(clientConfig.url, key);
+    assert.doesNotMatch(JSON.stringify(await readNewestRelease()), key);
+    for (const { clientConfig } of readAllEntries.flat()) assert.match(clientConfig.url, key);
   });
 
   describe("with a rule that is turned off", () => {
-    const on: Said = { rules: "{ look-at-notes: , mark-left: { failurePolicy: Fail } }" };
-    const off: Said = { rules: "{ look-at-notes: }" };
+    const on: FleetConfig = { rules: "{ look-at-notes: , mark-left: { failurePolicy: Fail } }" };
+    const off: FleetConfig = { rules: "{ look-at-notes: }" };
     const isMarked = async (name: Name) => Object((await make(name)).body.data).left === "yes";
 
     it("serves it for one release more, and can go back", async () => {
       await deploy(on);
       await deploy(off);
-      assert.deepEqual(await rulesIn("east"), ["look-at-notes"]);
-      assert.ok(functions().includes("mark-left"));
+      assert.deepEqual(await listEntryRules("east"), ["look-at-notes"]);
+      assert.ok(listFunctions().includes("mark-left"));
       assert.match((await deploy(off)).ended, /^nothing to do/);
-      assert.ok(functions().includes("mark-left"));
+      assert.ok(listFunctions().includes("mark-left"));
       await rollBackAll(off);
-      assert.deepEqual(await rulesIn("west"), ["mark-left", "look-at-notes"]);
+      assert.deepEqual(await listEntryRules("west"), ["mark-left", "look-at-notes"]);
       for (const name of names) await waitUntil(`${name} has no marks`, () => isMarked(name));
-      await assertWell();
+      await requireHealthyEntries();
     });
 
     it("serves it as long as an entry of another cluster speaks of it", async () => {
       for (const timeoutSeconds of [4, 5])
         await deploy({ rules: `{ look-at-notes: { timeoutSeconds: ${timeoutSeconds} } }` }, { clusters: ["east"] });
-      assert.deepEqual(await rulesIn("east"), ["look-at-notes"]);
+      assert.deepEqual(await listEntryRules("east"), ["look-at-notes"]);
       await waitUntil("west has no marks", () => isMarked("west"));
       assert.equal((await make("east")).code, 201);
-      await assertWell();
+      await requireHealthyEntries();
     });
 
     it("is rid of it with the release after that", async () => {
       await deploy(off);
-      assert.ok(functions().includes("mark-left"));
+      assert.ok(listFunctions().includes("mark-left"));
       await deploy({ rules: "{ look-at-notes: { timeoutSeconds: 4 } }" });
-      assert.deepEqual(functions(), ["look-at-notes"]);
-      await assertWell();
+      assert.deepEqual(listFunctions(), ["look-at-notes"]);
+      await requireHealthyEntries();
     });
   });
 
   describe("with a group, and a rule of several entries", () => {
-    const said = (names: string, groups: string): Said => ({
+    const said = (names: string, groups: string): FleetConfig => ({
       rules: `{ mark-left: , mark-right: , sort-notes: { failurePolicy: Fail, settings: { names: ${names} } } }`,
       groups,
     });
@@ -339,13 +347,13 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
 
     it("has the group called once, in its members' place", async () => {
       await deploy(one);
-      assert.deepEqual(await rulesIn("east"), ["mark-left", "mark-right", "plain.sort-notes"]);
+      assert.deepEqual(await listEntryRules("east"), ["mark-left", "mark-right", "plain.sort-notes"]);
       await deploy(other);
       for (const name of names) {
-        assert.deepEqual(await rulesIn(name), ["marks", "plain.sort-notes", "fancy.sort-notes"]);
+        assert.deepEqual(await listEntryRules(name), ["marks", "plain.sort-notes", "fancy.sort-notes"]);
         await waitUntil(`${name} has no marks`, () => marked(name));
       }
-      await assertWell();
+      await requireHealthyEntries();
     });
 
     it("goes back before one of the entries: what calls it goes first, then what knows it", async () => {
@@ -353,10 +361,10 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
       assert.deepEqual(steps.toSorted(), ["aliases", "cluster east: entries", "cluster west: entries"]);
       assert.equal(steps.at(-1), "aliases");
       for (const name of names) {
-        assert.deepEqual(await rulesIn(name), ["mark-left", "mark-right", "plain.sort-notes"]);
+        assert.deepEqual(await listEntryRules(name), ["mark-left", "mark-right", "plain.sort-notes"]);
         await waitUntil(`${name} has no marks`, () => marked(name));
       }
-      await assertWell();
+      await requireHealthyEntries();
     });
   });
 
@@ -364,7 +372,7 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
     account.clusters.set("prod-west", clusters.west);
     const rules = "{ sort-notes: , ask-about-notes: }";
     const how: Partial<DeploymentJob> = { clusters: ["west"], deployer: {} };
-    const before = await entriesIn("west");
+    const before = await readEntries("west");
     const first = account.heard.length;
     const { ended } = await deploy(
       {
@@ -386,12 +394,12 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
       heard.filter((action) => /lambda:(Update|Publish)|cloudformation:Create/.test(action)),
       [],
     );
-    assert.deepEqual(await entriesIn("west"), before);
+    assert.deepEqual(await readEntries("west"), before);
   });
 
   describe("whose entries would get no answer", () => {
     const entry = (names: string) => `sort-notes: { failurePolicy: Fail, settings: { names: ${names} } }`;
-    const of = (tree: "both" | "half", names: string, more = ""): Said => ({
+    const of = (tree: "both" | "half", names: string, more = ""): FleetConfig => ({
       rules: `{ stamp-notes: { failurePolicy: Fail }, ${entry(names)}${more} }`,
       tree: `trees/${tree}`,
     });
@@ -403,34 +411,34 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
       rollback: () => checkout.load<typeof import("../../infra/rollout/rollback.ts")>("infra/rollout/rollback.ts"),
     };
     const rollBackOne = async (rule: string) => {
-      const { job } = await jobOf(narrow);
+      const { job } = await openJob(narrow);
       return (await load.rollback()).rollBackOne(job.stage, rule, undefined, job.progress);
     };
-    const planned = async (said: Said, how: Partial<DeploymentJob>) => {
-      const { job } = await jobOf(said, how);
+    const planClusters = async (said: FleetConfig, how: Partial<DeploymentJob>) => {
+      const { job } = await openJob(said, how);
       return (await (await load.deploy()).planDeployment(job)).clusters;
     };
-    const destroy = async (said: Said, more: object = {}) => {
-      const { job } = await jobOf(said);
+    const destroy = async (said: FleetConfig, more: object = {}) => {
+      const { job } = await openJob(said);
       const demolition = { ...job, forgotten: [], noticing: 0, ...more };
       return (await load.destroy()).destroy(demolition).catch((error: Error) => error.message);
     };
-    const aliases = async () => {
-      const { job } = await jobOf(narrow);
+    const readAliases = async () => {
+      const { job } = await openJob(narrow);
       const rules = ["sort-notes", "stamp-notes"];
       const found = await Promise.all(rules.map((rule) => job.stage.functions.readAlias(rule)));
       return Object.fromEntries(rules.map((rule, index) => [rule, found[index]?.version]));
     };
-    const recorded = async () => {
-      const { rules } = await newest();
+    const readRecordedVersions = async () => {
+      const { rules } = await readNewestRelease();
       return Object.fromEntries(["sort-notes", "stamp-notes"].map((rule) => [rule, rules[rule]?.version]));
     };
-    const told = () => Promise.all(names.map(entriesIn));
+    const told = () => Promise.all(names.map(readEntries));
     /** Returns the message of an act that fails, and that has changed neither aliases nor entries. */
-    const refusedBy = async (act: () => Promise<unknown>) => {
-      const before = [await aliases(), await told()];
+    const requireRefusal = async (act: () => Promise<unknown>) => {
+      const before = [await readAliases(), await told()];
       const said = await act();
-      assert.deepEqual([await aliases(), await told()], before, String(said));
+      assert.deepEqual([await readAliases(), await told()], before, String(said));
       return String(said);
     };
 
@@ -442,22 +450,24 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
         return found;
       };
       /** Returns the notes of a plan, without a build. */
-      const notesOf = async () => {
+      const readNotes = async () => {
         const { planCluster } = await checkout.load<typeof import("../../infra/rollout/cluster-plan.ts")>(
           "infra/rollout/cluster-plan.ts",
         );
-        const { job } = await jobOf(guarded, how);
-        return (await planCluster(job, "east", await newest(), undefined, await job.stage.stack.readOutputs())).notes;
+        const { job } = await openJob(guarded, how);
+        return (
+          await planCluster(job, "east", await readNewestRelease(), undefined, await job.stage.stack.readOutputs())
+        ).notes;
       };
       const open = "keep-notes still fails open: 0 of 1 reviews without a failure";
 
       it("has it fail open while it had no reviews but probes", async () => {
         assert.match((await deploy(guarded)).ended, /is live in east, west/);
         assert.deepEqual(
-          (await planned(guarded, how)).flatMap(({ notes }) => notes),
+          (await planClusters(guarded, how)).flatMap(({ notes }) => notes),
           [open],
         );
-        assert.deepEqual(await notesOf(), [open]);
+        assert.deepEqual(await readNotes(), [open]);
       });
 
       const losses: [name: string, lose: () => unknown, causes: string][] = [
@@ -519,24 +529,24 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
           account.cloudwatch.clear();
           await waitUntil("it has reviews enough", async () => {
             assert.equal((await make("east")).code, 201);
-            return (await notesOf()).length === 0;
+            return (await readNotes()).length === 0;
           });
           await lose();
-          assert.deepEqual(await notesOf(), [`${open} (${causes})`]);
+          assert.deepEqual(await readNotes(), [`${open} (${causes})`]);
         });
 
       it("doesn't have it fail closed where the stack doesn't count what its gateway loses", async () => {
         account.cloudwatch.clear();
         await waitUntil("it has reviews enough", async () => {
           assert.equal((await make("east")).code, 201);
-          return (await notesOf()).length === 0;
+          return (await readNotes()).length === 0;
         });
         const stack = account.cloudformation.stack("postern-fleet");
         assert.ok(stack);
         const { LossMetric, ...others } = stack.outputs;
         assert.ok(LossMetric);
         stack.outputs = others;
-        assert.deepEqual(await notesOf(), [
+        assert.deepEqual(await readNotes(), [
           `${open} (the stack doesn't count yet the requests that its gateway loses)`,
         ]);
         stack.outputs = { ...others, LossMetric };
@@ -550,12 +560,12 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
     });
 
     it("keeps a key that was changed by hand", async () => {
-      const said = await refusedBy(async () => (await deploy({ ...wide, west: "{ keyVersion: 2 }" })).ended);
+      const said = await requireRefusal(async () => (await deploy({ ...wide, west: "{ keyVersion: 2 }" })).ended);
       assert.match(said, /^cluster west calls .* doesn't accept its key of version 1; postern rotate --cluster west /);
     });
 
     it("keeps a variant that a cluster calls and that isn't updated", async () => {
-      const said = await refusedBy(async () => (await deploy(narrow, { clusters: ["east"] })).ended);
+      const said = await requireRefusal(async () => (await deploy(narrow, { clusters: ["east"] })).ended);
       assert.match(said, /^cluster west calls .*; this entry must be deleted first: deploy to west, too/);
     });
 
@@ -584,8 +594,8 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
         created.filter(([, code]) => code !== 201),
         [],
       );
-      for (const name of names) assert.deepEqual(await rulesIn(name), ["plain.sort-notes", "stamp-notes"]);
-      await assertWell();
+      for (const name of names) assert.deepEqual(await listEntryRules(name), ["plain.sort-notes", "stamp-notes"]);
+      await requireHealthyEntries();
     });
 
     it("has no rule go back alone to a version that lacks what is called", async () => {
@@ -594,13 +604,13 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
         ["sort-notes", /has no variant fancy, and cluster east calls fancy.sort-notes; postern rollback --all/],
         ["stamp-notes", /doesn't mutate, and cluster east calls stamp-notes; postern rollback --all/],
       ] as const)
-        assert.match(await refusedBy(() => rollBackOne(rule).catch((error: Error) => error.message)), why);
+        assert.match(await requireRefusal(() => rollBackOne(rule).catch((error: Error) => error.message)), why);
     });
 
     it("goes back nowhere as long as a cluster that calls it can't be reached", async () => {
       const dead = { ...clusters.west, server: "https://127.0.0.1:9" };
       const other = await checkout.write("dead", kubeconfigOf({ east: clusters.east, west: dead }));
-      const before = [await aliases(), await entriesIn("west")];
+      const before = [await readAliases(), await readEntries("west")];
       await assert.rejects(rollBackAll(narrow, { deployer: { kubeconfig: other } }), (error: Error) => {
         assert.match(
           error.message,
@@ -609,12 +619,12 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
         assert.match(error.message, /west/);
         return Reflect.get(error, "exitCode") === 1;
       });
-      assert.deepEqual([await aliases(), await entriesIn("west")], before);
-      await assertWell();
+      assert.deepEqual([await readAliases(), await readEntries("west")], before);
+      await requireHealthyEntries();
     });
 
     it("goes back as a whole while it is being deployed, which stops the deployment", async () => {
-      const { progress: usual } = (await jobOf(wide)).job;
+      const { progress: usual } = (await openJob(wide)).job;
       let stopped: Record<string, string | undefined> = {};
       const progress: Progress = {
         ...usual,
@@ -622,7 +632,7 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
           await usual.step(name, act);
           if (name !== "cases") return;
           await rollBackAll(narrow);
-          stopped = await aliases();
+          stopped = await readAliases();
         },
       };
       const fresh = "settings: { isSick: true, names: [plain, fancy] }";
@@ -631,22 +641,22 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
         { progress },
       );
       assert.match(ended, /^this command has lost the lock of the stage, and changes nothing more/);
-      assert.deepEqual([await aliases(), await recorded()], [stopped, stopped]);
-      for (const name of names) assert.deepEqual(await rulesIn(name), ["plain.sort-notes", "stamp-notes"]);
-      await assertWell();
+      assert.deepEqual([await readAliases(), await readRecordedVersions()], [stopped, stopped]);
+      for (const name of names) assert.deepEqual(await listEntryRules(name), ["plain.sort-notes", "stamp-notes"]);
+      await requireHealthyEntries();
     });
 
     it("is as before where only one of two aliases could be moved", async () => {
       let moves = 0;
       account.allow = ({ action }) => action !== "lambda:UpdateAlias" || ++moves !== 2;
-      const said = await refusedBy(async () => (await deploy(wide)).ended);
+      const said = await requireRefusal(async () => (await deploy(wide)).ended);
       account.allow = undefined;
       assert.match(said, /; the aliases that were moved are moved back$/);
       assert.equal(moves, 3);
     });
 
     it("rolls back to what was live after a command was killed between two moves", async () => {
-      const before = await aliases();
+      const before = await readAliases();
       let moves = 0;
       account.allow = ({ action }) => {
         if (action === "lambda:UpdateAlias") moves += 1;
@@ -655,14 +665,14 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
       const { ended } = await deploy(wide);
       account.allow = undefined;
       assert.match(ended, / could not be moved back$/);
-      assert.notDeepEqual(await aliases(), before);
+      assert.notDeepEqual(await readAliases(), before);
       await rollBackAll(wide);
-      assert.deepEqual([await aliases(), await recorded()], [before, before]);
-      await assertWell();
+      assert.deepEqual([await readAliases(), await readRecordedVersions()], [before, before]);
+      await requireHealthyEntries();
     });
 
     it("ends a trial at the version that is live", async () => {
-      const { functions } = (await jobOf(narrow)).job.stage;
+      const { functions } = (await openJob(narrow)).job.stage;
       const before = await functions.readAlias("sort-notes");
       const other = (await functions.listVersions("sort-notes")).find(({ version }) => version !== before.version);
       await functions.moveAlias("sort-notes", before.version, before, { [String(other?.version)]: 0.1 });
@@ -672,50 +682,53 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
     });
 
     it("is not back at what was rolled back from, whatever is undone later", async () => {
-      const sick = (seconds: number, isSick: boolean): Said => ({
+      const sick = (seconds: number, isSick: boolean): FleetConfig => ({
         rules: `{ stamp-notes: { failurePolicy: Fail, timeoutSeconds: ${seconds} }, sort-notes: { failurePolicy: Fail, settings: { isSick: ${isSick} } } }`,
         tree: "trees/half",
       });
-      const { "sort-notes": good } = await aliases();
+      const { "sort-notes": good } = await readAliases();
       assert.match((await deploy(sick(3, true))).ended, /is live/);
-      const { "sort-notes": bad } = await aliases();
+      const { "sort-notes": bad } = await readAliases();
       assert.notEqual(bad, good);
       assert.equal(await rollBackOne("sort-notes"), good);
       assert.match((await deploy(sick(5, false))).ended, /is live/);
       for (let count = 0; count < 2; count++) {
         await rollBackAll(narrow);
-        assert.notEqual((await aliases())["sort-notes"], bad);
+        assert.notEqual((await readAliases())["sort-notes"], bad);
       }
-      await assertWell();
+      await requireHealthyEntries();
     });
 
     it("keeps a cluster that postern.yaml has no more, until it is freed or forgotten", async () => {
-      const without = (name: Name): Said => ({ ...narrow, only: names.filter((one) => one !== name) });
-      const said = await refusedBy(async () => (await deploy(without("west"))).ended);
+      const without = (name: Name): FleetConfig => ({ ...narrow, only: names.filter((one) => one !== name) });
+      const said = await requireRefusal(async () => (await deploy(without("west"))).ended);
       assert.match(
         said,
         /^cluster west has entries for these rules, and postern.yaml doesn't name it any more: .*--forget west/,
       );
       assert.match(await destroy(narrow, { configsOnly: ["west"] }), /^west has no entries of this stage any more/);
-      assert.deepEqual([await rulesIn("west"), Object.keys((await newest()).clusters)], [[], ["east"]]);
+      assert.deepEqual(
+        [await listEntryRules("west"), Object.keys((await readNewestRelease()).clusters)],
+        [[], ["east"]],
+      );
       assert.match((await deploy(without("west"))).ended, /is live in east$/);
       const { ended } = await deploy(without("east"), {
         forgotten: ["east"],
         deployer: { kubeconfig },
       });
       assert.match(ended, /is live in west$/);
-      assert.deepEqual(Object.keys((await newest()).clusters), ["west"]);
+      assert.deepEqual(Object.keys((await readNewestRelease()).clusters), ["west"]);
     });
 
     describe("beside another stage", () => {
-      const other: Said = { rules: "{ look-at-notes: }", stage: "other" };
+      const other: FleetConfig = { rules: "{ look-at-notes: }", stage: "other" };
 
       it("is untouched by one that never was", async () => {
-        assert.match(await refusedBy(() => destroy(other)), /^there is no stage other: neither a stack nor keys$/);
+        assert.match(await requireRefusal(() => destroy(other)), /^there is no stage other: neither a stack nor keys$/);
       });
 
       it("can't be rolled back as long as it has no bucket, which holds the lock", async () => {
-        const { job } = await jobOf(other);
+        const { job } = await openJob(other);
         const { rollBackAll } = await load.rollback();
         await assert.rejects(
           rollBackAll(job, undefined),
@@ -763,10 +776,10 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
       });
 
       it("stops the destruction of a stage without a bucket once another command deploys it", async () => {
-        const { stage } = (await jobOf(other)).job;
+        const { stage } = (await openJob(other)).job;
         const { lockStage } =
           await checkout.load<typeof import("../../infra/rollout/lock.ts")>("infra/rollout/lock.ts");
-        const { stack } = (await jobOf(other)).job.stage;
+        const { stack } = (await openJob(other)).job.stage;
         await stage.parameters.write("keys", "kept");
         const act = async () => {
           await stage.parameters.write("keys", "changed");
@@ -785,8 +798,8 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
 
       it("keeps its entries, whatever becomes of that", async () => {
         const owned = /^cluster east has its entries from stage fleet, not other; /;
-        assert.match(await refusedBy(async () => (await deploy(other)).ended), owned);
-        assert.match(await refusedBy(() => destroy(other)), owned);
+        assert.match(await requireRefusal(async () => (await deploy(other)).ended), owned);
+        assert.match(await requireRefusal(() => destroy(other)), owned);
       });
 
       it("lets it be made in a second run, where the first ended with nothing but a bucket", async () => {
@@ -794,7 +807,7 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
         const { ended } = await deploy(other, { clusters: [] });
         account.allow = undefined;
         assert.match(ended, /^osls deploy fails: .*not authorized/);
-        const { stack, functions } = (await jobOf(other)).job.stage;
+        const { stack, functions } = (await openJob(other)).job.stage;
         assert.ok(await stack.findBucket());
         assert.deepEqual(await functions.listRules(), []);
         assert.equal((await deploy(other, { clusters: [] })).ended, "release r1 is live");

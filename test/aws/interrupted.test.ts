@@ -12,14 +12,14 @@ import { lockTerm } from "../../infra/rollout/lock.ts";
 import { type Checkout, kubeconfigOf, openCheckout } from "../checkout.ts";
 import { close, listen } from "../listen.ts";
 import { needs } from "../parts.ts";
-import { deployTree, jobOf, type Order, openStageAs, programOf } from "../trees.ts";
+import { buildProgram, deployTree, openStageAs, openTreeJob, type TreeDeployment } from "../trees.ts";
 import { type Account, openAccount } from "./account.ts";
-import type { Heard } from "./exchange.ts";
-import { allowing, callsOf, readAccess, region } from "./rights.ts";
+import type { RecordedCall } from "./aws-service.ts";
+import { findAllowingStatement, listIamCalls, readAccess, region } from "./rights.ts";
 
 // A deployment that is killed, or falls asleep, after any of the changes it makes to AWS or to a cluster, and is run again:
 // in a process of its own, by the rights of the role that deploys, with clocks that are wrong.
-const stampNotes = (stamp: string) => `
+const buildRule = (stamp: string) => `
 import { rule } from "#lib/rule.ts";
 export default rule({
   summary: "Stamps notes.",
@@ -28,7 +28,7 @@ export default rule({
   validate(note) { if (!note.data) return "data must be set"; },
 });
 `;
-const casesOf = (stamp: string) => `
+const buildCases = (stamp: string) => `
 - name: stamps a note
   mutate: { metadata: { name: a } }
   becomes: { metadata: { name: a }, data: { stamp: ${stamp} } }
@@ -42,7 +42,7 @@ describe("a deployment that ends midway", await needs("moto", "runtime client", 
   let cluster: Cluster;
   let checkout: Checkout;
   /** A proxy between the cluster and the deployment that a test ends. */
-  let front: Front;
+  let front: ApiProxy;
   let kubeconfig: string;
 
   before(async () => {
@@ -55,12 +55,12 @@ describe("a deployment that ends midway", await needs("moto", "runtime client", 
     ]);
     [account, cluster, checkout] = [opened, booted, place];
     account.lambda.updating = 0;
-    front = await openFront(cluster, checkout.folder);
+    front = await openProxy(cluster, checkout.folder);
     kubeconfig = await checkout.write("kubeconfig", kubeconfigOf({ shop: cluster }));
     await checkout.write("front.yaml", kubeconfigOf({ shop: { ...cluster, server: front.url, ca: front.ca } }));
     Object.assign(process.env, account.as("somebody").env);
     const rights = role("DeployRole");
-    isAllowed = (heard) => callsOf(heard).every((call) => allowing(rights, call) !== undefined);
+    isAllowed = (heard) => listIamCalls(heard).every((call) => findAllowingStatement(rights, call) !== undefined);
     account.allow = isAllowed;
   });
   after(async () => {
@@ -70,18 +70,23 @@ describe("a deployment that ends midway", await needs("moto", "runtime client", 
   });
 
   /** Reports whether the shipped role for deployments allows a call. */
-  let isAllowed: (heard: Heard) => boolean;
+  let isAllowed: (heard: RecordedCall) => boolean;
   const load = {
     runCases: () => checkout.load<typeof import("../../infra/rollout/case-runs.ts")>("infra/rollout/case-runs.ts"),
     probe: () => checkout.load<typeof import("../../infra/clusters/probe.ts")>("infra/clusters/probe.ts"),
   };
-  const treeOf = async (name: string, stamp: string, said: string, cases = casesOf(stamp)): Promise<Order> => {
-    await checkout.rule("stamp-notes", stampNotes(stamp), cases, `trees/${name}`);
+  const writeTree = async (
+    name: string,
+    stamp: string,
+    said: string,
+    cases = buildCases(stamp),
+  ): Promise<TreeDeployment> => {
+    await checkout.rule("stamp-notes", buildRule(stamp), cases, `trees/${name}`);
     return { folder: checkout.folder, name, said, kubeconfig, ca: account.ca, mark: "" };
   };
 
   /** Requires for each entry that its rule's live version passes the cases, and that its address answers. */
-  const check = async (trees: Order[], when: string) => {
+  const check = async (trees: TreeDeployment[], when: string) => {
     const paths = ["mutating", "validating"].map(
       (kind) => `/apis/admissionregistration.k8s.io/v1/${kind}webhookconfigurations/postern`,
     );
@@ -94,7 +99,7 @@ describe("a deployment that ends midway", await needs("moto", "runtime client", 
     assert.deepEqual(weights, {}, when);
     const proofs = await Promise.all(
       trees.map(async (tree) => {
-        const [listed] = (await jobOf(tree, "observer")).catalogue;
+        const [listed] = (await openTreeJob(tree, "observer")).catalogue;
         assert.ok(listed);
         return (await runCases(functions, listed, version)).faults;
       }),
@@ -116,13 +121,13 @@ describe("a deployment that ends midway", await needs("moto", "runtime client", 
     send(signal: NodeJS.Signals): void;
   }
   const start = (
-    tree: Order,
+    tree: TreeDeployment,
     caller: string,
     ahead: number,
     /** Is asked before and after each change; where it answers false, the change isn't made. */
     gate: (deployment: Deployment, when: "before" | "after") => boolean,
   ): Deployment => {
-    const program = programOf({ ...tree, kubeconfig: join(checkout.folder, "front.yaml") }, caller, ahead);
+    const program = buildProgram({ ...tree, kubeconfig: join(checkout.folder, "front.yaml") }, caller, ahead);
     const { PATH = "" } = process.env;
     const child = spawn(process.execPath, ["--input-type=module", "--eval", program], {
       cwd: checkout.folder,
@@ -142,7 +147,7 @@ describe("a deployment that ends midway", await needs("moto", "runtime client", 
       return isMade;
     };
     const done = (isChange: boolean) => void (isChange && gate(deployment, "after"));
-    const isChange = ({ action }: Heard) => /:(Put|Update|Publish|Create|Delete)/.test(action);
+    const isChange = ({ action }: RecordedCall) => /:(Put|Update|Publish|Create|Delete)/.test(action);
     account.allow = (heard) => isAllowed(heard) && (heard.caller !== caller || asked(isChange(heard)));
     account.fault = (heard, when) => {
       if (heard.caller === caller && when === "after") done(isChange(heard));
@@ -160,14 +165,14 @@ describe("a deployment that ends midway", await needs("moto", "runtime client", 
   const letTermPass = () => {
     account.s3.ahead += lockTerm + 2_000;
   };
-  const resume = (tree: Order) => deployTree(tree, "resumer", true);
+  const resume = (tree: TreeDeployment) => deployTree(tree, "resumer", true);
 
   it("at any step: whatever clusters point at is proven and answers, and a second run ends it", async (test) => {
     const [one, two] = [
-      await treeOf("one", "one", "{ timeoutSeconds: 3 }"),
-      await treeOf("two", "two", "{ timeoutSeconds: 4 }"),
+      await writeTree("one", "one", "{ timeoutSeconds: 3 }"),
+      await writeTree("two", "two", "{ timeoutSeconds: 4 }"),
     ];
-    const broken = await treeOf("broken", "three", "{ timeoutSeconds: 5 }", casesOf("other"));
+    const broken = await writeTree("broken", "three", "{ timeoutSeconds: 5 }", buildCases("other"));
     assert.match(await deployTree(two, "somebody", false), /release r1 is live/);
     assert.match(await deployTree(one, "somebody", false), /release r2 is live/);
     await check([one], "at first");
@@ -231,16 +236,16 @@ describe("a deployment that ends midway", await needs("moto", "runtime client", 
 });
 
 /** A proxy of an API server that can refuse all further requests. */
-interface Front {
+interface ApiProxy {
   url: string;
   ca: string;
   gate: { before(isChange: boolean): boolean; after(isChange: boolean): void } | undefined;
   stop(): Promise<void>;
 }
 
-const openFront = async (cluster: Cluster, folder: string): Promise<Front> => {
+const openProxy = async (cluster: Cluster, folder: string): Promise<ApiProxy> => {
   const { ca, cert, key } = await openCertificate(join(folder, "front"), "127.0.0.1");
-  const front: Omit<Front, "url" | "stop"> = { ca, gate: undefined };
+  const front: Omit<ApiProxy, "url" | "stop"> = { ca, gate: undefined };
   const server: Server = createServer({ cert, key }, (asked, answer) => {
     const { gate } = front;
     const refuse = () => answer.writeHead(403).end(JSON.stringify({ kind: "Status", message: "killed", code: 403 }));

@@ -1,13 +1,21 @@
 import { createHash, randomUUID } from "node:crypto";
 import { unzip } from "../../infra/build/zip.ts";
+import {
+  AwsError,
+  type AwsReply,
+  type AwsRequest,
+  type AwsService,
+  type CallRecorder,
+  refuseInRest,
+  startServer,
+} from "./aws-service.ts";
 import type { CloudWatch } from "./cloudwatch.ts";
-import { type Asked, type Ear, Refusal, type Reply, refuseInRest, type Service, serve } from "./exchange.ts";
 import { openProcesses } from "./processes.ts";
 
-// Lambda's own API, as strict as its documentation: revisions, hashes, updates that take a while, aliases that only take
-// published versions. What is published really runs, under the client that Lambda runs it with.
+// A stand-in of Lambda's API, as strict as its documentation: revisions, hashes, updates that take time, aliases that point
+// only at published versions. Published code really runs, under Lambda's own runtime client.
 
-export type { Fault } from "./exchange.ts";
+export type { Fault } from "./aws-service.ts";
 
 type Json = Record<string, unknown>;
 
@@ -41,7 +49,7 @@ interface Policy {
   revision: string;
 }
 
-interface Fn {
+interface FunctionRecord {
   latest: Configuration;
   /** The time at which the present update of $LATEST ends. */
   busy: number;
@@ -75,8 +83,8 @@ export interface LambdaOptions {
   watch?: CloudWatch;
 }
 
-export interface Lambda extends Service {
-  functions: Map<string, Fn>;
+export interface Lambda extends AwsService {
+  functions: Map<string, FunctionRecord>;
   /** The duration of an update in milliseconds. */
   updating: number;
   /** The number of functions or versions on a page. */
@@ -95,41 +103,41 @@ export interface Lambda extends Service {
 
 const account = "123456789012";
 const sha256 = (bytes: Uint8Array) => createHash("sha256").update(bytes).digest("base64");
-const invalid = (message: string) => new Refusal(400, "InvalidParameterValueException", message);
-const conflict = (message: string) => new Refusal(409, "ResourceConflictException", message);
-const missing = (message: string) => new Refusal(404, "ResourceNotFoundException", message);
+const createInvalid = (message: string) => new AwsError(400, "InvalidParameterValueException", message);
+const createConflict = (message: string) => new AwsError(409, "ResourceConflictException", message);
+const createMissing = (message: string) => new AwsError(404, "ResourceNotFoundException", message);
 
 /** `name`, and the version or alias that stands behind it in an ARN. */
-export const functionIn = (text: string): { name: string; qualifier: string | undefined } => {
+export const parseFunctionName = (text: string): { name: string; qualifier: string | undefined } => {
   const [name = "", qualifier] = text.replace(/^(arn:aws:lambda:[^:]*:\d*:function:|\d{12}:function:)/, "").split(":");
   return { name, qualifier };
 };
 
-export const openLambdaRoom = async (options: LambdaOptions = {}): Promise<Lambda> => {
+export const createLambda = async (options: LambdaOptions = {}): Promise<Lambda> => {
   const { region = "eu-west-1", watch, artefact } = options;
   const arnOf = (name: string) => `arn:aws:lambda:${region}:${account}:function:${name}`;
   const ran = await openProcesses();
-  const functions = new Map<string, Fn>();
+  const functions = new Map<string, FunctionRecord>();
   /** Code by its hash: a location keeps the code that it had when it was returned. */
   const codes = new Map<string, Buffer>();
 
-  const found = (name: string): Fn => {
+  const getFunction = (name: string): FunctionRecord => {
     const one = functions.get(name);
-    if (!one) throw missing(`Function not found: ${arnOf(name)}`);
+    if (!one) throw createMissing(`Function not found: ${arnOf(name)}`);
     return one;
   };
-  const configured = (name: string, qualifier = "$LATEST"): [string, Configuration] => {
-    const one = found(name);
+  const readConfiguration = (name: string, qualifier = "$LATEST"): [string, Configuration] => {
+    const one = getFunction(name);
     const alias = one.aliases.get(qualifier);
     const version = alias?.version ?? qualifier;
     const configuration = version === "$LATEST" ? one.latest : one.versions.get(version);
-    if (!configuration) throw missing(`Function not found: ${arnOf(name)}:${qualifier}`);
+    if (!configuration) throw createMissing(`Function not found: ${arnOf(name)}:${qualifier}`);
     return [version, configuration];
   };
-  const described = (name: string, version: string, configuration: Configuration): Json => {
+  const describeFunction = (name: string, version: string, configuration: Configuration): Json => {
     const { code, environment, description, revision, modified, ...rest } = configuration;
-    const isBusy = version === "$LATEST" && found(name).busy > Date.now();
-    const isPending = isBusy && found(name).pending;
+    const isBusy = version === "$LATEST" && getFunction(name).busy > Date.now();
+    const isPending = isBusy && getFunction(name).pending;
     return {
       FunctionName: name,
       FunctionArn: version === "$LATEST" ? arnOf(name) : `${arnOf(name)}:${version}`,
@@ -151,61 +159,61 @@ export const openLambdaRoom = async (options: LambdaOptions = {}): Promise<Lambd
       Version: version,
     };
   };
-  const free = (name: string): Fn => {
-    const one = found(name);
-    if (one.busy > Date.now()) throw conflict(`An update is in progress for resource: ${arnOf(name)}`);
+  const requireIdle = (name: string): FunctionRecord => {
+    const one = getFunction(name);
+    if (one.busy > Date.now()) throw createConflict(`An update is in progress for resource: ${arnOf(name)}`);
     return one;
   };
   const expect = (given: unknown, revision: string) => {
     if (given !== undefined && given !== revision)
-      throw new Refusal(412, "PreconditionFailedException", "The Revision Id provided does not match the latest one");
+      throw new AwsError(412, "PreconditionFailedException", "The Revision Id provided does not match the latest one");
   };
   const change = (name: string, edit: Partial<Configuration>): Json => {
-    const one = found(name);
-    one.latest = { ...one.latest, ...edit, ...stamped() };
+    const one = getFunction(name);
+    one.latest = { ...one.latest, ...edit, ...createStamp() };
     Object.assign(one, { busy: Date.now() + room.updating, pending: false });
-    return described(name, "$LATEST", one.latest);
+    return describeFunction(name, "$LATEST", one.latest);
   };
-  const codeOf = async (input: Json): Promise<Buffer> => {
+  const readCode = async (input: Json): Promise<Buffer> => {
     const code =
       typeof input.ZipFile === "string"
         ? Buffer.from(input.ZipFile, "base64")
         : await artefact?.(String(input.S3Bucket), String(input.S3Key));
     if (code === undefined)
-      throw invalid("Error occurred while GetObject. S3 Error Code: NoSuchKey. S3 Error Message: no such key");
+      throw createInvalid("Error occurred while GetObject. S3 Error Code: NoSuchKey. S3 Error Message: no such key");
     if (unzip(code) === undefined)
-      throw invalid("Could not unzip uploaded file. Please check your file, then try to upload again.");
+      throw createInvalid("Could not unzip uploaded file. Please check your file, then try to upload again.");
     return code;
   };
-  const configurationIn = (input: Json): Partial<Configuration> => {
-    const variables = texts(Object(input.Environment).Variables);
+  const parseConfiguration = (input: Json): Partial<Configuration> => {
+    const variables = toTexts(Object(input.Environment).Variables);
     const size = Object.entries(variables ?? {}).reduce((sum, [key, value]) => sum + key.length + value.length, 0);
     if (size > 4096)
-      throw invalid("Lambda was unable to configure your environment variables: they exceed the 4KB limit.");
+      throw createInvalid("Lambda was unable to configure your environment variables: they exceed the 4KB limit.");
     const edit = {
       environment: variables,
-      description: textIn(input.Description),
-      memorySize: numberIn(input.MemorySize),
-      timeout: numberIn(input.Timeout),
-      runtime: textIn(input.Runtime),
-      handler: textIn(input.Handler),
-      role: textIn(input.Role),
+      description: toText(input.Description),
+      memorySize: toNumber(input.MemorySize),
+      timeout: toNumber(input.Timeout),
+      runtime: toText(input.Runtime),
+      handler: toText(input.Handler),
+      role: toText(input.Role),
     };
     return Object.fromEntries(Object.entries(edit).filter(([, value]) => value !== undefined));
   };
   /** The versions that an alias points to must be there. */
-  const routed = (name: string, version: string, weights: Record<string, number>) => {
+  const requireVersions = (name: string, version: string, weights: Record<string, number>) => {
     for (const one of [version, ...Object.keys(weights)]) {
-      if (!/^\d+$/.test(one)) throw invalid(`${one} is not a version`);
-      configured(name, one);
+      if (!/^\d+$/.test(one)) throw createInvalid(`${one} is not a version`);
+      readConfiguration(name, one);
     }
-    if (version in weights) throw invalid("The alias's own version can't have a weight");
+    if (version in weights) throw createInvalid("The alias's own version can't have a weight");
     const shares = Object.values(weights);
-    if (shares.length > 1) throw invalid("An alias takes at most one additional version");
-    if (shares.some((share) => !(share >= 0 && share <= 1))) throw invalid("A weight must be from 0.0 to 1.0");
+    if (shares.length > 1) throw createInvalid("An alias takes at most one additional version");
+    if (shares.some((share) => !(share >= 0 && share <= 1))) throw createInvalid("A weight must be from 0.0 to 1.0");
   };
-  const told = (name: string, alias: string): Json => {
-    const { version, weights, description, revision } = aliased(name, alias);
+  const describeAlias = (name: string, alias: string): Json => {
+    const { version, weights, description, revision } = getAlias(name, alias);
     return {
       AliasArn: `${arnOf(name)}:${alias}`,
       Name: alias,
@@ -215,138 +223,139 @@ export const openLambdaRoom = async (options: LambdaOptions = {}): Promise<Lambd
       RevisionId: revision,
     };
   };
-  const aliased = (name: string, alias: string): Alias => {
-    const one = found(name).aliases.get(alias);
-    if (!one) throw missing(`Cannot find alias arn: ${arnOf(name)}:${alias}`);
+  const getAlias = (name: string, alias: string): Alias => {
+    const one = getFunction(name).aliases.get(alias);
+    if (!one) throw createMissing(`Cannot find alias arn: ${arnOf(name)}:${alias}`);
     return one;
   };
-  const paged = <T>(items: T[], query: URLSearchParams): [T[], string | undefined] => {
+  const selectPage = <T>(items: T[], query: URLSearchParams): [T[], string | undefined] => {
     const first = Number(query.get("Marker") ?? 0);
     const next = first + room.pageSize;
     return [items.slice(first, next), next < items.length ? String(next) : undefined];
   };
-  const policyOf = (name: string, query: URLSearchParams): [string, Map<string, Policy>] => {
+  const findPolicies = (name: string, query: URLSearchParams): [string, Map<string, Policy>] => {
     const qualifier = query.get("Qualifier") ?? "";
-    if (qualifier) configured(name, qualifier);
-    return [qualifier, found(name).policies];
+    if (qualifier) readConfiguration(name, qualifier);
+    return [qualifier, getFunction(name).policies];
   };
 
   type Action = (name: string, input: Json, query: URLSearchParams) => Json | undefined | Promise<Json | undefined>;
   const actions: Record<string, Action> = {
     CreateFunction: async (_, input) => {
       const name = String(input.FunctionName);
-      if (functions.has(name)) throw conflict(`Function already exist: ${name}`);
-      if (input.Publish) throw invalid("this stand-in publishes by PublishVersion alone");
-      const code = await codeOf(Object(input.Code));
-      const latest = { ...usual, timeout: 3, ...configurationIn(input), code, ...stamped() };
+      if (functions.has(name)) throw createConflict(`Function already exist: ${name}`);
+      if (input.Publish) throw createInvalid("this stand-in publishes by PublishVersion alone");
+      const code = await readCode(Object(input.Code));
+      const latest = { ...usual, timeout: 3, ...parseConfiguration(input), code, ...createStamp() };
       if (Array.isArray(input.Architectures)) latest.architectures = input.Architectures.map(String);
-      functions.set(name, { ...fresh(latest), busy: Date.now() + room.updating });
-      return described(name, "$LATEST", latest);
+      functions.set(name, { ...createRecord(latest), busy: Date.now() + room.updating });
+      return describeFunction(name, "$LATEST", latest);
     },
     DeleteFunction: (name, _, query) => {
-      const one = found(name);
+      const one = getFunction(name);
       const version = query.get("Qualifier");
       if (version === null) functions.delete(name);
       else {
-        if (version === "$LATEST") throw invalid("$LATEST version cannot be deleted without deleting the function.");
-        if (!/^\d+$/.test(version)) throw invalid("Deletion of aliases is not currently supported.");
-        configured(name, version);
+        if (version === "$LATEST")
+          throw createInvalid("$LATEST version cannot be deleted without deleting the function.");
+        if (!/^\d+$/.test(version)) throw createInvalid("Deletion of aliases is not currently supported.");
+        readConfiguration(name, version);
         const held = [...one.aliases].filter(([, alias]) => alias.version === version || version in alias.weights);
         if (held.length > 0) {
           const names = held.map(([alias]) => alias).join(", ");
-          throw conflict(`Version ${version} can't be deleted: aliases refer to it: [${names}]`);
+          throw createConflict(`Version ${version} can't be deleted: aliases refer to it: [${names}]`);
         }
         one.versions.delete(version);
       }
       return undefined;
     },
     ListFunctions: (_, __, query) => {
-      const [page, NextMarker] = paged([...functions], query);
-      return { Functions: page.map(([name, { latest }]) => described(name, "$LATEST", latest)), NextMarker };
+      const [page, NextMarker] = selectPage([...functions], query);
+      return { Functions: page.map(([name, { latest }]) => describeFunction(name, "$LATEST", latest)), NextMarker };
     },
     GetFunction: (name, _, query) => {
-      const [version, configuration] = configured(name, query.get("Qualifier") ?? undefined);
+      const [version, configuration] = readConfiguration(name, query.get("Qualifier") ?? undefined);
       const hash = Buffer.from(sha256(configuration.code), "base64").toString("hex");
       codes.set(hash, configuration.code);
       return {
-        Configuration: described(name, version, configuration),
+        Configuration: describeFunction(name, version, configuration),
         Code: { RepositoryType: "S3", Location: `${room.base}${codePath}${hash}` },
       };
     },
     GetFunctionConfiguration: (name, _, query) =>
-      described(name, ...configured(name, query.get("Qualifier") ?? undefined)),
+      describeFunction(name, ...readConfiguration(name, query.get("Qualifier") ?? undefined)),
     UpdateFunctionCode: async (name, input) => {
-      if (input.Publish) throw invalid("this stand-in publishes by PublishVersion alone");
-      expect(input.RevisionId, free(name).latest.revision);
-      const code = await codeOf(input);
+      if (input.Publish) throw createInvalid("this stand-in publishes by PublishVersion alone");
+      expect(input.RevisionId, requireIdle(name).latest.revision);
+      const code = await readCode(input);
       const architectures = Array.isArray(input.Architectures)
         ? { architectures: input.Architectures.map(String) }
         : {};
       // Another call may have changed the function while the code was read.
-      const { latest } = free(name);
+      const { latest } = requireIdle(name);
       expect(input.RevisionId, latest.revision);
-      if (input.DryRun) return described(name, "$LATEST", { ...latest, ...architectures, code });
+      if (input.DryRun) return describeFunction(name, "$LATEST", { ...latest, ...architectures, code });
       return change(name, { code, ...architectures });
     },
     UpdateFunctionConfiguration: (name, input) => {
-      expect(input.RevisionId, free(name).latest.revision);
-      return change(name, configurationIn(input));
+      expect(input.RevisionId, requireIdle(name).latest.revision);
+      return change(name, parseConfiguration(input));
     },
     PublishVersion: (name, input) => {
-      const one = free(name);
+      const one = requireIdle(name);
       expect(input.RevisionId, one.latest.revision);
       if (input.CodeSha256 !== undefined && input.CodeSha256 !== sha256(one.latest.code))
-        throw new Refusal(412, "PreconditionFailedException", "The CodeSha256 does not match that of the latest code");
+        throw new AwsError(412, "PreconditionFailedException", "The CodeSha256 does not match that of the latest code");
       const last = one.versions.get(String(one.published));
-      if (!last || !sameAs(last, one.latest)) {
+      if (!last || !isSame(last, one.latest)) {
         one.published += 1;
-        const description = textIn(input.Description) || one.latest.description;
-        const version = { ...one.latest, description, source: one.latest.description, ...stamped() };
+        const description = toText(input.Description) || one.latest.description;
+        const version = { ...one.latest, description, source: one.latest.description, ...createStamp() };
         one.versions.set(String(one.published), version);
       }
       const version = String(one.published);
-      return described(name, version, configured(name, version)[1]);
+      return describeFunction(name, version, readConfiguration(name, version)[1]);
     },
     ListVersionsByFunction: (name, _, query) => {
-      const { latest, versions } = found(name);
-      const [page, NextMarker] = paged([["$LATEST", latest] as const, ...versions], query);
-      return { Versions: page.map(([version, one]) => described(name, version, one)), NextMarker };
+      const { latest, versions } = getFunction(name);
+      const [page, NextMarker] = selectPage([["$LATEST", latest] as const, ...versions], query);
+      return { Versions: page.map(([version, one]) => describeFunction(name, version, one)), NextMarker };
     },
 
     CreateAlias: (name, input) => {
       const [alias, version] = [String(input.Name), String(input.FunctionVersion)];
-      const weights = numbers(Object(input.RoutingConfig).AdditionalVersionWeights) ?? {};
-      const { aliases } = found(name);
-      if (aliases.has(alias)) throw conflict(`Alias already exists: ${arnOf(name)}:${alias}`);
-      routed(name, version, weights);
-      aliases.set(alias, { version, weights, description: textIn(input.Description) ?? "", revision: randomUUID() });
-      return told(name, alias);
+      const weights = toNumbers(Object(input.RoutingConfig).AdditionalVersionWeights) ?? {};
+      const { aliases } = getFunction(name);
+      if (aliases.has(alias)) throw createConflict(`Alias already exists: ${arnOf(name)}:${alias}`);
+      requireVersions(name, version, weights);
+      aliases.set(alias, { version, weights, description: toText(input.Description) ?? "", revision: randomUUID() });
+      return describeAlias(name, alias);
     },
-    GetAlias: (name, _, query) => told(name, query.get("Name") ?? ""),
+    GetAlias: (name, _, query) => describeAlias(name, query.get("Name") ?? ""),
     UpdateAlias: (name, input, query) => {
       const alias = query.get("Name") ?? "";
-      const one = aliased(name, alias);
+      const one = getAlias(name, alias);
       expect(input.RevisionId, one.revision);
-      const version = textIn(input.FunctionVersion) ?? one.version;
-      const weights = numbers(Object(input.RoutingConfig).AdditionalVersionWeights) ?? one.weights;
-      routed(name, version, weights);
-      const description = textIn(input.Description) ?? one.description;
+      const version = toText(input.FunctionVersion) ?? one.version;
+      const weights = toNumbers(Object(input.RoutingConfig).AdditionalVersionWeights) ?? one.weights;
+      requireVersions(name, version, weights);
+      const description = toText(input.Description) ?? one.description;
       Object.assign(one, { version, weights, description, revision: randomUUID() });
-      return told(name, alias);
+      return describeAlias(name, alias);
     },
     DeleteAlias: (name, _, query) => {
-      found(name).aliases.delete(query.get("Name") ?? "");
-      found(name).policies.delete(query.get("Name") ?? "");
+      getFunction(name).aliases.delete(query.get("Name") ?? "");
+      getFunction(name).policies.delete(query.get("Name") ?? "");
       return undefined;
     },
 
     AddPermission: (name, input, query) => {
-      const [qualifier, policies] = policyOf(name, query);
+      const [qualifier, policies] = findPolicies(name, query);
       const policy = policies.get(qualifier);
       if (policy) expect(input.RevisionId, policy.revision);
       const { StatementId: Sid, Action, Principal, SourceArn, FunctionUrlAuthType, InvokedViaFunctionUrl } = input;
       if (policy?.statements.some((one) => one.Sid === Sid))
-        throw conflict(`The statement id (${Sid}) provided already exists.`);
+        throw createConflict(`The statement id (${Sid}) provided already exists.`);
       const Condition = {
         ...(SourceArn !== undefined && { ArnLike: { "AWS:SourceArn": SourceArn } }),
         ...(FunctionUrlAuthType !== undefined && {
@@ -368,11 +377,11 @@ export const openLambdaRoom = async (options: LambdaOptions = {}): Promise<Lambd
       return { Statement: JSON.stringify(statement) };
     },
     RemovePermission: (name, _, query) => {
-      const [qualifier, policies] = policyOf(name, query);
+      const [qualifier, policies] = findPolicies(name, query);
       const policy = policies.get(qualifier);
       const left = policy?.statements.filter(({ Sid }) => Sid !== query.get("StatementId")) ?? [];
       if (!policy || left.length === policy.statements.length)
-        throw missing(`Statement ${query.get("StatementId")} is not found in resource policy.`);
+        throw createMissing(`Statement ${query.get("StatementId")} is not found in resource policy.`);
       expect(query.get("RevisionId") ?? undefined, policy.revision);
       if (left.length === 0) policies.delete(qualifier);
       else policies.set(qualifier, { statements: left, revision: randomUUID() });
@@ -381,29 +390,30 @@ export const openLambdaRoom = async (options: LambdaOptions = {}): Promise<Lambd
 
     CreateFunctionUrlConfig: (name, input, query) => {
       const qualifier = query.get("Qualifier") ?? "";
-      if (qualifier) aliased(name, qualifier);
-      if (found(name).urls.has(qualifier)) throw conflict(`FunctionUrlConfig exists for ${arnOf(name)}:${qualifier}`);
+      if (qualifier) getAlias(name, qualifier);
+      if (getFunction(name).urls.has(qualifier))
+        throw createConflict(`FunctionUrlConfig exists for ${arnOf(name)}:${qualifier}`);
       const id = createHash("sha256").update(`${name}:${qualifier}`).digest("hex").slice(0, 32);
-      const url = textIn(input.FunctionUrl) ?? `https://${id}.lambda-url.${region}.on.aws/`;
-      found(name).urls.set(qualifier, { url, authType: String(input.AuthType) });
+      const url = toText(input.FunctionUrl) ?? `https://${id}.lambda-url.${region}.on.aws/`;
+      getFunction(name).urls.set(qualifier, { url, authType: String(input.AuthType) });
       return { FunctionUrl: url, FunctionArn: arnOf(name), AuthType: input.AuthType };
     },
     DeleteFunctionUrlConfig: (name, _, query) => {
-      if (!found(name).urls.delete(query.get("Qualifier") ?? ""))
-        throw missing("The resource you requested does not exist.");
+      if (!getFunction(name).urls.delete(query.get("Qualifier") ?? ""))
+        throw createMissing("The resource you requested does not exist.");
       return undefined;
     },
   };
 
   /** The version that an alias chooses this time. */
-  const chosen = (name: string, qualifier = "$LATEST"): [string, Configuration] => {
-    const alias = found(name).aliases.get(qualifier);
+  const chooseVersion = (name: string, qualifier = "$LATEST"): [string, Configuration] => {
+    const alias = getFunction(name).aliases.get(qualifier);
     const [[other, weight] = ["", 0]] = Object.entries(alias?.weights ?? {});
-    return configured(name, other !== "" && room.random() < weight ? other : qualifier);
+    return readConfiguration(name, other !== "" && room.random() < weight ? other : qualifier);
   };
   const invoke = async (name: string, qualifier: string | undefined, event: unknown): Promise<Invocation> => {
-    const [version, configuration] = chosen(name, qualifier);
-    const one = found(name);
+    const [version, configuration] = chooseVersion(name, qualifier);
+    const one = getFunction(name);
     const isAlias = one.aliases.has(qualifier ?? "");
     const Resource = qualifier ? `${name}:${qualifier}` : name;
     const record = (metric: string, value: number) => {
@@ -413,12 +423,12 @@ export const openLambdaRoom = async (options: LambdaOptions = {}): Promise<Lambd
         watch?.record({ namespace: "AWS/Lambda", metric, dimensions, value, time: Date.now() });
     };
     if (version === "$LATEST" && one.pending && one.busy > Date.now())
-      throw conflict(
+      throw createConflict(
         `The operation cannot be performed at this time. The function is currently in the following state: Pending`,
       );
     if (one.reserved !== undefined && one.running >= one.reserved) {
       record("Throttles", 1);
-      throw new Refusal(429, "TooManyRequestsException", "Rate Exceeded.");
+      throw new AwsError(429, "TooManyRequestsException", "Rate Exceeded.");
     }
     const { code, environment, timeout, memorySize, handler } = configuration;
     const program = {
@@ -455,11 +465,15 @@ export const openLambdaRoom = async (options: LambdaOptions = {}): Promise<Lambd
     return { payload, fault, version, log: Buffer.from(log).subarray(-4096) };
   };
 
-  const answerInvoke = async (name: string, { query, headers, body }: Asked, behind?: string): Promise<Reply> => {
+  const answerInvoke = async (
+    name: string,
+    { query, headers, body }: AwsRequest,
+    behind?: string,
+  ): Promise<AwsReply> => {
     const qualifier = query.get("Qualifier") ?? behind;
     if (body.length > 6 * 1024 * 1024)
-      throw new Refusal(413, "RequestTooLargeException", `${body.length} byte payload is too large`);
-    const event = parsed(body);
+      throw new AwsError(413, "RequestTooLargeException", `${body.length} byte payload is too large`);
+    const event = parseBody(body);
     const { payload, fault, version, log } = await invoke(name, qualifier, event);
     return {
       status: 200,
@@ -475,7 +489,7 @@ export const openLambdaRoom = async (options: LambdaOptions = {}): Promise<Lambd
 
   const act = async (action: string, name: string, input: Json, query: URLSearchParams) => {
     const known = actions[action];
-    if (!known) throw new Refusal(404, "UnknownOperationException", `the stand-in of Lambda knows no ${action}`);
+    if (!known) throw new AwsError(404, "UnknownOperationException", `the stand-in of Lambda knows no ${action}`);
     return known(name, input, query);
   };
   const room: Lambda = {
@@ -485,11 +499,11 @@ export const openLambdaRoom = async (options: LambdaOptions = {}): Promise<Lambd
     random: Math.random,
     base: "",
     create: (name, code, environment) => {
-      const latest = { ...usual, code, environment, description: "first", ...stamped() };
+      const latest = { ...usual, code, environment, description: "first", ...createStamp() };
       const live = { version: "1", weights: {}, description: "", revision: randomUUID() };
       functions.set(name, {
-        ...fresh(latest),
-        versions: new Map([["1", { ...latest, ...stamped() }]]),
+        ...createRecord(latest),
+        versions: new Map([["1", { ...latest, ...createStamp() }]]),
         published: 1,
         aliases: new Map([["live", live]]),
       });
@@ -499,7 +513,7 @@ export const openLambdaRoom = async (options: LambdaOptions = {}): Promise<Lambd
     invoke,
     about: (asked) => {
       const { action, name } = readPath(asked);
-      const created = action === "CreateFunction" ? String(Object(parsed(asked.body)).FunctionName) : name;
+      const created = action === "CreateFunction" ? String(Object(parseBody(asked.body)).FunctionName) : name;
       return { action: `lambda:${action === "Invoke" ? "InvokeFunction" : action}`, name: created };
     },
     answer: async (asked) => {
@@ -511,7 +525,7 @@ export const openLambdaRoom = async (options: LambdaOptions = {}): Promise<Lambd
       if (action === "Invoke") return answerInvoke(name, asked, qualifier);
       if (qualifier !== undefined && !asked.query.has("Qualifier")) asked.query.set("Qualifier", qualifier);
       for (const [key, value] of Object.entries(sub)) asked.query.set(key, value);
-      const answer = await act(action, name, Object(parsed(asked.body)), asked.query);
+      const answer = await act(action, name, Object(parseBody(asked.body)), asked.query);
       if (answer === undefined) return { status: 204 };
       const isNew = /^(Create|Publish|Add)/.test(action);
       return {
@@ -527,12 +541,12 @@ export const openLambdaRoom = async (options: LambdaOptions = {}): Promise<Lambd
 };
 
 /** Lambda alone, on a server of its own. */
-export type LambdaService = Lambda & Ear & { url: string };
+export type LambdaService = Lambda & CallRecorder & { url: string };
 
-export const openLambda = async (): Promise<LambdaService> => {
-  const ear: Ear = { heard: [], fault: undefined, allow: undefined };
-  const service = Object.assign(await openLambdaRoom(), ear);
-  const { url, stop } = await serve(() => service, service);
+export const startLambda = async (): Promise<LambdaService> => {
+  const ear: CallRecorder = { heard: [], fault: undefined, allow: undefined };
+  const service = Object.assign(await createLambda(), ear);
+  const { url, stop } = await startServer(() => service, service);
   service.base = url;
   const stopProcesses = service.stop;
   return Object.assign(service, { url, stop: async () => void (await Promise.all([stop(), stopProcesses()])) });
@@ -553,47 +567,47 @@ const usual = {
   ...{ role: `arn:aws:iam::${account}:role/stand-in`, architectures: ["arm64"] },
 };
 
-const fresh = (latest: Configuration): Fn => {
+const createRecord = (latest: Configuration): FunctionRecord => {
   return {
     ...{ latest, busy: 0, pending: true, versions: new Map(), published: 0, aliases: new Map() },
     ...{ policies: new Map(), urls: new Map(), running: 0 },
   };
 };
 
-const stamped = () => ({ revision: randomUUID(), modified: new Date().toISOString().replace("Z", "+0000") });
+const createStamp = () => ({ revision: randomUUID(), modified: new Date().toISOString().replace("Z", "+0000") });
 
 /** Lambda publishes nothing that differs in nothing from the version before. */
-const sameAs = (version: Configuration, latest: Configuration) => {
+const isSame = (version: Configuration, latest: Configuration) => {
   const essence = ({ code, revision: _, modified: __, source, description, ...rest }: Configuration) =>
     JSON.stringify([sha256(code), source ?? description, Object.entries(rest.environment).sort(), rest]);
   return essence(version) === essence({ ...latest, source: latest.description });
 };
 
-const textIn = (value: unknown) => (typeof value === "string" ? value : undefined);
-const numberIn = (value: unknown) => (value === undefined || value === null ? undefined : Number(value));
+const toText = (value: unknown) => (typeof value === "string" ? value : undefined);
+const toNumber = (value: unknown) => (value === undefined || value === null ? undefined : Number(value));
 
-const texts = (value: unknown): Record<string, string> | undefined =>
+const toTexts = (value: unknown): Record<string, string> | undefined =>
   value === undefined || value === null
     ? undefined
     : Object.fromEntries(Object.entries(Object(value)).map(([key, one]) => [key, String(one)]));
 
-const numbers = (value: unknown): Record<string, number> | undefined =>
+const toNumbers = (value: unknown): Record<string, number> | undefined =>
   value === undefined || value === null
     ? undefined
     : Object.fromEntries(Object.entries(Object(value)).map(([key, one]) => [key, Number(one)]));
 
-const parsed = (body: Buffer): unknown => {
+const parseBody = (body: Buffer): unknown => {
   try {
     return body.length === 0 ? {} : JSON.parse(String(body));
   } catch {
-    throw new Refusal(400, "InvalidRequestContentException", "Could not parse request body into json");
+    throw new AwsError(400, "InvalidRequestContentException", "Could not parse request body into json");
   }
 };
 
 /** Returns a request's action, its function and the other names in its path. */
-const readPath = ({ method, path }: Asked) => {
+const readPath = ({ method, path }: AwsRequest) => {
   const [, , , named = "", what = "", which] = path.split("/").map(decodeURIComponent);
-  const { name, qualifier } = functionIn(named);
+  const { name, qualifier } = parseFunctionName(named);
   const known: Record<string, string> = {
     "GET ": named === "" ? "ListFunctions" : "GetFunction",
     "POST ": "CreateFunction",

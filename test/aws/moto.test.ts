@@ -48,13 +48,13 @@ describe("a stage on moto", await needs("moto"), () => {
     await fetch(`${moto.url}/moto-api/config`, { method: "POST", body: settings });
     folder = await checkout();
     catalogue = await readCatalogue(join(folder, "functions"));
-    [stack, functions] = [(await rooms()).openStack(stage), openFunctions(stage, undefined, 5)];
+    [stack, functions] = [(await loadModules()).openStack(stage), openFunctions(stage, undefined, 5)];
     assert.deepEqual(
       [await stack.readTemplate(), await stack.readOutputs(), await stack.findBucket()],
       [undefined, {}, undefined],
     );
     begun = new Date(Math.floor(Date.now() / 1000) * 1000);
-    first = await deployed();
+    first = await deployCheckout();
     for (const name of [rule, other]) {
       const alias = { FunctionName: functions.getFunctionName(name), Name: "live", FunctionVersion: "1" };
       await new Lambda().createAlias(alias);
@@ -66,15 +66,15 @@ describe("a stage on moto", await needs("moto"), () => {
   });
 
   const ofCheckout = (file: string) => import(pathToFileURL(join(folder, "infra", file)).href);
-  const rooms = async (): Promise<
+  const loadModules = async (): Promise<
     typeof import("../../infra/aws/stack.ts") & typeof import("../../infra/rollout/package.ts")
   > => {
     return { ...(await ofCheckout("aws/stack.ts")), ...(await ofCheckout("rollout/package.ts")) };
   };
 
   /** Packs the checkout and has osls deploy it. */
-  const deployed = async (): Promise<StagePackage> => {
-    const { packageStage, repackage } = await rooms();
+  const deployCheckout = async (): Promise<StagePackage> => {
+    const { packageStage, repackage } = await loadModules();
     const text = `rules: { ${rule}: { exempt: { users: [], groups: [] } }, ${other}: }`;
     const file = join(folder, "postern.yaml");
     const made = await packageStage(
@@ -84,17 +84,17 @@ describe("a stage on moto", await needs("moto"), () => {
       file,
       createTestSigner(1).publicKey,
     );
-    await repackage(reduced(made.template));
+    await repackage(reduceTemplate(made.template));
     await stack.deploy();
     return made;
   };
-  const wantedOf = ({ parts }: StagePackage): WantedVersion => {
+  const findWanted = ({ parts }: StagePackage): WantedVersion => {
     const found = parts.find(({ name }) => name === rule);
     assert.ok(found);
     return found.wanted;
   };
   const FunctionName = `postern-${stage}-${rule}`;
-  const hanging = async () => {
+  const readAlias = async () => {
     const { version, weights } = await functions.readAlias(rule);
     return { version, weights };
   };
@@ -103,7 +103,7 @@ describe("a stage on moto", await needs("moto"), () => {
     // Another command has made it already.
     await stack.createBucket();
     const { Resources } = (await stack.readTemplate()) ?? {};
-    assert.deepEqual(Resources, JSON.parse(JSON.stringify(reduced(first.template).Resources)));
+    assert.deepEqual(Resources, JSON.parse(JSON.stringify(reduceTemplate(first.template).Resources)));
     assert.match(String(await stack.findBucket()), /^postern-moto-serverlessdeploymentbucket/);
     const total = Object.keys(Resources ?? {}).length;
     assert.deepEqual([await stack.countDone(begun), await stack.countDone(new Date())], [total, 0]);
@@ -113,7 +113,7 @@ describe("a stage on moto", await needs("moto"), () => {
     it("are listed, each with the version that the stack made", async () => {
       assert.deepEqual(await functions.listRules(), [rule, other]);
       assert.deepEqual(await openFunctions("other").listRules(), []);
-      const { codeSha256, environment, memorySize, timeout } = wantedOf(first);
+      const { codeSha256, environment, memorySize, timeout } = findWanted(first);
       const [version, ...more] = await functions.listVersions(rule);
       assert.ok(version);
       const { description, modified, ...substance } = version;
@@ -121,7 +121,7 @@ describe("a stage on moto", await needs("moto"), () => {
       assert.deepEqual([description, more], [catalogue.find(({ name }) => name === rule)?.rule.summary, []]);
       assert.ok(modified >= begun, modified.toISOString());
       assert.deepEqual(await functions.readLatestEnvironment(rule), environment);
-      assert.deepEqual(await hanging(), { version: "1", weights: {} });
+      assert.deepEqual(await readAlias(), { version: "1", weights: {} });
     });
 
     it("aren't there for rules that have none", async () => {
@@ -130,7 +130,7 @@ describe("a stage on moto", await needs("moto"), () => {
     });
 
     it("get versions, of other code, surroundings or both, that nothing points at yet", async () => {
-      const { environment, ...same } = wantedOf(first);
+      const { environment, ...same } = findWanted(first);
       const code = zip({ "index.cjs": Buffer.from("exports.handler = async () => {};\n") });
       const other = { ...same, zip: code, codeSha256: createHash("sha256").update(code).digest("base64") };
       const keys = { ...environment, POSTERN_KEYS: `${environment.POSTERN_KEYS},${createTestSigner(2).publicKey}` };
@@ -145,17 +145,17 @@ describe("a stage on moto", await needs("moto"), () => {
         const { modified: __, ...made } = (await functions.listVersions(rule)).at(-1) ?? {};
         assert.deepEqual(made, { ...substance, version });
       }
-      assert.deepEqual(await hanging(), { version: "1", weights: {} });
+      assert.deepEqual(await readAlias(), { version: "1", weights: {} });
     });
 
     it("are where they were moved to: in shares, alone, and back", async () => {
       await functions.moveAlias(rule, "1", await functions.readAlias(rule), { 2: 0.1 });
-      assert.deepEqual(await hanging(), { version: "1", weights: { 2: 0.1 } });
+      assert.deepEqual(await readAlias(), { version: "1", weights: { 2: 0.1 } });
       await functions.moveAlias(rule, "2", await functions.readAlias(rule));
-      assert.deepEqual(await hanging(), { version: "2", weights: {} });
+      assert.deepEqual(await readAlias(), { version: "2", weights: {} });
       assert.equal((await readRuleState(functions, rule)).previous, "1");
       assert.equal(await rollBack(functions, rule), "1");
-      assert.deepEqual(await hanging(), { version: "1", weights: {} });
+      assert.deepEqual(await readAlias(), { version: "1", weights: {} });
     });
 
     it("have the code of another deployment there, and point at what they pointed at", async () => {
@@ -164,13 +164,13 @@ describe("a stage on moto", await needs("moto"), () => {
       const [text, sentence] = [await readFile(file, "utf8"), "denying all modifications"];
       assert.ok(text.includes(sentence));
       await writeFile(file, text.replace(sentence, "denying them all"));
-      const again = await deployed();
-      const { codeSha256 } = wantedOf(again);
-      assert.notEqual(codeSha256, wantedOf(first).codeSha256);
+      const again = await deployCheckout();
+      const { codeSha256 } = findWanted(again);
+      assert.notEqual(codeSha256, findWanted(first).codeSha256);
       const { Configuration } = await new Lambda().getFunction({ FunctionName });
       assert.equal(Configuration?.CodeSha256, codeSha256);
-      assert.deepEqual(await hanging(), { version: "2", weights: { 4: 0.2 } });
-      assert.equal(await functions.publishVersion(rule, wantedOf(again)), "5");
+      assert.deepEqual(await readAlias(), { version: "2", weights: { 4: 0.2 } });
+      assert.equal(await functions.publishVersion(rule, findWanted(again)), "5");
       assert.equal((await functions.listVersions(rule)).at(-1)?.codeSha256, codeSha256);
       assert.deepEqual(await functions.listRules(), [rule, other]);
     });
@@ -206,7 +206,7 @@ const checkout = async (): Promise<string> => {
 
 /** Removes what moto can't deploy: aliases, the resources that refer to them, and redundant dependencies. */
 const omitted = ["Lambda::Alias", "Lambda::Permission", "ApiGatewayV2::Integration", "ApiGatewayV2::Route"];
-const reduced = (template: StackTemplate): StackTemplate => {
+const reduceTemplate = (template: StackTemplate): StackTemplate => {
   const kept = Object.entries(template.Resources).filter(
     ([, { Type }]) => !omitted.includes(Type.replace(/^AWS::/, "")),
   );

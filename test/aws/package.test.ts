@@ -12,7 +12,7 @@ import { writeDeployment } from "../../infra/build/deployment.ts";
 import { readRule } from "../../infra/catalogue/registry.ts";
 import { openSigner } from "../../infra/keys/keys.ts";
 import { needs } from "../parts.ts";
-import { matches } from "./cloudwatch.ts";
+import { matchesPattern } from "./cloudwatch.ts";
 import { lint } from "./tools.ts";
 
 // Packages a catalogue of 55 rules with the real osls, and reads what CloudFormation would get.
@@ -275,7 +275,7 @@ describe("a package of 55 rules", () => {
     ];
     for (const [status, own, isLost] of table) {
       const line = { ...format, status, function: own };
-      assert.equal(matches(String(FilterPattern), line), isLost, `${status}, ${own} by the function`);
+      assert.equal(matchesPattern(String(FilterPattern), line), isLost, `${status}, ${own} by the function`);
     }
   });
 

@@ -10,16 +10,16 @@ import { bootCluster, type Cluster } from "../../infra/parity/control-plane/clus
 import { type Checkout, kubeconfigOf, openCheckout } from "../checkout.ts";
 import { needs } from "../parts.ts";
 import {
-  bash,
   type CodeBuild,
   type GitHub,
   type GitLabJob,
-  ofCodeBuild,
-  ofGitHub,
-  ofGitLab,
-  pipelineText,
   readPipeline,
+  readPipelineText,
+  runBash,
   type Script,
+  scriptCodeBuild,
+  scriptGitHubJob,
+  scriptGitLabJob,
 } from "../pipelines.ts";
 import { type Account, openAccount } from "./account.ts";
 
@@ -49,8 +49,8 @@ const gitlabJobs = new Map(
     .map(([name, job]) => [name, { ...(job.extends && gitlab[job.extends]), ...job }]),
 );
 
-const ofWorkflow = (job: string) => ofGitHub(github, job);
-const ofJob = (job: string) => ofGitLab(gitlabJobs.get(job) ?? {}, gitlab.variables);
+const ofWorkflow = (job: string) => scriptGitHubJob(github, job);
+const ofJob = (job: string) => scriptGitLabJob(gitlabJobs.get(job) ?? {}, gitlab.variables);
 
 const plan = "npx postern deploy --stage prod --plan-only";
 const deploy = "node infra/postern.js deploy --stage prod --canary 10% --for 10m";
@@ -88,11 +88,11 @@ const runs: [string, Script, Record<string, string>, string[]][] = [
   ["GitLab's rollback to a release", ofJob("rollback every rule"), { TO: "r7" }, [install, allTo]],
   ["GitLab's rollback of a rule", ofJob("rollback one rule"), { RULE: "pod-security" }, [install, one]],
   ["GitLab's check", ofJob("check"), whatToCheck, [install, check]],
-  ["CodeBuild's check", ofCodeBuild(checking), whatToCheck, [install, check]],
-  ["CodeBuild's plan", ofCodeBuild(codebuild), { DO: "plan" }, [install, "npm test", plan]],
-  ["CodeBuild's deploy", ofCodeBuild(codebuild), { DO: "deploy" }, [install, deploy]],
-  ["CodeBuild's rollback", ofCodeBuild(codebuild), { DO: "rollback" }, [install, all]],
-  ["CodeBuild's rollback to a release", ofCodeBuild(codebuild), { DO: "rollback", TO: "r7" }, [install, allTo]],
+  ["CodeBuild's check", scriptCodeBuild(checking), whatToCheck, [install, check]],
+  ["CodeBuild's plan", scriptCodeBuild(codebuild), { DO: "plan" }, [install, "npm test", plan]],
+  ["CodeBuild's deploy", scriptCodeBuild(codebuild), { DO: "deploy" }, [install, deploy]],
+  ["CodeBuild's rollback", scriptCodeBuild(codebuild), { DO: "rollback" }, [install, all]],
+  ["CodeBuild's rollback to a release", scriptCodeBuild(codebuild), { DO: "rollback", TO: "r7" }, [install, allTo]],
 ];
 
 describe("the pipelines", () => {
@@ -122,7 +122,7 @@ describe("the pipelines", () => {
       GITHUB_STEP_SUMMARY: summary,
       ...more,
     };
-    const said = await bash(checkout.folder, script, { AWS_TOKEN: "the-token", ...env });
+    const said = await runBash(checkout.folder, script, { AWS_TOKEN: "the-token", ...env });
     const lines = await readFile(calls, "utf8").catch(() => "");
     return { ...said, calls: lines.split("\n").filter(Boolean) };
   };
@@ -166,7 +166,7 @@ describe("the pipelines", () => {
   });
 
   it("refuse in CodeBuild to do what they don't know", async () => {
-    const { code, stderr, calls } = await called(ofCodeBuild(codebuild), { DO: "everything" });
+    const { code, stderr, calls } = await called(scriptCodeBuild(codebuild), { DO: "everything" });
     assert.deepEqual({ code, calls }, { code: 2, calls: [install] });
     assert.equal(stderr, "DO must be plan, deploy or rollback, not everything\n");
   });
@@ -220,7 +220,7 @@ describe("the pipelines", () => {
 
   // The owner of an action can move a tag, and so change what runs with a pipeline's rights.
   it("pin at GitHub every action by its commit, with the version beside it", async () => {
-    const texts = await Promise.all(["github", "manifests/github"].map(pipelineText));
+    const texts = await Promise.all(["github", "manifests/github"].map(readPipelineText));
     const versions = new Map<string, string>();
     for (const line of texts.flatMap((text) => text.match(/^.*\buses:.*$/gm) ?? [])) {
       const [, action = "", version = ""] =
@@ -248,7 +248,7 @@ describe("the pipelines", () => {
   });
 
   it("name at GitHub inputs, variables and outputs that there are, and no secret", async () => {
-    const file = await pipelineText("github");
+    const file = await readPipelineText("github");
     const { inputs } = github.on.workflow_dispatch;
     const named = (kind: string) => [...file.matchAll(new RegExp(`\\b${kind}\\.(\\w+)`, "g"))].map(([, name]) => name);
     assert.deepEqual(new Set(named("inputs")), new Set(Object.keys(inputs)));
@@ -342,7 +342,7 @@ describe("a pipeline in an account", await needs("moto", "runtime client", "API 
   });
 
   const run = async (script: Script, more: Record<string, string>) => {
-    const { code, stdout, stderr } = await bash(checkout.folder, script, { ...surroundings, ...more });
+    const { code, stdout, stderr } = await runBash(checkout.folder, script, { ...surroundings, ...more });
     assert.equal(code, 0, `${stdout}${stderr}`);
     return `${stdout}${stderr}`;
   };

@@ -17,7 +17,7 @@ export interface Program {
   timeout: number;
 }
 
-export interface Outcomes {
+export interface ProgramResult {
   payload: unknown;
   /** The value of `x-amz-function-error`. */
   fault: string | undefined;
@@ -27,7 +27,7 @@ export interface Outcomes {
 }
 
 export interface Processes {
-  run(of: object, program: Program, event: unknown, qualifier: string): Promise<Outcomes>;
+  run(of: object, program: Program, event: unknown, qualifier: string): Promise<ProgramResult>;
   stop(): Promise<void>;
 }
 
@@ -54,13 +54,13 @@ export const openProcesses = async (): Promise<Processes> => {
   const pools = new Map<object, Pool>();
   let clock = 0;
 
-  const taskOf = ({ code, hash }: Program): Promise<string> => {
+  const findTask = ({ code, hash }: Program): Promise<string> => {
     const task = unpacked.get(hash) ?? unpack(code, join(folder, Buffer.from(hash, "base64").toString("hex")));
     unpacked.set(hash, task);
     return task;
   };
   const launch = async (program: Program): Promise<Slot> => {
-    const environment = { ...program.environment, LAMBDA_TASK_ROOT: await taskOf(program) };
+    const environment = { ...program.environment, LAMBDA_TASK_ROOT: await findTask(program) };
     const lines: string[] = [];
     const surroundings = { hear: (line: string) => void slot.lines.push(line), patience: program.timeout * 1000 };
     const slot: Slot = { running: await start(client, environment, surroundings), busy: true, lines, used: ++clock };
@@ -75,7 +75,7 @@ export const openProcesses = async (): Promise<Processes> => {
     pool.slots = pool.slots.filter((one) => one !== slot);
     slot.running.stop().catch(() => {});
   };
-  const taken = async (pool: Pool, program: Program): Promise<Slot> => {
+  const takeSlot = async (pool: Pool, program: Program): Promise<Slot> => {
     for (;;) {
       for (const slot of pool.slots) if (!slot.busy && slot.running.isOver()) drop(pool, slot);
       const idle = pool.slots.find(({ busy }) => !busy);
@@ -99,14 +99,14 @@ export const openProcesses = async (): Promise<Processes> => {
     run: async (of, program, event, qualifier) => {
       const pool = pools.get(of) ?? { slots: [], starting: 0, waiting: [] };
       pools.set(of, pool);
-      const slot = await taken(pool, program);
+      const slot = await takeSlot(pool, program);
       const begun = performance.now();
       const answer = await slot.running.invoke(event, qualifier).then(
         (payload) => ({ payload, fault: undefined }),
         (error: Outcome) => {
           // One that threw lives on; one that was late or crashed doesn't.
           if (error.reported === undefined || slot.running.isOver()) drop(pool, slot);
-          return { payload: error.reported ?? crash(error.message, program), fault: "Unhandled" };
+          return { payload: error.reported ?? describeCrash(error.message, program), fault: "Unhandled" };
         },
       );
       const milliseconds = performance.now() - begun;
@@ -125,7 +125,7 @@ export const openProcesses = async (): Promise<Processes> => {
   };
 };
 
-const crash = (message: string, { timeout }: Program) =>
+const describeCrash = (message: string, { timeout }: Program) =>
   message.startsWith("no answer within")
     ? { errorType: "Sandbox.Timedout", errorMessage: `Task timed out after ${timeout.toFixed(2)} seconds` }
     : { errorType: "Runtime.ExitError", errorMessage: message };

@@ -1,9 +1,9 @@
 import { createHash, randomBytes } from "node:crypto";
 import { setTimeout as wait } from "node:timers/promises";
 import { isDeepStrictEqual } from "node:util";
-import type { Doors } from "./doors.ts";
-import { Refusal } from "./exchange.ts";
-import { functionIn, type Lambda } from "./lambda.ts";
+import { AwsError } from "./aws-service.ts";
+import type { Gateways } from "./gateways.ts";
+import { type Lambda, parseFunctionName } from "./lambda.ts";
 import type { Storage } from "./moto.ts";
 
 // Resources of CloudFormation by type: functions and what belongs to them run, buckets are in moto, others are only data.
@@ -11,92 +11,103 @@ import type { Storage } from "./moto.ts";
 type Properties = Record<string, unknown>;
 
 /** A created resource. */
-export interface Physical {
+export interface PhysicalResource {
   physical: string;
   attributes: Record<string, string>;
 }
 
 /** The stack and the logical id of a resource, and the name that it gets by default. */
-export interface Place {
+export interface ResourcePlace {
   stack: string;
   id: string;
   name: string;
 }
 
-export interface Kind {
-  make(properties: Properties, place: Place): Promise<Physical>;
+export interface ResourceKind {
+  make(properties: Properties, place: ResourcePlace): Promise<PhysicalResource>;
   /** Undefined where it has to be replaced. */
-  change(physical: string, before: Properties, after: Properties, place: Place): Promise<Physical | undefined>;
+  change(
+    physical: string,
+    before: Properties,
+    after: Properties,
+    place: ResourcePlace,
+  ): Promise<PhysicalResource | undefined>;
   remove(physical: string, properties: Properties): Promise<void>;
 }
 
 /** Lambda's API, as CloudFormation calls it. */
-export type Act = (
+export type LambdaCall = (
   action: string,
   name: string,
   input?: Properties,
   query?: Record<string, string>,
 ) => Promise<Properties>;
 
-interface World {
-  act: Act;
+interface ResourceServices {
+  act: LambdaCall;
   lambda: Lambda;
   storage: Storage;
-  doors: Doors;
+  doors: Gateways;
   region: string;
 }
 
 const account = "123456789012";
 
-export const openKinds = ({ act, lambda, storage, doors, region }: World): ((type: string) => Kind) => {
-  const settled = async (name: string) => {
+export const openKinds = ({
+  act,
+  lambda,
+  storage,
+  doors,
+  region,
+}: ResourceServices): ((type: string) => ResourceKind) => {
+  const waitUntilIdle = async (name: string) => {
     while ((lambda.functions.get(name)?.busy ?? 0) > Date.now()) await wait(5);
   };
   /** Ignores the error for a resource that doesn't exist any more. */
-  const gone = (error: unknown) => {
-    if (!(error instanceof Refusal && error.status === 404)) throw error;
+  const ignoreMissing = (error: unknown) => {
+    if (!(error instanceof AwsError && error.status === 404)) throw error;
   };
   const replaced = async () => undefined;
-  const described = async (name: string): Promise<Physical> => {
+  const describeFunction = async (name: string): Promise<PhysicalResource> => {
     const { FunctionArn } = await act("GetFunctionConfiguration", name);
     return { physical: name, attributes: { Arn: String(FunctionArn) } };
   };
 
-  const kinds: Record<string, Kind> = {
+  const kinds: Record<string, ResourceKind> = {
     "AWS::Lambda::Function": {
       make: async (properties, { name: chosen }) => {
         const name = String(properties.FunctionName ?? chosen);
         const { Code, Architectures } = properties;
-        const configuration = configurationOf(properties);
+        const configuration = selectConfiguration(properties);
         await act("CreateFunction", name, { FunctionName: name, Code, Architectures, ...configuration });
-        await settled(name);
-        return described(name);
+        await waitUntilIdle(name);
+        return describeFunction(name);
       },
       change: async (name, before, after) => {
         if (before.FunctionName !== after.FunctionName) return undefined;
         const codeOf = ({ Code, Architectures }: Properties) => ({ Code, Architectures });
-        await settled(name);
+        await waitUntilIdle(name);
         if (!isDeepStrictEqual(codeOf(before), codeOf(after))) {
           await act("UpdateFunctionCode", name, { ...Object(after.Code), Architectures: after.Architectures });
-          await settled(name);
+          await waitUntilIdle(name);
         }
-        if (!isDeepStrictEqual(configurationOf(before), configurationOf(after))) {
-          await act("UpdateFunctionConfiguration", name, configurationOf(after));
-          await settled(name);
+        if (!isDeepStrictEqual(selectConfiguration(before), selectConfiguration(after))) {
+          await act("UpdateFunctionConfiguration", name, selectConfiguration(after));
+          await waitUntilIdle(name);
         }
-        return described(name);
+        return describeFunction(name);
       },
-      remove: async (name) => void (await act("DeleteFunction", name).catch(gone)),
+      remove: async (name) => void (await act("DeleteFunction", name).catch(ignoreMissing)),
     },
 
     "AWS::Lambda::Version": {
       make: async ({ FunctionName, CodeSha256, Description }) => {
-        const { name } = functionIn(String(FunctionName));
-        await settled(name);
+        const { name } = parseFunctionName(String(FunctionName));
+        await waitUntilIdle(name);
         const before = lambda.functions.get(name)?.published;
         const { Version, FunctionArn } = await act("PublishVersion", name, { CodeSha256, Description });
         if (String(before) === String(Version))
-          throw new Refusal(
+          throw new AwsError(
             409,
             "AlreadyExists",
             `A version for this Lambda function exists ( ${Version} ). Modify the function to create a new version.`,
@@ -108,55 +119,55 @@ export const openKinds = ({ act, lambda, storage, doors, region }: World): ((typ
       },
       change: replaced,
       remove: async (arn) => {
-        const { name, qualifier = "" } = functionIn(arn);
-        await act("DeleteFunction", name, {}, { Qualifier: qualifier }).catch(gone);
+        const { name, qualifier = "" } = parseFunctionName(arn);
+        await act("DeleteFunction", name, {}, { Qualifier: qualifier }).catch(ignoreMissing);
       },
     },
 
     "AWS::Lambda::Alias": {
       make: async (properties) => {
-        const { name } = functionIn(String(properties.FunctionName));
-        const { AliasArn } = await act("CreateAlias", name, { Name: properties.Name, ...routeOf(properties) });
+        const { name } = parseFunctionName(String(properties.FunctionName));
+        const { AliasArn } = await act("CreateAlias", name, { Name: properties.Name, ...selectRoute(properties) });
         return { physical: String(AliasArn), attributes: { AliasArn: String(AliasArn) } };
       },
       change: async (physical, before, after) => {
         if (before.FunctionName !== after.FunctionName || before.Name !== after.Name) return undefined;
-        const { name, qualifier = "" } = functionIn(physical);
-        await act("UpdateAlias", name, routeOf(after), { Name: qualifier });
+        const { name, qualifier = "" } = parseFunctionName(physical);
+        await act("UpdateAlias", name, selectRoute(after), { Name: qualifier });
         return { physical, attributes: { AliasArn: physical } };
       },
       remove: async (physical) => {
-        const { name, qualifier = "" } = functionIn(physical);
-        await act("DeleteAlias", name, {}, { Name: qualifier }).catch(gone);
+        const { name, qualifier = "" } = parseFunctionName(physical);
+        await act("DeleteAlias", name, {}, { Name: qualifier }).catch(ignoreMissing);
       },
     },
 
     "AWS::Lambda::Permission": {
       make: async ({ FunctionName, ...statement }, { name: StatementId }) => {
-        const { name, qualifier } = functionIn(String(FunctionName));
-        await act("AddPermission", name, { StatementId, ...statement }, qualified(qualifier));
+        const { name, qualifier } = parseFunctionName(String(FunctionName));
+        await act("AddPermission", name, { StatementId, ...statement }, toQuery(qualifier));
         return { physical: StatementId, attributes: { Id: StatementId } };
       },
       change: replaced,
       remove: async (StatementId, { FunctionName }) => {
-        const { name, qualifier } = functionIn(String(FunctionName));
-        await act("RemovePermission", name, {}, { StatementId, ...qualified(qualifier) }).catch(gone);
+        const { name, qualifier } = parseFunctionName(String(FunctionName));
+        await act("RemovePermission", name, {}, { StatementId, ...toQuery(qualifier) }).catch(ignoreMissing);
       },
     },
 
     "AWS::Lambda::Url": {
       make: async ({ TargetFunctionArn, Qualifier, AuthType }, { stack }) => {
-        const { name } = functionIn(String(TargetFunctionArn));
+        const { name } = parseFunctionName(String(TargetFunctionArn));
         const FunctionUrl = `${await doors.urlOf(stack)}/`;
-        const query = qualified(Qualifier === undefined ? undefined : String(Qualifier));
+        const query = toQuery(Qualifier === undefined ? undefined : String(Qualifier));
         const { FunctionArn } = await act("CreateFunctionUrlConfig", name, { AuthType, FunctionUrl }, query);
         return { physical: String(FunctionArn), attributes: { FunctionUrl, FunctionArn: String(FunctionArn) } };
       },
       change: replaced,
       remove: async (_, { TargetFunctionArn, Qualifier }) => {
-        const { name } = functionIn(String(TargetFunctionArn));
-        const query = qualified(Qualifier === undefined ? undefined : String(Qualifier));
-        await act("DeleteFunctionUrlConfig", name, {}, query).catch(gone);
+        const { name } = parseFunctionName(String(TargetFunctionArn));
+        const query = toQuery(Qualifier === undefined ? undefined : String(Qualifier));
+        await act("DeleteFunctionUrlConfig", name, {}, query).catch(ignoreMissing);
       },
     },
 
@@ -164,7 +175,7 @@ export const openKinds = ({ act, lambda, storage, doors, region }: World): ((typ
       make: async ({ BucketName }, { name }) => {
         const bucket = String(BucketName ?? name.toLowerCase().slice(0, 63));
         const problem = await storage.make(bucket);
-        if (problem) throw new Refusal(409, "AlreadyExists", `${bucket} already exists`);
+        if (problem) throw new AwsError(409, "AlreadyExists", `${bucket} already exists`);
         return { physical: bucket, attributes: { Arn: `arn:aws:s3:::${bucket}` } };
       },
       change: async (bucket, before, after) =>
@@ -174,7 +185,7 @@ export const openKinds = ({ act, lambda, storage, doors, region }: World): ((typ
       remove: async (bucket) => {
         const problem = await storage.remove(bucket);
         if (problem)
-          throw new Refusal(409, "BucketNotEmpty", "The bucket you tried to delete is not empty (Status Code: 409)");
+          throw new AwsError(409, "BucketNotEmpty", "The bucket you tried to delete is not empty (Status Code: 409)");
       },
     },
 
@@ -192,10 +203,10 @@ export const openKinds = ({ act, lambda, storage, doors, region }: World): ((typ
   };
 
   /** Kept as data: it has a name, or gets one. */
-  const data = (type: string): Kind => {
+  const createDataKind = (type: string): ResourceKind => {
     const [, service = "", what = ""] = type.split("::");
     const nameIn = (properties: Properties) => properties[nameKeys[type] ?? ""];
-    const physicalOf = (physical: string): Physical => {
+    const physicalOf = (physical: string): PhysicalResource => {
       const arn = `arn:aws:${service.toLowerCase()}:${region}:${account}:${what.toLowerCase()}:${physical}`;
       const arns: Record<string, string> = {
         "AWS::IAM::Role": `arn:aws:iam::${account}:role/${physical}`,
@@ -215,7 +226,7 @@ export const openKinds = ({ act, lambda, storage, doors, region }: World): ((typ
       remove: async () => {},
     };
   };
-  return (type) => kinds[type] ?? data(type);
+  return (type) => kinds[type] ?? createDataKind(type);
 };
 
 /** The property with the name of a resource, which must be unique. */
@@ -225,7 +236,7 @@ export const nameKeys: Record<string, string> = {
   "AWS::CloudWatch::Alarm": "AlarmName",
 };
 
-const configurationOf = ({ Description, Handler, Runtime, Role, MemorySize, Timeout, Environment }: Properties) => {
+const selectConfiguration = ({ Description, Handler, Runtime, Role, MemorySize, Timeout, Environment }: Properties) => {
   const Variables = Object(Environment).Variables ?? {};
   return {
     ...{ Handler, Runtime, Role, Environment: { Variables } },
@@ -234,7 +245,7 @@ const configurationOf = ({ Description, Handler, Runtime, Role, MemorySize, Time
 };
 
 /** Exactly what the template says: weights that it doesn't name are taken away. */
-const routeOf = ({ FunctionVersion, Description, RoutingConfig }: Properties) => {
+const selectRoute = ({ FunctionVersion, Description, RoutingConfig }: Properties) => {
   const listed: unknown = Object(RoutingConfig).AdditionalVersionWeights;
   const weights = (Array.isArray(listed) ? listed : []).map((one) => [one.FunctionVersion, Number(one.FunctionWeight)]);
   return {
@@ -244,5 +255,4 @@ const routeOf = ({ FunctionVersion, Description, RoutingConfig }: Properties) =>
   };
 };
 
-const qualified = (qualifier: string | undefined): Record<string, string> =>
-  qualifier ? { Qualifier: qualifier } : {};
+const toQuery = (qualifier: string | undefined): Record<string, string> => (qualifier ? { Qualifier: qualifier } : {});

@@ -13,7 +13,17 @@ import { type Checkout, kubeconfigOf, openCheckout } from "../checkout.ts";
 import { needs } from "../parts.ts";
 import { readRows } from "../rows.ts";
 import { type Account, openAccount } from "./account.ts";
-import { allowing, byCloudFormation, type Call, callsOf, file, of, owner, readAccess, region } from "./rights.ts";
+import {
+  buildArn,
+  byCloudFormation,
+  type Call,
+  file,
+  findAllowingStatement,
+  listIamCalls,
+  owner,
+  readAccess,
+  region,
+} from "./rights.ts";
 import { lint } from "./tools.ts";
 
 // The roles of infra/aws/iam/pipeline.yml: each verb gets by with what its role may do, and what it may do is used.
@@ -97,10 +107,13 @@ describe("the roles for one stage", () => {
       assert.deepEqual(only?.Principal, { Service: "codebuild.amazonaws.com" });
       assert.deepEqual(only?.Condition, {
         StringEquals: { "aws:SourceAccount": owner },
-        ArnLike: { "aws:SourceArn": of("codebuild", "project/postern-test-*") },
+        ArnLike: { "aws:SourceArn": buildArn("codebuild", "project/postern-test-*") },
       });
-      const log = { action: "logs:PutLogEvents", resource: of("logs", "log-group:/aws/codebuild/postern-test-plan:*") };
-      assert.ok(allowing(role(name), log));
+      const log = {
+        action: "logs:PutLogEvents",
+        resource: buildArn("logs", "log-group:/aws/codebuild/postern-test-plan:*"),
+      };
+      assert.ok(findAllowingStatement(role(name), log));
     }
   });
 
@@ -140,19 +153,19 @@ describe("the roles for one stage", () => {
         context: via,
       },
       { action: "iam:PassRole", resource: function_, context: { "iam:PassedToService": "ec2.amazonaws.com" } },
-      { action: "lambda:UpdateAlias", resource: of("lambda", "function:postern-prod-some") },
-      { action: "lambda:DeleteFunction", resource: of("lambda", "function:postern-test-some") },
-      { action: "lambda:AddPermission", resource: of("lambda", "function:postern-test-some:live") },
-      { action: "ssm:GetParameter", resource: of("ssm", "parameter/postern/prod/keys") },
+      { action: "lambda:UpdateAlias", resource: buildArn("lambda", "function:postern-prod-some") },
+      { action: "lambda:DeleteFunction", resource: buildArn("lambda", "function:postern-test-some") },
+      { action: "lambda:AddPermission", resource: buildArn("lambda", "function:postern-test-some:live") },
+      { action: "ssm:GetParameter", resource: buildArn("ssm", "parameter/postern/prod/keys") },
       {
         action: "s3:GetObject",
         resource: "arn:aws:s3:::postern-prod-serverlessdeploymentbucket-1a2b/releases/000001.json",
       },
-      { action: "cloudformation:DeleteStack", resource: of("cloudformation", "stack/postern-prod/1a2b") },
+      { action: "cloudformation:DeleteStack", resource: buildArn("cloudformation", "stack/postern-prod/1a2b") },
     ];
-    for (const call of refused) assert.equal(allowing(deploy, call), undefined, JSON.stringify(call));
+    for (const call of refused) assert.equal(findAllowingStatement(deploy, call), undefined, JSON.stringify(call));
     const capped = { action: "iam:CreateRole", resource: function_, context: via };
-    assert.ok(allowing(deploy, capped));
+    assert.ok(findAllowingStatement(deploy, capped));
   });
 
   it("gives the roles for plans and emergencies no right to create or delete", async () => {
@@ -165,9 +178,9 @@ describe("the roles for one stage", () => {
 
   it("gives the key that signs URLs to roles that deploy or are on call, and not to the one that plans", async () => {
     const { role } = await readAccess(github);
-    const resource = of("ssm", `parameter/postern/${stage}/keys`);
+    const resource = buildArn("ssm", `parameter/postern/${stage}/keys`);
     const readers = ["PlanRole", "DeployRole", "EmergencyRole"].filter((id) =>
-      allowing(role(id), { action: "ssm:GetParameter", resource }),
+      findAllowingStatement(role(id), { action: "ssm:GetParameter", resource }),
     );
     assert.deepEqual(readers, ["DeployRole", "EmergencyRole"]);
     assert.deepEqual(
@@ -178,16 +191,16 @@ describe("the roles for one stage", () => {
 
   it("caps functions at what the rules of the catalogue need, and the tokens that were named", async () => {
     const secret = `arn:aws:secretsmanager:us-east-1:${owner}:secret:shop-AbCdEf`;
-    const parameter = of("ssm", "parameter/shop/token");
+    const parameter = buildArn("ssm", "parameter/shop/token");
     const reviews = "arn:aws:s3:::reviews/prod/*";
-    const tokens = { TokenSecrets: [secret], TokenParameters: [parameter, of("ssm", "parameter/postern/*")] };
+    const tokens = { TokenSecrets: [secret], TokenParameters: [parameter, buildArn("ssm", "parameter/postern/*")] };
     const named = { ...github, ...tokens, RecordedReviews: [reviews] };
     const { policy } = await readAccess(named);
     const cap = policy("FunctionsBoundary");
     const wanted = (await readCatalogue()).flatMap(({ rule }) =>
       Object.values(rule.needs ?? {}).flatMap(({ action }) => action ?? []),
     );
-    const log = of("logs", "log-group:/aws/lambda/postern-test-some:log-stream:1");
+    const log = buildArn("logs", "log-group:/aws/lambda/postern-test-some:log-stream:1");
     const allowed: Call[] = [
       ...wanted.map((action) => ({ action, resource: "*" })),
       { action: "logs:CreateLogStream", resource: log },
@@ -196,18 +209,18 @@ describe("the roles for one stage", () => {
       { action: "ssm:GetParameter", resource: parameter },
       { action: "s3:PutObject", resource: "arn:aws:s3:::reviews/prod/eu/pod-security/2026-01-01/a.yaml" },
     ];
-    for (const call of allowed) assert.ok(allowing(cap, call), JSON.stringify(call));
+    for (const call of allowed) assert.ok(findAllowingStatement(cap, call), JSON.stringify(call));
     assert.deepEqual(
       [...new Set(cap.filter(({ Effect }) => Effect === "Allow").flatMap(({ actions }) => actions))].sort(),
       [...new Set(allowed.map(({ action }) => action))].sort(),
     );
     const refused: Call[] = [
-      { action: "ssm:GetParameter", resource: of("ssm", "parameter/postern/test/keys") },
-      { action: "secretsmanager:GetSecretValue", resource: of("secretsmanager", "secret:other-AbCdEf") },
-      { action: "logs:PutLogEvents", resource: of("logs", "log-group:/aws/lambda/other:log-stream:1") },
+      { action: "ssm:GetParameter", resource: buildArn("ssm", "parameter/postern/test/keys") },
+      { action: "secretsmanager:GetSecretValue", resource: buildArn("secretsmanager", "secret:other-AbCdEf") },
+      { action: "logs:PutLogEvents", resource: buildArn("logs", "log-group:/aws/lambda/other:log-stream:1") },
       { action: "s3:PutObject", resource: "arn:aws:s3:::reviews/other/a.yaml" },
     ];
-    for (const call of refused) assert.equal(allowing(cap, call), undefined, JSON.stringify(call));
+    for (const call of refused) assert.equal(findAllowingStatement(cap, call), undefined, JSON.stringify(call));
   });
 });
 
@@ -236,7 +249,7 @@ describe("a stage in the hands of its roles", await needs("moto", "runtime clien
       bootCluster(binaries, { rbac: true }),
       openCheckout(catalogue),
       readAccess({
-        ...{ Stage: stage, GitHubRepository: "acme/postern", EksClusters: [of("eks", "cluster/shop")] },
+        ...{ Stage: stage, GitHubRepository: "acme/postern", EksClusters: [buildArn("eks", "cluster/shop")] },
       }),
     ]);
     await checkout.write("postern.yaml", config("enforce", "[1, 2]"));
@@ -250,8 +263,8 @@ describe("a stage in the hands of its roles", await needs("moto", "runtime clien
     const none = await checkout.write("kubeconfig.none", kubeconfigOf({ local: cluster }, "jane"));
     powerless = ["--kubeconfig", none, "--ca", ca];
     account.allow = (heard) =>
-      callsOf(heard).every((call) => {
-        const statement = allowing(access.role(current), call);
+      listIamCalls(heard).every((call) => {
+        const statement = findAllowingStatement(access.role(current), call);
         if (statement && heard.caller !== "cloudformation") used.add(`${statement.policy} ${call.action}`);
         return statement !== undefined;
       });
@@ -464,8 +477,8 @@ describe("a stage in the hands of its roles", await needs("moto", "runtime clien
     const asked = new Set<string>(["iam:PassRole"]);
     const may = (type: string, action: string, resource: string) => {
       asked.add(action);
-      assert.ok(allowing(deploy, { action, resource, context }), `${type}: ${action} on ${resource}`);
-      const direct = allowing(deploy, { action, resource });
+      assert.ok(findAllowingStatement(deploy, { action, resource, context }), `${type}: ${action} on ${resource}`);
+      const direct = findAllowingStatement(deploy, { action, resource });
       assert.ok(
         !direct || own.some(({ actions }) => actions.includes(action)) || direct.policy === "PlanPolicy",
         action,
@@ -476,7 +489,8 @@ describe("a stage in the hands of its roles", await needs("moto", "runtime clien
       for (const action of anywhere) may(type, action, "*");
     }
     const passed = { action: "iam:PassRole", context: { "iam:PassedToService": "lambda.amazonaws.com" } };
-    for (const resource of types["AWS::IAM::Role"]?.on ?? []) assert.ok(allowing(deploy, { ...passed, resource }));
+    for (const resource of types["AWS::IAM::Role"]?.on ?? [])
+      assert.ok(findAllowingStatement(deploy, { ...passed, resource }));
     const given = access.policy("StackPolicy").flatMap(({ actions }) => actions);
     assert.deepEqual(
       [...new Set(given)].filter((action) => !asked.has(action)),

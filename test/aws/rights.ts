@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
 import { fileURLToPath } from "node:url";
 import { parse, type ScalarTag } from "yaml";
-import type { Heard } from "./exchange.ts";
+import type { RecordedCall } from "./aws-service.ts";
 import { nothing, resolve, type Scope } from "./template.ts";
 
 // What the roles of infra/aws/iam/pipeline.yml may do: statements are judged by Effect, Action, Resource and, of conditions,
@@ -18,7 +18,7 @@ interface Statement {
   Condition?: { StringEquals: Record<string, string> };
 }
 /** A statement and where it stands. */
-export interface Placed extends Statement {
+export interface PlacedStatement extends Statement {
   policy: string;
   actions: string[];
 }
@@ -89,7 +89,7 @@ export const readAccess = async (given: Record<string, string | string[]> = {}) 
       { Type: String(Type), Properties: Object(resolve(decided(Properties), scope)) },
     ]);
   const known = new Map(resources);
-  const policy = (id: string): Placed[] => {
+  const policy = (id: string): PlacedStatement[] => {
     const { Statement } = Object(known.get(id)?.Properties.PolicyDocument);
     return Statement.map((statement: Statement) => ({ ...statement, policy: id, actions: [statement.Action].flat() }));
   };
@@ -97,7 +97,7 @@ export const readAccess = async (given: Record<string, string | string[]> = {}) 
     resources: known,
     policy,
     /** All that a role may do. */
-    role: (id: string): Placed[] =>
+    role: (id: string): PlacedStatement[] =>
       [known.get(id)?.Properties.ManagedPolicyArns].flat().flatMap((arn) => policy(String(arn).replace(/^.*\//, ""))),
     /** Returns the statements that say which subjects, services and accounts may assume a role. */
     trust: (id: string): Json[] => Object(known.get(id)?.Properties.AssumeRolePolicyDocument).Statement,
@@ -105,7 +105,7 @@ export const readAccess = async (given: Record<string, string | string[]> = {}) 
 };
 
 /** Compares as IAM does: `*` is anything and `?` one character, within one of an ARN's first five parts, anywhere in the last. */
-const fits = (pattern: string, arn: string): boolean => {
+const matchesArn = (pattern: string, arn: string): boolean => {
   if (pattern === "*") return true;
   const like = (one: string, other: string) =>
     new RegExp(
@@ -123,34 +123,37 @@ const fits = (pattern: string, arn: string): boolean => {
 };
 
 /** The statement that allows a call; none where none does, or one denies it. */
-export const allowing = (statements: Placed[], { action, resource, context = {} }: Call): Placed | undefined => {
+export const findAllowingStatement = (
+  statements: PlacedStatement[],
+  { action, resource, context = {} }: Call,
+): PlacedStatement | undefined => {
   const about = statements.filter(
     ({ actions, Resource, Condition }) =>
       actions.some((one) => one.toLowerCase() === action.toLowerCase()) &&
-      [Resource].flat().some((one) => fits(one, resource)) &&
+      [Resource].flat().some((one) => matchesArn(one, resource)) &&
       Object.entries(Condition?.StringEquals ?? {}).every(([key, value]) => context[key] === value),
   );
   return about.some(({ Effect }) => Effect === "Deny") ? undefined : about[0];
 };
 
 export const byCloudFormation = { "aws:CalledViaFirst": "cloudformation.amazonaws.com" };
-export const of = (service: string, resource: string) => `arn:aws:${service}:${region}:${owner}:${resource}`;
+export const buildArn = (service: string, resource: string) => `arn:aws:${service}:${region}:${owner}:${resource}`;
 
 /** Returns the calls that IAM would check for a recorded call; all of them must be allowed. */
-export const callsOf = ({ service, action, name, caller }: Heard): Call[] => {
+export const listIamCalls = ({ service, action, name, caller }: RecordedCall): Call[] => {
   const context = caller === "cloudformation" ? byCloudFormation : {};
   const about = (...resources: string[]) => resources.map((resource) => ({ action, resource, context }));
   // Every caller may ask for its own identity.
   if (action === "sts:GetCallerIdentity") return [];
   if (service === "s3")
     return about(`arn:aws:s3:::${action === "s3:DeleteObject" && !name.includes("/") ? `${name}/any` : name}`);
-  if (service === "ssm") return about(of("ssm", `parameter${name}`));
-  if (service === "eks") return about(of("eks", `cluster/${name}`));
+  if (service === "ssm") return about(buildArn("ssm", `parameter${name}`));
+  if (service === "eks") return about(buildArn("eks", `cluster/${name}`));
   // Not all calls are about something.
   if (name === "") return about("*");
-  if (service === "cloudformation") return about(of("cloudformation", `stack/${name}/5f1b`));
+  if (service === "cloudformation") return about(buildArn("cloudformation", `stack/${name}/5f1b`));
   if (service === "lambda") {
-    const arn = of("lambda", `function:${name}`);
+    const arn = buildArn("lambda", `function:${name}`);
     // Postern deletes versions alone.
     if (action === "lambda:DeleteFunction" && caller !== "cloudformation") return about(`${arn}:1`);
     // A call for a version or an alias needs the right for that ARN.

@@ -27,8 +27,8 @@ import {
   type Release,
 } from "../../infra/rollout/releases.ts";
 import { needs } from "../parts.ts";
-import { behind } from "./account.ts";
-import { type Ear, serve } from "./exchange.ts";
+import { createMotoService } from "./account.ts";
+import { type CallRecorder, startServer } from "./aws-service.ts";
 import { type Moto, openStorage, startMoto } from "./moto.ts";
 import { openS3, type S3 } from "./s3.ts";
 
@@ -60,13 +60,13 @@ describe("a stage's memory", await needs("moto"), () => {
 
   describe("has a lock that", () => {
     const by = process.env.POSTERN_BY;
-    const ear: Ear = { heard: [], fault: undefined, allow: undefined };
+    const ear: CallRecorder = { heard: [], fault: undefined, allow: undefined };
     let s3: S3;
-    let served: Awaited<ReturnType<typeof serve>>;
+    let served: Awaited<ReturnType<typeof startServer>>;
     let bucket: StageBucket;
     before(async () => {
-      s3 = openS3(behind(moto.url, "s3"), ear);
-      served = await serve(() => s3, ear);
+      s3 = openS3(createMotoService(moto.url, "s3"), ear);
+      served = await startServer(() => s3, ear);
     });
     after(() => served?.stop());
     beforeEach(async () => {

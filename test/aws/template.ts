@@ -1,8 +1,8 @@
-import { Refusal } from "./exchange.ts";
+import { AwsError } from "./aws-service.ts";
 
 // CloudFormation's templates: what is declared, in which order it can be made, and what its functions stand for.
 
-export interface Declared {
+export interface DeclaredResource {
   Type: string;
   Properties?: Record<string, unknown>;
   DependsOn?: string | string[];
@@ -11,7 +11,7 @@ export interface Declared {
 }
 
 export interface Template {
-  Resources: Record<string, Declared>;
+  Resources: Record<string, DeclaredResource>;
   Outputs?: Record<string, { Value: unknown; Description?: string }>;
   Description?: string;
 }
@@ -22,56 +22,58 @@ export interface Scope {
   attribute(id: string, name: string): unknown;
 }
 
-const wrong = (message: string) => new Refusal(400, "ValidationError", message);
+const createInvalid = (message: string) => new AwsError(400, "ValidationError", message);
 /** The value of `Ref: AWS::NoValue`: its property is left out. */
 export const nothing = Symbol("AWS::NoValue");
 
 export const readTemplate = (text: string): Template => {
-  const template = parsed(text);
+  const template = parseTemplate(text);
   const { Resources, Conditions } = template;
   if (Object.keys(Object(Resources)).length === 0)
-    throw wrong("Template format error: At least one Resources member must be defined.");
+    throw createInvalid("Template format error: At least one Resources member must be defined.");
   if (Object.keys(Resources).length > 500)
-    throw wrong(
+    throw createInvalid(
       `Template format error: Number of resources, ${Object.keys(Resources).length}, is greater than maximum allowed, 500`,
     );
-  if (Conditions !== undefined) throw wrong("the stand-in of CloudFormation knows no Conditions");
+  if (Conditions !== undefined) throw createInvalid("the stand-in of CloudFormation knows no Conditions");
   for (const [id, declared] of Object.entries(Object(Resources))) {
     if (!/^[A-Za-z0-9]{1,255}$/.test(id))
-      throw wrong(`Template format error: Resource name ${id} is non alphanumeric.`);
+      throw createInvalid(`Template format error: Resource name ${id} is non alphanumeric.`);
     if (typeof Object(declared).Type !== "string")
-      throw wrong(`Template format error: [/Resources/${id}] Every Resources object must contain a Type member.`);
+      throw createInvalid(
+        `Template format error: [/Resources/${id}] Every Resources object must contain a Type member.`,
+      );
   }
   const known = new Set(Object.keys(Resources));
   const named = [
-    ...Object.values(template.Resources).flatMap((declared) => [...needsOf(declared)]),
-    ...referencesIn(template.Outputs),
+    ...Object.values(template.Resources).flatMap((declared) => [...findDependencies(declared)]),
+    ...findReferences(template.Outputs),
   ];
   const unknown = [...new Set(named)].filter((id) => !known.has(id) && !id.startsWith("AWS::"));
   if (unknown.length > 0)
-    throw wrong(
+    throw createInvalid(
       `Template format error: Unresolved resource dependencies [${unknown.join(", ")}] in the Resources block of the template`,
     );
-  orderOf(template);
+  sortResources(template);
   return template;
 };
 
-const parsed = (text: string): Template & { Conditions?: unknown } => {
+const parseTemplate = (text: string): Template & { Conditions?: unknown } => {
   try {
     return JSON.parse(text);
   } catch {
-    throw wrong("Template format error: JSON not well-formed.");
+    throw createInvalid("Template format error: JSON not well-formed.");
   }
 };
 
 /** Each after what it refers to or depends on; otherwise as they are written. */
-export const orderOf = ({ Resources }: Template): string[] => {
+export const sortResources = ({ Resources }: Template): string[] => {
   const done = new Set<string>();
   const visit = (id: string, above: string[]) => {
     const declared = Resources[id];
     if (done.has(id) || !declared) return;
-    if (above.includes(id)) throw wrong(`Circular dependency between resources: [${above.join(", ")}]`);
-    for (const other of needsOf(declared)) visit(other, [...above, id]);
+    if (above.includes(id)) throw createInvalid(`Circular dependency between resources: [${above.join(", ")}]`);
+    for (const other of findDependencies(declared)) visit(other, [...above, id]);
     done.add(id);
   };
   for (const id of Object.keys(Resources)) visit(id, []);
@@ -79,11 +81,11 @@ export const orderOf = ({ Resources }: Template): string[] => {
 };
 
 /** Returns the ids of the resources that a resource needs. */
-export const needsOf = ({ Properties, DependsOn = [] }: Declared) =>
-  new Set([...referencesIn(Properties), ...[DependsOn].flat()]);
+export const findDependencies = ({ Properties, DependsOn = [] }: DeclaredResource) =>
+  new Set([...findReferences(Properties), ...[DependsOn].flat()]);
 
 /** Every logical id that Ref, Fn::GetAtt and Fn::Sub name. */
-const referencesIn = (value: unknown): Set<string> => {
+const findReferences = (value: unknown): Set<string> => {
   const found = new Set<string>();
   const look = (one: unknown) => {
     resolve(one, {
@@ -130,5 +132,5 @@ const compute = (name: string, argument: unknown, scope: Scope): unknown => {
   }
   const list: unknown = resolve(argument, scope);
   if (Array.isArray(list) && name === "Fn::Join") return [list[1]].flat().map(String).join(String(list[0]));
-  throw wrong(`the stand-in of CloudFormation knows no ${name}`);
+  throw createInvalid(`the stand-in of CloudFormation knows no ${name}`);
 };

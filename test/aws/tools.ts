@@ -13,17 +13,17 @@ import { cacheFolder } from "../../infra/parity/control-plane/go-programs.ts";
 const here = (path: string) => fileURLToPath(new URL(path, import.meta.url));
 
 /** The folder in the cache for what was made of these files: a change of one makes another folder. */
-const cacheOf = (name: string, ...files: string[]): string => {
+const buildCachePath = (name: string, ...files: string[]): string => {
   const digest = createHash("sha256");
   for (const file of files) digest.update(readFileSync(here(file)));
   return join(cacheFolder, `${name}-${digest.digest("hex").slice(0, 12)}`);
 };
 
-const venv = () => cacheOf("python", "requirements.txt");
+const getVenvFolder = () => buildCachePath("python", "requirements.txt");
 /** The file that is written last when the folder is made. */
-const complete = () => join(venv(), "complete");
+const getMarkerFile = () => join(getVenvFolder(), "complete");
 
-const pinned = (tool: string): string => {
+const readPinnedVersion = (tool: string): string => {
   const [, version] = new RegExp(`^${tool}==(.+)$`, "m").exec(readFileSync(here("requirements.txt"), "utf8")) ?? [];
   if (version === undefined) throw new Error(`${here("requirements.txt")} pins no version of ${tool}`);
   return version;
@@ -35,11 +35,11 @@ export type Tool = { command: string[] } | { missing: string };
 /** Finds a tool: the one that `npm run aws` installed, or else the one on PATH if it has the pinned version. */
 const findTool = (name: string, installed: string[], onPath: string[], version: string[]): Tool => {
   const [program = "", ...rest] = installed;
-  if (existsSync(complete())) return { command: [join(venv(), "bin", program), ...rest] };
+  if (existsSync(getMarkerFile())) return { command: [join(getVenvFolder(), "bin", program), ...rest] };
   const [asked = "", ...words] = version;
   const answer = spawnSync(asked, words, { encoding: "utf8" });
   const [found] = answer.status === 0 ? (/\d[\w.]*$/.exec(answer.stdout.trim()) ?? []) : [];
-  const wanted = pinned(name);
+  const wanted = readPinnedVersion(name);
   if (found === wanted) return { command: onPath };
   const first =
     found === undefined ? `${name} ${wanted} is not here` : `${name} ${found} is here and ${wanted} is wanted`;
@@ -65,7 +65,7 @@ export const findMoto = (): Tool => {
 /** Lambda's runtime client, which every function on AWS runs under. */
 export const runtimeClient = here("../runtime/node_modules/aws-lambda-ric/");
 
-export const missingRuntimeClient = (): string | undefined => {
+export const findMissingRuntimeClient = (): string | undefined => {
   const { version: wanted } = JSON.parse(readFileSync(here("../runtime/package-lock.json"), "utf8")).packages[
     "node_modules/aws-lambda-ric"
   ];
@@ -80,19 +80,19 @@ const run = (program: string, words: string[], options: { cwd?: string; env?: No
   promisify(execFile)(program, words, { maxBuffer: 64 * 1024 * 1024, ...options });
 
 const installPython = async (): Promise<void> => {
-  const folder = venv();
-  if (existsSync(complete())) return;
+  const folder = getVenvFolder();
+  if (existsSync(getMarkerFile())) return;
   await rm(folder, { recursive: true, force: true });
   await run("python3", ["-m", "venv", folder]);
   const words = ["install", "--quiet", "--disable-pip-version-check", "--requirement", here("requirements.txt")];
   await run(join(folder, "bin/python"), ["-m", "pip", ...words]);
-  await writeFile(complete(), "");
+  await writeFile(getMarkerFile(), "");
 };
 
 /** It compiles for a minute, against the headers of the Node that the project brings. */
 const installRuntimeClient = async (): Promise<void> => {
-  if (missingRuntimeClient() === undefined) return;
-  const kept = cacheOf("runtime", "../../package-lock.json", "../runtime/package-lock.json");
+  if (findMissingRuntimeClient() === undefined) return;
+  const kept = buildCachePath("runtime", "../../package-lock.json", "../runtime/package-lock.json");
   const modules = here("../runtime/node_modules");
   if (!existsSync(kept)) {
     const env = { ...process.env, npm_config_nodedir: dirname(dirname(process.execPath)) };
@@ -108,5 +108,5 @@ if (import.meta.main) {
   await mkdir(cacheFolder, { recursive: true });
   await installPython();
   await installRuntimeClient();
-  process.stdout.write(`moto and cfn-lint are at ${venv()}, Lambda's runtime client at ${runtimeClient}\n`);
+  process.stdout.write(`moto and cfn-lint are at ${getVenvFolder()}, Lambda's runtime client at ${runtimeClient}\n`);
 }

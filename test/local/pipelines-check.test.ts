@@ -7,15 +7,15 @@ import { after, before, describe, it } from "node:test";
 import { promisify } from "node:util";
 import { type Checkout, openCheckout, type Said } from "../checkout.ts";
 import {
-  bash,
   type CodeBuild,
   type GitHub,
   type GitLabJob,
-  ofCodeBuild,
-  ofGitHub,
-  ofGitLab,
   readPipeline,
+  runBash,
   type Script,
+  scriptCodeBuild,
+  scriptGitHubJob,
+  scriptGitLabJob,
 } from "../pipelines.ts";
 
 // The pipelines' checks, run as they stand, on manifests: in Postern's own repository, and in one that has manifests alone.
@@ -70,7 +70,7 @@ const githubs = await readPipeline<GitHub>("github");
 const gitlabs = await readPipeline<Record<string, GitLabJob>>("gitlab");
 const theirGitHub = await readPipeline<GitHub>("manifests/github");
 const theirGitLab = (await readPipeline<Record<string, GitLabJob>>("manifests/gitlab"))["check manifests"] ?? {};
-const codebuild = ofCodeBuild(await readPipeline<CodeBuild>("manifests/codebuild"));
+const codebuild = scriptCodeBuild(await readPipeline<CodeBuild>("manifests/codebuild"));
 
 /** What was said, and the reports that are left. */
 interface Checked extends Said {
@@ -133,7 +133,7 @@ describe("the pipelines' checks", { concurrency: 2 }, () => {
     more: Record<string, string> = {},
     input = "",
   ): Promise<Checked> => {
-    const said = await bash(folder, script, { ...surroundings, ...more }, input);
+    const said = await runBash(folder, script, { ...surroundings, ...more }, input);
     const file = (name: string) => readFile(join(folder, "postern-check", name), "utf8");
     const summary = more.GITHUB_STEP_SUMMARY === undefined ? "" : await readFile(more.GITHUB_STEP_SUMMARY, "utf8");
     return { ...said, file, summary };
@@ -143,15 +143,15 @@ describe("the pipelines' checks", { concurrency: 2 }, () => {
   const byGitHub = async (folder: string, workflow: GitHub, more: Record<string, string> = {}) => {
     if (workflow === theirGitHub) await symlink(checkout.folder, join(folder, ".postern"));
     const env = { GITHUB_WORKSPACE: folder, GITHUB_STEP_SUMMARY: join(folder, ".summary"), ...more };
-    return checked(folder, ofGitHub(workflow, "check"), env);
+    return checked(folder, scriptGitHubJob(workflow, "check"), env);
   };
 
   type Run = (folder: string, more?: Record<string, string>) => Promise<Checked>;
   const services: [string, boolean, Run][] = [
     ["GitHub", true, (folder, more) => byGitHub(folder, githubs, more)],
     ["GitHub", false, (folder, more) => byGitHub(folder, theirGitHub, more)],
-    ["GitLab", true, (folder, more) => checked(folder, ofGitLab(gitlabs.check ?? {}), more)],
-    ["GitLab", false, (folder, more) => checked(folder, ofGitLab(theirGitLab, theirGitLab.variables), more)],
+    ["GitLab", true, (folder, more) => checked(folder, scriptGitLabJob(gitlabs.check ?? {}), more)],
+    ["GitLab", false, (folder, more) => checked(folder, scriptGitLabJob(theirGitLab, theirGitLab.variables), more)],
     ["CodeBuild", true, (folder, more) => checked(folder, codebuild, more)],
     [
       "CodeBuild",
@@ -199,7 +199,7 @@ describe("the pipelines' checks", { concurrency: 2 }, () => {
 
   it("do nothing where there is no folder of manifests, and nobody has named one", async () => {
     const folder = await own({ "notes.txt": "nothing\n" });
-    const { code, stdout } = await checked(folder, ofGitLab(gitlabs.check ?? {}));
+    const { code, stdout } = await checked(folder, scriptGitLabJob(gitlabs.check ?? {}));
     assert.equal(code, 0);
     assert.equal(stdout, "There is no folder k8s, so nothing is checked; the variable MANIFESTS names another.\n");
     assert.ok(!(await readdir(folder)).includes("postern-check"));
@@ -207,7 +207,7 @@ describe("the pipelines' checks", { concurrency: 2 }, () => {
 
   it("fail where somebody has named what isn't there", async () => {
     const folder = await own({ "k8s/till.yaml": admitted });
-    const { code, stdout } = await checked(folder, ofGitLab(gitlabs.check ?? {}), { MANIFESTS: "k9s" });
+    const { code, stdout } = await checked(folder, scriptGitLabJob(gitlabs.check ?? {}), { MANIFESTS: "k9s" });
     assert.deepEqual({ code, stdout }, { code: 2, stdout: "k9s is no file or folder, and matches none\n" });
   });
 
@@ -218,14 +218,14 @@ describe("the pipelines' checks", { concurrency: 2 }, () => {
       "k8s/x.yaml": unreadable,
     });
     const more = { MANIFESTS: "apps/*/till.yaml", CLUSTER: "us" };
-    const { code, stdout } = await checked(folder, ofGitLab(gitlabs.check ?? {}), more);
+    const { code, stdout } = await checked(folder, scriptGitLabJob(gitlabs.check ?? {}), more);
     assert.equal(code, 0, stdout);
     assert.match(stdout, /^2 objects: 2 allowed, 2 warnings$/m);
   });
 
   it("say which clusters there are where there are several and nobody has chosen", async () => {
     const folder = await own({ "k8s/till.yaml": admitted });
-    const { code, stdout } = await checked(folder, ofGitLab(gitlabs.check ?? {}), { CLUSTER: "" });
+    const { code, stdout } = await checked(folder, scriptGitLabJob(gitlabs.check ?? {}), { CLUSTER: "" });
     assert.deepEqual({ code, stdout }, { code: 2, stdout: "--cluster must name one of eu, us\n" });
   });
 
@@ -245,7 +245,7 @@ describe("the pipelines' checks", { concurrency: 2 }, () => {
       [theirGitLab, false],
     ] as const) {
       const one = await repository({ "k8s/web.yaml": undecided }, isOwn);
-      assert.equal((await checked(one, ofGitLab(job, job.variables))).code, 3);
+      assert.equal((await checked(one, scriptGitLabJob(job, job.variables))).code, 3);
       assert.deepEqual(job.allow_failure, { exit_codes: [3] });
     }
     assert.equal((await checked(folder, codebuild, { STRICT: "yes" })).code, 1);
@@ -304,7 +304,7 @@ describe("the pipelines' checks", { concurrency: 2 }, () => {
 
   it("fetch at GitLab the revision that is pinned, and write no token to a log or to a file", async () => {
     const folder = await repository({ "k8s/till.yaml": admitted }, false);
-    const { stdout, stderr } = await checked(folder, ofGitLab(theirGitLab, theirGitLab.variables));
+    const { stdout, stderr } = await checked(folder, scriptGitLabJob(theirGitLab, theirGitLab.variables));
     assert.ok(!`${stdout}${stderr}`.includes("the-token"));
     const { stdout: head } = await run("git", ["-C", join(folder, ".postern"), "rev-parse", "HEAD"]);
     assert.equal(head.trim(), revision);

@@ -2,26 +2,26 @@ import { randomUUID } from "node:crypto";
 import { setTimeout as wait } from "node:timers/promises";
 import type { ServerCertificate } from "../../infra/keys/keys.ts";
 import { type Gateway, type Handler, openGateway } from "../../infra/serve/gateway.ts";
+import { AwsError } from "./aws-service.ts";
 import type { CloudWatch } from "./cloudwatch.ts";
-import { Refusal } from "./exchange.ts";
-import { functionIn, type Lambda } from "./lambda.ts";
+import { type Lambda, parseFunctionName } from "./lambda.ts";
 
-// Where API Gateway and function URLs stand: what a stack declares as its door, on a port of its own.
+// Stand-ins of API Gateway and function URLs: the gateway that a stack declares, on a port of its own.
 
 /** A resource of a stack. */
-export interface Made {
+export interface StackResource {
   type: string;
   physical: string;
   properties: Record<string, unknown>;
 }
 
-export interface Doors {
+export interface Gateways {
   /** The base URL of the first stack; it exists before the stack. */
   baseUrl: string;
   /** Returns a stack's URL, and opens its gateway with its first resource that needs one. */
   urlOf(stack: string): Promise<string>;
   /** Makes a stack's gateway serve the stack's present resources. */
-  serve(stack: string, resources: Made[]): void;
+  serve(stack: string, resources: StackResource[]): void;
   close(stack: string): Promise<void>;
   /** The rules whose routes of an HTTP API have more requests than they take: it answers 429. */
   throttled: Set<string>;
@@ -32,7 +32,7 @@ export interface Doors {
   stop(): Promise<void>;
 }
 
-interface Door {
+interface StackGateway {
   url: string;
   port: number;
   stack: string | undefined;
@@ -42,9 +42,13 @@ interface Door {
 
 const host = "127.0.0.1";
 
-export const openDoors = async (certificate: ServerCertificate, lambda: Lambda, watch: CloudWatch): Promise<Doors> => {
+export const openGateways = async (
+  certificate: ServerCertificate,
+  lambda: Lambda,
+  watch: CloudWatch,
+): Promise<Gateways> => {
   const throttled = new Set<string>();
-  const open = async (): Promise<Door> => {
+  const open = async (): Promise<StackGateway> => {
     const gateway = await openGateway(certificate, host, 0);
     return {
       url: gateway.url,
@@ -56,12 +60,12 @@ export const openDoors = async (certificate: ServerCertificate, lambda: Lambda, 
   };
   const first = await open();
   const doors = [first];
-  const doorOf = (stack: string) => doors.find((door) => door.stack === stack);
-  const serve = (door: Door, handlers: Map<string, Handler>) => {
+  const findGateway = (stack: string) => doors.find((door) => door.stack === stack);
+  const serve = (door: StackGateway, handlers: Map<string, Handler>) => {
     door.handlers = handlers;
     door.gateway?.serve(handlers);
   };
-  const shut = async (door: Door) => {
+  const closeGateway = async (door: StackGateway) => {
     const { gateway } = door;
     door.gateway = undefined;
     await gateway?.close();
@@ -71,24 +75,24 @@ export const openDoors = async (certificate: ServerCertificate, lambda: Lambda, 
     baseUrl: first.url,
     throttled,
     urlOf: async (stack) => {
-      const known = doorOf(stack) ?? doors.find((door) => door.stack === undefined);
+      const known = findGateway(stack) ?? doors.find((door) => door.stack === undefined);
       const door = known ?? (await open());
       if (!known) doors.push(door);
       door.stack = stack;
       return door.url;
     },
     serve: (stack, resources) => {
-      const door = doorOf(stack);
-      if (door) serve(door, handlersOf(resources, { lambda, watch, throttled }));
+      const door = findGateway(stack);
+      if (door) serve(door, createHandlers(resources, { lambda, watch, throttled }));
     },
     close: async (stack) => {
-      const door = doorOf(stack);
+      const door = findGateway(stack);
       if (!door) return;
       serve(door, new Map());
       door.stack = undefined;
     },
     down: async () => {
-      await Promise.all(doors.map(shut));
+      await Promise.all(doors.map(closeGateway));
     },
     up: async () => {
       for (const door of doors) {
@@ -97,19 +101,19 @@ export const openDoors = async (certificate: ServerCertificate, lambda: Lambda, 
       }
     },
     stop: async () => {
-      await Promise.all(doors.map(shut));
+      await Promise.all(doors.map(closeGateway));
     },
   };
 };
 
 /** The functions that the gateways call, and the metrics that they count. */
-interface Behind {
+interface Backends {
   lambda: Lambda;
   watch: CloudWatch;
   throttled: Set<string>;
 }
 
-const handlersOf = (resources: Made[], { lambda, watch, throttled }: Behind): Map<string, Handler> => {
+const createHandlers = (resources: StackResource[], { lambda, watch, throttled }: Backends): Map<string, Handler> => {
   const of = (type: string) => resources.filter((one) => one.type === `AWS::${type}`);
   const integrations = new Map(of("ApiGatewayV2::Integration").map((one) => [one.physical, one.properties]));
   const handlers = new Map<string, Handler>();
@@ -128,10 +132,10 @@ const handlersOf = (resources: Made[], { lambda, watch, throttled }: Behind): Ma
     const { IntegrationUri, TimeoutInMillis = 30_000 } = integrations.get(target) ?? {};
     const [, method = "", rule = ""] =
       /^(\w+) \/\{cluster\}\/([^/]+)\/\{phase\+\}$/.exec(String(properties.RouteKey)) ?? [];
-    const { name, qualifier } = functionIn(String(IntegrationUri));
+    const { name, qualifier } = parseFunctionName(String(IntegrationUri));
     const source = `:${properties.ApiId}/`;
     const isOpen = () =>
-      permits(lambda, name, qualifier, (one) => {
+      isPermitted(lambda, name, qualifier, (one) => {
         const isGateway = Object(one.Principal).Service === "apigateway.amazonaws.com";
         const from = Object(Object(one.Condition).ArnLike)["AWS:SourceArn"];
         return (
@@ -140,12 +144,12 @@ const handlersOf = (resources: Made[], { lambda, watch, throttled }: Behind): Ma
       });
     handlers.set(rule, async (event) => {
       const { http } = Object(Object(event).requestContext);
-      if (http.method !== method || String(http.path).split("/").length < 4) return said(404, "Not Found");
+      if (http.method !== method || String(http.path).split("/").length < 4) return toReply(404, "Not Found");
       const answer = throttled.has(rule)
-        ? said(429, "Too Many Requests")
+        ? toReply(429, "Too Many Requests")
         : isOpen()
           ? await integrate(lambda, name, qualifier, event, Number(TimeoutInMillis))
-          : said(500, "Internal Server Error");
+          : toReply(500, "Internal Server Error");
       const { statusCode, own } = answer;
       const status = { status: String(statusCode), "integration.status": own ? String(statusCode) : "-" };
       log({ requestId: randomUUID(), routeKey: String(properties.RouteKey), ...status });
@@ -153,17 +157,19 @@ const handlersOf = (resources: Made[], { lambda, watch, throttled }: Behind): Ma
     });
   }
   for (const { properties } of of("Lambda::Url")) {
-    const { name } = functionIn(String(properties.TargetFunctionArn));
+    const { name } = parseFunctionName(String(properties.TargetFunctionArn));
     const qualifier = typeof properties.Qualifier === "string" ? properties.Qualifier : undefined;
     // A function URL takes any path; that of a rule begins with the cluster and its name.
     const stage = lambda.functions.get(name)?.latest.environment.POSTERN_STAGE;
     const rule = name.slice(`postern-${stage}-`.length);
     const isOpen = () =>
       ["lambda:InvokeFunctionUrl", "lambda:InvokeFunction"].every((action) =>
-        permits(lambda, name, qualifier, (one) => one.Action === action && one.Principal === "*"),
+        isPermitted(lambda, name, qualifier, (one) => one.Action === action && one.Principal === "*"),
       );
     handlers.set(rule, async (event) => {
-      const answer = isOpen() ? await integrate(lambda, name, qualifier, event, 900_000, 429) : said(403, "Forbidden");
+      const answer = isOpen()
+        ? await integrate(lambda, name, qualifier, event, 900_000, 429)
+        : toReply(403, "Forbidden");
       const metric = { 4: "Url4xxCount", 5: "Url5xxCount" }[Math.floor(answer.statusCode / 100)];
       const known = { namespace: "AWS/Lambda", dimensions: { FunctionName: name }, value: 1, time: Date.now() };
       if (metric !== undefined) watch.record({ ...known, metric });
@@ -173,7 +179,7 @@ const handlersOf = (resources: Made[], { lambda, watch, throttled }: Behind): Ma
   return handlers;
 };
 
-const permits = (
+const isPermitted = (
   lambda: Lambda,
   name: string,
   qualifier: string | undefined,
@@ -195,18 +201,18 @@ const integrate = async (
 ): Promise<Reply> => {
   const late = new AbortController();
   const asked = lambda.invoke(name, qualifier, event).catch((error: unknown) => {
-    if (error instanceof Refusal) return error;
+    if (error instanceof AwsError) return error;
     throw error;
   });
   const answer = await Promise.race([asked, wait(patience, undefined, { signal: late.signal, ref: false })]).finally(
     () => late.abort(),
   );
-  if (answer === undefined) return said(503, "Service Unavailable");
-  if (answer instanceof Refusal)
-    return answer.status === 429 ? said(busy, "Service Unavailable") : said(500, "Internal Server Error");
-  if (answer.fault !== undefined) return said(502, "Internal Server Error");
+  if (answer === undefined) return toReply(503, "Service Unavailable");
+  if (answer instanceof AwsError)
+    return answer.status === 429 ? toReply(busy, "Service Unavailable") : toReply(500, "Internal Server Error");
+  if (answer.fault !== undefined) return toReply(502, "Internal Server Error");
   const { statusCode, headers = {}, body = "", isBase64Encoded } = Object(answer.payload);
-  if (typeof statusCode !== "number") return said(502, "Internal Server Error");
+  if (typeof statusCode !== "number") return toReply(502, "Internal Server Error");
   const text = isBase64Encoded ? Buffer.from(body, "base64").toString() : body;
   return { statusCode, headers, body: text, own: true };
 };
@@ -219,6 +225,6 @@ interface Reply {
   own?: boolean;
 }
 
-const said = (statusCode: number, message: string): Reply => {
+const toReply = (statusCode: number, message: string): Reply => {
   return { statusCode, headers: { "content-type": "application/json" }, body: JSON.stringify({ message }) };
 };

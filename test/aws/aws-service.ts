@@ -2,7 +2,7 @@ import { createServer, type IncomingHttpHeaders, type IncomingMessage } from "no
 import { close, listen } from "../listen.ts";
 
 /** A call of AWS, for a test that counts calls, breaks them or forbids them. */
-export interface Heard {
+export interface RecordedCall {
   /** The service in the signature: `lambda`, `s3`, `monitoring`, … */
   service: string;
   /** The action as policies name it: `lambda:UpdateAlias`, `s3:ListBucket`, … */
@@ -17,15 +17,15 @@ export interface Heard {
 export type Fault = { status: number; error: string } | "cut";
 
 /** A recorder of calls, which can break or refuse them. */
-export interface Ear {
-  heard: Heard[];
+export interface CallRecorder {
+  heard: RecordedCall[];
   /** Breaks a call before or after it is done, once for each that says so. */
-  fault: ((heard: Heard, when: "before" | "after") => Fault | undefined) | undefined;
+  fault: ((heard: RecordedCall, when: "before" | "after") => Fault | undefined) | undefined;
   /** Returns false for a call to refuse, as AWS refuses a caller without rights. */
-  allow: ((heard: Heard) => boolean) | undefined;
+  allow: ((heard: RecordedCall) => boolean) | undefined;
 }
 
-export interface Asked {
+export interface AwsRequest {
   method: string;
   /** Undecoded. */
   path: string;
@@ -36,21 +36,21 @@ export interface Asked {
   target: string;
 }
 
-export interface Reply {
+export interface AwsReply {
   status: number;
   headers?: Record<string, string | string[]>;
   body?: string | Buffer;
 }
 
 /** One of AWS's services: it knows what a call is about, answers it, and refuses in its own protocol. */
-export interface Service {
-  about(asked: Asked): { action: string; name: string };
-  answer(asked: Asked): Promise<Reply>;
-  refuse(refusal: Refusal): Reply;
+export interface AwsService {
+  about(asked: AwsRequest): { action: string; name: string };
+  answer(asked: AwsRequest): Promise<AwsReply>;
+  refuse(refusal: AwsError): AwsReply;
 }
 
 /** An error that AWS answers with. */
-export class Refusal extends Error {
+export class AwsError extends Error {
   readonly status: number;
   readonly kind: string;
   constructor(status: number, kind: string, message: string) {
@@ -63,48 +63,50 @@ export class Refusal extends Error {
 class Cut extends Error {}
 
 /** Does a call as far as the ear lets it. */
-export const heardBy = async <T>(ear: Ear, heard: Heard, act: () => Promise<T>): Promise<T> => {
-  const broken = (when: "before" | "after") => {
+export const recordCall = async <T>(ear: CallRecorder, heard: RecordedCall, act: () => Promise<T>): Promise<T> => {
+  const injectFault = (when: "before" | "after") => {
     const fault = ear.fault?.(heard, when);
     if (fault === "cut") throw new Cut("the connection ended");
-    if (fault) throw new Refusal(fault.status, fault.error, "as the test wants it");
+    if (fault) throw new AwsError(fault.status, fault.error, "as the test wants it");
   };
   ear.heard.push(heard);
   if (ear.allow && !ear.allow(heard)) {
     const sentence = `User: arn:aws:iam::123456789012:user/${heard.caller} is not authorized to perform: ${heard.action}`;
-    throw new Refusal(403, "AccessDenied", `${sentence} on resource: ${heard.name}`);
+    throw new AwsError(403, "AccessDenied", `${sentence} on resource: ${heard.name}`);
   }
-  broken("before");
+  injectFault("before");
   const answer = await act();
-  broken("after");
+  injectFault("after");
   return answer;
 };
 
 /** Matches the access key and the service in a call's signature. */
-const signatureOf = ({ headers, query }: Asked) =>
+const matchSignature = ({ headers, query }: AwsRequest) =>
   /Credential=([^/,]+)\/\d+\/[^/]+\/([^/]+)\//.exec(
     headers.authorization ?? `Credential=${query.get("X-Amz-Credential") ?? ""}`,
   );
 
-export const callerOf = (asked: Asked): string | undefined => signatureOf(asked)?.[1];
+export const readCaller = (asked: AwsRequest): string | undefined => matchSignature(asked)?.[1];
 
 /** An HTTP server on loopback for services. Calls without a signature go to services without a name, and aren't recorded. */
-export const serve = async (
-  find: (scope: string | undefined, asked: Asked) => Service,
-  ear: Ear,
+export const startServer = async (
+  find: (scope: string | undefined, asked: AwsRequest) => AwsService,
+  ear: CallRecorder,
 ): Promise<{ url: string; stop(): Promise<void> }> => {
   const server = createServer(async (request, response) => {
     const asked = await read(request);
-    const [, caller, scope] = signatureOf(asked) ?? [];
+    const [, caller, scope] = matchSignature(asked) ?? [];
     const service = find(scope, asked);
-    const answered = async (): Promise<Reply> => {
+    const answered = async (): Promise<AwsReply> => {
       if (scope === undefined) return service.answer(asked);
-      return heardBy(ear, { service: scope, ...service.about(asked), caller }, () => service.answer(asked));
+      return recordCall(ear, { service: scope, ...service.about(asked), caller }, () => service.answer(asked));
     };
     const reply = await answered().catch((error: unknown) => {
       if (error instanceof Cut) return undefined;
-      if (error instanceof Refusal) return service.refuse(error);
-      return service.refuse(new Refusal(500, "ServiceException", String(error instanceof Error ? error.stack : error)));
+      if (error instanceof AwsError) return service.refuse(error);
+      return service.refuse(
+        new AwsError(500, "ServiceException", String(error instanceof Error ? error.stack : error)),
+      );
     });
     if (reply === undefined) request.socket.destroy();
     else response.writeHead(reply.status, reply.headers).end(reply.body);
@@ -113,7 +115,7 @@ export const serve = async (
   return { url, stop: () => close(server) };
 };
 
-const read = async (request: IncomingMessage): Promise<Asked> => {
+const read = async (request: IncomingMessage): Promise<AwsRequest> => {
   const chunks: Buffer[] = [];
   for await (const chunk of request) chunks.push(chunk);
   const { method = "", url: target = "", headers } = request;
@@ -122,40 +124,40 @@ const read = async (request: IncomingMessage): Promise<Asked> => {
 };
 
 /** Formats an error as Lambda and other REST services do. */
-export const refuseInRest = ({ status, kind, message }: Refusal): Reply => {
+export const refuseInRest = ({ status, kind, message }: AwsError): AwsReply => {
   const name = kind === "AccessDenied" ? "AccessDeniedException" : kind;
   const body = JSON.stringify({ Type: status < 500 ? "User" : "Service", message, Message: message });
   return { status, headers: { "content-type": "application/json", "x-amzn-errortype": name }, body };
 };
 
 /** Formats an error as services do that are called by `x-amz-target`. */
-export const refuseInJson = ({ status, kind, message }: Refusal): Reply => {
+export const refuseInJson = ({ status, kind, message }: AwsError): AwsReply => {
   const name = kind === "AccessDenied" ? "AccessDeniedException" : kind;
   const headers = { "content-type": "application/x-amz-json-1.1", "x-amzn-errortype": name };
   return { status, headers, body: JSON.stringify({ __type: name, message, Message: message }) };
 };
 
 /** Formats an error as services do that are called by forms. */
-export const refuseInQuery = ({ status, kind, message }: Refusal): Reply => {
+export const refuseInQuery = ({ status, kind, message }: AwsError): AwsReply => {
   const error = { Type: status < 500 ? "Sender" : "Receiver", Code: kind, Message: message };
-  return { status, headers: xmlType, body: xml("ErrorResponse", { Error: error, RequestId: "stand-in" }) };
+  return { status, headers: xmlType, body: toXml("ErrorResponse", { Error: error, RequestId: "stand-in" }) };
 };
 
 /** Formats an error as S3 does. */
-export const refuseInS3 = ({ status, kind, message }: Refusal): Reply => {
-  return { status, headers: xmlType, body: xml("Error", { Code: kind, Message: message, RequestId: "stand-in" }) };
+export const refuseInS3 = ({ status, kind, message }: AwsError): AwsReply => {
+  return { status, headers: xmlType, body: toXml("Error", { Code: kind, Message: message, RequestId: "stand-in" }) };
 };
 
 export const xmlType = { "content-type": "text/xml" };
 
 /** Lists become members, dates are written as AWS does, what is undefined is left out. */
-export const xml = (name: string, value: unknown): string => {
+export const toXml = (name: string, value: unknown): string => {
   if (value === undefined) return "";
-  if (Array.isArray(value)) return `<${name}>${value.map((one) => xml("member", one)).join("")}</${name}>`;
+  if (Array.isArray(value)) return `<${name}>${value.map((one) => toXml("member", one)).join("")}</${name}>`;
   if (value instanceof Date) return `<${name}>${value.toISOString()}</${name}>`;
-  if (value === null || typeof value !== "object") return `<${name}>${escaped(String(value))}</${name}>`;
-  const inner = Object.entries(value).map(([key, one]) => xml(key, one));
+  if (value === null || typeof value !== "object") return `<${name}>${escapeXml(String(value))}</${name}>`;
+  const inner = Object.entries(value).map(([key, one]) => toXml(key, one));
   return `<${name}>${inner.join("")}</${name}>`;
 };
 
-const escaped = (text: string) => text.replace(/[&<>"\r]/g, (one) => `&#${one.charCodeAt(0)};`);
+const escapeXml = (text: string) => text.replace(/[&<>"\r]/g, (one) => `&#${one.charCodeAt(0)};`);
