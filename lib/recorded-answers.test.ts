@@ -9,7 +9,7 @@ describe("recorded answers", () => {
   testObjects(() => capabilities);
   testAnswers(() => capabilities);
 
-  it("have an object by its group and namespace only, in any version", async () => {
+  it("have an object under its group and namespace only, in any version", async () => {
     const widget = named("Widget", "w", "a", {}, "example.com/v1beta2");
     const { get } = createRecordedCapabilities({ objects: [widget] });
     assert.deepEqual(await get({ group: "example.com", resource: "widgets" }, "w", "a"), widget);
@@ -22,7 +22,7 @@ describe("recorded answers", () => {
     { user: { username: "jane" }, verb: "delete", resource: "nodes", allowed: false, reason: "no role" },
   ];
   const calls = [{ url: "https://images.example/a", answer: { status: 200, body: "yes" } }];
-  it("answers what is recorded, and nothing by guess", async () => {
+  it("answer only recorded questions", async () => {
     const asked = createRecordedCapabilities({ may: access, https: calls });
     const user = { username: "jane", groups: ["g"] };
     const question = (resource: string) => ({ user: { username: "jane" }, verb: "delete", resource, namespace: "a" });
@@ -53,7 +53,7 @@ describe("recorded answers", () => {
     assert.equal(await createRecordedCapabilities({ discovery }).discover("apps/v1"), undefined);
   });
 
-  it("answers AWS's actions and plain services by their own records", async () => {
+  it("answer AWS's actions and HTTP services by their own recordings", async () => {
     const [answer, region] = [{ status: 200, body: "volumes" }, "eu-west-1"];
     const asked = createRecordedCapabilities({
       aws: [{ action: "ec2:DescribeVolumes", region, parameters: {}, answer }],
@@ -66,7 +66,7 @@ describe("recorded answers", () => {
     await assert.rejects(asked.https({ url: "https://images.example/a" }), Failure);
   });
 
-  it("keeps what reviews leave, and what earlier ones left", async () => {
+  it("keep a ledger from recorded entries on", async () => {
     const ledger = createRecordedCapabilities({ ledger: { a: 1 } }).ledger("rule");
     const count = (key: string) => ledger.change<number>(key, (kept = 0) => kept + 1);
     assert.deepEqual([await count("a"), await count("a"), await count("b")], [2, 3, 1]);

@@ -4,7 +4,7 @@ import type { Capabilities } from "#lib/needs.ts";
 import type { LabelSelector } from "#lib/objects/selection.ts";
 import type { RecordedAnswers } from "#lib/recorded-answers.ts";
 
-// What a rule is told is the same, whether it comes from recorded answers, from manifests or from a real API server.
+// The contract of capabilities: rules get the same answers from recordings, from manifests and from a real API server.
 
 export const named = (
   kind: string,
@@ -57,19 +57,19 @@ const limitranges = { group: "", resource: "limitranges" };
 export const namespaces = { group: "", resource: "namespaces" };
 const classes = { group: "storage.k8s.io", resource: "storageclasses" };
 
-/** What all capabilities with these objects do. */
+/** Tests capabilities that have these objects. */
 export const testObjects = (open: () => Pick<Capabilities, "get" | "list" | "create">) => {
   const names = async (namespace?: string) =>
     (await open().list(limitranges, namespace)).map(({ metadata }) => `${metadata?.namespace}/${metadata?.name}`);
 
-  it("has objects by name, of the kind and version they were asked in", async () => {
+  it("returns objects by name, with their kind and version", async () => {
     const found = await open().get(limitranges, "small", "a");
     assert.deepEqual([found?.apiVersion, found?.kind, found?.metadata?.name], ["v1", "LimitRange", "small"]);
     assert.equal((await open().get(namespaces, "a"))?.metadata?.annotations?.a, "a");
     assert.equal((await open().get(classes, "fast"))?.apiVersion, "storage.k8s.io/v1");
   });
 
-  it("has nothing where nothing is, and under no name that is none", async () => {
+  it("returns nothing for a missing object or an invalid name", async () => {
     for (const [name, namespace] of [
       ["none", "a"],
       ["small", "b"],
@@ -85,27 +85,27 @@ export const testObjects = (open: () => Pick<Capabilities, "get" | "list" | "cre
     assert.equal(await open().get(namespaces, ""), undefined);
   });
 
-  it("lists a namespace by name, and none that begins alike", async () => {
+  it("lists the objects of one namespace, and of none with the same prefix", async () => {
     assert.deepEqual(await names("a"), ["a/large", "a/small"]);
     assert.deepEqual(await names("b"), ["b/other"]);
     assert.deepEqual(await names("none"), []);
     assert.deepEqual(await names(".."), []);
   });
 
-  it("lists a cluster, each object with its kind", async () => {
+  it("lists the objects of a cluster, each with its kind", async () => {
     assert.deepEqual(await names(), ["a/large", "a/small", "ab/near", "b/other"]);
     for (const { kind, apiVersion } of await open().list(limitranges))
       assert.deepEqual([kind, apiVersion], ["LimitRange", "v1"]);
   });
 
-  it("lists no more than was asked for", async () => {
+  it("lists no more objects than the limit", async () => {
     const first = async (most: number) => (await open().list(limitranges, undefined, { most })).length;
     assert.deepEqual([await first(1), await first(3), await first(4), await first(100)], [1, 3, 4, 4]);
     assert.equal((await open().list(limitranges, "a", { most: 1 }))[0]?.metadata?.name, "large");
     assert.equal((await open().list(limitranges, "a")).length, 2);
   });
 
-  it("lists what has the labels that were asked for", async () => {
+  it("lists the objects that a label selector selects", async () => {
     const by = async (labels: LabelSelector) =>
       (await open().list(classes, undefined, { labels, most: 1 })).map(({ metadata }) => metadata?.name);
     assert.deepEqual(await by({ matchLabels: { tier: "cheap" } }), ["slow"]);
@@ -114,28 +114,28 @@ export const testObjects = (open: () => Pick<Capabilities, "get" | "list" | "cre
     assert.deepEqual(await by({}), ["fast"]);
   });
 
-  it("hands out what nobody can change for the next one", async () => {
+  it("returns objects that a rule can't change", async () => {
     const [first] = await open().list(limitranges, "a");
     assert.ok(first?.metadata);
     assert.throws(() => Object.assign(first.metadata ?? {}, { name: "other" }), TypeError);
   });
 
-  it("creates what isn't there, and says where it is", async () => {
+  it("creates a missing object, and reports an existing one", async () => {
     const create = (name: string) => open().create(namespaces, named("Namespace", name));
     assert.deepEqual([await create("new"), await create("new"), await create("a")], ["created", "exists", "exists"]);
     assert.equal((await open().get(namespaces, "new"))?.metadata?.name, "new");
   });
 };
 
-/** What capabilities do that know more than the objects. */
+/** Tests capabilities that also answer questions about rights, kinds and refusals. */
 export const testAnswers = (open: () => Capabilities) => {
-  it("knows who may do what", async () => {
+  it("answers access reviews", async () => {
     const ask = (namespace: string) => open().may({ user, verb: "get", resource: "limitranges", namespace });
     assert.equal((await ask("a")).allowed, true);
     assert.equal((await ask("b")).allowed, false);
   });
 
-  it("knows the kinds of a group and version, and of none that isn't served", async () => {
+  it("returns the kinds of a served group and version only", async () => {
     const found = await open().discover("scheduling.k8s.io/v1");
     assert.deepEqual(
       found?.filter(({ resource }) => resource === "priorityclasses"),
@@ -144,7 +144,7 @@ export const testAnswers = (open: () => Capabilities) => {
     for (const none of ["none.example.com/v1", "../../api", ""]) assert.equal(await open().discover(none), undefined);
   });
 
-  it("tells what the API server says against what can't be created", async () => {
+  it("returns the API server's refusal of an object", async () => {
     const made = await open().create(namespaces, named("Namespace", "New"));
     const { details: _, ...status } = typeof made === "string" ? assert.fail(made) : made.refused;
     assert.deepEqual(status, refused[0]?.status);

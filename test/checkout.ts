@@ -15,11 +15,11 @@ export interface Said {
 /** A checkout of the project in a folder of its own, with a catalogue of its own. */
 export interface Checkout {
   folder: string;
-  /** Writes a file, and answers where it is. */
+  /** Writes a file and returns its path. */
   write(path: string, text: string): Promise<string>;
-  /** A rule's whole folder, in the catalogue or elsewhere. */
+  /** Writes a rule's folder, in the catalogue or elsewhere. */
   rule(name: string, rule: string, cases: string, catalogue?: string): Promise<void>;
-  /** One of the checkout's own modules, for which dist/ and .serverless/ are the checkout's. */
+  /** Imports one of the checkout's own modules, which uses the checkout's dist/ and .serverless/. */
   load<T>(path: string): Promise<T>;
   /** Runs postern of the checkout at the command line. */
   postern(env: Record<string, string>, ...words: string[]): Promise<Said>;
@@ -35,7 +35,7 @@ export const openCheckout = async (rules: string[] = []): Promise<Checkout> => {
     await cp(join(root, path), join(folder, path), { recursive: true });
   await symlink(join(root, "node_modules"), join(folder, "node_modules"));
   await mkdir(join(folder, "functions"), { recursive: true });
-  /** Its command line is run many times: what was compiled once need not be again. */
+  /** The command line runs many times and shares a compile cache. */
   const compiled = process.env.NODE_COMPILE_CACHE ?? join(folder, ".compiled");
   const write = async (path: string, text: string) => {
     const file = join(folder, path);
@@ -60,7 +60,7 @@ export const openCheckout = async (rules: string[] = []): Promise<Checkout> => {
   };
 };
 
-/** Runs a program with this Node, to its end. */
+/** Runs a program with this Node until it ends. */
 export const runProgram = (words: string[], options: { cwd?: string; env: NodeJS.ProcessEnv }): Promise<Said> =>
   new Promise((resolve) => {
     execFile(process.execPath, words, { maxBuffer: 64 * 1024 * 1024, ...options }, (error, stdout, stderr) =>
@@ -68,7 +68,7 @@ export const runProgram = (words: string[], options: { cwd?: string; env: NodeJS
     );
   });
 
-/** A kubeconfig in which these clusters are contexts by their names, the first one the current. */
+/** Returns a kubeconfig with these clusters as contexts; the first is the current one. */
 export const kubeconfigOf = (clusters: Record<string, Pick<Cluster, "server" | "ca" | "tokenOf">>, user = "admin") => {
   const entries = Object.entries(clusters);
   return JSON.stringify({

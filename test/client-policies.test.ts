@@ -10,11 +10,11 @@ import { normalizeObject, type PolicyCase, policyCases } from "../infra/bench/ex
 import { getCollectionPath } from "../infra/parity/control-plane/client.ts";
 import { recorder } from "./client/recorder.ts";
 
-// What policies were measured to do to requests, done to a program's own writes.
+// Runs the measured cases of policies as writes of a program with a guard.
 const server = "https://cluster.example";
 
 const createCapabilities = ({ cluster = [], http = [] }: PolicyCase): Capabilities => {
-  // All have a name: they are of a cluster.
+  // Objects of a cluster always have a name.
   const objects = cluster as (KubernetesObject & { metadata: { name: string } })[];
   const answer = async ({ url }: HttpsRequest) => {
     const { status = 200, body, raw } = http.find(({ path }) => path === new URL(url).pathname) ?? { status: 404 };
@@ -24,7 +24,7 @@ const createCapabilities = ({ cluster = [], http = [] }: PolicyCase): Capabiliti
   return { ...createRecordedCluster({ objects }), http: answer, https: answer };
 };
 
-/** An object that doesn't say where it is created: the API server says it before anybody is asked, and so does a client. */
+/** A case without a namespace in its object: the API server adds it before admission, and so does a guard. */
 const unheardOf = new Set(["ns-from-request"]);
 
 const played = async (one: PolicyCase) => {
@@ -43,14 +43,14 @@ const played = async (one: PolicyCase) => {
   return { response, writes: writes(), text: await response.text() };
 };
 
-describe("policies that a program applies itself", () => {
-  // On a slow machine, CUE takes longer to start than a script may take.
+describe("policies in a guard", () => {
+  // CUE may take longer to start than the time limit of a script.
   before(() => evaluate("1"));
 
   for (const one of policyCases) {
     const { id, operation, expect, object } = one;
     if (operation === "CONNECT" || expect.policy === "rejected" || unheardOf.has(id)) continue;
-    it(`do as measured: ${id}`, async () => {
+    it(`give the measured result: ${id}`, async () => {
       const { response, writes, text } = await played(one);
       if (expect.error) {
         assert.equal(response.status, 500, text);

@@ -11,7 +11,7 @@ import { buildReview, facetOf, getCasePhase, operationOf, readCases } from "../i
 import { type CatalogueRule, readCatalogue } from "../infra/catalogue/registry.ts";
 import { recorder } from "./client/recorder.ts";
 
-// The catalogue's own cases, each as a write of a program that judges it before it leaves.
+// Runs the cases of the catalogue as writes of a program with a guard.
 const server = "https://cluster.example:6443";
 
 const methods = { CREATE: "POST", UPDATE: "PUT", DELETE: "DELETE", CONNECT: "" } as const;
@@ -28,7 +28,7 @@ const pathOf = (
     ...(subResource === undefined ? [] : [subResource]),
   ].join("/");
 
-/** With what a program always says, which cases may leave out. */
+/** Adds the fields that a program always sends and cases may omit. */
 const whole = (
   object: unknown,
   { kind: { group, version, kind } }: AdmissionRequest,
@@ -39,7 +39,7 @@ const whole = (
   return { apiVersion: joinApiVersion({ group, version }), kind, ...(named && { metadata: named }), ...rest };
 };
 
-/** Why a case is not a write of a program. */
+/** Returns the reason if a case is not a write that a guard evaluates. */
 const beyond = (listed: CatalogueRule, entry: Case): string | undefined => {
   const { rule, settings } = facetOf(listed.rule, entry);
   const phase = getCasePhase(entry);
@@ -49,17 +49,17 @@ const beyond = (listed: CatalogueRule, entry: Case): string | undefined => {
   return undefined;
 };
 
-/** What is stored says where. */
+/** Adds the namespace, which a stored object always has. */
 const stored = (object: KubernetesObject, { namespace, resource }: AdmissionRequest): KubernetesObject =>
   namespace === undefined || resource.resource === "namespaces"
     ? object
     : { ...object, metadata: { namespace, ...object.metadata } };
 
-/** Where a rule makes a name up, it does so for each request anew. */
+/** Replaces generated names, which differ in each request. */
 const settled = (object: unknown): unknown =>
   JSON.parse(JSON.stringify(object).replace(/"kube-api-access-\w+"/g, '"kube-api-access"'));
 
-/** Cases are about requests that reach a rule: whom its selectors take, they leave open. */
+/** Removes the selectors: a case is about a request that reaches the rule. */
 const unselecting = <R extends object>(rule: R) => {
   const { namespaceSelector: _, objectSelector: __, ...rest }: R & Partial<Pick<Rule, Selectors>> = rule;
   return rest;
@@ -81,7 +81,7 @@ const played = async (listed: CatalogueRule, entry: Case) => {
     server,
     rules: {
       [listed.name]: {
-        // A case is about one of its phases, and however long that takes on a machine with much to do.
+        // A case is about one phase. The timeout allows for a busy machine.
         rule: { ...bare, timeoutSeconds: 60, ...(variants && { variants }), [phase]: rule[phase] },
         ...(entry.settings && { settings: entry.settings }),
         ...(entry.variant && { variant: entry.variant }),
@@ -107,7 +107,7 @@ const played = async (listed: CatalogueRule, entry: Case) => {
 
 for (const listed of await readCatalogue()) {
   const cases = await readCases(listed);
-  describe(`before it leaves, ${listed.name}`, () => {
+  describe(`${listed.name} in a guard`, () => {
     for (const entry of cases) {
       const reason = beyond(listed, entry);
       if (reason !== undefined) continue;
@@ -115,7 +115,7 @@ for (const listed of await readCatalogue()) {
         const { response, writes, told, request, name, object } = await played(listed, entry);
         if (entry.refused !== undefined) {
           const { message, code, reason } = Object(await response.json());
-          // Where there is no sentence, the API server says the reason.
+          // Without a message, the API server shows the reason.
           const sentence = entry.refused || (entry.reason ?? "Forbidden");
           assert.equal(message.replace(/^admission webhook "\S+" denied the request: /, ""), sentence);
           assert.deepEqual(

@@ -9,7 +9,9 @@ const missingTool = (tool: Tool) => ("missing" in tool ? tool.missing : undefine
 const unless = async (find: () => Promise<unknown>, sentence: string) =>
   (await find()) === undefined ? sentence : undefined;
 
-/** What suites need besides `npm ci`, each with a function that returns why it can't be used, or nothing. */
+/**
+ * The parts that suites need besides `npm ci`. Each function returns the reason why a part can't be used, or undefined.
+ */
 const parts = {
   "API server": () => requireBinaries().then(() => undefined, sentenceOf),
   "cfn-lint": () => missingTool(findCfnLint()),
@@ -24,14 +26,14 @@ const parts = {
 
 const sentenceOf = (error: Error) => error.message;
 
-/** kinitiras' module can't be had everywhere, so that nothing requires it. */
+/** kinitiras' module is not available everywhere, so no run requires it. */
 const optional = new Set<Part>(["kinitiras"]);
 
 export type Part = keyof typeof parts;
 
 /**
- * Options for a suite that needs these parts: it is skipped, with one sentence, where one is missing or has another
- * version than the project pins. With POSTERN_REQUIRE_ALL in the environment, it fails instead.
+ * Returns options for a suite that needs these parts. The suite is skipped with a reason if a part is missing or has
+ * another version than the project pins. With POSTERN_REQUIRE_ALL in the environment it fails instead.
  */
 export const needs = async (...names: Part[]): Promise<{ skip: string | false }> => {
   for (const name of names) {

@@ -7,7 +7,7 @@ import { fileURLToPath } from "node:url";
 // Runs tests by tier, or the files that are named: `node infra/node.js test/run.ts unit lib/patch.test.ts`. It ends with
 // a list of what was skipped, and why.
 
-/** The files of each tier. Those that take longest come first in a run, so that no core waits for one at the end. */
+/** The files of each tier. The longest ones run first, so that no core waits for one at the end. */
 const tiers: Record<string, string> = {
   /** Need moto, the stand-in of an AWS account, or Lambda's runtime client; some need an API server, too. */
   aws: "test/aws/*.test.ts",
@@ -33,7 +33,7 @@ const files = [
 ];
 if (files.length === 0) throw new Error(`run.ts takes all, ${Object.keys(tiers).join(", ")} and test files`);
 
-// Every process asks the same, so that one number repeats a run.
+// All processes use the same seed, so that one number repeats a run.
 process.env.POSTERN_SEED ||= String(Math.floor(Math.random() * 1_000_000_000));
 // Hundreds of processes load the same modules.
 process.env.NODE_COMPILE_CACHE ||= fileURLToPath(new URL("../node_modules/.cache/postern", import.meta.url));
@@ -54,7 +54,7 @@ events.on("test:fail", ({ todo }) => {
 events.on("end", () => process.nextTick(report));
 events.compose(spec).pipe(process.stdout);
 
-/** Prints what was skipped, by reason, and the seed of the run. */
+/** Prints the skipped tests by reason, and the seed of the run. */
 const report = () => {
   const byReason = Map.groupBy(skipped, ({ reason }) => reason);
   if (skipped.length > 0) process.stdout.write(`\nSkipped:\n`);

@@ -27,14 +27,14 @@ describe("a cluster made of a folder of manifests", () => {
 
   testObjects(() => world);
 
-  it("has what every cluster has, and in `default` what says no namespace", async () => {
+  it("has the initial objects of every cluster, and puts objects without a namespace into `default`", async () => {
     const pod = named("Pod", "lonely");
     const { get } = createManifestCluster(await manifests({ "pod.json": JSON.stringify(pod) }));
     assert.equal((await get(namespaces, "kube-system"))?.kind, "Namespace");
     assert.equal((await get({ group: "", resource: "pods" }, "lonely", "default"))?.metadata?.namespace, "default");
   });
 
-  it("has what is made in every namespace, unless a manifest has it", async () => {
+  it("has the initial objects of every namespace, unless a manifest replaces them", async () => {
     const own = named("ServiceAccount", "default", "b", { imagePullSecrets: [{ name: "pull" }] });
     const { get } = createManifestCluster(
       await manifests({ "all.json": JSON.stringify(annotated("b")), "own.json": JSON.stringify(own) }),
@@ -46,7 +46,7 @@ describe("a cluster made of a folder of manifests", () => {
     assert.equal((await get({ group: "", resource: "configmaps" }, "kube-root-ca.crt", "b"))?.kind, "ConfigMap");
   });
 
-  it("doesn't guess who may do what", async () => {
+  it("refuses to answer access reviews", async () => {
     const sentence = /^a folder of manifests has no authorizer; only a cluster can answer access reviews$/;
     await assert.rejects(
       () => world.may({ user, verb: "get", resource: "pods" }),
@@ -69,7 +69,7 @@ describe("a cluster made of a folder of manifests", () => {
     ["of something else", "apiVersion: v1\nkind: Pod\nmetadata: { name: a }\n---\n5", /^a\.yaml, document 2, is no/],
   ];
   for (const [name, text, sentence] of wrong)
-    it(`says which file has a manifest ${name}`, () =>
+    it(`names the file of a manifest ${name}`, () =>
       assert.rejects(
         manifests({ "a.yaml": text }),
         (error) => error instanceof Complaint && sentence.test(error.message),

@@ -14,12 +14,12 @@ import { findAskingCase } from "./recorded-clusters.ts";
 import { buildPodReview } from "./reviews.ts";
 
 describe("bench", () => {
-  it("says the median, and between what eight of ten ratios lie", () => {
+  it("computes the median and the range of eight in ten ratios", () => {
     assert.deepEqual(computeRatio([11, 3, 2, 10, 1, 9, 4, 8, 5, 7, 6]), { median: 6, p10: 2, p90: 10 });
     assert.deepEqual(computeRatio([1.5]), { median: 1.5, p10: 1.5, p90: 1.5 });
   });
 
-  it("takes turns, and says what the second takes over what the first does", async () => {
+  it("measures two functions in turn, and returns the ratios of the second to the first", async () => {
     const asked: number[] = [];
     const taking = (time: number) => async () => {
       asked.push(time);
@@ -30,7 +30,7 @@ describe("bench", () => {
   });
 
   for (const bytes of [5_000, 50_000, 1_000_000])
-    it(`measures with reviews that are reviews, of ${bytes} bytes within a tenth`, () => {
+    it(`measures with valid reviews of ${bytes} bytes, within a tenth`, () => {
       const body = buildPodReview(bytes);
       assert.equal(decodeReview(body).request.operation, "CREATE");
       assert.ok(Math.abs(body.length / bytes - 1) < 0.1, `${body.length} bytes`);
@@ -43,7 +43,7 @@ describe("bench", () => {
     return { listed, entry };
   };
 
-  it("starts a rule with what makes it ask, not with a case that it answers by itself", async () => {
+  it("starts a rule with a case for which it asks the cluster", async () => {
     const { listed, entry } = await firstOf("owner-references-permission-enforcement");
     await assert.rejects(
       evaluateCase(listed, entry, buildReview(listed, entry), createUnconnectedCapabilities("bench")),
@@ -51,12 +51,12 @@ describe("bench", () => {
     );
   });
 
-  it("does not take the evaluation of a script for asking", async () => {
+  it("doesn't count the evaluation of a script as asking the cluster", async () => {
     const { entry } = await firstOf("policy-admission");
     assert.doesNotMatch(JSON.stringify(entry), /"cue":/);
   });
 
-  it("starts rules cold: those that ask beside one read by hand, each with an answer", async () => {
+  it("measures cold starts of rules and of a single read, each with an answer", async () => {
     const folder = await mkdtemp(join(tmpdir(), "postern-cold-"));
     try {
       const names = ["always-admit", "namespace-exists"];
@@ -75,7 +75,7 @@ describe("bench", () => {
     }
   });
 
-  it("starts a rule with a script, beside the package that CUE comes from, each with an answer", async () => {
+  it("measures cold starts of a rule with a script and of cue-wasm alone, each with an answer", async () => {
     const folder = await mkdtemp(join(tmpdir(), "postern-scripted-"));
     try {
       const [ratio = 0, ...more] = await measureScriptedStarts(await openSigner(folder), folder, 1);

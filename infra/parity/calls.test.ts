@@ -7,7 +7,7 @@ import { readCatalogue } from "../catalogue/registry.ts";
 import { evaluateCondition } from "../testing/cel-condition.ts";
 import { listPorts } from "./plugins.ts";
 
-it("ports that read nothing are called only where they act, but for what no condition can tell", async () => {
+it("ports that read nothing are called only for requests that they refuse or change, except for those that no condition recognizes", async () => {
   const idle: string[] = [];
   for (const listed of listPorts(await readCatalogue()).filter(({ rule }) => !rule.needs))
     for (const entry of await readCases(listed)) {

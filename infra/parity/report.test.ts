@@ -39,7 +39,7 @@ const wrong: RuleResults = {
 };
 
 describe("the results of cases", () => {
-  it("are a row for each rule, and why some could not be sent", () => {
+  it("have a row for each rule, and the reasons why cases could not be sent", () => {
     assert.equal(
       describeCases([fine]),
       [
@@ -59,13 +59,13 @@ describe("the results of cases", () => {
     );
   });
 
-  it("say where there is no plugin to ask", () => {
+  it("say why a rule has no plugin to compare with", () => {
     const { beside: _, ...rest } = fine;
     const lonely = { ...rest, alone: "Kubernetes v1.35.4 has no plugin AlwaysPullImages" };
     assert.match(describeCases([lonely]), /^- always-pull-images: Kubernetes v1.35.4 has no plugin AlwaysPullImages$/m);
   });
 
-  it("show both sides of what is otherwise", () => {
+  it("show both sides of each difference", () => {
     const text = describeCases([fine, wrong]);
     assert.ok(
       text.includes(
@@ -81,14 +81,14 @@ describe("the report in the catalogue", () => {
   const page = "# The catalogue\n\nA list.\n\nMore.\n";
   const once = insertReport(page, { found: [found], cases: [fine], version: "v1.36.3", seed: 7 });
 
-  it("says what was asked, what differs and why, and what the conditions save", () => {
+  it("has the number of requests, the differences with reasons, and the calls that conditions save", () => {
     assert.match(once, /kube-apiserver v1\.36\.3/);
     assert.match(once, /\| a-rule \| 10 \| 9 \| 1 \| 0 \| 3 \| 2 \| 8 \| 63% \|/);
     assert.match(once, /- for a reason \(a-rule\)/);
     assert.match(once, /^\| always-pull-images \| 4 \| 3 \| 1 \| 2 \| - \|$/m);
   });
 
-  it("stands at the end of the page, and another takes its place", () => {
+  it("is appended to the page, and is replaced by the next report", () => {
     assert.ok(once.startsWith(page));
     const edited = `${once}\nWhat somebody wrote below.\n`;
     const twice = insertReport(edited, { found: [found], cases: [fine], version: "v1.36.4", seed: 8 });
@@ -97,7 +97,7 @@ describe("the report in the catalogue", () => {
     assert.ok(twice.startsWith(page) && twice.endsWith("\nWhat somebody wrote below.\n"));
   });
 
-  it("is there, about every port, with nothing unexplained; and npm run fix leaves it alone", async () => {
+  it("exists for every port without unexplained differences, and npm run fix keeps it", async () => {
     const present = await readFile(join(catalogueFolder, "README.md"), "utf8");
     const catalogue = await readCatalogue();
     const { wanted } = await listing(catalogue.slice(1));

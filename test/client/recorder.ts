@@ -13,13 +13,13 @@ export interface Arrival {
 type Fields = Record<string, unknown>;
 
 /**
- * A `fetch` that leads to an API server of two sentences: it has these objects by path, and takes whatever is written to
- * them. What arrives is kept.
+ * Returns a `fetch` to a minimal API server: it has these objects by path and accepts every write. It stores all
+ * requests.
  */
 export const recorder = (objects: Record<string, unknown> = {}) => {
   const stored = new Map(Object.entries(objects));
   const arrivals: Arrival[] = [];
-  /** Answers in the place of what would come next, by method. */
+  /** Responses to send instead of the next ones, by method. */
   const instead: { method: string; answer: Response }[] = [];
   const send: typeof fetch = async (input, init) => {
     const request = new Request(input, { ...init, ...(init?.body ? { duplex: "half" } : {}) });
@@ -40,13 +40,13 @@ export const recorder = (objects: Record<string, unknown> = {}) => {
     if (!searchParams.has("dryRun") && method !== "GET") stored.set(decodeURIComponent(pathname), next);
     return json(200, next);
   };
-  /** What was written, without what was only read or tried. */
+  /** Returns the requests that were neither reads nor dry runs of a patch. */
   const writes = () =>
     arrivals.filter(({ method, url }) => method !== "GET" && !(method === "PATCH" && url.includes("dryRun=All")));
   return { send, stored, arrivals, writes, instead };
 };
 
-/** What the API server says to a JSON patch that can't be applied. */
+/** The API server's answer to a JSON patch that can't be applied. */
 export const unfit = {
   kind: "Status",
   apiVersion: "v1",
@@ -72,7 +72,7 @@ const parsed = (text: string): unknown => {
 const patched = (present: unknown, { headers, body }: Arrival): unknown => {
   if (headers.get("content-type") !== "application/json-patch+json") return merged(present, body);
   try {
-    // What arrives is what our own code sent.
+    // The body was sent by the guard.
     return jsonPatch.applyPatch(structuredClone(present), body as jsonPatch.Operation[], true).newDocument;
   } catch {
     return undefined;

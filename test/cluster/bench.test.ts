@@ -14,7 +14,7 @@ import { measureReads } from "../../infra/bench/reads.ts";
 import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
 import { needs } from "../parts.ts";
 
-// What postern bench measures through an API server, with too few rounds to say anything of time.
+// Runs the sections of postern bench, with too few rounds for meaningful times.
 
 describe("postern bench, through an API server", await needs("API server", "Go webhook"), () => {
   let folder: string;
@@ -28,7 +28,7 @@ describe("postern bench, through an API server", await needs("API server", "Go w
     ...comparisons.map(({ added }) => added.median),
   ];
 
-  it("measures one call of each server, when all have made the same of a pod", async () => {
+  it("measures one call of each server, after all have returned equal pods", async () => {
     const binaries = await requireBinaries();
     const { measured, comparisons } = await measureOneCall(binaries, await findGoWebhook(), folder, 6);
     assert.deepEqual(
@@ -64,7 +64,7 @@ describe("postern bench, through an API server", await needs("API server", "Go w
     );
   });
 
-  it("measures what reading adds to a review", async () => {
+  it("measures reads in a review", async () => {
     const binaries = await requireBinaries();
     const { warm, sideBySide, read, first } = await measureReads(binaries, 2);
     for (const value of [warm.median, sideBySide.median, read, first]) assert.ok(value > 0, String(value));
@@ -72,7 +72,7 @@ describe("postern bench, through an API server", await needs("API server", "Go w
 });
 
 describe("postern bench, of a check", () => {
-  it("measures the whole beside reading and rules, and is told nothing where the check fails", async () => {
+  it("measures a check and its floor, and throws if the check fails", async () => {
     const folder = await mkdtemp(join(tmpdir(), "postern-bench-"));
     try {
       const { bytes, seconds, memory, overParser, overReader } = await measureCheck(folder, 1, 40);
@@ -86,25 +86,29 @@ describe("postern bench, of a check", () => {
 });
 
 describe("postern bench, of policies", async () => {
-  it("measures how many there are, each time with a patch that has as much in it as there are policies for a pod", async () => {
+  it("measures reviews with many policies, each with an operation for every matching policy", async () => {
     const growth = await measurePolicyCounts(1);
     assert.equal(growth.length, 8);
     for (const { what, ratio } of growth) assert.ok(ratio.median > 0, what);
   });
 
   const built = await findKinitiras();
-  it("measures them beside kinitiras' own engine, which decides alike", await needs("kinitiras"), async () => {
-    const engines = await measureEngines(built?.program ?? "", 1);
-    assert.deepEqual(
-      engines.map(({ what, bar }) => [what.replace(/, .*/, ""), bar]),
-      [
-        ["a template that changes", 1],
-        ["plaintext", 1],
-        ["origin", 1],
-        ["a template that refuses", 1],
-        ["a script", undefined],
-      ],
-    );
-    for (const { what, ratio } of engines) assert.ok(ratio.median > 0, what);
-  });
+  it(
+    "measures evaluations beside kinitiras' own engine, with the same decisions",
+    await needs("kinitiras"),
+    async () => {
+      const engines = await measureEngines(built?.program ?? "", 1);
+      assert.deepEqual(
+        engines.map(({ what, bar }) => [what.replace(/, .*/, ""), bar]),
+        [
+          ["a template that changes", 1],
+          ["plaintext", 1],
+          ["origin", 1],
+          ["a template that refuses", 1],
+          ["a script", undefined],
+        ],
+      );
+      for (const { what, ratio } of engines) assert.ok(ratio.median > 0, what);
+    },
+  );
 });

@@ -46,7 +46,7 @@ describe("the capabilities of a real API server", await needs("API server"), () 
   testObjects(() => open());
   testAnswers(() => open());
 
-  it("serves the kinds that manifests are taken to have, too", async () => {
+  it("include the kinds that a manifest cluster is assumed to serve", async () => {
     for (const [version, served] of Object.entries(listServedResources([]))) {
       const found = (await open().discover(version))?.filter(({ resource }) => !resource.includes("/"));
       const sorted = [found ?? [], served].map((all) => all.toSorted((one, other) => (one.kind < other.kind ? -1 : 1)));
@@ -54,7 +54,7 @@ describe("the capabilities of a real API server", await needs("API server"), () 
     }
   });
 
-  it("has made by itself what manifests are taken to have", async () => {
+  it("include the objects that a manifest cluster is assumed to have", async () => {
     for (const { metadata, kind, apiVersion, ...wanted } of initialObjects) {
       const resource = { group: apiVersion?.split("/").at(-2) ?? "", resource: toPlural(kind ?? "") };
       const found: Record<string, unknown> = { ...(await open().get(resource, metadata.name)) };
@@ -63,7 +63,7 @@ describe("the capabilities of a real API server", await needs("API server"), () 
     }
   });
 
-  it("fails where it may not create, and where what it should create isn't served", async () => {
+  it("fail if the user may not create an object, or its kind is not served", async () => {
     const credentials = { token: cluster.tokenOf("jane") };
     const world = createLiveCapabilities({ prod: { server: cluster.server, ca: cluster.ca, credentials } });
     const [widget, namespace] = [named("Widget", "w"), named("Namespace", "newer")];
@@ -71,7 +71,7 @@ describe("the capabilities of a real API server", await needs("API server"), () 
     await assert.rejects(open().create({ group: "example.com", resource: "widgets" }, widget), Failure);
   });
 
-  it("fails with a sentence where a cluster is unknown", async () => {
+  it("fail with a sentence for an unknown cluster", async () => {
     const failure = await createLiveCapabilities({})("prod", 1000)
       .get(namespaces, "a")
       .catch((error) => error);

@@ -12,7 +12,7 @@ import {
 } from "../../infra/parity/rule-server.ts";
 import { needs } from "../parts.ts";
 
-// A real API server is sent the cases of every rule, and API servers with the plugins compiled in those of ports.
+// Sends the cases of every rule to a real API server, and those of ports to API servers with the compiled-in plugins.
 const catalogue = await readCatalogue();
 
 describe("the cases of each rule, on a real API server", await needs("API server"), async () => {
@@ -26,26 +26,26 @@ describe("the cases of each rule, on a real API server", await needs("API server
   after(() => servers?.stop());
 
   for (const { listed, cases, outcomes } of all) {
-    it(`answers the cases of ${listed.name} as they say, and as its plugin does`, async (test) => {
+    it(`has the outcomes of ${listed.name}'s cases and of its plugin`, async (test) => {
       const { differences, asSaid, beside, alone } = await servers.check(listed, cases);
       for (const { name, reason } of beside?.leftOut ?? [])
         test.diagnostic(`not beside its plugin: "${name}": ${reason}`);
       if (alone !== undefined) test.diagnostic(alone);
       assert.equal(differences.map(({ name, from, diff }) => `${name} (${from})\n${diff}`).join("\n"), "");
-      // An older API server may not serve what its plugins don't look at yet.
+      // An older API server may not serve the kinds of newer plugins.
       assert.ok(asSaid > 0 || alone !== undefined);
       assert.ok(beside === undefined || beside.equal + Object.keys(beside.known).length > 0);
     });
     if (outcomes.length > 0)
-      it(`has the outcomes of the plugin that ${listed.name} was`, async () => {
+      it(`has the recorded outcomes of ${listed.name}'s removed plugin`, async () => {
         const { differences, notReceivable } = await servers.check(listed, outcomes);
         assert.equal(differences.map(({ name, diff }) => `${name}\n${diff}`).join("\n"), "");
         assert.deepEqual(notReceivable, []);
       });
   }
 
-  it("notices a case that says something else", async () => {
-    /** What the API server says to the first case of a rule, once that is changed. */
+  it("reports a case with another outcome", async () => {
+    /** Returns the differences of a rule's first case once the case is changed. */
     const checkChanged = async (rule: string, change: (entry: Case) => Case) => {
       const { listed, cases } = all.find(({ listed }) => listed.name === rule) ?? assert.fail();
       const { asSaid, differences } = await servers.check(listed, cases.slice(0, 1).map(change));
@@ -66,7 +66,7 @@ describe("the cases of each rule, on a real API server", await needs("API server
     assert.match(await checkChanged("default-toleration-seconds", unchanged), /^\+ .*node.kubernetes.io\/not-ready/m);
   });
 
-  it("accepts the entries of every rule that there is", async () => {
+  it("accepts the entries of every rule", async () => {
     const anything = ["seLinux", "runAsUser", "supplementalGroups", "fsGroup"].map((of) => `${of}: { rule: RunAsAny }`);
     const settings: Record<string, string> = {
       "allowed-registries": '{ settings: { registries: [ghcr.io/acme, "*.corp.example", "registry.corp:5000"] } }',
@@ -91,7 +91,7 @@ describe("the cases of each rule, on a real API server", await needs("API server
     }
   });
 
-  it("calls for a large pod, whatever its conditions cost", async () => {
+  it("calls rules for a large pod within the cost limit of conditions", async () => {
     const postern = await serveCatalogue(`rules:
       allowed-registries: { settings: { registries: [docker.io, ghcr.io, quay.io, registry.k8s.io] } }
       security-context-deny:`);

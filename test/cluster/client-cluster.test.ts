@@ -30,7 +30,7 @@ import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
 import { bootCluster, type Cluster } from "../../infra/parity/control-plane/cluster.ts";
 import { needs } from "../parts.ts";
 
-// The package as somebody installs it, in a project that has nothing else of ours, and against a real API server.
+// Tests the installed package, in a project without Postern's sources, and with a real API server.
 const run = promisify(execFile);
 const folders: string[] = [];
 const temporary = async () => {
@@ -53,7 +53,7 @@ after(async () => {
 
 const installed = (path: string) => import(pathToFileURL(join(project, "node_modules/postern-client", path)).href);
 
-/** Prints what a policy with a script and a rule make of a pod. */
+/** A program that prints a pod after a policy with a script and a rule have changed it. */
 const program = `
     import { guard } from "postern-client";
     import { parsePolicies } from "postern-client/policies";
@@ -76,7 +76,7 @@ const program = `
 
 describe("the client's package", () => {
   before(() => writeFile(join(project, "program.js"), program));
-  /** Runs a program, which has no more than the folder it is in. */
+  /** Runs a program in its folder. */
   const runProgram = async (folder: string, file: string) => {
     const { stdout } = await run(process.execPath, [file], { cwd: folder });
     return JSON.parse(stdout);
@@ -96,14 +96,14 @@ describe("the client's package", () => {
       logLevel: "silent",
     });
 
-  it("works in a project of its own, with policies that have scripts", async () =>
+  it("works in a separate project, with policies that have scripts", async () =>
     isJudged(await runProgram(project, "program.js")));
 
   for (const [format, file] of [
     ["esm", "bundle.mjs"],
     ["cjs", "bundle.cjs"],
   ] as const)
-    it(`works in a bundle (${format}), with the files of CUE beside it`, async () => {
+    it(`works in a bundle (${format}) with CUE's files beside it`, async () => {
       const folder = await temporary();
       await bundle(format, join(folder, file));
       const { code, message } = await runProgram(folder, file);
@@ -118,12 +118,12 @@ describe("the client's package", () => {
       isJudged(await runProgram(folder, file));
     });
 
-  it("works in a bundle that runs where the package is installed", async () => {
+  it("works in a bundle next to the installed package", async () => {
     await bundle("cjs", join(project, "bundle.cjs"));
     isJudged(await runProgram(project, "bundle.cjs"));
   });
 
-  it("has types that need nothing else of ours, and holds programs to them", async () => {
+  it("has complete types, which find errors in programs", async () => {
     const types = fileURLToPath(new URL("../../node_modules/@types", import.meta.url));
     const compilerOptions = {
       strict: true,
@@ -152,11 +152,11 @@ describe("the client's package", () => {
   });
 });
 
-/** As the module's libraries answer. */
+/** Returns a promise in the form of the module's HTTP libraries. */
 const from = <T>(answer: Promise<T>) => ({ toPromise: () => answer });
 
-describe("its README", () => {
-  it("shows programs that load, and ask for nothing that isn't there", async () => {
+describe("the client's README", () => {
+  it("shows programs that load", async () => {
     const readme = await readFile(join(project, "node_modules/postern-client/README.md"), "utf8");
     const programs = [...readme.matchAll(/```js\n(.*?)```/gs)].map(([, program = ""]) => program);
     assert.equal(programs.length, 2);
@@ -181,7 +181,7 @@ const nowhere = {
   "current-context": "x",
 };
 
-/** Writes a ConfigMap by fetch, and prints the code and the text of the answer. */
+/** A program that creates a ConfigMap by fetch, and prints the code and the text of the answer. */
 const fetching = `
   import { guard, readClusterPolicies } from "postern-client";
   const { SERVER, TOKEN } = process.env;
@@ -272,7 +272,7 @@ describe("writes of @kubernetes/client-node", await needs("API server"), () => {
   });
   after(() => cluster?.stop());
 
-  it("trust, where they go by fetch, the CA that NODE_EXTRA_CA_CERTS names", async () => {
+  it("trust the CA in NODE_EXTRA_CA_CERTS if they use fetch", async () => {
     await writeFile(join(project, "ca.crt"), cluster.ca);
     await writeFile(join(project, "fetching.js"), fetching);
     const env = { PATH: process.env.PATH, SERVER: cluster.server, TOKEN: cluster.tokenOf("admin") };
@@ -301,13 +301,13 @@ describe("writes of @kubernetes/client-node", await needs("API server"), () => {
     assert.equal(metadata?.labels?.judged, "yes");
     assert.equal(metadata?.annotations?.owner, "red");
   };
-  it("create what policies of the cluster and rules make of it", async () => {
+  it("create an object with the changes of the cluster's policies and of rules", async () => {
     const answer = await pods.createNamespacedPod({ namespace, body: pod("created") });
     assert.equal(answer.metadata?.labels?.judged, "yes");
     await isJudged("created");
     assert.ok(told.includes("policy-override mutate 2"), told.join("; "));
   });
-  it("replace what can only be written there, and is read with the rest: a Namespace's finalizers", async () => {
+  it("replace a Namespace's finalizers, whose subresource can't be read", async () => {
     const admits: { default: Rule } = await installed("rules/always-admit.js");
     const own = postern.guardConfig(config, { rules: { "always-admit": { rule: admits.default } } });
     const namespace = await plain.createNamespace({ body: { metadata: { name: "finalized" } } });
@@ -327,7 +327,7 @@ describe("writes of @kubernetes/client-node", await needs("API server"), () => {
     ],
   ];
   for (const [name, strategy, body] of patches)
-    it(`patch it: ${name}`, async () => {
+    it(`patch an object: ${name}`, async () => {
       await plain.deleteNamespacedPod({ name: "patched", namespace, gracePeriodSeconds: 0 }).catch(() => {});
       await pods.createNamespacedPod({ namespace, body: pod("patched", { first: "1" }) });
       const options = {
@@ -343,7 +343,7 @@ describe("writes of @kubernetes/client-node", await needs("API server"), () => {
       assert.equal((await stored("patched")).metadata?.labels?.more, "1");
     });
 
-  it("patch it again where somebody else was faster", async () => {
+  it("patch an object again if another client was faster", async () => {
     await pods.createNamespacedPod({ namespace, body: pod("raced") });
     const name = "raced";
     const merge = setHeaderOptions("Content-Type", PatchStrategy.MergePatch);
@@ -372,7 +372,7 @@ describe("writes of @kubernetes/client-node", await needs("API server"), () => {
     assert.deepEqual(metadata?.labels, { judged: "yes", mine: "1", race: "0" });
   });
 
-  it("are refused with what the API server would say", async () => {
+  it("are refused with the API server's message", async () => {
     await pods.createNamespacedPod({ namespace, body: pod("kept", { keep: "yes" }) });
     const refused = async (write: Promise<unknown>) => {
       const error = await write.then(
@@ -392,7 +392,7 @@ describe("writes of @kubernetes/client-node", await needs("API server"), () => {
     await pods.deleteNamespacedPod({ name: "created", namespace, gracePeriodSeconds: 0 });
     await assert.rejects(stored("created"), /404/);
   });
-  it("say themselves what the API server has against them", async () => {
+  it("get the API server's own errors", async () => {
     await pods.createNamespacedPod({ namespace, body: pod("twice") });
     const failing = async (write: Promise<unknown>, code: number) =>
       assert.rejects(write, (error: ApiException<unknown>) => error.code === code);
@@ -403,7 +403,7 @@ describe("writes of @kubernetes/client-node", await needs("API server"), () => {
     const strategy = setHeaderOptions("Content-Type", PatchStrategy.JsonPatch);
     await failing(pods.patchNamespacedPod({ name: "twice", namespace, body }, strategy), 422);
   });
-  it("are left alone where they are of policies themselves, or of nothing that anything is about", async () => {
+  it("are sent unchanged if they are about policies, or if no rule matches", async () => {
     const objects = KubernetesObjectApi.makeApiClient(judged);
     const spec = { resourceSelectors: [{ apiVersion: "v1", kind: "Secret" }], validateRules: [] };
     const made = await objects.create(policy("ClusterValidatePolicy", "another", spec));
@@ -413,7 +413,7 @@ describe("writes of @kubernetes/client-node", await needs("API server"), () => {
     const budgets = judged.makeApiClient(PolicyV1Api);
     assert.deepEqual((await budgets.listNamespacedPodDisruptionBudget({ namespace })).items, []);
   });
-  it("are judged by a library that a configuration was made with, too", async () => {
+  it("are evaluated if only the HTTP library of a configuration is guarded", async () => {
     const httpApi = postern.guardLibrary(new IsomorphicFetchHttpLibrary() as never, {
       policies: postern.readClusterPolicies,
     });

@@ -16,7 +16,7 @@ import {
 } from "../../infra/parity/rule-server.ts";
 import { needs } from "../parts.ts";
 
-// How a real API server goes about deleting pods, one after the other, which no table of single requests can say.
+// Tests sequences of deletions with a real API server, which cases of single requests can't express.
 describe("pods that have to clean up, on a real API server", await needs("API server"), () => {
   const told: string[] = [];
   const workload = createServer(({ method, url }, response) => {
@@ -52,7 +52,7 @@ describe("pods that have to clean up, on a real API server", await needs("API se
   before(async () => {
     const binaries = await requireBinaries();
     await new Promise<void>((resolve) => workload.listen(0, "127.0.0.1", resolve));
-    // Listening on a port, it has one.
+    // A listening server has an address with a port.
     const { port } = workload.address() as AddressInfo;
     stops.push(async () => workload.close());
     cluster = await bootCluster(binaries, { flags: [], disable: ["ServiceAccount"] });
@@ -80,7 +80,7 @@ describe("pods that have to clean up, on a real API server", await needs("API se
     for (const stop of stops.reverse()) await stop();
   });
 
-  it("stay, are told once, and go when they have finished", async () => {
+  it("are not deleted until they have finished, and are notified once", async () => {
     await make("a", guarded);
     assert.equal(await remove("a"), 403);
     assert.equal(await remove("a", "?gracePeriodSeconds=0"), 403);
@@ -90,18 +90,18 @@ describe("pods that have to clean up, on a real API server", await needs("API se
     const metadata = { annotations: { "deletion-guard.postern.dev/finished": "true" } };
     await send({ method: "PATCH", path: `${pods}/a`, body: { metadata }, contentType });
     assert.equal(await evict("a"), 201);
-    // The kubelet's last word, when the containers have ended.
+    // The kubelet deletes the pod at once when its containers have ended.
     assert.equal(await remove("a", "?gracePeriodSeconds=0"), 200);
     assert.equal((await see("a")).code, 404);
   });
-  it("stay where all pods are deleted at once", async () => {
+  it("are not deleted with a collection", async () => {
     await make("b", { app: "x", ...guarded });
     const { code } = await send({ method: "DELETE", path: `${pods}?labelSelector=app%3Dx` });
     assert.equal(code, 403);
     assert.deepEqual(told.splice(0), ["POST /default/b"]);
     assert.equal((await see("b")).code, 200);
   });
-  it("go with their namespace", async () => {
+  it("are deleted with their namespace", async () => {
     await send({ method: "POST", path: "/api/v1/namespaces", body: { metadata: { name: "shop" } } });
     await make("c", guarded, "shop");
     assert.equal(await remove("c", "", podsOf("shop")), 403);

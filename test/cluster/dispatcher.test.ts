@@ -15,9 +15,9 @@ import { randomOf } from "./dispatcher/random.ts";
 import { makeSet, type Setup } from "./dispatcher/sets.ts";
 import { furniture, objects, writeOf } from "./dispatcher/writes.ts";
 
-// Generated webhook configurations and writes: who is called by a real API server, in what order, with what, and what the
-// client hears, against what the chain says. So few are always the same, among which everything happens; more, and from
-// which seed, can be asked for.
+// Compares the offline admission chain with a real API server, by generated webhook configurations and writes: the
+// called webhooks, their order, the requests and the client's answer. By default the same few are generated, which
+// cover every branch; POSTERN_PAIRS and POSTERN_SEED generate others.
 const { POSTERN_PAIRS, POSTERN_SEED } = process.env;
 const pairs = Number(POSTERN_PAIRS ?? 400);
 const seed = Number((POSTERN_PAIRS && POSTERN_SEED) ?? 20261121);
@@ -25,7 +25,7 @@ const perSet = 50;
 const atOnce = 12;
 const wordKey = "postern-word";
 
-describe("the chain does what a real API server does", await needs("API server"), () => {
+describe("the admission chain equals a real API server", await needs("API server"), () => {
   let folder: string;
   let certificate: ServerCertificate;
   let cluster: Cluster;
@@ -66,7 +66,7 @@ describe("the chain does what a real API server does", await needs("API server")
     await rm(folder, { recursive: true, force: true });
   });
 
-  /** Hooks answer as their set says, and it is remembered whom they were asked about. */
+  /** Serves the scripts of a set's hooks, and stores their calls. */
   const serve = (set: Setup) => {
     const names = new Map(
       set.manifests.flatMap(({ webhooks }) =>
@@ -75,7 +75,7 @@ describe("the chain does what a real API server does", await needs("API server")
     );
     for (const [key, { answer }] of Object.entries(set.scripts))
       scripts[key] = (review) => {
-        // What is read of it is what the API server sends.
+        // The review comes from the API server.
         const { apiVersion, request } = review as unknown as { apiVersion: string; request: AdmissionRequest };
         const [word = ""] = request.userInfo.extra?.[wordKey] ?? [];
         calls.get(word)?.push({ hook: names.get(key) ?? key, request });
@@ -83,7 +83,7 @@ describe("the chain does what a real API server does", await needs("API server")
       };
   };
 
-  /** The annotations that admission left, by the words of writes. */
+  /** Reads the audit annotations of admission, by the words of writes. */
   const annotations = async (words: ReadonlySet<string>) => {
     const found = new Map<string, Record<string, string>>();
     await waitUntil("the audit log is incomplete", async () => {
@@ -169,13 +169,13 @@ describe("the chain does what a real API server does", await needs("API server")
       );
     });
 
-  it("and all of that was about something", (context) => {
+  it("includes refusals, reinvocations and few unseen writes", (context) => {
     context.diagnostic(JSON.stringify(told));
     assert.ok(told.refused > 0 && told.again > 0 && told.unseen < pairs / 10);
   });
 });
 
-/** What a hook is there for. */
+/** Describes the script of a hook. */
 const whatOf = (set: Setup, hook: string) => {
   const found = set.manifests.flatMap(({ webhooks }) => webhooks).find(({ name }) => name === hook);
   return found && set.scripts[keyOf(found)]?.what;

@@ -4,13 +4,13 @@ import type { ServerCertificate } from "../../infra/keys/keys.ts";
 import type { Cluster } from "../../infra/parity/control-plane/cluster.ts";
 import { listen } from "../listen.ts";
 
-/** What befalls the next requests, one after the other; then all goes well. */
+/** The faults of the next requests, one after another; later requests succeed. */
 export type Fault =
   | { milliseconds: number }
   | { status: number; headers?: Record<string, string>; body?: string | Buffer }
   | { broken: "before" | "amid" };
 
-/** An API server with a way to it that fails when it is told to. */
+/** Opens a proxy in front of an API server, which causes faults on demand. */
 export const openFaulty = async ({ server, ca }: Cluster, certificate: ServerCertificate) => {
   const faults: Fault[] = [];
   const open = new Set<object>();
@@ -39,11 +39,11 @@ export const openFaulty = async ({ server, ca }: Cluster, certificate: ServerCer
   return {
     url: `https://127.0.0.1:${await listen(listener)}`,
     faults,
-    /** What was asked, since this was emptied. */
+    /** The requests since this list was emptied. */
     paths,
-    /** Closes what is kept open, as a load balancer does in the night. */
+    /** Closes idle connections, as a load balancer does. */
     hangUp: () => listener.closeIdleConnections(),
-    /** Has every connection that is open break at its next request, as after a long idle time behind a NAT. */
+    /** Makes every open connection break at its next request, as after a long idle time behind a NAT. */
     goStale: () => {
       for (const socket of open) stale.add(socket);
     },

@@ -12,7 +12,7 @@ import { measureParity } from "../../infra/parity/parity.ts";
 import { listPorts } from "../../infra/parity/plugins.ts";
 import { needs } from "../parts.ts";
 
-// Ports answer generated requests as their plugins do.
+// Compares ports with their plugins, by generated requests.
 const binaries = await requireBinaries().catch(() => undefined);
 const plugins = binaries && (await listPlugins(binaries));
 
@@ -37,19 +37,19 @@ describe("postern parity", () => {
       );
     });
 
-  it("says where the API server is missing, and could not evaluate", async () => {
+  it("exits with 3 if the API server is missing", async () => {
     const { code, stdout, stderr } = await postern([], { KUBEBUILDER_ASSETS: folder });
     assert.match(stderr, /^kube-apiserver and etcd v[\d.]+ are not here: npm run cluster builds them\n$/);
     assert.deepEqual([code, stdout], [3, ""]);
   });
 
-  it("refuses a rule that there is not", async () => {
+  it("refuses an unknown rule", async () => {
     const { code, stdout, stderr } = await postern(["no-such-rule"]);
     assert.equal(stderr, 'there is no rule "no-such-rule"; postern rules lists them\n');
     assert.deepEqual([code, stdout], [2, ""]);
   });
 
-  it("shows by one small request that a rule has other settings than its plugin", apiserver, async () => {
+  it("shows with one small request that a rule has other settings than its plugin", apiserver, async () => {
     const config = join(folder, "other.yaml");
     await writeFile(config, "rules: { default-toleration-seconds: { settings: { unreachableSeconds: 7 } } }\n");
     const words = ["default-toleration-seconds", "--seed", "7", "--requests", "30", "--config", config];
@@ -69,7 +69,7 @@ describe("postern parity", () => {
 
 describe("on a real API server", { ...apiserver, concurrency: 2 }, () => {
   const seed = Number(process.env.POSTERN_SEED ?? randomInt(2 ** 31));
-  /** Other ones with each seed; `npx postern parity --requests 1000` asks more at once. */
+  /** Each seed generates other requests; `npx postern parity --requests 1000` sends more at once. */
   const requests = 60;
   const isMissing = ({ rule: { upstreamPlugin: twin } }: (typeof ports)[number]) =>
     plugins?.all.includes(twin.plugin) ? false : `${twin.plugin} is not in Kubernetes ${binaries?.version}`;
@@ -93,7 +93,7 @@ describe("on a real API server", { ...apiserver, concurrency: 2 }, () => {
       );
     });
 
-  it("a condition that fails is counted, and is a difference", async () => {
+  it("counts a failed condition as an unexplained difference", async () => {
     const port = ports.find(({ name }) => name === "deny-service-external-ips");
     assert.ok(port);
     const matchConditions = { fails: 'object.metadata.nobody == "a"' };

@@ -14,14 +14,15 @@ import {
 import { needs } from "../parts.ts";
 import { pods as generated } from "./pods.ts";
 
-// Upstream's own evaluator judges: the pods on which upstream tests it, and others, word by word at every version.
+// Compares pod-security with upstream's own evaluator, word by word at every version: on upstream's test pods, and on
+// generated ones.
 const evaluator = await findEvaluator();
 
 const seed = 20_261_121;
 const newest = 40;
 
-describe("the Pod Security Standards, beside upstream's evaluator", await needs("Pod Security evaluator"), () => {
-  it("judges upstream's own pods as their place says, in upstream's words", async () => {
+describe("pod-security beside upstream's evaluator", await needs("Pod Security evaluator"), () => {
+  it("passes and fails upstream's test pods as their paths state, with upstream's messages", async () => {
     assert.ok(evaluator);
     const corpus = await readCorpus(evaluator);
     const versions = new Set(corpus.map(({ place }) => place.split("/")[1]));
@@ -33,14 +34,14 @@ describe("the Pod Security Standards, beside upstream's evaluator", await needs(
     await agrees(distinct(corpus.map(({ pod }) => pod)));
   });
 
-  it("judges pods of all sorts in upstream's words", async () => {
+  it("gives upstream's messages for generated pods", async () => {
     const pods = distinct(fc.sample(generated, { seed, numRuns: 3000 }));
     const reasons = await agrees(pods);
     assert.equal(reasons.size, 18, "every check has something to say");
   });
 });
 
-/** That each pod is judged alike at every version; and for what reasons. */
+/** Asserts that both give the same violations for each pod at every version; returns the reasons that occurred. */
 async function agrees(pods: Pod[]): Promise<Set<string>> {
   assert.ok(evaluator);
   const wanted = await evaluatePods(evaluator, pods);

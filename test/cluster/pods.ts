@@ -1,14 +1,14 @@
 import fc, { type Arbitrary } from "fast-check";
 
-// Pods of all sorts, with what the checks look at and what is near it.
+// Generates pods with all fields that the Pod Security checks read, and with similar ones.
 
 const one = <T>(...values: T[]): Arbitrary<T> => fc.constantFrom(...values);
 const some = (model: Record<string, Arbitrary<unknown>>) => fc.record(model, { requiredKeys: [] });
-/** There in one of so many. */
+/** Generates a value in one of `of` cases, otherwise undefined. */
 const rarely = <T>(value: Arbitrary<T>, of = 4): Arbitrary<T | undefined> =>
   fc.oneof({ weight: of - 1, arbitrary: fc.constant(undefined) }, { weight: 1, arbitrary: value });
 
-/** What Go quotes in its own way, and what it sorts by bytes. */
+/** Texts that Go quotes or sorts in its own way. */
 const odd = one(
   "",
   "a",
@@ -75,7 +75,7 @@ const ofPod = some({
   sysctls: rarely(fc.array(fc.record({ name: sysctl, value: one("0") }), { maxLength: 4 }), 2),
   fsGroup: one(0),
 });
-/** Each of half of them says what restricted asks for. */
+/** Half of the containers have the fields that the level restricted requires. */
 const ofContainer = fc
   .tuple(
     some({
@@ -119,7 +119,7 @@ const sources = [
   ...["flexVolume", "cinder", "cephfs", "flocker", "fc", "azureFile", "vsphereVolume", "quobyte", "azureDisk"],
   ...["photonPersistentDisk", "portworxVolume", "scaleIO", "storageos"],
 ];
-// The API server leaves no volume without a source.
+// The API server adds a source to a volume without one.
 const volume = fc
   .tuple(one("v", "w", 'x"'), fc.subarray(sources, { minLength: 1, maxLength: 2 }))
   .map(([name, chosen]) => ({ name, ...Object.fromEntries(chosen.map((source) => [source, {}])) }));

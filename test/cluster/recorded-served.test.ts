@@ -17,7 +17,7 @@ import { bootCluster, type Cluster } from "../../infra/parity/control-plane/clus
 import { kubeconfigOf } from "../checkout.ts";
 import { needs } from "../parts.ts";
 
-// What `postern record` writes of a real API server's reviews, by rules that read that cluster.
+// Tests what `postern record` writes for a real API server's reviews of rules that read the cluster.
 const program = fileURLToPath(new URL("../../infra/postern.js", import.meta.url));
 const rules = {
   "namespace-lifecycle": {},
@@ -33,7 +33,7 @@ const rules = {
   "allowed-registries": { settings: { registries: ["registry.example.com"] } },
 };
 
-describe("what is recorded behind the gateway", await needs("API server"), () => {
+describe("recordings of the gateway", await needs("API server"), () => {
   let cluster: Cluster;
   let folder: string;
   let child: ChildProcess;
@@ -96,7 +96,7 @@ describe("what is recorded behind the gateway", await needs("API server"), () =>
     involvedObject: { kind: "Pod", name: "good", namespace: "shop" },
   });
 
-  it("are cases that hold, without the secrets that were in them", async () => {
+  it("are cases that pass, without the secrets of the requests", async () => {
     const send = (method: "POST" | "DELETE" | "PATCH", path: string, body?: object) =>
       cluster.admin({ method, path, ...(body && { body }) });
     const limits = { limits: [{ type: "Container", max: { cpu: "1" }, defaultRequest: { cpu: "100m" } }] };
@@ -131,7 +131,7 @@ describe("what is recorded behind the gateway", await needs("API server"), () =>
       await send("DELETE", "/api/v1/namespaces/kube-system"),
     ].map(({ code }) => code);
     codes.splice(7, 3, ...codes.slice(7, 10).sort());
-    // Of three at once, any may be the one that is too many.
+    // Any of three parallel requests may be the one over the limit.
     assert.deepEqual(codes, [201, 201, 201, 201, 403, 200, 403, 201, 201, 429, 200, 200, 403]);
 
     child.kill("SIGINT");

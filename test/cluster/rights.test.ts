@@ -11,7 +11,7 @@ import { parseConfig } from "../../infra/project/project.ts";
 import { buildRoles, toGroupName } from "../../infra/webhooks/rbac.ts";
 import { needs } from "../parts.ts";
 
-// What the printed roles allow, on a real API server that asks RBAC: all that each rule needs, and nothing else.
+// Tests the printed roles on a real API server with RBAC: they allow all that each rule needs, and nothing else.
 const asking = (await readCatalogue()).filter(({ rule }) => asksCluster(rule));
 
 describe("a rule's rights on a real API server", await needs("API server"), () => {
@@ -41,8 +41,8 @@ describe("a rule's rights on a real API server", await needs("API server"), () =
 
   for (const { name, rule } of asking) {
     const needs = Object.values(rule.needs ?? {}).flatMap((need) => questionsOf(need, rule.settings ?? {}));
-    it(`let ${name} do what it needs`, async () => {
-      // What nobody serves here, or is no object, is refused after the right was found.
+    it(`let ${name} do all that it needs`, async () => {
+      // RBAC is checked first: an unserved kind or an invalid object is refused only after that.
       for (const need of needs) assert.match(await said(world(name), need), /^$|the API server answers (400|404)/);
     });
 
@@ -61,14 +61,14 @@ describe("a rule's rights on a real API server", await needs("API server"), () =
   }
 });
 
-/** What a need asks under these settings, one by one. */
+/** Returns the single questions of a need with these settings. */
 function questionsOf({ verb, kind, kinds }: Need<unknown>, settings: object): Pick<Need<unknown>, "verb" | "kind">[] {
   if (!kinds) return [{ verb, ...(kind && { kind }) }];
   const read = kinds(settings).flatMap((kind) => (["get", "list"] as const).map((verb) => ({ verb, kind })));
   return [...read, { verb: "discover" }];
 }
 
-/** What comes of asking for something of a kind: an error's message, or nothing. */
+/** Asks a question, and returns the error's message or an empty text. */
 const said = (
   world: ReturnType<ReturnType<typeof createLiveCapabilities>>,
   { verb, kind = { group: "", resource: "" } }: Pick<Need<unknown>, "verb" | "kind">,
@@ -88,7 +88,7 @@ const said = (
   );
 };
 
-/** Settings that a rule can't do without say nothing of its rights. */
+/** Removes the check of settings: required settings don't change the rule's rights. */
 const withoutSettings = (listed: CatalogueRule): CatalogueRule => {
   const { checkSettings: _, ...rule } = listed.rule;
   return { ...listed, rule };

@@ -3,10 +3,10 @@ import type { ClusterClient } from "../../infra/parity/control-plane/client.ts";
 import { waitUntilCalled } from "../../infra/parity/rule-server.ts";
 import { buildReviewAnswer, type EndpointScript } from "../../infra/parity/scripted-endpoints.ts";
 
-/** Objects by their names, as a webhook was sent them. */
+/** Objects by name, as a webhook got them. */
 export type Seen = Map<string, Record<string, unknown>>;
 
-/** Returns a script that remembers every object that it is sent. */
+/** Returns a script that stores every object that it gets. */
 export const watching =
   (seen: Seen): EndpointScript =>
   (review) => {

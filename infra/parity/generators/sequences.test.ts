@@ -17,7 +17,7 @@ describe("generated requests", () => {
     assert.notDeepEqual(sampled(7), sampled(8));
   });
 
-  it("are of every kind and verb, by every user", () => {
+  it("cover every kind, verb and user", () => {
     const sequences = sampled(7);
     const steps = sequences.flatMap(({ steps }) => steps);
     assert.equal(new Set(sequences.map(({ kind }) => kind)).size, 13);
@@ -32,7 +32,7 @@ describe("generated requests", () => {
     assert.ok(sequences.some(({ generateName }) => generateName));
   });
 
-  it("have all that the rules look at, and much around it", () => {
+  it("have all fields that rules read, and many others", () => {
     const fields = new Set<string>();
     JSON.stringify(sampled(7), (key, value) => {
       fields.add(key);
@@ -51,11 +51,11 @@ describe("generated requests", () => {
   });
 });
 
-describe("what is asked of one plugin", () => {
+describe("the requests for one plugin", () => {
   const sampled = (namespaces: (string | undefined)[]) =>
     fc.sample(buildSequences(everything, { namespaces, scenarios: [scenarios.growth] }), { seed: 7, numRuns: 1000 });
 
-  it("plays in its namespaces, and in those that nobody made, where somebody looks in the end", () => {
+  it("use the given namespaces, and missing ones, with a last read of the namespace", () => {
     const sequences = sampled(["limited", undefined]);
     const homes = new Set(sequences.map(({ namespace }) => namespace));
     assert.deepEqual(homes, new Set(["default", "limited", undefined]));
@@ -63,14 +63,14 @@ describe("what is asked of one plugin", () => {
       assert.equal(steps.at(-1)?.verb === "look", namespace === undefined, JSON.stringify(steps));
   });
 
-  it("leaves alone where it is what stands there already", () => {
+  it("don't move existing objects to other namespaces", () => {
     const standing = sampled(["ending"]).filter(({ standing }) => standing !== undefined);
     const places = new Set(standing.map(({ namespace, standing }) => `${namespace}/${standing}`));
     assert.ok(places.has("default/bound-fast") && places.has("limited/bound-within"));
     assert.ok(![...places].some((place) => place.startsWith("ending/")));
   });
 
-  it("is by all scenes that there are, and of plugins that have a port", async () => {
+  it("use every scenario, and only existing namespaces and ported plugins", async () => {
     const played = new Set(Object.values(comparisonConfigs).flatMap(({ scenarios = [] }) => scenarios));
     assert.deepEqual(played, new Set(Object.keys(scenarios)));
     const names = Object.values(comparisonConfigs).flatMap(({ namespaces = {} }) => Object.keys(namespaces));

@@ -15,14 +15,14 @@ export interface Call {
   request: AdmissionRequest;
 }
 
-/** What a client and the hooks heard of a write, and the audit log has of it. */
+/** The client's answer to a write, the calls of hooks, and the annotations in the audit log. */
 export interface Happened {
   answer: ClusterResponse;
   calls: Call[];
   annotations: Record<string, string>;
 }
 
-/** What the chain says would have happened, of the request as the first hook saw it. */
+/** Evaluates the chain for a request as the first hook saw it. */
 export const predict = async (set: Setup, manifests: unknown[], seen: AdmissionRequest): Promise<AdmissionTrace> => {
   const { uid: _, requestKind: __, requestResource: ___, requestSubResource: ____, ...attributes } = seen;
   return await admit(attributes as Attributes, parseHooks(manifests), {
@@ -57,7 +57,7 @@ const answered = (set: Setup, hook: Hook, { apiVersion, request }: ReviewToSend)
 export const keyOf = ({ clientConfig: { url = "" } }: Pick<Hook, "clientConfig">): string =>
   new URL(url).pathname.split("/")[1] ?? "";
 
-/** Between versions of the kinds that are written. */
+/** Converts an object between the versions of the generated kinds. */
 const convert = (object: unknown, to: GroupVersionKind): unknown => {
   if (!isMap(object)) return undefined;
   const apiVersion = `${to.group}/${to.version}`;
@@ -76,7 +76,7 @@ const convert = (object: unknown, to: GroupVersionKind): unknown => {
   };
 };
 
-/** What differs between what was predicted and what happened, in lines; none where all is as it was said. */
+/** Describes the differences between the prediction and what happened. */
 export const differences = (trace: AdmissionTrace, happened: Happened): string[] => {
   const { answer, calls, annotations } = happened;
   if (trace.undecided.length > 0) return trace.undecided.map((one) => `can't say: ${one}`);
@@ -90,7 +90,7 @@ export const differences = (trace: AdmissionTrace, happened: Happened): string[]
   compare("calls of hooks that mutate", mutating, real.slice(0, mutating.length));
   const byName = (list: { hook: string }[]) => list.toSorted((one, other) => (one.hook < other.hook ? -1 : 1));
   compare("calls of hooks that validate", byName(inPhase("validate")), byName(real.slice(mutating.length)));
-  // Headers are bytes to Node.
+  // Node reads headers as bytes.
   const heard = answer.warnings.map((text) => Buffer.from(text, "latin1").toString());
   compare("warnings", trace.warnings.toSorted(), heard.toSorted());
   compare("annotations", trace.audit, annotations);
@@ -99,7 +99,7 @@ export const differences = (trace: AdmissionTrace, happened: Happened): string[]
   if (trace.allowed) {
     const isGone = isMap(answer.body) && answer.body.kind === "Status";
     if (isRefused) {
-      // Nobody executes anything here, and admission is over.
+      // No kubelet answers here; admission had succeeded before.
       if (!expected.some(({ request }) => request?.operation === "CONNECT"))
         found.push(`allowed, but ${JSON.stringify(answer)}`);
     } else if (!isGone && expected[0]?.request?.operation !== "DELETE")
@@ -121,7 +121,7 @@ const asCall = ({ hook, request }: AdmissionTrace["steps"][number]) => ({
   request: bare(request as AdmissionRequest),
 });
 
-/** A request without what is drawn at random or the server's own. */
+/** Returns a request without random values and fields that the server sets. */
 const bare = ({ uid: _, object, oldObject, ...request }: AdmissionRequest) =>
   generated({ ...request, object: stored(object), oldObject: stored(oldObject) });
 
@@ -135,13 +135,13 @@ const own = [
   "deletionGracePeriodSeconds",
 ];
 
-/** What is empty of it nobody stores. */
+/** Reports whether a value is stored: empty maps are not. */
 const isFull = (value: unknown) => Object.keys(Object(value)).length > 0 || typeof value !== "object";
 
 const stored = (object: unknown, isKept: (value: unknown) => boolean = (value) => value !== null): unknown => {
   if (!isMap(object)) return object ?? null;
   const { status: _, ...rest } = object;
-  // Every namespace gets them as it is stored.
+  // Every stored namespace has these fields.
   if (object.kind === "Namespace") delete rest.spec;
   const metadata = Object.entries(Object(object.metadata)).filter(
     ([key, value]) => !own.includes(key) && isKept(value),
@@ -149,14 +149,14 @@ const stored = (object: unknown, isKept: (value: unknown) => boolean = (value) =
   return generated({ ...rest, metadata: Object.fromEntries(metadata) });
 };
 
-/** As it is stored, where it has but a prefix. */
+/** Adds a generated name to an object that has only a prefix. */
 const named = (object: unknown): unknown => {
   const { generateName, name } = Object(Object(object).metadata);
   if (!generateName || name) return object;
   return { ...Object(object), metadata: { ...Object(object).metadata, name: `${generateName}bcdfg` } };
 };
 
-/** Suffixes and uids are drawn at random. */
+/** Replaces random suffixes and uids. */
 const generated = <T>(value: T): T =>
   JSON.parse(
     JSON.stringify(value ?? null)
@@ -173,11 +173,11 @@ const sorted = (value: unknown): unknown => {
   );
 };
 
-/** Of the calls of a write, the first, which sees what was sent before any hook changed it. */
+/** Returns the request of the first call, before any hook changed the object. */
 export const firstOf = (calls: Call[]): AdmissionRequest | undefined =>
   calls.find(({ hook }) => hook === observer)?.request;
 
-/** Where two values differ, and in what. */
+/** Describes the places where two values differ. */
 const between = (predicted: unknown, actual: unknown, place: string): string[] => {
   const isPair = Array.isArray(predicted) ? Array.isArray(actual) : isMap(predicted) && isMap(actual);
   const [one, other]: Record<string, unknown>[] = [Object(predicted), Object(actual)];

@@ -1,15 +1,15 @@
-/** Draws that are the same for the same seed. */
+/** Random values that are the same for the same seed. */
 export interface Random {
-  /** From 0 to below 1. */
+  /** Returns a number from 0 to below 1. */
   next(): number;
   below(end: number): number;
   chance(probability: number): boolean;
   pick<T>(from: readonly T[]): T;
-  /** Some of them, at least so many, in their order. */
+  /** Returns some of the values in their order, at least this many. */
   some<T>(from: readonly T[], least?: number): T[];
 }
 
-/** Mulberry32. */
+/** Creates a generator by the algorithm Mulberry32. */
 export const randomOf = (seed: number): Random => {
   let state = seed >>> 0;
   const next = () => {
@@ -21,7 +21,7 @@ export const randomOf = (seed: number): Random => {
   const below = (end: number) => Math.floor(next() * end);
   const pick = <T>(from: readonly T[]): T => {
     if (from.length === 0) throw new Error("there is nothing to draw from");
-    // It is one of them.
+    // The index is below the length.
     return from[below(from.length)] as T;
   };
   const some = <T>(from: readonly T[], least = 0): T[] => {

@@ -4,7 +4,7 @@ import type { Phase } from "#lib/rule.ts";
 import type { Random } from "./random.ts";
 import { vocabulary } from "./vocabulary.ts";
 
-/** What a hook does with any request: a pure function of it. */
+/** A hook's answer to a request, by a pure function. */
 export type Answering = (
   request: AdmissionRequest,
   version: string,
@@ -23,7 +23,7 @@ const patching = (changes: unknown) => {
 const labelsOf = (object: unknown): Record<string, string> => Object(Object(Object(object).metadata).labels);
 const notesOf = (object: unknown): Record<string, string> => Object(Object(Object(object).metadata).annotations);
 
-/** Sets a member of a map in metadata that may not be there. */
+/** Builds a patch that sets a key of a map in metadata; the map may be missing. */
 const setting = (object: unknown, field: "labels" | "annotations", key: string, value: string): Change[] => {
   const there = Object(Object(object).metadata)[field];
   const path = `/metadata/${field}`;
@@ -60,7 +60,7 @@ const notes: Record<string, string>[] = [
   { ["x".repeat(64)]: "y" },
 ];
 
-/** What a hook of a phase does, and in a word what that is. */
+/** Picks a script for a hook of a phase, with a short description. */
 export const scriptFor = (phase: Phase, random: Random): { what: string; answer: Answering } => {
   const extras = {
     ...(random.chance(0.3) && {
@@ -113,7 +113,7 @@ export const scriptFor = (phase: Phase, random: Random): { what: string; answer:
     what: `patches: ${patch}`,
     answer: (request, version) => {
       if (!isMap(request.object) && !evenDeletes) return admitting(request, version);
-      // What connections have for an object has no room for labels, and questions may have none.
+      // The objects of connections and of access reviews can't have labels.
       if (request.operation === "CONNECT" || request.kind.kind === "SelfSubjectAccessReview")
         return admitting(request, version);
       return respond(version, { uid: request.uid, allowed: true, ...extras, ...patching(patch(request.object)) });

@@ -5,7 +5,7 @@ import type { Random } from "./random.ts";
 import { type Answering, scriptFor } from "./scripts.ts";
 import { vocabulary } from "./vocabulary.ts";
 
-/** Webhook configurations, and what their hooks answer, by the paths at which they are called. */
+/** Webhook configurations, and the scripts of their hooks by path. */
 export interface Setup {
   manifests: WebhookManifests;
   scripts: Record<string, { what: string; answer: Answering }>;
@@ -23,7 +23,7 @@ const namespaceSelectors = [
   { matchExpressions: [{ key: "kubernetes.io/metadata.name", operator: "NotIn", values: ["plain", "tiers"] }] },
 ];
 
-/** A few configurations; their names and entries in no order. */
+/** Generates a few configurations, with names and entries in random order. */
 export const makeSet = (number: number, url: string, ca: string, random: Random): Setup => {
   const scripts: Setup["scripts"] = {};
   const caBundle = Buffer.from(ca).toString("base64");

@@ -3,7 +3,7 @@ import { toApiPath } from "#lib/objects/api-version.ts";
 import type { ClusterRequest } from "../../../infra/parity/control-plane/client.ts";
 import type { Random } from "./random.ts";
 
-/** Namespaces that are there, and their labels. */
+/** The existing namespaces and their labels. */
 export const namespaces: Record<string, Record<string, string>> = {
   plain: {},
   tiers: { tier: "a" },
@@ -80,7 +80,7 @@ const kinds: Kind[] = [
   },
 ];
 
-/** What is there in each namespace, to be changed and deleted. */
+/** Returns the requests that create the kinds and the namespaces. */
 export const furniture = (): ClusterRequest[] => [
   { method: "POST", path: "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", body: widgets },
   ...Object.entries(namespaces).map(([name, labels]): ClusterRequest => {
@@ -88,7 +88,7 @@ export const furniture = (): ClusterRequest[] => [
   }),
 ];
 
-/** Those that need the kinds and namespaces above. */
+/** Returns the requests that create an object of each kind in each namespace. */
 export const objects = (random: Random): ClusterRequest[] =>
   Object.keys(namespaces).flatMap((namespace) =>
     [...new Map(kinds.map((one) => [one.resource, one])).values()].map(
@@ -121,7 +121,7 @@ const widgets = {
   },
 };
 
-/** A write that hooks may see; each has a number of its own. */
+/** Generates a write that hooks may get. `number` makes its names unique. */
 export const writeOf = (number: number, random: Random): ClusterRequest => {
   const isDry = random.chance(0.8);
   const query = isDry ? "?dryRun=All" : "";
@@ -189,7 +189,7 @@ export const writeOf = (number: number, random: Random): ClusterRequest => {
   if (act < 0.55 && resource !== "pods") {
     const body = { apiVersion, kind, metadata: metadata({ name: "base" }), ...content(random) };
     const path = `${place(apiVersion, resource)}/base?dryRun=All`;
-    // Custom resources are put in place of a version only.
+    // A PUT of a custom resource needs a resourceVersion, so it is patched.
     if (resource === "widgets") return { method: "PATCH", path, body, contentType: "application/merge-patch+json" };
     return { method: "PUT", path, body };
   }
