@@ -152,8 +152,8 @@ describe("what pod-security suggests", () => {
         async (given, level, version) => {
           const pod = JSON.parse(JSON.stringify(given));
           const settings = podSecurity.settings ?? {};
-          const world = createRecordedCapabilities({ objects: [namespaceAt(level, version)] });
-          const circumstances = { ...around, settings, world };
+          const capabilities = createRecordedCapabilities({ objects: [namespaceAt(level, version)] });
+          const circumstances = { ...around, settings, capabilities };
           const request = requestOf(pod);
           const { refused } = await evaluateRule(podSecurity, "validate", request, {
             ...circumstances,
@@ -199,8 +199,8 @@ describe("what rules suggest", () => {
 
   it("is no claim that shrinks, for one that is there can't", async () => {
     const spec = { limits: [{ type: "PersistentVolumeClaim", max: { storage: "2Gi" } }] };
-    const world = holding("LimitRange", { namespace: "shop" }, { spec });
-    const asked = { object: claim("5Gi"), resource: "persistentvolumeclaims", world };
+    const capabilities = holding("LimitRange", { namespace: "shop" }, { spec });
+    const asked = { object: claim("5Gi"), resource: "persistentvolumeclaims", capabilities };
     const text = "set spec.resources.requests.storage to 2Gi";
     assert.equal(await said(limitRanger, asked), text);
     assert.equal(await said(limitRanger, { ...asked, oldObject: claim("1Gi") }), text);
@@ -216,18 +216,18 @@ describe("what rules suggest", () => {
   });
   it("loses nothing that a pod keeps on its node: it waits for a claim", async () => {
     const object = pod({ volumes: [{ name: "data", hostPath: { path: "/srv" } }] });
-    const world = createRecordedCapabilities({ objects: [namespaceAt("baseline", "latest")] });
+    const capabilities = createRecordedCapabilities({ objects: [namespaceAt("baseline", "latest")] });
     assert.equal(
-      await said(podSecurity, { object, capabilities: world }),
+      await said(podSecurity, { object, capabilities }),
       "remove spec.volumes[0].hostPath; set spec.volumes[0].persistentVolumeClaim.claimName to data",
     );
   });
   it("takes no toleration from a pod that is there, for that can't be", async () => {
     const object = pod({ tolerations: [{ key: "k", operator: "Exists" }] });
     const settings = { default: [], whitelist: [{ key: "other", operator: "Exists" }] };
-    const world = holding("Namespace", { name: "shop" }, {});
-    assert.equal(await said(tolerations, { object, settings, capabilities: world }), "remove spec.tolerations");
-    assert.equal(await said(tolerations, { object, oldObject: object, settings, capabilities: world }), undefined);
+    const capabilities = holding("Namespace", { name: "shop" }, {});
+    assert.equal(await said(tolerations, { object, settings, capabilities }), "remove spec.tolerations");
+    assert.equal(await said(tolerations, { object, oldObject: object, settings, capabilities }), undefined);
   });
   it("is nothing where a node doesn't say what it has", async () => {
     const of = (cpu: string, generation: number) => ({
@@ -235,10 +235,10 @@ describe("what rules suggest", () => {
       metadata: { name, namespace: "shop", generation },
     });
     const asked = { object: of("2", 2), oldObject: of("1", 1), subResource: "resize" };
-    const world = (allocatable: object) => holding("Node", {}, { status: { allocatable } });
-    assert.equal(await said(resize, { ...asked, capabilities: world({}) }), undefined);
+    const buildCapabilities = (allocatable: object) => holding("Node", {}, { status: { allocatable } });
+    assert.equal(await said(resize, { ...asked, capabilities: buildCapabilities({}) }), undefined);
     assert.match(
-      String(await said(resize, { ...asked, capabilities: world({ cpu: "1", memory: "1Gi" }) })),
+      String(await said(resize, { ...asked, capabilities: buildCapabilities({ cpu: "1", memory: "1Gi" }) })),
       /^request at most 1 of cpu /,
     );
   });

@@ -46,7 +46,7 @@ describe("deletion-guard", () => {
     },
   });
   /** Returns the outcome of the clean-up for a refusal, or whether the pod is deleted or kept. */
-  const deletePod = async (world: Capabilities, more: Partial<AdmissionRequest> = {}) => {
+  const deletePod = async (capabilities: Capabilities, more: Partial<AdmissionRequest> = {}) => {
     const request: AdmissionRequest = {
       uid: "review",
       kind: { group: "", version: "v1", kind: "Pod" },
@@ -59,7 +59,7 @@ describe("deletion-guard", () => {
       ...more,
     };
     const now = new Date(1_800_000_000_000 + seconds * 1000);
-    const { outcome } = await decide("validate", request, { settings, now, world });
+    const { outcome } = await decide("validate", request, { settings, now, capabilities });
     return outcome.allowed ? "deleted" : (outcome.audit?.["clean-up"] ?? "kept");
   };
   const buildEviction = (more: object = {}): Partial<AdmissionRequest> => {
@@ -69,41 +69,43 @@ describe("deletion-guard", () => {
   const call = "POST http://127.0.0.1/shop/a/u1";
 
   it("starts the clean-up once for any number of deletions and evictions", async () => {
-    const world = buildCapabilities(buildPod(), buildNamespace());
-    assert.equal(await deletePod(world), "it was started");
+    const capabilities = buildCapabilities(buildPod(), buildNamespace());
+    assert.equal(await deletePod(capabilities), "it was started");
     for (const days of [0, 1, 20, 40]) {
       seconds = days * 24 * 3600;
-      assert.equal(await deletePod(world), "it was started before");
-      assert.equal(await deletePod(world, buildEviction()), "it was started before");
+      assert.equal(await deletePod(capabilities), "it was started before");
+      assert.equal(await deletePod(capabilities, buildEviction()), "it was started before");
     }
     assert.deepEqual(sent, [call]);
   });
   it("starts the clean-up once for concurrent requests", async () => {
-    const world = buildCapabilities(buildPod(), buildNamespace());
-    const outcomes = await Promise.all(Array.from({ length: 20 }, (_, index) => deletePod(world, { uid: `${index}` })));
+    const capabilities = buildCapabilities(buildPod(), buildNamespace());
+    const outcomes = await Promise.all(
+      Array.from({ length: 20 }, (_, index) => deletePod(capabilities, { uid: `${index}` })),
+    );
     assert.equal(outcomes.filter((outcome) => outcome === "it was started").length, 1);
     assert.deepEqual(sent, [call]);
   });
   it("starts the clean-up once for concurrent requests with the same uid", async () => {
-    const world = buildCapabilities(buildPod(), buildNamespace());
-    const outcomes = await Promise.all(Array.from({ length: 20 }, () => deletePod(world)));
+    const capabilities = buildCapabilities(buildPod(), buildNamespace());
+    const outcomes = await Promise.all(Array.from({ length: 20 }, () => deletePod(capabilities)));
     assert.equal(outcomes.filter((outcome) => outcome === "it was started").length, 1);
     assert.deepEqual(sent, [call]);
   });
   it("repeats the call after an answer other than 2xx, a redirect included", async () => {
-    const world = buildCapabilities(buildPod(), buildNamespace());
-    for (status of [500, 302, 404]) assert.equal(await deletePod(world), `it could not be started: ${status}`);
+    const capabilities = buildCapabilities(buildPod(), buildNamespace());
+    for (status of [500, 302, 404]) assert.equal(await deletePod(capabilities), `it could not be started: ${status}`);
     status = 200;
-    assert.equal(await deletePod(world), "it was started");
+    assert.equal(await deletePod(capabilities), "it was started");
     assert.deepEqual(sent, [call, call, call, call]);
   });
   it("repeats a call that another review did not finish within a minute", async () => {
-    const world = buildCapabilities(buildPod(), buildNamespace());
+    const capabilities = buildCapabilities(buildPod(), buildNamespace());
     const unfinished = { until: 1_800_000_000_000 + 60_000, isDone: false };
-    await world.ledger("deletion-guard").change("u1", () => unfinished);
-    assert.equal(await deletePod(world), "it was started before");
+    await capabilities.ledger("deletion-guard").change("u1", () => unfinished);
+    assert.equal(await deletePod(capabilities), "it was started before");
     seconds = 60;
-    assert.equal(await deletePod(world), "it was started");
+    assert.equal(await deletePod(capabilities), "it was started");
   });
   it("admits the deletion of a pod whose name another pod has now", async () => {
     assert.equal(await deletePod(buildCapabilities(buildPod({ uid: "u2" }), buildNamespace())), "deleted");
@@ -119,17 +121,17 @@ describe("deletion-guard", () => {
     assert.deepEqual(sent, [call]);
   });
   it("starts no clean-up on a dry run", async () => {
-    const world = buildCapabilities(buildPod(), buildNamespace());
-    assert.equal(await deletePod(world, { dryRun: true }), "kept");
-    assert.equal(await deletePod(world, buildEviction({ deleteOptions: { dryRun: ["All"] } })), "kept");
+    const capabilities = buildCapabilities(buildPod(), buildNamespace());
+    assert.equal(await deletePod(capabilities, { dryRun: true }), "kept");
+    assert.equal(await deletePod(capabilities, buildEviction({ deleteOptions: { dryRun: ["All"] } })), "kept");
     assert.deepEqual(sent, []);
   });
   it("calls the check on a dry run, and decides as without it", async () => {
     settings = { ...settings, finished: { annotation: "", check: "http://{ip}/done" } };
-    const world = buildCapabilities(buildPod(), buildNamespace());
-    assert.equal(await deletePod(world, { dryRun: true }), "deleted");
+    const capabilities = buildCapabilities(buildPod(), buildNamespace());
+    assert.equal(await deletePod(capabilities, { dryRun: true }), "deleted");
     status = 404;
-    assert.equal(await deletePod(world, { dryRun: true }), "kept");
+    assert.equal(await deletePod(capabilities, { dryRun: true }), "kept");
     assert.deepEqual(sent, ["GET http://127.0.0.1/done", "GET http://127.0.0.1/done"]);
   });
   it("admits the deletion and the eviction of a pod that is already being deleted", async () => {
@@ -145,17 +147,26 @@ describe("deletion-guard", () => {
     assert.equal(await deletePod(buildCapabilities(buildPod(), namespace)), "it was started");
   });
   it("admits a forced deletion by the users and groups of its settings only", async () => {
-    const world = buildCapabilities(buildPod(), buildNamespace());
+    const capabilities = buildCapabilities(buildPod(), buildNamespace());
     const options = { gracePeriodSeconds: 0 };
     const collector = { userInfo: { username: "system:serviceaccount:kube-system:pod-garbage-collector" } };
-    assert.equal(await deletePod(world, { options, ...collector }), "deleted");
-    assert.equal(await deletePod(world, { ...buildEviction({ deleteOptions: options }), ...collector }), "deleted");
+    assert.equal(await deletePod(capabilities, { options, ...collector }), "deleted");
+    assert.equal(
+      await deletePod(capabilities, { ...buildEviction({ deleteOptions: options }), ...collector }),
+      "deleted",
+    );
     settings = { ...settings, force: { groups: ["operators"] } };
-    assert.equal(await deletePod(world, { options, userInfo: { username: "john", groups: ["operators"] } }), "deleted");
+    assert.equal(
+      await deletePod(capabilities, { options, userInfo: { username: "john", groups: ["operators"] } }),
+      "deleted",
+    );
     assert.deepEqual(sent, []);
-    assert.equal(await deletePod(world, { options }), "it was started");
-    assert.equal(await deletePod(world, { options: { gracePeriodSeconds: 1 }, ...collector }), "it was started before");
-    assert.equal(await deletePod(world, collector), "it was started before");
+    assert.equal(await deletePod(capabilities, { options }), "it was started");
+    assert.equal(
+      await deletePod(capabilities, { options: { gracePeriodSeconds: 1 }, ...collector }),
+      "it was started before",
+    );
+    assert.equal(await deletePod(capabilities, collector), "it was started before");
   });
   it("fails if the check can't be called, so that the failurePolicy decides", async () => {
     settings = { finished: { annotation: "", check: "http://{ip}/done" }, addresses: ["127.0.0.1"] };

@@ -8,11 +8,11 @@ import type { Limit } from "./token-bucket.ts";
 const { decide } = await openRule(import.meta.dirname);
 
 describe("event-rate-limit", () => {
-  let world: Capabilities;
+  let capabilities: Capabilities;
   /** The time of the next request. */
   let seconds: number;
   beforeEach(() => {
-    world = createRecordedCapabilities({});
+    capabilities = createRecordedCapabilities({});
     seconds = 0;
   });
 
@@ -31,7 +31,7 @@ describe("event-rate-limit", () => {
       ...more,
     };
     const now = new Date(1_800_000_000_000 + seconds * 1000);
-    return (await decide("validate", request, { settings: { limits, ...settings }, now, world })).outcome.status;
+    return (await decide("validate", request, { settings: { limits, ...settings }, now, capabilities })).outcome.status;
   };
   /** Returns the message of each refused request, and an empty text for each admitted one. */
   const sendAll = async (limits: Limit[], ...requests: Partial<AdmissionRequest>[]) => {

@@ -74,7 +74,7 @@ describe("initial-resources", () => {
     };
     const { outcome } = await decide("mutate", request, {
       settings: { prometheus: { url: "https://127.0.0.1/prometheus/" }, ...settings },
-      world: { ...createRecordedCapabilities({}), https },
+      capabilities: { ...createRecordedCapabilities({}), https },
     });
     const pod = Object(patched(object, outcome));
     return { pod, requests: pod.spec.containers[0].resources?.requests, audit: outcome.audit };

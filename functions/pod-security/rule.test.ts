@@ -129,13 +129,18 @@ describe("the webhook entries of pod-security", () => {
         async (settings, own, resource, spec) => {
           const labels = { ...own, "kubernetes.io/metadata.name": "a" };
           const namespace = { apiVersion: "v1", kind: "Namespace", metadata: { name: "a", labels } };
-          const world = createRecordedCapabilities({ objects: [namespace] });
+          const capabilities = createRecordedCapabilities({ objects: [namespace] });
           const [entry] = selectEntries(resource, labels, settings);
           const object = resource === "pods" ? { metadata: { name: "p" }, spec } : { spec: { template: { spec } } };
-          const whole = await evaluateObject(object, { resource, settings, world });
+          const whole = await evaluateObject(object, { resource, settings, capabilities });
           if (entry === undefined) return assert.deepEqual([whole.allowed, whole.warnings ?? []], [true, []]);
 
-          const { audit, ...rest } = await evaluateObject(object, { resource, settings, world, variant: entry.name });
+          const { audit, ...rest } = await evaluateObject(object, {
+            resource,
+            settings,
+            capabilities,
+            variant: entry.name,
+          });
           const { audit: wanted, ...wantedRest } = whole;
           assert.deepEqual(rest, wantedRest);
           // The annotation `error` about an invalid label is written only if the namespace is read.
@@ -148,20 +153,23 @@ describe("the webhook entries of pod-security", () => {
 
   it("read the namespace only if a label names a version", async () => {
     const fail = () => assert.fail("it reads the cluster");
-    const world = { ...createRecordedCapabilities({}), get: fail, list: fail };
+    const capabilities = { ...createRecordedCapabilities({}), get: fail, list: fail };
     for (const { name, match } of getVariants(podSecurity, standard) ?? [])
       if (selectPhase(match, "validate", standard)?.length !== 0 && getEntryLabels(name))
-        await evaluateObject({ metadata: { name: "p" }, spec: plain }, { resource: "pods", world, variant: name });
+        await evaluateObject(
+          { metadata: { name: "p" }, spec: plain },
+          { resource: "pods", capabilities, variant: name },
+        );
   });
 });
 
 describe("a namespace with a stricter level", () => {
   const labels = { [toLabelKey("enforce")]: "baseline" };
   const stricter = { metadata: { name: "a", labels } };
-  const raiseLevel = (world: Capabilities, settings: Partial<Settings> = {}) =>
+  const raiseLevel = (capabilities: Capabilities, settings: Partial<Settings> = {}) =>
     evaluateObject(stricter, {
       resource: "namespaces",
-      world,
+      capabilities,
       settings: { ...standard, ...settings },
       oldObject: { metadata: { name: "a" } },
     });
@@ -204,7 +212,7 @@ describe("a namespace with a stricter level", () => {
 
 interface ObjectContext {
   resource: string;
-  world: Capabilities;
+  capabilities: Capabilities;
   settings?: Settings;
   variant?: string;
   oldObject?: object;
@@ -212,7 +220,7 @@ interface ObjectContext {
 
 async function evaluateObject(
   object: object,
-  { resource, world, settings = standard, variant, oldObject }: ObjectContext,
+  { resource, capabilities, settings = standard, variant, oldObject }: ObjectContext,
 ) {
   const group = resource === "deployments" ? "apps" : "";
   const kind = { group, version: "v1", kind: resource === "namespaces" ? "Namespace" : "Pod" };
@@ -221,5 +229,5 @@ async function evaluateObject(
     operation: oldObject ? "UPDATE" : "CREATE",
     ...{ userInfo: { username: "jane" }, object, oldObject: oldObject ?? null },
   };
-  return (await decide("validate", request, { settings, variant, world })).outcome;
+  return (await decide("validate", request, { settings, variant, capabilities })).outcome;
 }

@@ -41,7 +41,7 @@ const change = async (settings: object, more: Partial<Capabilities> = {}, reques
   const objects = [{ apiVersion: "v1", kind: "Secret", metadata: { name: "s", namespace: "team" }, data: { x: "y" } }];
   return decide("mutate", asked, {
     settings,
-    world: { ...createRecordedCapabilities({ objects, discovery }), ...more },
+    capabilities: { ...createRecordedCapabilities({ objects, discovery }), ...more },
   });
 };
 

@@ -172,9 +172,9 @@ function laws(listed: CatalogueRule, cases: Case[]) {
         const { objects = [], ...needs } = entry.needs ?? {};
         const decided = await judged(listed, entry);
         for (const before of [[], objects.map(toBare), objects.map(toOther)]) {
-          const world = worldOf(entry.needs ?? {}, { ...needs, objects: before });
+          const capabilities = buildChangedCapabilities(entry.needs ?? {}, { ...needs, objects: before });
           const review = frozen(buildReview(listed, structuredClone(entry)));
-          assert.deepEqual(await evaluateCase(listed, entry, review, world), decided, entry.name);
+          assert.deepEqual(await evaluateCase(listed, entry, review, capabilities), decided, entry.name);
         }
       }
     });
@@ -310,7 +310,7 @@ async function adviceOn(listed: CatalogueRule, entry: Case): Promise<Suggestion 
   const { rule, settings } = facetOf(listed.rule, entry);
   const { request } = frozen(buildReview(listed, structuredClone(entry)));
   const acts = () => assert.fail(`${entry.name}: it does something`);
-  const world = {
+  const capabilities = {
     ...createRecordedCapabilities(entry.needs ?? {}),
     create: acts,
     https: acts,
@@ -319,7 +319,7 @@ async function adviceOn(listed: CatalogueRule, entry: Case): Promise<Suggestion 
     ledger: acts,
   };
   const now = new Date(entry.now ?? "2026-01-01T00:00:00Z");
-  const around = { name: listed.name, settings: frozen(settings), variant: entry.variant, now, world };
+  const around = { name: listed.name, settings: frozen(settings), variant: entry.variant, now, capabilities };
   return suggestFix(rule, getCasePhase(entry), request, around);
 }
 
@@ -351,8 +351,8 @@ function frozen<T>(value: T): T {
   return value;
 }
 
-/** A world that has changed a moment ago, and remembers what it was where a rule takes an answer of some age. */
-function worldOf(now: RecordedAnswers, before: RecordedAnswers): Capabilities {
+/** Returns capabilities of a cluster that has just changed: questions that accept old answers get those from before. */
+function buildChangedCapabilities(now: RecordedAnswers, before: RecordedAnswers): Capabilities {
   const [fresh, remembered] = [createRecordedCapabilities(now), createRecordedCapabilities(before)];
   const at = (freshness?: Freshness) => (freshness?.maxAge === 0 ? fresh : remembered);
   return {

@@ -25,7 +25,7 @@ interface Circumstances {
   settings?: object;
   variant?: string | undefined;
   now?: Date;
-  world?: Capabilities | undefined;
+  capabilities?: Capabilities | undefined;
 }
 
 /** Returns the rule in a folder, as its test uses it: `await openRule(import.meta.dirname)`. */
@@ -35,13 +35,13 @@ export const openRule = async (folder: string) => {
   const { rule } = listed;
   return {
     cases: await readCases(listed),
-    decideCase: (entry: Case, world?: Capabilities): Promise<Decision> =>
-      evaluateCase(listed, entry, buildReview(listed, entry), world),
+    decideCase: (entry: Case, capabilities?: Capabilities): Promise<Decision> =>
+      evaluateCase(listed, entry, buildReview(listed, entry), capabilities),
     /** Decides a request that no case can express. The settings given override the rule's. */
     decide: async (
       phase: Phase,
       request: AdmissionRequest,
-      { settings, variant, now = new Date(0), world = createRecordedCapabilities({}) }: Circumstances = {},
+      { settings, variant, now = new Date(0), capabilities = createRecordedCapabilities({}) }: Circumstances = {},
     ): Promise<Decision> =>
       evaluateRule(rule, phase, request, {
         name,
@@ -49,7 +49,7 @@ export const openRule = async (folder: string) => {
         settings: mergeWithDefaults(rule.settings ?? {}, settings),
         variant,
         now,
-        capabilities: world,
+        capabilities,
       }),
     entries: (config: object = {}, harden = false) => {
       const cluster = parseConfig(JSON.stringify({ rules: { [name]: config } }), [listed]).clusters.get("local");

@@ -13,7 +13,7 @@ import { type Moto, startMoto } from "./moto.ts";
 
 const region = "us-east-1";
 
-const judge = async (volumeID: string, world: Capabilities) => {
+const judge = async (volumeID: string, capabilities: Capabilities) => {
   const object = { metadata: { name: "a" }, spec: { awsElasticBlockStore: { volumeID } } };
   const request: AdmissionRequest = {
     uid: "u",
@@ -29,7 +29,7 @@ const judge = async (volumeID: string, world: Capabilities) => {
     mode: "enforce",
     settings: { region, topologyLabels: false },
     now: new Date(),
-    capabilities: world,
+    capabilities,
   });
   return outcome.status?.message ?? Object(patched(object, outcome)).metadata.labels;
 };
@@ -45,9 +45,9 @@ describe("an EC2 that doesn't say", () => {
   for (const [status, code, said] of answers)
     it(`fails where it ${said}`, async () => {
       const body = `<Response><Errors><Error><Code>${code}</Code><Message>no</Message></Error></Errors></Response>`;
-      const world = createRecordedCapabilities({ aws: [{ answer: { status, body } } as never] });
+      const capabilities = createRecordedCapabilities({ aws: [{ answer: { status, body } } as never] });
       const failure = new Failure(503, `EC2 did not return the zone of volume "vol-1": it ${said}`);
-      await assert.rejects(judge("vol-1", world), failure);
+      await assert.rejects(judge("vol-1", capabilities), failure);
     });
   it("is not asked for what is longer than an id", async () => {
     const long = `vol-${"a".repeat(100_000)}`;
@@ -62,9 +62,9 @@ describe("an EC2 that doesn't say", () => {
 describe("an EC2", await needs("moto"), () => {
   let moto: Moto;
   /** It has half a minute for a review, and each call has one of its own. */
-  const world = () => createLiveCapabilities({})("local", 30_000);
+  const capabilities = () => createLiveCapabilities({})("local", 30_000);
   const call = async (action: AwsAction, parameters: Record<string, string>, place = region): Promise<string> => {
-    const { status, body } = await world().aws(action, { region: place, parameters });
+    const { status, body } = await capabilities().aws(action, { region: place, parameters });
     assert.equal(status, 200, body);
     return body;
   };
@@ -85,15 +85,15 @@ describe("an EC2", await needs("moto"), () => {
     };
     const id = await volumeIn(`${region}b`);
     assert.match(id, /^vol-/);
-    assert.deepEqual(await judge(id, world()), labels);
-    assert.deepEqual(await judge(`aws:///${id}`, world()), labels);
-    assert.deepEqual(await judge(`aws://${region}b/${id}`, world()), labels);
+    assert.deepEqual(await judge(id, capabilities()), labels);
+    assert.deepEqual(await judge(`aws:///${id}`, capabilities()), labels);
+    assert.deepEqual(await judge(`aws://${region}b/${id}`, capabilities()), labels);
   });
   it("is not misled by the tags of the volume", async () => {
     const id = await volumeIn(`${region}a`);
     const text = "</value><availabilityZone>us-east-1f</availabilityZone>";
     await call("ec2:CreateTags", { "ResourceId.1": id, "Tag.1.Key": text, "Tag.1.Value": text });
-    assert.deepEqual(await judge(id, world()), {
+    assert.deepEqual(await judge(id, capabilities()), {
       "failure-domain.beta.kubernetes.io/region": region,
       "failure-domain.beta.kubernetes.io/zone": `${region}a`,
     });
@@ -108,11 +108,13 @@ describe("an EC2", await needs("moto"), () => {
     const [, instance = ""] = /<instanceId>([^<]+)</.exec(await call("ec2:RunInstances", placed)) ?? [];
     const id = await volumeIn(`${region}a`);
     await call("ec2:AttachVolume", { VolumeId: id, InstanceId: instance, Device: "/dev/sdh" });
-    assert.equal(Object(await judge(id, world()))["failure-domain.beta.kubernetes.io/zone"], `${region}a`);
+    assert.equal(Object(await judge(id, capabilities()))["failure-domain.beta.kubernetes.io/zone"], `${region}a`);
   });
   it("refuses to know one that isn't there, or is in another region", async () => {
     const elsewhere = await volumeIn("eu-west-1a", "eu-west-1");
     for (const id of ["vol-0123456789abcdef0", elsewhere])
-      assert.ok(String(await judge(id, world())).startsWith(`${denial(id)}InvalidVolume.NotFound: The volume '`));
+      assert.ok(
+        String(await judge(id, capabilities())).startsWith(`${denial(id)}InvalidVolume.NotFound: The volume '`),
+      );
   });
 });

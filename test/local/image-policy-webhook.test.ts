@@ -36,7 +36,7 @@ describe("image-policy-webhook", () => {
 
   let backend: { url: string; ca: string };
   let otherCa: string;
-  let world: ReturnType<typeof createLiveCapabilities>;
+  let getCapabilities: ReturnType<typeof createLiveCapabilities>;
   before(async () => {
     folder = await mkdtemp(join(tmpdir(), "postern-images-"));
     const { ca, cert, key } = await openCertificate(join(folder, "own"), "127.0.0.1");
@@ -46,7 +46,7 @@ describe("image-policy-webhook", () => {
   });
   beforeEach(() => {
     received.length = 0;
-    world = createLiveCapabilities({});
+    getCapabilities = createLiveCapabilities({});
   });
   after(async () => {
     await close(server);
@@ -69,7 +69,7 @@ describe("image-policy-webhook", () => {
       mode: "enforce",
       settings: mergeWithDefaults(imagePolicyWebhook.settings ?? {}, mergeWithDefaults({ backend }, settings)),
       now: new Date(),
-      capabilities: world("local", milliseconds),
+      capabilities: getCapabilities("local", milliseconds),
     });
     return outcome.status?.message ?? outcome.audit;
   };
