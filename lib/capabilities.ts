@@ -1,6 +1,6 @@
 import { Failure } from "./failure.ts";
 import type { Ledger } from "./ledger.ts";
-import type { Capabilities, Needs } from "./needs.ts";
+import type { AccessAnswer, Capabilities, Needs } from "./needs.ts";
 
 const verbs = ["get", "list", "create", "may", "discover", "https", "http", "aws", "cue"] as const;
 export type Verb = (typeof verbs)[number];
@@ -22,7 +22,7 @@ export const intercept = (
 export const bindNeeds = (needs: Needs, capabilities: Capabilities, rule: string): Record<string, unknown> => {
   const asked = new Map<string, Promise<unknown>>();
   const remembering = intercept(capabilities, (verb, args, ask) => {
-    if (!onceAsked.has(verb)) return ignoreRejection(ask());
+    if (effects.has(verb)) return ignoreRejection(ask());
     const question = JSON.stringify([verb, ...args]);
     const answer = asked.get(question) ?? ignoreRejection(ask());
     asked.set(question, answer);
@@ -31,13 +31,21 @@ export const bindNeeds = (needs: Needs, capabilities: Capabilities, rule: string
   return Object.fromEntries(Object.entries(needs).map(([name, need]) => [name, need.bind(remembering, rule)]));
 };
 
-const onceAsked: ReadonlySet<Verb> = new Set<Verb>(["get", "list", "may", "discover", "aws"]);
+/** Verbs that may have effects, so that each call counts. */
+const effects: ReadonlySet<Verb> = new Set<Verb>(["create", "https", "http", "cue"]);
 
 /** If one of several questions fails, the rule may never await the others. */
 const ignoreRejection = <T>(answer: Promise<T>): Promise<T> => {
   answer.catch(() => {});
   return answer;
 };
+
+/** Returns the members of a SubjectAccessReview's status that rules use. */
+export const toAccessAnswer = ({ allowed, reason, evaluationError }: AccessAnswer): AccessAnswer => ({
+  allowed,
+  ...(reason && { reason }),
+  ...(evaluationError && { evaluationError }),
+});
 
 /** Returns the capabilities for a cluster without a connection: every read fails. */
 export const createUnconnectedCapabilities = (cluster: string): Capabilities => {

@@ -95,10 +95,7 @@ export const createEndpoint = (
       const [segment = "", name, phase, variant] = segments.slice(Math.max(0, last - 2));
       const caller = admit(segment);
       if (!caller || name !== share.rule || !isPhase(phase)) throw createNotFound();
-      turn.variant = variant;
-      turn.cluster = caller.cluster;
-      turn.key = caller.key;
-      turn.phase = phase;
+      Object.assign(turn, caller, { variant, phase });
     }
     const cluster = findCluster(turn.cluster);
     const { mode = "enforce", settings = defaults } = cluster ?? {};
@@ -115,9 +112,15 @@ export const createEndpoint = (
   const evaluateReview = (turn: Turn, context: Context): Promise<unknown> | undefined => {
     const { phase, mode, review, settings, variant, now } = turn as Required<Turn>;
     turn.request = review.request;
-    const circumstances = { name: share.rule, mode, settings: settings as object, variant, now };
     const decide = (capabilities?: Capabilities) =>
-      evaluate(rule, phase, review.request, { ...circumstances, capabilities });
+      evaluate(rule, phase, review.request, {
+        name: share.rule,
+        mode,
+        settings: settings as object,
+        variant,
+        now,
+        capabilities,
+      });
     const decision = evaluateInTime ? evaluateInTime(rule, turn, host, context, decide) : decide();
     if (decision instanceof Promise) return decision.then((made) => Object.assign(turn, made));
     Object.assign(turn, decision);

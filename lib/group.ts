@@ -1,5 +1,5 @@
 import type { Context } from "aws-lambda";
-import type { Decision, Evaluate, EvaluationContext, MemberResult, Mode } from "./decide.ts";
+import type { Decision, Evaluate, MemberResult, Mode } from "./decide.ts";
 import {
   createEndpoint,
   createLambdaHost,
@@ -12,8 +12,8 @@ import { isDirectInvocation } from "./lambda-event.ts";
 import { applyPatch } from "./patch.ts";
 import { askInRounds } from "./reinvocation.ts";
 import { matchesRequest } from "./request-match.ts";
-import type { AdmissionRequest, Patch, ReviewOutcome, Status } from "./review.ts";
-import { type Phase, type RequestMatch, type Rule, rule } from "./rule.ts";
+import type { AdmissionRequest, Patch, ReviewOutcome } from "./review.ts";
+import { type RequestMatch, type Rule, rule } from "./rule.ts";
 
 /** What a member's own webhook entry would hold and the API server would check. */
 export interface Membership {
@@ -54,10 +54,10 @@ export const createGroupEndpoint = (
   };
 };
 
+/** A rule with the needs of all members; `evaluateMembers` evaluates them in its place. */
 const buildFacade = (members: Record<string, Rule>, alone: Memberships): Rule => {
   const needs = Object.assign({}, ...Object.values(members).map(({ needs }) => needs));
-  const declared = Object.keys(needs).length > 0 && { needs };
-  return rule({ summary: "Several rules.", match: [], settings: alone, ...declared, mutate() {} });
+  return rule({ summary: "Several rules.", match: [], settings: alone, needs, mutate() {} });
 };
 
 const selectMember = (name: string, members: Record<string, Rule>, share: GroupConfig): [Rule, EndpointConfig] => {
@@ -84,81 +84,48 @@ const selectMember = (name: string, members: Record<string, Rule>, share: GroupC
 const evaluateMembers =
   (members: Record<string, Rule>, evaluate: Evaluate): Evaluate =>
   async (_, phase, request, { settings, ...around }): Promise<Decision> => {
-    const outcome = {
-      allowed: true,
-      warnings: [] as string[],
-      audit: {} as Record<string, string>,
-      patch: [] as Patch,
-    };
-    const findings = new Map<string, MemberResult>();
-    const asked = Object.entries(settings as Memberships).filter(([, membership]) =>
-      concernsMember(membership, request),
-    );
+    const patch: Patch = [];
+    const warnings: string[] = [];
+    const audit: Record<string, string> = {};
+    const outcome: ReviewOutcome = { allowed: true, warnings, audit, patch };
+    const results = new Map<string, MemberResult>();
     let { object } = request;
 
-    let refusal: Status | undefined;
-    // In modes warn and audit, a member has reported everything in the first round.
-    const isReinvoked = ([, { mode }]: (typeof asked)[number]) => mode === "enforce";
-    await askInRounds(asked, isReinvoked, async ([name, { mode, settings, failsOpen }]) => {
+    const evaluateMember = async ([name, membership]: [string, Membership]): Promise<boolean | undefined> => {
+      const { mode, settings, failsOpen } = membership;
       const rule = members[name];
       if (!rule) return false;
-      const circumstances = { ...around, name, mode, settings };
-      const said = await evaluateMember(evaluate, rule, phase, { ...request, object }, circumstances, failsOpen);
-      noteResult(findings, name, mode, said);
-      const { status, warnings = [], audit = {}, patch = [] } = said.outcome;
-      for (const warning of warnings) outcome.warnings.push(warning);
-      for (const [key, value] of Object.entries(audit)) outcome.audit[`${name}.${key}`] = value;
-      refusal = status && { ...status, message: `${name}: ${status.message}` };
-      if (refusal) return undefined;
-      for (const change of patch) outcome.patch.push(change);
-      object = applyPatch(object, patch);
-      return patch.length > 0;
-    });
-    return toDecision(refusal ? { ...outcome, allowed: false, status: refusal } : outcome, findings);
+      const before = results.get(name) ?? { rule: name, mode, refused: false, operations: 0 };
+      let decision: Decision;
+      try {
+        decision = await evaluate(rule, phase, { ...request, object }, { ...around, name, mode, settings });
+      } catch (thrown) {
+        const { code, message } = toFailure(thrown);
+        const error = new Failure(code, `${name}: ${message}`, { cause: thrown });
+        // The API server would go on after the failure of a webhook that fails open, too.
+        if (!failsOpen) throw error;
+        results.set(name, { ...before, error });
+        return false;
+      }
+      const refused = before.refused || decision.refused;
+      results.set(name, { ...before, refused, operations: before.operations + decision.operations });
+      const { status, ...own } = decision.outcome;
+      for (const warning of own.warnings ?? []) warnings.push(warning);
+      for (const [key, value] of Object.entries(own.audit ?? {})) audit[`${name}.${key}`] = value;
+      if (status) {
+        Object.assign(outcome, { allowed: false, status: { ...status, message: `${name}: ${status.message}` } });
+        return undefined;
+      }
+      for (const change of own.patch ?? []) patch.push(change);
+      object = applyPatch(object, own.patch ?? []);
+      return own.patch !== undefined;
+    };
+    const concerned = Object.entries(settings as Memberships).filter(([, one]) => concernsMember(one, request));
+    // In modes warn and audit, a member has reported everything in the first round.
+    await askInRounds(concerned, ([, { mode }]) => mode === "enforce", evaluateMember);
+    const told = [...results.values()].filter(({ refused, operations, error }) => refused || operations > 0 || error);
+    return { outcome, refused: !outcome.allowed, operations: patch.length, members: told };
   };
-
-const toDecision = (outcome: ReviewOutcome, findings: Map<string, MemberResult>): Decision => {
-  const members = [...findings].map(([, finding]) => finding);
-  return { outcome, refused: !outcome.allowed, operations: outcome.patch?.length ?? 0, members };
-};
-
-/** The failure of a member that fails open doesn't fail the others; the API server would go on, too. */
-const evaluateMember = async (
-  evaluate: Evaluate,
-  rule: Rule,
-  phase: Phase,
-  request: AdmissionRequest,
-  circumstances: EvaluationContext,
-  failsOpen: boolean,
-): Promise<MemberDecision> => {
-  try {
-    return await evaluate(rule, phase, request, circumstances);
-  } catch (thrown) {
-    const { code, message } = toFailure(thrown);
-    const error = new Failure(code, `${circumstances.name}: ${message}`, { cause: thrown });
-    if (!failsOpen) throw error;
-    return { outcome: { allowed: true }, refused: false, operations: 0, error };
-  }
-};
-
-type MemberDecision = Decision & { error?: Failure };
-
-const noteResult = (
-  findings: Map<string, MemberResult>,
-  rule: string,
-  mode: Mode,
-  { refused, operations, error }: MemberDecision,
-) => {
-  const before = findings.get(rule);
-  if (!refused && operations === 0 && !error) return;
-  findings.set(rule, {
-    rule,
-    mode,
-    refused: refused || before?.refused === true,
-    operations: operations + (before?.operations ?? 0),
-    error: error ?? before?.error,
-  });
-};
 
 const concernsMember = ({ mode, match, exempt }: Membership, request: AdmissionRequest): boolean => {
   const { namespaces = [], users = [], groups = [] } = exempt;

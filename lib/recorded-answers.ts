@@ -1,3 +1,4 @@
+import { toAccessAnswer } from "./capabilities.ts";
 import { Failure } from "./failure.ts";
 import { freezeDeep, isObject } from "./json.ts";
 import { createMemoryLedger } from "./ledger.ts";
@@ -110,8 +111,7 @@ const createAccessCapabilities = ({
   may: async (access) => {
     const found = may.find(({ allowed: _, reason: __, evaluationError: ___, ...asked }) => covers(access, asked));
     if (found === undefined) throw createUnansweredFailure(access);
-    const { allowed, reason, evaluationError } = found;
-    return { allowed, ...(reason && { reason }), ...(evaluationError && { evaluationError }) };
+    return toAccessAnswer(found);
   },
   discover: async (groupVersion) => {
     if (discovery === undefined) throw createUnansweredFailure({ discovery: groupVersion });

@@ -1,10 +1,10 @@
 import { setTimeout as wait } from "node:timers/promises";
-import { createUnconnectedCapabilities, unavailableLedger } from "../capabilities.ts";
+import { createUnconnectedCapabilities, toAccessAnswer, unavailableLedger } from "../capabilities.ts";
 import { Failure, getErrorMessage } from "../failure.ts";
 import { freezeDeep, isObject, parseJson } from "../json.ts";
 import { prefixLedger } from "../ledger.ts";
 import { printCounts } from "../metrics.ts";
-import type { AccessAnswer, Capabilities, OpenCapabilities, ResourceType, ServedResource } from "../needs.ts";
+import type { Capabilities, OpenCapabilities, ResourceType, ServedResource } from "../needs.ts";
 import { joinApiVersion, toApiPath } from "../objects/api-version.ts";
 import { formatLabelSelector } from "../objects/selection.ts";
 import type { KubernetesObject, Status } from "../review.ts";
@@ -153,10 +153,10 @@ const createPosts = ({ cluster, deadline }: LiveReview, ask: AskServer): Pick<Ca
       spec: { user: username, uid, groups, extra, resourceAttributes: attributes },
     };
     const path = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
-    const asked = ask(path, deadline, review).then((answer): AccessAnswer => {
-      const { allowed, reason, evaluationError } = Object(Object(parseServerAnswer(answer)?.content).status);
-      if (typeof allowed !== "boolean") throw new Error("it answers no access review");
-      return { allowed, ...(reason && { reason }), ...(evaluationError && { evaluationError }) };
+    const asked = ask(path, deadline, review).then((answer) => {
+      const status = Object(Object(parseServerAnswer(answer)?.content).status);
+      if (typeof status.allowed !== "boolean") throw new Error("it answers no access review");
+      return toAccessAnswer(status);
     });
     return awaitUntil(deadline, asked).catch(createFailure(`ask who may ${verb} ${resource} of`, cluster));
   },

@@ -4,7 +4,7 @@ import type { AwsAction, AwsRequest, Capabilities, HttpsRequest, HttpsResponse }
 import { type AnswerCache, askShared } from "./answer-cache.ts";
 import { createTokenSource, getServiceAddress, readIdentity } from "./credentials.ts";
 import { awaitUntil, type HttpsAnswer, sendRequest, toUnanswered, UnansweredError } from "./https-request.ts";
-import { signHeaders } from "./signature.ts";
+import { type Identity, signHeaders } from "./signature.ts";
 
 /** Milliseconds of a review that are reserved for its rule to decide without the answer. */
 const margin = 100;
@@ -63,21 +63,8 @@ export const createServices = (review: LiveReview): Pick<Capabilities, "https" |
   return {
     https: (request) => call(request),
     http: (request) => call(request, either),
-    aws: async (action, request) =>
-      call(
-        requireAwsIdentity(() => buildAwsRequest(action, request)),
-        either,
-      ),
+    aws: async (action, request) => call(buildAwsRequest(action, request), either),
   };
-};
-
-/** A missing identity is a fault of Postern, not of the rule. */
-const requireAwsIdentity = <T>(make: () => T): T => {
-  try {
-    return make();
-  } catch (error) {
-    throw new Failure(503, `could not ask AWS: ${getErrorMessage(error)}`, { cause: error });
-  }
 };
 
 /** Sends a request with the token it names. After a 401 it reads the token again, which may have been replaced. */
@@ -140,11 +127,18 @@ const buildAwsRequest = (action: AwsAction, { region, parameters }: AwsRequest):
   const { origin, host } = getServiceAddress(service, region);
   const body = new URLSearchParams({ ...parameters, Action: name, Version: versions[service] }).toString();
   const headers = { "content-type": "application/x-www-form-urlencoded; charset=utf-8" };
+  let identity: Identity;
+  try {
+    identity = readIdentity();
+  } catch (error) {
+    // A fault of Postern, not of the rule.
+    throw new Failure(503, `could not ask AWS: ${getErrorMessage(error)}`, { cause: error });
+  }
   const request = { method: "POST" as const, host, path: "/", service, region, headers, body };
   return {
     url: `${origin}/`,
     method: "POST",
-    headers: signHeaders(request, readIdentity(), new Date()),
+    headers: signHeaders(request, identity, new Date()),
     body,
     tries: 3,
     pause: 100,

@@ -29,7 +29,7 @@ const computeSignature = (
     formatQuery(query),
     ...all.map(([name, value]) => `${name}:${value.trim()}`),
     "",
-    all.map(([name]) => name).join(";"),
+    formatHeaderNames(headers, host),
     hashText(body),
   ].join("\n");
   const scope = buildScope(stamp, region, service);
@@ -47,8 +47,8 @@ export const signHeaders = (request: SignableRequest, identity: Identity, now: D
   };
   const signature = computeSignature({ ...request, headers }, identity, stamp);
   const credential = `${identity.accessKeyId}/${buildScope(stamp, request.region, request.service)}`;
-  const names = listHeaders(headers, request.host).map(([name]) => name);
-  const authorization = `AWS4-HMAC-SHA256 Credential=${credential}, SignedHeaders=${names.join(";")}, Signature=${signature}`;
+  const names = formatHeaderNames(headers, request.host);
+  const authorization = `AWS4-HMAC-SHA256 Credential=${credential}, SignedHeaders=${names}, Signature=${signature}`;
   return { ...headers, authorization };
 };
 
@@ -62,9 +62,7 @@ export const presignUrl = (request: SignableRequest, identity: Identity, now: Da
     "X-Amz-Credential": `${identity.accessKeyId}/${buildScope(stamp, request.region, request.service)}`,
     "X-Amz-Date": stamp,
     "X-Amz-Expires": String(seconds),
-    "X-Amz-SignedHeaders": listHeaders(request.headers ?? {}, request.host)
-      .map(([name]) => name)
-      .join(";"),
+    "X-Amz-SignedHeaders": formatHeaderNames(request.headers, request.host),
     ...(sessionToken && { "X-Amz-Security-Token": sessionToken }),
   };
   const signature = computeSignature({ ...request, query }, identity, stamp);
@@ -75,6 +73,11 @@ const listHeaders = (headers: Record<string, string>, host: string) =>
   Object.entries({ ...headers, host })
     .map(([name, value]) => [name.toLowerCase(), value] as const)
     .sort(([one], [other]) => (one < other ? -1 : 1));
+
+const formatHeaderNames = (headers: Record<string, string> = {}, host: string) =>
+  listHeaders(headers, host)
+    .map(([name]) => name)
+    .join(";");
 
 const formatQuery = (query: Record<string, string>) =>
   Object.entries(query)

@@ -1,3 +1,4 @@
+import { toAccessAnswer } from "#lib/capabilities.ts";
 import { Failure } from "#lib/failure.ts";
 import { freezeDeep } from "#lib/json.ts";
 import { createMemoryLedger, prefixLedger } from "#lib/ledger.ts";
@@ -111,8 +112,7 @@ const toCapabilities = (
         giveUp(
           `whether ${user.username} may ${verb} ${what}${where}, only the cluster says, or a SubjectAccessReview with its status in --state`,
         );
-      const { allowed, reason, evaluationError } = found;
-      return { allowed, ...(reason && { reason }), ...(evaluationError && { evaluationError }) };
+      return toAccessAnswer(found);
     },
     discover: async (groupVersion) =>
       kinds.discover(groupVersion) ??
