@@ -3,7 +3,7 @@ import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { readFile } from "node:fs/promises";
 import { fileURLToPath } from "node:url";
-import type { Checked } from "../infra/check/evaluation/evaluation.ts";
+import type { CheckResult } from "../infra/check/evaluation/evaluation.ts";
 import type { Summary } from "../infra/check/reports/report.ts";
 
 const program = fileURLToPath(new URL("../infra/postern.js", import.meta.url));
@@ -49,7 +49,7 @@ export const audit = async (
 
 /** What is told in JSON. */
 interface Told {
-  objects: (Checked & { difference: unknown; madeBy?: string })[];
+  objects: (CheckResult & { difference: unknown; madeBy?: string })[];
   summary: Summary;
   faults: { apiVersion: string; kind: string; sentence: string }[];
   notes: string[];

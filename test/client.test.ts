@@ -7,7 +7,7 @@ import type { Case } from "#lib/recording/recording.ts";
 import type { AdmissionRequest, KubernetesObject } from "#lib/review.ts";
 import { getVariants, type Rule, selectPhase } from "#lib/rule.ts";
 import { mergeWithDefaults } from "#lib/settings.ts";
-import { buildReview, facetOf, getCasePhase, operationOf, readCases } from "../infra/catalogue/cases.ts";
+import { buildReview, getCaseOperation, getCasePhase, readCases, selectCaseVariant } from "../infra/catalogue/cases.ts";
 import { type CatalogueRule, readCatalogue } from "../infra/catalogue/registry.ts";
 import { recorder } from "./client/recorder.ts";
 
@@ -41,11 +41,11 @@ const whole = (
 
 /** Returns the reason if a case is not a write that a guard evaluates. */
 const beyond = (listed: CatalogueRule, entry: Case): string | undefined => {
-  const { rule, settings } = facetOf(listed.rule, entry);
+  const { rule, settings } = selectCaseVariant(listed.rule, entry);
   const phase = getCasePhase(entry);
   if (Object.keys(selectPhase(rule.authorizedBy, phase, settings) ?? {}).length > 0)
     return "only an API server can judge it";
-  if (operationOf(entry) === "CONNECT") return "it connects";
+  if (getCaseOperation(entry) === "CONNECT") return "it connects";
   return undefined;
 };
 
@@ -68,7 +68,7 @@ type Selectors = "namespaceSelector" | "objectSelector";
 
 const played = async (listed: CatalogueRule, entry: Case) => {
   const { request } = buildReview(listed, entry);
-  const operation = operationOf(entry);
+  const operation = getCaseOperation(entry);
   const phase = getCasePhase(entry);
   const name = request.name ?? (operation === "CREATE" && !request.subResource ? undefined : "Unknown");
   const path = pathOf(request, name ?? "");
@@ -134,7 +134,7 @@ for (const listed of await readCatalogue()) {
         assert.deepEqual(Object.assign({}, ...outcomes.map((outcome) => outcome?.audit)), entry.audit ?? {});
         assert.equal(response.headers.has("warning"), entry.warnings !== undefined);
         assert.equal(writes.length, 1);
-        if (operationOf(entry) === "DELETE") return;
+        if (getCaseOperation(entry) === "DELETE") return;
         const expected = entry.becomes ? whole(entry.becomes, request, name) : object;
         assert.deepEqual(settled(writes[0]?.body), settled(expected));
       });

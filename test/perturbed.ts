@@ -9,20 +9,21 @@ type Path = (string | number)[];
  * Cases like the given ones: values are exchanged for others that stand at the same place in some case, and fields are
  * left out that some case does without. So whatever the API server would refuse anyway stays out.
  */
-export const perturbed = (cases: Case[]): fc.Arbitrary<Case> => {
+export const perturbCases = (cases: Case[]): fc.Arbitrary<Case> => {
   const seen = new Map<string, unknown[]>();
   const parents = new Map<string, Set<string>[]>();
   for (const entry of cases)
     for (const object of [entry[getCasePhase(entry)], entry.oldObject])
       walk(object, [], (path, value) => {
-        const place = placeOf(path);
+        const place = toPlaceKey(path);
         seen.set(place, [...(seen.get(place) ?? []), value]);
         if (isMap(value)) parents.set(place, [...(parents.get(place) ?? []), new Set(Object.keys(value))]);
       });
   const optional = (path: Path) => {
     const key = String(path.at(-1));
     return (
-      typeof path.at(-1) === "number" || (parents.get(placeOf(path.slice(0, -1))) ?? []).some((keys) => !keys.has(key))
+      typeof path.at(-1) === "number" ||
+      (parents.get(toPlaceKey(path.slice(0, -1))) ?? []).some((keys) => !keys.has(key))
     );
   };
 
@@ -41,7 +42,7 @@ export const perturbed = (cases: Case[]): fc.Arbitrary<Case> => {
           .slice(0, -1)
           .reduce<unknown>((value, key) => Reflect.get(value as object, key), root) as object;
         const key = path.at(-1) ?? "";
-        const others = seen.get(placeOf(path)) ?? [];
+        const others = seen.get(toPlaceKey(path)) ?? [];
         if (drop && optional(path))
           Array.isArray(parent) ? parent.splice(Number(key), 1) : Reflect.deleteProperty(parent, key);
         else if (others.length > 0) Reflect.set(parent, key, structuredClone(others[other % others.length]));
@@ -82,7 +83,7 @@ const replaceAt = (value: unknown, [key, ...rest]: Path, other: unknown): unknow
   return Object.fromEntries([...others, ...(now === undefined ? [] : [[key, now]])]);
 };
 
-const placeOf = (path: Path) => path.map((key) => (typeof key === "number" ? "*" : key)).join("\u0000");
+const toPlaceKey = (path: Path) => path.map((key) => (typeof key === "number" ? "*" : key)).join("\u0000");
 /** What is never wrong or absent: the API server knows it from the request's URL. */
 const namesType = (path: Path) => path.length === 1 && (path[0] === "apiVersion" || path[0] === "kind");
 

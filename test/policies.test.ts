@@ -12,7 +12,7 @@ import type { AdmissionRequest, KubernetesObject } from "#lib/review.ts";
 import type { Phase } from "#lib/rule.ts";
 import { mergeWithDefaults } from "#lib/settings.ts";
 import { normalizeObject, type PolicyCase, policyCases } from "../infra/bench/example-policies.ts";
-import { patched } from "../infra/catalogue/case-differences.ts";
+import { applyOutcomePatch } from "../infra/catalogue/case-differences.ts";
 import { catalogueFolder, readRule } from "../infra/catalogue/registry.ts";
 
 const [override, validate, admission] = await Promise.all(
@@ -82,7 +82,7 @@ const admitted = async (
 ): Promise<{ policy: KinitirasPolicy; refusal: string | undefined }> => {
   const request = { operation: "CREATE", kind: kindOf(policy), userInfo: {}, object: policy } as const;
   const { outcome } = await ask(admission, "mutate", request, world);
-  const completed = patched(policy, outcome) as KinitirasPolicy;
+  const completed = applyOutcomePatch(policy, outcome) as KinitirasPolicy;
   const said = await ask(admission, "validate", { ...request, object: completed }, world);
   return { policy: completed, refusal: said.outcome.status?.message };
 };
@@ -103,7 +103,7 @@ describe("policies, measured upstream or decided otherwise", () => {
         const policies = all.map(({ policy }) => policy);
         const changed = await ask(override, "mutate", request, world, policies);
         if (operation === "DELETE") assert.equal(changed.operations, 0);
-        const object = operation === "DELETE" ? null : patched(request.object, changed.outcome);
+        const object = operation === "DELETE" ? null : applyOutcomePatch(request.object, changed.outcome);
         return { object, verdict: (await ask(validate, "validate", { ...request, object }, world, policies)).outcome };
       };
       if (expect.error) {

@@ -12,11 +12,18 @@ import type { Case, RecordingOrigin } from "#lib/recording/recording.ts";
 import type { AdmissionRequest } from "#lib/review.ts";
 import { getVariants, selectPhase } from "#lib/rule.ts";
 import { mergeWithDefaults } from "#lib/settings.ts";
-import { decisionIn, differences } from "../infra/catalogue/case-differences.ts";
-import { buildReview, casesIn, evaluateCase, facetOf, getCasePhase, readCases } from "../infra/catalogue/cases.ts";
+import { listDifferences, parseDecision } from "../infra/catalogue/case-differences.ts";
+import {
+  buildReview,
+  evaluateCase,
+  getCasePhase,
+  parseCases,
+  readCases,
+  selectCaseVariant,
+} from "../infra/catalogue/cases.ts";
 import { type CatalogueRule, readCatalogue } from "../infra/catalogue/registry.ts";
 import { createTestSigner } from "../infra/parity/test-key.ts";
-import { perturbed } from "./perturbed.ts";
+import { perturbCases } from "./perturbed.ts";
 import { readSecrets, requestWith, secretsIn } from "./secret-corpus.ts";
 
 // What is recorded of a review is a case that says the same. POSTERN_RULES narrows it to some rules.
@@ -93,21 +100,21 @@ const law = async (listed: CatalogueRule, entry: Case, request: AdmissionRequest
   assert.ok(first && others.length === 0, what);
   const line = await first.line();
   assert.match(line, /^- \{.*\}\n$/, what);
-  const [made] = casesIn(line, "a recording", [getCasePhase(entry)]);
+  const [made] = parseCases(line, "a recording", [getCasePhase(entry)]);
   assert.ok(made, what);
   const review = buildReview(listed, made);
   const { redacted, ...origin } = made.recorded as RecordingOrigin;
   assert.deepEqual(origin, { rule: listed.name, cluster: "local", version: "$LATEST", at: made.now }, what);
   assert.deepEqual(Object.keys(review.request).sort(), Object.keys(request).sort(), what);
   const decision = await evaluateCase(listed, made, review);
-  assert.deepEqual(differences(made, decision), [], what);
+  assert.deepEqual(listDifferences(made, decision), [], what);
   if (mode === "enforce" && !redacted)
-    assert.deepEqual(gistOf(decision), gistOf(decisionIn(answer, request.uid) ?? assert.fail(what)), what);
+    assert.deepEqual(gistOf(decision), gistOf(parseDecision(answer, request.uid) ?? assert.fail(what)), what);
   return { line, redacted };
 };
 
 const isMatched = ({ rule }: CatalogueRule, example: Case, { resource }: AdmissionRequest): boolean => {
-  const { rule: facet, settings } = facetOf(rule, example);
+  const { rule: facet, settings } = selectCaseVariant(rule, example);
   const resources =
     selectPhase(facet.match, getCasePhase(example), settings)?.flatMap(({ resources }) => resources) ?? [];
   return resources.some((one) => one === "*" || one === "*/*" || one === resource.resource);
@@ -134,7 +141,7 @@ for (const listed of catalogue) {
     });
     it("is one for any requests like those", () =>
       fc.assert(
-        fc.asyncProperty(perturbed(cases), envelope, async (entry, changes) => {
+        fc.asyncProperty(perturbCases(cases), envelope, async (entry, changes) => {
           await law(listed, entry, changes(buildReview(listed, entry).request));
         }),
         { numRuns: 10 },

@@ -4,7 +4,7 @@ import fc from "fast-check";
 import { Failure } from "postern/failure";
 import type { HttpsRequest, HttpsResponse } from "postern/needs";
 import type { AdmissionRequest } from "postern/review";
-import { createRecordedCapabilities, openRule, patched } from "postern/test";
+import { applyOutcomePatch, createRecordedCapabilities, openRule } from "postern/test";
 import { readUsage } from "./usage-history.ts";
 
 const { decide } = await openRule(import.meta.dirname);
@@ -76,7 +76,7 @@ describe("initial-resources", () => {
       settings: { prometheus: { url: "https://127.0.0.1/prometheus/" }, ...settings },
       capabilities: { ...createRecordedCapabilities({}), https },
     });
-    const pod = Object(patched(object, outcome));
+    const pod = Object(applyOutcomePatch(object, outcome));
     return { pod, requests: pod.spec.containers[0].resources?.requests, audit: outcome.audit };
   };
   const listStages = (resource: string) =>

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { KubernetesObject } from "postern/review";
-import { type Case, openRule, patched } from "postern/test";
+import { applyOutcomePatch, type Case, openRule } from "postern/test";
 import type { Policy } from "./policy.ts";
 import { listVolumeOffences } from "./volumes.ts";
 
@@ -22,7 +22,7 @@ describe("pod-security-policy", async () => {
       for (const mutate of pods) {
         const { outcome, refused } = await decideCase({ name: "", settings: given, mutate });
         if (refused) continue;
-        const pod = patched(mutate, outcome) as KubernetesObject;
+        const pod = applyOutcomePatch(mutate, outcome) as KubernetesObject;
         filledIn++;
         assert.equal(
           (await decideCase({ name: "", settings: given, mutate: pod })).operations,
@@ -49,7 +49,7 @@ it("copies a seccomp profile from an annotation to the field", async () => {
   };
   const entry: Case = { name: "", settings: { policies: [{ metadata, spec, use }] }, mutate };
   const { outcome } = await decideCase(entry);
-  assert.deepEqual(Object(patched(mutate, outcome)).spec, {
+  assert.deepEqual(Object(applyOutcomePatch(mutate, outcome)).spec, {
     securityContext: { seccompProfile: { type: "RuntimeDefault" } },
     containers: [{ name: "c", securityContext: { seccompProfile: { type: "Unconfined" } } }],
   });

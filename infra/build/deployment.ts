@@ -2,7 +2,7 @@ import { mkdir, readFile, writeFile } from "node:fs/promises";
 import { basename, join } from "node:path";
 import { parse } from "yaml";
 import type { SecretPlace } from "#lib/needs.ts";
-import { idOf } from "../catalogue/rule-names.ts";
+import { toLogicalId } from "../catalogue/rule-names.ts";
 import type { Bundle } from "./bundle.ts";
 
 export interface FunctionSettings {
@@ -58,7 +58,7 @@ export const computeFunctionSettings = (
 const plan = (bundle: Bundle, publicKeys: string): PlannedFunction => ({
   ...bundle,
   ...computeFunctionSettings(bundle, publicKeys, toPlaceholder("sls:stage")),
-  id: idOf(bundle.name),
+  id: toLogicalId(bundle.name),
 });
 
 const buildFunction = (

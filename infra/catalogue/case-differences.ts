@@ -4,10 +4,10 @@ import type { Decision } from "#lib/decide.ts";
 import { isMap } from "#lib/json.ts";
 import type { Case } from "#lib/recording/recording.ts";
 import type { KubernetesObject, Patch, ReviewOutcome } from "#lib/review.ts";
-import { difference } from "../diff/difference.ts";
+import { computeHunks } from "../diff/difference.ts";
 
 /** Returns the decision that an AdmissionReview was made from; undefined if the answer is no review with this uid. */
-export const decisionIn = (answer: unknown, uid: string): Decision | undefined => {
+export const parseDecision = (answer: unknown, uid: string): Decision | undefined => {
   const { kind, response } = Object(answer);
   if (kind !== "AdmissionReview" || Object(response).uid !== uid) return undefined;
   const { allowed, status, warnings, auditAnnotations: audit, patch } = response;
@@ -23,10 +23,10 @@ export const decisionIn = (answer: unknown, uid: string): Decision | undefined =
 };
 
 /** Returns a copy of the object with the outcome's patch, as the API server applies it. */
-export const patched = (object: unknown, { patch }: ReviewOutcome): unknown =>
+export const applyOutcomePatch = (object: unknown, { patch }: ReviewOutcome): unknown =>
   patch === undefined ? object : jsonPatch.applyPatch(structuredClone(object), patch, true).newDocument;
 
-export const differences = (entry: Case, { outcome }: Decision): string[] => {
+export const listDifferences = (entry: Case, { outcome }: Decision): string[] => {
   const { status } = outcome;
   const differs = (what: string, expected: unknown, actual: unknown) =>
     isDeepStrictEqual(expected, actual)
@@ -41,7 +41,7 @@ export const differences = (entry: Case, { outcome }: Decision): string[] => {
       : differs("the reason", entry.reason === undefined ? "Forbidden" : entry.reason, status.reason ?? null)),
     ...(entry.details === undefined ? [] : differs("what its details say", entry.details, status?.details)),
     ...(entry.mutate && entry.refused === undefined
-      ? unlike(entry.becomes ?? entry.mutate, patched(entry.mutate, outcome))
+      ? describeObjectDifferences(entry.becomes ?? entry.mutate, applyOutcomePatch(entry.mutate, outcome))
       : []),
     ...differs("what it warns of", entry.warnings ?? [], outcome.warnings ?? []),
     ...differs("what it says to the audit log", entry.audit ?? {}, outcome.audit ?? {}),
@@ -50,10 +50,10 @@ export const differences = (entry: Case, { outcome }: Decision): string[] => {
 
 /** Returns the differences as a diff between the case (-) and the rule (+), or as sentences if no line differs. */
 export const describeDifferences = (entry: Case, decision: Decision): string[] => {
-  const sentences = differences(entry, decision);
+  const sentences = listDifferences(entry, decision);
   if (sentences.length === 0) return [];
-  const [expected, actual] = [expectedOf(entry), actualOf(entry, decision)];
-  const hunks = difference(expected, [{ rule: "", after: inOrderOf(expected, actual) }]);
+  const [expected, actual] = [toExpected(entry), toActual(entry, decision)];
+  const hunks = computeHunks(expected, [{ rule: "", after: sortKeysLike(expected, actual) }]);
   if (hunks.length === 0) return sentences;
   const text = hunks.map(({ lines }) => lines.map(({ sign, text }) => `${sign} ${text}`));
   return [
@@ -62,7 +62,7 @@ export const describeDifferences = (entry: Case, decision: Decision): string[] =
   ];
 };
 
-const expectedOf = (entry: Case): object => {
+const toExpected = (entry: Case): object => {
   const { refused, code = 403, reason = "Forbidden", details, warnings = [], audit = {} } = entry;
   const outcome = entry.mutate ? { becomes: entry.becomes ?? entry.mutate } : { admitted: true };
   return {
@@ -72,12 +72,17 @@ const expectedOf = (entry: Case): object => {
   };
 };
 
-const actualOf = (entry: Case, { outcome }: Decision): object => {
+const toActual = (entry: Case, { outcome }: Decision): object => {
   const { status, warnings = [], audit = {} } = outcome;
-  return expectedOf({
+  return toExpected({
     ...{ name: entry.name, warnings, audit },
     ...(status === undefined
-      ? { ...(entry.mutate && { mutate: entry.mutate, becomes: patched(entry.mutate, outcome) as KubernetesObject }) }
+      ? {
+          ...(entry.mutate && {
+            mutate: entry.mutate,
+            becomes: applyOutcomePatch(entry.mutate, outcome) as KubernetesObject,
+          }),
+        }
       : {
           refused: status.message ?? "",
           code: status.code ?? 0,
@@ -88,17 +93,17 @@ const actualOf = (entry: Case, { outcome }: Decision): object => {
 };
 
 /** Returns the value with its keys in the order of another value, because a diff must not show their order. */
-const inOrderOf = (model: unknown, value: unknown): unknown => {
+const sortKeysLike = (model: unknown, value: unknown): unknown => {
   if (Array.isArray(value))
-    return value.map((one, index) => inOrderOf(Array.isArray(model) ? model[index] : undefined, one));
+    return value.map((one, index) => sortKeysLike(Array.isArray(model) ? model[index] : undefined, one));
   if (!isMap(value)) return value;
   const order = isMap(model) ? model : {};
   const keys = [...new Set([...Object.keys(order).filter((key) => Object.hasOwn(value, key)), ...Object.keys(value)])];
-  return Object.fromEntries(keys.map((key) => [key, inOrderOf(order[key], value[key])]));
+  return Object.fromEntries(keys.map((key) => [key, sortKeysLike(order[key], value[key])]));
 };
 
 /** Describes only the places that differ, because most of a large object doesn't. */
-const unlike = (expected: object, actual: unknown): string[] => {
+const describeObjectDifferences = (expected: object, actual: unknown): string[] => {
   if (isDeepStrictEqual(expected, actual)) return [];
   const places = jsonPatch.compare(expected, Object(actual)).map(({ path, ...found }) => {
     const wanted: unknown = found.op === "add" ? undefined : jsonPatch.getValueByPointer(expected, path);

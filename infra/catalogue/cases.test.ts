@@ -3,7 +3,7 @@ import { describe, it } from "node:test";
 import type { Decision } from "#lib/decide.ts";
 import type { Case } from "#lib/recording/recording.ts";
 import type { ReviewOutcome } from "#lib/review.ts";
-import { describeDifferences, differences } from "./case-differences.ts";
+import { describeDifferences, listDifferences } from "./case-differences.ts";
 
 const decided = (outcome: ReviewOutcome): Decision => ({ outcome, refused: !outcome.allowed, operations: 0 });
 const denied = (message: string, code = 403, reason = "Forbidden") =>
@@ -54,7 +54,7 @@ describe("what a rule does", () => {
   ];
   for (const [name, entry, decision, lines] of other)
     it(`is not what a case says: it ${name}`, () => {
-      assert.ok(differences({ name, ...entry }, decision).length > 0);
+      assert.ok(listDifferences({ name, ...entry }, decision).length > 0);
       assert.deepEqual(describeDifferences({ name, ...entry }, decision), [head, ...lines]);
     });
 });

@@ -21,12 +21,12 @@ import {
   textMapShape,
   textShape,
 } from "../cli/shape.ts";
-import { asVariant, type CatalogueRule } from "./registry.ts";
+import { applyVariant, type CatalogueRule } from "./registry.ts";
 
 const outcomes = ["becomes", "admitted", "refused"];
 
 export const readCases = async ({ name, folder, phases }: CatalogueRule): Promise<Case[]> =>
-  casesIn(await readFile(join(folder, "cases.yaml"), "utf8"), `functions/${name}/cases.yaml`, phases);
+  parseCases(await readFile(join(folder, "cases.yaml"), "utf8"), `functions/${name}/cases.yaml`, phases);
 
 /** Returns the line at which each case begins, in the order of `readCases`. */
 export const readCaseLines = async ({ folder }: Pick<CatalogueRule, "folder">): Promise<number[]> => {
@@ -38,32 +38,32 @@ export const readCaseLines = async ({ folder }: Pick<CatalogueRule, "folder">): 
 };
 
 /** Parses the cases of a file. Throws if a case has another phase; `more` allows `fails` as an outcome. */
-export const casesIn = (text: string, file: string, phases: readonly Phase[], ...more: "fails"[]): Case[] => {
+export const parseCases = (text: string, file: string, phases: readonly Phase[], ...more: "fails"[]): Case[] => {
   const document = parseDocument(text);
   if (document.errors[0]) throw new Complaint(`${file}: ${document.errors[0].message.split("\n")[0]}`);
   const possible = [...outcomes, ...more];
   const isKnown = (key: string) => Object.hasOwn(caseMembers, key) && (key !== "fails" || more.length > 0);
-  const cases = shared(document, file);
+  const cases = resolveAliases(document, file);
   if (!Array.isArray(cases) || cases.length === 0)
     throw new Complaint(`${file} must be a list of cases, with at least one`);
   for (const entry of cases) {
     if (typeof entry?.name !== "string")
       throw new Complaint(`${file}: every case has a name, a sentence that completes "it …"`);
-    const wrong = (sentence: string) => new Complaint(`${file}: "${entry.name}" ${sentence}`);
+    const createComplaint = (sentence: string) => new Complaint(`${file}: "${entry.name}" ${sentence}`);
     const unknown = Object.keys(entry).find((key) => !isKnown(key));
-    if (unknown !== undefined) throw wrong(`has an unknown member ${unknown}`);
+    if (unknown !== undefined) throw createComplaint(`has an unknown member ${unknown}`);
     const phase = getCasePhase(entry);
-    if (!phases.includes(phase)) throw wrong(`says ${phase}, which the rule does not have`);
-    if ("mutate" in entry === "validate" in entry) throw wrong("must say either mutate or validate");
+    if (!phases.includes(phase)) throw createComplaint(`says ${phase}, which the rule does not have`);
+    if ("mutate" in entry === "validate" in entry) throw createComplaint("must say either mutate or validate");
     const expected = possible.filter((key) => key in entry);
-    if (expected.length !== 1) throw wrong(`must say one of ${spoken(possible)}`);
-    if ("validate" in entry && "becomes" in entry) throw wrong("can't become anything where it is validated");
+    if (expected.length !== 1) throw createComplaint(`must say one of ${joinWithAnd(possible)}`);
+    if ("validate" in entry && "becomes" in entry) throw createComplaint("can't become anything where it is validated");
   }
   return cases;
 };
 
 /** Allows any number of aliases: many cases share an object, and the file is the user's own. */
-const shared = (document: Document, file: string): unknown => {
+const resolveAliases = (document: Document, file: string): unknown => {
   try {
     return document.toJS({ maxAliasCount: -1 });
   } catch (error) {
@@ -72,23 +72,23 @@ const shared = (document: Document, file: string): unknown => {
   }
 };
 
-const spoken = (words: readonly string[]) => `${words.slice(0, -1).join(", ")} and ${words.at(-1)}`;
+const joinWithAnd = (words: readonly string[]) => `${words.slice(0, -1).join(", ")} and ${words.at(-1)}`;
 
 export const getCasePhase = (entry: Case): Phase => (entry.mutate === undefined ? "validate" : "mutate");
 
-export const operationOf = (entry: Case): Operation =>
+export const getCaseOperation = (entry: Case): Operation =>
   entry.operation ?? (entry.oldObject === undefined ? "CREATE" : "UPDATE");
 
-export const facetOf = (rule: Rule, { settings, variant }: Case) =>
-  asVariant(rule, mergeWithDefaults(rule.settings ?? {}, settings), variant);
+export const selectCaseVariant = (rule: Rule, { settings, variant }: Case) =>
+  applyVariant(rule, mergeWithDefaults(rule.settings ?? {}, settings), variant);
 
 export const buildReview = ({ name, rule }: CatalogueRule, entry: Case): AdmissionReview => {
-  if (entry.request) return recordedReviewOf({ ...entry, request: entry.request });
+  if (entry.request) return restoreReview({ ...entry, request: entry.request });
   const phase = getCasePhase(entry);
-  const operation = operationOf(entry);
+  const operation = getCaseOperation(entry);
   const given = entry[phase];
   const oldObject = operation === "DELETE" ? given : entry.oldObject;
-  const { rule: facet, settings } = facetOf(rule, entry);
+  const { rule: facet, settings } = selectCaseVariant(rule, entry);
   const matches = selectPhase(facet.match, phase, settings) ?? [];
   const ownPlural = given?.kind && toPlural(given.kind);
   const possible = matches.flatMap(({ resources }) => resources);
@@ -97,16 +97,19 @@ export const buildReview = ({ name, rule }: CatalogueRule, entry: Case): Admissi
   const [resource = "", subResource] = path.split("/");
   // Where the match has a wildcard, the object's own group and version apply.
   const own = splitApiVersion(given?.apiVersion ?? "v1");
-  const said = (matched = "", own: string) => (matched === "*" ? own : matched);
-  const [group, version] = [said(match?.apiGroups[0], own.group), said(match?.apiVersions[0], own.version)];
-  const kind = given?.kind ?? kinds[path];
+  const resolveWildcard = (matched = "", own: string) => (matched === "*" ? own : matched);
+  const [group, version] = [
+    resolveWildcard(match?.apiGroups[0], own.group),
+    resolveWildcard(match?.apiVersions[0], own.version),
+  ];
+  const kind = given?.kind ?? kindsByResource[path];
   if (kind === undefined)
     throw new Complaint(`functions/${name}/cases.yaml: "${entry.name}" must say the kind of its object`);
   const gvk = { group, version: version || "v1", kind };
   const gvr = { group, version: version || "v1", resource };
   const metadata = given?.metadata ?? {};
   const ownNamespace = path === "namespaces" ? metadata.name : metadata.namespace;
-  return reviewWith({
+  return createReview({
     uid: recordedUid,
     kind: gvk,
     resource: gvr,
@@ -124,16 +127,16 @@ export const buildReview = ({ name, rule }: CatalogueRule, entry: Case): Admissi
   });
 };
 
-export const recordedReviewOf = (entry: Parameters<typeof restoreRequest>[0]): AdmissionReview =>
-  reviewWith(restoreRequest(entry));
+export const restoreReview = (entry: Parameters<typeof restoreRequest>[0]): AdmissionReview =>
+  createReview(restoreRequest(entry));
 
-const reviewWith = (request: AdmissionRequest): AdmissionReview =>
+const createReview = (request: AdmissionRequest): AdmissionReview =>
   checkReview({ kind: "AdmissionReview", apiVersion: "admission.k8s.io/v1", request });
 
 const clusterScoped = new Set(["nodes", "persistentvolumes", "priorityclasses", "volumeattributesclasses"]);
 
 /** The kinds of objects, by resource, for cases that leave the kind out. */
-const kinds: Record<string, string> = {
+const kindsByResource: Record<string, string> = {
   configmaps: "ConfigMap",
   deployments: "Deployment",
   "deployments/scale": "Scale",
@@ -170,7 +173,7 @@ export const evaluateCase = async (
   evaluateRule(rule, getCasePhase(entry), request, {
     name,
     mode: "enforce",
-    settings: freezeDeep(facetOf(rule, entry).settings),
+    settings: freezeDeep(selectCaseVariant(rule, entry).settings),
     variant: entry.variant,
     now: new Date(entry.now ?? "2026-01-01T00:00:00Z"),
     capabilities: world,
@@ -181,7 +184,14 @@ export const buildEvent = (listed: CatalogueRule, entry: Case): object => {
   const { version, request } = buildReview(listed, entry);
   const { variant, needs = {}, now = "2026-01-01T00:00:00Z" } = entry;
   const review = { kind: "AdmissionReview", apiVersion: `admission.k8s.io/${version}`, request };
-  return { phase: getCasePhase(entry), variant, review, settings: facetOf(listed.rule, entry).settings, needs, now };
+  return {
+    phase: getCasePhase(entry),
+    variant,
+    review,
+    settings: selectCaseVariant(listed.rule, entry).settings,
+    needs,
+    now,
+  };
 };
 
 export const caseMembers: Record<keyof Case, InputShape> = {

@@ -5,7 +5,7 @@ import { fileURLToPath, pathToFileURL } from "node:url";
 import { getVariants, listPhases, type Phase, type Rule } from "#lib/rule.ts";
 import { mergeWithDefaults } from "#lib/settings.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
-import { mustBeName } from "./rule-names.ts";
+import { requireRuleName } from "./rule-names.ts";
 
 /** A rule, or a group in the form of a rule. The name of a rule's folder is its name. */
 export interface CatalogueRule {
@@ -27,7 +27,7 @@ export interface BrokenRule {
 export const catalogueFolder = fileURLToPath(new URL("../../functions/", import.meta.url));
 
 /** The position of webhooks in kube-apiserver's plugin chain, for rules without `order`. */
-const webhooksPlace = 37;
+const webhooksOrder = 37;
 
 /** Returns all rules, in the order of the compiled-in plugins. Throws if a rule can't be loaded. */
 export const readCatalogue = async (catalogue = catalogueFolder): Promise<CatalogueRule[]> => {
@@ -41,7 +41,7 @@ export const readCatalogueRules = async (
 ): Promise<{ rules: CatalogueRule[]; broken: BrokenRule[] }> => {
   const broken: BrokenRule[] = [];
   const found = await Promise.all(
-    (await readNames(catalogue)).map((name) =>
+    (await readRuleNames(catalogue)).map((name) =>
       readRule(join(catalogue, name), name).catch((error) => {
         if (!(error instanceof Complaint)) throw error;
         broken.push({ name, sentence: error.message });
@@ -51,12 +51,12 @@ export const readCatalogueRules = async (
   );
   const rules = found.flat();
   return {
-    rules: rules.sort((one, other) => placeOf(one) - placeOf(other) || (one.name < other.name ? -1 : 1)),
+    rules: rules.sort((one, other) => getOrder(one) - getOrder(other) || (one.name < other.name ? -1 : 1)),
     broken,
   };
 };
 
-export const readNames = async (catalogue = catalogueFolder): Promise<string[]> => {
+export const readRuleNames = async (catalogue = catalogueFolder): Promise<string[]> => {
   const entries = await readdir(catalogue, { withFileTypes: true });
   return entries.flatMap((entry) => (entry.isDirectory() ? [entry.name] : [])).sort();
 };
@@ -67,41 +67,41 @@ export const describeUseBesidePlugin = ({ upstreamPlugin: twin }: Rule): string 
   (twin?.defaultOn &&
     `Every API server does this itself by default. The rule is for clusters that turned ${twin.plugin} off.`);
 
-const placeOf = ({ rule }: CatalogueRule) => rule.order ?? webhooksPlace;
+const getOrder = ({ rule }: CatalogueRule) => rule.order ?? webhooksOrder;
 
 export const readRule = async (folder: string, name: string): Promise<CatalogueRule> => {
   const here = `functions/${name}`;
-  mustBeName(name);
+  requireRuleName(name);
   for (const file of ["rule.ts", "cases.yaml", "README.md"])
     if (!existsSync(join(folder, file))) throw new Complaint(`${here} has no ${file}`);
 
-  const rule = definition(await load(join(folder, "rule.ts"), here), `${here}/rule.ts`);
+  const rule = requireRule(await importRule(join(folder, "rule.ts"), here), `${here}/rule.ts`);
   return { name, folder, phases: listPhases(rule), rule };
 };
 
-const load = async (file: string, here: string): Promise<unknown> => {
+const importRule = async (file: string, here: string): Promise<unknown> => {
   try {
     return (await import(pathToFileURL(file).href)).default;
   } catch (error) {
-    const line = lineIn(error, dirname(file));
-    const sentence = (await syntaxError(file)) ?? `${toSentence(error)}${line && ` (${line})`}`;
+    const line = findErrorLine(error, dirname(file));
+    const sentence = (await findSyntaxError(file)) ?? `${toSentence(error)}${line && ` (${line})`}`;
     throw new Complaint(`${here}/rule.ts does not load: ${sentence}`);
   }
 };
 
 /** Returns where in a rule's folder an error was thrown: `line 3` of rule.ts, or `helpers.ts line 3`. */
-const lineIn = (error: unknown, folder: string): string => {
+const findErrorLine = (error: unknown, folder: string): string => {
   const stack = error instanceof Error ? (error.stack ?? "") : "";
   const [, ...frames] = stack.split(`${pathToFileURL(folder).href}/`);
   const [, file = "", line] = /^([^\s:?]+)(?:\?\d+)?:(\d+)/.exec(frames[0] ?? "") ?? [];
-  return line === undefined ? "" : placeText(file, line);
+  return line === undefined ? "" : formatLine(file, line);
 };
 
-const placeText = (file: string, line: number | string): string =>
+const formatLine = (file: string, line: number | string): string =>
   `${file === "rule.ts" ? "" : `${file} `}line ${line}`;
 
 /** Returns esbuild's error for a file that can't be parsed, because Node's error has no line. */
-const syntaxError = async (file: string): Promise<string | undefined> => {
+const findSyntaxError = async (file: string): Promise<string | undefined> => {
   const { build } = await import("esbuild");
   const result = await build({
     entryPoints: [file],
@@ -114,10 +114,10 @@ const syntaxError = async (file: string): Promise<string | undefined> => {
   const [first] = result.errors ?? [];
   if (first?.location == null) return first?.text;
   const { file: where, line } = first.location;
-  return `${first.text} (${placeText(relative(dirname(file), resolve(where)), line)})`;
+  return `${first.text} (${formatLine(relative(dirname(file), resolve(where)), line)})`;
 };
 
-const definition = (value: unknown, file: string): Rule => {
+const requireRule = (value: unknown, file: string): Rule => {
   if (typeof value !== "object" || value === null || !("summary" in value))
     throw new Complaint(`${file} must export a rule as its default: export default rule({ … })`);
   // The types of rule() can't express what is checked here.
@@ -134,7 +134,7 @@ const definition = (value: unknown, file: string): Rule => {
 };
 
 /** Returns a rule and its settings as one variant has them, without the list of variants. No name applies none. */
-export const asVariant = (rule: Rule, settings: object, variant: string | undefined) => {
+export const applyVariant = (rule: Rule, settings: object, variant: string | undefined) => {
   const found = getVariants(rule, settings)?.find(({ name }) => name === variant);
   const { name: _, settings: own, ...differences } = found ?? { name: "" };
   const { variants: __, ...whole } = rule;
@@ -145,7 +145,7 @@ const file = join(catalogueFolder, "README.md");
 const [begin, end] = ["<!-- The list is written by npm run fix. -->", "<!-- End of the list. -->"];
 
 /** Returns functions/README.md as it is, and with a current list; the text around the list stays. */
-export const listing = async (catalogue: CatalogueRule[]): Promise<{ present: string; wanted: string }> => {
+export const buildRuleList = async (catalogue: CatalogueRule[]): Promise<{ present: string; wanted: string }> => {
   const present = await readFile(file, "utf8");
   const [before, rest = ""] = present.split(begin);
   const [, after] = rest.split(end);
@@ -156,5 +156,5 @@ export const listing = async (catalogue: CatalogueRule[]): Promise<{ present: st
   return { present, wanted: `${before}${begin}\n\n${list}\n\n${end}${after ?? "\n"}` };
 };
 
-export const writeListing = async (catalogue: CatalogueRule[]): Promise<void> =>
-  writeFile(file, (await listing(catalogue)).wanted);
+export const writeRuleList = async (catalogue: CatalogueRule[]): Promise<void> =>
+  writeFile(file, (await buildRuleList(catalogue)).wanted);

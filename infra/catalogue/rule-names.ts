@@ -2,17 +2,17 @@ import { Complaint } from "../cli/complaint.ts";
 import { normalizeName, suggestName } from "../cli/did-you-mean.ts";
 
 /** The name of a rule or a group becomes part of a path, of a Lambda's name and of a webhook entry's name. */
-export const isName = (name: string) => /^[a-z]([a-z0-9-]{0,40}[a-z0-9])?$/.test(name);
+export const isRuleName = (name: string) => /^[a-z]([a-z0-9-]{0,40}[a-z0-9])?$/.test(name);
 
-export const mustBeName = (name: string): void => {
-  if (isName(name)) return;
+export const requireRuleName = (name: string): void => {
+  if (isRuleName(name)) return;
   throw new Complaint(
     `functions/${name} is no name for a rule: lower-case letters, digits and hyphens, at most 42, a letter first`,
   );
 };
 
 /** Returns the logical id that osls makes of a function's name. */
-export const idOf = (name: string) => name.replace(/^./, (first) => first.toUpperCase()).replaceAll("-", "Dash");
+export const toLogicalId = (name: string) => name.replace(/^./, (first) => first.toUpperCase()).replaceAll("-", "Dash");
 
 /** Finds a rule by its name or by the name of its upstream plugin, for instance AlwaysPullImages. */
 export const findRule = (given: string, rules: readonly string[]): string | undefined => {
@@ -25,9 +25,9 @@ export const findRule = (given: string, rules: readonly string[]): string | unde
 export const requireRules = (given: readonly string[], rules: readonly string[]): string[] =>
   given.map((one) => {
     const found = findRule(one, rules);
-    if (found === undefined) throw new Complaint(unknownRule(one, rules));
+    if (found === undefined) throw new Complaint(describeUnknownRule(one, rules));
     return found;
   });
 
-export const unknownRule = (given: string, rules: readonly string[]): string =>
+export const describeUnknownRule = (given: string, rules: readonly string[]): string =>
   `there is no rule "${given}"; ${suggestName(given, rules)}postern rules lists them`;

@@ -8,15 +8,15 @@ import type { CatalogueRule } from "../catalogue/registry.ts";
 import { Complaint } from "../cli/complaint.ts";
 import type { ClusterConfig } from "../config/config.ts";
 import { evaluateAll } from "./evaluation/evaluate.ts";
-import type { Asking, Evaluation } from "./evaluation/evaluation.ts";
-import { openExisting } from "./evaluation/existing-objects.ts";
+import type { Evaluation, RequestOptions } from "./evaluation/evaluation.ts";
+import { openExistingObjects } from "./evaluation/existing-objects.ts";
 import { describeMissingNamespaces, listRemarks } from "./evaluation/notes.ts";
 import { isReview, normalizeAll } from "./evaluation/requests.ts";
 import { openRules } from "./evaluation/rules.ts";
 import { isUnevaluated, openUnevaluated } from "./evaluation/unevaluated.ts";
 import { openWebhooks } from "./evaluation/webhooks.ts";
-import { readAll, readInput } from "./manifests/input.ts";
-import { type Fault, type Manifest, toSourceName } from "./manifests/manifests.ts";
+import { readInput, readManifests } from "./manifests/input.ts";
+import { type Manifest, type ManifestFault, toSourceName } from "./manifests/manifests.ts";
 
 export interface CheckOptions {
   catalogue: CatalogueRule[];
@@ -41,31 +41,31 @@ export interface CheckOptions {
 }
 
 /** A check of files that were read. Reading `evaluations` evaluates them. */
-export interface Check {
-  faults: Fault[];
+export interface ManifestCheck {
+  faults: ManifestFault[];
   /** Sentences about the whole check; grows while objects are evaluated. */
   notes: ReadonlySet<string>;
   evaluations: AsyncGenerator<Evaluation>;
 }
 
-export const openCheck = async (options: CheckOptions): Promise<Check> => {
+export const openCheck = async (options: CheckOptions): Promise<ManifestCheck> => {
   const { cluster, hosts } = options;
   const { manifests, recorded, old, state, webhooks, faults, notes } = await readFiles(options);
   const note = (sentence: string) => void notes.add(sentence);
   const all = [...manifests, ...recorded];
   const kinds = buildKindIndex([...state, ...old, ...all].map(({ object }) => object));
-  const asking: Omit<Asking, "operation"> = { user: options.user, namespace: options.namespace };
+  const asking: Omit<RequestOptions, "operation"> = { user: options.user, namespace: options.namespace };
   for (const remark of listRemarks(manifests, old, kinds, asking)) note(remark);
   const isStateKnown = options.state.length > 0;
   if (isStateKnown && state.length === 0) note(`--state ${options.state.join(", ")} holds no manifest: nothing exists`);
-  const existing = openExisting(kinds, note);
+  const existing = openExistingObjects(kinds, note);
   // Objects to delete must exist.
   const deleted = options.operation === "DELETE" ? manifests : [];
   for (const object of [...initialObjects, ...fillAll([...deleted, ...state], kinds, asking).values()]) {
     const kind = kinds.of(object.apiVersion ?? "", object.kind ?? "");
     if (kind !== undefined) existing.put(kind.resource, object);
   }
-  const coming = (resource: ResourceType): KubernetesObject[] => {
+  const listCreated = (resource: ResourceType): KubernetesObject[] => {
     const found = selectNamed(resource, all, kinds);
     for (const { kind } of found)
       note(
@@ -73,7 +73,7 @@ export const openCheck = async (options: CheckOptions): Promise<Check> => {
       );
     return found;
   };
-  const rules = await openRules(options.catalogue, cluster, options.harden, existing.capabilities, coming);
+  const rules = await openRules(options.catalogue, cluster, options.harden, existing.capabilities, listCreated);
   for (const sentence of rules.notes) note(sentence);
   // Each policy applies to all manifests, also to earlier ones: a policy takes effect some time after it was sent.
   const standing = [...state, ...manifests].filter(({ object }) => isUnevaluated(object));
@@ -83,19 +83,19 @@ export const openCheck = async (options: CheckOptions): Promise<Check> => {
     kinds,
     existing,
     unevaluated: openUnevaluated(
-      standing.map(({ object }) => withNamespace(object, options.namespace)),
+      standing.map(({ object }) => setDefaultNamespace(object, options.namespace)),
       isStateKnown,
     ),
     asking: { ...asking, operation: options.operation },
     old: fillAll(old, kinds, asking),
     alsoPods: options.alsoPods,
     isStateKnown,
-    moreOf: "that may be among the manifests or in --state",
-    missing: (namespace) => void missing.add(namespace),
+    namespaceHint: "that may be among the manifests or in --state",
+    noteMissingNamespace: (namespace) => void missing.add(namespace),
   });
   const end = () => {
     for (const sentence of describeMissingNamespaces(missing, isStateKnown)) note(sentence);
-    if (!isStateKnown && rules.asking.size > 0) note(describeQuestions(rules.asking));
+    if (!isStateKnown && rules.asking.size > 0) note(describeAskingRules(rules.asking));
   };
   return { faults, notes, evaluations: runAtEnd(evaluations, end) };
 };
@@ -106,9 +106,9 @@ const readFiles = async ({ paths, reviews, ...options }: CheckOptions) => {
     throw new Complaint(`--namespace takes the name of one, such as default, not ${JSON.stringify(options.namespace)}`);
   const input = await readInput(paths);
   const recorded = await readInput(reviews);
-  const old = await readAll(options.old, "--old");
-  const state = await readAll(options.state, "--state");
-  const webhooks = await readAll(options.webhooks, "--webhooks");
+  const old = await readManifests(options.old, "--old");
+  const state = await readManifests(options.state, "--state");
+  const webhooks = await readManifests(options.webhooks, "--webhooks");
   for (const { source, line, object } of webhooks.filter((one) => !isConfiguration(one)))
     throw new Complaint(
       `--webhooks ${toSourceName(source.name)}:${line} is a ${object.kind}, no ${hookKinds.join(" and no ")}`,
@@ -133,7 +133,7 @@ const runAtEnd = async function* <T>(all: AsyncGenerator<T>, end: () => void): A
   }
 };
 
-const describeQuestions = (rules: ReadonlySet<string>): string =>
+const describeAskingRules = (rules: ReadonlySet<string>): string =>
   `${[...rules].sort().join(", ")} ${rules.size === 1 ? "asks" : "ask"} the cluster, of which nothing is known but these manifests; --state says what exists`;
 
 const hookKinds = ["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"];
@@ -148,10 +148,10 @@ const isForKustomize = ({ object: { apiVersion } }: Manifest) =>
 const describeLeftOut = ({ source, object }: Manifest) =>
   `${toSourceName(source.name)} is for kustomize, and left out; kustomize build prints manifests of this ${object.kind}, which - reads`;
 
-const fillAll = (manifests: readonly Manifest[], kinds: KindIndex, asking: Omit<Asking, "operation">) =>
+const fillAll = (manifests: readonly Manifest[], kinds: KindIndex, asking: Omit<RequestOptions, "operation">) =>
   new Map(normalizeAll(manifests, kinds, asking).map(({ key, object }) => [key, fillDefaults(object).object]));
 
-const withNamespace = (object: Record<string, unknown>, otherwise: string): KubernetesObject => {
+const setDefaultNamespace = (object: Record<string, unknown>, otherwise: string): KubernetesObject => {
   const metadata = Object(object.metadata);
   return { ...object, metadata: { ...metadata, namespace: metadata.namespace || otherwise } };
 };

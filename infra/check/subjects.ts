@@ -10,14 +10,14 @@ import { readDeployer } from "../clusters/access.ts";
 import type { ClusterConfig } from "../config/config.ts";
 import { resolveConfigPath } from "../config/connections.ts";
 import { openCheck } from "./check.ts";
-import { type Checked, type Evaluation, noFindings } from "./evaluation/evaluation.ts";
-import { openAudit } from "./live/cluster-check.ts";
-import { type Fault, formatFault } from "./manifests/manifests.ts";
+import { type CheckResult, type Evaluation, noFindings } from "./evaluation/evaluation.ts";
+import { openClusterCheck } from "./live/cluster-check.ts";
+import { formatFault, type ManifestFault } from "./manifests/manifests.ts";
 import type { ReportVersion } from "./reports/policyreport.ts";
-import type { Unread } from "./reports/report.ts";
+import type { ReadFailure } from "./reports/report.ts";
 
-export interface Source {
-  unread: readonly Unread[];
+export interface CheckSource {
+  unread: readonly ReadFailure[];
   notes: ReadonlySet<string>;
   /** The reports that the cluster serves; undefined for files. */
   reportVersion?: ReportVersion | undefined;
@@ -25,7 +25,7 @@ export interface Source {
   each(take: (evaluation: Evaluation) => Promise<void>): Promise<void>;
 }
 
-interface Request {
+interface CheckRequest {
   options: Options;
   words: readonly string[];
   /** The path of postern.yaml. */
@@ -34,7 +34,7 @@ interface Request {
   cluster: [name: string, ClusterConfig];
 }
 
-export const openFiles = async (request: Request, signal: AbortSignal): Promise<Source> => {
+export const openFileSource = async (request: CheckRequest, signal: AbortSignal): Promise<CheckSource> => {
   const { options, words, file, cluster } = request;
   const written = cluster[1].connect?.manifests;
   const state = options.texts("state");
@@ -63,14 +63,14 @@ export const openFiles = async (request: Request, signal: AbortSignal): Promise<
   };
 };
 
-export const openCluster = async (request: Request, signal: AbortSignal): Promise<Source> => {
+export const openClusterSource = async (request: CheckRequest, signal: AbortSignal): Promise<CheckSource> => {
   const { options, file, cluster } = request;
-  const { run, ...audit } = await openAudit(
+  const { run, ...audit } = await openClusterCheck(
     {
       ...readOptions(request),
       operation: readOperation(options) ?? "CREATE",
       namespaces: readList(options, "namespace"),
-      deployer: { ...readDeployer(options, [cluster[0]]), folder: dirname(file), identity },
+      deployer: { ...readDeployer(options, [cluster[0]]), folder: dirname(file), identity: loadIdentity },
       page: readPage(options),
     },
     signal,
@@ -78,7 +78,7 @@ export const openCluster = async (request: Request, signal: AbortSignal): Promis
   return { ...audit, each: (take) => run(openProgress(), take) };
 };
 
-const readOptions = ({ options, catalogue, cluster }: Request) => ({
+const readOptions = ({ options, catalogue, cluster }: CheckRequest) => ({
   catalogue,
   cluster,
   harden: options.flag("harden"),
@@ -93,7 +93,7 @@ export const defaultPage = 250;
 const mostInPage = 1000;
 
 /** Loads the AWS SDK only for a cluster that authenticates through AWS. */
-const identity = async () => (await import("../aws/stage.ts")).openStage("").readIdentity();
+const loadIdentity = async () => (await import("../aws/stage.ts")).openStage("").readIdentity();
 
 const readPage = (options: Options): number => {
   const page = options.number("page") ?? defaultPage;
@@ -101,10 +101,10 @@ const readPage = (options: Options): number => {
   throw new Complaint(`--page takes a number from 1 to ${mostInPage}, not ${page}`);
 };
 
-const toUnread = (fault: Fault): Unread => {
+const toUnread = (fault: ManifestFault): ReadFailure => {
   const { file, line, sentence } = fault;
   const about = { file, line, apiVersion: "", kind: "Document", name: file };
-  const checked: Checked = { ...about, ...noFindings, verdict: "undecided", undecided: [sentence] };
+  const checked: CheckResult = { ...about, ...noFindings, verdict: "undecided", undecided: [sentence] };
   return { fault, text: formatFault(fault), checked };
 };
 

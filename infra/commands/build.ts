@@ -3,7 +3,7 @@ import { buildBundles, buildFunctions } from "../build/build.ts";
 import type { Bundle } from "../build/bundle.ts";
 import { buildClient } from "../build/client.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
-import { findRule, unknownRule } from "../catalogue/rule-names.ts";
+import { describeUnknownRule, findRule } from "../catalogue/rule-names.ts";
 import { type Command, commonOptions, formatTable, writeOutput } from "../cli/command.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { readList } from "../cli/options.ts";
@@ -33,7 +33,7 @@ export default {
     const rules = readList(options, "rules").map((given) => findRule(given, names) ?? given);
     if (to === undefined && rules.length > 0) throw new Complaint("--rules needs --to");
     for (const name of rules.filter((name) => !names.includes(name)))
-      process.stderr.write(`${unknownRule(name, names)}; it gets no bundle\n`);
+      process.stderr.write(`${describeUnknownRule(name, names)}; it gets no bundle\n`);
     reportBroken(broken, rules.length > 0 ? (name) => rules.includes(name) : createIsNamed(config));
     const bundles =
       to === undefined ? await buildAll(config, catalogue, file) : await buildBundles(config, catalogue, to, rules);

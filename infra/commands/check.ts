@@ -3,10 +3,10 @@ import type { Evaluation } from "../check/evaluation/evaluation.ts";
 import { selectRules } from "../check/evaluation/rules.ts";
 import { type Fix, toFix, writeFixes } from "../check/fixes/fix.ts";
 import { addToSummary, createSummary } from "../check/reports/format.ts";
-import { forms, reportIn } from "../check/reports/forms.ts";
-import { openOutlets, parseOutputs } from "../check/reports/outputs.ts";
+import { openReport, reportForms } from "../check/reports/forms.ts";
+import { openReportWriter, parseOutputs } from "../check/reports/outputs.ts";
 import { reportSources } from "../check/reports/policyreport.ts";
-import { defaultPage, openCluster, openFiles } from "../check/subjects.ts";
+import { defaultPage, openClusterSource, openFileSource } from "../check/subjects.ts";
 import { type Command, commonOptions, type Options } from "../cli/command.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { isNoFile, readList } from "../cli/options.ts";
@@ -76,13 +76,13 @@ export default {
       ...commonOptions.output,
       multiple: true,
       value: "FORM[=FILE]",
-      isValue: (word) => forms.includes(word.split(/[=,]/)[0] ?? ""),
-      says: `${forms.join(", ")}; several forms are possible if each but one goes to a file; policyreport needs the CRDs of ${reportSources} in the cluster`,
+      isValue: (word) => reportForms.includes(word.split(/[=,]/)[0] ?? ""),
+      says: `${reportForms.join(", ")}; several forms are possible if each but one goes to a file; policyreport needs the CRDs of ${reportSources} in the cluster`,
     },
   },
 
   async run({ options, words }) {
-    const outputs = parseOutputs(readList(options, "output"), forms);
+    const outputs = parseOutputs(readList(options, "output"), reportForms);
     const isLive = options.flag("live");
     checkOptions(options, words);
     const file = options.text("config") ?? configFile;
@@ -96,14 +96,17 @@ export default {
     const lost = broken.filter((one) => createIsOn(cluster[1])(one.name));
     reportBroken(broken, () => false);
     const stop = new AbortController();
-    const source = await (isLive ? openCluster : openFiles)({ options, words, file, catalogue, cluster }, stop.signal);
+    const source = await (isLive ? openClusterSource : openFileSource)(
+      { options, words, file, catalogue, cluster },
+      stop.signal,
+    );
 
     const summary = createSummary();
     const fixes: Fix[] = [];
     const isWatched = isLive && process.stdout.isTTY === true;
-    const outlets = await openOutlets(
+    const outlets = await openReportWriter(
       outputs,
-      (output) => reportIn(output, { isLive, catalogue, reportVersion: source.reportVersion }),
+      (output) => openReport(output, { isLive, catalogue, reportVersion: source.reportVersion }),
       () => isWatched && clearLine(),
     );
     const forget = catchSignals(stop);

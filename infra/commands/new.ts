@@ -1,8 +1,8 @@
 import { mkdir, readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { basename, join } from "node:path";
 import { isMap, parseDocument } from "yaml";
-import { catalogueFolder, readCatalogueRules, readRule, writeListing } from "../catalogue/registry.ts";
-import { mustBeName } from "../catalogue/rule-names.ts";
+import { catalogueFolder, readCatalogueRules, readRule, writeRuleList } from "../catalogue/registry.ts";
+import { requireRuleName } from "../catalogue/rule-names.ts";
 import { type Command, commonOptions, writeOutput } from "../cli/command.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { configFile } from "../config/config.ts";
@@ -20,7 +20,7 @@ export default {
   },
 
   async run({ options, words: [name = ""] }) {
-    mustBeName(name);
+    requireRuleName(name);
     const folder = join(catalogueFolder, name);
     const file = options.text("config") ?? configFile;
     const mutates = options.flag("mutate") || /^(default|add)-/.test(name);
@@ -29,7 +29,7 @@ export default {
     const { rules, broken } = await readCatalogueRules();
     // The list isn't written while a rule can't be loaded, because it would lack this rule.
     reportBroken(broken, () => false);
-    if (broken.length === 0) await writeListing(rules);
+    if (broken.length === 0) await writeRuleList(rules);
     writeOutput(
       `created functions/${name} and turned it on in postern.yaml.\nEdit its rule.ts and cases.yaml; npx postern test ${name} runs them, npm start -- --watch serves them.\n`,
     );

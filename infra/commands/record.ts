@@ -3,8 +3,8 @@ import { createRecorder } from "#lib/recording/recorder.ts";
 import { isRegion } from "#lib/service-settings.ts";
 import { type Command, writeOutput } from "../cli/command.ts";
 import { Complaint } from "../cli/complaint.ts";
-import { ageOf, fetchRecordings, placeIn, refuseUnlessEmpty } from "../recordings/fetch.ts";
-import { openRecordings } from "../recordings/local-store.ts";
+import { fetchRecordings, parseAge, parseS3Address, requireEmptyFolder } from "../recordings/fetch.ts";
+import { openRecordingStore } from "../recordings/local-store.ts";
 import { serveRules, servingOptions } from "../serve/serve.ts";
 
 export default {
@@ -46,7 +46,7 @@ export default {
     const say = (sentence: string) => void process.stderr.write(`${sentence}\n`);
     if (from !== undefined) return fetchIntoFolder(from, folder, most, options, say);
 
-    const recordings = await openRecordings(folder, most, say);
+    const recordings = await openRecordingStore(folder, most, say);
     await serveRules(options, (host, setupOf) =>
       createRecorder(host, completeRecorderParts, (one) => {
         const { cluster, rule } = one.origin;
@@ -71,14 +71,14 @@ const fetchIntoFolder = async (
     import("../aws/bucket.ts"),
     import("../aws/stage.ts"),
   ]);
-  const { bucket, prefix } = placeIn(from);
+  const { bucket, prefix } = parseS3Address(from);
   const region = options.text("region");
   if (region !== undefined && !isRegion(region))
     throw new Complaint(`--region takes a region such as eu-west-1, not "${region}"`);
   const age = options.text("since");
-  const since = new Date(age === undefined ? 0 : Date.now() - ageOf(age));
-  await refuseUnlessEmpty(folder);
-  const recordings = await openRecordings(folder, most, say);
+  const since = new Date(age === undefined ? 0 : Date.now() - parseAge(age));
+  await requireEmptyFolder(folder);
+  const recordings = await openRecordingStore(folder, most, say);
   const strange = await reportAwsErrors(() =>
     fetchRecordings(openBucket(bucket, openS3(region)), prefix, since, recordings),
   );

@@ -1,16 +1,23 @@
 import { once } from "node:events";
 import { resolve } from "node:path";
 import { type DeploymentStage, runInStage } from "../aws/stage.ts";
-import { readNames } from "../catalogue/registry.ts";
-import { findRule, isName } from "../catalogue/rule-names.ts";
-import { isColoured, painter } from "../check/reports/format.ts";
+import { readRuleNames } from "../catalogue/registry.ts";
+import { findRule, isRuleName } from "../catalogue/rule-names.ts";
+import { createPainter, isColoured } from "../check/reports/format.ts";
 import { type Command, commonOptions, type Options } from "../cli/command.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { suggestName } from "../cli/did-you-mean.ts";
 import { readList, stageOption } from "../cli/options.ts";
-import { recordingsAt } from "../replay/recordings.ts";
-import { type Result, replayed } from "../replay/replay.ts";
-import { type Counts, count, hunksOf, noCounts, summaryLine, toldOf } from "../replay/report.ts";
+import { readRecordings } from "../replay/recordings.ts";
+import { type ReplayResult, replayAll } from "../replay/replay.ts";
+import {
+  computeResultHunks,
+  countResult,
+  createCounts,
+  formatReplaySummary,
+  formatResult,
+  type ReplayCounts,
+} from "../replay/report.ts";
 import { openScratch, type Scratch } from "../replay/scratch.ts";
 import { openSide } from "../replay/versions.ts";
 import { rulesOption } from "./shared/options.ts";
@@ -80,10 +87,10 @@ const run = async (
   const settings = options.text("settings");
   if (settings !== undefined && settings !== "recorded")
     throw new Complaint(`--settings takes recorded, not "${settings}"; without it, each version uses its own settings`);
-  const known = await readNames();
+  const known = await readRuleNames();
   // An unknown name is kept as it is: the other version may have the rule.
   const rules = readList(options, "rules").map((given) => findRule(given, known) ?? given);
-  const wrong = rules.find((name) => !isName(name));
+  const wrong = rules.find((name) => !isRuleName(name));
   if (wrong !== undefined) throw new Complaint(`--rules takes names of rules; "${wrong}" can't be one`);
   const config = options.text("config");
   const wish = { rules, ...(config !== undefined && { config: resolve(config) }) };
@@ -96,7 +103,7 @@ const run = async (
   // The versions are built one after the other, because each build uses both processors.
   const sides = [await openSide(against, means), await openSide(tried, means)] as const;
   const terms = { sides, rules, cluster: options.text("cluster"), asRecorded: settings !== undefined };
-  const results = replayed(recordingsAt(words), terms);
+  const results = replayAll(readRecordings(words), terms);
   const names = [sides[0].name, sides[1].name] as const;
   const counts = await (options.text("output") === "json"
     ? writeJson(results, names)
@@ -112,12 +119,12 @@ const run = async (
 
 /** Prints the results of each rule: at most `most`, and each reason for a missing answer only once. */
 const writeText = async (
-  results: AsyncIterable<Result>,
+  results: AsyncIterable<ReplayResult>,
   names: readonly [string, string],
   most: number,
-): Promise<Counts> => {
-  const paint = painter(isColoured(process.stdout, process.env));
-  const counts = noCounts();
+): Promise<ReplayCounts> => {
+  const paint = createPainter(isColoured(process.stdout, process.env));
+  const counts = createCounts();
   let [rule, shown, more, unread] = ["", 0, 0, 0];
   const reasons = new Set<string>();
   const turn = async (next: string) => {
@@ -126,12 +133,12 @@ const writeText = async (
     reasons.clear();
   };
   for await (const result of results) {
-    count(counts, result);
+    countResult(counts, result);
     if (result.state === "unreadable") {
-      if (unread++ < most) process.stderr.write(toldOf(result, names, painter(false)));
+      if (unread++ < most) process.stderr.write(formatResult(result, names, createPainter(false)));
       continue;
     }
-    const text = toldOf(result, names, paint);
+    const text = formatResult(result, names, paint);
     if (text === "") continue;
     if (result.rule !== rule) await turn(result.rule);
     const reason = getFaults(result);
@@ -143,23 +150,28 @@ const writeText = async (
     }
   }
   await turn("");
-  if (Object.values(counts).some((count) => count > 0)) await writeToOutput(summaryLine(counts));
+  if (Object.values(counts).some((count) => count > 0)) await writeToOutput(formatReplaySummary(counts));
   return counts;
 };
 
-const getFaults = ({ answers }: Exclude<Result, { state: "unreadable" }>): string =>
+const getFaults = ({ answers }: Exclude<ReplayResult, { state: "unreadable" }>): string =>
   answers.map((answer) => ("fault" in answer ? answer.fault : "absent" in answer ? answer.absent : "")).join("");
 
 /** Prints one JSON document, with a line for each review whose answers differ or that can't be replayed. */
-const writeJson = async (results: AsyncIterable<Result>, names: readonly [string, string]): Promise<Counts> => {
-  const counts = noCounts();
+const writeJson = async (
+  results: AsyncIterable<ReplayResult>,
+  names: readonly [string, string],
+): Promise<ReplayCounts> => {
+  const counts = createCounts();
   await writeToOutput(`{"against":${JSON.stringify(names[0])},"with":${JSON.stringify(names[1])},"reviews":[`);
   let separator = "\n";
   for await (const result of results) {
-    count(counts, result);
+    countResult(counts, result);
     if (result.state === "alike" || result.state === "neither") continue;
     const whole =
-      result.state === "unreadable" ? result : { ...result, answers: dropObjects(result), difference: hunksOf(result) };
+      result.state === "unreadable"
+        ? result
+        : { ...result, answers: dropObjects(result), difference: computeResultHunks(result) };
     await writeToOutput(`${separator}${JSON.stringify(whole)}`);
     separator = ",\n";
   }
@@ -168,7 +180,7 @@ const writeJson = async (results: AsyncIterable<Result>, names: readonly [string
 };
 
 /** Leaves out whole objects: hunks show how they differ, and hide what Secrets hold. */
-const dropObjects = ({ answers }: Exclude<Result, { state: "unreadable" }>) =>
+const dropObjects = ({ answers }: Exclude<ReplayResult, { state: "unreadable" }>) =>
   answers.map((answer) => ("made" in answer ? { ...answer, made: { ...answer.made, object: undefined } } : answer));
 
 /** Waits for the reader of standard output. */

@@ -1,4 +1,4 @@
-import { readCatalogue, writeListing } from "../catalogue/registry.ts";
+import { readCatalogue, writeRuleList } from "../catalogue/registry.ts";
 import { type Command, commonOptions, formatTable, writeOutput } from "../cli/command.ts";
 import { toOneLine } from "../cli/terminal.ts";
 import { configFile } from "../config/config.ts";
@@ -13,7 +13,7 @@ export default {
   },
 
   async run({ options }) {
-    if (options.flag("write")) return writeListing(await readCatalogue());
+    if (options.flag("write")) return writeRuleList(await readCatalogue());
     const { catalogue, broken, config } = await readProject(options.text("config") ?? configFile);
     const { clusters } = config;
     const getModes = (name: string): Record<string, string> => {

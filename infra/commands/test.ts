@@ -4,7 +4,7 @@ import { type Command, commonOptions, type Options, writeOutput } from "../cli/c
 import { Complaint } from "../cli/complaint.ts";
 import { chooseCluster, configFile } from "../config/config.ts";
 import { readConfig, reportBroken } from "../project/project.ts";
-import { codeOf, lineOf, summaryOf, type TestResult, toJunit } from "../testing/results.ts";
+import { formatJunit, formatTestResult, formatTestSummary, type TestResult, toExitCode } from "../testing/results.ts";
 
 export default {
   summary:
@@ -55,12 +55,12 @@ const reportResults = async (runCases: AsyncIterable<TestResult>, options: Optio
     if (output !== undefined) continue;
     if (one.rule !== rule) writeOutput(`${all.length > 1 ? "\n" : ""}${one.rule ?? one.file}\n`);
     rule = one.rule;
-    writeOutput(lineOf(one));
+    writeOutput(formatTestResult(one));
   }
   if (output === "json") writeOutput(`${JSON.stringify({ cases: all }, null, 2)}\n`);
-  else if (output === "junit") writeOutput(toJunit(all));
-  else writeOutput(`\n${summaryOf(all, what)}`);
-  return codeOf(all);
+  else if (output === "junit") writeOutput(formatJunit(all));
+  else writeOutput(`\n${formatTestSummary(all, what)}`);
+  return toExitCode(all);
 };
 
 /** A policy with faults is one failed result: none of its cases can be run. */
@@ -87,7 +87,7 @@ const testPolicies = async (places: string[], files: string[], options: Options)
       writeOutput(
         `${JSON.stringify({ policies: faulty.map(({ policy, faults }) => ({ policy, faults })) }, null, 2)}\n`,
       );
-    else if (output === "junit") writeOutput(toJunit(faulty.map(toFailedResult)));
+    else if (output === "junit") writeOutput(formatJunit(faulty.map(toFailedResult)));
     else writeOutput(faults.map(formatExplanation).join("\n"));
     return 1;
   }

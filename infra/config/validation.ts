@@ -2,7 +2,7 @@
 import { isMap, type JsonMap, toList, toMap } from "#lib/json.ts";
 import type { Mistake } from "#lib/settings.ts";
 import type { BrokenRule, CatalogueRule } from "../catalogue/registry.ts";
-import { findRule, isName } from "../catalogue/rule-names.ts";
+import { findRule, isRuleName } from "../catalogue/rule-names.ts";
 import { allowNull, anyShape, createMapShape, findMisfits, textListShape } from "../cli/shape.ts";
 import type { ClusterConfig, Complain, ConfigPath, ConnectConfig, PosternConfig, RuleGroup } from "./config.ts";
 import { connectShape, findConnectFault } from "./connections.ts";
@@ -100,7 +100,7 @@ const readGroups = (
   const isBroken = (text: string) => broken.some(({ name }) => name === findRule(text, names));
   return Object.entries(toMap(value)).flatMap(([name, members]) => {
     const path = ["groups", name];
-    if (!isName(name)) complain(path, "is no name for a group: lower-case letters, digits and hyphens, at most 42");
+    if (!isRuleName(name)) complain(path, "is no name for a group: lower-case letters, digits and hyphens, at most 42");
     if (findRule(name, names) !== undefined) complain(path, "is the name of a rule, too");
     const given = toList(members).filter((one) => typeof one === "string");
     if (given.length === 0) complain(path, "must be a list of rules, with at least one");

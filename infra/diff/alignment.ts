@@ -1,5 +1,5 @@
 /** Returns, for each line of `now`, the index of the same line in `old`, in ascending order; -1 for a new line. */
-export const alignment = (old: readonly string[], now: readonly string[]): number[] => {
+export const alignLines = (old: readonly string[], now: readonly string[]): number[] => {
   let head = 0;
   const shorter = Math.min(old.length, now.length);
   while (head < shorter && old[head] === now[head]) head++;
@@ -9,7 +9,7 @@ export const alignment = (old: readonly string[], now: readonly string[]): numbe
     if (index < head) return index;
     return index < now.length - tail ? -1 : index - now.length + old.length;
   });
-  for (const [one, other] of myers(old.slice(head, old.length - tail), now.slice(head, now.length - tail)))
+  for (const [one, other] of findEqualLines(old.slice(head, old.length - tail), now.slice(head, now.length - tail)))
     lines[other + head] = one + head;
   return lines;
 };
@@ -18,7 +18,7 @@ export const alignment = (old: readonly string[], now: readonly string[]): numbe
 const mostEdits = 1000;
 
 /** Returns the pairs of equal lines by Myers' greedy algorithm; none if there are more than `mostEdits` edits. */
-const myers = (old: readonly string[], now: readonly string[]): [number, number][] => {
+const findEqualLines = (old: readonly string[], now: readonly string[]): [number, number][] => {
   if (old.length === 0 || now.length === 0) return [];
   /** How far the old text is read, by diagonal; one map for each number of edits. */
   const history: Map<number, number>[] = [];
@@ -26,22 +26,26 @@ const myers = (old: readonly string[], now: readonly string[]): [number, number]
   for (let edits = 0; edits <= Math.min(old.length + now.length, mostEdits); edits++) {
     history.push(new Map(reached));
     for (let diagonal = -edits; diagonal <= edits; diagonal += 2) {
-      let at = next(reached, diagonal, edits);
+      let at = advanceDiagonal(reached, diagonal, edits);
       while (at < old.length && at - diagonal < now.length && old[at] === now[at - diagonal]) at++;
       reached.set(diagonal, at);
-      if (at >= old.length && at - diagonal >= now.length) return traced(history, old.length, now.length);
+      if (at >= old.length && at - diagonal >= now.length) return tracePairs(history, old.length, now.length);
     }
     reached = new Map(reached);
   }
   return [];
 };
 
-const next = (reached: ReadonlyMap<number, number>, diagonal: number, edits: number): number => {
+const advanceDiagonal = (reached: ReadonlyMap<number, number>, diagonal: number, edits: number): number => {
   const [below, above] = [reached.get(diagonal - 1) ?? -1, reached.get(diagonal + 1) ?? -1];
   return diagonal === -edits || (diagonal !== edits && below < above) ? above : below + 1;
 };
 
-const traced = (history: readonly Map<number, number>[], oldLength: number, nowLength: number): [number, number][] => {
+const tracePairs = (
+  history: readonly Map<number, number>[],
+  oldLength: number,
+  nowLength: number,
+): [number, number][] => {
   const pairs: [number, number][] = [];
   let [one, other] = [oldLength, nowLength];
   for (let edits = history.length - 1; edits >= 0; edits--) {

@@ -2,9 +2,9 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import fc from "fast-check";
 import { parse } from "yaml";
-import { alignment } from "./alignment.ts";
-import { difference } from "./difference.ts";
-import { flowOf, linesOf } from "./yaml-lines.ts";
+import { alignLines } from "./alignment.ts";
+import { computeHunks } from "./difference.ts";
+import { formatFlow, formatYamlLines } from "./yaml-lines.ts";
 
 const texts = fc.array(fc.constantFrom("a", "b", "c"), { maxLength: 12 });
 
@@ -18,7 +18,7 @@ const common = ([first, ...others]: string[], [other, ...rest]: string[]): numbe
 describe("a difference", () => {
   it("is made of texts that have nothing in common, however long they are", () => {
     const list = (letter: string) => ({ of: Array.from({ length: 200_000 }, (_, index) => `${letter}${index}`) });
-    const [hunk, ...more] = difference(list("a"), [{ rule: "r", after: list("b") }]);
+    const [hunk, ...more] = computeHunks(list("a"), [{ rule: "r", after: list("b") }]);
     assert.deepEqual(more, []);
     assert.equal(hunk?.lines.filter(({ sign }) => sign === "+").length, 200_000);
   });
@@ -26,7 +26,7 @@ describe("a difference", () => {
     const short = fc.array(fc.constantFrom("a", "b", "c"), { maxLength: 8 });
     fc.assert(
       fc.property(short, short, (old, now) => {
-        const lines = alignment(old, now);
+        const lines = alignLines(old, now);
         assert.equal(lines.length, now.length);
         const kept = lines.filter((line) => line >= 0);
         assert.deepEqual(
@@ -42,12 +42,12 @@ describe("a difference", () => {
   it("leads from what was to what is, whatever came between", () => {
     fc.assert(
       fc.property(texts, fc.array(texts, { minLength: 1, maxLength: 4 }), (before, stages) => {
-        const hunks = difference(
+        const hunks = computeHunks(
           before,
           stages.map((after, index) => ({ rule: `r${index}`, after })),
         );
         const last = stages.at(-1) ?? [];
-        let [old, now] = [linesOf(before), linesOf(last)];
+        let [old, now] = [formatYamlLines(before), formatYamlLines(last)];
         for (const hunk of hunks.toReversed()) {
           const of = (sign: string) => hunk.lines.filter((line) => line.sign !== sign).map(({ text }) => text);
           assert.deepEqual(old.slice(hunk.old - 1, hunk.old - 1 + of("+").length), of("+"));
@@ -60,7 +60,7 @@ describe("a difference", () => {
   });
 
   it("names who changed a line last, and who took one away", () => {
-    const [hunk] = difference({ a: 1, b: 2 }, [
+    const [hunk] = computeHunks({ a: 1, b: 2 }, [
       { rule: "first", after: { a: 2, b: 2 } },
       { rule: "second", after: { a: 3 } },
     ]);
@@ -76,8 +76,8 @@ describe("a difference", () => {
     fc.assert(
       fc.property(value, (given) => {
         const plain = JSON.parse(JSON.stringify(given));
-        assert.deepEqual(parse(linesOf(plain).join("\n"), { version: "1.1" }), plain);
-        assert.deepEqual(parse(flowOf(plain), { version: "1.1" }), plain);
+        assert.deepEqual(parse(formatYamlLines(plain).join("\n"), { version: "1.1" }), plain);
+        assert.deepEqual(parse(formatFlow(plain), { version: "1.1" }), plain);
       }),
       { numRuns: 500 },
     );
@@ -85,7 +85,7 @@ describe("a difference", () => {
 
   it("of a Secret shows only that it changed", () => {
     const secret = (value: string) => ({ kind: "Secret", data: { key: value, same: "c2FtZQ==" } });
-    const text = JSON.stringify(difference(secret("b2xk"), [{ rule: "r", after: secret("bmV3") }]));
+    const text = JSON.stringify(computeHunks(secret("b2xk"), [{ rule: "r", after: secret("bmV3") }]));
     assert.match(text, /\*\*\* \(other\)/);
     assert.doesNotMatch(text, /b2xk|bmV3|c2FtZQ/);
   });

@@ -1,9 +1,9 @@
 import { getOwn, isMap } from "#lib/json.ts";
-import { alignment } from "./alignment.ts";
-import { linesOf } from "./yaml-lines.ts";
+import { alignLines } from "./alignment.ts";
+import { formatYamlLines } from "./yaml-lines.ts";
 
 /** `rule` is the rule that added or removed the line. */
-export interface Line {
+export interface DiffLine {
   sign: " " | "-" | "+";
   text: string;
   rule?: string;
@@ -13,30 +13,30 @@ export interface Line {
 export interface Hunk {
   old: number;
   now: number;
-  lines: Line[];
+  lines: DiffLine[];
 }
 
-export interface Stage {
+export interface DiffStage {
   rule: string;
   after: unknown;
 }
 
 /** `from` is the line's index in the original text, `rule` the rule that added it. */
-interface Blamed {
+interface AttributedLine {
   text: string;
   from?: number;
   rule?: string;
 }
 
-export const difference = (before: unknown, stages: readonly Stage[]): Hunk[] => {
-  const shown = veil(before);
-  const original = linesOf(shown(before));
+export const computeHunks = (before: unknown, stages: readonly DiffStage[]): Hunk[] => {
+  const shown = createSecretMask(before);
+  const original = formatYamlLines(shown(before));
   let texts = original;
-  let lines = original.map((text, from): Blamed => ({ text, from }));
+  let lines = original.map((text, from): AttributedLine => ({ text, from }));
   const gone = new Map<number, string>();
   for (const { rule, after } of stages) {
-    const next = linesOf(shown(after));
-    const old = alignment(texts, next);
+    const next = formatYamlLines(shown(after));
+    const old = alignLines(texts, next);
     const staying = new Set(old);
     for (const [index, { from }] of lines.entries())
       if (from !== undefined && !staying.has(index)) gone.set(from, rule);
@@ -44,21 +44,25 @@ export const difference = (before: unknown, stages: readonly Stage[]): Hunk[] =>
     lines = next.map((text, index) => before[old[index] ?? -1] ?? { text, rule });
     texts = next;
   }
-  return hunks(together(original, lines, gone));
+  return groupHunks(interleaveLines(original, lines, gone));
 };
 
 /** Removed lines stand before the lines that replace them. */
-const together = (original: readonly string[], lines: readonly Blamed[], gone: ReadonlyMap<number, string>): Line[] => {
-  const all: Line[] = [];
-  const added: Line[] = [];
+const interleaveLines = (
+  original: readonly string[],
+  lines: readonly AttributedLine[],
+  gone: ReadonlyMap<number, string>,
+): DiffLine[] => {
+  const all: DiffLine[] = [];
+  const added: DiffLine[] = [];
   let at = 0;
   const flush = (until: number) => {
-    for (; at < until; at++) all.push({ sign: "-", text: original[at] ?? "", ...ruled(gone.get(at)) });
+    for (; at < until; at++) all.push({ sign: "-", text: original[at] ?? "", ...toRuleField(gone.get(at)) });
     for (const line of added.splice(0)) all.push(line);
   };
   for (const { text, from, rule } of lines) {
     if (from === undefined) {
-      added.push({ sign: "+", text, ...ruled(rule) });
+      added.push({ sign: "+", text, ...toRuleField(rule) });
       continue;
     }
     flush(from);
@@ -69,11 +73,11 @@ const together = (original: readonly string[], lines: readonly Blamed[], gone: R
   return all;
 };
 
-const ruled = (rule: string | undefined) => (rule === undefined ? {} : { rule });
+const toRuleField = (rule: string | undefined) => (rule === undefined ? {} : { rule });
 
 const around = 3;
 
-const hunks = (all: readonly Line[]): Hunk[] => {
+const groupHunks = (all: readonly DiffLine[]): Hunk[] => {
   const found: Hunk[] = [];
   let [old, now, open] = [1, 1, -1];
   const changed = all.flatMap(({ sign }, index) => (sign === " " ? [] : [index]));
@@ -93,7 +97,7 @@ const hunks = (all: readonly Line[]): Hunk[] => {
 };
 
 /** Hides the values of a Secret; shows only whether they changed. */
-const veil = (before: unknown): ((value: unknown) => unknown) => {
+const createSecretMask = (before: unknown): ((value: unknown) => unknown) => {
   if (getOwn(before, "kind") !== "Secret") return (value) => value;
   const hide = (value: unknown, place: string) => {
     const held = getOwn(value, place);

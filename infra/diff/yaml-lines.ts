@@ -10,70 +10,70 @@ export interface Layout {
 /** The layout that kubectl prints. */
 const usual: Layout = { step: 2, isFlat: true };
 
-export const linesOf = (value: unknown, layout = usual): string[] => {
+export const formatYamlLines = (value: unknown, layout = usual): string[] => {
   const lines: string[] = [];
-  write(value, "", lines, layout);
+  addLines(value, "", lines, layout);
   return lines;
 };
 
-const write = (value: unknown, indent: string, lines: string[], layout: Layout): void => {
+const addLines = (value: unknown, indent: string, lines: string[], layout: Layout): void => {
   if (isFilled(value) && Array.isArray(value))
     for (const item of value) {
       const from = lines.length;
-      write(item, `${indent}  `, lines, layout);
+      addLines(item, `${indent}  `, lines, layout);
       // The dash replaces the indentation of the item's first line.
       lines[from] = `${indent}- ${(lines[from] ?? "").slice(indent.length + 2)}`;
     }
   else if (isFilled(value) && isMap(value))
     for (const [key, inner] of Object.entries(value)) {
-      const name = nameOf(key);
-      if (!isFilled(inner)) put(inner, indent, `${name}: `, lines);
+      const name = formatKey(key);
+      if (!isFilled(inner)) addScalar(inner, indent, `${name}: `, lines);
       else {
         lines.push(`${indent}${name}:`);
         const isLevel = Array.isArray(inner) && layout.isFlat;
-        write(inner, isLevel ? indent : `${indent}${" ".repeat(layout.step)}`, lines, layout);
+        addLines(inner, isLevel ? indent : `${indent}${" ".repeat(layout.step)}`, lines, layout);
       }
     }
-  else put(value, indent, "", lines);
+  else addScalar(value, indent, "", lines);
 };
 
 const isFilled = (value: unknown): value is object =>
   typeof value === "object" && value !== null && Object.keys(value).length > 0;
 
-const put = (value: unknown, indent: string, name: string, lines: string[]): void => {
+const addScalar = (value: unknown, indent: string, name: string, lines: string[]): void => {
   // Texts that a literal block can't hold exactly are quoted.
   if (typeof value !== "string" || !/^[^\s][^\r]*\n/.test(value) || /\n\n$/.test(value)) {
-    lines.push(`${indent}${name}${scalar(value)}`);
+    lines.push(`${indent}${name}${formatScalar(value)}`);
     return;
   }
   lines.push(`${indent}${name}|${value.endsWith("\n") ? "" : "-"}`);
   for (const line of value.replace(/\n$/, "").split("\n")) lines.push(line === "" ? "" : `${indent}  ${line}`);
 };
 
-export const flowOf = (value: unknown): string => {
-  if (Array.isArray(value)) return `[${value.map(flowOf).join(", ")}]`;
-  if (!isMap(value)) return scalar(value);
+export const formatFlow = (value: unknown): string => {
+  if (Array.isArray(value)) return `[${value.map(formatFlow).join(", ")}]`;
+  if (!isMap(value)) return formatScalar(value);
   return `{${Object.entries(value)
-    .map(([key, inner]) => `${plain(key)}: ${flowOf(inner)}`)
+    .map(([key, inner]) => `${quoteText(key)}: ${formatFlow(inner)}`)
     .join(", ")}}`;
 };
 
-const scalar = (value: unknown): string => {
-  if (typeof value === "string") return plain(value);
+const formatScalar = (value: unknown): string => {
+  if (typeof value === "string") return quoteText(value);
   return Array.isArray(value) ? "[]" : isMap(value) ? "{}" : (JSON.stringify(value) ?? "null");
 };
 
 /** Quotes a text that YAML would read as another type or that is hard to read. */
-const plain = (text: string): string =>
+const quoteText = (text: string): string =>
   /^[\w/][\w./@-]*(:[\w./@-]+)*$/.test(text) && !word.test(text) && !number.test(text) ? text : JSON.stringify(text);
 
 const names = new Map<string, string>();
 const mostNames = 5000;
 
-const nameOf = (key: string): string => {
+const formatKey = (key: string): string => {
   let name = names.get(key);
   if (name === undefined) {
-    name = plain(key);
+    name = quoteText(key);
     if (names.size >= mostNames) names.clear();
     names.set(key, name);
   }

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { it } from "node:test";
 import { isDeepStrictEqual } from "node:util";
 import { selectPhase } from "#lib/rule.ts";
-import { buildReview, evaluateCase, facetOf, getCasePhase, readCases } from "../catalogue/cases.ts";
+import { buildReview, evaluateCase, getCasePhase, readCases, selectCaseVariant } from "../catalogue/cases.ts";
 import { readCatalogue } from "../catalogue/registry.ts";
 import { evaluateCondition } from "../testing/cel-condition.ts";
 import { listPorts } from "./plugins.ts";
@@ -13,7 +13,7 @@ it("ports that read nothing are called only for requests that they refuse or cha
     for (const entry of await readCases(listed)) {
       const phase = getCasePhase(entry);
       const review = buildReview(listed, entry);
-      const { rule, settings } = facetOf(listed.rule, entry);
+      const { rule, settings } = selectCaseVariant(listed.rule, entry);
       const conditions = Object.values(selectPhase(rule.matchConditions, phase, settings) ?? {});
       if (!conditions.every((expression) => evaluateCondition(expression, review.request))) continue;
       const { outcome, refused } = await evaluateCase(listed, entry, review);

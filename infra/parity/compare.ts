@@ -1,6 +1,6 @@
 import type { Toleration } from "kubernetes-types/core/v1.d.ts";
 import { mergeTolerations } from "#lib/objects/toleration.ts";
-import { alignment } from "../diff/alignment.ts";
+import { alignLines } from "../diff/alignment.ts";
 import type { Exchange } from "./sequence-sender.ts";
 
 /** Fields in which any two servers differ: their presence is compared, their values are not. */
@@ -425,7 +425,7 @@ const formatLines = (one: string[], other: string[]): string => {
   const deleteUntil = (end: number) => {
     for (; next < end; next++) lines.push(`- ${one[next]}`);
   };
-  const aligned = alignment(one, other);
+  const aligned = alignLines(one, other);
   for (const [index, old] of aligned.entries()) {
     // Deleted lines are shown before the added ones.
     deleteUntil(aligned.slice(index).find((kept) => kept >= 0) ?? one.length);

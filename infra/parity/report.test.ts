@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, it } from "node:test";
-import { catalogueFolder, listing, readCatalogue } from "../catalogue/registry.ts";
+import { buildRuleList, catalogueFolder, readCatalogue } from "../catalogue/registry.ts";
 import type { RuleResults } from "./cases/cases.ts";
 import type { ParityResult } from "./parity.ts";
 import { listPorts } from "./plugins.ts";
@@ -100,7 +100,7 @@ describe("the report in the catalogue", () => {
   it("exists for every port without unexplained differences, and npm run fix keeps it", async () => {
     const present = await readFile(join(catalogueFolder, "README.md"), "utf8");
     const catalogue = await readCatalogue();
-    const { wanted } = await listing(catalogue.slice(1));
+    const { wanted } = await buildRuleList(catalogue.slice(1));
     const [report] =
       /<!-- Written by npx postern parity --write\. -->[\s\S]*<!-- End of parity\. -->/.exec(present) ?? [];
     assert.ok(report);

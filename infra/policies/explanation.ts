@@ -6,8 +6,8 @@ import { findScriptFault, hasWrongOutput } from "#lib/policy/scripts.ts";
 import { getPolicyName, type KinitirasPolicy } from "#lib/policy/types.ts";
 import { buildKindIndex, describeSimilarKinds, isDefinable } from "../apiserver/kinds/kinds.ts";
 import { readManifestFiles } from "../apiserver/manifest-cluster.ts";
-import type { Path, Source } from "../check/manifests/manifests.ts";
-import { positionOf } from "../check/manifests/positions.ts";
+import type { FieldPath, ManifestSource } from "../check/manifests/manifests.ts";
+import { findPosition } from "../check/manifests/positions.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { describePolicyRules } from "./descriptions.ts";
 
@@ -22,7 +22,7 @@ export interface PolicyExplanation {
 
 export interface PolicyDocument {
   value: unknown;
-  source: Source;
+  source: ManifestSource;
   index: number;
 }
 
@@ -57,15 +57,15 @@ export const explainPolicyDocuments = async (
 };
 
 /** Returns the file and line of the field that a sentence begins with, or of its nearest parent in the file. */
-const formatPosition = (document: PolicyDocument | undefined, path: Path, sentence: string): string => {
+const formatPosition = (document: PolicyDocument | undefined, path: FieldPath, sentence: string): string => {
   if (document === undefined) return "";
   const { source, index } = document;
-  const { line } = positionOf({ source, document: index, path, line: 1 }, parseField(sentence));
+  const { line } = findPosition({ source, document: index, path, line: 1 }, parseField(sentence));
   return `${source.name}:${line}`;
 };
 
 /** Returns the steps of a path such as `spec.list[0].map["a b"]` at the beginning of a sentence. */
-const parseField = (sentence: string): Path => {
+const parseField = (sentence: string): FieldPath => {
   const [field = ""] = /^(?:\.?[^\s.[\]":]+|\[\d+\]|\["(?:[^"\\]|\\.)*"\])+/.exec(sentence) ?? [];
   return [...field.matchAll(/\[(\d+)\]|\["((?:[^"\\]|\\.)*)"\]|[^.[\]]+/g)].map(([name, index, key]) =>
     index === undefined ? (key ?? name) : Number(index),

@@ -7,8 +7,8 @@ import type { AdmissionReview } from "#lib/review.ts";
 import { findMistakes, mergeWithDefaults } from "#lib/settings.ts";
 import { createRecordedCluster, findServedResource, listServedResources } from "../apiserver/kinds/served.ts";
 import { requireObjects } from "../apiserver/manifest-cluster.ts";
-import { differences } from "../catalogue/case-differences.ts";
-import { buildReview, caseMembers, casesIn, evaluateCase, getCasePhase } from "../catalogue/cases.ts";
+import { listDifferences } from "../catalogue/case-differences.ts";
+import { buildReview, caseMembers, evaluateCase, getCasePhase, parseCases } from "../catalogue/cases.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
 import {
@@ -56,7 +56,7 @@ export const readPolicyCases = async (
   const text = await readFile(file, "utf8").catch((error) => {
     throw new Complaint(`${file} can't be read: ${toSentence(error)}`);
   });
-  return casesIn(text, file, ["mutate", "validate"], "fails").map((entry) => {
+  return parseCases(text, file, ["mutate", "validate"], "fails").map((entry) => {
     const createComplaint = (sentence: string) => new Complaint(`${file}: "${entry.name}" ${sentence}`);
     const underTest = rules.find(({ listed }) => listed.phases.includes(getCasePhase(entry)));
     if (underTest === undefined)
@@ -88,7 +88,7 @@ export const runPolicyCase = async (
       createRecordedCluster(entry.needs ?? {}),
     );
     if (fails !== undefined) return toResult([`it does not fail, but should: ${fails}`]);
-    return toResult(differences(entry, decision));
+    return toResult(listDifferences(entry, decision));
   } catch (error) {
     const { message } = toFailure(error);
     if (fails === undefined) return { file, name, result: "not evaluated", because: [message] };

@@ -1,25 +1,25 @@
 import { readdir } from "node:fs/promises";
 import type { ListedObject, StageBucket } from "../aws/bucket.ts";
-import { isName } from "../catalogue/rule-names.ts";
+import { isRuleName } from "../catalogue/rule-names.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { isClusterName } from "../config/validation.ts";
-import type { Recordings } from "./local-store.ts";
+import type { RecordingStore } from "./local-store.ts";
 
-export const placeIn = (address: string): { bucket: string; prefix: string } => {
+export const parseS3Address = (address: string): { bucket: string; prefix: string } => {
   const [, bucket, prefix = ""] = /^s3:\/\/([a-z0-9][a-z0-9.-]{1,61}[a-z0-9])(?:\/(.*))?$/.exec(address) ?? [];
   if (bucket === undefined) throw new Complaint(`--from takes s3://BUCKET or s3://BUCKET/PREFIX, not "${address}"`);
   return { bucket, prefix };
 };
 
 /** Parses `90m`, `24h` or `7d` to milliseconds. */
-export const ageOf = (text: string): number => {
+export const parseAge = (text: string): number => {
   const [, number, unit = ""] = /^([1-9]\d{0,4})([mhd])$/.exec(text) ?? [];
   if (number === undefined) throw new Complaint(`--since takes a time such as 90m, 24h or 7d, not "${text}"`);
   return Number(number) * ({ m: 60_000, h: 3_600_000, d: 86_400_000 }[unit] ?? 0);
 };
 
 /** Throws if the folder is not empty: a second fetch would duplicate every recording. */
-export const refuseUnlessEmpty = async (folder: string): Promise<void> => {
+export const requireEmptyFolder = async (folder: string): Promise<void> => {
   const there = await readdir(folder).catch(() => []);
   if (there.length > 0)
     throw new Complaint(`--to ${folder} is not empty; what is fetched goes into a folder of its own`);
@@ -27,14 +27,14 @@ export const refuseUnlessEmpty = async (folder: string): Promise<void> => {
 
 /** More than the limit of a recording (1 MiB), in bytes. */
 const longest = 2 * 1024 * 1024;
-const together = 16;
+const batchSize = 16;
 
 /** Fetches the recordings below a prefix, from `since` on, in bounded memory. Returns how many objects are not recordings. */
 export const fetchRecordings = async (
   bucket: Pick<StageBucket, "list" | "read">,
   prefix: string,
   since: Date,
-  recordings: Recordings,
+  recordings: RecordingStore,
 ): Promise<number> => {
   let strange = 0;
   const take = async (batch: ListedObject[]) => {
@@ -43,7 +43,7 @@ export const fetchRecordings = async (
       // A lifecycle rule may have deleted it since it was listed.
       if (object === undefined) continue;
       const { text } = object;
-      const origin = originOf(text);
+      const origin = readOrigin(text);
       if (origin) await recordings.append(origin.cluster, origin.rule, text);
       else strange += 1;
     }
@@ -56,7 +56,7 @@ export const fetchRecordings = async (
       continue;
     }
     batch.push(kept);
-    if (batch.length < together) continue;
+    if (batch.length < batchSize) continue;
     await take(batch);
     batch = [];
   }
@@ -65,11 +65,11 @@ export const fetchRecordings = async (
 };
 
 /** Returns the cluster and rule of an object with one recording. Both are checked, because they become a path. */
-const originOf = (text: string): { cluster: string; rule: string } | undefined => {
+const readOrigin = (text: string): { cluster: string; rule: string } | undefined => {
   if (!text.startsWith("- {") || text.indexOf("\n") !== text.length - 1) return undefined;
   try {
     const { cluster, rule } = Object(Object(JSON.parse(text.slice(2))).recorded);
-    return isClusterName(String(cluster)) && isName(String(rule)) ? { cluster, rule } : undefined;
+    return isClusterName(String(cluster)) && isRuleName(String(rule)) ? { cluster, rule } : undefined;
   } catch {
     return undefined;
   }

@@ -6,8 +6,8 @@ import { join } from "node:path";
 import { after, describe, it } from "node:test";
 import type { RecordedReview } from "#lib/recording/recorder.ts";
 import type { StageBucket } from "../aws/bucket.ts";
-import { ageOf, fetchRecordings, placeIn, refuseUnlessEmpty } from "./fetch.ts";
-import { openRecordings } from "./local-store.ts";
+import { fetchRecordings, parseAge, parseS3Address, requireEmptyFolder } from "./fetch.ts";
+import { openRecordingStore } from "./local-store.ts";
 
 const folders: string[] = [];
 const place = async () => {
@@ -28,7 +28,7 @@ const heard = (line: string | Error, rule = "limit-it", cluster = "prod"): Recor
 /** What came of these, and what was said meanwhile. */
 const kept = async (folder: string, all: RecordedReview[], most = 100) => {
   const said: string[] = [];
-  const recordings = await openRecordings(folder, most, (sentence) => void said.push(sentence));
+  const recordings = await openRecordingStore(folder, most, (sentence) => void said.push(sentence));
   for (const one of all) recordings.hear(one);
   return { end: await recordings.close(), said };
 };
@@ -94,7 +94,7 @@ describe("a folder of recordings", () => {
   it("that is taken away is complained of once, and not made again", async () => {
     const to = await place();
     const said: string[] = [];
-    const recordings = await openRecordings(to, 10, (sentence) => void said.push(sentence));
+    const recordings = await openRecordingStore(to, 10, (sentence) => void said.push(sentence));
     await rm(to, { recursive: true });
     for (let time = 0; time < 3; time++) recordings.hear(heard("- {}\n"));
     assert.equal(await recordings.close(), `0 reviews recorded in ${to}; left out: 3 not written`);
@@ -107,7 +107,7 @@ describe("a folder of recordings", () => {
     const to = await place();
     await writeFile(to, "");
     await assert.rejects(
-      openRecordings(to, 1, () => {}),
+      openRecordingStore(to, 1, () => {}),
       { message: new RegExp(`^--to ${to} can't be made: EEXIST`) },
     );
   });
@@ -134,7 +134,7 @@ describe("a folder of recordings", () => {
       assert.ok(isAnswered);
       return "- {}\n";
     };
-    const recordings = await openRecordings(to, 10, () => {});
+    const recordings = await openRecordingStore(to, 10, () => {});
     recordings.hear({ ...heard(""), line, request: { object: deep } as RecordedReview["request"] });
     await Promise.resolve();
     isAnswered = true;
@@ -200,7 +200,7 @@ describe("recordings in a bucket", () => {
   };
   const fetched = async (prefix: string, since = at(1)) => {
     const to = await place();
-    const recordings = await openRecordings(to, 1000, () => {});
+    const recordings = await openRecordingStore(to, 1000, () => {});
     const strange = await fetchRecordings(bucket, prefix, since, recordings);
     return { strange, end: (await recordings.close()).replace(` in ${to}`, ""), to };
   };
@@ -226,9 +226,9 @@ describe("recordings in a bucket", () => {
 
   it("go into a folder of their own", async () => {
     const to = await place();
-    await refuseUnlessEmpty(to);
+    await requireEmptyFolder(to);
     await mkdir(join(to, "prod"), { recursive: true });
-    await assert.rejects(refuseUnlessEmpty(to), {
+    await assert.rejects(requireEmptyFolder(to), {
       message: `--to ${to} is not empty; what is fetched goes into a folder of its own`,
     });
     await chmod(to, 0o700);
@@ -240,15 +240,15 @@ describe("recordings in a bucket", () => {
     ["s3://re.vi-ews/a/b", { bucket: "re.vi-ews", prefix: "a/b" }],
   ];
   for (const [address, expected] of addresses)
-    it(`are at ${address}`, () => assert.deepEqual(placeIn(address), expected));
+    it(`are at ${address}`, () => assert.deepEqual(parseS3Address(address), expected));
   for (const address of ["reviews", "s3:/reviews", "s3://", "s3://A/b", "https://a.example"])
     it(`are not at ${address}`, () =>
-      assert.throws(() => placeIn(address), {
+      assert.throws(() => parseS3Address(address), {
         message: `--from takes s3://BUCKET or s3://BUCKET/PREFIX, not "${address}"`,
       }));
   it("are of an age", () => {
-    assert.deepEqual(["90m", "24h", "7d"].map(ageOf), [5_400_000, 86_400_000, 604_800_000]);
+    assert.deepEqual(["90m", "24h", "7d"].map(parseAge), [5_400_000, 86_400_000, 604_800_000]);
     for (const wrong of ["", "0h", "1", "h", "1w", "-1h", "123456m"])
-      assert.throws(() => ageOf(wrong), { message: `--since takes a time such as 90m, 24h or 7d, not "${wrong}"` });
+      assert.throws(() => parseAge(wrong), { message: `--since takes a time such as 90m, 24h or 7d, not "${wrong}"` });
   });
 });

@@ -7,7 +7,7 @@ import { formatCount } from "../cli/progress.ts";
 import { toOneLine, truncateText } from "../cli/terminal.ts";
 
 /** Files of recordings in a folder, one for each rule of each cluster: `<cluster>/<rule>.yaml`. */
-export interface Recordings {
+export interface RecordingStore {
   /** Queues a review and returns at once. A failure doesn't affect the caller. */
   hear(one: RecordedReview): void;
   append(cluster: string, rule: string, line: string): Promise<void>;
@@ -16,7 +16,7 @@ export interface Recordings {
 }
 
 /** A queued review, and its approximate size in characters. */
-interface Waiting {
+interface QueuedReview {
   heard: RecordedReview;
   length: number;
 }
@@ -29,40 +29,40 @@ const longestBatch = 1024 * 1024;
 const mostReasons = 20;
 
 /** Opens a folder for recordings, at most `most` lines per file. `say` gets each problem once, as soon as it occurs. */
-export const openRecordings = async (
+export const openRecordingStore = async (
   folder: string,
   most: number,
   say: (sentence: string) => void,
-): Promise<Recordings> => {
+): Promise<RecordingStore> => {
   await mkdir(folder, { recursive: true, mode: 0o700 }).catch((error) => {
     throw new Complaint(`--to ${folder} can't be made: ${toSentence(error)}`);
   });
   const counts = new Map<string, number>();
   const omissions = openOmissions();
   const said = new Set<string>();
-  const queue: Waiting[] = [];
+  const queue: QueuedReview[] = [];
   let length = 0;
   let writing: Promise<void> | undefined;
 
-  const once = (sentence: string) => {
+  const reportOnce = (sentence: string) => {
     if (!said.has(sentence)) say(sentence);
     said.add(sentence);
   };
   const append = async (cluster: string, rule: string, lines: readonly string[]) => {
-    const place = placeOf(cluster, rule);
+    const place = getRecordingPath(cluster, rule);
     const count = counts.get(place) ?? 0;
     const kept = lines.slice(0, Math.max(0, most - count));
     const beyond = lines.length - kept.length;
     if (beyond > 0) {
-      once(`${place} has ${most} reviews, and gets no more; --most N takes more`);
+      reportOnce(`${place} has ${most} reviews, and gets no more; --most N takes more`);
       omissions.add(`beyond ${most} of a rule`, beyond);
     }
     if (kept.length === 0) return;
     try {
-      await written(folder, cluster, place, kept.join(""));
+      await appendLines(folder, cluster, place, kept.join(""));
       counts.set(place, count + kept.length);
     } catch (error) {
-      once(`${join(folder, place)} can't be written: ${toSentence(error)}`);
+      reportOnce(`${join(folder, place)} can't be written: ${toSentence(error)}`);
       omissions.add("not written", kept.length);
     }
   };
@@ -78,7 +78,7 @@ export const openRecordings = async (
         if (next === undefined) break;
         length -= next.length;
         const { cluster, rule } = next.heard.origin;
-        const place = placeOf(cluster, rule);
+        const place = getRecordingPath(cluster, rule);
         const line = (counts.get(place) ?? 0) < most ? await next.heard.line().catch(omissions.addError) : "";
         if (line === undefined) continue;
         const group = batch.get(place) ?? { cluster, rule, lines: [] };
@@ -92,7 +92,7 @@ export const openRecordings = async (
 
   return {
     hear: (heard) => {
-      const size = lengthOf(heard.request);
+      const size = estimateLength(heard.request);
       if (length + size > longestQueue) return omissions.add("too many at once");
       length += size;
       queue.push({ heard, length: size });
@@ -128,7 +128,7 @@ const openOmissions = () => {
 };
 
 /** An estimate. A request that is too deep for JSON can't be recorded either; making its line reports that. */
-const lengthOf = (request: object): number => {
+const estimateLength = (request: object): number => {
   try {
     return JSON.stringify(request).length;
   } catch {
@@ -136,10 +136,10 @@ const lengthOf = (request: object): number => {
   }
 };
 
-const placeOf = (cluster: string, rule: string) => join(cluster, `${rule}.yaml`);
+const getRecordingPath = (cluster: string, rule: string) => join(cluster, `${rule}.yaml`);
 
 /** Appends all lines or none. Doesn't create `folder` again if it was deleted. */
-const written = async (folder: string, cluster: string, place: string, lines: string): Promise<void> => {
+const appendLines = async (folder: string, cluster: string, place: string, lines: string): Promise<void> => {
   await mkdir(join(folder, cluster), { mode: 0o700 }).catch((error: NodeJS.ErrnoException) => {
     if (error.code !== "EEXIST") throw error;
   });
@@ -147,7 +147,7 @@ const written = async (folder: string, cluster: string, place: string, lines: st
   try {
     const { size } = await file.stat();
     const begun = size > 0 && !(await endsLine(file, size));
-    await appended(file, begun ? `\n${lines}` : lines).catch(async (error) => {
+    await writeBytes(file, begun ? `\n${lines}` : lines).catch(async (error) => {
       // Only a regular file can be truncated; the error of the write is the one to report.
       await file.truncate(size).catch(() => {});
       throw error;
@@ -158,7 +158,7 @@ const written = async (folder: string, cluster: string, place: string, lines: st
 };
 
 /** Writes in one call, while `appendFile` needs several: other processes may append to the same file. */
-const appended = async (file: FileHandle, text: string): Promise<void> => {
+const writeBytes = async (file: FileHandle, text: string): Promise<void> => {
   const bytes = Buffer.from(text);
   // A full disk accepts a part of the bytes, and fails on the next write.
   for (let at = 0; at < bytes.length; ) at += (await file.write(bytes, at)).bytesWritten;

@@ -3,7 +3,7 @@ import { describe, it } from "node:test";
 import type { Case } from "#lib/recording/recording.ts";
 import { type ReviewOutcome, respond } from "#lib/review.ts";
 import { buildReview } from "../catalogue/cases.ts";
-import { differing, madeIn, recordedIn } from "./answers.ts";
+import { listDifferingAspects, readAnswer, readRecordedAnswer } from "./answers.ts";
 
 const note = { apiVersion: "v1", kind: "ConfigMap", metadata: { name: "a" }, data: { a: "1" } };
 const changing: Case = {
@@ -16,12 +16,12 @@ const review = buildReview(listed, changing);
 
 /** What a function made of it. */
 const made = (outcome: ReviewOutcome, entry = changing) => {
-  const answer = madeIn(respond(review, outcome), entry, review.request.uid);
+  const answer = readAnswer(respond(review, outcome), entry, review.request.uid);
   assert.ok("made" in answer, JSON.stringify(answer));
   return answer;
 };
 const recorded = (said: Partial<Case>) => {
-  const answer = recordedIn({ name: "is asked", mutate: note, ...said });
+  const answer = readRecordedAnswer({ name: "is asked", mutate: note, ...said });
   assert.ok("made" in answer);
   return answer;
 };
@@ -31,15 +31,15 @@ describe("an answer", () => {
   it("is what the patch makes, however it makes it", () => {
     const whole = made({ allowed: true, patch: [{ op: "replace", path: "/data", value: { a: "1", b: "2" } }] });
     const single = made({ allowed: true, patch: [{ op: "add", path: "/data/b", value: "2" }] });
-    assert.deepEqual(differing(whole, single), []);
-    assert.deepEqual(differing(recorded(changing), single), []);
+    assert.deepEqual(listDifferingAspects(whole, single), []);
+    assert.deepEqual(listDifferingAspects(recorded(changing), single), []);
     assert.equal(whole.made.verdict, "changed");
   });
 
   it("is no change where the patch leaves all as it is", () => {
     const idle = made({ allowed: true, patch: [{ op: "replace", path: "/data/a", value: "1" }] });
     assert.equal(idle.made.verdict, "allowed");
-    assert.deepEqual(differing(idle, recorded({ admitted: true })), []);
+    assert.deepEqual(listDifferingAspects(idle, recorded({ admitted: true })), []);
   });
 
   const status = { code: 403, reason: "Forbidden", message: "no" };
@@ -59,32 +59,35 @@ describe("an answer", () => {
     ],
     ["nothing", denied(status), denied(status), []],
   ] as [string, ReviewOutcome, ReviewOutcome, string[]][])
-    it(`differs in ${what}`, () => assert.deepEqual(differing(made(one), made(other)), expected));
+    it(`differs in ${what}`, () => assert.deepEqual(listDifferingAspects(made(one), made(other)), expected));
 
   it("differs in its mode only where there is something to say", () => {
     const [no, yes] = [made(denied(status)), made({ allowed: true })];
-    assert.deepEqual(differing({ ...no, mode: "warn" }, { ...no, mode: "enforce" }), ["mode"]);
-    assert.deepEqual(differing({ ...yes, mode: "warn" }, { ...yes, mode: "enforce" }), []);
-    assert.deepEqual(differing(no, { ...no, mode: "enforce" }), []);
+    assert.deepEqual(listDifferingAspects({ ...no, mode: "warn" }, { ...no, mode: "enforce" }), ["mode"]);
+    assert.deepEqual(listDifferingAspects({ ...yes, mode: "warn" }, { ...yes, mode: "enforce" }), []);
+    assert.deepEqual(listDifferingAspects(no, { ...no, mode: "enforce" }), []);
   });
 
   it("that was recorded has a code and a reason though it doesn't say them", () => {
-    assert.deepEqual(differing(recorded({ refused: "no" }), made(denied(status))), []);
+    assert.deepEqual(listDifferingAspects(recorded({ refused: "no" }), made(denied(status))), []);
     assert.deepEqual(
-      differing(recorded({ refused: "no", reason: null }), made(denied({ code: 403, message: "no" }))),
+      listDifferingAspects(recorded({ refused: "no", reason: null }), made(denied({ code: 403, message: "no" }))),
       [],
     );
   });
 
   it("that somebody wrote says nothing of details, and one that was recorded does", () => {
     const detailed = made(denied({ ...status, details: { name: "a" } }));
-    assert.deepEqual(differing(recorded({ refused: "no" }), detailed), []);
-    assert.deepEqual(differing(recorded({ refused: "no", recorded: {} }), detailed), ["details"]);
+    assert.deepEqual(listDifferingAspects(recorded({ refused: "no" }), detailed), []);
+    assert.deepEqual(listDifferingAspects(recorded({ refused: "no", recorded: {} }), detailed), ["details"]);
   });
 
   it("that was recorded is fitted into a response as any other", () => {
     const warnings = ["a\nb", "a\nb"];
-    assert.deepEqual(differing(recorded({ admitted: true, warnings }), made({ allowed: true, warnings })), []);
+    assert.deepEqual(
+      listDifferingAspects(recorded({ admitted: true, warnings }), made({ allowed: true, warnings })),
+      [],
+    );
   });
 
   for (const [what, answer, expected] of [
@@ -108,7 +111,7 @@ describe("an answer", () => {
     ],
   ] as const)
     it(`is said where it is ${what}`, () => {
-      const found = madeIn(answer, changing, review.request.uid);
+      const found = readAnswer(answer, changing, review.request.uid);
       if ("fault" in expected && expected.fault instanceof RegExp) {
         assert.ok("fault" in found);
         assert.match(found.fault, expected.fault);
@@ -116,5 +119,7 @@ describe("an answer", () => {
     });
 
   it("isn't known of a case that doesn't say what came out", () =>
-    assert.deepEqual(recordedIn({ name: "is asked", validate: {} }), { fault: "it doesn't say what was answered" }));
+    assert.deepEqual(readRecordedAnswer({ name: "is asked", validate: {} }), {
+      fault: "it doesn't say what was answered",
+    }));
 });

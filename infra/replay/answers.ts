@@ -2,11 +2,11 @@ import { isDeepStrictEqual } from "node:util";
 import type { Mode } from "#lib/decide.ts";
 import type { Case } from "#lib/recording/recording.ts";
 import { fitAudit, fitWarnings, type KubernetesObject, type Status } from "#lib/review.ts";
-import { decisionIn, patched } from "../catalogue/case-differences.ts";
+import { applyOutcomePatch, parseDecision } from "../catalogue/case-differences.ts";
 import { toSentence } from "../cli/complaint.ts";
 
 /** What a rule decides about a review, regardless of its mode. */
-export interface Made {
+export interface ReplayDecision {
   verdict: "allowed" | "changed" | "denied";
   message?: string;
   code?: number;
@@ -20,15 +20,15 @@ export interface Made {
 }
 
 /** An answer of a version; `absent` if the rule isn't evaluated there, `fault` if the answer can't be determined. */
-export type Answer = Given | { absent: string } | { fault: string };
+export type ReplayAnswer = KnownAnswer | { absent: string } | { fault: string };
 
 /** `mode` is the rule's mode; absent if it is unknown or doesn't matter. */
-interface Given {
-  made: Made;
+interface KnownAnswer {
+  made: ReplayDecision;
   mode?: Mode;
 }
 
-export const recordedIn = (entry: Case): Answer => {
+export const readRecordedAnswer = (entry: Case): ReplayAnswer => {
   const warnings = fitWarnings(entry.warnings ?? []);
   const audit = fitAudit(entry.audit ?? {});
   const { refused, becomes, mutate, code = 403, reason = "Forbidden", details } = entry;
@@ -38,20 +38,22 @@ export const recordedIn = (entry: Case): Answer => {
     return { made: { verdict: "denied", ...status, warnings, audit } };
   }
   if (entry.admitted === undefined && becomes === undefined) return { fault: "it doesn't say what was answered" };
-  return { made: { ...admitted(mutate, becomes ?? mutate), warnings, audit } };
+  return { made: { ...toAdmission(mutate, becomes ?? mutate), warnings, audit } };
 };
 
-export const madeIn = (answer: unknown, entry: Case, uid: string): Answer => {
+export const readAnswer = (answer: unknown, entry: Case, uid: string): ReplayAnswer => {
   const { kind, code, message } = Object(answer);
   if (kind === "Status" && code === 404) return { absent: `has nothing to ${entry.mutate ? "mutate" : "validate"}` };
   if (kind === "Status") return { fault: String(message) };
   try {
-    const decision = decisionIn(answer, uid);
+    const decision = parseDecision(answer, uid);
     if (decision === undefined)
       return { fault: `its answer is not an AdmissionReview: ${JSON.stringify(answer)?.slice(0, 200)}` };
     const { allowed, status, warnings = [], audit = {} } = decision.outcome;
     if (allowed)
-      return { made: { ...admitted(entry.mutate, patched(entry.mutate, decision.outcome)), warnings, audit } };
+      return {
+        made: { ...toAdmission(entry.mutate, applyOutcomePatch(entry.mutate, decision.outcome)), warnings, audit },
+      };
     const { message = "", code = 403, reason, details } = status ?? {};
     return { made: { verdict: "denied", message, code, ...(reason && { reason }), details, warnings, audit } };
   } catch (error) {
@@ -59,17 +61,20 @@ export const madeIn = (answer: unknown, entry: Case, uid: string): Answer => {
   }
 };
 
-const admitted = (before: KubernetesObject | undefined, after: unknown): Pick<Made, "verdict" | "object"> => {
+const toAdmission = (
+  before: KubernetesObject | undefined,
+  after: unknown,
+): Pick<ReplayDecision, "verdict" | "object"> => {
   if (before === undefined) return { verdict: "allowed" };
   return { verdict: isDeepStrictEqual(before, after) ? "allowed" : "changed", object: after };
 };
 
-export type Aspect = keyof Made | "mode";
+export type Aspect = keyof ReplayDecision | "mode";
 
 const aspects = ["verdict", "message", "code", "reason", "warnings", "audit", "object"] as const;
 
 /** Patches are compared by their results. Modes are compared unless both verdicts are `allowed`. */
-export const differing = (left: Given, right: Given): Aspect[] => {
+export const listDifferingAspects = (left: KnownAnswer, right: KnownAnswer): Aspect[] => {
   const [one, other] = [left.made, right.made];
   const isWhole = "details" in one && "details" in other;
   const isSilent = one.verdict === "allowed" && other.verdict === "allowed";

@@ -4,9 +4,9 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { runInNewContext } from "node:vm";
 import type { Phase } from "#lib/rule.ts";
-import type { Order, Reply } from "./function-process.ts";
+import type { InvocationOrder, InvocationReply } from "./function-process.ts";
 import type { Scratch } from "./scratch.ts";
-import { findPart, type Version } from "./sides.ts";
+import { findPart, type RuleVersion } from "./sides.ts";
 
 /** The time that Lambda gives a function to start, in milliseconds. */
 const starting = 10_000;
@@ -16,10 +16,10 @@ export const openBundles = async (
   folder: string,
   milliseconds: number,
   scratch: Scratch,
-): Promise<Version> => {
-  const shares = await readShares(folder);
-  const player = openPlayer(folder, scratch);
-  const started = new Map<string, Promise<Reply>>();
+): Promise<RuleVersion> => {
+  const shares = await readRuleConfigs(folder);
+  const player = openFunctionProcess(folder, scratch);
+  const started = new Map<string, Promise<InvocationReply>>();
   const start = (name: string) => {
     const known = started.get(name) ?? player.ask({ function: name, milliseconds: Math.max(milliseconds, starting) });
     started.set(name, known);
@@ -43,30 +43,30 @@ export const openBundles = async (
   };
 };
 
-export const isBuilt = async (folder: string): Promise<boolean> => (await readShares(folder)).size > 0;
+export const isBuilt = async (folder: string): Promise<boolean> => (await readRuleConfigs(folder)).size > 0;
 
 /** Returns the functions in a folder of bundles, each with its part of postern.yaml; undefined if that is unknown. */
-const readShares = async (folder: string): Promise<Map<string, unknown>> => {
+const readRuleConfigs = async (folder: string): Promise<Map<string, unknown>> => {
   const shares = new Map<string, unknown>();
   for (const entry of await readdir(folder, { withFileTypes: true }).catch(() => [])) {
     const place = join(folder, entry.name);
     const code = entry.isDirectory() ? await readFile(join(place, "index.cjs"), "utf8").catch(() => "") : "";
     if (code === "") continue;
     const settings = await readFile(join(place, "settings.json"), "utf8").catch(() => undefined);
-    shares.set(entry.name, settings === undefined ? shareIn(code) : JSON.parse(settings));
+    shares.set(entry.name, settings === undefined ? parseBundledConfig(code) : JSON.parse(settings));
   }
   return shares;
 };
 
 /** Older builds wrote no settings.json: their part of postern.yaml is only in the code, as a call of JSON.parse. */
-const shareIn = (code: string): unknown => {
+const parseBundledConfig = (code: string): unknown => {
   const [call] = /JSON\.parse\((['"`])\{\\?"rule\\?":.*?\}\1\)/s.exec(code) ?? [];
   return call && JSON.parse(runInNewContext(`JSON.stringify(${call})`));
 };
 
 /** A process that runs the functions of a folder, one order at a time. */
-interface Player {
-  ask(order: Order): Promise<Reply>;
+interface FunctionProcess {
+  ask(order: InvocationOrder): Promise<InvocationReply>;
 }
 
 /** A function that crashed or exceeded its time this often isn't called again. */
@@ -75,9 +75,9 @@ const mostEnds = 3;
 /** The extra time of a process, in milliseconds, so that its functions can report a timeout themselves. */
 const grace = 500;
 
-const openPlayer = (folder: string, scratch: Scratch): Player => {
+const openFunctionProcess = (folder: string, scratch: Scratch): FunctionProcess => {
   let actor: ChildProcess | undefined;
-  let waiting: ((reply: Reply) => void) | undefined;
+  let waiting: ((reply: InvocationReply) => void) | undefined;
   let last: Promise<unknown> = Promise.resolve();
   const ends = new Map<string, number>();
 
@@ -89,7 +89,7 @@ const openPlayer = (folder: string, scratch: Scratch): Player => {
       env: { ...(PATH && { PATH }), ...(TZ && { TZ }), ...(LANG && { LANG }) },
       stdio: ["ignore", "ignore", "ignore", "ipc"],
     });
-    scratch.mind(started);
+    scratch.trackChild(started);
     const end = (fault: string) => {
       if (actor === started) {
         actor = undefined;
@@ -97,18 +97,18 @@ const openPlayer = (folder: string, scratch: Scratch): Player => {
       }
       started.kill("SIGKILL");
     };
-    started.on("message", (reply: Reply) => actor === started && waiting?.(reply));
+    started.on("message", (reply: InvocationReply) => actor === started && waiting?.(reply));
     started.on("error", ({ message }) => end(`its process failed: ${message}`));
     started.on("exit", (code, signal) => end(`its process ended with ${signal ?? code}`));
     return started;
   };
 
-  const ask = async (order: Order): Promise<Reply> => {
+  const ask = async (order: InvocationOrder): Promise<InvocationReply> => {
     const before = ends.get(order.function) ?? 0;
     if (before >= mostEnds) return { fault: `it is not asked any more, for ${before} reviews ended its process` };
     actor ??= start();
     const asked = actor;
-    const { promise, resolve } = Promise.withResolvers<Reply>();
+    const { promise, resolve } = Promise.withResolvers<InvocationReply>();
     waiting = resolve;
     const timer = setTimeout(() => {
       actor = undefined;

@@ -4,13 +4,13 @@ import { join } from "node:path";
 import { getErrorMessage } from "#lib/failure.ts";
 
 /** Loads a function, and invokes it if there is an event. */
-export interface Order {
+export interface InvocationOrder {
   function: string;
   event?: object;
   milliseconds: number;
 }
 
-export interface Reply {
+export interface InvocationReply {
   answer?: unknown;
   fault?: string;
 }
@@ -26,7 +26,7 @@ const load = (name: string): Handler => {
   return handler;
 };
 
-const obey = async ({ function: name, event, milliseconds }: Order): Promise<Reply> => {
+const handleOrder = async ({ function: name, event, milliseconds }: InvocationOrder): Promise<InvocationReply> => {
   try {
     const handler = load(name);
     if (event === undefined) return {};
@@ -42,6 +42,6 @@ const obey = async ({ function: name, event, milliseconds }: Order): Promise<Rep
   }
 };
 
-process.on("message", async (order: Order) => {
-  process.send?.(await obey(order));
+process.on("message", async (order: InvocationOrder) => {
+  process.send?.(await handleOrder(order));
 });

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import fc from "fast-check";
 
-import { linesOf, recordingsAt } from "./recordings.ts";
+import { readLines, readRecordings } from "./recordings.ts";
 
 async function* chunksOf(...chunks: (string | Uint8Array)[]) {
   for (const chunk of chunks) yield Buffer.from(chunk);
@@ -10,7 +10,7 @@ async function* chunksOf(...chunks: (string | Uint8Array)[]) {
 const all = <T>(items: AsyncIterable<T>): Promise<T[]> => Array.fromAsync(items);
 /** What is found on standard input, as lines and their cases' names, or what is wrong with them. */
 const found = async (...chunks: (string | Uint8Array)[]) =>
-  (await all(recordingsAt(["-"], chunksOf(...chunks)))).map((one) => [
+  (await all(readRecordings(["-"], chunksOf(...chunks)))).map((one) => [
     one.line,
     "entry" in one ? one.entry.name : one.sentence,
   ]);
@@ -25,7 +25,7 @@ describe("the lines of a file", () => {
         if (whole.at(-1) === "") whole.pop();
         const single = Array.from(bytes, (byte) => Uint8Array.of(byte));
         for (const chunks of [[bytes], single, pieces.map((piece) => piece.join(""))]) {
-          const lines = await all(linesOf(chunksOf(...chunks)));
+          const lines = await all(readLines(chunksOf(...chunks)));
           assert.deepEqual(
             lines,
             whole.map((text, index) => ({ number: index + 1, text })),
@@ -35,7 +35,7 @@ describe("the lines of a file", () => {
     ));
 
   it("are left out where they are too long or no text, and those after them aren't", async () => {
-    const lines = await all(linesOf(chunksOf("1234", "56\n12345\n", Uint8Array.of(0xff, 10), "end"), 5));
+    const lines = await all(readLines(chunksOf("1234", "56\n12345\n", Uint8Array.of(0xff, 10), "end"), 5));
     assert.deepEqual(lines, [
       { number: 1, wrong: "is longer than 5 bytes" },
       { number: 2, text: "12345" },
@@ -117,7 +117,7 @@ describe("a file of recordings", () => {
 
   it("says whose its recordings are", async () => {
     const recorded = { rule: "limit-ranger", cluster: "prod", version: "7", at: "2026-11-20T10:00:00Z" };
-    const [one] = await all(recordingsAt(["-"], chunksOf(`- ${recording("a", { recorded })}`)));
+    const [one] = await all(readRecordings(["-"], chunksOf(`- ${recording("a", { recorded })}`)));
     assert.deepEqual(one, {
       file: "-",
       line: 1,
@@ -130,7 +130,7 @@ describe("a file of recordings", () => {
   it("may have keys that mean something else elsewhere", async () => {
     const text =
       '- {"name":"a","validate":{"__proto__":{"a":1}},"__proto__":{"rule":"a"},"recorded":{"__proto__":{"rule":"a"}}}';
-    const [one] = await all(recordingsAt(["-"], chunksOf(text)));
+    const [one] = await all(readRecordings(["-"], chunksOf(text)));
     assert.ok(one && "entry" in one);
     assert.equal(one.rule, undefined);
     assert.equal(JSON.stringify(one.entry.validate), '{"__proto__":{"a":1}}');

@@ -6,7 +6,7 @@ import { isSeq, LineCounter, parseDocument } from "yaml";
 import { isDeeper, isMap, parseJson } from "#lib/json.ts";
 import type { Case } from "#lib/recording/recording.ts";
 import { caseMembers } from "../catalogue/cases.ts";
-import { isName } from "../catalogue/rule-names.ts";
+import { isRuleName } from "../catalogue/rule-names.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
 import {
   anyShape,
@@ -20,7 +20,7 @@ import {
   textShape,
 } from "../cli/shape.ts";
 
-export interface Recorded {
+export interface ReplayRecording {
   file: string;
   line: number;
   entry: Case;
@@ -29,7 +29,7 @@ export interface Recorded {
   cluster?: string;
 }
 
-export interface Unreadable {
+export interface UnreadableRecording {
   file: string;
   line: number;
   sentence: string;
@@ -42,17 +42,17 @@ const longestLine = 4 * 1024 * 1024;
 const longestFile = 4 * longestLine;
 
 /** Reads recordings from files, folders and, for `-`, standard input, one after the other in bounded memory. */
-export async function* recordingsAt(
+export async function* readRecordings(
   paths: readonly string[],
   stdin: AsyncIterable<Uint8Array> = process.stdin,
-): AsyncGenerator<Recorded | Unreadable> {
-  const files = new Set((await Promise.all(paths.map(filesAt))).flat());
+): AsyncGenerator<ReplayRecording | UnreadableRecording> {
+  const files = new Set((await Promise.all(paths.map(listRecordingFiles))).flat());
   // The recordings of one rule come together, whatever their cluster.
   const sorted = [...files].sort((one, other) => compare(basename(one), basename(other)) || compare(one, other));
   for (const file of sorted) {
     const source: AsyncIterable<Uint8Array> = file === "-" ? stdin : createReadStream(file);
     try {
-      for await (const found of recordingsIn(source)) yield { file, ...found };
+      for await (const found of parseRecordings(source)) yield { file, ...found };
     } catch (error) {
       throw new Complaint(`${file} can't be read: ${toSentence(error)}`);
     }
@@ -61,7 +61,7 @@ export async function* recordingsAt(
 
 const compare = (one: string, other: string) => (one < other ? -1 : one > other ? 1 : 0);
 
-const filesAt = async (path: string): Promise<string[]> => {
+const listRecordingFiles = async (path: string): Promise<string[]> => {
   if (path === "-") return [path];
   const found = await stat(path).catch(() => undefined);
   if (found === undefined) throw new Complaint(`${path} is no file or folder`);
@@ -74,19 +74,19 @@ const filesAt = async (path: string): Promise<string[]> => {
     .map(({ parentPath, name }) => join(parentPath, name));
 };
 
-type Found = Omit<Recorded, "file"> | Omit<Unreadable, "file">;
+type Found = Omit<ReplayRecording, "file"> | Omit<UnreadableRecording, "file">;
 
 /** Reads recordings, one per line, or a list of cases written by hand; the first line decides. */
-async function* recordingsIn(source: AsyncIterable<Uint8Array>): AsyncGenerator<Found> {
-  let written: Line[] | undefined;
+async function* parseRecordings(source: AsyncIterable<Uint8Array>): AsyncGenerator<Found> {
+  let written: FileLine[] | undefined;
   let isRecorded = false;
   let length = 0;
-  for await (const line of linesOf(source)) {
+  for await (const line of readLines(source)) {
     const text = line.text?.trim();
     if (!isRecorded && written === undefined && (text === "" || text?.startsWith("#") || text === "---")) continue;
     if (written === undefined && (isRecorded || text === undefined || /^-\s*\{\s*"/.test(text))) {
       isRecorded = true;
-      if (text !== "") yield recordingIn(line);
+      if (text !== "") yield parseRecording(line);
       continue;
     }
     written ??= [];
@@ -98,27 +98,27 @@ async function* recordingsIn(source: AsyncIterable<Uint8Array>): AsyncGenerator<
       return;
     }
   }
-  if (written !== undefined) yield* writtenCases(written);
+  if (written !== undefined) yield* parseWrittenCases(written);
 }
 
-const recordingIn = ({ number: line, text = "", wrong }: Line): Found => {
+const parseRecording = ({ number: line, text = "", wrong }: FileLine): Found => {
   if (wrong !== undefined) return { line, sentence: wrong };
   const [, json] = /^-\s+(.*)$/.exec(text.trimEnd()) ?? [];
   if (json === undefined) return { line, sentence: "is no recording: each begins with a dash" };
   const value = parseJson(json);
   if (value === undefined) return { line, sentence: "is no recording: after the dash, it is not JSON" };
-  return { line, ...caseIn(value) };
+  return { line, ...readCase(value) };
 };
 
 /** Parses cases written by hand, with several lines each. Aliases are limited, because they can expand without end. */
-const writtenCases = (lines: readonly Line[]): Found[] => {
+const parseWrittenCases = (lines: readonly FileLine[]): Found[] => {
   const counter = new LineCounter();
   const first = lines[0]?.number ?? 1;
   const text = lines.map(({ text }) => text).join("\n");
   const document = parseDocument(text, { prettyErrors: false, lineCounter: counter, logLevel: "silent" });
-  const lineAt = (offset: number) => counter.linePos(offset).line + first - 1;
+  const getLine = (offset: number) => counter.linePos(offset).line + first - 1;
   const [broken] = document.errors;
-  if (broken) return [{ line: lineAt(broken.pos[0]), sentence: `is no YAML: ${broken.message}` }];
+  if (broken) return [{ line: getLine(broken.pos[0]), sentence: `is no YAML: ${broken.message}` }];
   const { contents } = document;
   if (!isSeq(contents)) return [{ line: first, sentence: "is no list of cases" }];
   let values: unknown[];
@@ -129,15 +129,15 @@ const writtenCases = (lines: readonly Line[]): Found[] => {
   }
   return contents.items.map((item, index) => {
     const offset = Object(item).range?.[0] ?? 0;
-    return { line: lineAt(offset), ...caseIn(values[index]) };
+    return { line: getLine(offset), ...readCase(values[index]) };
   });
 };
 
 const objects = createMapListShape("a list of objects with names", ({ apiVersion, kind, metadata }) => {
-  const perhaps = ({ isFit }: InputShape, value: unknown) => value === undefined || isFit(value);
-  if (!isMap(metadata) || !perhaps(textShape, apiVersion) || !perhaps(textShape, kind)) return false;
+  const isAbsentOr = ({ isFit }: InputShape, value: unknown) => value === undefined || isFit(value);
+  if (!isMap(metadata) || !isAbsentOr(textShape, apiVersion) || !isAbsentOr(textShape, kind)) return false;
   const { name, namespace, labels } = metadata;
-  return textShape.isFit(name) && perhaps(textShape, namespace) && perhaps(textMapShape, labels);
+  return textShape.isFit(name) && isAbsentOr(textShape, namespace) && isAbsentOr(textMapShape, labels);
 });
 const answers = createMapListShape("a list of questions with answers", ({ answer }) => isMap(answer));
 const needs = {
@@ -155,7 +155,7 @@ const needs = {
   plurals: textMapShape,
 };
 const origin = {
-  rule: { expected: "the name of a rule", isFit: (value: unknown) => typeof value === "string" && isName(value) },
+  rule: { expected: "the name of a rule", isFit: (value: unknown) => typeof value === "string" && isRuleName(value) },
   cluster: textShape,
 };
 /** Unknown members are allowed: another version of Postern may have written them. */
@@ -167,7 +167,7 @@ const caseShape = createMapShape(
 /** Deeper than any real object. Recursion beyond it could overflow the stack and end the process. */
 const deepest = 1000;
 
-const caseIn = (value: unknown): { entry: Case; rule?: string; cluster?: string } | { sentence: string } => {
+const readCase = (value: unknown): { entry: Case; rule?: string; cluster?: string } | { sentence: string } => {
   if (!isMap(value)) return { sentence: "is no case: a map is expected" };
   if (isDeeper(value, deepest)) return { sentence: `is no case: it is nested more than ${deepest} deep` };
   const [misfit] = findMisfits(value, caseShape);
@@ -182,7 +182,7 @@ const caseIn = (value: unknown): { entry: Case; rule?: string; cluster?: string 
 };
 
 /** A line of a file, counted from 1. A line that is too long or not UTF-8 has `wrong` instead of `text`. */
-export interface Line {
+export interface FileLine {
   number: number;
   text?: string;
   wrong?: string;
@@ -190,7 +190,7 @@ export interface Line {
 
 const newline = 10;
 
-export async function* linesOf(source: AsyncIterable<Uint8Array>, longest = longestLine): AsyncGenerator<Line> {
+export async function* readLines(source: AsyncIterable<Uint8Array>, longest = longestLine): AsyncGenerator<FileLine> {
   let number = 1;
   let parts: Uint8Array[] = [];
   let length = 0;
@@ -200,8 +200,8 @@ export async function* linesOf(source: AsyncIterable<Uint8Array>, longest = long
     if (length > longest) parts = [];
     else if (part.length > 0) parts.push(part);
   };
-  const line = (): Line => {
-    const made = lineOf(number, parts, length, longest);
+  const finishLine = (): FileLine => {
+    const made = decodeLine(number, parts, length, longest);
     [number, parts, length] = [number + 1, [], 0];
     return made;
   };
@@ -209,15 +209,15 @@ export async function* linesOf(source: AsyncIterable<Uint8Array>, longest = long
     let from = 0;
     for (let at = chunk.indexOf(newline); at >= 0; at = chunk.indexOf(newline, from)) {
       take(chunk.subarray(from, at));
-      yield line();
+      yield finishLine();
       from = at + 1;
     }
     take(chunk.subarray(from));
   }
-  if (length > 0) yield line();
+  if (length > 0) yield finishLine();
 }
 
-const lineOf = (number: number, parts: readonly Uint8Array[], length: number, longest: number): Line => {
+const decodeLine = (number: number, parts: readonly Uint8Array[], length: number, longest: number): FileLine => {
   if (length > longest) return { number, wrong: `is longer than ${longest} bytes` };
   const bytes = Buffer.concat(parts);
   if (!isUtf8(bytes)) return { number, wrong: "is not UTF-8" };

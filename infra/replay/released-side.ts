@@ -1,13 +1,13 @@
 import type { DeploymentStage } from "../aws/stage.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { findRelease, openReleases, type Release } from "../rollout/releases.ts";
-import { findPart, type Part, type Version } from "./sides.ts";
+import { findPart, type RuleVersion, type VersionPart } from "./sides.ts";
 
 /** Opens a release of a stage, or its live versions. Each review is sent to AWS, to a version of the function. */
-export const openReleased = async (
+export const openReleasedVersion = async (
   { name, openStageBucket: bucket, functions }: DeploymentStage,
   text: string,
-): Promise<Version> => {
+): Promise<RuleVersion> => {
   const { all } = await openReleases(bucket);
   const [newest] = all;
   if (newest === undefined) throw new Complaint(`nothing was released in stage ${name} yet; postern deploy does that`);
@@ -15,30 +15,31 @@ export const openReleased = async (
   const release = isLive ? newest : findRelease(all, text);
   const shares = new Map(Object.entries(release.rules).map(([part, { share }]) => [part, share]));
   const versions = new Map<string, Promise<string>>();
-  const versionOf = (part: string): Promise<string> => {
-    const known = versions.get(part) ?? (isLive ? liveOf(part) : Promise.resolve(release.rules[part]?.version ?? ""));
+  const findVersion = (part: string): Promise<string> => {
+    const known =
+      versions.get(part) ?? (isLive ? findLiveVersion(part) : Promise.resolve(release.rules[part]?.version ?? ""));
     versions.set(part, known);
     return known;
   };
-  const liveOf = async (part: string) => (await functions.readAlias(part)).version;
+  const findLiveVersion = async (part: string) => (await functions.readAlias(part)).version;
 
   return {
     name: isLive ? `${name}'s live` : `${name}'s ${text}`,
     find: async (rule, phase) => {
       const part = findPart(shares, rule, phase);
       if (part === undefined) return { absent: "doesn't have it, or has it off everywhere" };
-      const version = await versionOf(part);
-      const share = shareOf([release, ...all], part, version);
+      const version = await findVersion(part);
+      const share = findReleasedConfig([release, ...all], part, version);
       if (share) return { name: part, share };
       return { fault: `version ${version} of ${part} is in no release that is known, and so are not its settings` };
     },
-    invoke: async ({ name: part }: Part, event) => {
-      const version = await versionOf(part);
-      const gone = (error: unknown) => {
+    invoke: async ({ name: part }: VersionPart, event) => {
+      const version = await findVersion(part);
+      const ignoreMissing = (error: unknown) => {
         if (!(error instanceof Error) || error.name !== "ResourceNotFoundException") throw error;
         return undefined;
       };
-      const answer = await functions.invoke(part, version, event).catch(gone);
+      const answer = await functions.invoke(part, version, event).catch(ignoreMissing);
       if (answer === undefined) return { absent: `has its version ${version} no more` };
       return answer.fault === undefined ? { answer: answer.payload } : { fault: answer.fault };
     },
@@ -46,7 +47,7 @@ export const openReleased = async (
 };
 
 /** A version's settings are in its code; the release that deployed the version records them, too. */
-const shareOf = (releases: readonly Release[], part: string, version: string) =>
+const findReleasedConfig = (releases: readonly Release[], part: string, version: string) =>
   releases
     .map(({ rules }) => (Object.hasOwn(rules, part) ? rules[part] : undefined))
     .find((one) => one?.version === version)?.share;

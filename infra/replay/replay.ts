@@ -1,26 +1,26 @@
 import type { Case } from "#lib/recording/recording.ts";
 import type { AdmissionReview } from "#lib/review.ts";
-import { buildReview, recordedReviewOf } from "../catalogue/cases.ts";
+import { buildReview, restoreReview } from "../catalogue/cases.ts";
 import { type CatalogueRule, readCatalogue } from "../catalogue/registry.ts";
 import { toSentence } from "../cli/complaint.ts";
-import { type Answer, type Aspect, differing } from "./answers.ts";
-import type { Recorded, Unreadable } from "./recordings.ts";
-import type { Played, Side } from "./sides.ts";
+import { type Aspect, listDifferingAspects, type ReplayAnswer } from "./answers.ts";
+import type { ReplayRecording, UnreadableRecording } from "./recordings.ts";
+import type { ReplayRequest, ReplaySide } from "./sides.ts";
 
-export type Result =
-  | ({ state: "unreadable" } & Unreadable)
+export type ReplayResult =
+  | ({ state: "unreadable" } & UnreadableRecording)
   | ({
-      state: State;
+      state: ReplayState;
       rule: string;
       cluster?: string | undefined;
       differs: Aspect[];
-      answers: [Answer, Answer];
+      answers: [ReplayAnswer, ReplayAnswer];
       /** The verdict depends on placeholders, or a script was given them. */
       redacted?: true;
     } & Place);
 
 /** `neither` means that neither version is asked. */
-export type State = "alike" | "differs" | "neither" | "unplayed";
+export type ReplayState = "alike" | "differs" | "neither" | "unplayed";
 
 interface Place {
   file: string;
@@ -28,8 +28,8 @@ interface Place {
   name: string;
 }
 
-export interface Terms {
-  sides: readonly [Side, Side];
+export interface ReplayOptions {
+  sides: readonly [ReplaySide, ReplaySide];
   /** Replays only these rules; all if empty. A single one is also the rule of cases that name none. */
   rules: readonly string[];
   /** Replaces the cluster that a review was recorded in. */
@@ -41,66 +41,67 @@ export interface Terms {
 const atOnce = 8;
 
 /** Sends recordings to both sides and compares the answers. Keeps the order, and holds at most `atOnce` recordings. */
-export async function* replayed(
-  recordings: AsyncIterable<Recorded | Unreadable>,
-  terms: Terms,
-): AsyncGenerator<Result> {
-  const underWay: Promise<Result>[] = [];
+export async function* replayAll(
+  recordings: AsyncIterable<ReplayRecording | UnreadableRecording>,
+  terms: ReplayOptions,
+): AsyncGenerator<ReplayResult> {
+  const underWay: Promise<ReplayResult>[] = [];
   for await (const one of recordings) {
-    const rule = "entry" in one ? ruleOf(one, terms) : "";
+    const rule = "entry" in one ? getRuleName(one, terms) : "";
     if ("entry" in one && rule !== undefined && terms.rules.length > 0 && !terms.rules.includes(rule)) continue;
     const result =
       "entry" in one ? replay(one, rule, terms) : Promise.resolve({ state: "unreadable" as const, ...one });
     // `yield await` throws the error; this prevents an unhandled rejection before that.
     result.catch(() => {});
     underWay.push(result);
-    if (underWay.length >= atOnce) yield await (underWay.shift() as Promise<Result>);
+    if (underWay.length >= atOnce) yield await (underWay.shift() as Promise<ReplayResult>);
   }
   for (const result of underWay) yield await result;
 }
 
-const ruleOf = ({ rule }: Recorded, { rules }: Terms) => rule ?? (rules.length === 1 ? rules[0] : undefined);
+const getRuleName = ({ rule }: ReplayRecording, { rules }: ReplayOptions) =>
+  rule ?? (rules.length === 1 ? rules[0] : undefined);
 
-const replay = async (one: Recorded, rule: string | undefined, terms: Terms): Promise<Result> => {
+const replay = async (one: ReplayRecording, rule: string | undefined, terms: ReplayOptions): Promise<ReplayResult> => {
   const { file, line, entry } = one;
-  const unreadable = (sentence: string): Result => ({ state: "unreadable", file, line, sentence });
-  if (rule === undefined) return unreadable("doesn't say which rule it is of; --rules must name that one");
+  const createUnreadable = (sentence: string): ReplayResult => ({ state: "unreadable", file, line, sentence });
+  if (rule === undefined) return createUnreadable("doesn't say which rule it is of; --rules must name that one");
   let review: AdmissionReview;
   try {
-    review = await reviewIn(entry, rule);
+    review = await restoreCaseReview(entry, rule);
   } catch (error) {
-    return unreadable(`is no case: ${toSentence(error)}`);
+    return createUnreadable(`is no case: ${toSentence(error)}`);
   }
   const cluster = terms.cluster ?? one.cluster;
   // A case written by hand also states its settings.
   const isWritten = one.rule === undefined;
-  const played: Played = { entry, rule, cluster, review, asRecorded: terms.asRecorded || isWritten };
+  const played: ReplayRequest = { entry, rule, cluster, review, asRecorded: terms.asRecorded || isWritten };
   const [left, right] = await Promise.all(terms.sides.map((side) => side.answer(played)));
   if (left === undefined || right === undefined) throw new Error("there are two sides");
   const { redacted } = Object(entry.recorded);
   const whole = {
-    ...{ file, line, name: entry.name, rule, cluster, answers: [left, right] as [Answer, Answer] },
+    ...{ file, line, name: entry.name, rule, cluster, answers: [left, right] as [ReplayAnswer, ReplayAnswer] },
     ...(redacted === true && { redacted: true as const }),
   };
-  return { ...whole, ...compared(left, right) };
+  return { ...whole, ...compareAnswers(left, right) };
 };
 
-const compared = (left: Answer, right: Answer): { state: State; differs: Aspect[] } => {
+const compareAnswers = (left: ReplayAnswer, right: ReplayAnswer): { state: ReplayState; differs: Aspect[] } => {
   if ("fault" in left || "fault" in right) return { state: "unplayed", differs: [] };
   if ("made" in left && "made" in right) {
-    const differs = differing(left, right);
+    const differs = listDifferingAspects(left, right);
     return { state: differs.length > 0 ? "differs" : "alike", differs };
   }
   return { state: "absent" in left && "absent" in right ? "neither" : "differs", differs: [] };
 };
 
 /** A recording contains its whole request; for a case written by hand, the rule completes it. */
-const reviewIn = async (entry: Case, rule: string): Promise<AdmissionReview> =>
-  entry.request ? recordedReviewOf({ ...entry, request: entry.request }) : buildReview(await listedAs(rule), entry);
+const restoreCaseReview = async (entry: Case, rule: string): Promise<AdmissionReview> =>
+  entry.request ? restoreReview({ ...entry, request: entry.request }) : buildReview(await findListedRule(rule), entry);
 
 let catalogue: Promise<CatalogueRule[]> | undefined;
 
-const listedAs = async (name: string): Promise<CatalogueRule> => {
+const findListedRule = async (name: string): Promise<CatalogueRule> => {
   catalogue ??= readCatalogue();
   const found = (await catalogue).find((listed) => listed.name === name);
   if (found) return found;

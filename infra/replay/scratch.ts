@@ -4,7 +4,7 @@ import { mkdtemp } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 
-export interface Ended {
+export interface ProcessResult {
   code: number;
   stdout: string;
   stderr: string;
@@ -13,8 +13,8 @@ export interface Ended {
 export interface Scratch {
   folder(): Promise<string>;
   /** Kills the child in `remove`. */
-  mind(child: ChildProcess): void;
-  run(program: string, words: string[], place: { cwd: string; env?: NodeJS.ProcessEnv }): Promise<Ended>;
+  trackChild(child: ChildProcess): void;
+  run(program: string, words: string[], place: { cwd: string; env?: NodeJS.ProcessEnv }): Promise<ProcessResult>;
   /** Synchronous, because the process may exit right after it. */
   remove(): void;
 }
@@ -22,7 +22,7 @@ export interface Scratch {
 export const openScratch = (): Scratch => {
   const folders: string[] = [];
   const children = new Set<ChildProcess>();
-  const mind = (child: ChildProcess) => {
+  const trackChild = (child: ChildProcess) => {
     children.add(child);
     child.once("close", () => children.delete(child));
   };
@@ -32,7 +32,7 @@ export const openScratch = (): Scratch => {
       folders.push(folder);
       return folder;
     },
-    mind,
+    trackChild,
     run: (program, words, place) =>
       new Promise((resolve) => {
         const child = execFile(program, words, { ...place, maxBuffer: 64 * 1024 * 1024 }, (error, stdout, stderr) => {
@@ -40,7 +40,7 @@ export const openScratch = (): Scratch => {
           const code = error === null ? 0 : typeof error.code === "number" ? error.code : 1;
           resolve({ code, stdout, stderr: stderr || (error?.message ?? "") });
         });
-        mind(child);
+        trackChild(child);
       }),
     remove: () => {
       for (const child of children) child.kill("SIGKILL");

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { findPart, standingIn } from "./sides.ts";
+import { findConfiguredRule, findPart } from "./sides.ts";
 
 const share = {
   rule: "notes",
@@ -66,10 +66,10 @@ describe("how a rule stands in a version", () => {
     ["a member that is off with all others", [group, "off"], { absent: "has it off in off" }],
     ["nothing where it is no share", [null, "prod"], { absent: 'has no cluster "prod"; it has ' }],
   ] as [string, [unknown, string?, string?], object][])
-    it(`is ${what}`, () => assert.deepEqual(standingIn(given[0], "notes", given[1], given[2]), expected));
+    it(`is ${what}`, () => assert.deepEqual(findConfiguredRule(given[0], "notes", given[1], given[2]), expected));
 
   it("is off alone in a group, too", () =>
-    assert.deepEqual(standingIn(group, "others", "prod", undefined), { absent: "has it off in prod" }));
+    assert.deepEqual(findConfiguredRule(group, "others", "prod", undefined), { absent: "has it off in prod" }));
 
   it("is as a member only of a group that has it, and where it mutates", () => {
     const shares = new Map<string, unknown>([

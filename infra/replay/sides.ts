@@ -6,9 +6,9 @@ import type { AdmissionReview } from "#lib/review.ts";
 import type { Phase } from "#lib/rule.ts";
 import { mergeWithDefaults } from "#lib/settings.ts";
 import { getCasePhase } from "../catalogue/cases.ts";
-import { type Answer, madeIn, recordedIn } from "./answers.ts";
+import { type ReplayAnswer, readAnswer, readRecordedAnswer } from "./answers.ts";
 
-export interface Played {
+export interface ReplayRequest {
   entry: Case;
   rule: string;
   /** The cluster to evaluate it in; may be undefined if the version has only one. */
@@ -17,42 +17,42 @@ export interface Played {
   asRecorded: boolean;
 }
 
-export interface Side {
+export interface ReplaySide {
   name: string;
-  answer(played: Played): Promise<Answer>;
+  answer(played: ReplayRequest): Promise<ReplayAnswer>;
 }
 
-export interface Part {
+export interface VersionPart {
   name: string;
   share: unknown;
 }
 
-type Nothing = { absent: string } | { fault: string };
+type NoAnswer = { absent: string } | { fault: string };
 
-export interface Version {
+export interface RuleVersion {
   name: string;
-  find(rule: string, phase: Phase): Promise<Part | Nothing>;
-  invoke(part: Part, event: object): Promise<{ answer: unknown } | Nothing>;
+  find(rule: string, phase: Phase): Promise<VersionPart | NoAnswer>;
+  invoke(part: VersionPart, event: object): Promise<{ answer: unknown } | NoAnswer>;
 }
 
-export const past: Side = { name: "recorded", answer: async ({ entry }) => recordedIn(entry) };
+export const recordedSide: ReplaySide = { name: "recorded", answer: async ({ entry }) => readRecordedAnswer(entry) };
 
 /** Asks a version by direct invocation, which needs no key and no cluster. */
-export const sideOf = (version: Version): Side => ({
+export const createSide = (version: RuleVersion): ReplaySide => ({
   name: version.name,
   answer: async (played) => {
     const { entry, rule, cluster, asRecorded, review } = played;
     const part = await version.find(rule, getCasePhase(entry));
     if (!("share" in part)) return part;
     // With settings of its own, a case is evaluated even if the rule is off.
-    const standing: Standing = asRecorded
+    const standing: ConfiguredRule = asRecorded
       ? { mode: "enforce", settings: entry.settings ?? {} }
-      : standingIn(part.share, rule, cluster, entry.variant);
+      : findConfiguredRule(part.share, rule, cluster, entry.variant);
     if (!("settings" in standing)) return standing;
     const member = hasMember(part.share, rule) ? rule : undefined;
-    const said = await version.invoke(part, { ...eventFor(played), settings: standing.settings, member });
+    const said = await version.invoke(part, { ...buildReplayEvent(played), settings: standing.settings, member });
     if (!("answer" in said)) return said;
-    const answer = madeIn(said.answer, entry, review.request.uid);
+    const answer = readAnswer(said.answer, entry, review.request.uid);
     return "made" in answer && !asRecorded ? { ...answer, mode: standing.mode } : answer;
   },
 });
@@ -61,7 +61,7 @@ export const sideOf = (version: Version): Side => ({
  * Returns an event that asks for the rule's own verdict. It names no cluster: otherwise the answer would depend on the
  * cluster's mode, and count among the cluster's reviews.
  */
-const eventFor = ({ entry, review }: Played): object => {
+const buildReplayEvent = ({ entry, review }: ReplayRequest): object => {
   const { version, request } = review;
   // In a recording, a rule without needs read nothing; a case written by hand states all answers.
   const { variant, needs = entry.recorded ? { reads: [] } : {}, now } = entry;
@@ -71,7 +71,7 @@ const eventFor = ({ entry, review }: Played): object => {
   };
 };
 
-type Standing = { mode: Mode; settings: object } | { absent: string } | { fault: string };
+type ConfiguredRule = { mode: Mode; settings: object } | { absent: string } | { fault: string };
 
 const hasMember = (share: unknown, rule: string): boolean => getOwn(getOwn(share, "alone"), rule) !== undefined;
 
@@ -83,12 +83,12 @@ export const findPart = (shares: ReadonlyMap<string, unknown>, rule: string, pha
 
 const modes: unknown[] = ["enforce", "warn", "audit"];
 
-export const standingIn = (
+export const findConfiguredRule = (
   share: unknown,
   rule: string,
   named: string | undefined,
   variant: string | undefined,
-): Standing => {
+): ConfiguredRule => {
   const clusters = getOwn(share, "clusters");
   const names = isMap(clusters) ? Object.keys(clusters) : [];
   const cluster = named ?? (names.length === 1 ? names[0] : undefined);

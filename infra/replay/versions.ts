@@ -5,14 +5,14 @@ import { fileURLToPath } from "node:url";
 import type { DeploymentStage } from "../aws/stage.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
 import { isBuilt, openBundles } from "./bundle-side.ts";
-import { openReleased } from "./released-side.ts";
-import type { Ended, Scratch } from "./scratch.ts";
-import { past, type Side, sideOf } from "./sides.ts";
+import { openReleasedVersion } from "./released-side.ts";
+import type { ProcessResult, Scratch } from "./scratch.ts";
+import { createSide, type ReplaySide, recordedSide } from "./sides.ts";
 
 export const root = fileURLToPath(new URL("../../", import.meta.url));
 
 /** What to build of a checkout: these rules, or all that are on if empty; by this postern.yaml or the checkout's own. */
-export interface Wish {
+export interface BuildRequest {
   rules: readonly string[];
   config?: string | undefined;
 }
@@ -21,13 +21,13 @@ const command = join("infra", "postern.js");
 
 export const isCheckout = (folder: string): boolean => existsSync(join(folder, command));
 
-export const commitOf = async (name: string, scratch: Scratch): Promise<string | undefined> => {
+export const findCommit = async (name: string, scratch: Scratch): Promise<string | undefined> => {
   const words = ["rev-parse", "--verify", "--quiet", "--end-of-options", `${name}^{commit}`];
   const { code, stdout } = await scratch.run("git", words, { cwd: root });
   return code === 0 ? stdout.trim() : undefined;
 };
 
-export const namesInGit = async (scratch: Scratch): Promise<string[]> => {
+export const listGitNames = async (scratch: Scratch): Promise<string[]> => {
   const words = ["for-each-ref", "--format=%(refname:short)", "--count=10", "--sort=-creatordate"];
   const { code, stdout } = await scratch.run("git", [...words, "refs/heads", "refs/tags"], { cwd: root });
   return code === 0 ? stdout.split("\n").filter(Boolean) : [];
@@ -42,7 +42,7 @@ export const isShallow = async (scratch: Scratch): Promise<boolean> => {
 export const buildCommit = async (
   commit: string,
   name: string,
-  wish: Wish,
+  wish: BuildRequest,
   scratch: Scratch,
   say: (line: string) => void,
 ): Promise<string> => {
@@ -54,9 +54,9 @@ export const buildCommit = async (
     ["tar", ["-xf", archive], folder],
   ];
   for (const [program, words, cwd] of steps)
-    mustEnd(await scratch.run(program, words, { cwd }), `${name} can't be unpacked`);
+    requireSuccess(await scratch.run(program, words, { cwd }), `${name} can't be unpacked`);
   if (!isCheckout(place)) throw new Complaint(`${name} can't be built: it has no ${command}`, 3);
-  await provide(place, root, name, scratch, say);
+  await installPackages(place, root, name, scratch, say);
   return buildIn(place, name, wish, scratch, true);
 };
 
@@ -64,17 +64,17 @@ export const buildCommit = async (
 export const buildCheckout = async (
   folder: string,
   name: string,
-  wish: Wish,
+  wish: BuildRequest,
   scratch: Scratch,
   say: (line: string) => void,
 ): Promise<string> => {
-  const [built, out] = [await takesFolder(folder, name, scratch), await scratch.folder()];
+  const [built, out] = [await hasFolderOption(folder, name, scratch), await scratch.folder()];
   if (built) return buildIn(folder, name, wish, scratch, false);
   const place = join(out, "tree");
   const isLeft = (path: string) =>
     basename(path) === "node_modules" || (left.has(basename(path)) && !relative(folder, path).includes(sep));
   await cp(folder, place, { recursive: true, filter: (path) => !isLeft(path) });
-  await provide(place, folder, name, scratch, say);
+  await installPackages(place, folder, name, scratch, say);
   return buildIn(place, name, wish, scratch, true);
 };
 
@@ -82,7 +82,7 @@ export const buildCheckout = async (
 const left = new Set([".git", "dist", ".serverless", ".postern"]);
 
 /** Links the packages of `from` if its lock file is the same; else installs them. */
-const provide = async (
+const installPackages = async (
   place: string,
   from: string,
   name: string,
@@ -91,60 +91,60 @@ const provide = async (
 ): Promise<void> => {
   // The commit may contain node_modules, or a link to it.
   await rm(join(place, "node_modules"), { recursive: true, force: true });
-  const [wanted, present] = await Promise.all([place, from].map(lockOf));
+  const [wanted, present] = await Promise.all([place, from].map(readLockFile));
   if (wanted === present && existsSync(join(from, "node_modules"))) {
     await symlink(join(from, "node_modules"), join(place, "node_modules"), "dir");
     return;
   }
   say(`${name} wants other packages than are here: npm ci`);
   const words = ["ci", "--no-audit", "--no-fund"];
-  mustEnd(await scratch.run("npm", words, { cwd: place }), `the packages of ${name} can't be installed`);
+  requireSuccess(await scratch.run("npm", words, { cwd: place }), `the packages of ${name} can't be installed`);
 };
 
-const lockOf = (folder: string) => readFile(join(folder, "package-lock.json"), "utf8").catch(() => undefined);
+const readLockFile = (folder: string) => readFile(join(folder, "package-lock.json"), "utf8").catch(() => undefined);
 
 /** Reports whether the version's build has --to; older ones write into the checkout. */
-const takesFolder = async (place: string, name: string, scratch: Scratch): Promise<boolean> => {
-  const said = await scratch.run(process.execPath, [command, "build", "--help"], surroundings(place));
-  return mustEnd(said, `${name} can't be built`).stdout.includes("--to ");
+const hasFolderOption = async (place: string, name: string, scratch: Scratch): Promise<boolean> => {
+  const said = await scratch.run(process.execPath, [command, "build", "--help"], createEnvironment(place));
+  return requireSuccess(said, `${name} can't be built`).stdout.includes("--to ");
 };
 
 const buildIn = async (
   place: string,
   name: string,
-  { rules, config }: Wish,
+  { rules, config }: BuildRequest,
   scratch: Scratch,
   isOurs: boolean,
 ): Promise<string> => {
-  const isNew = !isOurs || (await takesFolder(place, name, scratch));
+  const isNew = !isOurs || (await hasFolderOption(place, name, scratch));
   const out = isNew ? await scratch.folder() : join(place, "dist");
   const words = [
     ...(isNew ? ["--to", out] : []),
     ...(isNew && rules.length > 0 ? ["--rules", rules.join(",")] : []),
     ...(config === undefined ? [] : ["--config", config]),
   ];
-  mustEnd(
-    await scratch.run(process.execPath, [command, "build", ...words], surroundings(place)),
+  requireSuccess(
+    await scratch.run(process.execPath, [command, "build", ...words], createEnvironment(place)),
     `${name} can't be built`,
   );
   return out;
 };
 
 /** Removes AWS credentials and NODE_OPTIONS from the environment: a build doesn't need them. */
-const surroundings = (cwd: string) => {
+const createEnvironment = (cwd: string) => {
   const env = Object.entries(process.env).filter(([key]) => !/^(AWS_|NODE_OPTIONS$)/.test(key));
   return { cwd, env: Object.fromEntries(env) };
 };
 
-const mustEnd = (ended: Ended, what: string): Ended => {
+const requireSuccess = (ended: ProcessResult, what: string): ProcessResult => {
   if (ended.code === 0) return ended;
   const lines = toSentence(ended.stderr.trim().split("\n").slice(-3).join("\n"));
   throw new Complaint(`${what}: ${lines.slice(0, 1000) || `it ended with ${ended.code}`}`, 3);
 };
 
-export interface Means {
+export interface SideOptions {
   stage: DeploymentStage | undefined;
-  wish: Wish;
+  wish: BuildRequest;
   /** The time limit of one review on this machine. */
   milliseconds: number;
   scratch: Scratch;
@@ -154,30 +154,34 @@ export interface Means {
 const isReleased = (text: string) => text === "live" || /^r\d+$/.test(text);
 
 /** Opens the side that `text` names: what was recorded, the working tree, a release, a commit or a folder. */
-export const openSide = async (text: string, means: Means): Promise<Side> => {
-  if (text === "recorded") return past;
-  if (means.stage && isReleased(text)) return sideOf(await openReleased(means.stage, text));
+export const openSide = async (text: string, means: SideOptions): Promise<ReplaySide> => {
+  if (text === "recorded") return recordedSide;
+  if (means.stage && isReleased(text)) return createSide(await openReleasedVersion(means.stage, text));
   const { wish, milliseconds, scratch, say } = means;
-  const bundles = async (folder: string) => sideOf(await openBundles(text, folder, milliseconds, scratch));
-  if (text === "working-tree") return bundles(await buildCheckout(root, text, wish, scratch, say));
+  const openBundleSide = async (folder: string) => createSide(await openBundles(text, folder, milliseconds, scratch));
+  if (text === "working-tree") return openBundleSide(await buildCheckout(root, text, wish, scratch, say));
   // A postern.yaml that the user names applies to the working tree only.
   const own = { rules: wish.rules };
   const isPath = isAbsolute(text) || /^\.\.?(\/|$)/.test(text);
-  const commit = isPath ? undefined : await commitOf(text, scratch);
-  if (commit !== undefined) return bundles(await buildCommit(commit, text, own, scratch, say));
+  const commit = isPath ? undefined : await findCommit(text, scratch);
+  if (commit !== undefined) return openBundleSide(await buildCommit(commit, text, own, scratch, say));
   const folder = resolve(text);
-  if (isCheckout(folder)) return bundles(await buildCheckout(folder, text, own, scratch, say));
-  if (await isBuilt(folder)) return bundles(folder);
-  throw await unknown(text, folder, means);
+  if (isCheckout(folder)) return openBundleSide(await buildCheckout(folder, text, own, scratch, say));
+  if (await isBuilt(folder)) return openBundleSide(folder);
+  throw await createUnknownVersionComplaint(text, folder, means);
 };
 
-const unknown = async (text: string, folder: string, { stage, scratch }: Means): Promise<Complaint> => {
+const createUnknownVersionComplaint = async (
+  text: string,
+  folder: string,
+  { stage, scratch }: SideOptions,
+): Promise<Complaint> => {
   if (statSync(folder, { throwIfNoEntry: false })?.isDirectory())
     return new Complaint(
       `${text} is no version: the folder is neither a checkout of Postern nor what its build writes`,
     );
   if (!stage && isReleased(text)) return new Complaint(`${text} is a release of a stage; --stage must say of which`);
-  const names = await namesInGit(scratch);
+  const names = await listGitNames(scratch);
   const known = [
     "recorded",
     "working-tree",

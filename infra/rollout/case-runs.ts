@@ -3,8 +3,15 @@ import type { Case } from "#lib/recording/recording.ts";
 import { matchesRequest } from "#lib/request-match.ts";
 import { selectPhase } from "#lib/rule.ts";
 import type { StageFunctions } from "../aws/functions.ts";
-import { decisionIn, differences, patched } from "../catalogue/case-differences.ts";
-import { buildEvent, buildReview, evaluateCase, facetOf, getCasePhase, readCases } from "../catalogue/cases.ts";
+import { applyOutcomePatch, listDifferences, parseDecision } from "../catalogue/case-differences.ts";
+import {
+  buildEvent,
+  buildReview,
+  evaluateCase,
+  getCasePhase,
+  readCases,
+  selectCaseVariant,
+} from "../catalogue/cases.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
 import { runInParallel } from "../cli/progress.ts";
 
@@ -32,11 +39,11 @@ export const runCases = async (
   const found = await runInParallel(atOnce, asked, async ([one, entry]) => {
     const member = listed.members && { member: one.name };
     const answer = await functions.invoke(listed.name, version, { ...buildEvent(one, entry), ...member });
-    const decision = decisionIn(answer.payload, buildReview(one, entry).request.uid);
+    const decision = parseDecision(answer.payload, buildReview(one, entry).request.uid);
     const sentences = answer.fault
       ? [`it fails: ${answer.fault}${formatLastLogLine(answer.log)}`]
       : decision
-        ? differences(entry, decision)
+        ? listDifferences(entry, decision)
         : [`its answer is not an AdmissionReview: ${JSON.stringify(answer.payload)?.slice(0, 200)}`];
     return sentences.length === 0 ? [] : [`${one.name}, "${entry.name}": ${sentences.join("; ")}`];
   });
@@ -95,7 +102,7 @@ export const checkCompatibility = async (
     const review = Object(Reflect.get(event, "review"));
     const asked = { ...event, review: { ...review, request: { ...review.request, object } } };
     const { payload } = await functions.invoke(validator, version, asked);
-    const outcome = decisionIn(payload, buildReview(rule, entry).request.uid)?.outcome;
+    const outcome = parseDecision(payload, buildReview(rule, entry).request.uid)?.outcome;
     return outcome?.allowed === false ? outcome.status?.message : undefined;
   };
   const found = await runInParallel(atOnce, cases, async (entry) => {
@@ -106,9 +113,9 @@ export const checkCompatibility = async (
       [fresh, old],
     ] as const) {
       const { payload } = await functions.invoke(mutator, writer.mutator, { ...buildEvent(rule, entry), ...member });
-      const decision = decisionIn(payload, buildReview(rule, entry).request.uid);
+      const decision = parseDecision(payload, buildReview(rule, entry).request.uid);
       if (decision === undefined || decision.refused) continue;
-      const object = patched(entry.mutate, decision.outcome);
+      const object = applyOutcomePatch(entry.mutate, decision.outcome);
       const refusal = await readRefusal(judge.validator, entry, object);
       if (refusal === undefined || (await readRefusal(writer.validator, entry, object)) !== undefined) continue;
       sentences.push(
@@ -121,7 +128,7 @@ export const checkCompatibility = async (
 };
 
 const isValidated = (rule: CatalogueRule, entry: Case): boolean => {
-  const { rule: facet, settings } = facetOf(rule.rule, entry);
+  const { rule: facet, settings } = selectCaseVariant(rule.rule, entry);
   const { request } = buildReview(rule, entry);
   const asked = selectPhase(facet.match, "validate", settings) ?? [];
   return request.operation !== "DELETE" && asked.some((match) => matchesRequest(match, request));

@@ -1,6 +1,6 @@
 import { isDeepStrictEqual } from "node:util";
 import type { StackTemplate } from "../aws/stack.ts";
-import { idOf } from "../catalogue/rule-names.ts";
+import { toLogicalId } from "../catalogue/rule-names.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { listCalledRules } from "./cluster-manifests.ts";
 import type { PackagedRule, StagePackage } from "./package.ts";
@@ -102,7 +102,7 @@ export const listStackRules = (template: StackTemplate | undefined, stage: strin
 
 /** Adds the resources and outputs that another template has for these rules. */
 export const keepRules = (template: StackTemplate, from: StackTemplate | undefined, rules: string[]): StackTemplate => {
-  const ids = rules.map((rule) => new RegExp(`^${idOf(rule)}(?!Dash)[A-Z]`));
+  const ids = rules.map((rule) => new RegExp(`^${toLogicalId(rule)}(?!Dash)[A-Z]`));
   const of = (all: Record<string, unknown> = {}) =>
     Object.fromEntries(Object.entries(all).filter(([id]) => ids.some((form) => form.test(id))));
   const resources = of(from?.Resources) as StackTemplate["Resources"];

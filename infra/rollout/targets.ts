@@ -1,7 +1,7 @@
 import { dirname } from "node:path";
 import type { DeploymentStage } from "../aws/stage.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
-import { idOf } from "../catalogue/rule-names.ts";
+import { toLogicalId } from "../catalogue/rule-names.ts";
 import { Complaint } from "../cli/complaint.ts";
 import type { Progress } from "../cli/progress.ts";
 import { type ClusterCredentials, describeEks, openClusterApi } from "../clusters/access.ts";
@@ -53,7 +53,7 @@ export const toEndpoints = (
   outputs: Record<string, string>,
 ): ClusterEndpoints => ({
   ...{ ca, stage: stage.name },
-  base: (rule) => (url ?? outputs.BaseUrl ?? outputs[`${idOf(rule)}BaseUrl`] ?? "").replace(/\/+$/, ""),
+  base: (rule) => (url ?? outputs.BaseUrl ?? outputs[`${toLogicalId(rule)}BaseUrl`] ?? "").replace(/\/+$/, ""),
 });
 
 /** Returns a client for one cluster. A kubeconfig for several clusters must have a context of each cluster's name. */

@@ -15,18 +15,23 @@ import type { Case } from "#lib/recording/recording.ts";
 import type { AdmissionReview, KubernetesObject } from "#lib/review.ts";
 import { type Phase, selectPhase } from "#lib/rule.ts";
 import { mergeWithDefaults } from "#lib/settings.ts";
-import { buildOddCases, perturbed } from "../../test/perturbed.ts";
-import { describeDifferences, patched } from "../catalogue/case-differences.ts";
+import { buildOddCases, perturbCases } from "../../test/perturbed.ts";
+import { applyOutcomePatch, describeDifferences } from "../catalogue/case-differences.ts";
 import {
   buildReview,
   evaluateCase,
-  facetOf,
+  getCaseOperation,
   getCasePhase,
-  operationOf,
   readCaseLines,
   readCases,
+  selectCaseVariant,
 } from "../catalogue/cases.ts";
-import { type CatalogueRule, describeUseBesidePlugin, listing, readCatalogueRules } from "../catalogue/registry.ts";
+import {
+  buildRuleList,
+  type CatalogueRule,
+  describeUseBesidePlugin,
+  readCatalogueRules,
+} from "../catalogue/registry.ts";
 import { type Suggestion, suggestFix } from "../check/evaluation/suggestions.ts";
 import { parseConfig } from "../project/project.ts";
 import { listServedRules } from "../project/served.ts";
@@ -51,7 +56,7 @@ for (const { name, sentence } of broken.filter(isChosen)) describe(name, () => i
 
 if (only.length === 0 && broken.length === 0)
   it("lists every rule in functions/README.md; npm run fix writes it", async () => {
-    const { present, wanted } = await listing(catalogue);
+    const { present, wanted } = await buildRuleList(catalogue);
     assert.equal(present, wanted);
   });
 
@@ -65,7 +70,7 @@ for (const listed of catalogue) {
   describe(listed.name, () => {
     for (const [index, entry] of cases.entries()) {
       it(entry.name, async () => {
-        const lines = describeDifferences(entry, await judged(listed, entry));
+        const lines = describeDifferences(entry, await evaluateFrozen(listed, entry));
         if (lines.length > 0)
           fail(`functions/${listed.name}/cases.yaml:${(await readCaseLines(listed))[index]}`, ...lines);
       });
@@ -140,24 +145,28 @@ groups:
 
 function laws(listed: CatalogueRule, cases: Case[]) {
   const mutations = cases.filter(
-    (entry) => entry.mutate && entry.refused === undefined && operationOf(entry) !== "DELETE",
+    (entry) => entry.mutate && entry.refused === undefined && getCaseOperation(entry) !== "DELETE",
   );
 
   if (mutations.length > 0)
     it("changes nothing when it runs again", async () => {
       for (const entry of mutations) {
-        const { outcome } = await judged(listed, entry);
-        const again = { ...entry, mutate: patched(entry.mutate, outcome) as NonNullable<Case["mutate"]> };
-        assert.deepEqual((await judged(listed, again)).outcome.patch, undefined, entry.name);
+        const { outcome } = await evaluateFrozen(listed, entry);
+        const again = { ...entry, mutate: applyOutcomePatch(entry.mutate, outcome) as NonNullable<Case["mutate"]> };
+        assert.deepEqual((await evaluateFrozen(listed, again)).outcome.patch, undefined, entry.name);
       }
     });
 
   if (mutations.length > 0)
     it("keeps fields it does not know", async () => {
       for (const entry of mutations) {
-        const given = marked(entry.mutate);
-        const { outcome } = await judged(listed, { ...entry, mutate: given as NonNullable<Case["mutate"]> });
-        assert.deepEqual(marked(patched(given, outcome)), marked(entry.becomes ?? entry.mutate), entry.name);
+        const given = addUnknownFields(entry.mutate);
+        const { outcome } = await evaluateFrozen(listed, { ...entry, mutate: given as NonNullable<Case["mutate"]> });
+        assert.deepEqual(
+          addUnknownFields(applyOutcomePatch(given, outcome)),
+          addUnknownFields(entry.becomes ?? entry.mutate),
+          entry.name,
+        );
       }
     });
 
@@ -170,10 +179,10 @@ function laws(listed: CatalogueRule, cases: Case[]) {
     it("fills in nothing from memory", async () => {
       for (const entry of cases.filter(({ mutate, needs }) => mutate && needs?.objects)) {
         const { objects = [], ...needs } = entry.needs ?? {};
-        const decided = await judged(listed, entry);
+        const decided = await evaluateFrozen(listed, entry);
         for (const before of [[], objects.map(toBare), objects.map(toOther)]) {
           const capabilities = buildChangedCapabilities(entry.needs ?? {}, { ...needs, objects: before });
-          const review = frozen(buildReview(listed, structuredClone(entry)));
+          const review = freezeReview(buildReview(listed, structuredClone(entry)));
           assert.deepEqual(await evaluateCase(listed, entry, review, capabilities), decided, entry.name);
         }
       }
@@ -191,8 +200,8 @@ function laws(listed: CatalogueRule, cases: Case[]) {
     it("answers a dry run alike", async () => {
       for (const entry of cases)
         assert.deepEqual(
-          await judged(listed, { ...entry, dryRun: !entry.dryRun }),
-          await judged(listed, entry),
+          await evaluateFrozen(listed, { ...entry, dryRun: !entry.dryRun }),
+          await evaluateFrozen(listed, entry),
           entry.name,
         );
     });
@@ -217,8 +226,8 @@ function laws(listed: CatalogueRule, cases: Case[]) {
         const objects = entry.needs?.objects?.map(withSecrets);
         if (!objects) continue;
         const filled = { ...entry, needs: { ...entry.needs, objects } };
-        const { outcome, refused } = await judged(listed, filled);
-        const advice = refused ? await adviceOn(listed, filled) : undefined;
+        const { outcome, refused } = await evaluateFrozen(listed, filled);
+        const advice = refused ? await findSuggestion(listed, filled) : undefined;
         assert.ok(!JSON.stringify([outcome, advice]).includes(secret), entry.name);
       }
     });
@@ -226,18 +235,19 @@ function laws(listed: CatalogueRule, cases: Case[]) {
   if (listed.rule.suggest) {
     const refusals = cases.filter(({ refused }) => refused !== undefined);
     it("suggests something in some case that it refuses, in words, and edits that it would admit", async () => {
-      const all = await Promise.all(refusals.map((entry) => adviceOn(listed, entry)));
+      const all = await Promise.all(refusals.map((entry) => findSuggestion(listed, entry)));
       assert.ok(all.some((advice) => advice !== undefined));
       for (const [index, entry] of refusals.entries()) {
         assert.ok(!all[index]?.isVain, `${entry.name}: "${all[index]?.text}" is refused, too`);
-        await helps(listed, entry, all[index]);
+        await assertSuggestionHelps(listed, entry, all[index]);
       }
     });
     it("suggests nothing else with any object like those", () =>
       fc.assert(
-        fc.asyncProperty(perturbed(refusals), async (entry) => {
-          const isRefused = await judged(listed, entry).then(({ refused }) => refused, unanswered);
-          if (isRefused) await helps(listed, entry, await adviceOn(listed, entry).catch(unanswered));
+        fc.asyncProperty(perturbCases(refusals), async (entry) => {
+          const isRefused = await evaluateFrozen(listed, entry).then(({ refused }) => refused, unanswered);
+          if (isRefused)
+            await assertSuggestionHelps(listed, entry, await findSuggestion(listed, entry).catch(unanswered));
         }),
         { numRuns: 100 },
       ));
@@ -246,17 +256,17 @@ function laws(listed: CatalogueRule, cases: Case[]) {
   for (const phase of listed.phases) {
     const own = cases.filter((entry) => getCasePhase(entry) === phase);
     it(`has a case to ${phase}`, () => assert.ok(own.length > 0));
-    const conditionsOf = (entry: Case) => {
-      const { rule, settings } = facetOf(listed.rule, entry);
+    const getConditions = (entry: Case) => {
+      const { rule, settings } = selectCaseVariant(listed.rule, entry);
       return selectPhase(rule.matchConditions, phase, settings);
     };
-    if (own.every((entry) => conditionsOf(entry) === undefined)) continue;
+    if (own.every((entry) => getConditions(entry) === undefined)) continue;
 
-    const called = (entry: Case, { request }: AdmissionReview) =>
-      Object.values(conditionsOf(entry) ?? {}).every((expression) => evaluateCondition(expression, request));
-    const law = async (entry: Case) => {
+    const isCalled = (entry: Case, { request }: AdmissionReview) =>
+      Object.values(getConditions(entry) ?? {}).every((expression) => evaluateCondition(expression, request));
+    const assertIdleIfSkipped = async (entry: Case) => {
       const review = buildReview(listed, entry);
-      if (called(entry, review)) return true;
+      if (isCalled(entry, review)) return true;
       const { outcome } = await evaluateCase(listed, entry, review);
       assert.deepEqual(
         { ...idle, ...outcome },
@@ -267,12 +277,12 @@ function laws(listed: CatalogueRule, cases: Case[]) {
     };
 
     it(`would do nothing where its conditions to ${phase} are false`, async () => {
-      for (const entry of own) await law(entry);
+      for (const entry of own) await assertIdleIfSkipped(entry);
     });
     it(`would do nothing there with any object like those of its cases, to ${phase}`, () =>
       fc.assert(
-        fc.asyncProperty(perturbed(own), async (entry) => {
-          await law(entry);
+        fc.asyncProperty(perturbCases(own), async (entry) => {
+          await assertIdleIfSkipped(entry);
         }),
         { numRuns: 300 },
       ));
@@ -301,14 +311,14 @@ function laws(listed: CatalogueRule, cases: Case[]) {
 }
 
 /** The decision on a case, with everything frozen: a rule that edits its input fails here. */
-async function judged(listed: CatalogueRule, entry: Case): Promise<Decision> {
-  return evaluateCase(listed, entry, frozen(buildReview(listed, structuredClone(entry))));
+async function evaluateFrozen(listed: CatalogueRule, entry: Case): Promise<Decision> {
+  return evaluateCase(listed, entry, freezeReview(buildReview(listed, structuredClone(entry))));
 }
 
 /** What the rule suggests on a case that it refuses, with everything frozen, and where nothing can be done but to read. */
-async function adviceOn(listed: CatalogueRule, entry: Case): Promise<Suggestion | undefined> {
-  const { rule, settings } = facetOf(listed.rule, entry);
-  const { request } = frozen(buildReview(listed, structuredClone(entry)));
+async function findSuggestion(listed: CatalogueRule, entry: Case): Promise<Suggestion | undefined> {
+  const { rule, settings } = selectCaseVariant(listed.rule, entry);
+  const { request } = freezeReview(buildReview(listed, structuredClone(entry)));
   const acts = () => assert.fail(`${entry.name}: it does something`);
   const capabilities = {
     ...createRecordedCapabilities(entry.needs ?? {}),
@@ -319,12 +329,12 @@ async function adviceOn(listed: CatalogueRule, entry: Case): Promise<Suggestion 
     ledger: acts,
   };
   const now = new Date(entry.now ?? "2026-01-01T00:00:00Z");
-  const around = { name: listed.name, settings: frozen(settings), variant: entry.variant, now, capabilities };
+  const around = { name: listed.name, settings: freezeReview(settings), variant: entry.variant, now, capabilities };
   return suggestFix(rule, getCasePhase(entry), request, around);
 }
 
 /** What is suggested is said on one line, without a full stop; with what it edits, the rule admits the object. */
-async function helps(
+async function assertSuggestionHelps(
   listed: CatalogueRule,
   entry: Case,
   { text, object, isVain }: Suggestion = { text: "nothing" },
@@ -332,7 +342,7 @@ async function helps(
   assert.match(text, /^[a-z].{1,288}[^.\s]$/u, entry.name);
   assert.doesNotMatch(text, /\p{Cc}/u, entry.name);
   if (object === undefined || isVain) return;
-  const { refused, outcome } = await judged(listed, { ...entry, [getCasePhase(entry)]: object });
+  const { refused, outcome } = await evaluateFrozen(listed, { ...entry, [getCasePhase(entry)]: object });
   assert.ok(!refused, `${entry.name}: "${text}" is refused: ${outcome.status?.message}`);
 }
 
@@ -345,9 +355,9 @@ function isUnanswered({ message }: Error): boolean {
   return message.startsWith("no answer is recorded");
 }
 
-function frozen<T>(value: T): T {
+function freezeReview<T>(value: T): T {
   if (typeof value === "object" && value !== null)
-    for (const inner of Object.values(Object.freeze(value))) frozen(inner);
+    for (const inner of Object.values(Object.freeze(value))) freezeReview(inner);
   return value;
 }
 
@@ -397,7 +407,7 @@ function withSecrets<T extends KubernetesObject>(object: T): T {
 }
 
 /** The object with a field that nobody knows, in it, its spec, and every element of its spec's lists. */
-function marked(object: unknown): unknown {
+function addUnknownFields(object: unknown): unknown {
   const mark = (value: unknown, depth: number): unknown => {
     if (typeof value !== "object" || value === null || Array.isArray(value)) return value;
     const inner = Object.entries(value).map(([key, member]) => {

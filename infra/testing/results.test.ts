@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { codeOf, lineOf, summaryOf, type TestResult, toJunit } from "./results.ts";
+import { formatJunit, formatTestResult, formatTestSummary, type TestResult, toExitCode } from "./results.ts";
 
 const file = "functions/a/cases.yaml";
 const passed: TestResult = { rule: "a", file, line: 1, name: "admits", result: "passed", because: [] };
@@ -28,20 +28,20 @@ const all = [passed, failed, skipped, unloaded];
 
 describe("results of tests", () => {
   it("are told in lines, with the place of what failed", () => {
-    assert.deepEqual(all.map(lineOf), [
+    assert.deepEqual(all.map(formatTestResult), [
       "passed  admits\n",
       `failed  refuses\n        ${file}:4\n        - <a>\n        + ?[31mb\n`,
       "skipped  admits\n        Go 1.25 is not here\n",
       "not evaluated  loads\n        functions/b/rule.ts\n        it does not\n",
     ]);
-    assert.equal(summaryOf(all, "test"), "4 tests: 1 passed, 1 failed, 1 not evaluated, 1 skipped\n");
+    assert.equal(formatTestSummary(all, "test"), "4 tests: 1 passed, 1 failed, 1 not evaluated, 1 skipped\n");
   });
 
   it("are a suite for each rule in JUnit's XML", () => {
     const about = 'package="postern" timestamp="2026-11-22T01:02:03" hostname="localhost"';
     const rest = "    <system-out></system-out>\n    <system-err></system-err>\n  </testsuite>\n";
     assert.equal(
-      toJunit(all, new Date("2026-11-22T01:02:03.456Z")),
+      formatJunit(all, new Date("2026-11-22T01:02:03.456Z")),
       `<?xml version="1.0" encoding="UTF-8"?>
 <testsuites>
   <testsuite name="a" id="0" ${about} tests="3" failures="1" errors="0" time="0">
@@ -68,5 +68,5 @@ ${rest}</testsuites>
   ];
   for (const [results, code] of codes)
     it(`${results.map(({ result }) => result).join(", ") || "of nothing"} end with ${code}`, () =>
-      assert.equal(codeOf(results), code));
+      assert.equal(toExitCode(results), code));
 });

@@ -1,4 +1,4 @@
-import { type Suite, writeSuites } from "../check/reports/junit.ts";
+import { formatSuites, type TestSuite } from "../check/reports/junit.ts";
 import { formatCount } from "../cli/progress.ts";
 import { escapeControls } from "../cli/terminal.ts";
 
@@ -13,17 +13,17 @@ export interface TestResult {
   because: string[];
 }
 
-export const lineOf = (one: TestResult): string => {
+export const formatTestResult = (one: TestResult): string => {
   const { name, result, because, rule } = one;
   const isWrong = result === "failed" || result === "not evaluated";
-  const lines = [...(rule !== undefined && isWrong ? [placeOf(one)] : []), ...because];
+  const lines = [...(rule !== undefined && isWrong ? [formatTestPlace(one)] : []), ...because];
   return `${result.padEnd(6)}  ${escapeControls(name)}\n${lines.map((line) => `        ${escapeControls(line)}\n`).join("")}`;
 };
 
-const placeOf = ({ file, line }: TestResult): string => (line === undefined ? file : `${file}:${line}`);
+const formatTestPlace = ({ file, line }: TestResult): string => (line === undefined ? file : `${file}:${line}`);
 
 /** Writes the last line. `what` is the noun to count, for instance `case`. */
-export const summaryOf = (all: readonly TestResult[], what: string): string => {
+export const formatTestSummary = (all: readonly TestResult[], what: string): string => {
   const count = (result: TestResult["result"]) => all.filter((one) => one.result === result).length;
   const others = (["failed", "not evaluated", "skipped"] as const).filter((result) => count(result) > 0);
   const parts = [`${count("passed")} passed`, ...others.map((result) => `${count(result)} ${result}`)];
@@ -31,17 +31,17 @@ export const summaryOf = (all: readonly TestResult[], what: string): string => {
 };
 
 /** Returns the exit code: 1 if a test failed, 3 if something can't be evaluated. */
-export const codeOf = (all: readonly TestResult[]): number => {
+export const toExitCode = (all: readonly TestResult[]): number => {
   const has = (wanted: TestResult["result"]) => all.some(({ result }) => result === wanted);
   return has("not evaluated") ? 3 : has("failed") ? 1 : 0;
 };
 
 /** Writes the results as JUnit XML: a suite for each rule, or for each file of cases if no rule is named. */
-export const toJunit = (all: readonly TestResult[], now = new Date()): string => {
-  const suites = [...Map.groupBy(all, ({ rule, file }) => rule ?? file)].map(([name, results]): Suite => {
+export const formatJunit = (all: readonly TestResult[], now = new Date()): string => {
+  const suites = [...Map.groupBy(all, ({ rule, file }) => rule ?? file)].map(([name, results]): TestSuite => {
     const cases = results.map((one) => {
       const { name: test, result, because } = one;
-      const place = placeOf(one);
+      const place = formatTestPlace(one);
       const wrong = { message: place, type: result, text: [place, ...because].join("\n") };
       return {
         ...{ object: name, rule: test },
@@ -52,5 +52,5 @@ export const toJunit = (all: readonly TestResult[], now = new Date()): string =>
     });
     return { name, cases, said: [] };
   });
-  return writeSuites(suites, now);
+  return formatSuites(suites, now);
 };

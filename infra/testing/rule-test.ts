@@ -16,7 +16,7 @@ import { buildConfigurations } from "../webhooks/configurations.ts";
 export { createLiveCapabilities as connectWorlds } from "#lib/cluster/live-capabilities.ts";
 export type { Count } from "#lib/metrics.ts";
 export { mergeWithDefaults as mergeSettings } from "#lib/settings.ts";
-export { patched } from "../catalogue/case-differences.ts";
+export { applyOutcomePatch } from "../catalogue/case-differences.ts";
 export { evaluateCondition } from "./cel-condition.ts";
 export { type Case, createRecordedCapabilities, type Decision };
 

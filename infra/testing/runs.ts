@@ -11,18 +11,20 @@ const root = fileURLToPath(new URL("../../", import.meta.url));
 const shared = join(root, "infra/testing/catalogue.test.ts");
 
 /** The rules to test: the rules of these names, or all rules if there are no names. */
-interface Chosen {
+interface RuleSelection {
   catalogue: readonly CatalogueRule[];
   broken: readonly BrokenRule[];
   names: readonly string[];
 }
 
 /** Runs the cases of rules, the tests common to all rules and the rules' own tests, each file in its own process. */
-export async function* runTests({ catalogue, broken, names }: Chosen): AsyncGenerator<TestResult> {
+export async function* runTests({ catalogue, broken, names }: RuleSelection): AsyncGenerator<TestResult> {
   const chosen = catalogue.filter(({ name }) => names.length === 0 || names.includes(name));
   const own = chosen.flatMap(({ name }) => globSync(`functions/${name}/**/*.test.ts`, { cwd: root }));
   const places = new Map(
-    await Promise.all(chosen.map(async (listed) => [listed.name, await readPlaces(listed).catch(() => [])] as const)),
+    await Promise.all(
+      chosen.map(async (listed) => [listed.name, await readCasePlaces(listed).catch(() => [])] as const),
+    ),
   );
   process.env.POSTERN_RULES = names.join(",");
   // With this variable, which Node sets in tests, Node would run nothing.
@@ -41,7 +43,7 @@ export async function* runTests({ catalogue, broken, names }: Chosen): AsyncGene
     if (isSuite && (failure === undefined || Object(failure).failureType === "subtestsFailed")) continue;
 
     const isShared = file === shared;
-    const rule = isShared && path.length > 1 ? path[0] : ruleOf(file);
+    const rule = isShared && path.length > 1 ? path[0] : findRuleName(file);
     const title = (isShared && rule !== undefined ? path.slice(1) : path).join(": ");
     const cases = isShared && rule !== undefined && path.length === 2 ? (places.get(rule) ?? []) : [];
     const index = cases.findIndex((one) => one.name === name);
@@ -56,31 +58,31 @@ export async function* runTests({ catalogue, broken, names }: Chosen): AsyncGene
       ...(rule !== undefined && { rule }),
       ...place,
       name: title,
-      result: failure === undefined ? passed(data.skip) : isBroken(rule) ? "not evaluated" : "failed",
-      because: failure === undefined ? reason : because(failure, [place.file, place.line].join(":")),
+      result: failure === undefined ? toResult(data.skip) : isBroken(rule) ? "not evaluated" : "failed",
+      because: failure === undefined ? reason : describeFailure(failure, [place.file, place.line].join(":")),
     };
   }
 }
 
-const passed = (skip: string | boolean | undefined) => (skip === undefined ? "passed" : "skipped");
+const toResult = (skip: string | boolean | undefined) => (skip === undefined ? "passed" : "skipped");
 
-const ruleOf = (file: string): string | undefined =>
+const findRuleName = (file: string): string | undefined =>
   /^functions\/([^/]+)\//.exec(relative(root, file).split(sep).join("/"))?.[1];
 
-const readPlaces = async (listed: CatalogueRule): Promise<{ name: string; line: number }[]> => {
+const readCasePlaces = async (listed: CatalogueRule): Promise<{ name: string; line: number }[]> => {
   const [cases, lines] = await Promise.all([readCases(listed), readCaseLines(listed)]);
   return cases.map(({ name }, index) => ({ name, line: lines[index] ?? 1 }));
 };
 
 /** Returns a failure's message without its place, and the first line of the stack that is in a rule's folder. */
-const because = (failure: unknown, place: string): string[] => {
+const describeFailure = (failure: unknown, place: string): string[] => {
   const { cause } = Object(failure);
   const error = cause ?? failure;
   const text = stripVTControlCharacters(String(Object(error).message ?? error)).trimEnd();
   const lines = text.split("\n").filter((line, index) => index > 0 || line !== place);
-  const frame = frameIn(String(Object(error).stack ?? ""));
+  const frame = findFrame(String(Object(error).stack ?? ""));
   return [...lines, ...(frame === undefined || frame === place ? [] : [`at ${frame}`])];
 };
 
-const frameIn = (stack: string): string | undefined =>
+const findFrame = (stack: string): string | undefined =>
   new RegExp(`${RegExp.escape(pathToFileURL(root).href)}(functions/[^\\s:]+:\\d+)`).exec(stack)?.[1];

@@ -8,7 +8,7 @@ import {
   type Rule,
   selectPhase,
 } from "#lib/rule.ts";
-import { asVariant, type CatalogueRule } from "../catalogue/registry.ts";
+import { applyVariant, type CatalogueRule } from "../catalogue/registry.ts";
 import { Complaint } from "../cli/complaint.ts";
 import type { Exemptions, RuleConfig } from "../config/config.ts";
 
@@ -54,7 +54,7 @@ export const buildRuleEntries = (
       `functions/${listed.name}/rule.ts has a variant "${unfit}"; each needs a name of its own of lower-case letters, digits and hyphens, and not mutate or validate`,
     );
   return names.flatMap((variant) => {
-    const { rule, settings } = asVariant(listed.rule, setup.settings, variant);
+    const { rule, settings } = applyVariant(listed.rule, setup.settings, variant);
     return isIdle(rule, settings)
       ? []
       : [{ variant, entry: buildRuleEntry({ ...listed, rule }, phase, { ...setup, settings }, harden) }];

@@ -1,6 +1,6 @@
 import type { Need, Needs, ResourceType } from "#lib/needs.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
-import { idOf } from "../catalogue/rule-names.ts";
+import { toLogicalId } from "../catalogue/rule-names.ts";
 import type { ClusterConfig } from "../config/config.ts";
 import { listAskingRules } from "../config/connections.ts";
 
@@ -110,7 +110,7 @@ const listPolicyRules = ({ verb, kind, kinds }: Need<unknown>, settings: object)
 
 /** Returns a CloudFormation template of EKS access entries that put each function's role into its Kubernetes group. */
 export const buildAccessEntries = (catalogue: CatalogueRule[], cluster: ClusterConfig, name: string): object => {
-  const rules = listFunctionNeeds(catalogue, cluster).map((one) => ({ ...one, id: idOf(one.name) }));
+  const rules = listFunctionNeeds(catalogue, cluster).map((one) => ({ ...one, id: toLogicalId(one.name) }));
   return {
     AWSTemplateFormatVersion: "2010-09-09",
     Description: `Lets ${name}'s functions read what their rules need in ${cluster.connect?.eks}`,

@@ -7,7 +7,7 @@ import type { AwsAction, Capabilities } from "#lib/needs.ts";
 import { createRecordedCapabilities } from "#lib/recorded-answers.ts";
 import type { AdmissionRequest } from "#lib/review.ts";
 import persistentVolumeLabel from "../../functions/persistent-volume-label/rule.ts";
-import { patched } from "../../infra/catalogue/case-differences.ts";
+import { applyOutcomePatch } from "../../infra/catalogue/case-differences.ts";
 import { needs } from "../parts.ts";
 import { type Moto, startMoto } from "./moto.ts";
 
@@ -31,7 +31,7 @@ const judge = async (volumeID: string, capabilities: Capabilities) => {
     now: new Date(),
     capabilities,
   });
-  return outcome.status?.message ?? Object(patched(object, outcome)).metadata.labels;
+  return outcome.status?.message ?? Object(applyOutcomePatch(object, outcome)).metadata.labels;
 };
 const denial = (volumeID: string) => `persistentvolumes "a" is forbidden: error querying AWS EBS volume ${volumeID}: `;
 

@@ -9,8 +9,8 @@ import { after, before, describe, it } from "node:test";
 import { fileURLToPath } from "node:url";
 import type { Case } from "#lib/recording/recording.ts";
 import { bundleRule } from "../../infra/build/bundle.ts";
-import { differences } from "../../infra/catalogue/case-differences.ts";
-import { buildReview, casesIn, evaluateCase } from "../../infra/catalogue/cases.ts";
+import { listDifferences } from "../../infra/catalogue/case-differences.ts";
+import { buildReview, evaluateCase, parseCases } from "../../infra/catalogue/cases.ts";
 import { type CatalogueRule, readCatalogue } from "../../infra/catalogue/registry.ts";
 import type { PosternConfig } from "../../infra/config/config.ts";
 import { listRecordingPlaces } from "../../infra/config/record-section.ts";
@@ -172,13 +172,13 @@ describe("a function that records into a bucket", await needs("moto"), () => {
       for (const secret of [jwt, "sesame"]) assert.ok(!text.includes(secret));
       const listed = catalogue.find((one) => one.name === name);
       assert.ok(listed);
-      const cases: Case[] = casesIn(text, name, listed.phases);
+      const cases: Case[] = parseCases(text, name, listed.phases);
       assert.deepEqual(
         cases.map((entry) => entry.mutate?.metadata?.name),
         names,
       );
       for (const entry of cases) {
-        assert.deepEqual(differences(entry, await evaluateCase(listed, entry, buildReview(listed, entry))), []);
+        assert.deepEqual(listDifferences(entry, await evaluateCase(listed, entry, buildReview(listed, entry))), []);
         assert.ok(entry.becomes, "in mode warn, too, what the rule would have done is what is kept");
       }
     }

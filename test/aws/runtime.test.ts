@@ -8,7 +8,7 @@ import type { Case } from "#lib/recording/recording.ts";
 import { buildClaim } from "#lib/url-key.ts";
 import { bundleRule } from "../../infra/build/bundle.ts";
 import { writeDeployment } from "../../infra/build/deployment.ts";
-import { decisionIn, differences } from "../../infra/catalogue/case-differences.ts";
+import { listDifferences, parseDecision } from "../../infra/catalogue/case-differences.ts";
 import { buildEvent, buildReview, getCasePhase, readCases } from "../../infra/catalogue/cases.ts";
 import { type CatalogueRule, readCatalogue } from "../../infra/catalogue/registry.ts";
 import { needs } from "../parts.ts";
@@ -48,7 +48,7 @@ describe("under Lambda's runtime", await needs("runtime client"), () => {
       it("does what its cases say", async () => {
         for (const entry of cases) {
           const answer = await running.invoke(buildEvent(listed, entry));
-          assert.deepEqual(differences(entry, decisionOf(answer, listed, entry)), [], entry.name);
+          assert.deepEqual(listDifferences(entry, decisionOf(answer, listed, entry)), [], entry.name);
         }
       });
 
@@ -60,7 +60,7 @@ describe("under Lambda's runtime", await needs("runtime client"), () => {
         if (plain === undefined || Object.keys(listed.rule.needs ?? {}).length > 0) return;
         const { statusCode, body } = response(await running.invoke(request(listed, plain)));
         assert.equal(statusCode, 200, body);
-        assert.deepEqual(differences(plain, decisionOf(JSON.parse(body), listed, plain)), [], plain.name);
+        assert.deepEqual(listDifferences(plain, decisionOf(JSON.parse(body), listed, plain)), [], plain.name);
       });
 
       it("answers 404 for a wrong key", async () => {
@@ -131,7 +131,7 @@ const request = (
 };
 
 const decisionOf = (answer: unknown, listed: CatalogueRule, entry: Case) => {
-  const decision = decisionIn(answer, buildReview(listed, entry).request.uid);
+  const decision = parseDecision(answer, buildReview(listed, entry).request.uid);
   assert.ok(decision, `no answer to this review: ${JSON.stringify(answer)}`);
   return decision;
 };

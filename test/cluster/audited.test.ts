@@ -7,7 +7,7 @@ import { createLiveCapabilities } from "#lib/cluster/live-capabilities.ts";
 import { createMemoryLedger } from "#lib/ledger.ts";
 import { readCatalogue } from "../../infra/catalogue/registry.ts";
 import { discover } from "../../infra/check/live/discovery.ts";
-import { openReader, type Read } from "../../infra/check/live/reader.ts";
+import { type ApiGet, openReader } from "../../infra/check/live/reader.ts";
 import { openCertificate } from "../../infra/keys/keys.ts";
 import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
 import type { ClusterClient } from "../../infra/parity/control-plane/client.ts";
@@ -378,7 +378,7 @@ describe("an audit of a cluster", await needs("API server"), () => {
     const { server, ca, tokenOf } = cluster;
     const way = { server, ca, token: async () => tokenOf("admin"), unknown: "" };
     const { read, close } = openReader(way, new AbortController().signal);
-    const found = async (ask: Read) => {
+    const found = async (ask: ApiGet) => {
       const { resources, unknown } = await discover(ask, String);
       assert.deepEqual(unknown, []);
       return resources

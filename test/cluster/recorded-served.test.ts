@@ -8,8 +8,8 @@ import { setTimeout as wait } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { parseAllDocuments } from "yaml";
-import { differences } from "../../infra/catalogue/case-differences.ts";
-import { buildReview, casesIn, evaluateCase } from "../../infra/catalogue/cases.ts";
+import { listDifferences } from "../../infra/catalogue/case-differences.ts";
+import { buildReview, evaluateCase, parseCases } from "../../infra/catalogue/cases.ts";
 import { readCatalogue } from "../../infra/catalogue/registry.ts";
 import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
 import { getCollectionPath } from "../../infra/parity/control-plane/client.ts";
@@ -143,11 +143,11 @@ describe("recordings of the gateway", await needs("API server"), () => {
       assert.ok(!text.includes("sesame") && !text.includes(Buffer.from("open sesame").toString("base64")), file);
       const listed = catalogue.find(({ name }) => `${name}.yaml` === file);
       assert.ok(listed);
-      const cases = casesIn(text, file, listed.phases);
+      const cases = parseCases(text, file, listed.phases);
       count += cases.length;
       for (const entry of cases)
         assert.deepEqual(
-          differences(entry, await evaluateCase(listed, entry, buildReview(listed, entry))),
+          listDifferences(entry, await evaluateCase(listed, entry, buildReview(listed, entry))),
           [],
           entry.name,
         );

@@ -8,16 +8,16 @@ import { fillDefaults } from "../../apiserver/defaults/defaults.ts";
 import { describeUnknownKind, isDefinable, type ResourceKind } from "../../apiserver/kinds/kinds.ts";
 import { toSentence } from "../../cli/complaint.ts";
 import type { Manifest } from "../manifests/manifests.ts";
-import { positionOf } from "../manifests/positions.ts";
+import { findPosition } from "../manifests/positions.ts";
 import {
-  type Checked,
+  type CheckResult,
   type Denial,
   type Environment,
   type Evaluation,
+  type EvaluationSubject,
   noFindings,
-  type Subject,
 } from "./evaluation.ts";
-import { findField, parsePath } from "./field-paths.ts";
+import { findField, parseFieldPath } from "./field-paths.ts";
 import { collectFindings } from "./findings.ts";
 import { buildPod } from "./pod-templates.ts";
 import { buildRequest, isReview, normalizeObject, readRecordedRequest, sortForApply, toKey } from "./requests.ts";
@@ -44,7 +44,7 @@ const evaluateReview = async (manifest: Manifest, environment: Environment): Pro
   try {
     return await evaluateRequest({ attributes: readRecordedRequest(manifest), manifest }, environment);
   } catch (error) {
-    return toUndecided(manifest, manifest.object, toSentence(error));
+    return createUndecidedEvaluation(manifest, manifest.object, toSentence(error));
   }
 };
 
@@ -53,9 +53,9 @@ const evaluateManifest = async (manifest: Manifest, environment: Environment): P
   const { apiVersion, kind: word } = manifest.object;
   const kind = kinds.of(String(apiVersion), String(word));
   if (kind === undefined && !mayConcern(manifest, environment))
-    return toUnasked(manifest, manifest.object, { verdict: "allowed", noRule: true });
+    return createUnaskedEvaluation(manifest, manifest.object, { verdict: "allowed", noRule: true });
   if (kind === undefined)
-    return toUndecided(manifest, manifest.object, describeUnknownKind(String(apiVersion), String(word)));
+    return createUndecidedEvaluation(manifest, manifest.object, describeUnknownKind(String(apiVersion), String(word)));
   const object = normalizeObject(manifest.object, kind, { ...asking, operation: "CREATE" });
   const { name = "", namespace } = object.metadata ?? {};
   const stored =
@@ -65,15 +65,23 @@ const evaluateManifest = async (manifest: Manifest, environment: Environment): P
   const there = stored && (kinds.convert(stored, kind.kind) as KubernetesObject | undefined);
   const operation = asking.operation ?? (stored === undefined ? "CREATE" : "UPDATE");
   if (stored !== undefined && there === undefined && operation !== "CREATE")
-    return toUndecided(manifest, object, describeUnknownConversion({ kind: kindOf(stored) }, kind.kind));
+    return createUndecidedEvaluation(
+      manifest,
+      object,
+      describeUnknownConversion({ kind: toGroupVersionKind(stored) }, kind.kind),
+    );
   if (operation === "UPDATE" && there === undefined)
-    return toUndecided(manifest, object, "there is nothing to update; --old or --state must hold it as it is now");
+    return createUndecidedEvaluation(
+      manifest,
+      object,
+      "there is nothing to update; --old or --state must hold it as it is now",
+    );
   const filled = fillDefaults(object);
   const misfits = [
     ...filled.misfits,
     ...(isNameless(object, kind) ? ["metadata.name or generateName is required"] : []),
   ];
-  if (misfits.length > 0 && operation !== "DELETE") return misread(manifest, object, misfits);
+  if (misfits.length > 0 && operation !== "DELETE") return createDecodeDenial(manifest, object, misfits);
   // A deletion concerns the stored object; the manifest gives only its name.
   const whole = operation === "DELETE" ? (there ?? filled.object) : filled.object;
   const attributes = buildRequest(whole, operation === "UPDATE" ? (there ?? null) : null, kind, {
@@ -109,7 +117,10 @@ const mayConcern = ({ object }: Manifest, { hooks, unevaluated, asking }: Enviro
 
 const includes = (wanted: readonly string[], one: string): boolean => wanted.includes("*") || wanted.includes(one);
 
-const kindOf = ({ apiVersion = "", kind = "" }: KubernetesObject) => ({ ...splitApiVersion(apiVersion), kind });
+const toGroupVersionKind = ({ apiVersion = "", kind = "" }: KubernetesObject) => ({
+  ...splitApiVersion(apiVersion),
+  kind,
+});
 
 /** Review objects such as SubjectAccessReview need no name. */
 const isNameless = ({ metadata }: KubernetesObject, { resource: { group } }: ResourceKind): boolean =>
@@ -131,12 +142,12 @@ export const evaluatePods = async function* (
     operation: "CREATE",
     user: made.user,
   });
-  const { apiVersion, kind: word, name } = toIdentity(manifest, workload);
+  const { apiVersion, kind: word, name } = readIdentity(manifest, workload);
   const by = { apiVersion, kind: word, name };
   yield await evaluateRequest({ attributes, manifest, made: { by, at: made.at } }, environment);
 };
 
-const toIdentity = ({ source, line }: Manifest, object: unknown) => {
+const readIdentity = ({ source, line }: Manifest, object: unknown) => {
   const [metadata, name] = [getOwn(object, "metadata"), (key: string) => getOwn(getOwn(object, "metadata"), key)];
   const [said, namespace] = [name("name") ?? name("generateName"), getOwn(metadata, "namespace")];
   return {
@@ -149,14 +160,14 @@ const toIdentity = ({ source, line }: Manifest, object: unknown) => {
   };
 };
 
-const toUnasked = (
+const createUnaskedEvaluation = (
   manifest: Manifest,
   object: unknown,
-  checked: Partial<Checked> & Pick<Checked, "verdict">,
+  checked: Partial<CheckResult> & Pick<CheckResult, "verdict">,
 ): Evaluation => {
   return {
     subject: { manifest },
-    checked: { ...toIdentity(manifest, object), ...noFindings, ...checked },
+    checked: { ...readIdentity(manifest, object), ...noFindings, ...checked },
     audit: {},
     steps: [],
     before: null,
@@ -164,34 +175,39 @@ const toUnasked = (
   };
 };
 
-export const toUndecided = (manifest: Manifest, object: unknown, sentence: string): Evaluation =>
-  toUnasked(manifest, object, { verdict: "undecided", undecided: [sentence] });
+export const createUndecidedEvaluation = (manifest: Manifest, object: unknown, sentence: string): Evaluation =>
+  createUnaskedEvaluation(manifest, object, { verdict: "undecided", undecided: [sentence] });
 
 /** An object that the API server can't decode is refused before admission. */
-const misread = (manifest: Manifest, object: KubernetesObject, sentences: readonly string[]): Evaluation => {
+const createDecodeDenial = (manifest: Manifest, object: KubernetesObject, sentences: readonly string[]): Evaluation => {
   const denials = sentences.map((message): Denial => {
-    const { line, column } = positionOf(
+    const { line, column } = findPosition(
       manifest,
-      findField(manifest.object, { message, code: 400 }, parsePath(message.split(" ", 1)[0] ?? "")),
+      findField(manifest.object, { message, code: 400 }, parseFieldPath(message.split(" ", 1)[0] ?? "")),
     );
     return { rule: "the API server", message, code: 400, reason: "BadRequest", line, column };
   });
-  return toUnasked(manifest, object, { verdict: "denied", denials });
+  return createUnaskedEvaluation(manifest, object, { verdict: "denied", denials });
 };
 
-export const evaluateRequest = async (subject: Subject, environment: Environment): Promise<Evaluation> => {
+export const evaluateRequest = async (subject: EvaluationSubject, environment: Environment): Promise<Evaluation> => {
   const { attributes, manifest, made } = subject;
   assumeOld(attributes, environment);
   const assumed = assumeNamespace(attributes, environment);
-  const trace = await admit(attributes, environment.hooks, around(environment));
-  const unevaluated = environment.unevaluated.findMatching(attributes, trace.object, around(environment), assumed);
-  if (trace.allowed && !made) remember(attributes, trace, environment);
+  const trace = await admit(attributes, environment.hooks, createServerContext(environment));
+  const unevaluated = environment.unevaluated.findMatching(
+    attributes,
+    trace.object,
+    createServerContext(environment),
+    assumed,
+  );
+  if (trace.allowed && !made) storeOutcome(attributes, trace, environment);
   const before = attributes.object ?? attributes.oldObject;
   const after = attributes.object === null || attributes.object === undefined ? before : trace.object;
   return {
     subject,
     checked: {
-      ...toIdentity(manifest, before),
+      ...readIdentity(manifest, before),
       ...(made && { madeBy: made.by }),
       ...(await collectFindings(trace, subject, environment, assumed, unevaluated)),
     },
@@ -202,7 +218,7 @@ export const evaluateRequest = async (subject: Subject, environment: Environment
   };
 };
 
-const around = ({ kinds, existing, call, cel }: Environment): ServerContext => ({
+const createServerContext = ({ kinds, existing, call, cel }: Environment): ServerContext => ({
   findNamespace: (name) => existing.find(namespaces, name),
   equivalents: kinds.equivalents,
   convert: kinds.convert,
@@ -226,12 +242,12 @@ const assumeOld = ({ resource, subResource, oldObject }: Attributes, { existing 
 
 /** Adds an unknown namespace by its name, unless the state is known; reports whether only its name is known. */
 const assumeNamespace = ({ namespace, resource, operation }: Attributes, environment: Environment): boolean => {
-  const { existing, isStateKnown, missing } = environment;
+  const { existing, isStateKnown, noteMissingNamespace } = environment;
   const isItself = resource.group === "" && resource.resource === "namespaces" && operation !== "DELETE";
   if (!namespace || isItself) return false;
   const found = existing.find(namespaces, namespace);
-  if (found === undefined) missing(namespace);
-  if (found !== undefined || isStateKnown) return found !== undefined && bare.has(found);
+  if (found === undefined) noteMissingNamespace(namespace);
+  if (found !== undefined || isStateKnown) return found !== undefined && assumedNamespaces.has(found);
   const labels = { "kubernetes.io/metadata.name": namespace };
   const assumed = {
     apiVersion: "v1",
@@ -240,25 +256,25 @@ const assumeNamespace = ({ namespace, resource, operation }: Attributes, environ
     status: { phase: "Active" },
   };
   existing.put(namespaces, assumed);
-  bare.add(assumed);
+  assumedNamespaces.add(assumed);
   return true;
 };
 
-const bare = new WeakSet<object>();
+const assumedNamespaces = new WeakSet<object>();
 
 /** Stores an admitted object for later evaluations or removes a deleted one, but a deleted namespace stays. */
-const remember = (attributes: Attributes, { object }: AdmissionTrace, { existing }: Environment): void => {
+const storeOutcome = (attributes: Attributes, { object }: AdmissionTrace, { existing }: Environment): void => {
   const { resource, subResource, operation, oldObject, dryRun } = attributes;
   if (dryRun || subResource || operation === "CONNECT") return;
   const { name, namespace } = Object(Object(operation === "DELETE" ? oldObject : object).metadata);
   if (typeof name !== "string" || name === "") return;
   if (operation === "DELETE" && resource.group === "" && resource.resource === "namespaces")
-    existing.put(resource, ending(oldObject as KubernetesObject));
+    existing.put(resource, terminateNamespace(oldObject as KubernetesObject));
   else if (operation === "DELETE") existing.remove(resource, name, namespace);
   else existing.put(resource, object as KubernetesObject);
 };
 
-const ending = ({ metadata, ...namespace }: KubernetesObject): KubernetesObject => {
+const terminateNamespace = ({ metadata, ...namespace }: KubernetesObject): KubernetesObject => {
   const gone = { deletionTimestamp: new Date().toISOString().replace(/\.\d+/, "") };
   const ended = { ...namespace, metadata: { ...metadata, ...gone }, status: { phase: "Terminating" } };
   return ended;

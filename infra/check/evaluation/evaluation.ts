@@ -8,18 +8,18 @@ import type {
 } from "#infra/apiserver/admission/types.ts";
 import type { KubernetesObject, Operation, UserInfo } from "#lib/review.ts";
 import type { KindIndex } from "../../apiserver/kinds/kinds.ts";
-import type { Manifest, Path } from "../manifests/manifests.ts";
-import type { Existing } from "./existing-objects.ts";
+import type { FieldPath, Manifest } from "../manifests/manifests.ts";
+import type { ExistingObjects } from "./existing-objects.ts";
 import type { Unevaluated } from "./unevaluated.ts";
 
-export interface Subject {
+export interface EvaluationSubject {
   attributes: Attributes;
   manifest: Manifest;
   /** Set for a Pod that a workload would create: the workload, and the path of its Pod template. */
-  made?: { by: NonNullable<Checked["madeBy"]>; at: Path };
+  made?: { by: NonNullable<CheckResult["madeBy"]>; at: FieldPath };
 }
 
-export interface Asking {
+export interface RequestOptions {
   operation: Operation;
   user: UserInfo;
   /** The namespace of manifests that name none. */
@@ -27,8 +27,8 @@ export interface Asking {
 }
 
 export interface Evaluation {
-  subject: Pick<Subject, "manifest" | "made"> & Partial<Pick<Subject, "attributes">>;
-  checked: Checked;
+  subject: Pick<EvaluationSubject, "manifest" | "made"> & Partial<Pick<EvaluationSubject, "attributes">>;
+  checked: CheckResult;
   audit: Record<string, string>;
   steps: TraceStep[];
   before: unknown;
@@ -38,14 +38,14 @@ export interface Evaluation {
 /** The cluster that objects are evaluated in: its kinds, objects, webhooks and user. */
 export interface Environment {
   kinds: KindIndex;
-  existing: Omit<Existing, "capabilities">;
+  existing: Omit<ExistingObjects, "capabilities">;
   hooks: Pick<Hooks, "mutating" | "validating">;
   call(hook: Hook, review: ReviewToSend): Promise<CallResult>;
   cel: CelEvaluator;
   /** Returns a hook's name for reports; `message` tells which member of a group refused. */
-  nameOf(hook: string, message?: string): string;
-  suggestionOf(rule: string, step: TraceStep, at: Path): Promise<string | undefined>;
-  asking: Omit<Asking, "operation"> & { operation: Asking["operation"] | undefined };
+  getHookName(hook: string, message?: string): string;
+  findSuggestion(rule: string, step: TraceStep, at: FieldPath): Promise<string | undefined>;
+  asking: Omit<RequestOptions, "operation"> & { operation: RequestOptions["operation"] | undefined };
   /** The objects of --old, which updates start from, by `toKey`. */
   old: ReadonlyMap<string, KubernetesObject>;
   alsoPods: boolean;
@@ -53,12 +53,12 @@ export interface Environment {
   isStateKnown: boolean;
   unevaluated: Unevaluated;
   /** A clause that says how to describe namespaces better. */
-  moreOf: string;
-  missing(namespace: string): void;
+  namespaceHint: string;
+  noteMissingNamespace(namespace: string): void;
 }
 
 /** The outcome for one object; every report is made from it. */
-export interface Checked {
+export interface CheckResult {
   /** The file as the user named it, such as `k8s/web.yaml`; `-` is standard input, undefined means no file. */
   file?: string;
   /** The line where the object begins, counted from 1. */
@@ -71,13 +71,13 @@ export interface Checked {
   /** Set for an object that was read from a cluster. */
   uid?: string;
   /** Set for a Pod that a workload would create: the workload, which is in the same namespace. */
-  madeBy?: Pick<Checked, "apiVersion" | "kind" | "name" | "uid">;
-  verdict: Verdict;
+  madeBy?: Pick<CheckResult, "apiVersion" | "kind" | "name" | "uid">;
+  verdict: CheckVerdict;
   /** Set if the kind is unknown and no entry can match it. */
   noRule?: true;
   denials: Denial[];
   warnings: Warning[];
-  changes: Change[];
+  changes: RuleChange[];
   /** A sentence for each thing that can't be determined here. */
   undecided: string[];
   /** Rules that allowed the object without a change. */
@@ -87,7 +87,7 @@ export interface Checked {
 export const noFindings = { denials: [], warnings: [], changes: [], undecided: [], passed: [] };
 
 /** Denied takes precedence over undecided, undecided over changed and allowed. */
-export type Verdict = "allowed" | "changed" | "denied" | "undecided";
+export type CheckVerdict = "allowed" | "changed" | "denied" | "undecided";
 
 export interface Denial {
   /** The name of a rule, of a foreign webhook, or of a policy and its rule. */
@@ -107,16 +107,17 @@ export interface Warning {
   text: string;
 }
 
-export interface Change {
+export interface RuleChange {
   rule: string;
   patch: readonly object[];
 }
 
 /** Returns what reports name: the object or, for a Pod that a workload would create, the workload. */
-export const getTarget = (one: Checked): Pick<Checked, "apiVersion" | "kind" | "name" | "uid"> => one.madeBy ?? one;
+export const getTarget = (one: CheckResult): Pick<CheckResult, "apiVersion" | "kind" | "name" | "uid"> =>
+  one.madeBy ?? one;
 
 /** Names an object for readers, for instance `Pod shop/web` or `Deployment shop/web (its Pods)`. */
-export const describeObject = (one: Checked): string => {
+export const describeObject = (one: CheckResult): string => {
   const { kind, name } = getTarget(one);
   const place = one.namespace ? `${one.namespace}/` : "";
   return `${kind} ${place}${name || "without a name"}${one.madeBy ? " (its Pods)" : ""}`;

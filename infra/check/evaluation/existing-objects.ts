@@ -10,7 +10,7 @@ import { listNamespaceObjects } from "../../apiserver/initial-objects.ts";
 import type { KindIndex } from "../../apiserver/kinds/kinds.ts";
 
 /** The objects that exist during a check: the given ones and those admitted since. */
-export interface Existing {
+export interface ExistingObjects {
   find(kind: ResourceType, name: string, namespace?: string): KubernetesObject | undefined;
   put(kind: ResourceType, object: KubernetesObject): void;
   remove(kind: ResourceType, name: string, namespace?: string): void;
@@ -18,29 +18,29 @@ export interface Existing {
   capabilities(tell: (sentence: string) => void): Capabilities;
 }
 
-type Recorded = Omit<AccessQuestion, "user"> & { user?: string; groups?: string[] } & AccessAnswer;
+type RecordedAccess = Omit<AccessQuestion, "user"> & { user?: string; groups?: string[] } & AccessAnswer;
 
-type Shelf = Map<string, Map<string, KubernetesObject>>;
+type ObjectsByNamespace = Map<string, Map<string, KubernetesObject>>;
 
-interface Store extends Pick<Existing, "find" | "put" | "remove"> {
+interface Store extends Pick<ExistingObjects, "find" | "put" | "remove"> {
   list: Capabilities["list"];
-  reviews: readonly Recorded[];
+  reviews: readonly RecordedAccess[];
 }
 
 /** Opens a cluster with these kinds and without objects. Calls `note` when an object with unknown content is read. */
-export const openExisting = (kinds: KindIndex, note: (sentence: string) => void): Existing => {
+export const openExistingObjects = (kinds: KindIndex, note: (sentence: string) => void): ExistingObjects => {
   const store = openStore(kinds, note);
   const ledger = createMemoryLedger();
   return { ...store, capabilities: (tell) => toCapabilities(store, kinds, ledger, tell) };
 };
 
 const openStore = (kinds: KindIndex, note: (sentence: string) => void): Store => {
-  const shelves = new Map<string, Shelf>();
-  const reviews: Recorded[] = [];
-  const shelfOf = ({ group, resource }: ResourceType): Shelf => {
+  const objectsByKind = new Map<string, ObjectsByNamespace>();
+  const reviews: RecordedAccess[] = [];
+  const getObjects = ({ group, resource }: ResourceType): ObjectsByNamespace => {
     const name = `${group}/${resource}`;
-    const shelf = shelves.get(name) ?? new Map();
-    shelves.set(name, shelf);
+    const shelf = objectsByKind.get(name) ?? new Map();
+    objectsByKind.set(name, shelf);
     return shelf;
   };
   /** Objects that controllers create and whose content is unknown; reading one calls `note`. */
@@ -56,27 +56,27 @@ const openStore = (kinds: KindIndex, note: (sentence: string) => void): Store =>
     const { namespace = "", name = "" } = object.metadata ?? {};
     const review = readReview(object);
     if (review) reviews.push(review);
-    const shelf = shelfOf(kind);
+    const shelf = getObjects(kind);
     const box = shelf.get(namespace) ?? new Map<string, KubernetesObject>();
     shelf.set(namespace, box.set(name, freezeDeep(object)));
     if (kind.group !== "" || kind.resource !== "namespaces") return;
     for (const one of listNamespaceObjects(name)) {
       const its = kinds.of("v1", one.kind ?? "")?.resource;
-      if (its === undefined || shelfOf(its).get(name)?.has(one.metadata.name)) continue;
+      if (its === undefined || getObjects(its).get(name)?.has(one.metadata.name)) continue;
       put(its, one);
       assumed.add(one);
     }
   };
   return {
     reviews,
-    find: (kind, name, namespace = "") => noteAssumed(shelfOf(kind).get(namespace)?.get(name)),
+    find: (kind, name, namespace = "") => noteAssumed(getObjects(kind).get(namespace)?.get(name)),
     put,
-    remove: (kind, name, namespace = "") => void shelfOf(kind).get(namespace)?.delete(name),
+    remove: (kind, name, namespace = "") => void getObjects(kind).get(namespace)?.delete(name),
     list: async (kind, namespace, { most, labels } = {}) => {
-      const shelf = shelfOf(kind);
-      const boxes = namespace === undefined ? inOrder(shelf) : [shelf.get(namespace) ?? new Map()];
+      const shelf = getObjects(kind);
+      const boxes = namespace === undefined ? listValuesInOrder(shelf) : [shelf.get(namespace) ?? new Map()];
       // The API server sorts lists by namespace and name.
-      const objects = boxes.flatMap((box) => inOrder(box));
+      const objects = boxes.flatMap((box) => listValuesInOrder(box));
       const selected = objects.filter(({ metadata }) => !labels || isSelected(labels, metadata?.labels));
       return selected.slice(0, most).map(noteAssumed);
     },
@@ -93,7 +93,7 @@ const toCapabilities = (
     tell(sentence);
     throw new Failure(503, sentence);
   };
-  const outside = async ({ url }: { url: string }) => giveUp(`it asks ${hostOf(url)}, and nothing is asked here`);
+  const refuseHttp = async ({ url }: { url: string }) => giveUp(`it asks ${getHost(url)}, and nothing is asked here`);
   return {
     get: async (kind, name, namespace) => find(kind, name, namespace),
     list,
@@ -108,7 +108,7 @@ const toCapabilities = (
       const what = [resource, subresource].filter(Boolean).join("/");
       const where = namespace ? ` in ${namespace}` : "";
       const found =
-        reviews.find((review) => isAbout(review, access)) ??
+        reviews.find((review) => matchesAccess(review, access)) ??
         giveUp(
           `whether ${user.username} may ${verb} ${what}${where}, only the cluster says, or a SubjectAccessReview with its status in --state`,
         );
@@ -117,8 +117,8 @@ const toCapabilities = (
     discover: async (groupVersion) =>
       kinds.discover(groupVersion) ??
       giveUp(`which kinds there are in ${groupVersion}, only the cluster says, or its CustomResourceDefinitions`),
-    https: outside,
-    http: outside,
+    https: refuseHttp,
+    http: refuseHttp,
     aws: async (action) => giveUp(`it asks AWS by ${action}, and nothing is asked here`),
     cue: (source, evaluate) => evaluate(source),
     ledger: (rule) => prefixLedger(ledger, rule),
@@ -126,13 +126,13 @@ const toCapabilities = (
   };
 };
 
-const inOrder = <T>(map: ReadonlyMap<string, T>): T[] =>
+const listValuesInOrder = <T>(map: ReadonlyMap<string, T>): T[] =>
   [...map].sort(([one], [other]) => (one < other ? -1 : 1)).map(([, value]) => value);
 
-const hostOf = (url: string) => (URL.canParse(url) ? new URL(url).host : "an address");
+const getHost = (url: string) => (URL.canParse(url) ? new URL(url).host : "an address");
 
 /** Reads a SubjectAccessReview with its status, as `kubectl create -f review.yaml -o yaml` prints it. */
-const readReview = ({ apiVersion = "", kind, ...object }: KubernetesObject): Recorded | undefined => {
+const readReview = ({ apiVersion = "", kind, ...object }: KubernetesObject): RecordedAccess | undefined => {
   if (kind !== "SubjectAccessReview" || splitApiVersion(apiVersion).group !== "authorization.k8s.io") return undefined;
   const { spec, status } = object as { spec?: unknown; status?: unknown };
   const { user, groups, resourceAttributes } = Object(spec);
@@ -142,7 +142,7 @@ const readReview = ({ apiVersion = "", kind, ...object }: KubernetesObject): Rec
 };
 
 /** A field that is absent from the recorded review, or "*" in it, matches every value. */
-const isAbout = (review: Recorded, access: AccessQuestion): boolean => {
+const matchesAccess = (review: RecordedAccess, access: AccessQuestion): boolean => {
   const { user, groups = [], allowed: _, reason: __, evaluationError: ___, ...asked } = review;
   const isThem = user === undefined || user === access.user.username;
   const isThose = groups.every((group) => access.user.groups?.includes(group));

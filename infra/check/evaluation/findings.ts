@@ -4,39 +4,41 @@ import { getOwn } from "#lib/json.ts";
 import { isSelected } from "#lib/objects/selection.ts";
 import { matchesRequest } from "#lib/request-match.ts";
 import type { AdmissionRequest, Status } from "#lib/review.ts";
-import type { Manifest, Path } from "../manifests/manifests.ts";
-import { positionOf } from "../manifests/positions.ts";
-import type { Denial, Environment, Subject } from "./evaluation.ts";
+import type { FieldPath, Manifest } from "../manifests/manifests.ts";
+import { findPosition } from "../manifests/positions.ts";
+import type { Denial, Environment, EvaluationSubject } from "./evaluation.ts";
 import { findField } from "./field-paths.ts";
 import { isReview } from "./requests.ts";
 
 export const collectFindings = async (
   trace: AdmissionTrace,
-  subject: Subject,
+  subject: EvaluationSubject,
   environment: Environment,
   isAssumed: boolean,
   unevaluated: readonly string[],
 ) => {
   const { steps } = trace;
-  const nameOf = ({ hook }: TraceStep) => environment.nameOf(hook);
+  const getName = ({ hook }: TraceStep) => environment.getHookName(hook);
   const denials = await Promise.all(
     steps
       .filter(({ status }) => status !== undefined)
       .map(async (step) => {
-        const denial = denialOf(step.status as Status, subject, (message) => environment.nameOf(step.hook, message));
-        const suggestion = await environment.suggestionOf(denial.rule, step, subject.made?.at ?? []);
+        const denial = createDenial(step.status as Status, subject, (message) =>
+          environment.getHookName(step.hook, message),
+        );
+        const suggestion = await environment.findSuggestion(denial.rule, step, subject.made?.at ?? []);
         return { ...denial, ...(suggestion !== undefined && { suggestion }) };
       }),
   );
   if (!trace.allowed && denials.length === 0 && trace.status)
-    denials.push(denialOf(trace.status, subject, () => "the API server"));
+    denials.push(createDenial(trace.status, subject, () => "the API server"));
   const changes = steps.flatMap((step) =>
-    step.patch && step.patch.length > 0 ? [{ rule: nameOf(step), patch: step.patch as object[] }] : [],
+    step.patch && step.patch.length > 0 ? [{ rule: getName(step), patch: step.patch as object[] }] : [],
   );
   const undecided = [
-    ...trace.undecided.map((sentence) => readable(sentence, environment)),
-    ...steps.flatMap((step) => (step.failure && step.ignored ? [`${nameOf(step)}: ${step.failure}`] : [])),
-    ...(isAssumed ? askingForLabels(subject.attributes, environment) : []),
+    ...trace.undecided.map((sentence) => formatUndecided(sentence, environment)),
+    ...steps.flatMap((step) => (step.failure && step.ignored ? [`${getName(step)}: ${step.failure}`] : [])),
+    ...(isAssumed ? listUnknownLabels(subject.attributes, environment) : []),
     ...unevaluated,
   ];
   const denied = !trace.allowed;
@@ -44,14 +46,14 @@ export const collectFindings = async (
   return {
     verdict: denied ? ("denied" as const) : undecided.length > 0 ? ("undecided" as const) : decided,
     denials,
-    warnings: steps.flatMap((step) => warningsOf(nameOf(step), step)),
+    warnings: steps.flatMap((step) => listWarnings(getName(step), step)),
     changes,
     undecided: [...new Set(undecided)],
     passed: [
       ...new Set(
         steps
           .filter(({ outcome, allowed, patch }) => outcome === "called" && allowed && !patch?.length)
-          .map(nameOf)
+          .map(getName)
           // A rule may have two endpoints, of which one refused or changed the object.
           .filter((name) => ![...changes, ...denials].some(({ rule }) => rule === name)),
       ),
@@ -60,19 +62,22 @@ export const collectFindings = async (
 };
 
 /** Drops the name with which warnings in mode warn begin, because reports show the rule's name anyway. */
-const warningsOf = (rule: string, { warnings }: TraceStep) =>
+const listWarnings = (rule: string, { warnings }: TraceStep) =>
   [...new Set(warnings)].filter(isPrintable).map((text) => {
     return { rule, text: text.startsWith(`${rule} would `) ? text.slice(rule.length + 1) : text };
   });
 
 /** Replaces the name of the hook at the start of a sentence with its name for reports. */
-const readable = (sentence: string, { nameOf }: Environment): string => {
+const formatUndecided = (sentence: string, { getHookName }: Environment): string => {
   const [, hook, rest] = /^([-a-z0-9.]+) \([^)]*\): (.*)$/s.exec(sentence) ?? [];
-  return hook === undefined ? sentence : `${nameOf(hook)}: ${rest}`;
+  return hook === undefined ? sentence : `${getHookName(hook)}: ${rest}`;
 };
 
 /** Returns a sentence for each hook whose namespaceSelector needs labels that are unknown. */
-const askingForLabels = (attributes: Attributes, { hooks, kinds, nameOf, moreOf }: Environment): string[] =>
+const listUnknownLabels = (
+  attributes: Attributes,
+  { hooks, kinds, getHookName, namespaceHint }: Environment,
+): string[] =>
   [...hooks.mutating, ...hooks.validating].flatMap((hook) => {
     const { name, rules, matchPolicy, namespaceSelector, objectSelector } = hook;
     const { matchLabels = {}, matchExpressions = [] } = namespaceSelector;
@@ -84,23 +89,27 @@ const askingForLabels = (attributes: Attributes, { hooks, kinds, nameOf, moreOf 
     if (!rules.some((rule) => asked.some((one) => matchesRequest(rule, one)))) return [];
     const labels = [attributes.object, attributes.oldObject].map((one) => Object(Object(one).metadata).labels);
     if (!labels.some((one) => isSelected(objectSelector, one))) return [];
-    return [`${nameOf(name)}: whether its namespace has the label ${unknown}; ${moreOf}`];
+    return [`${getHookName(name)}: whether its namespace has the label ${unknown}; ${namespaceHint}`];
   });
 
 /** Removes the API server's text around a hook's message, and finds the position that the message is about. */
-const denialOf = (status: Status, { manifest, made }: Subject, ruleOf: (message: string) => string): Denial => {
+const createDenial = (
+  status: Status,
+  { manifest, made }: EvaluationSubject,
+  ruleOf: (message: string) => string,
+): Denial => {
   const prefix = made?.at ?? [];
   const said = status.message.replace(/^admission webhook "[^"]*" denied the request: /, "");
   const rule = ruleOf(said);
   const message = said.startsWith(`${rule}: `) ? said.slice(rule.length + 2) : said;
-  const at = [...inManifest(manifest), ...prefix];
+  const at = [...getObjectPath(manifest), ...prefix];
   const field = findField(at.reduce<unknown>(getOwn, manifest.object), { ...status, message }, []);
-  const { line, column } = positionOf(manifest, [...at, ...field]);
+  const { line, column } = findPosition(manifest, [...at, ...field]);
   const { code, reason } = status;
   return { rule, message, code, ...(reason && { reason }), line, column };
 };
 
-const inManifest = (manifest: Manifest): Path => {
+const getObjectPath = (manifest: Manifest): FieldPath => {
   if (!isReview(manifest)) return [];
   return ["request", getOwn(getOwn(manifest.object, "request"), "object") == null ? "oldObject" : "object"];
 };

@@ -1,6 +1,6 @@
 import type { KindIndex } from "../../apiserver/kinds/kinds.ts";
 import { type Manifest, toSourceName } from "../manifests/manifests.ts";
-import type { Asking } from "./evaluation.ts";
+import type { RequestOptions } from "./evaluation.ts";
 import { normalizeAll } from "./requests.ts";
 
 /** Lists what is probably a mistake: objects that occur twice, and objects of --old without a manifest. */
@@ -8,7 +8,7 @@ export const listRemarks = (
   manifests: readonly Manifest[],
   before: readonly Manifest[],
   kinds: KindIndex,
-  asking: Omit<Asking, "operation">,
+  asking: Omit<RequestOptions, "operation">,
 ): string[] => {
   const readNamed = (all: readonly Manifest[]) =>
     normalizeAll(all, kinds, asking).filter(({ object }) => object.metadata?.name !== undefined);
@@ -27,7 +27,7 @@ export const listRemarks = (
     .map(
       ({ manifest }) => `--old ${formatPlace(manifest)} ${formatName(manifest)} is none of the manifests, and left out`,
     );
-  return [...few(again), ...few(strange)];
+  return [...limitSentences(again), ...limitSentences(strange)];
 };
 
 export const describeMissingNamespaces = (names: ReadonlySet<string>, isStateKnown: boolean): string[] => {
@@ -49,7 +49,7 @@ export const describeMissingNamespaces = (names: ReadonlySet<string>, isStateKno
 /** A second overlay repeats every object of the first one, so the number of remarks is limited. */
 const most = 5;
 
-const few = (sentences: readonly string[]): string[] =>
+const limitSentences = (sentences: readonly string[]): string[] =>
   sentences.length <= most
     ? [...sentences]
     : [...sentences.slice(0, most), `… and so it is with ${sentences.length - most} more`];

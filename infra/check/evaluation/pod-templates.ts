@@ -1,15 +1,15 @@
 import { getOwn, isMap } from "#lib/json.ts";
 import type { KubernetesObject } from "#lib/review.ts";
-import type { Path } from "../manifests/manifests.ts";
+import type { FieldPath } from "../manifests/manifests.ts";
 
 /** `at` is the path of the Pod template; `controller` creates the Pods. */
-interface Maker {
-  at: Path;
+interface WorkloadKind {
+  at: FieldPath;
   controller: string;
 }
 
 const inSpec = ["spec", "template"];
-const makers: Record<string, Maker> = {
+const workloadKinds: Record<string, WorkloadKind> = {
   "apps/v1 Deployment": { at: inSpec, controller: "replicaset-controller" },
   "apps/v1 ReplicaSet": { at: inSpec, controller: "replicaset-controller" },
   "apps/v1 StatefulSet": { at: inSpec, controller: "statefulset-controller" },
@@ -20,22 +20,22 @@ const makers: Record<string, Maker> = {
 };
 
 export const isWorkload = ({ apiVersion, kind }: { apiVersion?: unknown; kind?: unknown }): boolean =>
-  Object.hasOwn(makers, `${apiVersion} ${kind}`);
+  Object.hasOwn(workloadKinds, `${apiVersion} ${kind}`);
 
 export const hasWorkloads = (apiVersion: string): boolean =>
-  Object.keys(makers).some((word) => word.startsWith(`${apiVersion} `));
+  Object.keys(workloadKinds).some((word) => word.startsWith(`${apiVersion} `));
 
-export interface Made {
+export interface BuiltPod {
   pod: KubernetesObject;
-  at: Path;
+  at: FieldPath;
   user: { username: string; groups: string[] };
 }
 
 /** Returns the Pod that a workload's controller would create; undefined if the object has no Pod template. */
-export const buildPod = (workload: KubernetesObject): Made | undefined => {
+export const buildPod = (workload: KubernetesObject): BuiltPod | undefined => {
   const { apiVersion, kind, metadata: { name = "", namespace } = {} } = workload;
   const word = `${apiVersion} ${kind}`;
-  const maker = Object.hasOwn(makers, word) ? makers[word] : undefined;
+  const maker = Object.hasOwn(workloadKinds, word) ? workloadKinds[word] : undefined;
   const template = maker?.at.reduce<unknown>(getOwn, workload);
   if (maker === undefined || !isMap(template)) return undefined;
   const given = isMap(template.metadata) ? template.metadata : {};

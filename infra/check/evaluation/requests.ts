@@ -4,7 +4,7 @@ import { splitApiVersion } from "#lib/objects/api-version.ts";
 import { checkReview, type KubernetesObject, type Operation } from "#lib/review.ts";
 import type { KindIndex, ResourceKind } from "../../apiserver/kinds/kinds.ts";
 import type { Manifest } from "../manifests/manifests.ts";
-import type { Asking } from "./evaluation.ts";
+import type { RequestOptions } from "./evaluation.ts";
 
 /**
  * The order in which `kubectl apply -k` sends objects: dependencies come first. Other kinds keep their order; webhook
@@ -18,8 +18,8 @@ const first = [
 ];
 const last = ["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"];
 
-export const sortForApply = <T>(all: readonly T[], kindOf: (one: T) => string): T[] =>
-  all.toSorted((one, other) => toRank(kindOf(one)) - toRank(kindOf(other)));
+export const sortForApply = <T>(all: readonly T[], getKind: (one: T) => string): T[] =>
+  all.toSorted((one, other) => toRank(getKind(one)) - toRank(getKind(other)));
 
 const toRank = (kind: string): number => {
   if (last.includes(kind)) return first.length + 1;
@@ -44,7 +44,7 @@ export const isReview = ({ object: { apiVersion, kind } }: Manifest): boolean =>
 export const normalizeObject = (
   object: Record<string, unknown>,
   { namespaced }: ResourceKind,
-  asking: Asking,
+  asking: RequestOptions,
 ): KubernetesObject => {
   const given = isMap(object.metadata) ? object.metadata : {};
   const { namespace, ...others } = given;
@@ -58,7 +58,11 @@ export const toKey = ({ resource: { group, resource } }: ResourceKind, { metadat
   JSON.stringify([group, resource, metadata.namespace ?? "", metadata.name ?? ""]);
 
 /** Returns the objects as they would be created, each with its key; manifests of unknown kinds are left out. */
-export const normalizeAll = (manifests: readonly Manifest[], kinds: KindIndex, asking: Omit<Asking, "operation">) =>
+export const normalizeAll = (
+  manifests: readonly Manifest[],
+  kinds: KindIndex,
+  asking: Omit<RequestOptions, "operation">,
+) =>
   manifests.flatMap((manifest) => {
     const kind = kinds.of(String(manifest.object.apiVersion), String(manifest.object.kind));
     if (kind === undefined) return [];
@@ -71,7 +75,7 @@ const systemFields = new Set([
   ...["resourceVersion", "managedFields", "generation"],
 ]);
 
-const optionsOf: Partial<Record<Operation, string>> = {
+const optionKinds: Partial<Record<Operation, string>> = {
   CREATE: "CreateOptions",
   UPDATE: "UpdateOptions",
   DELETE: "DeleteOptions",
@@ -81,7 +85,7 @@ export const buildRequest = (
   object: KubernetesObject,
   oldObject: KubernetesObject | null,
   { kind, resource, namespaced }: ResourceKind,
-  { operation, user }: Asking,
+  { operation, user }: RequestOptions,
 ): Attributes => {
   const { name, namespace } = object.metadata ?? {};
   const isNamespace = resource.group === "" && resource.resource === "namespaces";
@@ -96,6 +100,6 @@ export const buildRequest = (
     object: operation === "DELETE" ? null : object,
     oldObject: operation === "DELETE" ? object : oldObject,
     dryRun: false,
-    options: { kind: optionsOf[operation], apiVersion: "meta.k8s.io/v1" },
+    options: { kind: optionKinds[operation], apiVersion: "meta.k8s.io/v1" },
   };
 };

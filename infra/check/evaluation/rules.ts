@@ -5,7 +5,7 @@ import type { CallResult, ReviewToSend, TraceStep } from "#infra/apiserver/admis
 import type { Capabilities, ResourceType } from "#lib/needs.ts";
 import type { KubernetesObject } from "#lib/review.ts";
 import { getVariants, selectPhase } from "#lib/rule.ts";
-import { asVariant, type BrokenRule, type CatalogueRule } from "../../catalogue/registry.ts";
+import { applyVariant, type BrokenRule, type CatalogueRule } from "../../catalogue/registry.ts";
 import { requireRules } from "../../catalogue/rule-names.ts";
 import { Complaint } from "../../cli/complaint.ts";
 import { findInspectingRules, inspectCluster } from "../../clusters/inspection.ts";
@@ -15,7 +15,7 @@ import type { Handler } from "../../serve/gateway.ts";
 import { createHandler } from "../../serve/handlers.ts";
 import { buildConfigurations, getEntryRule } from "../../webhooks/configurations.ts";
 import { joinLines } from "../../webhooks/entry.ts";
-import type { Path } from "../manifests/manifests.ts";
+import type { FieldPath } from "../manifests/manifests.ts";
 import { suggestFix } from "./suggestions.ts";
 
 export interface Rules {
@@ -23,16 +23,16 @@ export interface Rules {
   /** Calls a rule; returns undefined for a hook that isn't a rule's. */
   call(hook: Hook, review: ReviewToSend): Promise<CallResult> | undefined;
   /** Returns the rule of a hook; for a group, the member that the message begins with. */
-  nameOf(hook: string, message?: string): string | undefined;
+  findRuleName(hook: string, message?: string): string | undefined;
   /**
    * Returns what a rule suggests for its refusal in this step; undefined if it suggests nothing. `at` is the object's
    * path in its manifest.
    */
-  suggestionOf(rule: string, step: TraceStep, at: Path): Promise<string | undefined>;
+  findSuggestion(rule: string, step: TraceStep, at: FieldPath): Promise<string | undefined>;
   /** Reports whether a condition only saves calls: if it can't be evaluated, the call has the same outcome. */
-  isSparing(expression: string): boolean;
+  isSavingCondition(expression: string): boolean;
   /** Whether any rule is turned on, even if no entry calls it. */
-  isAny: boolean;
+  hasRules: boolean;
   /** The rules that have read existing objects so far. */
   asking: ReadonlySet<string>;
   notes: string[];
@@ -76,23 +76,24 @@ export const openRules = async (
   catalogue: CatalogueRule[],
   [clusterName, cluster]: [string, ClusterConfig],
   harden: boolean,
-  worldOf: (tell: (sentence: string) => void, milliseconds: number) => Capabilities,
+  createCapabilities: (tell: (sentence: string) => void, milliseconds: number) => Capabilities,
   coming: (kind: ResourceType) => KubernetesObject[] = () => [],
 ): Promise<Rules> => {
   const answers = new AsyncLocalStorage<string[]>();
   // Each review gets its own capabilities, which have a time limit.
-  const world = (milliseconds: number) => worldOf((sentence) => answers.getStore()?.push(sentence), milliseconds);
+  const openCapabilities = (milliseconds: number) =>
+    createCapabilities((sentence) => answers.getStore()?.push(sentence), milliseconds);
   /** Runs a function that may ask the cluster; `unsupported` is about its first question without an answer. */
-  const tell = async <T>(run: () => Promise<T>): Promise<{ found: T; unsupported: string | undefined }> => {
+  const runWithAnswers = async <T>(run: () => Promise<T>): Promise<{ found: T; unsupported: string | undefined }> => {
     const sentences: string[] = [];
     const found = await answers.run(sentences, run);
     return { found, unsupported: sentences[0] };
   };
   const asking = new Set(findInspectingRules(catalogue, cluster).map(({ name }) => name));
-  const handlers = openHandlers(catalogue, [clusterName, cluster], world, (name) => void asking.add(name));
+  const handlers = openHandlers(catalogue, [clusterName, cluster], openCapabilities, (name) => void asking.add(name));
 
   const asked = await inspectCluster(catalogue, cluster, async () => {
-    const { list, discover } = world(surveyTime);
+    const { list, discover } = openCapabilities(inspectionTime);
     return { list: async (kind, ...rest) => [...(await list(kind, ...rest)), ...coming(kind)], discover };
   });
   const slow: string[] = [];
@@ -105,7 +106,7 @@ export const openRules = async (
   });
   const webhooks = new Map(entries.flatMap((entry) => entry.webhooks).map((one) => [one.name, one]));
   const sparing = new Set([
-    ...catalogue.flatMap((listed) => conditionsOf(listed, asked.cluster)),
+    ...catalogue.flatMap((listed) => listSavingConditions(listed, asked.cluster)),
     // Members evaluate the conditions of their group's entry again, so these conditions only save calls.
     ...[...webhooks.values()]
       .flatMap(({ matchConditions = [] }) => matchConditions)
@@ -113,38 +114,38 @@ export const openRules = async (
   ]);
 
   const call = async (url: string, review: ReviewToSend): Promise<CallResult> => {
-    const { name, phase, variant } = partsOf(url);
+    const { name, phase, variant } = parseRuleUrl(url);
     const event = { phase, ...(variant !== undefined && { variant }), cluster: clusterName, review };
-    const { found, unsupported } = await tell(async () => handlers.get(name)?.(event, context));
+    const { found, unsupported } = await runWithAnswers(async () => handlers.get(name)?.(event, context));
     if (unsupported !== undefined) return { unsupported };
     // A failure of Postern is undecided, so that failurePolicy Ignore can't hide it.
     return Object(found).kind === "AdmissionReview" ? { body: found } : { unsupported: String(Object(found).message) };
   };
-  const suggestionOf = async (name: string, { hook, phase, request }: TraceStep, at: Path) => {
+  const findSuggestion = async (name: string, { hook, phase, request }: TraceStep, at: FieldPath) => {
     const rule = catalogue.find((listed) => listed.name === name)?.rule;
     const setup = cluster.rules.get(name);
     const webhook = webhooks.get(hook);
     if (!rule?.suggest || !setup || !request || !webhook) return undefined;
-    const { variant } = partsOf(webhook.clientConfig.url);
-    const { rule: facet, settings } = asVariant(rule, setup.settings, variant);
+    const { variant } = parseRuleUrl(webhook.clientConfig.url);
+    const { rule: facet, settings } = applyVariant(rule, setup.settings, variant);
     const around = { name, settings, variant, now: new Date() };
-    const { found, unsupported } = await tell(async () =>
-      suggestFix(facet, phase, request, { ...around, capabilities: rule.needs && world(patience) }, at),
+    const { found, unsupported } = await runWithAnswers(async () =>
+      suggestFix(facet, phase, request, { ...around, capabilities: rule.needs && openCapabilities(reviewTime) }, at),
     ).catch(() => ({ found: undefined, unsupported: undefined }));
     return unsupported !== undefined || found?.isVain ? undefined : found?.text;
   };
   return {
     configurations: entries,
-    suggestionOf,
+    findSuggestion,
     call: ({ clientConfig: { url = "" } }, review) => (url.startsWith(`${here}/`) ? call(url, review) : undefined),
-    nameOf: (hook, message = "") => {
+    findRuleName: (hook, message = "") => {
       const webhook = webhooks.get(hook);
       const name = webhook && getEntryRule(webhook);
       const members = cluster.groups.find((group) => group.name === name)?.members ?? [];
       return members.find((member) => message.startsWith(`${member.name}: `))?.name ?? name;
     },
-    isSparing: (expression) => sparing.has(expression),
-    isAny: handlers.size > 0,
+    isSavingCondition: (expression) => sparing.has(expression),
+    hasRules: handlers.size > 0,
     asking,
     notes: [...asked.notes, ...slow, ...(entries.length === 0 ? describeIdle([...handlers.keys()]) : [])],
   };
@@ -187,18 +188,18 @@ const describeIdle = (names: readonly string[]): string[] => {
   ];
 };
 
-const partsOf = (url = "") => {
+const parseRuleUrl = (url = "") => {
   const [name = "", phase, variant] = url.slice(here.length + 1).split("/");
   return { name, phase, variant };
 };
 
 /** Returns the conditions of a rule's entries, except those of authorizedBy, which decide. */
-const conditionsOf = ({ name, rule, phases }: CatalogueRule, { rules }: ClusterConfig): string[] => {
+const listSavingConditions = ({ name, rule, phases }: CatalogueRule, { rules }: ClusterConfig): string[] => {
   const setup = rules.get(name);
   if (setup === undefined || setup.mode === "off") return [];
   const variants = getVariants(rule, setup.settings)?.map((variant) => variant.name) ?? [undefined];
   return variants.flatMap((variant) => {
-    const facet = asVariant(rule, setup.settings, variant);
+    const facet = applyVariant(rule, setup.settings, variant);
     return phases.flatMap((phase) => {
       const conditions = selectPhase(facet.rule.matchConditions, phase, facet.settings) ?? {};
       const deciding = selectPhase(facet.rule.authorizedBy, phase, facet.settings) ?? {};
@@ -209,12 +210,12 @@ const conditionsOf = ({ name, rule, phases }: CatalogueRule, { rules }: ClusterC
   });
 };
 
-const patience = 30_000;
+const reviewTime = 30_000;
 /** In milliseconds: an inspection may read all policies of a large cluster. */
-const surveyTime = 120_000;
+const inspectionTime = 120_000;
 // Endpoints use no other member of the Lambda context.
 const context = {
   functionName: "check",
   functionVersion: "local",
-  getRemainingTimeInMillis: () => patience,
+  getRemainingTimeInMillis: () => reviewTime,
 } as Context;

@@ -7,11 +7,11 @@ import { applyPatch } from "#lib/patch.ts";
 import type { AdmissionRequest } from "#lib/review.ts";
 import type { Phase, Rule } from "#lib/rule.ts";
 import { escapeControls, truncateText } from "../../cli/terminal.ts";
-import type { Path } from "../manifests/manifests.ts";
+import type { FieldPath } from "../manifests/manifests.ts";
 
 interface Edit {
   verb: "set" | "add" | "remove";
-  path: Path;
+  path: FieldPath;
   /** The value that is set, added, or removed from a list; absent if the path itself is removed. */
   value?: string;
 }
@@ -23,35 +23,35 @@ const longestPart = 120;
 const most = 4;
 
 /** Describes how to make one object from another: `set spec.replicas to 3`. `at` is its path in the manifest. */
-export const describeEdits = (before: unknown, after: unknown, at: Path = []): string => {
-  const alike = Map.groupBy(editsBetween(before, after, at), ({ verb, value }) => JSON.stringify([verb, value]));
-  const all = [...alike.values()].map(sentenceOf);
+export const describeEdits = (before: unknown, after: unknown, at: FieldPath = []): string => {
+  const alike = Map.groupBy(listEdits(before, after, at), ({ verb, value }) => JSON.stringify([verb, value]));
+  const all = [...alike.values()].map(describeEdit);
   // Each part takes at least one character.
   let told = Math.min(all.length, longest);
-  while (told > 1 && joined(all, told).length > longest) told--;
-  return onOneLine(joined(all, told));
+  while (told > 1 && joinSentences(all, told).length > longest) told--;
+  return formatSuggestion(joinSentences(all, told));
 };
 
 /** Cleans and shortens a suggestion for reports; its text is untrusted. */
-export const onOneLine = (text: string): string => truncateText(escapeControls(text), longest);
+export const formatSuggestion = (text: string): string => truncateText(escapeControls(text), longest);
 
-const joined = (all: readonly string[], told: number) =>
+const joinSentences = (all: readonly string[], told: number) =>
   [...all.slice(0, told), ...(told < all.length ? [`and ${all.length - told} more`] : [])].join("; ");
 
-const sentenceOf = (edits: readonly Edit[]): string => {
+const describeEdit = (edits: readonly Edit[]): string => {
   const { verb, value } = edits[0] as Edit;
-  const places = listed(formatPaths(edits.map(({ path }) => path)));
+  const places = joinPlaces(formatPaths(edits.map(({ path }) => path)));
   if (verb === "remove") return value === undefined ? `remove ${places}` : `remove ${value} from ${places}`;
   return verb === "set" ? `set ${places} to ${value}` : `add ${value} to ${places}`;
 };
 
 /** Merges paths that differ only in the index of their first list: `spec.containers[0, 2].image`. */
-const formatPaths = (paths: readonly Path[]): string[] => {
+const formatPaths = (paths: readonly FieldPath[]): string[] => {
   const alike = Map.groupBy(paths, (path) =>
-    JSON.stringify(path.map((step, at) => (at === indexIn(path) ? [] : step))),
+    JSON.stringify(path.map((step, at) => (at === findListIndex(path) ? [] : step))),
   );
   return [...alike.values()].map((same) => {
-    const indices = same.map((path) => path[indexIn(path)] ?? "");
+    const indices = same.map((path) => path[findListIndex(path)] ?? "");
     return formatPath(
       same[0] ?? [],
       indices.length > most ? `${indices.slice(0, most).join(", ")}, …` : indices.join(", "),
@@ -59,31 +59,29 @@ const formatPaths = (paths: readonly Path[]): string[] => {
   });
 };
 
-const indexIn = (path: Path) => path.findIndex((step) => typeof step === "number");
+const findListIndex = (path: FieldPath) => path.findIndex((step) => typeof step === "number");
 
-const listed = (all: readonly string[]): string => {
+const joinPlaces = (all: readonly string[]): string => {
   const rest = all.length - most;
   const formatValue = rest > 0 ? [...all.slice(0, most), `${rest} more`] : all;
   return [formatValue.slice(0, -1).join(", "), ...formatValue.slice(-1)].filter((part) => part !== "").join(" and ");
 };
 
-const editsBetween = (old: unknown, now: unknown, path: Path): Edit[] => {
+const listEdits = (old: unknown, now: unknown, path: FieldPath): Edit[] => {
   if (isDeepStrictEqual(old, now)) return [];
   if (now === undefined) return [{ verb: "remove", path }];
   if (isMap(now) && (isMap(old) || (old === undefined && Object.keys(now).length > 0)))
     return [...new Set([...Object.keys(old ?? {}), ...Object.keys(now)])].flatMap((key) =>
-      editsBetween(getOwn(old, key), getOwn(now, key), [...path, key]),
+      listEdits(getOwn(old, key), getOwn(now, key), [...path, key]),
     );
-  const ofList = Array.isArray(old) && Array.isArray(now) ? editsInList(old, now, path) : undefined;
+  const ofList = Array.isArray(old) && Array.isArray(now) ? listEditsInList(old, now, path) : undefined;
   return ofList ?? [{ verb: "set", path, value: formatValue(now) }];
 };
 
 /** Returns the edits if items were changed in place, removed, or added at the end; undefined for any other change. */
-const editsInList = (old: readonly unknown[], now: readonly unknown[], path: Path): Edit[] | undefined => {
+const listEditsInList = (old: readonly unknown[], now: readonly unknown[], path: FieldPath): Edit[] | undefined => {
   if (old.length === now.length)
-    return now.every(isMap)
-      ? now.flatMap((value, index) => editsBetween(old[index], value, [...path, index]))
-      : undefined;
+    return now.every(isMap) ? now.flatMap((value, index) => listEdits(old[index], value, [...path, index])) : undefined;
   if (now.length > old.length) {
     const added = now.slice(old.length).map((value): Edit => ({ verb: "add", path, value: formatValue(value) }));
     return isDeepStrictEqual(now.slice(0, old.length), old) ? added : undefined;
@@ -106,9 +104,9 @@ const editsInList = (old: readonly unknown[], now: readonly unknown[], path: Pat
  * Formats a path such as `spec.containers[0].image` or `metadata.labels["example.com/team"]`; `indices` replaces the
  * index of the first list.
  */
-const formatPath = (path: Path, indices: string): string => {
+const formatPath = (path: FieldPath, indices: string): string => {
   const steps = path.map((step, at) => {
-    if (typeof step === "number") return `[${at === indexIn(path) ? indices : step}]`;
+    if (typeof step === "number") return `[${at === findListIndex(path) ? indices : step}]`;
     if (!/^[A-Za-z_][\w-]*$/.test(step)) return `[${JSON.stringify(step)}]`;
     return at > 0 ? `.${step}` : step;
   });
@@ -140,14 +138,14 @@ export const suggestFix = async (
   phase: Phase,
   request: AdmissionRequest,
   around: Omit<EvaluationContext, "mode">,
-  at: Path = [],
+  at: FieldPath = [],
 ): Promise<Suggestion | undefined> => {
   if (rule.suggest === undefined) return undefined;
   const circumstances: EvaluationContext = { ...around, mode: "enforce" };
   // `suggest` edits a draft as `mutate` does; a sentence that it returns comes out as a refusal.
   const suggesting = rule.suggest.bind(rule);
   const { outcome } = await evaluateRule({ ...rule, mutate: suggesting }, "mutate", request, circumstances);
-  if (outcome.status) return { text: onOneLine(outcome.status.message) };
+  if (outcome.status) return { text: formatSuggestion(outcome.status.message) };
   if (outcome.patch === undefined) return undefined;
   const object = applyPatch(request.object, outcome.patch);
   const tried = await evaluateRule(rule, phase, { ...request, object }, circumstances);

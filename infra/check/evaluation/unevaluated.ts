@@ -72,11 +72,11 @@ export const openUnevaluated = (
         if (isExempt(attributes) || (isMutating && attributes.operation === "DELETE")) return false;
         // Policies that mutate run before the webhooks, and again after a change.
         return (isMutating ? mutated : stored).some((seen) => {
-          const isSelected = (one: Selection) => selects(one, seen, around, isAssumed);
+          const isSelected = (one: Selection) => isSelectedBy(one, seen, around, isAssumed);
           return isSelected(selection) && bindings.some(isSelected);
         });
       });
-      const counting = quotas.filter((quota) => counts(quota, final));
+      const counting = quotas.filter((quota) => isCountedBy(quota, final));
       return [...[...matching, ...counting].map(({ sentence }) => sentence), ...unknown];
     },
     countsGroup: (group, home) =>
@@ -155,7 +155,7 @@ const buildHook = (members: object): Hook | undefined => {
     .validating[0];
 };
 
-const selects = (
+const isSelectedBy = (
   { hook, excluded }: Selection,
   attributes: Attributes,
   around: ServerContext,
@@ -228,7 +228,7 @@ const uncounted = new Set([
 ]);
 
 /** Reports whether a request may use more of what a quota limits. Scopes are ignored: they only exclude requests. */
-const counts = ({ namespace, keys }: Quota, attributes: Attributes): boolean => {
+const isCountedBy = ({ namespace, keys }: Quota, attributes: Attributes): boolean => {
   const { operation, resource, subResource = "" } = attributes;
   const name = toName(resource);
   if (attributes.namespace !== namespace || name === "namespaces" || uncounted.has(name)) return false;

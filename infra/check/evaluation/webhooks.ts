@@ -15,35 +15,36 @@ export const openWebhooks = (
   foreign: readonly Manifest[],
   cluster: string,
   hosts: readonly string[],
-): Pick<Environment, "hooks" | "call" | "cel" | "nameOf" | "suggestionOf"> => {
+): Pick<Environment, "hooks" | "call" | "cel" | "getHookName" | "findSuggestion"> => {
   const hooks = extendTimeouts(parseHooks([...rules.configurations, ...foreign.map(({ object }) => object)]), rules);
   checkHooks(hooks, rules, cluster);
   return {
     hooks,
-    call: (hook, review) => rules.call(hook, review) ?? callForeign(hook, review, hosts),
+    call: (hook, review) => rules.call(hook, review) ?? callForeignWebhook(hook, review, hosts),
     cel: {
       compile: (expression) => {
         const evaluate = celEvaluator.compile(expression);
-        if (!rules.isSparing(expression)) return evaluate;
+        if (!rules.isSavingCondition(expression)) return evaluate;
         return (variables) => {
           const evaluated = evaluate(variables);
           return "unsupported" in evaluated ? { holds: true } : evaluated;
         };
       },
     },
-    nameOf: (hook, message) => rules.nameOf(hook, message) ?? hook,
-    suggestionOf: rules.suggestionOf,
+    getHookName: (hook, message) => rules.findRuleName(hook, message) ?? hook,
+    findSuggestion: rules.findSuggestion,
   };
 };
 
 /** Gives rules 30 seconds: their speed on this machine says nothing about their speed where they are deployed. */
 const extendTimeouts = ({ mutating, validating, faults }: Hooks, rules: Rules): Hooks => {
-  const calm = (hook: Hook) => (rules.nameOf(hook.name) === undefined ? hook : { ...hook, timeoutSeconds: 30 });
-  return { mutating: mutating.map(calm), validating: validating.map(calm), faults };
+  const extendTimeout = (hook: Hook) =>
+    rules.findRuleName(hook.name) === undefined ? hook : { ...hook, timeoutSeconds: 30 };
+  return { mutating: mutating.map(extendTimeout), validating: validating.map(extendTimeout), faults };
 };
 
-const checkHooks = ({ faults, mutating, validating }: Hooks, { isAny }: Rules, cluster: string) => {
-  if (!isAny && mutating.length + validating.length + faults.length === 0)
+const checkHooks = ({ faults, mutating, validating }: Hooks, { hasRules }: Rules, cluster: string) => {
+  if (!hasRules && mutating.length + validating.length + faults.length === 0)
     throw new Complaint(
       `no rule is on for cluster "${cluster}"; postern.yaml says which are, and --rules names others`,
     );
@@ -60,7 +61,11 @@ const isLoopback = (host: string) =>
  * Calls a webhook that isn't a rule's, if its host is among `hosts`; `loopback` stands for this machine. The request is
  * a dry run; a webhook that doesn't declare itself free of side effects in a dry run isn't called.
  */
-export const callForeign = async (hook: Hook, review: ReviewToSend, hosts: readonly string[]): Promise<CallResult> => {
+export const callForeignWebhook = async (
+  hook: Hook,
+  review: ReviewToSend,
+  hosts: readonly string[],
+): Promise<CallResult> => {
   const { url = "", caBundle } = hook.clientConfig;
   const address = URL.canParse(url) ? new URL(url) : undefined;
   const host = address?.hostname.replace(/^\[|\]$/g, "") ?? "";
@@ -73,7 +78,7 @@ export const callForeign = async (hook: Hook, review: ReviewToSend, hosts: reado
   const where = `${getHookUrl(hook.clientConfig)}?timeout=${hook.timeoutSeconds}s`;
   try {
     const body = JSON.stringify({ ...review, request: asked });
-    const answer = await post(new URL(where), body, hook.timeoutSeconds, caBundle);
+    const answer = await sendReview(new URL(where), body, hook.timeoutSeconds, caBundle);
     // The API server would follow the redirect, but its target isn't among the allowed hosts.
     if (answer.location !== undefined && redirects.includes(answer.code))
       return { unsupported: `it sends whoever asks on to ${answer.location}, and nobody is asked there` };
@@ -85,14 +90,14 @@ export const callForeign = async (hook: Hook, review: ReviewToSend, hosts: reado
 
 const redirects = [301, 302, 303, 307, 308];
 
-interface Answer {
+interface WebhookResponse {
   code: number;
   type: string;
   text: string;
   location?: string | undefined;
 }
 
-const post = (url: URL, text: string, seconds: number, caBundle: string | undefined): Promise<Answer> =>
+const sendReview = (url: URL, text: string, seconds: number, caBundle: string | undefined): Promise<WebhookResponse> =>
   new Promise((resolve, reject) => {
     const headers = {
       "content-type": "application/json",

@@ -11,7 +11,7 @@ import { toOneLine } from "../../cli/terminal.ts";
 import type { Layout } from "../../diff/yaml-lines.ts";
 import type { Evaluation } from "../evaluation/evaluation.ts";
 import { isReview } from "../evaluation/requests.ts";
-import type { Manifest, Path } from "../manifests/manifests.ts";
+import type { FieldPath, Manifest } from "../manifests/manifests.ts";
 import { parseDocuments } from "../manifests/yaml.ts";
 import { editText, type YamlEdit } from "./yaml-edits.ts";
 
@@ -57,7 +57,7 @@ export const applyFixes = (text: string, fixes: readonly Fix[]): { text: string 
 };
 
 const fixDocument = (text: string, fixes: readonly Fix[]): string | undefined => {
-  const wanted = read(text);
+  const wanted = parseSingleDocument(text);
   if (wanted === undefined || hasAliases(wanted)) return undefined;
   let value: unknown = wanted.toJS();
   let fixed: string | undefined = text;
@@ -74,21 +74,21 @@ const fixDocument = (text: string, fixes: readonly Fix[]): string | undefined =>
         applyToDocument(wanted, manifest.path, edit);
         continue;
       }
-      document = fixed === undefined ? undefined : read(fixed);
+      document = fixed === undefined ? undefined : parseSingleDocument(fixed);
       if (fixed === undefined || document === undefined) return undefined;
-      const target = { text: fixed, document, place: manifest.path, isJson: isJson(text), layout: layoutOf(text) };
+      const target = { text: fixed, document, place: manifest.path, isJson: isJson(text), layout: detectLayout(text) };
       const next = editText(target, edit);
-      if (next !== undefined && isDeepStrictEqual(read(next)?.toJS(), value)) fixed = next;
+      if (next !== undefined && isDeepStrictEqual(parseSingleDocument(next)?.toJS(), value)) fixed = next;
       else {
         applyToDocument(document, manifest.path, edit);
-        fixed = document.toString(styleOf(text));
+        fixed = document.toString(detectStyle(text));
       }
     }
-  if (text.length > longest) fixed = isJson(text) ? printJson(value, text) : wanted.toString(styleOf(text));
-  return fixed !== undefined && isDeepStrictEqual(read(fixed)?.toJS(), value) ? fixed : undefined;
+  if (text.length > longest) fixed = isJson(text) ? printJson(value, text) : wanted.toString(detectStyle(text));
+  return fixed !== undefined && isDeepStrictEqual(parseSingleDocument(fixed)?.toJS(), value) ? fixed : undefined;
 };
 
-const read = (text: string): Document.Parsed | undefined => {
+const parseSingleDocument = (text: string): Document.Parsed | undefined => {
   const [first, ...others] = [...parseDocuments(text)];
   return first !== undefined && others.length === 0 && first.document.errors.length === 0 ? first.document : undefined;
 };
@@ -136,12 +136,12 @@ const nestValue = ([step, ...rest]: readonly string[], value: unknown, whole: un
   return Object.fromEntries([[step, nestValue(rest, value, getOwn(whole, step))]]);
 };
 
-const applyToDocument = (document: Document.Parsed, place: Path, { steps, op, value }: YamlEdit): void => {
+const applyToDocument = (document: Document.Parsed, place: FieldPath, { steps, op, value }: YamlEdit): void => {
   let holder: unknown = place.length === 0 ? document.contents : document.getIn(place, true);
   for (const step of steps.slice(0, -1))
-    holder = isCollection(holder) ? holder.get(keyIn(holder, step), true) : undefined;
+    holder = isCollection(holder) ? holder.get(toCollectionKey(holder, step), true) : undefined;
   if (!isCollection(holder)) return;
-  const key = keyIn(holder, steps.at(-1) ?? "");
+  const key = toCollectionKey(holder, steps.at(-1) ?? "");
   const made = document.createNode(value) as ParsedNode;
   visit(made, {
     Scalar: (_, node) => {
@@ -154,11 +154,11 @@ const applyToDocument = (document: Document.Parsed, place: Path, { steps, op, va
   else if (isMap(holder) || isSeq(holder)) holder.set(key as never, made as never);
 };
 
-const keyIn = (holder: unknown, step: string): string | number => (isSeq(holder) ? Number(step) : step);
+const toCollectionKey = (holder: unknown, step: string): string | number => (isSeq(holder) ? Number(step) : step);
 
 const isJson = (text: string) => /^\s*[{[]\s*("|[}\]])/.test(text);
 
-const layoutOf = (text: string): Layout => {
+const detectLayout = (text: string): Layout => {
   const [, indent = ""] =
     /^[^\s#-][^\n]*:[ \t]*(?:#[^\n]*)?\n(?:[ \t]*(?:#[^\n]*)?\n)*( {1,8})[^\s-]/m.exec(text) ?? [];
   const [, inner = ""] = /^\s*[{[][ \t]*\n([ \t]+)/.exec(text) ?? [];
@@ -173,11 +173,11 @@ const printJson = (value: unknown, text: string): string => {
   const [start = "", end = ""] = text.split(text.trim());
   const isTabbed = /^\s*[{[][ \t]*\n\t/.test(text);
   const isOneLine = !text.trim().includes("\n");
-  return start + JSON.stringify(value, null, isOneLine ? 0 : isTabbed ? "\t" : layoutOf(text).step) + end;
+  return start + JSON.stringify(value, null, isOneLine ? 0 : isTabbed ? "\t" : detectLayout(text).step) + end;
 };
 
-const styleOf = (text: string) => {
-  const { step, isFlat } = layoutOf(text);
+const detectStyle = (text: string) => {
+  const { step, isFlat } = detectLayout(text);
   const isTight = /[{[][^\s}\]]/.test(text) && !/[{[] \S/.test(text);
   return { lineWidth: 0, indent: step, indentSeq: !isFlat, flowCollectionPadding: !isTight };
 };
@@ -188,11 +188,12 @@ export const writeFixes = async (fixes: readonly Fix[]): Promise<void> => {
   for (const [{ name, folder = ".", mark = "", text }, own] of byFile) {
     const fixed = applyFixes(text, own);
     const target = await realpath(name).catch(() => name);
-    const kept = (reason: string) => process.stderr.write(`${toOneLine(`${name} is left as it is: ${reason}`)}\n`);
-    if ("kept" in fixed) kept(fixed.kept);
-    else if (!(await isWithin(folder, target))) kept(`it is a symbolic link to ${target}, outside of ${folder}`);
+    const reportKept = (reason: string) =>
+      process.stderr.write(`${toOneLine(`${name} is left as it is: ${reason}`)}\n`);
+    if ("kept" in fixed) reportKept(fixed.kept);
+    else if (!(await isWithin(folder, target))) reportKept(`it is a symbolic link to ${target}, outside of ${folder}`);
     else if (fixed.text !== text) {
-      await save(target, mark + fixed.text);
+      await writeText(target, mark + fixed.text);
       process.stderr.write(`${toOneLine(name)}: ${formatCount(own.length, "object")} mended\n`);
     }
   }
@@ -203,7 +204,7 @@ const isWithin = async (folder: string, target: string): Promise<boolean> => {
   return path !== ".." && !path.startsWith(`..${sep}`) && !isAbsolute(path);
 };
 
-const save = (file: string, text: string) =>
+const writeText = (file: string, text: string) =>
   writeFile(file, text).catch((error) => {
     throw new Complaint(`${file} can't be written: ${toSentence(error)}`);
   });

@@ -1,12 +1,12 @@
 import { type Document, isCollection, isMap, isScalar, isSeq, type Pair, type YAMLMap, type YAMLSeq } from "yaml";
-import { flowOf, type Layout, linesOf } from "../../diff/yaml-lines.ts";
-import type { Path } from "../manifests/manifests.ts";
+import { formatFlow, formatYamlLines, type Layout } from "../../diff/yaml-lines.ts";
+import type { FieldPath } from "../manifests/manifests.ts";
 
-export interface EditedText {
+export interface EditTarget {
   text: string;
   document: Document.Parsed;
   /** The path of the edited object in the document. */
-  place: Path;
+  place: FieldPath;
   isJson: boolean;
   layout: Layout;
 }
@@ -19,19 +19,22 @@ export interface YamlEdit {
 }
 
 /** Returns the text with only this edit; undefined if more of the text would have to be written anew. */
-export const editText = (target: EditedText, { steps, op, value }: YamlEdit): string | undefined => {
+export const editText = (target: EditTarget, { steps, op, value }: YamlEdit): string | undefined => {
   const { document, place, text } = target;
   const [last = "", ...before] = steps.toReversed();
-  const holder: unknown = document.getIn([...place, ...before.toReversed().map(stepFor(document, place))], true);
-  if (isSeq(holder)) return inList(target, holder, Number(last), op, value);
+  const holder: unknown = document.getIn(
+    [...place, ...before.toReversed().map(createKeyConverter(document, place))],
+    true,
+  );
+  if (isSeq(holder)) return editList(target, holder, Number(last), op, value);
   if (!isMap(holder)) return undefined;
   const pair = holder.items.find(({ key }) => isScalar(key) && String(key.value) === last);
-  if (op === "remove") return pair === undefined ? text : withoutPair(target, holder, pair);
-  return pair === undefined ? withPair(target, holder, last, value) : withValue(target, holder, pair, value);
+  if (op === "remove") return pair === undefined ? text : deletePair(target, holder, pair);
+  return pair === undefined ? addPair(target, holder, last, value) : replaceValue(target, holder, pair, value);
 };
 
 /** Returns a function that turns the steps of a path, in order, into keys for `getIn`: numbers for lists. */
-const stepFor = (document: Document.Parsed, place: Path) => {
+const createKeyConverter = (document: Document.Parsed, place: FieldPath) => {
   const trail = [...place];
   return (step: string): string | number => {
     const own = isSeq(document.getIn(trail, true)) ? Number(step) : step;
@@ -41,109 +44,115 @@ const stepFor = (document: Document.Parsed, place: Path) => {
 };
 
 /** Returns where the text of a node ends, without the comments and empty lines that follow it. */
-const endOf = (node: unknown, text: string): number | undefined => {
+const findEnd = (node: unknown, text: string): number | undefined => {
   if (isCollection(node) && node.flow !== true) {
     const last: unknown = node.items.at(-1);
     if (isMap(node)) {
       const { key, value } = Object(last) as Partial<Pair>;
-      return endOf(value, text) ?? endOf(key, text);
+      return findEnd(value, text) ?? findEnd(key, text);
     }
-    return endOf(last, text);
+    return findEnd(last, text);
   }
-  const [start, end] = rangeOf(node) ?? [];
+  const [start, end] = getRange(node) ?? [];
   if (start === undefined || end === undefined || (isScalar(node) && node.source === "")) return undefined;
   return start + text.slice(start, end).trimEnd().length;
 };
 
-const rangeOf = (node: unknown): readonly number[] | undefined => Object(node).range ?? undefined;
-const startOf = (node: unknown): number | undefined => rangeOf(node)?.[0];
+const getRange = (node: unknown): readonly number[] | undefined => Object(node).range ?? undefined;
+const getStart = (node: unknown): number | undefined => getRange(node)?.[0];
 
-const lineStart = (text: string, at: number) => text.lastIndexOf("\n", at - 1) + 1;
-const lineEnd = (text: string, at: number) => (text.indexOf("\n", at) === -1 ? text.length : text.indexOf("\n", at));
-const columnOf = (text: string, at: number) => at - lineStart(text, at);
-const spliced = (text: string, from: number, to: number, inserted: string) =>
+const findLineStart = (text: string, at: number) => text.lastIndexOf("\n", at - 1) + 1;
+const findLineEnd = (text: string, at: number) =>
+  text.indexOf("\n", at) === -1 ? text.length : text.indexOf("\n", at);
+const getColumn = (text: string, at: number) => at - findLineStart(text, at);
+const replaceRange = (text: string, from: number, to: number, inserted: string) =>
   text.slice(0, from) + inserted + text.slice(to);
-const indented = (lines: readonly string[], column: number) =>
+const indentLines = (lines: readonly string[], column: number) =>
   lines.map((line) => (line === "" ? "" : " ".repeat(column) + line)).join("\n");
 
 /** Prints a value in flow style; JSON goes on several lines if `indent` is given. */
-const inFlow = ({ isJson, layout }: EditedText, value: unknown, indent: string | undefined): string => {
-  if (!isJson) return flowOf(value);
+const formatInFlow = ({ isJson, layout }: EditTarget, value: unknown, indent: string | undefined): string => {
+  if (!isJson) return formatFlow(value);
   if (indent === undefined) return JSON.stringify(value);
   return JSON.stringify(value, null, indent.includes("\t") ? "\t" : layout.step).replaceAll("\n", `\n${indent}`);
 };
 
 /** Appends a member to a collection in flow style; on a line of its own if the last member has one. */
-const appendInFlow = (target: EditedText, start: number, end: number, name: string, value: unknown): string => {
+const appendInFlow = (target: EditTarget, start: number, end: number, name: string, value: unknown): string => {
   const { text } = target;
-  const before = text.slice(lineStart(text, start), start);
+  const before = text.slice(findLineStart(text, start), start);
   const indent = before.trim() === "" ? before : undefined;
   const space = indent === undefined ? " " : `\n${indent}`;
-  return spliced(text, end, end, `,${space}${name}${inFlow(target, value, indent)}`);
+  return replaceRange(text, end, end, `,${space}${name}${formatInFlow(target, value, indent)}`);
 };
 
 /** Writes a value on the lines below its key, which is at `column`; a comment stays beside the key. */
-const writeBelow = ({ text, layout }: EditedText, from: number, to: number, column: number, value: unknown): string => {
+const writeBelow = ({ text, layout }: EditTarget, from: number, to: number, column: number, value: unknown): string => {
   const isLevel = Array.isArray(value) && layout.isFlat;
-  const lines = indented(linesOf(value, layout), column + (isLevel ? 0 : layout.step));
-  const end = lineEnd(text, to);
+  const lines = indentLines(formatYamlLines(value, layout), column + (isLevel ? 0 : layout.step));
+  const end = findLineEnd(text, to);
   return `${text.slice(0, from).trimEnd()}${text.slice(to, end)}\n${lines}${text.slice(end)}`;
 };
 
-const withPair = (target: EditedText, map: YAMLMap, key: string, value: unknown): string | undefined => {
+const addPair = (target: EditTarget, map: YAMLMap, key: string, value: unknown): string | undefined => {
   const { text, layout, isJson } = target;
   const last = map.items.at(-1);
-  const [end, first] = [endOf(last?.value, text) ?? endOf(last?.key, text), startOf(map.items[0]?.key)];
+  const [end, first] = [findEnd(last?.value, text) ?? findEnd(last?.key, text), getStart(map.items[0]?.key)];
   if (last === undefined || end === undefined || first === undefined) {
-    const [from, to] = rangeOf(map) ?? [];
+    const [from, to] = getRange(map) ?? [];
     if (map.flow !== true || from === undefined || to === undefined) return undefined;
-    return spliced(text, from, to, inFlow(target, Object.fromEntries([[key, value]]), undefined));
+    return replaceRange(text, from, to, formatInFlow(target, Object.fromEntries([[key, value]]), undefined));
   }
   if (map.flow === true) {
-    const name = isJson ? JSON.stringify(key) : flowOf(key);
-    return appendInFlow(target, startOf(last.key) ?? end, end, `${name}: `, value);
+    const name = isJson ? JSON.stringify(key) : formatFlow(key);
+    return appendInFlow(target, getStart(last.key) ?? end, end, `${name}: `, value);
   }
-  const lines = linesOf(Object.fromEntries([[key, value]]), layout);
-  const at = lineEnd(text, end);
-  return spliced(text, at, at, `\n${indented(lines, columnOf(text, first))}`);
+  const lines = formatYamlLines(Object.fromEntries([[key, value]]), layout);
+  const at = findLineEnd(text, end);
+  return replaceRange(text, at, at, `\n${indentLines(lines, getColumn(text, first))}`);
 };
 
-const withValue = (target: EditedText, map: YAMLMap, { key, value: old }: Pair, value: unknown): string | undefined => {
+const replaceValue = (
+  target: EditTarget,
+  map: YAMLMap,
+  { key, value: old }: Pair,
+  value: unknown,
+): string | undefined => {
   const { text } = target;
-  const [from, to] = rangeOf(old) ?? [];
-  const start = startOf(key);
+  const [from, to] = getRange(old) ?? [];
+  const start = getStart(key);
   if (from === undefined || to === undefined || start === undefined) return undefined;
   if (isCollection(old) && old.flow !== true) return undefined;
   if (isScalar(old) && /^BLOCK/.test(old.type ?? "")) return undefined;
   const isContainer = typeof value === "object" && value !== null && Object.keys(value).length > 0;
   if (map.flow === true || !isContainer) {
     const space = from === to && text[from - 1] === ":" ? " " : "";
-    return spliced(text, from, to, space + inFlow(target, value, undefined));
+    return replaceRange(text, from, to, space + formatInFlow(target, value, undefined));
   }
-  return writeBelow(target, from, to, columnOf(text, start), value);
+  return writeBelow(target, from, to, getColumn(text, start), value);
 };
 
 /** Removes whole lines; returns undefined if other text precedes `start` on its line. */
-const withoutLines = (text: string, start: number, end: number): string | undefined => {
-  const from = lineStart(text, start);
+const deleteLines = (text: string, start: number, end: number): string | undefined => {
+  const from = findLineStart(text, start);
   const isAlone = text.slice(from, start).trim() === "";
-  return isAlone ? spliced(text, from, Math.min(lineEnd(text, end) + 1, text.length), "") : undefined;
+  return isAlone ? replaceRange(text, from, Math.min(findLineEnd(text, end) + 1, text.length), "") : undefined;
 };
 
-const withoutPair = ({ text }: EditedText, map: YAMLMap, { key, value }: Pair): string | undefined => {
-  const [start, end] = [startOf(key), endOf(value, text) ?? endOf(key, text)];
+const deletePair = ({ text }: EditTarget, map: YAMLMap, { key, value }: Pair): string | undefined => {
+  const [start, end] = [getStart(key), findEnd(value, text) ?? findEnd(key, text)];
   if (map.flow === true || map.items.length === 1 || start === undefined || end === undefined) return undefined;
-  return withoutLines(text, start, end);
+  return deleteLines(text, start, end);
 };
 
-const dashOf = (text: string, item: unknown): number | undefined => {
-  const start = startOf(item);
+const findDash = (text: string, item: unknown): number | undefined => {
+  const start = getStart(item);
   const found = start === undefined ? -1 : text.lastIndexOf("-", start - 1);
   return found < 0 || text.slice(found + 1, start).trim() !== "" ? undefined : found;
 };
 
-const inList = (
-  target: EditedText,
+const editList = (
+  target: EditTarget,
   list: YAMLSeq,
   index: number,
   op: YamlEdit["op"],
@@ -153,34 +162,36 @@ const inList = (
   const item: unknown = list.items[index];
   if (list.flow === true) {
     const last: unknown = list.items.at(-1);
-    const [end, start] = [endOf(last, text), startOf(last)];
+    const [end, start] = [findEnd(last, text), getStart(last)];
     if (op !== "add" || index < list.items.length) return undefined;
-    if (end === undefined || start === undefined) return emptyList(target, list, [value]);
+    if (end === undefined || start === undefined) return fillEmptyList(target, list, [value]);
     return appendInFlow(target, start, end, "", value);
   }
-  const column = dashOf(text, item ?? list.items[0]);
+  const column = findDash(text, item ?? list.items[0]);
   if (column === undefined) return undefined;
-  const end = endOf(item ?? list.items.at(-1), text);
-  if (op === "remove")
-    return list.items.length === 1 || end === undefined ? undefined : withoutLines(text, column, end);
+  const end = findEnd(item ?? list.items.at(-1), text);
+  if (op === "remove") return list.items.length === 1 || end === undefined ? undefined : deleteLines(text, column, end);
   if (op === "replace") {
-    const [from, to] = rangeOf(item) ?? [];
+    const [from, to] = getRange(item) ?? [];
     const isPlain = isScalar(item) && !/^BLOCK/.test(item.type ?? "");
-    return isPlain && from !== undefined && to !== undefined ? spliced(text, from, to, flowOf(value)) : undefined;
+    return isPlain && from !== undefined && to !== undefined
+      ? replaceRange(text, from, to, formatFlow(value))
+      : undefined;
   }
-  const lines = indented(linesOf([value], layout), columnOf(text, column));
-  if (item !== undefined) return spliced(text, lineStart(text, column), lineStart(text, column), `${lines}\n`);
+  const lines = indentLines(formatYamlLines([value], layout), getColumn(text, column));
+  if (item !== undefined)
+    return replaceRange(text, findLineStart(text, column), findLineStart(text, column), `${lines}\n`);
   if (end === undefined) return undefined;
-  return spliced(text, lineEnd(text, end), lineEnd(text, end), `\n${lines}`);
+  return replaceRange(text, findLineEnd(text, end), findLineEnd(text, end), `\n${lines}`);
 };
 
 /** Fills an empty list; `[]` after a key becomes a list in block style. */
-const emptyList = (target: EditedText, list: YAMLSeq, value: unknown[]): string | undefined => {
+const fillEmptyList = (target: EditTarget, list: YAMLSeq, value: unknown[]): string | undefined => {
   const { text, isJson } = target;
-  const [from, to] = rangeOf(list) ?? [];
+  const [from, to] = getRange(list) ?? [];
   if (from === undefined || to === undefined) return undefined;
-  const start = lineStart(text, from);
+  const start = findLineStart(text, from);
   const [, before = "", key] = /^([\s-]*)([^\s{[,][^{[,]*:)[ \t]*$/.exec(text.slice(start, from)) ?? [];
-  if (isJson || key === undefined) return spliced(text, from, to, inFlow(target, value, undefined));
+  if (isJson || key === undefined) return replaceRange(text, from, to, formatInFlow(target, value, undefined));
   return writeBelow(target, from, to, before.length, value);
 };

@@ -11,18 +11,18 @@ import { hasWorkloads } from "../evaluation/pod-templates.ts";
 import { openRules } from "../evaluation/rules.ts";
 import { isUnevaluated, openUnevaluated, type Unevaluated } from "../evaluation/unevaluated.ts";
 import { openWebhooks } from "../evaluation/webhooks.ts";
-import { readAll } from "../manifests/input.ts";
+import { readManifests } from "../manifests/input.ts";
 import { findReportVersion, type ReportVersion } from "../reports/policyreport.ts";
-import type { Unread } from "../reports/report.ts";
-import { type Discovered, discover, type Resource } from "./discovery.ts";
-import { openNamespaces } from "./namespaces.ts";
-import { type Broken, type Page, pagesOf } from "./pages.ts";
-import { openReader, type Read, refusalIn, type Why } from "./reader.ts";
+import type { ReadFailure } from "../reports/report.ts";
+import { type DiscoveredResource, type DiscoveryResult, discover } from "./discovery.ts";
+import { openNamespaceCache } from "./namespaces.ts";
+import { type IncompleteList, type Page, readPages } from "./pages.ts";
+import { type ApiGet, describeFailure, type FailureFormatter, openReader } from "./reader.ts";
 import { openCapabilities } from "./rule-capabilities.ts";
-import { isAbout, readKinds, selectResources, toResourceName } from "./selected-kinds.ts";
-import { type Evaluator, openEvaluator } from "./stored-objects.ts";
+import { matchesVersion, readKinds, selectResources, toResourceName } from "./selected-kinds.ts";
+import { type ObjectEvaluator, openEvaluator } from "./stored-objects.ts";
 
-export interface AuditOptions {
+export interface ClusterCheckOptions {
   catalogue: CatalogueRule[];
   cluster: [name: string, ClusterConfig];
   deployer: ClusterCredentials;
@@ -40,9 +40,9 @@ export interface AuditOptions {
   page: number;
 }
 
-export interface Audit {
+export interface ClusterCheck {
   /** What can't be read; grows while the audit runs. */
-  unread: Unread[];
+  unread: ReadFailure[];
   notes: Set<string>;
   reportVersion: ReportVersion | undefined;
   /** Evaluates all objects, kind by kind, and waits for `take` after each evaluation. */
@@ -50,13 +50,13 @@ export interface Audit {
 }
 
 /** Prepares an audit of the resources that hooks match. At `signal`, it ends with what was evaluated by then. */
-export const openAudit = async (options: AuditOptions, signal: AbortSignal): Promise<Audit> => {
+export const openClusterCheck = async (options: ClusterCheckOptions, signal: AbortSignal): Promise<ClusterCheck> => {
   const { catalogue, cluster, hosts, operation, alsoPods, namespaces: chosen } = options;
   const [name, { connect }] = cluster;
-  const foreign = await readAll(options.webhooks, "--webhooks");
+  const foreign = await readManifests(options.webhooks, "--webhooks");
   const way = await resolveConnection(name, connect, { ...options.deployer, right: "list everything" });
   const { read, close } = openReader(way, signal);
-  const why: Why = (answer) => refusalIn(answer, way);
+  const why: FailureFormatter = (answer) => describeFailure(answer, way);
   const notes = new Set<string>();
   const note = (sentence: string) => void notes.add(sentence);
 
@@ -67,10 +67,10 @@ export const openAudit = async (options: AuditOptions, signal: AbortSignal): Pro
   const webhooks = openWebhooks(rules, foreign, name, hosts);
   const hooks = [...webhooks.hooks.mutating, ...webhooks.hooks.validating];
   const kinds = await readKinds(found, hooks, read);
-  const namespaces = openNamespaces(read, why);
-  const list: List = async function* (resource, within) {
+  const namespaces = openNamespaceCache(read, why);
+  const list: ListPages = async function* (resource, within) {
     for (const { path, selection } of listPaths(resource, within))
-      yield* pagesOf(read, why, path, selection, options.page);
+      yield* readPages(read, why, path, selection, options.page);
   };
   const environment: Environment = {
     ...webhooks,
@@ -81,9 +81,9 @@ export const openAudit = async (options: AuditOptions, signal: AbortSignal): Pro
     alsoPods,
     asking: { operation, user: options.user, namespace: "" },
     isStateKnown: false,
-    moreOf: "who may read namespaces can tell",
+    namespaceHint: "who may read namespaces can tell",
     // The evaluator notes a namespace that can't be read.
-    missing: () => {},
+    noteMissingNamespace: () => {},
   };
   const evaluator = openEvaluator({ environment, namespaces, operation, note });
 
@@ -92,7 +92,7 @@ export const openAudit = async (options: AuditOptions, signal: AbortSignal): Pro
   if (unlisted.length > 0) note(`${unlisted.map(toResourceName).join(", ")} can't be listed, and are left out`);
   if (resources.length === 0) note(`no rule is about anything that cluster ${name} has`);
   const unread = listUnknown(found, hooks, alsoPods);
-  const walk = openWalk((resource) => list(resource, chosen), evaluator, unread, signal);
+  const walk = createKindEvaluator((resource) => list(resource, chosen), evaluator, unread, signal);
   return {
     unread,
     notes,
@@ -111,28 +111,28 @@ export const openAudit = async (options: AuditOptions, signal: AbortSignal): Pro
 };
 
 /** Lists a resource page by page; in all namespaces if `namespaces` is empty. */
-type List = (resource: Resource, namespaces: readonly string[]) => ReturnType<typeof pagesOf>;
+type ListPages = (resource: DiscoveredResource, namespaces: readonly string[]) => ReturnType<typeof readPages>;
 
 /** Returns the groups and versions that a hook may match but whose kinds can't be read. */
-const listUnknown = ({ unknown }: Discovered, hooks: readonly Hook[], alsoPods: boolean): Unread[] =>
+const listUnknown = ({ unknown }: DiscoveryResult, hooks: readonly Hook[], alsoPods: boolean): ReadFailure[] =>
   unknown.flatMap(({ group, version, why }) => {
     const apiVersion = joinApiVersion({ group, version });
-    if (!isAbout(hooks, { group, version }) && !(alsoPods && hasWorkloads(apiVersion))) return [];
+    if (!matchesVersion(hooks, { group, version }) && !(alsoPods && hasWorkloads(apiVersion))) return [];
     return [toUnread({ apiVersion, kind: "" }, `which kinds there are in ${apiVersion} can't be told: ${why}`)];
   });
 
 /** Objects that are evaluated at once, since rules may wait for the cluster. */
-const atOnce = 8;
+const concurrency = 8;
 
-const openWalk =
+const createKindEvaluator =
   (
-    list: (resource: Resource) => ReturnType<typeof pagesOf>,
-    evaluator: Evaluator,
-    unread: Unread[],
+    list: (resource: DiscoveredResource) => ReturnType<typeof readPages>,
+    evaluator: ObjectEvaluator,
+    unread: ReadFailure[],
     signal: AbortSignal,
   ) =>
   async (
-    resource: Resource,
+    resource: DiscoveredResource,
     take: (evaluation: Evaluation) => Promise<void>,
     tell: ReportProgress,
   ): Promise<string> => {
@@ -140,10 +140,10 @@ const openWalk =
     const { kind } = resource.kind;
     const broken: string[] = [];
     let [seen, total, denied] = [0, 0, 0];
-    const evaluatePage = async (items: Parameters<Evaluator>[0][]) => {
+    const evaluatePage = async (items: Parameters<ObjectEvaluator>[0][]) => {
       while (items.length > 0 && !signal.aborted) {
         tell(seen, total);
-        const some = items.splice(0, atOnce);
+        const some = items.splice(0, concurrency);
         const evaluations = await Promise.all(some.map((item) => evaluator({ ...item, apiVersion, kind }, resource)));
         // What was evaluated is reported, even if the audit was stopped meanwhile.
         for (const evaluation of evaluations.flat()) {
@@ -170,7 +170,7 @@ const openWalk =
     return [formatCount(seen, "object"), ...refused, ...broken.map((why) => `not whole: ${why}`)].join(", ");
   };
 
-const checkNamespace = async (name: string, read: Read, why: Why): Promise<void> => {
+const checkNamespace = async (name: string, read: ApiGet, why: FailureFormatter): Promise<void> => {
   const answer = await read(`/api/v1/namespaces/${encodeURIComponent(name)}`);
   // A user who may not read the namespace may be allowed to read what is in it.
   if ("status" in answer && [200, 403].includes(answer.status)) return;
@@ -178,7 +178,7 @@ const checkNamespace = async (name: string, read: Read, why: Why): Promise<void>
 };
 
 /** Returns the requests that list a resource; namespaces themselves are selected by name. */
-const listPaths = ({ kind, resource, namespaced }: Resource, namespaces: readonly string[]) => {
+const listPaths = ({ kind, resource, namespaced }: DiscoveredResource, namespaces: readonly string[]) => {
   const root = toApiPath(joinApiVersion(kind));
   const everywhere = `${root}/${resource.resource}`;
   if (namespaces.length === 0) return [{ path: everywhere, selection: {} }];
@@ -190,7 +190,7 @@ const listPaths = ({ kind, resource, namespaced }: Resource, namespaces: readonl
   });
 };
 
-const toUnread = (about: { apiVersion: string; kind: string }, text: string): Unread => {
+const toUnread = (about: { apiVersion: string; kind: string }, text: string): ReadFailure => {
   const checked = { ...about, name: "", ...noFindings, verdict: "undecided" as const, undecided: [text] };
   return { fault: { ...about, sentence: text }, text, checked };
 };
@@ -198,8 +198,8 @@ const toUnread = (about: { apiVersion: string; kind: string }, text: string): Un
 const kinds = ["ValidatingAdmissionPolicy", "MutatingAdmissionPolicy", "ResourceQuota"];
 
 export const readUnevaluated = async (
-  { resources, unknown }: Discovered,
-  list: (resource: Resource) => AsyncIterable<Page | Broken>,
+  { resources, unknown }: DiscoveryResult,
+  list: (resource: DiscoveredResource) => AsyncIterable<Page | IncompleteList>,
   note: (sentence: string) => void,
 ): Promise<Unevaluated> => {
   const objects: KubernetesObject[] = [];

@@ -3,8 +3,8 @@ import { describe, it } from "node:test";
 import type { HttpsAnswer } from "#lib/cluster/https-request.ts";
 import { Complaint } from "../../cli/complaint.ts";
 import { discover } from "./discovery.ts";
-import { openNamespaces } from "./namespaces.ts";
-import type { Read } from "./reader.ts";
+import { openNamespaceCache } from "./namespaces.ts";
+import type { ApiGet } from "./reader.ts";
 
 const answer = (body: string): HttpsAnswer => ({ status: 200, body, retryAfter: undefined });
 const page = answer("<html>sign in, please</html>");
@@ -24,13 +24,13 @@ describe("what answers in an API server's place", () => {
       "/api": JSON.stringify({ kind: "APIVersions", versions: ["v1"] }),
       "/apis": JSON.stringify({ kind: "APIGroupList", groups: null }),
     };
-    const read: Read = async (path) => (shown[path] === undefined ? page : answer(shown[path]));
+    const read: ApiGet = async (path) => (shown[path] === undefined ? page : answer(shown[path]));
     const { resources, unknown } = await discover(read, why);
     assert.deepEqual(resources, []);
     assert.deepEqual(unknown, [{ group: "", version: "v1", why: "the API server answers no list of them" }]);
   });
   it("is no namespace without labels", async () => {
-    const namespaces = openNamespaces(async () => page, why);
+    const namespaces = openNamespaceCache(async () => page, why);
     assert.equal(await namespaces.fetch("shop"), "the API server answers no Namespace");
     assert.equal(namespaces.find({ group: "", resource: "namespaces" }, "shop"), undefined);
   });

@@ -2,15 +2,15 @@ import { UnansweredError } from "#lib/cluster/https-request.ts";
 import { splitApiVersion, toApiPath } from "#lib/objects/api-version.ts";
 import type { ResourceKind } from "../../apiserver/kinds/kinds.ts";
 import { Complaint } from "../../cli/complaint.ts";
-import { contentOf, type Read, type Why } from "./reader.ts";
+import { type ApiGet, type FailureFormatter, parseContent } from "./reader.ts";
 
-export interface Resource extends ResourceKind {
+export interface DiscoveredResource extends ResourceKind {
   verbs: readonly string[];
 }
 
 /** What a cluster serves: groups in its order, the preferred version of each group first. */
-export interface Discovered {
-  resources: Resource[];
+export interface DiscoveryResult {
+  resources: DiscoveredResource[];
   unknown: { group: string; version: string; why: string }[];
 }
 
@@ -20,13 +20,13 @@ const aggregated = ["v2", "v2beta1"]
   .join(",");
 
 /** Reads what a cluster serves, in one answer or, without aggregated discovery, in one for each version. */
-export const discover = async (read: Read, why: Why): Promise<Discovered> => {
-  const all: Discovered = { resources: [], unknown: [] };
+export const discover = async (read: ApiGet, why: FailureFormatter): Promise<DiscoveryResult> => {
+  const all: DiscoveryResult = { resources: [], unknown: [] };
   for (const root of ["/api", "/apis"]) {
     const answer = await read(root, aggregated);
     if (answer instanceof UnansweredError || answer.status !== 200)
       throw new Complaint(`what the cluster has can't be told: ${why(answer)}`, 3);
-    const content = contentOf(answer);
+    const content = parseContent(answer);
     const kind = String(Object(content).kind);
     // A proxy with a login page answers 200, too.
     if (!/^API(GroupDiscoveryList|Versions|GroupList)$/.test(kind))
@@ -34,52 +34,56 @@ export const discover = async (read: Read, why: Why): Promise<Discovered> => {
         `what the cluster has can't be told: ${root} answers something else than an API server would`,
         3,
       );
-    if (kind === "APIGroupDiscoveryList") together(content, all);
-    else for (const apiVersion of versionsIn(content)) await single(apiVersion, { read, why }, all);
+    if (kind === "APIGroupDiscoveryList") addAggregated(content, all);
+    else for (const apiVersion of listVersions(content)) await addVersion(apiVersion, { read, why }, all);
   }
   return all;
 };
 
-const listIn = (value: unknown): unknown[] => (Array.isArray(value) ? value : []);
+const toList = (value: unknown): unknown[] => (Array.isArray(value) ? value : []);
 
-const together = (content: unknown, all: Discovered): void => {
-  for (const item of listIn(Object(content).items)) {
+const addAggregated = (content: unknown, all: DiscoveryResult): void => {
+  for (const item of toList(Object(content).items)) {
     const group = String(Object(Object(item).metadata).name ?? "");
-    for (const one of listIn(Object(item).versions)) {
+    for (const one of toList(Object(item).versions)) {
       const { freshness, resources } = Object(one);
       const version = String(Object(one).version);
       if (freshness === "Stale")
         all.unknown.push({ group, version, why: "who serves it doesn't answer the API server" });
-      for (const found of listIn(resources)) {
+      for (const found of toList(resources)) {
         const { resource, responseKind, scope, verbs, subresources } = Object(found);
-        const below = listIn(subresources).map((sub) => String(Object(sub).subresource));
-        add({ group, version }, { resource, kind: Object(responseKind).kind, verbs, below, scope }, all);
+        const below = toList(subresources).map((sub) => String(Object(sub).subresource));
+        addResource({ group, version }, { resource, kind: Object(responseKind).kind, verbs, below, scope }, all);
       }
     }
   }
 };
 
 /** Returns the versions of the core group (`/api`) or of all groups (`/apis`), preferred versions first. */
-const versionsIn = (content: unknown): string[] => {
+const listVersions = (content: unknown): string[] => {
   const { versions, groups } = Object(content);
   return [
-    ...listIn(versions).map(String),
-    ...listIn(groups).flatMap((group) => {
+    ...toList(versions).map(String),
+    ...toList(groups).flatMap((group) => {
       const { versions, preferredVersion } = Object(group);
-      const all = listIn(versions).map((one) => String(Object(one).groupVersion));
+      const all = toList(versions).map((one) => String(Object(one).groupVersion));
       const preferred = String(Object(preferredVersion).groupVersion);
       return [...all.filter((one) => one === preferred), ...all.filter((one) => one !== preferred)];
     }),
   ].filter((apiVersion) => /^[a-z0-9.-]+(\/[a-z0-9]+)?$/.test(apiVersion));
 };
 
-const single = async (apiVersion: string, { read, why }: { read: Read; why: Why }, all: Discovered): Promise<void> => {
+const addVersion = async (
+  apiVersion: string,
+  { read, why }: { read: ApiGet; why: FailureFormatter },
+  all: DiscoveryResult,
+): Promise<void> => {
   const answer = await read(toApiPath(apiVersion));
   if (answer instanceof UnansweredError || answer.status !== 200) {
     all.unknown.push({ ...splitApiVersion(apiVersion), why: why(answer) });
     return;
   }
-  const { resources } = Object(contentOf(answer));
+  const { resources } = Object(parseContent(answer));
   if (!Array.isArray(resources)) {
     all.unknown.push({ ...splitApiVersion(apiVersion), why: "the API server answers no list of them" });
     return;
@@ -92,11 +96,11 @@ const single = async (apiVersion: string, { read, why }: { read: Read; why: Why 
       return owner === name && sub !== undefined ? [sub] : [];
     });
     const scope = namespaced === true ? "Namespaced" : "Cluster";
-    add(splitApiVersion(apiVersion), { resource: name, kind, verbs, below, scope }, all);
+    addResource(splitApiVersion(apiVersion), { resource: name, kind, verbs, below, scope }, all);
   }
 };
 
-interface Said {
+interface ResourceEntry {
   resource: unknown;
   kind: unknown;
   verbs: unknown;
@@ -104,10 +108,10 @@ interface Said {
   scope: unknown;
 }
 
-const add = (
+const addResource = (
   { group, version }: { group: string; version: string },
-  { resource, kind, verbs, below, scope }: Said,
-  all: Discovered,
+  { resource, kind, verbs, below, scope }: ResourceEntry,
+  all: DiscoveryResult,
 ): void => {
   if (typeof resource !== "string" || typeof kind !== "string") return;
   // These words become parts of a path.
@@ -116,6 +120,6 @@ const add = (
     kind: { group, version, kind },
     resource: { group, version, resource },
     ...{ namespaced: scope === "Namespaced", subresources: below, off: false, sameInAll: false },
-    verbs: listIn(verbs).map(String),
+    verbs: toList(verbs).map(String),
   });
 };

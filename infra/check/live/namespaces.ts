@@ -1,10 +1,10 @@
 import { UnansweredError } from "#lib/cluster/https-request.ts";
 import { isMap } from "#lib/json.ts";
 import type { KubernetesObject } from "#lib/review.ts";
-import type { Existing } from "../evaluation/existing-objects.ts";
-import { contentOf, type Read, type Why } from "./reader.ts";
+import type { ExistingObjects } from "../evaluation/existing-objects.ts";
+import { type ApiGet, type FailureFormatter, parseContent } from "./reader.ts";
 
-export interface Namespaces extends Pick<Existing, "find" | "put" | "remove"> {
+export interface NamespaceCache extends Pick<ExistingObjects, "find" | "put" | "remove"> {
   /** Reads a namespace unless it is known. Returns why it can't be read, but only for the first such namespace. */
   fetch(name: string): Promise<string | undefined>;
 }
@@ -13,17 +13,17 @@ export interface Namespaces extends Pick<Existing, "find" | "put" | "remove"> {
 const most = 500;
 
 /** Keeps only what hooks select by. `put` ignores other kinds: an evaluated object doesn't come to exist. */
-export const openNamespaces = (read: Read, why: Why): Namespaces => {
+export const openNamespaceCache = (read: ApiGet, why: FailureFormatter): NamespaceCache => {
   const known = new Map<string, KubernetesObject>();
   const keep = (name: string, object: KubernetesObject) => {
     known.set(name, object);
     const [oldest] = known.keys();
     if (known.size > most && oldest !== undefined) known.delete(oldest);
   };
-  const ask = async (name: string): Promise<string | undefined> => {
+  const fetchNamespace = async (name: string): Promise<string | undefined> => {
     const answer = await read(`/api/v1/namespaces/${encodeURIComponent(name)}`);
     if (answer instanceof UnansweredError || answer.status !== 200) return why(answer);
-    const { kind, metadata, status } = Object(contentOf(answer));
+    const { kind, metadata, status } = Object(parseContent(answer));
     if (kind !== "Namespace") return "the API server answers no Namespace";
     const { labels, annotations } = Object(metadata);
     const said = { name, ...(isMap(labels) && { labels }), ...(isMap(annotations) && { annotations }) };
@@ -31,16 +31,16 @@ export const openNamespaces = (read: Read, why: Why): Namespaces => {
     keep(name, { apiVersion: "v1", kind: "Namespace", metadata: said, status } as KubernetesObject);
     return undefined;
   };
-  let isTold = false;
+  let isFailureReported = false;
   const asking = new Map<string, Promise<string | undefined>>();
   return {
     fetch: async (name) => {
       if (known.has(name)) return undefined;
-      const asked = asking.get(name) ?? ask(name).finally(() => asking.delete(name));
+      const asked = asking.get(name) ?? fetchNamespace(name).finally(() => asking.delete(name));
       asking.set(name, asked);
       const failure = await asked;
-      if (failure === undefined || isTold) return undefined;
-      isTold = true;
+      if (failure === undefined || isFailureReported) return undefined;
+      isFailureReported = true;
       return failure;
     },
     find: ({ group, resource }, name) => (group === "" && resource === "namespaces" ? known.get(name) : undefined),

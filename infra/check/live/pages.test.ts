@@ -2,8 +2,8 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import fc from "fast-check";
 import { type HttpsAnswer, UnansweredError } from "#lib/cluster/https-request.ts";
-import { pagesOf } from "./pages.ts";
-import type { Read } from "./reader.ts";
+import { readPages } from "./pages.ts";
+import type { ApiGet } from "./reader.ts";
 
 /** What an API server does instead of showing the next page. */
 type Trouble = "none" | "expired, with a token" | "expired" | "too large" | "made" | "removed";
@@ -20,7 +20,7 @@ const keyOf = (name: string) => `${name.slice(0, 1)}/${name}`;
 const served = (names: Iterable<string>, troubles: readonly Trouble[]) => {
   const left = new Set(names);
   const asked: URL[] = [];
-  const read: Read = async (path) => {
+  const read: ApiGet = async (path) => {
     const url = new URL(path, "https://localhost");
     const trouble = troubles[asked.length] ?? "none";
     asked.push(url);
@@ -41,9 +41,9 @@ const served = (names: Iterable<string>, troubles: readonly Trouble[]) => {
   return { read, left, asked };
 };
 
-const all = async (read: Read, limit = 3) => {
+const all = async (read: ApiGet, limit = 3) => {
   const [told, broken] = [[] as string[], [] as string[]];
-  for await (const page of pagesOf(read, () => "refused", "/api/v1/things", {}, limit)) {
+  for await (const page of readPages(read, () => "refused", "/api/v1/things", {}, limit)) {
     if ("broken" in page) broken.push(page.broken);
     else told.push(...page.items.map(({ metadata }) => metadata?.name ?? ""));
   }
@@ -80,7 +80,7 @@ describe("the pages of a list", () => {
     );
   });
   it("end where the API server forgets again and again, shows the same page for ever, or pages with nothing in them", async () => {
-    const circles: Record<string, Read> = {
+    const circles: Record<string, ApiGet> = {
       forgetting: async () => answer(410, { metadata: {} }),
       "forgetting at the second page": async (path) =>
         path.includes("continue=")

@@ -2,14 +2,14 @@ import { UnansweredError } from "#lib/cluster/https-request.ts";
 import { buildPageQuery, parsePage } from "#lib/cluster/pages.ts";
 import { isMap } from "#lib/json.ts";
 import type { KubernetesObject } from "#lib/review.ts";
-import { contentOf, isTooLarge, type Read, type Why } from "./reader.ts";
+import { type ApiGet, type FailureFormatter, isTooLarge, parseContent } from "./reader.ts";
 
 export interface Page {
   items: KubernetesObject[];
   remaining?: number;
 }
 
-export interface Broken {
+export interface IncompleteList {
   broken: string;
 }
 
@@ -21,13 +21,13 @@ const mostInVain = 5;
  * it. If the list expires on the API server meanwhile, it continues with the current objects and yields none twice.
  * `why` describes a failed request.
  */
-export const pagesOf = async function* (
-  read: Read,
-  why: Why,
+export const readPages = async function* (
+  read: ApiGet,
+  why: FailureFormatter,
   path: string,
   selection: Record<string, string>,
   most: number,
-): AsyncGenerator<Page | Broken> {
+): AsyncGenerator<Page | IncompleteList> {
   let limit = most;
   let next = "";
   /** The key of the last object yielded, and that key at the time when the list was begun again. */
@@ -41,7 +41,7 @@ export const pagesOf = async function* (
       limit = Math.ceil(limit / 4);
       continue;
     }
-    const content = answer instanceof UnansweredError ? undefined : contentOf(answer);
+    const content = answer instanceof UnansweredError ? undefined : parseContent(answer);
     const { items: listed = [], next: further } = parsePage(content);
     const remaining = Object(Object(content).metadata).remainingItemCount;
     if (!(answer instanceof UnansweredError) && answer.status === 410) {
@@ -57,13 +57,13 @@ export const pagesOf = async function* (
     if (!isMap(content) || !Array.isArray(listed)) return yield { broken: "the API server answers no list" };
     if (further !== "" && further === next) break;
     const found = listed.filter(isObject);
-    const fresh = found.filter((one) => skipped === "" || keyOf(one) > skipped);
+    const fresh = found.filter((one) => skipped === "" || toStoreKey(one) > skipped);
     const [first] = fresh;
-    if (first && beginnings.has(keyOf(first))) break;
-    if (first) beginnings.add(keyOf(first));
+    if (first && beginnings.has(toStoreKey(first))) break;
+    if (first) beginnings.add(toStoreKey(first));
     for (const one of fresh) {
-      isInOrder &&= keyOf(one) > last;
-      last = keyOf(one);
+      isInOrder &&= toStoreKey(one) > last;
+      last = toStoreKey(one);
     }
     if (found.length < listed.length) yield { broken: "what the API server lists is no objects" };
     yield { items: fresh, ...(typeof remaining === "number" && { remaining }) };
@@ -75,7 +75,7 @@ export const pagesOf = async function* (
 };
 
 /** Returns the key by which the API server's store orders objects. */
-const keyOf = ({ metadata }: KubernetesObject): string =>
+const toStoreKey = ({ metadata }: KubernetesObject): string =>
   metadata?.namespace ? `${metadata.namespace}/${metadata.name}` : String(metadata?.name);
 
 const isObject = (value: unknown): value is KubernetesObject => {

@@ -6,12 +6,12 @@ import { escapeControls } from "../../cli/terminal.ts";
 import type { ClusterConnection } from "../../clusters/api.ts";
 
 /** Sends a GET request to the API server, with retries, and returns the last answer or failure. */
-export type Read = (path: string, accept?: string) => Promise<HttpsAnswer | UnansweredError>;
+export type ApiGet = (path: string, accept?: string) => Promise<HttpsAnswer | UnansweredError>;
 
-export type Why = (answer: HttpsAnswer | UnansweredError) => string;
+export type FailureFormatter = (answer: HttpsAnswer | UnansweredError) => string;
 
-export interface Reader {
-  read: Read;
+export interface ApiReader {
+  read: ApiGet;
   close(): void;
 }
 
@@ -26,7 +26,7 @@ const firstTries = 2;
 const longestBreak = 30;
 
 /** Opens a reader that stops at `signal`. `breath` is the wait before the second try, in milliseconds. */
-export const openReader = (way: ClusterConnection, signal: AbortSignal, breath = 500): Reader => {
+export const openReader = (way: ClusterConnection, signal: AbortSignal, breath = 500): ApiReader => {
   const { server, ca, cert, key } = way;
   const trust = { ...(ca && { ca }), ...(cert && key && { cert, key }) };
   const agent = new Agent({ keepAlive: true, maxSockets: 4, ...trust });
@@ -71,9 +71,9 @@ export const isTooLarge = (answer: HttpsAnswer | UnansweredError): boolean =>
   answer instanceof UnansweredError && answer.message.startsWith("its answer has more than ");
 
 /** Returns an answer parsed as JSON; undefined if it isn't JSON. */
-export const contentOf = ({ body }: HttpsAnswer): unknown => parseJson(body);
+export const parseContent = ({ body }: HttpsAnswer): unknown => parseJson(body);
 
-export const refusalIn = (
+export const describeFailure = (
   answer: HttpsAnswer | UnansweredError,
   { server, unknown }: Pick<ClusterConnection, "server" | "unknown">,
 ): string => {
@@ -83,7 +83,7 @@ export const refusalIn = (
       : "";
     return `the API server at ${server} can't be reached: ${answer.message}${remedy}`;
   }
-  const { message } = Object(contentOf(answer));
+  const { message } = Object(parseContent(answer));
   const said = typeof message === "string" ? message : answer.body.slice(0, 200);
   const words = escapeControls(said.replace(/\s+/g, " ").trim());
   const remedy = answer.status === 401 ? `; ${unknown}` : "";

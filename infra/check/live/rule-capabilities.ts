@@ -18,11 +18,11 @@ export const openCapabilities = async (
   hosts: readonly string[],
 ): Promise<(tell: (sentence: string) => void, milliseconds: number) => Capabilities> => {
   const open = createLiveCapabilities(
-    { [cluster]: await connectionOf(way) },
+    { [cluster]: await toConnection(way) },
     createAnswerCache(),
     createMemoryLedger(),
     () => {},
-    sending(way),
+    createReadOnlySender(way),
   );
   return (tell, milliseconds) => {
     const ledger = createMemoryLedger();
@@ -30,11 +30,11 @@ export const openCapabilities = async (
       tell(sentence);
       throw new Failure(503, sentence);
     };
-    const mayAsk = (host: string) =>
+    const requireHost = (host: string) =>
       hosts.includes(host) || giveUp(`it asks ${host}, and --call ${host} would allow that`);
-    const hostOf = ({ url }: HttpsRequest): string =>
+    const getHostname = ({ url }: HttpsRequest): string =>
       URL.canParse(url) ? new URL(url).hostname : giveUp(`it asks ${url}, which is no address`);
-    const harmless = (world: Capabilities): Capabilities => ({
+    const restrictToReads = (world: Capabilities): Capabilities => ({
       ...world,
       // Doesn't wait: an audited object is stored already, and what it refers to won't appear shortly.
       get: (kind, name, namespace, freshness) => world.get(kind, name, namespace, { ...freshness, patience: 0 }),
@@ -43,22 +43,22 @@ export const openCapabilities = async (
         const where = namespace === undefined ? "" : ` in namespace ${namespace}`;
         return giveUp(`it would create ${resource} "${name}"${where}, and an audit writes nothing`);
       },
-      https: async (request) => mayAsk(hostOf(request)) && world.https(request),
-      http: async (request) => mayAsk(hostOf(request)) && world.http(request),
+      https: async (request) => requireHost(getHostname(request)) && world.https(request),
+      http: async (request) => requireHost(getHostname(request)) && world.http(request),
       aws: async (action, request) =>
-        mayAsk(getServiceAddress("ec2", request.region).hostname) && world.aws(action, request),
+        requireHost(getServiceAddress("ec2", request.region).hostname) && world.aws(action, request),
       ledger: (rule) => prefixLedger(ledger, rule),
       anew: () => {
         const fresh = world.anew?.();
-        return fresh && harmless(fresh);
+        return fresh && restrictToReads(fresh);
       },
     });
-    return harmless(open(cluster, milliseconds));
+    return restrictToReads(open(cluster, milliseconds));
   };
 };
 
 /** The token may change during an audit: `sending` replaces it in each request by the current one. */
-const connectionOf = async ({ server, ca, cert, key, token }: ClusterConnection): Promise<Connection> => {
+const toConnection = async ({ server, ca, cert, key, token }: ClusterConnection): Promise<Connection> => {
   const credentials = cert && key ? { cert, key } : { token: (await token()) ?? "" };
   return { server, ...(ca && { ca }), credentials };
 };
@@ -66,7 +66,7 @@ const connectionOf = async ({ server, ca, cert, key, token }: ClusterConnection)
 const accessReviews = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
 
 /** Sends only reads and SubjectAccessReviews, which are not stored. */
-const sending =
+const createReadOnlySender =
   ({ server, token }: ClusterConnection): typeof sendRequest =>
   async (url, options, body, deadline, most) => {
     if (options.method !== "GET" && url !== `${server}${accessReviews}`)

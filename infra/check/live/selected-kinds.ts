@@ -6,17 +6,17 @@ import type { AdmissionRequest, Operation } from "#lib/review.ts";
 import { createKindIndex, type KindIndex, type ResourceKind, toKindKey } from "../../apiserver/kinds/kinds.ts";
 import { isWorkload } from "../evaluation/pod-templates.ts";
 import { sortForApply } from "../evaluation/requests.ts";
-import type { Discovered, Resource } from "./discovery.ts";
-import { pagesOf } from "./pages.ts";
-import type { Read } from "./reader.ts";
+import type { DiscoveredResource, DiscoveryResult } from "./discovery.ts";
+import { readPages } from "./pages.ts";
+import type { ApiGet } from "./reader.ts";
 
-export interface Chosen {
-  resources: Resource[];
+export interface SelectedResources {
+  resources: DiscoveredResource[];
   /** Resources that hooks match but that can't be listed. */
-  unlisted: Resource[];
+  unlisted: DiscoveredResource[];
 }
 
-export const readKinds = async (found: Discovered, hooks: readonly Hook[], read: Read): Promise<KindIndex> => {
+export const readKinds = async (found: DiscoveryResult, hooks: readonly Hook[], read: ApiGet): Promise<KindIndex> => {
   const uniform = await findUniform(found, hooks, read);
   return createKindIndex(
     new Map(
@@ -37,16 +37,16 @@ const definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
  * hook may ask for another version than the one listed.
  */
 const findUniform = async (
-  { resources }: Discovered,
+  { resources }: DiscoveryResult,
   hooks: readonly Hook[],
-  read: Read,
+  read: ApiGet,
 ): Promise<ReadonlySet<string>> => {
   const uniform = new Set<string>();
   const versions = Map.groupBy(resources, ({ resource: { group, resource } }) => `${group}/${resource}`);
   const several = new Set([...versions].filter(([, all]) => all.length > 1).map(([name]) => name));
   if (several.size === 0 || !hooks.some(({ matchPolicy }) => matchPolicy === "Equivalent")) return uniform;
   // Without an answer, conversions stay unknown, and objects that need one are undecided.
-  for await (const found of pagesOf(read, () => "", definitions, {}, definitionsPerPage)) {
+  for await (const found of readPages(read, () => "", definitions, {}, definitionsPerPage)) {
     if ("broken" in found) break;
     for (const definition of found.items) {
       const spec = getOwn(definition, "spec");
@@ -62,17 +62,17 @@ const findUniform = async (
  * with `alsoPods`, also workloads if a hook matches the Pods that they make.
  */
 export const selectResources = (
-  { resources }: Discovered,
+  { resources }: DiscoveryResult,
   kinds: KindIndex,
   hooks: readonly Hook[],
   operation: Operation,
   alsoPods: boolean,
-): Chosen => {
+): SelectedResources => {
   const isMade =
     alsoPods &&
     operation !== "DELETE" &&
-    hooks.some(({ rules }) => rules.some((rule) => matchesRequest(rule, madePod as AdmissionRequest)));
-  const isAsked = ({ kind, resource, namespaced, verbs }: Resource): boolean => {
+    hooks.some(({ rules }) => rules.some((rule) => matchesRequest(rule, podRequest as AdmissionRequest)));
+  const isAsked = ({ kind, resource, namespaced, verbs }: DiscoveredResource): boolean => {
     // Hooks aren't called for operations that the API server doesn't serve, nor for webhook configurations.
     if (!verbs.includes(operation.toLowerCase()) || resource.group === "admissionregistration.k8s.io") return false;
     const requests = [resource, ...kinds.equivalents(resource)].map(
@@ -89,7 +89,7 @@ export const selectResources = (
       ),
     );
   };
-  const stores = Map.groupBy(resources.filter(isAsked), ({ resource }) => storeOf(resource));
+  const stores = Map.groupBy(resources.filter(isAsked), ({ resource }) => getStoreName(resource));
   const found = [...stores.values()].map((versions) => versions.find(isListed) ?? versions[0]);
   const each = found.filter((one) => one !== undefined);
   return {
@@ -98,9 +98,12 @@ export const selectResources = (
   };
 };
 
-const madePod = { resource: { group: "", version: "v1", resource: "pods" }, operation: "CREATE", namespace: "any" };
+const podRequest = { resource: { group: "", version: "v1", resource: "pods" }, operation: "CREATE", namespace: "any" };
 
-export const isAbout = (hooks: readonly Hook[], { group, version }: { group: string; version: string }): boolean =>
+export const matchesVersion = (
+  hooks: readonly Hook[],
+  { group, version }: { group: string; version: string },
+): boolean =>
   hooks.some(({ rules }) =>
     rules.some(
       ({ apiGroups, apiVersions }) =>
@@ -108,10 +111,10 @@ export const isAbout = (hooks: readonly Hook[], { group, version }: { group: str
     ),
   );
 
-const isListed = ({ verbs }: Resource) => verbs.includes("list");
+const isListed = ({ verbs }: DiscoveredResource) => verbs.includes("list");
 
 /** Events of both groups are the same stored objects. */
-const storeOf = ({ group, resource }: ResourceKind["resource"]) =>
+const getStoreName = ({ group, resource }: ResourceKind["resource"]) =>
   group === "events.k8s.io" && resource === "events" ? "/events" : `${group}/${resource}`;
 
 /** Returns the name of a resource as kubectl prints it. */

@@ -4,34 +4,34 @@ import type { KubernetesObject, Operation, UserInfo } from "#lib/review.ts";
 import { fillDefaults } from "../../apiserver/defaults/defaults.ts";
 import type { ResourceKind } from "../../apiserver/kinds/kinds.ts";
 import { toSentence } from "../../cli/complaint.ts";
-import { evaluatePods, evaluateRequest, toUndecided } from "../evaluation/evaluate.ts";
+import { createUndecidedEvaluation, evaluatePods, evaluateRequest } from "../evaluation/evaluate.ts";
 import type { Environment, Evaluation } from "../evaluation/evaluation.ts";
 import { isWorkload } from "../evaluation/pod-templates.ts";
 import { buildRequest, normalizeObject } from "../evaluation/requests.ts";
 import type { Manifest } from "../manifests/manifests.ts";
-import type { Resource } from "./discovery.ts";
-import type { Namespaces } from "./namespaces.ts";
+import type { DiscoveredResource } from "./discovery.ts";
+import type { NamespaceCache } from "./namespaces.ts";
 import { toResourceName } from "./selected-kinds.ts";
 
-export type Stored = KubernetesObject & { metadata?: { uid?: unknown }; status?: unknown };
+export type StoredObject = KubernetesObject & { metadata?: { uid?: unknown }; status?: unknown };
 
-interface Means {
+interface EvaluatorOptions {
   environment: Environment;
-  namespaces: Namespaces;
+  namespaces: NamespaceCache;
   operation: Operation;
   note(sentence: string): void;
 }
 
 /** Evaluates an object of a cluster, and the Pods that it would make; never throws. */
-export type Evaluator = (object: Stored, resource: Resource) => Promise<Evaluation[]>;
+export type ObjectEvaluator = (object: StoredObject, resource: DiscoveredResource) => Promise<Evaluation[]>;
 
 /** The number of unknown fields that are reported. */
 const mostStrays = 50;
 
-export const openEvaluator = ({ environment, namespaces, operation, note }: Means): Evaluator => {
+export const openEvaluator = ({ environment, namespaces, operation, note }: EvaluatorOptions): ObjectEvaluator => {
   const { user } = environment.asking;
   const named = new Set<string>();
-  const noteStrays = (resource: Resource, strays: readonly string[]) => {
+  const noteStrays = (resource: DiscoveredResource, strays: readonly string[]) => {
     for (const stray of strays) {
       const field = `${toResourceName(resource)} ${stray.replaceAll(/\[\d+\]/g, "[]")}`;
       if (named.size === mostStrays || named.has(field)) continue;
@@ -39,9 +39,9 @@ export const openEvaluator = ({ environment, namespaces, operation, note }: Mean
       note(`the field ${field} isn't known here: rules are asked without it`);
     }
   };
-  const evaluate = async (object: Stored, resource: Resource): Promise<Evaluation[]> => {
+  const evaluate = async (object: StoredObject, resource: DiscoveredResource): Promise<Evaluation[]> => {
     const { namespace } = object.metadata ?? {};
-    const { filled, attributes } = requestFor(object, resource, operation, user);
+    const { filled, attributes } = buildStoredRequest(object, resource, operation, user);
     noteStrays(resource, filled.strays);
     // When a namespace is deleted, a namespaceSelector reads the stored namespace.
     namespaces.put(resource.resource, object);
@@ -52,15 +52,15 @@ export const openEvaluator = ({ environment, namespaces, operation, note }: Mean
     if (misfit !== undefined) throw new Error(`it can't be read: ${misfit}`);
     const first = await evaluateRequest({ attributes, manifest: toManifest(filled.object) }, environment);
     const all = [first];
-    if (environment.alsoPods && first.checked.verdict !== "denied" && !isOfWorkload(object))
+    if (environment.alsoPods && first.checked.verdict !== "denied" && !isOwnedByWorkload(object))
       for await (const made of evaluatePods(first, environment)) all.push(made);
     return all;
   };
   return async (object, resource) => {
     const all = await evaluate(object, resource).catch((error) => [
-      toUndecided(toManifest(object), object, toSentence(error)),
+      createUndecidedEvaluation(toManifest(object), object, toSentence(error)),
     ]);
-    return all.map((evaluation) => redactSecret(withoutPlace(evaluation, object.metadata?.uid)));
+    return all.map((evaluation) => redactSecret(replacePlace(evaluation, object.metadata?.uid)));
   };
 };
 
@@ -73,7 +73,12 @@ const toManifest = (object: KubernetesObject): Manifest => {
  * Builds the request that creates an object as it is stored, updates it without a change, or deletes it. A create
  * leaves out what only the API server and controllers set.
  */
-const requestFor = ({ status, ...object }: Stored, kind: ResourceKind, operation: Operation, user: UserInfo) => {
+const buildStoredRequest = (
+  { status, ...object }: StoredObject,
+  kind: ResourceKind,
+  operation: Operation,
+  user: UserInfo,
+) => {
   const isMade = operation === "CREATE";
   const rest =
     status === undefined || (isMade && kind.subresources.includes("status")) ? object : { ...object, status };
@@ -86,7 +91,7 @@ const requestFor = ({ status, ...object }: Stored, kind: ResourceKind, operation
 };
 
 /** Reports whether a workload controls the object; the Pods are then evaluated with that workload. */
-const isOfWorkload = ({ metadata }: Stored): boolean => {
+const isOwnedByWorkload = ({ metadata }: StoredObject): boolean => {
   const owners: unknown = getOwn(metadata, "ownerReferences");
   return (
     Array.isArray(owners) && owners.some((owner) => getOwn(owner, "controller") === true && isWorkload(Object(owner)))
@@ -94,7 +99,7 @@ const isOfWorkload = ({ metadata }: Stored): boolean => {
 };
 
 /** Replaces the file and line by the uid of the object, or of the workload that would make it. */
-const withoutPlace = (evaluation: Evaluation, uid: unknown): Evaluation => {
+const replacePlace = (evaluation: Evaluation, uid: unknown): Evaluation => {
   const { file: _, line: __, denials, madeBy, ...checked } = evaluation.checked;
   const unplaced = denials.map(({ line: _, column: __, ...denial }) => denial);
   const named = typeof uid === "string" ? { uid } : {};
@@ -106,16 +111,19 @@ const withoutPlace = (evaluation: Evaluation, uid: unknown): Evaluation => {
 const redactSecret = (evaluation: Evaluation): Evaluation => {
   const { checked, steps, before, after } = evaluation;
   if (checked.kind !== "Secret") return evaluation;
-  const operation = (one: object): object => ("value" in one ? { ...one, value: "redacted" } : one);
+  const redactOperation = (one: object): object => ("value" in one ? { ...one, value: "redacted" } : one);
   const redact = openRedaction();
   // kubectl apply keeps a copy of the values in an annotation.
-  const veiled = (one: unknown) => (isMap(one) ? { ...one, metadata: redact(one.metadata) } : one);
+  const redactMetadata = (one: unknown) => (isMap(one) ? { ...one, metadata: redact(one.metadata) } : one);
   return {
     ...evaluation,
-    checked: { ...checked, changes: checked.changes.map(({ rule, patch }) => ({ rule, patch: patch.map(operation) })) },
+    checked: {
+      ...checked,
+      changes: checked.changes.map(({ rule, patch }) => ({ rule, patch: patch.map(redactOperation) })),
+    },
     audit: Object.fromEntries(Object.entries(evaluation.audit).filter(([key]) => !key.startsWith("patch."))),
-    steps: steps.map((step) => (step.patch?.length ? { ...step, after: veiled(step.after) } : step)),
-    before: veiled(before),
-    after: veiled(after),
+    steps: steps.map((step) => (step.patch?.length ? { ...step, after: redactMetadata(step.after) } : step)),
+    before: redactMetadata(before),
+    after: redactMetadata(after),
   };
 };

@@ -3,11 +3,11 @@ import { createReadStream, globSync } from "node:fs";
 import { readdir, readFile, stat } from "node:fs/promises";
 import { basename, dirname, join, normalize } from "node:path";
 import { Complaint, toSentence } from "../../cli/complaint.ts";
-import { type Fault, formatFault, type Manifest, parseManifests } from "./manifests.ts";
+import { formatFault, type Manifest, type ManifestFault, parseManifests } from "./manifests.ts";
 
-export interface Input {
+export interface ManifestInput {
   manifests: Manifest[];
-  faults: Fault[];
+  faults: ManifestFault[];
   notes: string[];
 }
 
@@ -15,7 +15,7 @@ export interface Input {
 const longest = 64 * 1024 * 1024;
 
 /** `isChosen` says that the user named the file; a folder may also hold files that aren't manifests. */
-interface Found {
+interface FoundFile {
   name: string;
   folder: string;
   isChosen: boolean;
@@ -24,45 +24,45 @@ interface Found {
 /** Reads files, folders, globs and, for `-`, standard input, in the order of the paths and then of the file names. */
 export const readInput = async (
   paths: readonly string[],
-  stdin: () => Promise<Buffer> = () => piped(process.stdin),
-): Promise<Input> => {
-  const input: Input = { manifests: [], faults: [], notes: [] };
-  const files = new Map<string, Found>();
+  stdin: () => Promise<Buffer> = () => readStream(process.stdin),
+): Promise<ManifestInput> => {
+  const input: ManifestInput = { manifests: [], faults: [], notes: [] };
+  const files = new Map<string, FoundFile>();
   for (const path of paths)
-    for (const file of await filesAt(path, input.faults)) {
+    for (const file of await findFiles(path, input.faults)) {
       // A file that several paths lead to is read once.
       if (!files.get(file.name)?.isChosen) files.set(file.name, file);
     }
   for (const file of files.values()) {
-    const bytes = await (file.name === "-" ? stdin() : contents(file.name)).catch((error: unknown) => {
+    const bytes = await (file.name === "-" ? stdin() : readContents(file.name)).catch((error: unknown) => {
       input.faults.push({ file: file.name, line: 1, sentence: `can't be read: ${toSentence(error)}` });
     });
-    if (bytes) take(input, file, bytes);
+    if (bytes) addFile(input, file, bytes);
   }
   return input;
 };
 
 /** Reads the manifests that an option names; throws if any can't be read. */
-export const readAll = async (paths: readonly string[], option: string): Promise<Manifest[]> => {
+export const readManifests = async (paths: readonly string[], option: string): Promise<Manifest[]> => {
   const { manifests, faults } = await readInput(paths);
   if (faults.length > 0) throw new Complaint(faults.map((fault) => `${option} ${formatFault(fault)}`).join("\n"));
   return manifests;
 };
 
-const filesAt = async (path: string, faults: Fault[], given?: string): Promise<Found[]> => {
+const findFiles = async (path: string, faults: ManifestFault[], given?: string): Promise<FoundFile[]> => {
   if (path === "-") return [{ name: "-", folder: "", isChosen: true }];
   const found = await stat(path).catch(() => undefined);
   if (found?.isDirectory())
-    return (await filesIn(path, faults)).map((name) => ({ name, folder: given ?? path, isChosen: false }));
+    return (await listFiles(path, faults)).map((name) => ({ name, folder: given ?? path, isChosen: false }));
   if (found) return [{ name: normalize(path), folder: given ?? dirname(path), isChosen: true }];
   const matched = /[*?[{]/.test(path) ? globSync(path).sort() : [];
-  if (matched.length === 0) throw new Complaint(nothingAt(path));
+  if (matched.length === 0) throw new Complaint(describeMissingPath(path));
   // The given folder is the part before the first wildcard, not a link that the pattern matches.
   const folder = dirname(path.slice(0, path.search(/[*?[{]/)).concat("x"));
-  return (await Promise.all(matched.map((one) => filesAt(one, faults, folder)))).flat();
+  return (await Promise.all(matched.map((one) => findFiles(one, faults, folder)))).flat();
 };
 
-const nothingAt = (path: string): string => {
+const describeMissingPath = (path: string): string => {
   if (path === "") return "one of the paths is empty";
   if (/^https?:\/\//.test(path))
     return `${path} is an address, and none is read; pipe what is there into postern check -`;
@@ -71,21 +71,21 @@ const nothingAt = (path: string): string => {
 
 const isManifestFile = (name: string) => /\.(ya?ml|json)$/i.test(name);
 
-const filesIn = async (folder: string, faults: Fault[]): Promise<string[]> => {
-  const unread = (file: string, sentence: string) => void faults.push({ file, line: 1, sentence });
+const listFiles = async (folder: string, faults: ManifestFault[]): Promise<string[]> => {
+  const addFault = (file: string, sentence: string) => void faults.push({ file, line: 1, sentence });
   const entries = await readdir(folder, { withFileTypes: true }).catch((error) => {
-    unread(folder, `can't be read: ${toSentence(error)}`);
+    addFault(folder, `can't be read: ${toSentence(error)}`);
     return [];
   });
   const found: string[] = [];
   for (const entry of entries.sort((one, other) => (one.name < other.name ? -1 : 1))) {
     const name = join(folder, entry.name);
     if (entry.isDirectory()) {
-      if (!entry.name.startsWith(".") && entry.name !== "node_modules") found.push(...(await filesIn(name, faults)));
+      if (!entry.name.startsWith(".") && entry.name !== "node_modules") found.push(...(await listFiles(name, faults)));
     } else if (isManifestFile(entry.name)) {
       // Links to folders aren't followed, because they could form a cycle.
       const target = entry.isSymbolicLink() ? await stat(name).catch(() => undefined) : entry;
-      if (target === undefined) unread(name, "is a link that leads to no file");
+      if (target === undefined) addFault(name, "is a link that leads to no file");
       if (target?.isFile()) found.push(name);
     }
   }
@@ -93,28 +93,28 @@ const filesIn = async (folder: string, faults: Fault[]): Promise<string[]> => {
 };
 
 /** A device or a pipe, such as `<(kustomize build)`, doesn't report its size. */
-const contents = async (name: string): Promise<Buffer> => {
+const readContents = async (name: string): Promise<Buffer> => {
   const found = await stat(name);
-  if (!found.isFile()) return piped(createReadStream(name));
-  if (found.size > longest) throw tooLong();
+  if (!found.isFile()) return readStream(createReadStream(name));
+  if (found.size > longest) throw createTooLongError();
   return readFile(name);
 };
 
-const tooLong = () => new Error(`it has more than ${longest} bytes, the most that is read`);
+const createTooLongError = () => new Error(`it has more than ${longest} bytes, the most that is read`);
 
-const piped = async (stream: AsyncIterable<Buffer>): Promise<Buffer> => {
+const readStream = async (stream: AsyncIterable<Buffer>): Promise<Buffer> => {
   const chunks: Buffer[] = [];
   let bytes = 0;
   for await (const chunk of stream) {
     bytes += chunk.length;
-    if (bytes > longest) throw tooLong();
+    if (bytes > longest) throw createTooLongError();
     chunks.push(chunk);
   }
   return Buffer.concat(chunks);
 };
 
-const take = (input: Input, { name, folder, isChosen }: Found, bytes: Buffer): void => {
-  const unreadable = unreadableIn(bytes);
+const addFile = (input: ManifestInput, { name, folder, isChosen }: FoundFile, bytes: Buffer): void => {
+  const unreadable = findEncodingFault(bytes);
   if (unreadable !== undefined) {
     input.faults.push({ file: name, line: 1, sentence: unreadable });
     return;
@@ -126,11 +126,11 @@ const take = (input: Input, { name, folder, isChosen }: Found, bytes: Buffer): v
   for (const manifest of manifests) input.manifests.push(manifest);
   // Folders may hold files of other programs. A file that the user didn't name is left out if no document of it is a
   // manifest and its text doesn't look like one.
-  const isLeft = !isChosen && manifests.length === 0 && (isChart(name) || !looksMeant(text));
+  const isLeft = !isChosen && manifests.length === 0 && (isChart(name) || !looksLikeManifest(text));
   if (isLeft && (strangers.length > 0 || faults.length > 0))
     input.notes.push(`${name} holds no manifest, and is left out`);
   else {
-    const template = faults.length > 0 ? templateIn(name, text) : undefined;
+    const template = faults.length > 0 ? findTemplate(name, text) : undefined;
     for (const fault of template ? [template] : faults) input.faults.push(fault);
     for (const line of strangers)
       input.faults.push({ file: name, line, sentence: "is no manifest: it must have an apiVersion and a kind" });
@@ -139,7 +139,7 @@ const take = (input: Input, { name, folder, isChosen }: Found, bytes: Buffer): v
     input.faults.push({ file: name, line: 1, sentence: "holds nothing" });
 };
 
-const unreadableIn = (bytes: Buffer): string | undefined => {
+const findEncodingFault = (bytes: Buffer): string | undefined => {
   const mark = bytes.subarray(0, 2).toString("hex");
   // Windows PowerShell writes UTF-16 when its output is redirected.
   if (mark === "fffe" || mark === "feff") return "is in UTF-16; it must be saved as UTF-8";
@@ -147,12 +147,12 @@ const unreadableIn = (bytes: Buffer): string | undefined => {
 };
 
 /** Reports whether a text looks like a manifest, even if it is broken. */
-const looksMeant = (text: string) => /["']?apiVersion["']?\s*:/.test(text);
+const looksLikeManifest = (text: string) => /["']?apiVersion["']?\s*:/.test(text);
 
 /** Helm's Chart.yaml has an apiVersion, too. */
 const isChart = (name: string) => /^Chart\.ya?ml$/.test(basename(name));
 
-const templateIn = (file: string, text: string): Fault | undefined => {
+const findTemplate = (file: string, text: string): ManifestFault | undefined => {
   const at = text.search(/\{\{-?\s*[\w.$("/]/);
   if (at < 0) return undefined;
   const line = text.slice(0, at).split("\n").length;

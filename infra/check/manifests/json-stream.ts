@@ -1,8 +1,8 @@
 import { endOfString, hasRepeatedKey, isObject, parseJson } from "#lib/json.ts";
-import { openOffsets, type Piece, type Written } from "./plain-yaml.ts";
+import { type LocatedValue, openOffsets, type Piece } from "./plain-yaml.ts";
 
 /** `broken` is the line where a value begins that isn't JSON. */
-export interface Stream {
+export interface PieceStream {
   pieces: Piece[];
   broken?: number;
 }
@@ -11,26 +11,26 @@ export interface Stream {
  * Reads one JSON value, or several in sequence, as jq and `kubectl get` print them. Returns undefined for any other
  * text, also for YAML that begins with a brace.
  */
-export const readJson = (text: string): Stream | undefined => {
-  const start = opening(text, 0);
+export const readJson = (text: string): PieceStream | undefined => {
+  const start = findOpening(text, 0);
   if (start === undefined) return undefined;
-  const whole = parsed(text);
+  const whole = parseUnambiguous(text);
   if (whole !== undefined)
-    return { pieces: [{ ...whole, from: 0, to: text.length, firstLine: 1, line: lineAt(text, start) }] };
+    return { pieces: [{ ...whole, from: 0, to: text.length, firstLine: 1, line: getLine(text, start) }] };
 
   const pieces: Piece[] = [];
   for (let [from, line] = [0, 1]; from < text.length; ) {
-    const begin = opening(text, from);
-    const end = begin === undefined ? undefined : closing(text, begin);
-    const value = end === undefined ? undefined : parsed(text.slice(from, end));
-    const isLast = end !== undefined && firstIn(text, end) === text.length;
+    const begin = findOpening(text, from);
+    const end = begin === undefined ? undefined : findClosing(text, begin);
+    const value = end === undefined ? undefined : parseUnambiguous(text.slice(from, end));
+    const isLast = end !== undefined && skipBlanks(text, end) === text.length;
     // YAML may begin with a map in braces, too; only a second value shows that the text is a JSON stream.
-    if (pieces.length === 0 && (end === undefined || isLast || opening(text, end) === undefined)) return undefined;
+    if (pieces.length === 0 && (end === undefined || isLast || findOpening(text, end) === undefined)) return undefined;
     const to = end === undefined || isLast ? text.length : end;
-    const ownLine = line + newlines(text, from, begin ?? firstIn(text, from));
+    const ownLine = line + countNewlines(text, from, begin ?? skipBlanks(text, from));
     if (value === undefined) return { pieces, broken: ownLine };
     pieces.push({ ...value, from, to, firstLine: line, line: ownLine });
-    line += newlines(text, from, to);
+    line += countNewlines(text, from, to);
     from = to;
   }
   return { pieces };
@@ -43,9 +43,9 @@ interface Level {
 }
 
 /** Reads a value again, with the offsets of its members; undefined if it isn't JSON. */
-export const locateJson = (text: string, { from, to }: Piece): Written | undefined => {
-  const begin = opening(text, from);
-  const read = begin === undefined ? undefined : parsed(text.slice(from, to));
+export const locateJson = (text: string, { from, to }: Piece): LocatedValue | undefined => {
+  const begin = findOpening(text, from);
+  const read = begin === undefined ? undefined : parseUnambiguous(text.slice(from, to));
   if (begin === undefined || read === undefined) return undefined;
   const { note, offsetOf } = openOffsets();
   const levels: Level[] = [];
@@ -76,20 +76,20 @@ export const locateJson = (text: string, { from, to }: Piece): Written | undefin
 };
 
 /** Returns the offset of a map or list if nothing but blanks comes before it. */
-const opening = (text: string, from: number): number | undefined => {
-  const at = firstIn(text, from);
+const findOpening = (text: string, from: number): number | undefined => {
+  const at = skipBlanks(text, from);
   return text[at] === "{" || text[at] === "[" ? at : undefined;
 };
 
 const blank = /[ \t\r\n]*/y;
-const firstIn = (text: string, from: number): number => {
+const skipBlanks = (text: string, from: number): number => {
   blank.lastIndex = from;
   blank.exec(text);
   return blank.lastIndex;
 };
 
 /** Returns the offset after the map or list that begins at `begin`. */
-const closing = (text: string, begin: number): number | undefined => {
+const findClosing = (text: string, begin: number): number | undefined => {
   const sign = /[{}[\]"]/g;
   sign.lastIndex = begin;
   let depth = 0;
@@ -105,14 +105,14 @@ const closing = (text: string, begin: number): number | undefined => {
 };
 
 /** Returns undefined for invalid JSON and for maps with a repeated key, which are ambiguous. */
-const parsed = (text: string): { value: unknown } | undefined => {
+const parseUnambiguous = (text: string): { value: unknown } | undefined => {
   const value = parseJson(text);
   return value === undefined || hasRepeatedKey(text, value) ? undefined : { value };
 };
 
-const lineAt = (text: string, offset: number): number => 1 + newlines(text, 0, offset);
+const getLine = (text: string, offset: number): number => 1 + countNewlines(text, 0, offset);
 
-const newlines = (text: string, from: number, to: number): number => {
+const countNewlines = (text: string, from: number, to: number): number => {
   let count = 0;
   for (let at = text.indexOf("\n", from); at >= 0 && at < to; at = text.indexOf("\n", at + 1)) count++;
   return count;

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { parseManifests } from "./manifests.ts";
-import { positionOf } from "./positions.ts";
+import { findPosition } from "./positions.ts";
 
 const read = (text: string) => parseManifests({ name: "a.yaml", text });
 
@@ -208,7 +208,7 @@ items:
     const at = (index: number, ...field: string[]) => {
       const manifest = manifests[index];
       assert.ok(manifest);
-      return Object.values(positionOf(manifest, field));
+      return Object.values(findPosition(manifest, field));
     };
     assert.deepEqual(at(0, "metadata", "name"), [5, 5]);
     assert.deepEqual(at(1), [7, 3]);
@@ -230,7 +230,7 @@ items:
       image: b
 `).manifests;
     assert.ok(manifest);
-    const at = (...field: (string | number)[]) => Object.values(positionOf(manifest, field));
+    const at = (...field: (string | number)[]) => Object.values(findPosition(manifest, field));
     assert.deepEqual(at("spec", "containers", 0, "image"), [12, 7]);
     assert.deepEqual(at("spec", "containers", 0), [11, 7]);
     assert.deepEqual(at("spec", "containers", 0, "resources", "limits"), [11, 7]);

@@ -1,9 +1,9 @@
 import { type Document, isAlias, isMap as isMapNode, isNode, isScalar, isSeq, visit } from "yaml";
 import { isMap } from "#lib/json.ts";
 import { toSentence } from "../../cli/complaint.ts";
-import { openPlaces, type Places, parseDocuments, readPieces } from "./yaml.ts";
+import { createPositionFinder, type PositionFinder, parseDocuments, readPieces } from "./yaml.ts";
 
-export interface Source {
+export interface ManifestSource {
   /** The name that the user gave; `-` for standard input. */
   name: string;
   /** The given folder that the file was found in; for a named file, its own folder. */
@@ -14,95 +14,98 @@ export interface Source {
 }
 
 /** The steps from the top of a document to a value. */
-export type Path = readonly (string | number)[];
+export type FieldPath = readonly (string | number)[];
 
 export interface Manifest {
-  source: Source;
+  source: ManifestSource;
   /** The index of the document in its file. */
   document: number;
   /** The path to an item of a List; otherwise empty. */
-  path: Path;
+  path: FieldPath;
   line: number;
   object: Record<string, unknown>;
 }
 
 /** `sentence` has no subject: it follows the file and the line. */
-export interface Fault {
+export interface ManifestFault {
   file: string;
   line: number;
   sentence: string;
 }
 
-export const formatFault = ({ file, line, sentence }: Fault): string => `${toSourceName(file)}:${line} ${sentence}`;
+export const formatFault = ({ file, line, sentence }: ManifestFault): string =>
+  `${toSourceName(file)}:${line} ${sentence}`;
 
 export const toSourceName = (file: string): string => (file === "-" ? "standard input" : file);
 
-export interface Documents {
+export interface ParsedManifests {
   manifests: Manifest[];
   /** The lines of documents without an apiVersion or a kind. */
   strangers: number[];
-  faults: Fault[];
+  faults: ManifestFault[];
 }
 
 /** Deeper than any schema, but not deep enough to overflow the stack. */
 const deepest = 200;
 
 /** Returns every object that a text holds; the items of Lists become objects of their own. */
-export const parseManifests = (source: Source): Documents => {
-  const found: Documents = { manifests: [], strangers: [], faults: [] };
-  const complain = (line: number, sentence: string) => void found.faults.push({ file: source.name, line, sentence });
+export const parseManifests = (source: ManifestSource): ParsedManifests => {
+  const found: ParsedManifests = { manifests: [], strangers: [], faults: [] };
+  const addFault = (line: number, sentence: string) => void found.faults.push({ file: source.name, line, sentence });
   let line = 1;
-  const take = (document: number, value: unknown, lineOf: (path: Path) => number) => {
+  const take = (document: number, value: unknown, lineOf: (path: FieldPath) => number) => {
     if (value === null || value === undefined) return;
-    for (const { path, value: object } of objectsIn(value)) {
+    for (const { path, value: object } of listObjects(value)) {
       const place = path.length === 0 ? line : lineOf(path);
-      const fault = faultIn(object);
-      if (fault !== undefined) complain(place, fault);
+      const fault = findFault(object);
+      if (fault !== undefined) addFault(place, fault);
       else if (!isNamed(object)) found.strangers.push(place);
       else found.manifests.push({ source, document, path, line: place, object });
     }
   };
   try {
     const { pieces, broken } = readPieces(source.text) ?? {};
-    const lists = pieces?.map((piece) => (isList(piece.value) ? openPlaces(source.text, piece) : ofOne));
+    const lists = pieces?.map((piece) =>
+      isList(piece.value) ? createPositionFinder(source.text, piece) : refuseItems,
+    );
     // Sometimes only a full parser knows the lines of a List's items.
     if (pieces !== undefined && lists !== undefined && !lists.includes(undefined)) {
       for (const [index, piece] of pieces.entries()) {
         line = piece.line;
         take(index, piece.value, (path) => lists[index]?.(path).line ?? line);
       }
-      if (broken !== undefined) complain(broken, "is no JSON, as what is before it");
+      if (broken !== undefined) addFault(broken, "is no JSON, as what is before it");
       return found;
     }
     const mayAlias = source.text.includes("&") && source.text.includes("*");
     const mayMerge = source.text.includes("<<");
     let index = -1;
-    for (const { document, positionOf } of parseDocuments(source.text)) {
+    for (const { document, getPosition } of parseDocuments(source.text)) {
       index++;
-      const lineOf = (node: unknown) => (isNode(node) && node.range ? positionOf(node.range[0]).line : line);
-      line = lineOf(document.contents);
+      const getLine = (node: unknown) => (isNode(node) && node.range ? getPosition(node.range[0]).line : line);
+      line = getLine(document.contents);
       const [fault] = document.errors;
-      if (fault) complain(positionOf(fault.pos[0]).line, `is no YAML: ${wordsOf(fault)}`);
-      else take(index, contentOf(document, mayAlias, mayMerge), (path) => lineOf(document.getIn(path, true)));
+      if (fault) addFault(getPosition(fault.pos[0]).line, `is no YAML: ${describeError(fault)}`);
+      else take(index, toContent(document, mayAlias, mayMerge), (path) => getLine(document.getIn(path, true)));
     }
-    if (broken !== undefined) complain(broken, "is no JSON, as what is before it");
+    if (broken !== undefined) addFault(broken, "is no JSON, as what is before it");
   } catch (error) {
-    complain(line, `can't be read: ${wordsOf(error)}`);
+    addFault(line, `can't be read: ${describeError(error)}`);
   }
   return found;
 };
 
-const ofOne: Places = () => {
+const refuseItems: PositionFinder = () => {
   throw new Error("what is no List has no items");
 };
 
 /** Replaces messages that describe the parser instead of the text. */
-const wordsOf = (error: unknown) => {
+const describeError = (error: unknown) => {
   const sentence = toSentence(error);
-  return plainly.find(([pattern]) => pattern.test(sentence))?.[1] ?? sentence;
+  return plainSentences.find(([pattern]) => pattern.test(sentence))?.[1] ?? sentence;
 };
 
-const plainly: [RegExp, string][] = [
+const plainSentences: [RegExp, string][] = [
   // The stack overflows because the text is deep, not because it is large.
   [/^Maximum call stack size exceeded$/, "it is nested too deeply"],
   [/^Converting circular structure to JSON/, "an alias stands within what it leads to"],
@@ -110,7 +113,7 @@ const plainly: [RegExp, string][] = [
 ];
 
 /** Copies the targets of aliases, so that a change in one place doesn't change the other places. */
-const contentOf = (document: Document.Parsed, mayAlias: boolean, mayMerge: boolean): unknown => {
+const toContent = (document: Document.Parsed, mayAlias: boolean, mayMerge: boolean): unknown => {
   if (mayMerge) mergeInOrder(document);
   const value: unknown = document.toJS();
   return mayAlias ? JSON.parse(JSON.stringify(value) ?? "null") : value;
@@ -123,11 +126,11 @@ const mergeInOrder = (document: Document.Parsed): void => {
       if (!isScalar(key) || key.value !== "<<" || key.type !== "PLAIN") return;
       key.addToJSMap = (context, map, value) => {
         // The context counts aliases, so that a few of them can't expand without limit.
-        const target = (node: unknown) => (isAlias(node) ? node.resolve(document, context) : node);
-        const merged = target(value);
+        const resolveAlias = (node: unknown) => (isAlias(node) ? node.resolve(document, context) : node);
+        const merged = resolveAlias(value);
         // If several maps are merged, the first one wins.
         for (const one of isSeq(merged) ? merged.items.toReversed() : [merged]) {
-          const source = target(one);
+          const source = resolveAlias(one);
           if (!isMapNode(source)) throw new Error("what is merged by << must be a map, or several");
           for (const [name, inner] of source.toJSON<Map<string, unknown>>(null, context, Map))
             if (map instanceof Map) map.set(name, inner);
@@ -150,12 +153,12 @@ const isList = (value: unknown): value is List => {
 };
 
 /** Returns an object, or the items of a List; the items of a typed List may omit apiVersion and kind. */
-const objectsIn = (value: unknown): { path: Path; value: unknown }[] => {
+const listObjects = (value: unknown): { path: FieldPath; value: unknown }[] => {
   if (!isList(value)) return [{ path: [], value }];
   const { apiVersion, kind, items } = value;
   const ofEach = kind === "List" ? {} : { apiVersion, kind: kind.slice(0, -"List".length) };
   return items.flatMap((item: unknown, index) =>
-    objectsIn(isMap(item) ? { ...ofEach, ...item } : item).map(({ path, value }) => {
+    listObjects(isMap(item) ? { ...ofEach, ...item } : item).map(({ path, value }) => {
       return { path: ["items", index, ...path], value };
     }),
   );
@@ -169,7 +172,7 @@ const isNamed = (value: unknown): value is Record<string, unknown> => {
 const isWord = (value: unknown) => typeof value === "string" && value !== "";
 
 /** Returns what no API server could decode in the fields that all kinds have; other fields depend on the kind. */
-const faultIn = (value: unknown): string | undefined => {
+const findFault = (value: unknown): string | undefined => {
   if (!isMap(value)) return "is no manifest: it must be a map";
   if (value.kind === "List" && value.apiVersion === "v1") return "items must be a list";
   if (isDeeper(value, deepest)) return `is nested deeper than ${deepest} levels`;

@@ -3,14 +3,14 @@ import { describe, it } from "node:test";
 import fc from "fast-check";
 import { isMap, isNode, isScalar, isSeq, stringify } from "yaml";
 import type { Piece } from "./plain-yaml.ts";
-import { openPlaces, type Places, parseDocuments, readPieces } from "./yaml.ts";
+import { createPositionFinder, type PositionFinder, parseDocuments, readPieces } from "./yaml.ts";
 
 /** What a whole parser makes of a text: the documents' contents and lines. */
 const wholly = (text: string) =>
-  [...parseDocuments(text)].map(({ document, positionOf }) => {
+  [...parseDocuments(text)].map(({ document, getPosition }) => {
     if (document.errors[0]) throw document.errors[0];
     const value: unknown = document.toJS();
-    return { value, line: value === null ? undefined : positionOf(document.contents?.range[0] ?? 0).line };
+    return { value, line: value === null ? undefined : getPosition(document.contents?.range[0] ?? 0).line };
   });
 
 const plainIn = (text: string) => readPieces(text)?.pieces;
@@ -24,11 +24,11 @@ const agrees = (text: string): boolean => {
     wholly(text),
     text,
   );
-  for (const [index, { document, positionOf }] of [...parseDocuments(text)].entries()) {
+  for (const [index, { document, getPosition }] of [...parseDocuments(text)].entries()) {
     const piece: Piece | undefined = pieces[index];
-    const places: Places | undefined = piece && openPlaces(text, piece);
+    const places: PositionFinder | undefined = piece && createPositionFinder(text, piece);
     for (const { path, offset } of membersOf(document.contents))
-      if (places !== undefined) assert.deepEqual(places(path), positionOf(offset), `${text}\n${path.join(".")}`);
+      if (places !== undefined) assert.deepEqual(places(path), getPosition(offset), `${text}\n${path.join(".")}`);
   }
   return true;
 };

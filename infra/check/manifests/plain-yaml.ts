@@ -8,21 +8,21 @@ export interface Piece {
 }
 
 /** Parses a plain scalar that may be something other than a string. */
-type WordOf = (word: string) => unknown;
+type WordReader = (word: string) => unknown;
 
-type Note = (container: object, key: string | number, offset: number) => void;
+type OffsetRecorder = (container: object, key: string | number, offset: number) => void;
 
 /**
  * Reads the subset of YAML that nearly all manifests use: maps and lists in block style, with values on their key's
  * line or in literal blocks, without anchors and tags. It is several times faster than a full parser, with the same
  * result. Returns undefined for any other text, valid or not.
  */
-export const readPlain = (text: string, wordOf: WordOf): Piece[] | undefined => {
+export const readPlain = (text: string, readWord: WordReader): Piece[] | undefined => {
   if (/[\r\uFEFF]|^[%.]/m.test(text) || !text.endsWith("\n")) return undefined;
-  return ifPlain(() => {
+  return parseIfPlain(() => {
     const pieces: Piece[] = [];
     for (let from = 0, line = 1; ; ) {
-      const { isMarked, value, contentLine, cursor } = readDocument(text, from, line, wordOf);
+      const { isMarked, value, contentLine, cursor } = readDocument(text, from, line, readWord);
       const isFirst = pieces.length === 0 && !isMarked;
       const piece = { value, from, to: cursor.at, firstLine: line, line: contentLine };
       // Only comments stand before the first marker; they are no document.
@@ -35,16 +35,16 @@ export const readPlain = (text: string, wordOf: WordOf): Piece[] | undefined => 
 };
 
 /** The value of a document and the offsets of its members: of a map's keys and of a list's items. */
-export interface Written {
+export interface LocatedValue {
   value: unknown;
   begin: number;
   offsetOf(container: object, key: string | number): number | undefined;
 }
 
-export const locatePlain = (text: string, { from, firstLine }: Piece, wordOf: WordOf): Written | undefined =>
-  ifPlain(() => {
+export const locatePlain = (text: string, { from, firstLine }: Piece, readWord: WordReader): LocatedValue | undefined =>
+  parseIfPlain(() => {
     const { note, offsetOf } = openOffsets();
-    const { value, contentAt } = readDocument(text, from, firstLine, wordOf, note);
+    const { value, contentAt } = readDocument(text, from, firstLine, readWord, note);
     return { value, begin: contentAt, offsetOf };
   });
 
@@ -65,7 +65,7 @@ const giveUp = (): never => {
   throw new NotPlain();
 };
 
-const ifPlain = <T>(read: () => T): T | undefined => {
+const parseIfPlain = <T>(read: () => T): T | undefined => {
   try {
     return read();
   } catch (error) {
@@ -77,8 +77,8 @@ const ifPlain = <T>(read: () => T): T | undefined => {
 
 interface Cursor {
   readonly text: string;
-  readonly wordOf: WordOf;
-  readonly note: Note | undefined;
+  readonly readWord: WordReader;
+  readonly note: OffsetRecorder | undefined;
   at: number;
   /** The indentation of the content; -1 at the end of the document. */
   indent: number;
@@ -108,7 +108,7 @@ const rest = / *(?: #[^\n]*)?\n/y;
 const mayBeMore = /^(?:[-+.~\d]|.{1,5}$)/;
 
 /** Reports whether a key such as `on` means a boolean. */
-const isMeant = (key: string) => key.length <= 6 && /^(?:y|n|yes|no|on|off|true|false):$/i.test(key);
+const isBooleanKey = (key: string) => key.length <= 6 && /^(?:y|n|yes|no|on|off|true|false):$/i.test(key);
 
 const match = (pattern: RegExp, { text }: Cursor, place: number): string | undefined => {
   pattern.lastIndex = place;
@@ -120,8 +120,8 @@ const match = (pattern: RegExp, { text }: Cursor, place: number): string | undef
  * Reads one document, from its marker or first line to the next marker or the end. Gives up at anything that a full
  * parser might read differently, and at invalid YAML.
  */
-const readDocument = (text: string, from: number, firstLine: number, wordOf: WordOf, note?: Note) => {
-  const cursor: Cursor = { text, wordOf, note, at: from, indent: 0, line: firstLine, depth: 0 };
+const readDocument = (text: string, from: number, firstLine: number, readWord: WordReader, note?: OffsetRecorder) => {
+  const cursor: Cursor = { text, readWord, note, at: from, indent: 0, line: firstLine, depth: 0 };
   const isMarked = match(marker, cursor, from) !== undefined;
   if (isMarked) {
     const left = match(rest, cursor, from + 3) ?? giveUp();
@@ -168,9 +168,9 @@ const finish = (cursor: Cursor, place: number, above: number): void => {
 
 const isItemAt = (text: string, at: number) => text.charCodeAt(at) === dash && /[ \n]/.test(text.charAt(at + 1));
 
-const readScalar = ({ wordOf }: Cursor, word: string): unknown => {
+const readScalar = ({ readWord }: Cursor, word: string): unknown => {
   if (/^(?:0|[1-9]\d{0,14})$/.test(word)) return Number(word);
-  return mayBeMore.test(word) ? wordOf(word) : word;
+  return mayBeMore.test(word) ? readWord(word) : word;
 };
 
 /** Reads a value on the line of its key or dash. `above` is the indentation of the map or list that contains it. */
@@ -242,7 +242,7 @@ const readMap = (cursor: Cursor): Record<string, unknown> => {
   while (cursor.indent === deep && !isItemAt(cursor.text, cursor.at)) {
     const found = match(keys, cursor, cursor.at) ?? giveUp();
     const key = found.startsWith('"') ? found.slice(1, -2) : found.slice(0, -1);
-    if (Object.hasOwn(made, key) || key === "__proto__" || isMeant(found)) giveUp();
+    if (Object.hasOwn(made, key) || key === "__proto__" || isBooleanKey(found)) giveUp();
     cursor.note?.(made, key, cursor.at);
     made[key] = readValue(cursor, cursor.at + found.length, deep, true);
   }

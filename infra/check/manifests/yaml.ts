@@ -1,5 +1,5 @@
 import { Composer, type Document, isScalar, LineCounter, Parser, type ScalarTag, visit } from "yaml";
-import { locateJson, readJson, type Stream } from "./json-stream.ts";
+import { locateJson, type PieceStream, readJson } from "./json-stream.ts";
 import { locatePlain, type Piece, readPlain } from "./plain-yaml.ts";
 
 /** Both are counted from 1. */
@@ -8,10 +8,10 @@ export interface Position {
   column: number;
 }
 
-export interface Composed {
+export interface ComposedDocument {
   document: Document.Parsed;
   to: number;
-  positionOf(offset: number): Position;
+  getPosition(offset: number): Position;
 }
 
 type Tags = Extract<
@@ -23,7 +23,7 @@ type Tags = Extract<
  * kubectl reads YAML 1.1, where 0644 is octal and `yes` is true, but without timestamps; it reads 0o644 as octal, too,
  * and requires a digit before an exponent: `e1` is a string.
  */
-const tags: Tags = (all) => {
+const selectTags: Tags = (all) => {
   const own = all.flatMap((tag): ReturnType<Tags> => {
     if (typeof tag === "string") return tag === "timestamp" ? [] : [tag];
     if (tag.tag === "tag:yaml.org,2002:timestamp" || ("format" in tag && tag.format === "TIME")) return [];
@@ -36,13 +36,13 @@ const exponent = /^[-+]?(?:\.[0-9]+|[0-9][0-9_]*(?:\.[0-9_]*)?)[eE][-+]?[0-9]+$/
 
 const options = {
   version: "1.1",
-  customTags: tags,
+  customTags: selectTags,
   prettyErrors: false,
   stringKeys: true,
   logLevel: "silent",
 } as const;
 
-export const parseDocuments = function* (text: string): Generator<Composed> {
+export const parseDocuments = function* (text: string): Generator<ComposedDocument> {
   const { pieces = [], broken } = readJson(text) ?? {};
   if (pieces.length > 1 || broken !== undefined) for (const piece of pieces) yield* parsePiece(text, piece);
   else yield* parsePiece(text, { from: 0, to: text.length, firstLine: 1 });
@@ -51,9 +51,9 @@ export const parseDocuments = function* (text: string): Generator<Composed> {
 export const parsePiece = function* (
   text: string,
   { from, to, firstLine }: Pick<Piece, "from" | "to" | "firstLine">,
-): Generator<Composed> {
+): Generator<ComposedDocument> {
   const lines = new LineCounter();
-  const positionOf = (offset: number) => {
+  const getPosition = (offset: number) => {
     const { line, col } = lines.linePos(offset);
     // A piece may begin on the line where the previous one ends.
     const before = line === 1 && from > 0 ? from - 1 - text.lastIndexOf("\n", from - 1) : 0;
@@ -63,7 +63,7 @@ export const parsePiece = function* (
   const mayMean = meaning.test(own);
   for (const document of new Composer(options).compose(new Parser(lines.addNewLine).parse(own))) {
     if (mayMean) visit(document, { Pair: (_, { key }) => void (isScalar(key) && renameKey(key)) });
-    yield { document, to: from + document.range[2], positionOf };
+    yield { document, to: from + document.range[2], getPosition };
   }
 };
 
@@ -78,7 +78,7 @@ const renameKey = (key: { type?: unknown; value: unknown }): void => {
 };
 
 /** Reads JSON or plain YAML; undefined for a text that needs a full parser. */
-export const readPieces = (text: string): Stream | undefined => {
+export const readPieces = (text: string): PieceStream | undefined => {
   const stream = readJson(text);
   if (stream !== undefined) return stream;
   const pieces = readPlain(text, readWord);
@@ -86,10 +86,10 @@ export const readPieces = (text: string): Stream | undefined => {
 };
 
 /** Returns the position of a path; if it doesn't exist, of its nearest ancestor that does. */
-export type Places = (path: readonly (string | number)[]) => Position;
+export type PositionFinder = (path: readonly (string | number)[]) => Position;
 
 /** Returns the positions in a document that is JSON or plain YAML; undefined for other documents. */
-export const openPlaces = (text: string, piece: Piece): Places | undefined => {
+export const createPositionFinder = (text: string, piece: Piece): PositionFinder | undefined => {
   const places = locateJson(text, piece) ?? locatePlain(text, piece, readWord);
   if (places === undefined) return undefined;
   // The piece may begin on the line where the previous one ends.

@@ -1,8 +1,14 @@
 import { getOwn } from "#lib/json.ts";
 import { formatCount } from "../../cli/progress.ts";
 import { escapeControls, toOneLine } from "../../cli/terminal.ts";
-import { difference, type Hunk, type Line, type Stage } from "../../diff/difference.ts";
-import { type Checked, type Denial, describeObject, type Evaluation, type Verdict } from "../evaluation/evaluation.ts";
+import { computeHunks, type DiffLine, type DiffStage, type Hunk } from "../../diff/difference.ts";
+import {
+  type CheckResult,
+  type CheckVerdict,
+  type Denial,
+  describeObject,
+  type Evaluation,
+} from "../evaluation/evaluation.ts";
 import type { Report, Summary } from "./report.ts";
 
 const colours = { red: 31, green: 32, yellow: 33, cyan: 36, bold: 1, dim: 2 } as const;
@@ -13,10 +19,10 @@ export type Paint = (colour: Colour, text: string) => string;
 export const isColoured = ({ isTTY }: { isTTY?: boolean }, { NO_COLOR, TERM }: NodeJS.ProcessEnv): boolean =>
   isTTY === true && !NO_COLOR && TERM !== "dumb";
 
-export const painter = (isColoured: boolean): Paint =>
+export const createPainter = (isColoured: boolean): Paint =>
   isColoured ? (colour, text) => `\u001b[${colours[colour]}m${text}\u001b[0m` : (_, text) => text;
 
-const verdicts: Record<Verdict, [Colour, string]> = {
+const verdicts: Record<CheckVerdict, [Colour, string]> = {
   allowed: ["green", "allowed"],
   changed: ["cyan", "changed"],
   denied: ["red", "denied"],
@@ -27,38 +33,44 @@ export const formatEvaluation = (evaluation: Evaluation, paint: Paint): string =
   const { checked, audit, steps } = evaluation;
   const { verdict, noRule, denials, warnings, undecided, passed, changes } = checked;
   const [colour, word] = verdicts[verdict];
-  const line = (colour: Colour, word: string, rest: string) => `  ${paint(colour, word)} ${rest}\n`;
-  const listed = (colour: Colour, word: string, names: Iterable<string>) => {
+  const formatLine = (colour: Colour, word: string, rest: string) => `  ${paint(colour, word)} ${rest}\n`;
+  const formatNames = (colour: Colour, word: string, names: Iterable<string>) => {
     const all = [...new Set(names)];
-    return all.length === 0 ? "" : line(colour, word, escapeControls(all.join(", ")));
+    return all.length === 0 ? "" : formatLine(colour, word, escapeControls(all.join(", ")));
   };
   const place = checked.file === undefined ? [] : [paint("dim", escapeControls(formatPlace(checked)))];
   return [
     `${[paint("bold", escapeControls(describeObject(checked))), ...place, paint(colour, word)].join(" ")}\n`,
-    noRule ? line("dim", "no rule", "is about its kind, which is not known here") : "",
-    ...denials.map((denial) => line("red", "denied by", denialOf(denial, checked, paint))),
-    ...undecided.map((sentence) => line("yellow", "can't say", toOneLine(sentence))),
-    ...warnings.map(({ rule, text }) => line("yellow", "warning of", `${escapeControls(rule)}: ${toOneLine(text)}`)),
-    ...listAuditNotes(audit).map((text) => line("dim", "for the audit log,", toOneLine(text))),
-    listed(
+    noRule ? formatLine("dim", "no rule", "is about its kind, which is not known here") : "",
+    ...denials.map((denial) => formatLine("red", "denied by", formatDenialLine(denial, checked, paint))),
+    ...undecided.map((sentence) => formatLine("yellow", "can't say", toOneLine(sentence))),
+    ...warnings.map(({ rule, text }) =>
+      formatLine("yellow", "warning of", `${escapeControls(rule)}: ${toOneLine(text)}`),
+    ),
+    ...listAuditNotes(audit).map((text) => formatLine("dim", "for the audit log,", toOneLine(text))),
+    formatNames(
       "cyan",
       "changed by",
       changes.map(({ rule }) => rule),
     ),
-    listed("green", "passed", passed),
-    listed(
+    formatNames("green", "passed", passed),
+    formatNames(
       "dim",
       "would call",
       steps.filter(({ outcome }) => outcome === "would be called").map(({ hook }) => hook),
     ),
-    ...findDifference(evaluation).map((hunk) => hunkOf(hunk, paint)),
+    ...findDifference(evaluation).map((hunk) => formatHunk(hunk, paint)),
   ].join("");
 };
 
-const formatPlace = ({ file = "", line = 1 }: Pick<Checked, "file" | "line">) =>
+const formatPlace = ({ file = "", line = 1 }: Pick<CheckResult, "file" | "line">) =>
   `${file === "-" ? "standard input" : file}:${line}`;
 
-const denialOf = ({ rule, message, suggestion, ...at }: Denial, { file, line }: Checked, paint: Paint): string => {
+const formatDenialLine = (
+  { rule, message, suggestion, ...at }: Denial,
+  { file, line }: CheckResult,
+  paint: Paint,
+): string => {
   const isElsewhere = at.line !== undefined && at.line !== line;
   const place = isElsewhere ? ` ${paint("dim", escapeControls(formatPlace({ file, line: at.line })))}` : "";
   const advice = suggestion === undefined ? "" : `\n    ${paint("cyan", "to mend it,")} ${toOneLine(suggestion)}`;
@@ -73,28 +85,28 @@ export const listAuditNotes = (audit: Record<string, string>): string[] =>
 
 /** Returns what the chain changed, each line with its last rule. Computed once for all reports. */
 export const findDifference = (evaluation: Evaluation): Hunk[] => {
-  const found = known.get(evaluation) ?? differenceOf(evaluation);
+  const found = known.get(evaluation) ?? computeDifference(evaluation);
   known.set(evaluation, found);
   return found;
 };
 
 const known = new WeakMap<Evaluation, Hunk[]>();
 
-const differenceOf = ({ checked, steps, before, after }: Evaluation): Hunk[] => {
+const computeDifference = ({ checked, steps, before, after }: Evaluation): Hunk[] => {
   if (checked.changes.length === 0) return [];
   const made = steps.filter(({ patch }) => patch && patch.length > 0);
   const stages = made.map(
-    (step, index): Stage => ({ rule: checked.changes[index]?.rule ?? step.hook, after: step.after }),
+    (step, index): DiffStage => ({ rule: checked.changes[index]?.rule ?? step.hook, after: step.after }),
   );
   const isOneVersion = stages.every((stage) => getOwn(stage.after, "apiVersion") === getOwn(before, "apiVersion"));
   // Changes to another API version can't be attributed to lines of this one.
   const all = [...new Set(stages.map(({ rule }) => rule))].join(", ");
-  return difference(before, isOneVersion ? stages : [{ rule: all, after }]);
+  return computeHunks(before, isOneVersion ? stages : [{ rule: all, after }]);
 };
 
-const signs: Record<Line["sign"], Colour> = { " ": "dim", "-": "red", "+": "green" };
+const signs: Record<DiffLine["sign"], Colour> = { " ": "dim", "-": "red", "+": "green" };
 
-export const hunkOf = ({ old, now, lines }: Hunk, paint: Paint): string => {
+export const formatHunk = ({ old, now, lines }: Hunk, paint: Paint): string => {
   const count = (sign: string) => lines.filter((line) => line.sign !== sign).length;
   const rules = [...new Set(lines.flatMap(({ rule = [] }) => rule))];
   const head = `@@ -${old},${count("+")} +${now},${count("-")} @@ ${escapeControls(rules.join(", "))}`;
@@ -109,15 +121,15 @@ export const createSummary = (): Summary => {
   return { objects: 0, allowed: 0, changed: 0, denied: 0, undecided: 0, noRule: 0, warnings: 0, faults: 0 };
 };
 
-export const addToSummary = (summary: Summary, { verdict, noRule, warnings }: Checked): void => {
+export const addToSummary = (summary: Summary, { verdict, noRule, warnings }: CheckResult): void => {
   summary.objects++;
   summary[verdict]++;
   if (noRule) summary.noRule++;
   summary.warnings += warnings.length;
 };
 
-export const summaryLine = (summary: Summary, paint: Paint): string => {
-  const parts = (Object.keys(verdicts) as Verdict[])
+export const formatSummary = (summary: Summary, paint: Paint): string => {
+  const parts = (Object.keys(verdicts) as CheckVerdict[])
     .filter((verdict) => summary[verdict] > 0)
     .map((verdict) => {
       const unruled = verdict === "allowed" && summary.noRule > 0 ? ` (${summary.noRule} no rule)` : "";
@@ -132,12 +144,12 @@ export const summaryLine = (summary: Summary, paint: Paint): string => {
 };
 
 /** Prints all objects if `isWhole`, otherwise only those with something to report. */
-export const text = (paint: Paint, isWhole: boolean): Report => ({
-  add: (evaluation) => (isWhole || isTelling(evaluation) ? formatEvaluation(evaluation, paint) : ""),
-  end: ({ summary }) => [summaryLine(summary, paint)],
+export const createTextReport = (paint: Paint, isWhole: boolean): Report => ({
+  add: (evaluation) => (isWhole || hasFindings(evaluation) ? formatEvaluation(evaluation, paint) : ""),
+  end: ({ summary }) => [formatSummary(summary, paint)],
 });
 
-const isTelling = ({ checked: { verdict, warnings }, audit, steps }: Evaluation): boolean =>
+const hasFindings = ({ checked: { verdict, warnings }, audit, steps }: Evaluation): boolean =>
   verdict !== "allowed" ||
   warnings.length > 0 ||
   listAuditNotes(audit).length > 0 ||

@@ -1,30 +1,32 @@
 import type { CatalogueRule } from "../../catalogue/registry.ts";
-import { isColoured, painter, text } from "./format.ts";
-import { github } from "./github.ts";
-import { json } from "./json-report.ts";
-import { junit } from "./junit.ts";
-import type { Output } from "./outputs.ts";
-import { policyReport, type ReportVersion } from "./policyreport.ts";
+import { createPainter, createTextReport, isColoured } from "./format.ts";
+import { createGithubReport } from "./github.ts";
+import { createJsonReport } from "./json-report.ts";
+import { createJunitReport } from "./junit.ts";
+import type { ReportOutput } from "./outputs.ts";
+import { createPolicyReport, type ReportVersion } from "./policyreport.ts";
 import type { Report } from "./report.ts";
-import { sarif } from "./sarif.ts";
+import { createSarifReport } from "./sarif.ts";
 
-interface Purpose {
+interface ReportContext {
   isLive: boolean;
   catalogue: CatalogueRule[];
   /** Undefined for files, and for a cluster that serves no reports. */
   reportVersion: ReportVersion | undefined;
 }
 
-const reports: Record<string, (output: Output, purpose: Purpose) => Report> = {
-  text: ({ file }, { isLive }) => text(painter(file === undefined && isColoured(process.stdout, process.env)), !isLive),
-  json,
-  junit: () => junit(),
-  sarif: (_, { catalogue }) => sarif(catalogue.map(({ name, rule: { summary } }) => ({ name, summary }))),
-  github,
-  policyreport: (_, { isLive, reportVersion }) => policyReport({ passes: !isLive, apiVersion: reportVersion }),
+const reports: Record<string, (output: ReportOutput, purpose: ReportContext) => Report> = {
+  text: ({ file }, { isLive }) =>
+    createTextReport(createPainter(file === undefined && isColoured(process.stdout, process.env)), !isLive),
+  json: createJsonReport,
+  junit: () => createJunitReport(),
+  sarif: (_, { catalogue }) => createSarifReport(catalogue.map(({ name, rule: { summary } }) => ({ name, summary }))),
+  github: createGithubReport,
+  policyreport: (_, { isLive, reportVersion }) => createPolicyReport({ passes: !isLive, apiVersion: reportVersion }),
 };
 /** The values of `--output`. */
-export const forms = Object.keys(reports);
+export const reportForms = Object.keys(reports);
 
 /** Opens a report; on a cluster, some forms leave out objects without findings. */
-export const reportIn = (output: Output, purpose: Purpose): Report => (reports[output.form] ?? json)(output, purpose);
+export const openReport = (output: ReportOutput, purpose: ReportContext): Report =>
+  (reports[output.form] ?? createJsonReport)(output, purpose);

@@ -1,27 +1,33 @@
 import { escapeControls } from "../../cli/terminal.ts";
-import { type Checked, describeObject } from "../evaluation/evaluation.ts";
-import { formatDenial, lineOf, type Plain, toRepositoryPath } from "./report.ts";
+import { type CheckResult, describeObject } from "../evaluation/evaluation.ts";
+import { formatDenial, getDenialLine, type ResultReport, toRepositoryPath } from "./report.ts";
 
 /** Writes workflow commands, from which GitHub makes annotations beside the lines of a pull request. */
-export const github = (): Plain => ({
-  add: ({ checked }) => commandsOf(checked),
-  end: ({ unread }) => unread.map(({ checked }) => commandsOf(checked)),
+export const createGithubReport = (): ResultReport => ({
+  add: ({ checked }) => formatCommands(checked),
+  end: ({ unread }) => unread.map(({ checked }) => formatCommands(checked)),
 });
 
-const commandsOf = (one: Checked): string => {
+const formatCommands = (one: CheckResult): string => {
   const lines: string[] = [];
   const file = toRepositoryPath(one.file);
-  const say = (command: "error" | "warning", title: string, message: string, line = one.line, col?: number) => {
+  const addCommand = (command: "error" | "warning", title: string, message: string, line = one.line, col?: number) => {
     const properties = { ...(file !== undefined && { file, line, col }), title };
     const written = Object.entries(properties).flatMap(([key, value]) =>
-      value === undefined ? [] : [`${key}=${escapedProperty(String(value))}`],
+      value === undefined ? [] : [`${key}=${escapeProperty(String(value))}`],
     );
-    lines.push(`::${command} ${written.join(",")}::${escaped(message)}\n`);
+    lines.push(`::${command} ${written.join(",")}::${escapeMessage(message)}\n`);
   };
   for (const denial of one.denials)
-    say("error", `${denial.rule}: ${describeObject(one)}`, formatDenial(denial), lineOf(one, denial), denial.column);
-  for (const { rule, text } of one.warnings) say("warning", `${rule}: ${describeObject(one)}`, text);
-  for (const sentence of one.undecided) say("warning", `can't say: ${describeObject(one)}`, sentence);
+    addCommand(
+      "error",
+      `${denial.rule}: ${describeObject(one)}`,
+      formatDenial(denial),
+      getDenialLine(one, denial),
+      denial.column,
+    );
+  for (const { rule, text } of one.warnings) addCommand("warning", `${rule}: ${describeObject(one)}`, text);
+  for (const sentence of one.undecided) addCommand("warning", `can't say: ${describeObject(one)}`, sentence);
   return lines.join("");
 };
 
@@ -29,7 +35,7 @@ const commandsOf = (one: Checked): string => {
  * Escapes a text and removes control characters, as the runner prints the decoded message. A workflow command ends with
  * its line: an escaped line break can't begin another command.
  */
-const escaped = (text: string): string =>
+const escapeMessage = (text: string): string =>
   text.split(/\r?\n/).map(escapeControls).join("\n").replaceAll("%", "%25").replaceAll("\n", "%0A");
 
-const escapedProperty = (text: string): string => escaped(text).replaceAll(":", "%3A").replaceAll(",", "%2C");
+const escapeProperty = (text: string): string => escapeMessage(text).replaceAll(":", "%3A").replaceAll(",", "%2C");

@@ -1,27 +1,27 @@
 import type { Evaluation } from "../evaluation/evaluation.ts";
 import { findDifference } from "./format.ts";
-import { jsonAt, openList, type Report } from "./report.ts";
+import { openJsonList, type Report, stringifyAt } from "./report.ts";
 
 /** The summary comes last, as it is known last. */
-export const json = (): Report => {
-  const objects = openList(2);
+export const createJsonReport = (): Report => {
+  const objects = openJsonList(2);
   let head = `{\n  "objects": `;
   return {
     add: (evaluation) => {
-      const text = `${head}${objects.add(jsonOf(evaluation))}`;
+      const text = `${head}${objects.add(toJsonObject(evaluation))}`;
       head = "";
       return text;
     },
     end: ({ summary, unread, notes, isCut }) => {
       const faults = unread.map(({ fault }) => fault);
       const rest = Object.entries({ summary, faults, notes, ...(isCut && { isCut }) });
-      const members = rest.map(([key, value]) => `,\n  ${JSON.stringify(key)}: ${jsonAt(value, 1)}`);
+      const members = rest.map(([key, value]) => `,\n  ${JSON.stringify(key)}: ${stringifyAt(value, 1)}`);
       return [`${head}${objects.end()}${members.join("")}\n}\n`];
     },
   };
 };
 
-const jsonOf = (evaluation: Evaluation): object => {
+const toJsonObject = (evaluation: Evaluation): object => {
   const { checked, audit, steps } = evaluation;
   const { madeBy } = checked;
   const asked = steps

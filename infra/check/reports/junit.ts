@@ -1,24 +1,24 @@
-import { type Checked, describeObject, getTarget } from "../evaluation/evaluation.ts";
-import { formatDenial, lineOf, type Plain } from "./report.ts";
+import { type CheckResult, describeObject, getTarget } from "../evaluation/evaluation.ts";
+import { formatDenial, getDenialLine, type ResultReport } from "./report.ts";
 
-export interface Suite {
+export interface TestSuite {
   name: string;
-  cases: Case[];
+  cases: TestCase[];
   /** Warnings, written to `<system-out>`. */
   said: string[];
 }
 
-interface Case {
+interface TestCase {
   /** The attribute `classname`. */
   object: string;
   /** The attribute `name`. */
   rule: string;
-  failure?: Wrong;
-  error?: Wrong;
+  failure?: TestFailure;
+  error?: TestFailure;
   isSkipped?: boolean;
 }
 
-interface Wrong {
+interface TestFailure {
   /** On one line. */
   message: string;
   type: string;
@@ -34,19 +34,19 @@ const longest = 4 * 1024 * 1024;
  * files. Denials are failures, undecided objects are errors, warnings are output of the suite. The XML fits the schemas
  * of both Ant and Jenkins' xUnit plugin. With very many findings, one file may have several suites.
  */
-export const junit = (now = new Date(), most = longest): Plain => {
-  const timestamp = timestampOf(now);
-  const suites = new Map<string, Suite>();
+export const createJunitReport = (now = new Date(), most = longest): ResultReport => {
+  const timestamp = formatTimestamp(now);
+  const suites = new Map<string, TestSuite>();
   /** Some viewers show only the first of several tests with the same name, and an object may be in two files. */
   const seen = new Set<string>();
   let length = 0;
   let id = 0;
   let head = begin;
-  const put = (one: Checked) => {
-    const name = suiteNameOf(one);
+  const put = (one: CheckResult) => {
+    const name = getSuiteName(one);
     const suite = suites.get(name) ?? { name, cases: [], said: [] };
     suites.set(name, suite);
-    const cases = casesOf(one).map((single): Case => {
+    const cases = listTestCases(one).map((single): TestCase => {
       if (one.file === undefined) return single;
       const key = JSON.stringify([single.object, single.rule]);
       if (!seen.has(key)) seen.add(key);
@@ -60,8 +60,8 @@ export const junit = (now = new Date(), most = longest): Plain => {
       length += object.length + rule.length + ((failure ?? error)?.text.length ?? 0) + overhead;
     for (const text of said) length += text.length;
   };
-  const spill = (): string => {
-    const written = [...suites.values()].map((suite) => suiteOf(suite, { id: id++, timestamp }));
+  const flushSuites = (): string => {
+    const written = [...suites.values()].map((suite) => formatSuite(suite, { id: id++, timestamp }));
     suites.clear();
     length = 0;
     const text = `${head}${written.join("")}`;
@@ -71,81 +71,84 @@ export const junit = (now = new Date(), most = longest): Plain => {
   return {
     add: ({ checked }) => {
       put(checked);
-      return length > most ? spill() : "";
+      return length > most ? flushSuites() : "";
     },
     end: ({ unread }) => {
       for (const { checked } of unread) put(checked);
-      return [spill(), end];
+      return [flushSuites(), end];
     },
   };
 };
 
-export const writeSuites = (suites: readonly Suite[], now = new Date()): string => {
-  const timestamp = timestampOf(now);
-  return [begin, ...suites.map((suite, id) => suiteOf(suite, { id, timestamp })), end].join("");
+export const formatSuites = (suites: readonly TestSuite[], now = new Date()): string => {
+  const timestamp = formatTimestamp(now);
+  return [begin, ...suites.map((suite, id) => formatSuite(suite, { id, timestamp })), end].join("");
 };
 
 const [begin, end] = [`<?xml version="1.0" encoding="UTF-8"?>\n<testsuites>\n`, "</testsuites>\n"];
 
-const timestampOf = (time: Date) => time.toISOString().slice(0, 19);
+const formatTimestamp = (time: Date) => time.toISOString().slice(0, 19);
 
 /** The characters of a test's markup, estimated. */
 const overhead = 100;
 
-const suiteNameOf = (one: Checked): string => {
+const getSuiteName = (one: CheckResult): string => {
   const { apiVersion, kind } = getTarget(one);
   return one.file === "-" ? "standard input" : (one.file ?? `${apiVersion} ${kind}`);
 };
 
-const casesOf = (one: Checked): Case[] => {
+const listTestCases = (one: CheckResult): TestCase[] => {
   const object = describeObject(one);
-  const failed = one.denials.map((denial): Case => {
-    const place = [one.file, lineOf(one, denial)].filter((part) => part !== undefined).join(":");
+  const failed = one.denials.map((denial): TestCase => {
+    const place = [one.file, getDenialLine(one, denial)].filter((part) => part !== undefined).join(":");
     const text = `${place && `${place}: `}${formatDenial(denial)}`;
     return { object, rule: denial.rule, failure: { message: denial.message, type: denial.reason || "Denied", text } };
   });
   const [first, ...more] = one.undecided;
   const message = more.length > 0 ? `${first}, and ${more.length} more` : first;
   const text = one.undecided.join("\n");
-  const open: Case[] =
+  const open: TestCase[] =
     message === undefined ? [] : [{ object, rule: "postern check", error: { message, type: "Undecided", text } }];
   const fine = new Set([...one.passed, ...one.changes.map(({ rule }) => rule)]);
   for (const { rule } of one.denials) fine.delete(rule);
-  const passed = [...fine].map((rule): Case => ({ object, rule }));
+  const passed = [...fine].map((rule): TestCase => ({ object, rule }));
   const cases = [...failed, ...open, ...passed];
   // An object that no rule matches still counts as a test.
   return cases.length > 0 ? cases : [{ object, rule: "postern check" }];
 };
 
-const countsOf = (cases: Case[]): string => {
+const formatCounts = (cases: TestCase[]): string => {
   const [failures, errors] = [cases.filter(({ failure }) => failure), cases.filter(({ error }) => error)];
-  return attributes({ tests: cases.length, failures: failures.length, errors: errors.length, time: 0 });
+  return formatAttributes({ tests: cases.length, failures: failures.length, errors: errors.length, time: 0 });
 };
 
-const suiteOf = ({ name, cases, said }: Suite, { id, timestamp }: { id: number; timestamp: string }): string => {
-  const about = attributes({ name, id, package: "postern", timestamp, hostname: "localhost" });
+const formatSuite = (
+  { name, cases, said }: TestSuite,
+  { id, timestamp }: { id: number; timestamp: string },
+): string => {
+  const about = formatAttributes({ name, id, package: "postern", timestamp, hostname: "localhost" });
   const written = cases.map(({ object, rule, failure, error, isSkipped }) => {
     const inside = [
-      ...(failure ? [wrong("failure", failure)] : []),
-      ...(error ? [wrong("error", error)] : []),
+      ...(failure ? [formatFailure("failure", failure)] : []),
+      ...(error ? [formatFailure("error", error)] : []),
       ...(isSkipped ? ["<skipped></skipped>"] : []),
     ].join("");
-    return `    <testcase ${attributes({ classname: object, name: rule, time: 0 })}>${inside}</testcase>\n`;
+    return `    <testcase ${formatAttributes({ classname: object, name: rule, time: 0 })}>${inside}</testcase>\n`;
   });
-  const output = `    <system-out>${text(said.join("\n"))}</system-out>\n    <system-err></system-err>\n`;
-  return `  <testsuite ${about} ${countsOf(cases)}>\n    <properties></properties>\n${written.join("")}${output}  </testsuite>\n`;
+  const output = `    <system-out>${escapeText(said.join("\n"))}</system-out>\n    <system-err></system-err>\n`;
+  return `  <testsuite ${about} ${formatCounts(cases)}>\n    <properties></properties>\n${written.join("")}${output}  </testsuite>\n`;
 };
 
-const wrong = (element: string, { message, type, text: full }: Wrong): string =>
-  `<${element} ${attributes({ message, type })}>${text(full)}</${element}>`;
+const formatFailure = (element: string, { message, type, text: full }: TestFailure): string =>
+  `<${element} ${formatAttributes({ message, type })}>${escapeText(full)}</${element}>`;
 
-const attributes = (values: Record<string, string | number>): string =>
+const formatAttributes = (values: Record<string, string | number>): string =>
   Object.entries(values)
-    .map(([name, value]) => `${name}="${attribute(String(value))}"`)
+    .map(([name, value]) => `${name}="${escapeAttribute(String(value))}"`)
     .join(" ");
 
 /** Characters that XML doesn't allow even when escaped become U+FFFD. */
-const text = (value: string): string =>
+const escapeText = (value: string): string =>
   value
     .toWellFormed()
     // biome-ignore lint/suspicious/noControlCharactersInRegex: it is these that XML doesn't allow
@@ -155,5 +158,5 @@ const text = (value: string): string =>
     .replaceAll(">", "&gt;")
     .replaceAll("\r", "&#13;");
 
-const attribute = (value: string): string =>
-  text(value).replaceAll('"', "&quot;").replaceAll("\n", "&#10;").replaceAll("\t", "&#9;");
+const escapeAttribute = (value: string): string =>
+  escapeText(value).replaceAll('"', "&quot;").replaceAll("\n", "&#10;").replaceAll("\t", "&#9;");

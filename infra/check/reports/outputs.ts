@@ -5,17 +5,17 @@ import { open, realpath, rename, stat } from "node:fs/promises";
 import { resolve } from "node:path";
 import { Complaint, toSentence } from "../../cli/complaint.ts";
 import type { Evaluation } from "../evaluation/evaluation.ts";
-import type { Closing, Report } from "./report.ts";
+import type { CheckEnd, Report } from "./report.ts";
 
 /** A form of report and its file; standard output if there is no file. */
-export interface Output {
+export interface ReportOutput {
   form: string;
   file?: string;
 }
 
 /** Parses values such as `text` and `sarif=out.sarif`. Adds text on standard output if all reports go to files. */
-export const parseOutputs = (said: readonly string[], forms: readonly string[]): Output[] => {
-  const outputs = said.map((one): Output => {
+export const parseOutputs = (said: readonly string[], forms: readonly string[]): ReportOutput[] => {
+  const outputs = said.map((one): ReportOutput => {
     const [, form = "", file] = /^([^=]*)(?:=(.*))?$/s.exec(one) ?? [];
     if (!forms.includes(form))
       throw new Complaint(`--output takes ${forms.join(", ")}, each with =FILE behind it or not, not "${one}"`);
@@ -47,25 +47,25 @@ interface Sink {
   abandon(): Promise<void>;
 }
 
-export interface Outlets {
+export interface ReportWriter {
   add(evaluation: Evaluation): Promise<void>;
-  end(closing: Closing): Promise<void>;
+  end(closing: CheckEnd): Promise<void>;
   abandon(): Promise<void>;
 }
 
 /** Opens the reports of these outputs; `before` is called before each write to standard output. */
-export const openOutlets = async (
-  outputs: readonly Output[],
-  reportOf: (output: Output) => Report,
+export const openReportWriter = async (
+  outputs: readonly ReportOutput[],
+  reportOf: (output: ReportOutput) => Report,
   before: () => void,
-): Promise<Outlets> => {
+): Promise<ReportWriter> => {
   const open: { report: Report; sink: Sink }[] = [];
   const abandon = async () => {
     for (const { sink } of open) await sink.abandon();
   };
   try {
     for (const output of outputs) {
-      const sink = output.file === undefined ? printed(before) : await filed(output.file);
+      const sink = output.file === undefined ? openStdoutSink(before) : await openFileSink(output.file);
       open.push({ report: reportOf(output), sink });
     }
   } catch (error) {
@@ -89,9 +89,9 @@ export const openOutlets = async (
   };
 };
 
-const printed = (before: () => void): Sink => {
-  process.stdout.prependListener("error", unheard);
-  const done = async () => void process.stdout.off("error", unheard);
+const openStdoutSink = (before: () => void): Sink => {
+  process.stdout.prependListener("error", exitWithoutReader);
+  const done = async () => void process.stdout.off("error", exitWithoutReader);
   return {
     write: async (text) => {
       before();
@@ -103,13 +103,13 @@ const printed = (before: () => void): Sink => {
 };
 
 /** Exits with 3 if standard output is closed early: without a verdict, the exit code must not be 0. */
-const unheard = () => process.exit(3);
+const exitWithoutReader = () => process.exit(3);
 
 /** In characters: what is collected for one write. */
 const chunk = 64 * 1024;
 
 /** Writes under another name and renames at the end, so that the file has its former content until then. */
-const filed = async (file: string): Promise<Sink> => {
+const openFileSink = async (file: string): Promise<Sink> => {
   const attempt = <T>(promise: Promise<T>): Promise<T> =>
     promise.catch((error) => {
       throw new Complaint(`${file} can't be written: ${toSentence(error)}`);

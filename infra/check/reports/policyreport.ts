@@ -1,6 +1,6 @@
 import { truncateText } from "../../cli/terminal.ts";
-import { type Checked, getTarget } from "../evaluation/evaluation.ts";
-import { formatDenial, openList, type Plain } from "./report.ts";
+import { type CheckResult, getTarget } from "../evaluation/evaluation.ts";
+import { formatDenial, openJsonList, type ResultReport } from "./report.ts";
 
 interface Result {
   source: "postern";
@@ -53,7 +53,7 @@ export const findReportVersion = (
   return versions.find((apiVersion) => kinds[apiVersion].every((word) => isServed(apiVersion, word)));
 };
 
-interface Wishes {
+interface PolicyReportOptions {
   apiVersion?: ReportVersion | undefined;
   /** Whether results that passed unchanged are listed, not only counted. A cluster has to store all that is listed. */
   passes: boolean;
@@ -64,31 +64,31 @@ interface Wishes {
  * Writes the findings in a List: as PolicyReports of namespaces and ClusterPolicyReports, or as Reports and
  * ClusterReports of `openreports.io`, the successor of the working group's `wgpolicyk8s.io`.
  */
-export const policyReport = (
-  { passes, apiVersion = "wgpolicyk8s.io/v1alpha2", waiting = mostWaiting }: Wishes,
+export const createPolicyReport = (
+  { passes, apiVersion = "wgpolicyk8s.io/v1alpha2", waiting = mostWaiting }: PolicyReportOptions,
   now = new Date(),
-): Plain => {
+): ResultReport => {
   const timestamp = { seconds: Math.floor(now.getTime() / 1000), nanos: 0 };
   const parts = new Map<string | undefined, Part>();
-  const items = openList(2);
+  const items = openJsonList(2);
   let head = `{\n  "apiVersion": "v1",\n  "kind": "List",\n  "items": `;
   let bytes = 0;
-  const closed = (part: Part): string => {
-    const text = `${head}${items.add(reportOf(part, apiVersion))}`;
+  const closePart = (part: Part): string => {
+    const text = `${head}${items.add(buildReport(part, apiVersion))}`;
     head = "";
     bytes -= part.bytes;
-    parts.set(part.namespace, { ...emptyOf(part.namespace), reports: part.reports + 1 });
+    parts.set(part.namespace, { ...createPart(part.namespace), reports: part.reports + 1 });
     return text;
   };
-  const put = (one: Checked): string => {
+  const put = (one: CheckResult): string => {
     let text = "";
-    let part = parts.get(one.namespace) ?? emptyOf(one.namespace);
+    let part = parts.get(one.namespace) ?? createPart(one.namespace);
     // A namespace without findings gets a report, too: it replaces the report of an earlier check.
     parts.set(one.namespace, part);
-    for (const result of resultsOf(one, timestamp)) {
+    for (const result of listResults(one, timestamp)) {
       const length = Buffer.byteLength(JSON.stringify(result));
       if (part.results.length > 0 && part.bytes + length > most) {
-        text += closed(part);
+        text += closePart(part);
         part = parts.get(one.namespace) ?? part;
       }
       part.counts[result.result]++;
@@ -97,55 +97,55 @@ export const policyReport = (
       part.bytes += length;
       bytes += length;
     }
-    while (bytes > waiting) text += closed(largest(parts.values()));
+    while (bytes > waiting) text += closePart(findLargest(parts.values()));
     return text;
   };
   return {
     add: ({ checked }) => put(checked),
     end: function* ({ unread }) {
       for (const { checked } of unread) yield put(checked);
-      for (const part of [...parts.values()]) if (part.reports === 0 || !isEmpty(part)) yield closed(part);
+      for (const part of [...parts.values()]) if (part.reports === 0 || !isEmpty(part)) yield closePart(part);
       yield `${head}${items.end()}\n}\n`;
     },
   };
 };
 
-const emptyOf = (namespace: string | undefined): Part => {
+const createPart = (namespace: string | undefined): Part => {
   return { namespace, results: [], bytes: 0, counts: { pass: 0, fail: 0, warn: 0, error: 0, skip: 0 }, reports: 0 };
 };
 
 const isEmpty = ({ counts }: Part): boolean => verdicts.every((verdict) => counts[verdict] === 0);
 
-const largest = (parts: Iterable<Part>): Part =>
+const findLargest = (parts: Iterable<Part>): Part =>
   [...parts].reduce((one, other) => (other.bytes > one.bytes ? other : one));
 
-const resultsOf = (one: Checked, timestamp: Result["timestamp"]): Result[] => {
+const listResults = (one: CheckResult, timestamp: Result["timestamp"]): Result[] => {
   const { namespace } = one;
   const { uid, ...target } = getTarget(one);
-  const [apiVersion, kind, name] = [target.apiVersion, target.kind, target.name].map(kept);
+  const [apiVersion, kind, name] = [target.apiVersion, target.kind, target.name].map(shortenText);
   const place = {
     ...(namespace !== undefined && { namespace }),
     name,
     ...(uid && { uid }),
   };
   const resources = [{ apiVersion, kind, ...place }];
-  const result = (policy: string, result: Verdict, message?: string): Result => {
-    const said = message === undefined ? {} : { message: kept(message) };
+  const createResult = (policy: string, result: Verdict, message?: string): Result => {
+    const said = message === undefined ? {} : { message: shortenText(message) };
     return { source: "postern", policy, result, ...said, resources, timestamp };
   };
   const changing = new Set(one.changes.map(({ rule }) => rule));
   return [
-    ...one.denials.map((denial) => result(denial.rule, "fail", formatDenial(denial))),
-    ...one.warnings.map(({ rule, text }) => result(rule, "warn", text)),
-    ...one.undecided.map((sentence) => result("postern", "error", sentence)),
-    ...[...changing].map((rule) => result(rule, "pass", "would change it")),
-    ...one.passed.filter((rule) => !changing.has(rule)).map((rule) => result(rule, "pass")),
+    ...one.denials.map((denial) => createResult(denial.rule, "fail", formatDenial(denial))),
+    ...one.warnings.map(({ rule, text }) => createResult(rule, "warn", text)),
+    ...one.undecided.map((sentence) => createResult("postern", "error", sentence)),
+    ...[...changing].map((rule) => createResult(rule, "pass", "would change it")),
+    ...one.passed.filter((rule) => !changing.has(rule)).map((rule) => createResult(rule, "pass")),
   ];
 };
 
-const kept = (text: string): string => truncateText(text.toWellFormed(), longest);
+const shortenText = (text: string): string => truncateText(text.toWellFormed(), longest);
 
-const reportOf = ({ namespace, results, counts, reports }: Part, apiVersion: ReportVersion): object => ({
+const buildReport = ({ namespace, results, counts, reports }: Part, apiVersion: ReportVersion): object => ({
   apiVersion,
   kind: kinds[apiVersion][namespace === undefined ? 1 : 0],
   metadata: {

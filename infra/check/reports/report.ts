@@ -1,15 +1,15 @@
 import { isAbsolute, relative, resolve, sep } from "node:path";
 import { pathToFileURL } from "node:url";
-import type { Checked, Denial, Evaluation, Verdict } from "../evaluation/evaluation.ts";
+import type { CheckResult, CheckVerdict, Denial, Evaluation } from "../evaluation/evaluation.ts";
 
-export interface Unread {
+export interface ReadFailure {
   fault: object;
   text: string;
   /** The same as an undecided object. */
-  checked: Checked;
+  checked: CheckResult;
 }
 
-export interface Summary extends Record<Verdict, number> {
+export interface Summary extends Record<CheckVerdict, number> {
   objects: number;
   /** Allowed objects of unknown kinds that no entry can match. */
   noRule: number;
@@ -17,9 +17,9 @@ export interface Summary extends Record<Verdict, number> {
   faults: number;
 }
 
-export interface Closing {
+export interface CheckEnd {
   summary: Summary;
-  unread: readonly Unread[];
+  unread: readonly ReadFailure[];
   notes: readonly string[];
   /** Whether a signal ended the check early. */
   isCut: boolean;
@@ -29,40 +29,40 @@ export interface Closing {
 export interface Report<Finding = Evaluation> {
   /** Returns the text to write now; empty if it has to wait. */
   add(finding: Finding): string;
-  end(closing: Closing): Iterable<string>;
+  end(closing: CheckEnd): Iterable<string>;
 }
 
 /** A report that reads only `checked`. */
-export type Plain = Report<Pick<Evaluation, "checked">>;
+export type ResultReport = Report<Pick<Evaluation, "checked">>;
 
 /** Returns a value as JSON, indented as `JSON.stringify` would at this depth. */
-export const jsonAt = (value: unknown, depth: number): string =>
+export const stringifyAt = (value: unknown, depth: number): string =>
   JSON.stringify(value, null, 2).replaceAll("\n", `\n${"  ".repeat(depth)}`);
 
-export interface List {
+export interface JsonList {
   add(member: unknown): string;
   end(): string;
 }
 
 /** `depth` is that of the members. */
-export const openList = (depth: number): List => {
+export const openJsonList = (depth: number): JsonList => {
   const pad = (levels: number) => `\n${"  ".repeat(levels)}`;
   let isBegun = false;
   return {
     add: (member) => {
       const before = isBegun ? "," : "[";
       isBegun = true;
-      return `${before}${pad(depth)}${jsonAt(member, depth)}`;
+      return `${before}${pad(depth)}${stringifyAt(member, depth)}`;
     },
     end: () => (isBegun ? `${pad(depth - 1)}]` : "[]"),
   };
 };
 
 /** Returns the folder that paths in reports start at: the checkout in a GitHub workflow, or the current folder. */
-const here = (): string => process.env.GITHUB_WORKSPACE || process.cwd();
+const getRootFolder = (): string => process.env.GITHUB_WORKSPACE || process.cwd();
 
 /** Returns a file's path in the repository, with `/`; undefined for standard input and objects of a cluster. */
-export const toRepositoryPath = (file: string | undefined, root = here()): string | undefined => {
+export const toRepositoryPath = (file: string | undefined, root = getRootFolder()): string | undefined => {
   if (file === undefined || file === "-") return undefined;
   const path = relative(root, resolve(file));
   // A file outside the repository keeps its absolute path.
@@ -78,7 +78,7 @@ export const toUri = (path: string): { uri: string; isRelative: boolean } => {
   return { uri, isRelative: true };
 };
 
-export const lineOf = ({ line }: Checked, denial?: Denial): number | undefined => denial?.line ?? line;
+export const getDenialLine = ({ line }: CheckResult, denial?: Denial): number | undefined => denial?.line ?? line;
 
 export const formatDenial = ({ message, suggestion }: Denial): string =>
   suggestion === undefined ? message : `${message}\nTo mend it, ${suggestion}`;

@@ -3,18 +3,18 @@ import { describe, it } from "node:test";
 import fc from "fast-check";
 import project from "../../../package.json" with { type: "json" };
 import { escapeControls } from "../../cli/terminal.ts";
-import type { Checked } from "../evaluation/evaluation.ts";
-import { github } from "./github.ts";
-import { junit } from "./junit.ts";
-import { findReportVersion, policyReport } from "./policyreport.ts";
-import { type Closing, type Plain, toRepositoryPath } from "./report.ts";
-import { sarif } from "./sarif.ts";
+import type { CheckResult } from "../evaluation/evaluation.ts";
+import { createGithubReport } from "./github.ts";
+import { createJunitReport } from "./junit.ts";
+import { createPolicyReport, findReportVersion } from "./policyreport.ts";
+import { type CheckEnd, type ResultReport, toRepositoryPath } from "./report.ts";
+import { createSarifReport } from "./sarif.ts";
 
 // Where it is set, it isn't for these files.
 delete process.env.GITHUB_WORKSPACE;
 const now = new Date("2026-11-22T01:02:03.456Z");
 const none = { denials: [], warnings: [], changes: [], undecided: [], passed: [] };
-const web: Checked = {
+const web: CheckResult = {
   file: "k8s/web.yaml",
   line: 3,
   apiVersion: "v1",
@@ -24,7 +24,7 @@ const web: Checked = {
   verdict: "allowed",
   ...none,
 };
-const denied: Checked = {
+const denied: CheckResult = {
   ...web,
   verdict: "denied",
   denials: [
@@ -38,15 +38,15 @@ const denied: Checked = {
   warnings: [{ rule: "pod-security", text: "would violate restricted" }],
   passed: ["limit-ranger"],
 };
-const open: Checked = {
+const open: CheckResult = {
   ...web,
   file: "-",
   name: "db",
   verdict: "undecided",
   undecided: ["the condition of priority can't be evaluated"],
 };
-const changed: Checked = { ...web, verdict: "changed", changes: [{ rule: "always-pull-images", patch: [{}] }] };
-const whole: Checked = {
+const changed: CheckResult = { ...web, verdict: "changed", changes: [{ rule: "always-pull-images", patch: [{}] }] };
+const whole: CheckResult = {
   ...none,
   apiVersion: "v1",
   kind: "Node",
@@ -56,17 +56,17 @@ const whole: Checked = {
 };
 const all = [denied, open, changed, whole];
 
-const closing: Closing = {
+const closing: CheckEnd = {
   summary: { objects: 4, allowed: 0, changed: 0, denied: 0, undecided: 0, noRule: 0, warnings: 0, faults: 0 },
   ...{ unread: [], notes: [], isCut: false },
 };
 
 /** All that a report writes. */
-const written = (report: Plain, all: readonly Checked[], last: Closing = closing): string =>
+const written = (report: ResultReport, all: readonly CheckResult[], last: CheckEnd = closing): string =>
   [...all.map((checked) => report.add({ checked })), ...report.end(last)].join("");
 
 /** The same, with those that can't be read in the place of some. */
-const withUnread = (all: readonly Checked[]): Closing => {
+const withUnread = (all: readonly CheckResult[]): CheckEnd => {
   return { ...closing, unread: all.map((checked) => ({ fault: {}, text: "", checked })) };
 };
 
@@ -84,7 +84,7 @@ const hostile = [
   ],
 ];
 const text = fc.oneof(fc.constantFrom(...hostile), fc.string({ unit: "binary" }));
-const anybody: fc.Arbitrary<Checked> = fc
+const anybody: fc.Arbitrary<CheckResult> = fc
   .record(
     {
       ...{
@@ -102,13 +102,13 @@ const anybody: fc.Arbitrary<Checked> = fc
     },
     { requiredKeys: ["apiVersion", "kind", "name", "denials", "warnings", "undecided", "passed"] },
   )
-  .map((one): Checked => ({ ...one, verdict: "denied", changes: [] }));
+  .map((one): CheckResult => ({ ...one, verdict: "denied", changes: [] }));
 const anything = fc.array(anybody, { maxLength: 4 });
 
 describe("the report for GitHub", () => {
   it("has a command for each denial, warning and open question, beside its line", () =>
     assert.equal(
-      written(github(), all),
+      written(createGithubReport(), all),
       [
         "::error file=k8s/web.yaml,line=12,col=14,title=allowed-registries%3A Pod shop/web::containers[0].image is from docker.io%0ATo mend it, name an image of registry.example.com",
         "::warning file=k8s/web.yaml,line=3,title=pod-security%3A Pod shop/web::would violate restricted",
@@ -117,7 +117,9 @@ describe("the report for GitHub", () => {
     ));
   it("has no control character beside the ends of its lines, in the texts that the runner decodes", () => {
     const message = "\u001b[31mred\u0000\r\nsecond\rline\u202e";
-    const commands = written(github(), [{ ...denied, name: message, denials: [{ rule: "r\u001b", message }] }]);
+    const commands = written(createGithubReport(), [
+      { ...denied, name: message, denials: [{ rule: "r\u001b", message }] },
+    ]);
     assert.doesNotMatch(commands.replaceAll("\n", ""), /\p{Cc}|\p{Bidi_Control}/u);
     assert.match(commands, /::\?\[31mred\?%0Asecond\?line\?\n/);
     assert.doesNotMatch(commands, /%0D/);
@@ -125,7 +127,7 @@ describe("the report for GitHub", () => {
   it("is read by the runner as it was meant, whatever the texts hold", () =>
     fc.assert(
       fc.property(anything, (all) => {
-        const lines = written(github(), all).split(/\r?\n/).slice(0, -1);
+        const lines = written(createGithubReport(), all).split(/\r?\n/).slice(0, -1);
         const wanted = all.flatMap(({ denials, warnings, undecided }) => [
           ...denials.map(({ message, suggestion }) => [
             "error",
@@ -154,14 +156,16 @@ const unescaped = (text: string) => text.replaceAll("%0A", "\n").replaceAll("%25
 describe("the Pods that a workload would make", () => {
   const madeBy = { apiVersion: "apps/v1", kind: "Deployment", name: "web", uid: "u1" };
   const { file: _, line: __, ...live } = denied;
-  const made: Checked = { ...live, name: "web-", madeBy };
+  const made: CheckResult = { ...live, name: "web-", madeBy };
   it("stand under the workload's name in every report", () => {
-    const [github_, junit_, sarif_] = [github(), junit(now), sarif()].map((report) => written(report, [made]));
+    const [github_, junit_, sarif_] = [createGithubReport(), createJunitReport(now), createSarifReport()].map(
+      (report) => written(report, [made]),
+    );
     assert.match(String(github_), /^::error title=allowed-registries%3A Deployment shop\/web \(its Pods\)::/);
     assert.match(String(junit_), /<testsuite name="apps\/v1 Deployment"/);
     assert.match(String(junit_), /<testcase classname="Deployment shop\/web \(its Pods\)" name="allowed-registries"/);
     assert.match(String(sarif_), /"uri": "cluster\/apps\/v1\/Deployment\/shop\/web"/);
-    const [report] = JSON.parse(written(policyReport({ passes: true }, now), [made])).items;
+    const [report] = JSON.parse(written(createPolicyReport({ passes: true }, now), [made])).items;
     assert.deepEqual(report.results[0].resources, [{ ...madeBy, namespace: "shop" }]);
   });
 });
@@ -169,7 +173,7 @@ describe("the Pods that a workload would make", () => {
 describe("the JUnit report", () => {
   it("has a suite for each file, and a test for each rule that judged an object", () =>
     assert.equal(
-      written(junit(now), all),
+      written(createJunitReport(now), all),
       `<?xml version="1.0" encoding="UTF-8"?>
 <testsuites>
   <testsuite name="k8s/web.yaml" id="0" package="postern" timestamp="2026-11-22T01:02:03" hostname="localhost" tests="3" failures="1" errors="0" time="0">
@@ -198,7 +202,7 @@ To mend it, name an image of registry.example.com</failure></testcase>
     ));
   it("calls no two tests alike, for of such some show only the first", () => {
     const open = { ...web, undecided: ["who may", "what is there"] };
-    const text = written(junit(now), [denied, { ...denied, file: "prod/web.yaml", line: 7 }, open]);
+    const text = written(createJunitReport(now), [denied, { ...denied, file: "prod/web.yaml", line: 7 }, open]);
     const tests = [...text.matchAll(/<testcase classname="([^"]*)" name="([^"]*)"/g)].map(([, object, name]) =>
       [object, name].join(" "),
     );
@@ -208,12 +212,12 @@ To mend it, name an image of registry.example.com</failure></testcase>
   });
   it("lists an object that no rule is about", () =>
     assert.match(
-      written(junit(), [web]),
+      written(createJunitReport(), [web]),
       /<testcase classname="Pod shop\/web" name="postern check" time="0"><\/testcase>/,
     ));
   it("has the suite of a file in several parts where there is too much to keep, each with its own counts", () => {
     const text = written(
-      junit(now, 1000),
+      createJunitReport(now, 1000),
       Array.from({ length: 50 }, () => denied),
     );
     const counts = [...text.matchAll(/<testsuite name="k8s\/web.yaml" id="(\d+)" .*? tests="(\d+)" failures="(\d+)"/g)];
@@ -230,7 +234,7 @@ To mend it, name an image of registry.example.com</failure></testcase>
   it("is well-formed, whatever the texts hold", () =>
     fc.assert(
       fc.property(anything, (all) => {
-        const text = written(junit(now), all);
+        const text = written(createJunitReport(now), all);
         assert.doesNotMatch(text.replace(/[\t\n]/g, ""), /[^\P{Cc}\u007f-\u009f]|[\ufffe\uffff]/u);
         assert.equal(text, text.toWellFormed());
         assert.doesNotMatch(text, /&(?!(amp|lt|gt|quot|#\d+);)/);
@@ -258,8 +262,8 @@ To mend it, name an image of registry.example.com</failure></testcase>
 });
 
 describe("the SARIF report", () => {
-  const parsed = (all: Checked[], last = closing) =>
-    JSON.parse(written(sarif([{ name: "allowed-registries", summary: "Only some." }]), all, last)).runs[0];
+  const parsed = (all: CheckResult[], last = closing) =>
+    JSON.parse(written(createSarifReport([{ name: "allowed-registries", summary: "Only some." }]), all, last)).runs[0];
 
   it("has a result for each denial and warning, with its rule and its place", () => {
     const { tool, results } = parsed(all);
@@ -292,7 +296,7 @@ describe("the SARIF report", () => {
       },
     ]));
   it("has a file for each result, as GitHub wants it, also where there is none", () => {
-    const uris = (one: Checked) =>
+    const uris = (one: CheckResult) =>
       parsed([one]).results.map(
         ({ locations }: { locations: { physicalLocation: { artifactLocation: { uri: string } } }[] }) =>
           locations[0]?.physicalLocation.artifactLocation.uri,
@@ -336,7 +340,7 @@ describe("the SARIF report", () => {
 });
 
 describe("the PolicyReports", () => {
-  const items = (all: Checked[]) => JSON.parse(written(policyReport({ passes: true }, now), all)).items;
+  const items = (all: CheckResult[]) => JSON.parse(written(createPolicyReport({ passes: true }, now), all)).items;
 
   it("are one for each namespace, and one for what has none", () => {
     const found = items(all);
@@ -360,7 +364,7 @@ describe("the PolicyReports", () => {
   });
   it("are of openreports.io where that is asked for, with the same members", () => {
     const options = { passes: true, apiVersion: "openreports.io/v1alpha1" } as const;
-    const [found, others] = [policyReport(options, now), policyReport({ passes: true }, now)].map(
+    const [found, others] = [createPolicyReport(options, now), createPolicyReport({ passes: true }, now)].map(
       (report): Record<string, unknown>[] => JSON.parse(written(report, all)).items,
     );
     assert.deepEqual(
@@ -406,7 +410,7 @@ describe("the PolicyReports", () => {
     assert.match(one.results[0].message, /^x{4000,}…$/);
   });
   it("only count what passed unchanged, where they are for a cluster to keep", () => {
-    const [report] = JSON.parse(written(policyReport({ passes: false }, now), [denied, changed, web])).items;
+    const [report] = JSON.parse(written(createPolicyReport({ passes: false }, now), [denied, changed, web])).items;
     assert.equal(report.summary.pass, 2);
     assert.deepEqual(
       report.results.map(({ result, message }: Record<string, unknown>) => [result, message]),
@@ -423,7 +427,7 @@ describe("the PolicyReports", () => {
       namespace: `n${index % 20}`,
       name: `p${index}`,
     }));
-    const reports = JSON.parse(written(policyReport({ passes: false, waiting: 5000 }, now), many)).items;
+    const reports = JSON.parse(written(createPolicyReport({ passes: false, waiting: 5000 }, now), many)).items;
     const names = reports.map(
       ({ metadata }: Record<string, Record<string, string>>) => `${metadata?.namespace}/${metadata?.name}`,
     );
@@ -437,7 +441,7 @@ describe("the PolicyReports", () => {
   });
   it("are there for a namespace in which all is well, to take the place of others", () =>
     assert.deepEqual(
-      JSON.parse(written(policyReport({ passes: false }, now), [{ ...web, passed: ["a"] }])).items.map(
+      JSON.parse(written(createPolicyReport({ passes: false }, now), [{ ...web, passed: ["a"] }])).items.map(
         ({ metadata, summary, results }: Record<string, Record<string, unknown>>) => [
           metadata?.name,
           summary?.pass,

@@ -1,7 +1,15 @@
 import { createHash } from "node:crypto";
 import project from "../../../package.json" with { type: "json" };
-import { type Checked, type Denial, describeObject, getTarget } from "../evaluation/evaluation.ts";
-import { formatDenial, jsonAt, lineOf, openList, type Plain, toRepositoryPath, toUri } from "./report.ts";
+import { type CheckResult, type Denial, describeObject, getTarget } from "../evaluation/evaluation.ts";
+import {
+  formatDenial,
+  getDenialLine,
+  openJsonList,
+  type ResultReport,
+  stringifyAt,
+  toRepositoryPath,
+  toUri,
+} from "./report.ts";
 
 const $schema = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json";
 const begin = `{
@@ -16,34 +24,36 @@ const begin = `{
  * Writes the findings as a SARIF 2.1.0 log. Denials are errors, warnings are warnings; an undecided object is a
  * notification of the run, as no rule reported it.
  */
-export const sarif = (catalogue: readonly { name: string; summary: string }[] = []): Plain => {
+export const createSarifReport = (catalogue: readonly { name: string; summary: string }[] = []): ResultReport => {
   const summaries = new Map(catalogue.map(({ name, summary }) => [name, summary]));
   const rules = new Map<string, number>();
-  const [results, notifications] = [openList(4), openList(6)];
+  const [results, notifications] = [openJsonList(4), openJsonList(6)];
   /** The notifications so far: their list comes after the list of results. */
   let waiting = "";
   let head = begin;
-  const put = (one: Checked): string => {
+  const put = (one: CheckResult): string => {
     let text = head;
     head = "";
     const add = (rule: string, level: "error" | "warning", message: string, denial?: Denial) => {
       const ruleIndex = rules.get(rule) ?? rules.size;
       rules.set(rule, ruleIndex);
-      const locations = [{ ...placeOf(one, lineOf(one, denial), denial?.column), ...logicalOf(one) }];
+      const locations = [
+        { ...toPhysicalLocation(one, getDenialLine(one, denial), denial?.column), ...toLogicalLocation(one) },
+      ];
       // The fingerprint has no line: a finding stays the same when lines move.
       const identity = [rule, one.apiVersion, one.kind, one.namespace ?? "", one.name, message].join("\n");
       const partialFingerprints = { "posternFinding/v1": createHash("sha256").update(identity).digest("hex") };
       text += results.add({
-        ...{ ruleId: rule, ruleIndex, level, message: { text: plain(message || "denied without explanation") } },
+        ...{ ruleId: rule, ruleIndex, level, message: { text: escapeLinks(message || "denied without explanation") } },
         ...{ locations, partialFingerprints },
       });
     };
     for (const denial of one.denials) add(denial.rule, "error", formatDenial(denial), denial);
     for (const { rule, text } of one.warnings) add(rule, "warning", text);
     for (const sentence of one.undecided) {
-      const text = plain(`${describeObject(one)}: ${sentence}`);
-      const place = toRepositoryPath(one.file) === undefined ? {} : placeOf(one, one.line);
-      const locations = [{ ...place, ...logicalOf(one) }];
+      const text = escapeLinks(`${describeObject(one)}: ${sentence}`);
+      const place = toRepositoryPath(one.file) === undefined ? {} : toPhysicalLocation(one, one.line);
+      const locations = [{ ...place, ...toLogicalLocation(one) }];
       waiting += notifications.add({ level: "warning", message: { text }, locations });
     }
     return text;
@@ -54,29 +64,29 @@ export const sarif = (catalogue: readonly { name: string; summary: string }[] = 
       for (const { checked } of unread) yield put(checked);
       const described = [...rules.keys()].map((id) => {
         const summary = summaries.get(id);
-        return { id, ...(summary !== undefined && { shortDescription: { text: plain(summary) } }) };
+        return { id, ...(summary !== undefined && { shortDescription: { text: escapeLinks(summary) } }) };
       });
       const driver = { name: "Postern", semanticVersion: project.version, rules: described };
-      yield `${head}${results.end()},\n      "tool": ${jsonAt({ driver }, 3)},\n      "invocations": [\n        {\n`;
+      yield `${head}${results.end()},\n      "tool": ${stringifyAt({ driver }, 3)},\n      "invocations": [\n        {\n`;
       yield `          "executionSuccessful": ${!isCut},\n          "toolExecutionNotifications": `;
       yield `${waiting}${notifications.end()}\n        }\n      ]\n    }\n  ]\n}\n`;
     },
   };
 };
 
-const logicalOf = (one: Checked) => {
+const toLogicalLocation = (one: CheckResult) => {
   return { logicalLocations: [{ fullyQualifiedName: describeObject(one).toWellFormed(), kind: "object" }] };
 };
 
-const placeOf = (one: Checked, line?: number, column?: number) => {
-  const { uri, isRelative } = toUri(toRepositoryPath(one.file) ?? standingFor(one));
+const toPhysicalLocation = (one: CheckResult, line?: number, column?: number) => {
+  const { uri, isRelative } = toUri(toRepositoryPath(one.file) ?? buildStandInPath(one));
   const region = line === undefined ? {} : { region: { startLine: line, ...(column && { startColumn: column }) } };
   const artifactLocation = { uri, ...(isRelative && { uriBaseId: "%SRCROOT%" }) };
   return { physicalLocation: { artifactLocation, ...region } };
 };
 
 /** Returns a path for an object without a file: GitHub code scanning rejects a whole log if one result has no file. */
-const standingFor = (one: Checked): string => {
+const buildStandInPath = (one: CheckResult): string => {
   const { apiVersion, kind, name } = getTarget(one);
   return one.file === undefined
     ? ["cluster", apiVersion, kind, one.namespace, name].filter(Boolean).join("/")
@@ -84,7 +94,7 @@ const standingFor = (one: Checked): string => {
 };
 
 /** Escapes links: messages may have text of any user, and viewers make links of `[…](…)`. */
-const plain = (text: string): string => {
+const escapeLinks = (text: string): string => {
   const whole = text.toWellFormed();
   const end = whole.lastIndexOf("(") + 1;
   return `${whole.slice(0, end).replace(/[\\[\]]/g, "\\$&")}${whole.slice(end)}`;

@@ -1,6 +1,6 @@
 import { existsSync } from "node:fs";
 import { dirname, join } from "node:path";
-import { catalogueFolder, readCatalogue, readNames } from "../../catalogue/registry.ts";
+import { catalogueFolder, readCatalogue, readRuleNames } from "../../catalogue/registry.ts";
 import { findRule } from "../../catalogue/rule-names.ts";
 import type { Option, Options } from "../../cli/command.ts";
 import { Complaint } from "../../cli/complaint.ts";
@@ -27,7 +27,7 @@ export const rulesOption = {
  * have no folder here any more.
  */
 export const resolveStageRule = async (given: string): Promise<string> => {
-  const names = await readNames();
+  const names = await readRuleNames();
   const found = findRule(given, names);
   const meant = suggestName(given, names).trim();
   if (found === undefined && meant !== "") process.stderr.write(`there is no folder functions/${given}; ${meant}\n`);

@@ -3,7 +3,7 @@ import { joinApiVersion, toApiPath } from "#lib/objects/api-version.ts";
 import type { Case } from "#lib/recording/recording.ts";
 import type { AdmissionRequest, KubernetesObject, UserInfo } from "#lib/review.ts";
 import { mergeWithDefaults } from "#lib/settings.ts";
-import { buildReview, getCasePhase, operationOf } from "../../catalogue/cases.ts";
+import { buildReview, getCaseOperation, getCasePhase } from "../../catalogue/cases.ts";
 import type { CatalogueRule } from "../../catalogue/registry.ts";
 import type { ClusterClient, ClusterRequest } from "../control-plane/client.ts";
 import { waitUntil } from "../rule-server.ts";
@@ -159,7 +159,7 @@ const createDefinition = async (
 
 /** Returns the object before the request, as an object of the main resource. */
 const getPresentObject = (entry: Case, subResource: string | undefined): KubernetesObject | undefined => {
-  const operation = operationOf(entry);
+  const operation = getCaseOperation(entry);
   if (operation === "CREATE") return subResource === undefined ? undefined : {};
   if (operation === "CONNECT") return {};
   const old = operation === "DELETE" ? entry[getCasePhase(entry)] : entry.oldObject;

@@ -1,6 +1,6 @@
 import { readFile } from "node:fs/promises";
 import type { Case } from "#lib/recording/recording.ts";
-import { casesIn, readCases } from "../../catalogue/cases.ts";
+import { parseCases, readCases } from "../../catalogue/cases.ts";
 import type { CatalogueRule } from "../../catalogue/registry.ts";
 import { type Binaries, listPlugins, webhookPlugins } from "../control-plane/binaries.ts";
 import type { ClusterClient } from "../control-plane/client.ts";
@@ -174,7 +174,7 @@ export const readAllCases = (rules: CatalogueRule[]): Promise<(RuleCases & { out
 const readOutcomes = async ({ name, phases }: CatalogueRule): Promise<Case[]> => {
   const text = await readFile(new URL(`outcomes/${name}.yaml`, import.meta.url), "utf8").catch(() => undefined);
   if (text === undefined) return [];
-  return casesIn(text, `outcomes/${name}.yaml`, phases).flatMap((entry) => {
+  return parseCases(text, `outcomes/${name}.yaml`, phases).flatMap((entry) => {
     const { validate, oldObject } = entry;
     if (!validate || oldObject || validate.metadata?.generateName) return [entry];
     // The label makes the update differ from the old object.

@@ -1,7 +1,7 @@
 import { isDeepStrictEqual } from "node:util";
 import type { Case } from "#lib/recording/recording.ts";
 import type { AdmissionRequest } from "#lib/review.ts";
-import { differences } from "../../catalogue/case-differences.ts";
+import { listDifferences } from "../../catalogue/case-differences.ts";
 import { buildReview, evaluateCase, getCasePhase } from "../../catalogue/cases.ts";
 import type { CatalogueRule } from "../../catalogue/registry.ts";
 import { type ComparableAnswer, formatDiff, toComparable } from "../compare.ts";
@@ -106,7 +106,8 @@ const findMissing = async (
   const phase = getCasePhase(entry);
   const received = phase === "mutate" ? plain.seen.mutate : ours.seen.validate;
   const review = buildReview(listed, entry);
-  if (entry.becomes || !received || differences(entry, await evaluateCase(listed, entry, review)).length > 0) return;
+  if (entry.becomes || !received || listDifferences(entry, await evaluateCase(listed, entry, review)).length > 0)
+    return;
 
   const evaluateRefusal = async (request: AdmissionRequest) =>
     (await evaluateCase(listed, entry, { ...review, request })).outcome.status?.message;

@@ -2,7 +2,7 @@ import { isDeepStrictEqual } from "node:util";
 import type { Case } from "#lib/recording/recording.ts";
 import type { Rule } from "#lib/rule.ts";
 import { mergeWithDefaults } from "#lib/settings.ts";
-import { getCasePhase, operationOf } from "../../catalogue/cases.ts";
+import { getCaseOperation, getCasePhase } from "../../catalogue/cases.ts";
 import type { CatalogueRule } from "../../catalogue/registry.ts";
 import { type ComparableAnswer, type ComparisonResult, compareAnswers, formatDiff, toComparable } from "../compare.ts";
 import type { Binaries } from "../control-plane/binaries.ts";
@@ -138,7 +138,7 @@ export const compareWithUpstream = async (
   const first = compareTo(wanted);
   let { comparison } = first;
   // A plugin may read several objects in a random order.
-  const mayVary = listed.rule.needs !== undefined && operationOf(entry) === "CREATE";
+  const mayVary = listed.rule.needs !== undefined && getCaseOperation(entry) === "CREATE";
   let varies = false;
   for (let left = 8; left > 0 && mayVary && comparison.verdict === "different"; left--) {
     const again = compareTo(await sendUpstream());
