@@ -16,44 +16,33 @@ const withPaths: Grammar = { options, usage: "[PATH…]", wordless: ["live"] };
 describe("the words after an option that takes several values", () => {
   type Lists = { rules?: string[]; state?: string[] };
   const cases: [name: string, verb: Grammar, line: string, lists: Lists, words?: string[]][] = [
-    ["are its values where the verb takes no words", wordless, "--rules a b --live", { rules: ["a", "b"] }],
-    ["may be given one by one", wordless, "--rules a --rules b", { rules: ["a", "b"] }],
+    ["are its values if the verb takes no words", wordless, "--rules a b --live", { rules: ["a", "b"] }],
+    ["are its values if the option is repeated", wordless, "--rules a --rules b", { rules: ["a", "b"] }],
+    ["may follow = or the short name", wordless, "-s=a b --rules=c d", { state: ["=a", "b"], rules: ["c", "d"] }],
     [
-      "may be given with = and by the short name",
-      wordless,
-      "-s=a b --rules=c d",
-      { state: ["=a", "b"], rules: ["c", "d"] },
-    ],
-    [
-      "are its values even if it wouldn't accept them, so that it says so",
+      "are its values even if they are invalid, so that the error names them",
       wordless,
       "--rules a B.C",
       { rules: ["a", "B.C"] },
     ],
     [
-      "are words of the verb from the first on that it doesn't accept",
+      "are words of the verb from the first invalid value on",
       withPaths,
       "--rules a b 1.yaml c",
       { rules: ["a", "b"] },
       ["1.yaml", "c"],
     ],
     ["are its values up to the next option", withPaths, "--rules a b --page 7 c", { rules: ["a", "b"] }, ["c"]],
-    ["are words of the verb where paths may be either", withPaths, "--state a b", { state: ["a"] }, ["b"]],
+    ["are words of the verb if both take paths", withPaths, "--state a b", { state: ["a"] }, ["b"]],
+    ["are its values if words of the verb come before it", withPaths, "x --state a b", { state: ["a", "b"] }, ["x"]],
     [
-      "are its values where words of the verb stand before it",
-      withPaths,
-      "x --state a b",
-      { state: ["a", "b"] },
-      ["x"],
-    ],
-    [
-      "are its values where words of the verb stand behind --",
+      "are its values if words of the verb come after --",
       withPaths,
       "--state a b -- x y",
       { state: ["a", "b"] },
       ["x", "y"],
     ],
-    ["are its values with an option that leaves no words", withPaths, "--state a b --live", { state: ["a", "b"] }],
+    ["are its values if another option excludes words", withPaths, "--state a b --live", { state: ["a", "b"] }],
     [
       "are words of the verb after an option that takes one value or none",
       withPaths,

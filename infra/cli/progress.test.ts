@@ -4,8 +4,8 @@ import { setImmediate as turn } from "node:timers/promises";
 import fc from "fast-check";
 import { openProgress, runInParallel } from "./progress.ts";
 
-/** A stream that remembers what was written to it, as somebody's terminal or not. */
-const streamOf = (isTTY: boolean) => {
+/** A stream that records what is written to it; it may count as a terminal. */
+const createStream = (isTTY: boolean) => {
   const written: string[] = [];
   const stream = Object.assign(Object.create(process.stderr), {
     isTTY,
@@ -18,8 +18,8 @@ const streamOf = (isTTY: boolean) => {
   return { progress: openProgress(stream), written, lines };
 };
 
-/** As on a machine where nobody builds, or where somebody does. */
-const inCi = <T>(value: string | undefined, act: () => T): T => {
+/** Sets or deletes the variable CI. */
+const runWithCi = <T>(value: string | undefined, act: () => T): T => {
   const before = process.env.CI;
   const set = (to: string | undefined) => {
     if (to === undefined) delete process.env.CI;
@@ -34,9 +34,9 @@ const inCi = <T>(value: string | undefined, act: () => T): T => {
 };
 
 describe("progress", () => {
-  describe("that nobody looks at", () => {
-    it("is one line a step, when it is over", async () => {
-      const { progress, written, lines } = inCi(undefined, () => streamOf(false));
+  describe("without a terminal", () => {
+    it("is one line for each step", async () => {
+      const { progress, written, lines } = runWithCi(undefined, () => createStream(false));
       await progress.step("versions", async (tell) => {
         for (const done of [1, 2, 3]) tell(done, 3);
         await turn();
@@ -47,8 +47,8 @@ describe("progress", () => {
       assert.equal(lines(), "   N s  versions: 3 published\na word\n");
     });
 
-    it("says which step failed, and lets the failure by", async () => {
-      const { progress, lines } = inCi(undefined, () => streamOf(false));
+    it("names the step that failed, and throws its error", async () => {
+      const { progress, lines } = runWithCi(undefined, () => createStream(false));
       const failure = new Error("no");
       const step = progress.step("stack", () => Promise.reject(failure));
       await assert.rejects(step, (error) => error === failure);
@@ -56,19 +56,19 @@ describe("progress", () => {
     });
   });
 
-  it("in a build is lines, even on a terminal", async () => {
-    const { progress, lines } = inCi("true", () => streamOf(true));
+  it("is lines in CI, even on a terminal", async () => {
+    const { progress, lines } = runWithCi("true", () => createStream(true));
     await progress.step("stack", async () => "made");
     assert.equal(lines(), "   N s  stack: made\n");
   });
 
-  describe("that somebody looks at", () => {
+  describe("on a terminal", () => {
     beforeEach(() => mock.timers.enable({ apis: ["setInterval"] }));
     afterEach(() => mock.timers.reset());
 
-    /** What a step looks like after a moment, and when it is over. */
-    const drawn = async (...told: [number, number][]): Promise<string[]> => {
-      const { progress, lines } = inCi(undefined, () => streamOf(true));
+    /** Returns the output of a step after 200 ms, and after its end. */
+    const drawStep = async (...told: [number, number][]): Promise<string[]> => {
+      const { progress, lines } = runWithCi(undefined, () => createStream(true));
       await progress.step("versions", async (tell) => {
         for (const [done, total] of told) tell(done, total);
         mock.timers.tick(200);
@@ -78,23 +78,26 @@ describe("progress", () => {
     };
     const end = "   N s  versions: over\n";
 
-    it("has a bar that grows, and gives way to the line", async () => {
-      assert.deepEqual(await drawn([0, 4]), [`versions [${".".repeat(24)}] 0 of 4 N s`, end]);
-      assert.deepEqual(await drawn([0, 4], [1, 4]), [`versions [${"#".repeat(6)}${".".repeat(18)}] 1 of 4 N s`, end]);
-      assert.deepEqual(await drawn([4, 4]), [`versions [${"#".repeat(24)}] 4 of 4 N s`, end]);
+    it("has a bar that grows and is replaced by the line", async () => {
+      assert.deepEqual(await drawStep([0, 4]), [`versions [${".".repeat(24)}] 0 of 4 N s`, end]);
+      assert.deepEqual(await drawStep([0, 4], [1, 4]), [
+        `versions [${"#".repeat(6)}${".".repeat(18)}] 1 of 4 N s`,
+        end,
+      ]);
+      assert.deepEqual(await drawStep([4, 4]), [`versions [${"#".repeat(24)}] 4 of 4 N s`, end]);
     });
 
-    it("has a bar of the same width whatever it is told", async () => {
-      assert.deepEqual(await drawn([7, 4]), [`versions [${"#".repeat(24)}] 7 of 4 N s`, end]);
-      assert.deepEqual(await drawn([0, 0]), [`versions [${".".repeat(24)}] 0 of 0 N s`, end]);
+    it("has a bar of constant width", async () => {
+      assert.deepEqual(await drawStep([7, 4]), [`versions [${"#".repeat(24)}] 7 of 4 N s`, end]);
+      assert.deepEqual(await drawStep([0, 0]), [`versions [${".".repeat(24)}] 0 of 0 N s`, end]);
     });
 
-    it("has no bar before it is told how far it is", async () => {
-      assert.deepEqual(await drawn(), ["versions N s", end]);
+    it("has no bar before the first report", async () => {
+      assert.deepEqual(await drawStep(), ["versions N s", end]);
     });
 
-    it("draws nothing any more when it is over, however it ended", async () => {
-      const { progress, written, lines } = inCi(undefined, () => streamOf(true));
+    it("stops drawing when a step ends or fails", async () => {
+      const { progress, written, lines } = runWithCi(undefined, () => createStream(true));
       const step = progress.step("stack", async () => {
         mock.timers.tick(400);
         throw new Error("no");
@@ -108,8 +111,8 @@ describe("progress", () => {
   });
 });
 
-describe("several at once", () => {
-  /** Acts that are over when they are told to. */
+describe("parallel actions", () => {
+  /** Actions that end when the test ends them. */
   const gates = () => {
     const open = new Map<number, { resolve(): void; reject(error: Error): void }>();
     const act = (item: number) =>
@@ -126,7 +129,7 @@ describe("several at once", () => {
     return { open, act };
   };
 
-  it("answer in the order of what they were given, whichever ends first", async () => {
+  it("return results in the order of the items", async () => {
     const { open, act } = gates();
     const all = runInParallel(3, [1, 2, 3], act);
     for (const item of [3, 1, 2]) {
@@ -136,7 +139,7 @@ describe("several at once", () => {
     assert.deepEqual(await all, ["1 done", "2 done", "3 done"]);
   });
 
-  it("are as many as may be, never more, and each once", async () => {
+  it("never exceed the limit, and run once for each item", async () => {
     await fc.assert(
       fc.asyncProperty(
         fc.integer({ min: 1, max: 6 }),
@@ -163,7 +166,7 @@ describe("several at once", () => {
     );
   });
 
-  it("begin with as many as may be", async () => {
+  it("start as many actions as the limit allows", async () => {
     const { open, act } = gates();
     const all = runInParallel(2, [1, 2, 3], act);
     await turn();
@@ -175,7 +178,7 @@ describe("several at once", () => {
     await all;
   });
 
-  it("throw what one throws when those under way are over, and start no more", async () => {
+  it("throw an error after the actions under way have ended, and start no more", async () => {
     const { open, act } = gates();
     let isOver = false;
     const all = runInParallel(2, [1, 2, 3, 4], act).finally(() => {
@@ -191,14 +194,14 @@ describe("several at once", () => {
     assert.deepEqual([...open.keys()], []);
   });
 
-  it("throw one of several failures, and take one that throws before it waits", async () => {
+  it("throw one of several errors, also of an action that throws at once", async () => {
     const thrown = runInParallel(3, [1, 2, 3], (item) => {
       throw new Error(`no ${item}`);
     });
     await assert.rejects(thrown, /^Error: no 1$/);
   });
 
-  it("of nothing are nothing", async () => {
+  it("return nothing for no items", async () => {
     assert.deepEqual(await runInParallel(3, [], () => assert.fail("it was asked")), []);
   });
 });

@@ -3,7 +3,7 @@ import { describe, it } from "node:test";
 import fc from "fast-check";
 import { escapeControls, toOneLine, truncateText } from "./terminal.ts";
 
-describe("text of anybody's", () => {
+describe("text of unknown origin", () => {
   const table: [text: string, shown: string][] = [
     ["Pod shop/web", "Pod shop/web"],
     ["\u001b[31mred\u0007", "?[31mred?"],
@@ -17,9 +17,9 @@ describe("text of anybody's", () => {
     ["\ud800", "\ufffd"],
   ];
   for (const [text, shown] of table)
-    it(`is shown as ${JSON.stringify(shown)} where it is ${JSON.stringify(text)}`, () =>
+    it(`${JSON.stringify(text)} is printed as ${JSON.stringify(shown)}`, () =>
       assert.equal(escapeControls(text), shown));
-  it("is no command, and on one line where that is wanted, whatever it holds", () => {
+  it("is never a command, and toOneLine returns one line", () => {
     const piece = fc.oneof(
       fc.constantFrom("::", ":", "##", "#", "vso[", "[", "]", "\n", "\r", "\t", " ", "\u001b", "\u2028", "error"),
       fc.string({ unit: "binary", maxLength: 3 }),
@@ -33,7 +33,7 @@ describe("text of anybody's", () => {
       }),
     );
   });
-  it("is cut where it is too long, and not within a character", () => {
+  it("is cut if it is too long, but not within a character", () => {
     assert.equal(truncateText("abc", 3), "abc");
     assert.equal(truncateText("abcd", 3), "ab…");
     assert.ok(truncateText("a\u{1f600}bc", 3).isWellFormed());

@@ -9,7 +9,12 @@ import { buildEndpointConfig, listServedRules } from "../project/served.ts";
 import { type ClusterConfig, chooseCluster } from "./config.ts";
 import { listRecordingPlaces, listWritablePaths } from "./record-section.ts";
 
-const listed = (name: string, one: Rule): CatalogueRule => ({ name, folder: "", phases: listPhases(one), rule: one });
+const toCatalogueRule = (name: string, one: Rule): CatalogueRule => ({
+  name,
+  folder: "",
+  phases: listPhases(one),
+  rule: one,
+});
 
 const shape = {
   seconds: 300,
@@ -23,7 +28,7 @@ const shape = {
   optional: null,
 };
 const catalogue = [
-  listed(
+  toCatalogueRule(
     "waits",
     rule({
       summary: "Waits.",
@@ -33,26 +38,26 @@ const catalogue = [
       mutate() {},
     }),
   ),
-  listed("spares", rule({ summary: "Spares.", match: [], exemptionRequired: true, validate() {} })),
-  listed("plain", rule({ summary: "Does little.", match: [], validate() {} })),
+  toCatalogueRule("spares", rule({ summary: "Spares.", match: [], exemptionRequired: true, validate() {} })),
+  toCatalogueRule("plain", rule({ summary: "Does little.", match: [], validate() {} })),
 ];
 
 const parse = (text: string) => parseConfig(text, catalogue);
-const cluster = (text: string, name = "local"): ClusterConfig => {
+const parseCluster = (text: string, name = "local"): ClusterConfig => {
   const found = parse(text).clusters.get(name);
   assert.ok(found);
   return found;
 };
-const setup = (text: string, ruleName: string, name?: string) => {
-  const found = cluster(text, name).rules.get(ruleName);
+const parseRuleConfig = (text: string, ruleName: string, name?: string) => {
+  const found = parseCluster(text, name).rules.get(ruleName);
   assert.ok(found);
   return found;
 };
 
-/** What is wrong, the postern.yaml, and the sentence that refuses it. */
+/** The mistake, the postern.yaml, and the error message. */
 const rows = readRows<[string, string, string][]>(import.meta.filename);
 
-describe("a postern.yaml that is wrong", () => {
+describe("an invalid postern.yaml", () => {
   const bomb = ["a: &a [x, x, x, x, x, x, x, x, x]", ..."bcdefgh"]
     .map((key, index) => {
       const before = Array(9)
@@ -124,7 +129,7 @@ describe("a postern.yaml that is wrong", () => {
       assert.throws(() => parse(`rules: ${open.repeat(20_000)}`), Complaint);
       assert.throws(() => parse(`rules: ${open.repeat(20_000)}${close.repeat(20_000)}`), Complaint);
     });
-  it("is one that isn't there", async () => {
+  it("is refused if it is missing", async () => {
     await assert.rejects(
       readConfig("nowhere/postern.yaml", catalogue),
       (error) => error instanceof Complaint && /^postern\.yaml can't be read: ENOENT/.test(error.message),
@@ -139,7 +144,7 @@ describe("a postern.yaml", () => {
     });
 
   it("fills in a rule's defaults", () => {
-    assert.deepEqual(setup("rules: { waits: }", "waits"), { mode: "enforce", settings: shape });
+    assert.deepEqual(parseRuleConfig("rules: { waits: }", "waits"), { mode: "enforce", settings: shape });
   });
 
   it("overrides defaults for all, and then for one cluster", () => {
@@ -158,31 +163,31 @@ clusters:
       waits: { mode: enforce, failurePolicy: Fail, exempt: { namespaces: [n] }, settings: { name: z, images: [], deep: { wait: 2 } } }
 `;
     const common = { ...shape, seconds: 1, images: ["b", "c"], labels: { x: "y" }, deep: { level: "high", wait: 1 } };
-    assert.deepEqual(setup(text, "waits", "one"), {
+    assert.deepEqual(parseRuleConfig(text, "waits", "one"), {
       mode: "warn",
       timeoutSeconds: 5,
       exempt: { users: ["a"], groups: ["g"] },
       settings: common,
     });
-    assert.deepEqual(setup(text, "waits", "two"), {
+    assert.deepEqual(parseRuleConfig(text, "waits", "two"), {
       mode: "enforce",
       failurePolicy: "Fail",
       timeoutSeconds: 5,
       exempt: { namespaces: ["n"] },
       settings: { ...common, name: "z", images: [], deep: { level: "high", wait: 2 } },
     });
-    assert.deepEqual(setup(text, "plain", "two"), { mode: "enforce", settings: {} });
+    assert.deepEqual(parseRuleConfig(text, "plain", "two"), { mode: "enforce", settings: {} });
     assert.deepEqual(shape.deep, { level: "low", wait: 1 }, "the defaults stay as they are");
   });
 
-  it("says where reviews are recorded, for all clusters but those that say otherwise", () => {
+  it("sets where reviews are recorded, with exceptions for clusters", () => {
     const text = `
 rules: { plain: { record: { bucket: reviews } }, spares: { exempt: { users: [] } } }
 clusters:
   one:
   two: { rules: { plain: { record: off }, spares: { record: { bucket: own, prefix: a/, share: 1, keep: [spec.containers.args, 'metadata.annotations["a.b/c"]', /data/a~1b] } } } }
 `;
-    const of = (name: string) => ["plain", "spares"].map((rule) => setup(text, rule, name).record);
+    const of = (name: string) => ["plain", "spares"].map((rule) => parseRuleConfig(text, rule, name).record);
     assert.deepEqual(of("one"), [{ bucket: "reviews", prefix: "", share: 0.01 }, undefined]);
     const keep = [
       ["spec", "containers", "args"],
@@ -205,7 +210,7 @@ clusters:
       ["plain"],
     );
     assert.deepEqual(
-      buildEndpointConfig(config, listed("plain", rule({ summary: "Plain.", match: [], settings: { a: 1 } }))),
+      buildEndpointConfig(config, toCatalogueRule("plain", rule({ summary: "Plain.", match: [], settings: { a: 1 } }))),
       {
         rule: "plain",
         clusters: {
@@ -217,14 +222,15 @@ clusters:
   });
 
   it("needs no exemption for a rule that is off", () => {
-    assert.equal(setup("rules: { spares: { mode: off } }", "spares").mode, "off");
+    assert.equal(parseRuleConfig("rules: { spares: { mode: off } }", "spares").mode, "off");
   });
-  it("takes what a cluster settles for what the rest of postern.yaml leaves open", () => {
+  it("accepts an exemption that only the cluster sets", () => {
     const settled = "clusters: { one: { rules: { spares: { exempt: { users: [] } } } } }";
-    assert.deepEqual(setup(`rules: { spares: }\n${settled}`, "spares", "one").exempt, { users: [] });
+    assert.deepEqual(parseRuleConfig(`rules: { spares: }\n${settled}`, "spares", "one").exempt, { users: [] });
   });
   for (const exempt of ["users: []", "namespaces: [a]", "namespaceLabels: { a: b }", "users: [a]", "groups: [a]"])
-    it(`exempts by ${exempt}`, () => assert.ok(setup(`rules: { spares: { exempt: { ${exempt} } } }`, "spares").exempt));
+    it(`exempts by ${exempt}`, () =>
+      assert.ok(parseRuleConfig(`rules: { spares: { exempt: { ${exempt} } } }`, "spares").exempt));
 
   const versions: [string, number[]][] = [
     ["", [1]],
@@ -234,23 +240,24 @@ clusters:
     ["keyVersion:", [1]],
   ];
   for (const [text, keyVersions] of versions)
-    it(`with ${JSON.stringify(text)} takes keys of the versions ${keyVersions}`, () =>
-      assert.deepEqual(cluster(`clusters: { local: { ${text} } }`).keyVersions, keyVersions));
+    it(`with ${JSON.stringify(text)} accepts the key versions ${keyVersions}`, () =>
+      assert.deepEqual(parseCluster(`clusters: { local: { ${text} } }`).keyVersions, keyVersions));
 
-  it("takes upstream's own configuration object for settings", () => {
+  it("accepts upstream's configuration object as settings", () => {
     assert.equal(
       Reflect.get(
-        setup("rules: { waits: { settings: { apiVersion: a/v1, kind: Waiting, seconds: 2 } } }", "waits").settings,
+        parseRuleConfig("rules: { waits: { settings: { apiVersion: a/v1, kind: Waiting, seconds: 2 } } }", "waits")
+          .settings,
         "seconds",
       ),
       2,
     );
   });
 
-  it("takes __proto__ in an open map as a key like any other", () => {
+  it("keeps a key named __proto__ in an open map", () => {
     const text =
       "rules: { waits: { settings: { labels: { __proto__: { polluted: yes }, a: b } } } }\nclusters: { one: { rules: { waits: { settings: { labels: { c: d } } } } } }";
-    const { labels } = setup(text, "waits", "one").settings as typeof shape;
+    const { labels } = parseRuleConfig(text, "waits", "one").settings as typeof shape;
     assert.equal(JSON.stringify(labels), '{"__proto__":{"polluted":"yes"},"a":"b","c":"d"}');
     assert.equal(Reflect.get(labels, "polluted"), undefined);
     assert.equal(Reflect.get({}, "polluted"), undefined);
@@ -260,10 +267,10 @@ clusters:
 describe("a rule of postern.yaml", () => {
   const match = [{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE" as const] }];
   const mutators = [
-    listed("waits-long", rule({ summary: "Waits.", match, settings: { seconds: 1, ratio: 1 }, mutate() {} })),
+    toCatalogueRule("waits-long", rule({ summary: "Waits.", match, settings: { seconds: 1, ratio: 1 }, mutate() {} })),
   ];
 
-  it("may have the name of the plugin that it ports, in a group and for a cluster, too", () => {
+  it("may be called by the name of its upstream plugin, also in groups and clusters", () => {
     const text = `rules: { WaitsLong: { settings: { seconds: 2 } } }
 groups: { all: [WaitsLong] }
 clusters: { one: { rules: { WaitsLong: { settings: { ratio: 3 } } } } }`;
@@ -272,7 +279,7 @@ clusters: { one: { rules: { WaitsLong: { settings: { ratio: 3 } } } } }`;
     assert.deepEqual(groups, [{ name: "all", members: mutators }]);
   });
 
-  it("that can't be loaded has its mode, and its group is left out", () => {
+  it("keeps its mode if it can't be loaded, and its group is left out", () => {
     const text = `rules: { waits-long: , lost: { mode: warn, settings: { unheard: of } } }
 groups: { some: [lost], whole: [waits-long] }`;
     const broken = [{ name: "lost", sentence: "functions/lost/rule.ts does not load" }];
@@ -282,13 +289,13 @@ groups: { some: [lost], whole: [waits-long] }`;
   });
 });
 
-describe("the cluster meant", () => {
+describe("the chosen cluster", () => {
   const [one, two] = [parse("clusters: { one: }"), parse("clusters: { one: , two: }")];
-  it("is the one that is named", () => assert.equal(chooseCluster(two, "two")[0], "two"));
-  it("is the only one", () => assert.equal(chooseCluster(one, undefined)[0], "one"));
-  it("must be named where there are several", () =>
+  it("is the cluster with this name", () => assert.equal(chooseCluster(two, "two")[0], "two"));
+  it("is the only cluster if no name is given", () => assert.equal(chooseCluster(one, undefined)[0], "one"));
+  it("must be named if there are several", () =>
     assert.throws(() => chooseCluster(two, undefined), { message: "--cluster must name one of one, two" }));
-  it("must be there", () =>
+  it("must exist", () =>
     assert.throws(() => chooseCluster(two, "three"), {
       message: 'postern.yaml has no cluster "three"; it has one, two',
     }));

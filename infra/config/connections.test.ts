@@ -15,16 +15,23 @@ import { readConnections } from "./connections.ts";
 
 const { wrong, refused } = readRows<{
   wrong: [name: string, connect: object, sentence: string][];
-  refused: { kubeconfig: string; user?: object; cluster?: object; content?: object; context?: string; says: string }[];
+  refused: {
+    buildKubeconfig: string;
+    user?: object;
+    cluster?: object;
+    content?: object;
+    context?: string;
+    says: string;
+  }[];
 }>(import.meta.filename);
 
-const base64 = (text: string) => Buffer.from(text).toString("base64");
+const toBase64 = (text: string) => Buffer.from(text).toString("base64");
 const arn = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:postern-AbCdEf";
 
 const folder = await mkdtemp(join(tmpdir(), "postern-connections-"));
 const { ca } = await openCertificate(join(folder, "own"), "127.0.0.1");
 
-describe("the way to a cluster", () => {
+describe("a connect setting", () => {
   before(async () => {
     await writeFile(join(folder, "ca.crt"), `${ca}-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n`);
   });
@@ -43,7 +50,7 @@ describe("the way to a cluster", () => {
     if (faults.length > 0) throw new Complaint(faults.join("\n"));
     return connections.get("prod");
   };
-  const complaint = (sentence: string | RegExp) => (error: unknown) => {
+  const expectComplaint = (sentence: string | RegExp) => (error: unknown) => {
     assert.ok(error instanceof Complaint, String(error));
     assert.match(error.message, typeof sentence === "string" ? new RegExp(`^${RegExp.escape(sentence)}$`) : sentence);
     return true;
@@ -52,17 +59,17 @@ describe("the way to a cluster", () => {
   const server = "https://203.0.113.7:6443";
   const right: [string, object, object][] = [
     [
-      "of an EKS cluster is its name, for the function's own role",
+      "for an EKS cluster has the cluster's name",
       { eks: "prod", region: "eu-west-1", server, ca: "ca.crt" },
       { server, ca, credentials: { eks: "prod", region: "eu-west-1" } },
     ],
     [
-      "with a token in Secrets Manager is the secret's name",
+      "with a token in Secrets Manager has the secret's ARN and region",
       { server, ca, tokenSecret: arn },
       { server, ca, credentials: { secret: arn, region: "eu-west-1" } },
     ],
     [
-      "with a token in a parameter of SSM is the parameter's name",
+      "with a token in a parameter of SSM has the parameter's name",
       { server: `${server}/`, tokenParameter: "/postern/prod", region: "us-east-1" },
       { server, credentials: { parameter: "/postern/prod", region: "us-east-1" } },
     ],
@@ -71,38 +78,41 @@ describe("the way to a cluster", () => {
 
   for (const [name, connect, sentence] of wrong)
     it(`${name} is refused`, () =>
-      assert.rejects(read(connect), complaint(`postern.yaml:1 clusters.prod.connect ${sentence}`)));
-  it("with what nobody knows is refused", () =>
+      assert.rejects(read(connect), expectComplaint(`postern.yaml:1 clusters.prod.connect ${sentence}`)));
+  it("with an unknown key is refused", () =>
     assert.rejects(
       read({ eks: "a", region: "b", password: "c" }),
-      complaint(/connect.password is unknown; one of eks, region/),
+      expectComplaint(/connect.password is unknown; one of eks, region/),
     ));
-  it("with what is no text is refused", () =>
+  it("with a number is refused", () =>
     assert.rejects(
       read({ eks: 1, region: "b" }),
-      complaint("postern.yaml:1 clusters.prod.connect.eks must be a text"),
+      expectComplaint("postern.yaml:1 clusters.prod.connect.eks must be a text"),
     ));
-  it("of an EKS cluster without its address says who knows it", () =>
-    assert.rejects(read({ eks: "prod", region: "eu-west-1" }), complaint(/describe-cluster --name prod prints them$/)));
-  it("with a CA that is none is refused", () =>
+  it("for an EKS cluster without an address names the command that prints it", () =>
+    assert.rejects(
+      read({ eks: "prod", region: "eu-west-1" }),
+      expectComplaint(/describe-cluster --name prod prints them$/),
+    ));
+  it("with a missing CA file is refused", () =>
     assert.rejects(
       read({ tokenSecret: arn, server, ca: "none.crt" }),
-      complaint(/^postern.yaml clusters.prod.connect .*none.crt/),
+      expectComplaint(/^postern.yaml clusters.prod.connect .*none.crt/),
     ));
 
   it("with a CA that holds no certificate is refused", async () => {
     await writeFile(join(folder, "odd.crt"), "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n");
     await assert.rejects(
       read({ tokenSecret: arn, server, ca: "odd.crt" }),
-      complaint(/a certificate in odd.crt that can't be read$/),
+      expectComplaint(/a certificate in odd.crt that can't be read$/),
     );
     await assert.rejects(
       read({ tokenSecret: arn, server, ca: "own/ca.key" }),
-      complaint(/no certificate in PEM in own\/ca.key$|ENOENT/),
+      expectComplaint(/no certificate in PEM in own\/ca.key$|ENOENT/),
     );
   });
 
-  it("is missed where a rule must ask, and nobody looks for it where none does", async () => {
+  it("is required only if a rule reads the cluster", async () => {
     const faults = async (text: string) => (await readTestConnections(text)).faults;
     const missing = "has no connect, but asking must read it; docs/clusters.md says how";
     assert.deepEqual(await faults("rules: { calling: , asking: }"), [`postern.yaml clusters.local ${missing}`]);
@@ -111,7 +121,7 @@ describe("the way to a cluster", () => {
     assert.deepEqual(await faults(`rules: { calling: }\nclusters: { prod: ${broken} }`), []);
   });
 
-  it("of one cluster doesn't stand in another's", async () => {
+  it("with a mistake does not affect other clusters", async () => {
     const config = JSON.stringify({
       rules: { asking: {} },
       clusters: {
@@ -128,7 +138,7 @@ describe("the way to a cluster", () => {
     ]);
   });
 
-  describe("by a kubeconfig", () => {
+  describe("with a kubeconfig", () => {
     const kubeconfig = (user: object, cluster: object = {}) => ({
       "current-context": "now",
       contexts: [
@@ -137,37 +147,41 @@ describe("the way to a cluster", () => {
         { name: "lost", context: { cluster: "none", user: "u" } },
       ],
       clusters: [
-        { name: "c", cluster: { server, "certificate-authority-data": base64(ca), ...cluster } },
+        { name: "c", cluster: { server, "certificate-authority-data": toBase64(ca), ...cluster } },
         { name: "d", cluster: { server: "https://203.0.113.8" } },
       ],
       users: [{ name: "u", user }],
     });
-    const by = async (content: object, context?: string) => {
+    const readWith = async (content: object, context?: string) => {
       await writeFile(join(folder, "config"), stringify(content));
       return read({ kubeconfig: "config", ...(context && { context }) }, "here");
     };
 
-    it("is its current context, or another", async () => {
+    it("uses the current context or the named one", async () => {
       const config = kubeconfig({ token: "t" });
-      assert.deepEqual(await by(config), { server, ca, credentials: { token: "t" } });
-      assert.deepEqual(await by(config, "other"), { server: "https://203.0.113.8", credentials: { token: "t" } });
+      assert.deepEqual(await readWith(config), { server, ca, credentials: { token: "t" } });
+      assert.deepEqual(await readWith(config, "other"), { server: "https://203.0.113.8", credentials: { token: "t" } });
     });
-    it("takes certificates and keys, in it or beside it", async () => {
+    it("reads certificates and keys from the kubeconfig or from files", async () => {
       await writeFile(join(folder, "key.pem"), "key");
-      const user = { "client-certificate-data": base64("cert"), "client-key": "key.pem" };
+      const user = { "client-certificate-data": toBase64("cert"), "client-key": "key.pem" };
       const cluster = { "certificate-authority-data": undefined, "certificate-authority": "ca.crt" };
-      assert.deepEqual(await by(kubeconfig(user, cluster)), { server, ca, credentials: { cert: "cert", key: "key" } });
+      assert.deepEqual(await readWith(kubeconfig(user, cluster)), {
+        server,
+        ca,
+        credentials: { cert: "cert", key: "key" },
+      });
     });
-    it("takes a token from a file", async () => {
+    it("reads a token from a file", async () => {
       await writeFile(join(folder, "token"), "t\n");
-      assert.deepEqual((await by(kubeconfig({ tokenFile: join(folder, "token") })))?.credentials, { token: "t" });
+      assert.deepEqual((await readWith(kubeconfig({ tokenFile: join(folder, "token") })))?.credentials, { token: "t" });
     });
 
-    for (const { kubeconfig: name, user = { token: "t" }, cluster, content, context, says } of refused)
+    for (const { buildKubeconfig: name, user = { token: "t" }, cluster, content, context, says } of refused)
       it(`${name} is refused`, () =>
-        assert.rejects(by(content ?? kubeconfig(user, cluster), context), complaint(new RegExp(says))));
+        assert.rejects(readWith(content ?? kubeconfig(user, cluster), context), expectComplaint(new RegExp(says))));
 
-    it("that is no YAML is refused without a word of what is in it", async () => {
+    it("that is no YAML is refused without quoting it", async () => {
       await writeFile(join(folder, "config"), 'users: [{ token: "SECRET');
       const failure = await read({ kubeconfig: "config" }, "here").catch((error: Error) => error);
       assert.ok(failure instanceof Complaint);

@@ -7,12 +7,12 @@ const key = "kubectl.kubernetes.io/last-applied-configuration";
 describe("the annotations of an object that kubectl applies", () => {
   const cases: [name: string, object: object, annotations: Record<string, string>][] = [
     [
-      "are the whole object",
+      "contain the whole object",
       { kind: "A", metadata: { name: "a" } },
       { [key]: '{"kind":"A","metadata":{"annotations":{},"name":"a"}}\n' },
     ],
     [
-      "are those that it has, too, which count twice",
+      "contain the object's own annotations twice",
       { metadata: { name: "a", annotations: { b: "cd" } } },
       { b: "cd", [key]: '{"metadata":{"annotations":{"b":"cd"},"name":"a"}}\n' },
     ],

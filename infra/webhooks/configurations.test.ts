@@ -11,12 +11,17 @@ import { evaluateCondition } from "../testing/cel-condition.ts";
 import { buildConfigurations, type RegistrationOptions, type Webhook } from "./configurations.ts";
 import { joinLines } from "./entry.ts";
 
-const listed = (name: string, one: Rule): CatalogueRule => ({ name, folder: "", phases: listPhases(one), rule: one });
+const toCatalogueRule = (name: string, one: Rule): CatalogueRule => ({
+  name,
+  folder: "",
+  phases: listPhases(one),
+  rule: one,
+});
 const pods = [{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE", "UPDATE"] }] as const;
 const namespaces = [{ ...pods[0], resources: ["namespaces"] }] as const;
 
 const catalogue = [
-  listed(
+  toCatalogueRule(
     "first",
     rule({
       summary: "First.",
@@ -27,7 +32,7 @@ const catalogue = [
       validate() {},
     }),
   ),
-  listed(
+  toCatalogueRule(
     "second",
     rule({
       summary: "Second.",
@@ -44,7 +49,7 @@ const catalogue = [
       validate() {},
     }),
   ),
-  listed("third", rule({ summary: "Third.", match: pods, mutate() {} })),
+  toCatalogueRule("third", rule({ summary: "Third.", match: pods, mutate() {} })),
 ];
 
 type Section = [name: string, section: object, harden: boolean];
@@ -62,54 +67,55 @@ const registration: RegistrationOptions = {
   harden: false,
 };
 
-const made = (yaml: string, change: Partial<RegistrationOptions> = {}, rules = catalogue) => {
+const buildFor = (yaml: string, change: Partial<RegistrationOptions> = {}, rules = catalogue) => {
   const cluster = parseConfig(yaml, rules).clusters.get("local");
   assert.ok(cluster);
   return buildConfigurations(rules, cluster, { ...registration, ...change });
 };
 const all = "rules: { first: , second: , third: }";
-const entries = (yaml: string, change: Partial<RegistrationOptions> = {}): Record<string, Webhook> =>
+const buildEntries = (yaml: string, change: Partial<RegistrationOptions> = {}): Record<string, Webhook> =>
   Object.fromEntries(
-    made(yaml, change).flatMap(({ kind, webhooks }) =>
+    buildFor(yaml, change).flatMap(({ kind, webhooks }) =>
       webhooks.map((webhook) => [`${kind.slice(0, -"ingWebhookConfiguration".length)} ${webhook.name}`, webhook]),
     ),
   );
-const second = (said: string, change: Partial<RegistrationOptions> = {}) => {
-  const entry = entries(`rules: { second: ${said} }`, change)["Validat second.postern.dev"];
+const buildSecondEntry = (said: string, change: Partial<RegistrationOptions> = {}) => {
+  const entry = buildEntries(`rules: { second: ${said} }`, change)["Validat second.postern.dev"];
   assert.ok(entry);
   return entry;
 };
 
 describe("the configurations", () => {
   it("are two, with entries in the order of the catalogue, each rule in its phases", () => {
-    assert.deepEqual(made(all), rows.expected);
+    assert.deepEqual(buildFor(all), rows.expected);
   });
 
-  it("have the name that is asked for", () =>
+  it("have the given name", () =>
     assert.deepEqual(
-      made(all, { name: "other" }).map(({ metadata }) => metadata.name),
+      buildFor(all, { name: "other" }).map(({ metadata }) => metadata.name),
       ["other", "other"],
     ));
-  it("are left out where they would be empty", () =>
+  it("are left out if they would be empty", () =>
     assert.deepEqual(
-      made("rules: { third: }").map(({ kind }) => kind),
+      buildFor("rules: { third: }").map(({ kind }) => kind),
       ["MutatingWebhookConfiguration"],
     ));
-  it("leave out rules that are off", () => assert.deepEqual(made("rules: { third: { mode: off } }"), []));
-  it("hold a CA only where one is given", () => {
+  it("leave out rules that are off", () => assert.deepEqual(buildFor("rules: { third: { mode: off } }"), []));
+  it("have a CA only if one is given", () => {
     const pem = "-----BEGIN CERTIFICATE-----\n";
-    for (const { clientConfig } of Object.values(entries(all, { ca: pem })))
+    for (const { clientConfig } of Object.values(buildEntries(all, { ca: pem })))
       assert.equal(clientConfig.caBundle, Buffer.from(pem).toString("base64"));
-    for (const { clientConfig } of Object.values(entries(all))) assert.ok(!("caBundle" in clientConfig));
+    for (const { clientConfig } of Object.values(buildEntries(all))) assert.ok(!("caBundle" in clientConfig));
   });
-  it("match by the settings of postern.yaml", () =>
-    assert.deepEqual(second("{ settings: { kind: services } }").rules[0]?.resources, ["services"]));
-  it("wait as long as postern.yaml says", () => assert.equal(second("{ timeoutSeconds: 9 }").timeoutSeconds, 9));
+  it("match as the settings in postern.yaml say", () =>
+    assert.deepEqual(buildSecondEntry("{ settings: { kind: services } }").rules[0]?.resources, ["services"]));
+  it("have the timeout of postern.yaml", () =>
+    assert.equal(buildSecondEntry("{ timeoutSeconds: 9 }").timeoutSeconds, 9));
   it("refuse a rule that matches nothing", () => {
     assert.throws(
       () =>
-        made("rules: { none: }", {}, [
-          listed("none", rule({ summary: "None.", match: { mutate: pods }, validate() {} })),
+        buildFor("rules: { none: }", {}, [
+          toCatalogueRule("none", rule({ summary: "None.", match: { mutate: pods }, validate() {} })),
         ]),
       { message: "functions/none/rule.ts matches nothing to validate" },
     );
@@ -118,9 +124,9 @@ describe("the configurations", () => {
 
 describe("an entry", () => {
   for (const [name, section, harden, policy] of rows.failurePolicies)
-    it(name, () => assert.equal(second(JSON.stringify(section), { harden }).failurePolicy, policy));
+    it(name, () => assert.equal(buildSecondEntry(JSON.stringify(section), { harden }).failurePolicy, policy));
   it("fails open if it does not guard, even hardened", () => {
-    for (const [name, { failurePolicy }] of Object.entries(entries(all, { harden: true })))
+    for (const [name, { failurePolicy }] of Object.entries(buildEntries(all, { harden: true })))
       assert.equal(failurePolicy, name.includes("second") ? "Fail" : "Ignore", name);
   });
 });
@@ -128,7 +134,7 @@ describe("an entry", () => {
 describe("an exemption", () => {
   for (const [name, section, harden, matchExpressions] of rows.selectors)
     it(name, () =>
-      assert.deepEqual(second(JSON.stringify(section), { harden }).namespaceSelector, {
+      assert.deepEqual(buildSecondEntry(JSON.stringify(section), { harden }).namespaceSelector, {
         matchLabels: { team: "a" },
         ...(matchExpressions && { matchExpressions }),
       }),
@@ -136,7 +142,7 @@ describe("an exemption", () => {
 
   it("by labels is refused for a rule that matches namespaces", () => {
     assert.throws(
-      () => entries("rules: { first: { exempt: { namespaceLabels: { a: b } } } }"),
+      () => buildEntries("rules: { first: { exempt: { namespaceLabels: { a: b } } } }"),
       (error) =>
         error instanceof Complaint &&
         /^rules\.first\.exempt\.namespaceLabels would let users who label a namespace exempt it/.test(error.message),
@@ -145,7 +151,7 @@ describe("an exemption", () => {
 
   const isExempt = (exempt: object, userInfo: UserInfo) => {
     const yaml = JSON.stringify({ rules: { third: { exempt } } });
-    const conditions = entries(yaml)["Mutat third.postern.dev"]?.matchConditions ?? [];
+    const conditions = buildEntries(yaml)["Mutat third.postern.dev"]?.matchConditions ?? [];
     // These conditions read only the request's user.
     const request = { userInfo, object: {} } as AdmissionRequest;
     return !conditions.every(({ expression }) => evaluateCondition(expression, request));
@@ -154,8 +160,10 @@ describe("an exemption", () => {
     it(`of ${JSON.stringify(exempt)} ${expected ? "covers" : "does not cover"} ${JSON.stringify(user)}`, () =>
       assert.equal(isExempt(exempt, user), expected));
 
-  it("stands before the rule's own conditions, and each is one line", () => {
-    const { matchConditions = [] } = second(`{ exempt: { users: [${JSON.stringify("a\nb")}], groups: [g] } }`);
+  it("comes before the rule's own conditions, each on one line", () => {
+    const { matchConditions = [] } = buildSecondEntry(
+      `{ exempt: { users: [${JSON.stringify("a\nb")}], groups: [g] } }`,
+    );
     assert.deepEqual(
       matchConditions.map(({ name }) => name),
       ["user-is-not-exempt", "groups-are-not-exempt", "allowed", "lines"],
@@ -180,14 +188,17 @@ describe("mutating entries", () => {
     deletions: [{ ...pods[0], operations: ["DELETE"] }],
     metrics: [{ ...pods[0], apiGroups: ["metrics.k8s.io"] }],
   };
-  const slow = ([name, [timeoutSeconds, match]]: [string, [number, string]]) =>
-    listed(name, rule({ summary: "Slow.", match: matches[match] ?? [], timeoutSeconds, mutate() {}, validate() {} }));
+  const createSlowRule = ([name, [timeoutSeconds, match]]: [string, [number, string]]) =>
+    toCatalogueRule(
+      name,
+      rule({ summary: "Slow.", match: matches[match] ?? [], timeoutSeconds, mutate() {}, validate() {} }),
+    );
   const register = (...rules: CatalogueRule[]) =>
-    made(`rules: { ${rules.map(({ name }) => `${name}: `).join(", ")} }`, {}, rules);
+    buildFor(`rules: { ${rules.map(({ name }) => `${name}: `).join(", ")} }`, {}, rules);
 
   for (const [name, timeouts, message] of rows.slow)
     it(`for ${name} are ${message ? "refused by name: they could take more than 20 s together" : "accepted"}`, () => {
-      const rules = Object.entries(timeouts).map(slow);
+      const rules = Object.entries(timeouts).map(createSlowRule);
       if (message === undefined) assert.equal(register(...rules).length, 2);
       else
         assert.throws(
@@ -198,15 +209,15 @@ describe("mutating entries", () => {
     });
 
   it("are accepted if one of two slow rules only validates", () => {
-    const validating: CatalogueRule = { ...slow(["b", [20, "pods"]]), phases: ["validate"] };
-    assert.equal(register(slow(["a", [20, "pods"]]), validating).length, 2);
+    const validating: CatalogueRule = { ...createSlowRule(["b", [20, "pods"]]), phases: ["validate"] };
+    assert.equal(register(createSlowRule(["a", [20, "pods"]]), validating).length, 2);
   });
 });
 
 describe("a rule with variants", () => {
   const strict = { matchLabels: { level: "strict" } };
-  const levels = (names: string[]) =>
-    listed(
+  const createLevelsRule = (names: string[]) =>
+    toCatalogueRule(
       "levels",
       rule({
         summary: "Levels.",
@@ -230,11 +241,11 @@ describe("a rule with variants", () => {
       }),
     );
   const entriesIn = (yaml: string, change: Partial<RegistrationOptions> = {}, names: string[] = []) =>
-    made(yaml, change, [...catalogue, levels(names)]).flatMap(({ kind, webhooks }) =>
+    buildFor(yaml, change, [...catalogue, createLevelsRule(names)]).flatMap(({ kind, webhooks }) =>
       webhooks.map((webhook) => ({ kind, ...webhook })),
     );
 
-  it("has an entry for each that matches something, with an address of its own, in the rule's place", () =>
+  it("has an entry with its own address for each variant that matches something", () =>
     assert.deepEqual(
       entriesIn("rules: { first: , levels: }").map(({ kind, name, clientConfig }) => [kind[0], name, clientConfig.url]),
       [
@@ -246,7 +257,7 @@ describe("a rule with variants", () => {
       ],
     ));
 
-  it("says of each what is different, and of all what isn't", () => {
+  it("has entries that differ only in what the variants set", () => {
     const [strictly, loosely] = entriesIn("rules: { levels: { exempt: { namespaces: [a] } } }", { harden: true }).slice(
       1,
     );
@@ -262,13 +273,13 @@ describe("a rule with variants", () => {
     );
   });
 
-  it("has as many as its settings say", () => {
+  it("has as many entries as its settings say", () => {
     const names = entriesIn("rules: { levels: { settings: { levels: [more] } } }").map(({ name }) => name);
     assert.equal(names.filter((name) => name === "more.levels.postern.dev").length, 2);
   });
 
-  it("bakes their names and settings into its bundle, and those of a cluster where they differ", () => {
-    const one = levels([]);
+  it("puts the names and settings of variants into its bundle, for each cluster that differs", () => {
+    const one = createLevelsRule([]);
     const clusters = "clusters: { a: , b: { rules: { levels: { settings: { levels: [more] } } } } }";
     const share = buildEndpointConfig(parseConfig(`{ rules: { levels: }, ${clusters} }`, [one]), one);
     const usual = { strict: { limit: 2 }, loose: {}, idle: {} };
@@ -279,7 +290,7 @@ describe("a rule with variants", () => {
   });
 
   for (const name of ["strict", "mutate", "validate", "Loud", "a.b", "", "-"])
-    it(`can't be called "${name}" once more`, () =>
+    it(`can't have a variant called "${name}"`, () =>
       assert.throws(
         () => entriesIn("rules: { levels: }", {}, [name]),
         new Complaint(
@@ -289,7 +300,7 @@ describe("a rule with variants", () => {
 
   it("can't be in a group", () =>
     assert.throws(
-      () => parseConfig("{ rules: { levels: }, groups: { g: [levels] } }", [levels([])]),
+      () => parseConfig("{ rules: { levels: }, groups: { g: [levels] } }", [createLevelsRule([])]),
       /"levels" has several entries, and a group has one/,
     ));
 });

@@ -10,30 +10,39 @@ import { buildEndpointConfig, listServedRules } from "../project/served.ts";
 import { evaluateCondition } from "../testing/cel-condition.ts";
 import { buildConfigurations, type Webhook } from "./configurations.ts";
 
-const listed = (name: string, one: Rule): CatalogueRule => ({ name, folder: "", phases: listPhases(one), rule: one });
+const toCatalogueRule = (name: string, one: Rule): CatalogueRule => ({
+  name,
+  folder: "",
+  phases: listPhases(one),
+  rule: one,
+});
 const pods: RequestMatch = { apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE"] };
 const services: RequestMatch = { ...pods, resources: ["services"], operations: ["CREATE", "UPDATE"] };
-const mutator = (name: string, change: Partial<Rule> = {}) =>
-  listed(name, rule({ summary: "Mutates.", match: [pods], mutate() {}, ...change }));
+const createMutator = (name: string, change: Partial<Rule> = {}) =>
+  toCatalogueRule(name, rule({ summary: "Mutates.", match: [pods], mutate() {}, ...change }));
 
 const catalogue = [
-  mutator("early", { order: 1, matchConditions: { named: 'object.metadata.name == "a"\n  && true' } }),
-  mutator("middle", { order: 2, match: [services], timeoutSeconds: 5, validate() {} }),
-  mutator("late", { order: 3, settings: { a: 1 }, matchConditions: { labelled: "has(object.metadata.labels) // so" } }),
-  mutator("always", { order: 4 }),
-  mutator("guard", { order: 5, guards: true }),
-  mutator("exact", { order: 6, matchPolicy: "Exact" }),
-  mutator("writes", { order: 7, sideEffects: "NoneOnDryRun" }),
-  mutator("selects", { order: 8, namespaceSelector: { matchLabels: { a: "b" } } }),
-  mutator("chooses", { order: 9, objectSelector: { matchLabels: { a: "b" } } }),
-  mutator("newer", { order: 10, match: [{ ...pods, apiVersions: ["v2"] }] }),
-  mutator("any", { order: 11, match: [{ ...pods, apiGroups: ["*"], resources: ["*"] }] }),
-  mutator("asks", { order: 12, authorizedBy: { may: "true" } }),
-  listed("judge", rule({ summary: "Validates.", match: [pods], validate() {} })),
+  createMutator("early", { order: 1, matchConditions: { named: 'object.metadata.name == "a"\n  && true' } }),
+  createMutator("middle", { order: 2, match: [services], timeoutSeconds: 5, validate() {} }),
+  createMutator("late", {
+    order: 3,
+    settings: { a: 1 },
+    matchConditions: { labelled: "has(object.metadata.labels) // so" },
+  }),
+  createMutator("always", { order: 4 }),
+  createMutator("guard", { order: 5, guards: true }),
+  createMutator("exact", { order: 6, matchPolicy: "Exact" }),
+  createMutator("writes", { order: 7, sideEffects: "NoneOnDryRun" }),
+  createMutator("selects", { order: 8, namespaceSelector: { matchLabels: { a: "b" } } }),
+  createMutator("chooses", { order: 9, objectSelector: { matchLabels: { a: "b" } } }),
+  createMutator("newer", { order: 10, match: [{ ...pods, apiVersions: ["v2"] }] }),
+  createMutator("any", { order: 11, match: [{ ...pods, apiGroups: ["*"], resources: ["*"] }] }),
+  createMutator("asks", { order: 12, authorizedBy: { may: "true" } }),
+  toCatalogueRule("judge", rule({ summary: "Validates.", match: [pods], validate() {} })),
 ];
 
 const parse = (yaml: string) => parseConfig(yaml, catalogue);
-const entries = (yaml: string, harden = false): Webhook[] => {
+const buildEntries = (yaml: string, harden = false): Webhook[] => {
   const cluster = parse(yaml).clusters.get("local");
   assert.ok(cluster);
   const address = (name: string, phase: string) => `https://host/local.key/${name}/${phase}`;
@@ -41,14 +50,14 @@ const entries = (yaml: string, harden = false): Webhook[] => {
     ({ webhooks }) => webhooks,
   );
 };
-const only = (yaml: string, harden = false): Webhook => {
-  const found = entries(yaml, harden).find(({ name }) => name === "both.postern.dev");
+const findGroupEntry = (yaml: string, harden = false): Webhook => {
+  const found = buildEntries(yaml, harden).find(({ name }) => name === "both.postern.dev");
   assert.ok(found);
   return found;
 };
-const wrong = (yaml: string, pattern: string | RegExp) =>
+const expectComplaint = (yaml: string, pattern: string | RegExp) =>
   assert.throws(
-    () => entries(yaml),
+    () => buildEntries(yaml),
     (error) => {
       assert.ok(error instanceof Complaint, String(error));
       if (typeof pattern === "string") assert.equal(error.message, pattern);
@@ -59,51 +68,51 @@ const wrong = (yaml: string, pattern: string | RegExp) =>
 
 describe("a group in postern.yaml", () => {
   const rules = `rules: { ${catalogue.map(({ name }) => `${name}: `).join(", ")} }`;
-  /** What is wrong, the groups of postern.yaml, and the sentence that refuses them. */
+  /** The mistake, the groups of postern.yaml, and the error message. */
   const table = readRows<[string, string, string][]>(import.meta.filename);
   for (const [name, groups, sentence] of table)
-    it(`${name} is refused`, () => wrong(`${rules}\ngroups:\n  ${groups}`, sentence));
+    it(`${name} is refused`, () => expectComplaint(`${rules}\ngroups:\n  ${groups}`, sentence));
 
-  it("with members that fail in different ways is refused, unless what differs is only tried", () => {
+  it("with members of different failurePolicies is refused, unless one of them only warns", () => {
     const yaml = (mode: string) =>
       `groups: { both: [early, late] }\nrules: { early: { failurePolicy: Fail, mode: ${mode} }, late: }`;
-    wrong(
+    expectComplaint(
       yaml("enforce"),
       'postern.yaml:1 groups.both must agree in failurePolicy: early has "Fail", late has "Ignore"',
     );
-    assert.equal(only(yaml("warn")).failurePolicy, "Ignore");
+    assert.equal(findGroupEntry(yaml("warn")).failurePolicy, "Ignore");
   });
 
-  it("with members that spare differently labelled namespaces is refused", () => {
+  it("with members that exempt different namespace labels is refused", () => {
     const spare = (label: string) => `{ exempt: { namespaceLabels: { ${label}: "yes" } } }`;
     const yaml = (one: string, other: string) =>
       `groups: { both: [early, late] }\nrules: { early: ${spare(one)}, late: ${spare(other)} }`;
-    wrong(yaml("a", "b"), /groups.both must agree in exempt.namespaceLabels/);
-    assert.deepEqual(only(yaml("a", "a")).namespaceSelector, {
+    expectComplaint(yaml("a", "b"), /groups.both must agree in exempt.namespaceLabels/);
+    assert.deepEqual(findGroupEntry(yaml("a", "a")).namespaceSelector, {
       matchExpressions: [{ key: "a", operator: "NotIn", values: ["yes"] }],
     });
   });
 
-  it("with a member that is on nowhere is refused", () =>
-    wrong(
+  it("with a member that no cluster turns on is refused", () =>
+    expectComplaint(
       "rules: { early: }\ngroups: { both: [early, late] }",
       "postern.yaml:2 groups.both has late, which is not named under rules",
     ));
 
-  it("may differ in what is off", () => {
+  it("may have members that differ if they are off", () => {
     assert.equal(
-      only("rules: { early: , exact: { mode: off } }\ngroups: { both: [early, exact] }").matchPolicy,
+      findGroupEntry("rules: { early: , exact: { mode: off } }\ngroups: { both: [early, exact] }").matchPolicy,
       "Equivalent",
     );
   });
 
-  it("may have members that are recorded beside others that are not", () => {
+  it("may have recorded members and others", () => {
     const rules = "rules: { early: { record: { bucket: reviews } }, late: }";
-    assert.equal(only(`${rules}\ngroups: { both: [late, early] }`).sideEffects, "NoneOnDryRun");
-    assert.equal(only("rules: { early: , late: }\ngroups: { both: [late, early] }").sideEffects, "None");
+    assert.equal(findGroupEntry(`${rules}\ngroups: { both: [late, early] }`).sideEffects, "NoneOnDryRun");
+    assert.equal(findGroupEntry("rules: { early: , late: }\ngroups: { both: [late, early] }").sideEffects, "None");
   });
 
-  it("is served in its members' place, in their order, and those that validate as well are served beside it", () => {
+  it("is served instead of its members; members that also validate are served, too", () => {
     const config = parse("rules: { late: , middle: , early: , guard: }\ngroups: { both: [late, middle, early] }");
     const served = listServedRules(config, catalogue);
     assert.deepEqual(
@@ -116,7 +125,7 @@ describe("a group in postern.yaml", () => {
     );
   });
 
-  it("knows of each member what its entry would say, and of no cluster, what its folder says", () => {
+  it("has the config of each member in each cluster, and the members' defaults for unknown clusters", () => {
     const config = parse(`
       rules: { early: { exempt: { users: [u], groups: [g], namespaces: [n] } }, late: { settings: { a: 2 } } }
       clusters: { one: { rules: { early: { mode: warn } } }, two: { rules: { early: { mode: "off" }, late: { mode: "off" } } } }
@@ -148,10 +157,10 @@ describe("a group in postern.yaml", () => {
 describe("a group's entry", () => {
   const together = (...names: string[]) => `groups: { both: [${names.join(", ")}] }\n`;
 
-  it("stands where its first member that is on would, instead of all, and validating halves keep their own", () => {
+  it("has the position of its first active member; validating entries stay", () => {
     const yaml = `rules: { always: , early: { mode: "off" }, middle: , late: }\n${together("early", "middle", "late")}`;
     assert.deepEqual(
-      entries(yaml).map(({ name, clientConfig }) => [name, clientConfig.url]),
+      buildEntries(yaml).map(({ name, clientConfig }) => [name, clientConfig.url]),
       [
         ["both.postern.dev", "https://host/local.key/both/mutate"],
         ["always.postern.dev", "https://host/local.key/always/mutate"],
@@ -160,14 +169,14 @@ describe("a group's entry", () => {
     );
   });
 
-  it("isn't there where all members are off", () =>
+  it("is left out if all members are off", () =>
     assert.deepEqual(
-      entries(`rules: { early: { mode: "off" }, late: { mode: "off" } }\n${together("early", "late")}`),
+      buildEntries(`rules: { early: { mode: "off" }, late: { mode: "off" } }\n${together("early", "late")}`),
       [],
     ));
 
-  it("is for what any member is for, waits as long as the longest, and is called where one is concerned", () => {
-    const entry = only(`rules: { early: , middle: , late: }\n${together("early", "middle", "late")}`);
+  it("matches what any member matches, has the longest timeout, and is called if a member is concerned", () => {
+    const entry = findGroupEntry(`rules: { early: , middle: , late: }\n${together("early", "middle", "late")}`);
     assert.deepEqual(entry.rules, [
       { scope: "*", ...pods },
       { scope: "*", ...services },
@@ -189,14 +198,17 @@ describe("a group's entry", () => {
     assert.equal(called("services", { metadata: { name: "a" } }, "DELETE"), false);
   });
 
-  it("has no conditions where a member is always concerned", () => {
-    assert.equal(only(`rules: { early: , always: }\n${together("early", "always")}`).matchConditions, undefined);
+  it("has no condition if a member is always concerned", () => {
+    assert.equal(
+      findGroupEntry(`rules: { early: , always: }\n${together("early", "always")}`).matchConditions,
+      undefined,
+    );
   });
 
-  it("spares whom all members spare by its selector, and whom some spare by its conditions", () => {
+  it("exempts namespaces that all members exempt by its selector, and others by its conditions", () => {
     const exempt = (namespaces: string, users: string) =>
       `{ exempt: { namespaces: [${namespaces}], users: [${users}] } }`;
-    const entry = only(
+    const entry = findGroupEntry(
       `rules: { early: ${exempt("a, b", "u")}, always: ${exempt("b, c", "v")} }
       ${together("early", "always").trim()}`.replace(/\n\s+/, "\n"),
     );
@@ -218,26 +230,30 @@ describe("a group's entry", () => {
     assert.equal(called("d", "v", "a"), true);
   });
 
-  it("that fails closed spares what lets a cluster heal, where no member says otherwise, and whoever only warns has no say", () => {
+  it("that fails closed exempts the vital namespaces, unless an enforcing member sets others", () => {
     const fail = "{ failurePolicy: Fail }";
     const yaml = `rules: { early: ${fail}, late: ${fail}, always: { mode: warn } }\n${together("early", "late", "always")}`;
-    assert.equal(only(yaml).failurePolicy, "Fail");
+    assert.equal(findGroupEntry(yaml).failurePolicy, "Fail");
     const vital = { key: "kubernetes.io/metadata.name", operator: "NotIn", values: ["kube-system", "kube-node-lease"] };
-    assert.deepEqual(only(yaml).namespaceSelector, { matchExpressions: [vital] });
+    assert.deepEqual(findGroupEntry(yaml).namespaceSelector, { matchExpressions: [vital] });
   });
 
-  it("hardens where all members guard, and is refused by name where one doesn't, or where they spare other namespaces", () => {
+  it("hardens if all members guard; it is refused if one doesn't, or if their exempt namespaces differ", () => {
     const yaml = (early: string) => `rules: { early: ${early}, guard: }\n${together("early", "guard")}`;
-    assert.equal(only(yaml("")).failurePolicy, "Ignore");
-    const hardened = (early: string, pattern: RegExp) => assert.throws(() => only(yaml(early), true), pattern);
+    assert.equal(findGroupEntry(yaml("")).failurePolicy, "Ignore");
+    const hardened = (early: string, pattern: RegExp) =>
+      assert.throws(() => findGroupEntry(yaml(early), true), pattern);
     hardened("", /groups.both must agree in failurePolicy: early has "Ignore", guard has "Fail"/);
-    wrong(yaml("{ failurePolicy: Fail }"), /must agree in failurePolicy/);
+    expectComplaint(yaml("{ failurePolicy: Fail }"), /must agree in failurePolicy/);
     const explicit = `rules: { early: { failurePolicy: Fail, exempt: { namespaces: [a] } }, guard: { failurePolicy: Fail } }\n${together("early", "guard")}`;
-    assert.throws(() => only(explicit, true), /groups.both must agree in exempt.namespaces where it fails closed/);
+    assert.throws(
+      () => findGroupEntry(explicit, true),
+      /groups.both must agree in exempt.namespaces where it fails closed/,
+    );
   });
 
-  it("counts once in what a request may wait", () => {
-    const slow = (name: string) => mutator(name, { timeoutSeconds: 15 });
+  it("counts once in the time that a request may wait", () => {
+    const slow = (name: string) => createMutator(name, { timeoutSeconds: 15 });
     const rules = [slow("a"), slow("b")];
     const on = (yaml: string) => {
       const cluster = parseConfig(yaml, rules).clusters.get("local");

@@ -6,7 +6,7 @@ import type { CatalogueRule } from "../catalogue/registry.ts";
 import { parseConfig } from "../project/project.ts";
 import { buildAccessEntries, buildRoles } from "./rbac.ts";
 
-// What these roles allow in a cluster, test/cluster/rights.test.ts says.
+// test/cluster/rights.test.ts checks what these roles allow in a cluster.
 
 const pods = [{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE" as const] }];
 const listed = (name: string, one: Rule): CatalogueRule => ({ name, folder: "", phases: listPhases(one), rule: one });
@@ -41,12 +41,12 @@ interface Printed {
   rules?: unknown;
   subjects?: { kind: string; name: string }[];
 }
-// What is printed has these fields; the assertions look at no others.
+// The assertions read only these fields of the printed objects.
 const printed = (yaml: string) => buildRoles(catalogue, clusterOf(yaml), "postern") as Printed[];
 const namesOf = (yaml: string) => printed(yaml).map(({ kind, metadata }) => `${kind} ${metadata.name}`);
 
 describe("a rule's rights", () => {
-  it("are what it needs, once each", () => {
+  it("are the rights that it needs, once each", () => {
     const [reading, , asking] = printed(`${rules}\nclusters: { prod: { connect: ${eks} } }`);
     assert.deepEqual(reading?.rules, [{ apiGroups: [""], resources: ["namespaces"], verbs: ["get", "list"] }]);
     assert.deepEqual(asking?.rules, [
@@ -56,7 +56,7 @@ describe("a rule's rights", () => {
     ]);
   });
 
-  it("are those of its function's group alone, and nobody's where nothing is asked", () => {
+  it("belong to its function's group; a rule without needs has none", () => {
     const all = printed(`${rules}\nclusters: { prod: { connect: ${eks} } }`);
     assert.deepEqual(
       all.map(({ kind, metadata, subjects }) => [kind, metadata.name, subjects?.map(({ kind, name }) => [kind, name])]),
@@ -68,7 +68,7 @@ describe("a rule's rights", () => {
     assert.deepEqual(printed("rules: { calls: , thinks: , reads: { mode: 'off' } }"), []);
   });
 
-  it("are also those of the account whose token is kept, which comes with them", () => {
+  it("also belong to the service account if its token is stored", () => {
     const all = printed(`${rules}\nclusters: { prod: { connect: ${token} } }`);
     assert.deepEqual(
       all.slice(0, 2).map(({ kind, metadata }) => [kind, metadata.name]),
@@ -84,7 +84,7 @@ describe("a rule's rights", () => {
       );
   });
 
-  it("of a group are its members', and of a member that validates beside it, its own", () => {
+  it("of a group are the rights of its members; a member that also validates has its own", () => {
     const groups = "groups: { both: [reads, asks] }";
     assert.deepEqual(namesOf(`${rules}\n${groups}`), [
       "ClusterRole postern:asks",

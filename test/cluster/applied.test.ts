@@ -38,7 +38,7 @@ import { needs } from "../parts.ts";
 import { readRows } from "../rows.ts";
 import { openFaulty } from "./faults.ts";
 
-// What a deployment has in a real cluster, whoever else writes there: made, compared, put right and taken away.
+// The objects of a deployment in a real cluster: created, compared, corrected and deleted.
 
 const catalogue = await readCatalogue();
 const folder = await mkdtemp(join(tmpdir(), "postern-applied-"));
@@ -77,8 +77,11 @@ const rows: typeof stored = JSON.parse(
   Object.entries(values).reduce((text, [name, value]) => text.replaceAll(name, value), JSON.stringify(stored)),
 );
 
-/** All that a deployment wants in a cluster for these rules. */
-const wanted = (rules: object, { connect = withToken, name = "postern" }: { connect?: object; name?: string } = {}) => {
+/** Returns all objects of a deployment in a cluster for these rules. */
+const buildWanted = (
+  rules: object,
+  { connect = withToken, name = "postern" }: { connect?: object; name?: string } = {},
+) => {
   const [cluster] = parseConfig(
     JSON.stringify({ clusters: { local: { rules, connect } } }),
     catalogue,
@@ -97,7 +100,7 @@ const usual = {
   "deny-service-external-ips": { failurePolicy: "Fail" },
 };
 
-const kubeconfig = async (
+const writeKubeconfig = async (
   cluster: Cluster,
   user: string,
   change: { server?: string; ca?: string; token?: string } = {},
@@ -109,7 +112,7 @@ const kubeconfig = async (
   return file;
 };
 
-const complaining = (sentence: RegExp | string) => (error: unknown) => {
+const expectComplaint = (sentence: RegExp | string) => (error: unknown) => {
   assert.ok(error instanceof Complaint, String(error instanceof Error ? error.stack : error));
   if (typeof sentence === "string") assert.equal(error.message, sentence);
   else assert.match(error.message, sentence);
@@ -117,11 +120,11 @@ const complaining = (sentence: RegExp | string) => (error: unknown) => {
   return true;
 };
 
-describe("what a deployment has in a cluster", await needs("API server"), () => {
+describe("the objects of a deployment", await needs("API server"), () => {
   let cluster: Cluster;
   let api: ClusterApi;
-  const open = async (user: string, change: Parameters<typeof kubeconfig>[2] = {}) =>
-    openClusterApi("prod-eu", undefined, { kubeconfig: await kubeconfig(cluster, user, change), context: "here" });
+  const open = async (user: string, change: Parameters<typeof writeKubeconfig>[2] = {}) =>
+    openClusterApi("prod-eu", undefined, { kubeconfig: await writeKubeconfig(cluster, user, change), context: "here" });
 
   before(async () => {
     const binaries = await requireBinaries();
@@ -144,18 +147,18 @@ describe("what a deployment has in a cluster", await needs("API server"), () => 
   const secret: ObjectReference = { kind: "Secret", name: "postern-token", namespace: "kube-system" };
   const all = [mutating, validating, role, binding, account, secret];
 
-  const live = async (ref: ObjectReference): Promise<DeployedObject> => {
+  const getLive = async (ref: ObjectReference): Promise<DeployedObject> => {
     const found = await api.get(ref);
     assert.ok(found, `${ref.kind} ${ref.name} is there`);
     return found;
   };
-  const versions = () => Promise.all(all.map(async (ref) => (await live(ref)).metadata.resourceVersion));
-  const sentences = async (rules: object) =>
-    (await findDifferences(api, wanted(rules), "postern")).map(({ sentence }) => sentence);
-  const kindsAndNames = (changes: { did: string; kind: DeployedKind; name: string }[]) =>
+  const listResourceVersions = () => Promise.all(all.map(async (ref) => (await getLive(ref)).metadata.resourceVersion));
+  const listSentences = async (rules: object) =>
+    (await findDifferences(api, buildWanted(rules), "postern")).map(({ sentence }) => sentence);
+  const formatChanges = (changes: { did: string; kind: DeployedKind; name: string }[]) =>
     changes.map(({ did, kind, name }) => `${did} ${kind} ${name}`);
 
-  const pathOf = ({ kind, name, namespace }: ObjectReference) => {
+  const getPaths = ({ kind, name, namespace }: ObjectReference) => {
     const root = kind.includes("Webhook")
       ? "/apis/admissionregistration.k8s.io/v1"
       : kind.startsWith("Cluster")
@@ -163,11 +166,11 @@ describe("what a deployment has in a cluster", await needs("API server"), () => 
         : `/api/v1/namespaces/${namespace}`;
     return { collection: `${root}/${kind.toLowerCase()}s`, object: `${root}/${kind.toLowerCase()}s/${name}` };
   };
-  /** As kubectl edit would. */
+  /** Updates an object as kubectl edit does. */
   const edit = async (ref: ObjectReference, change: (object: any) => void) => {
-    const object = await live(ref);
+    const object = await getLive(ref);
     change(object);
-    const { object: path } = pathOf(ref);
+    const { object: path } = getPaths(ref);
     const { code, body } = await cluster.admin({
       method: "PUT",
       path: `${path}?fieldManager=kubectl-edit`,
@@ -176,14 +179,14 @@ describe("what a deployment has in a cluster", await needs("API server"), () => 
     assert.equal(code, 200, String(body.message));
   };
   const create = async (ref: ObjectReference, object: object, query = "") => {
-    const path = `${pathOf(ref).collection}${query}`;
+    const path = `${getPaths(ref).collection}${query}`;
     const { code, body } = await cluster.admin({ method: "POST", path, body: object });
     assert.equal(code, 201, String(body.message));
   };
-  const take = (ref: ObjectReference) => cluster.admin({ method: "DELETE", path: pathOf(ref).object });
+  const deleteObject = (ref: ObjectReference) => cluster.admin({ method: "DELETE", path: getPaths(ref).object });
 
-  it("is made, what reads before what calls, and made once", async () => {
-    const absent = await sentences(usual);
+  it("are created once, roles before webhook configurations", async () => {
+    const absent = await listSentences(usual);
     assert.deepEqual(absent, [
       "ServiceAccount postern in namespace kube-system is missing",
       "Secret postern-token in namespace kube-system is missing",
@@ -195,8 +198,8 @@ describe("what a deployment has in a cluster", await needs("API server"), () => 
       "validating entry always-pull-images.postern.dev is missing",
       "validating entry deny-service-external-ips.postern.dev is missing",
     ]);
-    const changes = await applyAll(api, wanted(usual), "postern");
-    assert.deepEqual(kindsAndNames(changes), [
+    const changes = await applyAll(api, buildWanted(usual), "postern");
+    assert.deepEqual(formatChanges(changes), [
       "made ServiceAccount postern",
       "made Secret postern-token",
       "made ClusterRole postern:limit-ranger",
@@ -204,65 +207,65 @@ describe("what a deployment has in a cluster", await needs("API server"), () => 
       "made MutatingWebhookConfiguration postern",
       "made ValidatingWebhookConfiguration postern",
     ]);
-    const made = await versions();
-    assert.deepEqual(await sentences(usual), []);
-    assert.deepEqual(await applyAll(api, wanted(usual), "postern"), []);
-    assert.deepEqual(await versions(), made);
+    const made = await listResourceVersions();
+    assert.deepEqual(await listSentences(usual), []);
+    assert.deepEqual(await applyAll(api, buildWanted(usual), "postern"), []);
+    assert.deepEqual(await listResourceVersions(), made);
   });
 
-  it("is allowed to be read first, where that is wanted", async () => {
-    assert.deepEqual(kindsAndNames(await applyRights(api, wanted(usual))), [
+  it("can be limited to the roles first", async () => {
+    assert.deepEqual(formatChanges(await applyRights(api, buildWanted(usual))), [
       "made ServiceAccount postern",
       "made Secret postern-token",
       "made ClusterRole postern:limit-ranger",
       "made ClusterRoleBinding postern:limit-ranger",
     ]);
-    assert.deepEqual(await applyRights(api, wanted({ "always-pull-images": {} })), []);
+    assert.deepEqual(await applyRights(api, buildWanted({ "always-pull-images": {} })), []);
     assert.ok(await api.get(role));
-    assert.equal((await applyAll(api, wanted(usual), "postern")).length, 2);
+    assert.equal((await applyAll(api, buildWanted(usual), "postern")).length, 2);
   });
 
-  describe("and somebody edits", () => {
+  describe("after an edit", () => {
     const entry = "always-pull-images.postern.dev";
     const edited = { mutating, validating, account, role, binding };
     for (const { edits: name, of, patch, says } of rows.edits)
-      it(`says so and puts it right: ${name}`, async () => {
+      it(`are reported and corrected: ${name}`, async () => {
         const ref = edited[of];
-        await applyAll(api, wanted(usual), "postern");
-        const { metadata: _, ...original } = await live(ref);
+        await applyAll(api, buildWanted(usual), "postern");
+        const { metadata: _, ...original } = await getLive(ref);
         await edit(ref, (object) => jsonPatch.applyPatch(object, patch));
-        assert.deepEqual(await sentences(usual), [says]);
-        assert.deepEqual(kindsAndNames(await applyAll(api, wanted(usual), "postern")), [
+        assert.deepEqual(await listSentences(usual), [says]);
+        assert.deepEqual(formatChanges(await applyAll(api, buildWanted(usual), "postern")), [
           `changed ${ref.kind} ${ref.name}`,
         ]);
-        assert.deepEqual(await sentences(usual), []);
-        const { metadata: __, ...mended } = await live(ref);
+        assert.deepEqual(await listSentences(usual), []);
+        const { metadata: __, ...mended } = await getLive(ref);
         assert.deepEqual(mended, original);
       });
 
-    it("says so and puts it right: whom a binding binds to, which can't be edited", async () => {
-      await applyAll(api, wanted(usual), "postern");
-      const { roleRef, metadata, ...rest } = await live(binding);
-      await take(binding);
+    it("are reported and corrected: the roleRef of a binding, which is immutable", async () => {
+      await applyAll(api, buildWanted(usual), "postern");
+      const { roleRef, metadata, ...rest } = await getLive(binding);
+      await deleteObject(binding);
       const elsewhere = { ...Object(roleRef), name: "cluster-admin" };
       await create(binding, {
         ...rest,
         metadata: { name: metadata.name, labels: metadata.labels },
         roleRef: elsewhere,
       });
-      assert.deepEqual(await sentences(usual), [
+      assert.deepEqual(await listSentences(usual), [
         "ClusterRoleBinding postern:limit-ranger: roleRef.name is cluster-admin, not postern:limit-ranger",
       ]);
-      assert.deepEqual(kindsAndNames(await applyAll(api, wanted(usual), "postern")), [
+      assert.deepEqual(formatChanges(await applyAll(api, buildWanted(usual), "postern")), [
         `changed ${binding.kind} ${binding.name}`,
       ]);
-      assert.deepEqual((await live(binding)).roleRef, roleRef);
-      assert.deepEqual(await sentences(usual), []);
+      assert.deepEqual((await getLive(binding)).roleRef, roleRef);
+      assert.deepEqual(await listSentences(usual), []);
     });
 
-    it("says so and puts it right: what another applies server-side", async () => {
-      await applyAll(api, wanted(usual), "postern");
-      const [, second] = Object((await live(mutating)).webhooks);
+    it("are reported and corrected: fields of another manager with server-side apply", async () => {
+      await applyAll(api, buildWanted(usual), "postern");
+      const [, second] = Object((await getLive(mutating)).webhooks);
       const webhooks = [
         { name: entry, objectSelector: { matchLabels: { a: "b" } } },
         { ...second, name: "x.example.com" },
@@ -273,7 +276,7 @@ describe("what a deployment has in a cluster", await needs("API server"), () => 
         metadata: { name: "postern" },
         webhooks,
       };
-      const path = `${pathOf(mutating).object}?fieldManager=flux&force=true`;
+      const path = `${getPaths(mutating).object}?fieldManager=flux&force=true`;
       const { code, body: said } = await cluster.admin({
         method: "PATCH",
         path,
@@ -281,29 +284,29 @@ describe("what a deployment has in a cluster", await needs("API server"), () => 
         contentType: "application/apply-patch+yaml",
       });
       assert.equal(code, 200, String(said.message));
-      assert.deepEqual(await sentences(usual), [
+      assert.deepEqual(await listSentences(usual), [
         `mutating entry ${entry}: objectSelector.matchLabels is {"a":"b"}, but should not be set`,
         "mutating entry x.example.com should not be there",
       ]);
-      await applyAll(api, wanted(usual), "postern");
-      assert.deepEqual(await sentences(usual), []);
+      await applyAll(api, buildWanted(usual), "postern");
+      assert.deepEqual(await listSentences(usual), []);
     });
 
     for (const ref of all)
-      it(`says so and puts it right: the ${ref.kind} away`, async () => {
-        await applyAll(api, wanted(usual), "postern");
-        await take(ref);
-        const found = await sentences(usual);
+      it(`are reported and corrected: a deleted ${ref.kind}`, async () => {
+        await applyAll(api, buildWanted(usual), "postern");
+        await deleteObject(ref);
+        const found = await listSentences(usual);
         assert.ok(found.length > 0 && found.every((sentence) => sentence.endsWith(" is missing")), found.join());
-        assert.deepEqual(kindsAndNames(await applyAll(api, wanted(usual), "postern")), [
+        assert.deepEqual(formatChanges(await applyAll(api, buildWanted(usual), "postern")), [
           `made ${ref.kind} ${ref.name}`,
         ]);
-        assert.deepEqual(await sentences(usual), []);
+        assert.deepEqual(await listSentences(usual), []);
       });
   });
 
-  it("leaves labels and annotations of others alone, and what controllers fill in", async () => {
-    await applyAll(api, wanted(usual), "postern");
+  it("keep labels and annotations of other programs, and fields that controllers set", async () => {
+    await applyAll(api, buildWanted(usual), "postern");
     const marks = { labels: { team: "a" }, annotations: { note: "b" } };
     await edit(
       mutating,
@@ -311,17 +314,17 @@ describe("what a deployment has in a cluster", await needs("API server"), () => 
         Object.assign(metadata.labels, marks.labels) && Object.assign(metadata, { annotations: marks.annotations }),
     );
     await edit(secret, (object) => Object.assign(object, { data: { token: "eA==" } }));
-    assert.deepEqual(await sentences(usual), []);
+    assert.deepEqual(await listSentences(usual), []);
     await edit(mutating, ({ webhooks }) => webhooks.pop());
     await edit(secret, ({ metadata }) => delete metadata.labels);
-    assert.equal((await applyAll(api, wanted(usual), "postern")).length, 2);
-    const { metadata } = await live(mutating);
+    assert.equal((await applyAll(api, buildWanted(usual), "postern")).length, 2);
+    const { metadata } = await getLive(mutating);
     assert.deepEqual([metadata.labels?.team, metadata.annotations?.note], ["a", "b"]);
-    assert.deepEqual((await live(secret)).data, { token: "eA==" });
+    assert.deepEqual((await getLive(secret)).data, { token: "eA==" });
   });
 
-  it("takes over what kubectl apply made before", async () => {
-    const objects = wanted(usual) as DeployedObject[];
+  it("replace objects that kubectl apply created", async () => {
+    const objects = buildWanted(usual) as DeployedObject[];
     const annotation = "kubectl.kubernetes.io/last-applied-configuration";
     for (const object of objects) {
       const { kind, metadata } = object;
@@ -330,22 +333,22 @@ describe("what a deployment has in a cluster", await needs("API server"), () => 
       const body = { ...object, metadata: { ...metadata, annotations } };
       await create({ kind, name, ...(namespace && { namespace }) }, body, "?fieldManager=kubectl-client-side-apply");
     }
-    assert.deepEqual(await sentences(usual), []);
-    assert.deepEqual(await applyAll(api, wanted(usual), "postern"), []);
+    assert.deepEqual(await listSentences(usual), []);
+    assert.deepEqual(await applyAll(api, buildWanted(usual), "postern"), []);
     const fewer = { "always-pull-images": { mode: "warn" }, "limit-ranger": { timeoutSeconds: 2 } };
-    await applyAll(api, wanted(fewer), "postern");
-    assert.deepEqual(await sentences(fewer), []);
+    await applyAll(api, buildWanted(fewer), "postern");
+    assert.deepEqual(await listSentences(fewer), []);
     for (const ref of [mutating, validating])
       assert.deepEqual(
-        Object((await live(ref)).webhooks).map(({ name }: { name: string }) => name),
+        Object((await getLive(ref)).webhooks).map(({ name }: { name: string }) => name),
         ["limit-ranger.postern.dev", "always-pull-images.postern.dev"],
       );
   });
 
-  it("loses what nothing wants any more, roles last", async () => {
-    await applyAll(api, wanted(usual), "postern");
+  it("are deleted if nothing needs them any more, roles last", async () => {
+    await applyAll(api, buildWanted(usual), "postern");
     const fewer = { "deny-service-external-ips": {} };
-    assert.deepEqual(await sentences(fewer), [
+    assert.deepEqual(await listSentences(fewer), [
       "validating entry deny-service-external-ips.postern.dev: failurePolicy is Fail, not Ignore",
       ...[
         'validating entry deny-service-external-ips.postern.dev: namespaceSelector.matchExpressions is [{"key":"kubernetes.io/metadata.name","operator":"NotIn","values":["kube-system","kube-node-lease"]}], but should not be set',
@@ -357,19 +360,19 @@ describe("what a deployment has in a cluster", await needs("API server"), () => 
       "ClusterRoleBinding postern:limit-ranger should not be there",
       "ClusterRole postern:limit-ranger should not be there",
     ]);
-    assert.deepEqual(kindsAndNames(await applyAll(api, wanted(fewer), "postern")), [
+    assert.deepEqual(formatChanges(await applyAll(api, buildWanted(fewer), "postern")), [
       "changed ValidatingWebhookConfiguration postern",
       "removed MutatingWebhookConfiguration postern",
       "removed ClusterRoleBinding postern:limit-ranger",
       "removed ClusterRole postern:limit-ranger",
     ]);
-    assert.deepEqual(await sentences(fewer), []);
+    assert.deepEqual(await listSentences(fewer), []);
     assert.equal(await api.get(mutating), undefined);
   });
 
-  it("goes whole, what calls first, and takes nobody else's along", async () => {
-    await applyAll(api, wanted(usual), "postern");
-    await applyAll(api, wanted(usual, { name: "staging" }), "staging");
+  it("are deleted, webhook configurations first, and no other objects", async () => {
+    await applyAll(api, buildWanted(usual), "postern");
+    await applyAll(api, buildWanted(usual, { name: "staging" }), "staging");
     const foreign = {
       apiVersion: "rbac.authorization.k8s.io/v1",
       kind: "ClusterRole",
@@ -383,39 +386,39 @@ describe("what a deployment has in a cluster", await needs("API server"), () => 
       `removed ClusterRoleBinding ${name}:limit-ranger`,
       `removed ClusterRole ${name}:limit-ranger`,
     ];
-    assert.deepEqual(kindsAndNames(await deleteAll(api, "postern")), removed("postern"));
+    assert.deepEqual(formatChanges(await deleteAll(api, "postern")), removed("postern"));
     assert.ok(await api.get(account), "the other's functions have its token");
-    assert.deepEqual(await findDifferences(api, wanted(usual, { name: "staging" }), "staging"), []);
-    assert.deepEqual(kindsAndNames(await deleteAll(api, "staging")), [
+    assert.deepEqual(await findDifferences(api, buildWanted(usual, { name: "staging" }), "staging"), []);
+    assert.deepEqual(formatChanges(await deleteAll(api, "staging")), [
       ...removed("staging"),
       "removed Secret postern-token",
       "removed ServiceAccount postern",
     ]);
     assert.deepEqual(await deleteAll(api, "staging"), []);
-    await live({ ...role, name: "postern:mine" });
-    await take({ ...role, name: "postern:mine" });
+    await getLive({ ...role, name: "postern:mine" });
+    await deleteObject({ ...role, name: "postern:mine" });
   });
 
-  it("has of a rule with two halves the one that validates later, and loses it earlier", async () => {
+  it("have the validating entry of a rule created last and deleted first", async () => {
     const rules = { "always-pull-images": {} };
     const order = async (act: () => Promise<ObjectChange[]>) =>
-      kindsAndNames(await act()).map((one) => one.split(" ").slice(0, 2).join(" "));
-    assert.deepEqual(await order(() => applyAll(api, wanted(rules), "postern")), [
+      formatChanges(await act()).map((one) => one.split(" ").slice(0, 2).join(" "));
+    assert.deepEqual(await order(() => applyAll(api, buildWanted(rules), "postern")), [
       "made MutatingWebhookConfiguration",
       "made ValidatingWebhookConfiguration",
     ]);
     const other = { "deny-service-external-ips": {}, "default-toleration-seconds": {} };
-    assert.deepEqual(await order(() => applyAll(api, wanted(other), "postern")), [
+    assert.deepEqual(await order(() => applyAll(api, buildWanted(other), "postern")), [
       "changed ValidatingWebhookConfiguration",
       "changed MutatingWebhookConfiguration",
     ]);
-    assert.deepEqual(await sentences(other), []);
+    assert.deepEqual(await listSentences(other), []);
     await deleteAll(api, "postern");
   });
 
-  it("goes although one of its entries refuses everything, by an endpoint that is gone", async () => {
+  it("can be deleted although an entry refuses everything, because its endpoint is gone", async () => {
     const rules = { ...usual, "always-deny": { failurePolicy: "Fail", exempt: { namespaces: [] } } };
-    await applyAll(api, wanted(rules), "postern");
+    await applyAll(api, buildWanted(rules), "postern");
     await waitUntil("the API server did not call by the new entry", async () => {
       const { code } = await cluster.admin({
         method: "POST",
@@ -428,19 +431,19 @@ describe("what a deployment has in a cluster", await needs("API server"), () => 
     assert.deepEqual(await deleteAll(api, "postern"), []);
   });
 
-  it("never takes away a configuration of that name that isn't Postern's", async () => {
-    const [configuration] = wanted(usual) as DeployedObject[];
+  it("don't include a configuration of the same name without Postern's entries", async () => {
+    const [configuration] = buildWanted(usual) as DeployedObject[];
     const webhooks = Object(configuration?.webhooks)
       .map((one: object) => ({ ...one, name: "x.example.com" }))
       .slice(0, 1);
     await create(mutating, { ...configuration, metadata: { name: "postern" }, webhooks });
     assert.deepEqual(await deleteAll(api, "postern"), []);
     assert.deepEqual(await findDifferences(api, [], "postern"), []);
-    await take(mutating);
+    await deleteObject(mutating);
   });
 
-  it("is found by the addresses that entries call, whoever made them", async () => {
-    await applyAll(api, wanted({ "deny-service-external-ips": {} }), "postern");
+  it("are found by the URLs of entries", async () => {
+    await applyAll(api, buildWanted({ "deny-service-external-ips": {} }), "postern");
     const urls = {
       "same.example.com": `HTTPS://Rules.Example.com:443/base/prod.${key}/x/validate`,
       "longer.example.com": `https://rules.example.com/basement/prod.${key}/x/validate`,
@@ -448,7 +451,7 @@ describe("what a deployment has in a cluster", await needs("API server"), () => 
       "port.example.com": `https://rules.example.com:8443/base/prod.${key}/x/validate`,
       "host.example.com": `https://rules.example.com.example.net/base/prod.${key}/x/validate`,
     };
-    const [{ webhooks: [entry] = [] } = {}] = configurationsOf(wanted({ "deny-service-external-ips": {} }));
+    const [{ webhooks: [entry] = [] } = {}] = selectConfigurations(buildWanted({ "deny-service-external-ips": {} }));
     const webhooks = [
       ...Object.entries(urls).map(([name, url]) => ({ ...entry, name, clientConfig: { url } })),
       { ...entry, name: "service.example.com", clientConfig: { service: { name: "a", namespace: "b" } } },
@@ -473,34 +476,34 @@ describe("what a deployment has in a cluster", await needs("API server"), () => 
       ],
     );
     assert.deepEqual((await findCallingEntries(api, ["https://RULES.example.com"])).length, 4);
-    await take(foreign);
+    await deleteObject(foreign);
   });
 
-  it("is listed in pages, whole", async () => {
+  it("are listed in pages", async () => {
     const names = Array.from({ length: 260 }, (_, index) => `staging:${index}`);
     const metadata = { labels: { "app.kubernetes.io/managed-by": "postern" } };
     await Promise.all(names.map((name) => create(role, { metadata: { ...metadata, name } })));
     assert.equal((await findDifferences(api, [], "staging")).length, names.length);
-    await Promise.all(names.map((name) => take({ ...role, name })));
+    await Promise.all(names.map((name) => deleteObject({ ...role, name })));
   });
 
-  describe("and who deploys", () => {
-    it("has no rights: a sentence says which", async () => {
+  describe("the deployer", () => {
+    it("lacks rights: the error names them", async () => {
       const stranger = await open("stranger");
       await assert.rejects(
-        applyAll(stranger, wanted({ "deny-service-external-ips": {} }), "postern"),
-        complaining(
+        applyAll(stranger, buildWanted({ "deny-service-external-ips": {} }), "postern"),
+        expectComplaint(
           'cluster prod-eu: its API server refuses to show the MutatingWebhookConfiguration postern (403): mutatingwebhookconfigurations.admissionregistration.k8s.io "postern" is forbidden: User "stranger" cannot get resource "mutatingwebhookconfigurations" in API group "admissionregistration.k8s.io" at the cluster scope; give this right to the user that deploys, for instance by RBAC',
         ),
       );
       await assert.rejects(
         findCallingEntries(stranger, [base]),
-        complaining(/refuses to list every \w+ \(403\): .*; give this right/),
+        expectComplaint(/refuses to list every \w+ \(403\): .*; give this right/),
       );
-      await assert.rejects(deleteAll(stranger, "postern"), complaining(/\(403\): /));
+      await assert.rejects(deleteAll(stranger, "postern"), expectComplaint(/\(403\): /));
     });
 
-    it("may give nobody a right that it doesn't have: a sentence says what helps", async () => {
+    it("can't grant rights that it lacks: the error names a remedy", async () => {
       const rules = [
         {
           apiGroups: ["rbac.authorization.k8s.io"],
@@ -519,26 +522,26 @@ describe("what a deployment has in a cluster", await needs("API server"), () => 
       await create(refs[1], { metadata: { name: "deployers" }, subjects, roleRef });
       const deployer = await open("deployer");
       await assert.rejects(
-        applyAll(deployer, wanted({ "limit-ranger": {} }), "postern"),
-        complaining(
+        applyAll(deployer, buildWanted({ "limit-ranger": {} }), "postern"),
+        expectComplaint(
           /^cluster prod-eu: its API server refuses the ClusterRole postern:limit-ranger \(403\): .* attempting to grant RBAC permissions not currently held: .*; the user that deploys must have these rights too, or the verb escalate on clusterroles$/,
         ),
       );
-      for (const ref of refs) await take(ref);
+      for (const ref of refs) await deleteObject(ref);
     });
 
-    it("shows a token that nobody knows", async () => {
+    it("has an unknown token", async () => {
       const unknown = await open("deployers", { token: "wrong" });
       await assert.rejects(
         findDifferences(unknown, [], "postern"),
-        complaining(
+        expectComplaint(
           /^cluster prod-eu: its API server doesn't accept the credentials \(401: Unauthorized\); the token or certificate in \S+ may have expired; renew it$/,
         ),
       );
     });
 
-    it("says what the API server does not take", async () => {
-      const [configuration, ...rest] = configurationsOf(wanted({ "deny-service-external-ips": {} }));
+    it("reports what the API server refuses", async () => {
+      const [configuration, ...rest] = selectConfigurations(buildWanted({ "deny-service-external-ips": {} }));
       assert.ok(configuration);
       assert.equal(rest.length, 0);
       const webhooks = configuration.webhooks.map((entry) => ({
@@ -547,34 +550,34 @@ describe("what a deployment has in a cluster", await needs("API server"), () => 
       }));
       await assert.rejects(
         applyAll(api, [{ ...configuration, webhooks }], "postern"),
-        complaining(
+        expectComplaint(
           /^cluster prod-eu: its API server refuses the ValidatingWebhookConfiguration postern \(422\): .*clientConfig\.url: .*'https' is the only allowed URL scheme/,
         ),
       );
     });
 
-    it("finds nobody at the address", async () => {
+    it("finds no server at the address", async () => {
       const port = await findFreePort();
       const nobody = await open("deployers", { server: `https://127.0.0.1:${port}` });
       await assert.rejects(
         findCallingEntries(nobody, [base]),
-        complaining(
+        expectComplaint(
           `cluster prod-eu can't be reached at https://127.0.0.1:${port}: connect ECONNREFUSED 127.0.0.1:${port}`,
         ),
       );
     });
 
-    it("finds somebody else there", async () => {
+    it("finds another server at the address", async () => {
       const somebody = await open("deployers", { ca: other.ca });
       await assert.rejects(
         deleteAll(somebody, "postern"),
-        complaining(
+        expectComplaint(
           /^cluster prod-eu can't be reached at https:\S+: .*; its ca must be the one that signed its certificate$/,
         ),
       );
     });
 
-    describe("by a way that fails", () => {
+    describe("with a connection that fails", () => {
       let way: Awaited<ReturnType<typeof openFaulty>>;
       let faulty: ClusterApi;
       before(async () => {
@@ -583,8 +586,8 @@ describe("what a deployment has in a cluster", await needs("API server"), () => 
       });
       after(() => way?.stop());
 
-      it("is asked again on a connection that died meanwhile, also to write", async () => {
-        const [configuration] = configurationsOf(wanted({ "deny-service-external-ips": {} }));
+      it("repeats requests and writes on a stale connection", async () => {
+        const [configuration] = selectConfigurations(buildWanted({ "deny-service-external-ips": {} }));
         assert.ok(configuration);
         for (const act of [
           () => faulty.get(validating),
@@ -597,51 +600,51 @@ describe("what a deployment has in a cluster", await needs("API server"), () => 
         }
         assert.equal(await faulty.get(validating), undefined);
       });
-      it("is asked again to read, once", async () => {
+      it("repeats a failed read once", async () => {
         for (const fault of [{ broken: "before" as const }, { status: 503 }, { status: 429 }]) {
           way.faults.push(fault);
           assert.equal(await faulty.get(validating), undefined);
           way.faults.push(fault, fault);
-          await assert.rejects(faulty.get(validating), complaining(/^cluster prod-eu/));
+          await assert.rejects(faulty.get(validating), expectComplaint(/^cluster prod-eu/));
         }
       });
-      it("is never taken for a cluster where another answers", async () => {
+      it("refuses responses that are not from an API server", async () => {
         for (const body of ["<html>", '{"kind":"Status"}', "[]", "null"]) {
           way.faults.push({ status: 200, body });
           await assert.rejects(
             faulty.get(validating),
-            complaining(/refuses to show the ValidatingWebhookConfiguration postern \(200\)/),
+            expectComplaint(/refuses to show the ValidatingWebhookConfiguration postern \(200\)/),
           );
         }
         way.faults.push({ status: 404, body: "404 page not found" });
-        await assert.rejects(faulty.get(validating), complaining(/\(404\): 404 page not found$/));
+        await assert.rejects(faulty.get(validating), expectComplaint(/\(404\): 404 page not found$/));
       });
-      it("goes although an API server still calls what is gone", async () => {
-        const rights = wanted(usual, { connect: { eks: "a", region: "eu-west-1" } }).slice(2);
+      it("deletes objects although the API server still calls a deleted webhook", async () => {
+        const rights = buildWanted(usual, { connect: { eks: "a", region: "eu-west-1" } }).slice(2);
         assert.equal((await applyAll(api, rights, "postern")).length, 2);
         const message =
           'Internal error occurred: failed calling webhook "always-deny.postern.dev": failed to call webhook';
         const failing = { status: 500, body: JSON.stringify({ kind: "Status", message, code: 500 }) };
-        // Two configurations and two lists are read first.
+        // The deletion first reads two configurations and two lists.
         way.faults.push(...Array(4).fill({ milliseconds: 0 }), failing, failing);
         assert.equal((await deleteAll(faulty, "postern")).length, 2);
         assert.equal(await api.get(binding), undefined);
       });
-      it("is told who else writes there at the same time, and tries again", async () => {
+      it("tries again after a conflict", async () => {
         const rules = { "deny-service-external-ips": {} };
-        await applyAll(faulty, wanted(rules), "postern");
+        await applyAll(faulty, buildWanted(rules), "postern");
         await edit(validating, ({ webhooks }) => Object.assign(webhooks[0], { timeoutSeconds: 9 }));
         const conflict = { status: 409, body: JSON.stringify({ kind: "Status", reason: "Conflict", message: "x" }) };
         const well = { milliseconds: 0 };
-        // Both are looked at; read and refused where it is tried; read again, tried, and refused where it is written.
+        // The requests: two reads, a read and a refused dry run, a read, a dry run, and a refused write.
         way.faults.push(well, well, well, conflict, well, well, conflict);
-        assert.equal((await applyAll(faulty, wanted(rules), "postern")).length, 1);
-        assert.deepEqual(await sentences(rules), []);
+        assert.equal((await applyAll(faulty, buildWanted(rules), "postern")).length, 1);
+        assert.deepEqual(await listSentences(rules), []);
       });
     });
   });
 
-  describe("of EKS", () => {
+  describe("an EKS cluster", () => {
     const identity = async () => ({ accessKeyId: "AKID", secretAccessKey: "s", sessionToken: "t" });
     const connect = { eks: "prod", region: "eu-west-1" };
     const heard: { authorization: string | undefined; path: string | undefined }[] = [];
@@ -676,13 +679,13 @@ describe("what a deployment has in a cluster", await needs("API server"), () => 
       delete process.env.AWS_ENDPOINT_URL_EKS;
     });
 
-    it("is found by its name, and shown who we are to AWS", async () => {
+    it("is found by its name, and gets a token of the AWS identity", async () => {
       heard.length = 0;
       const found = await openClusterApi("prod-eu", connect, { identity });
       assert.equal(found.server, address);
       await assert.rejects(
         found.get(mutating),
-        complaining(
+        expectComplaint(
           "cluster prod-eu: its API server doesn't accept the credentials (401: Unauthorized); give the AWS identity that deploys an access entry of the EKS cluster prod",
         ),
       );
@@ -697,42 +700,42 @@ describe("what a deployment has in a cluster", await needs("API server"), () => 
       assert.equal(url.searchParams.get("Action"), "GetCallerIdentity");
       assert.equal(url.searchParams.get("X-Amz-SignedHeaders"), "host;x-k8s-aws-id");
     });
-    it("is not looked for where server and ca are named", async () => {
+    it("is not described if server and ca are set", async () => {
       heard.length = 0;
       const found = await openClusterApi(
         "prod-eu",
         { ...connect, server: address, ca: "ca.crt" },
         { identity, folder },
       );
-      await assert.rejects(found.get(mutating), complaining(/\(401: /));
+      await assert.rejects(found.get(mutating), expectComplaint(/\(401: /));
       assert.deepEqual(
         heard.map(({ path }) => path),
         ["/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/postern"],
       );
     });
-    it("is not there, or not yet, or nobody's who asks", async () => {
+    it("is missing, has no address yet, or may not be described", async () => {
       const describing = (eks: string) => describeEks({ ...connect, eks }, identity);
       await assert.rejects(
         describing("gone"),
-        complaining("EKS doesn't describe cluster gone in eu-west-1 (404): No cluster found for name: gone."),
+        expectComplaint("EKS doesn't describe cluster gone in eu-west-1 (404): No cluster found for name: gone."),
       );
       await assert.rejects(
         describing("young"),
-        complaining("the EKS cluster young in eu-west-1 has no address yet; its status is CREATING"),
+        expectComplaint("the EKS cluster young in eu-west-1 has no address yet; its status is CREATING"),
       );
       await assert.rejects(
         describing("secret"),
-        complaining(
+        expectComplaint(
           /\(403\): User: x is not authorized .*; allow eks:DescribeCluster, or name server and ca in its connect$/,
         ),
       );
       delete process.env.AWS_ENDPOINT_URL_EKS;
-      await assert.rejects(describing("prod"), complaining(/^EKS can't be reached at http:\/\/127\.0\.0\.1:1: /));
+      await assert.rejects(describing("prod"), expectComplaint(/^EKS can't be reached at http:\/\/127\.0\.0\.1:1: /));
     });
   });
 
-  describe("that is served", () => {
-    it("is well, whatever a rule matches and reads", async () => {
+  describe("the entries of served rules", () => {
+    it("pass their probes for every rule", async () => {
       const world = createLiveCapabilities({
         local: { server: cluster.server, ca: cluster.ca, credentials: { token: cluster.tokenOf("deployers") } },
       });
@@ -768,22 +771,22 @@ describe("what a deployment has in a cluster", await needs("API server"), () => 
   });
 });
 
-const configurationsOf = (objects: object[]) =>
+const selectConfigurations = (objects: object[]) =>
   objects.filter((one): one is ReturnType<typeof buildConfigurations>[number] => "webhooks" in one);
 
 const moto = await needs("moto");
 
-describe("the way to a cluster", () => {
+describe("opening a cluster", () => {
   for (const { because, connect, deployer, identity, says } of rows.unreachable)
     it(`is refused because ${because}`, () => {
       const aws = identity && { identity: async () => ({ accessKeyId: "a", secretAccessKey: "b" }) };
       return assert.rejects(
         openClusterApi("prod-eu", connect, { folder, ...deployer, ...aws }),
-        complaining(new RegExp(says)),
+        expectComplaint(new RegExp(says)),
       );
     });
 
-  it("to EKS is what AWS's API says", moto, async () => {
+  it("reads an EKS cluster from AWS's API", moto, async () => {
     const moto = await startMoto("AWS_ENDPOINT_URL_EKS");
     try {
       const body = { name: "prod", roleArn: "arn:aws:iam::123456789012:role/a", resourcesVpcConfig: {} };
@@ -800,7 +803,7 @@ describe("the way to a cluster", () => {
       assert.match(found.server, /^https:\/\/[^/]+\.eks\.amazonaws\.com$/);
       await assert.rejects(
         describeEks({ eks: "none", region: "eu-west-1" }, identity),
-        complaining(/^EKS doesn't describe cluster none in eu-west-1 \(404\): No cluster found for name: none\.$/),
+        expectComplaint(/^EKS doesn't describe cluster none in eu-west-1 \(404\): No cluster found for name: none\.$/),
       );
     } finally {
       moto.stop();
@@ -809,9 +812,9 @@ describe("the way to a cluster", () => {
   });
 });
 
-describe("entries by their names", () => {
-  it("are rules, variants and phases", () => {
-    const named = listEntryTargets(wanted({ "always-pull-images": {}, "node-restriction": {} }));
+describe("entry names", () => {
+  it("contain the rule, the variant and the phase", () => {
+    const named = listEntryTargets(buildWanted({ "always-pull-images": {}, "node-restriction": {} }));
     assert.deepEqual(
       named.filter(({ phase }) => phase === "validate"),
       [{ rule: "always-pull-images", phase: "validate" }],
@@ -865,7 +868,7 @@ describe("a probe", () => {
   const well = (uid: string) => ({ status: 200, body: review({ uid, allowed: true }) });
   const shown = () => url.replace(key, "…");
 
-  it("is a review of a dry run, as the API server sends it", async () => {
+  it("sends a review of a dry run as the API server does", async () => {
     const found = await probeEndpoint(url, certificate.ca);
     assert.deepEqual([found.ok, found.sentence], [true, `${shown()} answers in ${found.milliseconds} ms`]);
     const [one] = asked;
@@ -882,7 +885,7 @@ describe("a probe", () => {
     });
   });
 
-  it("is well-formed for all that rules match", () => {
+  it("has a valid request for every match", () => {
     const groups = { apiGroups: [""], apiVersions: ["v1"] };
     const pod = checkReview(buildProbeReview([{ ...groups, resources: ["pods"], operations: ["DELETE"] }])).request;
     assert.deepEqual([pod.kind.kind, pod.object, Object(pod.oldObject).kind], ["Pod", null, "Pod"]);
@@ -915,7 +918,7 @@ describe("a probe", () => {
     assert.deepEqual(any.resource, { group: "", version: "v1", resource: "configmaps" });
   });
 
-  it("finds endpoints well that let by and that refuse, and those that can't read", async () => {
+  it("accepts endpoints that allow or refuse, and reports endpoints that can't read the cluster", async () => {
     const found = await probeEntries(
       postern.manifests().flatMap(({ webhooks }) => webhooks),
       once3,
@@ -936,7 +939,7 @@ describe("a probe", () => {
     );
   });
 
-  it("finds out that a key is wrong, or a rule unknown", async () => {
+  it("reports a wrong key or an unknown rule", async () => {
     const [entry] = postern.manifests().flatMap(({ webhooks }) => webhooks);
     assert.ok(entry);
     const ca = Buffer.from(entry.clientConfig.caBundle ?? "", "base64").toString();
@@ -953,17 +956,17 @@ describe("a probe", () => {
   });
 
   for (const { endpoint, status = 200, body, says, tries } of rows.faulty)
-    it(`says that an endpoint ${endpoint}, after as many tries as may help`, async () => {
+    it(`reports that an endpoint ${endpoint}`, async () => {
       answers = Array(5).fill(() => (body === "cut" ? body : { status, body }));
       const found = await probeEndpoint(url, certificate.ca, undefined, once3);
       assert.deepEqual([found.ok, found.sentence, asked.length], [false, `${shown()}: ${says}`, tries]);
     });
-  it("forgives what passes", async () => {
+  it("ignores failures that stop", async () => {
     answers = [() => ({ status: 503, body: "{}" }), () => "cut"];
     assert.equal((await probeEndpoint(url, certificate.ca, undefined, once3)).ok, true);
     assert.equal(asked.length, 3);
   });
-  it("trusts nobody whose certificate the API server would not", async () => {
+  it("refuses certificates that the API server would refuse", async () => {
     for (const ca of [undefined, other.ca]) {
       const { ok, sentence } = await probeEndpoint(url, ca, undefined, once3);
       assert.equal(ok, false);

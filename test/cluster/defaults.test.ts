@@ -19,7 +19,7 @@ import { needs } from "../parts.ts";
 import { readRows } from "../rows.ts";
 import { registerWitness, watching } from "./witness.ts";
 
-// What is filled in offline is what a mutating webhook sees of the same object on a real API server.
+// The defaults of infra/apiserver are compared with what a mutating webhook of a real API server gets.
 type Fields = Record<string, unknown>;
 const types: Record<string, Record<string, string>> = table.types;
 
@@ -32,9 +32,9 @@ const { likely, amounts, often, clusterWide } = readRows<{
 const resources = ["cpu", "memory", "hugepages-2Mi", "example.com/gpu"];
 const words = ["", "a", "b", "app:1"];
 
-/** Values of a type, mostly right ones. Deep below there is little. */
-const someOf = (word: string, member: string, depth: number, odd: boolean): Arbitrary<unknown> => {
-  const right = rightOf(word.replace("?", ""), member, depth, odd);
+/** Returns an arbitrary for values of a type, mostly valid ones. Deep values are small. */
+const createArbitrary = (word: string, member: string, depth: number, odd: boolean): Arbitrary<unknown> => {
+  const right = createValidArbitrary(word.replace("?", ""), member, depth, odd);
   return odd
     ? fc.oneof(
         { weight: 60, arbitrary: right },
@@ -43,19 +43,19 @@ const someOf = (word: string, member: string, depth: number, odd: boolean): Arbi
     : right;
 };
 
-const rightOf = (word: string, member: string, depth: number, odd: boolean): Arbitrary<unknown> => {
+const createValidArbitrary = (word: string, member: string, depth: number, odd: boolean): Arbitrary<unknown> => {
   const [first, rest] = [word[0], word.slice(1)];
   const several = { maxLength: depth > 4 ? 1 : 2 };
-  if (first === "*") return someOf(rest, member, depth, odd);
-  if (first === "[") return fc.array(someOf(rest, member, depth, odd), several);
+  if (first === "*") return createArbitrary(rest, member, depth, odd);
+  if (first === "[") return fc.array(createArbitrary(rest, member, depth, odd), several);
   if (first === "{") {
     const keys = fc.constantFrom(
       ...(rest === "quantity" ? resources : ["a", "example.com/b", "pod.beta.kubernetes.io/init-containers"]),
     );
-    return fc.dictionary(keys, someOf(rest, "", depth, odd), { maxKeys: 2 });
+    return fc.dictionary(keys, createArbitrary(rest, "", depth, odd), { maxKeys: 2 });
   }
   if (word === "ObjectMeta" && depth === 1)
-    return structOf("ObjectMeta", depth, odd, ["labels", "annotations", "finalizers"]);
+    return createStructArbitrary("ObjectMeta", depth, odd, ["labels", "annotations", "finalizers"]);
   const usual = likely[member];
   if (usual && (word === "text" || word === "flag")) return fc.constantFrom(...usual);
   const simple: Record<string, Arbitrary<unknown>> = {
@@ -69,18 +69,20 @@ const rightOf = (word: string, member: string, depth: number, odd: boolean): Arb
     microtime: fc.constantFrom("2026-11-01T00:00:00.123456Z", "2026-11-01T01:02:03.000000+02:00"),
     any: fc.constant({}),
   };
-  return simple[word] ?? structOf(word, depth, odd);
+  return simple[word] ?? createStructArbitrary(word, depth, odd);
 };
 
-const structOf = (name: string, depth: number, odd: boolean, only?: string[]): Arbitrary<Fields> => {
+const createStructArbitrary = (name: string, depth: number, odd: boolean, only?: string[]): Arbitrary<Fields> => {
   const members = Object.entries(types[name] ?? {}).filter(([member]) => only?.includes(member) ?? true);
-  const chance = (member: string) =>
+  const getChance = (member: string) =>
     often.includes(member) ? 0.85 : depth > 6 ? 0.06 : members.length > 15 ? 0.2 : 0.45;
   return fc
     .array(fc.double({ min: 0, max: 1, noNaN: true }), { minLength: members.length + 1, maxLength: members.length + 1 })
     .chain((dice) => {
-      const chosen = members.filter(([member], index) => (dice[index] ?? 1) < chance(member));
-      const record = Object.fromEntries(chosen.map(([member, word]) => [member, someOf(word, member, depth + 1, odd)]));
+      const chosen = members.filter(([member], index) => (dice[index] ?? 1) < getChance(member));
+      const record = Object.fromEntries(
+        chosen.map(([member, word]) => [member, createArbitrary(word, member, depth + 1, odd)]),
+      );
       const stray = odd && (dice[members.length] ?? 1) < 0.02 ? { [`${name.toLowerCase()}X`]: fc.constant(1) } : {};
       return fc.record({ ...record, ...stray });
     });
@@ -89,26 +91,26 @@ const structOf = (name: string, depth: number, odd: boolean, only?: string[]): A
 const kinds = Object.entries(table.kinds).flatMap(([apiVersion, kinds]) =>
   Object.entries(kinds).map(([kind, type]) => ({ apiVersion, kind, type })),
 );
-const pluralOf = (kind: string) =>
+const formPlural = (kind: string) =>
   /(s|x)$/.test(kind) ? `${kind}es` : kind.endsWith("y") ? `${kind.slice(0, -1)}ies` : `${kind}s`;
-const pathOf = (apiVersion: string, kind: string) => {
+const getPath = (apiVersion: string, kind: string) => {
   const root = apiVersion.includes("/") ? `/apis/${apiVersion}` : `/api/${apiVersion}`;
   const home = clusterWide.includes(kind) ? "" : "/namespaces/default";
-  return `${root}${home}/${pluralOf(kind.toLowerCase())}?dryRun=All&fieldValidation=Warn`;
+  return `${root}${home}/${formPlural(kind.toLowerCase())}?dryRun=All&fieldValidation=Warn`;
 };
 
-const anyObject = (odd: boolean): Arbitrary<Fields> =>
+const createAnyObject = (odd: boolean): Arbitrary<Fields> =>
   fc
     .constantFrom(
       ...kinds,
       ...kinds.filter(({ kind }) => ["Pod", "Pod", "Deployment", "Service", "Job"].includes(kind)),
     )
     .chain(({ apiVersion, kind, type }) =>
-      structOf(type, 0, odd).map((fields): Fields => ({ ...fields, apiVersion, kind })),
+      createStructArbitrary(type, 0, odd).map((fields): Fields => ({ ...fields, apiVersion, kind })),
     );
 
-/** Objects as the tests of parity have them. */
-const usualObject = (odd: boolean): Arbitrary<Fields> => {
+/** Returns an arbitrary for the objects of the parity tests. */
+const createUsualObject = (odd: boolean): Arbitrary<Fields> => {
   const { buildObject } = createObjectGenerators(odd);
   const usual = [
     "pods",
@@ -122,9 +124,9 @@ const usualObject = (odd: boolean): Arbitrary<Fields> => {
   return fc.constantFrom(...usual).chain(buildObject);
 };
 
-const shown = (body: unknown) => ({ code: 0, warnings: [], body });
+const toAnswer = (body: unknown) => ({ code: 0, warnings: [], body });
 
-describe("what is filled in", await needs("API server"), () => {
+describe("an object with defaults", await needs("API server"), () => {
   let folder: string;
   let scripted: Awaited<ReturnType<typeof openScriptedEndpoints>>;
   let cluster: Cluster;
@@ -146,7 +148,7 @@ describe("what is filled in", await needs("API server"), () => {
     await rm(folder, { recursive: true, force: true });
   });
 
-  /** The API server's verdict, and where it and we differ. */
+  /** Returns the API server's verdict, and the difference from our defaults if there is one. */
   const compare = async (given: Fields, name: string): Promise<[string, string?]> => {
     const { apiVersion, kind } = given;
     const namespace = clusterWide.includes(String(kind)) ? {} : { namespace: "default" };
@@ -156,13 +158,13 @@ describe("what is filled in", await needs("API server"), () => {
     const before = structuredClone(object);
     const ours = fillDefaults(object);
     assert.deepEqual(object, before, "the given object stays as it is");
-    const answer = await create(pathOf(String(apiVersion), String(kind)), object);
+    const answer = await create(getPath(String(apiVersion), String(kind)), object);
     const theirs = seen.get(name);
     const verdict = answer.code === 201 ? "admitted" : theirs ? "invalid" : "refused";
     const context = `${JSON.stringify(object)}, answered ${answer.code} ${answer.body.message}`;
     const { managedFields: _, ...metadata } = Object(theirs?.metadata);
     const strays = answer.warnings.flatMap((text) => /^unknown field "(.*)"$/.exec(text)?.[1] ?? []);
-    // Of many the API server tells of some, for warnings are but so long together.
+    // The API server limits the total length of warnings, so it reports only some of many unknown fields.
     const told = ours.strays.join().length < 2000 ? ours.strays : strays.filter((one) => ours.strays.includes(one));
     const [wanted, actual] = theirs
       ? [
@@ -174,10 +176,10 @@ describe("what is filled in", await needs("API server"), () => {
           { refused: answer.code, misfits: ours.misfits.length > 0 },
         ];
     if (isDeepStrictEqual(actual, wanted)) return [verdict];
-    return [verdict, `${formatDiff(shown(wanted), shown(actual))}\n${ours.misfits}\n${context}`];
+    return [verdict, `${formatDiff(toAnswer(wanted), toAnswer(actual))}\n${ours.misfits}\n${context}`];
   };
 
-  /** What is tried out only can be tried again, where a connection broke. */
+  /** Creates an object in a dry run, and tries again after a failure of the connection. */
   const create = async (path: string, body: unknown): Promise<ClusterResponse> => {
     for (let left = 3; ; left--) {
       const answer = await admin({ method: "POST", path, body });
@@ -187,11 +189,11 @@ describe("what is filled in", await needs("API server"), () => {
 
   const runs = Number(process.env.POSTERN_RUNS ?? 200);
   for (const [letter, what, objects] of [
-    ["a", "any object of the kinds that are known", anyObject(false)],
-    ["b", "objects that are partly wrong", anyObject(true)],
-    ["c", "objects as users write them", fc.oneof(usualObject(false), usualObject(true))],
+    ["a", "any object of the known kinds", createAnyObject(false)],
+    ["b", "objects with mistakes", createAnyObject(true)],
+    ["c", "objects as users write them", fc.oneof(createUsualObject(false), createUsualObject(true))],
   ] as const)
-    it(`is what the API server fills in, for ${what}`, async () => {
+    it(`is the same as on an API server, for ${what}`, async () => {
       const seed = Number(process.env.POSTERN_SEED ?? randomInt(2 ** 31));
       const verdicts = new Set<string>();
       const sample = fc.sample(objects, { seed, numRuns: runs });
@@ -205,7 +207,7 @@ describe("what is filled in", await needs("API server"), () => {
           }),
         );
       assert.deepEqual(different.slice(0, 3), [], `${different.length} of ${runs} with seed ${seed}`);
-      // Else it would prove little.
+      // Both verdicts must occur, or the test would prove little.
       assert.ok(verdicts.has("admitted") && verdicts.has("invalid"), [...verdicts].join());
     });
 });

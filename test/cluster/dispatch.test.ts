@@ -27,14 +27,14 @@ import { createTestSigner } from "../../infra/parity/test-key.ts";
 import type { Handler } from "../../infra/serve/gateway.ts";
 import { needs } from "../parts.ts";
 
-// How a real API server calls, and what it makes of the answers, with Postern's gateway in between.
+// A real API server calls rules through Postern's gateway. The tests check its calls and how it handles the responses.
 const catalogue = await readCatalogue();
-const fromCatalogue = (...names: string[]) => catalogue.filter(({ name }) => names.includes(name));
+const selectRules = (...names: string[]) => catalogue.filter(({ name }) => names.includes(name));
 
 type Fields = Record<string, unknown>;
 const image = "registry.example.com/app:1";
 const path = (resource: string, namespace = "default") => `/api/v1/namespaces/${namespace}/${resource}`;
-const pod = (metadata: Fields, spec: Fields = {}, container: Fields = {}) => {
+const createPod = (metadata: Fields, spec: Fields = {}, container: Fields = {}) => {
   return {
     apiVersion: "v1",
     kind: "Pod",
@@ -42,10 +42,10 @@ const pod = (metadata: Fields, spec: Fields = {}, container: Fields = {}) => {
     spec: { containers: [{ name: "a", image, ...container }], ...spec },
   };
 };
-const service = (name: string, externalIPs: string[]) => {
+const createService = (name: string, externalIPs: string[]) => {
   return { apiVersion: "v1", kind: "Service", metadata: { name }, spec: { ports: [{ port: 80 }], externalIPs } };
 };
-const configMap = (name: string, data: Fields = {}, labels: Fields = {}) => {
+const createConfigMap = (name: string, data: Fields = {}, labels: Fields = {}) => {
   return { apiVersion: "v1", kind: "ConfigMap", metadata: { name, labels }, data };
 };
 const create = (client: ClusterClient, where: string, body: unknown) => client({ method: "POST", path: where, body });
@@ -54,8 +54,8 @@ const configMaps = [
   { apiGroups: [""], apiVersions: ["v1"], resources: ["configmaps"], operations: ["CREATE" as const] },
 ];
 const pods = configMaps.map((match) => ({ ...match, resources: ["pods"], operations: ["CREATE", "UPDATE"] as const }));
-/** For config maps of one name. */
-const meantFor = (name: string) => ({
+/** Returns the match and the condition for config maps of one name. */
+const matchByName = (name: string) => ({
   match: configMaps,
   matchConditions: { "is-meant": `object.metadata.name == "${name}"` },
 });
@@ -90,8 +90,8 @@ describe("a real API server calls Postern", await needs("API server"), () => {
     await rm(folder, { recursive: true, force: true });
   });
 
-  /** Rules at the gateway and in the first cluster. */
-  const serving = async (rules: CatalogueRule[], yaml: string, host: Partial<RuleHost> = {}) => {
+  /** Serves rules at the gateway, and registers them with the first cluster. */
+  const startServing = async (rules: CatalogueRule[], yaml: string, host: Partial<RuleHost> = {}) => {
     const postern = await serveRules(rules, yaml, { certificate, ...host });
     opened.push(postern);
     const applied = (caller?: ManifestOptions, cluster = one) =>
@@ -102,11 +102,11 @@ describe("a real API server calls Postern", await needs("API server"), () => {
     };
     return { ...postern, applied, close: postern.stop, stop };
   };
-  type Serving = Awaited<ReturnType<typeof serving>>;
+  type Serving = Awaited<ReturnType<typeof startServing>>;
 
-  /** Rules that are there while a test runs. */
-  const whileServing = async (rules: CatalogueRule[], yaml: string, act: (postern: Serving) => Promise<void>) => {
-    const postern = await serving(rules, yaml);
+  /** Serves rules while a test runs. */
+  const runWhileServing = async (rules: CatalogueRule[], yaml: string, act: (postern: Serving) => Promise<void>) => {
+    const postern = await startServing(rules, yaml);
     try {
       await postern.applied();
       await act(postern);
@@ -115,15 +115,15 @@ describe("a real API server calls Postern", await needs("API server"), () => {
     }
   };
 
-  /** Whose failure let a config map pass, as the audit log has it. */
-  const failedOpen = async (name: string) => {
+  /** Returns the webhooks whose failure was ignored for a config map, from the audit log. */
+  const listFailedOpen = async (name: string) => {
     const kind = "failed-open.validating.webhook.admission.k8s.io/";
-    const notes = Object.entries(await audited("configmaps", name));
+    const notes = Object.entries(await readAuditAnnotations("configmaps", name));
     return notes.filter(([key]) => key.startsWith(kind)).map(([, webhook]) => webhook);
   };
 
-  /** What the audit log holds of a request: its annotations. */
-  const audited = async (resource: string, name: string): Promise<Record<string, string>> => {
+  /** Returns the annotations of a request in the audit log. */
+  const readAuditAnnotations = async (resource: string, name: string): Promise<Record<string, string>> => {
     let found: { annotations?: Record<string, string> } | undefined;
     await waitUntil(`the audit log has no ${resource} ${name}`, async () => {
       const lines = (await readFile(join(folder, "audit.log"), "utf8")).split("\n").slice(0, -1);
@@ -136,7 +136,7 @@ describe("a real API server calls Postern", await needs("API server"), () => {
     return found?.annotations ?? {};
   };
 
-  describe("again, where a later mutator changed the object", () => {
+  describe("once more if a later mutator changed the object", () => {
     let postern: Serving;
     const sidecar = rule<Pod>({
       summary: "Gives every pod a second container.",
@@ -156,18 +156,18 @@ describe("a real API server calls Postern", await needs("API server"), () => {
     before(async () => {
       const rules = [
         toCatalogueRule("count", counting),
-        ...fromCatalogue("always-pull-images"),
+        ...selectRules("always-pull-images"),
         toCatalogueRule("sidecar", sidecar),
       ];
-      postern = await serving(rules, "rules: { count: , always-pull-images: , sidecar: }");
+      postern = await startServing(rules, "rules: { count: , always-pull-images: , sidecar: }");
       await postern.applied();
     });
     after(() => postern.stop());
     const shown = (reports: LogReport[]) =>
       reports.map(({ rule, phase, operations }) => `${rule} ${phase} ${operations}`);
 
-    it("and the object ends right, in two rounds", async () => {
-      const never = pod({ name: "twice" }, {}, { imagePullPolicy: "Never" });
+    it("and completes the object in two rounds", async () => {
+      const never = createPod({ name: "twice" }, {}, { imagePullPolicy: "Never" });
       const [answer, reports] = await postern.during(() => create(one.admin, path("pods"), never));
       assert.equal(answer.code, 201);
       const { metadata, spec } = answer.body as Pod;
@@ -180,11 +180,11 @@ describe("a real API server calls Postern", await needs("API server"), () => {
         ],
       );
       const earlier = ["count mutate 1", "always-pull-images mutate 1"];
-      // What the earlier ones change in round two is news to the later one.
+      // The later rule is called again because the earlier rules changed the object in round two.
       assert.deepEqual(shown(reports), [...earlier, "sidecar mutate 1", ...earlier, "sidecar mutate 0"]);
     });
 
-    it("and the next request leaves it as it is, in one round", async () => {
+    it("and the next request changes nothing, in one round", async () => {
       const body = { metadata: { labels: { touched: "yes" } } };
       const [answer, reports] = await postern.during(() =>
         one.admin({
@@ -198,8 +198,8 @@ describe("a real API server calls Postern", await needs("API server"), () => {
       assert.deepEqual(shown(reports), ["count mutate 0", "sidecar mutate 0"]);
     });
 
-    it("but never for the first time: what had nothing to mend in round one refuses what came after", async () => {
-      const always = pod({ name: "late" }, {}, { imagePullPolicy: "Always" });
+    it("but no rule mutates for the first time in round two: it refuses the later change", async () => {
+      const always = createPod({ name: "late" }, {}, { imagePullPolicy: "Always" });
       const [answer, reports] = await postern.during(() => create(one.admin, path("pods"), always));
       assert.equal(answer.code, 403);
       assert.match(String(answer.body.message), /spec\.containers\[1\]\.imagePullPolicy: Unsupported value/);
@@ -216,10 +216,10 @@ describe("a real API server calls Postern", await needs("API server"), () => {
   it("in the order of the compiled-in chain, whatever the order of postern.yaml", async () => {
     const names = ["default-requests-and-limits", "extended-resource-toleration", "default-toleration-seconds"];
     const yaml = `rules: { default-requests-and-limits: { settings: { requests: { cpu: 100m } } }, ${names.slice(1).join(": , ")}: , always-pull-images: }`;
-    await whileServing(fromCatalogue(...names, "always-pull-images"), yaml, async (postern) => {
+    await runWhileServing(selectRules(...names, "always-pull-images"), yaml, async (postern) => {
       const container = { imagePullPolicy: "Never", resources: { limits: { "example.com/gpu": "1" } } };
       const [answer, reports] = await postern.during(() =>
-        create(one.admin, path("pods"), pod({ name: "chain" }, {}, container)),
+        create(one.admin, path("pods"), createPod({ name: "chain" }, {}, container)),
       );
       assert.equal(answer.code, 201);
       assert.deepEqual(
@@ -233,21 +233,21 @@ describe("a real API server calls Postern", await needs("API server"), () => {
     let postern: Serving;
     before(async () => {
       const names = ["always-pull-images", "deny-service-external-ips"];
-      postern = await serving(fromCatalogue(...names), `rules: { ${names.join(": , ")}: }`);
+      postern = await startServing(selectRules(...names), `rules: { ${names.join(": , ")}: }`);
       await postern.applied();
     });
     after(() => postern.stop());
 
     const table: [string, string, { metadata: Fields }, number][] = [
-      ["what is changed", "pods", pod({ name: "dry" }, {}, { imagePullPolicy: "Never" }), 201],
-      ["what is refused", "services", service("dry", ["192.0.2.1"]), 403],
+      ["a change", "pods", createPod({ name: "dry" }, {}, { imagePullPolicy: "Never" }), 201],
+      ["a refusal", "services", createService("dry", ["192.0.2.1"]), 403],
     ];
     for (const [what, resource, body, code] of table)
-      it(`and answers alike ${what}, and stores nothing`, async () => {
+      it(`and gets the same response to ${what}, and stores nothing`, async () => {
         const [dry, asked] = await postern.during(() => create(one.admin, `${path(resource)}?dryRun=All`, body));
         assert.equal((await one.admin({ method: "GET", path: `${path(resource)}/dry` })).code, 404);
         const [wet, answered] = await postern.during(() => create(one.admin, path(resource), body));
-        assert.deepEqual(comparable(dry), comparable(wet));
+        assert.deepEqual(dropVaryingFields(dry), dropVaryingFields(wet));
         assert.equal(dry.code, code);
         const summary = (reports: LogReport[]) =>
           reports.map(({ rule, phase, refused, operations }) => ({ rule, phase, refused, operations }));
@@ -257,7 +257,7 @@ describe("a real API server calls Postern", await needs("API server"), () => {
       });
   });
 
-  describe("and is told why there was no answer:", () => {
+  describe("and gets the reason of a failure:", () => {
     let postern: Serving;
     const event =
       (change: (event: Fields) => Fields) =>
@@ -270,7 +270,7 @@ describe("a real API server calls Postern", await needs("API server"), () => {
       "gives-405": event((given) => ({ ...given, requestContext: { http: { method: "GET" } } })),
       "gives-415": event((given) => ({ ...given, headers: { "content-type": "text/plain" } })),
     };
-    // A legal config map; the API server writes each of these as six.
+    // The config map is small enough to be stored; the API server encodes each character in six bytes.
     const large = { text: "<".repeat(1_000_000) };
     const throwing = () => {
       throw new Error("what a rule may not do");
@@ -303,10 +303,10 @@ describe("a real API server calls Postern", await needs("API server"), () => {
     );
     before(async () => {
       const rules = cases.map(({ name, rule }) =>
-        toCatalogueRule(name, only("validate", { summary: "Fails.", ...rule, ...meantFor(name) })),
+        toCatalogueRule(name, createPhaseRule("validate", { summary: "Fails.", ...rule, ...matchByName(name) })),
       );
       const yaml = `rules: { ${cases.map(({ name, policy }) => `${name}: { failurePolicy: ${policy} }`).join(", ")} }`;
-      postern = await serving(rules, yaml, {
+      postern = await startServing(rules, yaml, {
         before: (name, handler) => spoiled[name.replace(/-[a-z]+$/, "")]?.(handler) ?? handler,
       });
       await postern.applied();
@@ -315,10 +315,10 @@ describe("a real API server calls Postern", await needs("API server"), () => {
 
     for (const { code, name, policy, sentence, data } of cases)
       it(`${code}, with ${policy}`, async () => {
-        const answer = await create(one.admin, path("configmaps"), configMap(name, data));
+        const answer = await create(one.admin, path("configmaps"), createConfigMap(name, data));
         if (policy === "Ignore") {
           assert.equal(answer.code, 201);
-          return assert.deepEqual(await failedOpen(name), [`${name}.postern.dev`]);
+          return assert.deepEqual(await listFailedOpen(name), [`${name}.postern.dev`]);
         }
         assert.deepEqual([answer.code, answer.body.reason], [500, "InternalError"]);
         const before = `Internal error occurred: failed calling webhook "${name}.postern.dev": failed to call webhook: `;
@@ -326,10 +326,14 @@ describe("a real API server calls Postern", await needs("API server"), () => {
       });
   });
 
-  it("and is told so before it has sent all of what is larger than API Gateway takes", async () => {
-    const rules = [toCatalogueRule("vast", only("mutate", { summary: "Sees it before it is validated." }))];
-    await whileServing(rules, "rules: { vast: { failurePolicy: Fail } }", async () => {
-      const answer = await create(one.admin, path("configmaps"), configMap("vast", { text: "<".repeat(3_000_000) }));
+  it("and gets a response before it has sent a whole body that API Gateway would refuse", async () => {
+    const rules = [toCatalogueRule("vast", createPhaseRule("mutate", { summary: "Sees it before it is validated." }))];
+    await runWhileServing(rules, "rules: { vast: { failurePolicy: Fail } }", async () => {
+      const answer = await create(
+        one.admin,
+        path("configmaps"),
+        createConfigMap("vast", { text: "<".repeat(3_000_000) }),
+      );
       const frame = 'failed calling webhook "vast.postern.dev": failed to call webhook:';
       const sentence = "the review is larger than the 6291456 bytes that Lambda takes";
       assert.equal(answer.body.message, `Internal error occurred: ${frame} ${sentence}`);
@@ -342,7 +346,7 @@ describe("a real API server calls Postern", await needs("API server"), () => {
       before(async () => {
         const names = ["always-pull-images", "deny-service-external-ips"];
         const yaml = `rules: { ${names.map((name) => `${name}: { mode: ${mode} }`).join(", ")} }`;
-        postern = await serving(fromCatalogue(...names), yaml);
+        postern = await startServing(selectRules(...names), yaml);
         await postern.applied();
       });
       after(() => postern.stop());
@@ -352,7 +356,7 @@ describe("a real API server calls Postern", await needs("API server"), () => {
         [
           "pods",
           "changed, or denied",
-          pod({ name: mode }, {}, { imagePullPolicy: "Never" }),
+          createPod({ name: mode }, {}, { imagePullPolicy: "Never" }),
           {
             "always-pull-images.postern.dev/would-change": "/spec/containers/0/imagePullPolicy",
             "always-pull-images.postern.dev/would-deny": `pods "${mode}" is forbidden: ${pull}`,
@@ -361,14 +365,14 @@ describe("a real API server calls Postern", await needs("API server"), () => {
         [
           "services",
           "denied",
-          service(mode, ["192.0.2.1"]),
+          createService(mode, ["192.0.2.1"]),
           {
             "deny-service-external-ips.postern.dev/would-deny": `services "${mode}" is forbidden: Use of external IPs is denied by admission control`,
           },
         ],
       ];
       for (const [resource, fate, body, annotations] of table)
-        it(`says what would be ${fate}, and does not do it`, async () => {
+        it(`reports what would be ${fate}, and changes nothing`, async () => {
           const answer = await create(one.admin, path(resource), body);
           assert.equal(answer.code, 201);
           const said = answer.warnings.filter((text) => / would (deny|change): /.test(text));
@@ -378,13 +382,13 @@ describe("a real API server calls Postern", await needs("API server"), () => {
           assert.deepEqual(said, mode === "warn" ? sentences : []);
           const kept = await one.admin({ method: "GET", path: `${path(resource)}/${mode}` });
           assert.partialDeepStrictEqual(kept.body.spec, body.spec);
-          const notes = Object.entries(await audited(resource, mode));
+          const notes = Object.entries(await readAuditAnnotations(resource, mode));
           const ours = notes.filter(([key]) => key.includes(".postern.dev/"));
           assert.deepEqual(Object.fromEntries(ours), mode === "audit" ? annotations : {});
         });
     });
 
-  describe("but not for the exempt:", () => {
+  describe("but not for exemptions:", () => {
     let postern: Serving;
     const looking = rule({ summary: "Looks at it.", timeoutSeconds: 2, match: configMaps, mutate() {}, validate() {} });
     const exemptions: Record<string, string> = {
@@ -410,26 +414,26 @@ describe("a real API server calls Postern", await needs("API server"), () => {
       }
       const rules = Object.keys(exemptions).map((name) => toCatalogueRule(name, looking));
       const setups = Object.entries(exemptions).map(([name, setup]) => `${name}: ${setup}`);
-      postern = await serving(rules, `rules: { ${setups.join(", ")} }`);
+      postern = await startServing(rules, `rules: { ${setups.join(", ")} }`);
       await postern.applied();
     });
     after(() => postern.stop());
 
     const everybody = Object.keys(exemptions);
     const table: [string, "admin" | "jane", string, string[]][] = [
-      ["nobody is", "admin", "default", []],
-      ["a namespace by name, for the rules that say so", "admin", "spared", ["namespaces", "both"]],
+      ["nothing is exempt by default", "admin", "default", []],
+      ["a namespace by name", "admin", "spared", ["namespaces", "both"]],
       ["a namespace by label", "admin", "labelled", ["labels"]],
-      ["a namespace with another label isn't", "admin", "mislabelled", []],
+      ["not a namespace with another label", "admin", "mislabelled", []],
       ["a user, or a group", "jane", "default", ["users", "groups", "both"]],
-      ["kube-system, for what fails closed and says nothing else", "admin", "kube-system", ["closed"]],
-      ["kube-node-lease likewise", "admin", "kube-node-lease", ["closed"]],
+      ["kube-system, if the entry fails closed", "admin", "kube-system", ["closed"]],
+      ["kube-node-lease, if the entry fails closed", "admin", "kube-node-lease", ["closed"]],
     ];
     for (const [index, [sentence, user, namespace, exempt]] of table.entries())
       it(`${sentence}`, async () => {
         const client = user === "admin" ? one.admin : one.as(user);
         const [answer, reports] = await postern.during(() =>
-          create(client, path("configmaps", namespace), configMap(`exempt-${index}`)),
+          create(client, path("configmaps", namespace), createConfigMap(`exempt-${index}`)),
         );
         assert.equal(answer.code, 201);
         const called = (phase: Phase) => reports.filter((report) => report.phase === phase).map(({ rule }) => rule);
@@ -439,10 +443,10 @@ describe("a real API server calls Postern", await needs("API server"), () => {
       });
   });
 
-  it("for a namespace that takes the label of an exempt one; mutators miss it only while its name is being made", async () => {
+  it("for a namespace with the label of an exempt one; only mutators miss it until its name is generated", async () => {
     const namespaces = configMaps.map((match) => ({ ...match, resources: ["namespaces"] }));
     const looking = rule({ summary: "Looks at it.", match: namespaces, mutate() {}, validate() {} });
-    await whileServing(
+    await runWhileServing(
       [toCatalogueRule("names", looking)],
       "rules: { names: { exempt: { namespaces: [spared] } } }",
       async (postern) => {
@@ -464,21 +468,23 @@ describe("a real API server calls Postern", await needs("API server"), () => {
     );
   });
 
-  it("and while nobody answers and everything fails closed, the cluster can still heal itself", async () => {
+  it("and the cluster can repair itself if no endpoint responds and all entries fail closed", async () => {
     const everything = [{ apiGroups: ["*"], apiVersions: ["*"], resources: ["*/*"], operations: ["*" as const] }];
-    const rules = [toCatalogueRule("everything", rule({ summary: "Judges.", match: everything, validate() {} }))];
-    const postern = await serving(rules, "rules: { everything: { failurePolicy: Fail } }");
+    const rules = [
+      toCatalogueRule("everything", rule({ summary: "Validates everything.", match: everything, validate() {} })),
+    ];
+    const postern = await startServing(rules, "rules: { everything: { failurePolicy: Fail } }");
     await postern.applied();
     await postern.close();
     const table: [string, unknown, number][] = [
-      [path("configmaps"), configMap("healing"), 500],
+      [path("configmaps"), createConfigMap("healing"), 500],
       ["/api/v1/nodes", { apiVersion: "v1", kind: "Node", metadata: { name: "healing" } }, 500],
-      [path("configmaps", "kube-system"), configMap("healing"), 201],
-      [path("pods", "kube-system"), pod({ name: "healing" }), 201],
+      [path("configmaps", "kube-system"), createConfigMap("healing"), 201],
+      [path("pods", "kube-system"), createPod({ name: "healing" }), 201],
     ];
     for (const [where, body, code] of table) assert.equal((await create(one.admin, where, body)).code, code, where);
     await postern.stop();
-    assert.equal((await create(one.admin, path("configmaps"), configMap("healed"))).code, 201);
+    assert.equal((await create(one.admin, path("configmaps"), createConfigMap("healed"))).code, 201);
   });
 
   describe("with a key", () => {
@@ -487,7 +493,10 @@ describe("a real API server calls Postern", await needs("API server"), () => {
     before(async () => {
       const rules = "rules: { deny-service-external-ips: { failurePolicy: Fail } }";
       const second = "two: { keyVersion: 3, rules: { deny-service-external-ips: { mode: warn } } }";
-      postern = await serving(fromCatalogue("deny-service-external-ips"), `${rules}\nclusters: { one: , ${second} }`);
+      postern = await startServing(
+        selectRules("deny-service-external-ips"),
+        `${rules}\nclusters: { one: , ${second} }`,
+      );
       await postern.applied({ cluster: "one" });
       await postern.applied({ cluster: "two" }, two);
     });
@@ -497,8 +506,8 @@ describe("a real API server calls Postern", await needs("API server"), () => {
       await postern.close();
     });
 
-    it("of its own: each of two clusters is judged as postern.yaml has it for it", async () => {
-      const external = service("keys", ["192.0.2.1"]);
+    it("of its own: each of two clusters gets its own config", async () => {
+      const external = createService("keys", ["192.0.2.1"]);
       const [answers, reports] = await postern.during(async () => [
         await create(one.admin, path("services"), external),
         await create(two.admin, path("services"), external),
@@ -522,17 +531,17 @@ describe("a real API server calls Postern", await needs("API server"), () => {
 
     const signatureOf = (segment: string) => segment.split(".")[1];
     const table: [string, string][] = [
-      ["another cluster's", `one.${signatureOf(ours.segment("two", 3))}`],
-      ["its own under another cluster's name", `two.${signatureOf(ours.segment("one"))}`],
-      ["a version that postern.yaml doesn't have", ours.segment("one", 2)],
-      ["a stranger's", stranger.segment("one")],
-      ["none", "one"],
+      ["of another cluster", `one.${signatureOf(ours.segment("two", 3))}`],
+      ["its own key with another cluster's name", `two.${signatureOf(ours.segment("one"))}`],
+      ["of a version that postern.yaml doesn't have", ours.segment("one", 2)],
+      ["of another signer", stranger.segment("one")],
+      ["missing", "one"],
     ];
     for (const [index, [whose, segment]] of table.entries())
       it(`that is ${whose}, and the call fails`, async () => {
         await postern.applied({ cluster: "one", signer: { ...ours, segment: () => segment } });
         const [answer, reports] = await postern.during(() =>
-          create(one.admin, path("services"), service(`wrong-${index}`, ["192.0.2.1"])),
+          create(one.admin, path("services"), createService(`wrong-${index}`, ["192.0.2.1"])),
         );
         const frame = 'failed calling webhook "deny-service-external-ips.postern.dev": failed to call webhook:';
         assert.equal(answer.body.message, `Internal error occurred: ${frame} there is nothing here`);
@@ -543,7 +552,7 @@ describe("a real API server calls Postern", await needs("API server"), () => {
       });
   });
 
-  describe("while keys change, and not one request fails", () => {
+  describe("while keys change, without a failed request", () => {
     const closed = "rules: { always-pull-images: { failurePolicy: Fail } }";
     const versions = (list: string) => `${closed}\nclusters: { local: { keyVersion: ${list} } }`;
     const [first, second] = [createTestSigner(1), createTestSigner(2)];
@@ -571,15 +580,15 @@ describe("a real API server calls Postern", await needs("API server"), () => {
     ];
     for (const { what, stages, keys } of table)
       it(what, async () => {
-        const postern = await serving(fromCatalogue("always-pull-images"), closed);
-        const crowd = creating(one.admin);
+        const postern = await startServing(selectRules("always-pull-images"), closed);
+        const crowd = createCrowd(one.admin);
         try {
           await postern.applied();
           crowd.start();
           await crowd.further();
           for (const stage of stages) {
             await stage(postern);
-            // Whatever was under way has been answered; only then may a key go.
+            // A key may be removed only after the requests under way have been answered.
             await crowd.further();
           }
           const answers = await crowd.stop();
@@ -597,12 +606,12 @@ describe("a real API server calls Postern", await needs("API server"), () => {
   });
 });
 
-/** A rule with nothing to say in one phase. */
-const only = (phase: Phase, definition: Partial<Rule>): Rule =>
+/** Creates a rule that does nothing in one phase. */
+const createPhaseRule = (phase: Phase, definition: Partial<Rule>): Rule =>
   ({ match: configMaps, [phase]: () => {}, ...definition }) as Rule;
 
-/** An answer without what differs between any two. */
-const comparable = ({ code, body, warnings }: ClusterResponse) => {
+/** Returns a response without the fields that always differ. */
+const dropVaryingFields = ({ code, body, warnings }: ClusterResponse) => {
   const differing = new Set([
     "uid",
     "creationTimestamp",
@@ -615,15 +624,15 @@ const comparable = ({ code, body, warnings }: ClusterResponse) => {
   return { code, body: plain, warnings };
 };
 
-/** Eight clients that create pods, one after the other, until they are stopped. */
-const creating = (client: ClusterClient) => {
+/** Starts eight clients that create pods until they are stopped. */
+const createCrowd = (client: ClusterClient) => {
   const counts = Array.from({ length: 8 }, () => 0);
   const answers: ClusterResponse[] = [];
   let going = true;
   let all: Promise<unknown> = Promise.resolve();
   const run = async (index: number) => {
     while (going) {
-      const body = pod({ generateName: "crowd-" }, {}, { imagePullPolicy: "Never" });
+      const body = createPod({ generateName: "crowd-" }, {}, { imagePullPolicy: "Never" });
       answers.push(await create(client, path("pods"), body));
       counts[index] = (counts[index] ?? 0) + 1;
     }
@@ -632,7 +641,7 @@ const creating = (client: ClusterClient) => {
     start: () => {
       all = Promise.all(counts.map((_, index) => run(index)));
     },
-    /** Until each has created a few pods that it began after now. */
+    /** Waits until each client has created five more pods. */
     further: async () => {
       const wanted = counts.map((count) => count + 5);
       await waitUntil("pods are no longer answered", () =>

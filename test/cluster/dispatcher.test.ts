@@ -10,14 +10,21 @@ import { bootCluster, type Cluster } from "../../infra/parity/control-plane/clus
 import { applyConfigurations, deleteConfigurations, waitUntil } from "../../infra/parity/rule-server.ts";
 import { type Announcer, type EndpointScript, openScriptedEndpoints } from "../../infra/parity/scripted-endpoints.ts";
 import { needs } from "../parts.ts";
-import { type Call, differences, firstOf, type Happened, keyOf, predict } from "./dispatcher/prediction.ts";
-import { randomOf } from "./dispatcher/random.ts";
-import { makeSet, type Setup } from "./dispatcher/sets.ts";
-import { furniture, objects, writeOf } from "./dispatcher/writes.ts";
+import {
+  type Call,
+  findFirstRequest,
+  getHookKey,
+  listDifferences,
+  type ObservedWrite,
+  predict,
+} from "./dispatcher/prediction.ts";
+import { createRandom } from "./dispatcher/random.ts";
+import { createSet, type ScriptedSet } from "./dispatcher/sets.ts";
+import { createWrite, listFixtureCalls, listObjectCalls } from "./dispatcher/writes.ts";
 
-// Compares the offline admission chain with a real API server, by generated webhook configurations and writes: the
-// called webhooks, their order, the requests and the client's answer. By default the same few are generated, which
-// cover every branch; POSTERN_PAIRS and POSTERN_SEED generate others.
+// Random webhook configurations and writes are sent to a real API server. Its calls and responses are compared with those
+// of our admission chain. The default seed is fixed, because its 400 writes cover every case; POSTERN_PAIRS and
+// POSTERN_SEED choose others.
 const { POSTERN_PAIRS, POSTERN_SEED } = process.env;
 const pairs = Number(POSTERN_PAIRS ?? 400);
 const seed = Number((POSTERN_PAIRS && POSTERN_SEED) ?? 20261121);
@@ -57,8 +64,8 @@ describe("the admission chain equals a real API server", await needs("API server
     const disable = defaultOn.filter((one) => !webhookPlugins.includes(one) && one !== "NamespaceLifecycle");
     cluster = await bootCluster(binaries, { disable, flags });
     log = await open(join(folder, "audit.log"));
-    for (const call of furniture()) assert.equal((await cluster.admin(call)).code, 201);
-    for (const call of objects(randomOf(seed)))
+    for (const call of listFixtureCalls()) assert.equal((await cluster.admin(call)).code, 201);
+    for (const call of listObjectCalls(createRandom(seed)))
       await waitUntil(`${call.path} can't be written`, async () => (await cluster.admin(call)).code === 201);
   });
   after(async () => {
@@ -66,8 +73,8 @@ describe("the admission chain equals a real API server", await needs("API server
     await rm(folder, { recursive: true, force: true });
   });
 
-  /** Serves the scripts of a set's hooks, and stores their calls. */
-  const serve = (set: Setup) => {
+  /** Makes hooks answer by the scripts of a set, and records their calls. */
+  const serve = (set: ScriptedSet) => {
     const names = new Map(
       set.manifests.flatMap(({ webhooks }) =>
         webhooks.map(({ name, clientConfig }) => [new URL(clientConfig.url).pathname.split("/")[1], name] as const),
@@ -75,7 +82,7 @@ describe("the admission chain equals a real API server", await needs("API server
     );
     for (const [key, { answer }] of Object.entries(set.scripts))
       scripts[key] = (review) => {
-        // The review comes from the API server.
+        // The API server sends these fields.
         const { apiVersion, request } = review as unknown as { apiVersion: string; request: AdmissionRequest };
         const [word = ""] = request.userInfo.extra?.[wordKey] ?? [];
         calls.get(word)?.push({ hook: names.get(key) ?? key, request });
@@ -83,7 +90,7 @@ describe("the admission chain equals a real API server", await needs("API server
       };
   };
 
-  /** Reads the audit annotations of admission, by the words of writes. */
+  /** Returns the audit annotations of writes by their words. */
   const annotations = async (words: ReadonlySet<string>) => {
     const found = new Map<string, Record<string, string>>();
     await waitUntil("the audit log is incomplete", async () => {
@@ -108,14 +115,14 @@ describe("the admission chain equals a real API server", await needs("API server
   const told = { refused: 0, calls: 0, again: 0, unseen: 0 };
   for (let number = 0; number < sets; number++)
     it(`for set ${number} of configurations of seed ${seed}`, async (context) => {
-      const random = randomOf(seed * 1000 + number);
-      const set = makeSet(number, scripted.url, certificate.ca, random);
+      const random = createRandom(seed * 1000 + number);
+      const set = createSet(number, scripted.url, certificate.ca, random);
       serve(set);
       context.after(() => deleteConfigurations(cluster.admin, set.manifests, announcer));
       await applyConfigurations(cluster.admin, set.manifests, announcer);
       const manifests = set.manifests.map((manifest) => announcer.announce(manifest).body);
-      const writes = Array.from({ length: perSet }, (_, index) => writeOf(number * perSet + index, random));
-      const happened = new Map<string, Omit<Happened, "annotations">>();
+      const writes = Array.from({ length: perSet }, (_, index) => createWrite(number * perSet + index, random));
+      const happened = new Map<string, Omit<ObservedWrite, "annotations">>();
       const users = [
         { username: "jane", groups: ["developers"] },
         { username: "joe", groups: ["system:masters"], extra: { shoe: ["42"] } },
@@ -139,7 +146,7 @@ describe("the admission chain equals a real API server", await needs("API server
       const unexplained: string[] = [];
       await Promise.all(
         [...happened].map(async ([word, { answer, calls }]) => {
-          const seen = firstOf(calls);
+          const seen = findFirstRequest(calls);
           if (seen === undefined) {
             told.unseen++;
             const isExempt = heardOf.get(word)?.write.path.includes("webhookconfigurations");
@@ -148,7 +155,7 @@ describe("the admission chain equals a real API server", await needs("API server
             return;
           }
           const trace = await predict(set, manifests, seen);
-          const lines = differences(trace, { answer, calls, annotations: notes.get(word) ?? {} });
+          const lines = listDifferences(trace, { answer, calls, annotations: notes.get(word) ?? {} });
           told.refused += trace.allowed ? 0 : 1;
           told.calls += calls.length;
           told.again += trace.steps.some(({ round, outcome }) => round === 1 && outcome === "called") ? 1 : 0;
@@ -175,8 +182,8 @@ describe("the admission chain equals a real API server", await needs("API server
   });
 });
 
-/** Describes the script of a hook. */
-const whatOf = (set: Setup, hook: string) => {
+/** Returns the description of a hook's script. */
+const whatOf = (set: ScriptedSet, hook: string) => {
   const found = set.manifests.flatMap(({ webhooks }) => webhooks).find(({ name }) => name === hook);
-  return found && set.scripts[keyOf(found)]?.what;
+  return found && set.scripts[getHookKey(found)]?.what;
 };

@@ -26,8 +26,8 @@ import { type Announcer, openScriptedEndpoints } from "../../infra/parity/script
 import { deleteCompletely, sendSequence } from "../../infra/parity/sequence-sender.ts";
 import { needs } from "../parts.ts";
 
-// Several mutators behind one entry do what they do one by one, on a real API server.
-// What rules read of a cluster makes no difference to a group, and one that judges everything can be in none.
+// A group of mutating rules must have the same effect as its members one by one, on a real API server. Rules that read
+// the cluster, and rules that need an exemption, are left out.
 const mutators = (await readCatalogue()).filter(
   ({ rule, phases }) =>
     phases.includes("mutate") &&
@@ -37,7 +37,7 @@ const mutators = (await readCatalogue()).filter(
 );
 const pods = [{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE", "UPDATE"] as const }];
 const path = (resource: string, namespace = "default") => `/api/v1/namespaces/${namespace}/${resource}`;
-const pod = (name: string, spec: object = {}, annotations: Record<string, string> = {}) => {
+const createPod = (name: string, spec: object = {}, annotations: Record<string, string> = {}) => {
   const containers = [{ name: "a", image: "registry.example.com/app:1" }];
   return { apiVersion: "v1", kind: "Pod", metadata: { name, annotations }, spec: { containers, ...spec } };
 };
@@ -64,7 +64,7 @@ describe("a group on a real API server", await needs("API server"), () => {
     await rm(folder, { recursive: true, force: true });
   });
 
-  const serving = async (rules: CatalogueRule[], yaml: string, cluster: Cluster) => {
+  const startServing = async (rules: CatalogueRule[], yaml: string, cluster: Cluster) => {
     const postern = await serveRules(rules, yaml, { certificate });
     await applyConfigurations(cluster.admin, extendTimeouts(postern.manifests()), announcer);
     const stop = async () => {
@@ -74,16 +74,16 @@ describe("a group on a real API server", await needs("API server"), () => {
     return { ...postern, stop };
   };
 
-  it("stores what its members store one by one, and refuses what they refuse, with fewer calls", async () => {
+  it("changes and refuses objects as its members do one by one, with fewer calls", async () => {
     const seed = Number(process.env.POSTERN_SEED ?? randomInt(2 ** 31));
     const settings = "{ settings: { requests: { cpu: 100m } } }";
     const rules = mutators.map(({ name }) => `${name}: ${name === "default-requests-and-limits" ? settings : ""}`);
     const yaml = `rules: { ${rules.join(", ")} }\n`;
-    const alone = await serving(mutators, yaml, one);
+    const alone = await startServing(mutators, yaml, one);
     const names = mutators.map(({ name }) => name);
-    let together: Awaited<ReturnType<typeof serving>> | undefined;
+    let together: Awaited<ReturnType<typeof startServing>> | undefined;
     try {
-      together = await serving(mutators, `${yaml}groups: { everything: [${names.join(", ")}] }`, two);
+      together = await startServing(mutators, `${yaml}groups: { everything: [${names.join(", ")}] }`, two);
       const matches = mutators.flatMap(({ rule }) => selectPhase(rule.match, "mutate", rule.settings ?? {}) ?? []);
       const sequences = fc.sample(buildSequences(matches), { seed, numRuns: 120 });
       for (const [index, sequence] of sequences.entries()) {
@@ -115,8 +115,8 @@ describe("a group on a real API server", await needs("API server"), () => {
     }
   });
 
-  describe("holds of each member", () => {
-    const labelling = (name: string) =>
+  describe("applies to each member", () => {
+    const createLabelRule = (name: string) =>
       toCatalogueRule(
         name,
         rule<Pod>({
@@ -136,8 +136,8 @@ describe("a group on a real API server", await needs("API server"), () => {
           metadata?.annotations?.refuse && { refuse: { code: 422, reason: "Invalid", message: "asked for" } },
       }),
     );
-    const rules = ["acts", "warns", "audits", "spares"].map(labelling).concat(refusing);
-    let postern: Awaited<ReturnType<typeof serving>>;
+    const rules = ["acts", "warns", "audits", "spares"].map(createLabelRule).concat(refusing);
+    let postern: Awaited<ReturnType<typeof startServing>>;
     before(async () => {
       const exempt = { namespaces: ["spared"] };
       const said = {
@@ -148,7 +148,7 @@ describe("a group on a real API server", await needs("API server"), () => {
         refuses: { exempt },
       };
       const groups = { together: Object.keys(said) };
-      postern = await serving(rules, JSON.stringify({ rules: said, groups }), one);
+      postern = await startServing(rules, JSON.stringify({ rules: said, groups }), one);
       const namespace = { apiVersion: "v1", kind: "Namespace", metadata: { name: "spared" } };
       await one.admin({ method: "POST", path: "/api/v1/namespaces", body: namespace });
     });
@@ -157,7 +157,7 @@ describe("a group on a real API server", await needs("API server"), () => {
       client({ method: "POST", path: path("pods", namespace), body });
 
     it("its mode", async () => {
-      const [{ code, body, warnings }, reports] = await postern.during(() => create(one.admin, pod("modes")));
+      const [{ code, body, warnings }, reports] = await postern.during(() => create(one.admin, createPod("modes")));
       assert.equal(code, 201);
       assert.deepEqual(Object((body as Pod).metadata?.labels), { acts: "yes", spares: "yes" });
       assert.deepEqual(warnings, ["warns would change: /metadata/labels/warns"]);
@@ -167,17 +167,17 @@ describe("a group on a real API server", await needs("API server"), () => {
       );
     });
 
-    it("its exemptions, and none is asked where all are exempt", async () => {
-      const [{ body }, reports] = await postern.during(() => create(one.as("jane"), pod("spared-user")));
+    it("its exemptions, and is not called if all members exempt a request", async () => {
+      const [{ body }, reports] = await postern.during(() => create(one.as("jane"), createPod("spared-user")));
       assert.deepEqual(Object((body as Pod).metadata?.labels), { acts: "yes" });
       assert.equal(reports.length, 1);
-      const [spared, none] = await postern.during(() => create(one.admin, pod("spared"), "spared"));
+      const [spared, none] = await postern.during(() => create(one.admin, createPod("spared"), "spared"));
       assert.deepEqual([spared.code, (spared.body as Pod).metadata?.labels, none], [201, undefined, []]);
     });
 
-    it("its refusal, by name", async () => {
+    it("its refusal, with the name of the rule", async () => {
       const [{ code, body }, reports] = await postern.during(() =>
-        create(one.admin, pod("refused", {}, { refuse: "yes" })),
+        create(one.admin, createPod("refused", {}, { refuse: "yes" })),
       );
       assert.deepEqual(
         [code, body.reason, body.message],

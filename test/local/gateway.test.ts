@@ -18,7 +18,7 @@ import { openCertificate, type ServerCertificate } from "../../infra/keys/keys.t
 import { createTestSigner } from "../../infra/parity/test-key.ts";
 import { type Gateway, type Handler, openGateway } from "../../infra/serve/gateway.ts";
 
-// Over real TLS, on a port that is free.
+// All tests use real TLS and a free port.
 
 let folder: string;
 let certificate: ServerCertificate;
@@ -44,8 +44,8 @@ const judging = createCompleteEndpoint(
 );
 
 const reply = (body: string) => ({ statusCode: 200, headers: { "content-type": "text/plain" }, body });
-/** Answers with what it was asked, once it may. */
-const waiting = () => {
+/** Returns a handler that answers only after `release` is called. */
+const createWaitingHandler = () => {
   const [started, released] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
   const handler: Handler = async () => {
     started.resolve();
@@ -57,8 +57,11 @@ const waiting = () => {
 
 const slow = { sending: 120_000, keyless: 120_000 };
 
-/** A gateway that waits for a slow machine, unless a test says how long it waits. */
-const opened = async (handlers: Record<string, Handler> = {}, patience: Parameters<typeof openGateway>[3] = slow) => {
+/** Opens a gateway with long time limits, so that slow machines pass; tests may shorten them. */
+const openTestGateway = async (
+  handlers: Record<string, Handler> = {},
+  patience: Parameters<typeof openGateway>[3] = slow,
+) => {
   const gateway = await openGateway(certificate, "127.0.0.1", 0, patience);
   gateways.push(gateway);
   const admits = openKeyVerifier(signer.publicKey, () => [1]);
@@ -131,12 +134,14 @@ const reviewOf = (name: string, uid = "1", more: object = {}) =>
     },
   });
 
-const allowed = ({ code, body }: Answer) => [code, JSON.parse(body).response?.allowed];
-const message = ({ body }: Answer) => JSON.parse(body).message;
+const getVerdict = ({ code, body }: Answer) => [code, JSON.parse(body).response?.allowed];
+const getMessage = ({ body }: Answer) => JSON.parse(body).message;
 const tooLarge = "the review is larger than the 6291456 bytes that Lambda takes";
 
-/** A connection that speaks HTTP by hand. */
-const raw = async (port: number): Promise<{ socket: TLSSocket; heard: () => string; closed: Promise<unknown> }> => {
+/** Opens a TLS connection on which the test writes HTTP itself. */
+const openRawConnection = async (
+  port: number,
+): Promise<{ socket: TLSSocket; heard: () => string; closed: Promise<unknown> }> => {
   const socket = connectTls({ port, host: "127.0.0.1", ca: certificate.ca });
   let text = "";
   socket.on("data", (chunk) => {
@@ -150,19 +155,19 @@ const raw = async (port: number): Promise<{ socket: TLSSocket; heard: () => stri
 
 describe("the gateway", () => {
   it("answers reviews, and keeps the connection", async () => {
-    const { gateway, path } = await opened();
+    const { gateway, path } = await openTestGateway();
     const agent = new Agent({ keepAlive: true, maxSockets: 1 });
     const first = await post(gateway.url + path, reviewOf("good"), { agent });
     const second = await post(gateway.url + path, reviewOf("bad"), { agent });
     agent.destroy();
-    assert.deepEqual([...allowed(first), ...allowed(second)], [200, true, 200, false]);
+    assert.deepEqual([...getVerdict(first), ...getVerdict(second)], [200, true, 200, false]);
     assert.deepEqual([first.reused, second.reused], [false, true]);
     assert.equal(first.headers["content-type"], "application/json");
   });
 
   it("makes events as the HTTP API does", async () => {
     const events: unknown[] = [];
-    const { gateway, port } = await opened({
+    const { gateway, port } = await openTestGateway({
       tell: async (event) => {
         events.push(event);
         return reply("");
@@ -214,8 +219,8 @@ describe("the gateway", () => {
     );
   });
 
-  it("answers alike for an unknown rule and a wrong key", async () => {
-    const { gateway, path } = await opened();
+  it("sends the same response to an unknown rule and to a wrong key", async () => {
+    const { gateway, path } = await openTestGateway();
     const rule = await post(gateway.url + path.replace("judge", "nobody"), reviewOf("good"));
     const key = await post(
       gateway.url + path.replace("local.", "local.A").replace(/.\/judge/, "/judge"),
@@ -224,34 +229,34 @@ describe("the gateway", () => {
     const { date: _, ...headers } = rule.headers;
     const { date: __, ...others } = key.headers;
     assert.deepEqual([rule.code, headers, rule.body], [404, others, key.body]);
-    assert.equal(message(key), "there is nothing here");
+    assert.equal(getMessage(key), "there is nothing here");
   });
 
-  it("takes a review of 5 MB", async () => {
-    const { gateway, path } = await opened();
-    assert.deepEqual(allowed(await post(gateway.url + path, reviewOf("good", "1", { data: "x".repeat(5_000_000) }))), [
-      200,
-      true,
-    ]);
+  it("accepts a review of 5 MB", async () => {
+    const { gateway, path } = await openTestGateway();
+    assert.deepEqual(
+      getVerdict(await post(gateway.url + path, reviewOf("good", "1", { data: "x".repeat(5_000_000) }))),
+      [200, true],
+    );
   });
 
   const large: [string, () => string | AsyncIterable<Buffer>][] = [
     ["7 MB", () => reviewOf("good", "1", { data: "x".repeat(7_000_000) })],
-    ["5 MB that are more as an event", () => reviewOf("good", "1", { data: '"'.repeat(2_500_000) })],
+    ["5 MB that become larger as an event", () => reviewOf("good", "1", { data: '"'.repeat(2_500_000) })],
     ["20 MB", () => " ".repeat(20_000_000)],
-    ["20 MB in chunks", () => chunks(20)],
+    ["20 MB in chunks", () => generateChunks(20)],
   ];
   for (const [name, body] of large)
-    it(`refuses ${name} with 413, and serves on`, async () => {
-      const { gateway, path } = await opened();
+    it(`refuses ${name} with 413, and continues to serve`, async () => {
+      const { gateway, path } = await openTestGateway();
       const answer = await post(gateway.url + path, body());
-      assert.deepEqual([answer.code, message(answer)], [413, tooLarge]);
-      assert.deepEqual(allowed(await post(gateway.url + path, reviewOf("good"))), [200, true]);
+      assert.deepEqual([answer.code, getMessage(answer)], [413, tooLarge]);
+      assert.deepEqual(getVerdict(await post(gateway.url + path, reviewOf("good"))), [200, true]);
     });
 
-  it("lets a client send all of what is too large before it listens", async () => {
-    const { port, path } = await opened();
-    const { socket, heard, closed } = await raw(port);
+  it("receives a body that is too large to its end", async () => {
+    const { port, path } = await openTestGateway();
+    const { socket, heard, closed } = await openRawConnection(port);
     const body = Buffer.alloc(20 * 1024 * 1024, "x");
     socket.pause();
     socket.write(`POST ${path} HTTP/1.1\r\nhost: x\r\ncontent-length: ${body.length}\r\n\r\n`);
@@ -261,12 +266,12 @@ describe("the gateway", () => {
     assert.match(heard(), /^HTTP\/1\.1 413 /);
   });
 
-  it("holds no more of a body than it takes", async () => {
-    const { gateway, path } = await opened();
+  it("keeps no more of a body than its limit", async () => {
+    const { gateway, path } = await openTestGateway();
     const before = process.memoryUsage().arrayBuffers;
     let most = 0;
     const counted = async function* () {
-      for await (const chunk of chunks(300)) {
+      for await (const chunk of generateChunks(300)) {
         most = Math.max(most, process.memoryUsage().arrayBuffers - before);
         yield chunk;
       }
@@ -275,22 +280,22 @@ describe("the gateway", () => {
     assert.ok(most < 100 * 1024 * 1024, `${most} bytes`);
   });
 
-  it("refuses headers over 10,240 bytes with 431, and serves on", async () => {
-    const { gateway, path } = await opened();
+  it("refuses headers over 10,240 bytes with 431, and continues to serve", async () => {
+    const { gateway, path } = await openTestGateway();
     const filled = (length: number) =>
       post(gateway.url + path, reviewOf("good"), { headers: { "x-long": "x".repeat(length) } });
     assert.equal((await filled(10_240)).code, 431);
-    assert.deepEqual(allowed(await filled(9000)), [200, true]);
+    assert.deepEqual(getVerdict(await filled(9000)), [200, true]);
   });
 
-  it("answers 400 for a body that is no UTF-8, and serves on", async () => {
-    const { gateway, path } = await opened();
+  it("answers 400 for a body that is not UTF-8, and continues to serve", async () => {
+    const { gateway, path } = await openTestGateway();
     const answer = await post(gateway.url + path, Buffer.from([0x7b, 0xff, 0x7d]));
     assert.deepEqual(
-      [answer.code, message(answer)],
+      [answer.code, getMessage(answer)],
       [400, "the body is not UTF-8; an AdmissionReview as JSON is expected"],
     );
-    assert.deepEqual(allowed(await post(gateway.url + path, reviewOf("good"))), [200, true]);
+    assert.deepEqual(getVerdict(await post(gateway.url + path, reviewOf("good"))), [200, true]);
   });
 
   const hanging: [string, string][] = [
@@ -302,48 +307,48 @@ describe("the gateway", () => {
     ],
   ];
   for (const [name, text] of hanging)
-    it(`gives up a client that hangs ${name}, and serves on`, async () => {
-      const { gateway, port, path } = await opened({}, { sending: 200 });
-      const { socket, closed } = await raw(port);
+    it(`closes the connection of a client that stops ${name}, and continues to serve`, async () => {
+      const { gateway, port, path } = await openTestGateway({}, { sending: 200 });
+      const { socket, closed } = await openRawConnection(port);
       socket.write(text);
       await closed;
-      assert.deepEqual(allowed(await post(gateway.url + path, reviewOf("good"))), [200, true]);
+      assert.deepEqual(getVerdict(await post(gateway.url + path, reviewOf("good"))), [200, true]);
     });
 
-  it("waits for the first request of a connection as long as for another one, from an address with a key", async () => {
-    const { gateway, port, path } = await opened({}, { sending: 100, keyless: 2000, idle: 30_000 });
+  it("waits as long for the first request of a connection as for others, if its address has a valid key", async () => {
+    const { gateway, port, path } = await openTestGateway({}, { sending: 100, keyless: 2000, idle: 30_000 });
     const agent = new Agent({ keepAlive: true });
     await post(gateway.url + path, reviewOf("good"), { agent });
-    const { socket, closed, heard } = await raw(port);
-    // Far longer than a request may take, or a client without a key.
+    const { socket, closed, heard } = await openRawConnection(port);
+    // This is longer than the limit for a request, and for a client without a key.
     await wait(3000);
     const body = reviewOf("good");
     const headers = ["content-type: application/json", "host: x", `content-length: ${body.length}`];
     socket.write(`POST ${path} HTTP/1.1\r\n${headers.join("\r\n")}\r\n\r\n${body}`);
     while (!heard().includes("\r\n\r\n")) await once(socket, "data");
     assert.match(heard(), /^HTTP\/1\.1 200 /);
-    // And for no request longer than that.
+    // A later request on the connection has the usual limit.
     socket.write("POST / HTTP/1.1\r\n");
     await closed;
     assert.match(heard(), /HTTP\/1\.1 408 .*connection: close\r\n\r\n$/s);
     agent.destroy();
   });
 
-  it("gives up a client with a key that says nothing in the end", async () => {
-    const { gateway, port, path } = await opened({}, { sending: 100, keyless: 2000, idle: 2500 });
+  it("closes an unused connection of an address with a valid key in the end", async () => {
+    const { gateway, port, path } = await openTestGateway({}, { sending: 100, keyless: 2000, idle: 2500 });
     const agent = new Agent({ keepAlive: true });
     await post(gateway.url + path, reviewOf("good"), { agent });
-    const { closed, heard } = await raw(port);
+    const { closed, heard } = await openRawConnection(port);
     await closed;
     assert.equal(heard(), "");
     agent.destroy();
   });
 
-  it("holds no more connections in reserve than it may, of an address with a key", async () => {
-    const { gateway, port, path } = await opened({}, { keyless: 2000, reserves: 1 });
+  it("keeps a limited number of unused connections of an address with a valid key", async () => {
+    const { gateway, port, path } = await openTestGateway({}, { keyless: 2000, reserves: 1 });
     const agent = new Agent({ keepAlive: true });
     await post(gateway.url + path, reviewOf("good"), { agent });
-    const [first, second] = [await raw(port), await raw(port)];
+    const [first, second] = [await openRawConnection(port), await openRawConnection(port)];
     await second.closed;
     assert.equal(first.socket.destroyed, false);
     agent.destroy();
@@ -351,17 +356,17 @@ describe("the gateway", () => {
 
   const keyless: [string, string, RegExp][] = [
     ["is silent", "", /^$/],
-    ["hangs in the middle of its headers", "POST / HTTP/1.1\r\nhost: ", /^$/],
+    ["stops in the middle of its headers", "POST / HTTP/1.1\r\nhost: ", /^$/],
     [
-      "asks with a wrong key",
+      "sends a wrong key",
       "POST /local.key/judge/validate HTTP/1.1\r\nhost: x\r\ncontent-length: 0\r\n\r\n",
       /^HTTP\/1\.1 404 .*there is nothing here/s,
     ],
   ];
   for (const [name, text, answer] of keyless)
     it(`closes a connection without a key that ${name}`, async () => {
-      const { port } = await opened({}, { keyless: 1000 });
-      const { socket, closed, heard } = await raw(port);
+      const { port } = await openTestGateway({}, { keyless: 1000 });
+      const { socket, closed, heard } = await openRawConnection(port);
       socket.write(text);
       await closed;
       assert.match(heard(), answer);
@@ -371,14 +376,14 @@ describe("the gateway", () => {
     ["doesn't end", "\u0016\u0003\u0001\u0002\u0000"],
   ])
     it(`closes a connection whose handshake ${name}`, async () => {
-      const { port } = await opened({}, { keyless: 1000 });
+      const { port } = await openTestGateway({}, { keyless: 1000 });
       const socket = connectPlain(port, "127.0.0.1", () => socket.write(String(bytes)));
       socket.on("error", () => {}).resume();
       await once(socket, "close");
     });
 
-  it("answers who has a key while 600 connections without one are open", async () => {
-    const { gateway, port, path } = await opened();
+  it("answers a client with a key while 600 connections without one are open", async () => {
+    const { gateway, port, path } = await openTestGateway();
     const sockets = await Promise.all(
       Array.from({ length: 600 }, async () => {
         const socket = connectPlain(port, "127.0.0.1").on("error", () => {});
@@ -386,30 +391,35 @@ describe("the gateway", () => {
         return socket;
       }),
     );
-    assert.deepEqual(allowed(await post(gateway.url + path, reviewOf("good"))), [200, true]);
+    assert.deepEqual(getVerdict(await post(gateway.url + path, reviewOf("good"))), [200, true]);
     for (const socket of sockets) socket.destroy();
   });
 
-  it("closes the oldest connection without a key where an address has too many, and none with a key", async () => {
-    const { gateway, port, path } = await opened({}, { keylessConnections: 2, keyless: 600_000 });
+  it("closes the oldest connection without a key if an address has too many, and none with a key", async () => {
+    const { gateway, port, path } = await openTestGateway({}, { keylessConnections: 2, keyless: 600_000 });
     const agent = new Agent({ keepAlive: true, maxSockets: 1 });
     const ask = () => post(gateway.url + path, reviewOf("good"), { agent });
     assert.equal((await ask()).reused, false);
-    const [first, second, third, fourth] = [await raw(port), await raw(port), await raw(port), await raw(port)];
+    const [first, second, third, fourth] = [
+      await openRawConnection(port),
+      await openRawConnection(port),
+      await openRawConnection(port),
+      await openRawConnection(port),
+    ];
     await Promise.all([first.closed, second.closed]);
     assert.deepEqual([third.socket.destroyed, fourth.socket.destroyed], [false, false]);
     assert.equal((await ask()).reused, true);
-    assert.deepEqual(allowed(await post(gateway.url + path, reviewOf("good"))), [200, true]);
+    assert.deepEqual(getVerdict(await post(gateway.url + path, reviewOf("good"))), [200, true]);
     agent.destroy();
   });
 
-  it("closes a new connection only where all have shown a key", async () => {
-    const { gateway, port, path } = await opened({}, { connections: 2, keyless: 600_000 });
+  it("closes a new connection only if all others have shown a key", async () => {
+    const { gateway, port, path } = await openTestGateway({}, { connections: 2, keyless: 600_000 });
     const agent = new Agent({ keepAlive: true, maxSockets: 2 });
     const ask = (options: RequestOptions = {}) => post(gateway.url + path, reviewOf("good"), options);
     await ask({ agent });
-    const { closed } = await raw(port);
-    // Two at once: one of them takes the place of the connection without a key.
+    const { closed } = await openRawConnection(port);
+    // Two parallel requests: one of them replaces the connection without a key.
     await Promise.all([ask({ agent }), ask({ agent })]);
     await closed;
     await assert.rejects(ask(), { code: "ECONNRESET" });
@@ -417,48 +427,48 @@ describe("the gateway", () => {
     agent.destroy();
   });
 
-  it("outlives a client that goes away in the middle of its request", async () => {
-    const { gateway, port, path } = await opened();
+  it("survives a client that disconnects during its request", async () => {
+    const { gateway, port, path } = await openTestGateway();
     for (const [, text] of hanging) {
-      const { socket, closed } = await raw(port);
+      const { socket, closed } = await openRawConnection(port);
       socket.write(text);
       await new Promise((resolve) => socket.write("", resolve));
       socket.destroy();
       await closed;
     }
-    assert.deepEqual(allowed(await post(gateway.url + path, reviewOf("good"))), [200, true]);
+    assert.deepEqual(getVerdict(await post(gateway.url + path, reviewOf("good"))), [200, true]);
   });
 
-  it("outlives a client that goes away before its answer", async () => {
-    const { handler, started, release } = waiting();
-    const { gateway, port, path } = await opened({ slow: handler });
-    const { socket, closed } = await raw(port);
+  it("survives a client that disconnects before its response", async () => {
+    const { handler, started, release } = createWaitingHandler();
+    const { gateway, port, path } = await openTestGateway({ slow: handler });
+    const { socket, closed } = await openRawConnection(port);
     socket.write("POST /a/slow/validate HTTP/1.1\r\nhost: x\r\ncontent-length: 0\r\n\r\n");
     await started;
     socket.destroy();
     await closed;
     release();
-    assert.deepEqual(allowed(await post(gateway.url + path, reviewOf("good"))), [200, true]);
+    assert.deepEqual(getVerdict(await post(gateway.url + path, reviewOf("good"))), [200, true]);
   });
 
-  it("outlives a client that goes away in the middle of its answer", async () => {
-    const { gateway, port, path } = await opened({ long: async () => reply("x".repeat(20_000_000)) });
-    const { socket, closed } = await raw(port);
+  it("survives a client that disconnects during its response", async () => {
+    const { gateway, port, path } = await openTestGateway({ long: async () => reply("x".repeat(20_000_000)) });
+    const { socket, closed } = await openRawConnection(port);
     socket.write("POST /a/long/validate HTTP/1.1\r\nhost: x\r\ncontent-length: 0\r\n\r\n");
     await once(socket, "data");
     socket.destroy();
     await closed;
-    assert.deepEqual(allowed(await post(gateway.url + path, reviewOf("good"))), [200, true]);
+    assert.deepEqual(getVerdict(await post(gateway.url + path, reviewOf("good"))), [200, true]);
   });
 
-  it("outlives a handler that fails", async () => {
-    const { gateway, path } = await opened({
+  it("survives a handler that fails", async () => {
+    const { gateway, path } = await openTestGateway({
       broken: async () => {
         throw new Error("broken");
       },
     });
     await assert.rejects(post(gateway.url + path.replace("judge", "broken"), reviewOf("good")), { code: "ECONNRESET" });
-    assert.deepEqual(allowed(await post(gateway.url + path, reviewOf("good"))), [200, true]);
+    assert.deepEqual(getVerdict(await post(gateway.url + path, reviewOf("good"))), [200, true]);
   });
 
   for (const text of [
@@ -466,25 +476,25 @@ describe("the gateway", () => {
     "\u0000\u0001\u0002",
     "\u0016\u0003\u0001\u0002\u0000\u0001",
   ])
-    it(`outlives ${JSON.stringify(text)} where TLS should be`, async () => {
-      const { gateway, port, path } = await opened({}, { sending: 500 });
+    it(`survives ${JSON.stringify(text)} instead of TLS`, async () => {
+      const { gateway, port, path } = await openTestGateway({}, { sending: 500 });
       const socket = connectPlain(port, "127.0.0.1", () => socket.write(text));
       socket.on("error", () => {}).resume();
       await once(socket, "close");
-      assert.deepEqual(allowed(await post(gateway.url + path, reviewOf("good"))), [200, true]);
+      assert.deepEqual(getVerdict(await post(gateway.url + path, reviewOf("good"))), [200, true]);
     });
 
-  it("outlives what is no HTTP inside TLS", async () => {
-    const { gateway, port, path } = await opened();
-    const { socket, heard, closed } = await raw(port);
+  it("survives text that is not HTTP inside TLS", async () => {
+    const { gateway, port, path } = await openTestGateway();
+    const { socket, heard, closed } = await openRawConnection(port);
     socket.write("hello\r\n\r\n");
     await closed;
     assert.match(heard(), /^HTTP\/1\.1 400 /);
-    assert.deepEqual(allowed(await post(gateway.url + path, reviewOf("good"))), [200, true]);
+    assert.deepEqual(getVerdict(await post(gateway.url + path, reviewOf("good"))), [200, true]);
   });
 
-  it("answers 200 requests at once, each with its own answer", async () => {
-    const { gateway, path } = await opened();
+  it("answers 200 parallel requests, each with its own response", async () => {
+    const { gateway, path } = await openTestGateway();
     const uids = Array.from({ length: 200 }, (_, index) => `uid-${index}`);
     const answers = await Promise.all(uids.map((uid) => post(gateway.url + path, reviewOf("good", uid))));
     assert.deepEqual(
@@ -493,9 +503,9 @@ describe("the gateway", () => {
     );
   });
 
-  it("answers 200 requests down one pipe, in their order", async () => {
-    const { port, path } = await opened();
-    const { socket, heard, closed } = await raw(port);
+  it("answers 200 pipelined requests in their order", async () => {
+    const { port, path } = await openTestGateway();
+    const { socket, heard, closed } = await openRawConnection(port);
     const uids = Array.from({ length: 200 }, (_, index) => `uid-${index}`);
     const requests = uids.map((uid, index) => {
       const body = reviewOf("good", uid);
@@ -510,9 +520,9 @@ describe("the gateway", () => {
     );
   });
 
-  it("swaps handlers while a request is under way: both are answered, on the same connection", async () => {
-    const { handler, started, release } = waiting();
-    const { gateway, port } = await opened({ swapped: handler });
+  it("answers requests to old and new handlers on the same connection", async () => {
+    const { handler, started, release } = createWaitingHandler();
+    const { gateway, port } = await openTestGateway({ swapped: handler });
     const agent = new Agent({ keepAlive: true, maxSockets: 1 });
     const old = post(`https://127.0.0.1:${port}/a/swapped/validate`, "", { agent });
     await started;
@@ -531,9 +541,9 @@ describe("the gateway", () => {
     );
   });
 
-  it("answers what is under way when it closes, and takes nothing new", async () => {
-    const { handler, started, release } = waiting();
-    const { gateway, port } = await opened({ slow: handler });
+  it("answers requests under way when it closes, and accepts no new ones", async () => {
+    const { handler, started, release } = createWaitingHandler();
+    const { gateway, port } = await openTestGateway({ slow: handler });
     const agent = new Agent({ keepAlive: true, maxSockets: 1 });
     const idle = new Agent({ keepAlive: true, maxSockets: 1 });
     await post(`${gateway.url}/a/judge/validate`, "", { agent: idle });
@@ -549,9 +559,9 @@ describe("the gateway", () => {
     idle.destroy();
   });
 
-  it("closes at once though a client holds connections in reserve", async () => {
-    const { gateway, port, path } = await opened();
-    const [reserve, busy] = [await raw(port), await raw(port)];
+  it("closes at once although a client keeps unused connections", async () => {
+    const { gateway, port, path } = await openTestGateway();
+    const [reserve, busy] = [await openRawConnection(port), await openRawConnection(port)];
     busy.socket.write(`POST ${path} HTTP/1.1\r\n`);
     await new Promise((resolve) => busy.socket.write("", resolve));
     const closing = gateway.close();
@@ -564,8 +574,8 @@ describe("the gateway", () => {
     await closing;
   });
 
-  it("says in a sentence that its port is in use", async () => {
-    const { port } = await opened();
+  it("reports that its port is in use", async () => {
+    const { port } = await openTestGateway();
     await assert.rejects(openGateway(certificate, "127.0.0.1", port), (error) => {
       assert.ok(error instanceof Complaint);
       assert.deepEqual(
@@ -576,7 +586,7 @@ describe("the gateway", () => {
     });
   });
 
-  it("says in a sentence that an address is not this machine's", async () => {
+  it("reports an address that is not this machine's", async () => {
     await assert.rejects(
       openGateway(certificate, "192.0.2.1", 0),
       /^Error: port 0 of 192\.0\.2\.1 can't be listened on: /,
@@ -584,7 +594,7 @@ describe("the gateway", () => {
   });
 });
 
-const chunks = async function* (megabytes: number) {
+const generateChunks = async function* (megabytes: number) {
   const chunk = Buffer.alloc(1024 * 1024, 32);
   for (let index = 0; index < megabytes; index++) yield chunk;
 };

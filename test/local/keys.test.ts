@@ -25,21 +25,21 @@ beforeEach(async () => {
 });
 afterEach(() => rm(parent, { recursive: true }));
 
-const contents = async () => {
+const readContents = async () => {
   const files = (await readdir(folder)).sort();
   return Object.fromEntries(
     await Promise.all(files.map(async (file) => [file, await readFile(join(folder, file), "utf8")])),
   );
 };
 
-/** A handshake as the API server would make it: with this CA alone, for this name. */
-const handshake = async ({ ca, cert, key }: ServerCertificate, name: string): Promise<string> => {
+/** Makes a TLS handshake as the API server does: with only this CA, for this name. */
+const tryHandshake = async ({ ca, cert, key }: ServerCertificate, name: string): Promise<string> => {
   const server = createServer({ cert, key }, (socket) => socket.end());
   server.on("tlsClientError", () => {});
   server.listen(0, "127.0.0.1");
   await once(server, "listening");
   const { port } = server.address() as AddressInfo;
-  // For an address there is no server name, and Node checks the certificate against `host`.
+  // An address is no server name, so Node would check the certificate against `host`.
   const { checkServerIdentity } = await import("node:tls");
   const client = connect({
     port,
@@ -58,35 +58,35 @@ const handshake = async ({ ca, cert, key }: ServerCertificate, name: string): Pr
   }
 };
 
-const complaint = (sentence: string | RegExp) => (error: unknown) => {
+const expectComplaint = (sentence: string | RegExp) => (error: unknown) => {
   assert.ok(error instanceof Complaint, String(error));
   assert.match(error.message, typeof sentence === "string" ? new RegExp(`^${RegExp.escape(sentence)}$`) : sentence);
   return true;
 };
 
-/** What can become of a key's file; the last is a key on another curve. */
+/** Damaged contents of a key's file; the last one is a key on another curve. */
 const damaged: [name: string, text: string][] = [
   ["is empty", ""],
-  ["is torn", "-----BEGIN PRIVATE KEY-----\nMC4CAQAw"],
+  ["is cut off", "-----BEGIN PRIVATE KEY-----\nMC4CAQAw"],
   [
-    "holds another key",
+    "contains another kind of key",
     String(generateKeyPairSync("ec", { namedCurve: "P-384" }).privateKey.export({ type: "pkcs8", format: "pem" })),
   ],
 ];
 
 describe("the signing key", () => {
-  it("is made once, for its owner alone", async () => {
+  it("is created once, and only its owner can read it", async () => {
     const first = await openSigner(folder);
-    const before = await contents();
+    const before = await readContents();
     const second = await openSigner(folder);
     assert.deepEqual([second.publicKey, second.signSegment("a", 1)], [first.publicKey, first.signSegment("a", 1)]);
-    assert.deepEqual(await contents(), before);
+    assert.deepEqual(await readContents(), before);
     assert.deepEqual(Object.keys(before), ["signing.key"]);
     assert.equal((await stat(folder)).mode & 0o777, 0o700);
     assert.equal((await stat(join(folder, "signing.key"))).mode & 0o777, 0o600);
   });
 
-  it("signs what functions admit", async () => {
+  it("signs URLs that functions accept", async () => {
     const { publicKey, signSegment } = await openSigner(folder);
     const admit = openKeyVerifier(publicKey, () => [1, 2]);
     assert.match(signSegment("prod-eu", 1), /^prod-eu\.[A-Za-z0-9_-]{86}$/);
@@ -95,30 +95,30 @@ describe("the signing key", () => {
   });
 
   for (const [name, text] of damaged)
-    it(`is not replaced where its file ${name}`, async () => {
+    it(`is not replaced if its file ${name}`, async () => {
       await openSigner(folder);
       await writeFile(join(folder, "signing.key"), text);
       await assert.rejects(
         openSigner(folder),
-        complaint(
+        expectComplaint(
           `${join(folder, "signing.key")} holds no Ed25519 private key in PEM; restore it, or delete it to have a new key made, and register the webhooks of every cluster again`,
         ),
       );
-      assert.deepEqual(await contents(), { "signing.key": text });
+      assert.deepEqual(await readContents(), { "signing.key": text });
     });
 
-  it("is not looked for where a file stands in the folder's place", async () => {
+  it("is refused if a file is in the place of its folder", async () => {
     await writeFile(folder, "");
-    await assert.rejects(openSigner(folder), complaint(/signing\.key can't be read: ENOTDIR/));
+    await assert.rejects(openSigner(folder), expectComplaint(/signing\.key can't be read: ENOTDIR/));
   });
 });
 
 describe("the certificate", () => {
-  it("is made once, for its owner alone", async () => {
+  it("is created once, and only its owner can read it", async () => {
     const first = await openCertificate(folder, "127.0.0.1");
-    const before = await contents();
+    const before = await readContents();
     assert.deepEqual(await openCertificate(folder, "127.0.0.1"), first);
-    assert.deepEqual(await contents(), before);
+    assert.deepEqual(await readContents(), before);
     assert.deepEqual(before, {
       "ca.crt": first.ca,
       "ca.key": before["ca.key"],
@@ -135,24 +135,25 @@ describe("the certificate", () => {
     ["postern.example", ["postern.example", "localhost"], ["other.example", "a.postern.example"]],
   ];
   for (const [host, names, others] of hosts)
-    it(`for ${host} is what a real handshake verifies`, async () => {
+    it(`for ${host} passes a real handshake`, async () => {
       const certificate = await openCertificate(folder, host);
-      for (const name of names) assert.equal(await handshake(certificate, name), "verified", name);
-      for (const name of others) assert.equal(await handshake(certificate, name), "ERR_TLS_CERT_ALTNAME_INVALID", name);
+      for (const name of names) assert.equal(await tryHandshake(certificate, name), "verified", name);
+      for (const name of others)
+        assert.equal(await tryHandshake(certificate, name), "ERR_TLS_CERT_ALTNAME_INVALID", name);
     });
 
-  it("is verified by its own CA alone", async () => {
+  it("is verified only by its own CA", async () => {
     const certificate = await openCertificate(folder, "127.0.0.1");
     const { ca } = await openCertificate(join(parent, "other"), "127.0.0.1");
-    assert.notEqual(await handshake({ ...certificate, ca }, "127.0.0.1"), "verified");
+    assert.notEqual(await tryHandshake({ ...certificate, ca }, "127.0.0.1"), "verified");
   });
 
-  it("is made anew by the same CA when the host changes", async () => {
+  it("is renewed by the same CA when the host changes", async () => {
     const first = await openCertificate(folder, "127.0.0.1");
     const second = await openCertificate(folder, "10.1.2.3");
     assert.equal(second.ca, first.ca);
     assert.notEqual(second.cert, first.cert);
-    assert.equal(await handshake(second, "10.1.2.3"), "verified");
+    assert.equal(await tryHandshake(second, "10.1.2.3"), "verified");
     assert.deepEqual(await openCertificate(folder, "10.1.2.3"), second);
   });
 
@@ -163,22 +164,22 @@ describe("the certificate", () => {
     assert.ok(new X509Certificate(ca).ca && !new X509Certificate(cert).ca);
   });
 
-  it("is made anew where its key is another's", async () => {
+  it("is renewed if the key belongs to another certificate", async () => {
     const first = await openCertificate(folder, "127.0.0.1");
     const other = await openCertificate(join(parent, "other"), "127.0.0.1");
     await writeFile(join(folder, "server.key"), other.key);
     const second = await openCertificate(folder, "127.0.0.1");
     assert.equal(second.ca, first.ca);
-    assert.equal(await handshake(second, "127.0.0.1"), "verified");
+    assert.equal(await tryHandshake(second, "127.0.0.1"), "verified");
   });
 
-  it("is made anew where it is torn", async () => {
+  it("is renewed if its file is cut off", async () => {
     await openCertificate(folder, "127.0.0.1");
     await writeFile(join(folder, "server.crt"), "-----BEGIN CERTIFICATE-----\nMIIB");
-    assert.equal(await handshake(await openCertificate(folder, "127.0.0.1"), "127.0.0.1"), "verified");
+    assert.equal(await tryHandshake(await openCertificate(folder, "127.0.0.1"), "127.0.0.1"), "verified");
   });
 
-  it("is made anew by the same CA before it expires", async ({ mock }) => {
+  it("is renewed by the same CA before it expires", async ({ mock }) => {
     const first = await openCertificate(folder, "127.0.0.1");
     mock.timers.enable({ apis: ["Date"], now: Date.now() + 340 * day });
     const second = await openCertificate(folder, "127.0.0.1");
@@ -186,50 +187,50 @@ describe("the certificate", () => {
     assert.ok(Date.parse(new X509Certificate(second.cert).validTo) > Date.now() + 300 * day);
   });
 
-  it("is made anew where half of it is gone", async () => {
+  it("is renewed if its key is missing", async () => {
     await openCertificate(folder, "127.0.0.1");
     await rm(join(folder, "server.key"));
-    assert.equal(await handshake(await openCertificate(folder, "127.0.0.1"), "127.0.0.1"), "verified");
+    assert.equal(await tryHandshake(await openCertificate(folder, "127.0.0.1"), "127.0.0.1"), "verified");
   });
 });
 
 describe("the CA", () => {
   const remedy = "delete ca.key and ca.crt to have a new CA made, and register the webhooks of every cluster again";
   const place = (file: string) => join(folder, file);
-  const refused = async (sentence: () => string) => {
-    const before = await contents();
-    await assert.rejects(openCertificate(folder, "127.0.0.1"), complaint(`${sentence()}${remedy}`));
-    assert.deepEqual(await contents(), before);
+  const expectRefusal = async (sentence: () => string) => {
+    const before = await readContents();
+    await assert.rejects(openCertificate(folder, "127.0.0.1"), expectComplaint(`${sentence()}${remedy}`));
+    assert.deepEqual(await readContents(), before);
   };
   beforeEach(() => openCertificate(folder, "127.0.0.1"));
 
   for (const [name, text] of damaged) {
-    it(`is not replaced where the file of its key ${name}`, async () => {
+    it(`is not replaced if the file of its key ${name}`, async () => {
       await writeFile(place("ca.key"), text);
-      await refused(() => `${place("ca.key")} holds no P-256 private key in PEM; restore it, or `);
+      await expectRefusal(() => `${place("ca.key")} holds no P-256 private key in PEM; restore it, or `);
     });
-    it(`is not replaced where its file ${name}`, async () => {
+    it(`is not replaced if its file ${name}`, async () => {
       await writeFile(place("ca.crt"), text);
-      await refused(() => `${place("ca.crt")} holds no certificate in PEM; restore it, or `);
+      await expectRefusal(() => `${place("ca.crt")} holds no certificate in PEM; restore it, or `);
     });
   }
-  it("is not replaced where its file is torn inside", async () => {
+  it("is not replaced if its file contains an invalid certificate", async () => {
     await writeFile(place("ca.crt"), "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n");
-    await refused(() => `${place("ca.crt")} holds no certificate in PEM; restore it, or `);
+    await expectRefusal(() => `${place("ca.crt")} holds no certificate in PEM; restore it, or `);
   });
-  it("is given no other key where its own is gone", async () => {
+  it("gets no new key if its key is missing", async () => {
     await rm(place("ca.key"));
-    await refused(() => `${place("ca.key")} is missing, the key of ca.crt; restore it, or `);
+    await expectRefusal(() => `${place("ca.key")} is missing, the key of ca.crt; restore it, or `);
   });
-  it("is not used with another CA's key", async () => {
+  it("is refused with another CA's key", async () => {
     await openCertificate(join(parent, "other"), "127.0.0.1");
     await rename(join(parent, "other/ca.key"), place("ca.key"));
-    await refused(() => `${place("ca.crt")} is not the certificate of ca.key; restore it, or `);
+    await expectRefusal(() => `${place("ca.crt")} is not the certificate of ca.key; restore it, or `);
   });
-  it("is not replaced where it has expired", async ({ mock }) => {
+  it("is not replaced if it has expired", async ({ mock }) => {
     const { validTo } = new X509Certificate(await readFile(place("ca.crt"), "utf8"));
     mock.timers.enable({ apis: ["Date"], now: Date.parse(validTo) });
-    await refused(() => `${place("ca.crt")} expired on ${validTo}; `);
+    await expectRefusal(() => `${place("ca.crt")} expired on ${validTo}; `);
   });
 });
 
@@ -239,17 +240,17 @@ describe("a CA that --ca names", () => {
     assert.equal(await readCaOption(join(folder, "ca.crt")), ca);
   });
   for (const [name, text] of damaged)
-    it(`is refused where its file ${name}`, async () => {
+    it(`is refused if its file ${name}`, async () => {
       const file = join(parent, "ca.crt");
       await writeFile(file, text);
-      await assert.rejects(readCaOption(file), complaint(`--ca ${file} contains no valid certificate in PEM`));
+      await assert.rejects(readCaOption(file), expectComplaint(`--ca ${file} contains no valid certificate in PEM`));
     });
-  it("is refused where it has expired", async ({ mock }) => {
+  it("is refused if it has expired", async ({ mock }) => {
     const { ca } = await openCertificate(folder, "127.0.0.1");
     const { validTo } = new X509Certificate(ca);
     mock.timers.enable({ apis: ["Date"], now: Date.parse(validTo) });
     const file = join(folder, "ca.crt");
-    await assert.rejects(readCaOption(file), complaint(`--ca ${file} expired on ${validTo}`));
+    await assert.rejects(readCaOption(file), expectComplaint(`--ca ${file} expired on ${validTo}`));
   });
 });
 
@@ -267,7 +268,7 @@ describe("several processes at once", () => {
     const certificate = await openCertificate(folder, "127.0.0.1");
     const { publicKey } = await openSigner(folder);
     for (const output of outputs) assert.deepEqual(JSON.parse(output), [publicKey, certificate.ca]);
-    assert.equal(await handshake(certificate, "127.0.0.1"), "verified");
+    assert.equal(await tryHandshake(certificate, "127.0.0.1"), "verified");
     assert.deepEqual((await readdir(folder)).sort(), ["ca.crt", "ca.key", "server.crt", "server.key", "signing.key"]);
   });
 });

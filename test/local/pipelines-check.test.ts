@@ -18,17 +18,17 @@ import {
   scriptGitLabJob,
 } from "../pipelines.ts";
 
-// The pipelines' checks, run as they stand, on manifests: in Postern's own repository, and in one that has manifests alone.
+// The check jobs of the pipelines run on manifests in Postern's own repository, and in a repository with only manifests.
 const run = promisify(execFile);
 
-const service = (externalIPs: string) =>
+const createService = (externalIPs: string) =>
   `# The till.\napiVersion: v1\nkind: Service\nmetadata:\n  name: till\nspec:\n  ports: [{ port: 80 }]\n${externalIPs}`;
-const admitted = service("");
-const denied = service("  externalIPs: [192.0.2.1]\n");
-/** About which only a cluster can say whether its namespace is exempt. */
+const admitted = createService("");
+const denied = createService("  externalIPs: [192.0.2.1]\n");
+/** A Pod whose exemption depends on labels of its namespace, which only the cluster knows. */
 const undecided =
   "apiVersion: v1\nkind: Pod\nmetadata: { name: web, namespace: shop }\nspec: { containers: [{ name: web, image: 'web:1' }] }\n";
-/** Its Pods are refused, and not the Deployment itself. */
+/** A Deployment whose Pods are refused, but not the Deployment itself. */
 const workload = `apiVersion: apps/v1
 kind: Deployment
 metadata: { name: web, namespace: default }
@@ -42,7 +42,7 @@ spec:
       containers: [{ name: web, image: 'web:1', imagePullPolicy: Always }]
 `;
 const unreadable = "apiVersion: v1\nkind: [\n";
-/** What a runner of GitHub's would take for a command, were it said to it. */
+/** A manifest with lines that GitHub's runner would run as commands. */
 const commanding = `apiVersion: v1
 kind: Pod
 metadata:
@@ -72,7 +72,7 @@ const theirGitHub = await readPipeline<GitHub>("manifests/github");
 const theirGitLab = (await readPipeline<Record<string, GitLabJob>>("manifests/gitlab"))["check manifests"] ?? {};
 const codebuild = scriptCodeBuild(await readPipeline<CodeBuild>("manifests/codebuild"));
 
-/** What was said, and the reports that are left. */
+/** The output of a run, and its reports. */
 interface Checked extends Said {
   file(name: string): Promise<string>;
   summary: string;
@@ -88,12 +88,12 @@ describe("the pipelines' checks", { concurrency: 2 }, () => {
     checkout = await openCheckout(["deny-service-external-ips", "always-pull-images", "security-context-deny"]);
     home = await mkdtemp(join(tmpdir(), "postern-home-"));
     await checkout.write("postern.yaml", several);
-    // What npm would install is here already.
+    // The packages that npm would install are already here.
     const modules = join(checkout.folder, "node_modules");
     await mkdir(join(home, "bin"));
     await writeFile(join(home, "bin/npm"), `#!/bin/sh\n[ -e node_modules ] || ln -s "${modules}" node_modules\n`);
     await chmod(join(home, "bin/npm"), 0o755);
-    // The team's Postern, where GitLab would have it.
+    // The team's repository of Postern, at the URL that GitLab uses.
     const git = (...words: string[]) => run("git", ["-C", checkout.folder, ...words]);
     await git("init", "--quiet");
     await git("add", "infra", "lib", "functions", "package.json", "postern.yaml");
@@ -114,8 +114,8 @@ describe("the pipelines' checks", { concurrency: 2 }, () => {
     await rm(home, { recursive: true, force: true });
   });
 
-  /** A repository with these files: Postern's own with manifests in it, or one that has manifests alone. */
-  const repository = async (files: Record<string, string>, isOwn: boolean) => {
+  /** Creates Postern's own repository or a repository of manifests, with these files. */
+  const createRepository = async (files: Record<string, string>, isOwn: boolean) => {
     const folder = await mkdtemp(join(home, "repository-"));
     if (isOwn)
       for (const name of ["infra", "lib", "functions", "package.json", "postern.yaml"])
@@ -127,7 +127,7 @@ describe("the pipelines' checks", { concurrency: 2 }, () => {
     return folder;
   };
 
-  const checked = async (
+  const runCheck = async (
     folder: string,
     script: Script,
     more: Record<string, string> = {},
@@ -139,32 +139,32 @@ describe("the pipelines' checks", { concurrency: 2 }, () => {
     return { ...said, file, summary };
   };
 
-  /** As GitHub runs a job, in a repository into which it has checked out what the job asks for. */
-  const byGitHub = async (folder: string, workflow: GitHub, more: Record<string, string> = {}) => {
+  /** Runs the check as a GitHub job does, after its checkouts. */
+  const runGitHubCheck = async (folder: string, workflow: GitHub, more: Record<string, string> = {}) => {
     if (workflow === theirGitHub) await symlink(checkout.folder, join(folder, ".postern"));
     const env = { GITHUB_WORKSPACE: folder, GITHUB_STEP_SUMMARY: join(folder, ".summary"), ...more };
-    return checked(folder, scriptGitHubJob(workflow, "check"), env);
+    return runCheck(folder, scriptGitHubJob(workflow, "check"), env);
   };
 
   type Run = (folder: string, more?: Record<string, string>) => Promise<Checked>;
   const services: [string, boolean, Run][] = [
-    ["GitHub", true, (folder, more) => byGitHub(folder, githubs, more)],
-    ["GitHub", false, (folder, more) => byGitHub(folder, theirGitHub, more)],
-    ["GitLab", true, (folder, more) => checked(folder, scriptGitLabJob(gitlabs.check ?? {}), more)],
-    ["GitLab", false, (folder, more) => checked(folder, scriptGitLabJob(theirGitLab, theirGitLab.variables), more)],
-    ["CodeBuild", true, (folder, more) => checked(folder, codebuild, more)],
+    ["GitHub", true, (folder, more) => runGitHubCheck(folder, githubs, more)],
+    ["GitHub", false, (folder, more) => runGitHubCheck(folder, theirGitHub, more)],
+    ["GitLab", true, (folder, more) => runCheck(folder, scriptGitLabJob(gitlabs.check ?? {}), more)],
+    ["GitLab", false, (folder, more) => runCheck(folder, scriptGitLabJob(theirGitLab, theirGitLab.variables), more)],
+    ["CodeBuild", true, (folder, more) => runCheck(folder, codebuild, more)],
     [
       "CodeBuild",
       false,
-      (folder, more) => checked(folder, codebuild, { CODEBUILD_SRC_DIR_postern: checkout.folder, ...more }),
+      (folder, more) => runCheck(folder, codebuild, { CODEBUILD_SRC_DIR_postern: checkout.folder, ...more }),
     ],
   ];
 
   for (const [service, isOwn, go] of services) {
     const where = `at ${service}, in ${isOwn ? "Postern's own repository" : "a repository of manifests"}`;
 
-    it(`fail where something is denied, and say where it stands, ${where}`, async () => {
-      const { code, stdout, stderr, file } = await go(await repository({ "k8s/till.yaml": denied }, isOwn));
+    it(`fail if something is denied, and name its place, ${where}`, async () => {
+      const { code, stdout, stderr, file } = await go(await createRepository({ "k8s/till.yaml": denied }, isOwn));
       assert.deepEqual({ code, stderr }, { code: 1, stderr: "" }, stdout);
       assert.match(stdout, /Service default\/till k8s\/till\.yaml:2 denied/);
       const [{ results }] = JSON.parse(await file("check.sarif")).runs;
@@ -177,19 +177,19 @@ describe("the pipelines' checks", { concurrency: 2 }, () => {
 
     if (isOwn) continue;
 
-    it(`pass where all is admitted, ${where}`, async () => {
-      const { code, stdout, stderr, file } = await go(await repository({ "k8s/till.yaml": admitted }, isOwn));
+    it(`pass if everything is admitted, ${where}`, async () => {
+      const { code, stdout, stderr, file } = await go(await createRepository({ "k8s/till.yaml": admitted }, isOwn));
       assert.deepEqual({ code, stderr }, { code: 0, stderr: "" }, stdout);
       assert.match(stdout, /^1 object: 1 allowed$/m);
       assert.match(await file("check.xml"), / failures="0" errors="0"/);
     });
   }
 
-  const own = (files: Record<string, string>) => repository(files, true);
+  const own = (files: Record<string, string>) => createRepository(files, true);
 
-  it("fail where the Pods of a workload are denied, and say where the template is", async () => {
+  it("fail if the Pods of a workload are denied, and name the place of the template", async () => {
     const folder = await own({ "k8s/web.yaml": workload });
-    const { code, stdout } = await byGitHub(folder, githubs);
+    const { code, stdout } = await runGitHubCheck(folder, githubs);
     assert.equal(code, 1, stdout);
     assert.match(
       stdout,
@@ -197,80 +197,80 @@ describe("the pipelines' checks", { concurrency: 2 }, () => {
     );
   });
 
-  it("do nothing where there is no folder of manifests, and nobody has named one", async () => {
+  it("do nothing if there is no folder of manifests and no variable names one", async () => {
     const folder = await own({ "notes.txt": "nothing\n" });
-    const { code, stdout } = await checked(folder, scriptGitLabJob(gitlabs.check ?? {}));
+    const { code, stdout } = await runCheck(folder, scriptGitLabJob(gitlabs.check ?? {}));
     assert.equal(code, 0);
     assert.equal(stdout, "There is no folder k8s, so nothing is checked; the variable MANIFESTS names another.\n");
     assert.ok(!(await readdir(folder)).includes("postern-check"));
   });
 
-  it("fail where somebody has named what isn't there", async () => {
+  it("fail if a variable names a missing folder", async () => {
     const folder = await own({ "k8s/till.yaml": admitted });
-    const { code, stdout } = await checked(folder, scriptGitLabJob(gitlabs.check ?? {}), { MANIFESTS: "k9s" });
+    const { code, stdout } = await runCheck(folder, scriptGitLabJob(gitlabs.check ?? {}), { MANIFESTS: "k9s" });
     assert.deepEqual({ code, stdout }, { code: 2, stdout: "k9s is no file or folder, and matches none\n" });
   });
 
-  it("check what a variable names, for the cluster that a variable names", async () => {
+  it("check the manifests and the cluster that variables name", async () => {
     const folder = await own({
       "apps/one/till.yaml": denied,
       "apps/two/till.yaml": denied.replace("till\n", "two\n"),
       "k8s/x.yaml": unreadable,
     });
     const more = { MANIFESTS: "apps/*/till.yaml", CLUSTER: "us" };
-    const { code, stdout } = await checked(folder, scriptGitLabJob(gitlabs.check ?? {}), more);
+    const { code, stdout } = await runCheck(folder, scriptGitLabJob(gitlabs.check ?? {}), more);
     assert.equal(code, 0, stdout);
     assert.match(stdout, /^2 objects: 2 allowed, 2 warnings$/m);
   });
 
-  it("say which clusters there are where there are several and nobody has chosen", async () => {
+  it("list the clusters if there are several and no variable names one", async () => {
     const folder = await own({ "k8s/till.yaml": admitted });
-    const { code, stdout } = await checked(folder, scriptGitLabJob(gitlabs.check ?? {}), { CLUSTER: "" });
+    const { code, stdout } = await runCheck(folder, scriptGitLabJob(gitlabs.check ?? {}), { CLUSTER: "" });
     assert.deepEqual({ code, stdout }, { code: 2, stdout: "--cluster must name one of eu, us\n" });
   });
 
-  it("show what can't be said, and stop nobody for it unless they shall", async () => {
+  it("report undecided objects, and fail because of them only if STRICT is set", async () => {
     const folder = await own({ "k8s/web.yaml": undecided });
-    const github = await byGitHub(folder, githubs);
+    const github = await runGitHubCheck(folder, githubs);
     assert.equal(github.code, 0, github.stdout);
     assert.match(github.stdout, /^::warning file=k8s\/web\.yaml,line=1,title=can't say/m);
     assert.match(github.summary, /can't say/);
-    assert.equal((await byGitHub(folder, githubs, { STRICT: "yes" })).code, 1);
-    const build = await checked(folder, codebuild);
+    assert.equal((await runGitHubCheck(folder, githubs, { STRICT: "yes" })).code, 1);
+    const build = await runCheck(folder, codebuild);
     assert.equal(build.code, 0);
     assert.match(await build.file("check.xml"), / errors="1"/);
-    // GitLab has a sign for it.
+    // GitLab shows exit code 3 as a warning.
     for (const [job, isOwn] of [
       [gitlabs.check ?? {}, true],
       [theirGitLab, false],
     ] as const) {
-      const one = await repository({ "k8s/web.yaml": undecided }, isOwn);
-      assert.equal((await checked(one, scriptGitLabJob(job, job.variables))).code, 3);
+      const one = await createRepository({ "k8s/web.yaml": undecided }, isOwn);
+      assert.equal((await runCheck(one, scriptGitLabJob(job, job.variables))).code, 3);
       assert.deepEqual(job.allow_failure, { exit_codes: [3] });
     }
-    assert.equal((await checked(folder, codebuild, { STRICT: "yes" })).code, 1);
+    assert.equal((await runCheck(folder, codebuild, { STRICT: "yes" })).code, 1);
   });
 
-  it("fail where something can't be read, though nothing is denied", async () => {
+  it("fail if a file can't be read, even if nothing is denied", async () => {
     const folder = await own({ "k8s/broken.yaml": unreadable, "k8s/till.yaml": admitted });
-    const { code, stdout, file } = await byGitHub(folder, githubs);
+    const { code, stdout, file } = await runGitHubCheck(folder, githubs);
     assert.equal(code, 1);
     assert.match(stdout, /k8s\/broken\.yaml/);
     assert.equal(JSON.parse(await file("check.json")).summary.faults, 1);
   });
 
-  it("fail where the check itself does, whatever the run before has left", async () => {
+  it("fail if the check fails, whatever the previous run has left", async () => {
     const folder = await own({ "k8s/web.yaml": undecided });
     await mkdir(join(folder, "postern-check"));
     await writeFile(join(folder, "postern-check/check.json"), `{"summary":{"faults":0}}`);
     await writeFile(join(folder, "infra/commands/check.ts"), `throw new Error("torn");\n`);
-    const { code, stdout } = await checked(folder, codebuild);
+    const { code, stdout } = await runCheck(folder, codebuild);
     assert.equal(code, 1);
     assert.match(stdout, /Error: torn/);
   });
 
-  it("annotate at GitHub the lines that are meant, and put the whole into the summary", async () => {
-    const { stdout, summary } = await byGitHub(await own({ "k8s/till.yaml": denied }), githubs);
+  it("annotate the lines at GitHub, and write the report into the summary", async () => {
+    const { stdout, summary } = await runGitHubCheck(await own({ "k8s/till.yaml": denied }), githubs);
     assert.match(stdout, /^::error file=k8s\/till\.yaml,line=\d+,.*title=deny-service-external-ips/m);
     const [head, , ...lines] = summary.split("\n");
     assert.equal(head, "### What the rules would do in eu");
@@ -278,11 +278,11 @@ describe("the pipelines' checks", { concurrency: 2 }, () => {
     assert.match(summary, /^ {4}1 object: 1 denied$/m);
   });
 
-  it("let no line of a manifest command GitHub's runner", async () => {
-    const { stdout } = await byGitHub(await own({ "k8s/web.yaml": commanding }), githubs);
+  it("let no line of a manifest become a command for GitHub's runner", async () => {
+    const { stdout } = await runGitHubCheck(await own({ "k8s/web.yaml": commanding }), githubs);
     const heard: string[] = [];
     let until: string | undefined;
-    // As the runner reads: what surrounds a line doesn't count, and after stop-commands only the token does.
+    // GitHub's runner trims lines, and after stop-commands it reads only the token.
     for (const line of stdout.split("\n").map((one) => one.trim())) {
       if (until !== undefined) {
         if (line === `::${until}::`) until = undefined;
@@ -293,18 +293,18 @@ describe("the pipelines' checks", { concurrency: 2 }, () => {
     assert.match(stdout, /^ +\?:error title=forged/m, "what it is told with is no command in itself");
   });
 
-  it("take what is piped in, and more options", async () => {
+  it("accept standard input and more options", async () => {
     const folder = await own({ "state/ns.yaml": "apiVersion: v1\nkind: Namespace\nmetadata: { name: shop }\n" });
     const lines = "npm ci; bash infra/pipelines/check.sh --state state";
     const script = { flags: ["-eo", "pipefail"], lines, env: { MANIFESTS: "-" } };
-    const { code, stdout } = await checked(folder, script, {}, undecided);
+    const { code, stdout } = await runCheck(folder, script, {}, undecided);
     assert.equal(code, 0, stdout);
     assert.match(stdout, /Pod shop\/web standard input:1 changed/);
   });
 
-  it("fetch at GitLab the revision that is pinned, and write no token to a log or to a file", async () => {
-    const folder = await repository({ "k8s/till.yaml": admitted }, false);
-    const { stdout, stderr } = await checked(folder, scriptGitLabJob(theirGitLab, theirGitLab.variables));
+  it("fetch the pinned revision at GitLab, and write no token to a log or a file", async () => {
+    const folder = await createRepository({ "k8s/till.yaml": admitted }, false);
+    const { stdout, stderr } = await runCheck(folder, scriptGitLabJob(theirGitLab, theirGitLab.variables));
     assert.ok(!`${stdout}${stderr}`.includes("the-token"));
     const { stdout: head } = await run("git", ["-C", join(folder, ".postern"), "rev-parse", "HEAD"]);
     assert.equal(head.trim(), revision);
@@ -314,7 +314,7 @@ describe("the pipelines' checks", { concurrency: 2 }, () => {
     assert.equal(written.stdout, "");
   });
 
-  it("hand over the reports that they leave", () => {
+  it("upload their reports", () => {
     const uploads = [githubs, theirGitHub].map(({ jobs }) => jobs.check?.steps.at(-1)?.with?.path);
     assert.deepEqual(uploads, ["postern-check/", "postern-check/"]);
     for (const { artifacts } of [gitlabs.check ?? {}, theirGitLab]) {
@@ -323,7 +323,7 @@ describe("the pipelines' checks", { concurrency: 2 }, () => {
     }
   });
 
-  it("have at GitHub the right to read, no more, and a pinned revision of what they run", () => {
+  it("have only the right to read at GitHub, and run a pinned revision", () => {
     const { permissions, jobs } = theirGitHub;
     assert.deepEqual(permissions, {});
     assert.deepEqual(jobs.check?.permissions, { contents: "read" });

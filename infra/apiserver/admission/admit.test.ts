@@ -68,7 +68,7 @@ const run = async (
 };
 
 describe("a write", () => {
-  it("goes from one that mutates to the next, again to those who spoke before a change, and then to all others", async () => {
+  it("calls mutating hooks in order, calls hooks before a change once more, and then calls all validating hooks", async () => {
     const label = (uid: string, _: unknown) =>
       answer(uid, patch([{ op: "add", path: "/metadata/labels/new", value: "1" }]));
     const { trace, asked } = await run([entry("a"), entry("b"), entry("c")], [entry("v"), entry("w")], { b: label });
@@ -83,7 +83,7 @@ describe("a write", () => {
     );
   });
 
-  it("is refused in the hook's words, and nobody is asked after that", async () => {
+  it("is refused with the hook's message, and calls no other hook", async () => {
     const deny: Say = (uid) => answer(uid, { allowed: false, status: { code: 403, message: "no" }, warnings: ["w"] });
     const { trace, asked } = await run([entry("a"), entry("b")], [entry("v")], { a: deny });
     assert.equal(asked, "a");
@@ -91,7 +91,7 @@ describe("a write", () => {
     assert.deepEqual(trace.warnings, ["w"]);
   });
 
-  it("is refused by all who refuse it where they are asked at once", async () => {
+  it("has the refusals of all validating hooks that refuse it", async () => {
     const deny: Say = (uid) => answer(uid, { allowed: false });
     const { trace, asked } = await run([], [entry("v"), entry("w"), entry("x")], { v: deny, x: deny });
     assert.equal(asked, "v w x");
@@ -101,7 +101,7 @@ describe("a write", () => {
     );
   });
 
-  it("fails with a hook that fails, unless its failures are ignored", async () => {
+  it("fails if a hook fails, unless failurePolicy is Ignore", async () => {
     const never: Say = () => new Promise(() => {});
     const text =
       'failed calling webhook "a.example.com": failed to call webhook: Post "https://127.0.0.1:1/a?timeout=1s": context deadline exceeded';
@@ -115,19 +115,19 @@ describe("a write", () => {
     );
   });
 
-  it("fails with a patch that can't be applied, whatever is ignored", async () => {
+  it("fails if a patch can't be applied, even if failurePolicy is Ignore", async () => {
     const bad: Say = (uid) => answer(uid, patch([{ op: "remove", path: "/data/none" }]));
     const { trace } = await run([entry("a", { failurePolicy: "Ignore" })], [], { a: bad });
     assert.match(String(trace.status?.message), /^Internal error occurred: remove operation does not apply/);
   });
 
-  it("of a dry run isn't shown to a hook that may do something outside", async () => {
+  it("is not sent to a hook with side effects if it is a dry run", async () => {
     const { trace, asked } = await run([entry("a", { sideEffects: "Some" })], [], {}, { dryRun: true });
     assert.equal(asked, "");
     assert.equal(trace.status?.message, 'admission webhook "a.example.com" does not support dry run');
   });
 
-  it("whose conditions can't be told is undecided, and goes on as if the hook weren't there", async () => {
+  it("is undecided if a condition can't be evaluated, and skips the hook", async () => {
     const matchConditions = [{ name: "may", expression: "authorizer.path('/x').check('get').allowed()" }];
     const { trace, asked } = await run([], [entry("v", { matchConditions }), entry("w")], {});
     assert.equal(asked, "w");
@@ -135,25 +135,25 @@ describe("a write", () => {
     assert.equal(trace.steps[0]?.outcome, "can't say");
   });
 
-  it("that nobody calls for is said to be one that would be called", async () => {
+  it("reports a hook that would be called but is not", async () => {
     const { trace } = await run([], [entry("v")], { v: () => ({ would: true }) });
     assert.deepEqual([trace.allowed, trace.steps[0]?.outcome], [true, "would be called"]);
   });
 
-  it("in a namespace that isn't there is not found, where somebody wants to know its labels", async () => {
+  it("is not found if a namespaceSelector needs the labels of a missing namespace", async () => {
     const namespaceSelector = { matchLabels: { a: "b" } };
     const { trace } = await run([], [entry("v", { namespaceSelector })], {}, { namespace: "gone" });
     assert.equal(trace.status?.message, 'namespaces "gone" not found');
   });
 
-  it("of a configuration of webhooks is shown to nobody", async () => {
+  it("calls no hook for a webhook configuration", async () => {
     const group = "admissionregistration.k8s.io";
     const kind = { group, version: "v1", kind: "ValidatingWebhookConfiguration" };
     const { trace, asked } = await run([entry("a")], [entry("v")], {}, { kind });
     assert.deepEqual([asked, trace.allowed], ["", true]);
   });
 
-  it("gets a name from its prefix before those who validate see it, and keeps the prefix alone", async () => {
+  it("gets a generated name before validating hooks are called", async () => {
     const object = { apiVersion: "v1", kind: "ConfigMap", metadata: { generateName: "g-" } };
     const { name: _, ...unnamed } = attributes;
     const { trace } = await run([], [entry("v")], {}, { ...unnamed, name: "", object });

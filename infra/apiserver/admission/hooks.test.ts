@@ -22,7 +22,7 @@ const { broken } = readRows<{
 }>(import.meta.filename);
 
 describe("hooks", () => {
-  it("stand in the order of their configurations' names, each with what the API server fills in", () => {
+  it("are in the order of their configurations' names, with the API server's defaults", () => {
     const { mutating, validating, faults } = parseHooks([
       configuration("b", [entry({ name: "z.example.com" }), entry()]),
       configuration("10", [entry()]),

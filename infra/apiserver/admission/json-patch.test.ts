@@ -21,11 +21,11 @@ describe("a patch", () => {
     });
 
   for (const [what, text, expected] of failing)
-    it(`fails where it ${what}`, () => {
+    it(`fails if it ${what}`, () => {
       assert.throws(() => applyServerPatch(document, parseOperations(text)), { message: expected });
     });
 
-  it("may copy no more than an API server lets it", () => {
+  it("may copy only as many bytes as an API server allows", () => {
     const large = { text: "x".repeat(1024 * 1024) };
     const changes = [1, 2, 3].map((index) => ({ op: "copy", from: "/text", path: `/copy${index}` }));
     assert.throws(
@@ -34,7 +34,7 @@ describe("a patch", () => {
     );
   });
 
-  it("of ours leads from any object to any other", () => {
+  it("made by lib/patch.ts turns any object into any other", () => {
     const json = fc.dictionary(fc.string({ maxLength: 4 }), fc.jsonValue({ maxDepth: 3 }), { maxKeys: 4 });
     fc.assert(
       fc.property(json, json, (before, after) => {

@@ -5,11 +5,11 @@ import { limitWarnings } from "./warnings.ts";
 describe("warnings", () => {
   const long = "w".repeat(300);
   const table: [string, string[], (texts: string[]) => boolean][] = [
-    ["are limitWarnings once each, in their order", ["b", "a", "b"], (texts) => texts.join() === "b,a"],
-    ["that are empty or have control characters are dropped", ["", "a\nb", "\ud800"], (texts) => texts.length === 0],
-    ["that are long pass whole where there are few", [long], ([text]) => text === long],
+    ["are returned once each, in their order", ["b", "a", "b"], (texts) => texts.join() === "b,a"],
+    ["are dropped if they are empty or have control characters", ["", "a\nb", "\ud800"], (texts) => texts.length === 0],
+    ["are not cut if the total is small", [long], ([text]) => text === long],
     [
-      "are cut once they are too many, and dropped beyond",
+      "are cut if there are too many, and then dropped",
       Array.from({ length: 30 }, (_, index) => `${index} ${long}`),
       (texts) => texts.length === 16 && texts.every((text) => text.length === 256),
     ],

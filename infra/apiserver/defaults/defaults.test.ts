@@ -19,8 +19,8 @@ const kinds = Object.entries(table.kinds).flatMap(([apiVersion, kinds]) =>
   Object.keys(kinds).map((kind) => ({ apiVersion, kind })),
 );
 
-describe("an object that is filled in", () => {
-  it("has what the API server puts where nothing stands", () => {
+describe("an object with defaults", () => {
+  it("has the API server's defaults for absent members", () => {
     const { object: filled } = fillDefaults(
       pod({ containers: [{ name: "a", image: "app", resources: { limits: { cpu: "1" } } }] }),
     );
@@ -42,24 +42,24 @@ describe("an object that is filled in", () => {
       status: {},
     });
   });
-  it("has its members in the order in which they were written, and what is new behind them", () => {
+  it("keeps the order of its members and adds defaults at the end", () => {
     const { object: filled } = fillDefaults(
       object({ spec: { ports: [{ port: 80 }] }, kind: "Service", apiVersion: "v1" }),
     );
     assert.deepEqual(Object.keys(filled).slice(0, 3), ["spec", "kind", "apiVersion"]);
   });
-  it("has no members that its kind has not, and they are named", () => {
+  it("loses unknown members, which are reported", () => {
     const { object: filled, strays } = fillDefaults(pod({ containers: [{ imagePullPolice: "Always" }], __proto__: 1 }));
     assert.deepEqual(strays, ["spec.containers[0].imagePullPolice"]);
     assert.doesNotMatch(JSON.stringify(filled), /imagePullPolice/);
   });
-  it("takes __proto__ for a key like others", () => {
+  it("keeps a key named __proto__", () => {
     const given = JSON.parse('{"apiVersion":"v1","kind":"ConfigMap","data":{"__proto__":"a"},"__proto__":{"a":1}}');
     const { object: filled, strays } = fillDefaults(given);
     assert.match(JSON.stringify(filled), /"data":\{"__proto__":"a"\}/);
     assert.deepEqual(strays, ["__proto__"]);
   });
-  it("is left alone where the API server couldn't read it, and why is said", () => {
+  it("is not changed if the API server couldn't decode it, and the reasons are reported", () => {
     const given = pod({
       containers: [{ name: 7, env: { A: "1" }, resources: { limits: { cpu: "one" } } }],
       hostPID: "yes",
@@ -80,7 +80,7 @@ describe("an object that is filled in", () => {
     { apiVersion: "v1", kind: "__proto__" },
     {},
   ])
-    it(`is left alone where its kind isn't known: ${JSON.stringify(given)}`, () => {
+    it(`is not changed if its kind is unknown: ${JSON.stringify(given)}`, () => {
       assert.equal(fillDefaults(given).object, given);
     });
 
@@ -96,7 +96,7 @@ describe("an object that is filled in", () => {
         )
         .chain((parts) => fc.constantFrom(...kinds).map((kind) => ({ ...parts, ...fields, ...kind }))),
     );
-  it("never makes us fail, and stays as it was, whatever it holds", () =>
+  it("is never changed in place, and no input throws", () =>
     fc.assert(
       fc.property(hostile, (given) => {
         const text = JSON.stringify(given, (_, value) => (typeof value === "bigint" ? 1 : value));
@@ -105,7 +105,7 @@ describe("an object that is filled in", () => {
         assert.equal(JSON.stringify(parsed), text);
       }),
     ));
-  it("is complete: filled in again it is the same", () =>
+  it("does not change if defaults are added again", () =>
     fc.assert(
       fc.property(fc.constantFrom(...kinds), (kind) => {
         const once = fillDefaults(object({ ...kind, metadata: { name: "a" }, spec: {} }));
@@ -138,8 +138,8 @@ describe("a quantity", () => {
 });
 
 describe("a time", () => {
-  it("is in UTC", () => assert.equal(normalizeTime("2026-01-02T01:00:00.5+02:00"), "2026-01-01T23:00:00Z"));
-  it("may need microseconds", () => {
+  it("is converted to UTC", () => assert.equal(normalizeTime("2026-01-02T01:00:00.5+02:00"), "2026-01-01T23:00:00Z"));
+  it("keeps microseconds", () => {
     assert.equal(normalizeMicroTime("2026-01-02T01:00:00.000001+02:00"), "2026-01-01T23:00:00.000001Z");
     assert.equal(normalizeMicroTime("2026-01-02T01:00:00Z"), undefined);
   });
@@ -148,7 +148,7 @@ describe("a time", () => {
 });
 
 describe("base64", () => {
-  it("may be of several lines", () => assert.equal(normalizeBase64("YW\nJj\r\n"), "YWJj"));
+  it("may have line breaks", () => assert.equal(normalizeBase64("YW\nJj\r\n"), "YWJj"));
   for (const text of ["a", "YQ", "YQ=", "Y Q==", "ä==="])
     it(`isn't ${JSON.stringify(text)}`, () => assert.equal(normalizeBase64(text), undefined));
 });

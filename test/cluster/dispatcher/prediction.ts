@@ -6,7 +6,7 @@ import type { AdmissionTrace, Attributes, CallResult, ReviewToSend } from "#infr
 import { isMap } from "#lib/json.ts";
 import type { AdmissionRequest, GroupVersionKind } from "#lib/review.ts";
 import type { ClusterResponse } from "../../../infra/parity/control-plane/client.ts";
-import { observer, type Setup } from "./sets.ts";
+import { observer, type ScriptedSet } from "./sets.ts";
 import { namespaces } from "./writes.ts";
 
 /** A call that a hook got. */
@@ -15,15 +15,19 @@ export interface Call {
   request: AdmissionRequest;
 }
 
-/** The client's answer to a write, the calls of hooks, and the annotations in the audit log. */
-export interface Happened {
+/** The response to a write, the calls of hooks, and the audit annotations. */
+export interface ObservedWrite {
   answer: ClusterResponse;
   calls: Call[];
   annotations: Record<string, string>;
 }
 
-/** Evaluates the chain for a request as the first hook saw it. */
-export const predict = async (set: Setup, manifests: unknown[], seen: AdmissionRequest): Promise<AdmissionTrace> => {
+/** Runs our admission chain for a request as the first hook got it. */
+export const predict = async (
+  set: ScriptedSet,
+  manifests: unknown[],
+  seen: AdmissionRequest,
+): Promise<AdmissionTrace> => {
   const { uid: _, requestKind: __, requestResource: ___, requestSubResource: ____, ...attributes } = seen;
   return await admit(attributes as Attributes, parseHooks(manifests), {
     findNamespace: (name) => {
@@ -36,7 +40,7 @@ export const predict = async (set: Setup, manifests: unknown[], seen: AdmissionR
     },
     convert,
     fill: (object) => object,
-    call: async (hook, review) => answered(set, hook, review),
+    call: async (hook, review) => callScript(set, hook, review),
     cel: celEvaluator,
   });
 };
@@ -46,18 +50,22 @@ const versions: Record<string, string[]> = {
   "example.com/widgets": ["v1", "v2"],
 };
 
-const answered = (set: Setup, hook: Hook, { apiVersion, request }: ReviewToSend): CallResult | Promise<CallResult> => {
-  const said = set.scripts[keyOf(hook)]?.answer(request, apiVersion);
+const callScript = (
+  set: ScriptedSet,
+  hook: Hook,
+  { apiVersion, request }: ReviewToSend,
+): CallResult | Promise<CallResult> => {
+  const said = set.scripts[getHookKey(hook)]?.answer(request, apiVersion);
   if (said)
     return parseHttpResponse({ code: said.code ?? 200, type: said.type ?? "application/json", text: said.body });
   return new Promise(() => {});
 };
 
 /** The first segment of the path at which a hook is called. */
-export const keyOf = ({ clientConfig: { url = "" } }: Pick<Hook, "clientConfig">): string =>
+export const getHookKey = ({ clientConfig: { url = "" } }: Pick<Hook, "clientConfig">): string =>
   new URL(url).pathname.split("/")[1] ?? "";
 
-/** Converts an object between the versions of the generated kinds. */
+/** Converts objects between the versions of the kinds that the test writes. */
 const convert = (object: unknown, to: GroupVersionKind): unknown => {
   if (!isMap(object)) return undefined;
   const apiVersion = `${to.group}/${to.version}`;
@@ -76,21 +84,25 @@ const convert = (object: unknown, to: GroupVersionKind): unknown => {
   };
 };
 
-/** Describes the differences between the prediction and what happened. */
-export const differences = (trace: AdmissionTrace, happened: Happened): string[] => {
+/** Returns the differences between the prediction and what happened, one a line. */
+export const listDifferences = (trace: AdmissionTrace, happened: ObservedWrite): string[] => {
   const { answer, calls, annotations } = happened;
   if (trace.undecided.length > 0) return trace.undecided.map((one) => `can't say: ${one}`);
   const expected = trace.steps.filter(({ outcome, request }) => outcome === "called" && request);
-  const inPhase = (phase: string) => expected.filter((step) => step.phase === phase).map(asCall);
-  const mutating = inPhase("mutate");
-  const real = calls.map(({ hook, request }) => ({ hook, request: bare(request) }));
+  const listPhaseCalls = (phase: string) => expected.filter((step) => step.phase === phase).map(toCall);
+  const mutating = listPhaseCalls("mutate");
+  const real = calls.map(({ hook, request }) => ({ hook, request: normalizeRequest(request) }));
   const found: string[] = [];
   const compare = (what: string, predicted: unknown, actual: unknown) =>
-    found.push(...between(sorted(predicted), sorted(actual), what).slice(0, 3));
+    found.push(...compareValues(sortKeys(predicted), sortKeys(actual), what).slice(0, 3));
   compare("calls of hooks that mutate", mutating, real.slice(0, mutating.length));
-  const byName = (list: { hook: string }[]) => list.toSorted((one, other) => (one.hook < other.hook ? -1 : 1));
-  compare("calls of hooks that validate", byName(inPhase("validate")), byName(real.slice(mutating.length)));
-  // Node reads headers as bytes.
+  const sortByHook = (list: { hook: string }[]) => list.toSorted((one, other) => (one.hook < other.hook ? -1 : 1));
+  compare(
+    "calls of hooks that validate",
+    sortByHook(listPhaseCalls("validate")),
+    sortByHook(real.slice(mutating.length)),
+  );
+  // Node reads headers as bytes, not as UTF-8.
   const heard = answer.warnings.map((text) => Buffer.from(text, "latin1").toString());
   compare("warnings", trace.warnings.toSorted(), heard.toSorted());
   compare("annotations", trace.audit, annotations);
@@ -99,31 +111,31 @@ export const differences = (trace: AdmissionTrace, happened: Happened): string[]
   if (trace.allowed) {
     const isGone = isMap(answer.body) && answer.body.kind === "Status";
     if (isRefused) {
-      // No kubelet answers here; admission had succeeded before.
+      // The cluster has no kubelet, so an admitted exec still fails.
       if (!expected.some(({ request }) => request?.operation === "CONNECT"))
         found.push(`allowed, but ${JSON.stringify(answer)}`);
     } else if (!isGone && expected[0]?.request?.operation !== "DELETE")
-      compare("object", stored(named(trace.object), isFull), stored(answer.body));
+      compare("object", normalizeObject(addGeneratedName(trace.object), isFull), normalizeObject(answer.body));
   } else {
     const { code, reason, message, details } = answer.body;
-    const said = generated({ code, reason, message, details });
+    const said = maskRandomValues({ code, reason, message, details });
     const possible = trace.refusals.map(({ code, reason, message, details }) =>
-      generated({ code, reason, message, details }),
+      maskRandomValues({ code, reason, message, details }),
     );
-    if (!possible.some((one) => JSON.stringify(sorted(one)) === JSON.stringify(sorted(said))))
+    if (!possible.some((one) => JSON.stringify(sortKeys(one)) === JSON.stringify(sortKeys(said))))
       compare("refusal", possible.length === 1 ? possible[0] : possible, said);
   }
   return found;
 };
 
-const asCall = ({ hook, request }: AdmissionTrace["steps"][number]) => ({
+const toCall = ({ hook, request }: AdmissionTrace["steps"][number]) => ({
   hook,
-  request: bare(request as AdmissionRequest),
+  request: normalizeRequest(request as AdmissionRequest),
 });
 
 /** Returns a request without random values and fields that the server sets. */
-const bare = ({ uid: _, object, oldObject, ...request }: AdmissionRequest) =>
-  generated({ ...request, object: stored(object), oldObject: stored(oldObject) });
+const normalizeRequest = ({ uid: _, object, oldObject, ...request }: AdmissionRequest) =>
+  maskRandomValues({ ...request, object: normalizeObject(object), oldObject: normalizeObject(oldObject) });
 
 const own = [
   "uid",
@@ -135,55 +147,55 @@ const own = [
   "deletionGracePeriodSeconds",
 ];
 
-/** Reports whether a value is stored: empty maps are not. */
+/** Reports whether a member of metadata is stored: empty maps and lists are not. */
 const isFull = (value: unknown) => Object.keys(Object(value)).length > 0 || typeof value !== "object";
 
-const stored = (object: unknown, isKept: (value: unknown) => boolean = (value) => value !== null): unknown => {
+const normalizeObject = (object: unknown, isKept: (value: unknown) => boolean = (value) => value !== null): unknown => {
   if (!isMap(object)) return object ?? null;
   const { status: _, ...rest } = object;
-  // Every stored namespace has these fields.
+  // The API server sets the spec of a namespace when it stores the namespace.
   if (object.kind === "Namespace") delete rest.spec;
   const metadata = Object.entries(Object(object.metadata)).filter(
     ([key, value]) => !own.includes(key) && isKept(value),
   );
-  return generated({ ...rest, metadata: Object.fromEntries(metadata) });
+  return maskRandomValues({ ...rest, metadata: Object.fromEntries(metadata) });
 };
 
-/** Adds a generated name to an object that has only a prefix. */
-const named = (object: unknown): unknown => {
+/** Adds a name to an object that has only a generateName. */
+const addGeneratedName = (object: unknown): unknown => {
   const { generateName, name } = Object(Object(object).metadata);
   if (!generateName || name) return object;
   return { ...Object(object), metadata: { ...Object(object).metadata, name: `${generateName}bcdfg` } };
 };
 
 /** Replaces random suffixes and uids. */
-const generated = <T>(value: T): T =>
+const maskRandomValues = <T>(value: T): T =>
   JSON.parse(
     JSON.stringify(value ?? null)
       .replaceAll(/\bg-[bcdfghjklmnpqrstvwxz2456789]{5}\b/g, "g-?")
       .replaceAll(/\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b/g, "?"),
   );
 
-const sorted = (value: unknown): unknown => {
-  if (Array.isArray(value)) return value.map(sorted);
+const sortKeys = (value: unknown): unknown => {
+  if (Array.isArray(value)) return value.map(sortKeys);
   if (!isMap(value)) return value;
   const entries = Object.entries(value).filter(([, one]) => one !== undefined);
   return Object.fromEntries(
-    entries.sort(([one], [other]) => (one < other ? -1 : 1)).map(([key, one]) => [key, sorted(one)]),
+    entries.sort(([one], [other]) => (one < other ? -1 : 1)).map(([key, one]) => [key, sortKeys(one)]),
   );
 };
 
-/** Returns the request of the first call, before any hook changed the object. */
-export const firstOf = (calls: Call[]): AdmissionRequest | undefined =>
+/** Returns the request of the first call, which has the object before any hook changed it. */
+export const findFirstRequest = (calls: Call[]): AdmissionRequest | undefined =>
   calls.find(({ hook }) => hook === observer)?.request;
 
-/** Describes the places where two values differ. */
-const between = (predicted: unknown, actual: unknown, place: string): string[] => {
+/** Returns the paths at which two values differ, with both values. */
+const compareValues = (predicted: unknown, actual: unknown, place: string): string[] => {
   const isPair = Array.isArray(predicted) ? Array.isArray(actual) : isMap(predicted) && isMap(actual);
   const [one, other]: Record<string, unknown>[] = [Object(predicted), Object(actual)];
   if (isPair)
     return [...new Set([...Object.keys(one ?? {}), ...Object.keys(other ?? {})])].flatMap((key) =>
-      between(one?.[key], other?.[key], `${place}.${key}`),
+      compareValues(one?.[key], other?.[key], `${place}.${key}`),
     );
   const [text, otherText] = [predicted, actual].map((value) => JSON.stringify(value));
   return text === otherText ? [] : [`${place}: predicted ${text}, but it was ${otherText}`];

@@ -1,16 +1,16 @@
-/** Random values that are the same for the same seed. */
+/** Random values that depend only on a seed. */
 export interface Random {
   /** Returns a number from 0 to below 1. */
   next(): number;
   below(end: number): number;
   chance(probability: number): boolean;
   pick<T>(from: readonly T[]): T;
-  /** Returns some of the values in their order, at least this many. */
+  /** Returns some of the values in their order; at least one if `least` is 1. */
   some<T>(from: readonly T[], least?: number): T[];
 }
 
-/** Creates a generator by the algorithm Mulberry32. */
-export const randomOf = (seed: number): Random => {
+/** The generator is Mulberry32. */
+export const createRandom = (seed: number): Random => {
   let state = seed >>> 0;
   const next = () => {
     state = (state + 0x6d2b79f5) >>> 0;
@@ -21,7 +21,7 @@ export const randomOf = (seed: number): Random => {
   const below = (end: number) => Math.floor(next() * end);
   const pick = <T>(from: readonly T[]): T => {
     if (from.length === 0) throw new Error("there is nothing to draw from");
-    // The index is below the length.
+    // The index is in range.
     return from[below(from.length)] as T;
   };
   const some = <T>(from: readonly T[], least = 0): T[] => {

@@ -4,8 +4,8 @@ import type { Phase } from "#lib/rule.ts";
 import type { Random } from "./random.ts";
 import { vocabulary } from "./vocabulary.ts";
 
-/** A hook's answer to a request, by a pure function. */
-export type Answering = (
+/** A hook's response as a pure function of the request. */
+export type HookScript = (
   request: AdmissionRequest,
   version: string,
 ) => { code?: number; type?: string; body: string } | undefined;
@@ -16,15 +16,15 @@ const respond = (version: string, response: object) => {
   return { body: JSON.stringify({ kind: "AdmissionReview", apiVersion: version, response }) };
 };
 
-const patching = (changes: unknown) => {
+const buildPatchFields = (changes: unknown) => {
   return { patchType: "JSONPatch", patch: Buffer.from(JSON.stringify(changes)).toString("base64") };
 };
 
-const labelsOf = (object: unknown): Record<string, string> => Object(Object(Object(object).metadata).labels);
-const notesOf = (object: unknown): Record<string, string> => Object(Object(Object(object).metadata).annotations);
+const getLabels = (object: unknown): Record<string, string> => Object(Object(Object(object).metadata).labels);
+const getAnnotations = (object: unknown): Record<string, string> => Object(Object(Object(object).metadata).annotations);
 
-/** Builds a patch that sets a key of a map in metadata; the map may be missing. */
-const setting = (object: unknown, field: "labels" | "annotations", key: string, value: string): Change[] => {
+/** Returns the operation that sets a label or annotation, also if the object has none yet. */
+const buildSetOperations = (object: unknown, field: "labels" | "annotations", key: string, value: string): Change[] => {
   const there = Object(Object(object).metadata)[field];
   const path = `/metadata/${field}`;
   return there === undefined
@@ -35,22 +35,23 @@ const setting = (object: unknown, field: "labels" | "annotations", key: string, 
 const { denials, faultyAnswers, oddPatches } = vocabulary;
 
 const changes: ((object: unknown) => Change[])[] = [
-  (object) => setting(object, "labels", "tier", labelsOf(object).tier === "a" ? "b" : "a"),
-  (object) => setting(object, "labels", "env", "x"),
-  (object) => setting(object, "labels", "example.com/team", "t"),
-  (object) => (labelsOf(object).env === undefined ? [] : [{ op: "remove", path: "/metadata/labels/env" }]),
-  (object) => setting(object, "annotations", "count", `${notesOf(object).count ?? ""}x`),
-  (object) => setting(object, "annotations", "once", "1"),
+  (object) => buildSetOperations(object, "labels", "tier", getLabels(object).tier === "a" ? "b" : "a"),
+  (object) => buildSetOperations(object, "labels", "env", "x"),
+  (object) => buildSetOperations(object, "labels", "example.com/team", "t"),
+  (object) => (getLabels(object).env === undefined ? [] : [{ op: "remove", path: "/metadata/labels/env" }]),
+  (object) => buildSetOperations(object, "annotations", "count", `${getAnnotations(object).count ?? ""}x`),
+  (object) => buildSetOperations(object, "annotations", "once", "1"),
   (object) => [
     { op: "test", path: "/kind", value: Object(object).kind },
-    ...setting(object, "annotations", "kind", String(Object(object).kind)),
+    ...buildSetOperations(object, "annotations", "kind", String(Object(object).kind)),
   ],
-  (object) => (labelsOf(object).tier === undefined ? setting(object, "labels", "tier", "b") : []),
+  (object) => (getLabels(object).tier === undefined ? buildSetOperations(object, "labels", "tier", "b") : []),
   () => [],
 ];
 
 const warnings = ["careful", 'mind <this> "quoted" \\ one', "two\nlines", "", "äöü", "careful", "w".repeat(300)];
-const many = (count: number) => Array.from({ length: count }, (_, index) => `${index} ${"long ".repeat(60)}`);
+const createLongWarnings = (count: number) =>
+  Array.from({ length: count }, (_, index) => `${index} ${"long ".repeat(60)}`);
 
 const notes: Record<string, string>[] = [
   { plain: "v" },
@@ -60,24 +61,27 @@ const notes: Record<string, string>[] = [
   { ["x".repeat(64)]: "y" },
 ];
 
-/** Picks a script for a hook of a phase, with a short description. */
-export const scriptFor = (phase: Phase, random: Random): { what: string; answer: Answering } => {
+/** Returns a random behaviour of a hook, with a description. */
+export const createScript = (phase: Phase, random: Random): { what: string; answer: HookScript } => {
   const extras = {
     ...(random.chance(0.3) && {
-      warnings: phase === "mutate" && random.chance(0.15) ? many(random.pick([5, 14, 30])) : random.some(warnings),
+      warnings:
+        phase === "mutate" && random.chance(0.15)
+          ? createLongWarnings(random.pick([5, 14, 30]))
+          : random.some(warnings),
     }),
     ...(random.chance(0.3) && { auditAnnotations: random.pick(notes) }),
   };
-  const admitting: Answering = ({ uid }, version) => respond(version, { uid, allowed: true, ...extras });
+  const admitting: HookScript = ({ uid }, version) => respond(version, { uid, allowed: true, ...extras });
   const kind = random.next();
   if (kind < 0.05) {
     const status = random.pick(denials);
-    const answer: Answering = ({ uid }, version) => respond(version, { uid, allowed: false, status, ...extras });
+    const answer: HookScript = ({ uid }, version) => respond(version, { uid, allowed: false, status, ...extras });
     return { what: `denies with ${JSON.stringify(status)}`, answer };
   }
   if (kind < 0.09) {
     const { body, ...rest } = random.pick(faultyAnswers);
-    const answer: Answering = ({ uid }, version) => {
+    const answer: HookScript = ({ uid }, version) => {
       const other = version.endsWith("/v1") ? `${version}beta1` : "admission.k8s.io/v1";
       return { ...rest, body: body.replace("UID", uid).replace("VERSION", version).replace("OTHER", other) };
     };
@@ -88,14 +92,14 @@ export const scriptFor = (phase: Phase, random: Random): { what: string; answer:
     if (kind > 0.98)
       return {
         what: "patches where it may not",
-        answer: ({ uid }, version) => respond(version, { uid, allowed: kind > 0.99, ...patching([]) }),
+        answer: ({ uid }, version) => respond(version, { uid, allowed: kind > 0.99, ...buildPatchFields([]) }),
       };
     return { what: "admits", answer: admitting };
   }
   if (kind > 0.94) {
     const { annotation = {}, patch } = random.pick(oddPatches);
     const operations = (object: unknown) => [
-      ...Object.entries(annotation).flatMap(([key, value]) => setting(object, "annotations", key, value)),
+      ...Object.entries(annotation).flatMap(([key, value]) => buildSetOperations(object, "annotations", key, value)),
       ...patch,
     ];
     return {
@@ -103,7 +107,12 @@ export const scriptFor = (phase: Phase, random: Random): { what: string; answer:
       answer: (request, version) =>
         request.kind.kind === "SelfSubjectAccessReview"
           ? admitting(request, version)
-          : respond(version, { uid: request.uid, allowed: true, ...extras, ...patching(operations(request.object)) }),
+          : respond(version, {
+              uid: request.uid,
+              allowed: true,
+              ...extras,
+              ...buildPatchFields(operations(request.object)),
+            }),
     };
   }
   if (kind < 0.3) return { what: "admits", answer: admitting };
@@ -113,10 +122,15 @@ export const scriptFor = (phase: Phase, random: Random): { what: string; answer:
     what: `patches: ${patch}`,
     answer: (request, version) => {
       if (!isMap(request.object) && !evenDeletes) return admitting(request, version);
-      // The objects of connections and of access reviews can't have labels.
+      // The objects of CONNECT requests and of access reviews can't have labels.
       if (request.operation === "CONNECT" || request.kind.kind === "SelfSubjectAccessReview")
         return admitting(request, version);
-      return respond(version, { uid: request.uid, allowed: true, ...extras, ...patching(patch(request.object)) });
+      return respond(version, {
+        uid: request.uid,
+        allowed: true,
+        ...extras,
+        ...buildPatchFields(patch(request.object)),
+      });
     },
   };
 };

@@ -2,13 +2,13 @@ import type { AdmissionRequest } from "#lib/review.ts";
 import type { Phase } from "#lib/rule.ts";
 import type { WebhookManifests } from "../../../infra/parity/rule-server.ts";
 import type { Random } from "./random.ts";
-import { type Answering, scriptFor } from "./scripts.ts";
+import { createScript, type HookScript } from "./scripts.ts";
 import { vocabulary } from "./vocabulary.ts";
 
-/** Webhook configurations, and the scripts of their hooks by path. */
-export interface Setup {
+/** Webhook configurations, and the scripts of their hooks by the path that is called. */
+export interface ScriptedSet {
   manifests: WebhookManifests;
-  scripts: Record<string, { what: string; answer: Answering }>;
+  scripts: Record<string, { what: string; answer: HookScript }>;
 }
 
 type Entry = WebhookManifests[number]["webhooks"][number];
@@ -23,15 +23,15 @@ const namespaceSelectors = [
   { matchExpressions: [{ key: "kubernetes.io/metadata.name", operator: "NotIn", values: ["plain", "tiers"] }] },
 ];
 
-/** Generates a few configurations, with names and entries in random order. */
-export const makeSet = (number: number, url: string, ca: string, random: Random): Setup => {
-  const scripts: Setup["scripts"] = {};
+/** Creates a few random configurations. */
+export const createSet = (number: number, url: string, ca: string, random: Random): ScriptedSet => {
+  const scripts: ScriptedSet["scripts"] = {};
   const caBundle = Buffer.from(ca).toString("base64");
   let count = 0;
-  const entryOf = (phase: Phase): Entry => {
+  const createEntry = (phase: Phase): Entry => {
     count += 1;
     const key = `s${number}h${count}`;
-    scripts[key] = scriptFor(phase, random);
+    scripts[key] = createScript(phase, random);
     const isSlow = scripts[key].what === "never answers";
     // Only the announcer's entry is about leases: a lease shows when the API server uses a configuration.
     const isOfAll = random.chance(0.2);
@@ -65,11 +65,11 @@ export const makeSet = (number: number, url: string, ca: string, random: Random)
       admissionReviewVersions: random.pick([["v1"], ["v1"], ["v1beta1"], ["v9", "v1beta1", "v1"], ["v1", "v1beta1"]]),
     };
   };
-  const configuration = (phase: Phase): WebhookManifests[number] => {
+  const createConfiguration = (phase: Phase): WebhookManifests[number] => {
     const kind = phase === "mutate" ? "MutatingWebhookConfiguration" : "ValidatingWebhookConfiguration";
     count += 1;
     const name = `${random.pick(["a", "m", "z", "10", "9"])}-${count}`;
-    const webhooks = Array.from({ length: 1 + random.below(6) }, () => entryOf(phase));
+    const webhooks = Array.from({ length: 1 + random.below(6) }, () => createEntry(phase));
     return {
       apiVersion: "admissionregistration.k8s.io/v1",
       kind,
@@ -78,7 +78,7 @@ export const makeSet = (number: number, url: string, ca: string, random: Random)
     };
   };
   const watching: WebhookManifests[number] = {
-    ...configuration("mutate"),
+    ...createConfiguration("mutate"),
     metadata: { name: "00-observer", labels: {} as WebhookManifests[number]["metadata"]["labels"] },
     webhooks: [
       {
@@ -104,6 +104,6 @@ export const makeSet = (number: number, url: string, ca: string, random: Random)
       };
     },
   };
-  const some = (phase: Phase) => Array.from({ length: 1 + random.below(4) }, () => configuration(phase));
+  const some = (phase: Phase) => Array.from({ length: 1 + random.below(4) }, () => createConfiguration(phase));
   return { manifests: [watching, ...some("mutate"), ...some("validate")], scripts };
 };

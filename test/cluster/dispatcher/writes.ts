@@ -3,7 +3,7 @@ import { toApiPath } from "#lib/objects/api-version.ts";
 import type { ClusterRequest } from "../../../infra/parity/control-plane/client.ts";
 import type { Random } from "./random.ts";
 
-/** The existing namespaces and their labels. */
+/** The labels of the namespaces in the cluster. */
 export const namespaces: Record<string, Record<string, string>> = {
   plain: {},
   tiers: { tier: "a" },
@@ -17,7 +17,7 @@ const names: Record<string, string> = { ConfigMap: "configmaps", Pod: "pods", De
 
 const template = { metadata: { labels: { app: "a" } }, spec: { containers: [{ name: "main", image: "i:1" }] } };
 const target = { apiVersion: "apps/v1", kind: "Deployment", name: "base" };
-const cpu = (averageUtilization: number) => {
+const createCpuMetric = (averageUtilization: number) => {
   return [{ type: "Resource", resource: { name: "cpu", target: { type: "Utilization", averageUtilization } } }];
 };
 
@@ -63,7 +63,7 @@ const kinds: Kind[] = [
     kind: "HorizontalPodAutoscaler",
     resource: "horizontalpodautoscalers",
     content: (random) => ({
-      spec: { maxReplicas: 5, minReplicas: 2, scaleTargetRef: target, metrics: cpu(random.pick([40, 60])) },
+      spec: { maxReplicas: 5, minReplicas: 2, scaleTargetRef: target, metrics: createCpuMetric(random.pick([40, 60])) },
     }),
   },
   {
@@ -80,16 +80,16 @@ const kinds: Kind[] = [
   },
 ];
 
-/** Returns the requests that create the kinds and the namespaces. */
-export const furniture = (): ClusterRequest[] => [
+/** Returns the calls that create the kinds and namespaces of the test. */
+export const listFixtureCalls = (): ClusterRequest[] => [
   { method: "POST", path: "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", body: widgets },
   ...Object.entries(namespaces).map(([name, labels]): ClusterRequest => {
     return { method: "POST", path: "/api/v1/namespaces", body: { metadata: { name, labels } } };
   }),
 ];
 
-/** Returns the requests that create an object of each kind in each namespace. */
-export const objects = (random: Random): ClusterRequest[] =>
+/** Returns the calls that create objects in each namespace, for updates and deletions. */
+export const listObjectCalls = (random: Random): ClusterRequest[] =>
   Object.keys(namespaces).flatMap((namespace) =>
     [...new Map(kinds.map((one) => [one.resource, one])).values()].map(
       ({ apiVersion, kind, resource, content }): ClusterRequest => {
@@ -103,7 +103,7 @@ export const objects = (random: Random): ClusterRequest[] =>
     ),
   );
 
-const version = (name: string, storage: boolean) => {
+const createVersion = (name: string, storage: boolean) => {
   const schema = { openAPIV3Schema: { type: "object", "x-kubernetes-preserve-unknown-fields": true } };
   const scale = { specReplicasPath: ".spec.replicas", statusReplicasPath: ".status.replicas" };
   return { name, served: true, storage, schema, subresources: { status: {}, scale } };
@@ -117,12 +117,12 @@ const widgets = {
     group: "example.com",
     scope: "Namespaced",
     names: { plural: "widgets", singular: "widget", kind: "Widget" },
-    versions: [version("v1", true), version("v2", false)],
+    versions: [createVersion("v1", true), createVersion("v2", false)],
   },
 };
 
-/** Generates a write that hooks may get. `number` makes its names unique. */
-export const writeOf = (number: number, random: Random): ClusterRequest => {
+/** Returns a random write; its number makes its name unique. */
+export const createWrite = (number: number, random: Random): ClusterRequest => {
   const isDry = random.chance(0.8);
   const query = isDry ? "?dryRun=All" : "";
   const metadata = (name: object): JsonMap => {
@@ -189,7 +189,7 @@ export const writeOf = (number: number, random: Random): ClusterRequest => {
   if (act < 0.55 && resource !== "pods") {
     const body = { apiVersion, kind, metadata: metadata({ name: "base" }), ...content(random) };
     const path = `${place(apiVersion, resource)}/base?dryRun=All`;
-    // A PUT of a custom resource needs a resourceVersion, so it is patched.
+    // A PUT of a custom resource needs its resourceVersion, so the test patches it.
     if (resource === "widgets") return { method: "PATCH", path, body, contentType: "application/merge-patch+json" };
     return { method: "PUT", path, body };
   }
