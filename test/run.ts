@@ -60,5 +60,5 @@ const report = () => {
   if (skipped.length > 0) process.stdout.write(`\nSkipped:\n`);
   for (const [reason, tests] of byReason)
     process.stdout.write(`- ${reason}\n${tests.map(({ name }) => `    ${name}\n`).join("")}`);
-  process.stdout.write(`\nPOSTERN_SEED=${process.env.POSTERN_SEED} asks the same again.\n`);
+  process.stdout.write(`\nPOSTERN_SEED=${process.env.POSTERN_SEED} repeats this run.\n`);
 };

@@ -32,19 +32,13 @@ export default {
     if (seed >= 2 ** 31) throw new Complaint("--seed must be below 2147483648");
 
     // These modules are loaded here, because `postern` without a verb loads this file, too.
-    const { listPlugins: pluginsIn, requireBinaries } = await import("../parity/control-plane/binaries.ts");
+    const { listPlugins, requireBinaries } = await import("../parity/control-plane/binaries.ts");
     const { checkAllCases } = await import("../parity/cases/cases.ts");
-    const { measureParity: parityOf } = await import("../parity/parity.ts");
+    const { measureParity } = await import("../parity/parity.ts");
     const { listPorts } = await import("../parity/plugins.ts");
-    const {
-      alignRow,
-      areAsExpected,
-      describeCases,
-      describeParity,
-      headings,
-      buildRow: rowOf,
-      insertReport: withReport,
-    } = await import("../parity/report.ts");
+    const { alignRow, areAsExpected, describeCases, describeParity, headings, buildRow, insertReport } = await import(
+      "../parity/report.ts"
+    );
     const { rules: catalogue, broken } = await readCatalogueRules();
     const wanted = requireRules(
       words,
@@ -59,7 +53,7 @@ export default {
     const { version } = binaries;
 
     const rules = catalogue.filter(({ name }) => isChosen(name));
-    const { all } = await pluginsIn(binaries);
+    const { all } = await listPlugins(binaries);
     const ports = listPorts(rules).filter(({ rule }) => all.includes(rule.upstreamPlugin.plugin));
     const longest = Math.max(...ports.map(({ name }) => name.length));
     const printRow = (cells: (string | number)[]) => json || writeOutput(`${alignRow(cells, longest)}\n`);
@@ -68,8 +62,8 @@ export default {
     const found: ParityResult[] = [];
     for (const port of ports) {
       const settings = cluster?.rules.get(port.name)?.settings;
-      const one = await parityOf(port, binaries, { requests, seed, ...(settings && { settings }) });
-      printRow(rowOf(one));
+      const one = await measureParity(port, binaries, { requests, seed, ...(settings && { settings }) });
+      printRow(buildRow(one));
       found.push(one);
     }
     const cases = await checkAllCases(binaries, rules);
@@ -81,7 +75,7 @@ export default {
     );
     if (options.flag("write")) {
       const page = join(catalogueFolder, "README.md");
-      await writeFile(page, withReport(await readFile(page, "utf8"), { found, cases, version, seed }));
+      await writeFile(page, insertReport(await readFile(page, "utf8"), { found, cases, version, seed }));
     }
     return found.some(({ unexplained }) => unexplained > 0) || !areAsExpected(cases) ? 1 : 0;
   },

@@ -142,7 +142,7 @@ interface KnownDifference {
 /** All intended differences. */
 const knownDifferences: KnownDifference[] = [
   {
-    reason: "a uid that was read isn't told to those who sent another",
+    reason: "a refusal of another uid doesn't show the uid that was read",
     rules: ["node-restriction"],
     explains: (wanted, actual) =>
       isSameRefusal(wanted, actual, (text) =>
@@ -156,7 +156,7 @@ const knownDifferences: KnownDifference[] = [
       ),
   },
   {
-    reason: "where a claim differs is said by the names of fields, not by Go's structures",
+    reason: "a refusal of a changed claim names the fields, and doesn't show Go's structures",
     rules: ["node-restriction"],
     explains: (wanted, actual) => {
       const end = /(?<= other than status\.quantity and status\.conditions: ).*$/s;
@@ -165,7 +165,7 @@ const knownDifferences: KnownDifference[] = [
     },
   },
   {
-    reason: "why a certificate request can't be parsed is said in other words",
+    reason: "the refusal of a certificate request that can't be parsed has another text",
     rules: ["node-restriction"],
     explains: (wanted, actual) =>
       isSameRefusal(wanted, actual, (text) =>
@@ -176,7 +176,7 @@ const knownDifferences: KnownDifference[] = [
       ),
   },
   {
-    reason: "what upstream answers as a bare 500 is 403 Forbidden here, with the same text",
+    reason: "a bare 500 of upstream is 403 Forbidden here, with the same text",
     rules: [
       ...["always-pull-images", "node-restriction", "pod-node-selector", "pod-toleration-restriction"],
       "service-account",
@@ -194,7 +194,7 @@ const knownDifferences: KnownDifference[] = [
     },
   },
   {
-    reason: "API validation shows an empty list or map as none in its messages once a webhook has patched the object",
+    reason: "API validation shows an empty list or map as null in its messages once a webhook has patched the object",
     rules: [
       ...["always-pull-images", "default-ingress-class", "default-storage-class", "default-toleration-seconds"],
       ...["extended-resource-toleration", "limit-ranger", "pod-group-protection", "pod-node-selector"],
@@ -212,24 +212,23 @@ const knownDifferences: KnownDifference[] = [
     },
   },
   {
-    reason: "tolerations are in another order where a RuntimeClass adds some, after the plugin and before the rule",
+    reason: "tolerations are in another order if a RuntimeClass adds some, after the plugin and before the rule",
     rules: ["default-toleration-seconds", "extended-resource-toleration"],
     explains: (wanted, actual) => isSame(sortTolerations(wanted), sortTolerations(actual)),
   },
   {
-    reason: "a RuntimeClass drops what another toleration covers, after the plugin added it and before the rule does",
+    reason:
+      "a RuntimeClass drops a toleration that another one covers, after the plugin added it and before the rule does",
     rules: ["extended-resource-toleration"],
     explains: (wanted, actual) => isSame(sortTolerations(wanted), sortTolerations(actual, undefined, deleteCovered)),
   },
   {
-    reason:
-      "how long to stay on a lost node is said already where a RuntimeClass says it, after the plugin and before the rule",
+    reason: "a RuntimeClass's toleration of a lost node is kept: it is added after the plugin and before the rule",
     rules: ["default-toleration-seconds"],
     explains: (wanted, actual) => isSame(sortTolerations(wanted, applyRuntimeClass), sortTolerations(actual)),
   },
   {
-    reason:
-      "what is no list of tolerations is refused with the annotation's name, not with what Go's JSON says of it as 500",
+    reason: "an annotation that is not a list of tolerations is refused with its name, not with Go's JSON error as 500",
     rules: ["pod-toleration-restriction"],
     explains: (wanted, actual) =>
       wanted.code === 500 &&
@@ -238,7 +237,7 @@ const knownDifferences: KnownDifference[] = [
       /^namespace "\S+" must have a JSON list of tolerations in its annotation \S+$/.test(getMessage(actual)),
   },
   {
-    reason: "a missing namespace is named before the object is validated, and upstream names it after",
+    reason: "a missing namespace is reported before the object is validated, and upstream reports it after",
     rules: ["namespace-exists"],
     explains: (wanted, actual) => {
       const isEarly = actual.code === 404 && /^namespaces "[^"]+" not found$/.test(getMessage(actual));
@@ -247,7 +246,7 @@ const knownDifferences: KnownDifference[] = [
     },
   },
   {
-    reason: "why the backend's answer can't be taken is said in other words",
+    reason: "the refusal of an unusable answer of the backend has another text",
     rules: ["image-policy-webhook"],
     explains: (wanted, actual) => {
       const [start, said = ""] = getMessage(wanted).split(" is forbidden: ");
@@ -260,15 +259,14 @@ const knownDifferences: KnownDifference[] = [
     },
   },
   {
-    reason: "a bucket fills as time passes, on each side at its own moments: one has a token where the other has none",
+    reason: "a bucket fills over time, on each side at other moments: one may have a token when the other has none",
     rules: ["event-rate-limit"],
     explains: (wanted, actual) =>
       [wanted, actual].every((one) => one.code < 300 || (one.code === 429 && isLimitMessage(getMessage(one)))) &&
       [wanted, actual].some(({ code }) => code === 429),
   },
   {
-    reason:
-      "a namespace that is made for a request is managed by Postern, where upstream it is by kube-apiserver itself",
+    reason: "a namespace that is created for a request has the field manager postern, upstream kube-apiserver",
     rules: ["namespace-auto-provision"],
     explains: (wanted, actual) =>
       JSON.stringify(wanted.body).includes('"kind":"Namespace"') &&

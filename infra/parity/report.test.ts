@@ -44,14 +44,14 @@ describe("the results of cases", () => {
       describeCases([fine]),
       [
         "",
-        "RULE                CASES  AS SAID  NOT RECEIVABLE  AS UPSTREAM  OUTCOMES",
-        "always-pull-images      4        3               1            2         -",
+        "RULE                CASES  AS STATED  NOT RECEIVABLE  AS UPSTREAM  OUTCOMES",
+        "always-pull-images      4          3               1            2         -",
         "",
         "Not receivable:",
         "",
         '- always-pull-images, "has no name": never arrives without metadata.name',
         "",
-        "Not asked beside upstream:",
+        "Not sent to upstream:",
         "",
         '- always-pull-images, "reads a ghost": Ghost "a": there are none',
         "",
@@ -69,7 +69,7 @@ describe("the results of cases", () => {
     const text = describeCases([fine, wrong]);
     assert.ok(
       text.includes(
-        `a-rule, "refuses": the API server's answer (+) differs from what the case says (-)\n- no\n+ yes\n`,
+        `a-rule, "refuses": the API server's answer (+) differs from what the case states (-)\n- no\n+ yes\n`,
       ),
     );
     assert.ok(text.includes(`a-rule, "admits": the API server's answer (+) differs from upstream (-)\n- yes\n+ no\n`));

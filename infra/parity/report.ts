@@ -50,8 +50,7 @@ export const describeParity = (found: ParityResult[], options: string): string =
     ),
     ...found.flatMap(({ rule, differences }) =>
       differences.map(
-        (difference) =>
-          `\n${describeDifference(rule, difference)}\nTo ask again: npx postern parity ${rule} ${options}\n`,
+        (difference) => `\n${describeDifference(rule, difference)}\nTo repeat: npx postern parity ${rule} ${options}\n`,
       ),
     ),
   ].join("");
@@ -60,7 +59,7 @@ const describeDifference = (rule: string, { calls, diff, recurs, withoutConditio
   [
     `${rule}${withoutConditions ? ", called without its matchConditions," : ""} differs from upstream (-) in the answer to the last of`,
     ...calls.map((call) => `  ${call}`),
-    ...(recurs ? [] : ["but not when asked again"]),
+    ...(recurs ? [] : ["but not when the requests were repeated"]),
     diff,
   ].join("\n");
 
@@ -83,7 +82,7 @@ export const describeCases = (results: RuleResults[]): string => {
   ].join("");
 };
 
-const caseHeadings = ["rule", "cases", "as said", "not receivable", "as upstream", "outcomes"];
+const caseHeadings = ["rule", "cases", "as stated", "not receivable", "as upstream", "outcomes"];
 
 const buildCaseRow = ({ rule, cases, asSaid, notReceivable, beside, outcomes }: RuleResults): string[] => [
   rule,
@@ -93,7 +92,7 @@ const buildCaseRow = ({ rule, cases, asSaid, notReceivable, beside, outcomes }: 
 ];
 
 const describeCase = (rule: string, { name, from, diff }: CaseDifference) => {
-  const expected = from === "case" ? "what the case says" : "upstream";
+  const expected = from === "case" ? "what the case states" : "upstream";
   return `\n${rule}, "${name}": the API server's answer (+) differs from ${expected} (-)\n${diff}\n`;
 };
 
@@ -108,7 +107,7 @@ const listExceptions = (results: RuleResults[]): string[] => {
   ]);
   return [
     ...(notReceivable.length > 0 ? [`Not receivable:\n\n${notReceivable.join("\n")}`] : []),
-    ...(leftOut.length > 0 ? [`Not asked beside upstream:\n\n${leftOut.join("\n")}`] : []),
+    ...(leftOut.length > 0 ? [`Not sent to upstream:\n\n${leftOut.join("\n")}`] : []),
   ];
 };
 
@@ -132,10 +131,10 @@ export const insertReport = (
     before.trimEnd(),
     begin,
     "## Parity",
-    `The same generated requests to kube-apiserver ${version} with a compiled-in plugin, and to one without it that calls the\nrule (seed ${seed}). Beside them, how often the rule was called for them, how often it refused or changed\nsomething, how often it is called for the same answers without its matchConditions, and the share of calls that they save.`,
+    `The same generated requests were sent to kube-apiserver ${version} with the compiled-in plugin, and to one without it\nthat calls the rule (seed ${seed}). The last columns show how often the rule was called, how often it refused or\nchanged something, how often it was called without its matchConditions, and the share of calls that these save.`,
     toMarkdown(columns, found.map(buildRow)),
     ...(reasons.length > 0 ? [`Known differences:\n\n${reasons.join("\n")}`] : []),
-    `Every rule's cases, sent to the same API server: how many it answers as they say; how many no API server can receive as\nthey are; how many the compiled-in plugin answers alike, of those with its settings; and how many outcomes of a plugin\nthat Kubernetes no longer has are as they were.`,
+    `The cases of every rule, sent to the same API server: how many have the outcome that they state, how many no API\nserver can receive, how many the compiled-in plugin answers alike (of those with its settings), and how many recorded\noutcomes of a removed plugin are unchanged.`,
     toMarkdown(caseHeadings, cases.map(buildCaseRow)),
     ...listExceptions(cases),
     `${end}${after}`,

@@ -63,7 +63,7 @@ describe("postern parity", () => {
     assert.ok(call.length < 400, call);
     assert.ok(rest.includes('-           "tolerationSeconds": 300'), first);
     assert.ok(rest.includes('+           "tolerationSeconds": 7'), first);
-    assert.equal(rest.at(-1), `To ask again: npx postern parity ${words.join(" ")}`);
+    assert.equal(rest.at(-1), `To repeat: npx postern parity ${words.join(" ")}`);
   });
 });
 
@@ -82,11 +82,11 @@ describe("on a real API server", { ...apiserver, concurrency: 2 }, () => {
     it(`${port.name} answers as ${port.rule.upstreamPlugin.plugin} does`, {
       skip: isMissing(port),
     }, async (context) => {
-      context.diagnostic(`POSTERN_SEED=${seed} asks the same again`);
+      context.diagnostic(`POSTERN_SEED=${seed} repeats this run`);
       const { unexplained, failedConditions, differences, equal, known } = await ask(port, requests);
       const told = differences.map(({ calls, diff }) => `${calls.join("\n")}\n${diff}`).join("\n\n");
       assert.deepEqual(failedConditions, {});
-      assert.equal(unexplained, 0, `POSTERN_SEED=${seed} asks the same again\n${told}`);
+      assert.equal(unexplained, 0, `POSTERN_SEED=${seed} repeats this run\n${told}`);
       assert.equal(
         Object.values(known).reduce((sum, count) => sum + count, equal),
         requests,

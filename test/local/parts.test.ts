@@ -56,7 +56,7 @@ describe("a run of tests", () => {
     assert.match(moto ?? "", /^moto 5\.2\.1 is here and [\d.]+ is wanted: npm run aws installs it\n +calls$/);
     const sentence = /^KUBEBUILDER_ASSETS has kube-apiserver v1\.30\.2, and v[\d.]+ is wanted: .*\n +rules\n/;
     assert.match(apiserver ?? "", sentence);
-    assert.match(apiserver ?? "", /\n\nPOSTERN_SEED=7 asks the same again\.\n$/);
+    assert.match(apiserver ?? "", /\n\nPOSTERN_SEED=7 repeats this run\.\n$/);
     assert.deepEqual([status, rest], [0, []]);
   });
 

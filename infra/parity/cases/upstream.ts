@@ -32,10 +32,10 @@ export const explainUnavailable = (
   const verbs = Object.values(needs).map(({ verb }) => verb);
   if (!plugins.includes(twin.plugin)) return `Kubernetes ${version} has no plugin ${twin.plugin}`;
   if (twin.plugin === "NodeDeclaredFeatureValidator" && !plugins.includes("PodResizeValidator"))
-    return `${twin.plugin} does nothing in Kubernetes ${version} unless a gate is opened`;
+    return `${twin.plugin} does nothing in Kubernetes ${version} unless a feature gate is on`;
   if (verbs.includes("https"))
-    return `${twin.plugin} takes a file that leads to a service, which its cases have only on paper`;
-  if (verbs.includes("ledger")) return `${twin.plugin} takes a file, and its answers depend on what was asked before`;
+    return `${twin.plugin} reads the address of a service from a file, and its cases have only recorded answers`;
+  if (verbs.includes("ledger")) return `${twin.plugin} reads a file, and its answers depend on earlier requests`;
 };
 
 /**
@@ -44,7 +44,7 @@ export const explainUnavailable = (
  */
 export const explainIncomparable = ({ rule }: Port): string | undefined =>
   rule.authorizedBy &&
-  `${rule.upstreamPlugin.plugin} refuses those alone who may not do something, and here everybody may`;
+  `${rule.upstreamPlugin.plugin} refuses only users without a right, and here every user has every right`;
 
 /**
  * Names the API server in which a port's plugin is on, together with others. Only one plugin of an API server may
@@ -160,6 +160,6 @@ export const compareWithUpstream = async (
   // If the same objects are missing in both, the answers must still be equal.
   const isExcused = comparison.verdict !== "different" || !isDeepStrictEqual(here, there);
   const lacking = isExcused ? (here[0] ?? there[0]) : undefined;
-  const leftOut = lacking ?? fault ?? (varies ? "upstream answers now this, now that" : undefined);
+  const leftOut = lacking ?? fault ?? (varies ? "upstream's answers vary" : undefined);
   return { ...comparison, ...(leftOut !== undefined && { leftOut }) };
 };
