@@ -76,6 +76,10 @@ export const probeEntries = async (
   return found;
 };
 
+/** Probes the endpoints of entries; returns the results of those that fail. */
+export const findFailingEntries = async (entries: readonly Webhook[]): Promise<EntryProbe[]> =>
+  (await probeEntries(entries)).filter(({ ok }) => !ok);
+
 /** Returns the fault of an answer. A refusal is a valid answer. */
 const findAnswerFault = (answer: HttpsAnswer | UnansweredError, uid: unknown): string | undefined => {
   if (!("status" in answer)) return `it can't be reached: ${toSentence(answer)}`;

@@ -40,8 +40,9 @@ export interface VersionCounts {
 export const minimumReviews = 50;
 
 /**
- * Gives fresh versions their share. A fault of one takes all trials back: they were to go live together. After the
- * given time, versions with enough reviews are promoted; the others get it once more, then go back.
+ * Gives fresh versions a share of the reviews. A fault of one version rolls all of them back, because they are to go
+ * live together. Versions with enough reviews are promoted after the given time; the others after twice that time, or
+ * they are rolled back.
  */
 export const runCanary = async (
   functions: StageFunctions,

@@ -38,20 +38,20 @@ export const planCluster = async (
   if (found instanceof Complaint)
     return { cluster: name, hardened: [], differences: [], unknown: found.message, notes: [] };
   const { cluster } = found;
-  const door = toEndpoints(targets, outputs);
-  const { hardened, notes: open } = await chooseHardened(targets, [name, cluster], newest, door, outputs);
+  const endpoints = toEndpoints(targets, outputs);
+  const { hardened, notes: open } = await chooseHardened(targets, [name, cluster], newest, endpoints, outputs);
   const notes = [...found.notes, ...open];
-  const manifests = buildManifests(targets.catalogue, [name, cluster], door, new Set(hardened));
+  const manifests = buildManifests(targets.catalogue, [name, cluster], endpoints, new Set(hardened));
   const plan = { cluster: name, hardened, notes };
   const keyVersion = getKeyVersion(cluster);
   const signer = keyring?.current.publicKey ?? newest?.keys?.signer;
-  const unlike = compareWithRecord(newest, name, { manifests, keyVersion, signer });
-  const isRecorded = unlike.length === 0;
+  const differences = compareWithRecord(newest, name, { manifests, keyVersion, signer });
+  const isRecorded = differences.length === 0;
   if (targets.write !== undefined)
     return { ...plan, differences: isRecorded ? [] : [`the entries are written to ${targets.write}`] };
   if (keyring === undefined) {
     const unfinished = `release r${newest?.id} was not finished, and the cluster may lack some of its entries`;
-    return { ...plan, differences: newest?.complete === false ? [...unlike, unfinished] : unlike };
+    return { ...plan, differences: newest?.complete === false ? [...differences, unfinished] : differences };
   }
   try {
     const api = await openTarget(targets, name);

@@ -5,7 +5,7 @@ import { Complaint } from "../cli/complaint.ts";
 import { formatCount } from "../cli/progress.ts";
 import type { DeployedObject } from "../clusters/api.ts";
 import { applyAll, applyRights, findDifferences } from "../clusters/apply.ts";
-import { probeEntries } from "../clusters/probe.ts";
+import { findFailingEntries } from "../clusters/probe.ts";
 import { getEntryRule, type Webhook } from "../webhooks/configurations.ts";
 import { buildManifests, configurationName, insertKey, listEntries, selectOnePerPhase } from "./cluster-manifests.ts";
 import type { Keyring } from "./keyring.ts";
@@ -26,18 +26,18 @@ export const updateCluster = async (
   before: ReleasedCluster | undefined,
   hardened: string[],
   keyring: Keyring,
-  record: (told: ReleasedCluster) => Promise<void>,
+  record: (recorded: ReleasedCluster) => Promise<void>,
 ): Promise<void> => {
   const { catalogue, progress, stage, write } = targets;
   const { cluster } = await inspectTarget(targets, name);
-  const door = toEndpoints(targets, await stage.stack.readOutputs());
-  const manifests = buildManifests(catalogue, [name, cluster], door, new Set(hardened));
+  const endpoints = toEndpoints(targets, await stage.stack.readOutputs());
+  const manifests = buildManifests(catalogue, [name, cluster], endpoints, new Set(hardened));
   const keyVersion = getKeyVersion(cluster);
   const since = findFirstTimes(manifests, before?.since ?? {});
   const wanted = insertKey(manifests, keyring.current.signSegment(name, keyVersion));
   const entries = listEntries(wanted);
   const signer = keyring.current.publicKey;
-  const told = { at: new Date().toISOString(), keyVersion, signer, hardened, since, manifests };
+  const recorded = { at: new Date().toISOString(), keyVersion, signer, hardened, since, manifests };
   const probed = countProbes(before, entries);
   const api = write === undefined ? await openTarget(targets, name) : undefined;
   if (api) {
@@ -51,16 +51,16 @@ export const updateCluster = async (
     );
 
   await progress.step(`cluster ${name}: endpoints`, async () => {
-    const sick = (await probeEntries(entries)).filter(({ ok }) => !ok);
-    if (sick.length > 0)
+    const failing = await findFailingEntries(entries);
+    if (failing.length > 0)
       throw new Complaint(
-        `the entries of cluster ${name} were not changed, because not every endpoint answers:\n${sick.map(({ entry, sentence }) => `${entry}: ${sentence}`).join("\n")}`,
+        `the entries of cluster ${name} were not changed, because not every endpoint answers:\n${failing.map(({ entry, sentence }) => `${entry}: ${sentence}`).join("\n")}`,
         1,
       );
     return `${entries.length} answer`;
   });
   // Recorded before the entries are applied: after an interruption, the cluster may have them.
-  await record({ ...told, probed });
+  await record({ ...recorded, probed });
   await progress.step(`cluster ${name}: entries`, async () => {
     if (api === undefined)
       return writeManifests(
@@ -70,10 +70,10 @@ export const updateCluster = async (
       );
     const changes = await applyAll(api, wanted, configurationName);
     const left = await findDifferences(api, wanted, configurationName);
-    const sick = (await probeEntries(selectOnePerPhase(entries))).filter(({ ok }) => !ok);
-    if (left.length + sick.length > 0)
+    const failing = await findFailingEntries(selectOnePerPhase(entries));
+    if (left.length + failing.length > 0)
       throw new Complaint(
-        `cluster ${name} failed its checks after the update, and later clusters were not updated:\n${[...left, ...sick].map(({ sentence }) => sentence).join("\n")}`,
+        `cluster ${name} failed its checks after the update, and later clusters were not updated:\n${[...left, ...failing].map(({ sentence }) => sentence).join("\n")}`,
         1,
       );
     return changes.length === 0 ? "nothing to change" : `${formatCount(changes.length, "object")} changed`;

@@ -3,14 +3,14 @@ import { describe, it } from "node:test";
 import fc from "fast-check";
 import { estimateCost, type RuleUsage } from "./cost.ts";
 
-const small: RuleUsage = { door: "url", memoryMegabytes: 256, milliseconds: 5, asks: false };
+const small: RuleUsage = { endpointType: "url", memoryMegabytes: 256, milliseconds: 5, asks: false };
 
 describe("the cost of a million reviews", () => {
   /** A kilobyte of log for each is half a dollar. */
   const log = 0.5;
   const examples: [string, RuleUsage, number][] = [
     ["a function URL", small, 0.22],
-    ["the HTTP API", { ...small, door: "http" }, 1.22],
+    ["the HTTP API", { ...small, endpointType: "http" }, 1.22],
     ["a rule that asks its cluster", { ...small, milliseconds: 30, asks: true }, 0.31],
     ["four times the memory", { ...small, memoryMegabytes: 1024 }, 0.29],
     ["a second each", { ...small, milliseconds: 1000 }, 3.54],
@@ -22,13 +22,13 @@ describe("the cost of a million reviews", () => {
 
   it("is a dollar more behind the HTTP API, and never less for more time or memory", () => {
     const use = fc.record({
-      ...{ door: fc.constantFrom("http" as const, "url" as const), asks: fc.boolean() },
+      ...{ endpointType: fc.constantFrom("http" as const, "url" as const), asks: fc.boolean() },
       memoryMegabytes: fc.integer({ min: 128, max: 10_240 }),
       milliseconds: fc.integer({ min: 0, max: 30_000 }),
     });
     const check = (one: RuleUsage, more: number) => {
       const cost = estimateCost(one);
-      const apart = estimateCost({ ...one, door: "http" }) - estimateCost({ ...one, door: "url" });
+      const apart = estimateCost({ ...one, endpointType: "http" }) - estimateCost({ ...one, endpointType: "url" });
       assert.ok(Math.abs(apart - 1) < 1e-9);
       assert.ok(estimateCost({ ...one, milliseconds: one.milliseconds + more }) > cost);
       assert.ok(estimateCost({ ...one, memoryMegabytes: one.memoryMegabytes + more }) > cost);

@@ -2,7 +2,7 @@ import type { DeploymentStage } from "../aws/stage.ts";
 import type { PackagedRule } from "./package.ts";
 
 export interface RuleUsage {
-  door: "http" | "url";
+  endpointType: "http" | "url";
   memoryMegabytes: number;
   milliseconds: number;
   /** A rule that asks a cluster takes longer to start. */
@@ -23,11 +23,11 @@ const price = {
 /** The estimated share of calls with a cold start. */
 const coldShare = 0.01;
 
-export const estimateCost = ({ door, memoryMegabytes, milliseconds, asks }: RuleUsage): number => {
+export const estimateCost = ({ endpointType, memoryMegabytes, milliseconds, asks }: RuleUsage): number => {
   const gigabytes = memoryMegabytes / 1024;
   const start = asks ? 0.3 : 0.15;
   return (
-    (door === "http" ? price.gateway : 0) +
+    (endpointType === "http" ? price.gateway : 0) +
     price.requests +
     price.compute * gigabytes * (milliseconds / 1000 + coldShare * start) +
     price.logs
@@ -46,7 +46,7 @@ const periodDays = 30;
 
 export const estimateCosts = async (
   { functions, metrics }: Pick<DeploymentStage, "functions" | "metrics">,
-  door: "http" | "url",
+  endpointType: "http" | "url",
   parts: PackagedRule[],
   now = new Date(),
 ): Promise<RuleCost[]> => {
@@ -67,7 +67,7 @@ export const estimateCosts = async (
     const reviews = answers[`${name}/calls`] ?? 0;
     const usual = asks ? 30 : 5;
     const milliseconds = reviews > 0 ? (answers[`${name}/time`] ?? 0) / reviews : usual;
-    const million = estimateCost({ door, memoryMegabytes: wanted.memorySize, milliseconds, asks });
+    const million = estimateCost({ endpointType, memoryMegabytes: wanted.memorySize, milliseconds, asks });
     return { rule: name, million, reviews, month: (million * reviews) / 1e6 };
   });
 };

@@ -1,7 +1,7 @@
 import type { LiveAlias } from "../aws/functions.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
 import { formatCount, runInParallel } from "../cli/progress.ts";
-import { probeEntries } from "../clusters/probe.ts";
+import { findFailingEntries } from "../clusters/probe.ts";
 import { getEntryRule } from "../webhooks/configurations.ts";
 import { runCanary, type TrialOutcome } from "./canary.ts";
 import { insertKey, listEntries, selectOnePerPhase } from "./cluster-manifests.ts";
@@ -20,7 +20,7 @@ interface AliasMove {
 export const moveAliases = async (
   prepared: PreparedDeployment,
   versions: Map<string, string>,
-  told: Release["clusters"],
+  clusters: Release["clusters"],
 ) => {
   const { job, plan, releases } = prepared;
   const { functions, metrics } = job.stage;
@@ -36,7 +36,7 @@ export const moveAliases = async (
   }
   const trials = job.canary ? moves.filter(({ from, to, wasReleased }) => wasReleased && from.version !== to) : [];
   const direct = moves.filter((move) => !trials.includes(move));
-  if (direct.length > 0) await moveAtOnce(prepared, direct, told);
+  if (direct.length > 0) await moveAtOnce(prepared, direct, clusters);
   const live = new Map(versions);
   if (job.canary === undefined || trials.length === 0) return { live, stuck: [] };
 
@@ -65,7 +65,7 @@ export const moveAliases = async (
   return { live, stuck: stuck.map(({ trial }) => trial.rule) };
 };
 
-const moveAtOnce = async (prepared: PreparedDeployment, moves: AliasMove[], told: Release["clusters"]) => {
+const moveAtOnce = async (prepared: PreparedDeployment, moves: AliasMove[], clusters: Release["clusters"]) => {
   const { job } = prepared;
   const { functions } = job.stage;
   const moved: AliasMove[] = [];
@@ -79,7 +79,7 @@ const moveAtOnce = async (prepared: PreparedDeployment, moves: AliasMove[], told
     });
     return `${moves.length} moved`;
   });
-  await requireAnswers(prepared, moves, told);
+  await requireAnswers(prepared, moves, clusters);
 };
 
 const moveBack = async ({ job }: PreparedDeployment, moves: AliasMove[]): Promise<string> => {
@@ -96,11 +96,11 @@ const moveBack = async ({ job }: PreparedDeployment, moves: AliasMove[]): Promis
 };
 
 /** Probes the moved rules at the addresses that clusters call. If one fails, moves all of them back. */
-const requireAnswers = async (prepared: PreparedDeployment, moves: AliasMove[], told: Release["clusters"]) => {
+const requireAnswers = async (prepared: PreparedDeployment, moves: AliasMove[], clusters: Release["clusters"]) => {
   const { job, keyring } = prepared;
   const back = moves.filter(({ wasReleased, from, to }) => wasReleased && from.version !== to);
   const names = back.map(({ rule }) => rule);
-  const asked = Object.entries(told).flatMap(([cluster, { manifests, keyVersion }]) =>
+  const asked = Object.entries(clusters).flatMap(([cluster, { manifests, keyVersion }]) =>
     keyring === undefined
       ? []
       : listEntries(insertKey(manifests, keyring.current.signSegment(cluster, keyVersion))).filter((webhook) =>
@@ -109,9 +109,9 @@ const requireAnswers = async (prepared: PreparedDeployment, moves: AliasMove[], 
   );
   if (asked.length === 0) return;
   await job.progress.step("endpoints", async () => {
-    const sick = (await probeEntries(selectOnePerPhase(asked))).filter(({ ok }) => !ok);
-    if (sick.length === 0) return `${formatCount(names.length, "rule")} checked`;
-    const sentences = sick.map(({ sentence }) => sentence).join("\n");
+    const failing = await findFailingEntries(selectOnePerPhase(asked));
+    if (failing.length === 0) return `${formatCount(names.length, "rule")} checked`;
+    const sentences = failing.map(({ sentence }) => sentence).join("\n");
     throw new Complaint(
       `not every new version answers at its address${await moveBack(prepared, back)}:\n${sentences}`,
       1,

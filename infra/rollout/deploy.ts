@@ -100,14 +100,14 @@ const findAllOrphans = ({ job, plan, releases }: PreparedDeployment): Map<string
   const served = new Map(
     plan.parts.map(({ part: { name, listed, share } }) => [name, { phases: listed.phases, share }]),
   );
-  for (const [name, told] of listReleasedClusters(releases.all[0])) {
-    if (listEntries(told.manifests).length === 0 || job.forgotten?.includes(name)) continue;
+  for (const [name, recorded] of listReleasedClusters(releases.all[0])) {
+    if (listEntries(recorded.manifests).length === 0 || job.forgotten?.includes(name)) continue;
     if (!job.config.clusters.has(name))
       throw new Complaint(
         `cluster ${name} has entries for these rules, and postern.yaml doesn't name it any more: add it there and run postern destroy --configs-only --cluster ${name}, or use --forget ${name} if the cluster doesn't exist any more`,
         1,
       );
-    const orphans = findOrphans(name, told, served);
+    const orphans = findOrphans(name, recorded, served);
     const [first] = orphans;
     if (first === undefined) continue;
     const sentence = `cluster ${name} calls ${first.entry}, and its new version ${first.why}`;
@@ -129,14 +129,18 @@ const deleteOrphans = async (
   orphans: Map<string, OrphanEntry[]>,
 ) => {
   for (const [name, some] of orphans) {
-    const told = release.clusters[name];
-    if (told === undefined || keyring === undefined) continue;
+    const recorded = release.clusters[name];
+    if (recorded === undefined || keyring === undefined) continue;
     await job.progress.step(`cluster ${name}: obsolete entries`, async () => {
-      const manifests = removeOrphans(told.manifests, some);
+      const manifests = removeOrphans(recorded.manifests, some);
       const api = await openTarget(job, name);
-      await applyAll(api, insertKey(manifests, keyring.current.signSegment(name, told.keyVersion)), configurationName);
+      await applyAll(
+        api,
+        insertKey(manifests, keyring.current.signSegment(name, recorded.keyVersion)),
+        configurationName,
+      );
       const signer = keyring.current.publicKey;
-      release.clusters = { ...release.clusters, [name]: { ...told, signer, manifests } };
+      release.clusters = { ...release.clusters, [name]: { ...recorded, signer, manifests } };
       await releases.save(release);
       return some.map(({ entry, phase }) => `${entry}/${phase}`).join(", ");
     });
@@ -195,8 +199,8 @@ const updateClusters = async (
     const wave = job.clusters.slice(first, first + job.wave);
     await runInParallel(wave.length, wave, async (name) => {
       const hardened = plan.clusters.find(({ cluster }) => cluster === name)?.hardened ?? [];
-      await updateCluster(job, name, release.clusters[name], hardened, keyring, async (told) => {
-        release.clusters = { ...release.clusters, [name]: told };
+      await updateCluster(job, name, release.clusters[name], hardened, keyring, async (recorded) => {
+        release.clusters = { ...release.clusters, [name]: recorded };
         await releases.save(release);
       });
     });

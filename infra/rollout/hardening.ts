@@ -13,11 +13,11 @@ export const chooseHardened = async (
   targets: Pick<DeploymentTargets, "stage" | "catalogue" | "harden">,
   [name, cluster]: [string, ClusterConfig],
   newest: Release | undefined,
-  door: ClusterEndpoints,
+  endpoints: ClusterEndpoints,
   outputs: Record<string, string>,
 ): Promise<{ hardened: string[]; notes: string[] }> => {
   const { stage, catalogue, harden } = targets;
-  const candidates = findHardenable(catalogue, [name, cluster], door);
+  const candidates = findHardenable(catalogue, [name, cluster], endpoints);
   if (harden === true) return { hardened: candidates, notes: [] };
   const before = newest?.clusters[name];
   const already = candidates.filter((rule) => before?.hardened.includes(rule));
@@ -115,11 +115,13 @@ const causes = [
 const findHardenable = (
   catalogue: CatalogueRule[],
   cluster: [string, ClusterConfig],
-  door: ClusterEndpoints,
+  endpoints: ClusterEndpoints,
 ): string[] => {
   const names = catalogue.map(({ name }) => name).concat(cluster[1].groups.map(({ name }) => name));
   const readPolicies = (hardened: string[]) =>
-    new Map(listEntries(buildManifests(catalogue, cluster, door, new Set(hardened))).map((one) => [one.name, one]));
+    new Map(
+      listEntries(buildManifests(catalogue, cluster, endpoints, new Set(hardened))).map((one) => [one.name, one]),
+    );
   const [before, after] = [readPolicies([]), readPolicies(names)];
   const softened = [...after.values()].filter(
     ({ name, failurePolicy }) => failurePolicy === "Fail" && before.get(name)?.failurePolicy === "Ignore",

@@ -34,13 +34,13 @@ export const readHealth = async (
   name: string,
   release: Release,
 ): Promise<ClusterHealth | undefined> => {
-  const told = release.clusters[name];
-  if (told === undefined) return undefined;
+  const recorded = release.clusters[name];
+  if (recorded === undefined) return undefined;
   const health: ClusterHealth = {
-    ...{ cluster: name, at: told.at, entries: listEntries(told.manifests).length },
+    ...{ cluster: name, at: recorded.at, entries: listEntries(recorded.manifests).length },
     ...{ asked: 0, sick: [], slowest: 0, drift: [], unknown: [] },
   };
-  const segment = await readSegment(targets, name, told).catch((error) => {
+  const segment = await readSegment(targets, name, recorded).catch((error) => {
     health.unknown.push(
       `its endpoints were not probed, because the key that signs URLs can't be read: ${toSentence(error)}`,
     );
@@ -48,7 +48,7 @@ export const readHealth = async (
   });
   if (segment !== undefined) {
     // Variants run the same code, so each function is probed once per phase.
-    const probed = await probeEntries(selectOnePerPhase(listEntries(insertKey(told.manifests, segment))));
+    const probed = await probeEntries(selectOnePerPhase(listEntries(insertKey(recorded.manifests, segment))));
     health.asked = probed.length;
     health.sick = probed.filter(({ ok }) => !ok).map(({ entry, sentence }) => `${entry}: ${sentence}`);
     health.slowest = Math.max(0, ...probed.map(({ milliseconds }) => milliseconds));
@@ -60,12 +60,12 @@ export const readHealth = async (
   }
   try {
     const api = await openTarget({ ...targets, config }, name);
-    const wanted = insertKey(told.manifests, segment ?? (await findClusterSegment(api, name, told)));
+    const wanted = insertKey(recorded.manifests, segment ?? (await findClusterSegment(api, name, recorded)));
     const found = await findDifferences(api, wanted, configurationName);
     health.drift = found.map(({ sentence }) => sentence);
     const { catalogue = [] } = targets;
     health.drift.push(
-      ...(await findStaleEntries({ ...targets, config, catalogue }, name, listEntries(told.manifests))),
+      ...(await findStaleEntries({ ...targets, config, catalogue }, name, listEntries(recorded.manifests))),
     );
   } catch (error) {
     health.unknown.push(toSentence(error));
@@ -103,14 +103,14 @@ const findClusterSegment = async (
 const findStaleEntries = async (
   targets: Pick<DeploymentTargets, "stage" | "file" | "deployer" | "config" | "catalogue">,
   name: string,
-  told: Webhook[],
+  recorded: Webhook[],
 ): Promise<string[]> => {
   const { cluster } = await inspectTarget(targets, name);
   return findInspectingRules(targets.catalogue, cluster).flatMap((listed) => {
     const setup = cluster.rules.get(listed.name);
     return listed.phases.flatMap((phase) => {
       const match = setup ? buildRuleEntries(listed, phase, setup, false).flatMap(({ entry }) => entry.match) : [];
-      const known = told.filter(
+      const known = recorded.filter(
         (one) => getEntryRule(one) === listed.name && one.clientConfig.url.includes(`/${phase}`),
       );
       const wanted = match.map((one) => ({ scope: "*", ...one }));

@@ -3,7 +3,7 @@ import type { DeploymentStage } from "../aws/stage.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
 import { formatCount, type Progress, runInParallel } from "../cli/progress.ts";
 import { applyAll } from "../clusters/apply.ts";
-import { probeEntries } from "../clusters/probe.ts";
+import { findFailingEntries } from "../clusters/probe.ts";
 import { configurationName, insertKey, listCalledRules, listEntries } from "./cluster-manifests.ts";
 import { type FunctionState, readFunctionState, requireReturnable, rollBack } from "./disarm.ts";
 import { readKeyring } from "./keyring.ts";
@@ -73,8 +73,8 @@ const findReleasedRule = (all: Release[], rule: string, version: string): Releas
   all.find(({ rules }) => rules[rule]?.version === version)?.rules[rule];
 
 const requireNoOrphans = (newest: Release, rules: ReadonlyMap<string, ReleasedRule>, what: string) => {
-  for (const [name, told] of listReleasedClusters(newest)) {
-    const [orphan] = findOrphans(name, told, rules);
+  for (const [name, recorded] of listReleasedClusters(newest)) {
+    const [orphan] = findOrphans(name, recorded, rules);
     if (orphan)
       throw new Complaint(
         `${what} ${orphan.why}, and cluster ${name} calls ${orphan.entry}; postern rollback --all deletes that entry first, and postern disarm makes the rule allow everything`,
@@ -128,8 +128,8 @@ const restoreRelease = async (targets: Omit<DeploymentTargets, "harden">, to: st
   const release: Release = { ...newest, like: target.like ?? target.id, rules: { ...newest.rules, ...target.rules } };
   if (target.id === newest.id) delete release.like;
   const served = new Map(Object.entries(target.rules));
-  const early = listReleasedClusters(newest).flatMap(([name, told]) =>
-    findOrphans(name, told, served).length > 0 ? [name] : [],
+  const early = listReleasedClusters(newest).flatMap(([name, recorded]) =>
+    findOrphans(name, recorded, served).length > 0 ? [name] : [],
   );
   const unchosen = early.find((name) => !targets.clusters.includes(name));
   if (unchosen !== undefined)
@@ -210,8 +210,8 @@ const applyRelease = async (
         // New entries must answer; the cluster already calls the others.
         const there = new Set(listEntries(now.manifests).map((one) => one.name));
         const added = listEntries(wanted).filter((one) => !there.has(one.name));
-        const sick = (await probeEntries(added)).filter(({ ok }) => !ok);
-        if (sick.length > 0) throw new Complaint(sick.map(({ sentence }) => sentence).join("; "), 1);
+        const failing = await findFailingEntries(added);
+        if (failing.length > 0) throw new Complaint(failing.map(({ sentence }) => sentence).join("; "), 1);
         const changes = await applyAll(api, wanted, configurationName);
         const signer = keyring.current.publicKey;
         release.clusters = { ...release.clusters, [name]: { ...then, keyVersion: now.keyVersion, signer } };

@@ -112,7 +112,7 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
   describe("has functions that", () => {
     beforeEach(twoVersions);
 
-    it("are changed only with their latest revision", async () => {
+    it("can be changed only with their latest revision", async () => {
       const { RevisionId } = await latest();
       const change = { FunctionName, ZipFile: codeOf("three"), RevisionId };
       await lambda().updateFunctionCode(change);
@@ -133,7 +133,7 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
       assert.equal(moved.FunctionVersion, "2");
     });
 
-    it("are changed by one at a time", async () => {
+    it("refuse a second change during an update", async () => {
       account.lambda.updating = 60_000;
       await lambda().updateFunctionCode({ FunctionName, ZipFile: codeOf("three") });
       assert.equal((await latest()).LastUpdateStatus, "InProgress");
@@ -154,7 +154,7 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
       await assert.rejects(lambda().send(broken), called("InvalidParameterValueException"));
     });
 
-    it("are published if the code is what the publisher thinks, and once", async () => {
+    it("are published once, and only with the expected hash", async () => {
       const publish = (more: object = {}) => lambda().publishVersion({ FunctionName, ...more });
       await assert.rejects(publish({ CodeSha256: "another" }), called("PreconditionFailedException"));
       assert.equal((await publish()).Version, "2");
@@ -178,7 +178,7 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
       assert.deepEqual([MemorySize, Timeout, Description], [512, 7, "change 2"]);
     });
 
-    it("keep the versions that an alias points at, or tries", async () => {
+    it("keep versions that an alias points at, also by weight", async () => {
       const remove = (Qualifier: string) => lambda().deleteFunction({ FunctionName, Qualifier });
       await assert.rejects(remove("1"), called("ResourceConflictException"));
       const RoutingConfig = { AdditionalVersionWeights: { 2: 0.1 } };
@@ -196,7 +196,7 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
     beforeEach(twoVersions);
     const move = (change: object) => lambda().updateAlias({ ...alias, ...change });
 
-    it("take published versions alone", async () => {
+    it("point only at published versions", async () => {
       const wrong: [object, string][] = [
         [{ FunctionVersion: "$LATEST" }, "InvalidParameterValueException"],
         [{ FunctionVersion: "9" }, "ResourceNotFoundException"],
@@ -220,7 +220,7 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
       return found;
     };
 
-    it("send a share elsewhere, until an empty map takes it away", async () => {
+    it("send a share of calls to another version until the weights are empty", async () => {
       await move(weights({ 2: 0.1 }));
       account.lambda.random = () => 0.09;
       assert.equal((await invoke({}, "live")).version, "2");
@@ -238,7 +238,7 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
   describe("runs functions, and", () => {
     beforeEach(twoVersions);
 
-    it("says which version that was, and what it wrote", async () => {
+    it("returns the version that ran, and its log", async () => {
       assert.deepEqual((await invoke({}, "2")).payload, { mark: "two", version: "2" });
       const { log, version, fault } = await invoke({ says: "a line of its own" }, "live");
       assert.deepEqual([version, fault], ["1", undefined]);
@@ -247,7 +247,7 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
       assert.equal(Buffer.byteLength(long), 4096);
     });
 
-    it("tells what threw, and goes on", async () => {
+    it("returns the error that a function threw, and calls it again", async () => {
       const { payload, fault, log } = await invoke({ throws: "no such thing" }, "live");
       assert.equal(fault, "Unhandled");
       assert.equal(Object(payload).errorType, "TypeError");
@@ -256,7 +256,7 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
       assert.equal((await invoke({}, "live")).fault, undefined);
     });
 
-    it("starts one anew that ended", async () => {
+    it("starts a function again after its process ended", async () => {
       assert.equal((await invoke({ ends: true }, "live")).fault, "Unhandled");
       assert.deepEqual((await invoke({}, "live")).payload, { mark: "one", version: "1" });
     });
@@ -270,7 +270,7 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
       assert.equal((await invoke({})).fault, undefined);
     });
 
-    it("runs two of one version side by side, and has the third wait", async () => {
+    it("runs two calls of a version in parallel; a third one waits", async () => {
       const busy = { waits: 300, names: true };
       const answers = await Promise.all([busy, busy, busy].map((event) => invoke(event, "live")));
       const pids = answers.map(({ payload }) => payload);
@@ -281,7 +281,7 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
 
   describe("counts", () => {
     beforeEach(twoVersions);
-    it("what Lambda runs, by the version that an alias chose", async () => {
+    it("invocations and errors by the version that an alias chose", async () => {
       const Resource = `${FunctionName}:live`;
       const dimensions = (version: string) => ({ FunctionName, Resource, ExecutedVersion: version });
       const counts = async () => [
@@ -378,7 +378,7 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
       account.cloudformation.stacks.clear();
     });
 
-    it("are made in the order of what they refer to, and say what they have", async () => {
+    it("are created in the order of references, and return their outputs", async () => {
       const made = await create(template());
       assert.equal(made?.StackStatus, "CREATE_COMPLETE");
       assert.deepEqual(
@@ -393,7 +393,7 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
       assert.equal(TemplateBody, JSON.stringify(template()));
     });
 
-    it("touch nothing that is as the template says: the alias is where it was moved to", async () => {
+    it("change only what differs in the template: an alias stays where it was moved", async () => {
       await create(template());
       await assert.rejects(update(template()), /No updates are to be performed/);
       await lambda().updateFunctionCode({ FunctionName, ZipFile: codeOf("elsewhere") });
@@ -411,7 +411,7 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
       assert.deepEqual(actions("cloudformation"), ["UpdateFunctionConfiguration", "GetFunctionConfiguration"]);
     });
 
-    it("say exactly where an alias points once the template says something else, without weights", async () => {
+    it("set an alias as in the template if that changes, without weights", async () => {
       await create(template());
       const second = {
         Type: "AWS::Lambda::Version",
@@ -426,7 +426,7 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
       assert.deepEqual([FunctionVersion, left], ["2", undefined]);
     });
 
-    it("go back whole where a step fails, and can be updated then", async () => {
+    it("roll back if a step fails, and can be updated afterwards", async () => {
       await create(template());
       account.fault = ({ action, caller }, when) =>
         caller === "cloudformation" && action === "lambda:UpdateFunctionConfiguration" && when === "before"
@@ -452,7 +452,7 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
       assert.equal((await latest()).MemorySize, 256);
     });
 
-    it("leave nothing where they can't be made", async () => {
+    it("leave no resources if their creation fails", async () => {
       const failed = await create(template({ code: "none.zip" }));
       assert.equal(failed?.StackStatus, "ROLLBACK_COMPLETE");
       assert.equal(account.lambda.functions.size, 0);
@@ -461,7 +461,7 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
       assert.equal((await create(template()))?.StackStatus, "CREATE_COMPLETE");
     });
 
-    it("remove what the template has no more, but what is to be retained", async () => {
+    it("delete resources that the template has no more, except retained ones", async () => {
       const kept = { Type: "AWS::S3::Bucket", DeletionPolicy: "Retain", Properties: { BucketName: "kept-bucket" } };
       const lost = { Type: "AWS::S3::Bucket", Properties: { BucketName: "lost-bucket" } };
       await create(template({ more: { Kept: kept, Lost: lost } }));
@@ -471,7 +471,7 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
       await assert.rejects(s3().listObjectsV2({ Bucket: "lost-bucket" }), called("NoSuchBucket"));
     });
 
-    it("aren't gone before their buckets are empty", async () => {
+    it("can't be deleted before their buckets are empty", async () => {
       await create(
         template({ more: { Full: { Type: "AWS::S3::Bucket", Properties: { BucketName: "full-bucket" } } } }),
       );
@@ -544,7 +544,7 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
       await s3().putObject({ Bucket: "gateway", Key: "rule.zip", Body });
     });
 
-    it("hands on what a function says, and waits as long as the template has it", async () => {
+    it("returns a function's answer, within the timeout of the template", async () => {
       const base = await create("waiting", template(3000));
       assert.equal(base, account.baseUrl);
       const asked = async (phase: string) => {

@@ -99,7 +99,7 @@ describe("the functions of a stage", await needs("runtime client"), () => {
   describe("that are disarmed", () => {
     const soon = () => new Date(Date.now() + 60_000);
 
-    it("let everything by, say so, and decide again when the time is over", async () => {
+    it("allow everything with a warning, and decide again after the given time", async () => {
       assert.equal((await asked()).response.allowed, false);
       const until = new Date(Date.now() + 12_000);
       await disarm(functions, rule, until);
@@ -139,20 +139,20 @@ describe("the functions of a stage", await needs("runtime client"), () => {
       assert.equal(await statusOf(probe), 200);
     });
 
-    it("do so though their own code doesn't start", async () => {
+    it("allow everything even if their own code doesn't start", async () => {
       deploy(crashing);
       assert.match(String(await asked()), /it does not start|the runtime ended/);
       await disarm(functions, rule, soon());
       assert.equal((await asked()).response.allowed, true);
     });
 
-    it("leave for the next deployment what was there for it", async () => {
+    it("leave $LATEST as it was for the next deployment", async () => {
       const before = latest();
       await disarm(functions, rule, soon());
       assert.deepEqual([latest()?.code, latest()?.environment], [before?.code, before?.environment]);
     });
 
-    it("decide again as the version they were, at once, when they are armed", async () => {
+    it("decide again at once, as the same version, when they are armed", async () => {
       deploy(good);
       await disarm(functions, rule, soon());
       await disarm(functions, rule, soon());
@@ -162,7 +162,7 @@ describe("the functions of a stage", await needs("runtime client"), () => {
       assert.equal((await asked()).response.allowed, false);
     });
 
-    it("come through a stop at any step: either as before or disarmed, and a second try ends it", async () => {
+    it("are as before or disarmed after an interruption at any step, and a second try completes it", async () => {
       service.updating = 0;
       let step = 0;
       for (let stopped = true; stopped; step++) {
@@ -196,7 +196,7 @@ describe("the functions of a stage", await needs("runtime client"), () => {
       ...{ environment: { ...environment, ...further }, memorySize: 256, timeout: 10, description: "wanted" },
     });
 
-    it("have it published once, whatever has to change for it, and nothing points at it", async () => {
+    it("have it published once, and no alias points at it", async () => {
       const versions: string[] = [];
       for (const one of [wanted(other), wanted(other), wanted(other, { MORE: "x" }), { ...wanted(other), timeout: 20 }])
         versions.push(await functions.publishVersion(rule, one));
@@ -215,7 +215,7 @@ describe("the functions of a stage", await needs("runtime client"), () => {
       );
     });
 
-    it("wait for an update that is under way, and try again what Lambda was too busy for", async () => {
+    it("wait for an update in progress, and retry when Lambda is busy", async () => {
       const faults: Fault[] = [
         { status: 409, error: "ResourceConflictException" },
         { status: 429, error: "TooManyRequestsException" },
@@ -228,7 +228,7 @@ describe("the functions of a stage", await needs("runtime client"), () => {
       assert.deepEqual(faults, []);
     });
 
-    it("have none where another command is changing them at the same time, at whatever point", async () => {
+    it("have none if another command changes them at the same time, at any step", async () => {
       for (const [action, when] of [
         ["UpdateFunctionCode", "before"],
         ["UpdateFunctionCode", "after"],
@@ -253,7 +253,7 @@ describe("the functions of a stage", await needs("runtime client"), () => {
       }
     });
 
-    it("say so where the account has no room for it", async () => {
+    it("report an account without room for code", async () => {
       service.fault = ({ action }, when) =>
         when === "before" && action.endsWith("UpdateFunctionCode")
           ? { status: 400, error: "CodeStorageExceededException" }
@@ -261,7 +261,7 @@ describe("the functions of a stage", await needs("runtime client"), () => {
       await assert.rejects(functions.publishVersion(rule, wanted(other)), /no room for more code in Lambda/);
     });
 
-    it("lose old ones, but none that something points at", async () => {
+    it("lose old versions, but none that an alias points at", async () => {
       await functions.publishVersion(rule, wanted(other));
       await functions.deleteVersion(rule, "1");
       await functions.deleteVersion(rule, "2");
@@ -269,7 +269,7 @@ describe("the functions of a stage", await needs("runtime client"), () => {
       assert.deepEqual([...(service.functions.get(name)?.versions.keys() ?? [])], ["1"]);
     });
 
-    it("are proven by their cases, with the end of the log of what fails", async () => {
+    it("are tested by their cases, and report the end of the log of a failure", async () => {
       const listed = await readRule(fileURLToPath(new URL(`../../functions/${rule}`, import.meta.url)), rule);
       assert.deepEqual((await runCases(functions, listed, "1")).faults, []);
       const failing = 'console.log("about to"); exports.handler = async () => { throw new Error("it breaks"); };\n';
@@ -285,14 +285,14 @@ describe("the functions of a stage", await needs("runtime client"), () => {
   });
 
   describe("that are rolled back", () => {
-    it("are what they were before, and alone", async () => {
+    it("have the previous version, without weights", async () => {
       deploy(crashing);
       assert.equal(await rollBack(functions, rule), "1");
       assert.deepEqual([live()?.version, live()?.weights], ["1", {}]);
       assert.equal((await asked()).response.allowed, false);
     });
 
-    it("end a trial, if there is one: what is live was before it, too", async () => {
+    it("end a canary first, and keep the live version", async () => {
       deploy(good);
       deploy(crashing);
       Object.assign(live() ?? {}, { version: "2", weights: { 3: 0.1 } });
@@ -301,7 +301,7 @@ describe("the functions of a stage", await needs("runtime client"), () => {
       assert.equal(await rollBack(functions, rule), "1");
     });
 
-    it("take any version that is there, but a disarmed one", async () => {
+    it("accept any existing version except a disarmed one", async () => {
       deploy(good);
       deploy(good);
       assert.equal(await rollBack(functions, rule, "1"), "1");
@@ -311,13 +311,13 @@ describe("the functions of a stage", await needs("runtime client"), () => {
       assert.equal(await rollBack(functions, rule), "2");
     });
 
-    it("have one before them", async () => {
+    it("need a previous version", async () => {
       await assert.rejects(rollBack(functions, rule), /always-deny has no version before version 1/);
       await assert.rejects(rollBack(functions, rule, "7"), /always-deny has no version 7; it has 1/);
       await assert.rejects(rollBack(functions, "none"), /stage test has no function for none/);
     });
 
-    it("don't forget the keys in use", async () => {
+    it("need a version that accepts the keys in use", async () => {
       deploy(good, { POSTERN_KEYS: `${one.publicKey},second` });
       await assert.rejects(rollBack(functions, rule), /version 1 of always-deny doesn't accept the keys in use/);
       deploy(good, { POSTERN_KEYS: one.publicKey, POSTERN_ACCEPTS: "bench.1,bench.2,other.1" });
@@ -334,7 +334,7 @@ describe("the functions of a stage", await needs("runtime client"), () => {
       );
     });
 
-    it("are asked for once more where Lambda is busy", async () => {
+    it("are moved by a retry if Lambda is busy", async () => {
       deploy(good);
       let refusals = 2;
       service.fault = ({ action }, when) =>
@@ -359,7 +359,7 @@ describe("the functions of a stage", await needs("runtime client"), () => {
       return { code, said: code === 0 ? stdout : `${stdout}${stderr}` };
     };
 
-    it("show how they stand", async () => {
+    it("show their status", async () => {
       deploy(good);
       Object.assign(live() ?? {}, { weights: { 1: 0.1 } });
       const { said } = await postern("status", "--stage", "test");
@@ -370,7 +370,7 @@ describe("the functions of a stage", await needs("runtime client"), () => {
       assert.match(json, /"previous": "1".*the releases can't be read: /s);
     });
 
-    it("go back, are disarmed and armed", async () => {
+    it("are rolled back, disarmed and armed", async () => {
       deploy(good);
       assert.equal((await postern("rollback", rule, "--stage", "test")).said, "always-deny is at version 1\n");
       const { said } = await postern("disarm", rule, "--for", "30m", "--stage", "test");
@@ -379,7 +379,7 @@ describe("the functions of a stage", await needs("runtime client"), () => {
       assert.equal((await postern("arm", rule, "--stage", "test")).said, "always-deny decides again, as version 1\n");
     });
 
-    it("say what is wrong in a sentence", async () => {
+    it("report errors in a sentence", async () => {
       const wrong: [string[], number, RegExp][] = [
         [["status"], 2, /^--stage must name the stage/],
         [["status", "--stage", "none"], 1, /^stage none has no functions$/m],

@@ -150,7 +150,7 @@ describe("a stage", await needs("moto", "runtime client", "API server"), () => {
     return cluster.admin({ method: "POST", path, body: { metadata: { name }, data: {} } });
   };
   const readStamp = async (name: string) => Object((await make(name)).body.data).stamp;
-  it("shows what it would do, and does nothing", async () => {
+  it("prints a plan, and changes nothing", async () => {
     const { code, stdout } = await postern("deploy", ...way, "--plan-only", "-o", "json");
     assert.equal(code, 0, stdout);
     const plan = JSON.parse(stdout);
@@ -162,7 +162,7 @@ describe("a stage", await needs("moto", "runtime client", "API server"), () => {
     assert.equal(account.lambda.functions.size, 0);
   });
 
-  it("is there after one command, and the next one has nothing to do", async () => {
+  it("is deployed by one command, and the next one has nothing to do", async () => {
     const first = await postern("deploy", ...way);
     assert.equal(first.code, 0, first.stdout + first.stderr);
     assert.match(first.stderr, /release r1 is live in shop/);
@@ -174,7 +174,7 @@ describe("a stage", await needs("moto", "runtime client", "API server"), () => {
     assert.deepEqual(changing, []);
   });
 
-  it("is well", async () => {
+  it("is reported as healthy", async () => {
     const { code, stdout } = await postern("status", ...way.slice(0, 4));
     assert.equal(code, 0, stdout);
     assert.match(stdout, /^release r1 of/);
@@ -202,7 +202,7 @@ describe("a stage", await needs("moto", "runtime client", "API server"), () => {
     }
   });
 
-  it("refuses versions that could not work beside the one before", async () => {
+  it("refuses versions that disagree with the version before", async () => {
     const strict = buildRule({ stamp: "two", validate: 'if (note.data?.stamp === "one") return "one is out";' });
     await release(strict, buildCases("two"));
     const { code, stderr } = await postern("deploy", ...way);
@@ -217,7 +217,7 @@ describe("a stage", await needs("moto", "runtime client", "API server"), () => {
     ["denies", 'if (note.data?.by === "client") return "no clients";', /no clients/, /it denies \d+% of its reviews/],
     ["fails", 'if (note.data?.by === "client") throw new Error("boom");', /boom/, /it fails \d+% of its reviews/],
   ] as const)
-    it(`takes back by itself what ${what} only in traffic, after a share of it`, async () => {
+    it(`rolls back a version that ${what} only with real reviews`, async () => {
       await release(buildRule({ validate }), buildCases());
       let said = "";
       const tally = await writeMeanwhile(async () => {
@@ -246,7 +246,7 @@ describe("a stage", await needs("moto", "runtime client", "API server"), () => {
     assert.equal(await readStamp("after-trial"), "two");
   });
 
-  it("never promotes on silence", async () => {
+  it("does not promote a version without reviews", async () => {
     await release(buildRule({ stamp: "three" }), buildCases("three"));
     const said = await deployWithin({ share: 0.1, milliseconds: 1000, every: 300 });
     assert.match(said, /rolled back without a result: it had \d+ reviews, and 50 are needed/);
@@ -278,7 +278,7 @@ describe("a stage", await needs("moto", "runtime client", "API server"), () => {
     };
     let former: number;
     const retirement = { unused: 2000, patience: 60_000, every: 300 };
-    it("has both for a while, and then the new one alone", async () => {
+    it("accepts both keys for a while, and then only the new one", async () => {
       await release(buildRule(), buildCases());
       await postern("deploy", ...way);
       former = JSON.parse((await postern("status", "-o", "json", ...reaching())).stdout).release.id;
@@ -296,7 +296,7 @@ describe("a stage", await needs("moto", "runtime client", "API server"), () => {
       assert.match((await probeEndpoint(before, account.ca)).sentence, /doesn't know this cluster's key/);
     });
 
-    it("of one cluster, by its version in postern.yaml, of which nothing else changes", async () => {
+    it("replaces the key of one cluster, and changes only its version in postern.yaml", async () => {
       const { rotateClusterKey } =
         await checkout.load<typeof import("../../infra/rollout/rotate.ts")>("infra/rollout/rotate.ts");
       const [before] = await readUrls();
@@ -317,7 +317,7 @@ describe("a stage", await needs("moto", "runtime client", "API server"), () => {
   });
 
   describe("in an emergency", () => {
-    it("is freed of a rule that fails, in seconds", async (test) => {
+    it("disarms a failing rule within seconds", async (test) => {
       await release(buildRule({ validate: 'if (note.data?.by === "client") throw new Error("boom");' }), buildCases());
       await postern("deploy", ...way);
       let freed = 0;
@@ -334,7 +334,7 @@ describe("a stage", await needs("moto", "runtime client", "API server"), () => {
       assert.deepEqual((await writeMeanwhile(() => wait(500))).failures, []);
     });
 
-    it("is freed of a region that is down, in seconds, though AWS can't be asked either", async (test) => {
+    it("deletes the entries within seconds while the region and AWS are down", async (test) => {
       await account.down();
       let freed = 0;
       const tally = await writeMeanwhile(async () => {
@@ -352,7 +352,7 @@ describe("a stage", await needs("moto", "runtime client", "API server"), () => {
       await account.up();
     });
 
-    it("lets clients work while the region is down, where it fails open", async () => {
+    it("lets clients work while the region is down if the rule fails open", async () => {
       await release(buildRule(), buildCases());
       await checkout.write("postern.yaml", config("Ignore").replace("keyVersion: 1", "keyVersion: 2"));
       const { code, stdout, stderr } = await postern("deploy", ...way);
@@ -366,7 +366,7 @@ describe("a stage", await needs("moto", "runtime client", "API server"), () => {
     });
   });
 
-  it("is not taken away from under a cluster that still points at it", async () => {
+  it("is not deleted while a cluster still calls it", async () => {
     const path = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations";
     const { body } = await cluster.admin({ method: "GET", path: `${path}/postern` });
     const { webhooks } = Object(body);
@@ -396,7 +396,7 @@ describe("a stage", await needs("moto", "runtime client", "API server"), () => {
     );
   });
 
-  it("can be deployed once more after that", async () => {
+  it("can be deployed again after that", async () => {
     const { code, stderr } = await postern("deploy", ...way);
     assert.equal(code, 0, stderr);
     assert.match(stderr, /release r1 is live in shop/);

@@ -198,7 +198,7 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
   };
   const listFunctions = () => [...account.lambda.functions.keys()].map((one) => one.replace("postern-fleet-", ""));
 
-  describe("of which one is sick", () => {
+  describe("with one failing endpoint", () => {
     const sick: FleetConfig = {
       rules: "{ look-at-notes: }",
       east: "{ rules: { look-at-notes: { settings: { isSick: true } } } }",
@@ -231,7 +231,7 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
     });
   });
 
-  it("has one cluster's entries renewed alone, and its functions serve both", async () => {
+  it("updates the entries of one cluster only; its functions serve both", async () => {
     const said: FleetConfig = { rules: "{ look-at-notes: { timeoutSeconds: 5 } }" };
     await deploy(said, { clusters: ["east"] });
     const timeouts = async () =>
@@ -247,7 +247,7 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
     const said: FleetConfig = { rules: "{ look-at-notes: , guard-notes: }" };
     const guard = async (name: Name) => (await readPolicies(name))["guard-notes"];
 
-    it("has it fail open at first", async () => {
+    it("makes it fail open at first", async () => {
       const { notes } = await deploy(said, { harden: 30 });
       assert.deepEqual([await guard("east"), await guard("west")], ["Ignore", "Ignore"]);
       assert.deepEqual(notes, Array(2).fill("guard-notes still fails open: 0 of 30 reviews without a failure"));
@@ -255,7 +255,7 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
         await waitUntil(`${name} doesn't call it`, async () => (await make(name, { bad: "yes" })).code !== 201);
     });
 
-    it("has it fail closed where so many reviews came without a failure, and nowhere else", async () => {
+    it("makes it fail closed after so many reviews without a failure, in that cluster only", async () => {
       for (const name of names) for (let count = 0; count < 30; count++) await make(name);
       assert.equal((await make("west", { boom: "yes" })).code, 201);
       const { notes } = await deploy(said, { harden: 30 });
@@ -265,12 +265,12 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
       assert.equal((await make("west", { boom: "yes" })).code, 201);
     });
 
-    it("leaves it so from then on, whatever number is asked for", async () => {
+    it("keeps it failing closed from then on, whatever the number", async () => {
       await deploy({ rules: "{ look-at-notes: , guard-notes: { timeoutSeconds: 4 } }" }, { harden: 100_000 });
       assert.deepEqual([await guard("east"), await guard("west")], ["Fail", "Ignore"]);
     });
 
-    it("does as postern.yaml says, where it says so", async () => {
+    it("follows the failurePolicy in postern.yaml", async () => {
       const explicit: FleetConfig = { ...said, east: "{ rules: { guard-notes: { failurePolicy: Ignore } } }" };
       await deploy(explicit, { harden: true });
       assert.deepEqual([await guard("east"), await guard("west")], ["Ignore", "Fail"]);
@@ -303,7 +303,7 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
     const off: FleetConfig = { rules: "{ look-at-notes: }" };
     const isMarked = async (name: Name) => Object((await make(name)).body.data).left === "yes";
 
-    it("serves it for one release more, and can go back", async () => {
+    it("keeps its function for one more release, and can roll back", async () => {
       await deploy(on);
       await deploy(off);
       assert.deepEqual(await listEntryRules("east"), ["look-at-notes"]);
@@ -316,7 +316,7 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
       await requireHealthyEntries();
     });
 
-    it("serves it as long as an entry of another cluster speaks of it", async () => {
+    it("keeps its function while an entry of another cluster calls it", async () => {
       for (const timeoutSeconds of [4, 5])
         await deploy({ rules: `{ look-at-notes: { timeoutSeconds: ${timeoutSeconds} } }` }, { clusters: ["east"] });
       assert.deepEqual(await listEntryRules("east"), ["look-at-notes"]);
@@ -325,7 +325,7 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
       await requireHealthyEntries();
     });
 
-    it("is rid of it with the release after that", async () => {
+    it("deletes its function with the release after that", async () => {
       await deploy(off);
       assert.ok(listFunctions().includes("mark-left"));
       await deploy({ rules: "{ look-at-notes: { timeoutSeconds: 4 } }" });
@@ -345,7 +345,7 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
       return left === "yes" && right === "yes";
     };
 
-    it("has the group called once, in its members' place", async () => {
+    it("calls the group once, instead of its members", async () => {
       await deploy(one);
       assert.deepEqual(await listEntryRules("east"), ["mark-left", "mark-right", "plain.sort-notes"]);
       await deploy(other);
@@ -356,7 +356,7 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
       await requireHealthyEntries();
     });
 
-    it("goes back before one of the entries: what calls it goes first, then what knows it", async () => {
+    it("rolls back to before a variant: its entries are deleted first, then the aliases are moved", async () => {
       const steps = await rollBackAll(other);
       assert.deepEqual(steps.toSorted(), ["aliases", "cluster east: entries", "cluster west: entries"]);
       assert.equal(steps.at(-1), "aliases");
@@ -368,7 +368,7 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
     });
   });
 
-  it("finds an EKS cluster by its name alone, and says what lacks where it doesn't know us", async () => {
+  it("finds an EKS cluster by its name, and reports the missing access entry", async () => {
     account.clusters.set("prod-west", clusters.west);
     const rules = "{ sort-notes: , ask-about-notes: }";
     const how: Partial<DeploymentJob> = { clusters: ["west"], deployer: {} };
@@ -461,7 +461,7 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
       };
       const open = "keep-notes still fails open: 0 of 1 reviews without a failure";
 
-      it("has it fail open while it had no reviews but probes", async () => {
+      it("makes it fail open while it had only probes", async () => {
         assert.match((await deploy(guarded)).ended, /is live in east, west/);
         assert.deepEqual(
           (await planClusters(guarded, how)).flatMap(({ notes }) => notes),
@@ -525,7 +525,7 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
         ],
       ];
       for (const [name, lose, causes] of losses)
-        it(`doesn't have it fail closed after ${name}`, async () => {
+        it(`does not make it fail closed after ${name}`, async () => {
           account.cloudwatch.clear();
           await waitUntil("it has reviews enough", async () => {
             assert.equal((await make("east")).code, 201);
@@ -535,7 +535,7 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
           assert.deepEqual(await readNotes(), [`${open} (${causes})`]);
         });
 
-      it("doesn't have it fail closed where the stack doesn't count what its gateway loses", async () => {
+      it("does not make it fail closed if the stack doesn't count lost requests", async () => {
         account.cloudwatch.clear();
         await waitUntil("it has reviews enough", async () => {
           assert.equal((await make("east")).code, 201);
@@ -553,7 +553,7 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
       });
     });
 
-    it("takes no number of reviews that is none", async () => {
+    it("refuses zero reviews", async () => {
       await checkout.write("postern.yaml", "rules: { look-at-notes: }\nclusters: { east: {} }\n");
       const { code, stderr } = await checkout.postern(account.env, "deploy", "--stage=fleet", "--harden-after=0");
       assert.deepEqual([code, /--harden-after takes a number from 1 on/.test(stderr)], [2, true], stderr);
@@ -598,7 +598,7 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
       await requireHealthyEntries();
     });
 
-    it("has no rule go back alone to a version that lacks what is called", async () => {
+    it("refuses to roll back one rule to a version that lacks what a cluster calls", async () => {
       assert.match((await deploy(wide)).ended, /is live in east, west/);
       for (const [rule, why] of [
         ["sort-notes", /has no variant fancy, and cluster east calls fancy.sort-notes; postern rollback --all/],
@@ -607,7 +607,7 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
         assert.match(await requireRefusal(() => rollBackOne(rule).catch((error: Error) => error.message)), why);
     });
 
-    it("goes back nowhere as long as a cluster that calls it can't be reached", async () => {
+    it("rolls back nothing while a cluster that calls it can't be reached", async () => {
       const dead = { ...clusters.west, server: "https://127.0.0.1:9" };
       const other = await checkout.write("dead", kubeconfigOf({ east: clusters.east, west: dead }));
       const before = [await readAliases(), await readEntries("west")];
@@ -623,7 +623,7 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
       await requireHealthyEntries();
     });
 
-    it("goes back as a whole while it is being deployed, which stops the deployment", async () => {
+    it("rolls back during a deployment, and stops the deployment", async () => {
       const { progress: usual } = (await openJob(wide)).job;
       let stopped: Record<string, string | undefined> = {};
       const progress: Progress = {
@@ -646,7 +646,7 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
       await requireHealthyEntries();
     });
 
-    it("is as before where only one of two aliases could be moved", async () => {
+    it("restores the first alias if the second can't be moved", async () => {
       let moves = 0;
       account.allow = ({ action }) => action !== "lambda:UpdateAlias" || ++moves !== 2;
       const said = await requireRefusal(async () => (await deploy(wide)).ended);
@@ -671,7 +671,7 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
       await requireHealthyEntries();
     });
 
-    it("ends a trial at the version that is live", async () => {
+    it("ends a canary at the live version", async () => {
       const { functions } = (await openJob(narrow)).job.stage;
       const before = await functions.readAlias("sort-notes");
       const other = (await functions.listVersions("sort-notes")).find(({ version }) => version !== before.version);
@@ -681,7 +681,7 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
       assert.deepEqual([version, weights], [before.version, {}]);
     });
 
-    it("is not back at what was rolled back from, whatever is undone later", async () => {
+    it("does not return to a withdrawn version by later rollbacks", async () => {
       const sick = (seconds: number, isSick: boolean): FleetConfig => ({
         rules: `{ stamp-notes: { failurePolicy: Fail, timeoutSeconds: ${seconds} }, sort-notes: { failurePolicy: Fail, settings: { isSick: ${isSick} } } }`,
         tree: "trees/half",
@@ -699,7 +699,7 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
       await requireHealthyEntries();
     });
 
-    it("keeps a cluster that postern.yaml has no more, until it is freed or forgotten", async () => {
+    it("keeps a cluster that postern.yaml doesn't name any more, until it is freed or forgotten", async () => {
       const without = (name: Name): FleetConfig => ({ ...narrow, only: names.filter((one) => one !== name) });
       const said = await requireRefusal(async () => (await deploy(without("west"))).ended);
       assert.match(
@@ -723,11 +723,11 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
     describe("beside another stage", () => {
       const other: FleetConfig = { rules: "{ look-at-notes: }", stage: "other" };
 
-      it("is untouched by one that never was", async () => {
+      it("refuses to destroy a stage that doesn't exist", async () => {
         assert.match(await requireRefusal(() => destroy(other)), /^there is no stage other: neither a stack nor keys$/);
       });
 
-      it("can't be rolled back as long as it has no bucket, which holds the lock", async () => {
+      it("can't be rolled back without a bucket for the lock", async () => {
         const { job } = await openJob(other);
         const { rollBackAll } = await load.rollback();
         await assert.rejects(
@@ -736,7 +736,7 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
         );
       });
 
-      it("is made by one of two deployments that come first at once", async () => {
+      it("is created by one of two first deployments at once", async () => {
         const both = await Promise.all([deploy(other, { clusters: [] }), deploy(other, { clusters: [] })]);
         const [first, second] = both.map(({ ended }) => ended).sort();
         assert.equal(first, "release r1 is live");
@@ -744,7 +744,7 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
         assert.equal(await destroy(other, { forgotten: [...names] }), "stage other is deleted");
       });
 
-      it("has osls ended by the renewal that finds the lock lost", async (test) => {
+      it("ends osls when a renewal finds the lock lost", async (test) => {
         test.mock.timers.enable({ apis: ["setInterval"] });
         const { s3 } = account;
         const { answer } = s3;
@@ -796,13 +796,13 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
         assert.deepEqual([await stack.readStatus(), await stage.parameters.read("keys")], [undefined, undefined]);
       });
 
-      it("keeps its entries, whatever becomes of that", async () => {
+      it("keeps its entries", async () => {
         const owned = /^cluster east has its entries from stage fleet, not other; /;
         assert.match(await requireRefusal(async () => (await deploy(other)).ended), owned);
         assert.match(await requireRefusal(() => destroy(other)), owned);
       });
 
-      it("lets it be made in a second run, where the first ended with nothing but a bucket", async () => {
+      it("is created by a second run if the first left only a bucket", async () => {
         account.allow = ({ action }) => !/^cloudformation:(Update|Execute)/.test(action);
         const { ended } = await deploy(other, { clusters: [] });
         account.allow = undefined;

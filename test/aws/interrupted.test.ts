@@ -167,7 +167,7 @@ describe("a deployment that ends midway", await needs("moto", "runtime client", 
   };
   const resume = (tree: TreeDeployment) => deployTree(tree, "resumer", true);
 
-  it("at any step: whatever clusters point at is proven and answers, and a second run ends it", async (test) => {
+  it("leaves only tested and answering versions live after any step, and a second run completes it", async (test) => {
     const [one, two] = [
       await writeTree("one", "one", "{ timeoutSeconds: 3 }"),
       await writeTree("two", "two", "{ timeoutSeconds: 4 }"),

@@ -124,12 +124,12 @@ describe("a stage on moto", await needs("moto"), () => {
       assert.deepEqual(await readAlias(), { version: "1", weights: {} });
     });
 
-    it("aren't there for rules that have none", async () => {
+    it("don't exist for other rules", async () => {
       const sentence = /^Error: stage moto has no function for none, or none that is live$/;
       for (const ask of [functions.readAlias, functions.listVersions]) await assert.rejects(ask("none"), sentence);
     });
 
-    it("get versions, of other code, surroundings or both, that nothing points at yet", async () => {
+    it("get versions with other code, another environment or both", async () => {
       const { environment, ...same } = findWanted(first);
       const code = zip({ "index.cjs": Buffer.from("exports.handler = async () => {};\n") });
       const other = { ...same, zip: code, codeSha256: createHash("sha256").update(code).digest("base64") };
@@ -148,7 +148,7 @@ describe("a stage on moto", await needs("moto"), () => {
       assert.deepEqual(await readAlias(), { version: "1", weights: {} });
     });
 
-    it("are where they were moved to: in shares, alone, and back", async () => {
+    it("follow moves of the alias: with weights, without, and back", async () => {
       await functions.moveAlias(rule, "1", await functions.readAlias(rule), { 2: 0.1 });
       assert.deepEqual(await readAlias(), { version: "1", weights: { 2: 0.1 } });
       await functions.moveAlias(rule, "2", await functions.readAlias(rule));
@@ -158,7 +158,7 @@ describe("a stage on moto", await needs("moto"), () => {
       assert.deepEqual(await readAlias(), { version: "1", weights: {} });
     });
 
-    it("have the code of another deployment there, and point at what they pointed at", async () => {
+    it("get the code of another deployment, and keep their aliases", async () => {
       await functions.moveAlias(rule, "2", await functions.readAlias(rule), { 4: 0.2 });
       const file = join(folder, "functions", rule, "rule.ts");
       const [text, sentence] = [await readFile(file, "utf8"), "denying all modifications"];
@@ -175,7 +175,7 @@ describe("a stage on moto", await needs("moto"), () => {
       assert.deepEqual(await functions.listRules(), [rule, other]);
     });
 
-    it("lose versions that are pruned, once", async () => {
+    it("lose deleted versions", async () => {
       for (let time = 0; time < 2; time++) await functions.deleteVersion(rule, "3");
       assert.deepEqual(
         (await functions.listVersions(rule)).map(({ version }) => version),
@@ -184,7 +184,7 @@ describe("a stage on moto", await needs("moto"), () => {
     });
   });
 
-  it("is gone when its bucket is empty", async () => {
+  it("is deleted when its bucket is empty", async () => {
     await openBucket(String(await stack.findBucket())).empty("lock.json");
     await stack.remove();
     assert.deepEqual(

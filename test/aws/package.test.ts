@@ -145,13 +145,13 @@ describe("a package of 55 rules", () => {
     }
   });
 
-  it("comes out the same in another folder, byte by byte", () => {
+  it("is the same in another folder, byte by byte", () => {
     assert.deepEqual(again.zips, http.zips);
     const ids = ({ resources }: Packaged) => resources.map(([id]) => id);
     assert.deepEqual(ids(again), ids(http));
   });
 
-  it("is for the region of a profile where the environment names none, as all else that postern does there", async () => {
+  it("uses the region of the AWS profile if the environment has none", async () => {
     const [folder = ""] = folders;
     for (const file of ["infra/aws/stack.ts", "infra/cli/complaint.ts"]) await cp(join(root, file), join(folder, file));
     const config = join(folder, "config");
@@ -185,7 +185,7 @@ describe("a package of 55 rules", () => {
     }
   });
 
-  it("opens on the alias live, never on the function itself", () => {
+  it("calls the alias live, never the function itself", () => {
     const aliases = new Set(of(http, "Lambda::Alias").map(([id]) => id));
     assert.equal(aliases.size, names.length);
     for (const door of doors()) {
@@ -210,7 +210,7 @@ describe("a package of 55 rules", () => {
     assert.equal(of(url, "ApiGatewayV2::Route").length, 0);
   });
 
-  it("makes one version of each function, which has the same name in every package", () => {
+  it("creates one version of each function, with the same id in every package", () => {
     for (const door of doors())
       assert.deepEqual(
         of(door, "Lambda::Version").map(([id]) => id),
@@ -218,7 +218,7 @@ describe("a package of 55 rules", () => {
       );
   });
 
-  it("gives functions the public key, and has the signing key and what it signed nowhere", async () => {
+  it("contains the public key, but neither the signing key nor its signatures", async () => {
     const [, signature = ""] = keys.segment.split(".");
     for (const door of doors()) {
       for (const [id, { Properties }] of of(door, "Lambda::Function")) {
@@ -230,7 +230,7 @@ describe("a package of 55 rules", () => {
     }
   });
 
-  it("logs of a request what can't hold the key", () => {
+  it("logs only fields of a request that can't contain the key", () => {
     const [stage] = of(http, "ApiGatewayV2::Stage");
     const format: unknown = Reflect.get(Object(stage?.[1].Properties.AccessLogSettings), "Format");
     assert.deepEqual(Object.keys(JSON.parse(String(format))), [
@@ -245,7 +245,7 @@ describe("a package of 55 rules", () => {
     assert.doesNotMatch(String(format), /path/i);
   });
 
-  it("counts, by the route, what the gateway answered instead of a function", () => {
+  it("counts by route the requests that the gateway answered instead of a function", () => {
     const [[, { Properties }] = ["", { Properties: {} }], ...others] = of(http, "Logs::MetricFilter");
     assert.deepEqual(others, []);
     const { FilterPattern, MetricTransformations } = Object(Properties);

@@ -35,7 +35,7 @@ const judge = async (volumeID: string, capabilities: Capabilities) => {
 };
 const denial = (volumeID: string) => `persistentvolumes "a" is forbidden: error querying AWS EBS volume ${volumeID}: `;
 
-describe("an EC2 that doesn't say", () => {
+describe("a failing EC2", () => {
   const answers: [number, string, string][] = [
     [403, "UnauthorizedOperation", "answered 403 UnauthorizedOperation"],
     [401, "AuthFailure", "answered 401 AuthFailure"],
@@ -49,7 +49,7 @@ describe("an EC2 that doesn't say", () => {
       const failure = new Failure(503, `EC2 did not return the zone of volume "vol-1": it ${said}`);
       await assert.rejects(judge("vol-1", capabilities), failure);
     });
-  it("is not asked for what is longer than an id", async () => {
+  it("is not asked for a text that is longer than an id", async () => {
     const long = `vol-${"a".repeat(100_000)}`;
     assert.ok(
       String(await judge(long, createRecordedCapabilities({}))).endsWith(

@@ -165,7 +165,7 @@ describe("the pipelines", () => {
     assert.equal(await readFile(join(home, "told"), "utf8"), "told\n");
   });
 
-  it("refuse in CodeBuild to do what they don't know", async () => {
+  it("refuse unknown actions in CodeBuild", async () => {
     const { code, stderr, calls } = await called(scriptCodeBuild(codebuild), { DO: "everything" });
     assert.deepEqual({ code, calls }, { code: 2, calls: [install] });
     assert.equal(stderr, "DO must be plan, deploy or rollback, not everything\n");
@@ -234,7 +234,7 @@ describe("the pipelines", () => {
     assert.ok(names.includes("actions/checkout"));
   });
 
-  it("run at GitHub nothing that a pull request has brought where they may write what code scanning has found", () => {
+  it("run no code of a pull request at GitHub in the job with the right to write code scanning results", () => {
     const scan = github.jobs.scan;
     assert.ok(scan);
     assert.deepEqual(
@@ -354,7 +354,7 @@ describe("a pipeline in an account", await needs("moto", "runtime client", "API 
     assert.match(summary, /^```\nstage prod\n.*always-pull-images: new.*\n```\n$/s);
   });
 
-  it("deploys for the first time, though it says how large a trial shall be", async () => {
+  it("deploys for the first time with a canary option", async () => {
     assert.match(await run(ofWorkflow("deploy"), account.as("deploy").env), /release r1 is live in shop/);
   });
 

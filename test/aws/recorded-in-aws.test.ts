@@ -146,7 +146,7 @@ describe("a function that records into a bucket", await needs("moto"), () => {
 
   const names = Array.from({ length: 9 }, (_, index) => `pod-${index}`);
 
-  it("answers as without, and keeps what comes back as cases that hold", async () => {
+  it("answers as usual, and records cases that pass", async () => {
     const events = [
       ...names.map((name) => eventOf("defaults/mutate", reviewWith(name))),
       eventOf("defaults/mutate", reviewWith("dry", { dryRun: true })),
@@ -214,7 +214,7 @@ describe("a function that can't record", () => {
   const event = () => eventOf("deny-service-external-ips/validate", reviewWith("a"));
   const name = "deny-service-external-ips";
 
-  it("waits for a bucket that says nothing no longer than its answer can wait", async () => {
+  it("waits for a silent bucket only as long as its answer can wait", async () => {
     const silent = createServer(() => {});
     const port = await listen(silent);
     const { answers, unrecorded } = await asked(

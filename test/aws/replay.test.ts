@@ -195,7 +195,7 @@ const judgedAs = async (listed: CatalogueRule, entry: Case): Promise<Parameters<
 };
 
 describe("a replay", withGit, () => {
-  it("finds nothing where a commit still answers as it was recorded", async () => {
+  it("finds no difference if a commit still answers as recorded", async () => {
     const file = await recorded(
       [
         recording("require-owner", "a", refusal("metadata.labels.owner must be set")),
@@ -272,7 +272,7 @@ warn-notes
     assert.ok(!(await readdir(join(checkout.folder, "old"))).includes("dist"), "the other checkout isn't as it was");
   });
 
-  it("tells programs the same, and compares folders that were built", async () => {
+  it("prints JSON, and compares built folders", async () => {
     const { code: built, stderr: why } = await checkout.postern({}, "build", "--to", "built");
     assert.deepEqual([built, why], [0, ""]);
     const all = [
@@ -399,7 +399,7 @@ warn-notes
     assert.deepEqual(await readdir(temporary), []);
   });
 
-  it("finds nothing in recordings of all rules' cases", async () => {
+  it("finds no difference in recordings of all rules' cases", async () => {
     const lines: string[] = [];
     const catalogue = await readCatalogue();
     for (const listed of catalogue)

@@ -52,7 +52,7 @@ describe("the roles for one stage", () => {
 
   it("is a template that cfn-lint finds nothing wrong with", cfnLint, () => lint(file));
 
-  it("says every action in full, and takes every resource only where AWS knows no narrower one", async () => {
+  it("names every action in full, and uses the resource * only where AWS has no narrower one", async () => {
     const { policy } = await readAccess({ ...github, CodeBuildProjects: "postern-", CodeBuildArtefacts: "source" });
     for (const { actions, Resource, Effect, Condition, policy: name, ...rest } of [
       ...policies,
@@ -129,7 +129,7 @@ describe("the roles for one stage", () => {
     );
   });
 
-  it("can't be used to change what it is, to reach another stage, or to make a role without the cap", async () => {
+  it("can't be used to change itself, to reach another stage, or to create a role without the boundary", async () => {
     const { role, resources } = await readAccess(github);
     const deploy = role("DeployRole");
     const via = { ...byCloudFormation, "iam:PermissionsBoundary": boundary };
@@ -189,7 +189,7 @@ describe("the roles for one stage", () => {
     );
   });
 
-  it("caps functions at what the rules of the catalogue need, and the tokens that were named", async () => {
+  it("limits functions to what the rules of the catalogue and the named tokens need", async () => {
     const secret = `arn:aws:secretsmanager:us-east-1:${owner}:secret:shop-AbCdEf`;
     const parameter = buildArn("ssm", "parameter/shop/token");
     const reviews = "arn:aws:s3:::reviews/prod/*";
@@ -224,7 +224,7 @@ describe("the roles for one stage", () => {
   });
 });
 
-describe("a stage in the hands of its roles", await needs("moto", "runtime client", "API server"), () => {
+describe("a stage with the rights of its roles", await needs("moto", "runtime client", "API server"), () => {
   let account: Account;
   let cluster: Cluster;
   let checkout: Checkout;
@@ -291,7 +291,7 @@ describe("a stage in the hands of its roles", await needs("moto", "runtime clien
     assert.match(stderr, new RegExp(`^( .*: failed\\n)?AWS: .*not authorized to perform: ${action}[^\\n]*\\n$`));
   };
 
-  it("lets the plan be made before there is anything, by the role for plans", async () => {
+  it("makes a plan of a new stage with the role for plans", async () => {
     assert.match(await succeeds("PlanRole", "deploy", "--plan-only", ...powerless), /is new/);
   });
 
@@ -350,7 +350,7 @@ describe("a stage in the hands of its roles", await needs("moto", "runtime clien
     return Object(body).webhooks.map((one: { clientConfig: { url: string } }) => one.clientConfig.url);
   };
 
-  it("makes a plan of what is there without the key and without a right in the cluster, by the role for plans", async () => {
+  it("makes a plan of a deployed stage with the role for plans, without the key and without rights in the cluster", async () => {
     const first = account.heard.length;
     const text = await succeeds("PlanRole", "deploy", "--plan-only", ...powerless);
     assert.match(
@@ -395,7 +395,7 @@ describe("a stage in the hands of its roles", await needs("moto", "runtime clien
     );
   });
 
-  it("tells how a stage does, and what it left out, by the role for plans", async () => {
+  it("reports the status and what it left out, with the role for plans", async () => {
     const left = /its endpoints were not probed, because the key that signs URLs can't be read: .* ssm:GetParameter/;
     const { code, text } = await as("PlanRole", "status", ...powerless.slice(0, 2));
     assert.equal(code, 3, text);
@@ -437,7 +437,7 @@ describe("a stage in the hands of its roles", await needs("moto", "runtime clien
     assert.match(await succeeds("DeployRole", "deploy", ...way), /resources changed/);
   });
 
-  it("takes a rule back, disarms it and arms it again with the role for emergencies", async () => {
+  it("rolls back a rule, disarms it and arms it again with the role for emergencies", async () => {
     const rule = "always-pull-images";
     assert.match(await succeeds("EmergencyRole", "status", ...way.slice(0, 2)), /all answer/);
     // It may look up where the cluster is; whether that lets it in is another matter, and said.
@@ -453,7 +453,7 @@ describe("a stage in the hands of its roles", await needs("moto", "runtime clien
     await refused("EmergencyRole", "cloudformation:DescribeStacks", "deploy", ...way);
   });
 
-  it("takes everything back, and then everything away, with the role that deploys", async () => {
+  it("rolls back and destroys the stage with the role that deploys", async () => {
     assert.match(
       await succeeds("DeployRole", "rollback", "--all", "--to", "r1", ...way.slice(0, 2)),
       /as in release r1/,
@@ -498,7 +498,7 @@ describe("a stage in the hands of its roles", await needs("moto", "runtime clien
     );
   });
 
-  it("puts the cap on every function's role, where the stage names one", async () => {
+  it("sets the permissions boundary of every function's role if the stage has one", async () => {
     const cap = `arn:aws:iam::${owner}:policy/PosternFunctions-test`;
     const yaml = await readFile(join(checkout.folder, "serverless.yml"), "utf8");
     await checkout.write("serverless.yml", yaml.replace(/^params:\n/m, `params:\n  test: { boundary: "${cap}" }\n`));

@@ -85,7 +85,7 @@ describe("a service that requires a token", await needs("moto"), () => {
     }
   });
 
-  it("is asked twice and no more where no token will do", async () => {
+  it("is asked only twice if no token is accepted", async () => {
     wanted = "none";
     assert.equal(await ask(places[0]), 401);
     assert.equal(heard.splice(0).length, 2);

@@ -35,7 +35,7 @@ import { openS3, type S3 } from "./s3.ts";
 // The state of a stage in AWS between deployments, also with two deployments at once.
 const region = "eu-west-1";
 
-describe("a stage's memory", await needs("moto"), () => {
+describe("the state of a stage", await needs("moto"), () => {
   let moto: Moto;
   let parameters: StageParameters;
   let stages = 0;
@@ -136,7 +136,7 @@ describe("a stage's memory", await needs("moto"), () => {
 
     it("is taken by one of many commands that come at once", () => race(5));
 
-    it("is taken over by one of many once it has ended", async () => {
+    it("is taken over by one of many after it has expired", async () => {
       await hold(textOf("killed"));
       pass(lockTerm + 2_000);
       await race(5);
@@ -148,7 +148,7 @@ describe("a stage's memory", await needs("moto"), () => {
       ["three minutes slow", -3],
       ["a year fast", 365 * 24 * 60],
     ] as const)
-      it(`isn't taken over before it has ended, and is afterwards, where this machine's clock is ${clock}`, async (test) => {
+      it(`is taken over after it has expired and not before, with a clock that is ${clock}`, async (test) => {
         await hold(textOf("other"));
         test.mock.timers.enable({ apis: ["Date"], now: Date.now() + minutes * 60_000 });
         await assert.rejects(take(), refusal);
@@ -161,14 +161,14 @@ describe("a stage's memory", await needs("moto"), () => {
         await lock.release();
       });
 
-    it("counts by its age alone where it isn't ours", async () => {
+    it("expires by its age if another program wrote it", async () => {
       await hold("hello");
       await assert.rejects(take(), /^Error: this stage is locked by an unknown program/);
       pass(lockTerm + 2_000);
       await (await take()).release();
     });
 
-    it("is taken from a command that holds it by one that may, and stops the first", async () => {
+    it("can be taken from the command that holds it, which then stops", async () => {
       const first = await take();
       const second = await take("postern rollback --all", true);
       const sentence =
@@ -196,7 +196,7 @@ describe("a stage's memory", await needs("moto"), () => {
       await lock.release();
     });
 
-    it("stays ours where it is renewed several times at once", async () => {
+    it("is kept if it is renewed several times at once", async () => {
       const lock = await take();
       pass(lockTerm - 10_000);
       await Promise.all(Array.from({ length: 5 }, () => lock.check()));
@@ -204,7 +204,7 @@ describe("a stage's memory", await needs("moto"), () => {
       await lock.release();
     });
 
-    it("is ours where S3 did what we asked, and its answer got lost", async () => {
+    it("is held if S3 wrote it but the answer was lost", async () => {
       let cut = 0;
       ear.fault = ({ action }, when) =>
         action === "s3:PutObject" && when === "after" && cut++ % 2 === 0 ? "cut" : undefined;
@@ -216,7 +216,7 @@ describe("a stage's memory", await needs("moto"), () => {
       assert.equal(await held(), undefined);
     });
 
-    it("takes no for an answer where the rights are missing", async () => {
+    it("is not retried without the right to write", async () => {
       ear.allow = ({ action }) => action !== "s3:PutObject";
       await assert.rejects(take(), ({ name }: Error) => name === "AccessDenied");
     });
@@ -234,7 +234,7 @@ describe("a stage's memory", await needs("moto"), () => {
       assert.equal(await held(), undefined);
     });
 
-    it("isn't renewed by a command that has lost it, which hears of it", async (test) => {
+    it("isn't renewed by a command that has lost it, which is notified", async (test) => {
       test.mock.timers.enable({ apis: ["setInterval"] });
       const lock = await take();
       await hold(textOf("other"));
@@ -245,7 +245,7 @@ describe("a stage's memory", await needs("moto"), () => {
       assert.equal(await held(), textOf("other"));
     });
 
-    it("isn't left behind by a renewal that is under way when it is released", async (test) => {
+    it("is deleted at release even during a renewal", async (test) => {
       test.mock.timers.enable({ apis: ["setInterval"] });
       const lock = await take();
       const { length } = ear.heard;
@@ -301,7 +301,7 @@ describe("a stage's memory", await needs("moto"), () => {
       assert.equal((await openKeyring(another())).publicKeys === made[0]?.publicKeys, false);
     });
 
-    it("is replaced without a moment in which a URL in use is refused", async () => {
+    it("is replaced while all URLs in use are accepted", async () => {
       const first = await openKeyring(parameters);
       const wide = await addSecondKey(parameters);
       assert.deepEqual(keysOf(wide), [first.current.publicKey, wide.signers[1]?.publicKey]);
@@ -319,7 +319,7 @@ describe("a stage's memory", await needs("moto"), () => {
     const changes = { widen: addSecondKey, turn: useNewestKey, narrow: deleteOldKey };
     const names = fc.constantFrom(...(["widen", "turn", "narrow"] as const));
 
-    it("has one or two keys, whatever is done to it in whatever order, and signs with one of them", async () => {
+    it("has one or two keys after any sequence of changes, and signs with one of them", async () => {
       const check = async (steps: (keyof typeof changes)[]) => {
         const own = another();
         let before = await openKeyring(own);
@@ -363,7 +363,7 @@ describe("a stage's memory", await needs("moto"), () => {
     };
     const readers = [readKeyring, openKeyring, ...Object.values(changes)];
     for (const [name, text] of damaged)
-      it(`says that it is damaged, and not what it holds: ${name}`, async () => {
+      it(`reports damage without its content: ${name}`, async () => {
         await parameters.write("keys", text);
         for (const read of readers) await assert.rejects(read(parameters), isSentence);
         assert.equal(await parameters.read("keys"), text);
@@ -383,7 +383,7 @@ describe("a stage's memory", await needs("moto"), () => {
       assert.equal((await healthNow())?.[0]?.startsWith(`${left}the keys of this stage in SSM are damaged`), true);
     });
 
-    it("says so of a key that is none", async () => {
+    it("reports an invalid key", async () => {
       await parameters.write("keys", JSON.stringify({ keys: [secret], current: 0 }));
       for (const read of readers) await assert.rejects(read(parameters), isSentence);
     });
@@ -396,13 +396,13 @@ describe("a stage's memory", await needs("moto"), () => {
     });
     const opened = () => openReleases(async () => bucket);
 
-    it("are none where there is no bucket yet, and can't be kept there", async () => {
+    it("don't exist without a bucket, and can't be saved", async () => {
       const none = await openReleases(async () => undefined);
       assert.deepEqual(none.all, []);
       await assert.rejects(none.save(releaseOf(1)), /^Error: this stage has no bucket to write its release to$/);
     });
 
-    it("are kept in the bucket that the stack has made meanwhile", async () => {
+    it("are saved in a bucket that was created meanwhile", async () => {
       let place: StageBucket | undefined;
       const releases = await openReleases(async () => place);
       place = bucket;
@@ -453,11 +453,11 @@ const releaseOf = (id: number, more: Partial<Release> = {}): Release => ({
   ...more,
 });
 
-describe("what AWS's own library says", () => {
+describe("an error of the AWS SDK", () => {
   const said = (error: Error) =>
     reportAwsErrors(async () => Promise.reject(error)).catch((caught: Error) => caught.message);
 
-  it("is passed on, with what would help where no region is named", async () => {
+  it("is reported, with a remedy for a missing region", async () => {
     const sentence = "AWS: Region is missing; set AWS_REGION, or a region in the AWS profile";
     assert.equal(await said(new Error("Region is missing")), sentence);
     const denied = Object.assign(new Error("you may not"), { $metadata: {} });
@@ -473,7 +473,7 @@ describe("a release", () => {
     for (const one of all) assert.equal(findRelease(all, `r${one.id}`), one);
   });
 
-  it("is not found by another, and those that are there are named", () => {
+  it("is not found by another name, and the error lists the releases", () => {
     for (const text of ["2", "r02", "R2", "r3", "r", "", "r1 "])
       assert.throws(
         () => findRelease(all, text),
@@ -485,7 +485,7 @@ describe("a release", () => {
     assert.throws(() => findRelease([], "r1"), /^Error: there is no release r1; nothing was released yet$/);
   });
 
-  it("has versions of each rule, the last one first, and behind them what was rolled back from", () => {
+  it("lists the versions of each rule, the last one first and withdrawn ones at the end", () => {
     const share = { rule: "a", clusters: {} };
     const with_ = (version: string, ...earlier: string[]) => ({ version, logic: "", share, phases: [], earlier });
     const some = [
