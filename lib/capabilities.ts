@@ -22,7 +22,7 @@ export const intercept = (
 export const bindNeeds = (needs: Needs, capabilities: Capabilities, rule: string): Record<string, unknown> => {
   const asked = new Map<string, Promise<unknown>>();
   const remembering = intercept(capabilities, (verb, args, ask) => {
-    if (effects.has(verb)) return ignoreRejection(ask());
+    if (effects.includes(verb)) return ignoreRejection(ask());
     const question = JSON.stringify([verb, ...args]);
     const answer = asked.get(question) ?? ignoreRejection(ask());
     asked.set(question, answer);
@@ -32,9 +32,9 @@ export const bindNeeds = (needs: Needs, capabilities: Capabilities, rule: string
 };
 
 /** Verbs that may have effects, so that each call counts. */
-const effects: ReadonlySet<Verb> = new Set<Verb>(["create", "https", "http", "cue"]);
+const effects: readonly Verb[] = ["create", "https", "http", "cue"];
 
-/** If one of several questions fails, the rule may never await the others. */
+/** Handles a rejection that the rule may never await, because another question failed before. */
 const ignoreRejection = <T>(answer: Promise<T>): Promise<T> => {
   answer.catch(() => {});
   return answer;
@@ -52,8 +52,8 @@ export const createUnconnectedCapabilities = (cluster: string): Capabilities => 
   const fail = async () => {
     throw new Failure(503, `nothing can be read from cluster "${cluster}": it has no connection here`);
   };
-  const asked = { get: fail, list: fail, create: fail, may: fail, discover: fail, https: fail, http: fail, aws: fail };
-  return { ...asked, ledger: () => unavailableLedger, count: () => {}, cue: (source, evaluate) => evaluate(source) };
+  const reads = Object.fromEntries(verbs.map((verb) => [verb, fail])) as Record<Verb, typeof fail>;
+  return { ...reads, ledger: () => unavailableLedger, count: () => {}, cue: (source, evaluate) => evaluate(source) };
 };
 
 export const unavailableLedger: Ledger = {

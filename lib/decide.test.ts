@@ -39,7 +39,7 @@ const mutating = (verdict?: Verdict) =>
       return verdict;
     },
   });
-const validating = (verdict: Verdict) => rule({ summary: "Judges.", match: [], validate: () => verdict });
+const validating = (verdict: Verdict) => rule({ summary: "Validates.", match: [], validate: () => verdict });
 
 const patch = [{ op: "add" as const, path: "/metadata/labels/seen", value: "yes" }];
 const status = { code: 403, reason: "Forbidden", message: "no" };
@@ -146,7 +146,7 @@ describe("a decision", () => {
 
 describe("a deletion", () => {
   const deletion = request({ operation: "DELETE", object: null, oldObject: { metadata: { name: "old", labels: {} } } });
-  it("is judged by the old object", () => {
+  it("is evaluated with the old object", () => {
     const naming = rule({
       summary: "Names.",
       match: [],
@@ -177,7 +177,7 @@ describe("a deletion", () => {
 });
 
 describe("a rule", () => {
-  it("is told its surroundings, and is its own `this`", () => {
+  it("gets its context, and is its own `this`", () => {
     const told: unknown[] = [];
     const one = rule({
       summary: "Tells.",

@@ -24,7 +24,7 @@ import { openKeyVerifier } from "./url-key.ts";
 
 export interface EndpointConfig {
   rule: string;
-  /** For clusters that have no variants of their own. */
+  /** The variants in clusters that have none of their own. */
   variants?: Variants;
   clusters: Record<string, { keyVersions: readonly number[]; mode: Mode; settings: object; variants?: Variants }>;
 }
@@ -39,9 +39,9 @@ export interface EndpointHost {
 
 /** The code that not every rule needs. A bundle has only what its rule needs; all of it is in complete-endpoint.ts. */
 export interface EndpointParts {
-  /** Only for rules with variants. */
+  /** Required for rules with variants. */
   findVariantSettings?: typeof findVariantSettings;
-  /** Both only for rules with needs. */
+  /** Both are required for rules with needs. */
   evaluateInTime?: typeof evaluateInTime;
   readRecordedAnswers?: typeof readRecordedAnswers;
 }

@@ -12,7 +12,7 @@ import { type Rule, rule } from "./rule.ts";
 
 const pods = [{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE"] as const }];
 
-/** Adds what it saw to a list of the object's, so that who was asked after whom can be read there. */
+/** Adds the labels that it saw to a list in the object, which shows the order of evaluations. */
 const scribe = (name: string): Rule =>
   rule({
     summary: "Writes.",
@@ -109,7 +109,7 @@ describe("a group", () => {
     const rules = { third: follower("third", "second"), second: follower("second", "first"), first: scribe("first") };
     const { ask } = asked(rules, { third: member(), second: member(), first: member() });
     const { patch } = await ask();
-    // What comes of the second round would need another one.
+    // A change in the second round would need a third one.
     assert.deepEqual(patch, [
       { op: "add", path: "/seen", value: ["first"] },
       { op: "add", path: "/seen/1", value: "second" },
@@ -126,7 +126,7 @@ describe("a group", () => {
     );
   });
 
-  it("refuses with whatever its first refusing member says, under that one's name, and asks nobody after it", async () => {
+  it("refuses with the message of its first refusing member, under that member's name, and asks no member after it", async () => {
     const rules = { a: scribe("a"), no: refusing, broken: failing };
     const { ask, reports } = asked(rules, { a: member(), no: member({ settings: { why: "no!" } }), broken: member() });
     const { allowed, status, patch, warnings, auditAnnotations } = await ask();
@@ -175,7 +175,7 @@ describe("a group", () => {
     });
   }
 
-  it("answers nothing where nobody is concerned", async () => {
+  it("admits without a change if no member is concerned", async () => {
     const { ask } = asked({ a: scribe("a") }, { a: member({ exempt: { users: ["jane"] } }) });
     assert.deepEqual(told(await ask()), { ...nothing, uid: "1", allowed: true, code: undefined, message: undefined });
   });
@@ -252,7 +252,7 @@ describe("a group", () => {
       assert.deepEqual((await ask({}, { member: "a" })).patch, [{ op: "add", path: "/seen", value: ["a"] }]);
     });
 
-    it("refuses the name of somebody who is no member", async () => {
+    it("refuses a name that is no member", async () => {
       for (const name of ["b", "toString", "__proto__"]) {
         const { code, message } = await asked(rules, {}).ask({}, { member: name });
         assert.deepEqual([code, message], [400, `together has no member "${name}"; it has a, no`]);

@@ -15,12 +15,12 @@ import { matchesRequest } from "./request-match.ts";
 import type { AdmissionRequest, Patch, ReviewOutcome } from "./review.ts";
 import { type RequestMatch, type Rule, rule } from "./rule.ts";
 
-/** What a member's own webhook entry would hold and the API server would check. */
+/** The facts of a member that its own webhook entry would hold and the API server would check. */
 export interface Membership {
   mode: Mode;
   settings: object;
   match: readonly RequestMatch[];
-  /** Whether a request is admitted if this member fails. */
+  /** True if a request is admitted when this member fails. */
   failsOpen: boolean;
   /** One match is enough. The group's entry selects namespaces by labels, which aren't known here. */
   exempt: { namespaces?: readonly string[]; users?: readonly string[]; groups?: readonly string[] };
@@ -75,7 +75,7 @@ const selectMember = (name: string, members: Record<string, Rule>, share: GroupC
     ]) => (own ? [[cluster, { keyVersions, mode: own.mode, settings: own.settings }]] : []),
   );
   return [
-    member ?? rule({ summary: "Nobody.", match: [], mutate: rejectUnknownMember, validate: rejectUnknownMember }),
+    member ?? rule({ summary: "No member.", match: [], mutate: rejectUnknownMember, validate: rejectUnknownMember }),
     { rule: name, clusters: Object.fromEntries(clusters) },
   ];
 };
@@ -121,7 +121,7 @@ const evaluateMembers =
       return own.patch !== undefined;
     };
     const concerned = Object.entries(settings as Memberships).filter(([, one]) => concernsMember(one, request));
-    // In modes warn and audit, a member has reported everything in the first round.
+    // A member in mode warn or audit has reported everything in the first round.
     await askInRounds(concerned, ([, { mode }]) => mode === "enforce", evaluateMember);
     const told = [...results.values()].filter(({ refused, operations, error }) => refused || operations > 0 || error);
     return { outcome, refused: !outcome.allowed, operations: patch.length, members: told };

@@ -7,9 +7,9 @@ export interface HttpCall {
   path: string;
   contentType: string;
   userAgent: string;
-  /** How long the API server waits for the answer, in milliseconds. */
+  /** The milliseconds that the API server waits for the answer. */
   timeout: number | undefined;
-  /** When the request reached AWS, in milliseconds since the epoch. */
+  /** The time when the request reached AWS, in milliseconds since the epoch. */
   since: number | undefined;
   /** Decodes the body; called only after the key was checked. */
   body(): string;

@@ -4,7 +4,7 @@ import { freezeDeep } from "./json.ts";
 export interface LedgerTerms {
   /** Seconds from the last change until the value is dropped; undefined keeps it. */
   seconds?: number;
-  /** Of the values on one shelf only `most` stay: the least recently changed is dropped first. */
+  /** A shelf keeps at most `most` values: the least recently changed is dropped first. */
   shelf?: { name: string; most: number };
 }
 

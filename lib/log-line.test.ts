@@ -27,7 +27,7 @@ interface Directive {
   Metrics: { Name: string; Unit: string }[];
 }
 
-/** What CloudWatch makes of a line, by the specification of the embedded metric format. */
+/** Returns the metrics that CloudWatch reads from a line, by the specification of the embedded metric format. */
 const metricsOf = (text: string): Record<string, unknown>[] => {
   const { _aws, ...values } = JSON.parse(text);
   if (_aws === undefined) return [];
@@ -71,7 +71,7 @@ describe("a line", () => {
       [3, 0],
     );
   });
-  it("counts nothing for who never showed a key", () => {
+  it("counts no request without a valid key", () => {
     const stranger = { ...report, cluster: undefined, key: undefined, phase: undefined, mode: undefined, code: 404 };
     assert.deepEqual(metricsOf(formatLogLine(stranger, "prod", 5)), []);
   });
@@ -185,7 +185,7 @@ describe("the journal of an endpoint", () => {
   const signer = createTestSigner(1);
   const segment = signer.segment("prod-eu");
   const judge = rule({
-    summary: "Judges.",
+    summary: "Validates.",
     match: [],
     settings: { token: "settings-s3cret" },
     mutate(object) {

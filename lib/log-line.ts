@@ -14,7 +14,7 @@ export interface LogReport {
   code: number;
   refused: boolean;
   operations: number;
-  /** For a group: the members that refused, changed the object or failed. */
+  /** The members of a group that refused, changed the object or failed. */
   members?: MemberResult[] | undefined;
   group?: string;
   milliseconds: number;
@@ -23,7 +23,7 @@ export interface LogReport {
   version: string;
 }
 
-/** In modes warn and audit, denials and changes are `would be denied` and `would be changed`. */
+/** Returns the verdict in the log: in modes warn and audit, `would be denied` instead of `denied`, for instance. */
 export const describeVerdict = ({ code, mode, refused, operations }: LogReport): string => {
   if (code !== 200) return "failed";
   const verdict = refused ? "denied" : operations > 0 ? "changed" : "allowed";

@@ -150,7 +150,7 @@ describe("needs", () => {
     ]);
   });
 
-  it("fail with 503 where nobody connected the cluster", async () => {
+  it("fail with 503 if the cluster is not connected", async () => {
     const { account, ranges, provision, may, call } = bound(createUnconnectedCapabilities("prod"));
     const sentence = 'nothing can be read from cluster "prod": it has no connection here';
     for (const ask of [() => account("a"), () => ranges(), () => provision({}), () => may({}), () => call({})])

@@ -69,19 +69,19 @@ export interface HttpsRequest {
   method?: "GET" | "POST" | "PUT" | "PATCH" | "DELETE";
   headers?: Record<string, string>;
   body?: string | Uint8Array;
-  /** Where the token is stored that is sent as `Authorization: Bearer`. */
+  /** The place of the token that is sent as `Authorization: Bearer`. */
   bearer?: SecretPlace;
-  /** With a username, `bearer` names a password, and both are sent as `Authorization: Basic`. */
+  /** If it is set, `bearer` names a password, and both are sent as `Authorization: Basic`. */
   username?: string;
   /** PEM; only where Node's own roots don't suffice. */
   ca?: string;
-  /** How often to try while a later answer may be better; for requests that are safe to repeat. Default: 1. */
+  /** The number of tries while a later answer may be better; for requests that are safe to repeat. Default: 1. */
   tries?: number;
   /** Milliseconds before the second try; each further pause is half as long again. */
   pause?: number;
   /** Returns for how many seconds an answer may be reused for the same request. Without it, answers aren't kept. */
   keep?(answer: HttpsResponse): number;
-  /** Whether to use a kept answer where a refusal requires fresh ones: for tokens, on which no verdict rests. */
+  /** Uses a kept answer even if a refusal requires fresh ones: for tokens, on which no verdict depends. */
   isLasting?: boolean;
   /** The most milliseconds it may take, if less than the review has. */
   milliseconds?: number;
@@ -93,7 +93,7 @@ export interface HttpsRequest {
 export interface HttpsResponse {
   status: number;
   body: string;
-  /** By name; only with `isWhole`. */
+  /** Headers by name; only with `isWhole`. */
   headers?: NodeJS.Dict<string[]>;
   trailers?: NodeJS.Dict<string[]>;
   json?: unknown;
@@ -127,7 +127,7 @@ export type CreationResult = "created" | "exists" | { refused: Status };
 export interface Freshness {
   /** The most seconds since the answer was read; 0 reads it for this review. */
   maxAge?: number;
-  /** For how many seconds to look for an absent object that another client is about to create. */
+  /** The seconds to look for an absent object that another client is about to create. */
   patience?: number;
   /** Reads only the first objects of a list, by name. */
   most?: number;
@@ -148,7 +148,7 @@ export interface Capabilities {
   /** Lists the resources of a group and version such as `apps/v1`; undefined if it isn't served. */
   discover(groupVersion: string): Promise<ServedResource[] | undefined>;
   https(request: HttpsRequest): Promise<HttpsResponse>;
-  /** Like `https`, for a URL that may begin with http://. */
+  /** Sends a request as `https` does; the URL may also begin with http://. */
   http(request: HttpsRequest): Promise<HttpsResponse>;
   aws(action: AwsAction, request: AwsRequest): Promise<HttpsResponse>;
   /** Evaluates CUE source to JSON by `evaluate`; rejects with CUE's message if it has no value. */
@@ -169,9 +169,9 @@ export interface Need<Answer> {
   kinds?(settings: object): ResourceType[];
   readonly action?: AwsAction;
   secrets?(settings: object): SecretPlace[];
-  /** Whether the need is used under these settings; true by default. */
+  /** Reports whether the need is used under these settings; true by default. */
   isUsed?(settings: object): boolean;
-  /** Whether every review uses the need under these settings: what is slow to start is then started early. */
+  /** Reports whether every review uses the need under these settings: if it starts slowly, it is then started early. */
   isAwaited?(settings: object): boolean;
   bind(capabilities: Capabilities, rule: string): Answer;
 }

@@ -5,7 +5,7 @@ import { freezeDeep } from "./json.ts";
 import { applyPatch, createDraft } from "./patch.ts";
 import type { Patch } from "./review.ts";
 
-/** RFC 6902 by the letter, in the plainest way, to judge what `draft` made. */
+/** Applies a patch exactly as RFC 6902 says, to test the patches of drafts. */
 const apply = (document: unknown, patch: Patch): unknown => {
   const holder = { root: structuredClone(document) };
   for (const change of patch) {
@@ -216,7 +216,7 @@ describe("a draft", () => {
     const source = find(root, from);
     const own = (k: string, v: unknown) =>
       Object.defineProperty(target, k, { value: v, writable: true, enumerable: true, configurable: true });
-    // What would contain itself is no JSON.
+    // A value that contains itself is no JSON.
     const other = contains(source, target) ? structuredClone(value) : source;
     if (!Array.isArray(target)) {
       const keys = Object.keys(target);
@@ -242,7 +242,7 @@ describe("a draft", () => {
           for (const s of steps) take(value, s);
         });
         assert.deepEqual(applyPatch(original, patch), apply(original, patch));
-        // Through JSON, since that is how it travels.
+        // The patch is sent as JSON.
         assert.deepEqual(
           apply(JSON.parse(JSON.stringify(original)), JSON.parse(JSON.stringify(patch))),
           JSON.parse(JSON.stringify(expected)),

@@ -30,9 +30,9 @@ export interface RecordedAnswers {
   http?: (HttpsRequest & { answer: HttpsResponse })[];
   aws?: (AwsRequest & { action: AwsAction; answer: HttpsResponse })[];
   ledger?: Record<string, unknown>;
-  /** What was read; reading any other object fails. Without it, `objects` are all objects of the cluster. */
+  /** The reads that were recorded; any other read fails. Without it, `objects` are all objects of the cluster. */
   reads?: RecordedRead[];
-  /** For kinds such as `k8s.cni.cncf.io/NetworkAttachmentDefinition`, whose plural has none of the usual forms. */
+  /** Plurals of kinds such as `k8s.cni.cncf.io/NetworkAttachmentDefinition`, which have none of the usual forms. */
   plurals?: Record<string, string>;
 }
 

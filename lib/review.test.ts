@@ -18,7 +18,7 @@ const recorded = new URL("../test/fixtures/direct.json", import.meta.url);
 const review: { apiVersion: string; request: Fields } = JSON.parse(readFileSync(recorded, "utf8")).review;
 const request = (change: Fields) => ({ ...review, request: { ...review.request, ...change } });
 
-/** What went wrong; anything but a Failure is a bug of ours. */
+/** Returns the Failure; any other error is a bug of Postern. */
 const failureOf = (body: string): Failure | undefined => {
   try {
     decodeReview(body);
@@ -255,7 +255,7 @@ function replaced(whole: unknown, [key, ...rest]: string[], value: unknown): unk
   return copy;
 }
 
-/** What kube-apiserver does with an answer, from apiserver's admissionreview.go, statuserror.go, attributes.go and warning.go. */
+/** Processes an answer as kube-apiserver does (admissionreview.go, statuserror.go, attributes.go and warning.go). */
 const receive = (body: string, version: string, uid: string, phase: "mutate" | "validate") => {
   const sent = JSON.parse(body);
   const { response } = sent;
@@ -425,7 +425,7 @@ describe("warnings", () => {
     assert.deepEqual(fitWarnings(full), [...full.slice(0, 15), "2 more warnings did not fit"]);
   });
 
-  it("are never lost unsaid", () => {
+  it("are never dropped without a warning that says so", () => {
     fc.assert(
       fc.property(fc.array(anyText, { maxLength: 60 }), (given) => {
         const wanted = [...new Set(given.map(clean))].filter(Boolean);

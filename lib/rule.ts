@@ -2,7 +2,7 @@ import type { Answers, Capabilities, Needs } from "./needs.ts";
 import type { LabelSelector } from "./objects/selection.ts";
 import type { AdmissionRequest, KubernetesObject, Operation, Status } from "./review.ts";
 
-/** Which requests concern a rule, as in a webhook entry's `rules`. */
+/** The requests that concern a rule, as in a webhook entry's `rules`. */
 export interface RequestMatch {
   apiGroups: readonly string[];
   apiVersions: readonly string[];
@@ -26,7 +26,7 @@ export type OfSettings<T, Settings> = T | { bivarianceHack(settings: Settings): 
 // biome-ignore lint/suspicious/noConfusingVoidType: a rule that says nothing has no return statement
 export type Verdict = void | string | { refuse?: string | Status; warnings?: string[]; audit?: Record<string, string> };
 
-/** What `suggest` returns: nothing if it edited the draft or knows nothing; a sentence if no edit would do. */
+/** The result of `suggest`: nothing if it edited the draft or knows nothing; a sentence if no edit would do. */
 // biome-ignore lint/suspicious/noConfusingVoidType: a suggestion that edits has no return statement
 export type SuggestResult = void | string;
 
@@ -54,7 +54,7 @@ export interface EntryFields<Settings> {
   everywhere?: true;
   timeoutSeconds?: number;
   sideEffects?: "None" | "NoneOnDryRun";
-  /** For a rule that may apply its change twice. Others are called again if a later rule changed the object. */
+  /** Set for a rule that may apply its change twice. Other rules are called again if a later rule changed the object. */
   reinvocationPolicy?: "Never";
 }
 
@@ -100,7 +100,7 @@ export interface InspectedSettings<Settings> {
   notes: string[];
 }
 
-/** What a cluster inspection may ask; a manifest cluster may have no discovery. */
+/** The questions that a cluster inspection may ask; a manifest cluster may have no discovery. */
 export type InspectedCluster = Pick<Capabilities, "list"> & Partial<Pick<Capabilities, "discover">>;
 
 export interface RuleDefinition<Object, Settings extends object, N extends Needs> extends EntryFields<Settings> {
@@ -122,7 +122,7 @@ export interface RuleDefinition<Object, Settings extends object, N extends Needs
   exemptionRequired?: boolean;
   /** Several entries. The rule must be correct under each variant that a request can reach, and under none. */
   variants?: OfSettings<readonly RuleVariant<Settings>[], Settings>;
-  /** What the rule may ask; its rights follow from it. */
+  /** The questions that the rule may ask; its rights follow from them. */
   needs?: N;
   mutate?(object: Object, surroundings: RuleContext<Object, Settings, N>): Verdict | Promise<Verdict>;
   validate?(object: Object, surroundings: RuleContext<Object, Settings, N>): Verdict | Promise<Verdict>;

@@ -41,7 +41,10 @@ export interface Bundle {
 
 const root = fileURLToPath(new URL("../..", import.meta.url));
 
-/** In bytes, which a cold start reads: 20 kB, 60 with needs, 95 with scripts, 3 more for each member, and recording. */
+/**
+ * Returns the budget in bytes, because a cold start reads them all: 20 kB, 60 with needs, 95 with scripts, 3 more for
+ * each member, and recording.
+ */
 const computeBudget = (listed: CatalogueRule, places: RecordingTargets) =>
   ((runsScripts(listed) ? 95 : hasNeeds(listed) ? 60 : 20) +
     3 * (listed.members?.length ?? 0) +
@@ -223,7 +226,7 @@ const describeRule = ({ name, members }: CatalogueRule) => (members ? `the group
 
 const toSpecifier = (file: string) => JSON.stringify(`./${relative(root, file)}`.replaceAll("\\", "/"));
 
-/** In Lambda, CUE's files are in the same folder as the bundle. */
+/** Replaces the module that finds CUE's files: in Lambda, they are in the same folder as the bundle. */
 const cueBeside: Plugin = {
   name: "cue-beside",
   setup({ onLoad }) {
@@ -231,7 +234,10 @@ const cueBeside: Plugin = {
   },
 };
 
-/** What only webhook entries, postern.yaml or checks read. It is left out, with the code that only it uses. */
+/**
+ * The fields of a rule that only webhook entries, postern.yaml or checks read. Bundles leave them out, with the code that
+ * only they use.
+ */
 const entryFields = new Set([
   ...[
     "summary",

@@ -137,7 +137,7 @@ const cueHere: Plugin = {
           }
         };
         export const locateCueFiles = async () => {
-          // In a CommonJS bundle, import.meta is empty.
+          // import.meta is empty in a CommonJS bundle.
           const { url } = import.meta;
           const home = url ? dirname(fileURLToPath(url)) : __dirname;
           const isIn = (folder) => Object.values(names).every((name) => existsSync(join(folder, name)));

@@ -6,7 +6,7 @@ import { after, describe, it } from "node:test";
 import type { Bundle } from "./bundle.ts";
 import { writeDeployment } from "./deployment.ts";
 
-// What a whole package looks like, test/aws/package.test.ts says.
+// test/aws/package.test.ts tests whole packages.
 
 const sample: Bundle = {
   name: "limit-it",
@@ -119,7 +119,7 @@ describe("a function that asks a cluster", () => {
     ]);
   });
 
-  it("tells its role, for those who let it in, and others don't", async () => {
+  it("has an output with its role, and functions that don't ask a cluster have none", async () => {
     const { Outputs } = await deployment({ asks: true });
     assert.deepEqual(Outputs.LimitDashitRoleArn.Value, { "Fn::GetAtt": ["LimitDashitRole", "Arn"] });
     assert.deepEqual(Object.keys((await deployment()).Outputs), ["BaseUrl", "LossMetric"]);

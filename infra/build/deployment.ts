@@ -102,7 +102,7 @@ const buildResources = (rules: PlannedFunction[], type: "http" | "url", template
   };
 };
 
-/** What the rule needs beside its log: its tokens, its actions in AWS, and its recordings. */
+/** Returns the rights of a rule beside those for its log: on its tokens, its actions in AWS, and its recordings. */
 const buildPolicies = ({ tokens, actions, records }: PlannedFunction): Json[] => [
   ...(tokens.length > 0 ? [buildPolicy("tokens", ...tokens.map(allowReading))] : []),
   // Actions that describe resources accept only "*".

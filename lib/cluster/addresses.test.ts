@@ -109,7 +109,7 @@ describe("an address", () => {
     );
   });
 
-  it("is told from a name", () => {
+  it("is distinguished from a host name", () => {
     const hosts = { "http://[::1]:80/": "::1", "http://0x7f.1/": "127.0.0.1", "http://a.b/": undefined };
     for (const [url, address] of Object.entries(hosts)) assert.equal(getAddress(new URL(url)), address);
   });

@@ -3,7 +3,7 @@ import { describe, it } from "node:test";
 import fc from "fast-check";
 import { type AnswerCache, type CacheableAnswer, createAnswerCache } from "./answer-cache.ts";
 
-/** What comes of asking, now or later. */
+/** Returns the answer, also of a pending search. */
 const recall = async (memory: AnswerCache, ...asked: Parameters<AnswerCache["recall"]>): Promise<unknown> => {
   const said = memory.recall(...asked);
   return "pending" in said ? said.pending : said.content;
@@ -22,7 +22,7 @@ describe("a memory", () => {
     assert.equal(await ask(0), 2);
   });
 
-  it("searches once for all who ask while it does", async () => {
+  it("searches once for all callers that wait for the same answer", async () => {
     const memory = createAnswerCache();
     const { promise, resolve } = Promise.withResolvers<CacheableAnswer>();
     let searches = 0;
@@ -64,7 +64,7 @@ describe("a memory", () => {
     assert.deepEqual(await Promise.all(["d", "e", "f"].map(has)), [false, false, false], "larger than all it may be");
   });
 
-  it("never mixes what was asked under different names, whoever asks while others do", async () => {
+  it("never mixes the answers of different keys, in any order of calls", async () => {
     const keys = fc.array(fc.tuple(fc.integer({ min: 0, max: 8 }), fc.nat(3), fc.boolean()), { maxLength: 60 });
     await fc.assert(
       fc.asyncProperty(keys, async (asked) => {

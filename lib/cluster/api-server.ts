@@ -19,7 +19,7 @@ export interface Connection {
   credentials: Credentials;
 }
 
-/** Sends a GET, or a POST with a body, and resolves to any answer. Unsafe requests are not repeated once they arrived. */
+/** Sends a GET, or a POST with a body, and resolves to any answer. Unsafe requests that arrived are not repeated. */
 export type AskServer = (path: string, deadline: number, body?: object, isSafe?: boolean) => Promise<HttpsAnswer>;
 
 /** The most milliseconds of one read. A read may outlive its review, because other reviews wait for it. */
@@ -57,7 +57,7 @@ export const connectServer = ({ server, ca, credentials }: Connection, send: typ
       const pause = attempt < 3 ? pauseAfter(answer, isSafe, attempt) : undefined;
       if (answer instanceof UnansweredError) {
         if (pause === undefined) throw answer;
-        // If one kept connection was dead, the others may be, too.
+        // The other kept connections may be dead, too.
         isFresh = true;
       } else {
         if (answer.status === 401 && bearer !== undefined) await refused(bearer);

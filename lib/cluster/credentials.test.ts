@@ -23,7 +23,7 @@ const clock = (test: TestContext) => {
   return (minutes: number) => test.mock.timers.setTime(Date.now() + minutes * minute);
 };
 
-describe("who we are to a cluster", () => {
+describe("the credentials for a cluster", () => {
   it("is a token that was given, always the same", async () => {
     const { token, refused } = createTokenSource({ token: "t" });
     assert.equal(await token(soon()), "t");
@@ -93,7 +93,7 @@ describe("who we are to a cluster", () => {
       assert.equal(await token(soon()), "t2");
     });
 
-    it(`is ${name}, read anew when a server refuses it, and once for all who were refused`, async () => {
+    it(`is ${name}, and is read once more after servers refused it`, async () => {
       const { asked, around } = aws((count) => ({ body: answer(`t${count}`) }));
       const { token, refused } = createTokenSource(credentials, around);
       await token(soon());
@@ -116,14 +116,14 @@ describe("who we are to a cluster", () => {
     ["is binary", { body: { SecretBinary: "AA==" } }, /^Error: the secret postern holds no token$/],
   ];
   for (const [name, answer, sentence] of wrong)
-    it(`can't be told where a secret ${name}, and is asked for again`, async () => {
+    it(`can't be read if a secret ${name}, and is read again at the next call`, async () => {
       const { around } = aws((count) => (count === 1 ? answer : { body: { SecretString: "t" } }));
       const { token } = createTokenSource({ secret: "postern", region: "eu-west-1" }, around);
       await assert.rejects(token(soon()), sentence);
       assert.equal(await token(soon()), "t");
     });
 
-  it("can't be told without an AWS identity", async () => {
+  it("can't be created without an AWS identity", async () => {
     const { AWS_ACCESS_KEY_ID: before } = process.env;
     delete process.env.AWS_ACCESS_KEY_ID;
     try {

@@ -6,7 +6,7 @@ import { type Identity, presignUrl, signHeaders } from "./signature.ts";
 export type Credentials =
   /** The function's own role, through an access entry of an EKS cluster. */
   | { eks: string; region: string }
-  /** Where a ServiceAccount's token is stored, as plain text. */
+  /** The place where a ServiceAccount's token is stored as plain text. */
   | SecretPlace
   | { token: string }
   | { cert: string; key: string };
@@ -34,7 +34,7 @@ export const createTokenSource = (
     token: async (deadline: number): Promise<string | undefined> => {
       if ("cert" in credentials) return undefined;
       if (!current || until <= Date.now()) {
-        // Until its lifetime is known, other callers wait for this token.
+        // Other callers wait for this token while its lifetime isn't known.
         until = Number.POSITIVE_INFINITY;
         current = fetchToken(credentials, around, deadline);
         current.then(
@@ -48,7 +48,7 @@ export const createTokenSource = (
       }
       return (await current).value;
     },
-    /** After a server refused a token, the next call gets a new one, unless there is one already. */
+    /** Reports that a server refused a token: the next call gets a new one, unless there is one already. */
     refused: async (value: string) => {
       if ((await current?.catch(() => undefined))?.value === value) until = 0;
     },

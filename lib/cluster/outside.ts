@@ -9,7 +9,7 @@ import { type Identity, signHeaders } from "./signature.ts";
 /** Milliseconds of a review that are reserved for its rule to decide without the answer. */
 const margin = 100;
 
-/** What the capabilities of one review share. */
+/** The state that the capabilities of one review share. */
 export interface LiveReview {
   readonly cluster: string;
   readonly memory: AnswerCache;
@@ -18,7 +18,7 @@ export interface LiveReview {
   readonly started: number;
   /** Set if every answer must be from then or later. */
   readonly since: number | undefined;
-  /** Whether any answer was read before the review started. */
+  /** True if any answer was read before the review started. */
   isRemembered: boolean;
 }
 
@@ -93,7 +93,7 @@ export const buildBasicAuthorization = (username: string, password: string): str
 
 /** Milliseconds, whatever time a review has: others may wait for the token and have more. */
 const longestWait = 10_000;
-/** By place, for the life of the process; settings name few. */
+/** The token sources by place. They live as long as the process, because settings name only few places. */
 const tokenSources = new Map<string, ReturnType<typeof createTokenSource>>();
 
 /** Asks until another try is useless. The last answer counts, even if a later try is cut off. */

@@ -11,7 +11,7 @@ const identity = {
 const now = new Date("2026-01-02T03:04:05Z");
 
 describe("a signature", () => {
-  it("stands in the URL that proves who we are to a cluster", () => {
+  it("is in the presigned URL that authenticates to a cluster", () => {
     const url = new URL(
       presignUrl(
         {

@@ -44,7 +44,7 @@ describe("a certificate request", () => {
   );
   const attribute = fc.tuple(fc.constantFrom("CN", "O", "OU", "C", "L", "1.2.3.4.5"), value);
 
-  it("is for whom a library that writes it says", async () => {
+  it("has the subject that a library wrote into it", async () => {
     const names = fc.array(fc.array(attribute, { minLength: 1, maxLength: 4 }), { maxLength: 12 });
     await fc.assert(
       fc.asyncProperty(names, async (names) => {
@@ -76,7 +76,7 @@ describe("a certificate request", () => {
     );
   });
 
-  it("may name nobody", () => {
+  it("may have an empty subject", () => {
     assert.deepEqual(subjectIn(), { subject: { commonName: "", organizations: [] } });
   });
 

@@ -78,7 +78,7 @@ const decodeBmp = (bytes: Uint8Array) => {
   return /[\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]/.test(text) ? undefined : text;
 };
 
-/** How Go reads strings, by identifier: Teletex as Latin-1, and `*` and `&` as printable. */
+/** The decoders of strings by identifier, as Go has them: Teletex as Latin-1, and `*` and `&` as printable. */
 export const strings: ReadonlyMap<number, (bytes: Uint8Array) => string | undefined> = new Map([
   [0x0c, decodeUtf8],
   [0x12, decodeAscii(/^[0-9 ]*$/)],

@@ -4,7 +4,7 @@ import { Failure } from "../failure.ts";
 export interface Quantity {
   readonly nanos: bigint;
   readonly notation: "decimal" | "binary" | "exponent";
-  /** As written; absent for a computed quantity. */
+  /** The text that was parsed; absent for a computed quantity. */
   readonly text?: string;
 }
 
@@ -54,7 +54,7 @@ const multiplyByPowerOfTen = (mantissa: bigint, exponent: number, digits: number
 const divideRoundingUp = (dividend: bigint, divisor: bigint): bigint =>
   (dividend + (dividend < 0n ? 1n - divisor : divisor - 1n)) / divisor;
 
-/** Like `parseQuantity`, for a text that the API server has validated; throws for any other. */
+/** Parses a text that the API server has validated; throws for any other text. */
 export const requireQuantity = (written: string | number): Quantity => {
   const parsed = parseQuantity(written);
   if (parsed === undefined) throw new Failure(400, `${JSON.stringify(written)} is no quantity such as 500m or 1Gi`);

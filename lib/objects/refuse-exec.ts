@@ -3,7 +3,7 @@ import { forbidden } from "../refusals.ts";
 import type { AdmissionRequest, Status } from "../review.ts";
 import { listContainers } from "./pod.ts";
 
-/** What gives a container access beyond its pod, in the words of the upstream plugins. */
+/** The fields that give a container access beyond its pod, with the upstream plugins' names for them. */
 const escalations = {
   hostNetwork: "a container using host network",
   hostPID: "a container using host pid",

@@ -70,7 +70,7 @@ const host: EndpointHost = {
   writeLogLine: () => {},
 };
 
-/** What is kept of these events, by name. */
+/** Returns the recordings of these events by key. */
 const keeping = async (events: object[], place: RecordingTarget = everywhere) => {
   const kept = new Map<string, unknown>();
   const put = async (bucket: string, key: string, body: string) => {
@@ -95,7 +95,7 @@ const keeping = async (events: object[], place: RecordingTarget = everywhere) =>
 };
 
 describe("a function that records", () => {
-  it("keeps a review of a group for each member, as that has judged it", async () => {
+  it("records a group's review for each member, with that member's outcome", async () => {
     const { kept } = await keeping([eventOf("both/mutate", { name: "there" })]);
     assert.deepEqual([...kept.keys()], ["a/prod/labels/DAY/TIME-1-2.yaml", "a/prod/reads/DAY/TIME-1-2-1.yaml"]);
     const [first, second] = [...kept.values()].map(Object);
@@ -105,7 +105,7 @@ describe("a function that records", () => {
     assert.deepEqual([second.needs, second.recorded.rule], [{ objects: [pod], reads: looked }, "reads"]);
   });
 
-  it("keeps none of a dry run, a failure, a direct invocation, or who has no key", async () => {
+  it("records no dry run, no failure, no direct invocation, and no request without a key", async () => {
     const [dry, bad] = [eventOf("both/mutate", { dryRun: true }), eventOf("both/mutate", {})];
     const direct = { phase: "mutate", cluster: "prod", review: reviewOf({}) };
     const events = [dry, { ...bad, body: "{}" }, direct, { ...bad, rawPath: "/prod.key/both/mutate" }, {}];

@@ -13,7 +13,7 @@ import { createRecorder, type RecordedReview } from "./recorder.ts";
 import type { KeptPath } from "./redacted.ts";
 import type { RecorderParts } from "./traced-decision.ts";
 
-/** Where reviews are recorded: the key prefix, the fraction of reviews (0 to 1), and the paths whose text is kept. */
+/** The place of recordings, the fraction of reviews that are recorded (0 to 1), and the paths whose text is kept. */
 export interface RecordingTarget {
   bucket: string;
   prefix: string;
@@ -21,7 +21,7 @@ export interface RecordingTarget {
   keep?: readonly KeptPath[];
 }
 
-/** By cluster and rule. */
+/** Recording targets by cluster and rule. */
 export type RecordingTargets = Record<string, Record<string, RecordingTarget>>;
 
 type Handler = (event: unknown, context: Context) => Promise<unknown>;

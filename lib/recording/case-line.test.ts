@@ -49,7 +49,7 @@ const around = { name: "gossip", mode: "enforce" as const, now: new Date(0), var
 const origin = { rule: "gossip", cluster: "prod", version: "1", at: "" };
 const ear = { publicKeys: "", openCapabilities: () => createRecordedCapabilities({}), writeLogLine: () => {} };
 
-/** What is recorded when the gossip is asked of this, by capabilities that answer everything with that. */
+/** Returns the recording of a request to the rule `gossip`, whose every question gets this answer. */
 const lineWith = async (
   request: AdmissionRequest,
   settings: object,
@@ -203,7 +203,7 @@ describe("a recording", () => {
     assert.equal(JSON.parse(line.slice(2)).mutate.metadata.annotations[odd], odd);
   });
 
-  it("is none of what can't be judged again", async () => {
+  it("is not made for a rule that can't be evaluated again", async () => {
     let times = 0;
     const moody = rule({
       summary: "Fails at times.",

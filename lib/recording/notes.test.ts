@@ -82,7 +82,7 @@ describe("what was noted of a review", () => {
       assert.deepEqual(await ask(createRecordedCapabilities(written)), answer);
     });
 
-  it("is nothing that nobody asked", async () => {
+  it("has no answers to questions that were not asked", async () => {
     const { capabilities, noted } = noteAnswers(createRecordedCapabilities(everything));
     assert.deepEqual(noted(), { reads: [] });
     await capabilities.get(pods, "one", "shop");

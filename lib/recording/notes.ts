@@ -31,7 +31,7 @@ export const noteAnswers = (capabilities: Capabilities): AnswerNotes => {
       const ledger = inner.ledger(rule);
       return {
         change: async (key, change, terms) => {
-          // After a concurrent change, the ledger calls it again; the last call's value is the one it was made from.
+          // The ledger calls `change` again after a concurrent change. The last call got the value that counts.
           let before: unknown;
           const made = await ledger.change(
             key,

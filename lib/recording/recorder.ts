@@ -29,7 +29,7 @@ export const createRecorder = (
   parts: RecorderParts,
   heard: (one: RecordedReview) => void,
 ): Recorder => {
-  /** By userInfo, the one object that all copies of a request share. */
+  /** The evaluations of open requests. The key is userInfo, the one object that all copies of a request share. */
   const open = new WeakMap<object, RecordedEvaluation[]>();
 
   const told = ({ request, cluster, key, code, version, group }: LogReport) => {
@@ -54,7 +54,7 @@ export const createRecorder = (
     evaluate: (rule, phase, request, circumstances) => {
       const { mode, capabilities } = circumstances;
       if (mode === "off") return parts.evaluate(rule, phase, request, circumstances);
-      // In a group, a member without needs gets the capabilities of the others.
+      // A member of a group without needs gets the capabilities of the other members.
       const notes = rule.needs && capabilities && parts.answers?.noteAnswers(capabilities);
       const note = (decision: Decision): Decision => {
         const before = open.get(request.userInfo) ?? [];

@@ -22,7 +22,7 @@ export interface Case {
   mutate?: KubernetesObject;
   validate?: KubernetesObject;
   oldObject?: KubernetesObject;
-  /** By default UPDATE if there is an oldObject, else CREATE. */
+  /** Default: UPDATE if there is an oldObject, else CREATE. */
   operation?: Operation;
   /** The members of a recorded request that the case doesn't state elsewhere. With it, no defaults are filled in. */
   request?: RequestEnvelope;
@@ -40,7 +40,7 @@ export interface Case {
   becomes?: KubernetesObject;
   admitted?: true;
   refused?: string;
-  /** Only for policies: the error with which their evaluation fails. */
+  /** The error with which the evaluation of policies fails. */
   fails?: string;
   /** 403 and Forbidden by default. */
   code?: number;
@@ -51,7 +51,7 @@ export interface Case {
   warnings?: string[];
   audit?: Record<string, string>;
 
-  /** Where the case was recorded; tests ignore it. */
+  /** The origin of a recorded case; tests ignore it. */
   recorded?: object;
 }
 
@@ -77,7 +77,7 @@ export interface RecordingOrigin {
   cluster: string;
   /** The function's version, or `local`. */
   version: string;
-  /** In ISO 8601. */
+  /** The time of the review in ISO 8601. */
   at: string;
   /**
    * The original answer may have been another: it depended on redacted text or on answers that can't be recorded, or a

@@ -8,7 +8,7 @@ export type KeptPath = readonly (string | number)[];
 
 export interface RedactionOptions {
   reads?: Reads;
-  /** Whether the request is about Secrets: their objects may have no kind. */
+  /** True if the request is about Secrets: their objects may have no kind. */
   isSecret?: boolean;
 }
 
@@ -30,7 +30,7 @@ interface RedactionPosition {
   key: string;
   above: string;
   depth: number;
-  /** Whether the value is in a Secret's data, in a policy, or at a path that the operator keeps. */
+  /** These say that the value is in a Secret's data, in a policy, or at a path that the operator keeps. */
   isHeld: boolean;
   isPolicy: boolean;
   isChosen: boolean;
@@ -82,7 +82,7 @@ export const openRedaction = ({ reads = noReads, isSecret = false }: RedactionOp
 
   const keptOf = (text: string, at: RedactionPosition): string | undefined => {
     const isRead = reads.has(at.holder, at.member);
-    // Without its script, a policy would behave differently.
+    // A policy without its script would behave differently.
     if (at.key === "cue" && (isRead || at.isPolicy) && !at.isChosen) return redactScript(text, placeholder);
     return isKeptAt(text, at, isRead) ? text : undefined;
   };

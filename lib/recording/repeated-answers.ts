@@ -25,7 +25,7 @@ export interface RedactedCapabilities {
 }
 
 export const repeatAnswers = (needs: RecordedAnswers): RepeatedAnswers => {
-  /** By the question's number. */
+  /** The answers by the question's number. */
   const answers = new Map<number, unknown>();
   /** The parsed JSON that the rule got, by service response. */
   const contents = new WeakMap<object, unknown>();

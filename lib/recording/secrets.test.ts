@@ -56,7 +56,7 @@ const rules: [string, Rule][] = [
   ],
 ];
 
-/** What is recorded where a rule is asked this. */
+/** Returns the recording of a request to a rule. */
 const lineOf = async (one: Rule, request: AdmissionRequest): Promise<string> => {
   const lines: Promise<string>[] = [];
   const host = { publicKeys: "", openCapabilities: () => capabilities, writeLogLine: () => {} };

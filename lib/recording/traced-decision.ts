@@ -8,7 +8,7 @@ import type { RepeatedAnswers, repeatAnswers } from "./repeated-answers.ts";
 /** The code that not every recorder needs. A bundle has only what its rule needs; all of it is in complete-parts.ts. */
 export interface RecorderParts {
   evaluate: Evaluate;
-  /** Only for rules with needs. */
+  /** Required for rules with needs. */
   answers?: { noteAnswers: typeof noteAnswers; repeatAnswers: typeof repeatAnswers };
 }
 
