@@ -69,7 +69,7 @@ export const runProgram = (words: string[], options: { cwd?: string; env: NodeJS
   });
 
 /** Returns a kubeconfig with these clusters as contexts; the first is the current one. */
-export const kubeconfigOf = (clusters: Record<string, Pick<Cluster, "server" | "ca" | "tokenOf">>, user = "admin") => {
+export const kubeconfigOf = (clusters: Record<string, Pick<Cluster, "server" | "ca" | "getToken">>, user = "admin") => {
   const entries = Object.entries(clusters);
   return JSON.stringify({
     apiVersion: "v1",
@@ -80,6 +80,6 @@ export const kubeconfigOf = (clusters: Record<string, Pick<Cluster, "server" | "
       name,
       cluster: { server, "certificate-authority-data": Buffer.from(ca).toString("base64") },
     })),
-    users: entries.map(([name, { tokenOf }]) => ({ name, user: { token: tokenOf(user) } })),
+    users: entries.map(([name, { getToken }]) => ({ name, user: { token: getToken(user) } })),
   });
 };

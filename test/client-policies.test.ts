@@ -6,7 +6,7 @@ import type { Capabilities, HttpsRequest } from "#lib/needs.ts";
 import type { KubernetesObject } from "#lib/review.ts";
 import { rule } from "#lib/rule.ts";
 import { createRecordedCluster } from "../infra/apiserver/kinds/served.ts";
-import { normalizeObject, type PolicyCase, policyCases } from "../infra/bench/example-policies.ts";
+import { normalizePolicyObject, type PolicyCase, policyCases } from "../infra/bench/example-policies.ts";
 import { getCollectionPath } from "../infra/parity/control-plane/client.ts";
 import { recorder } from "./client/recorder.ts";
 
@@ -63,7 +63,7 @@ describe("policies in a guard", () => {
       } else {
         assert.ok(response.ok, text);
         if (operation !== "DELETE")
-          assert.deepEqual(normalizeObject(writes[0]?.body), normalizeObject(expect.object ?? object));
+          assert.deepEqual(normalizePolicyObject(writes[0]?.body), normalizePolicyObject(expect.object ?? object));
       }
       assert.equal(writes.length, response.ok ? 1 : 0);
     });

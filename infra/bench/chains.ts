@@ -29,9 +29,12 @@ export const measureChains = async (binaries: Binaries, folder: string, rounds: 
   for (const route of routes.filter(({ labels }) => labels))
     if (countMarks(await creates.create(route)) > 0) throw new Error(`${route.what} was called`);
 
-  const { measured, ratio } = await measureRoutes(creates, [none, ...routes], rounds);
+  const { measured, compareRoutes } = await measureRoutes(creates, [none, ...routes], rounds);
   const [one, group] = ["chain-1", "group-10"].map((name) => routes.find(({ namespace }) => namespace === name));
-  return { measured, comparisons: one && group ? [ratio("a group of 10 over one mutator", group, one, 1.5)] : [] };
+  return {
+    measured,
+    comparisons: one && group ? [compareRoutes("a group of 10 over one mutator", group, one, 1.5)] : [],
+  };
 };
 
 const countMarks = ({ metadata }: Pod) => countMarksAmong(metadata?.annotations);

@@ -13,7 +13,7 @@ import { openCertificate, type UrlSigner } from "../keys/keys.ts";
 import { benchCluster, buildBenchConfig } from "./handlers.ts";
 import { type BenchResult, compareInTurn, computeRatio } from "./ratios.ts";
 import { type CaseReview, findAskingCase, serveRecorded } from "./recorded-clusters.ts";
-import { buildEvent, buildPodReview } from "./reviews.ts";
+import { buildApiEvent, buildPodReview } from "./reviews.ts";
 
 /** Starts of Node with one handler, compared with those with an empty handler. */
 interface ColdStart {
@@ -33,15 +33,15 @@ export const measureColdStarts = async (
   rounds: number,
 ): Promise<BenchResult[]> => {
   const listVerbs = ({ needs = {} }: CatalogueRule["rule"]) => Object.values(needs).map(({ verb }) => verb);
-  const starting = catalogue.filter(({ rule }) => {
+  const measurable = catalogue.filter(({ rule }) => {
     const verbs = listVerbs(rule);
     return verbs.length === 0 || (asksCluster(rule) && !verbs.includes("ledger"));
   });
-  const starts = await measureStarts(starting, signer, folder, rounds);
+  const starts = await measureStarts(measurable, signer, folder, rounds);
   return starts.map(({ name, bytes, asks, ratios }) => {
     const ratio = computeRatio(ratios);
     if (name === undefined) return { what: "one read by hand", ratio };
-    const hasScripts = starting.some((listed) => listed.name === name && listVerbs(listed.rule).includes("cue"));
+    const hasScripts = measurable.some((listed) => listed.name === name && listVerbs(listed.rule).includes("cue"));
     return {
       what: asks ? `${name}, asking` : name,
       ratio,
@@ -84,7 +84,7 @@ export const measureStarts = async (
       const share = buildBenchConfig(listed, asked?.entry.settings);
       const { bytes } = await bundleRule(listed, share, folder, Number.POSITIVE_INFINITY, connections);
       const path = `/${signer.signSegment(benchCluster, 1)}/${name}/${asked ? getCasePhase(asked.entry) : listed.phases[0]}`;
-      const event = buildEvent(path, asked ? toBody(asked.review) : buildPodReview(5_000));
+      const event = buildApiEvent(path, asked ? toBody(asked.review) : buildPodReview(5_000));
       await writeFile(join(folder, name, "event.json"), JSON.stringify(event));
       return { name, bytes, asks: asked !== undefined, folder: join(folder, name), ratios: [] as number[] };
     }),
@@ -112,7 +112,7 @@ const nothing = { apiVersion: "v1", kind: "Namespace", metadata: { name: byHand 
 const writeHandler = async (folder: string, code: string) => {
   await mkdir(folder, { recursive: true });
   await writeFile(join(folder, "index.cjs"), code);
-  await writeFile(join(folder, "event.json"), JSON.stringify(buildEvent("/", buildPodReview(5_000))));
+  await writeFile(join(folder, "event.json"), JSON.stringify(buildApiEvent("/", buildPodReview(5_000))));
   return { bytes: code.length, folder, ratios: [] as number[] };
 };
 
@@ -173,11 +173,11 @@ export const measureScriptedStarts = async (signer: UrlSigner, folder: string, r
   const listed = await readRule(join(catalogueFolder, name), name);
   const share = buildBenchConfig(listed, { policies: [policy], inCluster: false });
   await bundleRule(listed, share, folder, Number.POSITIVE_INFINITY);
-  const event = buildEvent(`/${signer.signSegment(benchCluster, 1)}/${name}/validate`, buildPodReview(5_000));
+  const event = buildApiEvent(`/${signer.signSegment(benchCluster, 1)}/${name}/validate`, buildPodReview(5_000));
   await writeFile(join(folder, name, "event.json"), JSON.stringify(event));
   const alone = await writeHandler(join(folder, "cue-wasm"), byItself);
-  const starting = (place: string) => () => timeToAnswer(place, join(place, "event.json"), signer.publicKey);
-  return compareInTurn(rounds, starting(alone.folder), starting(join(folder, name)));
+  const createScriptStart = (place: string) => () => timeToAnswer(place, join(place, "event.json"), signer.publicKey);
+  return compareInTurn(rounds, createScriptStart(alone.folder), createScriptStart(join(folder, name)));
 };
 
 const byItself = `exports.handler = async ({ body }) => {

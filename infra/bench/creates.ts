@@ -137,14 +137,14 @@ export const measureRoutes = async (creates: PodCreator, routes: CreateRoute[], 
     };
   });
   /** Compares the medians of many short stretches, because a machine's speed changes slowly. */
-  const ratio = (what: string, one: CreateRoute, other: CreateRoute, bar?: number): RouteComparison => {
+  const compareRoutes = (what: string, one: CreateRoute, other: CreateRoute, bar?: number): RouteComparison => {
     const [mine, others] = [routes.indexOf(one), routes.indexOf(other)];
     const [added, over] = [splitStretches(listAddedTimes(mine)), splitStretches(listAddedTimes(others))];
     const ratios = added.map((values, index) => computeMedian(values) / computeMedian(over[index] ?? []));
     const cpu = one.server && other.server && computeCpu(mine) / computeCpu(others);
     return { what, added: computeRatio(ratios), ...(cpu && { cpu }), ...(bar && { bar }) };
   };
-  return { measured, ratio };
+  return { measured, compareRoutes };
 };
 
 /** Returns the milliseconds of each create, by route and round. */

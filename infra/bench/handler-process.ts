@@ -6,7 +6,7 @@ import { createCompleteEndpoint } from "#lib/complete-endpoint.ts";
 import { catalogueFolder, readRule } from "../catalogue/registry.ts";
 import { buildBenchConfig, type HandlerAssignment } from "./handlers.ts";
 import { compareInTurn, measureTime } from "./ratios.ts";
-import { buildEvent, buildPodReview } from "./reviews.ts";
+import { buildApiEvent, buildPodReview } from "./reviews.ts";
 
 /** Measures the floor and the handler in turn, in many short rounds. */
 const measure = async (assignment: HandlerAssignment): Promise<number[]> => {
@@ -24,7 +24,7 @@ const measure = async (assignment: HandlerAssignment): Promise<number[]> => {
   };
 
   const body = buildPodReview(bytes);
-  const event = buildEvent(`/${segment}/${name}/${phase}`, body);
+  const event = buildApiEvent(`/${segment}/${name}/${phase}`, body);
   const runFloor = async () => JSON.stringify(buildSmallAnswer(JSON.parse(body).request.uid));
   // Endpoints read no other fields of a context.
   const runHandler = () => handler(event, context as Context);

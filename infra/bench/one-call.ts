@@ -58,12 +58,12 @@ export const measureOneCall = async (
 
   const called = [byHand, ours, ...(inGo ? [inGo] : []), asRegistered];
   await requireEqualPods(creates, called);
-  const { measured, ratio } = await measureRoutes(creates, [none, ...called], rounds);
+  const { measured, compareRoutes } = await measureRoutes(creates, [none, ...called], rounds);
   return {
     measured,
     comparisons: [
-      ratio("Postern over node:https by hand", ours, byHand, 1.15),
-      ...(inGo ? [ratio("Postern over controller-runtime", ours, inGo, 0.65)] : []),
+      compareRoutes("Postern over node:https by hand", ours, byHand, 1.15),
+      ...(inGo ? [compareRoutes("Postern over controller-runtime", ours, inGo, 0.65)] : []),
     ],
   };
 };

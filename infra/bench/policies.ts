@@ -13,7 +13,7 @@ import { benchCluster, buildBenchConfig } from "./handlers.ts";
 import type { EngineEvaluations, EngineQuestion } from "./kinitiras.ts";
 import { type ChildProgram, startChild, startNode } from "./processes.ts";
 import { type BenchResult, compareInTurn, computeRatio, measureTime } from "./ratios.ts";
-import { buildEvent, buildPodReview } from "./reviews.ts";
+import { buildApiEvent, buildPodReview } from "./reviews.ts";
 
 /** Measures reviews with many policies, evaluations beside kinitiras' own engine, and a cold start with a script. */
 export const measurePolicies = async (
@@ -66,7 +66,7 @@ export const measurePolicyCounts = async (rounds: number): Promise<BenchResult[]
     openCapabilities: createUnconnectedCapabilities,
     writeLogLine: () => {},
   };
-  const event = buildEvent(`/${signer.segment(benchCluster, 1)}/policy-override/mutate`, buildPodReview(5_000));
+  const event = buildApiEvent(`/${signer.segment(benchCluster, 1)}/policy-override/mutate`, buildPodReview(5_000));
   const openReview = async (policies: OverridePolicy[], operations: number) => {
     const handler = createCompleteEndpoint(listed.rule, buildBenchConfig(listed, { policies, inCluster: false }), host);
     const act = async () => (await handler(event, {} as Context)) as { statusCode: number; body: string };

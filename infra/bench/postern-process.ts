@@ -25,9 +25,12 @@ gateway.serve(new Map(served.map((listed) => [listed.name, createHandler(config,
 
 const [clusterName, cluster] = chooseCluster(config, undefined);
 const segment = signer.signSegment(clusterName, 1);
-const address = (rule: string, phase: string) => `${gateway.url}/${segment}/${rule}/${phase}`;
+const buildAddress = (rule: string, phase: string) => `${gateway.url}/${segment}/${rule}/${phase}`;
 const manifests = served.map(({ name, ...listed }) => {
   const behind = listed.members ?? [{ name, ...listed }];
-  return [name, buildConfigurations(behind, cluster, { name, address, ca: certificate.ca, harden: false })] as const;
+  return [
+    name,
+    buildConfigurations(behind, cluster, { name, address: buildAddress, ca: certificate.ca, harden: false }),
+  ] as const;
 });
 reportCpuTime(Object.fromEntries(manifests));

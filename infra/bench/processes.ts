@@ -44,17 +44,17 @@ export const startChild = (program: string, ...args: string[]): ChildProgram => 
   });
   const ended = once(child, "close");
   const lines = createInterface({ input: child.stdout })[Symbol.asyncIterator]();
-  const next = async (): Promise<unknown> => {
+  const readNext = async (): Promise<unknown> => {
     const { value, done } = await lines.next();
     if (!done) return JSON.parse(value);
     await ended;
     throw new Error(`${[program, ...args].join(" ")} ended: ${errors}`);
   };
   return {
-    next,
+    next: readNext,
     ask: (question = "") => {
       child.stdin.write(`${JSON.stringify(question)}\n`);
-      return next();
+      return readNext();
     },
     [Symbol.asyncDispose]: async () => {
       child.stdin.end();

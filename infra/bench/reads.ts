@@ -11,7 +11,7 @@ import { bootCluster } from "../parity/control-plane/cluster.ts";
 import { createTestSigner } from "../parity/test-key.ts";
 import { buildBenchConfig } from "./handlers.ts";
 import { compareInTurn, computeRatio, measureTime, type Ratio } from "./ratios.ts";
-import { buildEvent, buildPodReview } from "./reviews.ts";
+import { buildApiEvent, buildPodReview } from "./reviews.ts";
 
 /** The cost of reads in a review: none over the network if the answers are cached, otherwise one round trip. */
 export interface ReadMeasurement {
@@ -61,9 +61,9 @@ const createTripleReadRule = (maxAge: number) =>
 
 export const measureReads = async (binaries: Binaries, rounds: number): Promise<ReadMeasurement> => {
   await using running = new AsyncDisposableStack();
-  const { server, ca, tokenOf, stop } = await bootCluster(binaries);
+  const { server, ca, getToken, stop } = await bootCluster(binaries);
   running.defer(stop);
-  const credentials = { token: tokenOf("admin") };
+  const credentials = { token: getToken("admin") };
   const open = () => createLiveCapabilities({ bench: { server, ca, credentials } });
   const signer = createTestSigner(1);
   const openReview = (rule: Rule, world = open()) => {
@@ -72,7 +72,7 @@ export const measureReads = async (binaries: Binaries, rounds: number): Promise<
       openCapabilities: world,
       writeLogLine: () => {},
     });
-    const event = buildEvent(`/${signer.segment("bench", 1)}/bench/mutate`, buildPodReview(5_000));
+    const event = buildApiEvent(`/${signer.segment("bench", 1)}/bench/mutate`, buildPodReview(5_000));
     return async () => {
       const { statusCode, body } = (await handler(event, {} as Context)) as { statusCode: number; body: string };
       if (statusCode !== 200) throw new Error(`no answer to measure: ${body}`);

@@ -431,6 +431,7 @@ const formatLines = (one: string[], other: string[]): string => {
     if (old >= 0) next = old + 1;
   }
   deleteUntil(one.length);
-  const near = (index: number) => lines.slice(Math.max(0, index - 2), index + 3).some((line) => !line.startsWith("  "));
-  return lines.filter((_, index) => near(index)).join("\n");
+  const isNear = (index: number) =>
+    lines.slice(Math.max(0, index - 2), index + 3).some((line) => !line.startsWith("  "));
+  return lines.filter((_, index) => isNear(index)).join("\n");
 };

@@ -28,7 +28,7 @@ export const buildPolicy = (kind: string, name: string, spec: object, metadata: 
   return { apiVersion: "policy.kcloudlabs.io/v1alpha1", kind, metadata: { name, ...metadata }, spec };
 };
 export const podSelectors = [{ apiVersion: "v1", kind: "Pod" }];
-export const buildPod = (name: string, metadata: object = {}): FixtureObject => ({
+export const buildFixturePod = (name: string, metadata: object = {}): FixtureObject => ({
   apiVersion: "v1",
   kind: "Pod",
   metadata: { name, namespace: "default", ...metadata },

@@ -61,20 +61,32 @@ export const serveRules = async (rules: CatalogueRule[], yaml: string, host: Rul
     });
     gateway.serve(new Map(handlers));
   };
-  const manifests = ({ name = "postern", cluster: wanted, signer = own, whole = false }: ManifestOptions = {}) => {
+  const buildManifests = ({ name = "postern", cluster: wanted, signer = own, whole = false }: ManifestOptions = {}) => {
     const [chosen, cluster] = chooseCluster(config, wanted);
     const segment = signer.segment(chosen, cluster.keyVersions.at(-1));
-    const address = (rule: string, phase: string) => `${gateway.url}/${segment}/${rule}/${phase}`;
+    const buildAddress = (rule: string, phase: string) => `${gateway.url}/${segment}/${rule}/${phase}`;
     const catalogue = whole ? rules.map(deleteVariants) : rules;
-    return buildConfigurations(catalogue, cluster, { name, address, ca: host.certificate.ca, harden: false });
+    return buildConfigurations(catalogue, cluster, {
+      name,
+      address: buildAddress,
+      ca: host.certificate.ca,
+      harden: false,
+    });
   };
   /** Returns the result of `act`, and the reports of reviews meanwhile. */
-  const during = async <T>(act: () => Promise<T>): Promise<[T, LogReport[]]> => {
+  const collectReports = async <T>(act: () => Promise<T>): Promise<[T, LogReport[]]> => {
     const start = reports.length;
     return [await act(), reports.slice(start)];
   };
   serve(yaml);
-  return { reports, serve, manifests, during, url: gateway.url, stop: () => gateway.close() };
+  return {
+    reports,
+    serve,
+    manifests: buildManifests,
+    during: collectReports,
+    url: gateway.url,
+    stop: () => gateway.close(),
+  };
 };
 
 /** Serves the catalogue with a postern.yaml, and with a certificate of its own. */

@@ -78,8 +78,8 @@ export const openPair = async (
   const [upstream, ours] = clusters as [Cluster, Cluster];
   if (config.rbac) await grantRights(port, ours);
 
-  const { server, ca, tokenOf } = ours;
-  const connections = { local: { server, ca, credentials: { token: tokenOf(reader) } } };
+  const { server, ca, getToken } = ours;
+  const connections = { local: { server, ca, credentials: { token: getToken(reader) } } };
   const world = () => createLiveCapabilities(connections, undefined, createMemoryLedger());
   return { upstream, ours, settings: standard, world };
 };

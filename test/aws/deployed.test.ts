@@ -113,7 +113,7 @@ describe("a stage", await needs("moto", "runtime client", "API server"), () => {
     const tally: WriteCounts = { made: 0, stamps: {}, failures: [] };
     let over = false;
     const own = Array.from({ length: clients }, () =>
-      createClient(cluster.server, cluster.ca, cluster.tokenOf("jane")),
+      createClient(cluster.server, cluster.ca, cluster.getToken("jane")),
     );
     const work = own.map(async ({ client, close }) => {
       const path = "/api/v1/namespaces/default/configmaps";

@@ -105,10 +105,10 @@ const writeKubeconfig = async (
   user: string,
   change: { server?: string; ca?: string; token?: string } = {},
 ) => {
-  const { token = cluster.tokenOf(user), ...place } = change;
-  const here = { ...cluster, ...place, tokenOf: () => token };
+  const { token = cluster.getToken(user), ...place } = change;
+  const here = { ...cluster, ...place, getToken: () => token };
   const file = join(await mkdtemp(join(folder, "kube-")), "config");
-  await writeFile(file, kubeconfigOf({ nobody: { ...here, tokenOf: () => "nobody" }, here }));
+  await writeFile(file, kubeconfigOf({ nobody: { ...here, getToken: () => "nobody" }, here }));
   return file;
 };
 
@@ -737,7 +737,7 @@ describe("the objects of a deployment", await needs("API server"), () => {
   describe("the entries of served rules", () => {
     it("pass their probes for every rule", async () => {
       const world = createLiveCapabilities({
-        local: { server: cluster.server, ca: cluster.ca, credentials: { token: cluster.tokenOf("deployers") } },
+        local: { server: cluster.server, ca: cluster.ca, credentials: { token: cluster.getToken("deployers") } },
       });
       const needing = [
         "image-policy-webhook",

@@ -114,9 +114,9 @@ describe("an audit of a cluster", await needs("API server"), () => {
       },
     });
     stops.push(scripted.stop);
-    const { server, ca, tokenOf } = cluster;
+    const { server, ca, getToken } = cluster;
     const world = createLiveCapabilities(
-      { c: { server, ca, credentials: { token: tokenOf("admin") } } },
+      { c: { server, ca, credentials: { token: getToken("admin") } } },
       undefined,
       createMemoryLedger(),
     );
@@ -375,8 +375,8 @@ describe("an audit of a cluster", await needs("API server"), () => {
   });
 
   it("knows the same kinds from one answer for all groups and from one for each", async () => {
-    const { server, ca, tokenOf } = cluster;
-    const way = { server, ca, token: async () => tokenOf("admin"), unknown: "" };
+    const { server, ca, getToken } = cluster;
+    const way = { server, ca, token: async () => getToken("admin"), unknown: "" };
     const { read, close } = openReader(way, new AbortController().signal);
     const found = async (ask: ApiGet) => {
       const { resources, unknown } = await discover(ask, String);

@@ -37,7 +37,7 @@ describe("the capabilities of a real API server", await needs("API server"), () 
       assert.equal(code, 201, String(said.message));
     }
     const { server, ca } = cluster;
-    const connection: Connection = { server, ca, credentials: { token: cluster.tokenOf("admin") } };
+    const connection: Connection = { server, ca, credentials: { token: cluster.getToken("admin") } };
     const world = createLiveCapabilities({ prod: connection });
     open = (milliseconds = 5000) => world("prod", milliseconds);
   });
@@ -64,7 +64,7 @@ describe("the capabilities of a real API server", await needs("API server"), () 
   });
 
   it("fail if the user may not create an object, or its kind is not served", async () => {
-    const credentials = { token: cluster.tokenOf("jane") };
+    const credentials = { token: cluster.getToken("jane") };
     const world = createLiveCapabilities({ prod: { server: cluster.server, ca: cluster.ca, credentials } });
     const [widget, namespace] = [named("Widget", "w"), named("Namespace", "newer")];
     await assert.rejects(world("prod", 5000).create(namespaces, namespace), Failure);

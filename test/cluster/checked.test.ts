@@ -86,9 +86,9 @@ describe("what check says", await needs("API server"), () => {
     stops.push(scripted.stop, cluster.stop);
     admin = cluster.admin;
     await createSurroundings(admin, false);
-    const { server, ca, tokenOf } = cluster;
+    const { server, ca, getToken } = cluster;
     const world = createLiveCapabilities(
-      { local: { server, ca, credentials: { token: tokenOf("reader") } } },
+      { local: { server, ca, credentials: { token: getToken("reader") } } },
       undefined,
       createMemoryLedger(),
     );

@@ -255,7 +255,7 @@ describe("writes of @kubernetes/client-node", await needs("API server"), () => {
     config = new KubeConfig();
     config.loadFromOptions({
       clusters: [{ name: "c", server: cluster.server, caData: Buffer.from(cluster.ca).toString("base64") }],
-      users: [{ name: "u", token: cluster.tokenOf("admin") }],
+      users: [{ name: "u", token: cluster.getToken("admin") }],
       contexts: [{ name: "x", cluster: "c", user: "u" }],
       currentContext: "x",
     });
@@ -275,7 +275,7 @@ describe("writes of @kubernetes/client-node", await needs("API server"), () => {
   it("trust the CA in NODE_EXTRA_CA_CERTS if they use fetch", async () => {
     await writeFile(join(project, "ca.crt"), cluster.ca);
     await writeFile(join(project, "fetching.js"), fetching);
-    const env = { PATH: process.env.PATH, SERVER: cluster.server, TOKEN: cluster.tokenOf("admin") };
+    const env = { PATH: process.env.PATH, SERVER: cluster.server, TOKEN: cluster.getToken("admin") };
     const outcome = async (more: object) =>
       (await run(process.execPath, ["fetching.js"], { cwd: project, env: { ...env, ...more } })).stdout.trim();
     assert.match(await outcome({ NODE_EXTRA_CA_CERTS: join(project, "ca.crt") }), /^201 /);

@@ -57,8 +57,8 @@ describe("pods that have to clean up, on a real API server", await needs("API se
     stops.push(async () => workload.close());
     cluster = await bootCluster(binaries, { flags: [], disable: ["ServiceAccount"] });
     stops.push(cluster.stop);
-    const { server, ca, tokenOf } = cluster;
-    const connections = { local: { server, ca, credentials: { token: tokenOf("admin") } } };
+    const { server, ca, getToken } = cluster;
+    const connections = { local: { server, ca, credentials: { token: getToken("admin") } } };
     const settings = { cleanUp: `http://{ip}:${port}/{namespace}/{name}`, addresses: ["127.0.0.1"] };
     const rules = { "deletion-guard": { failurePolicy: "Fail", exempt: { namespaces: [] }, settings } };
     const world = createLiveCapabilities(

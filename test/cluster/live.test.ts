@@ -64,7 +64,7 @@ describe("a cluster that is read", await needs("API server"), () => {
 
   /** A fresh environment, with nothing remembered. */
   const environment = (change: Partial<Connection> = {}) => {
-    const credentials = { token: one.tokenOf("admin") };
+    const credentials = { token: one.getToken("admin") };
     const world = createLiveCapabilities({ prod: { server: way.url, ca, credentials, ...change } });
     return (milliseconds = 4000) => world("prod", milliseconds);
   };
@@ -234,7 +234,7 @@ describe("a cluster that is read", await needs("API server"), () => {
     });
 
     it("fails where its token was revoked", async () => {
-      const open = environment({ server: one.server, ca: one.ca, credentials: { token: one.tokenOf("reader") } });
+      const open = environment({ server: one.server, ca: one.ca, credentials: { token: one.getToken("reader") } });
       await read(open());
       await one.restart(["reader"]);
       await assert.rejects(read(open()), failing(/answers 401: Unauthorized$/));
@@ -340,8 +340,8 @@ describe("a cluster that is read", await needs("API server"), () => {
     });
     await fc.assert(
       fc.asyncProperty(fc.array(question, { minLength: 10, maxLength: 40 }), async (questions) => {
-        const connections = Object.entries(clusters).map(([name, { server, ca, tokenOf }]) => {
-          return [name, { server, ca, credentials: { token: tokenOf("admin") } }] as const;
+        const connections = Object.entries(clusters).map(([name, { server, ca, getToken }]) => {
+          return [name, { server, ca, credentials: { token: getToken("admin") } }] as const;
         });
         const world = createLiveCapabilities(
           Object.fromEntries(connections),

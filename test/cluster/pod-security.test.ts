@@ -7,7 +7,7 @@ import type { Level, Version } from "../../functions/pod-security/policy.ts";
 import { listOffences } from "../../functions/pod-security/standards.ts";
 import {
   type EvaluatorVerdict,
-  evaluatePods,
+  evaluateUpstream,
   findEvaluator,
   readCorpus,
 } from "../../infra/parity/pod-security/evaluator.ts";
@@ -44,7 +44,7 @@ describe("pod-security beside upstream's evaluator", await needs("Pod Security e
 /** Asserts that both give the same violations for each pod at every version; returns the reasons that occurred. */
 async function agrees(pods: Pod[]): Promise<Set<string>> {
   assert.ok(evaluator);
-  const wanted = await evaluatePods(evaluator, pods);
+  const wanted = await evaluateUpstream(evaluator, pods);
   assert.equal(wanted.length, pods.length);
   const met = new Set<string>();
   for (const [index, pod] of pods.entries()) {

@@ -8,14 +8,14 @@ import { createAnswerCache } from "#lib/cluster/answer-cache.ts";
 import { createLiveCapabilities } from "#lib/cluster/live-capabilities.ts";
 import type { KubernetesObject } from "#lib/review.ts";
 import { mergeWithDefaults } from "#lib/settings.ts";
-import { exampleCases, normalizeObject } from "../../infra/bench/example-policies.ts";
+import { exampleCases, normalizePolicyObject } from "../../infra/bench/example-policies.ts";
 import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
 import type { ClusterResponse } from "../../infra/parity/control-plane/client.ts";
 import { bootCluster, type Cluster } from "../../infra/parity/control-plane/cluster.ts";
 import {
   applyObject,
   buildAnnotationSpec,
-  buildPod,
+  buildFixturePod,
   buildPolicy,
   type FixtureObject,
   getFixtureCollection,
@@ -66,7 +66,7 @@ describe("policies in a real API server", await needs("API server"), () => {
     const applying = { failurePolicy: "Fail", settings: { ...settings, http } };
     const rules = { "policy-override": applying, "policy-validate": applying };
     const yaml = stringify({ rules: { ...rules, "policy-admission": { failurePolicy: "Fail" } } });
-    const connection = { server: cluster.server, ca: cluster.ca, credentials: { token: cluster.tokenOf("admin") } };
+    const connection = { server: cluster.server, ca: cluster.ca, credentials: { token: cluster.getToken("admin") } };
     // Nothing is cached: a policy applies as soon as it exists.
     postern = await serveCatalogue(
       yaml,
@@ -84,8 +84,8 @@ describe("policies in a real API server", await needs("API server"), () => {
       () =>
         cluster.admin({
           method: "POST",
-          path: `${getFixtureCollection(buildPod("probe"))}?dryRun=All`,
-          body: buildPod("probe"),
+          path: `${getFixtureCollection(buildFixturePod("probe"))}?dryRun=All`,
+          body: buildFixturePod("probe"),
         }),
       () => ["policy-override", "policy-validate"].every((name) => postern.reports.some(({ rule }) => rule === name)),
     );
@@ -148,7 +148,7 @@ describe("policies in a real API server", await needs("API server"), () => {
         if (expect.object) {
           const metadata = { ...expect.object.metadata, name: object.metadata?.name };
           const expected = { ...expect.object, metadata };
-          assert.deepEqual(keepExpected(expected, answer.body), normalizeObject(expected));
+          assert.deepEqual(keepExpected(expected, answer.body), normalizePolicyObject(expected));
         }
       } finally {
         for (const policy of policies) await cluster.admin({ method: "DELETE", path: getFixturePath(policy) });
@@ -194,15 +194,15 @@ describe("policies in a real API server", await needs("API server"), () => {
     const failing = buildOverridePolicy("failing", { plaintext: [{ op: "remove", path: "/metadata/nothing" }] });
     await requireApplied(buildValidatePolicy("everything", 'validate: {valid: false, reason: "nothing is let in"}'));
     await requireApplied(failing);
-    const blamed = await tryCreate(buildPod("a"));
+    const blamed = await tryCreate(buildFixturePod("a"));
     assert.equal(blamed.code, 500);
     assert.match(getMessage(blamed), /ClusterOverridePolicy failing, overrideRules\[0\]: /);
     await remove(failing);
     const service = { apiVersion: "v1", kind: "Service", metadata: { name: "s" }, spec: { ports: [{ port: 1 }] } };
-    for (const object of [buildPod("a"), service])
+    for (const object of [buildFixturePod("a"), service])
       assert.match(getMessage(await tryCreate(object)), /denied the request: nothing is let in$/);
     await requireApplied(buildValidatePolicy("everything", "validate: {valid: true}"));
-    assert.equal((await tryCreate(buildPod("a"))).code, 201);
+    assert.equal((await tryCreate(buildFixturePod("a"))).code, 201);
     await remove(buildValidatePolicy("everything", ""));
   });
 
@@ -231,14 +231,14 @@ describe("policies in a real API server", await needs("API server"), () => {
       const policy = buildOverridePolicy("hostile", overriders);
       await requireApplied(policy);
       try {
-        const { code, body } = await tryCreate(buildPod("a"));
+        const { code, body } = await tryCreate(buildFixturePod("a"));
         assert.equal(code, 500);
         assert.match(String(body.message), /ClusterOverridePolicy hostile, overrideRules\[0\]: /);
         assert.match(String(body.message), sentence);
       } finally {
         await remove(policy);
       }
-      assert.equal((await tryCreate(buildPod("a"))).code, 201);
+      assert.equal((await tryCreate(buildFixturePod("a"))).code, 201);
     });
 
   it("are a thousand, of which only those for an object are applied, even to a megabyte", async () => {
@@ -251,7 +251,12 @@ describe("policies in a real API server", await needs("API server"), () => {
     );
     for (let done = 0; done < others.length; done += 16)
       await Promise.all(others.slice(done, done + 16).map(requireApplied));
-    const large = { ...buildPod("p-500"), kind: "ConfigMap", data: { a: "x".repeat(1_000_000) }, spec: undefined };
+    const large = {
+      ...buildFixturePod("p-500"),
+      kind: "ConfigMap",
+      data: { a: "x".repeat(1_000_000) },
+      spec: undefined,
+    };
     await requireApplied(
       buildPolicy(
         "ClusterOverridePolicy",
@@ -261,8 +266,8 @@ describe("policies in a real API server", await needs("API server"), () => {
     );
     const getAnnotations = async (object: KubernetesObject) =>
       Object((await tryCreate(object)).body.metadata).annotations;
-    assert.deepEqual(await getAnnotations(buildPod("p-500")), { a: "b" });
-    assert.equal(await getAnnotations(buildPod("another")), undefined);
+    assert.deepEqual(await getAnnotations(buildFixturePod("p-500")), { a: "b" });
+    assert.equal(await getAnnotations(buildFixturePod("another")), undefined);
     assert.deepEqual(await getAnnotations(large), { c: "d" });
     await cluster.admin({
       method: "DELETE",
@@ -276,7 +281,7 @@ const isRefusedByKubernetes = ({ id }: { id: string }) => id.startsWith("affinit
 
 /** Fields that workloads must have and that cases leave out. */
 const labels = { app: "web" };
-const { spec } = buildPod("any");
+const { spec } = buildFixturePod("any");
 const workload = { spec: { selector: { matchLabels: labels }, template: { metadata: { labels }, spec } } };
 
 const ways = {
@@ -288,7 +293,7 @@ const ways = {
 
 /** Returns the expected part of an object: the API server adds defaults. */
 const keepExpected = (expected: unknown, actual: unknown, isWhole = false): unknown => {
-  if (isWhole) return normalizeObject(actual);
+  if (isWhole) return normalizePolicyObject(actual);
   if (Array.isArray(expected) && Array.isArray(actual))
     return actual.map((inner, index) => keepExpected(expected[index], inner));
   if (typeof expected !== "object" || expected === null || Array.isArray(expected)) return actual;
@@ -296,7 +301,7 @@ const keepExpected = (expected: unknown, actual: unknown, isWhole = false): unkn
     const isExpected = Object.hasOwn(expected, key);
     return isExpected || whole.has(key) ? [[key, keepExpected(Reflect.get(expected, key), inner, whole.has(key))]] : [];
   });
-  return normalizeObject(Object.fromEntries(entries));
+  return normalizePolicyObject(Object.fromEntries(entries));
 };
 const whole = new Set(["annotations", "labels", "resources", "affinity"]);
 

@@ -15,7 +15,7 @@ import { bootCluster, type Cluster } from "../../infra/parity/control-plane/clus
 import {
   applyObject,
   buildAnnotationSpec,
-  buildPod,
+  buildFixturePod,
   buildPolicy,
   type FixtureObject,
   getFixtureCollection,
@@ -157,7 +157,7 @@ describe("policies on a real API server", await needs("API server"), () => {
     assert.deepEqual(entry.rules, [
       { apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE", "UPDATE"], scope: "*" },
     ]);
-    await waitForAnswer(buildPod("a"), (answer) => getAnnotation(answer, "owner") === "web");
+    await waitForAnswer(buildFixturePod("a"), (answer) => getAnnotation(answer, "owner") === "web");
     assert.deepEqual(
       (await requireApplied(buildPolicy("ClusterOverridePolicy", "other", buildAnnotationSpec("other", "web"))))
         .warnings,
@@ -198,9 +198,9 @@ describe("policies on a real API server", await needs("API server"), () => {
   it("uses a changed policy, and drops a deleted one, within ten seconds", async () => {
     await requireApplied(buildPolicy("ClusterOverridePolicy", "owner", buildAnnotationSpec("owner", "api")));
     await wait(staleness);
-    assert.equal(getAnnotation(await create(buildPod("a"), "?dryRun=All"), "owner"), "api");
+    assert.equal(getAnnotation(await create(buildFixturePod("a"), "?dryRun=All"), "owner"), "api");
     await remove(buildPolicy("ClusterOverridePolicy", "owner", {}));
     await wait(staleness);
-    assert.equal(getAnnotation(await create(buildPod("a"), "?dryRun=All"), "owner"), undefined);
+    assert.equal(getAnnotation(await create(buildFixturePod("a"), "?dryRun=All"), "owner"), undefined);
   });
 });

@@ -34,8 +34,8 @@ describe("a rule's rights on a real API server", await needs("API server"), () =
   after(() => cluster?.stop());
 
   const world = (name: string) => {
-    const { server, ca, tokenOf } = cluster;
-    const credentials = { token: tokenOf(`function:${name}`) };
+    const { server, ca, getToken } = cluster;
+    const credentials = { token: getToken(`function:${name}`) };
     return createLiveCapabilities({ local: { server, ca, credentials } })("local", 10_000);
   };
 

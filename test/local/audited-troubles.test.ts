@@ -56,7 +56,7 @@ describe("an audit of a cluster in trouble", () => {
     });
     await once(server.listen(0, "127.0.0.1"), "listening");
     const address = `https://127.0.0.1:${(server.address() as AddressInfo).port}`;
-    const cluster = { server: address, ca: certificate.ca, tokenOf: () => "token" };
+    const cluster = { server: address, ca: certificate.ca, getToken: () => "token" };
     await writeFile(join(folder, "kubeconfig"), kubeconfigOf({ c: cluster }));
     try {
       await act(asked);

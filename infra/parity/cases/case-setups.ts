@@ -111,7 +111,7 @@ export interface SetupServer {
 export const serveSetups = async (
   setups: Map<string, CaseSetup>,
   rules: CatalogueRule[],
-  { admin, server, ca, tokenOf }: Cluster,
+  { admin, server, ca, getToken }: Cluster,
 ): Promise<SetupServer> => {
   await using opening = new AsyncDisposableStack();
   const { path: folder } = opening.use(await mkdtempDisposable(join(tmpdir(), "postern-cases-")));
@@ -121,7 +121,7 @@ export const serveSetups = async (
   const observer = openObserver();
   const named = [...setups.values(), { name: "observer", rules: { observer: {} } }];
   const clusters = Object.fromEntries(named.map(({ name, rules }) => [name, { rules }]));
-  const connection = { server, ca, credentials: { token: tokenOf("admin") } };
+  const connection = { server, ca, credentials: { token: getToken("admin") } };
   const connections = Object.fromEntries(named.map(({ name }) => [name, connection]));
   const live = createLiveCapabilities(connections, createAnswerCache({ entries: 0, bytes: 0 }));
   const answers = new Map<string, RecordedAnswers>();

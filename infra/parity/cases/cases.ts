@@ -138,12 +138,12 @@ const checkRule = async (
     const { name } = entry;
     const setup = getSetup(buildSetupKey(listed, entry));
     const namespace = getCaseNamespace(listed, index);
-    const around = async (_: ClusterClient, stored: object) => {
+    const prepareAnswers = async (_: ClusterClient, stored: object) => {
       served.setAnswers(setup, replaceUid(entry.needs ?? {}, entry.oldObject, stored));
       return async () => {};
     };
     const question = { listed, entry, namespace, labels: setup.labels };
-    const finding = await checkCase(served.caseServer, { ...question, around }, setup.name);
+    const finding = await checkCase(served.caseServer, { ...question, around: prepareAnswers }, setup.name);
     if ("reason" in finding) {
       results.notReceivable.push({ name, reason: finding.reason });
       continue;

@@ -121,15 +121,15 @@ export const compareWithUpstream = async (
   const { listed, entry } = question;
   const given = entry[getCasePhase(entry)] ?? {};
   const lacks = new Map<ClusterClient, string[]>();
-  const around = async (admin: ClusterClient, stored: object) => {
+  const createNeeded = async (admin: ClusterClient, stored: object) => {
     const settled = await createNeededObjects(admin, listed, replaceUid(entry, entry.oldObject, stored));
     lacks.set(admin, settled.lacks);
     return settled.leave;
   };
-  const sendUpstream = () => sendCase({ admin: upstream }, { ...question, around }, given, shape);
+  const sendUpstream = () => sendCase({ admin: upstream }, { ...question, around: createNeeded }, given, shape);
   const [wanted, actual] = await Promise.all([
     sendUpstream(),
-    sendCase(ours, { ...question, around }, given, shape, setup),
+    sendCase(ours, { ...question, around: createNeeded }, given, shape, setup),
   ]);
   const compareTo = (one: SentCase): { plain: ComparableAnswer; comparison: UpstreamComparison } => {
     const [plain, other] = [toComparable(one, one.name), toComparable(actual, actual.name)];

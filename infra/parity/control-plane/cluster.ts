@@ -35,7 +35,7 @@ export interface Cluster {
   /** The CA of the server's certificate, as PEM. */
   ca: string;
   /** Returns the token of a user. */
-  tokenOf(user: string): string;
+  getToken(user: string): string;
   /** Restarts the API server with its data; `renewed` users get other tokens. */
   restart(renewed?: string[]): Promise<void>;
   /** Stops the cluster and copies its data to a folder, as `store` for other clusters. */
@@ -50,7 +50,7 @@ export const bootCluster = async ({ apiserver, etcd }: Binaries, options: Cluste
   const folder = await mkdtemp(join(tmpdir(), "postern-cluster-"));
   const [store, peer, port] = [await findFreePort(), await findFreePort(), await findFreePort()];
   const { ca } = await openCertificate(folder, "127.0.0.1");
-  const { renewTokens, tokenOf } = await openTokens(folder, { ...users, ...options.users });
+  const { renewTokens, getToken } = await openTokens(folder, { ...users, ...options.users });
   const { privateKey } = generateKeyPairSync("ec", { namedCurve: "P-256" });
   await writeFile(join(folder, "sa.key"), privateKey.export({ type: "sec1", format: "pem" }), { mode: 0o600 });
 
@@ -69,7 +69,7 @@ export const bootCluster = async ({ apiserver, etcd }: Binaries, options: Cluste
   let server = start();
   const url = `https://127.0.0.1:${port}`;
   const clients = Object.fromEntries(
-    Object.keys(users).map((user) => [user, createClient(url, ca, tokenOf(user))]),
+    Object.keys(users).map((user) => [user, createClient(url, ca, getToken(user))]),
   ) as Record<keyof typeof users, ReturnType<typeof createClient>>;
   const restart = async (renewed: string[] = [], late = options.late?.enable) => {
     await server.stop();
@@ -107,7 +107,7 @@ export const bootCluster = async ({ apiserver, etcd }: Binaries, options: Cluste
     ca,
     admin: clients.admin.client,
     as,
-    tokenOf,
+    getToken,
     restart: (renewed) => restart(renewed),
     keep,
     stop,
@@ -123,7 +123,7 @@ const openTokens = async (folder: string, groups: Record<string, readonly string
     await writeFile(join(folder, "tokens.csv"), `${lines.join("\n")}\n`, { mode: 0o600 });
   };
   await renewTokens(Object.keys(groups));
-  return { renewTokens, tokenOf: (user: string) => tokens.get(user) ?? "" };
+  return { renewTokens, getToken: (user: string) => tokens.get(user) ?? "" };
 };
 
 const buildServerFlags = (

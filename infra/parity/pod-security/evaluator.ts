@@ -60,7 +60,7 @@ export const readCorpus = async ({ folder }: BuiltProgram): Promise<CorpusPod[]>
   parse(await readFile(join(folder, "corpus.jsonl"), "utf8"));
 
 /** Returns upstream's verdicts on each pod. */
-export const evaluatePods = async (
+export const evaluateUpstream = async (
   { program }: BuiltProgram,
   pods: readonly object[],
 ): Promise<EvaluatorVerdicts[]> => {

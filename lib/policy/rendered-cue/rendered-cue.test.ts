@@ -5,7 +5,7 @@ import type { KubernetesObject } from "#lib/review.ts";
 import {
   buildSubject,
   createCaseCapabilities,
-  normalizeObject,
+  normalizePolicyObject,
   policyCases,
 } from "../../../infra/bench/example-policies.ts";
 import { countAffinityTerms } from "../checks/pod-fields.ts";
@@ -25,7 +25,7 @@ const apiVersion = "policy.kcloudlabs.io/v1alpha1";
 /** Returns the value, or the error's message. Only the presence of errors is compared. */
 const getOutcome = async (result: Promise<unknown>) =>
   result.then(
-    (value) => ({ value: normalizeObject(value) }),
+    (value) => ({ value: normalizePolicyObject(value) }),
     (error: Error) => ({ error: true, message: error.message }),
   );
 
