@@ -356,7 +356,7 @@ warn-notes
       [{ words: "nowhere", with: "built" }, "nowhere is no file or folder"],
       [{ seconds: "0" }, "--seconds takes a number from 1 to 900, not 0"],
       [{ settings: "mine" }, '--settings takes recorded, not "mine"; without it, each version uses its own settings'],
-      [{ rules: "A/B" }, '--rules takes names of rules, and "A/B" is none'],
+      [{ rules: "A/B" }, '--rules takes names of rules; "A/B" can\'t be one'],
       [{ against: "one", with: "one" }, "--against and --with are both one; two versions are compared"],
       [{ with: "built", config: "other.yaml" }, "--config is for working-tree, which is neither of the two versions"],
       [{ with: "r7" }, "r7 is a release of a stage; --stage must say of which"],
