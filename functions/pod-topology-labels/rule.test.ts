@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { setTimeout as wait } from "node:timers/promises";
-import { applyOutcomePatch, connectWorlds, openRule } from "postern/test";
+import { applyOutcomePatch, createLiveCapabilities, openRule } from "postern/test";
 
 const { decideCase } = await openRule(import.meta.dirname);
 
@@ -17,7 +17,7 @@ const bindTwice = async (...labels: [object, object]) => {
     return { status: 200, body, retryAfter: undefined };
   };
   const connection = { server: "https://127.0.0.1", credentials: { token: "t" } };
-  const getCapabilities = connectWorlds({ local: connection }, undefined, undefined, undefined, send);
+  const getCapabilities = createLiveCapabilities({ local: connection }, undefined, undefined, undefined, send);
   const entry = {
     name: "binds",
     resource: "pods/binding",

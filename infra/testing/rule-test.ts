@@ -13,7 +13,7 @@ import { parseConfig } from "../project/project.ts";
 import { buildConfigurations } from "../webhooks/configurations.ts";
 
 // The module `postern/test`: what a rule's own test needs beside the rule.
-export { createLiveCapabilities as connectWorlds } from "#lib/cluster/live-capabilities.ts";
+export { createLiveCapabilities } from "#lib/cluster/live-capabilities.ts";
 export type { Count } from "#lib/metrics.ts";
 export { mergeWithDefaults as mergeSettings } from "#lib/settings.ts";
 export { applyOutcomePatch } from "../catalogue/case-differences.ts";
