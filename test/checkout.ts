@@ -6,7 +6,7 @@ import { fileURLToPath, pathToFileURL } from "node:url";
 import type { Cluster } from "../infra/parity/control-plane/cluster.ts";
 
 /** The output and exit code of a program. */
-export interface Said {
+export interface ProgramOutput {
   code: number;
   stdout: string;
   stderr: string;
@@ -22,7 +22,7 @@ export interface Checkout {
   /** Imports one of the checkout's own modules, which uses the checkout's dist/ and .serverless/. */
   load<T>(path: string): Promise<T>;
   /** Runs postern of the checkout at the command line. */
-  postern(env: Record<string, string>, ...words: string[]): Promise<Said>;
+  postern(env: Record<string, string>, ...words: string[]): Promise<ProgramOutput>;
   remove(): Promise<void>;
 }
 
@@ -61,7 +61,10 @@ export const openCheckout = async (rules: string[] = []): Promise<Checkout> => {
 };
 
 /** Runs a program with this Node until it ends. */
-export const runProgram = (words: string[], options: { cwd?: string; env: NodeJS.ProcessEnv }): Promise<Said> =>
+export const runProgram = (
+  words: string[],
+  options: { cwd?: string; env: NodeJS.ProcessEnv },
+): Promise<ProgramOutput> =>
   new Promise((resolve) => {
     execFile(process.execPath, words, { maxBuffer: 64 * 1024 * 1024, ...options }, (error, stdout, stderr) =>
       resolve({ code: error ? Number(error.code) : 0, stdout, stderr }),
@@ -69,7 +72,10 @@ export const runProgram = (words: string[], options: { cwd?: string; env: NodeJS
   });
 
 /** Returns a kubeconfig with these clusters as contexts; the first is the current one. */
-export const kubeconfigOf = (clusters: Record<string, Pick<Cluster, "server" | "ca" | "getToken">>, user = "admin") => {
+export const buildKubeconfig = (
+  clusters: Record<string, Pick<Cluster, "server" | "ca" | "getToken">>,
+  user = "admin",
+) => {
   const entries = Object.entries(clusters);
   return JSON.stringify({
     apiVersion: "v1",

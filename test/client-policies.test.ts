@@ -8,7 +8,7 @@ import { rule } from "#lib/rule.ts";
 import { createRecordedCluster } from "../infra/apiserver/kinds/served.ts";
 import { normalizePolicyObject, type PolicyCase, policyCases } from "../infra/bench/example-policies.ts";
 import { getCollectionPath } from "../infra/parity/control-plane/client.ts";
-import { recorder } from "./client/recorder.ts";
+import { createRecorder } from "./client/recorder.ts";
 
 // Runs the measured cases of policies as writes of a program with a guard.
 const server = "https://cluster.example";
@@ -27,14 +27,14 @@ const createCapabilities = ({ cluster = [], http = [] }: PolicyCase): Capabiliti
 /** A case without a namespace in its object: the API server adds it before admission, and so does a guard. */
 const unheardOf = new Set(["ns-from-request"]);
 
-const played = async (one: PolicyCase) => {
+const sendCase = async (one: PolicyCase) => {
   const { operation, object, oldObject = object, policies, requestNamespace } = one;
   const shown = (operation === "DELETE" ? oldObject : object) ?? {};
   const name = shown.metadata?.name ?? "unnamed";
   const namespace = shown.metadata?.namespace ?? requestNamespace;
   const collection = getCollectionPath({ ...shown, metadata: namespace === undefined ? {} : { namespace } });
   const path = operation === "CREATE" ? collection : `${collection}/${name}`;
-  const { send, writes } = recorder(operation === "CREATE" ? {} : { [path]: oldObject });
+  const { send, writes } = createRecorder(operation === "CREATE" ? {} : { [path]: oldObject });
   const references = { http: { hosts: ["mock"] }, reads: [{ group: "", resource: "secrets" }] };
   const judged = guard(send, { policies, references, capabilities: () => createCapabilities(one) });
   const method = { CREATE: "POST", UPDATE: "PUT", DELETE: "DELETE" }[String(operation)] ?? "GET";
@@ -51,7 +51,7 @@ describe("policies in a guard", () => {
     const { id, operation, expect, object } = one;
     if (operation === "CONNECT" || expect.policy === "rejected" || unheardOf.has(id)) continue;
     it(`give the measured result: ${id}`, async () => {
-      const { response, writes, text } = await played(one);
+      const { response, writes, text } = await sendCase(one);
       if (expect.error) {
         assert.equal(response.status, 500, text);
         assert.match(JSON.parse(text).message, /^Internal error occurred: failed calling webhook "policy-/);
@@ -83,7 +83,7 @@ describe("policies in a guard", () => {
     });
 
   it("are applied once, even if a rule changes the object after them", async () => {
-    const { send, writes } = recorder();
+    const { send, writes } = createRecorder();
     const appending = buildPolicy({ op: "add", path: "/metadata/finalizers/-", value: "b.example/b" });
     const stamps = rule<KubernetesObject>({
       summary: "Stamps.",
@@ -99,7 +99,7 @@ describe("policies in a guard", () => {
   });
 
   it("are read again for each write, if they are a function", async () => {
-    const { send, writes } = recorder();
+    const { send, writes } = createRecorder();
     let owner = "one";
     const policies = async () => [buildPolicy({ op: "add", path: "/metadata/labels/owner", value: owner })];
     const guarded = guard(send, { policies });

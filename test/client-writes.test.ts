@@ -8,7 +8,7 @@ import { get } from "#lib/needs.ts";
 import { createRecordedCapabilities } from "#lib/recorded-answers.ts";
 import type { KubernetesObject } from "#lib/review.ts";
 import { rule } from "#lib/rule.ts";
-import { recorder, unfit } from "./client/recorder.ts";
+import { createRecorder, failedPatchStatus } from "./client/recorder.ts";
 
 // Single requests: what a guard sends, and what the program gets.
 const server = "https://cluster.example:6443";
@@ -53,7 +53,7 @@ const merging = (body: unknown) => sending("PATCH", body, "application/merge-pat
 const stored = (data: Record<string, string> = {}) => ({
   [new URL(one).pathname]: map(data, { resourceVersion: "7" }),
 });
-const statusOf = async (response: Response) => {
+const readStatus = async (response: Response) => {
   const { kind, code, reason, message } = Object(await response.json());
   assert.equal(kind, "Status");
   assert.equal(code, response.status);
@@ -67,7 +67,7 @@ const write = async (
   options: Guard = both,
   objects: Record<string, object> = {},
 ) => {
-  const recorded = recorder(objects);
+  const recorded = createRecorder(objects);
   return { ...recorded, response: await guard(recorded.send, options)(address, init) };
 };
 
@@ -89,7 +89,7 @@ describe("a guarded write", () => {
     assert.notEqual(writes()[0]?.headers.get("content-length"), "9999");
   });
   it("is sent as JSON if rules change it and it has no content type", async () => {
-    const { send, writes } = recorder();
+    const { send, writes } = createRecorder();
     const bodies: Record<string, string>[] = [{ a: "1" }, { a: "1", stamp: "1" }];
     for (const data of bodies)
       await guard(send, both)(maps, { method: "POST", body: Buffer.from(JSON.stringify(map(data))) });
@@ -105,7 +105,7 @@ describe("a guarded write", () => {
   });
   it("is not sent if a rule refuses it, and gets the API server's response", async () => {
     const { response, writes } = await write(maps, sending("POST", map({ bad: "x" })));
-    assert.deepEqual(await statusOf(response), {
+    assert.deepEqual(await readStatus(response), {
       code: 403,
       reason: "Forbidden",
       message: 'admission webhook "forbids.postern.dev" denied the request: x is bad',
@@ -134,22 +134,22 @@ describe("a guarded write", () => {
     });
 
   it("is evaluated as an update of the current object if it is a PUT", async () => {
-    const { send, writes, arrivals } = recorder(stored({ fixed: "1" }));
+    const { send, writes, arrivals } = createRecorder(stored({ fixed: "1" }));
     const judged = guard(send, both);
     assert.equal((await judged(one, sending("PUT", map({ fixed: "1", a: "2" })))).status, 200);
     assert.deepEqual(writes()[0]?.body, map({ fixed: "1", a: "2", stamp: "2" }));
     assert.equal(arrivals[0]?.headers.get("authorization"), "Bearer t");
-    assert.equal((await statusOf(await judged(one, sending("PUT", map({ fixed: "2" }))))).code, 403);
+    assert.equal((await readStatus(await judged(one, sending("PUT", map({ fixed: "2" }))))).code, 403);
   });
   it("is evaluated as a creation if it is a PUT and there is no current object", async () => {
-    const { send, writes } = recorder();
+    const { send, writes } = createRecorder();
     assert.equal((await guard(send, both)(one, sending("PUT", map({ bad: "1" })))).status, 403);
     assert.equal((await guard(send, both)(one, sending("PUT", map({ a: "1" })))).status, 404);
     assert.deepEqual(writes()[0]?.body, map({ a: "1", stamp: "1" }));
   });
   it("is refused if a rule keeps the object that it deletes", async () => {
     const kept = await write(one, { method: "DELETE" }, both, stored({ keep: "yes" }));
-    assert.match((await statusOf(kept.response)).message, /denied the request: it must be kept$/);
+    assert.match((await readStatus(kept.response)).message, /denied the request: it must be kept$/);
     assert.deepEqual(kept.writes(), []);
     const free = await write(one, { ...given, method: "DELETE", body: '{"dryRun":["All"]}' }, both, stored());
     assert.equal(free.response.status, 200);
@@ -217,7 +217,7 @@ describe("a guarded write", () => {
   it("gets an error if a rule fails, unless failurePolicy is Ignore", async () => {
     const rules = { fails: { rule: fails } };
     const { response, writes } = await write(maps, sending("POST", map()), { rules });
-    assert.deepEqual(await statusOf(response), {
+    assert.deepEqual(await readStatus(response), {
       code: 500,
       reason: "InternalError",
       message: 'Internal error occurred: failed calling webhook "fails.postern.dev": the rule failed: Error: no',
@@ -227,10 +227,10 @@ describe("a guarded write", () => {
     assert.equal(ignoring.response.status, 201);
   });
   it("gets an error if the current object can't be read, unless failurePolicy is Ignore", async () => {
-    const { send, writes, instead } = recorder(stored());
+    const { send, writes, instead } = createRecorder(stored());
     const hidden = () => ({ method: "GET", answer: new Response("{}", { status: 403 }) });
     instead.push(hidden(), hidden());
-    const { code, message } = await statusOf(await guard(send, both)(one, sending("PUT", map())));
+    const { code, message } = await readStatus(await guard(send, both)(one, sending("PUT", map())));
     assert.deepEqual(
       [code, message],
       [500, "the current object, which rules need, can't be read: the API server answers 403"],
@@ -261,7 +261,7 @@ describe("a guarded write", () => {
     await assert.rejects(guard(send, { rules: { waits: { rule: waits } } })(maps, init), { name: "AbortError" });
   });
   it("is evaluated with reads by the program's own rights, cached for each user separately", async () => {
-    const { send, arrivals } = recorder({
+    const { send, arrivals } = createRecorder({
       "/api/v1/namespaces/a": { apiVersion: "v1", kind: "Namespace", metadata: { name: "a", labels: { x: "y" } } },
     });
     const selective = { ...forbids, namespaceSelector: { matchLabels: { x: "y" } } };
@@ -333,12 +333,12 @@ describe("a guarded patch", () => {
     });
   it("is refused for its result", async () => {
     const { response, writes } = await write(one, merging({ data: { bad: "x" } }), both, stored());
-    assert.match((await statusOf(response)).message, /x is bad$/);
+    assert.match((await readStatus(response)).message, /x is bad$/);
     assert.deepEqual(writes(), []);
   });
   it("is tried again if another client was faster, up to three times", async () => {
-    const { send, writes, arrivals } = recorder(stored());
-    const faster = () => Response.json(unfit, { status: 422 });
+    const { send, writes, arrivals } = createRecorder(stored());
+    const faster = () => Response.json(failedPatchStatus, { status: 422 });
     let refusals = 2;
     const racing: typeof fetch = (input, init) => {
       const isFinal = init?.method === "PATCH" && !String(input).includes("dryRun");
@@ -353,7 +353,7 @@ describe("a guarded patch", () => {
     assert.equal(refusals, 5);
   });
   it("gets the API server's refusal of the dry run, and is not sent", async () => {
-    const { send, instead, writes } = recorder(stored());
+    const { send, instead, writes } = createRecorder(stored());
     instead.push({
       method: "PATCH",
       answer: Response.json({ kind: "Status", code: 422, message: "no" }, { status: 422 }),
@@ -385,7 +385,7 @@ describe("a guarded patch", () => {
     });
     assert.equal(writes()[0]?.headers.get("content-type"), "application/apply-patch+yaml");
 
-    const { code, message } = await statusOf((await apply([{ image: "i" }])).response);
+    const { code, message } = await readStatus((await apply([{ image: "i" }])).response);
     assert.equal(code, 422);
     assert.match(message, /a server-side apply can't express \(the change is in a list, at \/spec\/containers\/0/);
   });
@@ -415,17 +415,17 @@ describe("a write that can't be evaluated", () => {
   for (const [name, code, message, init] of refused)
     it(`is ${name}`, async () => {
       const { response, arrivals } = await write(maps, init);
-      const status = await statusOf(response);
+      const status = await readStatus(response);
       assert.equal(status.code, code);
       assert.ok(status.message.includes(message), status.message);
       assert.deepEqual(arrivals, []);
     });
   it("is a write to an incomplete URL, which only its sender can complete", async () => {
-    const { send, arrivals } = recorder();
+    const { send, arrivals } = createRecorder();
     for (const options of [both, { ...both, server }])
       for (const address of ["/api/v1/namespaces/a/configmaps", "api/v1/namespaces/a/configmaps"]) {
         const init = { ...given, body: JSON.stringify(map({ bad: "x" })) };
-        const status = await statusOf(await guard(send, options)(address, init));
+        const status = await readStatus(await guard(send, options)(address, init));
         assert.equal(status.code, 400);
         assert.match(status.message, /must begin with https/);
       }
@@ -451,7 +451,7 @@ describe("a write that can't be evaluated", () => {
     const headers = { "content-type": "application/apply-patch+yaml" };
     const { response } = await write(one, { method: "PATCH", headers, body: "kind: ConfigMap" }, both, stored());
     assert.match(
-      (await statusOf(response)).message,
+      (await readStatus(response)).message,
       /is not JSON; rules evaluate application\/apply-patch\+yaml only as JSON/,
     );
   });
@@ -493,11 +493,11 @@ describe("a write that can't be evaluated", () => {
     ]);
   });
   it("is an object that nests deeper than 1000 levels", async () => {
-    const { send, writes } = recorder();
+    const { send, writes } = createRecorder();
     const nested = (depth: number) =>
       `{"apiVersion":"v1","kind":"ConfigMap","data":{"a":"1"},"deep":${"[".repeat(depth)}${"]".repeat(depth)}}`;
     const judged = (depth: number) => guard(send, both)(maps, { ...given, body: nested(depth) });
-    assert.equal((await statusOf(await judged(300_000))).message, "the body nests deeper than 1000 levels");
+    assert.equal((await readStatus(await judged(300_000))).message, "the body nests deeper than 1000 levels");
     assert.equal((await judged(900)).status, 201);
     assert.equal(Object(writes()[0]?.body).data.stamp, "1");
   });

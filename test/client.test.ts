@@ -9,14 +9,14 @@ import { getVariants, type Rule, selectPhase } from "#lib/rule.ts";
 import { mergeWithDefaults } from "#lib/settings.ts";
 import { buildReview, getCaseOperation, getCasePhase, readCases, selectCaseVariant } from "../infra/catalogue/cases.ts";
 import { type CatalogueRule, readCatalogue } from "../infra/catalogue/registry.ts";
-import { recorder } from "./client/recorder.ts";
+import { createRecorder } from "./client/recorder.ts";
 
 // Runs the cases of the catalogue as writes of a program with a guard.
 const server = "https://cluster.example:6443";
 
 const methods = { CREATE: "POST", UPDATE: "PUT", DELETE: "DELETE", CONNECT: "" } as const;
 
-const pathOf = (
+const buildPath = (
   { resource: { group, version, resource }, subResource, namespace, operation }: AdmissionRequest,
   name: string,
 ) =>
@@ -29,7 +29,7 @@ const pathOf = (
   ].join("/");
 
 /** Adds the fields that a program always sends and cases may omit. */
-const whole = (
+const completeObject = (
   object: unknown,
   { kind: { group, version, kind } }: AdmissionRequest,
   name: string | undefined,
@@ -40,7 +40,7 @@ const whole = (
 };
 
 /** Returns the reason if a case is not a write that a guard evaluates. */
-const beyond = (listed: CatalogueRule, entry: Case): string | undefined => {
+const explainExclusion = (listed: CatalogueRule, entry: Case): string | undefined => {
   const { rule, settings } = selectCaseVariant(listed.rule, entry);
   const phase = getCasePhase(entry);
   if (Object.keys(selectPhase(rule.authorizedBy, phase, settings) ?? {}).length > 0)
@@ -50,33 +50,33 @@ const beyond = (listed: CatalogueRule, entry: Case): string | undefined => {
 };
 
 /** Adds the namespace, which a stored object always has. */
-const stored = (object: KubernetesObject, { namespace, resource }: AdmissionRequest): KubernetesObject =>
+const addNamespace = (object: KubernetesObject, { namespace, resource }: AdmissionRequest): KubernetesObject =>
   namespace === undefined || resource.resource === "namespaces"
     ? object
     : { ...object, metadata: { namespace, ...object.metadata } };
 
 /** Replaces generated names, which differ in each request. */
-const settled = (object: unknown): unknown =>
+const normalizeNames = (object: unknown): unknown =>
   JSON.parse(JSON.stringify(object).replace(/"kube-api-access-\w+"/g, '"kube-api-access"'));
 
 /** Removes the selectors: a case is about a request that reaches the rule. */
-const unselecting = <R extends object>(rule: R) => {
+const deleteSelectors = <R extends object>(rule: R) => {
   const { namespaceSelector: _, objectSelector: __, ...rest }: R & Partial<Pick<Rule, Selectors>> = rule;
   return rest;
 };
 type Selectors = "namespaceSelector" | "objectSelector";
 
-const played = async (listed: CatalogueRule, entry: Case) => {
+const sendCase = async (listed: CatalogueRule, entry: Case) => {
   const { request } = buildReview(listed, entry);
   const operation = getCaseOperation(entry);
   const phase = getCasePhase(entry);
   const name = request.name ?? (operation === "CREATE" && !request.subResource ? undefined : "Unknown");
-  const path = pathOf(request, name ?? "");
-  const object = whole(request.object, request, name);
-  const old = stored(whole(request.oldObject, request, name), request);
+  const path = buildPath(request, name ?? "");
+  const object = completeObject(request.object, request, name);
+  const old = addNamespace(completeObject(request.oldObject, request, name), request);
   const { rule } = listed;
-  const { mutate: _, validate: __, ...bare } = unselecting(rule);
-  const variants = getVariants(rule, mergeWithDefaults(rule.settings ?? {}, entry.settings))?.map(unselecting);
+  const { mutate: _, validate: __, ...bare } = deleteSelectors(rule);
+  const variants = getVariants(rule, mergeWithDefaults(rule.settings ?? {}, entry.settings))?.map(deleteSelectors);
   const options: Guard = {
     server,
     rules: {
@@ -91,7 +91,7 @@ const played = async (listed: CatalogueRule, entry: Case) => {
     capabilities: () => createRecordedCapabilities(entry.needs ?? {}),
     now: () => new Date(entry.now ?? "2026-01-01T00:00:00Z"),
   };
-  const { send, writes } = recorder(operation === "CREATE" ? {} : { [path]: old });
+  const { send, writes } = createRecorder(operation === "CREATE" ? {} : { [path]: old });
   const told: Parameters<NonNullable<Guard["onOutcome"]>>[0][] = [];
   const query = request.dryRun ? "?dryRun=All" : "";
   const response = await guard(send, { ...options, onOutcome: (one) => void told.push(one) })(
@@ -109,10 +109,10 @@ for (const listed of await readCatalogue()) {
   const cases = await readCases(listed);
   describe(`${listed.name} in a guard`, () => {
     for (const entry of cases) {
-      const reason = beyond(listed, entry);
+      const reason = explainExclusion(listed, entry);
       if (reason !== undefined) continue;
       it(entry.name, async () => {
-        const { response, writes, told, request, name, object } = await played(listed, entry);
+        const { response, writes, told, request, name, object } = await sendCase(listed, entry);
         if (entry.refused !== undefined) {
           const { message, code, reason } = Object(await response.json());
           // Without a message, the API server shows the reason.
@@ -135,8 +135,8 @@ for (const listed of await readCatalogue()) {
         assert.equal(response.headers.has("warning"), entry.warnings !== undefined);
         assert.equal(writes.length, 1);
         if (getCaseOperation(entry) === "DELETE") return;
-        const expected = entry.becomes ? whole(entry.becomes, request, name) : object;
-        assert.deepEqual(settled(writes[0]?.body), settled(expected));
+        const expected = entry.becomes ? completeObject(entry.becomes, request, name) : object;
+        assert.deepEqual(normalizeNames(writes[0]?.body), normalizeNames(expected));
       });
     }
   });

@@ -2,7 +2,7 @@ import { execFile } from "node:child_process";
 import { readFile } from "node:fs/promises";
 import { fileURLToPath } from "node:url";
 import { parse } from "yaml";
-import type { Said } from "./checkout.ts";
+import type { ProgramOutput } from "./checkout.ts";
 
 /** A step of a workflow. */
 export interface GitHubStep {
@@ -92,7 +92,7 @@ export const runBash = (
   { flags, lines, env }: Script,
   more: Record<string, string>,
   input = "",
-): Promise<Said> =>
+): Promise<ProgramOutput> =>
   new Promise((resolve) => {
     const options = { cwd: folder, env: { PATH: process.env.PATH, HOME: folder, ...env, ...more } };
     const words = ["--noprofile", "--norc", ...flags, "-c", lines];

@@ -8,7 +8,7 @@ import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
 import { createClient } from "../../infra/parity/control-plane/client.ts";
 import { bootCluster, type Cluster } from "../../infra/parity/control-plane/cluster.ts";
 import { waitUntil } from "../../infra/parity/rule-server.ts";
-import { type Checkout, kubeconfigOf, openCheckout } from "../checkout.ts";
+import { buildKubeconfig, type Checkout, openCheckout } from "../checkout.ts";
 import { needs } from "../parts.ts";
 import { loadJob } from "../trees.ts";
 import { type Account, openAccount } from "./account.ts";
@@ -68,7 +68,7 @@ describe("a stage", await needs("moto", "runtime client", "API server"), () => {
     [account, cluster, checkout] = await Promise.all([openAccount(), bootCluster(binaries), openCheckout()]);
     await release(buildRule(), buildCases());
     await checkout.write("postern.yaml", config("Fail"));
-    const kubeconfig = await checkout.write("kubeconfig", kubeconfigOf({ shop: cluster }));
+    const kubeconfig = await checkout.write("kubeconfig", buildKubeconfig({ shop: cluster }));
     const ca = await checkout.write("ca.pem", account.ca);
     way = ["--stage", "test", "--kubeconfig", kubeconfig, "--ca", ca];
     Object.assign(process.env, account.as("deployer").env);

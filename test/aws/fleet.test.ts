@@ -12,7 +12,7 @@ import { lockTerm } from "../../infra/rollout/lock.ts";
 import type { DeploymentPlan } from "../../infra/rollout/plan.ts";
 import type { DeploymentJob } from "../../infra/rollout/preparation.ts";
 import type { Webhook } from "../../infra/webhooks/configurations.ts";
-import { type Checkout, kubeconfigOf, openCheckout } from "../checkout.ts";
+import { buildKubeconfig, type Checkout, openCheckout } from "../checkout.ts";
 import { needs } from "../parts.ts";
 import { loadJob } from "../trees.ts";
 import { type Account, openAccount } from "./account.ts";
@@ -109,7 +109,7 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
     for (const [name, [rule, cases]] of Object.entries(catalogue)) await checkout.rule(name, rule, cases);
     for (const [tree, rules] of Object.entries(trees))
       for (const [name, [rule, cases]] of Object.entries(rules)) await checkout.rule(name, rule, cases, tree);
-    kubeconfig = await checkout.write("kubeconfig", kubeconfigOf(clusters));
+    kubeconfig = await checkout.write("kubeconfig", buildKubeconfig(clusters));
     Object.assign(process.env, account.as("deployer").env);
   });
   after(async () => {
@@ -609,7 +609,7 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
 
     it("rolls back nothing while a cluster that calls it can't be reached", async () => {
       const dead = { ...clusters.west, server: "https://127.0.0.1:9" };
-      const other = await checkout.write("dead", kubeconfigOf({ east: clusters.east, west: dead }));
+      const other = await checkout.write("dead", buildKubeconfig({ east: clusters.east, west: dead }));
       const before = [await readAliases(), await readEntries("west")];
       await assert.rejects(rollBackAll(narrow, { deployer: { kubeconfig: other } }), (error: Error) => {
         assert.match(

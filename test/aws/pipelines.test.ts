@@ -7,7 +7,7 @@ import { after, before, describe, it } from "node:test";
 import { fileURLToPath } from "node:url";
 import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
 import { bootCluster, type Cluster } from "../../infra/parity/control-plane/cluster.ts";
-import { type Checkout, kubeconfigOf, openCheckout } from "../checkout.ts";
+import { buildKubeconfig, type Checkout, openCheckout } from "../checkout.ts";
 import { needs } from "../parts.ts";
 import {
   type CodeBuild,
@@ -324,7 +324,7 @@ describe("a pipeline in an account", await needs("moto", "runtime client", "API 
     const binaries = await requireBinaries();
     const opening = openCheckout(["always-pull-images"]);
     [account, cluster, checkout] = await Promise.all([openAccount(), bootCluster(binaries), opening]);
-    await checkout.write("kubeconfig", kubeconfigOf({ shop: cluster }));
+    await checkout.write("kubeconfig", buildKubeconfig({ shop: cluster }));
     const clusters = "clusters:\n  shop: { connect: { kubeconfig: kubeconfig } }\n";
     await checkout.write("postern.yaml", `rules:\n  always-pull-images:\n${clusters}`);
     // The packages are installed already.

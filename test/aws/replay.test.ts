@@ -16,7 +16,7 @@ import { buildReview, evaluateCase, getCasePhase, readCases, selectCaseVariant }
 import { type CatalogueRule, readCatalogue } from "../../infra/catalogue/registry.ts";
 import type { Options } from "../../infra/cli/command.ts";
 import { waitUntil } from "../../infra/parity/rule-server.ts";
-import { type Checkout, openCheckout, type Said } from "../checkout.ts";
+import { type Checkout, openCheckout, type ProgramOutput } from "../checkout.ts";
 import { needs } from "../parts.ts";
 import { type Account, openAccount } from "./account.ts";
 
@@ -158,7 +158,7 @@ after(async () => {
   if (temporary) await rm(temporary, { recursive: true, force: true });
 });
 
-const replay = async (...words: string[]): Promise<Said> => {
+const replay = async (...words: string[]): Promise<ProgramOutput> => {
   const said = await checkout.postern({ TMPDIR: temporary, AWS_SECRET_ACCESS_KEY: "hush" }, "replay", ...words);
   assert.deepEqual(await readdir(temporary), [], "something is left behind");
   return said;
@@ -171,7 +171,7 @@ const isAlive = (pid: number) => {
   }
 };
 /** Runs postern of this working tree. */
-const postern = (...words: string[]): Promise<Said> =>
+const postern = (...words: string[]): Promise<ProgramOutput> =>
   new Promise((resolve) => {
     const program = fileURLToPath(new URL("../../infra/main.ts", import.meta.url));
     const env = { PATH: process.env.PATH, HOME: process.env.HOME, TMPDIR: temporary };

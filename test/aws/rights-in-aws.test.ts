@@ -9,7 +9,7 @@ import { readCatalogue } from "../../infra/catalogue/registry.ts";
 import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
 import { bootCluster, type Cluster } from "../../infra/parity/control-plane/cluster.ts";
 import { lockTerm } from "../../infra/rollout/lock.ts";
-import { type Checkout, kubeconfigOf, openCheckout } from "../checkout.ts";
+import { buildKubeconfig, type Checkout, openCheckout } from "../checkout.ts";
 import { needs } from "../parts.ts";
 import { readRows } from "../rows.ts";
 import { type Account, openAccount } from "./account.ts";
@@ -257,10 +257,10 @@ describe("a stage with the rights of its roles", await needs("moto", "runtime cl
     const connect = `clusters:\n  local: { connect: { eks: shop, region: ${region} } }\n`;
     await checkout.write("eks.yaml", `${rules("enforce")}  namespace-exists:\n${connect}`);
     account.clusters.set("shop", { server: cluster.server, ca: String(cluster.ca) });
-    const kubeconfig = await checkout.write("kubeconfig", kubeconfigOf({ local: cluster }));
+    const kubeconfig = await checkout.write("kubeconfig", buildKubeconfig({ local: cluster }));
     const ca = await checkout.write("ca.pem", account.ca);
     way = ["--kubeconfig", kubeconfig, "--ca", ca];
-    const none = await checkout.write("kubeconfig.none", kubeconfigOf({ local: cluster }, "jane"));
+    const none = await checkout.write("kubeconfig.none", buildKubeconfig({ local: cluster }, "jane"));
     powerless = ["--kubeconfig", none, "--ca", ca];
     account.allow = (heard) =>
       listIamCalls(heard).every((call) => {

@@ -16,7 +16,7 @@ type Fields = Record<string, unknown>;
  * Returns a `fetch` to a minimal API server: it has these objects by path and accepts every write. It stores all
  * requests.
  */
-export const recorder = (objects: Record<string, unknown> = {}) => {
+export const createRecorder = (objects: Record<string, unknown> = {}) => {
   const stored = new Map(Object.entries(objects));
   const arrivals: Arrival[] = [];
   /** Responses to send instead of the next ones, by method. */
@@ -36,7 +36,7 @@ export const recorder = (objects: Record<string, unknown> = {}) => {
     if (method === "POST") return json(201, arrival.body);
     if (present === undefined) return json(404, { kind: "Status", code: 404, details: { name: "it" } });
     const next = method === "PATCH" ? patched(present, arrival) : method === "PUT" ? arrival.body : present;
-    if (next === undefined) return json(422, unfit);
+    if (next === undefined) return json(422, failedPatchStatus);
     if (!searchParams.has("dryRun") && method !== "GET") stored.set(decodeURIComponent(pathname), next);
     return json(200, next);
   };
@@ -47,7 +47,7 @@ export const recorder = (objects: Record<string, unknown> = {}) => {
 };
 
 /** The API server's answer to a JSON patch that can't be applied. */
-export const unfit = {
+export const failedPatchStatus = {
   kind: "Status",
   apiVersion: "v1",
   metadata: {},

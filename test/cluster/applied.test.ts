@@ -32,7 +32,7 @@ import { parseConfig } from "../../infra/project/project.ts";
 import { buildConfigurations } from "../../infra/webhooks/configurations.ts";
 import { buildRoles } from "../../infra/webhooks/rbac.ts";
 import { startMoto } from "../aws/moto.ts";
-import { kubeconfigOf } from "../checkout.ts";
+import { buildKubeconfig } from "../checkout.ts";
 import { listen } from "../listen.ts";
 import { needs } from "../parts.ts";
 import { readRows } from "../rows.ts";
@@ -108,7 +108,7 @@ const writeKubeconfig = async (
   const { token = cluster.getToken(user), ...place } = change;
   const here = { ...cluster, ...place, getToken: () => token };
   const file = join(await mkdtemp(join(folder, "kube-")), "config");
-  await writeFile(file, kubeconfigOf({ nobody: { ...here, getToken: () => "nobody" }, here }));
+  await writeFile(file, buildKubeconfig({ nobody: { ...here, getToken: () => "nobody" }, here }));
   return file;
 };
 

@@ -15,7 +15,7 @@ import { bootCluster, type Cluster } from "../../infra/parity/control-plane/clus
 import { extendTimeouts, registerConfigurations, serveRules, waitUntilCalled } from "../../infra/parity/rule-server.ts";
 import { buildReviewAnswer, openScriptedEndpoints } from "../../infra/parity/scripted-endpoints.ts";
 import { audit, json, postern } from "../auditing.ts";
-import { kubeconfigOf } from "../checkout.ts";
+import { buildKubeconfig } from "../checkout.ts";
 import { needs } from "../parts.ts";
 
 // `npx postern check --live`: what it says of everything in a cluster is what that cluster would say.
@@ -58,8 +58,8 @@ describe("an audit of a cluster", await needs("API server"), () => {
     cluster = await bootCluster(binaries, { rbac: true, disable: ["ServiceAccount"] });
     stops.push(cluster.stop);
     admin = cluster.admin;
-    await writeFile(join(folder, "kubeconfig"), kubeconfigOf({ c: cluster }));
-    await writeFile(join(folder, "janes"), kubeconfigOf({ c: cluster }, "jane"));
+    await writeFile(join(folder, "kubeconfig"), buildKubeconfig({ c: cluster }));
+    await writeFile(join(folder, "janes"), buildKubeconfig({ c: cluster }, "jane"));
     await writeFile(join(folder, "postern.yaml"), yaml);
     await define(admin, "Widget", "widgets", "example.com", "Namespaced", ["v1", "v1beta1"]);
     await make(

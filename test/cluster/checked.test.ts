@@ -24,7 +24,7 @@ import { applyConfigurations, extendTimeouts, serveRules } from "../../infra/par
 import { openScriptedEndpoints } from "../../infra/parity/scripted-endpoints.ts";
 import { parseConfig } from "../../infra/project/project.ts";
 import { needs } from "../parts.ts";
-import { registerWitness, watching } from "./witness.ts";
+import { createWitness, registerWitness } from "./witness.ts";
 
 // What check says of a manifest is what becomes of it on a real API server that calls the same rules.
 type Fields = Record<string, unknown>;
@@ -79,7 +79,7 @@ describe("what check says", await needs("API server"), () => {
     const binaries = await requireBinaries();
     folder = await mkdtemp(join(tmpdir(), "postern-checked-"));
     const certificate = await openCertificate(folder, "127.0.0.1");
-    const scripted = await openScriptedEndpoints(certificate, { witness: watching(seen) });
+    const scripted = await openScriptedEndpoints(certificate, { witness: createWitness(seen) });
     const { defaultOn } = await listPlugins(binaries);
     const disable = defaultOn.filter((plugin) => !webhookPlugins.includes(plugin));
     cluster = await bootCluster(binaries, { disable, users: { reader: ["system:masters"] } });

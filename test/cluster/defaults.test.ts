@@ -17,7 +17,7 @@ import { createObjectGenerators } from "../../infra/parity/generators/object-gen
 import { openScriptedEndpoints } from "../../infra/parity/scripted-endpoints.ts";
 import { needs } from "../parts.ts";
 import { readRows } from "../rows.ts";
-import { registerWitness, watching } from "./witness.ts";
+import { createWitness, registerWitness } from "./witness.ts";
 
 // The defaults of infra/apiserver are compared with what a mutating webhook of a real API server gets.
 type Fields = Record<string, unknown>;
@@ -137,7 +137,7 @@ describe("an object with defaults", await needs("API server"), () => {
     const binaries = await requireBinaries();
     folder = await mkdtemp(join(tmpdir(), "postern-defaults-"));
     const certificate = await openCertificate(folder, "127.0.0.1");
-    scripted = await openScriptedEndpoints(certificate, { witness: watching(seen) });
+    scripted = await openScriptedEndpoints(certificate, { witness: createWitness(seen) });
     const disable = (await listPlugins(binaries)).defaultOn.filter((plugin) => !webhookPlugins.includes(plugin));
     cluster = await bootCluster(binaries, { disable });
     admin = cluster.admin;

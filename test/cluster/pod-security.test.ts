@@ -31,18 +31,18 @@ describe("pod-security beside upstream's evaluator", await needs("Pod Security e
       const [level, version, wanted] = place.split("/") as [Level, Version, "pass" | "fail"];
       assert.equal(listOffences(toSubject(pod), { level, version }).length === 0, wanted === "pass", place);
     }
-    await agrees(distinct(corpus.map(({ pod }) => pod)));
+    await assertAgreement(dropDuplicates(corpus.map(({ pod }) => pod)));
   });
 
   it("gives upstream's messages for generated pods", async () => {
-    const pods = distinct(fc.sample(generated, { seed, numRuns: 3000 }));
-    const reasons = await agrees(pods);
+    const pods = dropDuplicates(fc.sample(generated, { seed, numRuns: 3000 }));
+    const reasons = await assertAgreement(pods);
     assert.equal(reasons.size, 18, "every check has something to say");
   });
 });
 
 /** Asserts that both give the same violations for each pod at every version; returns the reasons that occurred. */
-async function agrees(pods: Pod[]): Promise<Set<string>> {
+async function assertAgreement(pods: Pod[]): Promise<Set<string>> {
   assert.ok(evaluator);
   const wanted = await evaluateUpstream(evaluator, pods);
   assert.equal(wanted.length, pods.length);
@@ -51,23 +51,24 @@ async function agrees(pods: Pod[]): Promise<Set<string>> {
     const subject = toSubject(pod);
     const { latest, ...byVersion } = wanted[index] ?? assert.fail();
     for (const level of ["baseline", "restricted"] as const) {
-      const judged = (version: Version) => said(listOffences(subject, { level, version }));
+      const judged = (version: Version) => listViolations(listOffences(subject, { level, version }));
       const shown = () => `${level} ${JSON.stringify(pod)}`;
-      assert.deepEqual(judged("latest"), saidBy(latest[level]), shown());
+      assert.deepEqual(judged("latest"), listExpected(latest[level]), shown());
       for (let minor = 0; minor <= newest; minor++) {
         const verdict = byVersion[level].findLast(({ since }) => since <= minor) ?? assert.fail();
         for (const reason of verdict.reasons ?? []) met.add(reason);
-        assert.deepEqual(judged(`v1.${minor}`), saidBy(verdict), `v1.${minor} ${shown()}`);
+        assert.deepEqual(judged(`v1.${minor}`), listExpected(verdict), `v1.${minor} ${shown()}`);
       }
     }
   }
   return met;
 }
 
-const said = (offences: { reason: string; detail: string }[]) => offences.map(({ reason, detail }) => [reason, detail]);
-const saidBy = ({ reasons, details }: EvaluatorVerdict) =>
+const listViolations = (offences: { reason: string; detail: string }[]) =>
+  offences.map(({ reason, detail }) => [reason, detail]);
+const listExpected = ({ reasons, details }: EvaluatorVerdict) =>
   (reasons ?? []).map((reason, index) => [reason, details?.[index]]);
 
-function distinct(pods: object[]): Pod[] {
+function dropDuplicates(pods: object[]): Pod[] {
   return [...new Set(pods.map((pod) => JSON.stringify(pod)))].map((text) => JSON.parse(text));
 }

@@ -24,7 +24,7 @@ import {
   servePolicyKinds,
 } from "../../infra/parity/policy-fixtures.ts";
 import { waitUntil } from "../../infra/parity/rule-server.ts";
-import { kubeconfigOf } from "../checkout.ts";
+import { buildKubeconfig } from "../checkout.ts";
 import { needs } from "../parts.ts";
 
 // Policies in a real cluster, set up by the commands that the READMEs give: the kinds as they are, Postern served with
@@ -43,7 +43,7 @@ describe("policies on a real API server", await needs("API server"), () => {
 
   const kubeconfig = async (user: string): Promise<string> => {
     const file = join(folder, `${user}.kubeconfig`);
-    await writeFile(file, kubeconfigOf({ here: cluster }, user), { mode: 0o600 });
+    await writeFile(file, buildKubeconfig({ here: cluster }, user), { mode: 0o600 });
     return file;
   };
   const postern = (...words: string[]) => {

@@ -14,7 +14,7 @@ import { readCatalogue } from "../../infra/catalogue/registry.ts";
 import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
 import { getCollectionPath } from "../../infra/parity/control-plane/client.ts";
 import { bootCluster, type Cluster } from "../../infra/parity/control-plane/cluster.ts";
-import { kubeconfigOf } from "../checkout.ts";
+import { buildKubeconfig } from "../checkout.ts";
 import { needs } from "../parts.ts";
 
 // Tests what `postern record` writes for a real API server's reviews of rules that read the cluster.
@@ -43,7 +43,7 @@ describe("recordings of the gateway", await needs("API server"), () => {
     const binaries = await requireBinaries();
     folder = await mkdtemp(join(tmpdir(), "postern-recorded-"));
     cluster = await bootCluster(binaries, { disable: ["ServiceAccount"] });
-    await writeFile(join(folder, "kubeconfig"), kubeconfigOf({ prod: cluster }), { mode: 0o600 });
+    await writeFile(join(folder, "kubeconfig"), buildKubeconfig({ prod: cluster }), { mode: 0o600 });
     const clusters = { prod: { connect: { kubeconfig: join(folder, "kubeconfig") } } };
     await writeFile(join(folder, "postern.yaml"), JSON.stringify({ rules, clusters }));
     child = spawn(process.execPath, [program, "record", ...config(), "--to", join(folder, "to"), "--port", "0"]);

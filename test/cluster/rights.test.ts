@@ -23,13 +23,13 @@ describe("a rule's rights on a real API server", await needs("API server"), () =
     const users = Object.fromEntries(asking.map(({ name }) => [`function:${name}`, [toGroupName("postern", name)]]));
     cluster = await bootCluster(binaries, { rbac: true, users });
     const rules = asking.map(({ name }) => `${name}: { mode: audit, exempt: { users: [nobody] } }`).join(", ");
-    const [local] = parseConfig(`rules: { ${rules} }`, asking.map(withoutSettings)).clusters.values();
+    const [local] = parseConfig(`rules: { ${rules} }`, asking.map(deleteSettingsCheck)).clusters.values();
     assert.ok(local);
     for (const object of buildRoles(asking, local, "postern")) {
       const { code, body } = await cluster.admin({ method: "POST", path: getCollectionPath(object), body: object });
       assert.equal(code, 201, String(body.message));
     }
-    all = await everyResource(cluster);
+    all = await listResources(cluster);
   });
   after(() => cluster?.stop());
 
@@ -40,10 +40,11 @@ describe("a rule's rights on a real API server", await needs("API server"), () =
   };
 
   for (const { name, rule } of asking) {
-    const needs = Object.values(rule.needs ?? {}).flatMap((need) => questionsOf(need, rule.settings ?? {}));
+    const needs = Object.values(rule.needs ?? {}).flatMap((need) => listQuestions(need, rule.settings ?? {}));
     it(`let ${name} do all that it needs`, async () => {
       // RBAC is checked first: an unserved kind or an invalid object is refused only after that.
-      for (const need of needs) assert.match(await said(world(name), need), /^$|the API server answers (400|404)/);
+      for (const need of needs)
+        assert.match(await askCluster(world(name), need), /^$|the API server answers (400|404)/);
     });
 
     it(`let ${name} read nothing else`, async () => {
@@ -55,21 +56,21 @@ describe("a rule's rights on a real API server", await needs("API server"), () =
           );
           if (isNeeded) continue;
           const need = { verb, kind: { group, version, resource } };
-          assert.match(await said(asked, need), /answers 403/, `${verb} ${resource}.${group}`);
+          assert.match(await askCluster(asked, need), /answers 403/, `${verb} ${resource}.${group}`);
         }
     });
   }
 });
 
 /** Returns the single questions of a need with these settings. */
-function questionsOf({ verb, kind, kinds }: Need<unknown>, settings: object): Pick<Need<unknown>, "verb" | "kind">[] {
+function listQuestions({ verb, kind, kinds }: Need<unknown>, settings: object): Pick<Need<unknown>, "verb" | "kind">[] {
   if (!kinds) return [{ verb, ...(kind && { kind }) }];
   const read = kinds(settings).flatMap((kind) => (["get", "list"] as const).map((verb) => ({ verb, kind })));
   return [...read, { verb: "discover" }];
 }
 
 /** Asks a question, and returns the error's message or an empty text. */
-const said = (
+const askCluster = (
   world: ReturnType<ReturnType<typeof createLiveCapabilities>>,
   { verb, kind = { group: "", resource: "" } }: Pick<Need<unknown>, "verb" | "kind">,
 ): Promise<string> => {
@@ -89,12 +90,12 @@ const said = (
 };
 
 /** Removes the check of settings: required settings don't change the rule's rights. */
-const withoutSettings = (listed: CatalogueRule): CatalogueRule => {
+const deleteSettingsCheck = (listed: CatalogueRule): CatalogueRule => {
   const { checkSettings: _, ...rule } = listed.rule;
   return { ...listed, rule };
 };
 
-const everyResource = async ({ admin }: Cluster) => {
+const listResources = async ({ admin }: Cluster) => {
   const { body } = await admin({ method: "GET", path: "/apis" });
   const groups = (body.groups as { preferredVersion: { groupVersion: string } }[]).map((one) => one.preferredVersion);
   const versions = ["v1", ...groups.map(({ groupVersion }) => groupVersion)];

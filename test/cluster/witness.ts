@@ -7,7 +7,7 @@ import { buildReviewAnswer, type EndpointScript } from "../../infra/parity/scrip
 export type Seen = Map<string, Record<string, unknown>>;
 
 /** Returns a script that stores every object that it gets. */
-export const watching =
+export const createWitness =
   (seen: Seen): EndpointScript =>
   (review) => {
     const { object } = Object(review.request);

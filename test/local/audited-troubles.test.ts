@@ -13,7 +13,7 @@ import { Complaint } from "../../infra/cli/complaint.ts";
 import check from "../../infra/commands/check.ts";
 import { openCertificate, type ServerCertificate } from "../../infra/keys/keys.ts";
 import { audit, json, postern } from "../auditing.ts";
-import { kubeconfigOf } from "../checkout.ts";
+import { buildKubeconfig } from "../checkout.ts";
 
 // `npx postern check --live` where the cluster doesn't do as it should, has more than anybody holds, or isn't there.
 describe("an audit of a cluster in trouble", () => {
@@ -57,7 +57,7 @@ describe("an audit of a cluster in trouble", () => {
     await once(server.listen(0, "127.0.0.1"), "listening");
     const address = `https://127.0.0.1:${(server.address() as AddressInfo).port}`;
     const cluster = { server: address, ca: certificate.ca, getToken: () => "token" };
-    await writeFile(join(folder, "kubeconfig"), kubeconfigOf({ c: cluster }));
+    await writeFile(join(folder, "kubeconfig"), buildKubeconfig({ c: cluster }));
     try {
       await act(asked);
     } finally {

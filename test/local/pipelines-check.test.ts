@@ -5,7 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
 import { promisify } from "node:util";
-import { type Checkout, openCheckout, type Said } from "../checkout.ts";
+import { type Checkout, openCheckout, type ProgramOutput } from "../checkout.ts";
 import {
   type CodeBuild,
   type GitHub,
@@ -73,7 +73,7 @@ const theirGitLab = (await readPipeline<Record<string, GitLabJob>>("manifests/gi
 const codebuild = scriptCodeBuild(await readPipeline<CodeBuild>("manifests/codebuild"));
 
 /** The output of a run, and its reports. */
-interface Checked extends Said {
+interface Checked extends ProgramOutput {
   file(name: string): Promise<string>;
   summary: string;
 }
