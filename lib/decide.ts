@@ -48,13 +48,13 @@ export interface MemberResult {
 export const createEvaluate = (draft?: typeof createDraft, bind?: typeof bindNeeds): Evaluate => {
   const evaluate: Evaluate = (rule, phase, request, circumstances) => {
     const { name, mode, capabilities, ...surroundings } = circumstances;
-    const judge = rule[phase];
-    if (judge === undefined || mode === "off") return nothing;
+    const decide = rule[phase];
+    if (decide === undefined || mode === "off") return nothing;
 
     // `decode` checked that the object is present; that it has the rule's kind follows from `match`.
     const object = (request.operation === "DELETE" ? request.oldObject : request.object) as KubernetesObject;
     const { value, changes } = phase === "mutate" && draft ? draft(object) : { value: object, changes: () => [] };
-    const said = judge.call(rule, value, {
+    const verdict = decide.call(rule, value, {
       ...(rule.needs && capabilities && bind?.(rule.needs, capabilities, name)),
       ...surroundings,
       request,
@@ -66,7 +66,7 @@ export const createEvaluate = (draft?: typeof createDraft, bind?: typeof bindNee
       const fresh = decision.refused ? capabilities?.anew?.() : undefined;
       return fresh ? evaluate(rule, phase, request, { ...circumstances, capabilities: fresh }) : decision;
     };
-    return said instanceof Promise ? said.then(conclude) : conclude(said);
+    return verdict instanceof Promise ? verdict.then(conclude) : conclude(verdict);
   };
   return evaluate;
 };

@@ -122,7 +122,7 @@ export const createEndpoint = (
         capabilities,
       });
     const decision = evaluateInTime ? evaluateInTime(rule, turn, host, context, decide) : decide();
-    if (decision instanceof Promise) return decision.then((made) => Object.assign(turn, made));
+    if (decision instanceof Promise) return decision.then((result) => Object.assign(turn, result));
     Object.assign(turn, decision);
     return undefined;
   };

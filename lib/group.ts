@@ -123,8 +123,10 @@ const evaluateMembers =
     const concerned = Object.entries(settings as Memberships).filter(([, one]) => concernsMember(one, request));
     // A member in mode warn or audit has reported everything in the first round.
     await askInRounds(concerned, ([, { mode }]) => mode === "enforce", evaluateMember);
-    const told = [...results.values()].filter(({ refused, operations, error }) => refused || operations > 0 || error);
-    return { outcome, refused: !outcome.allowed, operations: patch.length, members: told };
+    const reported = [...results.values()].filter(
+      ({ refused, operations, error }) => refused || operations > 0 || error,
+    );
+    return { outcome, refused: !outcome.allowed, operations: patch.length, members: reported };
   };
 
 const concernsMember = ({ mode, match, exempt }: Membership, request: AdmissionRequest): boolean => {

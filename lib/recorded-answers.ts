@@ -109,7 +109,7 @@ const createAccessCapabilities = ({
   discovery,
 }: RecordedAnswers): Pick<Capabilities, "may" | "discover"> => ({
   may: async (access) => {
-    const found = may.find(({ allowed: _, reason: __, evaluationError: ___, ...asked }) => covers(access, asked));
+    const found = may.find(({ allowed: _, reason: __, evaluationError: ___, ...recorded }) => covers(access, recorded));
     if (found === undefined) throw createUnansweredFailure(access);
     return toAccessAnswer(found);
   },
@@ -120,7 +120,7 @@ const createAccessCapabilities = ({
 });
 
 const findAnswer = (question: object, known: { answer: HttpsResponse }[]): HttpsResponse => {
-  const found = known.find(({ answer: _, ...asked }) => covers(question, asked));
+  const found = known.find(({ answer: _, ...recorded }) => covers(question, recorded));
   if (found === undefined) throw createUnansweredFailure(question);
   return found.answer;
 };

@@ -100,14 +100,14 @@ export const askShared = async (
       isOurs = true;
       return search();
     });
-  const told = async (found: CachedAnswer, until: number): Promise<SharedAnswer> => {
+  const awaitAnswer = async (found: CachedAnswer, until: number): Promise<SharedAnswer> => {
     const content = "pending" in found ? await awaitUntil(until + (isOurs ? grace : 0), found.pending) : found.content;
     return { since: found.since, content, isOurs };
   };
   const found = ask(earliest);
-  if (isOurs) return told(found, deadline);
-  return told(found, Math.min(deadline, found.since + patience)).catch((error) => {
+  if (isOurs) return awaitAnswer(found, deadline);
+  return awaitAnswer(found, Math.min(deadline, found.since + patience)).catch((error) => {
     if (Date.now() >= deadline) throw error;
-    return told(ask(found.since + 1), deadline);
+    return awaitAnswer(ask(found.since + 1), deadline);
   });
 };

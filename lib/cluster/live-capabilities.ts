@@ -153,25 +153,25 @@ const createPosts = ({ cluster, deadline }: LiveReview, ask: AskServer): Pick<Ca
       spec: { user: username, uid, groups, extra, resourceAttributes: attributes },
     };
     const path = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
-    const asked = ask(path, deadline, review).then((answer) => {
+    const permission = ask(path, deadline, review).then((answer) => {
       const status = Object(Object(parseServerAnswer(answer)?.content).status);
       if (typeof status.allowed !== "boolean") throw new Error("it answers no access review");
       return toAccessAnswer(status);
     });
-    return awaitUntil(deadline, asked).catch(createFailure(`ask who may ${verb} ${resource} of`, cluster));
+    return awaitUntil(deadline, permission).catch(createFailure(`ask who may ${verb} ${resource} of`, cluster));
   },
   create: async (kind, object) => {
     const { name, namespace } = object.metadata ?? {};
     if (namespace !== undefined && !isName(namespace))
       throw new Failure(500, `"${namespace.slice(0, 253)}" is no namespace to create ${kind.resource} in`);
-    const made = ask(buildObjectPath(kind, namespace), deadline, object, false).then((answer) => {
+    const creation = ask(buildObjectPath(kind, namespace), deadline, object, false).then((answer) => {
       if (answer.status === 409 && Object(parseJson(answer.body)).reason === "AlreadyExists") return "exists" as const;
       const refused = findRefusal(answer);
       if (refused) return { refused };
       parseServerAnswer(answer);
       return "created" as const;
     });
-    return awaitUntil(deadline, made).catch(createFailure(`create ${kind.resource} "${name}" in`, cluster));
+    return awaitUntil(deadline, creation).catch(createFailure(`create ${kind.resource} "${name}" in`, cluster));
   },
 });
 

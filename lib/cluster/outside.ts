@@ -33,26 +33,26 @@ export const createServices = (review: LiveReview): Pick<Capabilities, "https" |
     const { protocol = "", host = request.url } = URL.canParse(request.url) ? new URL(request.url) : {};
     if (!schemes.includes(protocol))
       throw new Failure(500, `could not ask ${host}: its address must begin with ${schemes.join("// or ")}//`);
-    const failing = (error: Error) => {
+    const fail = (error: Error) => {
       throw new Failure(503, `could not ask ${host}: ${error.message}`, { cause: error });
     };
     const until = Math.min(deadline - margin, Date.now() + milliseconds);
-    const asked = () => askAuthorized({ ...request, ...(connect && { connect }) }, until);
-    if (keep === undefined) return asked().catch(failing);
+    const send = () => askAuthorized({ ...request, ...(connect && { connect }) }, until);
+    if (keep === undefined) return send().catch(fail);
 
     const key = JSON.stringify(["https", cluster, request]);
     const search = async () => {
-      const content = await asked();
+      const content = await send();
       return { content, bytes: keep(content) > 0 ? key.length + content.body.length : undefined };
     };
     const recall = async (earliest: number) => {
-      const told = await askShared(memory, key, earliest, until, search).catch(failing);
+      const shared = await askShared(memory, key, earliest, until, search).catch(fail);
       // The cast is safe: only `search` writes this key.
-      const answer = told.content as HttpsResponse;
+      const answer = shared.content as HttpsResponse;
       const seconds = keep(answer);
-      const isOver = told.since < started && told.since + seconds * 1000 <= started;
+      const isOver = shared.since < started && shared.since + seconds * 1000 <= started;
       // An answer that isn't kept is valid only for the caller that asked.
-      return { ...told, answer, isOurs: told.isOurs || (seconds > 0 && !isOver) };
+      return { ...shared, answer, isOurs: shared.isOurs || (seconds > 0 && !isOver) };
     };
     const known = await recall(isLasting ? 0 : (since ?? 0));
     const found = known.isOurs ? known : await recall(Math.max(started, known.since + 1));

@@ -41,14 +41,14 @@ export const createRecordingHandler = (
   make: (host: EndpointHost, evaluate: Evaluate) => Handler,
   put = putObject,
 ): Handler => {
-  let heard: RecordedReview[] = [];
-  const { host: around, evaluate } = createRecorder(host, parts, (one) => void heard.push(one));
+  let reviews: RecordedReview[] = [];
+  const { host: around, evaluate } = createRecorder(host, parts, (one) => void reviews.push(one));
   const handler = make(around, evaluate);
   return async (event, context) => {
     // Lambda runs one invocation at a time in a process.
-    heard = [];
+    reviews = [];
     const answer = await handler(event, context);
-    const kept = heard.flatMap((one, index) => {
+    const kept = reviews.flatMap((one, index) => {
       const place = findTarget(places, one);
       return place ? [{ one, place, index }] : [];
     });
@@ -108,8 +108,8 @@ const putObject = async (bucket: string, key: string, body: string, deadline: nu
     },
   };
   const headers = signHeaders(request, readIdentity(), new Date());
-  const { status, body: said } = await sendRequest(`${origin}${path}`, { method: "PUT", headers }, body, deadline);
+  const { status, body: text } = await sendRequest(`${origin}${path}`, { method: "PUT", headers }, body, deadline);
   if (status === 200) return;
-  const [, code] = /<Code>(\w{1,60})<\/Code>/.exec(said) ?? [];
+  const [, code] = /<Code>(\w{1,60})<\/Code>/.exec(text) ?? [];
   throw new Error(`s3 answers ${status}${code === undefined ? "" : `, ${code}`}`);
 };

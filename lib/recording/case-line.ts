@@ -24,12 +24,12 @@ const longest = 1024 * 1024;
  * and the old one, are not replaced. Throws if the review can't be recorded.
  */
 export const formatRecording = async (
-  judged: RecordedEvaluation,
+  evaluation: RecordedEvaluation,
   origin: Omit<RecordingOrigin, "redacted">,
   parts: RecorderParts,
   keep: readonly KeptPath[] = [],
 ): Promise<string> => {
-  const recording = await createRecording(judged, origin, parts, keep);
+  const recording = await createRecording(evaluation, origin, parts, keep);
   const line = `- ${JSON.stringify(recording).replace(unsafe, escapeCharacter)}\n`;
   const bytes = Buffer.byteLength(line);
   if (bytes > longest) throw new Error(`it has ${bytes} bytes, and a recording at most ${longest}`);
@@ -41,18 +41,18 @@ const unsafe = /[\u007f-\u009f\u2028\u2029\ufeff]/g;
 const escapeCharacter = (one: string) => `\\u${one.charCodeAt(0).toString(16).padStart(4, "0")}`;
 
 const createRecording = async (
-  judged: RecordedEvaluation,
+  evaluation: RecordedEvaluation,
   origin: Omit<RecordingOrigin, "redacted">,
   parts: RecorderParts,
   keep: readonly KeptPath[],
 ): Promise<Recording> => {
-  const { rule, phase, request, circumstances, decision } = judged;
+  const { rule, phase, request, circumstances, decision } = evaluation;
   const { variant, now, mode } = circumstances;
   // Some rules copy their arguments in ways that views don't support; they are traced without views, so nothing counts as
   // read. Errors of `trace` may quote free text and are dropped. Errors below quote only redacted text.
-  const traced = await traceEvaluation(judged, openReads(), parts)
-    .catch(() => traceEvaluation(judged, noReads, parts))
-    .catch(() => ({ reads: noReads, answers: judged.needs && parts.answers?.repeatAnswers(judged.needs) }));
+  const traced = await traceEvaluation(evaluation, openReads(), parts)
+    .catch(() => traceEvaluation(evaluation, noReads, parts))
+    .catch(() => ({ reads: noReads, answers: evaluation.needs && parts.answers?.repeatAnswers(evaluation.needs) }));
   const isSecret = [request.kind.kind, request.requestKind?.kind].includes("Secret");
   const redact = openRedaction({ reads: traced.reads, isSecret });
 
@@ -100,7 +100,7 @@ const selectChangedSettings = (settings: object, defaults: object = {}, redact: 
   return Object.fromEntries(Object.entries(redact(settings)).filter(([key]) => !usual.includes(key)));
 };
 
-const toCaseOutcome = ({ status, patch = [], warnings = [], audit = {} }: ReviewOutcome, judged: KubernetesObject) => {
+const toCaseOutcome = ({ status, patch = [], warnings = [], audit = {} }: ReviewOutcome, object: KubernetesObject) => {
   const { code, reason, message, details } = status ?? {};
   const refusal = {
     ...(code !== 403 && code !== undefined && { code }),
@@ -109,7 +109,7 @@ const toCaseOutcome = ({ status, patch = [], warnings = [], audit = {} }: Review
   };
   return {
     ...(message !== undefined && { refused: message, ...refusal }),
-    ...(!status && patch.length > 0 && { becomes: applyPatch(judged, patch) as KubernetesObject }),
+    ...(!status && patch.length > 0 && { becomes: applyPatch(object, patch) as KubernetesObject }),
     ...(!status && patch.length === 0 && { admitted: true as const }),
     ...(warnings.length > 0 && { warnings }),
     ...(Object.keys(audit).length > 0 && { audit }),
