@@ -222,9 +222,9 @@ describe("an audit of a cluster in trouble", () => {
       };
     };
     for (const [said, words, sentence] of [
-      [{}, ["k8s"], "--live judges what the cluster has, and takes no k8s; leave one of them out"],
-      [{ state: "x" }, [], "--live judges what the cluster has, and takes no --state; leave one of them out"],
-      [{ fix: "" }, [], "--live judges what the cluster has, and takes no --fix; leave one of them out"],
+      [{}, ["k8s"], "--live checks what the cluster has; it can't be combined with k8s"],
+      [{ state: "x" }, [], "--live checks what the cluster has; it can't be combined with --state"],
+      [{ fix: "" }, [], "--live checks what the cluster has; it can't be combined with --fix"],
       [{ live: "no", page: "3" }, ["k8s"], "--page needs --live"],
       [{ page: "1001" }, [], "--page takes a number from 1 to 1000, not 1001"],
       [

@@ -111,7 +111,7 @@ describe("a newcomer", () => {
     assert.match(help.stdout, /--rules RULE….*\n/);
     assert.match(
       help.stdout,
-      /\nOptions with … take several values: --rules A B, or --rules A --rules B\. PATH… stands/,
+      /\nAn option with … takes several values: --rules A B, or --rules A --rules B\. Write PATH… before/,
     );
     assert.deepEqual(await postern("help", "check"), help);
   });
