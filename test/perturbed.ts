@@ -6,8 +6,8 @@ import { getCasePhase } from "../infra/catalogue/cases.ts";
 type Path = (string | number)[];
 
 /**
- * Cases like the given ones: values are exchanged for others that stand at the same place in some case, and fields are
- * left out that some case does without. So whatever the API server would refuse anyway stays out.
+ * Generates cases like the given ones: values are replaced by values of the same field in other cases, and fields are
+ * removed that some other case doesn't have. The API server would accept such objects, too.
  */
 export const perturbCases = (cases: Case[]): fc.Arbitrary<Case> => {
   const seen = new Map<string, unknown[]>();
@@ -52,8 +52,8 @@ export const perturbCases = (cases: Case[]): fc.Arbitrary<Case> => {
 };
 
 /**
- * Cases like the given one with shapes that Go never sends: each member left out and empty, and each list with an
- * empty element. The name says where.
+ * Generates cases with shapes that Go never sends: each member removed and empty, and each list with an
+ * empty element. The case's name contains the field.
  */
 export function* buildOddCases(entry: Case): Generator<Case> {
   for (const part of [getCasePhase(entry), "oldObject"] as const) {
@@ -74,7 +74,7 @@ const listEmptyValues = (value: unknown): unknown[] => {
   return isMap(value) ? [{}] : [];
 };
 
-/** A copy with another value at a place; undefined leaves it out. */
+/** Returns a copy with another value at a path; undefined removes the value. */
 const replaceAt = (value: unknown, [key, ...rest]: Path, other: unknown): unknown => {
   if (key === undefined) return other;
   const now = replaceAt(Reflect.get(value as object, key), rest, other);
@@ -84,7 +84,7 @@ const replaceAt = (value: unknown, [key, ...rest]: Path, other: unknown): unknow
 };
 
 const toPlaceKey = (path: Path) => path.map((key) => (typeof key === "number" ? "*" : key)).join("\u0000");
-/** What is never wrong or absent: the API server knows it from the request's URL. */
+/** Reports whether a path is apiVersion or kind, which the API server knows from the request's URL. */
 const namesType = (path: Path) => path.length === 1 && (path[0] === "apiVersion" || path[0] === "kind");
 
 const walk = (value: unknown, path: Path, visit: (path: Path, value: unknown) => void) => {

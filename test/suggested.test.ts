@@ -298,11 +298,11 @@ spec: { limits: [{ type: Container, max: { memory: 1Gi } }, { type: Container, m
   after(() => rm(folder, { recursive: true }));
 
   it("says with a denial what would mend it", () =>
-    assert.match(printed, /denied by minimum-replicas: .*\n {4}to mend it, set spec\.replicas to 3\n/));
+    assert.match(printed, /denied by minimum-replicas: .*\n {4}to fix it, set spec\.replicas to 3\n/));
   it("says it of a workload's template where it is the template that makes its pods", () =>
-    assert.match(printed, /to mend it, remove spec\.template\.spec\.hostPID\n/));
+    assert.match(printed, /to fix it, remove spec\.template\.spec\.hostPID\n/));
   it("says nothing where what would be written is refused, too", () =>
-    assert.match(printed, /denied by limit-ranger: .*minimum memory.*\n(?! {4}to mend it)/));
+    assert.match(printed, /denied by limit-ranger: .*minimum memory.*\n(?! {4}to fix it)/));
   it("says it in JSON, too", async () => {
     const { objects } = JSON.parse(await readFile(join(folder, "report.json"), "utf8"));
     assert.equal(objects[0].denials[0].suggestion, "set spec.replicas to 3");

@@ -95,7 +95,7 @@ export const buildReview = ({ name, rule }: CatalogueRule, entry: Case): Admissi
   const path = entry.resource ?? possible.find((one) => one === ownPlural) ?? possible[0] ?? "";
   const match = matches.find(({ resources }) => resources.includes(path)) ?? matches[0];
   const [resource = "", subResource] = path.split("/");
-  // Where the match has a wildcard, the object's own group and version apply.
+  // The object's own group and version replace a wildcard of the match.
   const own = splitApiVersion(given?.apiVersion ?? "v1");
   const resolveWildcard = (matched = "", own: string) => (matched === "*" ? own : matched);
   const [group, version] = [

@@ -13,14 +13,14 @@ export interface CatalogueRule {
   folder: string;
   phases: Phase[];
   rule: Rule;
-  /** Only of a group, which has no folder. */
+  /** The members of a group; absent for a rule. A group has no folder. */
   members?: CatalogueRule[];
 }
 
 /** A folder whose rule can't be loaded. */
 export interface BrokenRule {
   name: string;
-  /** What is wrong, with the file and, if known, the line. */
+  /** Describes the error, with the file and, if known, the line. */
   sentence: string;
 }
 

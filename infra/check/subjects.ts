@@ -111,7 +111,7 @@ const toUnread = (fault: ManifestFault): ReadFailure => {
 const readOperation = (options: Options): Operation | undefined => {
   const said = options.text("operation")?.toUpperCase();
   if (said === undefined || said === "CREATE" || said === "UPDATE" || said === "DELETE") return said;
-  throw new Complaint(`--operation takes CREATE, UPDATE or DELETE, not "${said}"; others are judged as --review`);
+  throw new Complaint(`--operation takes CREATE, UPDATE or DELETE, not "${said}"; other operations need --review`);
 };
 
 /** Returns the user of `--as` with the groups that an API server adds, as for `kubectl --as`. */

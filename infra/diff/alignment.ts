@@ -20,7 +20,7 @@ const mostEdits = 1000;
 /** Returns the pairs of equal lines by Myers' greedy algorithm; none if there are more than `mostEdits` edits. */
 const findEqualLines = (old: readonly string[], now: readonly string[]): [number, number][] => {
   if (old.length === 0 || now.length === 0) return [];
-  /** How far the old text is read, by diagonal; one map for each number of edits. */
+  /** The number of old lines that are read, by diagonal; one map for each number of edits. */
   const history: Map<number, number>[] = [];
   let reached = new Map([[1, 0]]);
   for (let edits = 0; edits <= Math.min(old.length + now.length, mostEdits); edits++) {

@@ -8,7 +8,7 @@ import { formatFlow, formatYamlLines } from "./yaml-lines.ts";
 
 const texts = fc.array(fc.constantFrom("a", "b", "c"), { maxLength: 12 });
 
-/** How many lines two texts can have in common, found the long way. */
+/** Returns the number of lines that two texts can have in common, by a slow algorithm. */
 const common = ([first, ...others]: string[], [other, ...rest]: string[]): number => {
   if (first === undefined || other === undefined) return 0;
   if (first === other) return 1 + common(others, rest);
@@ -59,7 +59,7 @@ describe("a difference", () => {
     );
   });
 
-  it("names who changed a line last, and who took one away", () => {
+  it("names the rule that changed a line last, and the rule that removed one", () => {
     const [hunk] = computeHunks({ a: 1, b: 2 }, [
       { rule: "first", after: { a: 2, b: 2 } },
       { rule: "second", after: { a: 3 } },

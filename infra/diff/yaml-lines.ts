@@ -3,7 +3,7 @@ import { isMap } from "#lib/json.ts";
 export interface Layout {
   /** The number of spaces by which a map is indented below its key. */
   step: number;
-  /** Whether a list has the same indentation as its key. */
+  /** True if a list has the same indentation as its key. */
   isFlat: boolean;
 }
 

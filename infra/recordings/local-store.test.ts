@@ -25,7 +25,7 @@ const heard = (line: string | Error, rule = "limit-it", cluster = "prod"): Recor
   },
 });
 
-/** What came of these, and what was said meanwhile. */
+/** Returns the written files and the reported sentences. */
 const kept = async (folder: string, all: RecordedReview[], most = 100) => {
   const said: string[] = [];
   const recordings = await openRecordingStore(folder, most, (sentence) => void said.push(sentence));
@@ -36,7 +36,7 @@ const kept = async (folder: string, all: RecordedReview[], most = 100) => {
 after(() => Promise.all(folders.map((folder) => rm(folder, { recursive: true, force: true }))));
 
 describe("a folder of recordings", () => {
-  it("has a file for each rule of each cluster, for nobody else's eyes", async () => {
+  it("has a file for each rule of each cluster, which only its owner can read", async () => {
     const to = await place();
     const all = [heard("- {}\n"), heard("- {}\n", "other"), heard("- {}\n", "other", "test"), heard("- []\n")];
     assert.deepEqual(await kept(to, all), { end: `4 reviews recorded in ${to}`, said: [] });
@@ -68,7 +68,7 @@ describe("a folder of recordings", () => {
     const long = (who: string) => `- {"name":"${who.repeat(300_000)}"}\n`;
     const all = (who: string) => Array.from({ length: 12 }, () => heard(long(who)));
     await Promise.all(["a", "b", "c"].map((who) => kept(to, all(who))));
-    // Who saw another one's line half written begins with a line that is empty, which nobody minds.
+    // A writer that found a half-written line starts with an empty line, which readers skip.
     const lines = (await readFile(join(to, "prod/limit-it.yaml"), "utf8")).split("\n").filter(Boolean);
     assert.equal(lines.length, 36);
     for (const line of lines) assert.ok(["a", "b", "c"].some((who) => `${line}\n` === long(who)));
@@ -141,7 +141,7 @@ describe("a folder of recordings", () => {
     assert.equal(await recordings.close(), `1 review recorded in ${to}`);
   });
 
-  it("counts reasons, and no more of them than somebody reads", async () => {
+  it("counts a limited number of reasons separately", async () => {
     const to = await place();
     const all = Array.from({ length: 100 }, (_, index) => heard(new Error(`it\u001b has ${index} bytes`)));
     const { end } = await kept(to, all);

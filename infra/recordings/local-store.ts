@@ -148,7 +148,7 @@ const appendLines = async (folder: string, cluster: string, place: string, lines
     const { size } = await file.stat();
     const begun = size > 0 && !(await endsLine(file, size));
     await writeBytes(file, begun ? `\n${lines}` : lines).catch(async (error) => {
-      // Only a regular file can be truncated; the error of the write is the one to report.
+      // The truncation may fail for a file that is not regular; the error of the write is reported.
       await file.truncate(size).catch(() => {});
       throw error;
     });

@@ -14,7 +14,7 @@ const changing: Case = {
 const listed = { name: "notes", folder: "", phases: [], rule: { summary: "Notes.", match: [] } };
 const review = buildReview(listed, changing);
 
-/** What a function made of it. */
+/** Returns the answer of a function. */
 const made = (outcome: ReviewOutcome, entry = changing) => {
   const answer = readAnswer(respond(review, outcome), entry, review.request.uid);
   assert.ok("made" in answer, JSON.stringify(answer));
@@ -76,7 +76,7 @@ describe("an answer", () => {
     );
   });
 
-  it("that somebody wrote says nothing of details, and one that was recorded does", () => {
+  it("written by hand has no details, and a recorded one has them", () => {
     const detailed = made(denied({ ...status, details: { name: "a" } }));
     assert.deepEqual(listDifferingAspects(recorded({ refused: "no" }), detailed), []);
     assert.deepEqual(listDifferingAspects(recorded({ refused: "no", recorded: {} }), detailed), ["details"]);

@@ -5,7 +5,7 @@ import { fitAudit, fitWarnings, type KubernetesObject, type Status } from "#lib/
 import { applyOutcomePatch, parseDecision } from "../catalogue/case-differences.ts";
 import { toSentence } from "../cli/complaint.ts";
 
-/** What a rule decides about a review, regardless of its mode. */
+/** A rule's decision about a review, regardless of its mode. */
 export interface ReplayDecision {
   verdict: "allowed" | "changed" | "denied";
   message?: string;

@@ -8,7 +8,7 @@ async function* chunksOf(...chunks: (string | Uint8Array)[]) {
   for (const chunk of chunks) yield Buffer.from(chunk);
 }
 const all = <T>(items: AsyncIterable<T>): Promise<T[]> => Array.fromAsync(items);
-/** What is found on standard input, as lines and their cases' names, or what is wrong with them. */
+/** Reads standard input, and returns each line with the name of its case or its fault. */
 const found = async (...chunks: (string | Uint8Array)[]) =>
   (await all(readRecordings(["-"], chunksOf(...chunks)))).map((one) => [
     one.line,
@@ -48,7 +48,7 @@ describe("the lines of a file", () => {
 describe("a file of recordings", () => {
   const recording = (name: string, more: object = {}) => JSON.stringify({ name, validate: {}, ...more });
   const one = `- ${recording("is one")}\n`;
-  /** What a file may have, its text, and by line what is found: the name of a case, or what is wrong. */
+  /** Each row is a title, a text, and by line the name of a case or a fault. */
   const files: [what: string, text: string, ...expected: string[]][] = [
     ["one a line", one + one, "1 is one", "2 is one"],
     ["comments, empty lines and a document's beginning before them", `# a\n\n---\n${one}`, "4 is one"],

@@ -51,7 +51,7 @@ const formatAnswer = (
   if ("fault" in answer) return formatLine(`${side}: ${answer.fault}`);
   const { made, mode } = answer;
   const { warnings, audit } = made;
-  // Without aspects that differ, the other side has no answer, and this one is written in full.
+  // The other side has no answer if no aspect differs; this answer is then written in full.
   const isWhole = differs.length === 0;
   const has = (...some: Aspect[]) => some.some((one) => differs.includes(one));
   const isTold = mode !== undefined && (isWhole ? mode !== "enforce" && made.verdict !== "allowed" : has("mode"));

@@ -36,7 +36,7 @@ export const openScratch = (): Scratch => {
     run: (program, words, place) =>
       new Promise((resolve) => {
         const child = execFile(program, words, { ...place, maxBuffer: 64 * 1024 * 1024 }, (error, stdout, stderr) => {
-          // For a program that didn't start, the code is a text such as ENOENT.
+          // The code is a text such as ENOENT if the program didn't start.
           const code = error === null ? 0 : typeof error.code === "number" ? error.code : 1;
           resolve({ code, stdout, stderr: stderr || (error?.message ?? "") });
         });

@@ -44,7 +44,7 @@ export const createSide = (version: RuleVersion): ReplaySide => ({
     const { entry, rule, cluster, asRecorded, review } = played;
     const part = await version.find(rule, getCasePhase(entry));
     if (!("share" in part)) return part;
-    // With settings of its own, a case is evaluated even if the rule is off.
+    // A case with its own settings is evaluated even if the rule is off.
     const standing: ConfiguredRule = asRecorded
       ? { mode: "enforce", settings: entry.settings ?? {} }
       : findConfiguredRule(part.share, rule, cluster, entry.variant);
@@ -63,7 +63,7 @@ export const createSide = (version: RuleVersion): ReplaySide => ({
  */
 const buildReplayEvent = ({ entry, review }: ReplayRequest): object => {
   const { version, request } = review;
-  // In a recording, a rule without needs read nothing; a case written by hand states all answers.
+  // A recording without needs is of a rule that read nothing; a case written by hand states all answers.
   const { variant, needs = entry.recorded ? { reads: [] } : {}, now } = entry;
   return {
     ...{ phase: getCasePhase(entry), variant, needs, now },

@@ -11,7 +11,7 @@ import { createSide, type ReplaySide, recordedSide } from "./sides.ts";
 
 export const root = fileURLToPath(new URL("../../", import.meta.url));
 
-/** What to build of a checkout: these rules, or all that are on if empty; by this postern.yaml or the checkout's own. */
+/** The rules to build from a checkout, or all that are on if empty; the postern.yaml, or the checkout's own if absent. */
 export interface BuildRequest {
   rules: readonly string[];
   config?: string | undefined;

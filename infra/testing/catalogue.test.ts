@@ -221,7 +221,7 @@ function laws(listed: CatalogueRule, cases: Case[]) {
   });
 
   if (cases.some(({ needs }) => needs?.objects))
-    it("tells nothing of what it reads that nobody asked for", async () => {
+    it("reveals nothing that it reads beyond its question", async () => {
       for (const entry of cases) {
         const objects = entry.needs?.objects?.map(withSecrets);
         if (!objects) continue;
@@ -315,7 +315,7 @@ async function evaluateFrozen(listed: CatalogueRule, entry: Case): Promise<Decis
   return evaluateCase(listed, entry, freezeReview(buildReview(listed, structuredClone(entry))));
 }
 
-/** What the rule suggests on a case that it refuses, with everything frozen, and where nothing can be done but to read. */
+/** Returns the suggestion for a refused case. The input is frozen, and the capabilities can only read. */
 async function findSuggestion(listed: CatalogueRule, entry: Case): Promise<Suggestion | undefined> {
   const { rule, settings } = selectCaseVariant(listed.rule, entry);
   const { request } = freezeReview(buildReview(listed, structuredClone(entry)));
@@ -333,7 +333,7 @@ async function findSuggestion(listed: CatalogueRule, entry: Case): Promise<Sugge
   return suggestFix(rule, getCasePhase(entry), request, around);
 }
 
-/** What is suggested is said on one line, without a full stop; with what it edits, the rule admits the object. */
+/** Fails unless the suggestion has one line without a full stop, and the rule admits the edited object. */
 async function assertSuggestionHelps(
   listed: CatalogueRule,
   entry: Case,
@@ -346,7 +346,7 @@ async function assertSuggestionHelps(
   assert.ok(!refused, `${entry.name}: "${text}" is refused: ${outcome.status?.message}`);
 }
 
-/** With another object, a rule may ask what its cases have no answer to. */
+/** A rule may ask about another object than its cases have an answer for. */
 function unanswered(error: Error): undefined {
   if (!isUnanswered(error)) throw error;
 }
@@ -406,7 +406,7 @@ function withSecrets<T extends KubernetesObject>(object: T): T {
   return { ...Object.fromEntries(filled), "unheard-of": more, metadata: { ...metadata, labels, annotations } };
 }
 
-/** The object with a field that nobody knows, in it, its spec, and every element of its spec's lists. */
+/** Adds an unknown field to the object, to its spec, and to every element of the spec's lists. */
 function addUnknownFields(object: unknown): unknown {
   const mark = (value: unknown, depth: number): unknown => {
     if (typeof value !== "object" || value === null || Array.isArray(value)) return value;

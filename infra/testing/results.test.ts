@@ -27,7 +27,7 @@ const unloaded: TestResult = {
 const all = [passed, failed, skipped, unloaded];
 
 describe("results of tests", () => {
-  it("are told in lines, with the place of what failed", () => {
+  it("are printed in lines, with the position of each failure", () => {
     assert.deepEqual(all.map(formatTestResult), [
       "passed  admits\n",
       `failed  refuses\n        ${file}:4\n        - <a>\n        + ?[31mb\n`,

@@ -20,7 +20,7 @@ export { applyOutcomePatch } from "../catalogue/case-differences.ts";
 export { evaluateCondition } from "./cel-condition.ts";
 export { type Case, createRecordedCapabilities, type Decision };
 
-/** What a decision depends on beside the request. The default is the rule's settings, no answers and 1970. */
+/** The input of a decision beside the request. The defaults are the rule's settings, no answers and 1970. */
 interface Circumstances {
   settings?: object;
   variant?: string | undefined;

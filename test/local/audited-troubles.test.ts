@@ -230,7 +230,7 @@ describe("an audit of a cluster in trouble", () => {
       [
         { operation: "connect" },
         [],
-        '--operation takes CREATE, UPDATE or DELETE, not "CONNECT"; others are judged as --review',
+        '--operation takes CREATE, UPDATE or DELETE, not "CONNECT"; other operations need --review',
       ],
       [{ output: "json=x,sarif=./x" }, [], "./x can hold one report; give each --output a file of its own"],
       [{ output: "json=x,sarif=x" }, [], "x can hold one report; give each --output a file of its own"],
@@ -245,7 +245,7 @@ describe("an audit of a cluster in trouble", () => {
     });
     await assert.rejects(
       check.run({ options: options({}), words: [] }),
-      /^Error: what the cluster has can't be told: the API server at https:.* can't be reached: .*ECONNREFUSED/,
+      /^Error: the kinds of the cluster can't be read: the API server at https:.* can't be reached: .*ECONNREFUSED/,
     );
   });
 });

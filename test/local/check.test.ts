@@ -13,7 +13,7 @@ import { parse, stringify } from "yaml";
 import { openCertificate } from "../../infra/keys/keys.ts";
 import { type Ended, runVerb } from "../verb.ts";
 
-// `npx postern check`, as somebody calls it in a folder of his own.
+// These tests run `npx postern check` in a folder of manifests.
 const program = fileURLToPath(new URL("../../infra/postern.js", import.meta.url));
 let folder = "";
 
@@ -73,7 +73,7 @@ const review = (kind: string, resource: string, more: object, group = "", versio
 const documents = (...all: object[]) => all.map((one) => stringify(one)).join("---\n");
 
 describe("postern check", () => {
-  it("says of every object in a folder what would become of it, with the line of what is refused", async () => {
+  it("reports the verdict of every object in a folder, with the line of each denied field", async () => {
     const { code, stdout, stderr } = await check(["k8s"]);
     assert.equal(code, 1);
     assert.equal(stdout, stripVTControlCharacters(stdout), "no terminal, no colours");
@@ -103,7 +103,7 @@ describe("postern check", () => {
     assert.match(stderr, /^namespace shop isn't among the manifests; it is taken for one that is there/m);
   });
 
-  it("says whose each changed line is, where several rules changed something", async () => {
+  it("names the rule of each changed line if several rules changed the object", async () => {
     const given = {
       apiVersion: "v1",
       kind: "Pod",
@@ -127,7 +127,7 @@ describe("postern check", () => {
     ]);
   });
 
-  it("asks as a cluster of postern.yaml has it, and asks other rules where they are named", async () => {
+  it("evaluates the rules of a cluster, or those of --rules", async () => {
     const root = documents(pod("root", { securityContext: { runAsUser: 0 } }));
     const [loose, strict] = [await found(["-"], root), await found(["-"], root, "strict")];
     assert.deepEqual([loose.code, loose.objects[0].warnings[0].rule], [0, "security-context-deny"]);
@@ -141,7 +141,7 @@ describe("postern check", () => {
     );
   });
 
-  it("judges updates of what is there, and deletions", async () => {
+  it("evaluates updates of existing objects, and deletions", async () => {
     const scaled = (replicas: number) => parse(deployment.replace("replicas: 1", `replicas: ${replicas}`));
     await write("old.yaml", stringify(scaled(3)));
     const words = ["-", "--rules", "minimum-replicas", "-n", "shop"];
@@ -156,7 +156,7 @@ describe("postern check", () => {
     assert.equal(deletion.objects[0].verdict, "denied");
   });
 
-  it("judges the Pods that workloads would make, under the workload's name and at the template's lines", async () => {
+  it("evaluates the Pods that workloads would create, with the workload's name and the template's lines", async () => {
     const { objects, code } = await found(["k8s/web.yaml"]);
     assert.equal(code, 1);
     const made = objects.find(({ madeBy }) => madeBy === "Deployment web");
@@ -176,20 +176,20 @@ describe("postern check", () => {
     assert.equal(reviewed.objects[1].denials[0].line, line);
   });
 
-  it("asks in somebody's name, with the groups that an API server gives them", async () => {
+  it("evaluates requests of the given user, with the groups that an API server adds", async () => {
     const groups = `clusters: { test: { rules: { always-deny: { exempt: { groups: ["system:serviceaccounts:shop"] } } } } }`;
     await write("groups.yaml", `rules: {}\n${groups}\n`);
     const verdictOf = async (...words: string[]) =>
       (await found(["-", "--config", "groups.yaml", ...words], documents(pod("p")))).objects[0].verdict;
     const builder = ["--as", "system:serviceaccount:shop:builder"];
     assert.equal(await verdictOf(...builder), "allowed");
-    // As for kubectl, who names groups names all of them.
+    // --as-group replaces all groups, as in kubectl.
     assert.equal(await verdictOf(...builder, "--as-group", "team"), "denied");
     assert.equal(await verdictOf("--as", "jane", "--as-group", "system:serviceaccounts:shop"), "allowed");
     assert.equal(await verdictOf("--as", "system:serviceaccount:other:builder"), "denied");
   });
 
-  it("judges recorded reviews of any kind", async () => {
+  it("evaluates recorded reviews of any kind", async () => {
     const object = { apiVersion: "v1", kind: "PodExecOptions", command: ["sh"] };
     const exec = { subResource: "exec", name: "p", operation: "CONNECT", object };
     const all = [exec, { ...exec, uid: 7 }].map((more) => review("PodExecOptions", "pods", more));
@@ -203,7 +203,7 @@ describe("postern check", () => {
     assert.match(objects[1].undecided[0], /request.uid must be a non-empty string/);
   });
 
-  it("says of a kind that it doesn't know that no rule is about it", async () => {
+  it("reports that no rule is about an unknown kind", async () => {
     const widget = { apiVersion: "shop.example/v1", kind: "Widget", metadata: { name: "x" } };
     const { code, stdout } = await check(["-"], documents(widget, pod("p")));
     assert.equal(code, 0);
@@ -214,7 +214,7 @@ describe("postern check", () => {
     assert.match(stdout, /\n2 objects: 2 allowed \(1 no rule\)\n$/);
   });
 
-  it("names others' webhooks, and calls those it may", async (test) => {
+  it("names other webhooks, and calls those of allowed hosts", async (test) => {
     const state = join(folder, ".postern");
     const certificate = await openCertificate(state, "127.0.0.1");
     const heard: any[] = [];
@@ -278,7 +278,7 @@ describe("postern check", () => {
     await write("webhooks.yaml", stringify({ ...configuration, webhooks: elsewhere }));
     const moved = await found([...words, "--call", "loopback"], documents(pod("p")));
     assert.equal(moved.code, 3);
-    assert.match(moved.objects[0].undecided[0], /sends whoever asks on to https:\/\/far\.example\/judge/);
+    assert.match(moved.objects[0].undecided[0], /it redirects to https:\/\/far\.example\/judge, which is not called/);
 
     await write("webhooks.yaml", stringify({ ...configuration, webhooks: [hook("bad", "http://x")] }));
     const refused = await check(words, documents(pod("p")));
@@ -289,7 +289,7 @@ describe("postern check", () => {
     );
   });
 
-  it("says where it can't say, and ends with 3", async () => {
+  it("ends with 3 if an object is undecided", async () => {
     const words = ["-", "--rules", "node-restriction,deny-escalating-exec,certificate-approval"];
     const metadata = { name: "c" };
     const [group, kind] = ["certificates.k8s.io", "CertificateSigningRequest"];
@@ -300,7 +300,7 @@ describe("postern check", () => {
     assert.deepEqual([code, objects[0].verdict], [3, "undecided"]);
   });
 
-  it("writes what changes back, and nothing else", async () => {
+  it("writes changes back into the files, and nothing else", async () => {
     await write("fix/pods.yaml", pods);
     await write(
       "fix/one.json",
@@ -359,7 +359,7 @@ describe("postern check", () => {
     assert.equal(await readlink(join(folder, "linked/near.yaml")), "here.yaml");
   });
 
-  it("tells in several forms at once", async () => {
+  it("writes reports in several forms at once", async () => {
     const outputs = ["text", "sarif=out.sarif,junit=out.xml", "policyreport=out.json", "github"];
     const { stdout, code } = await check(["k8s", ...outputs.flatMap((output) => ["-o", output])]);
     assert.equal(code, 1);
@@ -374,7 +374,7 @@ describe("postern check", () => {
     assert.equal(JSON.parse(await readFile(join(folder, "out.json"), "utf8")).kind, "List");
   });
 
-  it("goes on where one file can't be read, and ends with 3", async () => {
+  it("continues after a file that can't be read, and ends with 3", async () => {
     await write("odd/broken.yaml", "apiVersion: v1\nkind: Pod\nmetadata: { name: 1 }\n---\n[1]\n");
     await write("odd/fine.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: { name: c }\n");
     const { code, stdout, stderr } = await check(["odd"]);
@@ -388,7 +388,7 @@ describe("postern check", () => {
     assert.match(stdout, /\n1 object: 1 allowed, 2 could not be read\n$/);
   });
 
-  it("gives a pipeline no commands, whatever things are called", async () => {
+  it("prints no pipeline commands that names of objects contain", async () => {
     const text = documents(
       { apiVersion: "v1", kind: "::error file=a::kind", metadata: { name: "a" } },
       { apiVersion: "example.com/v1", kind: "Foo\n::error::kind", metadata: { name: "\u202ea" } },
@@ -413,7 +413,7 @@ describe("postern check", () => {
     const allowed = documents(pod("a"));
     assert.deepEqual([end(allowed), end(services), end("kind: [\n"), end(allowed, "none")], [0, 1, 3, 2]);
   });
-  it("ends without an all-clear where nobody listens any more", async () => {
+  it("does not exit with 0 if its standard output is closed", async () => {
     const containers = Array.from({ length: 2000 }, (_, index) => ({ name: `c${index}`, image: "docker.io/a" }));
     await write("loud.json", JSON.stringify(pod("loud", { containers })));
     for (const words of [["loud.json"], ["k8s/web.yaml"]]) {
@@ -435,7 +435,7 @@ describe("postern check", () => {
     ["broken manifests of what exists", ["k8s", "--state", "postern.yaml"], /^--state postern.yaml:2 is no manifest/],
   ];
   for (const [name, words, stderr] of usage)
-    it(`is told of ${name} in one sentence`, async () => {
+    it(`refuses ${name} in one sentence`, async () => {
       const ended = await check(words);
       assert.equal(ended.code, 2);
       assert.match(ended.stderr, stderr);

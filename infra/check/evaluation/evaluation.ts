@@ -49,7 +49,7 @@ export interface Environment {
   /** The objects of --old, which updates start from, by `toKey`. */
   old: ReadonlyMap<string, KubernetesObject>;
   alsoPods: boolean;
-  /** Whether all existing objects are known; if not, namespaces that objects name are assumed to exist. */
+  /** True if all existing objects are known; otherwise, namespaces that objects name are assumed to exist. */
   isStateKnown: boolean;
   unevaluated: Unevaluated;
   /** A clause that says how to describe namespaces better. */

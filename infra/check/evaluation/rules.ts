@@ -31,7 +31,7 @@ export interface Rules {
   findSuggestion(rule: string, step: TraceStep, at: FieldPath): Promise<string | undefined>;
   /** Reports whether a condition only saves calls: if it can't be evaluated, the call has the same outcome. */
   isSavingCondition(expression: string): boolean;
-  /** Whether any rule is turned on, even if no entry calls it. */
+  /** True if any rule is turned on, even if no entry calls it. */
   hasRules: boolean;
   /** The rules that have read existing objects so far. */
   asking: ReadonlySet<string>;
@@ -211,7 +211,7 @@ const listSavingConditions = ({ name, rule, phases }: CatalogueRule, { rules }: 
 };
 
 const reviewTime = 30_000;
-/** In milliseconds: an inspection may read all policies of a large cluster. */
+/** The time limit in milliseconds: an inspection may read all policies of a large cluster. */
 const inspectionTime = 120_000;
 // Endpoints use no other member of the Lambda context.
 const context = {

@@ -125,7 +125,7 @@ const formatValue = (value: unknown): string => {
 export interface Suggestion {
   text: string;
   object?: unknown;
-  /** Whether the rule would refuse that object, too. */
+  /** True if the rule would refuse that object, too. */
   isVain?: boolean;
 }
 

@@ -13,7 +13,7 @@ interface Asked {
   object?: object;
   operation?: Operation;
   old?: object;
-  /** What the webhooks leave of the object. */
+  /** The object after the webhooks. */
   last?: object;
   subResource?: string;
   home?: KubernetesObject;
@@ -29,7 +29,7 @@ interface PolicyCase {
   condition?: string;
   bindings?: object[];
   isMutating?: boolean;
-  /** Whether the policy itself isn't there. */
+  /** True if the policy itself doesn't exist. */
   isAlone?: boolean;
   asked?: Asked;
   found: boolean;

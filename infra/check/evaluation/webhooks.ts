@@ -81,7 +81,7 @@ export const callForeignWebhook = async (
     const answer = await sendReview(new URL(where), body, hook.timeoutSeconds, caBundle);
     // The API server would follow the redirect, but its target isn't among the allowed hosts.
     if (answer.location !== undefined && redirects.includes(answer.code))
-      return { unsupported: `it sends whoever asks on to ${answer.location}, and nobody is asked there` };
+      return { unsupported: `it redirects to ${answer.location}, which is not called` };
     return parseHttpResponse(answer);
   } catch (error) {
     return { failure: `Post ${JSON.stringify(where)}: ${toSentence(error)}` };

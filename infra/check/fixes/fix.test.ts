@@ -20,7 +20,7 @@ const becoming = (text: string, change: (object: any) => void, filled: (object: 
 
 const head = "apiVersion: v1\nkind: Pod\n";
 
-describe("a file that is mended", () => {
+describe("applyFixes", () => {
   const cases: [name: string, text: string, change: (object: any) => void, wanted: string][] = [
     [
       "takes a new value and keeps the comment beside it",
@@ -103,7 +103,7 @@ describe("a file that is mended", () => {
     const changed = { ...object, a: { b: [1], c: { d: 1 } } };
     for (const space of [2, 4, "\t"])
       assert.equal(becoming(JSON.stringify(object, null, space), change), JSON.stringify(changed, null, space));
-    // What is longer is written anew.
+    // A longer document is printed anew.
     const filler = "x".repeat(256 * 1024);
     for (const space of [0, 2, "\t"]) {
       const written = (one: object) => `\n${JSON.stringify({ ...one, filler }, null, space)}\n`;

@@ -30,7 +30,7 @@ export const toFix = ({ subject, checked, before, after }: Evaluation): Fix | un
   return patch.length > 0 ? { manifest, patch, after } : undefined;
 };
 
-/** In characters. A longer document is printed anew as a whole, since each edit of its text parses the text again. */
+/** The limit in characters. A longer document is printed anew as a whole, because each edit parses the whole text. */
 const longest = 256 * 1024;
 
 /** Returns a file's text with the fixes, its comments and order kept; or the reason why the file stays as it is. */
@@ -48,8 +48,7 @@ export const applyFixes = (text: string, fixes: readonly Fix[]): { text: string 
     const part = text.slice(from, to);
     const own = byDocument.get(index++);
     const fixed = own === undefined ? part : fixDocument(part, own);
-    if (fixed === undefined)
-      return { kept: "it has aliases, or is written so that it can't be told where changes would go" };
+    if (fixed === undefined) return { kept: "it has aliases, or the place of a change in its text is unknown" };
     parts.push(fixed);
     from = to;
   }
@@ -145,7 +144,7 @@ const applyToDocument = (document: Document.Parsed, place: FieldPath, { steps, o
   const made = document.createNode(value) as ParsedNode;
   visit(made, {
     Scalar: (_, node) => {
-      // In block style, a text with leading white space would need an indentation indicator.
+      // A text with leading white space would need an indentation indicator in block style.
       if (typeof node.value === "string" && /^\s/.test(node.value)) node.type = "QUOTE_DOUBLE";
     },
   });
@@ -194,7 +193,7 @@ export const writeFixes = async (fixes: readonly Fix[]): Promise<void> => {
     else if (!(await isWithin(folder, target))) reportKept(`it is a symbolic link to ${target}, outside of ${folder}`);
     else if (fixed.text !== text) {
       await writeText(target, mark + fixed.text);
-      process.stderr.write(`${toOneLine(name)}: ${formatCount(own.length, "object")} mended\n`);
+      process.stderr.write(`${toOneLine(name)}: ${formatCount(own.length, "object")} fixed\n`);
     }
   }
 };

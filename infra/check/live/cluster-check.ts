@@ -41,7 +41,7 @@ export interface ClusterCheckOptions {
 }
 
 export interface ClusterCheck {
-  /** What can't be read; grows while the audit runs. */
+  /** The failures to read objects or kinds; the list grows while the check runs. */
   unread: ReadFailure[];
   notes: Set<string>;
   reportVersion: ReportVersion | undefined;
@@ -81,7 +81,7 @@ export const openClusterCheck = async (options: ClusterCheckOptions, signal: Abo
     alsoPods,
     asking: { operation, user: options.user, namespace: "" },
     isStateKnown: false,
-    namespaceHint: "who may read namespaces can tell",
+    namespaceHint: "only a user with the right to read namespaces can see that",
     // The evaluator notes a namespace that can't be read.
     noteMissingNamespace: () => {},
   };
@@ -118,7 +118,7 @@ const listUnknown = ({ unknown }: DiscoveryResult, hooks: readonly Hook[], alsoP
   unknown.flatMap(({ group, version, why }) => {
     const apiVersion = joinApiVersion({ group, version });
     if (!matchesVersion(hooks, { group, version }) && !(alsoPods && hasWorkloads(apiVersion))) return [];
-    return [toUnread({ apiVersion, kind: "" }, `which kinds there are in ${apiVersion} can't be told: ${why}`)];
+    return [toUnread({ apiVersion, kind: "" }, `the kinds in ${apiVersion} can't be read: ${why}`)];
   });
 
 /** Objects that are evaluated at once, since rules may wait for the cluster. */
@@ -145,7 +145,7 @@ const createKindEvaluator =
         tell(seen, total);
         const some = items.splice(0, concurrency);
         const evaluations = await Promise.all(some.map((item) => evaluator({ ...item, apiVersion, kind }, resource)));
-        // What was evaluated is reported, even if the audit was stopped meanwhile.
+        // Evaluated objects are reported, even if a signal stopped the check meanwhile.
         for (const evaluation of evaluations.flat()) {
           if (evaluation.checked.verdict === "denied") denied++;
           await take(evaluation);
@@ -172,7 +172,7 @@ const createKindEvaluator =
 
 const checkNamespace = async (name: string, read: ApiGet, why: FailureFormatter): Promise<void> => {
   const answer = await read(`/api/v1/namespaces/${encodeURIComponent(name)}`);
-  // A user who may not read the namespace may be allowed to read what is in it.
+  // A user without the right to read the namespace may have the right to read its objects.
   if ("status" in answer && [200, 403].includes(answer.status)) return;
   throw new Complaint(`--namespace ${name}: ${why(answer)}`, "status" in answer ? 2 : 3);
 };
@@ -206,14 +206,14 @@ export const readUnevaluated = async (
   const unreadable = new Set<string>();
   for (const one of unknown)
     for (const kind of kinds.filter((kind) => isUnevaluated({ apiVersion: joinApiVersion(one), kind }))) {
-      note(`whether there is a ${kind} can't be told: ${one.why}`);
+      note(`it is unknown whether there is a ${kind}: ${one.why}`);
       unreadable.add(kind);
     }
   const seen = new Set<string>();
   for (const resource of resources) {
     const { kind } = resource.kind;
     const apiVersion = joinApiVersion(resource.kind);
-    // Of several versions, discovery lists the preferred one first.
+    // Discovery lists the preferred version of a kind first.
     if (!isUnevaluated({ apiVersion, kind }) || seen.has(kind)) continue;
     seen.add(kind);
     for await (const page of list(resource))

@@ -10,13 +10,13 @@ const answer = (body: string): HttpsAnswer => ({ status: 200, body, retryAfter: 
 const page = answer("<html>sign in, please</html>");
 const why = () => "refused";
 
-// Between us and the API server may stand somebody who answers everything with 200.
+// A proxy before the API server may answer every request with 200.
 describe("what answers in an API server's place", () => {
   it("is no cluster that has nothing", async () => {
     for (const one of [page, answer("null"), answer("[]"), answer('{"kind":"Status"}')])
       await assert.rejects(
         discover(async () => one, why),
-        new Complaint("what the cluster has can't be told: /api answers something else than an API server would", 3),
+        new Complaint("the kinds of the cluster can't be read: /api has an answer that is not from an API server", 3),
       );
   });
   it("leaves unknown what a group has, and only that", async () => {

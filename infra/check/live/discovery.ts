@@ -8,7 +8,7 @@ export interface DiscoveredResource extends ResourceKind {
   verbs: readonly string[];
 }
 
-/** What a cluster serves: groups in its order, the preferred version of each group first. */
+/** The kinds that a cluster serves: groups in the cluster's order, the preferred version of each group first. */
 export interface DiscoveryResult {
   resources: DiscoveredResource[];
   unknown: { group: string; version: string; why: string }[];
@@ -25,13 +25,13 @@ export const discover = async (read: ApiGet, why: FailureFormatter): Promise<Dis
   for (const root of ["/api", "/apis"]) {
     const answer = await read(root, aggregated);
     if (answer instanceof UnansweredError || answer.status !== 200)
-      throw new Complaint(`what the cluster has can't be told: ${why(answer)}`, 3);
+      throw new Complaint(`the kinds of the cluster can't be read: ${why(answer)}`, 3);
     const content = parseContent(answer);
     const kind = String(Object(content).kind);
     // A proxy with a login page answers 200, too.
     if (!/^API(GroupDiscoveryList|Versions|GroupList)$/.test(kind))
       throw new Complaint(
-        `what the cluster has can't be told: ${root} answers something else than an API server would`,
+        `the kinds of the cluster can't be read: ${root} has an answer that is not from an API server`,
         3,
       );
     if (kind === "APIGroupDiscoveryList") addAggregated(content, all);
@@ -48,8 +48,7 @@ const addAggregated = (content: unknown, all: DiscoveryResult): void => {
     for (const one of toList(Object(item).versions)) {
       const { freshness, resources } = Object(one);
       const version = String(Object(one).version);
-      if (freshness === "Stale")
-        all.unknown.push({ group, version, why: "who serves it doesn't answer the API server" });
+      if (freshness === "Stale") all.unknown.push({ group, version, why: "its server doesn't answer the API server" });
       for (const found of toList(resources)) {
         const { resource, responseKind, scope, verbs, subresources } = Object(found);
         const below = toList(subresources).map((sub) => String(Object(sub).subresource));

@@ -27,7 +27,7 @@ export const openNamespaceCache = (read: ApiGet, why: FailureFormatter): Namespa
     if (kind !== "Namespace") return "the API server answers no Namespace";
     const { labels, annotations } = Object(metadata);
     const said = { name, ...(isMap(labels) && { labels }), ...(isMap(annotations) && { annotations }) };
-    // In an answer of the API server, labels and annotations are strings.
+    // Labels and annotations are strings in every answer of the API server.
     keep(name, { apiVersion: "v1", kind: "Namespace", metadata: said, status } as KubernetesObject);
     return undefined;
   };

@@ -5,7 +5,7 @@ import { type HttpsAnswer, UnansweredError } from "#lib/cluster/https-request.ts
 import { readPages } from "./pages.ts";
 import type { ApiGet } from "./reader.ts";
 
-/** What an API server does instead of showing the next page. */
+/** The ways in which an API server doesn't return the next page. */
 type Trouble = "none" | "expired, with a token" | "expired" | "too large" | "made" | "removed";
 
 const answer = (status: number, body: object): HttpsAnswer => ({
@@ -54,7 +54,7 @@ const name = fc.stringMatching(/^[a-c][a-d0-9-]{0,3}[a-d0-9]$/);
 const trouble = fc.constantFrom<Trouble[]>("none", "expired, with a token", "expired", "too large", "made", "removed");
 
 describe("the pages of a list", () => {
-  it("have each object once, in order, whatever the API server forgets, and whoever makes and removes others", () =>
+  it("contain each object once and in order, even if lists expire and objects are created and deleted meanwhile", () =>
     fc.assert(
       fc.asyncProperty(
         fc.uniqueArray(name, { maxLength: 40 }),

@@ -15,14 +15,14 @@ export interface ApiReader {
   close(): void;
 }
 
-/** Per answer, in milliseconds. */
+/** The time limit for one answer, in milliseconds. */
 const patience = 30_000;
-/** Per answer, in bytes. A larger page is requested again with fewer objects. */
+/** The limit for one answer, in bytes. A larger page is requested again with fewer objects. */
 const largest = 8 * 1024 * 1024;
 const tries = 5;
-/** Before the first answer, the address may be wrong. */
+/** The number of tries before the first answer; it is smaller, because the address may be wrong. */
 const firstTries = 2;
-/** In seconds: the longest wait that a Retry-After header may ask for. */
+/** The longest wait that a Retry-After header may ask for, in seconds. */
 const longestBreak = 30;
 
 /** Opens a reader that stops at `signal`. `breath` is the wait before the second try, in milliseconds. */

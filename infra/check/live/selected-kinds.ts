@@ -45,7 +45,7 @@ const findUniform = async (
   const versions = Map.groupBy(resources, ({ resource: { group, resource } }) => `${group}/${resource}`);
   const several = new Set([...versions].filter(([, all]) => all.length > 1).map(([name]) => name));
   if (several.size === 0 || !hooks.some(({ matchPolicy }) => matchPolicy === "Equivalent")) return uniform;
-  // Without an answer, conversions stay unknown, and objects that need one are undecided.
+  // Conversions stay unknown without an answer, and objects that need one are undecided.
   for await (const found of readPages(read, () => "", definitions, {}, definitionsPerPage)) {
     if ("broken" in found) break;
     for (const definition of found.items) {

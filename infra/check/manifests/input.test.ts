@@ -20,7 +20,7 @@ const write = async (name: string, content: string | Buffer): Promise<string> =>
   return file;
 };
 
-/** What is found there: names of manifests, faults and notes, without the folder. */
+/** Returns the names of the manifests, the faults and the notes, without the folder. */
 const found = async (...paths: string[]) => {
   const { manifests, faults, notes } = await readInput(paths.map((path) => join(folder, path)));
   const short = (text: string) => text.replaceAll(`${folder}/`, "");
@@ -31,7 +31,7 @@ const found = async (...paths: string[]) => {
   };
 };
 
-describe("what somebody gives check to read", () => {
+describe("readInput", () => {
   const read: [name: string, content: string | Buffer, faults: string[]][] = [
     ["a byte order mark", Buffer.concat([Buffer.from("efbbbf", "hex"), Buffer.from(fine)]), []],
     ["line ends of Windows", fine.replaceAll("\n", "\r\n"), []],

@@ -182,7 +182,7 @@ items:
     ["has a key twice", `${object("a")}\n{"a":1,"b":{"c":1,"c":2}}`, 8],
   ];
   for (const [name, text, line] of brokenStreams)
-    it(`is told with its line where a part of a stream ${name}`, () => {
+    it(`reports the line of a part of a stream that ${name}`, () => {
       const { faults, manifests } = read(text);
       assert.deepEqual(faults, [{ file: "a.yaml", line, sentence: "is no JSON, as what is before it" }]);
       assert.equal(Object(manifests[0]?.object.metadata).name, "a");

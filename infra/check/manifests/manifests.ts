@@ -119,7 +119,7 @@ const toContent = (document: Document.Parsed, mayAlias: boolean, mayMerge: boole
   return mayAlias ? JSON.parse(JSON.stringify(value) ?? "null") : value;
 };
 
-/** In kubectl, keys merged by `<<` replace keys that stand before it in the map; in YAML, they replace none. */
+/** Merges as kubectl does: keys from `<<` replace earlier keys of the map, while the YAML standard keeps those. */
 const mergeInOrder = (document: Document.Parsed): void => {
   visit(document, {
     Pair: (_, { key }) => {
@@ -128,7 +128,7 @@ const mergeInOrder = (document: Document.Parsed): void => {
         // The context counts aliases, so that a few of them can't expand without limit.
         const resolveAlias = (node: unknown) => (isAlias(node) ? node.resolve(document, context) : node);
         const merged = resolveAlias(value);
-        // If several maps are merged, the first one wins.
+        // The first of several merged maps wins.
         for (const one of isSeq(merged) ? merged.items.toReversed() : [merged]) {
           const source = resolveAlias(one);
           if (!isMapNode(source)) throw new Error("what is merged by << must be a map, or several");

@@ -5,7 +5,7 @@ import { isMap, isNode, isScalar, isSeq, stringify } from "yaml";
 import type { Piece } from "./plain-yaml.ts";
 import { createPositionFinder, type PositionFinder, parseDocuments, readPieces } from "./yaml.ts";
 
-/** What a whole parser makes of a text: the documents' contents and lines. */
+/** Returns the contents and lines of the documents, read by the full parser. */
 const wholly = (text: string) =>
   [...parseDocuments(text)].map(({ document, getPosition }) => {
     if (document.errors[0]) throw document.errors[0];

@@ -25,7 +25,7 @@ export const readPlain = (text: string, readWord: WordReader): Piece[] | undefin
       const { isMarked, value, contentLine, cursor } = readDocument(text, from, line, readWord);
       const isFirst = pieces.length === 0 && !isMarked;
       const piece = { value, from, to: cursor.at, firstLine: line, line: contentLine };
-      // Only comments stand before the first marker; they are no document.
+      // The text before the first marker has only comments, and is no document.
       if (!isFirst || piece.value !== null) pieces.push(piece);
       if (piece.to === text.length) return pieces;
       from = piece.to;
@@ -257,7 +257,7 @@ const readList = (cursor: Cursor): unknown[] => {
   while (cursor.indent === deep && isItemAt(text, cursor.at)) {
     let place = cursor.at + 1;
     while (text.charCodeAt(place) === space) place++;
-    // Only a full parser knows the offset of an empty item.
+    // The offset of an empty item needs a full parser.
     if (note && /[\n#]/.test(text.charAt(place))) giveUp();
     note?.(made, made.length, place);
     if (match(keys, cursor, place) !== undefined || isItemAt(text, place)) {

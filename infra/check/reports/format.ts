@@ -26,7 +26,7 @@ const verdicts: Record<CheckVerdict, [Colour, string]> = {
   allowed: ["green", "allowed"],
   changed: ["cyan", "changed"],
   denied: ["red", "denied"],
-  undecided: ["yellow", "can't say"],
+  undecided: ["yellow", "undecided"],
 };
 
 export const formatEvaluation = (evaluation: Evaluation, paint: Paint): string => {
@@ -43,7 +43,7 @@ export const formatEvaluation = (evaluation: Evaluation, paint: Paint): string =
     `${[paint("bold", escapeControls(describeObject(checked))), ...place, paint(colour, word)].join(" ")}\n`,
     noRule ? formatLine("dim", "no rule", "is about its kind, which is not known here") : "",
     ...denials.map((denial) => formatLine("red", "denied by", formatDenialLine(denial, checked, paint))),
-    ...undecided.map((sentence) => formatLine("yellow", "can't say", toOneLine(sentence))),
+    ...undecided.map((sentence) => formatLine("yellow", "undecided", toOneLine(sentence))),
     ...warnings.map(({ rule, text }) =>
       formatLine("yellow", "warning of", `${escapeControls(rule)}: ${toOneLine(text)}`),
     ),
@@ -73,7 +73,7 @@ const formatDenialLine = (
 ): string => {
   const isElsewhere = at.line !== undefined && at.line !== line;
   const place = isElsewhere ? ` ${paint("dim", escapeControls(formatPlace({ file, line: at.line })))}` : "";
-  const advice = suggestion === undefined ? "" : `\n    ${paint("cyan", "to mend it,")} ${toOneLine(suggestion)}`;
+  const advice = suggestion === undefined ? "" : `\n    ${paint("cyan", "to fix it,")} ${toOneLine(suggestion)}`;
   return `${paint("bold", escapeControls(rule))}: ${toOneLine(message)}${place}${advice}`;
 };
 

@@ -27,7 +27,7 @@ const formatCommands = (one: CheckResult): string => {
       denial.column,
     );
   for (const { rule, text } of one.warnings) addCommand("warning", `${rule}: ${describeObject(one)}`, text);
-  for (const sentence of one.undecided) addCommand("warning", `can't say: ${describeObject(one)}`, sentence);
+  for (const sentence of one.undecided) addCommand("warning", `undecided: ${describeObject(one)}`, sentence);
   return lines.join("");
 };
 

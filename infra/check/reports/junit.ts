@@ -19,14 +19,14 @@ interface TestCase {
 }
 
 interface TestFailure {
-  /** On one line. */
+  /** The message on one line. */
   message: string;
   type: string;
-  /** In full, with file and line. */
+  /** The whole text, with file and line. */
   text: string;
 }
 
-/** In characters: the most that suites take in memory. A suite starts with its test count, so it is written whole. */
+/** The limit for suites in memory, in characters. A suite starts with its test count, so it is written as a whole. */
 const longest = 4 * 1024 * 1024;
 
 /**

@@ -105,7 +105,7 @@ const openStdoutSink = (before: () => void): Sink => {
 /** Exits with 3 if standard output is closed early: without a verdict, the exit code must not be 0. */
 const exitWithoutReader = () => process.exit(3);
 
-/** In characters: what is collected for one write. */
+/** The number of characters that are collected for one write. */
 const chunk = 64 * 1024;
 
 /** Writes under another name and renames at the end, so that the file has its former content until then. */

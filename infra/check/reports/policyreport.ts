@@ -14,11 +14,11 @@ interface Result {
 const verdicts = ["pass", "fail", "warn", "error", "skip"] as const;
 type Verdict = (typeof verdicts)[number];
 
-/** In bytes per report: kubectl apply copies an object into an annotation of at most 256 KiB. */
+/** The limit for one report, in bytes: kubectl apply copies an object into an annotation of at most 256 KiB. */
 const most = 150_000;
-/** In characters per text of a result; other forms give the whole text. */
+/** The limit for one text of a result, in characters; other forms give the whole text. */
 const longest = 4096;
-/** In bytes: all results that no report has yet. */
+/** The limit for all results that no report has yet, in bytes. */
 const mostWaiting = 8 * 1024 * 1024;
 
 /** The results of a namespace that no report has yet; `namespace` is undefined for cluster-scoped objects. */
@@ -55,7 +55,7 @@ export const findReportVersion = (
 
 interface PolicyReportOptions {
   apiVersion?: ReportVersion | undefined;
-  /** Whether results that passed unchanged are listed, not only counted. A cluster has to store all that is listed. */
+  /** True to list results that passed unchanged, false to count them only: a cluster stores all listed results. */
   passes: boolean;
   waiting?: number;
 }

@@ -21,7 +21,7 @@ export interface CheckEnd {
   summary: Summary;
   unread: readonly ReadFailure[];
   notes: readonly string[];
-  /** Whether a signal ended the check early. */
+  /** True if a signal ended the check early. */
   isCut: boolean;
 }
 
@@ -73,7 +73,7 @@ export const toRepositoryPath = (file: string | undefined, root = getRootFolder(
 /** Takes a path from `toRepositoryPath`. */
 export const toUri = (path: string): { uri: string; isRelative: boolean } => {
   if (isAbsolute(path)) return { uri: pathToFileURL(path).href, isRelative: false };
-  // Also escapes colons: a first segment with a colon would read as a scheme.
+  // Escaping includes colons: a first segment with a colon would read as a scheme.
   const uri = path.toWellFormed().split("/").map(encodeURIComponent).join("/");
   return { uri, isRelative: true };
 };
@@ -81,4 +81,4 @@ export const toUri = (path: string): { uri: string; isRelative: boolean } => {
 export const getDenialLine = ({ line }: CheckResult, denial?: Denial): number | undefined => denial?.line ?? line;
 
 export const formatDenial = ({ message, suggestion }: Denial): string =>
-  suggestion === undefined ? message : `${message}\nTo mend it, ${suggestion}`;
+  suggestion === undefined ? message : `${message}\nTo fix it, ${suggestion}`;

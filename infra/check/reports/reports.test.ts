@@ -10,7 +10,7 @@ import { createPolicyReport, findReportVersion } from "./policyreport.ts";
 import { type CheckEnd, type ResultReport, toRepositoryPath } from "./report.ts";
 import { createSarifReport } from "./sarif.ts";
 
-// Where it is set, it isn't for these files.
+// The variable, if it is set, names another checkout than the one of these files.
 delete process.env.GITHUB_WORKSPACE;
 const now = new Date("2026-11-22T01:02:03.456Z");
 const none = { denials: [], warnings: [], changes: [], undecided: [], passed: [] };
@@ -70,7 +70,7 @@ const withUnread = (all: readonly CheckResult[]): CheckEnd => {
   return { ...closing, unread: all.map((checked) => ({ fault: {}, text: "", checked })) };
 };
 
-/** What hurts where a text is taken for more than a text. */
+/** Texts that do harm if a report doesn't escape them. */
 const hostile = [
   ...["</failure><!-- ]]> & \"'", "\u0000\u0007\u001b[31m\ud800", "%0A::error::x", "a,b:c\r\n::set-output name=x::y"],
   ...[
@@ -106,16 +106,16 @@ const anybody: fc.Arbitrary<CheckResult> = fc
 const anything = fc.array(anybody, { maxLength: 4 });
 
 describe("the report for GitHub", () => {
-  it("has a command for each denial, warning and open question, beside its line", () =>
+  it("has a command for each denial, warning and undecided object, with its line", () =>
     assert.equal(
       written(createGithubReport(), all),
       [
-        "::error file=k8s/web.yaml,line=12,col=14,title=allowed-registries%3A Pod shop/web::containers[0].image is from docker.io%0ATo mend it, name an image of registry.example.com",
+        "::error file=k8s/web.yaml,line=12,col=14,title=allowed-registries%3A Pod shop/web::containers[0].image is from docker.io%0ATo fix it, name an image of registry.example.com",
         "::warning file=k8s/web.yaml,line=3,title=pod-security%3A Pod shop/web::would violate restricted",
-        "::warning title=can't say%3A Pod shop/db::the condition of priority can't be evaluated\n",
+        "::warning title=undecided%3A Pod shop/db::the condition of priority can't be evaluated\n",
       ].join("\n"),
     ));
-  it("has no control character beside the ends of its lines, in the texts that the runner decodes", () => {
+  it("has no control characters but line breaks in the texts that the runner decodes", () => {
     const message = "\u001b[31mred\u0000\r\nsecond\rline\u202e";
     const commands = written(createGithubReport(), [
       { ...denied, name: message, denials: [{ rule: "r\u001b", message }] },
@@ -124,14 +124,14 @@ describe("the report for GitHub", () => {
     assert.match(commands, /::\?\[31mred\?%0Asecond\?line\?\n/);
     assert.doesNotMatch(commands, /%0D/);
   });
-  it("is read by the runner as it was meant, whatever the texts hold", () =>
+  it("keeps every text as the runner decodes it", () =>
     fc.assert(
       fc.property(anything, (all) => {
         const lines = written(createGithubReport(), all).split(/\r?\n/).slice(0, -1);
         const wanted = all.flatMap(({ denials, warnings, undecided }) => [
           ...denials.map(({ message, suggestion }) => [
             "error",
-            suggestion === undefined ? message : `${message}\nTo mend it, ${suggestion}`,
+            suggestion === undefined ? message : `${message}\nTo fix it, ${suggestion}`,
           ]),
           ...warnings.map(({ text }) => ["warning", text]),
           ...undecided.map((sentence) => ["warning", sentence]),
@@ -150,7 +150,7 @@ describe("the report for GitHub", () => {
     ));
 });
 
-/** As the runner does it. */
+/** Decodes a message as the runner of GitHub does. */
 const unescaped = (text: string) => text.replaceAll("%0A", "\n").replaceAll("%25", "%");
 
 describe("the Pods that a workload would make", () => {
@@ -171,7 +171,7 @@ describe("the Pods that a workload would make", () => {
 });
 
 describe("the JUnit report", () => {
-  it("has a suite for each file, and a test for each rule that judged an object", () =>
+  it("has a suite for each file, and a test for each rule that evaluated an object", () =>
     assert.equal(
       written(createJunitReport(now), all),
       `<?xml version="1.0" encoding="UTF-8"?>
@@ -179,7 +179,7 @@ describe("the JUnit report", () => {
   <testsuite name="k8s/web.yaml" id="0" package="postern" timestamp="2026-11-22T01:02:03" hostname="localhost" tests="3" failures="1" errors="0" time="0">
     <properties></properties>
     <testcase classname="Pod shop/web" name="allowed-registries" time="0"><failure message="containers[0].image is from docker.io" type="Forbidden">k8s/web.yaml:12: containers[0].image is from docker.io
-To mend it, name an image of registry.example.com</failure></testcase>
+To fix it, name an image of registry.example.com</failure></testcase>
     <testcase classname="Pod shop/web" name="limit-ranger" time="0"></testcase>
     <testcase classname="Pod shop/web" name="always-pull-images" time="0"></testcase>
     <system-out>Pod shop/web: pod-security warns: would violate restricted</system-out>
@@ -200,7 +200,7 @@ To mend it, name an image of registry.example.com</failure></testcase>
 </testsuites>
 `.replaceAll("&apos;", "'"),
     ));
-  it("calls no two tests alike, for of such some show only the first", () => {
+  it("gives each test its own name, because some viewers show only the first of several", () => {
     const open = { ...web, undecided: ["who may", "what is there"] };
     const text = written(createJunitReport(now), [denied, { ...denied, file: "prod/web.yaml", line: 7 }, open]);
     const tests = [...text.matchAll(/<testcase classname="([^"]*)" name="([^"]*)"/g)].map(([, object, name]) =>
@@ -210,12 +210,12 @@ To mend it, name an image of registry.example.com</failure></testcase>
     assert.ok(tests.includes("Pod shop/web allowed-registries at prod/web.yaml:7"), tests.join("\n"));
     assert.match(text, /<error message="who may, and 1 more" type="Undecided">who may\nwhat is there<\/error>/);
   });
-  it("lists an object that no rule is about", () =>
+  it("lists an object that no rule matches", () =>
     assert.match(
       written(createJunitReport(), [web]),
       /<testcase classname="Pod shop\/web" name="postern check" time="0"><\/testcase>/,
     ));
-  it("has the suite of a file in several parts where there is too much to keep, each with its own counts", () => {
+  it("writes several suites for a file with too many tests, each with its own counts", () => {
     const text = written(
       createJunitReport(now, 1000),
       Array.from({ length: 50 }, () => denied),
@@ -231,14 +231,14 @@ To mend it, name an image of registry.example.com</failure></testcase>
       [...text.matchAll(/<testcase /g)].length,
     );
   });
-  it("is well-formed, whatever the texts hold", () =>
+  it("is well-formed with any text", () =>
     fc.assert(
       fc.property(anything, (all) => {
         const text = written(createJunitReport(now), all);
         assert.doesNotMatch(text.replace(/[\t\n]/g, ""), /[^\P{Cc}\u007f-\u009f]|[\ufffe\uffff]/u);
         assert.equal(text, text.toWellFormed());
         assert.doesNotMatch(text, /&(?!(amp|lt|gt|quot|#\d+);)/);
-        // Without what stands in quotes, there is no tag but ours, and each that is opened is closed.
+        // The text without quoted values has no other tags, and closes each opened tag.
         const tags = [...text.replace(/"[^"<]*"/g, "").matchAll(/<(\/?)([^\s>?]+)[^>]*>/g)];
         const names = [
           "testsuites",
@@ -265,7 +265,7 @@ describe("the SARIF report", () => {
   const parsed = (all: CheckResult[], last = closing) =>
     JSON.parse(written(createSarifReport([{ name: "allowed-registries", summary: "Only some." }]), all, last)).runs[0];
 
-  it("has a result for each denial and warning, with its rule and its place", () => {
+  it("has a result for each denial and warning, with its rule and position", () => {
     const { tool, results } = parsed(all);
     assert.deepEqual(tool.driver, {
       name: "Postern",
@@ -279,7 +279,7 @@ describe("the SARIF report", () => {
       ruleId: "allowed-registries",
       ruleIndex: 0,
       level: "error",
-      message: { text: "containers[0].image is from docker.io\nTo mend it, name an image of registry.example.com" },
+      message: { text: "containers[0].image is from docker.io\nTo fix it, name an image of registry.example.com" },
       locations: [
         { physicalLocation: { artifactLocation, region: { startLine: 12, startColumn: 14 } }, logicalLocations },
       ],
@@ -287,7 +287,7 @@ describe("the SARIF report", () => {
     assert.equal(second.level, "warning");
     assert.equal(second.locations[0].physicalLocation.region.startLine, 3);
   });
-  it("has what can't be said as a notification of the run, without a file where there is none", () =>
+  it("has a notification of the run for an undecided object, without a file if there is none", () =>
     assert.deepEqual(parsed(all).invocations[0].toolExecutionNotifications, [
       {
         level: "warning",
@@ -295,7 +295,7 @@ describe("the SARIF report", () => {
         locations: [{ logicalLocations: [{ fullyQualifiedName: "Pod shop/db", kind: "object" }] }],
       },
     ]));
-  it("has a file for each result, as GitHub wants it, also where there is none", () => {
+  it("has a file for each result, as GitHub requires, even if the object has none", () => {
     const uris = (one: CheckResult) =>
       parsed([one]).results.map(
         ({ locations }: { locations: { physicalLocation: { artifactLocation: { uri: string } } }[] }) =>
@@ -305,7 +305,7 @@ describe("the SARIF report", () => {
     assert.deepEqual(uris({ ...denied, file: "-" }), ["stdin", "stdin"]);
     assert.deepEqual(uris(live), ["cluster/v1/Pod/shop/web", "cluster/v1/Pod/shop/web"]);
   });
-  it("says that it was ended early, and holds what could not be read", () => {
+  it("reports that the check ended early, and lists read failures", () => {
     const [{ executionSuccessful, toolExecutionNotifications }] = parsed([], {
       ...withUnread([open]),
       isCut: true,
@@ -313,15 +313,15 @@ describe("the SARIF report", () => {
     assert.equal(executionSuccessful, false);
     assert.equal(toolExecutionNotifications.length, 1);
   });
-  it("tells a finding apart by what it says, not by where it stands", () => {
+  it("has a fingerprint of a finding that doesn't depend on its line", () => {
     const of = (line: number) => parsed([{ ...denied, line }]).results[0].partialFingerprints;
     assert.deepEqual(of(1), of(2));
   });
-  it("makes no link of what a message holds", () => {
+  it("escapes links in messages", () => {
     const [{ message }] = parsed([{ ...denied, denials: [{ rule: "a", message: "[here](http://evil)" }] }]).results;
     assert.equal(message.text, "\\[here\\](http://evil)");
   });
-  it("is made in no time of brackets without end", () => {
+  it("escapes many brackets fast", () => {
     const message = "[".repeat(500_000);
     const [{ message: said }] = parsed([{ ...denied, denials: [{ rule: "a", message }] }]).results;
     assert.equal(said.text, message);
@@ -357,7 +357,7 @@ describe("the PolicyReports", () => {
     );
     assert.deepEqual(found[0].results[0], {
       ...{ source: "postern", policy: "allowed-registries", result: "fail" },
-      message: "containers[0].image is from docker.io\nTo mend it, name an image of registry.example.com",
+      message: "containers[0].image is from docker.io\nTo fix it, name an image of registry.example.com",
       resources: [{ apiVersion: "v1", kind: "Pod", namespace: "shop", name: "web" }],
       timestamp: { seconds: 1795309323, nanos: 0 },
     });
@@ -396,32 +396,32 @@ describe("the PolicyReports", () => {
       findReportVersion([{ kind: { group: "openreports.io", version: "v1alpha1", kind: "Report" } }]),
       undefined,
     ));
-  it("are several where one would be too large for kubectl, each with its own name", () => {
+  it("are split if one would be too large for kubectl, each with its own name", () => {
     const many = items(Array.from({ length: 3000 }, () => denied));
     assert.ok(many.length > 3);
     assert.equal(new Set(many.map(({ metadata }: { metadata: { name: string } }) => metadata.name)).size, many.length);
     for (const one of many) assert.ok(JSON.stringify(one).length < 256 * 1024);
   });
-  it("take no message for more than a cluster can keep", () => {
+  it("truncate long messages", () => {
     const message = "x".repeat(400_000);
     const [one, ...more] = items([{ ...denied, kind: message, name: message, denials: [{ rule: "a", message }] }]);
     assert.deepEqual([one.metadata.name, more], ["postern", []]);
     assert.ok(JSON.stringify(one).length < 64_000);
     assert.match(one.results[0].message, /^x{4000,}…$/);
   });
-  it("only count what passed unchanged, where they are for a cluster to keep", () => {
+  it("only count results that passed unchanged, if a cluster stores the reports", () => {
     const [report] = JSON.parse(written(createPolicyReport({ passes: false }, now), [denied, changed, web])).items;
     assert.equal(report.summary.pass, 2);
     assert.deepEqual(
       report.results.map(({ result, message }: Record<string, unknown>) => [result, message]),
       [
-        ["fail", "containers[0].image is from docker.io\nTo mend it, name an image of registry.example.com"],
+        ["fail", "containers[0].image is from docker.io\nTo fix it, name an image of registry.example.com"],
         ["warn", "would violate restricted"],
         ["pass", "would change it"],
       ],
     );
   });
-  it("are written before their namespace is done where too much would wait, and lose nothing", () => {
+  it("are written early if too many results wait, and lose none", () => {
     const many = Array.from({ length: 300 }, (_, index) => ({
       ...denied,
       namespace: `n${index % 20}`,
@@ -439,7 +439,7 @@ describe("the PolicyReports", () => {
     const counted = reports.reduce((sum: number, { summary }: { summary: { pass: number } }) => sum + summary.pass, 0);
     assert.equal(counted, 300);
   });
-  it("are there for a namespace in which all is well, to take the place of others", () =>
+  it("exist for a namespace without findings, to replace older reports", () =>
     assert.deepEqual(
       JSON.parse(written(createPolicyReport({ passes: false }, now), [{ ...web, passed: ["a"] }])).items.map(
         ({ metadata, summary, results }: Record<string, Record<string, unknown>>) => [
