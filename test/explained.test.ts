@@ -49,14 +49,14 @@ test("it says what is wrong with a policy and its scripts, and what to look at",
   assert.deepEqual([second.policy, second.faults], ["ClusterOverridePolicy b", faults]);
   assert.equal(first.policy, "ClusterOverridePolicy a");
   assert.match(first.faults.join("\n"), /:4 spec.overrideRules\[0\].overriders.cue does not compile: .*"b" not found$/);
-  assert.deepEqual(first.warnings, [`${file}:4 spec.resourceSelectors is empty: the policy concerns every object`]);
+  assert.deepEqual(first.warnings, [`${file}:4 spec.resourceSelectors is empty: the policy applies to every object`]);
 });
 
 const header = (kind: string) =>
   `apiVersion: policy.kcloudlabs.io/v1alpha1\nkind: ${kind}\nmetadata: { name: a }\nspec:`;
 const validating = header("ClusterValidatePolicy");
 const overriding = header("ClusterOverridePolicy");
-const everything = "4 spec.resourceSelectors is empty: the policy concerns every object";
+const everything = "4 spec.resourceSelectors is empty: the policy applies to every object";
 
 const located: [name: string, text: string, faults: string[], warnings: string[]][] = [
   [
@@ -78,16 +78,16 @@ const located: [name: string, text: string, faults: string[], warnings: string[]
     "the line in a list, and of a policy that is there twice",
     `apiVersion: v1\nkind: List\nitems:\n${`  - ${overriding.replaceAll("\n", "\n    ")} { overrideRules: [] }\n`.repeat(2)}`,
     ["8 is there twice"],
-    ["7 spec.resourceSelectors is empty: the policy concerns every object"],
+    ["7 spec.resourceSelectors is empty: the policy applies to every object"],
   ],
   [
     "selectors of kinds that Kubernetes doesn't have",
     `${validating}\n  resourceSelectors:\n    - { apiVersion: v1, kind: pod }\n    - apiVersion: v1\n      kind: Deployment\n    - { apiVersion: v1, kind: Gadget }\n  validateRules: []\n`,
     [],
     [
-      "6 spec.resourceSelectors[0] takes nothing: Kubernetes 1.36 has no pod of v1, but Pod of v1",
-      "7 spec.resourceSelectors[1] takes nothing: Kubernetes 1.36 has no Deployment of v1, but Deployment of apps/v1",
-      "9 spec.resourceSelectors[2] takes nothing: Kubernetes 1.36 has no Gadget of v1",
+      "6 spec.resourceSelectors[0] selects nothing: Kubernetes 1.36 has no pod of v1, but Pod of v1",
+      "7 spec.resourceSelectors[1] selects nothing: Kubernetes 1.36 has no Deployment of v1, but Deployment of apps/v1",
+      "9 spec.resourceSelectors[2] selects nothing: Kubernetes 1.36 has no Gadget of v1",
     ],
   ],
   [

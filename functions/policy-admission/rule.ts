@@ -63,10 +63,12 @@ const findUnsentRequests = async (
     const rows = listWebhookRules(await configurations(), `${rule}.postern.dev`);
     const operations = ["CREATE", "UPDATE", ...(validates ? ["DELETE" as const] : [])] as const;
     const missing = await describeUnsentRequests(policy, operations, { discover }, rows);
-    return missing.map((what) => `no entry of ${rule} sends it ${what}: npx postern manifests renews them, or deploy`);
+    return missing.map(
+      (what) => `no webhook entry sends ${rule} ${what}; renew the entries by npx postern manifests, or deploy`,
+    );
   } catch (error) {
     // The policy is valid even if this can't be checked.
-    return [`whether ${rule} is sent what this is about can't be said: ${getErrorMessage(error)}`];
+    return [`whether the requests of this policy are sent to ${rule} can't be checked: ${getErrorMessage(error)}`];
   }
 };
 

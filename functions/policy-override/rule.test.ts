@@ -64,7 +64,7 @@ const failing: [name: string, settings: object, sentence: RegExp][] = [
   [
     "for a reference to a Secret that no setting names",
     { policies: [buildReferencePolicy()] },
-    /Secrets are read only where the setting reads names them$/,
+    /Secrets are read only if the setting reads lists them$/,
   ],
   [
     "for a script if scripts are turned off",

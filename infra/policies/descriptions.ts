@@ -139,7 +139,7 @@ const describeTemplate = (template: OverrideTemplate): string => {
     }
     case "tolerations": {
       const all = joinWords(tolerations.map(describeToleration));
-      if (operation === "add") return `adds the tolerations ${all}, unless they are there`;
+      if (operation === "add") return `adds the tolerations ${all}, unless they exist`;
       return isRemoved
         ? `removes the tolerations that match ${all}`
         : `puts the tolerations ${all} in place of those that match, or else adds them`;
@@ -209,7 +209,7 @@ const describeFactors = (factors: unknown): string =>
 
 const describeValidation = ({ template, cue }: ValidateRule): string[] => [
   ...(template ? [describeCondition(template.condition)] : []),
-  ...(cue ? [`runs a CUE script of ${countLines(cue)} and denies where it says so`] : []),
+  ...(cue ? [`runs a CUE script of ${countLines(cue)} and denies if it says so`] : []),
 ];
 
 const describeCondition = (condition: PolicyCondition): string => {
@@ -261,4 +261,4 @@ const describeReference = ({ from, path, k8s, http }: ValueReference): string =>
 
 /** A reference ignores field selectors. A reference by name fails if the object doesn't exist. */
 const describeReferencedObject = ({ fieldSelector: _, ...selector }: ResourceSelector) =>
-  `${describeSelector(selector)}${selector.name ? " (which must be there)" : ""}`;
+  `${describeSelector(selector)}${selector.name ? " (which must exist)" : ""}`;

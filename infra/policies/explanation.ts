@@ -103,7 +103,7 @@ const checkScript = async (
 /** Warns of kinds that Kubernetes doesn't have, in groups whose kinds no CustomResourceDefinition can define. */
 const warnOfAbsentKinds = (policy: KinitirasPolicy): string[] => {
   const selectors = (policy.spec.resourceSelectors ?? []).map((what, index) => {
-    return { at: `spec.resourceSelectors[${index}]`, what, effect: "takes nothing" };
+    return { at: `spec.resourceSelectors[${index}]`, what, effect: "selects nothing" };
   });
   const references = listReferences(policy).flatMap(({ at, what: { from, k8s }, isUsed }) =>
     from === "k8s" && k8s && isUsed

@@ -57,7 +57,7 @@ export const splitScript = (marked: string): ScriptParts => {
 
 const checkImport = (path: string): void => {
   if (path.includes("\\")) throw new Error(`the import ${path} must be written without escapes`);
-  if (/^[#"']*tool(?![^/:"'#])/.test(path)) throw new Error(`${path} can't be imported: scripts have no tools here`);
+  if (/^[#"']*tool(?![^/:"'#])/.test(path)) throw new Error(`${path} can't be imported: scripts can't use tools`);
 };
 
 interface ScriptToken {

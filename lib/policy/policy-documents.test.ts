@@ -28,7 +28,7 @@ test("it names the policy of each fault", () => {
   assert.deepEqual(policies, [buildPolicy("c")]);
   assert.deepEqual(faults, [
     "ClusterOverridePolicy a: spec.overrideRules is missing",
-    "OverridePolicy b: metadata.namespace is missing; an OverridePolicy concerns its own namespace alone",
+    "OverridePolicy b: metadata.namespace is missing; an OverridePolicy applies only in its own namespace",
     "ClusterOverridePolicy c: is there twice",
   ]);
 });

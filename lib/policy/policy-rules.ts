@@ -162,7 +162,7 @@ export const createPolicyCapabilities = ({ settings, reader, cue, http }: Policy
     const { group, version } = splitApiVersion(apiVersion);
     const isSecret = group === "" && resource === "secrets";
     if (isSecret && !settings.reads.some((one) => one.group === group && one.resource === resource))
-      throw new Error("Secrets are read only where the setting reads names them");
+      throw new Error("Secrets are read only if the setting reads lists them");
     return { place: { group, version, resource }, namespaced };
   };
   return {
@@ -191,7 +191,7 @@ export const toVerdict = (denied: ValidationResult["denied"]): Verdict => {
   if (denied === undefined || denied.reason !== "") return denied?.reason;
   return {
     refuse: "",
-    warnings: [`ClusterValidatePolicy ${getPolicyName(denied.policy)} refuses it, and says no reason`],
+    warnings: [`ClusterValidatePolicy ${getPolicyName(denied.policy)} refuses it without a reason`],
   };
 };
 

@@ -67,11 +67,7 @@ describe("evaluateOverrideScript", () => {
     ],
     ["uses the name of the field around it", "_u: {patches: []}\npatches: _u.patches", /^$/],
     ["repeats itself without end", "#L: {n: #L}\npatches: [#L]", /structural cycle/],
-    [
-      "imports a tool",
-      'import "tool/exec"\npatches: []',
-      /^"tool\/exec" can't be imported: scripts have no tools here$/,
-    ],
+    ["imports a tool", 'import "tool/exec"\npatches: []', /^"tool\/exec" can't be imported: scripts can't use tools$/],
     ["imports what isn't there", 'import "example.com/x"\npatches: []', /"example\.com\/x" imported but not defined/],
   ];
   for (const [what, script, message] of odd)

@@ -79,7 +79,7 @@ const evaluateCondition = async (
   capabilities: PolicyCapabilities,
 ): Promise<boolean> => {
   const { dataRef, valueRef, value } = condition;
-  if (!isMap(dataRef)) throw new Error("dataRef must say where the data stands");
+  if (!isMap(dataRef)) throw new Error("dataRef must name the value to test");
   const data = resolveReference(dataRef, request, capabilities);
   const comparison = needsComparison(condition)
     ? resolveComparedValue({ valueRef, value }, request, capabilities)
@@ -96,6 +96,6 @@ const resolveComparedValue = async (
 ): Promise<{ value: unknown } | undefined> => {
   if (isMap(valueRef)) return resolveReference(valueRef, request, capabilities);
   const constant = parseConstant(value);
-  if (constant === undefined) throw new Error("value is missing, and valueRef too; one of them is to be compared with");
+  if (constant === undefined) throw new Error("value and valueRef are missing; a comparison needs one of them");
   return constant;
 };

@@ -138,7 +138,7 @@ describe("the inspection of a cluster", () => {
     for (const [what, asked] of Object.entries({ cluster: buildCluster([given]), manifests: { list } })) {
       const { settings, notes } = await inspect(usual, asked);
       assert.deepEqual([buildWebhookRules(settings), settings.reads], [[], []], what);
-      assert.deepEqual(notes, ["ClusterOverridePolicy cap has a selector that names no kind that could be"]);
+      assert.deepEqual(notes, ["ClusterOverridePolicy cap has a selector with an impossible kind"]);
     }
     assert.deepEqual(guessReferencedResources([given]), []);
   });
@@ -167,14 +167,14 @@ describe("the inspection of a cluster", () => {
       buildWebhookRule("", "v1", ["pods"], both),
       buildWebhookRule("apps", "v1", ["deployments"], both),
     ]);
-    assert.deepEqual(notes, ["what is served of apps/v1 can't be found out: the API server answers 503"]);
+    assert.deepEqual(notes, ["the resources of apps/v1 can't be discovered: the API server answers 503"]);
   });
 
   it("notes a cluster without kinds for policies", async () => {
     const { "policy.kcloudlabs.io/v1alpha1": _, ...others } = served;
     const { settings, notes } = await inspect(usual, buildCluster([buildPolicy([pod], [])], others));
     assert.deepEqual(buildWebhookRules(settings), []);
-    assert.match(notes.join(), /functions\/policy-admission\/crds holds them/);
+    assert.match(notes.join(), /definitions are in functions\/policy-admission\/crds/);
   });
 
   it("guesses resources without discovery", async () => {

@@ -111,7 +111,7 @@ export const createClusterInspection =
     for (const policy of policies)
       for (const kind of listSelectors(policy)) {
         const name = `${policy.kind} ${getPolicyName(policy)}`;
-        if (!isKind(kind)) notes.push(`${name} has a selector that names no kind that could be`);
+        if (!isKind(kind)) notes.push(`${name} has a selector with an impossible kind`);
         else if (plurals(kind) === undefined)
           notes.push(`${name} selects ${kind.kind} of ${kind.apiVersion}, which the cluster doesn't serve`);
       }
@@ -147,7 +147,7 @@ const discoverResources = async (
     } catch (error) {
       if (notes === undefined) throw error;
       silent.add(version);
-      notes.push(`what is served of ${version} can't be found out: ${getErrorMessage(error)}`);
+      notes.push(`the resources of ${version} can't be discovered: ${getErrorMessage(error)}`);
     }
   return ({ apiVersion, kind }) => {
     if (silent.has(apiVersion)) return guessResource({ apiVersion, kind });
@@ -162,7 +162,7 @@ const listClusterPolicies = async (
   notes: string[],
 ): Promise<KinitirasPolicy[]> => {
   if (discover !== undefined && (await discover(`${policyGroup}/v1alpha1`)) === undefined) {
-    notes.push("the cluster has no kinds for policies; functions/policy-admission/crds holds them");
+    notes.push("the cluster has no kinds for policies; their definitions are in functions/policy-admission/crds");
     return [];
   }
   const lists = await Promise.all(places.map((place) => list(place, undefined, { maxAge: 0 })));

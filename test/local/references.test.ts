@@ -254,7 +254,7 @@ describe("a policy's request", () => {
       it(`is not sent ${what}`, async () => {
         const [url, hosts, addresses = []] = given();
         const sentence =
-          /may not be asked: http\.(hosts|addresses)|it has no address that may be asked, but .*127\.0\.0\.1/;
+          /must not be called: http\.(hosts|addresses)|it has no address that may be asked, but .*127\.0\.0\.1/;
         await assert.rejects(fetchReference({ url }, { hosts, addresses }), { message: sentence });
         await assert.rejects(sendScriptRequest({ url }, { hosts, addresses }), { message: sentence });
         const auth = { authUrl: url, username: "u", password: "p" };
@@ -448,7 +448,7 @@ describe("a policy's request", () => {
       const over = { token: "t", expireAt: "2001-01-01T00:00:00Z" };
       await assert.rejects(
         fetchReference({ auth: over }),
-        /^Error: auth must have a token that is not over or an authUrl/,
+        /^Error: auth must have a token that has not expired or an authUrl/,
       );
       await fetchReference({ auth: undefined });
     });
@@ -456,7 +456,7 @@ describe("a policy's request", () => {
     it("sends no secret of the settings over http://", async () => {
       const credentials = [{ host: plainHost, secret: "s", region: "eu-west-1" }];
       const asked = fetchReference({ url: `http://${plainHost}/a`, auth: {} }, { credentials });
-      await assert.rejects(asked, /is told what http\.credentials keep over https:\/\/ alone$/);
+      await assert.rejects(asked, /gets a credential of http\.credentials only over https:\/\/$/);
       assert.equal(received.length, 0);
     });
   });

@@ -44,7 +44,7 @@ const findOperandFault = ({
   if (operationWith === undefined || operationWith === "") return "is missing";
   const operand = parsePercentage(operationWith);
   if (operand === undefined) return `must be a number or a percentage such as "50%", not ${quoteValue(operationWith)}`;
-  return operation === "/" && operand.numerator === 0n ? "must not be 0: nothing can be divided by it" : undefined;
+  return operation === "/" && operand.numerator === 0n ? "must not be 0 in a division" : undefined;
 };
 
 const checkTextOrInteger: ValueCheck = (value, at, faults) =>

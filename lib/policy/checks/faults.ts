@@ -81,6 +81,6 @@ export const findPolicyFaults = (policy: unknown): string[] => {
     ),
   })(policy, "", faults);
   if (kind === "OverridePolicy" && faults.length === 0 && !getOwn(Object(policy.metadata), "namespace"))
-    faults.push("metadata.namespace is missing; an OverridePolicy concerns its own namespace alone");
+    faults.push("metadata.namespace is missing; an OverridePolicy applies only in its own namespace");
   return faults;
 };

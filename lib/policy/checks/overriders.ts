@@ -74,7 +74,7 @@ const payloadChecks: Record<OverrideTemplate["type"], (template: OverrideTemplat
   labels: checkMetadataTemplate,
   resources({ resources }, blame) {
     const names = [resources?.requests, resources?.limits].flatMap((amounts) => Object.keys(amounts ?? {}));
-    if (names.length === 0) blame("resources", "is missing; it lists the requests and limits that are meant");
+    if (names.length === 0) blame("resources", "is missing; it lists the requests and limits of the template");
   },
   resourcesOversell({ operation, resourcesOversell: factors = {} }, blame) {
     const given = Object.entries(factors).filter(([, factor]) => factor !== "");
@@ -88,7 +88,7 @@ const payloadChecks: Record<OverrideTemplate["type"], (template: OverrideTemplat
     }
   },
   tolerations({ tolerations = [] }, blame) {
-    if (tolerations.length === 0) blame("tolerations", "is missing; it lists the tolerations that are meant");
+    if (tolerations.length === 0) blame("tolerations", "is missing; it lists the tolerations of the template");
   },
   affinity({ operation, affinity = {} }, blame) {
     const terms = countAffinityTerms(affinity).filter((terms) => terms > 0 || operation === "remove");

@@ -25,7 +25,7 @@ const findValuesFault = ({ operator }: Expression, values: string[] = []): strin
   if (!labelOperators.includes(operator)) return undefined;
   const takes = operator.endsWith("In");
   if (takes && values.length === 0) return `is empty; ${operator} needs at least one`;
-  return !takes && values.length > 0 ? `must be left out beside ${operator}` : undefined;
+  return !takes && values.length > 0 ? `must be left out with ${operator}` : undefined;
 };
 
 const checkOperator: ValueCheck = checkRequired(
@@ -107,6 +107,6 @@ export const checkObjectSelector: ValueCheck = checkFields<{ name?: string; labe
   },
   ({ name, labelSelector }, blame) => {
     if (!name && labelSelector === undefined)
-      blame("name", "is missing, and so is labelSelector; one of them says which object is meant");
+      blame("name", "is missing, and so is labelSelector; one of them must identify the object");
   },
 );

@@ -39,27 +39,27 @@ const warnOfSelectors = (policy: KinitirasPolicy, warn: AddWarning) => {
   const { resourceSelectors: selectors = [] } = policy.spec;
   const own = policy.kind === "OverridePolicy" ? policy.metadata.namespace : undefined;
   if (selectors.length === 0)
-    warn(`spec.resourceSelectors is empty: the policy concerns every object${own ? ` in namespace ${own}` : ""}`);
+    warn(`spec.resourceSelectors is empty: the policy applies to every object${own ? ` in namespace ${own}` : ""}`);
   for (const [index, selector] of selectors.entries()) {
     const { apiVersion, kind, namespace, name, labelSelector, fieldSelector } = selector;
     const at = `spec.resourceSelectors[${index}]`;
     if (own && namespace && namespace !== own)
       warn(
-        `${at}.namespace is ${quoteValue(namespace)}, where the policy never applies: it concerns namespace ${own} alone`,
+        `${at}.namespace is ${quoteValue(namespace)}, where the policy never applies: it applies only in namespace ${own}`,
       );
     if (own && clusterKinds.has(kind))
       warn(`${at}.kind is ${kind}, which is in no namespace: the policy never applies to it`);
-    if (apiVersion.startsWith(`${policyGroup}/`)) warn(`${at} takes policies, which no policy ever concerns`);
-    if (apiVersion.includes("*") || kind.includes("*")) warn(`${at} takes nothing: * is no pattern there`);
+    if (apiVersion.startsWith(`${policyGroup}/`)) warn(`${at} selects policies, to which no policy applies`);
+    if (apiVersion.includes("*") || kind.includes("*")) warn(`${at} selects nothing: * is not a pattern here`);
     for (const [index, expression] of (fieldSelector?.matchExpressions ?? []).entries()) {
       const { operator } = expression;
       const here = `${at}.fieldSelector.matchExpressions[${index}]`;
       if (!labelOperators.includes(operator))
-        warn(`${here}.operator is ${quoteValue(operator)}, with which it takes nothing`);
+        warn(`${here}.operator is ${quoteValue(operator)}, with which it selects nothing`);
       else if (operator === "In" && !("values" in expression) && !expression.value?.length)
-        warn(`${here}.value is empty, with which it takes nothing`);
+        warn(`${here}.value is empty, with which it selects nothing`);
     }
-    if (name && (labelSelector || fieldSelector)) warn(`${at}.name decides alone; the selectors beside it are ignored`);
+    if (name && (labelSelector || fieldSelector)) warn(`${at}.name is set, so the selectors beside it are ignored`);
   }
 };
 
@@ -77,7 +77,7 @@ const warnOfOperations = (
   for (const [index, operation] of operations.entries()) {
     const here = `${at}.targetOperations[${index}]`;
     if (never.includes(operation)) warn(`${here} is ${operation}, at which the rule never runs`);
-    else if (!knownOperations.has(operation)) warn(`${here} is ${quoteValue(operation)}, which no operation is called`);
+    else if (!knownOperations.has(operation)) warn(`${here} is ${quoteValue(operation)}, which is not an operation`);
   }
 };
 
@@ -102,20 +102,18 @@ const warnOfOverrideRule = (
     ({ type }, index) => mergedTypes.has(type) && origin.findIndex((one) => one.type === type) < index,
   );
   if (repeated)
-    warn(
-      `${place}.origin has ${repeated.type} more than once, and of such entries the last one's keys win over the whole map`,
-    );
+    warn(`${place}.origin has ${repeated.type} more than once: only the last of these entries takes effect`);
   for (const [index, { type, operation }] of origin.entries())
     if (operation !== undefined && operation !== "replace" && isOnlyReplaced(type))
       warn(
-        `${place}.origin[${index}].operation is ${operation}, which ${type} doesn't take: every request fails; replace works`,
+        `${place}.origin[${index}].operation is ${operation}, which ${type} doesn't support: every request fails; use replace`,
       );
   if (!template) return;
   if (template.operation !== "remove") warnOfTemplate(template, `${place}.template`, warn);
   if (template.valueRef && findSetField(template.value))
-    warn(`${place}.template.valueRef is ignored: value is there, too`);
+    warn(`${place}.template.valueRef is ignored because value is set`);
   if (template.valueRef && !isMetadataType(template.type))
-    warn(`${place}.template.valueRef is ignored: only annotations and labels take it`);
+    warn(`${place}.template.valueRef is ignored: only annotations and labels use it`);
 };
 
 const isMetadataType = (type: string) => type === "annotations" || type === "labels";
@@ -161,12 +159,12 @@ const warnOfValidateRule = (rule: ValidateRule, at: string, warn: AddWarning) =>
   const { cond, message, value, valueRef, valueProcess } = condition;
   const ofLists = cond.endsWith("In") ? ["valueProcess"] : [];
   const ignored = needsComparison(condition) ? ofLists : ["value", "valueRef", "valueProcess"];
-  if (!message) warn(`${place}.message is empty: whoever is refused isn't told why`);
-  if (ignored.length === 0 && value && valueRef) warn(`${place}.value is ignored: valueRef is there, too`);
+  if (!message) warn(`${place}.message is empty: a refusal gives no reason`);
+  if (ignored.length === 0 && value && valueRef) warn(`${place}.value is ignored because valueRef is set`);
   for (const field of ignored)
-    if (Object.hasOwn(condition, field)) warn(`${place}.${field} is ignored: ${cond} has no use for it`);
+    if (Object.hasOwn(condition, field)) warn(`${place}.${field} is ignored: ${cond} doesn't use it`);
   if (!valueRef && findSetField(value) === "boolean" && (valueProcess ? ignored.length === 0 : /^[GL]te?$/.test(cond)))
-    warn(`${place}.value is true or false, which has no order and can't be reckoned with: every request fails`);
+    warn(`${place}.value is true or false, which can't be ordered or calculated with: every request fails`);
 };
 
 const warnOfReference = ({ at, what: { from, http, k8s }, isUsed }: LocatedReference, warn: AddWarning) => {
@@ -188,11 +186,10 @@ const warnOfReference = ({ at, what: { from, http, k8s }, isUsed }: LocatedRefer
   ];
   for (const field of secrets)
     warn(
-      `${at}.http.${field} can be read by everybody who may read policies; keep it in a secret store and name it in the setting http.credentials`,
+      `${at}.http.${field} can be read by every user who may read policies; keep it in a secret store and name it in the setting http.credentials`,
     );
   if (!isUsed) return;
-  if (/^http:/i.test(url))
-    warn(`${at}.http.url is not encrypted: whoever is in between can read and change what it says`);
+  if (/^http:/i.test(url)) warn(`${at}.http.url is not encrypted: the response can be read and changed on its way`);
   if (method.toUpperCase() === "POST")
     warn(`${at}.http.method is POST, which is not sent on a dry run: dry runs of such requests fail`);
 };

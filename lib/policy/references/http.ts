@@ -53,10 +53,10 @@ export const createHttpCapabilities = (
     trust = getSecureContext,
   ): Promise<HttpsResponse> => {
     if (!isAllowedHost(settings.hosts, url))
-      throw new Error(`${url.host} may not be asked: http.hosts does not list it`);
+      throw new Error(`${url.host} must not be called: http.hosts doesn't list it`);
     const address = getAddress(url);
     if (address !== undefined && !isAdmitted(address))
-      throw new Error(`${url.host} may not be asked: http.addresses does not list it, and it is no public address`);
+      throw new Error(`${url.host} must not be called: http.addresses doesn't list it, and it is not a public address`);
     // A pooled connection may lead to an address that was not checked.
     const connect = { agent: false, lookup, ...(url.protocol === "https:" && { secureContext: trust() }) };
     return ask({ most: maximumBytes.answer, ...request, url: url.href, connect }).catch((error: Error) => {
@@ -134,7 +134,7 @@ const parseAuth = (auth: HttpReferenceAuth | undefined): HttpReferenceAuth | und
 const hasExpired = (expireAt: string | undefined) => expireAt !== undefined && Date.parse(expireAt) <= Date.now();
 
 const describeMissingToken = ({ token }: HttpReferenceAuth, { host }: URL) =>
-  `auth must have ${token ? "a token that is not over" : "a staticToken, a token"} or an authUrl, or http.credentials must list ${host}`;
+  `auth must have ${token ? "a token that has not expired" : "a staticToken, a token"} or an authUrl, or http.credentials must list ${host}`;
 
 type StoredCredential = Pick<HttpsRequest, "bearer" | "username">;
 
@@ -144,7 +144,8 @@ const findCredential = ({ credentials }: HttpSettings, url: URL, name = ""): Sto
   );
   const bearer = found && locateSecret(found);
   if (bearer === undefined) return undefined;
-  if (url.protocol !== "https:") throw new Error(`${url.host} is told what http.credentials keep over https:// alone`);
+  if (url.protocol !== "https:")
+    throw new Error(`${url.host} gets a credential of http.credentials only over https://`);
   return { bearer, ...(found?.username && { username: found.username }) };
 };
 

@@ -48,7 +48,7 @@ const findObject = async (
   { object }: PolicyRequest,
   capabilities: PolicyCapabilities,
 ): Promise<KubernetesObject | undefined> => {
-  if (!isMap(selector)) throw new Error("k8s must say which object is meant");
+  if (!isMap(selector)) throw new Error("k8s must identify an object");
   const { apiVersion, kind } = requireStrings({ apiVersion: selector.apiVersion, kind: selector.kind }, "k8s");
   const { name = "", namespace = "" } = requireStrings(
     { name: selector.name ?? "", namespace: selector.namespace ?? "" },
@@ -94,7 +94,7 @@ const requireStrings = <Key extends string>(values: Record<Key, unknown>, where:
 /** Checks a name that becomes part of an API server URL: it must not change the path. */
 const requirePathSegment = (name: string, field: string): string => {
   if (name === "" || name === "." || name === ".." || name.length > 253 || /[/%]/.test(name))
-    throw new Error(`k8s.${field} becomes ${quoteValue(name)}, which no object can be called`);
+    throw new Error(`k8s.${field} becomes ${quoteValue(name)}, which is no valid name of an object`);
   return name;
 };
 
@@ -128,7 +128,7 @@ const fetchValue = async (
   { object, dryRun }: PolicyRequest,
   capabilities: PolicyCapabilities,
 ): Promise<FoundOrMissing> => {
-  if (!isMap(http)) throw new Error("http must say where to ask");
+  if (!isMap(http)) throw new Error("http must be an object with a url");
   const { url } = requireStrings({ url: http.url }, "http");
   const { method: written = "" } = requireStrings({ method: http.method ?? "" }, "http");
   const method = written.toUpperCase() || "GET";
@@ -142,7 +142,7 @@ const fetchValue = async (
     fillPlaceholders(value, object),
   ]);
   if (address === undefined || params.some(([, value]) => value === undefined)) return undefined;
-  if (dryRun && method === "POST") throw new Error("a dry run sends no POST, so what would be answered is not known");
+  if (dryRun && method === "POST") throw new Error("a dry run sends no POST, so the response is unknown");
 
   const reply = await capabilities.fetchReference({
     ...http,

@@ -44,7 +44,7 @@ export const buildHeaders = (given: unknown, body: string | Uint8Array | undefin
     value,
   ]);
   const carrier = headers.find(([name]) => forbiddenHeaders.test(name));
-  if (carrier) throw new Error(`header must not have ${carrier[0]}: the address and the body say it`);
+  if (carrier) throw new Error(`header must not have ${carrier[0]}, which the address and the body determine`);
   if (body !== undefined) headers.push(["content-length", String(Buffer.byteLength(body))]);
   return Object.fromEntries(headers);
 };

@@ -87,7 +87,7 @@ const renderRemoval = (given: TermList[], parents: ParentMap[]) => {
     renderOperation("remove", renderPodPath(...steps, "\\(key)"), undefined, `for key in ${name}Gone`),
   );
   return [
-    `// a map in which nothing is left goes, too\n${gone.join("\n")}`,
+    `// a map that becomes empty is removed, too\n${gone.join("\n")}`,
     renderPatches("podSpec", renderList(operations)),
   ];
 };

@@ -44,7 +44,7 @@ const noNumber = "^$";
  */
 export const renderAmountDefinition = (
   shape?: string,
-): string => `// what a number amounts to, or a text such as 0.5, 500m or 1.5Gi, if it does
+): string => `// the value of a number, or of a text such as 0.5, 500m or 1.5Gi
 _amount: {
 	of: _
 	parts: [if (of & string) != _|_ if of =~ _quantity {regexp.FindSubmatch(_quantity, of)}]
@@ -58,10 +58,10 @@ _amount: {
 	out: [
 		if (of & number) != _|_ {of},
 		for text in texts {>=-_largest & <=_largest & json.Unmarshal(text)},
-	]${shape === undefined ? "" : `\n\t// beyond, it would be rounded\n\texact: [for amount in out {"\\(amount)" & =~${renderLiteral(shape)}}]`}
+	]${shape === undefined ? "" : `\n\t// other numbers would be rounded\n\texact: [for amount in out {"\\(amount)" & =~${renderLiteral(shape)}}]`}
 }
 _quantity: #"^([+-]?)([0-9]+[.]?[0-9]*|[.][0-9]+)(?:([numkMGTPE]|[KMGTPE]i)|[eE]([+-]?[0-9]{1,9}))?$"#
-// tens and twos
+// powers of ten and of two
 _scales: ${renderLiteral(scales)}
 _largest: 9223372036854775807`;
 

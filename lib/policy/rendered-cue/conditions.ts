@@ -27,7 +27,7 @@ export const renderCondition = (condition: PolicyCondition): string => {
   return renderScript(
     [data.input, ...inputs],
     [
-      `// what is looked at, if it is there\nfound: [if ${data.place} != _|_ {${data.place}}]`,
+      `// the tested value, if it exists\nfound: [if ${data.place} != _|_ {${data.place}}]`,
       ...parts,
       `hit: ${hit}`,
       `validate: {\n\tvalid: ${valid}\n\tif ${isDenied} {reason: ${renderLiteral(message ?? "")}}\n}`,
@@ -58,7 +58,7 @@ const renderComparison = (condition: PolicyCondition): RenderedCondition => {
   const { test, shape } = isProcessed ? renderProcessedTest(condition, value) : renderTest(cond, value);
   return {
     inputs: place ? [place.input] : [],
-    parts: [`// what it is compared with${place ? ", if it is there" : ""}\ngiven: ${given}`],
+    parts: [`// the compared value${place ? ", if it exists" : ""}\ngiven: ${given}`],
     hit: `list.Contains([for one in found for other in given {${test}}], true)`,
     definitions: [
       ...(test.includes("_same") ? [sameDefinition] : []),
@@ -93,13 +93,13 @@ const renderTest = (cond: PolicyCondition["cond"], value: ConstantValue): Render
 const quotedNumber = "\\x22[-+.0-9]+([eE][-+0-9]+|[numkMGTPE]|[KMGTPE]i)?\\x22";
 const numberPattern = "[:[,]-?[0-9]";
 
-const sameDefinition = `// whether two values are the same; a number and a text by what they amount to
+const sameDefinition = `// whether two values are equal; a number and a text are compared by value
 _same: {
 	one: _
 	other: _
 	isNumber: (one & number) != _|_ || (other & number) != _|_
 	isSame: list.Contains([one], other)
-	// only what has numbers, and texts that are numbers, may be the same all the same
+	// different values may still be equal if they contain numbers and texts that are numbers
 	text: json.Marshal([one, other])
 	areLists: (one & [...]) != _|_ && (other & [...]) != _|_
 	areMaps: (one & {...}) != _|_ && (other & {...}) != _|_
@@ -152,7 +152,7 @@ const renderOrder = (sign: string, value: ConstantValue): string => {
 
 const renderOrderDefinition = (
   sign: string,
-) => `// numbers, and texts that are numbers, by what they amount to; other texts as they are
+) => `// numbers, and texts that are numbers, are ordered by value, other texts as texts
 _ordered: {
 	one: _
 	other: _

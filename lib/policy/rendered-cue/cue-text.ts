@@ -76,7 +76,7 @@ export const renderPrepending = (path: string, list: string, given: readonly unk
 export const podInputs = ["object: data.object", "kind: object.kind"];
 
 /** CUE that defines `place` and `podSpec` by the object's kind, in any group. */
-export const podSpecDefinition = `// where the specification of the pods is; other kinds have none
+export const podSpecDefinition = `// the path of the pod spec; other kinds have none
 templated: ["ReplicationController", "Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job"]
 place: [
 	if kind == "Pod" {"/spec"},

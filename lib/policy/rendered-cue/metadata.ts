@@ -24,9 +24,9 @@ export const renderMetadata = (template: OverrideTemplate): string => {
     ["object: data.object", input],
     [
       renderPresentMaps(type),
-      `// what is referred to, if it is there
+      `// the referenced value, if it exists
 found: [if ${place} != _|_ {${place}}]
-// as a text, which numbers and booleans become
+// as a text; numbers and booleans are converted
 texts: [for value in found {[if (value & string) != _|_ {value}, strings.ToLower("\\(value)")][0]}]`,
       renderPatches(
         type,

@@ -73,9 +73,9 @@ export const renderOversell = ({ operation: act, resourcesOversell = {} }: Overr
   const parts = [
     podSpecDefinition,
     renderFirstContainer("limits", "requests"),
-    `// the limits, of those that there are\n${shared.map(({ name, field }) => `${field}: ${renderAmountAt("limits", name)}`).join("\n")}`,
+    `// the limits that exist\n${shared.map(({ name, field }) => `${field}: ${renderAmountAt("limits", name)}`).join("\n")}`,
     shared[0]?.field === "cpu" &&
-      `// whoever asks for no CPU at all goes on doing so\nasked: [if ${cpuRequest} != _|_ {${cpuRequest}}]\nisIdle: list.Contains(asked, "0")`,
+      `// a request of no CPU stays as it is\nasked: [if ${cpuRequest} != _|_ {${cpuRequest}}]\nisIdle: list.Contains(asked, "0")`,
     `shares: ${renderList(shares)}`,
     renderPatches(
       "container",

@@ -60,13 +60,13 @@ const renderStep = (
 
 const renderReplacement = (given: readonly Toleration[]) => [
   `wanted: ${renderLiterals(given)}`,
-  `// each in turn replaces those of its key, or of its key and value, or is put in front where there are none\n${given.map(renderStep).join("\n")}`,
+  `// each replaces those with its key, or with its key and value; if there are none, it is prepended\n${given.map(renderStep).join("\n")}`,
   `${meantDefinition}
 _replacement: {
 	before: [...]
 	by: {...}
 	meant: [...]
-	// stand for themselves
+	// given tolerations that are not replaced
 	others: [...]
 	hits: [for toleration in before {!list.Contains(others, toleration) && (_meant & {of: toleration, by: meant}).out}]
 	after: [
