@@ -1,0 +1,109 @@
+import assert from "node:assert/strict";
+import { globSync, readFileSync } from "node:fs";
+import { describe, it } from "node:test";
+import { fileURLToPath } from "node:url";
+
+// Comments, messages, titles of tests and pages are read one at a time, mostly in a second language. These words make
+// a reader guess what is meant: pronouns without a noun, and metaphors that the glossary in CONTRIBUTING.md replaced.
+
+const pronouns = ["who", "whom", "whoever", "nobody", "somebody"];
+
+/** Retired terms, and the terms that replace them. */
+const retired = {
+  twin: "upstream plugin",
+  world: "capabilities",
+  judge: "evaluate",
+  judged: "evaluated",
+  judges: "evaluates",
+  judging: "evaluating",
+  court: "evaluation",
+  jury: "rules",
+  hearing: "evaluation",
+  door: "endpoint type",
+  doorkeeper: "key verifier",
+  told: "reported",
+  born: "initial objects",
+  surgery: "edit",
+  incision: "edit",
+  patient: "file",
+  unsaid: "undecided",
+  outgrown: "stale",
+  mended: "fixed",
+  survey: "cluster inspection",
+};
+
+/** Quotations from other software, by file. */
+const quotations: Record<string, string[]> = {};
+
+const forbidden = new RegExp(`\\b(?:${[...pronouns, ...Object.keys(retired)].join("|")})\\b`, "gi");
+
+/** What people read in each kind of file. */
+const readable: Record<string, RegExp[]> = {
+  ts: [
+    /^\s*(?:\/\/|\/\*\*|\*(?!\/)).*/gm,
+    /(?<=\b(?:it|describe|Complaint|Failure)\(\s*(?:\d+,\s*)?)(?:"(?:[^"\\]|\\.)*"|`(?:[^`\\]|\\.)*`)/g,
+    /(?<=\b(?:says|summary|worthwhile):\s*)(?:"(?:[^"\\]|\\.)*"|`(?:[^`\\]|\\.)*`)/g,
+  ],
+  js: [/^\s*(?:\/\/|\/\*\*|\*(?!\/)).*/gm],
+  cjs: [/^\s*\/\/.*/gm],
+  go: [/^\s*\/\/.*/gm],
+  yaml: [/(?:^|\s)#.*/gm, /(?<=^\s*- name: ).*/gm],
+  yml: [/(?:^|\s)#.*/gm],
+  md: [/^.*$/gm],
+};
+
+interface Found {
+  line: number;
+  word: string;
+}
+
+/** Finds forbidden words in what people read of a file. Code and quotations in a page don't count. */
+const findForbidden = (file: string, text: string): Found[] => {
+  const patterns = readable[file.split(".").at(-1) ?? ""] ?? [];
+  const prose = file.endsWith(".md") ? blank(text, /^```[\s\S]*?^```$|`[^`]+`/gm) : text;
+  const kept = (quotations[file] ?? []).reduce((rest, quotation) => rest.replace(quotation, ""), prose);
+  return patterns.flatMap((pattern) =>
+    [...kept.matchAll(pattern)].flatMap(({ 0: sentence, index }) =>
+      [...sentence.matchAll(forbidden)].map(({ 0: word, index: offset }) => ({
+        line: kept.slice(0, index + offset).split("\n").length,
+        word,
+      })),
+    ),
+  );
+};
+
+/** Removes what a pattern matches, but for the ends of lines. */
+const blank = (text: string, pattern: RegExp): string => text.replace(pattern, (part) => part.replace(/[^\n]/g, ""));
+
+const root = fileURLToPath(new URL("..", import.meta.url));
+const files = globSync(`{*.md,*.y{a,}ml,{docs,functions,infra,lib,test}/**/*.{${Object.keys(readable).join(",")}}}`, {
+  cwd: root,
+  exclude: ["**/node_modules/**", "**/dist/**", "**/fixtures/**", "**/crds/**", "CHANGELOG.md", "test/words.test.ts"],
+});
+
+describe("the words", () => {
+  it("of comments, messages, titles and pages name their nouns and use the terms of the glossary", () => {
+    const found = files.flatMap((file) =>
+      findForbidden(file, readFileSync(`${root}/${file}`, "utf8")).map(({ line, word }) => `${file}:${line}: ${word}`),
+    );
+    assert.deepEqual(found, []);
+  });
+
+  const planted: [file: string, text: string, words: string[]][] = [
+    ["a.ts", "// Nobody reads this.\n", ["Nobody"]],
+    ["a.ts", "/** Returns a key. */\nconst key = 1;\n/**\n * Tells who asks.\n */\n", ["who"]],
+    ["a.ts", 'it("leaves whom it knows", () => {});\n', ["whom"]],
+    ["a.ts", 'throw new Failure(\n  500,\n  "the world ended",\n);', ["world"]],
+    ["a.ts", 'const list = { says: "only these doors", summary: "a court" };\n', ["court"]],
+    ["a.ts", "const world = who;\n", []],
+    ["a.yaml", "# A twin.\n- name: is told nothing\n  world: {}\n", ["twin", "told"]],
+    ["a.md", "A judge.\n\n```\nwho\n```\n\nThe field `world`.\n", ["judge"]],
+  ];
+  for (const [file, text, words] of planted)
+    it(`are found in ${JSON.stringify(text)}: ${words.join(", ") || "none"}`, () => {
+      assert.deepEqual(
+        findForbidden(file, text).map(({ word }) => word),
+        words,
+      );
+    });
+});
