@@ -33,7 +33,9 @@ const retired = {
 };
 
 /** Quotations from other software, by file. */
-const quotations: Record<string, string[]> = {};
+const quotations: Record<string, string[]> = {
+  "serverless.yml": ['--param="door=url"'],
+};
 
 const forbidden = new RegExp(`\\b(?:${[...pronouns, ...Object.keys(retired)].join("|")})\\b`, "gi");
 
