@@ -47,7 +47,7 @@ export const audit = async (
   return { code, ...ended };
 };
 
-/** What is told in JSON. */
+/** The JSON output of a command. */
 interface Told {
   objects: (CheckResult & { difference: unknown; madeBy?: string })[];
   summary: Summary;
@@ -55,7 +55,7 @@ interface Told {
   notes: string[];
 }
 
-/** The same, with what it told in JSON. */
+/** Runs a command and parses its JSON output. */
 export const json = async (folder: string, words: string[]): Promise<Ended & Told> => {
   const ended = await audit(folder, [...words, "-o", "json"]);
   assert.notEqual(ended.stdout, "", ended.stderr);

@@ -16,7 +16,7 @@ const pages = new Map(
 /** The changelog names files as they were at the time. */
 const present = [...pages].filter(([page]) => page !== "CHANGELOG.md");
 
-/** Folders that a reader is told to make, or that stand for any. */
+/** Folders that a page asks its reader to create, and placeholders. */
 const examples = /^functions\/require-owner-label\b|\/(?:RULE|VERB)\b/;
 const doesExist = (path: string): boolean => examples.test(path) || globSync(path, { cwd: root }).length > 0;
 

@@ -61,7 +61,7 @@ const suite = (open: () => Ledger) => {
     assert.equal(await kept("a"), undefined);
   });
 
-  it("hands out what nobody can edit", async () => {
+  it("returns entries that can't be edited", async () => {
     await ledger.change("a", () => ({ list: [1] }));
     const kept = await ledger.change<{ list: number[] }>("a", (value) => value);
     assert.throws(() => kept?.list.push(2), TypeError);

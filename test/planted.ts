@@ -3,7 +3,7 @@ import fc from "fast-check";
 const base64 = (text: string) => Buffer.from(text).toString("base64");
 const docker = (auths: object) => base64(JSON.stringify({ auths }));
 
-/** Every form in which somebody may have written a secret. */
+/** The forms in which a secret may be written. */
 export const secretIn = (planted: string) =>
   fc.constantFrom<unknown>(
     { kind: "Secret", data: { a: base64(planted), ".dockerconfigjson": docker({ "a.b": { password: planted } }) } },

@@ -88,7 +88,7 @@ const answered = async (listed: CatalogueRule, entry: Case, request: AdmissionRe
   return { statusCode, answer: JSON.parse(body), heard };
 };
 
-/** What is recorded of a request, judged anew, says what was recorded; and, unless it says otherwise, what was answered. */
+/** A recording that is evaluated again gives its own outcome and, unless it is marked as redacted, the original answer. */
 const law = async (listed: CatalogueRule, entry: Case, request: AdmissionRequest, mode: Mode = "enforce") => {
   const { statusCode, answer, heard } = await answered(listed, entry, request, mode);
   const what = `${entry.name}: ${JSON.stringify(request)}`;

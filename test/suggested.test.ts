@@ -20,7 +20,7 @@ import { describeEdits, suggestFix } from "../infra/check/evaluation/suggestions
 import { pods } from "./cluster/pods.ts";
 import { runVerb } from "./verb.ts";
 
-// What somebody could write instead of what is refused; that each rule's suggestions help, catalogue.test.ts sees to.
+// The suggestions for refused objects. catalogue.test.ts tests that the suggestions of each rule help.
 
 const requestOf = (object: KubernetesObject, oldObject: KubernetesObject | null = null) =>
   checkReview({
@@ -206,7 +206,7 @@ describe("what rules suggest", () => {
     assert.equal(await said(limitRanger, { ...asked, oldObject: claim("1Gi") }), text);
     assert.equal(await said(limitRanger, { ...asked, oldObject: claim("5Gi") }), undefined);
   });
-  it("is no place on Docker Hub that is nobody's", async () => {
+  it("names no repository on Docker Hub that has no owner", async () => {
     const object = pod({ containers: [{ name, image: "quay.io/team/app" }] });
     const placed = (...registries: string[]) => said(allowedRegistries, { object, settings: { registries } });
     for (const nobodys of ["docker.io", "docker.io/library", "docker.io/library/nginx"])

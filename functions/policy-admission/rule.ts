@@ -15,7 +15,7 @@ const listConfigurations = (resource: string) =>
   list({ group: "admissionregistration.k8s.io", resource }, { maxAge: 0 });
 
 export default rule({
-  summary: "Completes policies when they are written, and refuses those that could not do what they say.",
+  summary: "Completes policies when they are written, and refuses policies that could not work.",
   match: [
     {
       apiGroups: [policyGroup],

@@ -20,7 +20,7 @@ import type { KubernetesObject } from "postern/review";
 import { rule } from "postern/rule";
 
 export default rule({
-  summary: "Changes objects as the override policies say that are in the cluster or in postern.yaml.",
+  summary: "Changes objects by the override policies in the cluster or in postern.yaml.",
   match: createWebhookRulesBuilder("CREATE", "UPDATE"),
   objectSelector: ({ objectSelector }) => objectSelector,
   // A policy may append to a list, and a second call would append again.

@@ -21,7 +21,7 @@ import type { KubernetesObject } from "postern/review";
 import { rule } from "postern/rule";
 
 export default rule({
-  summary: "Refuses what the validate policies refuse that are in the cluster or in postern.yaml.",
+  summary: "Refuses requests by the validate policies in the cluster or in postern.yaml.",
   match: createWebhookRulesBuilder("CREATE", "UPDATE", "DELETE"),
   objectSelector: ({ objectSelector }) => objectSelector,
   guards: true,

@@ -145,7 +145,9 @@ describe("an exemption", () => {
       () => buildEntries("rules: { first: { exempt: { namespaceLabels: { a: b } } } }"),
       (error) =>
         error instanceof Complaint &&
-        /^rules\.first\.exempt\.namespaceLabels would let users who label a namespace exempt it/.test(error.message),
+        /^rules\.first\.exempt\.namespaceLabels would let every user with the right to label a namespace exempt it/.test(
+          error.message,
+        ),
     );
   });
 

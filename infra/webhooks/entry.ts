@@ -115,7 +115,7 @@ const chooseExemptions = (
 ): Exemptions => {
   if (exempt.namespaceLabels && Object.keys(exempt.namespaceLabels).length > 0 && match.some(matchesNamespaces))
     throw new Complaint(
-      `rules.${name}.exempt.namespaceLabels would let users who label a namespace exempt it, because ${name} matches namespaces; use namespaces, users or groups`,
+      `rules.${name}.exempt.namespaceLabels would let every user with the right to label a namespace exempt it, because ${name} matches namespaces; use namespaces, users or groups`,
     );
   return sparesVital && exempt.namespaces === undefined ? { ...exempt, namespaces: vitalNamespaces } : exempt;
 };

@@ -57,7 +57,7 @@ describe("what a pod takes", () => {
     assert.deepEqual(requests({ containers: null }), {});
   });
 
-  it("can be told by any resource's name", () => {
+  it("can be found by any resource's name", () => {
     const odd = addAmounts(parseAmounts(JSON.parse('{ "__proto__": "1", "constructor": "2" }')), parseAmounts({}));
     assert.deepEqual([...odd.keys()], ["__proto__", "constructor"]);
   });

@@ -5,7 +5,7 @@ import { parse, type ScalarTag } from "yaml";
 import type { RecordedCall } from "./aws-service.ts";
 import { nothing, resolve, type Scope } from "./template.ts";
 
-// What the roles of infra/aws/iam/pipeline.yml may do: statements are judged by Effect, Action, Resource and, of conditions,
+// What the roles of infra/aws/iam/pipeline.yml may do: statements are evaluated by Effect, Action, Resource and, of conditions,
 // StringEquals, of whose keys a call has those that `Call` says; every other kind of condition or statement is refused when
 // the file is read.
 export const file = fileURLToPath(new URL("../../infra/aws/iam/pipeline.yml", import.meta.url));

@@ -70,7 +70,7 @@ describe("what rules may ask while a cluster is audited", () => {
     assert.equal(asked.length, 1);
   });
 
-  it("is nobody who would write, and no host that nobody named", async () => {
+  it("writes nothing, and asks no host that isn't named", async () => {
     const { world, told } = await open(["127.0.0.1"]);
     asked.length = 0;
     const namespaces = { group: "", resource: "namespaces" };

@@ -64,7 +64,7 @@ describe("a service outside the cluster", () => {
     assert.equal(await ask({ keep: () => 0 }), "no");
   });
 
-  it("is asked once by all who ask the same at a time", async () => {
+  it("is asked once for several equal questions at the same time", async () => {
     const answers = await Promise.all([ask({ keep }), ask({ keep }), ask({ keep })]);
     assert.deepEqual(answers, ["yes", "yes", "yes"]);
     assert.equal(asked, 1);
@@ -78,7 +78,7 @@ describe("a service outside the cluster", () => {
     assert.equal(asked, 2);
   });
 
-  it("says to each who asks at once only what is good for all", async () => {
+  it("gives several askers at the same time only an answer that may be kept", async () => {
     const mayKeep = (answer: { body: string }) => (answer.body === "yes" ? 60 : 0);
     says = "nothing";
     const hasty = assert.rejects(ask({ keep: mayKeep }, "one", 300), /did not answer in time$/);

@@ -20,7 +20,7 @@ export interface Outcome extends Error {
 }
 
 interface Surroundings {
-  /** Is told each line that the function writes. */
+  /** Gets each line that the function writes. */
   hear?: (line: string) => void;
   /** For how many milliseconds an answer is waited for. */
   patience?: number;

@@ -1,6 +1,6 @@
 // Says what upstream's Pod Security evaluator has against pods, as JSON, one line a pod.
 //
-//	evaluator < pods         judges pods, one line of JSON each
+//	evaluator < pods         evaluates pods, one line of JSON each
 //	evaluator FOLDER         prints those in upstream's folder of test data, with their place there
 package main
 
