@@ -98,7 +98,7 @@ describe("an audit of a cluster", await needs("API server"), () => {
       }));
       await make(`/apis/example.com/v1/namespaces/n${home}/widgets`, widgets);
     }
-    // What is judged now was there before its rules.
+    // The objects that are evaluated now existed before the rules.
     const certificate = await openCertificate(folder, "127.0.0.1");
     const scripted = await openScriptedEndpoints(certificate, {
       more: (review) => {
@@ -235,7 +235,7 @@ describe("an audit of a cluster", await needs("API server"), () => {
     assert.equal(stderr, '--namespace nowhere: the API server answers 404: namespaces "nowhere" not found\n');
   });
 
-  it("says what somebody may not see, and judges the rest", async () => {
+  it("names the kinds that the user may not read, and evaluates the rest", async () => {
     const role = { metadata: { name: "looking" }, rules: [{ apiGroups: [""], resources: ["pods"], verbs: ["list"] }] };
     const rbac = "/apis/rbac.authorization.k8s.io/v1";
     await admin({ method: "POST", path: `${rbac}/clusterroles`, body: role });

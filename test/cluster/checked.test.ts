@@ -30,7 +30,7 @@ import { createWitness, registerWitness } from "./witness.ts";
 type Fields = Record<string, unknown>;
 
 const catalogue = await readCatalogue();
-/** All that judge or change what is created, as far as it fits before the API server's patience ends. */
+/** The rules that evaluate creations, as many as fit into the API server's timeout. */
 const on = [
   ...["limit-ranger", "always-pull-images", "priority", "default-toleration-seconds", "runtime-class"],
   ...["pod-node-selector", "extended-resource-toleration", "default-requests-and-limits", "default-storage-class"],
@@ -45,7 +45,7 @@ const settings: Record<string, string> = {
 };
 const yaml = `rules:\n${on.map((name) => `  ${name}: { ${[settings[name], "timeoutSeconds: 2"].filter(Boolean).join(", ")} }\n`).join("")}`;
 
-/** What the rules read, as somebody would put it down who has a cluster. */
+/** The objects that the rules read, as manifests of a cluster. */
 const stateful = [
   ...["/api/v1/namespaces", "/api/v1/limitranges", "/api/v1/serviceaccounts", "/api/v1/nodes"],
   ...["/apis/storage.k8s.io/v1/storageclasses", "/apis/networking.k8s.io/v1/ingressclasses"],
@@ -168,7 +168,7 @@ describe("what check says", await needs("API server"), () => {
 
 const shown = (body: unknown) => ({ code: 0, warnings: [], body });
 
-/** What the API server did, and what check said, as far as one can be told from the other. */
+/** The API server's outcome and check's outcome, reduced to the parts that can be compared. */
 const compared = (
   answer: ClusterResponse,
   last: Fields | undefined,

@@ -189,7 +189,7 @@ describe("a cluster that is read", await needs("API server"), () => {
       assert.deepEqual(await environment()().list(limitranges), []);
     });
 
-    it("takes no conflict for an object that is there, and nobody else's refusal for the API server's", async () => {
+    it("doesn't take a conflict for an existing object, nor a webhook's refusal for the API server's", async () => {
       const conflict = { kind: "Status", reason: "Conflict", message: "try again", code: 409 };
       way.faults.push({ status: 409, body: JSON.stringify(conflict) });
       const make = () => environment()().create(namespaces, namespace("made"));
@@ -227,7 +227,7 @@ describe("a cluster that is read", await needs("API server"), () => {
       await assert.rejects(environment()().get(strange, "a"), failing(/could not read widgets "a" of .* answers 404/));
     });
 
-    it("says who doesn't let us", async () => {
+    it("names the server that refuses", async () => {
       const credentials = { token: "wrong" };
       await assert.rejects(read(environment({ credentials })()), failing(/answers 401: Unauthorized$/));
       assert.equal(way.paths.length, 2, "it may have been an old token");
@@ -290,7 +290,7 @@ describe("a cluster that is read", await needs("API server"), () => {
     });
   });
 
-  it("is asked again by those who waited for a question that fails or stays away", async () => {
+  it("is asked again by the callers that waited for a question without an answer", async () => {
     const open = environment();
     way.faults.push({ milliseconds: 3000 });
     const hasty = open(500).get(namespaces, "a");
@@ -300,7 +300,7 @@ describe("a cluster that is read", await needs("API server"), () => {
     assert.equal(way.paths.length, 2);
   });
 
-  it("is looked at again for what somebody is about to make, for as long as was said", async () => {
+  it("is read again for an object that another client is about to create, for the stated time", async () => {
     const patient = { maxAge: 0, patience: 3 };
     const soon = environment()().get(namespaces, "soon", undefined, patient);
     while (way.paths.length < 2) await wait(20);
@@ -330,7 +330,7 @@ describe("a cluster that is read", await needs("API server"), () => {
     assert.equal(way.paths.length, 3);
   });
 
-  it("is never taken for another, whoever asks at once, however little is remembered", async () => {
+  it("is never taken for another, with any number of callers and any size of memory", async () => {
     const clusters = { one, two };
     const question = fc.record({
       cluster: fc.constantFrom("one" as const, "two" as const),

@@ -82,7 +82,7 @@ describe("an audit of a cluster in trouble", () => {
     return undefined;
   };
 
-  it("asks again where it was refused for the moment, cut off, or told that its list is too old", async () => {
+  it("repeats a request after a temporary refusal, a lost connection, or an expired list", async () => {
     const troubles: ((response: ServerResponse, request: IncomingMessage, url: URL) => undefined)[] = [
       (response) => said(response, 429, {}, { "retry-after": "0" }),
       (_, request) => void request.socket.destroy(),
@@ -125,7 +125,7 @@ describe("an audit of a cluster in trouble", () => {
     );
   });
 
-  it("follows nobody elsewhere, unpacks no bomb, and goes in no circles", async () => {
+  it("follows no redirect, decompresses no bomb, and doesn't loop", async () => {
     let strangers = 0;
     const elsewhere = createServer({ cert: certificate.cert, key: certificate.key }, (_, response) => {
       strangers++;
@@ -160,7 +160,7 @@ describe("an audit of a cluster in trouble", () => {
     elsewhere.close();
   });
 
-  it("ends where somebody ends it, with what it has by then, in whole files", async () => {
+  it("writes whole files with everything it has if it is interrupted", async () => {
     let child = 0;
     const show: Show = (url) => {
       if (!url.searchParams.has("continue")) return pageOf(100, url, "x");
@@ -209,7 +209,7 @@ describe("an audit of a cluster in trouble", () => {
     });
   });
 
-  it("is told in one sentence that it can't begin", async () => {
+  it("says in one sentence that it can't begin", async () => {
     const options = (said: Record<string, string>): Options => {
       const all: Record<string, string> = { live: "", config: join(folder, "postern.yaml"), as: "a", ...said };
       const text = (name: string) => all[name];

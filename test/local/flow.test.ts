@@ -101,7 +101,7 @@ describe("a rule with variants", () => {
     return statusCode === 200 ? (response.status?.message ?? response.allowed) : statusCode;
   };
 
-  it("is told which one was called, and has that one's settings", async () => {
+  it("gets the name and the settings of the called variant", async () => {
     assert.equal(await saidAt("validate/strict"), "strict 2k");
     assert.equal(await saidAt("validate/loose"), "loose 5k");
   });
@@ -121,7 +121,7 @@ describe("a rule with variants", () => {
 
   it("allows whatever comes where it is off", async () => assert.equal(await saidAt("validate/gone", "idle"), true));
 
-  it("can be tried under any, by those who may invoke it", async () => {
+  it("can be run with any settings by a direct invocation", async () => {
     const say = async (event: object) =>
       Object((await ask({ phase: "validate", review, ...event })).response).status?.message;
     assert.equal(await say({ variant: "usual" }), "usual 3m");
@@ -281,7 +281,7 @@ describe("an event", () => {
     assert.deepEqual(told[3], { label: "seen" });
   });
 
-  it("of a direct invocation that brings settings asks nobody in the function's name", async () => {
+  it("of a direct invocation with its own settings sends no request with the function's rights", async () => {
     let asked = 0;
     const world = () => {
       asked += 1;
@@ -420,7 +420,7 @@ describe("a request that is no review", () => {
       }
     });
 
-  it("is told from one after it that is", async () => {
+  it("does not affect the next request", async () => {
     const { ask } = running();
     for (const [, change] of badInputs) {
       await ask(altered(plain, change));

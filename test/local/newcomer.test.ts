@@ -51,7 +51,7 @@ const postern = (...words: string[]): Promise<Ended> =>
 /** Prints a line for each thread that is started. */
 const tellingThreads = 'process.on("worker", () => console.log("a thread started"))';
 
-/** `npx postern serve …`, until it is told to stop. */
+/** Runs `npx postern serve …` until it is stopped. */
 const serve = async (...words: string[]) => {
   const env = { ...process.env, NODE_OPTIONS: `--import=data:text/javascript,${encodeURIComponent(tellingThreads)}` };
   const child = spawn(process.execPath, ["infra/postern.js", "serve", "--port", "0", ...words], { cwd: copy, env });
@@ -96,7 +96,7 @@ const review = async (url: string): Promise<{ code: number; body: string }> => {
   });
 };
 
-/** What is done beside a rule that is broken, what is printed, and whether the rule's fault is told on stderr. */
+/** A command beside a broken rule, its output, and whether stderr has the rule's fault. */
 type Told = [name: string, words: string[], code: number, stdout: string, isTold: boolean];
 
 describe("a newcomer", () => {
@@ -418,13 +418,13 @@ describe("a newcomer", () => {
     readFileSync(new URL("newcomer.test.yaml", import.meta.url), "utf8"),
   );
   for (const [name, words, stderr] of sentences)
-    it(`is told of ${name} in one sentence`, async () => {
+    it(`gets one sentence about ${name}`, async () => {
       const ended = await postern(...words);
       assert.equal(ended.code, 2);
       assert.match(ended.stderr, new RegExp(stderr));
     });
 
-  it("is told of a port in use in one sentence", async () => {
+  it("gets one sentence about a port in use", async () => {
     const gateway = await serve();
     const [, port] = /127.0.0.1:(\d+)/.exec(await gateway.says(/Serving .*/)) ?? [];
     const second = await postern("serve", "--port", String(port));
@@ -432,7 +432,7 @@ describe("a newcomer", () => {
     await gateway.stop();
   });
 
-  it("is told of a broken postern.yaml by line", async () => {
+  it("gets the line of a mistake in postern.yaml", async () => {
     await writeFile(join(copy, "broken.yaml"), "rules:\n  always-admit:\n    mode: loud\n  nope:\n");
     const broken = await postern("serve", "--config", "broken.yaml");
     assert.deepEqual(broken.stderr.split("\n").slice(0, 2), [
