@@ -51,7 +51,7 @@ export const createEvaluate = (draft?: typeof createDraft, bind?: typeof bindNee
     const decide = rule[phase];
     if (decide === undefined || mode === "off") return nothing;
 
-    // `decode` checked that the object is present; that it has the rule's kind follows from `match`.
+    // `checkReview` checked that the object is present; that it has the rule's kind follows from `match`.
     const object = (request.operation === "DELETE" ? request.oldObject : request.object) as KubernetesObject;
     const { value, changes } = phase === "mutate" && draft ? draft(object) : { value: object, changes: () => [] };
     const verdict = decide.call(rule, value, {
@@ -60,13 +60,13 @@ export const createEvaluate = (draft?: typeof createDraft, bind?: typeof bindNee
       request,
       oldObject: (request.oldObject ?? null) as KubernetesObject | null,
     });
-    const conclude = (verdict: Verdict) => {
+    const concludeOrRepeat = (verdict: Verdict) => {
       const decision = concludeVerdict(verdict, changes, request, circumstances);
       // An answer that is a few seconds old is only good enough to admit.
       const fresh = decision.refused ? capabilities?.anew?.() : undefined;
       return fresh ? evaluate(rule, phase, request, { ...circumstances, capabilities: fresh }) : decision;
     };
-    return verdict instanceof Promise ? verdict.then(conclude) : conclude(verdict);
+    return verdict instanceof Promise ? verdict.then(concludeOrRepeat) : concludeOrRepeat(verdict);
   };
   return evaluate;
 };
@@ -80,7 +80,7 @@ const concludeVerdict = (
   { name, mode }: EvaluationContext,
 ): Decision => {
   const { refuse, warnings = [], audit = {} } = typeof verdict === "string" ? { refuse: verdict } : (verdict ?? {});
-  const status = typeof refuse === "string" ? toForbidden(refuse) : refuse;
+  const status = typeof refuse === "string" ? toPlainForbidden(refuse) : refuse;
   const patch = status === undefined ? changes() : [];
   if (patch.length > 0 && request.operation === "DELETE")
     throw new Failure(500, `the rule edited ${patch[0]?.path} on DELETE`);
@@ -99,4 +99,4 @@ const concludeVerdict = (
   return decision;
 };
 
-const toForbidden = (message: string): Status => ({ code: 403, reason: "Forbidden", message });
+const toPlainForbidden = (message: string): Status => ({ code: 403, reason: "Forbidden", message });

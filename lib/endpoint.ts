@@ -4,7 +4,7 @@ import type { evaluateInTime } from "./deadline.ts";
 import type { Evaluate, Mode } from "./decide.ts";
 import { Failure, toFailure, toFailureStatus } from "./failure.ts";
 import { freezeDeep } from "./json.ts";
-import { type DirectInvocation, type HttpCall, isDirectInvocation, readLambdaEvent } from "./lambda-event.ts";
+import { type DirectInvocation, type IncomingRequest, isDirectInvocation, readLambdaEvent } from "./lambda-event.ts";
 import { formatLogLine, type LogReport } from "./log-line.ts";
 import type { Capabilities, OpenCapabilities } from "./needs.ts";
 import { printSync } from "./print.ts";
@@ -49,7 +49,7 @@ export interface EndpointParts {
 /** The state of one review: each middleware adds what the next ones and the log line need. */
 interface Turn extends LogReport {
   readonly started: number;
-  call?: HttpCall;
+  call?: IncomingRequest;
   review?: AdmissionReview;
   settings?: unknown;
   capabilities?: Capabilities | undefined;
@@ -75,7 +75,7 @@ export const createEndpoint = (
   const defaults = rule.settings ?? {};
   freezeDeep([defaults, share.clusters]);
   const findCluster = (name = "") => (Object.hasOwn(share.clusters, name) ? share.clusters[name] : undefined);
-  const admit = openKeyVerifier(host.publicKeys, (cluster) => findCluster(cluster)?.keyVersions ?? []);
+  const verifyKey = openKeyVerifier(host.publicKeys, (cluster) => findCluster(cluster)?.keyVersions ?? []);
 
   /** Reads an event. A load balancer's health check has no key; a direct invocation brings a review. */
   const readEvent = (step: Step): unknown => {
@@ -93,7 +93,7 @@ export const createEndpoint = (
       const segments = turn.call.path.split("/");
       const last = segments.length - (isPhase(segments.at(-1)) ? 1 : 2);
       const [segment = "", name, phase, variant] = segments.slice(Math.max(0, last - 2));
-      const caller = admit(segment);
+      const caller = verifyKey(segment);
       if (!caller || name !== share.rule || !isPhase(phase)) throw createNotFound();
       Object.assign(turn, caller, { variant, phase });
     }
@@ -127,7 +127,7 @@ export const createEndpoint = (
     return undefined;
   };
 
-  const journal = ({ event: turn }: Step) => {
+  const writeLog = ({ event: turn }: Step) => {
     if (!turn.outcome && !turn.error) return;
     turn.milliseconds = Math.round((readClock() - turn.started) * 1000) / 1000;
     host.writeLogLine(turn);
@@ -135,7 +135,7 @@ export const createEndpoint = (
 
   const chain = middy<Turn, unknown, Error, Context>({
     timeoutEarlyInMillis: 0,
-    requestEnd: journal as (step: middy.Request) => void,
+    requestEnd: writeLog as (step: middy.Request) => void,
   })
     .use({ before: readEvent, onError: answerFailure })
     .use({ before: checkCall })

@@ -2,7 +2,8 @@ import { isUtf8 } from "node:buffer";
 import { Failure } from "./failure.ts";
 import { isObject } from "./json.ts";
 
-export interface HttpCall {
+/** An HTTP request from the API server, read from a Lambda event; `answer` builds the response in that event's format. */
+export interface IncomingRequest {
   method: string;
   path: string;
   contentType: string;
@@ -37,7 +38,7 @@ export const isDirectInvocation = (event: unknown): event is DirectInvocation =>
   "review" in toFields(event) && "phase" in toFields(event);
 
 /** Reads events of HTTP API 2.0 and 1.0, REST proxy, function URL and ALB; throws for any other event. */
-export const readLambdaEvent = (given: unknown): HttpCall => {
+export const readLambdaEvent = (given: unknown): IncomingRequest => {
   const event = toFields(given);
   const context = toFields(event.requestContext);
   const http = toFields(context.http);

@@ -28,12 +28,12 @@ export interface Draft<T> {
 /** Returns a draft that records writes: what isn't written is neither compared, copied nor walked. */
 export const createDraft = <T extends object>(original: T): Draft<T> => {
   const root = createNode(original as Container, undefined);
-  const changes = () => {
+  const collectChanges = () => {
     const patch: Patch = [];
     if (root.open) addDifference(patch, root, "");
     return patch;
   };
-  return { value: root.draft as T, changes };
+  return { value: root.draft as T, changes: collectChanges };
 };
 
 const NODE = Symbol("node");

@@ -94,7 +94,7 @@ export const decodeReview = (body: string): AdmissionReview => checkReview(parse
 
 export const checkReview = (value: unknown): AdmissionReview => {
   if (!isMap(value)) throw createReviewFailure("the review", "an object");
-  // `shape` checks every field that a rule can reach; the rest of the object stays unknown.
+  // `checkRequest` checks every field that a rule can reach; the rest of the object stays unknown.
   const { apiVersion, kind, request } = value as { apiVersion: unknown; kind: unknown; request: AdmissionRequest };
   const version = versions.find((one) => groupVersion + one === apiVersion);
   if (kind !== "AdmissionReview") throw createReviewFailure("kind", '"AdmissionReview"');

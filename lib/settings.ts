@@ -1,8 +1,7 @@
 import { isMap } from "./json.ts";
-/**
- * A rule's settings are its defaults, overridden member by member. The defaults define the shape: a member that they
- * lack is unknown, a value of another type is wrong. An empty map or list takes any members.
- */
+
+// The defaults of a rule define the shape of its settings: a member that they lack is unknown, a value of another type is
+// wrong. An empty map or list takes any members.
 
 export interface Mistake {
   path: (string | number)[];

@@ -114,9 +114,9 @@ const law = async (listed: CatalogueRule, entry: Case, request: AdmissionRequest
 };
 
 const isMatched = ({ rule }: CatalogueRule, example: Case, { resource }: AdmissionRequest): boolean => {
-  const { rule: facet, settings } = selectCaseVariant(rule, example);
+  const { rule: variantRule, settings } = selectCaseVariant(rule, example);
   const resources =
-    selectPhase(facet.match, getCasePhase(example), settings)?.flatMap(({ resources }) => resources) ?? [];
+    selectPhase(variantRule.match, getCasePhase(example), settings)?.flatMap(({ resources }) => resources) ?? [];
   return resources.some((one) => one === "*" || one === "*/*" || one === resource.resource);
 };
 

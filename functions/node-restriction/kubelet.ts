@@ -21,7 +21,8 @@ export const gateSettings = {
   recoverVolumeExpansionFailure: true,
 };
 
-export type KubeletContext = {
+/** The values that each check of a kubelet's request gets beside the object. */
+export type KubeletRequestContext = {
   node: string;
   request: AdmissionRequest;
   oldObject: unknown;

@@ -1,8 +1,8 @@
 import type { Node } from "kubernetes-types/core/v1.d.ts";
 import { isSame } from "postern/json";
-import { type KubeletContext, type KubeletOffence, quoteText } from "./kubelet.ts";
+import { type KubeletOffence, type KubeletRequestContext, quoteText } from "./kubelet.ts";
 
-export const checkNode = (object: Node, { node, request, oldObject }: KubeletContext): KubeletOffence => {
+export const checkNode = (object: Node, { node, request, oldObject }: KubeletRequestContext): KubeletOffence => {
   const subject = `node ${quoteText(node)} is not allowed to`;
   if (request.name !== node) return `${subject} modify node ${quoteText(request.name)}`;
   if (request.operation === "DELETE") return;

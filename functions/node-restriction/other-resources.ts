@@ -3,26 +3,26 @@ import type { PersistentVolumeClaim } from "kubernetes-types/core/v1.d.ts";
 import { getOwn, isSame } from "postern/json";
 import { parseCertificateSubject } from "postern/objects/certificate-request";
 import type { KubernetesObject } from "postern/review";
-import { type KubeletContext, type KubeletOffence, quoteText, userPrefix } from "./kubelet.ts";
+import { type KubeletOffence, type KubeletRequestContext, quoteText, userPrefix } from "./kubelet.ts";
 
-const hasNameOf = (node: string, { metadata }: KubernetesObject, { request }: KubeletContext) =>
+const hasNameOf = (node: string, { metadata }: KubernetesObject, { request }: KubeletRequestContext) =>
   (request.operation === "CREATE" ? metadata?.name : request.name) === node;
 
-export const checkLease = (lease: KubernetesObject, context: KubeletContext): KubeletOffence => {
+export const checkLease = (lease: KubernetesObject, context: KubeletRequestContext): KubeletOffence => {
   if (context.request.namespace !== "kube-node-lease")
     return 'can only access leases in the "kube-node-lease" system namespace';
   if (!hasNameOf(context.node, lease, context))
     return "can only access node lease with the same name as the requesting node";
 };
 
-export const checkCsiNode = (csiNode: KubernetesObject, context: KubeletContext): KubeletOffence =>
+export const checkCsiNode = (csiNode: KubernetesObject, context: KubeletRequestContext): KubeletOffence =>
   hasNameOf(context.node, csiNode, context)
     ? undefined
     : "can only access CSINode with the same name as the requesting node";
 
 export const checkResourceSlice = (
   slice: KubernetesObject & { spec?: { nodeName?: string } },
-  { node, request: { operation } }: KubeletContext,
+  { node, request: { operation } }: KubeletRequestContext,
 ): KubeletOffence =>
   operation === "UPDATE" || slice.spec?.nodeName === node
     ? undefined
@@ -32,7 +32,7 @@ const signers = ["kubernetes.io/kubelet-serving", "kubernetes.io/kube-apiserver-
 
 export const checkSigningRequest = (
   { spec }: CertificateSigningRequest,
-  { node, request, settings }: KubeletContext,
+  { node, request, settings }: KubeletRequestContext,
 ): KubeletOffence => {
   if (settings.allowInsecureKubeletCertificateSigningRequests || request.operation !== "CREATE" || request.subResource)
     return;
@@ -45,7 +45,7 @@ export const checkSigningRequest = (
 /** Allows only changes of a claim's status that report that its volume was enlarged. */
 export const checkClaim = (
   claim: PersistentVolumeClaim,
-  { node, request, oldObject, settings }: KubeletContext,
+  { node, request, oldObject, settings }: KubeletRequestContext,
 ): KubeletOffence => {
   if (request.subResource !== "status") return "may only update PVC status";
   if (request.operation !== "UPDATE") return `unexpected operation ${quoteText(request.operation)}`;

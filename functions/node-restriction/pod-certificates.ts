@@ -1,6 +1,6 @@
 import { isMirrorPod } from "postern/objects/pod";
 import type { KubernetesObject } from "postern/review";
-import { buildForbidden, type KubeletContext, type KubeletOffence, quoteText } from "./kubelet.ts";
+import { buildForbidden, type KubeletOffence, type KubeletRequestContext, quoteText } from "./kubelet.ts";
 
 export interface PodCertificateRequest extends KubernetesObject {
   spec?: {
@@ -16,7 +16,7 @@ export interface PodCertificateRequest extends KubernetesObject {
 /** Checks a request for a pod's certificate. Refusals omit the real UIDs: a forged review could ask for them. */
 export const checkPodCertificateRequest = async (
   { spec = {} }: PodCertificateRequest,
-  { node, request, settings, nodes, pods, accounts }: KubeletContext,
+  { node, request, settings, nodes, pods, accounts }: KubeletRequestContext,
 ): Promise<KubeletOffence> => {
   if (!settings.podCertificateRequest) return "PodCertificateRequest feature gate is disabled";
   if (request.operation !== "CREATE") return `unexpected operation ${request.operation}`;

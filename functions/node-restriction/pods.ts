@@ -3,10 +3,10 @@ import { isSame } from "postern/json";
 import { isMirrorPod } from "postern/objects/pod";
 import { notFound } from "postern/refusals";
 import type { KubernetesObject } from "postern/review";
-import { type KubeletContext, type KubeletOffence, quoteText } from "./kubelet.ts";
+import { type KubeletOffence, type KubeletRequestContext, quoteText } from "./kubelet.ts";
 import { findReference } from "./pod-references.ts";
 
-export const checkPod = (pod: Pod, context: KubeletContext): KubeletOffence | Promise<KubeletOffence> => {
+export const checkPod = (pod: Pod, context: KubeletRequestContext): KubeletOffence | Promise<KubeletOffence> => {
   const { operation, subResource = "" } = context.request;
   if (subResource === "status") return checkStatus(pod, context);
   if (subResource === "eviction") return checkEviction(pod, context);
@@ -18,7 +18,7 @@ export const checkPod = (pod: Pod, context: KubeletContext): KubeletOffence | Pr
 };
 
 /** Checks a mirror pod, which represents a static pod of the node; it must not reference API objects. */
-const checkMirrorPod = async (pod: Pod, { node, nodes }: KubeletContext): Promise<KubeletOffence> => {
+const checkMirrorPod = async (pod: Pod, { node, nodes }: KubeletRequestContext): Promise<KubeletOffence> => {
   const subject = `node ${quoteText(node)}`;
   if (!isMirrorPod(pod))
     return `pod does not have "kubernetes.io/config.mirror" annotation, ${subject} can only create mirror pods`;
@@ -40,7 +40,7 @@ const checkMirrorPod = async (pod: Pod, { node, nodes }: KubeletContext): Promis
   if (what) return `${subject} can not create pods that reference ${what}`;
 };
 
-const checkDeletion = async ({ node, request, pods }: KubeletContext): Promise<KubeletOffence> => {
+const checkDeletion = async ({ node, request, pods }: KubeletRequestContext): Promise<KubeletOffence> => {
   const { name = "", namespace } = request;
   const pod = await pods(name, namespace);
   if (!pod) return notFound({ group: "", resource: "pod" }, name);
@@ -50,7 +50,7 @@ const checkDeletion = async ({ node, request, pods }: KubeletContext): Promise<K
 
 const checkEviction = async (
   { metadata }: KubernetesObject,
-  { node, request, pods }: KubeletContext,
+  { node, request, pods }: KubeletRequestContext,
 ): Promise<KubeletOffence> => {
   if (request.operation !== "CREATE") return `unexpected operation ${request.operation}`;
   const name = request.name || metadata?.name;
@@ -66,7 +66,7 @@ interface PodClaimStatus {
   extendedResourceClaimStatus?: { resourceClaimName?: string; requestMappings?: object[] };
 }
 
-const checkStatus = (pod: Pod, { node, request, oldObject }: KubeletContext): KubeletOffence => {
+const checkStatus = (pod: Pod, { node, request, oldObject }: KubeletRequestContext): KubeletOffence => {
   if (request.operation !== "UPDATE") return `unexpected operation ${quoteText(request.operation)}`;
   const subject = `node ${quoteText(node)}`;
   const oldPod: Pod = Object(oldObject);

@@ -4,8 +4,8 @@ import { rule } from "postern/rule";
 import {
   gateSettings,
   getNodeName,
-  type KubeletContext,
   type KubeletOffence,
+  type KubeletRequestContext,
   kubeletNeeds,
   quoteText,
 } from "./kubelet.ts";
@@ -62,7 +62,7 @@ export default rule({
 
 /** Checks an object of one resource. The API server ensures that the object has the resource's kind. */
 type ResourceCheck = {
-  bivarianceHack(object: KubernetesObject, context: KubeletContext): KubeletOffence | Promise<KubeletOffence>;
+  bivarianceHack(object: KubernetesObject, context: KubeletRequestContext): KubeletOffence | Promise<KubeletOffence>;
 }["bivarianceHack"];
 
 const resourceChecks: Record<string, ResourceCheck> = {

@@ -1,7 +1,7 @@
 import type { PersistentVolume, Pod, Volume } from "kubernetes-types/core/v1.d.ts";
 import { joinErrors, notFound } from "postern/refusals";
 import type { KubernetesObject } from "postern/review";
-import { type KubeletContext, type KubeletOffence, quoteText } from "./kubelet.ts";
+import { type KubeletOffence, type KubeletRequestContext, quoteText } from "./kubelet.ts";
 
 export interface TokenRequest extends KubernetesObject {
   spec?: {
@@ -10,7 +10,10 @@ export interface TokenRequest extends KubernetesObject {
   };
 }
 
-export const checkToken = async ({ spec = {} }: TokenRequest, context: KubeletContext): Promise<KubeletOffence> => {
+export const checkToken = async (
+  { spec = {} }: TokenRequest,
+  context: KubeletRequestContext,
+): Promise<KubeletOffence> => {
   const { node, request, settings } = context;
   if (request.operation !== "CREATE" || request.subResource !== "token") return;
   const { apiVersion, kind, name, uid } = spec.boundObjectRef ?? {};
@@ -27,7 +30,7 @@ export const checkToken = async ({ spec = {} }: TokenRequest, context: KubeletCo
 const checkAudience = async (
   [audience = "", ...more]: string[],
   pod: Pod,
-  context: KubeletContext,
+  context: KubeletRequestContext,
 ): Promise<string | undefined> => {
   if (more.length > 0) return "node may only request 0 or 1 audiences";
   const volumes = pod.spec?.volumes ?? [];
@@ -59,7 +62,7 @@ const usesAudience = async (
   volume: Volume,
   pod: Pod,
   audience: string,
-  context: KubeletContext,
+  context: KubeletRequestContext,
 ): Promise<boolean | string> => {
   const claim = volume.ephemeral?.volumeClaimTemplate
     ? `${pod.metadata?.name}-${volume.name}`
@@ -74,7 +77,7 @@ const usesAudience = async (
 
 const findClaimDriver = async (
   name: string,
-  { claims, volumes, request }: KubeletContext,
+  { claims, volumes, request }: KubeletRequestContext,
 ): Promise<{ error: string } | { driver: string | undefined }> => {
   const claim = await claims(name, request.namespace);
   if (!claim) return { error: `persistentvolumeclaim ${quoteText(name)} not found` };

@@ -41,7 +41,7 @@ export default rule({
   },
 
   suggest(pod: Pod, { request }) {
-    // The security context of an existing pod can't be changed.
+    // There is nothing to suggest on UPDATE: the security context of an existing pod can't be changed.
     if (request.operation !== "CREATE") return;
     const deleteFields = (fields: object, context: object = {}) => {
       for (const field of Object.keys(fields)) Reflect.deleteProperty(context, field);

@@ -7,7 +7,7 @@ import { stringify } from "yaml";
 import { Failure } from "#lib/failure.ts";
 import { annotated, named, namespaces, objects, testObjects, user } from "../../test/capabilities.ts";
 import { Complaint } from "../cli/complaint.ts";
-import { createManifestCluster, type ManifestCluster, readManifests } from "./manifest-cluster.ts";
+import { createManifestCluster, type ManifestCluster, readManifestFolder } from "./manifest-cluster.ts";
 
 describe("a cluster made of a folder of manifests", () => {
   let folder: string;
@@ -21,7 +21,7 @@ describe("a cluster made of a folder of manifests", () => {
     const list = { apiVersion: "v1", kind: "List", items: others };
     await writeFile(join(folder, "more", "deep", "others.yml"), stringify(list));
     await writeFile(join(folder, "more", "README.md"), "apiVersion: none");
-    world = createManifestCluster(await readManifests(folder));
+    world = createManifestCluster(await readManifestFolder(folder));
   });
   after(() => rm(folder, { recursive: true, force: true }));
 
@@ -57,7 +57,7 @@ describe("a cluster made of a folder of manifests", () => {
   const manifests = async (files: Record<string, string>) => {
     const own = await mkdtemp(join(folder, "own-"));
     for (const [name, text] of Object.entries(files)) await writeFile(join(own, name), text);
-    return readManifests(own).finally(() => rm(own, { recursive: true }));
+    return readManifestFolder(own).finally(() => rm(own, { recursive: true }));
   };
   const wrong: [string, string, RegExp][] = [
     ["that is no YAML", "a: 1\n---\nb: [", /^a\.yaml:3 is no YAML: /],

@@ -29,7 +29,7 @@ export const createManifestCluster = (objects: Objects): ManifestCluster => {
 };
 
 /** Reads every object in the YAML and JSON files below a folder. A missing namespace becomes `default`. */
-export const readManifests = async (folder: string): Promise<Objects> =>
+export const readManifestFolder = async (folder: string): Promise<Objects> =>
   addDefaultNamespaces((await readFolder(folder)).flatMap(listFileObjects));
 
 /** Returns values as objects with their namespaces; throws for other values, naming their `place`. */

@@ -7,7 +7,7 @@ export interface ListedObject {
   modified: Date;
 }
 
-export interface StoredObject {
+export interface BucketObject {
   text: string;
   /** Changes with every write of another text. */
   etag: string;
@@ -23,7 +23,7 @@ export type WriteCondition = { IfNoneMatch: "*" } | { IfMatch: string };
 /** An S3 bucket: that of a stage's stack, or one that functions write recordings to. */
 export interface StageBucket {
   list(prefix: string): AsyncIterable<ListedObject>;
-  read(key: string): Promise<StoredObject | undefined>;
+  read(key: string): Promise<BucketObject | undefined>;
   /** Writes JSON; returns false if the condition doesn't hold. */
   write(key: string, text: string, condition?: WriteCondition): Promise<boolean>;
   remove(key: string, etag: string): Promise<void>;
@@ -65,7 +65,7 @@ export const openBucket = (Bucket: string, client = openS3()): StageBucket => ({
   },
 });
 
-const readObject = async (client: S3, place: { Bucket: string; Key: string }): Promise<StoredObject | undefined> => {
+const readObject = async (client: S3, place: { Bucket: string; Key: string }): Promise<BucketObject | undefined> => {
   const command = new GetObjectCommand(place);
   let date = "";
   command.middlewareStack.add(

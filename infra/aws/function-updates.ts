@@ -34,7 +34,7 @@ export interface FunctionUpdates {
   publish(before: FunctionConfiguration, description: string): Promise<string>;
 }
 
-/** `patience` is the maximum wait for one update, in seconds. */
+/** `maxWaitSeconds` is for one update. */
 export const openUpdates = (
   client: Lambda,
   rule: string,

@@ -14,12 +14,12 @@ type Send = (request: unknown) => Promise<unknown>;
 
 /** Makes a client check the guard before each request that changes something, and before each retry. */
 export const guardClient = <T extends Client>(client: T, guard: ChangeGuard): T => {
-  const middleware =
+  const guardRequests =
     (next: Send, { commandName = "" }: { commandName?: string }): Send =>
     async (request) => {
       if (!/^(Get|List|Describe|Head|Invoke)/.test(commandName)) await guard.check();
       return next(request);
     };
-  client.middlewareStack.add(middleware, { step: "finalizeRequest", priority: "low", name: "postern-guard" });
+  client.middlewareStack.add(guardRequests, { step: "finalizeRequest", priority: "low", name: "postern-guard" });
   return client;
 };

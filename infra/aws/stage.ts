@@ -1,12 +1,12 @@
 import { CloudFormation } from "@aws-sdk/client-cloudformation";
 import { Lambda } from "@aws-sdk/client-lambda";
 import { SSM } from "@aws-sdk/client-ssm";
-import type { Identity } from "#lib/cluster/signature.ts";
+import type { AwsKeys } from "#lib/cluster/signature.ts";
 import type { Options } from "../cli/command.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
 import { openBucket, openS3, type StageBucket } from "./bucket.ts";
-import { openFunctions, type StageFunctions } from "./functions.ts";
 import { type ChangeGuard, guardClient } from "./guard.ts";
+import { openFunctions, type StageFunctions } from "./lambda-functions.ts";
 import { openMetrics, type StageMetrics } from "./metrics.ts";
 import { openParameters, type StageParameters } from "./parameters.ts";
 import { openStack, type StageStack } from "./stack.ts";
@@ -21,7 +21,7 @@ export interface DeploymentStage {
   openStageBucket(): Promise<StageBucket | undefined>;
   /** Checked before every call that changes something. */
   guard: ChangeGuard;
-  readIdentity(): Promise<Identity>;
+  readIdentity(): Promise<AwsKeys>;
 }
 
 export const openStage = (name: string): DeploymentStage => {

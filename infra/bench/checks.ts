@@ -15,9 +15,12 @@ export interface CheckMeasurement {
   seconds: { check: number; reading: number; ownReading: number; rules: number };
   /** The largest memory of the process, in bytes. */
   memory: number;
-  /** The ratio to the rules and a reading with the `yaml` package; the bar is for this ratio. */
+  /**
+   * The check's CPU time, divided by that of its rules plus that of reading the files with the `yaml` package. The bar is
+   * for this ratio.
+   */
   overParser: Ratio;
-  /** The ratio to the rules and a reading as check does it. */
+  /** The check's CPU time, divided by that of its rules plus that of its own way to read the files. */
   overReader: Ratio;
 }
 

@@ -1,6 +1,6 @@
 import { rule } from "#lib/rule.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
-import { toCatalogueRule } from "../parity/rule-server.ts";
+import { buildTestRule } from "../parity/rule-server.ts";
 
 /** Mutators that are called for the pods of one namespace, one after another or as a group. */
 export interface MutatorChain {
@@ -17,7 +17,7 @@ const getMark = (index: number) => `bench.postern.dev/mutator-${index}`;
 
 /** Creates a minimal rule. It adds an annotation of its own, and is not called for pods with this annotation. */
 const createMutator = (name: string, mark: string): CatalogueRule =>
-  toCatalogueRule(
+  buildTestRule(
     name,
     rule({
       summary: "Leaves a mark on a pod.",

@@ -12,7 +12,7 @@ import type { GroupConfig } from "#lib/group.ts";
 import { rule } from "#lib/rule.ts";
 import { mergeWithDefaults } from "#lib/settings.ts";
 import { type CatalogueRule, readRule } from "../catalogue/registry.ts";
-import { toCatalogueRule } from "../project/served.ts";
+import { toGroupRule } from "../project/served.ts";
 import { bundleRule } from "./bundle.ts";
 import { getContents, unzip } from "./zip.ts";
 
@@ -266,10 +266,10 @@ describe("bundle", () => {
       };
       return { rule: "both", alone: settings, clusters: { local: { keyVersions: [1], mode: "enforce", settings } } };
     };
-    const on = await bundleRule(toCatalogueRule({ name: "both", members }), share("enforce"), out("rights"));
+    const on = await bundleRule(toGroupRule({ name: "both", members }), share("enforce"), out("rights"));
     assert.deepEqual([on.tokens, on.actions], [[{ secret: "metrics", region: "eu-west-1" }], ["ec2:DescribeVolumes"]]);
     assert.deepEqual(
-      (await bundleRule(toCatalogueRule({ name: "both", members }), share("off"), out("rights"))).tokens,
+      (await bundleRule(toGroupRule({ name: "both", members }), share("off"), out("rights"))).tokens,
       [],
     );
   });

@@ -265,7 +265,7 @@ const entryFields = new Set([
   ],
 ]);
 
-/** Keeps what decides of `export default rule({ … })`: the functions, the settings and the needs. */
+/** Reduces `export default rule({ … })` to the members that a review needs: the functions, the settings and the needs. */
 const createDecisionOnlyPlugin = (files: string[]): Plugin => ({
   name: "decision-only",
   setup({ onLoad }) {

@@ -1,11 +1,5 @@
 import { crc32, inflateRawSync } from "node:zlib";
-
-/** A file that is already compressed, with the checksum and the length of its contents. */
-export interface DeflatedFile {
-  deflated: Uint8Array;
-  crc: number;
-  size: number;
-}
+import type { DeflatedFile } from "#lib/cue/cue-files.ts";
 
 export type ZipFiles = Record<string, Uint8Array | DeflatedFile>;
 

@@ -88,8 +88,8 @@ export const buildReview = ({ name, rule }: CatalogueRule, entry: Case): Admissi
   const operation = getCaseOperation(entry);
   const given = entry[phase];
   const oldObject = operation === "DELETE" ? given : entry.oldObject;
-  const { rule: facet, settings } = selectCaseVariant(rule, entry);
-  const matches = selectPhase(facet.match, phase, settings) ?? [];
+  const { rule: variantRule, settings } = selectCaseVariant(rule, entry);
+  const matches = selectPhase(variantRule.match, phase, settings) ?? [];
   const ownPlural = given?.kind && toPlural(given.kind);
   const possible = matches.flatMap(({ resources }) => resources);
   const path = entry.resource ?? possible.find((one) => one === ownPlural) ?? possible[0] ?? "";

@@ -27,7 +27,7 @@ export interface BrokenRule {
 export const catalogueFolder = fileURLToPath(new URL("../../functions/", import.meta.url));
 
 /** The position of webhooks in kube-apiserver's plugin chain, for rules without `order`. */
-const webhooksOrder = 37;
+const defaultOrder = 37;
 
 /** Returns all rules, in the order of the compiled-in plugins. Throws if a rule can't be loaded. */
 export const readCatalogue = async (catalogue = catalogueFolder): Promise<CatalogueRule[]> => {
@@ -67,7 +67,7 @@ export const describeUseBesidePlugin = ({ upstreamPlugin: twin }: Rule): string 
   (twin?.defaultOn &&
     `Every API server does this itself by default. The rule is for clusters that turned ${twin.plugin} off.`);
 
-const getOrder = ({ rule }: CatalogueRule) => rule.order ?? webhooksOrder;
+const getOrder = ({ rule }: CatalogueRule) => rule.order ?? defaultOrder;
 
 export const readRule = async (folder: string, name: string): Promise<CatalogueRule> => {
   const here = `functions/${name}`;

@@ -63,7 +63,7 @@ export const runInParallel = async <T, R>(
   const results: R[] = [];
   let next = 0;
   let failed = false;
-  const work = async () => {
+  const runNext = async () => {
     while (next < items.length && !failed) {
       const index = next++;
       try {
@@ -74,7 +74,7 @@ export const runInParallel = async <T, R>(
       }
     }
   };
-  const workers = Array.from({ length: Math.min(atOnce, items.length) }, work);
+  const workers = Array.from({ length: Math.min(atOnce, items.length) }, runNext);
   const settled = await Promise.allSettled(workers);
   const broken = settled.find((one) => one.status === "rejected");
   if (broken) throw broken.reason;

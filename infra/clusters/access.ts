@@ -1,6 +1,6 @@
 import { createEksToken, getAwsDomain } from "#lib/cluster/credentials.ts";
 import { sendRequest, toUnanswered } from "#lib/cluster/https-request.ts";
-import { type Identity, signHeaders } from "#lib/cluster/signature.ts";
+import { type AwsKeys, signHeaders } from "#lib/cluster/signature.ts";
 import { parseJson } from "#lib/json.ts";
 import type { ChangeGuard } from "../aws/guard.ts";
 import type { Options } from "../cli/command.ts";
@@ -14,7 +14,7 @@ export interface ClusterCredentials {
   context?: string | undefined;
   /** The context to use if it exists and `context` isn't set. */
   preferred?: string | undefined;
-  identity?: (() => Promise<Identity>) | undefined;
+  identity?: (() => Promise<AwsKeys>) | undefined;
   guard?: ChangeGuard;
   /** The folder of postern.yaml; its relative paths start here. */
   folder?: string;
@@ -80,7 +80,7 @@ const tokenAge = 10 * 60_000;
 const connectByEks = async (
   cluster: string,
   connect: ConnectConfig,
-  identity: () => Promise<Identity>,
+  identity: () => Promise<AwsKeys>,
   folder: string,
 ): Promise<ClusterConnection> => {
   const { eks = "", region = "" } = connect;
@@ -91,7 +91,7 @@ const connectByEks = async (
       : { server: new URL(connect.server).origin, ca: await readCertificates(connect.ca, folder).catch(complain) };
   let value = "";
   let until = 0;
-  const token = async () => {
+  const getToken = async () => {
     if (until <= Date.now()) {
       value = createEksToken({ eks, region }, await identity(), new Date());
       until = Date.now() + tokenAge;
@@ -99,7 +99,7 @@ const connectByEks = async (
     return value;
   };
   const unknown = `give the AWS identity that deploys an access entry of the EKS cluster ${eks}`;
-  return { server, ca, token, unknown };
+  return { server, ca, token: getToken, unknown };
 };
 
 /** Returns a handler for an error of reading a file; errors of the file system have a code. */
@@ -111,7 +111,7 @@ const rethrowAsComplaint =
 
 export const describeEks = async (
   { eks = "", region = "" }: ConnectConfig,
-  identity: () => Promise<Identity>,
+  identity: () => Promise<AwsKeys>,
 ): Promise<{ server: string; ca: string }> => {
   const base = findEksAddress(region);
   const path = `${base.pathname.replace(/\/$/, "")}/clusters/${encodeURIComponent(eks)}`;

@@ -178,7 +178,10 @@ const createSender = (cluster: string, { server, ca, cert, key, token: readToken
   };
 };
 
-/** A kept connection may have been closed; a request that was written to it never arrived. */
+/**
+ * Reports whether to send a request once more. If a kept connection was closed, the request never arrived, so that even a
+ * write is safe to repeat.
+ */
 const mayRetry = (answer: HttpsAnswer | UnansweredError, isRead: boolean): boolean => {
   if ("status" in answer) return isRead && [429, 500, 502, 503, 504].includes(answer.status);
   return answer.unsent || (isRead && Object(answer.cause).code === "ECONNRESET");

@@ -5,7 +5,7 @@ import type { ResourceType } from "#lib/needs.ts";
 import { joinApiVersion, toApiPath } from "#lib/objects/api-version.ts";
 import type { KubernetesObject } from "#lib/review.ts";
 import type { InspectedCluster } from "#lib/rule.ts";
-import { createManifestCluster, readManifests } from "../apiserver/manifest-cluster.ts";
+import { createManifestCluster, readManifestFolder } from "../apiserver/manifest-cluster.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
 import type { ClusterConfig } from "../config/config.ts";
 import { listAskingRules, resolveConfigPath } from "../config/connections.ts";
@@ -51,7 +51,9 @@ export const openInspection = async (
   file: string,
 ) => {
   if (deployer.kubeconfig === undefined && connect?.manifests !== undefined) {
-    const { list } = createManifestCluster(await readManifests(resolveConfigPath(connect.manifests, dirname(file))));
+    const { list } = createManifestCluster(
+      await readManifestFolder(resolveConfigPath(connect.manifests, dirname(file))),
+    );
     return { list };
   }
   return toInspected(await openClusterApi(name, connect, deployer));

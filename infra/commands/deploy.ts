@@ -33,7 +33,12 @@ export default {
       default: "1000",
       says: "the number of reviews without a failure after which such rules fail closed automatically",
     },
-    forget: { type: "string", multiple: true, value: "NAME", says: "clusters that no longer exist" },
+    forget: {
+      type: "string",
+      multiple: true,
+      value: "NAME",
+      says: "a cluster that no longer exists: deploy without deleting its entries, and forget it",
+    },
     wave: { type: "string", value: "NUMBER", default: "1", says: "how many clusters are updated at the same time" },
     write: {
       type: "string",

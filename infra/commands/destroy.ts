@@ -17,7 +17,12 @@ export default {
     ...stageOption,
     yes: { type: "boolean", says: "delete it; without this option, only print what would be deleted" },
     "configs-only": { type: "boolean", says: "delete only the entries in clusters, and nothing in AWS" },
-    forget: { type: "string", multiple: true, value: "NAME", says: "clusters that no longer exist" },
+    forget: {
+      type: "string",
+      multiple: true,
+      value: "NAME",
+      says: "a cluster that no longer exists: destroy the stage without deleting its entries",
+    },
     ...{ cluster, kubeconfig, context, url },
     config: commonOptions.config,
   },

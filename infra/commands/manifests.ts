@@ -10,7 +10,7 @@ import { findInspectingRules, inspectCluster, openInspection } from "../clusters
 import { type ClusterConfig, chooseCluster, configFile } from "../config/config.ts";
 import { describeMissingConnect, listAskingRules } from "../config/connections.ts";
 import { createIsOn, readProject, reportBroken } from "../project/project.ts";
-import { countAnnotations, mostAnnotations } from "../webhooks/apply-size.ts";
+import { countAnnotationBytes, mostAnnotationBytes } from "../webhooks/apply-size.ts";
 import { buildConfigurations } from "../webhooks/configurations.ts";
 import { buildAccessEntries, buildRoles } from "../webhooks/rbac.ts";
 import { openChosenSigner, readCaOption } from "./shared/options.ts";
@@ -104,11 +104,11 @@ export default {
 
 /** Warns about an object that kubectl apply would refuse after it has applied the objects before it. */
 const warnIfTooLarge = (document: object): void => {
-  const bytes = countAnnotations(document);
-  if (bytes <= mostAnnotations) return;
+  const bytes = countAnnotationBytes(document);
+  if (bytes <= mostAnnotationBytes) return;
   const { kind, metadata } = document as { kind: string; metadata: { name: string } };
   process.stderr.write(
-    `${kind} ${metadata.name} is too large for plain kubectl apply, which would store ${bytes} bytes of annotations; the limit is ${mostAnnotations}; use kubectl apply --server-side\n`,
+    `${kind} ${metadata.name} is too large for plain kubectl apply, which would store ${bytes} bytes of annotations; the limit is ${mostAnnotationBytes}; use kubectl apply --server-side\n`,
   );
 };
 

@@ -18,7 +18,7 @@ import {
   formatResult,
   type ReplayCounts,
 } from "../replay/report.ts";
-import { openScratch, type Scratch } from "../replay/scratch.ts";
+import { openReplayResources, type ReplayResources } from "../replay/scratch.ts";
 import { openSide } from "../replay/versions.ts";
 import { rulesOption } from "./shared/options.ts";
 
@@ -54,7 +54,7 @@ export default {
   async run({ options, words }) {
     if (words.length === 0)
       throw new Complaint("postern replay takes files or folders of recordings, or - for standard input");
-    const scratch = openScratch();
+    const scratch = openReplayResources();
     const createExit = (code: number) => () => {
       scratch.remove();
       process.exit(code);
@@ -79,7 +79,7 @@ const signals = ["SIGINT", "SIGTERM", "SIGHUP"];
 const run = async (
   words: string[],
   options: Options,
-  scratch: Scratch,
+  scratch: ReplayResources,
   stage: DeploymentStage | undefined,
 ): Promise<number> => {
   const seconds = options.number("seconds") ?? 0;

@@ -35,7 +35,7 @@ export default {
       return testPolicies(policies, cases, options);
     }
     const [idle] = ["config", "cluster"].filter((name) => options.text(name) !== undefined);
-    if (idle !== undefined) throw new Complaint(`--${idle} is for policies, which --policy names`);
+    if (idle !== undefined) throw new Complaint(`--${idle} needs --policy: rules are tested without it`);
     const { rules: catalogue, broken } = await readCatalogueRules();
     const names = requireRules(
       words,

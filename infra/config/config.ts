@@ -1,7 +1,7 @@
 // The types of postern.yaml after validation. infra/project reads the file; validation.ts checks it.
 import { fileURLToPath } from "node:url";
 import type { Mode } from "#lib/decide.ts";
-import type { KeptPath } from "#lib/recording/redacted.ts";
+import type { KeptPath } from "#lib/recording/redaction.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
 import { Complaint } from "../cli/complaint.ts";
 

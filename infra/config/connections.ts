@@ -8,7 +8,7 @@ import { isToken } from "#lib/cluster/credentials.ts";
 import { isMap } from "#lib/json.ts";
 import { asksCluster } from "#lib/needs.ts";
 import { isRegion } from "#lib/service-settings.ts";
-import { createManifestCluster, type ManifestCluster, readManifests } from "../apiserver/manifest-cluster.ts";
+import { createManifestCluster, type ManifestCluster, readManifestFolder } from "../apiserver/manifest-cluster.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
 import { toSentence } from "../cli/complaint.ts";
 import { createMapShape, type InputShape } from "../cli/shape.ts";
@@ -87,7 +87,7 @@ export const readConnections = async (
         `${here}.connect is ${what}, which only works on this machine: functions can't read the cluster`,
       );
     } else if (connect.manifests !== undefined)
-      await readManifests(resolveConfigPath(connect.manifests, dirname(file))).then(
+      await readManifestFolder(resolveConfigPath(connect.manifests, dirname(file))).then(
         (objects) => found.manifestClusters.set(name, createManifestCluster(objects)),
         (error) => found.faults.push(`${here}.connect: ${toSentence(error)}`),
       );
@@ -174,7 +174,7 @@ export const readKubeconfig = async (
   const user = config.users?.find(({ name }) => name === context?.user)?.user;
   if (!context || !cluster || !user)
     throw new Error(`finds no context "${chosen}" with its cluster and user in ${file}`);
-  const text = async (holder: Record<string, unknown>, key: string): Promise<string | undefined> => {
+  const readText = async (holder: Record<string, unknown>, key: string): Promise<string | undefined> => {
     const data = holder[`${key}-data`];
     if (typeof data === "string") return Buffer.from(data, "base64").toString();
     const name = holder[key];
@@ -194,10 +194,11 @@ export const readKubeconfig = async (
     throw new Error(
       `would run a program for a token, by exec in ${file}; use a user with a token or a client certificate`,
     );
-  const authority = await text(cluster, "certificate-authority");
+  const authority = await readText(cluster, "certificate-authority");
   const ca = authority === undefined ? undefined : await readCertificates(authority, "");
-  const [cert, key] = [await text(user, "client-certificate"), await text(user, "client-key")];
-  const given = user.token || (typeof user.tokenFile === "string" ? await text({ file: user.tokenFile }, "file") : "");
+  const [cert, key] = [await readText(user, "client-certificate"), await readText(user, "client-key")];
+  const given =
+    user.token || (typeof user.tokenFile === "string" ? await readText({ file: user.tokenFile }, "file") : "");
   const token = typeof given === "string" ? given.trim() : "";
   if (token !== "" && !isToken(token)) throw new Error(`finds a token in ${file} that no header can carry`);
   if (token === "" && (cert === undefined || key === undefined))

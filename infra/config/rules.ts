@@ -79,7 +79,7 @@ export const validateRules = (
     const name = findRule(given, known.names);
     const here = [...path, given];
     if (name === undefined) {
-      complain(here, describeUnknownRule(given, known.names));
+      complain(here, describeUnknownRuleKey(given, known.names));
       continue;
     }
     if (seen.has(name)) complain(here, `is ${name}, which is listed here already`);
@@ -92,7 +92,7 @@ export const validateRules = (
   return rules;
 };
 
-export const describeUnknownRule = (name: string, names: readonly string[]): string => {
+export const describeUnknownRuleKey = (name: string, names: readonly string[]): string => {
   const suggestion = suggestName(name, names).trim();
   return `is no rule; there is no folder functions/${name}${suggestion && `; ${suggestion}`}`;
 };

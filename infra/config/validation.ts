@@ -7,7 +7,7 @@ import { allowNull, anyShape, createMapShape, findMisfits, textListShape } from 
 import type { ClusterConfig, Complain, ConfigPath, ConnectConfig, PosternConfig, RuleGroup } from "./config.ts";
 import { connectShape, findConnectFault } from "./connections.ts";
 import {
-  describeUnknownRule,
+  describeUnknownRuleKey,
   dnsLabel,
   finishRules,
   type KnownRules,
@@ -108,7 +108,7 @@ const readGroups = (
       const one = findRule(text, names) ?? text;
       if (isBroken(text)) return [];
       const listed = catalogue.find((rule) => rule.name === one);
-      const unfit = listed ? findGroupFault(listed, taken.get(one)) : describeUnknownRule(one, names);
+      const unfit = listed ? findGroupFault(listed, taken.get(one)) : describeUnknownRuleKey(one, names);
       if (unfit !== undefined) complain([...path, index], `"${one}" ${unfit}`);
       taken.set(one, name);
       return listed && unfit === undefined ? [listed] : [];

@@ -14,7 +14,7 @@ import { scenarios } from "./generators/scenarios.ts";
 import { buildSequences } from "./generators/sequences.ts";
 import { competitorAnnotation, type RequestSequence } from "./generators/steps.ts";
 import { type ComparisonConfig, comparisonConfigs, type Port } from "./plugins.ts";
-import { applyConfigurations, extendTimeouts, type RuleHost, serveRules, toCatalogueRule } from "./rule-server.ts";
+import { applyConfigurations, buildTestRule, extendTimeouts, type RuleHost, serveTestRules } from "./rule-server.ts";
 import { type Announcer, openScriptedEndpoints } from "./scripted-endpoints.ts";
 import { deleteCompletely, type Exchange, type GetClient, sendSequence } from "./sequence-sender.ts";
 import { openPair } from "./server-pair.ts";
@@ -181,7 +181,7 @@ const toCreation = ({ sequence, name }: NamedSequence): NamedSequence => {
 };
 
 /** A webhook of another vendor, called after all rules, that sets imagePullPolicy to Never. */
-export const competitor = toCatalogueRule(
+export const competitor = buildTestRule(
   "spoiler",
   rule({
     summary: "Changes back what a rule has put right, where the pod's author asks for it.",
@@ -201,7 +201,7 @@ const serve = async (ports: Port[], host: RuleHost, settings: object, announcer:
     return [name, { failurePolicy: "Fail", exempt, settings }];
   });
   const rules = { ...Object.fromEntries(setups), spoiler: {} };
-  const { reports, manifests, stop } = await serveRules([...ports, competitor], JSON.stringify({ rules }), host);
+  const { reports, manifests, stop } = await serveTestRules([...ports, competitor], JSON.stringify({ rules }), host);
   const names = new Set(ports.map(({ name }) => name));
   let start = 0;
   return {

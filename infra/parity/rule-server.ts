@@ -19,7 +19,7 @@ import type { Announcer } from "./scripted-endpoints.ts";
 import { createTestSigner } from "./test-key.ts";
 
 /** Returns a rule of a test as a rule of the catalogue. */
-export const toCatalogueRule = (name: string, rule: Rule): CatalogueRule => ({
+export const buildTestRule = (name: string, rule: Rule): CatalogueRule => ({
   name,
   folder: "",
   phases: listPhases(rule),
@@ -44,7 +44,7 @@ export interface ManifestOptions {
 }
 
 /** Serves these rules behind Postern's gateway. Keys and postern.yaml can change while they are served. */
-export const serveRules = async (rules: CatalogueRule[], yaml: string, host: RuleHost) => {
+export const serveTestRules = async (rules: CatalogueRule[], yaml: string, host: RuleHost) => {
   const own = createTestSigner(1);
   const reports: LogReport[] = [];
   let config = parseConfig(yaml, rules);
@@ -54,9 +54,13 @@ export const serveRules = async (rules: CatalogueRule[], yaml: string, host: Rul
   const serve = (text: string, publicKeys = own.publicKey) => {
     config = parseConfig(text, rules);
     const { world = createUnconnectedCapabilities, before = (_, handler) => handler } = host;
-    const journal = (report: LogReport) => void reports.push(report);
+    const collectReport = (report: LogReport) => void reports.push(report);
     const handlers = listServedRules(config, rules).map((listed) => {
-      const handler = createHandler(config, listed, { publicKeys, openCapabilities: world, writeLogLine: journal });
+      const handler = createHandler(config, listed, {
+        publicKeys,
+        openCapabilities: world,
+        writeLogLine: collectReport,
+      });
       return [listed.name, before(listed.name, handler)] as const;
     });
     gateway.serve(new Map(handlers));
@@ -93,7 +97,7 @@ export const serveRules = async (rules: CatalogueRule[], yaml: string, host: Rul
 export const serveCatalogue = async (yaml: string, world?: RuleHost["world"]) => {
   await using folder = await mkdtempDisposable(join(tmpdir(), "postern-served-"));
   const certificate = await openCertificate(folder.path, "127.0.0.1");
-  return serveRules(await readCatalogue(), yaml, { certificate, ...(world && { world }) });
+  return serveTestRules(await readCatalogue(), yaml, { certificate, ...(world && { world }) });
 };
 
 const deleteVariants = ({ rule: { variants: _, ...rule }, ...listed }: CatalogueRule): CatalogueRule => ({

@@ -80,8 +80,8 @@ export const openPair = async (
 
   const { server, ca, getToken } = ours;
   const connections = { local: { server, ca, credentials: { token: getToken(reader) } } };
-  const world = () => createLiveCapabilities(connections, undefined, createMemoryLedger());
-  return { upstream, ours, settings: standard, world };
+  const openCapabilities = () => createLiveCapabilities(connections, undefined, createMemoryLedger());
+  return { upstream, ours, settings: standard, world: openCapabilities };
 };
 
 /** Grants the rights that the rule needs, and no others. */

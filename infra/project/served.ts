@@ -13,7 +13,7 @@ export const listServedRules = ({ clusters, groups }: PosternConfig, catalogue: 
     const group = groups.find(({ members }) => members.includes(listed));
     const isNamed = [...clusters.values()].some(({ rules }) => rules.has(listed.name));
     const isAlone = group === undefined || listed.phases.includes("validate");
-    return [...(group?.members[0] === listed ? [toCatalogueRule(group)] : []), ...(isNamed && isAlone ? [listed] : [])];
+    return [...(group?.members[0] === listed ? [toGroupRule(group)] : []), ...(isNamed && isAlone ? [listed] : [])];
   });
 
 /** Returns a bundle's part of postern.yaml. The rule is off in clusters that don't name it. */
@@ -34,7 +34,7 @@ const buildVariants = (rule: Rule, settings: object): { variants?: Variants } =>
   return variants ? { variants: Object.fromEntries(variants) } : {};
 };
 
-export const toCatalogueRule = ({ name, members }: RuleGroup): CatalogueRule => {
+export const toGroupRule = ({ name, members }: RuleGroup): CatalogueRule => {
   // Members may have needs of the same name.
   const needs = Object.fromEntries(
     members.flatMap(({ name, rule }) =>
@@ -51,19 +51,19 @@ export const buildGroupConfig = (
   { name, members }: RuleGroup,
   clusters: ReadonlyMap<string, ClusterConfig>,
 ): GroupConfig => {
-  const each = (setupOf: (listed: CatalogueRule) => RuleConfig) =>
+  const mapMembers = (setupOf: (listed: CatalogueRule) => RuleConfig) =>
     Object.fromEntries(members.map((listed) => [listed.name, buildMembership(listed, setupOf(listed))]));
-  const off = ({ rule }: CatalogueRule): RuleConfig => ({ mode: "off", settings: rule.settings ?? {} });
+  const buildOffConfig = ({ rule }: CatalogueRule): RuleConfig => ({ mode: "off", settings: rule.settings ?? {} });
   return {
     rule: name,
     clusters: Object.fromEntries(
       [...clusters].map(([cluster, { keyVersions, rules }]) => {
-        const settings = each((listed) => rules.get(listed.name) ?? off(listed));
+        const settings = mapMembers((listed) => rules.get(listed.name) ?? buildOffConfig(listed));
         const mode = Object.values(settings).every((member) => member.mode === "off") ? "off" : "enforce";
         return [cluster, { keyVersions, mode, settings }] as const;
       }),
     ),
-    alone: each(({ rule }) => ({ mode: "enforce", settings: rule.settings ?? {} })),
+    alone: mapMembers(({ rule }) => ({ mode: "enforce", settings: rule.settings ?? {} })),
   };
 };
 

@@ -4,8 +4,8 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { runInNewContext } from "node:vm";
 import type { Phase } from "#lib/rule.ts";
-import type { InvocationOrder, InvocationReply } from "./function-process.ts";
-import type { Scratch } from "./scratch.ts";
+import type { InvocationOrder, OrderReply } from "./function-process.ts";
+import type { ReplayResources } from "./scratch.ts";
 import { findPart, type RuleVersion } from "./sides.ts";
 
 /** The time that Lambda gives a function to start, in milliseconds. */
@@ -15,11 +15,11 @@ export const openBundles = async (
   name: string,
   folder: string,
   milliseconds: number,
-  scratch: Scratch,
+  scratch: ReplayResources,
 ): Promise<RuleVersion> => {
   const shares = await readRuleConfigs(folder);
   const player = openFunctionProcess(folder, scratch);
-  const started = new Map<string, Promise<InvocationReply>>();
+  const started = new Map<string, Promise<OrderReply>>();
   const start = (name: string) => {
     const known = started.get(name) ?? player.ask({ function: name, milliseconds: Math.max(milliseconds, starting) });
     started.set(name, known);
@@ -66,7 +66,7 @@ const parseBundledConfig = (code: string): unknown => {
 
 /** A process that runs the functions of a folder, one order at a time. */
 interface FunctionProcess {
-  ask(order: InvocationOrder): Promise<InvocationReply>;
+  ask(order: InvocationOrder): Promise<OrderReply>;
 }
 
 /** A function that crashed or exceeded its time this often isn't called again. */
@@ -75,9 +75,9 @@ const mostEnds = 3;
 /** The extra time of a process, in milliseconds, so that its functions can report a timeout themselves. */
 const grace = 500;
 
-const openFunctionProcess = (folder: string, scratch: Scratch): FunctionProcess => {
+const openFunctionProcess = (folder: string, scratch: ReplayResources): FunctionProcess => {
   let actor: ChildProcess | undefined;
-  let waiting: ((reply: InvocationReply) => void) | undefined;
+  let waiting: ((reply: OrderReply) => void) | undefined;
   let last: Promise<unknown> = Promise.resolve();
   const ends = new Map<string, number>();
 
@@ -97,18 +97,18 @@ const openFunctionProcess = (folder: string, scratch: Scratch): FunctionProcess 
       }
       started.kill("SIGKILL");
     };
-    started.on("message", (reply: InvocationReply) => actor === started && waiting?.(reply));
+    started.on("message", (reply: OrderReply) => actor === started && waiting?.(reply));
     started.on("error", ({ message }) => end(`its process failed: ${message}`));
     started.on("exit", (code, signal) => end(`its process ended with ${signal ?? code}`));
     return started;
   };
 
-  const ask = async (order: InvocationOrder): Promise<InvocationReply> => {
+  const ask = async (order: InvocationOrder): Promise<OrderReply> => {
     const before = ends.get(order.function) ?? 0;
     if (before >= mostEnds) return { fault: `it is not asked any more, for ${before} reviews ended its process` };
     actor ??= start();
     const asked = actor;
-    const { promise, resolve } = Promise.withResolvers<InvocationReply>();
+    const { promise, resolve } = Promise.withResolvers<OrderReply>();
     waiting = resolve;
     const timer = setTimeout(() => {
       actor = undefined;

@@ -10,7 +10,8 @@ export interface InvocationOrder {
   milliseconds: number;
 }
 
-export interface InvocationReply {
+/** The result of an order: the handler's answer, or the fault. It is empty if the function was only loaded. */
+export interface OrderReply {
   answer?: unknown;
   fault?: string;
 }
@@ -26,7 +27,7 @@ const load = (name: string): Handler => {
   return handler;
 };
 
-const handleOrder = async ({ function: name, event, milliseconds }: InvocationOrder): Promise<InvocationReply> => {
+const handleOrder = async ({ function: name, event, milliseconds }: InvocationOrder): Promise<OrderReply> => {
   try {
     const handler = load(name);
     if (event === undefined) return {};

@@ -10,16 +10,17 @@ export interface ProcessResult {
   stderr: string;
 }
 
-export interface Scratch {
+/** The temporary folders and child processes of one replay. */
+export interface ReplayResources {
   folder(): Promise<string>;
   /** Kills the child in `remove`. */
   trackChild(child: ChildProcess): void;
   run(program: string, words: string[], place: { cwd: string; env?: NodeJS.ProcessEnv }): Promise<ProcessResult>;
-  /** Synchronous, because the process may exit right after it. */
+  /** Kills the processes and deletes the folders. Synchronous, because the process may exit right after it. */
   remove(): void;
 }
 
-export const openScratch = (): Scratch => {
+export const openReplayResources = (): ReplayResources => {
   const folders: string[] = [];
   const children = new Set<ChildProcess>();
   const trackChild = (child: ChildProcess) => {

@@ -6,7 +6,7 @@ import type { DeploymentStage } from "../aws/stage.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
 import { isBuilt, openBundles } from "./bundle-side.ts";
 import { openReleasedVersion } from "./released-side.ts";
-import type { ProcessResult, Scratch } from "./scratch.ts";
+import type { ProcessResult, ReplayResources } from "./scratch.ts";
 import { createSide, type ReplaySide, recordedSide } from "./sides.ts";
 
 export const root = fileURLToPath(new URL("../../", import.meta.url));
@@ -21,19 +21,19 @@ const command = join("infra", "postern.js");
 
 export const isCheckout = (folder: string): boolean => existsSync(join(folder, command));
 
-export const findCommit = async (name: string, scratch: Scratch): Promise<string | undefined> => {
+export const findCommit = async (name: string, scratch: ReplayResources): Promise<string | undefined> => {
   const words = ["rev-parse", "--verify", "--quiet", "--end-of-options", `${name}^{commit}`];
   const { code, stdout } = await scratch.run("git", words, { cwd: root });
   return code === 0 ? stdout.trim() : undefined;
 };
 
-export const listGitNames = async (scratch: Scratch): Promise<string[]> => {
+export const listGitNames = async (scratch: ReplayResources): Promise<string[]> => {
   const words = ["for-each-ref", "--format=%(refname:short)", "--count=10", "--sort=-creatordate"];
   const { code, stdout } = await scratch.run("git", [...words, "refs/heads", "refs/tags"], { cwd: root });
   return code === 0 ? stdout.split("\n").filter(Boolean) : [];
 };
 
-export const isShallow = async (scratch: Scratch): Promise<boolean> => {
+export const isShallow = async (scratch: ReplayResources): Promise<boolean> => {
   const { code, stdout } = await scratch.run("git", ["rev-parse", "--is-shallow-repository"], { cwd: root });
   return code === 0 && stdout.trim() === "true";
 };
@@ -43,7 +43,7 @@ export const buildCommit = async (
   commit: string,
   name: string,
   wish: BuildRequest,
-  scratch: Scratch,
+  scratch: ReplayResources,
   say: (line: string) => void,
 ): Promise<string> => {
   const folder = await scratch.folder();
@@ -65,7 +65,7 @@ export const buildCheckout = async (
   folder: string,
   name: string,
   wish: BuildRequest,
-  scratch: Scratch,
+  scratch: ReplayResources,
   say: (line: string) => void,
 ): Promise<string> => {
   const [built, out] = [await hasFolderOption(folder, name, scratch), await scratch.folder()];
@@ -86,7 +86,7 @@ const installPackages = async (
   place: string,
   from: string,
   name: string,
-  scratch: Scratch,
+  scratch: ReplayResources,
   say: (line: string) => void,
 ): Promise<void> => {
   // The commit may contain node_modules, or a link to it.
@@ -104,7 +104,7 @@ const installPackages = async (
 const readLockFile = (folder: string) => readFile(join(folder, "package-lock.json"), "utf8").catch(() => undefined);
 
 /** Reports whether the version's build has --to; older ones write into the checkout. */
-const hasFolderOption = async (place: string, name: string, scratch: Scratch): Promise<boolean> => {
+const hasFolderOption = async (place: string, name: string, scratch: ReplayResources): Promise<boolean> => {
   const said = await scratch.run(process.execPath, [command, "build", "--help"], createEnvironment(place));
   return requireSuccess(said, `${name} can't be built`).stdout.includes("--to ");
 };
@@ -113,7 +113,7 @@ const buildIn = async (
   place: string,
   name: string,
   { rules, config }: BuildRequest,
-  scratch: Scratch,
+  scratch: ReplayResources,
   isOurs: boolean,
 ): Promise<string> => {
   const isNew = !isOurs || (await hasFolderOption(place, name, scratch));
@@ -147,7 +147,7 @@ export interface SideOptions {
   wish: BuildRequest;
   /** The time limit of one review on this machine. */
   milliseconds: number;
-  scratch: Scratch;
+  scratch: ReplayResources;
   say(line: string): void;
 }
 

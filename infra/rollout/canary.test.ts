@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import fc from "fast-check";
 import { readRows } from "../../test/rows.ts";
-import type { LiveAlias, StageFunctions } from "../aws/functions.ts";
+import type { LiveAlias, StageFunctions } from "../aws/lambda-functions.ts";
 import type { MetricQuestion, StageMetrics } from "../aws/metrics.ts";
 import { Complaint } from "../cli/complaint.ts";
 import {

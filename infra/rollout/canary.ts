@@ -1,5 +1,5 @@
 import { setTimeout as wait } from "node:timers/promises";
-import type { StageFunctions } from "../aws/functions.ts";
+import type { StageFunctions } from "../aws/lambda-functions.ts";
 import type { MetricQuestion, StageMetrics } from "../aws/metrics.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
 import type { ReportProgress } from "../cli/progress.ts";

@@ -2,7 +2,7 @@ import { createRecordedCapabilities } from "#lib/recorded-answers.ts";
 import type { Case } from "#lib/recording/recording.ts";
 import { matchesRequest } from "#lib/request-match.ts";
 import { selectPhase } from "#lib/rule.ts";
-import type { StageFunctions } from "../aws/functions.ts";
+import type { StageFunctions } from "../aws/lambda-functions.ts";
 import { applyOutcomePatch, listDifferences, parseDecision } from "../catalogue/case-differences.ts";
 import {
   buildEvent,
@@ -57,11 +57,11 @@ export const runCases = async (
 
 const needsScript = async (listed: CatalogueRule, entry: Case): Promise<boolean> => {
   let runs = false;
-  const cue = async () => {
+  const noteScript = async () => {
     runs = true;
     return "{}";
   };
-  const world = { ...createRecordedCapabilities(entry.needs ?? {}), cue };
+  const world = { ...createRecordedCapabilities(entry.needs ?? {}), cue: noteScript };
   // The call of the script matters, not the outcome of the case.
   await evaluateCase(listed, entry, buildReview(listed, entry), world).catch(() => {});
   return runs;
@@ -128,9 +128,9 @@ export const checkCompatibility = async (
 };
 
 const isValidated = (rule: CatalogueRule, entry: Case): boolean => {
-  const { rule: facet, settings } = selectCaseVariant(rule.rule, entry);
+  const { rule: variantRule, settings } = selectCaseVariant(rule.rule, entry);
   const { request } = buildReview(rule, entry);
-  const asked = selectPhase(facet.match, "validate", settings) ?? [];
+  const asked = selectPhase(variantRule.match, "validate", settings) ?? [];
   return request.operation !== "DELETE" && asked.some((match) => matchesRequest(match, request));
 };
 

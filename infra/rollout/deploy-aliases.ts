@@ -1,4 +1,4 @@
-import type { LiveAlias } from "../aws/functions.ts";
+import type { LiveAlias } from "../aws/lambda-functions.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
 import { formatCount, runInParallel } from "../cli/progress.ts";
 import { findFailingEntries } from "../clusters/probe.ts";
@@ -17,7 +17,7 @@ interface AliasMove {
 }
 
 /** Points `live` at the versions, at once or after a canary. Returns the live versions and the rules left behind. */
-export const moveAliases = async (
+export const moveEveryAlias = async (
   prepared: PreparedDeployment,
   versions: Map<string, string>,
   clusters: Release["clusters"],

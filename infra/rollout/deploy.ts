@@ -5,10 +5,10 @@ import { formatCount, runInParallel } from "../cli/progress.ts";
 import { applyAll } from "../clusters/apply.ts";
 import { configurationName, insertKey, listEntries } from "./cluster-manifests.ts";
 import { updateCluster } from "./cluster-update.ts";
-import { moveAliases } from "./deploy-aliases.ts";
+import { moveEveryAlias } from "./deploy-aliases.ts";
 import { openKeyring, toPublicKeys } from "./keyring.ts";
 import { getOwnName, lockStage, type StageLock } from "./lock.ts";
-import { findOrphans, type OrphanEntry, removeOrphans } from "./orphans.ts";
+import { findUnansweredEntries, removeOrphans, type UnansweredEntry } from "./orphans.ts";
 import { packageStage } from "./package.ts";
 import { type DeploymentPlan, isIdle } from "./plan.ts";
 import { type DeploymentJob, maxParallelCalls, type PreparedDeployment, prepareDeployment } from "./preparation.ts";
@@ -75,7 +75,7 @@ export const rollOut = async (prepared: PreparedDeployment, lock: StageLock): Pr
   const draft = { ...buildRelease(prepared, new Map()), rules: releases.all[0]?.rules ?? {} };
   await releases.save(draft);
   await deleteOrphans(prepared, draft, orphans);
-  const { live, stuck } = await moveAliases(prepared, versions, draft.clusters);
+  const { live, stuck } = await moveEveryAlias(prepared, versions, draft.clusters);
   const release = { ...buildRelease(prepared, live), id: draft.id, clusters: draft.clusters };
   await releases.save(release);
   if (stuck.length > 0)
@@ -95,8 +95,8 @@ const isForAllClusters = ({ config, clusters }: DeploymentJob) =>
   [...config.clusters.keys()].every((name) => clusters.includes(name));
 
 /** Returns, by cluster, the entries that the new versions would not answer; throws if they can't be deleted first. */
-const findAllOrphans = ({ job, plan, releases }: PreparedDeployment): Map<string, OrphanEntry[]> => {
-  const found = new Map<string, OrphanEntry[]>();
+const findAllOrphans = ({ job, plan, releases }: PreparedDeployment): Map<string, UnansweredEntry[]> => {
+  const found = new Map<string, UnansweredEntry[]>();
   const served = new Map(
     plan.parts.map(({ part: { name, listed, share } }) => [name, { phases: listed.phases, share }]),
   );
@@ -107,14 +107,14 @@ const findAllOrphans = ({ job, plan, releases }: PreparedDeployment): Map<string
         `cluster ${name} has entries for these rules, and postern.yaml doesn't name it any more: add it there and run postern destroy --configs-only --cluster ${name}, or use --forget ${name} if the cluster doesn't exist any more`,
         1,
       );
-    const orphans = findOrphans(name, recorded, served);
+    const orphans = findUnansweredEntries(name, recorded, served);
     const [first] = orphans;
     if (first === undefined) continue;
     const sentence = `cluster ${name} calls ${first.entry}, and its new version ${first.why}`;
     if (first.isKey) throw new Complaint(`${sentence}; postern rotate --cluster ${name} replaces its key`, 1);
     if (!job.clusters.includes(name) || job.write !== undefined)
       throw new Complaint(
-        `${sentence}; this entry must be deleted first: deploy to ${name}, too, and without --write`,
+        `${sentence}; deploy to ${name} as well, without --write: the deployment then deletes this entry first`,
         1,
       );
     found.set(name, orphans);
@@ -126,7 +126,7 @@ const findAllOrphans = ({ job, plan, releases }: PreparedDeployment): Map<string
 const deleteOrphans = async (
   { job, releases, keyring }: PreparedDeployment,
   release: Release,
-  orphans: Map<string, OrphanEntry[]>,
+  orphans: Map<string, UnansweredEntry[]>,
 ) => {
   for (const [name, some] of orphans) {
     const recorded = release.clusters[name];

@@ -1,5 +1,5 @@
 import { readFile } from "node:fs/promises";
-import type { LiveAlias, PublishedVersion, StageFunctions } from "../aws/functions.ts";
+import type { LiveAlias, PublishedVersion, StageFunctions } from "../aws/lambda-functions.ts";
 import { unzip, zip } from "../build/zip.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { buildProbeReview } from "../clusters/probe.ts";

@@ -45,7 +45,7 @@ export const openKeyring = async (parameters: StageParameters): Promise<Keyring>
   return openKeyring(parameters);
 };
 
-/** Adds a second key that functions accept. URLs are signed with the first until `turnKeyring`. */
+/** Adds a second key that functions accept. URLs are signed with the first until `useNewestKey`. */
 export const addSecondKey = (parameters: StageParameters) =>
   changeKeys(parameters, ({ keys, current }) => ({
     keys: keys.length > 1 ? keys : [...keys, makeSigningKey()],
@@ -96,4 +96,7 @@ const parseSigner = (key: string): UrlSigner | undefined => {
 };
 
 const buildDamagedComplaint = () =>
-  new Complaint("the keys of this stage in SSM are damaged: postern deploy writes another format", 3);
+  new Complaint(
+    "the keys of this stage can't be read: their SSM parameter is not in the format that postern deploy writes; restore an earlier version of it",
+    3,
+  );

@@ -1,7 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { hostname, userInfo } from "node:os";
 import { setTimeout as wait } from "node:timers/promises";
-import { openBucket, type StageBucket, type StoredObject } from "../aws/bucket.ts";
+import { type BucketObject, openBucket, type StageBucket } from "../aws/bucket.ts";
 import { isErrorNamed } from "../aws/errors.ts";
 import { requireChangeableStack } from "../aws/stack.ts";
 import type { DeploymentStage } from "../aws/stage.ts";
@@ -112,7 +112,7 @@ export const takeLock = async (bucket: StageBucket, what: string, overriding = f
   const owner = randomUUID();
   let renewal = 0;
   const buildClaim = () => JSON.stringify({ owner, by: getOwnName(), what, renewal: renewal++ } satisfies LockClaim);
-  const isOurs = (stored: StoredObject | undefined) => parseClaim(stored).owner === owner;
+  const isOurs = (stored: BucketObject | undefined) => parseClaim(stored).owner === owner;
 
   const take = async () => {
     for (let attempt = 1; attempt <= maxAttempts; attempt++) {
@@ -168,7 +168,7 @@ export const takeLock = async (bucket: StageBucket, what: string, overriding = f
 const waitLonger = (attempt: number) => wait(Math.random() * 100 * attempt);
 
 /** Returns the lock's content. Of a text in another format, only the age counts. */
-const parseClaim = (stored: StoredObject | undefined): LockClaim => {
+const parseClaim = (stored: BucketObject | undefined): LockClaim => {
   try {
     const { owner, by, what, renewal } = JSON.parse(stored?.text ?? "");
     return { owner: String(owner), by: String(by), what: String(what), renewal: Number(renewal) };
@@ -177,12 +177,12 @@ const parseClaim = (stored: StoredObject | undefined): LockClaim => {
   }
 };
 
-const describeHolder = (stored: StoredObject) => {
+const describeHolder = (stored: BucketObject) => {
   const { by, what } = parseClaim(stored);
   return `${by} (${what})`;
 };
 
-const buildRefusal = (stored: StoredObject): Complaint => {
+const buildRefusal = (stored: BucketObject): Complaint => {
   const end = new Date(stored.modified.getTime() + lockTerm).toISOString();
   return new Complaint(
     `this stage is locked by ${describeHolder(stored)}; the lock expires at ${end} unless that command renews it`,
@@ -190,7 +190,7 @@ const buildRefusal = (stored: StoredObject): Complaint => {
   );
 };
 
-const buildLoss = (stored: StoredObject | undefined): Complaint =>
+const buildLoss = (stored: BucketObject | undefined): Complaint =>
   new Complaint(
     stored === undefined
       ? "this command has lost the lock of the stage, and changes nothing more; run it again"

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { DeployedObject } from "../clusters/api.ts";
-import { findOrphans, type OrphanEntry, removeOrphans, type ServedRule } from "./orphans.ts";
+import { findUnansweredEntries, removeOrphans, type ServedRule, type UnansweredEntry } from "./orphans.ts";
 import type { ReleasedCluster } from "./releases.ts";
 
 const configuration = (kind: "Mutating" | "Validating", ...entries: string[]): DeployedObject => ({
@@ -102,7 +102,7 @@ describe("entries that get no answer", () => {
   ];
   for (const [sentence, cluster, versions, expected] of table)
     it(sentence, () => {
-      const found = findOrphans("shop", cluster, new Map(Object.entries(versions)));
+      const found = findUnansweredEntries("shop", cluster, new Map(Object.entries(versions)));
       assert.deepEqual(
         found.map(({ entry, phase, why, isKey }) => `${entry}/${phase} ${why}${isKey ? " (key)" : ""}`),
         expected,
@@ -111,15 +111,24 @@ describe("entries that get no answer", () => {
 
   for (const name of ["other", "constructor"])
     it(`are all of a cluster that isn't known: ${name}`, () => {
-      const found = findOrphans(name, toldOf([configuration("Mutating", "a")]), new Map([["a", served(["mutate"])]]));
+      const found = findUnansweredEntries(
+        name,
+        toldOf([configuration("Mutating", "a")]),
+        new Map([["a", served(["mutate"])]]),
+      );
       const [entry, phase] = ["a", "mutate"] as const;
       assert.deepEqual(found, [{ entry, phase, why: `doesn't know cluster ${name}`, isKey: true }]);
     });
 });
 
 describe("manifests without them", () => {
-  const orphan = (entry: string, phase: OrphanEntry["phase"]): OrphanEntry => ({ entry, phase, why: "", isKey: false });
-  const table: [it: string, orphans: OrphanEntry[], left: DeployedObject[]][] = [
+  const orphan = (entry: string, phase: UnansweredEntry["phase"]): UnansweredEntry => ({
+    entry,
+    phase,
+    why: "",
+    isKey: false,
+  });
+  const table: [it: string, orphans: UnansweredEntry[], left: DeployedObject[]][] = [
     ["are the same, where there are none", [], both],
     ["are the same, where they have none of these", [orphan("c", "validate"), orphan("x.b", "mutate")], both],
     [

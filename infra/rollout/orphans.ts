@@ -10,7 +10,7 @@ export interface ServedRule {
   share: EndpointConfig;
 }
 
-export interface OrphanEntry {
+export interface UnansweredEntry {
   entry: string;
   phase: Phase;
   why: string;
@@ -19,12 +19,12 @@ export interface OrphanEntry {
 }
 
 /** Returns the entries of a cluster that these versions would not answer. Rules without a version here are skipped. */
-export const findOrphans = (
+export const findUnansweredEntries = (
   cluster: string,
   { manifests, keyVersion }: ReleasedCluster,
   served: ReadonlyMap<string, ServedRule>,
-): OrphanEntry[] =>
-  listEntryTargets(manifests).flatMap(({ rule, variant, phase }): OrphanEntry[] => {
+): UnansweredEntry[] =>
+  listEntryTargets(manifests).flatMap(({ rule, variant, phase }): UnansweredEntry[] => {
     const version = served.get(rule);
     if (version === undefined) return [];
     const entry = variant === undefined ? rule : `${variant}.${rule}`;
@@ -39,7 +39,7 @@ export const findOrphans = (
     return isKnown ? [] : toOrphan(`has no variant ${variant}`);
   });
 
-export const removeOrphans = (manifests: DeployedObject[], orphans: OrphanEntry[]): DeployedObject[] =>
+export const removeOrphans = (manifests: DeployedObject[], orphans: UnansweredEntry[]): DeployedObject[] =>
   manifests.flatMap((manifest) => {
     if (!Array.isArray(manifest.webhooks)) return [manifest];
     const phase = manifest.kind === "MutatingWebhookConfiguration" ? "mutate" : "validate";

@@ -1,6 +1,6 @@
 import { readFile } from "node:fs/promises";
 import type { EndpointConfig } from "#lib/endpoint.ts";
-import type { WantedVersion } from "../aws/functions.ts";
+import type { WantedVersion } from "../aws/lambda-functions.ts";
 import { packageStack, type StackTemplate } from "../aws/stack.ts";
 import { buildFunctions, distFolder } from "../build/build.ts";
 import type { Bundle } from "../build/bundle.ts";

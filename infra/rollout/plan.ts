@@ -1,6 +1,6 @@
 import { isDeepStrictEqual } from "node:util";
 import { isMap } from "#lib/json.ts";
-import { hasSameContent } from "../aws/functions.ts";
+import { hasSameContent } from "../aws/lambda-functions.ts";
 import type { StackTemplate } from "../aws/stack.ts";
 import type { DeploymentStage } from "../aws/stage.ts";
 import { runInParallel } from "../cli/progress.ts";

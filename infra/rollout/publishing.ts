@@ -1,4 +1,4 @@
-import { hasSameContent } from "../aws/functions.ts";
+import { hasSameContent } from "../aws/lambda-functions.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { formatCount, runInParallel } from "../cli/progress.ts";
 import { checkCompatibility, findPhasePairs, type PhasePair, runCases } from "./case-runs.ts";

@@ -8,7 +8,7 @@ import { configurationName, insertKey, listCalledRules, listEntries } from "./cl
 import { type FunctionState, readFunctionState, requireReturnable, rollBack } from "./disarm.ts";
 import { readKeyring } from "./keyring.ts";
 import { getOwnName, lockStage } from "./lock.ts";
-import { findOrphans } from "./orphans.ts";
+import { findUnansweredEntries } from "./orphans.ts";
 import {
   findPreviousRelease,
   findRelease,
@@ -74,7 +74,7 @@ const findReleasedRule = (all: Release[], rule: string, version: string): Releas
 
 const requireNoOrphans = (newest: Release, rules: ReadonlyMap<string, ReleasedRule>, what: string) => {
   for (const [name, recorded] of listReleasedClusters(newest)) {
-    const [orphan] = findOrphans(name, recorded, rules);
+    const [orphan] = findUnansweredEntries(name, recorded, rules);
     if (orphan)
       throw new Complaint(
         `${what} ${orphan.why}, and cluster ${name} calls ${orphan.entry}; postern rollback --all deletes that entry first, and postern disarm makes the rule allow everything`,
@@ -129,7 +129,7 @@ const restoreRelease = async (targets: Omit<DeploymentTargets, "harden">, to: st
   if (target.id === newest.id) delete release.like;
   const served = new Map(Object.entries(target.rules));
   const early = listReleasedClusters(newest).flatMap(([name, recorded]) =>
-    findOrphans(name, recorded, served).length > 0 ? [name] : [],
+    findUnansweredEntries(name, recorded, served).length > 0 ? [name] : [],
   );
   const unchosen = early.find((name) => !targets.clusters.includes(name));
   if (unchosen !== undefined)

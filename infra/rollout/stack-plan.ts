@@ -103,13 +103,13 @@ export const listStackRules = (template: StackTemplate | undefined, stage: strin
 /** Adds the resources and outputs that another template has for these rules. */
 export const keepRules = (template: StackTemplate, from: StackTemplate | undefined, rules: string[]): StackTemplate => {
   const ids = rules.map((rule) => new RegExp(`^${toLogicalId(rule)}(?!Dash)[A-Z]`));
-  const of = (all: Record<string, unknown> = {}) =>
+  const selectById = (all: Record<string, unknown> = {}) =>
     Object.fromEntries(Object.entries(all).filter(([id]) => ids.some((form) => form.test(id))));
-  const resources = of(from?.Resources) as StackTemplate["Resources"];
+  const resources = selectById(from?.Resources) as StackTemplate["Resources"];
   return {
     ...template,
     Resources: { ...template.Resources, ...resources },
-    Outputs: { ...template.Outputs, ...of(from?.Outputs) },
+    Outputs: { ...template.Outputs, ...selectById(from?.Outputs) },
   };
 };
 

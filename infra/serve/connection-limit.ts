@@ -4,13 +4,13 @@ import type { TLSSocket } from "node:tls";
 
 export interface ConnectionLimits {
   connections: number;
-  /** Open connections of one address that have shown no valid key. */
+  /** The maximum of open connections from one address that have shown no valid key. */
   keylessConnections: number;
   /** Milliseconds that a connection may stay open without a valid key. */
   keyless: number;
   /** Milliseconds that a connection held in reserve may stay open. */
   idle: number;
-  /** Connections held in reserve, of one address. */
+  /** The maximum of connections held in reserve for one address. */
   reserves: number;
 }
 

@@ -1,10 +1,10 @@
 const lastApplied = "kubectl.kubernetes.io/last-applied-configuration";
 
 /** The API server's limit for all annotations of an object in bytes, keys and values together. */
-export const mostAnnotations = 256 * 1024;
+export const mostAnnotationBytes = 256 * 1024;
 
 /** Returns the bytes of an object's annotations after `kubectl apply`, which stores the object in an annotation. */
-export const countAnnotations = (object: object): number => {
+export const countAnnotationBytes = (object: object): number => {
   const { metadata, ...rest } = object as { metadata?: { annotations?: Record<string, string> } };
   const annotations = metadata?.annotations ?? {};
   const kept = { ...rest, metadata: { ...metadata, annotations } };

@@ -74,8 +74,8 @@ const buildWebhooks = (
     if (setup === undefined || setup.mode === "off" || !listed.phases.includes(phase)) return [];
     const group = phase === "mutate" ? cluster.groups.find(({ members }) => members.includes(listed)) : undefined;
     if (group === undefined)
-      return buildRuleEntries(listed, phase, setup, isHardened(registration, listed.name)).map((facet) =>
-        toWebhook(listed.name, phase, facet, registration),
+      return buildRuleEntries(listed, phase, setup, isHardened(registration, listed.name)).map((variantEntry) =>
+        toWebhook(listed.name, phase, variantEntry, registration),
       );
     const isFirst = group.members.find(({ name }) => (cluster.rules.get(name)?.mode ?? "off") !== "off") === listed;
     if (!isFirst) return [];

@@ -8,7 +8,7 @@ import type { Capabilities } from "../needs.ts";
 import type { UserInfo } from "../review.ts";
 import type { GuardOutcome } from "./chain.ts";
 import { createEntries, type GuardRule } from "./guard-entries.ts";
-import { guardHttpLibrary, type HttpLibrary } from "./http-library.ts";
+import { applyRulesToHttpLibrary, type HttpLibrary } from "./http-library.ts";
 import { createInterceptor, type GuardContext } from "./interception.ts";
 import { createPolicyRules, type Policies, type References } from "./policies.ts";
 import type { Send } from "./program-capabilities.ts";
@@ -95,7 +95,7 @@ const createSender =
 
 /** Wraps an HTTP library of @kubernetes/client-node, for `createConfiguration`. `library` still sends the requests. */
 export const guardLibrary = (library: HttpLibrary, options: Guard): HttpLibrary =>
-  guardHttpLibrary(library, createContext(options));
+  applyRulesToHttpLibrary(library, createContext(options));
 
 interface Config {
   makeApiClient(api: never): unknown;
@@ -123,7 +123,7 @@ const guardApi = (api: Api, context: GuardContext): Api =>
       const library: Partial<HttpLibrary> | undefined = Object(configuration).httpApi;
       if (typeof library?.send !== "function")
         throw new Error("the configuration of an API client must have an httpApi");
-      const httpApi = guardHttpLibrary(library as HttpLibrary, context);
+      const httpApi = applyRulesToHttpLibrary(library as HttpLibrary, context);
       return Reflect.construct(target, [{ ...configuration, httpApi }], newTarget);
     },
   });

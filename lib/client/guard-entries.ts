@@ -39,8 +39,8 @@ export interface GuardEntry {
 }
 
 /** The position of webhooks in the API server's compiled-in admission chain. */
-const webhooksOrder = 37;
-const getOrder = ({ order = webhooksOrder }: Rule) => order;
+const defaultOrder = 37;
+const getOrder = ({ order = defaultOrder }: Rule) => order;
 
 /** Returns entries in the order in which the API server would call the rules. Throws if settings are invalid. */
 export const createEntries = (rules: Record<string, GuardRule>): GuardEntry[] =>

@@ -26,7 +26,8 @@ export interface HttpLibrary {
   send(request: RequestContext): Observable<ResponseContext>;
 }
 
-export const guardHttpLibrary = (library: HttpLibrary, context: GuardContext): HttpLibrary => {
+/** Returns an HTTP library that applies policies and rules to each write before `library` sends it. */
+export const applyRulesToHttpLibrary = (library: HttpLibrary, context: GuardContext): HttpLibrary => {
   const intercept = createInterceptor(context);
   const pass = async (request: RequestContext): Promise<ResponseContext> => {
     const response = await intercept({

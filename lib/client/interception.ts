@@ -7,7 +7,7 @@ import { sendPatch } from "./patch-requests.ts";
 import { openProgramCapabilities, type Send } from "./program-capabilities.ts";
 import { getMediaType, parseBody, parseObject } from "./request-body.ts";
 import { toFailureResponse } from "./responses.ts";
-import { parseAddress, parseTarget, type Target } from "./target.ts";
+import { parseTarget, parseWriteUrl, type Target } from "./target.ts";
 import {
   buildAdmissionRequest,
   evaluateWrite,
@@ -38,7 +38,7 @@ export const createInterceptor = (guard: GuardContext) => {
   const openCapabilities = openProgramCapabilities();
   return async ({ method, address, send, open }: ProgramRequest): Promise<Response | undefined> => {
     try {
-      const url = parseAddress(method, address);
+      const url = parseWriteUrl(method, address);
       const target = url && parseTarget(method, url, guard.server);
       if (url === undefined || target === undefined || !isMatched(guard.entries, target)) return undefined;
       const { headers, read } = open();

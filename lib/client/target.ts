@@ -83,7 +83,7 @@ const apiPath = /^(.*?)\/(?:api\/(v1)|apis\/([^/]+)\/([^/]+))\/(.*)$/s;
  * Parses a request's URL. Returns undefined for an incomplete URL that writes nothing. Throws a Failure for an
  * incomplete URL that writes: the sender may complete it to the API server's.
  */
-export const parseAddress = (method: string, address: string): URL | undefined => {
+export const parseWriteUrl = (method: string, address: string): URL | undefined => {
   const url = URL.parse(address);
   if (url !== null) return url;
   const relative = URL.parse(address, "http://relative");

@@ -1,6 +1,6 @@
 import type { LookupAddress } from "node:dns";
 import type { LookupFunction } from "node:net";
-import { type AddressRange, isInRange, parseAddress, parseRange } from "../objects/network.ts";
+import { type AddressRange, isInRange, parseIpAddress, parseRange } from "../objects/network.ts";
 
 /** Reports whether a text is an address, or a range such as 10.0.0.0/8. */
 export const isRange = (text: string): boolean => parseRange(text) !== undefined;
@@ -43,7 +43,7 @@ const perilous = parseRanges([
 export const createAddressCheck = (texts: readonly string[]): ((address: string) => boolean) => {
   const given = parseRanges(texts);
   return (address) => {
-    const own = parseAddress(address);
+    const own = parseIpAddress(address);
     if (own === undefined) return false;
     const [, from = 0] = disguises.find(([[range]]) => range && isInRange(own)(range)) ?? [];
     const bytes = from ? own.slice(from, from + 4) : own;
@@ -55,7 +55,7 @@ export const createAddressCheck = (texts: readonly string[]): ((address: string)
 
 export const getAddress = ({ hostname }: URL): string | undefined => {
   const text = hostname.replace(/^\[|\]$/g, "");
-  return parseAddress(text) && text;
+  return parseIpAddress(text) && text;
 };
 
 /** Returns a lookup that yields only admitted addresses; Node connects to them without another lookup. */

@@ -1,6 +1,6 @@
 import type { SecretPlace } from "../needs.ts";
 import { sendRequest } from "./https-request.ts";
-import { type Identity, presignUrl, signHeaders } from "./signature.ts";
+import { type AwsKeys, presignUrl, signHeaders } from "./signature.ts";
 
 /** The credentials for a cluster. `token` and `key` are secret: only this machine uses them, never a bundle. */
 export type Credentials =
@@ -19,14 +19,14 @@ interface Token {
 const minute = 60_000;
 
 interface CredentialSources {
-  identity(): Identity;
+  identity(): AwsKeys;
   ask: typeof sendRequest;
 }
 
 /** Returns a source of tokens, which renews a token before it ends and after a server refused it. */
 export const createTokenSource = (
   credentials: Credentials,
-  around: CredentialSources = { identity: readIdentity, ask: sendRequest },
+  around: CredentialSources = { identity: readAwsKeysFromEnvironment, ask: sendRequest },
 ) => {
   let current: Promise<Token> | undefined;
   let until = 0;
@@ -70,7 +70,7 @@ const fetchToken = async (
 /** Returns a token for EKS: a presigned request that the cluster sends to STS to learn the function's role. */
 export const createEksToken = (
   { eks, region }: { eks: string; region: string },
-  identity: Identity,
+  identity: AwsKeys,
   now: Date,
 ): string => {
   const url = presignUrl(
@@ -88,7 +88,7 @@ export const createEksToken = (
 
 const readStoredToken = async (
   credentials: SecretPlace,
-  identity: Identity,
+  identity: AwsKeys,
   ask: typeof sendRequest,
   deadline: number,
 ): Promise<string> => {
@@ -134,7 +134,8 @@ const variables = {
 
 export const getAwsDomain = (region: string) => (region.startsWith("cn-") ? "amazonaws.com.cn" : "amazonaws.com");
 
-export const readIdentity = (): Identity => {
+/** Returns the AWS access keys in the environment variables; throws if there are none. */
+export const readAwsKeysFromEnvironment = (): AwsKeys => {
   const { AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN } = process.env;
   if (!AWS_ACCESS_KEY_ID || !AWS_SECRET_ACCESS_KEY)
     throw new Error("there is no AWS identity: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY are not set");

@@ -21,7 +21,7 @@ export class UnansweredError extends Error {
   }
 }
 
-/** Returns an `Unanswered` as a value; throws any other error, which is a fault of Postern. */
+/** Returns an `UnansweredError` as a value; throws any other error, which is a fault of Postern. */
 export const toUnanswered = (error: unknown): UnansweredError => {
   if (error instanceof UnansweredError) return error;
   throw error;
@@ -37,7 +37,7 @@ const loadZlib = () => process.getBuiltinModule("node:zlib");
 
 /**
  * Sends one request and reads the answer of at most `most` bytes, until `deadline` (in milliseconds since the epoch).
- * Every failure is an `Unanswered`. No redirect is followed.
+ * Every failure is an `UnansweredError`. No redirect is followed.
  */
 export const sendRequest = async (
   url: string,

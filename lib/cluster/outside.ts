@@ -2,9 +2,9 @@ import { setTimeout as wait } from "node:timers/promises";
 import { Failure, getErrorMessage } from "../failure.ts";
 import type { AwsAction, AwsRequest, Capabilities, HttpsRequest, HttpsResponse } from "../needs.ts";
 import { type AnswerCache, askShared } from "./answer-cache.ts";
-import { createTokenSource, getServiceAddress, readIdentity } from "./credentials.ts";
+import { createTokenSource, getServiceAddress, readAwsKeysFromEnvironment } from "./credentials.ts";
 import { awaitUntil, type HttpsAnswer, sendRequest, toUnanswered, UnansweredError } from "./https-request.ts";
-import { type Identity, signHeaders } from "./signature.ts";
+import { type AwsKeys, signHeaders } from "./signature.ts";
 
 /** Milliseconds of a review that are reserved for its rule to decide without the answer. */
 const margin = 100;
@@ -127,9 +127,9 @@ const buildAwsRequest = (action: AwsAction, { region, parameters }: AwsRequest):
   const { origin, host } = getServiceAddress(service, region);
   const body = new URLSearchParams({ ...parameters, Action: name, Version: versions[service] }).toString();
   const headers = { "content-type": "application/x-www-form-urlencoded; charset=utf-8" };
-  let identity: Identity;
+  let identity: AwsKeys;
   try {
-    identity = readIdentity();
+    identity = readAwsKeysFromEnvironment();
   } catch (error) {
     // A fault of Postern, not of the rule.
     throw new Failure(503, `could not ask AWS: ${getErrorMessage(error)}`, { cause: error });

@@ -1,6 +1,6 @@
 import { createHash, createHmac } from "node:crypto";
 
-export interface Identity {
+export interface AwsKeys {
   accessKeyId: string;
   secretAccessKey: string;
   sessionToken?: string | undefined;
@@ -19,7 +19,7 @@ export interface SignableRequest {
 
 const computeSignature = (
   { method, path, query = {}, headers = {}, host, body = "", service, region }: SignableRequest,
-  { secretAccessKey }: Identity,
+  { secretAccessKey }: AwsKeys,
   stamp: string,
 ): string => {
   const all = listHeaders(headers, host);
@@ -37,7 +37,7 @@ const computeSignature = (
   return computeHmac(key, ["AWS4-HMAC-SHA256", stamp, scope, hashText(canonical)].join("\n")).toString("hex");
 };
 
-export const signHeaders = (request: SignableRequest, identity: Identity, now: Date): Record<string, string> => {
+export const signHeaders = (request: SignableRequest, identity: AwsKeys, now: Date): Record<string, string> => {
   const stamp = formatStamp(now);
   const { sessionToken } = identity;
   const headers = {
@@ -53,7 +53,7 @@ export const signHeaders = (request: SignableRequest, identity: Identity, now: D
 };
 
 /** Returns a presigned URL: any holder can send the request for this many seconds, with these headers. */
-export const presignUrl = (request: SignableRequest, identity: Identity, now: Date, seconds: number): string => {
+export const presignUrl = (request: SignableRequest, identity: AwsKeys, now: Date, seconds: number): string => {
   const stamp = formatStamp(now);
   const { sessionToken } = identity;
   const query = {

@@ -10,7 +10,7 @@ export interface CueFiles {
   glue: string;
 }
 
-/** CUE's program as its package has it: a deflate stream, which zip files can contain as well. */
+/** A compressed file, with the checksum and the length of its contents. Zip files contain the same deflate stream. */
 export interface DeflatedFile {
   deflated: Uint8Array;
   crc: number;

@@ -1,5 +1,5 @@
 /** Returns an address's four or sixteen bytes; undefined for any other text, such as a host name. */
-export const parseAddress = (text: string): number[] | undefined => {
+export const parseIpAddress = (text: string): number[] | undefined => {
   const host = toUrlHost(text);
   if (isPlain(host)) return host.split(".").map(Number);
   if (!host.startsWith("[")) return undefined;
@@ -33,7 +33,7 @@ export const isInRange =
 
 export const parseRange = (text: string): AddressRange | undefined => {
   const [, address = "", bits] = /^([\da-f:.]+)(?:\/(\d{1,3}))?$/i.exec(text) ?? [];
-  const bytes = parseAddress(address);
+  const bytes = parseIpAddress(address);
   // Leading zeros, which some programs read as octal, and missing parts are taken for mistakes.
   if (bytes === undefined || (isPlain(toUrlHost(address)) && toUrlHost(address) !== address)) return undefined;
   const all = bytes.length * 8;

@@ -36,7 +36,7 @@ const covers = (wide: FilledInToleration, narrow: FilledInToleration): boolean =
   if (effect === "NoExecute" && seconds < narrow.seconds) return false;
 
   if (operator === "Exists") return true;
-  // An empty operator means Equal, but upstream doesn't read it so in the narrow toleration.
+  // Upstream reads an empty operator as Equal in `wide`, but not in `narrow`.
   return (operator === "Equal" || operator === "") && narrow.operator === "Equal" && value === narrow.value;
 };
 

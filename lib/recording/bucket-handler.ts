@@ -1,6 +1,6 @@
 import { createHash } from "node:crypto";
 import type { Context } from "aws-lambda";
-import { getAwsDomain, readIdentity } from "../cluster/credentials.ts";
+import { getAwsDomain, readAwsKeysFromEnvironment } from "../cluster/credentials.ts";
 import { awaitUntil, sendRequest } from "../cluster/https-request.ts";
 import { signHeaders } from "../cluster/signature.ts";
 import { computeTimeLeft } from "../deadline.ts";
@@ -10,7 +10,7 @@ import { getErrorMessage } from "../failure.ts";
 import { readLambdaEvent } from "../lambda-event.ts";
 import { printSync } from "../print.ts";
 import { createRecorder, type RecordedReview } from "./recorder.ts";
-import type { KeptPath } from "./redacted.ts";
+import type { KeptPath } from "./redaction.ts";
 import type { RecorderParts } from "./traced-decision.ts";
 
 /** The place of recordings, the fraction of reviews that are recorded (0 to 1), and the paths whose text is kept. */
@@ -107,7 +107,7 @@ const putObject = async (bucket: string, key: string, body: string, deadline: nu
       "x-amz-content-sha256": createHash("sha256").update(body).digest("hex"),
     },
   };
-  const headers = signHeaders(request, readIdentity(), new Date());
+  const headers = signHeaders(request, readAwsKeysFromEnvironment(), new Date());
   const { status, body: text } = await sendRequest(`${origin}${path}`, { method: "PUT", headers }, body, deadline);
   if (status === 200) return;
   const [, code] = /<Code>(\w{1,60})<\/Code>/.exec(text) ?? [];

@@ -12,7 +12,7 @@ import { formatRecording } from "./case-line.ts";
 import { completeRecorderParts } from "./complete-parts.ts";
 import { createRecorder } from "./recorder.ts";
 import type { Recording } from "./recording.ts";
-import type { KeptPath } from "./redacted.ts";
+import type { KeptPath } from "./redaction.ts";
 
 /** Says all that it hears of, wherever a rule can say something. */
 const gossip = rule({

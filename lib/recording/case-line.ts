@@ -12,7 +12,7 @@ import {
   recordRequest,
   restoreRequest,
 } from "./recording.ts";
-import { type KeptPath, openRedaction, type Redaction } from "./redacted.ts";
+import { type KeptPath, openRedaction, type Redaction } from "./redaction.ts";
 import { type RecorderParts, traceEvaluation } from "./traced-decision.ts";
 
 /** The limit of one recording, in bytes. */
@@ -49,7 +49,7 @@ const createRecording = async (
   const { rule, phase, request, circumstances, decision } = evaluation;
   const { variant, now, mode } = circumstances;
   // Some rules copy their arguments in ways that views don't support; they are traced without views, so nothing counts as
-  // read. Errors of `trace` may quote free text and are dropped. Errors below quote only redacted text.
+  // read. Errors of `traceEvaluation` may quote free text and are dropped. Errors below quote only redacted text.
   const traced = await traceEvaluation(evaluation, openReads(), parts)
     .catch(() => traceEvaluation(evaluation, noReads, parts))
     .catch(() => ({ reads: noReads, answers: evaluation.needs && parts.answers?.repeatAnswers(evaluation.needs) }));
@@ -83,7 +83,7 @@ const createRecording = async (
     name: buildCaseName(second, rest),
     ...given,
     ...(again && { needs: again.noted() }),
-    // `askedBy` always sets the member of this phase.
+    // `recordRequest` always sets the member of this phase.
     ...toCaseOutcome(second.outcome, asked[phase] as KubernetesObject),
     recorded: { ...origin, ...(isRedacted && { redacted: true }) },
   };

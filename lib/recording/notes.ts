@@ -120,26 +120,26 @@ const openNotes = () => {
   };
 
   const list = (): RecordedAnswers => {
-    const some = <T>(name: string, values: Iterable<T>) => {
+    const toOptionalField = <T>(name: string, values: Iterable<T>) => {
       const all = [...values];
       return all.length > 0 && { [name]: all };
     };
     const toObject = <T>(entries: Map<string, T | undefined>) =>
       Object.fromEntries([...entries].flatMap(([key, value]) => (value === undefined ? [] : [[key, value] as const])));
     return {
-      ...some("objects", objects.values()),
+      ...toOptionalField("objects", objects.values()),
       // An empty list is recorded, too: without it, a replay would take `objects` for all there are.
       reads: [...reads.values()],
-      ...some("refused", refused.values()),
+      ...toOptionalField("refused", refused.values()),
       // Records with more members come first: one with fewer also matches more specific questions.
-      ...some(
+      ...toOptionalField(
         "may",
         [...may.values()].sort((one, other) => countMembers(other) - countMembers(one)),
       ),
       ...(discovery.size > 0 && { discovery: toObject(discovery) }),
-      ...some("https", requests.https.values()),
-      ...some("http", requests.http.values()),
-      ...some("aws", requests.aws.values()),
+      ...toOptionalField("https", requests.https.values()),
+      ...toOptionalField("http", requests.http.values()),
+      ...toOptionalField("aws", requests.aws.values()),
       ...([...ledger.values()].some((value) => value !== undefined) && { ledger: toObject(ledger) }),
       ...(plurals.size > 0 && { plurals: Object.fromEntries(plurals) }),
     };

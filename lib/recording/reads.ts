@@ -30,7 +30,7 @@ export const openReads = (): Reads => {
     if (found) return found;
     /** Listed keys. Reads of them, however late, may belong to the listing and are not noted. */
     const listed = new Set<PropertyKey>();
-    const seen = (value: unknown, isPart: boolean) =>
+    const viewMember = (value: unknown, isPart: boolean) =>
       isObject(value) ? view(value, isPart && Array.isArray(value)) : value;
     // A proxy of a frozen object must return its members unchanged, so the target is an empty object.
     const made = new Proxy(Array.isArray(of) ? [] : {}, {
@@ -38,7 +38,7 @@ export const openReads = (): Reads => {
         const value: unknown = Reflect.get(of, key);
         const isPart = listed.has(key) || isListed;
         if (typeof value === "string" && typeof key === "string" && !isPart) note(getOriginal(of), key);
-        return typeof key === "symbol" ? value : seen(value, isPart);
+        return typeof key === "symbol" ? value : viewMember(value, isPart);
       },
       ownKeys: () => {
         const keys = Reflect.ownKeys(of);
@@ -48,7 +48,7 @@ export const openReads = (): Reads => {
       getOwnPropertyDescriptor: (_, key) => {
         const found = Reflect.getOwnPropertyDescriptor(of, key);
         const isLength = Array.isArray(of) && key === "length";
-        return found && { ...found, value: seen(found.value, true), writable: true, configurable: !isLength };
+        return found && { ...found, value: viewMember(found.value, true), writable: true, configurable: !isLength };
       },
       has: (_, key) => Reflect.has(of, key),
       set: (_, key, value) => Reflect.set(of, key, value),

@@ -4,7 +4,7 @@ import type { LogReport } from "../log-line.ts";
 import type { AdmissionRequest } from "../review.ts";
 import { formatRecording } from "./case-line.ts";
 import type { RecordedEvaluation, RecordingOrigin } from "./recording.ts";
-import type { KeptPath } from "./redacted.ts";
+import type { KeptPath } from "./redaction.ts";
 import type { RecorderParts } from "./traced-decision.ts";
 
 export interface RecordedReview {
@@ -32,7 +32,7 @@ export const createRecorder = (
   /** The evaluations of open requests. The key is userInfo, the one object that all copies of a request share. */
   const open = new WeakMap<object, RecordedEvaluation[]>();
 
-  const told = ({ request, cluster, key, code, version, group }: LogReport) => {
+  const finishRequest = ({ request, cluster, key, code, version, group }: LogReport) => {
     const all = request && !group ? (open.get(request.userInfo) ?? []) : [];
     if (request && !group) open.delete(request.userInfo);
     if (code !== 200 || cluster === undefined || key === "direct") return;
@@ -48,7 +48,7 @@ export const createRecorder = (
       ...host,
       writeLogLine: (report) => {
         host.writeLogLine(report);
-        told(report);
+        finishRequest(report);
       },
     },
     evaluate: (rule, phase, request, circumstances) => {

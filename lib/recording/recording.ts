@@ -86,14 +86,14 @@ export interface RecordingOrigin {
   redacted?: true;
 }
 
-/** Converts a request to the form of a case. Each member is in one place only, so that `requestOf` can restore it. */
+/** Converts a request to the form of a case. Each member is in one place only, so that `restoreRequest` can restore it. */
 export const recordRequest = (
   request: AdmissionRequest,
   phase: Phase,
 ): RecordedRequest & Pick<Recording, "operation" | "resource" | "user"> => {
   const { uid: _, operation, userInfo, namespace, subResource, dryRun, object, oldObject, ...rest } = request;
   const isDelete = operation === "DELETE";
-  // `decode` has checked that this object is present.
+  // `checkReview` has checked that this object is present.
   const judged = (isDelete ? oldObject : object) as KubernetesObject;
   const isOld = !isDelete && isObject(oldObject);
   const left = {
@@ -111,7 +111,7 @@ export const recordRequest = (
     ...(namespace && { namespace }),
     user: userInfo,
     ...(typeof dryRun === "boolean" && { dryRun }),
-    // Members without a usable value, such as null, stay in `request`, and `requestOf` restores them from there.
+    // Members without a usable value, such as null, stay in `request`, and `restoreRequest` restores them from there.
     request: { ...rest, ...(left as Partial<AdmissionRequest>) },
   };
 };

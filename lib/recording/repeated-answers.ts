@@ -4,7 +4,7 @@ import { createRecordedCapabilities, type RecordedAnswers } from "../recorded-an
 import type { KubernetesObject } from "../review.ts";
 import { noteAnswers, toRecordedRequest } from "./notes.ts";
 import type { Reads } from "./reads.ts";
-import { hasPlaceholder, type Redaction } from "./redacted.ts";
+import { hasPlaceholder, type Redaction } from "./redaction.ts";
 
 /** The answers that a rule got, for two more evaluations. */
 export interface RepeatedAnswers {

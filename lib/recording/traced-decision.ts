@@ -27,7 +27,7 @@ export const traceEvaluation = async (
   const answers = needs && parts.answers?.repeatAnswers(needs);
   const { watch } = reads;
   const judge = rule[phase];
-  const watching: Rule["mutate"] = (object, around) => {
+  const evaluateWatched: Rule["mutate"] = (object, around) => {
     const { request, oldObject, settings } = around;
     const views = { request: watch(request), oldObject: watch(oldObject), settings: watch(settings) };
     const verdict = judge?.call(rule, watch(object), { ...around, ...views });
@@ -36,7 +36,7 @@ export const traceEvaluation = async (
     return verdict;
   };
   const capabilities = answers?.watch(reads);
-  await parts.evaluate({ ...rule, [phase]: watching }, phase, request, {
+  await parts.evaluate({ ...rule, [phase]: evaluateWatched }, phase, request, {
     ...circumstances,
     mode: "enforce",
     capabilities,

@@ -7,7 +7,7 @@ import { after, before, beforeEach, describe, it } from "node:test";
 import { setTimeout as wait } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { Lambda } from "@aws-sdk/client-lambda";
-import { openFunctions, type StageFunctions, type WantedVersion } from "../../infra/aws/functions.ts";
+import { openFunctions, type StageFunctions, type WantedVersion } from "../../infra/aws/lambda-functions.ts";
 import { buildBenchConfig } from "../../infra/bench/handlers.ts";
 import { bundleRule } from "../../infra/build/bundle.ts";
 import { zip } from "../../infra/build/zip.ts";

@@ -7,7 +7,7 @@ import { after, before, describe, it } from "node:test";
 import { fileURLToPath, pathToFileURL } from "node:url";
 import { Lambda } from "@aws-sdk/client-lambda";
 import { openBucket } from "../../infra/aws/bucket.ts";
-import { openFunctions, type StageFunctions, type WantedVersion } from "../../infra/aws/functions.ts";
+import { openFunctions, type StageFunctions, type WantedVersion } from "../../infra/aws/lambda-functions.ts";
 import type { StackTemplate, StageStack } from "../../infra/aws/stack.ts";
 import { zip } from "../../infra/build/zip.ts";
 import { type CatalogueRule, readCatalogue } from "../../infra/catalogue/registry.ts";

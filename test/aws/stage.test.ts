@@ -356,7 +356,8 @@ describe("the state of a stage", await needs("moto"), () => {
     ];
     const isSentence = (error: unknown) => {
       assert.ok(error instanceof Complaint, String(error));
-      const sentence = "the keys of this stage in SSM are damaged: postern deploy writes another format";
+      const sentence =
+        "the keys of this stage can't be read: their SSM parameter is not in the format that postern deploy writes; restore an earlier version of it";
       assert.deepEqual([error.message, error.exitCode], [sentence, 3]);
       assert.ok(!String(error.stack).includes(secret));
       return true;

@@ -12,7 +12,12 @@ import { openCertificate } from "../../infra/keys/keys.ts";
 import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
 import type { ClusterClient } from "../../infra/parity/control-plane/client.ts";
 import { bootCluster, type Cluster } from "../../infra/parity/control-plane/cluster.ts";
-import { extendTimeouts, registerConfigurations, serveRules, waitUntilCalled } from "../../infra/parity/rule-server.ts";
+import {
+  extendTimeouts,
+  registerConfigurations,
+  serveTestRules,
+  waitUntilCalled,
+} from "../../infra/parity/rule-server.ts";
 import { buildReviewAnswer, openScriptedEndpoints } from "../../infra/parity/scripted-endpoints.ts";
 import { audit, json, postern } from "../auditing.ts";
 import { buildKubeconfig } from "../checkout.ts";
@@ -122,7 +127,7 @@ describe("an audit of a cluster", await needs("API server"), () => {
     );
     const catalogue = await readCatalogue();
     const own = catalogue.filter(({ name }) => [...rules, "limit-ranger"].includes(name));
-    const served = await serveRules(own, yaml, { certificate, world });
+    const served = await serveTestRules(own, yaml, { certificate, world });
     stops.push(served.stop);
     await registerConfigurations(admin, extendTimeouts(served.manifests()));
     const sizes = {

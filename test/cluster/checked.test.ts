@@ -20,7 +20,7 @@ import { bootCluster, type Cluster } from "../../infra/parity/control-plane/clus
 import { createObjectGenerators } from "../../infra/parity/generators/object-generators.ts";
 import { type GeneratedKind, generatedKinds } from "../../infra/parity/generators/steps.ts";
 import { createSurroundings } from "../../infra/parity/generators/surroundings.ts";
-import { applyConfigurations, extendTimeouts, serveRules } from "../../infra/parity/rule-server.ts";
+import { applyConfigurations, extendTimeouts, serveTestRules } from "../../infra/parity/rule-server.ts";
 import { openScriptedEndpoints } from "../../infra/parity/scripted-endpoints.ts";
 import { parseConfig } from "../../infra/project/project.ts";
 import { needs } from "../parts.ts";
@@ -93,7 +93,7 @@ describe("what check says", await needs("API server"), () => {
       createMemoryLedger(),
     );
     const rules = catalogue.filter(({ name }) => on.includes(name));
-    const postern = await serveRules(rules, yaml, { certificate, world });
+    const postern = await serveTestRules(rules, yaml, { certificate, world });
     stops.push(postern.stop);
     await applyConfigurations(admin, extendTimeouts(postern.manifests()), scripted.announcer);
 

@@ -14,12 +14,12 @@ import type { ClusterClient, ClusterResponse } from "../../infra/parity/control-
 import { bootCluster, type Cluster } from "../../infra/parity/control-plane/cluster.ts";
 import {
   applyConfigurations,
+  buildTestRule,
   deleteConfigurations,
   extendTimeouts,
   type ManifestOptions,
   type RuleHost,
-  serveRules,
-  toCatalogueRule,
+  serveTestRules,
   waitUntil,
 } from "../../infra/parity/rule-server.ts";
 import { type Announcer, openScriptedEndpoints } from "../../infra/parity/scripted-endpoints.ts";
@@ -92,7 +92,7 @@ describe("a real API server calls Postern", await needs("API server"), () => {
 
   /** Serves rules at the gateway, and registers them with the first cluster. */
   const startServing = async (rules: CatalogueRule[], yaml: string, host: Partial<RuleHost> = {}) => {
-    const postern = await serveRules(rules, yaml, { certificate, ...host });
+    const postern = await serveTestRules(rules, yaml, { certificate, ...host });
     opened.push(postern);
     const applied = (caller?: ManifestOptions, cluster = one) =>
       applyConfigurations(cluster.admin, extendTimeouts(postern.manifests(caller)), announcer);
@@ -155,9 +155,9 @@ describe("a real API server calls Postern", await needs("API server"), () => {
     });
     before(async () => {
       const rules = [
-        toCatalogueRule("count", counting),
+        buildTestRule("count", counting),
         ...selectRules("always-pull-images"),
-        toCatalogueRule("sidecar", sidecar),
+        buildTestRule("sidecar", sidecar),
       ];
       postern = await startServing(rules, "rules: { count: , always-pull-images: , sidecar: }");
       await postern.applied();
@@ -303,7 +303,7 @@ describe("a real API server calls Postern", await needs("API server"), () => {
     );
     before(async () => {
       const rules = cases.map(({ name, rule }) =>
-        toCatalogueRule(name, createPhaseRule("validate", { summary: "Fails.", ...rule, ...matchByName(name) })),
+        buildTestRule(name, createPhaseRule("validate", { summary: "Fails.", ...rule, ...matchByName(name) })),
       );
       const yaml = `rules: { ${cases.map(({ name, policy }) => `${name}: { failurePolicy: ${policy} }`).join(", ")} }`;
       postern = await startServing(rules, yaml, {
@@ -327,7 +327,7 @@ describe("a real API server calls Postern", await needs("API server"), () => {
   });
 
   it("and gets a response before it has sent a whole body that API Gateway would refuse", async () => {
-    const rules = [toCatalogueRule("vast", createPhaseRule("mutate", { summary: "Sees it before it is validated." }))];
+    const rules = [buildTestRule("vast", createPhaseRule("mutate", { summary: "Sees it before it is validated." }))];
     await runWhileServing(rules, "rules: { vast: { failurePolicy: Fail } }", async () => {
       const answer = await create(
         one.admin,
@@ -412,7 +412,7 @@ describe("a real API server calls Postern", await needs("API server"), () => {
         const body = { apiVersion: "v1", kind: "Namespace", metadata: { name, labels } };
         assert.ok([201, 409].includes((await create(one.admin, "/api/v1/namespaces", body)).code));
       }
-      const rules = Object.keys(exemptions).map((name) => toCatalogueRule(name, looking));
+      const rules = Object.keys(exemptions).map((name) => buildTestRule(name, looking));
       const setups = Object.entries(exemptions).map(([name, setup]) => `${name}: ${setup}`);
       postern = await startServing(rules, `rules: { ${setups.join(", ")} }`);
       await postern.applied();
@@ -447,7 +447,7 @@ describe("a real API server calls Postern", await needs("API server"), () => {
     const namespaces = configMaps.map((match) => ({ ...match, resources: ["namespaces"] }));
     const looking = rule({ summary: "Looks at it.", match: namespaces, mutate() {}, validate() {} });
     await runWhileServing(
-      [toCatalogueRule("names", looking)],
+      [buildTestRule("names", looking)],
       "rules: { names: { exempt: { namespaces: [spared] } } }",
       async (postern) => {
         const table: [Fields, Phase[]][] = [
@@ -471,7 +471,7 @@ describe("a real API server calls Postern", await needs("API server"), () => {
   it("and the cluster can repair itself if no endpoint responds and all entries fail closed", async () => {
     const everything = [{ apiGroups: ["*"], apiVersions: ["*"], resources: ["*/*"], operations: ["*" as const] }];
     const rules = [
-      toCatalogueRule("everything", rule({ summary: "Validates everything.", match: everything, validate() {} })),
+      buildTestRule("everything", rule({ summary: "Validates everything.", match: everything, validate() {} })),
     ];
     const postern = await startServing(rules, "rules: { everything: { failurePolicy: Fail } }");
     await postern.applied();

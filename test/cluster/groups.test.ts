@@ -17,10 +17,10 @@ import { bootCluster, type Cluster } from "../../infra/parity/control-plane/clus
 import { buildSequences } from "../../infra/parity/generators/sequences.ts";
 import {
   applyConfigurations,
+  buildTestRule,
   deleteConfigurations,
   extendTimeouts,
-  serveRules,
-  toCatalogueRule,
+  serveTestRules,
 } from "../../infra/parity/rule-server.ts";
 import { type Announcer, openScriptedEndpoints } from "../../infra/parity/scripted-endpoints.ts";
 import { deleteCompletely, sendSequence } from "../../infra/parity/sequence-sender.ts";
@@ -65,7 +65,7 @@ describe("a group on a real API server", await needs("API server"), () => {
   });
 
   const startServing = async (rules: CatalogueRule[], yaml: string, cluster: Cluster) => {
-    const postern = await serveRules(rules, yaml, { certificate });
+    const postern = await serveTestRules(rules, yaml, { certificate });
     await applyConfigurations(cluster.admin, extendTimeouts(postern.manifests()), announcer);
     const stop = async () => {
       await deleteConfigurations(cluster.admin, postern.manifests(), announcer);
@@ -117,7 +117,7 @@ describe("a group on a real API server", await needs("API server"), () => {
 
   describe("applies to each member", () => {
     const createLabelRule = (name: string) =>
-      toCatalogueRule(
+      buildTestRule(
         name,
         rule<Pod>({
           summary: "Labels pods.",
@@ -127,7 +127,7 @@ describe("a group on a real API server", await needs("API server"), () => {
           },
         }),
       );
-    const refusing = toCatalogueRule(
+    const refusing = buildTestRule(
       "refuses",
       rule<Pod>({
         summary: "Refuses pods that ask for it.",

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { admit } from "./admit.ts";
+import { runAdmissionChain } from "./admit.ts";
 import { celEvaluator } from "./cel/conditions.ts";
 import { parseHooks } from "./hooks.ts";
 import type { Attributes, CallResult, ServerContext } from "./types.ts";
@@ -63,7 +63,7 @@ const run = async (
   };
   const hooks = parseHooks([configuration("Mutating", mutating), configuration("Validating", validating)]);
   assert.deepEqual(hooks.faults, []);
-  const trace = await admit({ ...attributes, ...more }, hooks, around);
+  const trace = await runAdmissionChain({ ...attributes, ...more }, hooks, around);
   return { trace, asked: asked.join(" ") };
 };
 

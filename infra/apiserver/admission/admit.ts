@@ -17,7 +17,7 @@ import { limitWarnings } from "./warnings.ts";
 /** The API server's time limit for one write request (requestTimeoutUpperBound), in milliseconds. */
 const mostTime = 34_000;
 
-export const admit = async (
+export const runAdmissionChain = async (
   attributes: Attributes,
   hooks: { mutating: readonly Hook[]; validating: readonly Hook[] },
   around: ServerContext,

@@ -82,19 +82,19 @@ const applyOperation = (
 
 const operations: Record<string, (act: OperationRun) => void> = {
   add: (act) => {
-    const path = getPath(act, "path", true);
+    const path = readPath(act, "path", true);
     const place = findPlace(act, path, `doc is missing path: "${path}"`);
     withContext(`error in add for path: '${path}': `, () => insertMember(place, getOperand(act)));
   },
 
   remove: (act) => {
-    const path = getPath(act, "path", true);
+    const path = readPath(act, "path", true);
     const place = findPlace(act, path, `doc is missing path: "${path}"`);
     withContext(`error in remove for path: '${path}': `, () => removeMember(place));
   },
 
   replace: (act) => {
-    const path = getPath(act, "path");
+    const path = readPath(act, "path");
     const value = getOperand(act);
     if (path === "") {
       if (typeof value !== "object" || value === null)
@@ -110,23 +110,23 @@ const operations: Record<string, (act: OperationRun) => void> = {
   },
 
   move: (act) => {
-    const from = getPath(act, "from");
+    const from = readPath(act, "from");
     const source = findPlace(act, from, `doc is missing from path: ${from}`);
     const value = withContext(`error in move for path: '${source.key}': `, () => {
       const there = getMember(source);
       removeMember(source);
       return there;
     });
-    const path = getPath(act, "path");
+    const path = readPath(act, "path");
     const target = findPlace(act, path, `doc is missing destination path: ${path}`);
     withContext(`error in move for path: '${path}': `, () => insertMember(target, value ?? null));
   },
 
   copy: (act) => {
-    const from = getPath(act, "from");
+    const from = readPath(act, "from");
     const source = findPlace(act, from, `doc is missing from path: ${from}`);
     const value = withContext(`error in copy for from: '${from}': `, () => getMember(source));
-    const path = getPath(act, "path", true);
+    const path = readPath(act, "path", true);
     const target = findPlace(act, path, `doc is missing destination path: ${path}`);
     const written = JSON.stringify(value ?? null);
     act.budget.copied += value == null ? 0 : Buffer.byteLength(escapeAsGo(written));
@@ -138,7 +138,7 @@ const operations: Record<string, (act: OperationRun) => void> = {
   },
 
   test: (act) => {
-    const path = getPath(act, "path");
+    const path = readPath(act, "path");
     const place = path === "" ? undefined : findPlace(act, path, `is missing path: ${path}`);
     const there = place ? withContext(`error in test for path: '${path}': `, () => getMember(place)) : act.root.value;
     if (!isEqual(there ?? null, act.operation.value ?? null))
@@ -151,8 +151,11 @@ const mostCopied = 3 * 1024 * 1024;
 
 const getOperand = ({ operation }: OperationRun): unknown => toPlainValue(operation.value ?? null);
 
-/** Returns a path of an operation. `isTerse` is for operations whose upstream error doesn't give the reason. */
-const getPath = ({ name, operation }: OperationRun, key: "path" | "from", isTerse = false): string => {
+/**
+ * Returns an operation's `path` or `from`; throws upstream's error if it is missing or no string. `isTerse` leaves out
+ * the reason, as upstream does for some operations.
+ */
+const readPath = ({ name, operation }: OperationRun, key: "path" | "from", isTerse = false): string => {
   const given = Object.hasOwn(operation, key) ? operation[key] : null;
   if (given instanceof Scalar && typeof given.value === "string") return given.value;
   const absent = `operation${key === "from" ? "," : ""} missing ${key} field: ${missing}`;

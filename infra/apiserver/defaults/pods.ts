@@ -5,16 +5,16 @@ import { type Amounts, computePeakUse, parseAmounts } from "#lib/objects/resourc
 import { formatResourceAmount } from "./scalars.ts";
 
 /** Fills in decoded fields in place. `given` is the undecoded value, where an absent list and an empty one differ. */
-type Finisher = (fields: JsonMap, given: JsonMap) => void;
+type Defaulter = (fields: JsonMap, given: JsonMap) => void;
 
-export type Finishers = Readonly<Record<string, Finisher | undefined>>;
+export type Defaulters = Readonly<Record<string, Defaulter | undefined>>;
 
 /** Returns a member, or an empty object that isn't added to the fields. */
 export const getMember = (fields: JsonMap, member: string): JsonMap => (fields[member] ?? {}) as JsonMap;
 export const getList = (fields: JsonMap, member: string): JsonMap[] => (fields[member] ?? []) as JsonMap[];
 
 /** Defaults of Pods and their parts that depend on other fields; fixed values are in presets.json. */
-export const podFinishers: Finishers = {
+export const podDefaulters: Defaulters = {
   Container: (container) => finishContainer(container),
   EphemeralContainer: (container) => finishContainer(container),
   ImageVolumeSource: (source) => {
@@ -109,7 +109,7 @@ const formatAmounts = (amounts: Amounts, isMeant: (resource: string) => boolean)
     [...amounts].filter(([name]) => isMeant(name)).map(([name, amount]) => [name, formatResourceAmount(amount)]),
   );
 
-/** Sums amounts as `takenAtOnce` does; a container without a request counts with its limit. */
+/** Sums amounts as `computePeakUse` does; a container without a request counts with its limit. */
 const sumContainers = (spec: JsonMap, kind: "requests" | "limits"): Amounts => {
   // A null container counts as an empty one.
   const [containers, initContainers] = ["containers", "initContainers"].map((list) => getList(spec, list).map(Object));

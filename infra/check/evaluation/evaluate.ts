@@ -1,4 +1,4 @@
-import { admit } from "#infra/apiserver/admission/admit.ts";
+import { runAdmissionChain } from "#infra/apiserver/admission/admit.ts";
 import { describeUnknownConversion } from "#infra/apiserver/admission/matching.ts";
 import type { AdmissionTrace, Attributes, ServerContext } from "#infra/apiserver/admission/types.ts";
 import { getOwn } from "#lib/json.ts";
@@ -194,7 +194,7 @@ export const evaluateRequest = async (subject: EvaluationSubject, environment: E
   const { attributes, manifest, made } = subject;
   assumeOld(attributes, environment);
   const assumed = assumeNamespace(attributes, environment);
-  const trace = await admit(attributes, environment.hooks, createServerContext(environment));
+  const trace = await runAdmissionChain(attributes, environment.hooks, createServerContext(environment));
   const unevaluated = environment.unevaluated.findMatching(
     attributes,
     trace.object,

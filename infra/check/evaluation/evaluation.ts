@@ -117,7 +117,7 @@ export const getTarget = (one: CheckResult): Pick<CheckResult, "apiVersion" | "k
   one.madeBy ?? one;
 
 /** Names an object for readers, for instance `Pod shop/web` or `Deployment shop/web (its Pods)`. */
-export const describeObject = (one: CheckResult): string => {
+export const describeTarget = (one: CheckResult): string => {
   const { kind, name } = getTarget(one);
   const place = one.namespace ? `${one.namespace}/` : "";
   return `${kind} ${place}${name || "without a name"}${one.madeBy ? " (its Pods)" : ""}`;

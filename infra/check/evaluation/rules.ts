@@ -127,10 +127,16 @@ export const openRules = async (
     const webhook = webhooks.get(hook);
     if (!rule?.suggest || !setup || !request || !webhook) return undefined;
     const { variant } = parseRuleUrl(webhook.clientConfig.url);
-    const { rule: facet, settings } = applyVariant(rule, setup.settings, variant);
+    const { rule: variantRule, settings } = applyVariant(rule, setup.settings, variant);
     const around = { name, settings, variant, now: new Date() };
     const { found, unsupported } = await runWithAnswers(async () =>
-      suggestFix(facet, phase, request, { ...around, capabilities: rule.needs && openCapabilities(reviewTime) }, at),
+      suggestFix(
+        variantRule,
+        phase,
+        request,
+        { ...around, capabilities: rule.needs && openCapabilities(reviewTime) },
+        at,
+      ),
     ).catch(() => ({ found: undefined, unsupported: undefined }));
     return unsupported !== undefined || found?.isVain ? undefined : found?.text;
   };

@@ -24,7 +24,7 @@ export interface Fix {
 /** Returns the fix for an object; undefined if nothing changed or the object has no manifest file of its own. */
 export const toFix = ({ subject, checked, before, after }: Evaluation): Fix | undefined => {
   const { manifest, made } = subject;
-  // A recorded review is never edited.
+  // No fix is written into the file of a recorded review: it is a record, not a manifest.
   if (checked.verdict !== "changed" || made || isReview(manifest) || manifest.source.name === "-") return undefined;
   const patch = computePatch(before, after, "");
   return patch.length > 0 ? { manifest, patch, after } : undefined;

@@ -16,7 +16,7 @@ import { findReportVersion, type ReportVersion } from "../reports/policyreport.t
 import type { ReadFailure } from "../reports/report.ts";
 import { type DiscoveredResource, type DiscoveryResult, discover } from "./discovery.ts";
 import { openNamespaceCache } from "./namespaces.ts";
-import { type IncompleteList, type Page, readPages } from "./pages.ts";
+import { type IncompleteList, type Page, readListPages } from "./pages.ts";
 import { type ApiGet, describeFailure, type FailureFormatter, openReader } from "./reader.ts";
 import { openCapabilities } from "./rule-capabilities.ts";
 import { matchesVersion, readKinds, selectResources, toResourceName } from "./selected-kinds.ts";
@@ -56,21 +56,21 @@ export const openClusterCheck = async (options: ClusterCheckOptions, signal: Abo
   const foreign = await readManifests(options.webhooks, "--webhooks");
   const way = await resolveConnection(name, connect, { ...options.deployer, right: "list everything" });
   const { read, close } = openReader(way, signal);
-  const why: FailureFormatter = (answer) => describeFailure(answer, way);
+  const describeAnswer: FailureFormatter = (answer) => describeFailure(answer, way);
   const notes = new Set<string>();
   const note = (sentence: string) => void notes.add(sentence);
 
-  const found = await discover(read, why);
-  for (const namespace of chosen) await checkNamespace(namespace, read, why);
+  const found = await discover(read, describeAnswer);
+  for (const namespace of chosen) await checkNamespace(namespace, read, describeAnswer);
   const rules = await openRules(catalogue, cluster, options.harden, await openCapabilities(name, way, hosts));
   for (const sentence of rules.notes) note(sentence);
   const webhooks = openWebhooks(rules, foreign, name, hosts);
   const hooks = [...webhooks.hooks.mutating, ...webhooks.hooks.validating];
   const kinds = await readKinds(found, hooks, read);
-  const namespaces = openNamespaceCache(read, why);
+  const namespaces = openNamespaceCache(read, describeAnswer);
   const list: ListPages = async function* (resource, within) {
     for (const { path, selection } of listPaths(resource, within))
-      yield* readPages(read, why, path, selection, options.page);
+      yield* readListPages(read, describeAnswer, path, selection, options.page);
   };
   const environment: Environment = {
     ...webhooks,
@@ -111,7 +111,7 @@ export const openClusterCheck = async (options: ClusterCheckOptions, signal: Abo
 };
 
 /** Lists a resource page by page; in all namespaces if `namespaces` is empty. */
-type ListPages = (resource: DiscoveredResource, namespaces: readonly string[]) => ReturnType<typeof readPages>;
+type ListPages = (resource: DiscoveredResource, namespaces: readonly string[]) => ReturnType<typeof readListPages>;
 
 /** Returns the groups and versions that a hook may match but whose kinds can't be read. */
 const listUnknown = ({ unknown }: DiscoveryResult, hooks: readonly Hook[], alsoPods: boolean): ReadFailure[] =>
@@ -126,7 +126,7 @@ const concurrency = 8;
 
 const createKindEvaluator =
   (
-    list: (resource: DiscoveredResource) => ReturnType<typeof readPages>,
+    list: (resource: DiscoveredResource) => ReturnType<typeof readListPages>,
     evaluator: ObjectEvaluator,
     unread: ReadFailure[],
     signal: AbortSignal,

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import fc from "fast-check";
 import { type HttpsAnswer, UnansweredError } from "#lib/cluster/https-request.ts";
-import { readPages } from "./pages.ts";
+import { readListPages } from "./pages.ts";
 import type { ApiGet } from "./reader.ts";
 
 /** The ways in which an API server doesn't return the next page. */
@@ -43,7 +43,7 @@ const served = (names: Iterable<string>, troubles: readonly Trouble[]) => {
 
 const all = async (read: ApiGet, limit = 3) => {
   const [told, broken] = [[] as string[], [] as string[]];
-  for await (const page of readPages(read, () => "refused", "/api/v1/things", {}, limit)) {
+  for await (const page of readListPages(read, () => "refused", "/api/v1/things", {}, limit)) {
     if ("broken" in page) broken.push(page.broken);
     else told.push(...page.items.map(({ metadata }) => metadata?.name ?? ""));
   }

@@ -21,7 +21,7 @@ const mostInVain = 5;
  * it. If the list expires on the API server meanwhile, it continues with the current objects and yields none twice.
  * `why` describes a failed request.
  */
-export const readPages = async function* (
+export const readListPages = async function* (
   read: ApiGet,
   why: FailureFormatter,
   path: string,

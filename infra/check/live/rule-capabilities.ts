@@ -57,7 +57,7 @@ export const openCapabilities = async (
   };
 };
 
-/** The token may change during an audit: `sending` replaces it in each request by the current one. */
+/** The token may change during an audit: `createReadOnlySender` replaces it in each request by the current one. */
 const toConnection = async ({ server, ca, cert, key, token }: ClusterConnection): Promise<Connection> => {
   const credentials = cert && key ? { cert, key } : { token: (await token()) ?? "" };
   return { server, ...(ca && { ca }), credentials };

@@ -7,7 +7,7 @@ import { createKindIndex, type KindIndex, type ResourceKind, toKindKey } from ".
 import { isWorkload } from "../evaluation/pod-templates.ts";
 import { sortForApply } from "../evaluation/requests.ts";
 import type { DiscoveredResource, DiscoveryResult } from "./discovery.ts";
-import { readPages } from "./pages.ts";
+import { readListPages } from "./pages.ts";
 import type { ApiGet } from "./reader.ts";
 
 export interface SelectedResources {
@@ -46,7 +46,7 @@ const findUniform = async (
   const several = new Set([...versions].filter(([, all]) => all.length > 1).map(([name]) => name));
   if (several.size === 0 || !hooks.some(({ matchPolicy }) => matchPolicy === "Equivalent")) return uniform;
   // Conversions stay unknown without an answer, and objects that need one are undecided.
-  for await (const found of readPages(read, () => "", definitions, {}, definitionsPerPage)) {
+  for await (const found of readListPages(read, () => "", definitions, {}, definitionsPerPage)) {
     if ("broken" in found) break;
     for (const definition of found.items) {
       const spec = getOwn(definition, "spec");
@@ -76,7 +76,7 @@ export const selectResources = (
     // Hooks aren't called for operations that the API server doesn't serve, nor for webhook configurations.
     if (!verbs.includes(operation.toLowerCase()) || resource.group === "admissionregistration.k8s.io") return false;
     const requests = [resource, ...kinds.equivalents(resource)].map(
-      // `matches` reads no other field of a request.
+      // `matchesRequest` reads no other field of a request.
       (one) => ({ resource: one, operation, namespace: namespaced ? "any" : "" }) as AdmissionRequest,
     );
     if (isMade && isWorkload({ apiVersion: joinApiVersion(kind), kind: kind.kind })) return true;

@@ -1,5 +1,5 @@
 import { getOwn, isMap } from "#lib/json.ts";
-import { openRedaction } from "#lib/recording/redacted.ts";
+import { openRedaction } from "#lib/recording/redaction.ts";
 import type { KubernetesObject, Operation, UserInfo } from "#lib/review.ts";
 import { fillDefaults } from "../../apiserver/defaults/defaults.ts";
 import type { ResourceKind } from "../../apiserver/kinds/kinds.ts";

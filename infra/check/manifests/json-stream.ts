@@ -1,5 +1,5 @@
 import { endOfString, hasRepeatedKey, isObject, parseJson } from "#lib/json.ts";
-import { type LocatedValue, openOffsets, type Piece } from "./plain-yaml.ts";
+import { type LocatedDocument, openOffsets, type Piece } from "./plain-yaml.ts";
 
 /** `broken` is the line where a value begins that isn't JSON. */
 export interface PieceStream {
@@ -43,7 +43,7 @@ interface Level {
 }
 
 /** Reads a value again, with the offsets of its members; undefined if it isn't JSON. */
-export const locateJson = (text: string, { from, to }: Piece): LocatedValue | undefined => {
+export const locateJson = (text: string, { from, to }: Piece): LocatedDocument | undefined => {
   const begin = findOpening(text, from);
   const read = begin === undefined ? undefined : parseUnambiguous(text.slice(from, to));
   if (begin === undefined || read === undefined) return undefined;

@@ -38,7 +38,7 @@ export const formatFault = ({ file, line, sentence }: ManifestFault): string =>
 
 export const toSourceName = (file: string): string => (file === "-" ? "standard input" : file);
 
-export interface ParsedManifests {
+export interface ManifestParse {
   manifests: Manifest[];
   /** The lines of documents without an apiVersion or a kind. */
   strangers: number[];
@@ -49,8 +49,8 @@ export interface ParsedManifests {
 const deepest = 200;
 
 /** Returns every object that a text holds; the items of Lists become objects of their own. */
-export const parseManifests = (source: ManifestSource): ParsedManifests => {
-  const found: ParsedManifests = { manifests: [], strangers: [], faults: [] };
+export const parseManifests = (source: ManifestSource): ManifestParse => {
+  const found: ManifestParse = { manifests: [], strangers: [], faults: [] };
   const addFault = (line: number, sentence: string) => void found.faults.push({ file: source.name, line, sentence });
   let line = 1;
   const take = (document: number, value: unknown, lineOf: (path: FieldPath) => number) => {

@@ -35,13 +35,17 @@ export const readPlain = (text: string, readWord: WordReader): Piece[] | undefin
 };
 
 /** The value of a document and the offsets of its members: of a map's keys and of a list's items. */
-export interface LocatedValue {
+export interface LocatedDocument {
   value: unknown;
   begin: number;
   offsetOf(container: object, key: string | number): number | undefined;
 }
 
-export const locatePlain = (text: string, { from, firstLine }: Piece, readWord: WordReader): LocatedValue | undefined =>
+export const locatePlain = (
+  text: string,
+  { from, firstLine }: Piece,
+  readWord: WordReader,
+): LocatedDocument | undefined =>
   parseIfPlain(() => {
     const { note, offsetOf } = openOffsets();
     const { value, contentAt } = readDocument(text, from, firstLine, readWord, note);

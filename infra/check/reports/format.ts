@@ -6,7 +6,7 @@ import {
   type CheckResult,
   type CheckVerdict,
   type Denial,
-  describeObject,
+  describeTarget,
   type Evaluation,
 } from "../evaluation/evaluation.ts";
 import type { Report, Summary } from "./report.ts";
@@ -40,7 +40,7 @@ export const formatEvaluation = (evaluation: Evaluation, paint: Paint): string =
   };
   const place = checked.file === undefined ? [] : [paint("dim", escapeControls(formatPlace(checked)))];
   return [
-    `${[paint("bold", escapeControls(describeObject(checked))), ...place, paint(colour, word)].join(" ")}\n`,
+    `${[paint("bold", escapeControls(describeTarget(checked))), ...place, paint(colour, word)].join(" ")}\n`,
     noRule ? formatLine("dim", "no rule", "is about its kind, which is not known here") : "",
     ...denials.map((denial) => formatLine("red", "denied by", formatDenialLine(denial, checked, paint))),
     ...undecided.map((sentence) => formatLine("yellow", "undecided", toOneLine(sentence))),

@@ -1,4 +1,4 @@
-import { type CheckResult, describeObject, getTarget } from "../evaluation/evaluation.ts";
+import { type CheckResult, describeTarget, getTarget } from "../evaluation/evaluation.ts";
 import { formatDenial, getDenialLine, type ResultReport } from "./report.ts";
 
 export interface TestSuite {
@@ -53,7 +53,7 @@ export const createJunitReport = (now = new Date(), most = longest): ResultRepor
       else return { ...single, rule: `${single.rule} at ${one.file}:${one.line ?? 1}` };
       return single;
     });
-    const said = one.warnings.map(({ rule, text }) => `${describeObject(one)}: ${rule} warns: ${text}`);
+    const said = one.warnings.map(({ rule, text }) => `${describeTarget(one)}: ${rule} warns: ${text}`);
     for (const one of cases) suite.cases.push(one);
     for (const text of said) suite.said.push(text);
     for (const { object, rule, failure, error } of cases)
@@ -98,7 +98,7 @@ const getSuiteName = (one: CheckResult): string => {
 };
 
 const listTestCases = (one: CheckResult): TestCase[] => {
-  const object = describeObject(one);
+  const object = describeTarget(one);
   const failed = one.denials.map((denial): TestCase => {
     const place = [one.file, getDenialLine(one, denial)].filter((part) => part !== undefined).join(":");
     const text = `${place && `${place}: `}${formatDenial(denial)}`;

@@ -91,14 +91,14 @@ export const openReportWriter = async (
 
 const openStdoutSink = (before: () => void): Sink => {
   process.stdout.prependListener("error", exitWithoutReader);
-  const done = async () => void process.stdout.off("error", exitWithoutReader);
+  const removeListener = async () => void process.stdout.off("error", exitWithoutReader);
   return {
     write: async (text) => {
       before();
       if (!process.stdout.write(text)) await once(process.stdout, "drain");
     },
-    end: done,
-    abandon: done,
+    end: removeListener,
+    abandon: removeListener,
   };
 };
 
@@ -110,7 +110,7 @@ const chunk = 64 * 1024;
 
 /** Writes under another name and renames at the end, so that the file has its former content until then. */
 const openFileSink = async (file: string): Promise<Sink> => {
-  const attempt = <T>(promise: Promise<T>): Promise<T> =>
+  const rethrowAsComplaint = <T>(promise: Promise<T>): Promise<T> =>
     promise.catch((error) => {
       throw new Complaint(`${file} can't be written: ${toSentence(error)}`);
     });
@@ -121,7 +121,7 @@ const openFileSink = async (file: string): Promise<Sink> => {
   // A pipe or a terminal can't be replaced by a rename.
   const isFile = found === undefined || found.isFile();
   const place = isFile ? `${goal}.${randomUUID().slice(0, 8)}` : goal;
-  const handle = await attempt(open(place, isFile ? "wx" : "w"));
+  const handle = await rethrowAsComplaint(open(place, isFile ? "wx" : "w"));
   // Removes the temporary file, however the program ends.
   const remove = () => rmSync(place, { force: true });
   if (isFile) process.once("exit", remove);
@@ -129,7 +129,7 @@ const openFileSink = async (file: string): Promise<Sink> => {
   const flush = async () => {
     const text = waiting;
     waiting = "";
-    await attempt(handle.appendFile(text));
+    await rethrowAsComplaint(handle.appendFile(text));
   };
   return {
     write: async (text) => {
@@ -140,7 +140,7 @@ const openFileSink = async (file: string): Promise<Sink> => {
       await flush();
       await handle.close();
       if (!isFile) return;
-      await attempt(rename(place, goal));
+      await rethrowAsComplaint(rename(place, goal));
       process.off("exit", remove);
     },
     abandon: async () => {

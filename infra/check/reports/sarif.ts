@@ -1,6 +1,6 @@
 import { createHash } from "node:crypto";
 import project from "../../../package.json" with { type: "json" };
-import { type CheckResult, type Denial, describeObject, getTarget } from "../evaluation/evaluation.ts";
+import { type CheckResult, type Denial, describeTarget, getTarget } from "../evaluation/evaluation.ts";
 import {
   formatDenial,
   getDenialLine,
@@ -51,7 +51,7 @@ export const createSarifReport = (catalogue: readonly { name: string; summary: s
     for (const denial of one.denials) add(denial.rule, "error", formatDenial(denial), denial);
     for (const { rule, text } of one.warnings) add(rule, "warning", text);
     for (const sentence of one.undecided) {
-      const text = escapeLinks(`${describeObject(one)}: ${sentence}`);
+      const text = escapeLinks(`${describeTarget(one)}: ${sentence}`);
       const place = toRepositoryPath(one.file) === undefined ? {} : toPhysicalLocation(one, one.line);
       const locations = [{ ...place, ...toLogicalLocation(one) }];
       waiting += notifications.add({ level: "warning", message: { text }, locations });
@@ -75,7 +75,7 @@ export const createSarifReport = (catalogue: readonly { name: string; summary: s
 };
 
 const toLogicalLocation = (one: CheckResult) => {
-  return { logicalLocations: [{ fullyQualifiedName: describeObject(one).toWellFormed(), kind: "object" }] };
+  return { logicalLocations: [{ fullyQualifiedName: describeTarget(one).toWellFormed(), kind: "object" }] };
 };
 
 const toPhysicalLocation = (one: CheckResult, line?: number, column?: number) => {

@@ -19,7 +19,7 @@ import {
   getConfigurationKind,
   type ManifestOptions,
   registerConfigurations,
-  serveRules,
+  serveTestRules,
   type WebhookManifests,
   waitUntilCalled,
 } from "../rule-server.ts";
@@ -125,12 +125,12 @@ export const serveSetups = async (
   const connections = Object.fromEntries(named.map(({ name }) => [name, connection]));
   const live = createLiveCapabilities(connections, createAnswerCache({ entries: 0, bytes: 0 }));
   const answers = new Map<string, RecordedAnswers>();
-  const world = (cluster: string, milliseconds: number) => {
+  const chooseCapabilities = (cluster: string, milliseconds: number) => {
     const recording = answers.get(cluster);
     return recording ? createRecordedCapabilities(recording) : live(cluster, milliseconds);
   };
   const listed = [...rules.map(deleteAuthorizer), observer.listed];
-  const served = await serveRules(listed, JSON.stringify({ clusters }), { certificate, world });
+  const served = await serveTestRules(listed, JSON.stringify({ clusters }), { certificate, world: chooseCapabilities });
   opening.defer(served.stop);
 
   // The API server calls configurations by name, so the observer sees the changes of all others.

@@ -4,7 +4,7 @@ import type { AdmissionRequest, KubernetesObject } from "#lib/review.ts";
 import { type Phase, rule } from "#lib/rule.ts";
 import type { CatalogueRule } from "../../catalogue/registry.ts";
 import type { ClusterClient, ClusterResponse } from "../control-plane/client.ts";
-import { toCatalogueRule, type WebhookManifests } from "../rule-server.ts";
+import { buildTestRule, type WebhookManifests } from "../rule-server.ts";
 import { deleteCompletely, type Exchange } from "../sequence-sender.ts";
 import { buildCaseRequest, type CaseRequest } from "./case-request.ts";
 
@@ -37,7 +37,7 @@ export const openObserver = () => {
   };
   let count = 0;
   return {
-    listed: toCatalogueRule(
+    listed: buildTestRule(
       "observer",
       rule({
         summary: "Watches.",

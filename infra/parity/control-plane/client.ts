@@ -28,7 +28,7 @@ export type ClusterClient = (call: ClusterRequest) => Promise<ClusterResponse>;
 /** Returns a client that sends a token, over connections that are kept open. */
 export const createClient = (server: string, ca: string, token: string): { client: ClusterClient; close(): void } => {
   const agent = new Agent({ ca, keepAlive: true, maxSockets: 16 });
-  const client: ClusterClient = ({ method, path, body, contentType = "application/json", impersonate }) =>
+  const sendRequest: ClusterClient = ({ method, path, body, contentType = "application/json", impersonate }) =>
     new Promise((resolve, reject) => {
       const headers = {
         authorization: `Bearer ${token}`,
@@ -49,7 +49,7 @@ export const createClient = (server: string, ca: string, token: string): { clien
       sent.on("error", reject);
       sent.end(body === undefined ? undefined : JSON.stringify(body));
     });
-  return { client, close: () => agent.destroy() };
+  return { client: sendRequest, close: () => agent.destroy() };
 };
 
 const buildImpersonationHeaders = ({ username = "", groups = [], extra = {} }: UserInfo) => {

@@ -13,7 +13,7 @@ export interface ClusterOptions {
   /** Admission plugins by their compiled-in names. */
   enable?: string[];
   disable?: string[];
-  /** Plugins that are turned on later, even if they are disabled: `fill` creates objects first. */
+  /** Plugins that are off while `fill` creates objects. Then the API server restarts with them on, even those in `disable`. */
   late?: { enable: string[]; fill(as: Cluster["as"]): Promise<unknown> };
   /** Further flags of kube-apiserver. */
   flags?: string[];

@@ -14,7 +14,7 @@ import {
 import type { KubernetesObject } from "../../review.ts";
 import { isOnlyReplaced, type OriginOverrider } from "../types.ts";
 import { findPodSpec } from "./pod-spec.ts";
-import { multiplyTruncated, requireFactor, requireQuantity } from "./resources.ts";
+import { multiplyTruncated, parseTemplateQuantity, requireFactor } from "./resources.ts";
 
 /** A field to set, or to delete if `value` is undefined. */
 interface FieldChange {
@@ -132,7 +132,7 @@ const multiplyResources: ComputeChange = (podSpec, origin) => {
       const [factor, quantity] = [getOwn(listed, name), getOwn(quantities, name)];
       if (factor == null || quantity == null) continue;
       requireFactor(factor, `resourcesOversell.${list}.${name}`);
-      const present = requireQuantity(quantity, `resources.${list}.${name}`);
+      const present = parseTemplateQuantity(quantity, `resources.${list}.${name}`);
       if (present.nanos !== 0n) setMember(quantities, name, multiplyTruncated(present, Number(factor), name === "cpu"));
     }
   }

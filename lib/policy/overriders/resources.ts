@@ -37,7 +37,7 @@ export const changeResources = (podSpec: JsonMap, { operation, resources }: Over
             container,
             list,
             unescapeStep(name),
-            requireQuantity(quantity, `template.resources.${list}[${JSON.stringify(name)}]`),
+            parseTemplateQuantity(quantity, `template.resources.${list}[${JSON.stringify(name)}]`),
             quantity,
           ),
     );
@@ -71,7 +71,7 @@ export const changeOversell = (podSpec: JsonMap, { operation, resourcesOversell 
     // A CPU request that is written as "0" stays 0.
     const isZero = name === "cpu" && getOwn(getQuantities(container, "requests"), name) === "0";
     const text = `${isZero ? 0n : multiplyRounded(limit, share, unit)}${suffix}`;
-    return setQuantity(container, "requests", name, requireQuantity(text, name), text);
+    return setQuantity(container, "requests", name, parseTemplateQuantity(text, name), text);
   });
 };
 
@@ -83,7 +83,7 @@ const getQuantities = (container: JsonMap, list: string): JsonMap | undefined =>
 
 const getQuantity = (container: JsonMap, list: string, name: string): Quantity | undefined => {
   const value = getOwn(getQuantities(container, list), name);
-  return value === undefined || value === null ? undefined : requireQuantity(value, `resources.${list}.${name}`);
+  return value === undefined || value === null ? undefined : parseTemplateQuantity(value, `resources.${list}.${name}`);
 };
 
 const removeQuantity = (container: JsonMap, list: string, name: string): boolean => {
@@ -121,7 +121,7 @@ export const requireFraction = (text: unknown, field: string): Decimal => {
   return factor;
 };
 
-export const requireQuantity = (value: unknown, field: string): Quantity => {
+export const parseTemplateQuantity = (value: unknown, field: string): Quantity => {
   const quantity = typeof value === "string" || typeof value === "number" ? parseQuantity(value) : undefined;
   if (quantity === undefined) throw new Error(`${field} must be a quantity, not ${quoteValue(value)}`);
   return quantity;

@@ -37,7 +37,7 @@ export const listReferencedKinds = (policy: unknown): ReferencedKind[] => {
 /** Compares the plural, because the resource to read is guessed in the same way and ignores case. */
 const isSecret = ({ apiVersion, kind }: ReferencedKind) => !apiVersion.includes("/") && toPlural(kind) === "secrets";
 
-/** Lists the resources of `kindsIn`, with plurals guessed as for Kubernetes' own kinds. */
+/** Lists the resources of `listReferencedKinds`, with plurals guessed as for Kubernetes' own kinds. */
 export const guessReferencedResources = (policies: readonly unknown[]): ResourceType[] =>
   policies
     .flatMap(listReferencedKinds)

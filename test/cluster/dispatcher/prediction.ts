@@ -1,4 +1,4 @@
-import { admit } from "#infra/apiserver/admission/admit.ts";
+import { runAdmissionChain } from "#infra/apiserver/admission/admit.ts";
 import { celEvaluator } from "#infra/apiserver/admission/cel/conditions.ts";
 import { type Hook, parseHooks } from "#infra/apiserver/admission/hooks.ts";
 import { parseHttpResponse } from "#infra/apiserver/admission/http.ts";
@@ -29,7 +29,7 @@ export const predict = async (
   seen: AdmissionRequest,
 ): Promise<AdmissionTrace> => {
   const { uid: _, requestKind: __, requestResource: ___, requestSubResource: ____, ...attributes } = seen;
-  return await admit(attributes as Attributes, parseHooks(manifests), {
+  return await runAdmissionChain(attributes as Attributes, parseHooks(manifests), {
     findNamespace: (name) => {
       const labels = namespaces[name];
       return labels && { metadata: { name, labels } };

@@ -111,11 +111,11 @@ const roundUp = (sizes: readonly ValueSizes[], what: "longest" | "longestText"):
 type Sizes = Omit<ValueSizes, "isExact">;
 
 const combineSizes = (sizes: readonly ValueSizes[]): Sizes => {
-  const most = (of: (one: ValueSizes) => number) => sizes.reduce((most, one) => Math.max(most, of(one)), 0);
+  const findMost = (of: (one: ValueSizes) => number) => sizes.reduce((most, one) => Math.max(most, of(one)), 0);
   return {
-    longest: most(({ longest }) => longest),
-    longestText: most(({ longestText }) => longestText),
-    lengthOf: (name) => most(({ lengthOf }) => lengthOf(name)),
+    longest: findMost(({ longest }) => longest),
+    longestText: findMost(({ longestText }) => longestText),
+    lengthOf: (name) => findMost(({ lengthOf }) => lengthOf(name)),
   };
 };
 

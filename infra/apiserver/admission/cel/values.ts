@@ -73,11 +73,11 @@ type Sizes = Omit<ValueSizes, "lengthOf">;
 /** Computes lengths by name on the first call only, because they are seldom needed. */
 const createSizes = (sizes: Sizes, object: object): ValueSizes => {
   let lengths: Map<string, number> | undefined;
-  const lengthOf = (name: string) => {
+  const getLength = (name: string) => {
     lengths ??= collectLengths(object, "", new Map());
     return lengths.get(name) ?? 0;
   };
-  return { ...sizes, lengthOf };
+  return { ...sizes, lengthOf: getLength };
 };
 
 /** Converts whole numbers to BigInt, CEL's integers, and objects to Map, which has no inherited keys. */

@@ -44,22 +44,22 @@ export const openRedaction = ({ reads = noReads, isSecret = false }: RedactionOp
   const placeholders = new Map<string, string>();
   let left = 0;
 
-  const placeholder = (text: string): string => {
+  const getPlaceholder = (text: string): string => {
     const known = placeholders.get(text) ?? createPlaceholder(text, placeholders.size + 1);
     placeholders.set(text, known);
     return known;
   };
 
-  const copied = (value: unknown, at: RedactionPosition): unknown => {
+  const copyValue = (value: unknown, at: RedactionPosition): unknown => {
     left -= typeof value === "string" ? value.length : 8;
     if (left < 0 || at.depth > deepest) throw new Error("there is too much of it to be recorded");
-    if (typeof value === "string") return keptOf(value, at) ?? placeholder(value);
+    if (typeof value === "string") return keepText(value, at) ?? getPlaceholder(value);
     if (typeof value === "number") return isSecretKey(at.key) && !at.isChosen ? 0 : value;
     if (!isObject(value)) return value;
     const inner = { ...at, holder: value, depth: at.depth + 1 };
     if (Array.isArray(value))
       return value.map((one, index) =>
-        copied(one, { ...inner, ...choosePaths(at, selectElementPaths(at.paths, index)), member: String(index) }),
+        copyValue(one, { ...inner, ...choosePaths(at, selectElementPaths(at.paths, index)), member: String(index) }),
       );
     const isOfSecret = isSecret || Reflect.get(value, "kind") === "Secret";
     const isPolicy = at.isPolicy || String(Reflect.get(value, "apiVersion")).startsWith(`${policyGroup}/`);
@@ -74,16 +74,16 @@ export const openRedaction = ({ reads = noReads, isSecret = false }: RedactionOp
         key,
         above: at.key,
       };
-      return [place.isChosen || isKeptKey(key) ? key : placeholder(key), copied(one, place)];
+      return [place.isChosen || isKeptKey(key) ? key : getPlaceholder(key), copyValue(one, place)];
     });
     // fromEntries treats __proto__ as an ordinary key; an assignment would not.
     return Object.fromEntries(members);
   };
 
-  const keptOf = (text: string, at: RedactionPosition): string | undefined => {
+  const keepText = (text: string, at: RedactionPosition): string | undefined => {
     const isRead = reads.has(at.holder, at.member);
     // A policy without its script would behave differently.
-    if (at.key === "cue" && (isRead || at.isPolicy) && !at.isChosen) return redactScript(text, placeholder);
+    if (at.key === "cue" && (isRead || at.isPolicy) && !at.isChosen) return redactScript(text, getPlaceholder);
     return isKeptAt(text, at, isRead) ? text : undefined;
   };
 
@@ -96,19 +96,19 @@ export const openRedaction = ({ reads = noReads, isSecret = false }: RedactionOp
 
   const redact = <T>(value: T, kept: readonly KeptPath[] = []): T => {
     left = most;
-    return copied(value, { ...root, ...choosePaths(root, kept) }) as T;
+    return copyValue(value, { ...root, ...choosePaths(root, kept) }) as T;
   };
 
-  const body = (text: string, content = parseJson(text)): string => {
+  const redactBody = (text: string, content = parseJson(text)): string => {
     if (content !== undefined) return JSON.stringify(redact(content));
-    if (!/^\s*</.test(text)) return text === "" ? "" : placeholder(text);
+    if (!/^\s*</.test(text)) return text === "" ? "" : getPlaceholder(text);
     return text.replace(/(<(\w+)>)([^<>]+)(?=<)/g, (_, tag: string, key: string, given: string) => {
       const at = { ...root, key: key.charAt(0).toLowerCase() + key.slice(1) };
-      return `${tag}${given.trim() === "" ? given : (keptOf(given, at) ?? placeholder(given))}`;
+      return `${tag}${given.trim() === "" ? given : (keepText(given, at) ?? getPlaceholder(given))}`;
     });
   };
 
-  return Object.assign(redact, { body });
+  return Object.assign(redact, { body: redactBody });
 };
 
 const root: RedactionPosition = {

@@ -1,7 +1,7 @@
 import type { JsonMap } from "#lib/json.ts";
-import { type Finishers, getList, getMember, podFinishers } from "./pods.ts";
+import { type Defaulters, getList, getMember, podDefaulters } from "./pods.ts";
 
-const coreFinishers: Finishers = {
+const coreDefaulters: Defaulters = {
   Secret: (secret) => {
     const texts = Object.entries(getMember(secret, "stringData"));
     delete secret.stringData;
@@ -44,7 +44,7 @@ const coreFinishers: Finishers = {
   Service: (service) => finishService(getMember(service, "spec"), getMember(service, "status")),
 };
 
-const workloadFinishers: Finishers = {
+const workloadDefaulters: Defaulters = {
   ReplicationController: (controller) => {
     const { labels } = getMember(getMember(getMember(controller, "spec"), "template"), "metadata");
     if (labels === undefined) return;
@@ -84,7 +84,7 @@ const workloadFinishers: Finishers = {
   },
 };
 
-const otherFinishers: Finishers = {
+const otherDefaulters: Defaulters = {
   NetworkPolicySpec: (spec) => {
     spec.policyTypes ??= spec.egress === undefined ? ["Ingress"] : ["Ingress", "Egress"];
   },
@@ -144,9 +144,9 @@ const finishService = (spec: JsonMap, status: JsonMap): void => {
  * Defaults that depend on other fields, and effects of the API server's internal conversions, by type. Finishers run on
  * values without misfits, children first; members have the types of types.json.
  */
-export const finishers: Finishers = {
-  ...podFinishers,
-  ...coreFinishers,
-  ...workloadFinishers,
-  ...otherFinishers,
+export const defaulters: Defaulters = {
+  ...podDefaulters,
+  ...coreDefaulters,
+  ...workloadDefaulters,
+  ...otherDefaulters,
 };

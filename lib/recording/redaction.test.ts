@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import fc from "fast-check";
 import { openReads } from "./reads.ts";
-import { hasPlaceholder, type KeptPath, openRedaction } from "./redacted.ts";
+import { hasPlaceholder, type KeptPath, openRedaction } from "./redaction.ts";
 
 const redacted = (value: unknown, kept: KeptPath[] = []) => openRedaction()(value, kept);
 

@@ -13,7 +13,7 @@ export interface LiveAlias {
   version: string;
   /** The share of reviews of each version on trial. */
   weights: Record<string, number>;
-  /** `move` fails if the alias has another revision by then. */
+  /** `moveAlias` fails if the alias has another revision by then. */
   revision: string | undefined;
 }
 
