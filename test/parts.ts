@@ -1,6 +1,6 @@
 import { spawnSync } from "node:child_process";
 import { findGoWebhook } from "../infra/bench/controller-runtime.ts";
-import { findKinitiras } from "../infra/bench/kinitiras.ts";
+import { findBuiltEngine } from "../infra/bench/kinitiras.ts";
 import { requireBinaries } from "../infra/parity/control-plane/binaries.ts";
 import { findEvaluator } from "../infra/parity/pod-security/evaluator.ts";
 import { findCfnLint, findMissingRuntimeClient, findMoto, type Tool } from "./aws/tools.ts";
@@ -17,7 +17,7 @@ const parts = {
   "cfn-lint": () => missingTool(findCfnLint()),
   git: () => (spawnSync("git", ["--version"]).status === 0 ? undefined : "git is not installed"),
   "Go webhook": () => unless(findGoWebhook, "the webhook in Go is not here: npm run cluster builds it"),
-  kinitiras: () => unless(findKinitiras, "kinitiras' engine is not here: node infra/bench/kinitiras.ts builds it"),
+  kinitiras: () => unless(findBuiltEngine, "kinitiras' engine is not here: node infra/bench/kinitiras.ts builds it"),
   moto: () => missingTool(findMoto()),
   "Pod Security evaluator": () =>
     unless(findEvaluator, "upstream's Pod Security evaluator is not here: npm run cluster builds it"),

@@ -44,8 +44,8 @@ export const readReview = (answer: HttpsResponse): ReviewOutcome => {
   };
 };
 
-/** Returns the outcome if the service can't be reached, which is code 503; throws any other error. */
-export const toOutcome = (error: unknown): ReviewOutcome => {
+/** Turns a Failure with code 503 (the service can't be reached) into an outcome with a fault; throws any other error. */
+export const toFaultOutcome = (error: unknown): ReviewOutcome => {
   if (error instanceof Failure && error.code === 503) return failOutcome(error.message);
   throw error;
 };

@@ -60,7 +60,7 @@ const checkEviction = async (
   if (pod.spec?.nodeName !== node) return `node ${node} can only evict pods with spec.nodeName set to itself`;
 };
 
-/** A type that kubernetes-types doesn't have yet. */
+/** The fields of a pod's status about claims; kubernetes-types doesn't have extendedResourceClaimStatus yet. */
 interface PodClaimStatus {
   resourceClaimStatuses?: { name?: string; resourceClaimName?: string }[];
   extendedResourceClaimStatus?: { resourceClaimName?: string; requestMappings?: object[] };

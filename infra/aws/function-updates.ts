@@ -74,7 +74,7 @@ export const openUpdates = (
     upload: async (zip, { RevisionId, Architectures }) => {
       const code = { FunctionName, ZipFile: zip, RevisionId, Architectures };
       await retryChange(async () => {
-        // The dry run checks the request before anything changes.
+        // Lambda's DryRun checks the same request first: a refused upload must not leave a half-changed function.
         await client.updateFunctionCode({ ...code, DryRun: true });
         await client.updateFunctionCode({ ...code, Publish: false });
       });

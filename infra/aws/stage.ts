@@ -11,7 +11,8 @@ import { openMetrics, type StageMetrics } from "./metrics.ts";
 import { openParameters, type StageParameters } from "./parameters.ts";
 import { openStack, type StageStack } from "./stack.ts";
 
-export interface DeploymentStage {
+/** A stage, for instance prod, and clients for its resources in AWS. */
+export interface AwsStage {
   name: string;
   functions: StageFunctions;
   parameters: StageParameters;
@@ -24,7 +25,7 @@ export interface DeploymentStage {
   readIdentity(): Promise<AwsKeys>;
 }
 
-export const openStage = (name: string): DeploymentStage => {
+export const openStage = (name: string): AwsStage => {
   const guard: ChangeGuard = { check: async () => {} };
   const lambda = guardClient(new Lambda({ maxAttempts: 5 }), guard);
   const s3 = guardClient(openS3(), guard);
@@ -48,7 +49,7 @@ export const openStage = (name: string): DeploymentStage => {
   };
 };
 
-export const runInStage = async <T>(options: Options, act: (stage: DeploymentStage) => Promise<T>): Promise<T> => {
+export const runInStage = async <T>(options: Options, act: (stage: AwsStage) => Promise<T>): Promise<T> => {
   const name = options.text("stage");
   if (name === undefined) throw new Complaint("--stage must name the stage, for instance --stage prod");
   if (!/^[a-z][a-z0-9-]{0,20}$/.test(name))

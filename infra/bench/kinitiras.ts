@@ -39,6 +39,6 @@ const engine: GoProgram = {
 };
 
 /** Returns the program that times kinitiras' own engine, if it was built before. */
-export const findKinitiras = () => findGoProgram(engine);
+export const findBuiltEngine = () => findGoProgram(engine);
 
 if (import.meta.main) process.stdout.write(`kinitiras' engine is at ${(await requireGoProgram(engine)).program}\n`);

@@ -16,7 +16,8 @@ import { formatFault, type ManifestFault } from "./manifests/manifests.ts";
 import type { ReportVersion } from "./reports/policyreport.ts";
 import type { ReadFailure } from "./reports/report.ts";
 
-export interface CheckSource {
+/** A started check of files or of a cluster, which passes on its evaluations. */
+export interface EvaluationSource {
   unread: readonly ReadFailure[];
   notes: ReadonlySet<string>;
   /** The reports that the cluster serves; undefined for files. */
@@ -34,7 +35,7 @@ interface CheckRequest {
   cluster: [name: string, ClusterConfig];
 }
 
-export const openFileSource = async (request: CheckRequest, signal: AbortSignal): Promise<CheckSource> => {
+export const openFileSource = async (request: CheckRequest, signal: AbortSignal): Promise<EvaluationSource> => {
   const { options, words, file, cluster } = request;
   const written = cluster[1].connect?.manifests;
   const state = options.texts("state");
@@ -63,7 +64,7 @@ export const openFileSource = async (request: CheckRequest, signal: AbortSignal)
   };
 };
 
-export const openClusterSource = async (request: CheckRequest, signal: AbortSignal): Promise<CheckSource> => {
+export const openClusterSource = async (request: CheckRequest, signal: AbortSignal): Promise<EvaluationSource> => {
   const { options, file, cluster } = request;
   const { run, ...audit } = await openClusterCheck(
     {

@@ -13,7 +13,8 @@ import {
 } from "./api.ts";
 import { compareObjects, describeMissing, describeUnwanted, type ObjectDifference, toEntries } from "./drift.ts";
 
-export interface ObjectChange {
+/** A change of one deployed object in the cluster. */
+export interface AppliedChange {
   did: "made" | "changed" | "removed";
   kind: DeployedKind;
   name: string;
@@ -49,7 +50,7 @@ export const findDifferences = async (
  * Applies the wanted objects and returns the changes; unwanted roles are deleted last. A validating entry is added
  * after its rule's mutating entry and deleted before it: it may refuse objects that were not mutated.
  */
-export const applyAll = async (api: ClusterApi, wanted: readonly object[], name: string): Promise<ObjectChange[]> => {
+export const applyAll = async (api: ClusterApi, wanted: readonly object[], name: string): Promise<AppliedChange[]> => {
   const all = sortObjects(wanted);
   const changes = await applyRights(api, all);
   changes.push(...(await deleteRetiredEntries(api, all, name)));
@@ -67,7 +68,7 @@ export const applyAll = async (api: ClusterApi, wanted: readonly object[], name:
 const noticeMilliseconds = 300;
 
 /** Deletes the validating entries of rules that lose both phases, before their mutating entries. */
-const deleteRetiredEntries = async (api: ClusterApi, all: DeployedObject[], name: string): Promise<ObjectChange[]> => {
+const deleteRetiredEntries = async (api: ClusterApi, all: DeployedObject[], name: string): Promise<AppliedChange[]> => {
   const [mutating, validating] = await readConfigurations(api, name);
   if (validating === undefined || !isOurs(validating)) return [];
   const isGoing = (there: DeployedObject | undefined, one: string) =>
@@ -97,8 +98,8 @@ const readConfigurations = async (api: ClusterApi, name: string): Promise<(Deplo
 const listEntryNames = (configuration: DeployedObject | undefined): string[] =>
   toEntries(configuration?.webhooks).map(({ name }) => name);
 
-const mergeChanges = (changes: ObjectChange[]): ObjectChange[] => {
-  const found = new Map<string, ObjectChange>();
+const mergeChanges = (changes: AppliedChange[]): AppliedChange[] => {
+  const found = new Map<string, AppliedChange>();
   for (const change of changes) {
     const key = `${change.kind} ${change.name}`;
     const before = found.get(key);
@@ -107,8 +108,8 @@ const mergeChanges = (changes: ObjectChange[]): ObjectChange[] => {
   return [...found.values()];
 };
 
-export const applyRights = async (api: ClusterApi, wanted: readonly object[]): Promise<ObjectChange[]> => {
-  const changes: ObjectChange[] = [];
+export const applyRights = async (api: ClusterApi, wanted: readonly object[]): Promise<AppliedChange[]> => {
+  const changes: AppliedChange[] = [];
   for (const object of sortObjects(wanted).filter(({ kind }) => !isWebhookKind(kind))) {
     const change = await applyObject(api, object);
     if (change) changes.push(change);
@@ -116,8 +117,8 @@ export const applyRights = async (api: ClusterApi, wanted: readonly object[]): P
   return changes;
 };
 
-export const deleteAll = async (api: ClusterApi, name: string): Promise<ObjectChange[]> => {
-  const changes: ObjectChange[] = [];
+export const deleteAll = async (api: ClusterApi, name: string): Promise<AppliedChange[]> => {
+  const changes: AppliedChange[] = [];
   const all = await listUnwanted(api, [], name);
   const [mutating = [], validating = []] = webhookKinds.map((kind) =>
     listEntryNames(all.find((one) => one.kind === kind)),
@@ -156,7 +157,7 @@ const planObject = async (api: ClusterApi, wanted: DeployedObject): Promise<Obje
   throw buildBusyComplaint(api, wanted);
 };
 
-const applyObject = async (api: ClusterApi, wanted: DeployedObject): Promise<ObjectChange | undefined> => {
+const applyObject = async (api: ClusterApi, wanted: DeployedObject): Promise<AppliedChange | undefined> => {
   const { kind, metadata } = wanted;
   for (let attempt = 1; attempt <= maxAttempts; attempt++) {
     const { live, differences, next, isAnother } = await planObject(api, wanted);
@@ -231,7 +232,7 @@ const findOwnAccount = async (api: ClusterApi): Promise<DeployedObject[]> => {
 const deletionMilliseconds = 30_000;
 
 /** Deletes an object, and waits until it is gone. */
-const deleteObject = async (api: ClusterApi, live: DeployedObject): Promise<ObjectChange[]> => {
+const deleteObject = async (api: ClusterApi, live: DeployedObject): Promise<AppliedChange[]> => {
   const ref = toReference(live);
   const end = Date.now() + deletionMilliseconds;
   const wasThere = await deleteWithRetries(api, ref, end);

@@ -54,7 +54,7 @@ const sections: Record<string, Section> = {
   policies: {
     rounds: 20,
     async measure({ signer, folder, rounds, leaveOut }) {
-      const { findKinitiras } = await import("../bench/kinitiras.ts");
+      const { findBuiltEngine: findKinitiras } = await import("../bench/kinitiras.ts");
       const { measurePolicies } = await import("../bench/policies.ts");
       const engine = await findKinitiras();
       if (!engine)

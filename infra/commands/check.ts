@@ -58,7 +58,7 @@ export default {
     },
     "no-pod-templates": { type: "boolean", says: "don't check the Pods that workloads would create" },
     "also-pod-templates": { type: "boolean", says: "also check the Pods that workloads would create (the default)" },
-    harden: { type: "boolean", says: "rules that guard security fail closed, as with manifests --harden" },
+    harden: { type: "boolean", says: "make rules that guard security fail closed, as with manifests --harden" },
     fix: { type: "boolean", says: "write what the rules change back into the files" },
     live: { type: "boolean", says: "check everything in the cluster instead of manifests" },
     kubeconfig: {

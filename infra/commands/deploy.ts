@@ -26,7 +26,7 @@ export default {
       says: "send this share of the reviews to new versions first, for instance 10%",
     },
     for: { type: "string", value: "TIME", default: "10m", says: "how long the canary is watched" },
-    harden: { type: "boolean", says: "rules that guard security fail closed from now on" },
+    harden: { type: "boolean", says: "make rules that guard security fail closed, in this and later deployments" },
     "harden-after": {
       type: "string",
       value: "NUMBER",

@@ -33,7 +33,7 @@ export default {
       says: "the CA of the server's certificate in PEM, if it is not a public CA",
     },
     name: { type: "string", value: "NAME", default: "postern", says: "the name of the configurations" },
-    harden: { type: "boolean", says: "rules that guard security fail closed" },
+    harden: { type: "boolean", says: "make rules that guard security fail closed" },
     "key-from": {
       type: "string",
       value: "TEXT",

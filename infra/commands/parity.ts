@@ -6,7 +6,7 @@ import { requireRules } from "../catalogue/rule-names.ts";
 import { type Command, commonOptions, writeOutput } from "../cli/command.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { chooseCluster } from "../config/config.ts";
-import type { ParityResult } from "../parity/parity.ts";
+import type { PortParity } from "../parity/parity.ts";
 import { readConfig, reportBroken } from "../project/project.ts";
 
 export default {
@@ -59,7 +59,7 @@ export default {
     const printRow = (cells: (string | number)[]) => json || writeOutput(`${alignRow(cells, longest)}\n`);
     if (!json) writeOutput(`Kubernetes ${version}${ports.length > 0 ? `, seed ${seed}\n` : ""}\n`);
     if (ports.length > 0) printRow(headings);
-    const found: ParityResult[] = [];
+    const found: PortParity[] = [];
     for (const port of ports) {
       const settings = cluster?.rules.get(port.name)?.settings;
       const one = await measureParity(port, binaries, { requests, seed, ...(settings && { settings }) });

@@ -1,6 +1,6 @@
 import { once } from "node:events";
 import { resolve } from "node:path";
-import { type DeploymentStage, runInStage } from "../aws/stage.ts";
+import { type AwsStage, runInStage } from "../aws/stage.ts";
 import { readRuleNames } from "../catalogue/registry.ts";
 import { findRule, isRuleName } from "../catalogue/rule-names.ts";
 import { createPainter, isColoured } from "../check/reports/format.ts";
@@ -80,7 +80,7 @@ const run = async (
   words: string[],
   options: Options,
   scratch: ReplayResources,
-  stage: DeploymentStage | undefined,
+  stage: AwsStage | undefined,
 ): Promise<number> => {
   const seconds = options.number("seconds") ?? 0;
   if (seconds < 1 || seconds > 900) throw new Complaint(`--seconds takes a number from 1 to 900, not ${seconds}`);

@@ -1,4 +1,4 @@
-import { type DeploymentStage, runInStage } from "../aws/stage.ts";
+import { type AwsStage, runInStage } from "../aws/stage.ts";
 import { readCatalogue } from "../catalogue/registry.ts";
 import { type Command, commonOptions, formatTable, writeOutput } from "../cli/command.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
@@ -58,7 +58,7 @@ export default {
 } satisfies Command;
 
 /** Collects the error of a rule in `faults`, so that it doesn't hide the other rules. */
-const readStandings = async ({ functions }: DeploymentStage, all: Release[]) => {
+const readStandings = async ({ functions }: AwsStage, all: Release[]) => {
   const faults: string[] = [];
   const found = await runInParallel(5, await functions.listRules(), (rule) =>
     readRuleState(functions, rule, all.length > 0 ? listReleasedVersions(all, rule) : undefined).catch((error) => {

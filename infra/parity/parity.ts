@@ -42,7 +42,7 @@ export interface ParityDifference {
 }
 
 /** The result for one port. The fields are part of the JSON output. */
-export interface ParityResult {
+export interface PortParity {
   rule: string;
   plugin: string;
   requests: number;
@@ -71,7 +71,7 @@ const maxExplained = 3;
  * Sends the same requests to a server with the compiled-in plugin and to one that calls the rule, and compares the
  * answers.
  */
-export const measureParity = async (port: Port, binaries: Binaries, question: ParityOptions): Promise<ParityResult> => {
+export const measureParity = async (port: Port, binaries: Binaries, question: ParityOptions): Promise<PortParity> => {
   const { upstreamPlugin: twin } = port.rule;
   await using stack = new AsyncDisposableStack();
   const { path: folder } = stack.use(await mkdtempDisposable(join(tmpdir(), "postern-parity-")));
@@ -98,7 +98,7 @@ export const measureParity = async (port: Port, binaries: Binaries, question: Pa
   const pair = { rule: port.name, upstream, ours };
   const property = createProperty(sequence, pair);
   if (isLate) await fill(ours.as);
-  const outcome: ParityResult = {
+  const outcome: PortParity = {
     rule: port.name,
     plugin: twin.plugin,
     requests: question.requests,

@@ -1,6 +1,6 @@
 import { formatTable } from "../cli/command.ts";
 import type { CaseDifference, CaseResults, RuleResults } from "./cases/cases.ts";
-import type { ParityDifference, ParityResult } from "./parity.ts";
+import type { ParityDifference, PortParity } from "./parity.ts";
 
 /** The headings of the rows that are printed one by one. */
 export const headings = [
@@ -15,7 +15,7 @@ export const headings = [
   "SAVED",
 ];
 
-export const buildRow = ({ rule, requests, equal, known, unexplained, calls }: ParityResult): (string | number)[] => [
+export const buildRow = ({ rule, requests, equal, known, unexplained, calls }: PortParity): (string | number)[] => [
   rule,
   requests,
   equal,
@@ -37,7 +37,7 @@ export const alignRow = (cells: (string | number)[], longestName: number): strin
 /**
  * Describes the known differences, the failed conditions and the first differences, with the options that repeat them.
  */
-export const describeParity = (found: ParityResult[], options: string): string =>
+export const describeParity = (found: PortParity[], options: string): string =>
   [
     ...(listReasons(found).length > 0
       ? ["\nKnown differences:\n", ...listReasons(found).map((reason) => `- ${reason}\n`)]
@@ -63,7 +63,7 @@ const describeDifference = (rule: string, { calls, diff, recurs, withoutConditio
     diff,
   ].join("\n");
 
-const listReasons = (found: ParityResult[]) => [...new Set(found.flatMap(({ known }) => Object.keys(known)))];
+const listReasons = (found: PortParity[]) => [...new Set(found.flatMap(({ known }) => Object.keys(known)))];
 
 const sumCounts = (counts: Record<string, number>) => Object.values(counts).reduce((one, other) => one + other, 0);
 
@@ -119,7 +119,7 @@ const [begin, end] = ["<!-- Written by npx postern parity --write. -->", "<!-- E
 /** Returns functions/README.md with this report, in place of the old one or at the end. */
 export const insertReport = (
   page: string,
-  { found, cases, version, seed }: { found: ParityResult[]; cases: RuleResults[]; version: string; seed: number },
+  { found, cases, version, seed }: { found: PortParity[]; cases: RuleResults[]; version: string; seed: number },
 ): string => {
   const [before = "", rest] = page.split(begin);
   const after = rest?.split(end)[1] ?? "\n";

@@ -18,9 +18,10 @@ export interface Project {
   config: PosternConfig;
 }
 
-export const readProject = async (file: string): Promise<Project> => {
+/** Reads the rules and postern.yaml. */
+export const readProject = async (configFile: string): Promise<Project> => {
   const { rules: catalogue, broken } = await readCatalogueRules();
-  return { catalogue, broken, config: await readConfig(file, catalogue, broken) };
+  return { catalogue, broken, config: await readConfig(configFile, catalogue, broken) };
 };
 
 /** Writes the errors of rules that can't be loaded to stderr; throws if one of these rules is needed. */

@@ -1,11 +1,11 @@
-import type { DeploymentStage } from "../aws/stage.ts";
+import type { AwsStage } from "../aws/stage.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { findRelease, openReleases, type Release } from "../rollout/releases.ts";
 import { findPart, type RuleVersion, type VersionPart } from "./sides.ts";
 
 /** Opens a release of a stage, or its live versions. Each review is sent to AWS, to a version of the function. */
 export const openReleasedVersion = async (
-  { name, openStageBucket: bucket, functions }: DeploymentStage,
+  { name, openStageBucket: bucket, functions }: AwsStage,
   text: string,
 ): Promise<RuleVersion> => {
   const { all } = await openReleases(bucket);

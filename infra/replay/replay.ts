@@ -15,7 +15,7 @@ export type ReplayResult =
       cluster?: string | undefined;
       differs: Aspect[];
       answers: [ReplayAnswer, ReplayAnswer];
-      /** The verdict depends on placeholders, or a script was given them. */
+      /** The recording has placeholders for redacted text, so its original verdict may have been another. */
       redacted?: true;
     } & Place);
 

@@ -2,7 +2,7 @@ import { existsSync, statSync } from "node:fs";
 import { cp, readFile, rm, symlink } from "node:fs/promises";
 import { basename, isAbsolute, join, relative, resolve, sep } from "node:path";
 import { fileURLToPath } from "node:url";
-import type { DeploymentStage } from "../aws/stage.ts";
+import type { AwsStage } from "../aws/stage.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
 import { isBuilt, openBundles } from "./bundle-side.ts";
 import { openReleasedVersion } from "./released-side.ts";
@@ -143,7 +143,7 @@ const requireSuccess = (ended: ProcessResult, what: string): ProcessResult => {
 };
 
 export interface SideOptions {
-  stage: DeploymentStage | undefined;
+  stage: AwsStage | undefined;
   wish: BuildRequest;
   /** The time limit of one review on this machine. */
   milliseconds: number;

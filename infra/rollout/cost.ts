@@ -1,4 +1,4 @@
-import type { DeploymentStage } from "../aws/stage.ts";
+import type { AwsStage } from "../aws/stage.ts";
 import type { PackagedRule } from "./package.ts";
 
 export interface RuleUsage {
@@ -45,7 +45,7 @@ export interface RuleCost {
 const periodDays = 30;
 
 export const estimateCosts = async (
-  { functions, metrics }: Pick<DeploymentStage, "functions" | "metrics">,
+  { functions, metrics }: Pick<AwsStage, "functions" | "metrics">,
   endpointType: "http" | "url",
   parts: PackagedRule[],
   now = new Date(),

@@ -80,7 +80,7 @@ export const rollOut = async (prepared: PreparedDeployment, lock: StageLock): Pr
   await releases.save(release);
   if (stuck.length > 0)
     throw new Complaint(
-      `the entries of clusters were not changed, because these versions did not pass the canary: ${stuck.join(", ")}`,
+      `the webhook entries in clusters were not changed, because the new versions of these rules did not pass the canary: ${stuck.join(", ")}`,
       1,
     );
   await updateClusters(prepared, release, goOn);

@@ -1,5 +1,5 @@
 import { setTimeout as wait } from "node:timers/promises";
-import type { DeploymentStage } from "../aws/stage.ts";
+import type { AwsStage } from "../aws/stage.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
 import { formatCount, type Progress } from "../cli/progress.ts";
 import { deleteAll, findCallingEntries } from "../clusters/apply.ts";
@@ -102,7 +102,7 @@ const requireNoEntries = async (demolition: DestroyOptions, names: string[]) => 
 };
 
 /** Deletes the keys and the stack. The lock goes last: CloudFormation can't delete a bucket that has an object. */
-const removeAws = async (stage: DeploymentStage, progress: Progress, lock: StageLock) => {
+const removeAws = async (stage: AwsStage, progress: Progress, lock: StageLock) => {
   const { stack, parameters } = stage;
   await parameters.remove("keys");
   if ((await stack.readStatus()) === undefined) return;

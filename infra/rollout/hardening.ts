@@ -1,5 +1,5 @@
 import type { MetricQuestion } from "../aws/metrics.ts";
-import type { DeploymentStage } from "../aws/stage.ts";
+import type { AwsStage } from "../aws/stage.ts";
 import { buildRoute, lossMetric, lossOutput } from "../build/deployment.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
 import type { ClusterConfig } from "../config/config.ts";
@@ -56,7 +56,7 @@ interface ReviewCount {
  * AWS's metrics (crashes, timeouts, throttling, gateway errors) don't, so they count for every cluster.
  */
 const readReviews = async (
-  { metrics, functions, name: stageName }: DeploymentStage,
+  { metrics, functions, name: stageName }: AwsStage,
   name: string,
   cluster: ClusterConfig,
   rules: string[],

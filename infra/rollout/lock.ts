@@ -4,7 +4,7 @@ import { setTimeout as wait } from "node:timers/promises";
 import { type BucketObject, openBucket, type StageBucket } from "../aws/bucket.ts";
 import { isErrorNamed } from "../aws/errors.ts";
 import { requireChangeableStack } from "../aws/stack.ts";
-import type { DeploymentStage } from "../aws/stage.ts";
+import type { AwsStage } from "../aws/stage.ts";
 import { Complaint } from "../cli/complaint.ts";
 
 /** The lock's key in the stage's bucket. infra/aws/iam/pipeline.yml names it, too. */
@@ -52,7 +52,7 @@ export interface LockOptions {
  * command still has the lock.
  */
 export const lockStage = async <T>(
-  stage: DeploymentStage,
+  stage: AwsStage,
   what: string,
   act: (lock: StageLock) => Promise<T>,
   { overriding = false, optional = false }: LockOptions = {},
@@ -80,7 +80,7 @@ export const lockStage = async <T>(
 
 /** Takes the lock in the stage's bucket; undefined if there is no bucket, or the stack is being deleted. */
 const takeStageLock = async (
-  { stack }: DeploymentStage,
+  { stack }: AwsStage,
   what: string,
   overriding: boolean,
 ): Promise<StageLock | undefined> => {
@@ -95,7 +95,7 @@ const takeStageLock = async (
 };
 
 /** Replaces the lock if there is no bucket. `check` throws once another command has created one. */
-const watchForBucket = async ({ name, stack }: DeploymentStage): Promise<StageLock> => {
+const watchForBucket = async ({ name, stack }: AwsStage): Promise<StageLock> => {
   const before = await stack.findBucket();
   return {
     check: async () => {

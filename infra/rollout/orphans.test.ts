@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { DeployedObject } from "../clusters/api.ts";
-import { findUnansweredEntries, removeOrphans, type ServedRule, type UnansweredEntry } from "./orphans.ts";
+import { findUnansweredEntries, removeOrphans, type ServedVersion, type UnansweredEntry } from "./orphans.ts";
 import type { ReleasedCluster } from "./releases.ts";
 
 const configuration = (kind: "Mutating" | "Validating", ...entries: string[]): DeployedObject => ({
@@ -16,12 +16,12 @@ const toldOf = (manifests: DeployedObject[], keyVersion = 1): ReleasedCluster =>
 });
 const both: DeployedObject[] = [role, configuration("Mutating", "a"), configuration("Validating", "a", "x.b", "y.b")];
 
-type Own = Partial<ServedRule["share"]["clusters"][string]>;
+type Own = Partial<ServedVersion["share"]["clusters"][string]>;
 const served = (
-  phases: ServedRule["phases"],
+  phases: ServedVersion["phases"],
   own: Own = {},
-  variants?: ServedRule["share"]["variants"],
-): ServedRule => ({
+  variants?: ServedVersion["share"]["variants"],
+): ServedVersion => ({
   phases,
   share: {
     ...{ rule: "a", clusters: { shop: { keyVersions: [1], mode: "enforce", settings: {}, ...own } } },
@@ -31,7 +31,7 @@ const served = (
 
 describe("entries that get no answer", () => {
   const usual = { x: {}, y: {} };
-  const table: [it: string, cluster: ReleasedCluster, served: Record<string, ServedRule>, orphans: string[]][] = [
+  const table: [it: string, cluster: ReleasedCluster, served: Record<string, ServedVersion>, orphans: string[]][] = [
     ["are none, where none are served yet", toldOf([]), { a: served([]) }, []],
     ["are none of rules that nothing is said of", toldOf(both), {}, []],
     [

@@ -5,7 +5,8 @@ import { listEntryTargets } from "../clusters/apply.ts";
 import type { Webhook } from "../webhooks/configurations.ts";
 import type { ReleasedCluster } from "./releases.ts";
 
-export interface ServedRule {
+/** The phases and the config of a Lambda version that answers, or is about to. */
+export interface ServedVersion {
   phases: Phase[];
   share: EndpointConfig;
 }
@@ -22,7 +23,7 @@ export interface UnansweredEntry {
 export const findUnansweredEntries = (
   cluster: string,
   { manifests, keyVersion }: ReleasedCluster,
-  served: ReadonlyMap<string, ServedRule>,
+  served: ReadonlyMap<string, ServedVersion>,
 ): UnansweredEntry[] =>
   listEntryTargets(manifests).flatMap(({ rule, variant, phase }): UnansweredEntry[] => {
     const version = served.get(rule);

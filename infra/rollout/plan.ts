@@ -2,7 +2,7 @@ import { isDeepStrictEqual } from "node:util";
 import { isMap } from "#lib/json.ts";
 import { hasSameContent } from "../aws/lambda-functions.ts";
 import type { StackTemplate } from "../aws/stack.ts";
-import type { DeploymentStage } from "../aws/stage.ts";
+import type { AwsStage } from "../aws/stage.ts";
 import { runInParallel } from "../cli/progress.ts";
 import type { ClusterPlan } from "./cluster-plan.ts";
 import { type FunctionState, readFunctionState } from "./disarm.ts";
@@ -32,7 +32,7 @@ export interface DeploymentPlan {
 }
 
 export const readStates = async (
-  stage: DeploymentStage,
+  stage: AwsStage,
   rules: string[],
   all: Release[],
 ): Promise<Map<string, FunctionState>> => {

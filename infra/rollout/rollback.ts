@@ -1,5 +1,5 @@
 import { isDeepStrictEqual } from "node:util";
-import type { DeploymentStage } from "../aws/stage.ts";
+import type { AwsStage } from "../aws/stage.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
 import { formatCount, type Progress, runInParallel } from "../cli/progress.ts";
 import { applyAll } from "../clusters/apply.ts";
@@ -25,7 +25,7 @@ const atOnce = 5;
 
 /** Returns the releases, or undefined if they can't be read: a rollback of one rule works without them. */
 export const readReleases = async (
-  { openStageBucket: bucket }: DeploymentStage,
+  { openStageBucket: bucket }: AwsStage,
   progress: Progress,
 ): Promise<Releases | undefined> =>
   openReleases(bucket).catch((error) => {
@@ -35,7 +35,7 @@ export const readReleases = async (
 
 /** Moves a rule to a version, to its version in a release, or to the previous one. Returns the version. */
 export const rollBackOne = async (
-  stage: DeploymentStage,
+  stage: AwsStage,
   rule: string,
   to: string | undefined,
   progress: Progress,
@@ -174,11 +174,7 @@ const findReleaseBeforeMoves = (all: Release[], newest: Release): Release => {
   return !newest.complete && last && isDeepStrictEqual(last.rules, newest.rules) ? last : newest;
 };
 
-const moveRule = async (
-  { functions }: DeploymentStage,
-  { rule, live }: FunctionState,
-  version: string,
-): Promise<boolean> => {
+const moveRule = async ({ functions }: AwsStage, { rule, live }: FunctionState, version: string): Promise<boolean> => {
   if (live.version === version && Object.keys(live.weights).length === 0) return false;
   await functions.moveAlias(rule, version, live);
   return true;

@@ -1,5 +1,5 @@
 import { dirname } from "node:path";
-import type { DeploymentStage } from "../aws/stage.ts";
+import type { AwsStage } from "../aws/stage.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
 import { toLogicalId } from "../catalogue/rule-names.ts";
 import { Complaint } from "../cli/complaint.ts";
@@ -12,7 +12,7 @@ import { listAskingRules } from "../config/connections.ts";
 import { type ClusterEndpoints, configurationName, stageLabel } from "./cluster-manifests.ts";
 
 export interface DeploymentTargets {
-  stage: DeploymentStage;
+  stage: AwsStage;
   config: PosternConfig;
   catalogue: CatalogueRule[];
   file: string;
@@ -49,7 +49,7 @@ export const resolveAddresses = async ({ config, catalogue, stage }: DeploymentT
 };
 
 export const toEndpoints = (
-  { url, ca, stage }: Pick<DeploymentTargets, "url" | "ca"> & { stage: Pick<DeploymentStage, "name"> },
+  { url, ca, stage }: Pick<DeploymentTargets, "url" | "ca"> & { stage: Pick<AwsStage, "name"> },
   outputs: Record<string, string>,
 ): ClusterEndpoints => ({
   ...{ ca, stage: stage.name },
@@ -71,7 +71,7 @@ export const openTarget = (
 };
 
 /** Throws if the cluster has entries of another stage: a second stage would overwrite them. */
-export const requireOwnStage = async (api: ClusterApi, { name }: Pick<DeploymentStage, "name">): Promise<void> => {
+export const requireOwnStage = async (api: ClusterApi, { name }: Pick<AwsStage, "name">): Promise<void> => {
   for (const kind of ["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"] as const) {
     const found = await api.get({ kind, name: configurationName });
     const owner = found?.metadata.labels?.[stageLabel];

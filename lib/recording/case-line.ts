@@ -4,7 +4,7 @@ import { applyPatch } from "../patch.ts";
 import { getObjectName } from "../refusals.ts";
 import type { AdmissionRequest, KubernetesObject, ReviewOutcome } from "../review.ts";
 import { mergeWithDefaults } from "../settings.ts";
-import { noReads, openReads } from "./reads.ts";
+import { noReads, trackReads } from "./reads.ts";
 import {
   type RecordedEvaluation,
   type Recording,
@@ -50,7 +50,7 @@ const createRecording = async (
   const { variant, now, mode } = circumstances;
   // Some rules copy their arguments in ways that views don't support; they are traced without views, so nothing counts as
   // read. Errors of `traceEvaluation` may quote free text and are dropped. Errors below quote only redacted text.
-  const traced = await traceEvaluation(evaluation, openReads(), parts)
+  const traced = await traceEvaluation(evaluation, trackReads(), parts)
     .catch(() => traceEvaluation(evaluation, noReads, parts))
     .catch(() => ({ reads: noReads, answers: evaluation.needs && parts.answers?.repeatAnswers(evaluation.needs) }));
   const isSecret = [request.kind.kind, request.requestKind?.kind].includes("Secret");

@@ -2,16 +2,16 @@ import { isObject } from "../json.ts";
 import { getOriginal } from "../patch.ts";
 
 /** Notes which texts a rule reads by their key. Texts that it reads by listing all members are not noted. */
-export interface Reads {
+export interface ReadTracker {
   watch<T>(value: T): T;
   has(holder: object, key: string): boolean;
   /** Ends the notes: later reads of the views are not the rule's. */
   close(): void;
 }
 
-export const noReads: Reads = { watch: (value) => value, has: () => false, close: () => {} };
+export const noReads: ReadTracker = { watch: (value) => value, has: () => false, close: () => {} };
 
-export const openReads = (): Reads => {
+export const trackReads = (): ReadTracker => {
   const read = new WeakMap<object, Set<string>>();
   const views = [new WeakMap<object, object>(), new WeakMap<object, object>()] as const;
   let isOpen = true;

@@ -1,13 +1,13 @@
 import { isObject, parseJson } from "../json.ts";
 import { policyGroup } from "../policy/types.ts";
 import { isFieldPath, isKept, isKeptKey, isSecretKey, isSecretVariable, redactScript, seemsSecret } from "./kept.ts";
-import { noReads, type Reads } from "./reads.ts";
+import { noReads, type ReadTracker } from "./reads.ts";
 
 /** The path to a member whose text the operator keeps. A list without an index in the path means all its elements. */
 export type KeptPath = readonly (string | number)[];
 
 export interface RedactionOptions {
-  reads?: Reads;
+  reads?: ReadTracker;
   /** True if the request is about Secrets: their objects may have no kind. */
   isSecret?: boolean;
 }

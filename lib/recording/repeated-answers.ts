@@ -3,13 +3,13 @@ import { type Capabilities, type HttpsRequest, type HttpsResponse, parseAnswer }
 import { createRecordedCapabilities, type RecordedAnswers } from "../recorded-answers.ts";
 import type { KubernetesObject } from "../review.ts";
 import { noteAnswers, toRecordedRequest } from "./notes.ts";
-import type { Reads } from "./reads.ts";
+import type { ReadTracker } from "./reads.ts";
 import { hasPlaceholder, type Redaction } from "./redaction.ts";
 
 /** The answers that a rule got, for two more evaluations. */
 export interface RepeatedAnswers {
   /** Returns capabilities that answer with views, and keeps their answers. */
-  watch(reads: Reads): Capabilities;
+  watch(reads: ReadTracker): Capabilities;
   /**
    * Returns capabilities with the kept answers, redacted. The rule forms its questions from redacted text, so questions
    * are matched by their order, and noted as the rule asks them now.

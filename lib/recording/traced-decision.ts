@@ -1,7 +1,7 @@
 import type { Evaluate } from "../decide.ts";
 import type { Rule } from "../rule.ts";
 import type { noteAnswers } from "./notes.ts";
-import type { Reads } from "./reads.ts";
+import type { ReadTracker } from "./reads.ts";
 import type { RecordedEvaluation } from "./recording.ts";
 import type { RepeatedAnswers, repeatAnswers } from "./repeated-answers.ts";
 
@@ -13,7 +13,7 @@ export interface RecorderParts {
 }
 
 export interface TracedEvaluation {
-  reads: Reads;
+  reads: ReadTracker;
   /** The answers to the rule; none if it needs nothing. */
   answers?: RepeatedAnswers | undefined;
 }
@@ -21,7 +21,7 @@ export interface TracedEvaluation {
 /** Evaluates the rule again, on views of everything it was given. The outcome is not used. */
 export const traceEvaluation = async (
   { rule, phase, request, circumstances, needs }: RecordedEvaluation,
-  reads: Reads,
+  reads: ReadTracker,
   parts: RecorderParts,
 ): Promise<TracedEvaluation> => {
   const answers = needs && parts.answers?.repeatAnswers(needs);

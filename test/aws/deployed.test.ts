@@ -226,7 +226,7 @@ describe("a stage", await needs("moto", "runtime client", "API server"), () => {
       assert.match(said, reason);
       assert.match(
         said,
-        /the entries of clusters were not changed, because these versions did not pass the canary: stamp-notes/,
+        /the webhook entries in clusters were not changed, because the new versions of these rules did not pass the canary: stamp-notes/,
       );
       assert.deepEqual([live()?.version, live()?.weights], ["1", {}]);
       assert.ok(tally.failures.length > 0 && tally.failures.length < 0.2 * tally.made, `${tally.failures.length}`);

@@ -13,13 +13,13 @@ import { Complaint } from "../../infra/cli/complaint.ts";
 import { type ClusterCredentials, describeEks, openClusterApi } from "../../infra/clusters/access.ts";
 import type { ClusterApi, DeployedKind, DeployedObject, ObjectReference } from "../../infra/clusters/api.ts";
 import {
+  type AppliedChange,
   applyAll,
   applyRights,
   deleteAll,
   findCallingEntries,
   findDifferences,
   listEntryTargets,
-  type ObjectChange,
 } from "../../infra/clusters/apply.ts";
 import { buildProbeReview, probeEndpoint, probeEntries } from "../../infra/clusters/probe.ts";
 import type { ConnectConfig } from "../../infra/config/config.ts";
@@ -401,7 +401,7 @@ describe("the objects of a deployment", await needs("API server"), () => {
 
   it("have the validating entry of a rule created last and deleted first", async () => {
     const rules = { "always-pull-images": {} };
-    const order = async (act: () => Promise<ObjectChange[]>) =>
+    const order = async (act: () => Promise<AppliedChange[]>) =>
       formatChanges(await act()).map((one) => one.split(" ").slice(0, 2).join(" "));
     assert.deepEqual(await order(() => applyAll(api, buildWanted(rules), "postern")), [
       "made MutatingWebhookConfiguration",

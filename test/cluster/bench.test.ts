@@ -7,7 +7,7 @@ import { measureChains } from "../../infra/bench/chains.ts";
 import { measureCheck } from "../../infra/bench/checks.ts";
 import { findGoWebhook } from "../../infra/bench/controller-runtime.ts";
 import type { RouteComparison, RouteMeasurement } from "../../infra/bench/creates.ts";
-import { findKinitiras } from "../../infra/bench/kinitiras.ts";
+import { findBuiltEngine } from "../../infra/bench/kinitiras.ts";
 import { measureOneCall } from "../../infra/bench/one-call.ts";
 import { measureEngines, measurePolicyCounts } from "../../infra/bench/policies.ts";
 import { measureReads } from "../../infra/bench/reads.ts";
@@ -92,7 +92,7 @@ describe("postern bench, of policies", async () => {
     for (const { what, ratio } of growth) assert.ok(ratio.median > 0, what);
   });
 
-  const built = await findKinitiras();
+  const built = await findBuiltEngine();
   it(
     "measures evaluations beside kinitiras' own engine, with the same decisions",
     await needs("kinitiras"),

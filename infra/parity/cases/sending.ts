@@ -134,7 +134,7 @@ export const sendObserved = async (
   const extra = { ...user.extra, ...(word && { [wordKey]: [word] }), ...(setup && { [setupKey]: [setup] }) };
   const call = { method, path, impersonate: { ...user, extra }, ...(method !== "DELETE" && { body }) };
   const answer = await admin(call)
-    // The API server never answers to some objects.
+    // Some objects make the API server panic and close the connection; that counts as an answer with code 0.
     .catch(({ message }: Error): ClusterResponse => ({ code: 0, body: { message }, warnings: [] }));
   // Some objects store the user that created them.
   const { extra: own } = Object(answer.body.spec);

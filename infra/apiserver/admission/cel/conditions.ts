@@ -1,6 +1,6 @@
 import { Environment, EvaluationError } from "@marcbachmann/cel-js";
 import type { CelEvaluator, CompiledCondition, ConditionResult } from "../types.ts";
-import { type CelNode, compilePattern, createBudget, findUnsupported, renameMethod } from "./expressions.ts";
+import { type CelNode, compilePattern, createBudget, explainUnsupported, renameMethod } from "./expressions.ts";
 import { measureValue, toCelValue } from "./values.ts";
 
 /** `matches` is renamed to this function: JavaScript's expressions differ from RE2 and can take exponential time. */
@@ -48,7 +48,7 @@ const compile = (expression: string): CompiledCondition => {
     return createUnsupported("the expression isn't understood here");
   }
   const root = parsed.ast as CelNode;
-  const unsupportedIn = findUnsupported(root);
+  const unsupportedIn = explainUnsupported(root);
   if (unsupportedIn !== undefined) return createUnsupported(unsupportedIn);
   renameMethod(root, "matches", renamedMatches);
   const { valid, type } = parsed.check();

@@ -36,7 +36,7 @@ export const compilePattern = (source: string): RE2JS | undefined => {
   return compiled;
 };
 
-export const findUnsupported = (root: CelNode): string | undefined =>
+export const explainUnsupported = (root: CelNode): string | undefined =>
   asksAuthorizer(root) ? "only the cluster's authorizer knows who may do what" : findUnsupportedNode(root, variables);
 
 const asksAuthorizer = (node: CelNode): boolean =>
