@@ -223,7 +223,7 @@ describe("policies in a real API server", await needs("API server"), () => {
     [
       "a secret",
       buildReferenceTemplate({ from: "k8s", k8s: { apiVersion: "v1", kind: "Secret", name: "s" } }),
-      /Secrets are read only where/,
+      /Secrets are read only if the setting reads lists them/,
     ],
   ];
   for (const [name, overriders, sentence] of hostile)

@@ -116,7 +116,7 @@ describe("policies on a real API server", await needs("API server"), () => {
     url = /https:\/\/[^/\s]+/.exec(printed)?.[0] ?? "";
 
     const { notes } = await renew();
-    assert.match(notes, /functions\/policy-admission\/crds holds them/);
+    assert.match(notes, /their definitions are in functions\/policy-admission\/crds/);
     await servePolicyKinds(admin);
   });
   after(async () => {
