@@ -83,7 +83,7 @@ export const policyCases: readonly PolicyCase[] = [...tables.cases, ...exampleCa
 /** Reports whether a case needs an evaluation of CUE. */
 export const needsCue = ({ policies }: PolicyCase): boolean => JSON.stringify(policies).includes('"cue":');
 
-export const buildPolicyRequest = ({ operation, object, oldObject, requestNamespace }: PolicyCase): PolicyRequest => {
+export const buildCaseRequest = ({ operation, object, oldObject, requestNamespace }: PolicyCase): PolicyRequest => {
   const subject = operation === "DELETE" ? oldObject : object;
   if (subject === undefined) throw new Error("a case must have an object, or an oldObject on DELETE");
   return {
