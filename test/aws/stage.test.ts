@@ -381,7 +381,7 @@ describe("the state of a stage", await needs("moto"), () => {
       assert.equal(gone, `${left}SSM doesn't have it any more`);
       assert.deepEqual(others, ["postern.yaml doesn't say how to reach it"]);
       await parameters.write("keys", "hello");
-      assert.equal((await healthNow())?.[0]?.startsWith(`${left}the keys of this stage in SSM are damaged`), true);
+      assert.equal((await healthNow())?.[0]?.startsWith(`${left}the keys of this stage can't be read: `), true);
     });
 
     it("reports an invalid key", async () => {
