@@ -56,7 +56,7 @@ const runVerb = async ([verb, ...rest]: readonly string[]): Promise<number> => {
   if (words.length > 0 && usage === undefined) throw new Complaint(`postern ${verb} takes no ${words[0]}`);
   const isOneWord = /^[A-Z]+$/.test(usage ?? "");
   if (isOneWord && words.length !== 1) throw new Complaint(`postern ${verb} takes one ${usage?.toLowerCase()}`);
-  // A verb that takes several outputs checks them itself.
+  // Checks --output, except for a verb where it may be repeated: such a verb checks the values itself.
   const { output } = command.options;
   const forms = output?.value?.split("|") ?? [];
   if (values.output !== undefined && !output?.multiple && !forms.includes(String(values.output)))

@@ -14,7 +14,7 @@ export const intercept = (
     const ask = capabilities[verb] as (...args: unknown[]) => Promise<unknown>;
     return [verb, (...args: unknown[]) => answer(verb, args, () => ask(...args))];
   });
-  // The compiler can't check it: `answer` resolves to what `ask` resolves to.
+  // The compiler can't check that `answer` resolves to a value of the type that `ask` resolves to.
   return { ...capabilities, ...Object.fromEntries(wrapped) };
 };
 

@@ -9,7 +9,7 @@ import { findVariantSettings } from "./settings.ts";
 
 const parts: EndpointParts = { findVariantSettings, evaluateInTime, readRecordedAnswers };
 
-/** Creates an endpoint for any rule. `evaluate` is a recorder's, if reviews are recorded. */
+/** Creates an endpoint for any rule. If reviews are recorded, `evaluate` is the function that records them, too. */
 export const createCompleteEndpoint = (
   rule: Rule,
   config: EndpointConfig,
@@ -17,7 +17,7 @@ export const createCompleteEndpoint = (
   evaluate = evaluateRule,
 ) => createEndpoint(rule, config, evaluate, host, parts);
 
-/** Creates an endpoint for any group. */
+/** Creates an endpoint for any group of rules, with the parts that only some rules need. */
 export const createCompleteGroup = (
   members: Record<string, Rule>,
   config: GroupConfig,

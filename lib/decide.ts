@@ -5,8 +5,10 @@ import type { createDraft } from "./patch.ts";
 import type { AdmissionRequest, KubernetesObject, Patch, ReviewOutcome, Status } from "./review.ts";
 import type { Phase, Rule, Verdict } from "./rule.ts";
 
+/** What becomes of a rule's verdict: it applies, or becomes a warning or an audit annotation; "off" gives none. */
 export type Mode = "enforce" | "warn" | "audit" | "off";
 
+/** What an evaluation of a rule gets beside the request. */
 export interface EvaluationContext {
   /** Shown in warnings, and part of the rule's keys in the ledger. */
   name: string;
@@ -33,6 +35,7 @@ export interface Decision {
   members?: MemberResult[];
 }
 
+/** What one member of a group decided; `operations` is the number of operations in its patch. */
 export interface MemberResult {
   rule: string;
   mode: Mode;
@@ -92,7 +95,7 @@ const concludeVerdict = (
     if (patch.length > 0) outcome.patch = patch;
   } else if (status || patch.length > 0) {
     const [would, what] = status ? ["deny", status.message] : ["change", patch.map(({ path }) => path).join(", ")];
-    // A warning is shown beside those of other rules and needs the rule's name; an audit annotation has it already.
+    // Only the warning names the rule: the API server puts the webhook's name before an audit annotation.
     if (mode === "warn") outcome.warnings = [`${name} would ${would}: ${what}`, ...warnings];
     else outcome.audit = { ...audit, [`would-${would}`]: what };
   }

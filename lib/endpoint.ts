@@ -22,13 +22,15 @@ import type { findVariantSettings, Variants } from "./settings.ts";
 import { mergeWithDefaults } from "./settings.ts";
 import { openKeyVerifier } from "./url-key.ts";
 
+/** The part of postern.yaml for one function, which is bundled with the rule's code. */
 export interface EndpointConfig {
   rule: string;
-  /** The variants in clusters that have none of their own. */
+  /** The rule's variants, for clusters without `variants` in `clusters`. */
   variants?: Variants;
   clusters: Record<string, { keyVersions: readonly number[]; mode: Mode; settings: object; variants?: Variants }>;
 }
 
+/** What an endpoint gets from where it runs: keys, capabilities and a log. */
 export interface EndpointHost {
   /** One or two Ed25519 public keys in base64url, separated by a comma. */
   publicKeys: string;
@@ -39,9 +41,9 @@ export interface EndpointHost {
 
 /** The code that not every rule needs. A bundle has only what its rule needs; all of it is in complete-endpoint.ts. */
 export interface EndpointParts {
-  /** Required for rules with variants. */
+  /** Returns the settings of a variant; required for rules with variants. */
   findVariantSettings?: typeof findVariantSettings;
-  /** Both are required for rules with needs. */
+  /** Required for rules with needs, like `readRecordedAnswers`. */
   evaluateInTime?: typeof evaluateInTime;
   readRecordedAnswers?: typeof readRecordedAnswers;
 }
@@ -169,12 +171,12 @@ const takeDirect = (
   turn.phase = phase;
   turn.variant = variant as string | undefined;
   turn.settings = settings;
-  // Settings of its own need answers of its own: the function's rights are for the function's settings.
+  // An event with settings must bring the answers, too: the function's rights fit only the function's settings.
   turn.capabilities = readAnswers?.(rule, settings === undefined ? needs : (needs ?? {}));
   if (now !== undefined) turn.now = new Date(String(now));
   if (Number.isNaN(turn.now?.getTime()))
     throw new Failure(400, "now must be a time, for instance 2026-01-01T00:00:00Z");
-  // Comes last: a turn with a cluster counts in the metrics, so a malformed invocation must not have one.
+  // This comes last: a turn with a cluster counts in the metrics, and a malformed invocation must not count.
   if (cluster && typeof cluster === "string") Object.assign(turn, { cluster, key: "direct" });
 };
 

@@ -15,14 +15,14 @@ import { matchesRequest } from "./request-match.ts";
 import type { AdmissionRequest, Patch, ReviewOutcome } from "./review.ts";
 import { type RequestMatch, type Rule, rule } from "./rule.ts";
 
-/** The facts of a member that its own webhook entry would hold and the API server would check. */
+/** What a member's own webhook entry would contain. The endpoint checks it, as the group's shared entry can't. */
 export interface Membership {
   mode: Mode;
   settings: object;
   match: readonly RequestMatch[];
   /** True if a request is admitted when this member fails. */
   failsOpen: boolean;
-  /** One match is enough. The group's entry selects namespaces by labels, which aren't known here. */
+  /** A request with one of these is exempt. Labels of namespaces are tested by the API server, for the whole group. */
   exempt: { namespaces?: readonly string[]; users?: readonly string[]; groups?: readonly string[] };
 }
 
@@ -80,7 +80,7 @@ const selectMember = (name: string, members: Record<string, Rule>, share: GroupC
   ];
 };
 
-/** Asks every member that the request concerns; each sees the object as the members before it changed it. */
+/** Calls each member rule whose match fits the request, with the object as the earlier members changed it. */
 const evaluateMembers =
   (members: Record<string, Rule>, evaluate: Evaluate): Evaluate =>
   async (_, phase, request, { settings, ...around }): Promise<Decision> => {

@@ -2,6 +2,7 @@
 
 export type JsonMap = Record<string, unknown>;
 
+/** A value that was found; it is wrapped, because undefined means that nothing was found. */
 export interface FoundValue {
   value: unknown;
 }
@@ -104,6 +105,7 @@ export const requireMap = (value: unknown, field: string): JsonMap | undefined =
   return value;
 };
 
+/** Returns a map of texts, and undefined if it is absent or null; throws for any other value. */
 export const requireTexts = (value: unknown, field: string): Record<string, string> | undefined => {
   const map = requireMap(value, field);
   for (const [key, member] of Object.entries(map ?? {}))
@@ -111,6 +113,7 @@ export const requireTexts = (value: unknown, field: string): Record<string, stri
   return map as Record<string, string> | undefined;
 };
 
+/** Returns a list; undefined if the value is absent or null. Throws if it is anything else. */
 export const requireList = (value: unknown, field: string): unknown[] | undefined => {
   if (value === undefined || value === null) return undefined;
   if (!Array.isArray(value)) throw new Error(`${field} must be a list`);
@@ -121,6 +124,7 @@ export const requireList = (value: unknown, field: string): unknown[] | undefine
 export const getOwn = (value: unknown, key: string | number): unknown =>
   isObject(value) && Object.hasOwn(value, key) ? Reflect.get(value, key) : undefined;
 
+/** Returns the map under a key, and creates it if it is absent or null; throws if the value is no map. */
 export const openMap = (parent: object, key: string, field: string): JsonMap => {
   if (requireMap(getOwn(parent, key), field) === undefined) setMember(parent, key, {});
   return requireMap(getOwn(parent, key), field) ?? {};

@@ -34,6 +34,7 @@ const toFields = (value: unknown): Fields => (isObject(value) ? (value as Fields
 const toText = (value: unknown): string => (typeof value === "string" ? value : "");
 const toLastText = (value: unknown): string => toText(Array.isArray(value) ? value.at(-1) : value);
 
+/** Reports whether a Lambda event is a direct invocation by Postern, without an HTTP request. */
 export const isDirectInvocation = (event: unknown): event is DirectInvocation =>
   "review" in toFields(event) && "phase" in toFields(event);
 

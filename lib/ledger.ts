@@ -1,10 +1,11 @@
 import { createHash } from "node:crypto";
 import { freezeDeep } from "./json.ts";
 
+/** How long the ledger keeps a value: for a time, or as one of the latest of its shelf. */
 export interface LedgerTerms {
   /** Seconds from the last change until the value is dropped; undefined keeps it. */
   seconds?: number;
-  /** A shelf keeps at most `most` values: the least recently changed is dropped first. */
+  /** The shelf on which the value is: a named part of the ledger that keeps only the `most` last changed values. */
   shelf?: { name: string; most: number };
 }
 
@@ -27,7 +28,7 @@ const common = { name: "", most: 10_000 };
 
 export const createMemoryLedger = (): Ledger => {
   const all = new Map<string, LedgerEntry>();
-  /** The keys of each shelf, the least recently changed first. */
+  /** The keys of each shelf (a group of entries with a maximum size), the least recently changed first. */
   const shelves = new Map<string, Set<string>>();
   const forget = (key: string) => {
     all.get(key)?.shelf.delete(key);
@@ -38,7 +39,7 @@ export const createMemoryLedger = (): Ledger => {
       const { seconds = Number.POSITIVE_INFINITY, shelf: { name, most } = common } = terms;
       const known = all.get(key);
       const now = Date.now();
-      // The cast is safe: only changes of this key wrote the value.
+      // The cast to T is safe: this key's values only come from `change` functions, which return a T.
       const value = change(known && now < known.until ? (known.value as T) : undefined);
       forget(key);
       if (value === undefined) return undefined;

@@ -14,7 +14,7 @@ export interface LogReport {
   code: number;
   refused: boolean;
   operations: number;
-  /** The members of a group that refused, changed the object or failed. */
+  /** The results of a group's members, but only of those that refused, changed the object or failed. */
   members?: MemberResult[] | undefined;
   group?: string;
   milliseconds: number;

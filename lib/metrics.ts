@@ -1,5 +1,6 @@
 import { printSync } from "./print.ts";
 
+/** One event that adds 1 to a metric with these labels. */
 export interface Count {
   metric: string;
   labels: Readonly<Record<string, string>>;
@@ -21,6 +22,7 @@ export const formatCounts = (cluster: string, counts: readonly Count[], time: nu
   });
 };
 
+/** Prints a cluster's counts to standard output as CloudWatch embedded metrics, one line each. */
 export const printCounts = (cluster: string, counts: readonly Count[]): void => {
   for (const one of formatCounts(cluster, counts, Date.now())) printSync(`${one}\n`);
 };

@@ -21,7 +21,7 @@ import type { Count } from "./metrics.ts";
 import type { LabelSelector } from "./objects/selection.ts";
 import type { KubernetesObject, Status, UserInfo } from "./review.ts";
 
-/** The kinds that a rule can read by their plural alone. */
+/** The kinds that a rule can read by their plural alone, without group and version. */
 interface ReadableKinds {
   ingressclasses: IngressClass;
   limitranges: LimitRange;
@@ -62,6 +62,7 @@ export interface AccessQuestion {
   name?: string;
 }
 
+/** A Secrets Manager secret or an SSM parameter, each with its region. */
 export type SecretPlace = { secret: string; region: string } | { parameter: string; region: string };
 
 export interface HttpsRequest {
@@ -69,9 +70,9 @@ export interface HttpsRequest {
   method?: "GET" | "POST" | "PUT" | "PATCH" | "DELETE";
   headers?: Record<string, string>;
   body?: string | Uint8Array;
-  /** The place of the token that is sent as `Authorization: Bearer`. */
+  /** The secret or parameter in AWS that holds the token to send as `Authorization: Bearer`. */
   bearer?: SecretPlace;
-  /** If it is set, `bearer` names a password, and both are sent as `Authorization: Basic`. */
+  /** The user name for `Authorization: Basic`. With it, `bearer` names a password instead of a token. */
   username?: string;
   /** PEM; only where Node's own roots don't suffice. */
   ca?: string;
@@ -83,7 +84,7 @@ export interface HttpsRequest {
   keep?(answer: HttpsResponse): number;
   /** Uses a kept answer even if a refusal requires fresh ones: for tokens, on which no verdict depends. */
   isLasting?: boolean;
-  /** The most milliseconds it may take, if less than the review has. */
+  /** The time limit of the request in milliseconds, if it is shorter than the time that the review has left. */
   milliseconds?: number;
   most?: number;
   isWhole?: boolean;
@@ -107,8 +108,10 @@ export interface AwsRequest {
   parameters: Record<string, string>;
 }
 
+/** An AWS API call that a rule may make, such as `ec2:DescribeVolumes`. */
 export type AwsAction = `ec2:${string}`;
 
+/** The cluster's answer to whether a user has a right. */
 export interface AccessAnswer {
   allowed: boolean;
   reason?: string;
@@ -124,6 +127,7 @@ export interface ServedResource {
 
 export type CreationResult = "created" | "exists" | { refused: Status };
 
+/** How current an answer must be, and how much of a list is read. */
 export interface Freshness {
   /** The most seconds since the answer was read; 0 reads it for this review. */
   maxAge?: number;
@@ -155,7 +159,7 @@ export interface Capabilities {
   cue(source: string, evaluate: typeof evaluateCue): Promise<string>;
   ledger(rule: string): Ledger;
   count(counts: readonly Count[]): void;
-  /** Returns capabilities that read everything again; undefined if everything so far was read for this review. */
+  /** Returns capabilities that read again what was cached; undefined if this review used no cached answer. */
   anew?(): Capabilities | undefined;
 }
 
@@ -171,7 +175,7 @@ export interface Need<Answer> {
   secrets?(settings: object): SecretPlace[];
   /** Reports whether the need is used under these settings; true by default. */
   isUsed?(settings: object): boolean;
-  /** Reports whether every review uses the need under these settings: if it starts slowly, it is then started early. */
+  /** Reports whether every review uses the need under these settings; a slow need is then started early. */
   isAwaited?(settings: object): boolean;
   bind(capabilities: Capabilities, rule: string): Answer;
 }
@@ -191,6 +195,7 @@ export const asksCluster = ({ needs = {} }: { needs?: Needs }, settings?: object
     ({ verb, kinds }) => !verbsOutsideCluster.has(verb) && (!kinds || !settings || kinds(settings).length > 0),
   );
 
+/** The questions that a rule may ask its cluster or a service, by the names that the rule gives them. */
 export type Needs = { readonly [name: string]: Need<unknown> };
 export type Answers<N extends Needs> = {
   readonly [Name in keyof N]: N[Name] extends Need<infer Answer> ? Answer : never;
@@ -263,7 +268,7 @@ export const https = <Settings>(
   bind: (capabilities) => (request) => capabilities.https(request),
 });
 
-/** Calls a service in or outside the cluster, with or without TLS; `places` returns where its secrets are stored. */
+/** Calls a service in or outside the cluster, with or without TLS; `places` returns where the secrets are. */
 export const http = <Settings>(
   places?: (settings: Settings) => SecretPlace[],
 ): Need<(request: HttpsRequest) => Promise<HttpsResponse>> => ({
@@ -293,7 +298,7 @@ export const cue = <Settings>(
 /** Keeps state between reviews, for this rule and the review's cluster. */
 export const ledger = (): Need<Ledger> => ({ verb: "ledger", bind: (capabilities, rule) => capabilities.ledger(rule) });
 
-/** Counts occurrences by metrics and labels of the rule's own. */
+/** Lets a rule count events in metrics of its own, with labels of its own. */
 export const counter = (): Need<(counts: readonly Count[]) => void> => ({
   verb: "count",
   bind: ({ count }) => count,

@@ -19,6 +19,7 @@ interface Node {
   open: boolean;
 }
 
+/** An editable form of an object that leaves the object itself as it is. */
 export interface Draft<T> {
   readonly value: T;
   /** Returns the patch from the original to the edited object; empty if nothing changed. */
@@ -64,7 +65,7 @@ const readMember = (node: Node, key: string | symbol): unknown => {
   const content = node.copy ?? node.original;
   const value = Reflect.get(content, key);
   if (!isContainer(value) || typeof key === "symbol") return value;
-  // A written value is the rule's own, and an inherited one the prototype's: neither needs a draft.
+  // Values that the rule wrote, and inherited members, are returned as they are; only the original's need a draft.
   if (!Object.hasOwn(content, key) || node.written?.has(key)) return value;
   node.children ??= new Map();
   let child = node.children.get(key);

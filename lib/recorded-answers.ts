@@ -87,7 +87,7 @@ const createObjectCapabilities = ({
       expect({ group: kind.group, resource: kind.resource, namespace, most, labels });
       const prefix = namespace === undefined ? `${kind.group}/${kind.resource}/` : place(kind, namespace);
       const found = [...present].filter(([key]) => key.startsWith(prefix));
-      // The API server's order.
+      // Objects are sorted by key, as the API server lists them.
       const objects = found.sort(([one], [other]) => (one < other ? -1 : 1)).map(([, object]) => object);
       return objects.filter(({ metadata }) => !labels || isSelected(labels, metadata?.labels)).slice(0, most);
     },
@@ -131,7 +131,7 @@ const createUnansweredFailure = (question: unknown) =>
 export const readRecordedAnswers = ({ needs }: Rule, given: unknown): Capabilities | undefined =>
   needs && isObject(given) ? createRecordedCapabilities(given) : undefined;
 
-/** Leaves out secrets, and connection objects, which are no part of the question. */
+/** Leaves out Authorization headers and `connect` options when a question is compared with a recorded one. */
 const omitSecrets = (name: string, value: unknown) => (/^(authorization|connect)$/i.test(name) ? undefined : value);
 
 const covers = (question: object, record: object): boolean =>

@@ -43,6 +43,7 @@ export const notFound = (resource: { group: string; resource: string }, name: st
   };
 };
 
+/** A fault of one field, worded like the API server's validation errors. */
 export interface FieldError {
   field: string;
   type: "Required value" | "Invalid value" | "Unsupported value" | "Forbidden";

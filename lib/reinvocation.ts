@@ -1,3 +1,4 @@
+/** Tells which mutators are called a second time, because another one changed the object after them. */
 export interface Reinvocations<Mutator> {
   note(mutator: Mutator, isChanged: boolean, isReinvoked: boolean): void;
   has(mutator: Mutator): boolean;
@@ -22,7 +23,7 @@ export const openReinvocations = <Mutator>(): Reinvocations<Mutator> => {
   };
 };
 
-/** Asks mutators in order, some twice. `ask` resolves to whether the object changed; undefined ends both rounds. */
+/** Calls `ask` for mutators in order, twice if reinvoked. Resolves to: has the object changed? undefined ends all. */
 export const askInRounds = async <Mutator>(
   mutators: readonly Mutator[],
   isReinvoked: (mutator: Mutator) => boolean,

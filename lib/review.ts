@@ -109,7 +109,7 @@ export const checkReview = (value: unknown): AdmissionReview => {
 
 const versions = ["v1", "v1beta1"] as const;
 
-/** Paths are built on the way back: most reviews need none. */
+/** What is wrong with a value, and its path inside the checked value. A path is built only if there is a fault. */
 type Fault = readonly [path: string, expected: string];
 type Check = (value: unknown) => Fault | undefined;
 
@@ -233,7 +233,7 @@ const countCharacters = (text: string) => [...text].length;
 const truncate = (text: string, length: number) =>
   countCharacters(text) <= length ? text : `${[...text].slice(0, length - 1).join("")}…`;
 
-/** Replaces characters in keys, because the API server stores `<webhook>/<key>` and drops what is no qualified name. */
+/** Makes keys of audit annotations valid: the API server drops them if `<webhook>/<key>` is no qualified name. */
 export const fitAudit = (audit: Record<string, string>): Record<string, string> => {
   const fit: Record<string, string> = {};
   for (const [key, value] of Object.entries(audit)) {

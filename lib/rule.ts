@@ -16,7 +16,7 @@ export type Phase = "mutate" | "validate";
 /** CEL expressions by name; all must be true for a call. */
 export type NamedConditions = Record<string, string>;
 
-/** One for both phases, or one for each. */
+/** One value for both phases, or one value for each phase. */
 export type PerPhase<T> = T | { mutate?: T; validate?: T };
 
 /** A value, or a pure function of the rule's settings, evaluated when webhook entries are made. */
@@ -26,7 +26,7 @@ export type OfSettings<T, Settings> = T | { bivarianceHack(settings: Settings): 
 // biome-ignore lint/suspicious/noConfusingVoidType: a rule that says nothing has no return statement
 export type Verdict = void | string | { refuse?: string | Status; warnings?: string[]; audit?: Record<string, string> };
 
-/** The result of `suggest`: nothing if it edited the draft or knows nothing; a sentence if no edit would do. */
+/** The result of `suggest`: undefined if it edited the draft or has no advice; a sentence if no edit would help. */
 // biome-ignore lint/suspicious/noConfusingVoidType: a suggestion that edits has no return statement
 export type SuggestResult = void | string;
 
@@ -43,14 +43,14 @@ export interface EntryFields<Settings> {
   match: OfSettings<PerPhase<readonly RequestMatch[]>, Settings>;
   /** Conditions that save calls. They never decide: the rule must be correct without them. */
   matchConditions?: OfSettings<PerPhase<NamedConditions>, Settings>;
-  /** Conditions over CEL's `authorizer` that are the decision; the function is called only to deny. */
+  /** Conditions over CEL's `authorizer`, true if the request must be denied; only then is the function called. */
   authorizedBy?: OfSettings<PerPhase<NamedConditions>, Settings>;
   namespaceSelector?: OfSettings<LabelSelector, Settings>;
   objectSelector?: OfSettings<LabelSelector, Settings>;
   matchPolicy?: "Equivalent" | "Exact";
   /** The rule refuses for security: its failurePolicy becomes Fail once hardened. */
   guards?: boolean;
-  /** Fails closed in kube-system and kube-node-lease, too: nothing that repairs a cluster depends on the rule. */
+  /** If hardened, the rule also fails closed in kube-system and kube-node-lease; repairs of a cluster don't need it. */
   everywhere?: true;
   timeoutSeconds?: number;
   sideEffects?: "None" | "NoneOnDryRun";
@@ -94,7 +94,7 @@ export interface ParsedManifests {
   faults: string[];
 }
 
-/** The settings that entries are made from, extended by what is in the cluster, and notes about it. */
+/** The settings from which entries are made, extended by what is in the cluster, and notes about this. */
 export interface InspectedSettings<Settings> {
   settings: Settings;
   notes: string[];
@@ -114,13 +114,13 @@ export interface RuleDefinition<Object, Settings extends object, N extends Needs
   settings?: Settings;
   /** Reads settings that hold objects: in postern.yaml they may be files or folders of manifests. */
   manifests?: { readonly [Setting in keyof Settings]?: (documents: readonly unknown[]) => ParsedManifests };
-  /** Extends settings by what a cluster has. `match` and rights of `needs` see it; `mutate` and `validate` don't. */
+  /** Returns settings extended by objects of the cluster. Only `match` and rights of `needs` use them. */
   inspectForSettings?(settings: Settings, cluster: InspectedCluster): Promise<InspectedSettings<Settings>>;
   /** Returns what is wrong with settings of the right shape, in a sentence. */
   checkSettings?(settings: Settings): string | undefined;
   /** postern.yaml must set `exempt` for this rule. */
   exemptionRequired?: boolean;
-  /** Several entries. The rule must be correct under each variant that a request can reach, and under none. */
+  /** Gives the rule several entries, each with settings of its own. The rule must also be correct without variants. */
   variants?: OfSettings<readonly RuleVariant<Settings>[], Settings>;
   /** The questions that the rule may ask; its rights follow from them. */
   needs?: N;
@@ -151,6 +151,7 @@ export const listPhases = ({ mutate, validate }: Rule): Phase[] => [
   ...(validate ? ["validate" as const] : []),
 ];
 
+/** Returns the part of a member for one phase; a member that is a function gets the settings. */
 export const selectPhase = <T extends object>(
   value: OfSettings<PerPhase<T>, object> | undefined,
   phase: Phase,

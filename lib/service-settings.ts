@@ -2,7 +2,7 @@ import type { SecretPlace } from "./needs.ts";
 
 export const tokenSettings = { tokenSecret: "", tokenParameter: "", region: "" };
 
-/** Returns the place that these settings name, if any; an ARN contains its region. */
+/** Returns where the token is stored in AWS; undefined if the settings don't say it. An ARN contains its region. */
 export const findTokenPlace = ({
   tokenSecret,
   tokenParameter,
@@ -24,7 +24,7 @@ const findTokenFault = (settings: typeof tokenSettings, service: string): string
     return `must have a region beside the token for ${service}, for instance eu-west-1`;
 };
 
-/** Default settings for a service that a rule asks: its address, its certificates in PEM, and its token's place. */
+/** Default settings for a service that a rule asks: its URL, its CA in PEM, and where its token is stored. */
 export const serviceSettings = { url: "", ca: "", ...tokenSettings };
 
 /** Returns what is wrong with these settings, in a sentence that names the service. */

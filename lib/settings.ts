@@ -3,6 +3,7 @@ import { isMap } from "./json.ts";
 // The defaults of a rule define the shape of its settings: a member that they lack is unknown, a value of another type is
 // wrong. An empty map or list takes any members.
 
+/** A wrong member of settings: its path, and a sentence that continues the path. */
 export interface Mistake {
   path: (string | number)[];
   sentence: string;
@@ -62,7 +63,7 @@ const describeType = (value: unknown): string => {
 /** The settings that differ in each of a rule's variants, by name. */
 export type Variants = Record<string, object>;
 
-/** Returns what differs in a variant of the cluster, or of the rule if the cluster has none. */
+/** Returns a variant's settings that differ from the rule's: the cluster's variants, if any, replace the rule's. */
 export const findVariantSettings = (
   { variants: usual = {} }: { variants?: Variants },
   cluster: { variants?: Variants } | undefined,

@@ -3,7 +3,7 @@ import { createPublicKey, type KeyObject, verify } from "node:crypto";
 /** The caller that the path's first segment proves. */
 export interface Caller {
   cluster: string;
-  /** The public key and the cluster's key version: a rotation can see when the old one is unused. */
+  /** The public key and the cluster's key version, logged so that a rotation sees when the old key is unused. */
   key: string;
 }
 

@@ -145,7 +145,7 @@ const sentences: [name: string, words: () => string[], stderr: RegExp][] = [
   ],
   ["a file that isn't there", () => ["--policy", "nope.yaml"], /^nope.yaml can't be read: /],
   ["a file that is no YAML", () => ["--policy", join(folder, "broken.yaml")], /broken.yaml:1 is no YAML: /],
-  ["a file that is empty", () => ["--policy", join(folder, "empty.yaml")], /empty.yaml holds no policy\n$/],
+  ["a file that is empty", () => ["--policy", join(folder, "empty.yaml")], /empty.yaml contains no policy\n$/],
 ];
 for (const [name, words, stderr] of sentences)
   test(`it is told of ${name} in one sentence`, async () => {

@@ -186,7 +186,7 @@ describe("postern test of policies", () => {
     [
       "an option for policies only",
       () => ["always-admit", "--cluster", "a"],
-      /^--cluster needs --policy: rules are tested without it/,
+      /^--cluster can only be used with --policy: tests of rules don't use it/,
     ],
     ["a policy that isn't there", () => ["--policy", "nope", "--cases", "a.yaml"], /^nope can't be read: /],
     [

@@ -8,6 +8,7 @@ export const isAllowedRegistry = (registries: string[], { registry, repository }
     return isThere && `${repository}/`.startsWith([...prefix, ""].join("/"));
   });
 
+/** Reports whether an entry of the settings names a registry, with or without a wildcard or a path. */
 export const isRegistryEntry = (entry: unknown): boolean => {
   if (typeof entry !== "string") return false;
   const plain = entry.replace(/^\*\./, "any.");

@@ -8,7 +8,8 @@ const buildComparison = (field: string, none: string) =>
   `object.?status.?${field}.orValue(${none}) != oldObject.?status.?${field}.orValue(${none})`;
 
 export default rule({
-  summary: "Requires permission to sign for the signer when a certificate is issued or its signing request is failed.",
+  summary:
+    "Requires permission to sign for the signer when a certificate is issued or its request is marked as failed.",
   order: 26,
   upstreamPlugin: { plugin: "CertificateSigning", defaultOn: true },
   match: [

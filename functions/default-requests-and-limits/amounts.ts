@@ -8,6 +8,7 @@ export interface Settings {
   initContainers: boolean;
 }
 
+/** The requests and limits of a container or of a whole pod. */
 export interface Resources {
   requests?: Amounts;
   limits?: Amounts;

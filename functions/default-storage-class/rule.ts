@@ -15,7 +15,7 @@ export default rule({
     "names-no-class": `!object.?spec.?storageClassName.hasValue() &&
       !object.?metadata.?annotations[?"${older}"].hasValue()`,
   },
-  // Read without the cache: the class of a claim can't be changed later.
+  // The cache isn't used, because the class of a claim can't be corrected later.
   needs: { classes: list("storageclasses", { maxAge: 0 }) },
 
   async mutate(claim: PersistentVolumeClaim, { classes }) {

@@ -5,7 +5,7 @@ import type { HttpsRequest, HttpsResponse } from "postern/needs";
 import { buildPodUrl } from "./pod-address.ts";
 import type { Settings } from "./pod-state.ts";
 
-/** An unfinished call may be repeated after these milliseconds. A call is remembered for these seconds. */
+/** The milliseconds until an unfinished clean-up call may be repeated, and the seconds until a call is forgotten. */
 const retryMilliseconds = 60_000;
 const rememberSeconds = 30 * 24 * 3600;
 

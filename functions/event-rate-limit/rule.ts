@@ -39,7 +39,7 @@ export default rule({
     const isLimited = request.kind.kind === "Event" && (request.kind.group === "" || eventsApi);
     if (!isLimited || request.dryRun) return;
 
-    // Every limit uses a token, even if another limit has none left.
+    // Takes a token of every limit, even if another limit has none left, as upstream does.
     const refused = await Promise.all(
       limits.map(async (limit, index) => {
         const key = getKey(limit, event, request);
@@ -48,7 +48,7 @@ export default rule({
           `${index} ${key}`,
           (kept) => takeToken(limit, kept, now.getTime()),
           {
-            // A bucket that is full again needn't be stored: new buckets are full.
+            // Stores the bucket only until it is full again, because a new bucket is full, too.
             seconds: Math.ceil(limit.burst / limit.qps) + 1,
             shelf: { name: `${index}`, most },
           },

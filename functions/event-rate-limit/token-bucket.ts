@@ -3,6 +3,7 @@ import type { AdmissionRequest } from "postern/review";
 
 export const limitTypes = ["Server", "Namespace", "User", "SourceAndObject"] as const;
 
+/** A rate limit for events, with a token bucket for the server, or for each namespace, user or source. */
 export interface Limit {
   type: (typeof limitTypes)[number];
   /** The events per second that refill the bucket. */
@@ -15,7 +16,7 @@ export interface Bucket {
   tokens: number;
   /** Milliseconds since 1970. */
   since: number;
-  /** Reports that the last request got a token. */
+  /** True if the last request got a token and was allowed. */
   given: boolean;
 }
 
@@ -30,6 +31,7 @@ export const takeToken = ({ qps, burst }: Limit, kept: Bucket | undefined, now: 
 
 type AnyEvent = Event & { deprecatedSource?: EventSource; regarding?: ObjectReference };
 
+/** Returns the key of the token bucket that an event counts against, under a limit. */
 export const getKey = ({ type }: Limit, event: AnyEvent, { namespace = "", userInfo }: AdmissionRequest): string => {
   if (type === "Server") return "";
   if (type === "Namespace") return namespace;

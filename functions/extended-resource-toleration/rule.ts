@@ -43,7 +43,7 @@ const buildToleration = (key: string): Toleration => ({ key, operator: "Exists",
 const isResourceToleration = ({ operator, effect, value }: Toleration) =>
   operator === "Exists" && effect === "NoSchedule" && !value;
 
-/** Follows upstream: not Kubernetes' own resource, nor a quota's; `requests.<name>` must be a qualified name. */
+/** Reports whether a resource is extended, by upstream's rules; `requests.<name>` must be a qualified name. */
 const isExtended = (name: string) =>
   !name.includes("kubernetes.io/") && !name.startsWith("requests.") && isQualifiedName(`requests.${name}`);
 

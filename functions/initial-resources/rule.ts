@@ -9,7 +9,7 @@ import { queryUsage, type ResourceName, type Settings, settings } from "./usage-
 
 const annotation = "kubernetes.io/initial-resources";
 
-/** The most images of a pod whose usage is queried. */
+/** The maximum number of a pod's images for which Prometheus is queried. */
 const mostImages = 10;
 
 const containers = listContainersInCel("object", ["initContainers", "containers"]);

@@ -22,14 +22,14 @@ export type Settings = typeof settings;
 export type ResourceName = "cpu" | "memory";
 type Ask = (request: HttpsRequest) => Promise<HttpsResponse>;
 
-/** An undefined namespace means all namespaces. */
+/** One of the queries, sent in turn until one finds enough samples. An undefined namespace means all. */
 interface QueryStage {
   days: number;
   isSameTag: boolean;
   namespace: string | undefined;
 }
 
-/** The samples that make the query of the next stage unnecessary. */
+/** The number of samples that is enough: queries over more days or namespaces aren't sent then. */
 const enoughSamples = 30;
 /** The seconds for which an answer is cached: a history of weeks changes slowly. */
 const keepSeconds = 600;
@@ -110,6 +110,7 @@ interface UsageSample {
   usage: number;
 }
 
+/** Returns the usage in an answer of Prometheus. */
 export const readUsage = (answer: HttpsResponse): UsageSample => {
   const { status } = answer;
   const { status: answerStatus, data, error } = Object(parseAnswer(answer));

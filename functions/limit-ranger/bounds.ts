@@ -21,7 +21,7 @@ export const listPodOffences = (bounds: LimitRangeItem, pod: Pod): string[] => {
   );
 };
 
-/** Returns how a claim breaks bounds. Only its request counts. */
+/** Returns the bounds that a claim breaks, as upstream words them. Only the claim's request counts, not its limit. */
 export const listClaimOffences = (bounds: LimitRangeItem, { spec }: PersistentVolumeClaim): string[] => {
   if (bounds.type !== "PersistentVolumeClaim") return [];
   const { maxLimitRequestRatio: _, ...ofRequests } = bounds;

@@ -27,7 +27,7 @@ export const addDefaults = (pod: Pod, { spec }: LimitRange): void => {
 const mergeAmounts = (lists: (Amounts | undefined)[]): Amounts =>
   Object.fromEntries(lists.flatMap((list) => Object.entries(list ?? {})));
 
-/** Adds the defaults that a container lacks, and returns their resources. An amount of 0 is not lacking. */
+/** Adds the defaults that a container lacks; returns the resources that got one. An amount of 0 isn't missing. */
 const addMissing = (container: Container, kind: "requests" | "limits", defaults: Amounts): string[] => {
   const present: Amounts = container.resources?.[kind] ?? {};
   const missing = Object.entries(defaults).filter(([resource]) => !Object.hasOwn(present, resource));

@@ -45,7 +45,7 @@ export default rule({
   validate(object: ReplicatedObject, { request, oldObject, settings: { minimum, allowZero, namespaces } }) {
     if (namespaces.length > 0 && !namespaces.includes(request.namespace ?? "")) return;
 
-    // The API server fills in 1 for absent replicas, and omits 0 from a Scale.
+    // Absent `replicas` are 0 in a Scale, whose zeros the API server omits, and 1 in workloads, by default.
     const getReplicas = ({ spec }: ReplicatedObject) => spec?.replicas ?? (request.subResource === "scale" ? 0 : 1);
     const isEnough = (replicas: number) => replicas >= minimum || (allowZero && replicas === 0);
 

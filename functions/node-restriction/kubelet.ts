@@ -36,8 +36,10 @@ export type KubeletOffence = string | Status | undefined;
 export const getNodeName = ({ username, groups }: UserInfo): string | undefined =>
   username?.startsWith(userPrefix) && groups?.includes("system:nodes") ? username.slice(userPrefix.length) : undefined;
 
+/** The prefix of a kubelet's user name; the node's name follows. */
 export const userPrefix = "system:node:";
 
+/** Quotes a text as Go does; an absent text counts as empty. */
 export const quoteText = (text: string | undefined) => quoteAsGo(text ?? "");
 
 /** Builds a refusal without the object's name in front, as upstream's message is. */

@@ -2,6 +2,7 @@ import type { Node } from "kubernetes-types/core/v1.d.ts";
 import { isSame } from "postern/json";
 import { type KubeletOffence, type KubeletRequestContext, quoteText } from "./kubelet.ts";
 
+/** Returns why a kubelet may not send this request about a Node; undefined if it may. */
 export const checkNode = (object: Node, { node, request, oldObject }: KubeletRequestContext): KubeletOffence => {
   const subject = `node ${quoteText(node)} is not allowed to`;
   if (request.name !== node) return `${subject} modify node ${quoteText(request.name)}`;

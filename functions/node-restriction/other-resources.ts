@@ -8,6 +8,7 @@ import { type KubeletOffence, type KubeletRequestContext, quoteText, userPrefix 
 const hasNameOf = (node: string, { metadata }: KubernetesObject, { request }: KubeletRequestContext) =>
   (request.operation === "CREATE" ? metadata?.name : request.name) === node;
 
+/** Returns what a kubelet may not do with a Lease; undefined if it may. */
 export const checkLease = (lease: KubernetesObject, context: KubeletRequestContext): KubeletOffence => {
   if (context.request.namespace !== "kube-node-lease")
     return 'can only access leases in the "kube-node-lease" system namespace';

@@ -10,6 +10,7 @@ export interface TokenRequest extends KubernetesObject {
   };
 }
 
+/** Returns why a kubelet may not request this service account token; undefined if it may. */
 export const checkToken = async (
   { spec = {} }: TokenRequest,
   context: KubeletRequestContext,

@@ -10,7 +10,7 @@ export const heartbeats: RequestMatch[] = [
   { ...core, resources: ["nodes/status", "pods/status"], operations: ["UPDATE"] },
 ];
 
-/** Requests that could give a kubelet privileges, above all in kube-system. Static pods also run without them. */
+/** Requests that could give a kubelet privileges, above all in kube-system. Static pods run even if these fail. */
 export const podRequests: RequestMatch[] = [
   { ...core, resources: ["pods"], operations: ["CREATE", "UPDATE"] },
   { ...core, resources: ["pods/*", "nodes", "nodes/*"], ...writes },
@@ -32,6 +32,7 @@ export const otherRequests: RequestMatch[] = [
   { ...certificates, resources: ["podcertificaterequests", "podcertificaterequests/*"], ...writes },
 ];
 
+/** True for requests of kubelets. */
 export const isKubelet: NamedConditions = {
   "is-a-kubelet": `request.userInfo.?username.orValue("").startsWith("system:node:") &&
     "system:nodes" in request.userInfo.?groups.orValue([])`,
@@ -39,10 +40,12 @@ export const isKubelet: NamedConditions = {
 
 // `pods/*` matches all subresources, also future ones; only a condition can exclude those that other entries handle.
 
+/** True for all requests but evictions. */
 export const isNoEviction: NamedConditions = {
   "is-no-eviction": `request.?subResource.orValue("") != "eviction"`,
 };
 
+/** True for all requests but updates of the status of nodes and pods. */
 export const isNoHeartbeat: NamedConditions = {
   "is-no-heartbeat": `!(request.operation == "UPDATE" && request.?subResource.orValue("") == "status" &&
     request.resource.resource in ["nodes", "pods"])`,

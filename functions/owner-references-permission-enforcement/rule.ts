@@ -96,7 +96,7 @@ const isSameOwner = (left: OwnerReference, right: OwnerReference | undefined) =>
 /** Prints the authorizer's answer as upstream does: the reason, then the error. */
 const printReason = ({ reason = "", evaluationError = "<nil>" }: AccessAnswer) => `${reason}, ${evaluationError}`;
 
-/** Returns the resources that an owner's kind can mean. Upstream accepts the kind in lower case, too. */
+/** Returns the served resources that an owner's kind may name. Upstream also accepts a kind in lower case. */
 const listResources = async (
   { apiVersion = "", kind }: OwnerReference,
   discover: (groupVersion: string) => Promise<ServedResource[] | undefined>,

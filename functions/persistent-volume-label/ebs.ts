@@ -7,7 +7,7 @@ export type VolumeZone = { zone: string } | { mistake: string };
 /** EC2 errors that neither a retry nor more permissions would solve. */
 const mistakes = /^(InvalidVolume\.|InvalidVolumeID\.|InvalidParameter)/;
 
-/** EC2's ids are shorter. */
+/** A longer text is no volume id of EC2, and isn't sent to it. */
 const longestId = 128;
 
 export const findVolumeZone = async (

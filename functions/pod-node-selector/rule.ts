@@ -9,7 +9,7 @@ import { parseSelector } from "./selector.ts";
 
 const annotation = "scheduler.alpha.kubernetes.io/node-selector";
 
-/** The labels that pods may select, by namespace; clusterDefaultNodeSelector is the default of the annotation. */
+/** The node labels that pods may select, by namespace; clusterDefaultNodeSelector replaces a missing annotation. */
 type Config = Record<string, string>;
 const settings: { podNodeSelectorPluginConfig: Config } = { podNodeSelectorPluginConfig: {} };
 

@@ -9,7 +9,7 @@ export const parseSelector = (text: string): Labels | string => {
     if (parts.length !== 2) return `invalid selector: [${parts.join(" ")}]`;
 
     const [ofKey, ofValue] = [findKeyFaults(key), findValueFaults(value)].map((faults) => faults.join("; "));
-    // The text <nil> is upstream's: it has no path to the key.
+    // Upstream validates a key without a field path, which Go prints as <nil>.
     if (ofKey) return `<nil>: Invalid value: ${JSON.stringify(key)}: ${ofKey}`;
     if (ofValue) return `[${key}]: Invalid value: ${JSON.stringify(value)}: ${ofValue}`;
     labels[key] = value;

@@ -18,6 +18,7 @@ export const getEffectiveContext = ({ spec }: Pod, { securityContext: own }: Any
 
 type EffectiveContext = ReturnType<typeof getEffectiveContext>;
 
+/** Returns the defaults that a policy gives a container's `runAsUser` and `runAsNonRoot`; empty if it gives none. */
 export const chooseUser = (
   { spec: { runAsUser } }: Policy,
   { runAsUser: chosen, runAsNonRoot }: Partial<EffectiveContext>,

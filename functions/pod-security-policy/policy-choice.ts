@@ -5,6 +5,7 @@ import { fillPod } from "./defaults.ts";
 import { listPodOffences } from "./pod-offences.ts";
 import type { Policy, PolicyGrant } from "./policy.ts";
 
+/** What the choice of a PodSecurityPolicy depends on, beside the pod. */
 export interface PolicyContext {
   request: AdmissionRequest;
   oldObject: Pod | null;
@@ -12,6 +13,7 @@ export interface PolicyContext {
   may(access: AccessQuestion): Promise<AccessAnswer>;
 }
 
+/** The policy that admits a pod, and the pod with that policy's defaults; or why no policy admits it. */
 export type PolicyChoice = { policy: string; pod: Pod } | { refusal: string };
 
 /** Longer refusals are cut, because a response that is too long fails. */
@@ -74,6 +76,7 @@ interface Grants {
   mayUse(policy: Policy): Promise<boolean>;
 }
 
+/** Returns what reports whether the user or the pod's service account may use a policy. */
 export const getGrants = (
   { userInfo, namespace = "" }: AdmissionRequest,
   serviceAccountName: string | undefined,

@@ -26,7 +26,7 @@ type ProfileHolder = AnyContainer | NonNullable<Pod["spec"]>;
 const getProfileField = (field: Field, holder: ProfileHolder | undefined) =>
   holder?.securityContext?.[field] as Profile | undefined;
 
-/** Returns the field's profile in the notation of annotations. */
+/** Returns the field's profile as an annotation would name it, for instance `localhost/profile.json`. */
 const toAnnotation = (field: Field, holder: ProfileHolder | undefined): string | undefined => {
   const profile = getProfileField(field, holder);
   if (profile === undefined) return undefined;

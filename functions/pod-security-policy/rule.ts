@@ -69,7 +69,7 @@ export default rule({
     );
     const nearest = usable.flat().map((policy) => {
       const pod: Pod = structuredClone(Object(request.object));
-      // A pod that needed no defaults still needs none after the edit.
+      // If the policy adds no defaults to the pod, it adds none to the edited pod either.
       const isComplete = fillPod(policy, pod) === pod;
       fitPod(pod, policy);
       const filledPod = fillPod(policy, pod);

@@ -20,7 +20,7 @@ const expectValue =
 const expectText = (expected: string, isValid: (text: string) => boolean): Check =>
   expectValue(expected, (value) => typeof value === "string" && isValid(value));
 
-/** Runs a check only if the checks before it find nothing. */
+/** Returns a check that runs these checks in order, up to the first that finds a mistake. */
 const checkInTurn =
   (...checks: Check[]): Check =>
   (value, path) => {
@@ -48,7 +48,7 @@ const checkList = (check: Check): Check =>
     return findFault(elements.map((element, index) => check(element, `${path}[${index}]`)));
   });
 
-/** Refuses unknown members: a typing error must not weaken a policy. `checkMap` runs last. */
+/** Refuses unknown members: a typing error must not weaken a policy. `checkMap`, run last, gets the whole map. */
 const checkMembers = (known: Record<string, Check>, required: string[] = [], checkMap: Check = () => undefined) =>
   checkInTurn(
     expectValue("a map", isMap),

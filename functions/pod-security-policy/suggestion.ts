@@ -10,6 +10,7 @@ const fillableFields = (
   "readOnlyRootFilesystem allowPrivilegeEscalation"
 ).split(" ");
 
+/** Removes or replaces, in place, the fields of a pod that break a policy; the pod may still break it after that. */
 export const fitPod = (pod: Pod, policy: Policy): void => {
   const { spec, metadata } = pod;
   if (!spec) return;
@@ -24,7 +25,7 @@ export const fitPod = (pod: Pod, policy: Policy): void => {
     (_, index) => !paths.some((path) => path.endsWith(`sysctls[${index}]`)),
   );
   if (spec.securityContext && words.has("sysctls")) spec.securityContext.sysctls = sysctls ?? [];
-  // A claim keeps mounts valid and loses no data: the pod waits until the claim exists.
+  // A forbidden volume becomes a PersistentVolumeClaim: mounts stay valid, and the pod waits until the claim exists.
   if (spec.volumes)
     spec.volumes = spec.volumes.map((volume, index) =>
       paths.some((path) => `${path}.`.startsWith(`spec.volumes[${index}].`))
@@ -47,7 +48,7 @@ export const fitPod = (pod: Pod, policy: Policy): void => {
   }
 };
 
-/** Reports whether a path is of a runAsGroup offence: upstream ends it at the securityContext. */
+/** Reports whether a path is of an offence against runAsGroup: upstream's path ends at `securityContext`. */
 const isGroupPath = (path: string) => path.startsWith("spec.") && /ontainers\[\d+\]\.securityContext$/.test(path);
 
 const deleteFields = (context: SecurityContext = {}, { spec }: Policy, isMeant: (field: string) => boolean): void => {

@@ -3,6 +3,7 @@ import { listContainers } from "postern/objects/pod";
 import type { PodSubject } from "./checks/check-builders.ts";
 import type { Settings } from "./settings.ts";
 
+/** Returns the parts of a pod or pod template that the checks read. */
 export const toSubject = (pod: Pod | PodTemplateSpec): PodSubject => {
   return {
     spec: pod.spec ?? { containers: [] },
@@ -31,6 +32,7 @@ export const isSignificant = ({ spec }: Pod, { spec: old }: Pod): boolean => {
 
 const toContainerKey = ({ name, image = "" }: EphemeralContainer) => JSON.stringify([name, image]);
 
+/** The parts of objects that contain a Pod template: where it is depends on the kind. */
 export interface Workload {
   template?: PodTemplateSpec;
   spec?: { template?: PodTemplateSpec; jobTemplate?: { spec?: { template?: PodTemplateSpec } } };

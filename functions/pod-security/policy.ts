@@ -4,6 +4,7 @@ export const levels = ["privileged", "baseline", "restricted"] as const;
 export type Level = (typeof levels)[number];
 export type Version = "latest" | `v1.${number}`;
 
+/** The modes of Pod Security admission, each of which has its own namespace labels. */
 export const modes = ["enforce", "audit", "warn"] as const;
 export type Mode = (typeof modes)[number];
 
@@ -65,6 +66,7 @@ export const parsePolicy = (labels: Labels, defaults: NamespacePolicy) => {
 
 export const isStricter = (left: Level, right: Level) => levels.indexOf(left) > levels.indexOf(right);
 
+/** Reports whether the level of all these modes is `privileged`, so that no check is needed. */
 export const isPrivileged = (policy: NamespacePolicy, among: readonly Mode[] = modes) =>
   among.every((mode) => policy[mode].level === "privileged");
 

@@ -1,8 +1,9 @@
 import type { LabelSelector } from "postern/objects/selection";
 import { type Labels, levels, type Mode, modes, toLabelKey } from "./policy.ts";
 
-// A selection's name contains its levels, so its policy is known without reading the namespace.
+// A selection is a set of namespaces with the same levels. The levels are in its name, so no namespace is read.
 
+/** An expression in a label selector's `matchExpressions`. */
 export type LabelExpression = NonNullable<LabelSelector["matchExpressions"]>[number];
 
 /** The states of a label: "default" is absent, "invalid" is no level, and "any" stands for all states. */
@@ -10,15 +11,16 @@ const stateNames = [...levels.toReversed(), "default", "invalid"] as const;
 type LabelState = (typeof stateNames)[number] | "any";
 export type LabelStates = Record<Mode, LabelState>;
 
+/** A set of namespaces: their label states by mode, and the label expressions that select them. */
 export interface NamespaceSelection {
   states: LabelStates;
   expressions: LabelExpression[];
 }
 
-/** The order of modes that gives the fewest selections. */
+/** The order in which modes divide the namespaces; this one gives the fewest selections. */
 const order = ["warn", "enforce", "audit"] as const;
 
-/** Divides all namespaces into selections. Namespaces of one selection have the same outcome. */
+/** Divides all namespaces by labels into selections, so that `outcomeOf` gives the same text within a selection. */
 export const buildSelections = (outcomeOf: (states: LabelStates) => string): NamespaceSelection[] => {
   const listOutcomes = (known: Partial<LabelStates>, [mode, ...left]: readonly Mode[]): string =>
     mode === undefined
@@ -66,6 +68,7 @@ const buildSelectors = (
 /** Returns `restricted-default-default`, in the order enforce, audit, warn. */
 export const getSelectionName = (states: LabelStates) => modes.map((mode) => states[mode]).join("-");
 
+/** Returns the name of the webhook entry for pods, or for workloads, in a selection of namespaces. */
 export const getEntryName = (kind: "pods" | "workloads", name: string) => `${kind}-${name}`;
 
 /** Returns the labels that an entry's name implies; undefined if the name contains no levels. */

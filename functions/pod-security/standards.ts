@@ -30,6 +30,7 @@ const checks: readonly Check[] = [
 /** The minor version in which a check last changed; later versions have the same checks. */
 const newest = Math.max(...checks.flatMap(({ since }) => Object.keys(since).map(getMinor)));
 
+/** Returns how a pod violates a level of the Pod Security Standards, as of a version. */
 export const listOffences = (subject: PodSubject, { level, version }: LevelVersion): PodOffence[] =>
   getChecks(level, version === "latest" ? newest : Math.min(getMinor(version.slice(1)), newest)).flatMap(
     (check) => check(subject) ?? [],

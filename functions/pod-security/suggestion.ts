@@ -128,7 +128,7 @@ const deleteAnnotations = ({ metadata }: Pod, prefix: string, detail: string) =>
     if (key.startsWith(prefix) && detail.includes(`${key}=`)) delete metadata?.annotations?.[key];
 };
 
-/** A claim keeps mounts valid and loses no data: the pod waits until the claim exists. */
+/** Suggests a PersistentVolumeClaim for a forbidden volume: mounts stay valid, and the pod waits until it exists. */
 const replaceVolumes = (spec: PodSpec, isForbidden: (volume: ImageVolume) => boolean) => {
   const volumes: ImageVolume[] = spec.volumes ?? [];
   spec.volumes = volumes.map((volume) =>

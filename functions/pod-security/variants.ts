@@ -30,6 +30,7 @@ const workloads: readonly RequestMatch[] = [
 ];
 const namespaces: readonly RequestMatch[] = [{ ...core, resources: ["namespaces"] }];
 
+/** All requests that the rule checks: those for pods, workloads and namespaces. */
 export const matches: readonly RequestMatch[] = [...pods, ...workloads, ...namespaces];
 
 export const buildVariants = (settings: Settings): RuleVariant<Settings>[] => [
@@ -62,7 +63,7 @@ const buildEntries = (
       ],
     ),
   );
-  // Names for other settings are kept: entries of earlier settings call the rule until they are updated.
+  // Includes all possible names: webhook entries of earlier settings call theirs until they are updated.
   return [...new Set([...chosen.keys(), ...listEntryNames(kind)])].map((name) => {
     return { name: getEntryName(kind, name), ...(chosen.get(name) ?? { match: [] }) };
   });
@@ -136,6 +137,6 @@ const bringsImages = `oldObject == null || ["containers", "initContainers", "eph
   [[object, oldObject].map(pod, ${containersHere}.map(c, [c.name, c.?image.orValue("")]))].exists(both, both[0] != both[1]))`;
 
 const ownKeys = modes.flatMap((mode) => [toLabelKey(mode), toLabelKey(`${mode}-version`)]);
-/** A condition that the labels change. A hyphen stands for an absent label, because it is no valid value. */
+/** CEL: the request changes a pod security label. `-` stands for an absent label, as it is no valid value. */
 const changesLabels = `${JSON.stringify(ownKeys)}.exists(key, object.?metadata.?labels[?key].orValue("-") !=
   (oldObject == null ? "-" : oldObject.?metadata.?labels[?key].orValue("-")))`;

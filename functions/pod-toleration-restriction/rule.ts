@@ -105,7 +105,7 @@ const readAnnotation = async (
 
 const nothing: Awaited<ReturnType<typeof readAnnotation>> = { tolerations: [] };
 
-/** The toleration of pods that request resources: they may run on nodes under memory pressure. */
+/** The toleration that pods with resource requests get: they may run on nodes under memory pressure. */
 const memoryPressure: Toleration = {
   key: "node.kubernetes.io/memory-pressure",
   operator: "Exists",

@@ -67,7 +67,7 @@ const findUnsentRequests = async (
       (what) => `no webhook entry sends ${rule} ${what}; renew the entries by npx postern manifests, or deploy`,
     );
   } catch (error) {
-    // The policy is valid even if this can't be checked.
+    // This check failed, but the policy may be valid: the failure is only a warning.
     return [`whether the requests of this policy are sent to ${rule} can't be checked: ${getErrorMessage(error)}`];
   }
 };

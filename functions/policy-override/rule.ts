@@ -23,7 +23,7 @@ export default rule({
   summary: "Changes objects by the override policies in the cluster or in postern.yaml.",
   match: createWebhookRulesBuilder("CREATE", "UPDATE"),
   objectSelector: ({ objectSelector }) => objectSelector,
-  // A policy may append to a list, and a second call would append again.
+  // A second call would append again, if the policy appends to a list.
   reinvocationPolicy: "Never",
   timeoutSeconds: 5,
   // Policies may send POST requests to other services.
@@ -44,7 +44,7 @@ export default rule({
   },
 });
 
-/** Lists the metrics of a rule. A change by origin counts only as a match, as in upstream. */
+/** Lists a policy rule's metrics. A change by an `origin` overrider counts as no override, as in upstream. */
 const listMetrics = ({ policy, sources }: AppliedRule) => {
   const changing = sources.filter((source) => source !== "origin");
   const metrics = ["override_policy_matched_count", ...changing.map(() => "override_policy_override_count")];

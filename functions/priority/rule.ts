@@ -30,7 +30,7 @@ export default rule({
     validate: { "is-to-be-the-default": "object.?globalDefault.orValue(false) == true" },
   },
   needs: {
-    // Read without the cache: a pod keeps its priority, and two default classes would remain.
+    // The cache isn't used: a wrong priority would stay in the pod, a second default class in the cluster.
     class: get("priorityclasses", { maxAge: 0 }),
     classes: list("priorityclasses", { maxAge: 0 }),
   },

@@ -10,7 +10,7 @@ const podFields = { supplementalGroups: "SupplementalGroups", ...containerFields
 const containers = listContainersInCel("object", ["initContainers", "containers"]);
 
 export default rule({
-  summary: "Refuses pods that choose their user, groups or SELinux options.",
+  summary: "Refuses pods that set their own user, groups or SELinux options.",
   match: ({ createOnly }) => [
     {
       apiGroups: [""],

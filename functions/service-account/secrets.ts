@@ -23,6 +23,7 @@ export const findUnlistedSecret = (pod: Pod, account: ServiceAccount): string | 
   return first;
 };
 
+/** Returns the first Secret in ephemeral containers that the account doesn't list; undefined if there is none. */
 export const findUnlistedEphemeralSecret = (pod: Pod, account: ServiceAccount): string | undefined =>
   listUnlistedSecrets(pod, "ephemeralContainers", account)[0];
 

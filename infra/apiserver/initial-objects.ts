@@ -30,7 +30,7 @@ export const initialObjects: Objects = [
   ),
 ];
 
-/** Returns what controllers create in a new namespace. The content is left out, because only the cluster knows it. */
+/** Returns the objects that controllers create in each new namespace, without content: only the cluster knows it. */
 export const listNamespaceObjects = (namespace: string): Objects => [
   { apiVersion: "v1", kind: "ServiceAccount", metadata: { name: "default", namespace } },
   { apiVersion: "v1", kind: "ConfigMap", metadata: { name: "kube-root-ca.crt", namespace } },

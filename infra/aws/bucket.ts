@@ -1,6 +1,7 @@
 import { GetObjectCommand, paginateListObjectsV2, S3 } from "@aws-sdk/client-s3";
 import { isErrorNamed } from "./errors.ts";
 
+/** An S3 object's key, size and date, as a listing gives them. */
 export interface ListedObject {
   key: string;
   bytes: number;
@@ -9,7 +10,7 @@ export interface ListedObject {
 
 export interface BucketObject {
   text: string;
-  /** Changes with every write of another text. */
+  /** The ETag, which differs whenever the text differs; conditional writes compare it. */
   etag: string;
   /** The time by S3's clock. */
   modified: Date;
@@ -31,6 +32,7 @@ export interface StageBucket {
   empty(keptKey: string): Promise<void>;
 }
 
+/** Returns an S3 client; without a region, the SDK's configuration decides. */
 export const openS3 = (region?: string) => new S3({ maxAttempts: 5, ...(region && { region }) });
 
 export const openBucket = (Bucket: string, client = openS3()): StageBucket => ({

@@ -26,6 +26,7 @@ export interface VersionContent {
 /** The settings that an update sends; the environment is replaced completely. */
 type Settings = Pick<VersionContent, "environment"> & Partial<VersionContent>;
 
+/** Changes the code and the configuration of one Lambda function, and publishes its versions. */
 export interface FunctionUpdates {
   awaitUpdate(): Promise<FunctionConfiguration>;
   upload(zip: Uint8Array, before: FunctionConfiguration): Promise<FunctionConfiguration>;
@@ -34,7 +35,7 @@ export interface FunctionUpdates {
   publish(before: FunctionConfiguration, description: string): Promise<string>;
 }
 
-/** `maxWaitSeconds` is for one update. */
+/** Opens the updates of one function. `maxWaitSeconds` limits the wait for each update. */
 export const openUpdates = (
   client: Lambda,
   rule: string,
@@ -74,7 +75,7 @@ export const openUpdates = (
     upload: async (zip, { RevisionId, Architectures }) => {
       const code = { FunctionName, ZipFile: zip, RevisionId, Architectures };
       await retryChange(async () => {
-        // Lambda's DryRun checks the same request first: a refused upload must not leave a half-changed function.
+        // DryRun sends the same request first: Lambda must refuse a bad upload before the function is half changed.
         await client.updateFunctionCode({ ...code, DryRun: true });
         await client.updateFunctionCode({ ...code, Publish: false });
       });

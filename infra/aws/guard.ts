@@ -1,4 +1,4 @@
-/** Decides whether AWS and clusters may still be changed. Calls that only read don't ask it. */
+/** Checks before each change of AWS or a cluster that this command still has the stage's lock. Reads don't ask it. */
 export interface ChangeGuard {
   /** Throws if nothing may be changed any more. Never throws before a lock is taken. */
   check(): Promise<void>;

@@ -9,6 +9,7 @@ import { Complaint } from "../cli/complaint.ts";
 import { isErrorNamed } from "./errors.ts";
 import { downloadCode, openUpdates, type VersionContent } from "./function-updates.ts";
 
+/** The alias that clusters call: its version, and the versions on trial that get a share of the reviews. */
 export interface LiveAlias {
   version: string;
   /** The share of reviews of each version on trial. */
@@ -118,7 +119,7 @@ export const openFunctions = (
       } catch (error) {
         complainIfMissing(rule)(error);
       }
-      // The name alone is ambiguous, here too.
+      // A name such as postern-dev-x-rule doesn't determine the stage, so its environment must name it.
       if (found.every(({ environment }) => environment.POSTERN_STAGE !== stage)) throw buildMissingComplaint(rule);
       return found.sort((one, other) => Number(one.version) - Number(other.version));
     },

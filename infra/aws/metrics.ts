@@ -1,5 +1,6 @@
 import { CloudWatch, type MetricDataQuery, paginateGetMetricData } from "@aws-sdk/client-cloudwatch";
 
+/** A query for one CloudWatch metric. */
 export interface MetricQuestion {
   namespace: "Postern" | "AWS/Lambda";
   metric: string;
@@ -9,7 +10,7 @@ export interface MetricQuestion {
 
 /** The metrics of a stage in CloudWatch, where a review appears after a minute or two. */
 export interface StageMetrics {
-  /** Returns 0 for a question without reported data. */
+  /** Asks CloudWatch for one number per question; the number is 0 if CloudWatch has no data for it. */
   ask<K extends string>(questions: Record<K, MetricQuestion>, from: Date, to: Date): Promise<Record<K, number>>;
 }
 
@@ -53,7 +54,7 @@ const buildQuery = (
   return { Id, MetricStat: { Metric: { Namespace: namespace, MetricName: metric, Dimensions }, Period, Stat: stat } };
 };
 
-/** Returns the period in seconds. CloudWatch keeps one-minute data for 15 days, and one-hour data for longer. */
+/** Returns the period of a metric query in seconds: CloudWatch deletes one-minute data after 15 days. */
 const choosePeriod = (start: number, end: number): number => {
   const [hour, day] = [60 * minute, 24 * 60 * minute];
   return end - start > 3 * hour || Date.now() - start > 15 * day ? 3600 : 60;

@@ -31,7 +31,7 @@ export interface StageStack {
   findBucket(): Promise<string | undefined>;
   /** Creates the stack with only its bucket, unless it exists. Waits if another command is creating it. */
   createBucket(): Promise<void>;
-  /** Returns the number of resources that were created or changed since then. */
+  /** Returns the number of the stack's resources that were created or changed since `since`. */
   countDone(since: Date): Promise<number>;
   deploy(): Promise<void>;
   remove(): Promise<void>;
@@ -43,7 +43,7 @@ const root = fileURLToPath(new URL("../../", import.meta.url));
 const packaged = join(root, ".serverless");
 const { resolve } = createRequire(import.meta.url);
 const osls = resolve("osls/bin/serverless.js");
-/** The stack that osls itself would create first. */
+/** The template of the stack with only a bucket, which osls would create before the first deployment. */
 const coreTemplate = resolve("osls/lib/plugins/aws/package/lib/core-cloudformation-template.json");
 /** Ends osls when this process ends in any way: this process holds the other end of its standard input. */
 const endWithUs = `data:text/javascript,${encodeURIComponent(
@@ -131,7 +131,7 @@ export const openStack = (
           if (ResourceStatus.endsWith("_COMPLETE") && (LastUpdatedTimestamp ?? since) > since) count += 1;
       return count;
     },
-    // The caller knows of a difference. Without `--force`, osls would only check whether its own artefacts differ.
+    // Callers deploy only if templates differ. Without `--force`, osls would compare only its own artefacts.
     deploy: async () => {
       await guard?.check();
       await runOsls("deploy", stage, ["--package", packaged, "--force"], guard?.signal);
@@ -163,6 +163,7 @@ export const requireChangeableStack = (stage: string, status = ""): void => {
     throw new Complaint(`${stack}: CloudFormation is changing it; run the command again when that is done`, 1);
 };
 
+/** Calls `tell` again and again, with pauses of `every` milliseconds, until `act` has ended; returns its result. */
 export const pollWhile = async <T>(act: Promise<T>, tell: () => Promise<void>, every = 2000): Promise<T> => {
   let over = false;
   const settled = act.finally(() => {

@@ -18,7 +18,7 @@ export interface AwsStage {
   parameters: StageParameters;
   stack: StageStack;
   metrics: StageMetrics;
-  /** Undefined if there is no stack. */
+  /** Resolves to undefined if the stage has no stack in CloudFormation. */
   openStageBucket(): Promise<StageBucket | undefined>;
   /** Checked before every call that changes something. */
   guard: ChangeGuard;

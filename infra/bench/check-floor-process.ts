@@ -12,11 +12,11 @@ import { addToReport } from "./meter.ts";
 
 /** The least that a check of manifests needs, in seconds of CPU time. */
 export interface CheckFloor {
-  /** Reading the files with the `yaml` package alone. */
+  /** Seconds to read the files with the `yaml` package alone. */
   reading: number;
-  /** Reading the files as check does. */
+  /** Reading the files with the reader of `postern check`. */
   ownReading: number;
-  /** The rules themselves, for all calls that check makes. */
+  /** CPU seconds of the rules alone, for all calls of rules that check makes. */
   rules: number;
 }
 
@@ -29,7 +29,7 @@ const measureSeconds = async (act: () => unknown): Promise<number> => {
   return (user + system) / 1e6;
 };
 
-/** Reads every document of every file, without anything else. */
+/** Reads and parses every document of every file with the `yaml` package, and does nothing else. */
 const readAll = () => {
   for (const { parentPath, name } of readdirSync(folder, { recursive: true, withFileTypes: true }).filter((one) =>
     one.isFile(),
@@ -41,7 +41,7 @@ const readAll = () => {
       if (!("toJS" in document) || document.toJS() === null) throw new Error(`${name} holds nothing`);
 };
 
-/** Repeats every call that check makes, with the rule alone, and returns its seconds. */
+/** Repeats all of check's calls of rules, without the rest of check, and returns the seconds of CPU time. */
 const measureRules = async (): Promise<number> => {
   const catalogue = await readCatalogue();
   const [name, cluster] = chooseCluster(await readConfig(config, catalogue), undefined);

@@ -11,7 +11,7 @@ import { computeRatio, measureInTurn, type Ratio } from "./ratios.ts";
 export interface CheckMeasurement {
   manifests: number;
   bytes: number;
-  /** Medians of CPU time in seconds: of the whole process, and of the parts of its floor. */
+  /** Median seconds of CPU time: of a whole check, and of the work that any check needs (see CheckFloor). */
   seconds: { check: number; reading: number; ownReading: number; rules: number };
   /** The largest memory of the process, in bytes. */
   memory: number;

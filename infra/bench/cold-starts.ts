@@ -108,7 +108,7 @@ export const measureStarts = async (
 const byHand = "by-hand";
 const nothing = { apiVersion: "v1", kind: "Namespace", metadata: { name: byHand } };
 
-/** Writes a handler to compare with, and an event. */
+/** Writes a folder with a handler, as a baseline for Postern's handlers, and the event that it gets. */
 const writeHandler = async (folder: string, code: string) => {
   await mkdir(folder, { recursive: true });
   await writeFile(join(folder, "index.cjs"), code);
@@ -116,7 +116,7 @@ const writeHandler = async (folder: string, code: string) => {
   return { bytes: code.length, folder, ratios: [] as number[] };
 };
 
-/** Builds the smallest handler that reads a cluster: Node's HTTPS, a connection, an answer. */
+/** Builds the code of a minimal handler that sends one HTTPS request to a cluster and answers. */
 const buildReadingHandler = (url: string, ca: string) => `const { request } = require("node:https");
 exports.handler = () =>
   new Promise((resolve, reject) => {

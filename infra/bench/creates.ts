@@ -7,7 +7,7 @@ import type { MeasuredServer } from "./processes.ts";
 import { computeQuantiles, computeRatio, measureTime, type Ratio } from "./ratios.ts";
 import { buildPodReview } from "./reviews.ts";
 
-/** A way to create a pod. The namespace decides which webhooks are called, so that one API server can have them all. */
+/** One of the measured ways to create a pod: its namespace or labels decide which webhooks the API server calls. */
 export interface CreateRoute {
   what: string;
   namespace: string;
@@ -24,27 +24,27 @@ export interface Times {
   p99: number;
 }
 
-/** The measured times of a route. */
+/** The measured times of creates on a route, a way to create a pod. */
 export interface RouteMeasurement {
   what: string;
   create: Times;
-  /** The difference to the create without webhooks in the same round. */
+  /** The time by which the create took longer than a create without webhooks in the same round. */
   added?: Times;
   mutators?: number;
   /** Milliseconds of the server's CPU time for each review. */
   cpu?: number;
 }
 
-/** One route's added time over another's. */
+/** How much longer a create takes on one route than on another. */
 export interface RouteComparison {
   what: string;
   added: Ratio;
   cpu?: number;
-  /** The largest allowed ratio of the added times. */
+  /** The largest allowed value of `added`, which is the ratio of the two routes' added times. */
   bar?: number;
 }
 
-/** The times of all routes, and how some compare. */
+/** The measured times of all routes, and comparisons between some of them. */
 export interface Latency {
   measured: RouteMeasurement[];
   comparisons: RouteComparison[];
@@ -52,7 +52,7 @@ export interface Latency {
 
 /** Boots an API server to create pods in. */
 export const openPodCreator = async (binaries: Binaries) => {
-  // The measured servers do what this plugin would do.
+  // The plugin is off, because the measured webhooks add the same tolerations.
   const { admin, stop } = await bootCluster(binaries, { disable: ["DefaultTolerationSeconds"] });
   const place = (namespace: string) => `/api/v1/namespaces/${namespace}/pods`;
   const create = async ({ namespace, labels }: Pick<CreateRoute, "namespace" | "labels">): Promise<Pod> =>
@@ -84,7 +84,7 @@ export type PodCreator = Awaited<ReturnType<typeof openPodCreator>>;
 
 const toPod = ({ code, body }: ClusterResponse): Pod => {
   if (code >= 300) throw new Error(`the API server refuses a pod to measure with: ${body.message}`);
-  // The answer to an admitted pod is the pod.
+  // The cast is safe: if the create succeeds, the body of the response is the pod.
   return body as Pod;
 };
 

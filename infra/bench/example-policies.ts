@@ -21,7 +21,7 @@ export interface PolicyCase {
   /** The difference from upstream, if there is one. */
   deviation?: string;
   expect: {
-    /** Whether the policies themselves are admitted. */
+    /** The expected answer when the policies themselves are created. */
     policy?: "accepted" | "rejected";
     object?: KubernetesObject;
     allowed?: boolean;
@@ -35,7 +35,7 @@ export interface MockAnswer {
   path: string;
   status?: number;
   body?: unknown;
-  /** Text in place of a JSON body. */
+  /** The response as plain text, instead of `body`, which is sent as JSON. */
   raw?: string;
 }
 
@@ -60,7 +60,7 @@ interface Tables {
 const folder = new URL("kinitiras-examples/", import.meta.url);
 const readText = (file: string) => readFileSync(new URL(file, folder), "utf8");
 
-/** Measured cases of selectors, placeholders and paths. */
+/** Tables from cases.json: policies with selectors, placeholders and paths, and what upstream does with them. */
 export const tables: Tables = JSON.parse(readText("cases.json"));
 
 const toPolicyCase = ({ policyFile, onlyRule, ...rest }: ExampleCase): PolicyCase => {
@@ -74,7 +74,7 @@ const toPolicyCase = ({ policyFile, onlyRule, ...rest }: ExampleCase): PolicyCas
 
 const examples: ExampleCase[] = JSON.parse(readText("examples.json")).cases;
 
-/** The cases of the shipped examples. */
+/** The cases for the example policies that kinitiras ships. */
 export const exampleCases: readonly PolicyCase[] = examples.map(toPolicyCase);
 
 /** Every measured case. */
@@ -83,6 +83,7 @@ export const policyCases: readonly PolicyCase[] = [...tables.cases, ...exampleCa
 /** Reports whether a case needs an evaluation of CUE. */
 export const needsCue = ({ policies }: PolicyCase): boolean => JSON.stringify(policies).includes('"cue":');
 
+/** Builds the request of a policy case, as policies see it. */
 export const buildCaseRequest = ({ operation, object, oldObject, requestNamespace }: PolicyCase): PolicyRequest => {
   const subject = operation === "DELETE" ? oldObject : object;
   if (subject === undefined) throw new Error("a case must have an object, or an oldObject on DELETE");

@@ -8,7 +8,7 @@ import { buildBenchConfig, type HandlerAssignment } from "./handlers.ts";
 import { compareInTurn, measureTime } from "./ratios.ts";
 import { buildApiEvent, buildPodReview } from "./reviews.ts";
 
-/** Measures the floor and the handler in turn, in many short rounds. */
+/** Measures a minimal answer (the floor) and Postern's handler in turn; returns their ratio for each round. */
 const measure = async (assignment: HandlerAssignment): Promise<number[]> => {
   const { rule: name, phase, journal, bytes, publicKey, segment, rounds } = assignment;
   const listed = await readRule(join(catalogueFolder, name), name);
@@ -26,7 +26,7 @@ const measure = async (assignment: HandlerAssignment): Promise<number[]> => {
   const body = buildPodReview(bytes);
   const event = buildApiEvent(`/${segment}/${name}/${phase}`, body);
   const runFloor = async () => JSON.stringify(buildSmallAnswer(JSON.parse(body).request.uid));
-  // Endpoints read no other fields of a context.
+  // The cast is safe: endpoints use no other fields of Lambda's context.
   const runHandler = () => handler(event, context as Context);
 
   const answer = JSON.stringify(await runHandler());
@@ -46,7 +46,7 @@ const buildSmallAnswer = (uid: string) => {
   return { kind: "AdmissionReview", apiVersion: "admission.k8s.io/v1", response: { uid, allowed: true } };
 };
 
-/** Runs a function until it is compiled. Returns the number of runs in the few milliseconds of a round. */
+/** Runs a function until V8 has compiled it. Returns how many runs fit into one round, which takes a few ms. */
 const warmUp = async (run: () => Promise<unknown>): Promise<number> => {
   const [warm, round] = [600, 4];
   const start = performance.now();

@@ -10,19 +10,19 @@ import { type BenchResult, computeRatio } from "./ratios.ts";
 interface HandlerCase {
   rule: string;
   phase: Phase;
-  /** Whether the handler writes its log line for CloudWatch. */
+  /** True if the measured handler also writes its log line. */
   journal: boolean;
   bytes: number;
 }
 
-/** The input of the process that measures. */
+/** The input of a process that measures one handler. */
 export interface HandlerAssignment extends HandlerCase {
   publicKey: string;
   segment: string;
   rounds: number;
 }
 
-/** The cluster of the measured reviews. */
+/** The cluster name in the URLs of the measured reviews. */
 export const benchCluster = "bench";
 
 /** Returns the endpoint config of a postern.yaml with this rule only. */

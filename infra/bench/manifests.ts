@@ -2,7 +2,7 @@ import { mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { Document, stringify } from "yaml";
 
-/** The number of manifests of each kind among a hundred. */
+/** The generators of manifests, and how many of a hundred manifests each one makes. */
 const shares: [make: (name: string, namespace: string, number: number) => object, share: number][] = [
   [(name, namespace, number) => buildDeployment("Deployment", name, namespace, number), 24],
   [(name, namespace, number) => buildPod(name, namespace, number), 20],
@@ -29,7 +29,7 @@ export const writeManifests = async (folder: string, count: number): Promise<num
     const isTogether = place % 2 === 0;
     const size = Math.min(isTogether ? 8 : 1, count - number);
     const objects = Array.from({ length: size }, (_, step) => {
-      // 37 and 100 have no common divisor, so every kind is taken.
+      // Steps of 37 reach all 100 elements of `kinds`, because 37 and 100 have no common divisor.
       const make = kinds[((number + step) * 37) % kinds.length];
       return make?.(`app-${number + step}`, `team-${place % 50}`, number + step) ?? {};
     });

@@ -4,7 +4,7 @@ import { writeSync } from "node:fs";
 export interface ProcessUsage {
   /** Seconds of CPU time of all threads. */
   seconds: number;
-  /** The largest memory, in bytes. */
+  /** The peak memory of the process, in bytes. */
   memory: number;
 }
 
@@ -20,7 +20,7 @@ process.on("exit", () => {
 
 let addition: object = {};
 
-/** Adds fields to the report. */
+/** Sets the fields that the report gets in addition; a later call replaces them. */
 export const addToReport = (more: object): void => {
   addition = more;
 };

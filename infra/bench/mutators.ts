@@ -2,9 +2,9 @@ import { rule } from "#lib/rule.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
 import { buildTestRule } from "../parity/rule-server.ts";
 
-/** Mutators that are called for the pods of one namespace, one after another or as a group. */
+/** Mutators that the API server calls for the pods of one namespace, each by a webhook or all as a group. */
 export interface MutatorChain {
-  /** The name of the namespace and of the group. */
+  /** The name of the chain's namespace; the group of its rules has the same name. */
   name: string;
   together: boolean;
   mutators: CatalogueRule[];
@@ -20,7 +20,7 @@ const createMutator = (name: string, mark: string): CatalogueRule =>
   buildTestRule(
     name,
     rule({
-      summary: "Leaves a mark on a pod.",
+      summary: "Adds an annotation to a pod.",
       match: [{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE"] }],
       matchConditions: {
         "is-unmarked": `!("${settledLabel}" in object.metadata.labels) && !("${mark}" in object.metadata.annotations)`,

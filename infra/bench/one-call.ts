@@ -25,7 +25,7 @@ export const measureOneCall = async (
   await writeFile(config, `rules: { ${rule}: { failurePolicy: Fail } }\n`);
   const bare = running.use(await startBare(folder));
   const postern = running.use(await startPostern(folder, config));
-  // A second server, so that each server has the CPU time of one route.
+  // A second server for another route: each server's CPU time then belongs to one route.
   const registered = running.use(await startPostern(folder, config));
   const go = goWebhook && running.use(await startGo(goWebhook.program, folder));
   const creates = running.use(await openPodCreator(binaries));
@@ -94,7 +94,7 @@ const requireEqualPods = async (creates: PodCreator, routes: CreateRoute[]) => {
   if (other) throw new Error(`${stored[0]?.what} and ${other.what} don't make the same of a pod`);
 };
 
-/** Returns a pod without the fields that differ between any two pods. */
+/** Returns a pod without fields that differ even between equal pods, such as the uid. */
 const toComparablePod = (pod: Pod): unknown => {
   const differing = ["uid", "resourceVersion", "creationTimestamp", "namespace", "time"];
   return JSON.parse(JSON.stringify(pod, (key, value) => (differing.includes(key) ? undefined : value)));

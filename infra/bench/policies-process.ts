@@ -20,7 +20,7 @@ const capabilities: PolicyCapabilities = {
   evaluateCue: evaluate,
 };
 
-/** Evaluates policies from the object's bytes to the patch's. */
+/** Parses an object's JSON, evaluates policies, and serializes the patch: what a review costs beside HTTP. */
 const evaluatePolicies = async (
   policies: readonly KinitirasPolicy[],
   text: string,

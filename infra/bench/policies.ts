@@ -40,7 +40,7 @@ const buildScriptOverrider = (index: number): Overriders => ({
   cue: `object: _\npatches: [{op: "add", path: "/metadata/labels/bench-\\(len(object.spec.containers))-${index}", value: "yes"}]`,
 });
 
-/** Builds a policy for every pod, or for a pod that doesn't exist. */
+/** Builds a policy whose selector matches the review's pod or, without `matches`, no pod. */
 const buildPolicy = (index: number, overriders: Overriders, matches: boolean): OverridePolicy => ({
   apiVersion: "policy.kcloudlabs.io/v1alpha1",
   kind: "ClusterOverridePolicy",
@@ -116,7 +116,7 @@ const createTimer =
   async () =>
     (await measureTime(act, times)) / times / parts;
 
-/** The descriptions of what a rule of a policy may contain. */
+/** How the report names each kind of measured policy rule. */
 const sources: Record<string, string> = {
   template: "a template that changes",
   plaintext: "plaintext",

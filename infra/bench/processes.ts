@@ -23,7 +23,7 @@ export const runNode = async (
     text(errors as NodeJS.ReadableStream),
     once(child, "close"),
   ]);
-  // postern check exits with 1, because some of the manifests are refused.
+  // Exit code 1 is no error: the rules refuse some of the measured manifests.
   if (answer === "" || (child.exitCode ?? 3) > 1) throw new Error(`${file} ended: ${error.slice(-2000)}`);
   return JSON.parse(answer);
 };
@@ -63,7 +63,7 @@ export const startChild = (program: string, ...args: string[]): ChildProgram => 
   };
 };
 
-/** Starts a program beside this file. */
+/** Runs a file of this folder in a Node process of its own. */
 export const startNode = (file: string, ...args: string[]) => startChild(process.execPath, getFile(file), ...args);
 
 /** A webhook server in a process of its own, so that its CPU time can be measured. */
@@ -89,7 +89,7 @@ export const startBare = async (folder: string) => {
   return { ...toServer(child), url: String(await child.next()) };
 };
 
-/** Starts the webhook in Go. */
+/** Starts the webhook that is written in Go, with which Postern is compared. */
 export const startGo = async (program: string, folder: string) => {
   const child = startChild(program, String(await findFreePort()), folder);
   return { ...toServer(child), url: String(await child.next()) };

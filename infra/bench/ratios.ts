@@ -1,4 +1,4 @@
-/** The ratio of a measurement to its floor: the median of all pairs, and the range of eight in ten. */
+/** The quotients of measured times and those of a minimal program: the median, and the 10th and 90th percentiles. */
 export interface Ratio {
   median: number;
   p10: number;
@@ -13,12 +13,13 @@ export interface BenchResult {
   kilobytes?: { bundle: number; bar: number };
 }
 
+/** Returns the median and the 10th and 90th percentiles of ratios. */
 export const computeRatio = (ratios: readonly number[]): Ratio => {
   const [p10 = Number.NaN, median = Number.NaN, p90 = Number.NaN] = computeQuantiles(ratios, [0.1, 0.5, 0.9]);
   return { median, p10, p90 };
 };
 
-/** Returns the quantiles of values for these shares. */
+/** Returns a quantile for each share; for instance, the share 0.9 gives the 90th percentile. */
 export const computeQuantiles = (values: readonly number[], shares: readonly number[]): number[] => {
   const sorted = values.toSorted((one, other) => one - other);
   return shares.map((share) => sorted[Math.round((sorted.length - 1) * share)] ?? Number.NaN);
@@ -49,7 +50,7 @@ export const measureInTurn = async <T, U>(
   return pairs;
 };
 
-/** Returns the ratio of the second time to the first, one for each round. */
+/** Measures `one` and `other` in turn; returns the ratio of the second time to the first for each round. */
 export const compareInTurn = async (
   rounds: number,
   one: () => Promise<number>,

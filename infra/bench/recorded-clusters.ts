@@ -23,7 +23,7 @@ export const findAskingCase = async (listed: CatalogueRule): Promise<CaseReview 
     const review = buildReview(listed, entry);
     let asked = false;
     const world = createRecordedCapabilities(entry.needs ?? {});
-    // Binding a rule's needs reads all of these members, so only calls count. Calls of the ledger and of CUE ask no
+    // All members are read when a rule's needs are bound, so only calls count. Calls of the ledger and of CUE ask no
     // server.
     const calls = Object.entries(world).map(([verb, ask]) => [
       verb,

@@ -32,6 +32,7 @@ export const describeLatency = (title: string, { measured, comparisons }: Latenc
   return `${formatTable([[title, ...heads], ...rows])}\n${formatTable([compared, ...ratios])}`;
 };
 
+/** Returns a table of how long a rule's reads of its cluster take, as ratios. */
 export const describeReads = (title: string, { warm, sideBySide, read, first }: ReadMeasurement): string =>
   formatTable([
     [title, "RATIO"],
@@ -66,7 +67,7 @@ export const describeCheck = ({
 const describeRatio = ({ median, p10, p90 }: Ratio, bar?: number) =>
   `${median.toFixed(2)} (${p10.toFixed(2)}–${p90.toFixed(2)})${describeBar(median, bar, 2)}`;
 
-/** Compares a value with its bar, rounded as it is printed. */
+/** Says whether a measured value is within its limit; the value is rounded as it is printed. */
 const describeBar = (value: number, bar: number | undefined, digits: number): string => {
   if (bar === undefined) return "";
   return Number(value.toFixed(digits)) <= bar ? `, within ${bar}` : `, to reach ${bar}`;
@@ -74,7 +75,7 @@ const describeBar = (value: number, bar: number | undefined, digits: number): st
 
 const formatMilliseconds = (value: number | undefined) => (value === undefined ? "" : `${value.toFixed(2)} ms`);
 
-/** Explains the units of the tables. */
+/** Returns the lines of the report that explain what its numbers mean. */
 export const describeUnits = (hasCreates: boolean) =>
   [
     "Ratios are medians, and where eight of ten lie. A busy machine widens them.",

@@ -43,7 +43,7 @@ export const buildFunctions = async (
   const forgetful = served.filter((listed) => needsLedger(listed) && isOn(listed));
   if (forgetful.length > 0)
     throw new Complaint(
-      `${forgetful.map(({ name }) => name).join(", ")} must keep a ledger, which functions in AWS don't have yet; with mode off, the others can be built`,
+      `${forgetful.map(({ name }) => name).join(", ")} must store values between reviews (a ledger), which functions in AWS can't yet; set mode: off to build the others`,
     );
   // A bundle has connections only to the clusters that it asks, and its role may read only their tokens.
   const waysOf = ({ members, ...listed }: CatalogueRule) =>

@@ -42,8 +42,8 @@ export interface Bundle {
 const root = fileURLToPath(new URL("../..", import.meta.url));
 
 /**
- * Returns the budget in bytes, because a cold start reads them all: 20 kB, 60 with needs, 95 with scripts, 3 more for
- * each member, and recording.
+ * Returns the largest allowed size of a bundle in bytes: 20 kB, 60 with needs, 95 with scripts, and 3 more for
+ * each member and for recording. A cold start reads the whole bundle.
  */
 const computeBudget = (listed: CatalogueRule, places: RecordingTargets) =>
   ((runsScripts(listed) ? 95 : hasNeeds(listed) ? 60 : 20) +
@@ -51,7 +51,7 @@ const computeBudget = (listed: CatalogueRule, places: RecordingTargets) =>
     computeRecordingBudget(listed, places)) *
   1024;
 
-/** A rule with needs already includes the HTTPS client. */
+/** Returns the kilobytes that recording may add to a bundle. A rule with needs already includes the HTTPS client. */
 const computeRecordingBudget = (listed: CatalogueRule, places: RecordingTargets) =>
   !isRecorded(places) ? 0 : hasNeeds(listed) ? 16 : 24;
 
@@ -148,7 +148,7 @@ const buildEntry = (
 ) => {
   const { members = [listed], phases, rule } = listed;
   const lines = members.map((member, index) => `import rule${index} from ${toSpecifier(getRuleFile(member))};`);
-  /** Imports a name from a file of lib. */
+  /** Adds an import from a file of lib to the entry module, and returns the imported name. */
   const importFromLib = (file: string, name: string) => {
     lines.push(`import { ${name} } from ${toSpecifier(join(root, "lib", file))};`);
     return name;

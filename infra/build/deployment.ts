@@ -5,6 +5,7 @@ import type { SecretPlace } from "#lib/needs.ts";
 import { toLogicalId } from "../catalogue/rule-names.ts";
 import type { Bundle } from "./bundle.ts";
 
+/** The settings of a rule's Lambda function in serverless.yml. */
 export interface FunctionSettings {
   /** Megabytes. */
   memorySize: number;
@@ -71,7 +72,7 @@ const buildFunction = (
     ...runtime,
     memorySize,
     timeout,
-    // Not by its name or by Fn::GetAtt: for these, osls adds a redundant DependsOn, and cfn-lint warns.
+    // The role's ARN is a Fn::Sub: for its name or Fn::GetAtt, osls adds a redundant DependsOn, and cfn-lint warns.
     role: { "Fn::Sub": toPlaceholder(`${id}Role.Arn`) },
     environment,
     package: { artifact: `${folder}/${name}.zip` },
@@ -87,7 +88,7 @@ const buildResources = (rules: PlannedFunction[], type: "http" | "url", template
   const once = fill(common);
   const each = rules.map((rule) => {
     const { id, name, timeout } = rule;
-    // HTTP APIs wait 30 s at most.
+    // API Gateway HTTP APIs wait at most 30 s for a function.
     const milliseconds = Math.min(30_000, timeout * 1000);
     const { both, [type]: own } = fill({ ...common, id, name, route: buildRoute(name), milliseconds });
     for (const resource of Object.values(both.each)) resource.Properties.Policies?.push(...buildPolicies(rule));
@@ -141,5 +142,5 @@ export const buildRoute = (name: string) => `POST /{cluster}/${name}/{phase+}`;
 /** The metric of reviews that the gateway answered instead of a function, by the dimensions Stage and Route. */
 export const lossMetric = { namespace: "Postern", metric: "Lost" } as const;
 
-/** The stack's output that says that it has this metric. */
+/** The name of the CloudFormation output whose presence says that the stack has `lossMetric`. */
 export const lossOutput = "LossMetric";

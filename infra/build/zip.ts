@@ -30,7 +30,7 @@ export const zip = (files: ZipFiles): Buffer => {
     );
     const local = Buffer.concat([encodeFields([4, 0x04034b50]), common, path, contents]);
     locals.push(local);
-    // Made on Unix, with mode 0644 for a plain file: Lambda's user must be able to read it.
+    // Marks the file as made on Unix with mode 0644, so that Lambda's user can read it.
     const rest = encodeFields([2, 0], [2, 0], [2, 0], [4, 0o100644 * 0x10000], [4, offset]);
     directory.push(Buffer.concat([encodeFields([4, 0x02014b50], [2, 0x031e]), common, rest, path]));
     offset += local.length;

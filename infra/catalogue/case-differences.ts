@@ -102,7 +102,7 @@ const sortKeysLike = (model: unknown, value: unknown): unknown => {
   return Object.fromEntries(keys.map((key) => [key, sortKeysLike(order[key], value[key])]));
 };
 
-/** Describes only the places that differ, because most of a large object doesn't. */
+/** Lists the fields in which two objects differ; both objects in full could be too long to read. */
 const describeObjectDifferences = (expected: object, actual: unknown): string[] => {
   if (isDeepStrictEqual(expected, actual)) return [];
   const places = jsonPatch.compare(expected, Object(actual)).map(({ path, ...found }) => {

@@ -37,7 +37,7 @@ export const readCaseLines = async ({ folder }: Pick<CatalogueRule, "folder">): 
   );
 };
 
-/** Parses the cases of a file. Throws if a case has another phase; `more` allows `fails` as an outcome. */
+/** Parses the cases of a file. Throws if a case has a phase not in `phases`, or outcome `fails` without `more`. */
 export const parseCases = (text: string, file: string, phases: readonly Phase[], ...more: "fails"[]): Case[] => {
   const document = parseDocument(text);
   if (document.errors[0]) throw new Complaint(`${file}: ${document.errors[0].message.split("\n")[0]}`);
@@ -67,7 +67,7 @@ const resolveAliases = (document: Document, file: string): unknown => {
   try {
     return document.toJS({ maxAliasCount: -1 });
   } catch (error) {
-    // An alias is undefined.
+    // The YAML uses an alias without an anchor.
     throw new Complaint(`${file}: ${toSentence(error)}`);
   }
 };
@@ -79,9 +79,11 @@ export const getCasePhase = (entry: Case): Phase => (entry.mutate === undefined 
 export const getCaseOperation = (entry: Case): Operation =>
   entry.operation ?? (entry.oldObject === undefined ? "CREATE" : "UPDATE");
 
+/** Returns a rule and its settings as a case needs them: with the case's settings and variant. */
 export const selectCaseVariant = (rule: Rule, { settings, variant }: Case) =>
   applyVariant(rule, mergeWithDefaults(rule.settings ?? {}, settings), variant);
 
+/** Returns the review that the API server would send for a case. */
 export const buildReview = ({ name, rule }: CatalogueRule, entry: Case): AdmissionReview => {
   if (entry.request) return restoreReview({ ...entry, request: entry.request });
   const phase = getCasePhase(entry);
@@ -127,6 +129,7 @@ export const buildReview = ({ name, rule }: CatalogueRule, entry: Case): Admissi
   });
 };
 
+/** Returns the AdmissionReview of a recorded request. */
 export const restoreReview = (entry: Parameters<typeof restoreRequest>[0]): AdmissionReview =>
   createReview(restoreRequest(entry));
 
@@ -194,6 +197,7 @@ export const buildEvent = (listed: CatalogueRule, entry: Case): object => {
   };
 };
 
+/** The expected type of each member of a case. */
 export const caseMembers: Record<keyof Case, InputShape> = {
   name: textShape,
   mutate: mapShape,

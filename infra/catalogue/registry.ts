@@ -20,7 +20,7 @@ export interface CatalogueRule {
 /** A folder whose rule can't be loaded. */
 export interface BrokenRule {
   name: string;
-  /** Describes the error, with the file and, if known, the line. */
+  /** A sentence on why the rule can't be loaded, with the file and, if known, the line. */
   sentence: string;
 }
 
@@ -120,14 +120,14 @@ const findSyntaxError = async (file: string): Promise<string | undefined> => {
 const requireRule = (value: unknown, file: string): Rule => {
   if (typeof value !== "object" || value === null || !("summary" in value))
     throw new Complaint(`${file} must export a rule as its default: export default rule({ … })`);
-  // The types of rule() can't express what is checked here.
+  // Checks what the types of rule() can't express.
   const rule = value as Rule;
   if (!/^[A-Z].*\.$/s.test(rule.summary))
     throw new Complaint(`${file}: summary must be a sentence, with a capital and a full stop`);
   if (rule.mutate === undefined && rule.validate === undefined)
     throw new Complaint(`${file} has neither mutate nor validate`);
   if (rule.order !== undefined && !(rule.order >= 1 && rule.order <= 41))
-    throw new Complaint(`${file}: order is a place in the compiled-in chain, from 1 to 41`);
+    throw new Complaint(`${file}: order is a position among kube-apiserver's compiled-in plugins, from 1 to 41`);
   if (rule.timeoutSeconds !== undefined && !(rule.timeoutSeconds >= 1 && rule.timeoutSeconds <= 30))
     throw new Complaint(`${file}: timeoutSeconds must be from 1 to 30`);
   return rule;
@@ -156,5 +156,6 @@ export const buildRuleList = async (catalogue: CatalogueRule[]): Promise<{ prese
   return { present, wanted: `${before}${begin}\n\n${list}\n\n${end}${after ?? "\n"}` };
 };
 
+/** Updates the list of rules in functions/README.md. */
 export const writeRuleList = async (catalogue: CatalogueRule[]): Promise<void> =>
   writeFile(file, (await buildRuleList(catalogue)).wanted);

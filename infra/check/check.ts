@@ -28,9 +28,9 @@ export interface CheckOptions {
   reviews: readonly string[];
   /** Paths of the objects that exist. */
   state: readonly string[];
-  /** Paths of the objects that updates change. */
+  /** Paths of the manifests of old objects, from which updates start. */
   old: readonly string[];
-  /** Paths of webhook configurations other than Postern's. */
+  /** Paths of files with the webhook configurations of other programs. */
   webhooks: readonly string[];
   /** Hosts whose webhooks may be called. */
   hosts: readonly string[];
@@ -40,10 +40,10 @@ export interface CheckOptions {
   alsoPods: boolean;
 }
 
-/** A check of files that were read. Reading `evaluations` evaluates them. */
+/** A check whose manifests were read but not evaluated: iterating over `evaluations` evaluates them. */
 export interface ManifestCheck {
   faults: ManifestFault[];
-  /** Sentences about the whole check; grows while objects are evaluated. */
+  /** Remarks that are not about one object; more are added while objects are evaluated. */
   notes: ReadonlySet<string>;
   evaluations: AsyncGenerator<Evaluation>;
 }
@@ -59,7 +59,7 @@ export const openCheck = async (options: CheckOptions): Promise<ManifestCheck> =
   const isStateKnown = options.state.length > 0;
   if (isStateKnown && state.length === 0) note(`--state ${options.state.join(", ")} holds no manifest: nothing exists`);
   const existing = openExistingObjects(kinds, note);
-  // Objects to delete must exist.
+  // The checked DELETEs need existing objects, so the manifests are put into the imitated API server, too.
   const deleted = options.operation === "DELETE" ? manifests : [];
   for (const object of [...initialObjects, ...fillAll([...deleted, ...state], kinds, asking).values()]) {
     const kind = kinds.of(object.apiVersion ?? "", object.kind ?? "");
@@ -124,7 +124,7 @@ const readFiles = async ({ paths, reviews, ...options }: CheckOptions) => {
   return { manifests, recorded: asReviews, old, state, webhooks, faults, notes };
 };
 
-/** Calls `end` after the last element, and also if the reader stops before. */
+/** Yields all elements, then calls `end`; also calls it if the consumer stops early. */
 const runAtEnd = async function* <T>(all: AsyncGenerator<T>, end: () => void): AsyncGenerator<T> {
   try {
     yield* all;

@@ -16,13 +16,13 @@ import { formatFault, type ManifestFault } from "./manifests/manifests.ts";
 import type { ReportVersion } from "./reports/policyreport.ts";
 import type { ReadFailure } from "./reports/report.ts";
 
-/** A started check of files or of a cluster, which passes on its evaluations. */
+/** A check of files or of a cluster that has started; `each` passes on its evaluations. */
 export interface EvaluationSource {
   unread: readonly ReadFailure[];
   notes: ReadonlySet<string>;
   /** The reports that the cluster serves; undefined for files. */
   reportVersion?: ReportVersion | undefined;
-  /** Passes each evaluation to `take`, and waits for it before it passes the next one. */
+  /** Calls `take` with each evaluation in turn, and waits for its promise before the next call. */
   each(take: (evaluation: Evaluation) => Promise<void>): Promise<void>;
 }
 
@@ -89,7 +89,7 @@ const readOptions = ({ options, catalogue, cluster }: CheckRequest) => ({
   alsoPods: !options.flag("no-pod-templates"),
 });
 
-/** Objects per page of a list in a cluster. */
+/** The default of `--page`: how many objects one list request asks a cluster for. */
 export const defaultPage = 250;
 const mostInPage = 1000;
 

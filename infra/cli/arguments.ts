@@ -7,10 +7,11 @@ export type Option = ParseArgsOptionDescriptor & {
   /** The placeholder for the value in help, for instance NAME. */
   value?: string;
   says: string;
-  /** Reports whether a word after a value is another value of this option; only for options with several values. */
+  /** Reports whether the next word is one more value of this option. Only for options that take several values. */
   isValue?(word: string): boolean;
 };
 
+/** What a verb accepts on the command line: its options, and the words that follow it. */
 export interface Grammar {
   options: Record<string, Option>;
   /** The words that follow the verb, for instance `RULE` or `[RULE…]`; none if absent. */
@@ -19,6 +20,7 @@ export interface Grammar {
   wordless?: readonly string[];
 }
 
+/** A verb's arguments: the values of its options, and the words that are no options. */
 export interface ParsedArguments {
   values: Record<string, unknown>;
   words: string[];

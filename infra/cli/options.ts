@@ -7,6 +7,7 @@ export const stageOption = {
   stage: { type: "string", value: "NAME", says: "the stage, for instance prod" },
 } satisfies Record<string, Option>;
 
+/** The options that choose clusters, and the credentials for them. */
 export const clusterOptions = {
   cluster: { type: "string", value: "NAME", says: "only this cluster of postern.yaml (default: all clusters)" },
   kubeconfig: {
@@ -34,7 +35,7 @@ export const readList = (options: Options, name: string): string[] => {
   return all;
 };
 
-/** Parses `90s`, `30m` or `2h` into milliseconds. A time below a minute would end before a change takes effect. */
+/** Parses `90s`, `30m` or `2h` into milliseconds. Throws for less than a minute: changes in AWS take that long. */
 export const parseDuration = (text: string | undefined, option: string): number => {
   const [, number = "", unit = ""] = /^(\d{1,4})([smh])$/.exec(text ?? "") ?? [];
   const milliseconds = Number(number) * ({ s: 1000, m: 60_000, h: 3_600_000 }[unit] ?? 0);

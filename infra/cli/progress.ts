@@ -1,5 +1,6 @@
 export type ReportProgress = (done: number, total: number) => void;
 
+/** Tells the user what a command does, step by step. */
 export interface Progress {
   /** Runs a step and prints a line with its time and the sentence that `act` returns. */
   step(name: string, act: (tell: ReportProgress) => Promise<string>): Promise<void>;

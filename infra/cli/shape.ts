@@ -51,7 +51,7 @@ export const createMapShape = (members: Record<string, InputShape>, others?: Inp
   others,
 });
 
-/** Returns the same shape, for values that may also be null. */
+/** Returns a shape that also accepts null. */
 export const allowNull = (inner: InputShape): InputShape => ({
   ...inner,
   isFit: (value) => value === null || inner.isFit(value),

@@ -18,7 +18,7 @@ export interface ClusterCredentials {
   guard?: ChangeGuard;
   /** The folder of postern.yaml; its relative paths start here. */
   folder?: string;
-  /** The right that the message asks for if there are no credentials. */
+  /** What the user must be allowed to do, for the error message if there are no credentials. */
   right?: string;
 }
 
@@ -143,6 +143,7 @@ const findEksAddress = (region: string): URL => {
   return new URL(AWS_ENDPOINT_URL_EKS || AWS_ENDPOINT_URL || `https://eks.${region}.${getAwsDomain(region)}`);
 };
 
+/** Returns the credentials for clusters that the options --kubeconfig and --context choose. */
 export const readDeployer = (options: Options, clusters: readonly string[]): ClusterCredentials => {
   const [kubeconfig, context] = [options.text("kubeconfig"), options.text("context")];
   if (context !== undefined && clusters.length > 1)

@@ -62,7 +62,7 @@ export interface ClusterConnection {
   token(): Promise<string | undefined>;
   cert?: string;
   key?: string;
-  /** The remedy if the API server doesn't accept the credentials. */
+  /** The advice in the error message if the API server rejects the credentials. */
   unknown: string;
   guard?: ChangeGuard | undefined;
 }
@@ -200,7 +200,7 @@ const buildPath = ({ kind, name, namespace }: ObjectReference) => {
   return `${root}${within}/${resource}/${encodeURIComponent(name)}`;
 };
 
-/** A 404 for a path that isn't served at all has no name. */
+/** Reports whether a 404 means that the object is missing; if the kind isn't served, the Status names no object. */
 const isMissingObject = ({ status, body }: HttpsAnswer) =>
   status === 404 && Object(Object(parseJson(body)).details).name !== undefined;
 

@@ -76,7 +76,7 @@ const deleteRetiredEntries = async (api: ClusterApi, all: DeployedObject[], name
   const gone = toEntries(validating.webhooks).filter((one) => isGoing(validating, one.name));
   if (!gone.some((one) => isGoing(mutating, one.name))) return [];
   const webhooks = toEntries(validating.webhooks).filter((one) => !gone.includes(one));
-  // Another client may change it at the same time; a later step then deletes these entries.
+  // `replace` returns undefined if another client changed the object meanwhile; a later step deletes the entries.
   if ((await api.replace({ ...validating, webhooks })) === undefined) return [];
   await wait(noticeMilliseconds);
   return [{ did: "changed", kind: validating.kind, name }];
@@ -256,6 +256,7 @@ const deleteWithRetries = async (api: ClusterApi, ref: ObjectReference, end: num
     }
 };
 
+/** A webhook entry that calls Postern: its configuration's kind and name, and its own name. */
 export interface CallingEntry {
   kind: DeployedKind;
   name: string;
@@ -291,6 +292,7 @@ export interface EntryTarget {
 
 const domain = /\.postern\.dev$/;
 
+/** Returns the rule, variant and phase that each entry of webhook configurations calls, by the entry's name. */
 export const listEntryTargets = (manifests: readonly object[]): EntryTarget[] =>
   sortObjects(manifests).flatMap(({ kind, webhooks }) =>
     toEntries(webhooks).map(({ name }): EntryTarget => {

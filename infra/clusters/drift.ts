@@ -2,6 +2,7 @@ import { isDeepStrictEqual } from "node:util";
 import { isMap } from "#lib/json.ts";
 import { type DeployedKind, type DeployedObject, describeObject, hideKeys, toReference } from "./api.ts";
 
+/** A difference between an object in the cluster, or one of its webhook entries, and the wanted object. */
 export interface ObjectDifference {
   kind: DeployedKind;
   name: string;

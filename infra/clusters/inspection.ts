@@ -61,6 +61,7 @@ export const openInspection = async (
 
 const pageSize = 500;
 
+/** Returns functions that list objects and discover kinds for inspecting rules, through one cluster's client. */
 export const toInspected = ({ read }: Pick<ClusterApi, "read">): Required<InspectedCluster> => ({
   list: async ({ group, version = "v1", resource }: ResourceType) => {
     const found: KubernetesObject[] = [];

@@ -9,6 +9,7 @@ import { toSentence } from "../cli/complaint.ts";
 import type { Webhook } from "../webhooks/configurations.ts";
 import { hideKeys } from "./api.ts";
 
+/** The result of sending a test review to an endpoint. */
 export interface ProbeResult {
   ok: boolean;
   /** The duration of the last try. */
@@ -17,6 +18,7 @@ export interface ProbeResult {
   sentence: string;
 }
 
+/** How often and how long an endpoint is asked before it counts as failing. */
 export interface ProbeLimits {
   tries: number;
   /** Milliseconds. */
@@ -52,6 +54,7 @@ export const probeEndpoint = async (
   }
 };
 
+/** The result of a probe of one webhook entry. */
 export interface EntryProbe extends ProbeResult {
   entry: string;
 }

@@ -14,7 +14,7 @@ interface Context {
   /** A temporary folder. */
   folder: string;
   requireBinaries(): Promise<Binaries>;
-  /** Reports what is not measured, and why. */
+  /** Reports, in a sentence, which measurement is left out and why. */
   leaveOut(sentence: string): void;
 }
 

@@ -30,7 +30,12 @@ export default {
       value: "NAME",
       says: "CREATE, UPDATE or DELETE (default: UPDATE for objects in --old or --state, else CREATE, as kubectl apply does)",
     },
-    old: { type: "string", multiple: true, value: "PATH", says: "manifests of the objects before an update" },
+    old: {
+      type: "string",
+      multiple: true,
+      value: "PATH",
+      says: "manifests of the old objects: the checked manifests of the same objects are then updates",
+    },
     as: { type: "string", value: "USER", default: "kubernetes-admin", says: "the user that sends the manifests" },
     "as-group": { type: "string", multiple: true, value: "GROUP", isValue: isNoFile, says: "a group of this user" },
     namespace: {
@@ -58,8 +63,11 @@ export default {
     },
     "no-pod-templates": { type: "boolean", says: "don't check the Pods that workloads would create" },
     "also-pod-templates": { type: "boolean", says: "also check the Pods that workloads would create (the default)" },
-    harden: { type: "boolean", says: "make rules that guard security fail closed, as with manifests --harden" },
-    fix: { type: "boolean", says: "write what the rules change back into the files" },
+    harden: {
+      type: "boolean",
+      says: "treat rules that guard security as failing closed, like the webhooks that postern manifests --harden writes",
+    },
+    fix: { type: "boolean", says: "write the changes that rules make to the objects into the manifest files" },
     live: { type: "boolean", says: "check everything in the cluster instead of manifests" },
     kubeconfig: {
       type: "string",
@@ -143,7 +151,7 @@ export default {
   },
 } satisfies Command;
 
-/** Adds the rules that can't be loaded: their answer is unknown, so the object is undecided unless denied. */
+/** Adds rules that could not be loaded to an evaluation: the object is undecided, unless another rule denies it. */
 const markBrokenRules = (evaluation: Evaluation, broken: readonly BrokenRule[]): Evaluation => {
   if (broken.length === 0) return evaluation;
   const { verdict, undecided } = evaluation.checked;

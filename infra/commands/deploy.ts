@@ -23,7 +23,7 @@ export default {
     canary: {
       type: "string",
       value: "SHARE",
-      says: "send this share of the reviews to new versions first, for instance 10%",
+      says: "start a canary: send only this part of the reviews to new versions at first, for instance 10%",
     },
     for: { type: "string", value: "TIME", default: "10m", says: "how long the canary is watched" },
     harden: { type: "boolean", says: "make rules that guard security fail closed, in this and later deployments" },

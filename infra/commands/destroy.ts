@@ -15,13 +15,13 @@ export default {
   summary: "Deletes a stage: first the webhook entries in clusters, then the functions.",
   options: {
     ...stageOption,
-    yes: { type: "boolean", says: "delete it; without this option, only print what would be deleted" },
+    yes: { type: "boolean", says: "really delete; without this option, only print what would be deleted" },
     "configs-only": { type: "boolean", says: "delete only the entries in clusters, and nothing in AWS" },
     forget: {
       type: "string",
       multiple: true,
       value: "NAME",
-      says: "a cluster that no longer exists: destroy the stage without deleting its entries",
+      says: "a cluster that no longer exists; don't try to delete webhook entries in it",
     },
     ...{ cluster, kubeconfig, context, url },
     config: commonOptions.config,

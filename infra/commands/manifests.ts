@@ -26,13 +26,13 @@ export default {
       value: "BASE",
       says: "the base URL of the rules, for instance the URL that npm start prints",
     },
-    urls: { type: "string", value: "FILE", says: "a YAML or JSON file with a map from rules to base URLs" },
+    urls: { type: "string", value: "FILE", says: "a YAML or JSON file that maps names of rules to their base URLs" },
     ca: {
       type: "string",
       value: "FILE",
       says: "the CA of the server's certificate in PEM, if it is not a public CA",
     },
-    name: { type: "string", value: "NAME", default: "postern", says: "the name of the configurations" },
+    name: { type: "string", value: "NAME", default: "postern", says: "the name of the webhook configurations" },
     harden: { type: "boolean", says: "make rules that guard security fail closed" },
     "key-from": {
       type: "string",
@@ -46,7 +46,7 @@ export default {
     },
     kubeconfig: {
       ...clusterOptions.kubeconfig,
-      says: "a kubeconfig for rules whose entries depend on objects in the cluster",
+      says: "the kubeconfig to read a cluster with, for rules whose webhook entries depend on its objects",
     },
     context: { ...clusterOptions.context, says: "the kubeconfig context to use" },
     offline: { type: "boolean", says: "don't read the cluster, and leave out entries that depend on its objects" },
@@ -82,7 +82,7 @@ export default {
       ca: ca === undefined ? undefined : await readCaOption(ca),
       harden: options.flag("harden"),
     });
-    // Roles come first, so that rules may read the cluster before it calls them.
+    // Roles come first in the output: rules need the right to read the cluster before it calls them.
     const documents = [...buildRoles(catalogue, cluster, name), ...webhooks];
     const eks = options.text("eks");
     if (eks !== undefined) {

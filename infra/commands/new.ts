@@ -27,7 +27,7 @@ export default {
     await createRuleFolder(folder, name, new URL(mutates ? "new/mutate/" : "new/validate/", import.meta.url));
     await turnOnRule(file, name);
     const { rules, broken } = await readCatalogueRules();
-    // The list isn't written while a rule can't be loaded, because it would lack this rule.
+    // A rule that can't be loaded would be missing in the list of rules, so the list isn't written.
     reportBroken(broken, () => false);
     if (broken.length === 0) await writeRuleList(rules);
     writeOutput(

@@ -21,7 +21,7 @@ export default {
     from: {
       type: "string",
       value: "s3://BUCKET[/PREFIX]",
-      says: "fetch recordings from this bucket, and serve nothing",
+      says: "only fetch recordings from this S3 bucket; serve no rules",
     },
     region: {
       type: "string",

@@ -40,7 +40,10 @@ export default {
     cluster: { ...commonOptions.cluster, says: "replay the reviews as if they had been recorded in this cluster" },
     settings: { type: "string", value: "recorded", says: "use the recorded settings with both versions" },
     config: { ...commonOptions.config, says: "the file to read for the working tree instead of postern.yaml" },
-    stage: { ...stageOption.stage, says: "the stage of the versions live and r7" },
+    stage: {
+      ...stageOption.stage,
+      says: "the stage whose versions are meant, if VERSION is live or a release such as r7",
+    },
     seconds: { type: "string", value: "NUMBER", default: "10", says: "the maximum time of one review on this machine" },
     most: {
       type: "string",
@@ -183,7 +186,7 @@ const writeJson = async (
 const dropObjects = ({ answers }: Exclude<ReplayResult, { state: "unreadable" }>) =>
   answers.map((answer) => ("made" in answer ? { ...answer, made: { ...answer.made, object: undefined } } : answer));
 
-/** Waits for the reader of standard output. */
+/** Writes to standard output, and waits while its reader is slow. */
 const writeToOutput = async (text: string): Promise<void> => {
   if (!process.stdout.write(text)) await once(process.stdout, "drain");
 };

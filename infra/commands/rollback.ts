@@ -15,7 +15,7 @@ export default {
   usage: "[RULE]",
   options: {
     ...stageOption,
-    all: { type: "boolean", says: "switch every rule, and then the entries in clusters" },
+    all: { type: "boolean", says: "switch the functions of all rules back, and then the webhook entries in clusters" },
     to: {
       type: "string",
       value: "RELEASE",

@@ -15,7 +15,7 @@ export default {
     cluster: {
       type: "string",
       value: "NAME",
-      says: "only the key of this cluster, as its keyVersion in postern.yaml says",
+      says: "replace only the key of this cluster, and raise its keyVersion in postern.yaml",
     },
     "unused-for": {
       type: "string",
@@ -27,7 +27,7 @@ export default {
       type: "string",
       value: "TIME",
       default: "1h",
-      says: "how long to wait for that; run rotate again to continue",
+      says: "how long to wait until no cluster uses the old key; run rotate again to continue",
     },
     ...{ kubeconfig, context, url, ca },
     config: commonOptions.config,

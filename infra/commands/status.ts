@@ -57,7 +57,7 @@ export default {
   },
 } satisfies Command;
 
-/** Collects the error of a rule in `faults`, so that it doesn't hide the other rules. */
+/** Reads the state of all rules; if this fails for one, its error goes to `faults`, and the others are still shown. */
 const readStandings = async ({ functions }: AwsStage, all: Release[]) => {
   const faults: string[] = [];
   const found = await runInParallel(5, await functions.listRules(), (rule) =>

@@ -18,7 +18,7 @@ export default {
       value: "FILE",
       says: "test the policies in these files or folders instead of rules",
     },
-    cases: { type: "string", multiple: true, value: "FILE", says: "the cases of the policies" },
+    cases: { type: "string", multiple: true, value: "FILE", says: "the files with the test cases of the policies" },
     config: {
       ...commonOptions.config,
       says: "the postern.yaml with the config of the rules that apply the policies (default: their defaults)",
@@ -35,7 +35,8 @@ export default {
       return testPolicies(policies, cases, options);
     }
     const [idle] = ["config", "cluster"].filter((name) => options.text(name) !== undefined);
-    if (idle !== undefined) throw new Complaint(`--${idle} needs --policy: rules are tested without it`);
+    if (idle !== undefined)
+      throw new Complaint(`--${idle} can only be used with --policy: tests of rules don't use it`);
     const { rules: catalogue, broken } = await readCatalogueRules();
     const names = requireRules(
       words,
@@ -68,7 +69,7 @@ const toFailedResult = ({ policy, faults }: { policy: string; faults: string[] }
   return { file: policy, name: "has no faults", result: "failed", because: faults };
 };
 
-/** Sends no requests: a case states all that its policy reads. */
+/** Tests policies with their cases. Sends no requests, because a case states all answers that its policy reads. */
 const testPolicies = async (places: string[], files: string[], options: Options): Promise<number> => {
   const [{ explainPolicyDocuments, readPolicies, formatExplanation }, policyCases, { evaluate }] = await Promise.all([
     import("../policies/explanation.ts"),

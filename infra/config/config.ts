@@ -72,7 +72,7 @@ export interface RecordConfig {
   keep?: readonly KeptPath[];
 }
 
-/** A place in postern.yaml: the keys and indexes that lead to it. */
+/** The path of a value in postern.yaml: the keys and indexes that lead to it. */
 export type ConfigPath = (string | number)[];
 
 /** Reports a mistake in postern.yaml. The sentence continues the path. */

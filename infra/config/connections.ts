@@ -59,11 +59,12 @@ const isAddress = (text: string) => {
 /** Returns the region in an ARN; undefined for a plain name. */
 const parseRegion = (arn = ""): string | undefined => /^arn:aws[^:]*:[^:]+:([^:]+):/.exec(arn)?.[1];
 
+/** The parsed `connect` settings of postern.yaml: connections and manifest clusters by cluster, and mistakes. */
 export interface Connections {
   connections: Map<string, Connection>;
   manifestClusters: Map<string, ManifestCluster>;
   faults: string[];
-  /** Facts to report that are no mistakes. */
+  /** Sentences to print that are no mistakes, such as what was assumed. */
   notes: string[];
 }
 

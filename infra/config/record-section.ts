@@ -18,6 +18,7 @@ export interface RecordSection {
 
 const listOfPaths = "a list of paths such as spec.containers.args";
 
+/** The shape of a `record` section in postern.yaml, which says where reviews are recorded. */
 export const recordShape: InputShape = {
   expected: "a map with a bucket, or off",
   isFit: (value) => isMap(value) || value === "off",
@@ -39,7 +40,7 @@ export const recordShape: InputShape = {
   },
 };
 
-/** Fills in the defaults, and complains of a missing bucket and of paths that can't be parsed. */
+/** Adds defaults to the section `record`, and reports a missing bucket and paths that can't be parsed. */
 export const readRecord = (section: RecordSection, path: ConfigPath, complain: Complain): RecordConfig => {
   const { bucket, keep } = section;
   if (bucket === undefined) complain(path, "must have a bucket");

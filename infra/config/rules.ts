@@ -14,9 +14,10 @@ import { type RecordSection, readRecord, recordShape } from "./record-section.ts
 /** The manifest files for settings, by their path in postern.yaml, or the reason why a path has none. */
 export type ManifestFiles = ReadonlyMap<string, ManifestFile[] | string>;
 
+/** The rules of the checkout, and the manifest files for their settings. */
 export interface KnownRules {
   catalogue: CatalogueRule[];
-  /** All rules, including rules that can't be loaded. */
+  /** The names of all rules, including rules that can't be loaded. */
   names: readonly string[];
   places: ManifestFiles;
 }
@@ -52,9 +53,9 @@ export const ruleShape = allowNull(
   }),
 );
 
-/** The config of a rule while postern.yaml is read, before finishRules. */
+/** A rule's config while postern.yaml is being read; finishRules turns it into a RuleConfig. */
 export interface RuleDraft extends Omit<RuleConfig, "record"> {
-  /** "off" cancels the setting of a more general place. */
+  /** "off" cancels a `record` that is inherited from the settings for all clusters. */
   record?: RecordConfig | "off";
   place: ConfigPath;
   settingsPlace?: ConfigPath | undefined;
@@ -100,7 +101,7 @@ export const describeUnknownRuleKey = (name: string, names: readonly string[]): 
 const findKnownRule = (name: string, { catalogue }: KnownRules) =>
   catalogue.find((listed) => listed.name === name)?.rule;
 
-/** Checks what depends on all places together. A rule that is off needs no valid settings. */
+/** Checks a rule's merged config, once all sections of postern.yaml are read. A rule that is off isn't checked. */
 export const finishRules = (
   rules: Map<string, RuleDraft>,
   known: KnownRules,

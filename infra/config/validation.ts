@@ -89,7 +89,7 @@ const readKeyVersions = (value: unknown, path: ConfigPath, complain: Complain): 
   return versions;
 };
 
-/** A group with a member that can't be loaded is left out. */
+/** Reads the `groups` section; leaves out a group if one of its members can't be loaded. */
 const readGroups = (
   value: unknown,
   { catalogue, names }: KnownRules,

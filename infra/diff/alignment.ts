@@ -14,13 +14,13 @@ export const alignLines = (old: readonly string[], now: readonly string[]): numb
   return lines;
 };
 
-/** Texts that differ in more lines are shown as all new. */
+/** The most differing lines. Beyond it, the diff shows all old lines as deleted and all new ones as added. */
 const mostEdits = 1000;
 
 /** Returns the pairs of equal lines by Myers' greedy algorithm; none if there are more than `mostEdits` edits. */
 const findEqualLines = (old: readonly string[], now: readonly string[]): [number, number][] => {
   if (old.length === 0 || now.length === 0) return [];
-  /** The number of old lines that are read, by diagonal; one map for each number of edits. */
+  /** The furthest old line reached on each diagonal; one map for each number of edits (Myers' algorithm). */
   const history: Map<number, number>[] = [];
   let reached = new Map([[1, 0]]);
   for (let edits = 0; edits <= Math.min(old.length + now.length, mostEdits); edits++) {

@@ -2,20 +2,21 @@ import { getOwn, isMap } from "#lib/json.ts";
 import { alignLines } from "./alignment.ts";
 import { formatYamlLines } from "./yaml-lines.ts";
 
-/** `rule` is the rule that added or removed the line. */
+/** A line of a diff; `rule` names the rule that added or removed it. */
 export interface DiffLine {
   sign: " " | "-" | "+";
   text: string;
   rule?: string;
 }
 
-/** Changed lines with their context; `old` and `now` are the numbers of the first line. */
+/** Changed lines with their context; `old` and `now` are the line numbers of the first in the old and new text. */
 export interface Hunk {
   old: number;
   now: number;
   lines: DiffLine[];
 }
 
+/** A rule that changed an object, and the object after this change. */
 export interface DiffStage {
   rule: string;
   after: unknown;

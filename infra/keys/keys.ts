@@ -13,6 +13,7 @@ import { join } from "node:path";
 import { buildClaim } from "#lib/url-key.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
 
+/** Signs the first segment of a cluster's URLs, which proves to functions that the cluster calls. */
 export interface UrlSigner {
   /** The public key in base64url, as functions have it in POSTERN_KEYS. */
   publicKey: string;
@@ -125,7 +126,7 @@ const isUsable = (cert: string, key: string, ca: string, names: string[]): boole
       names.every((name) => (isIP(name) ? certificate.checkIP(name) : certificate.checkHost(name)))
     );
   } catch {
-    // Incomplete files count as missing.
+    // A missing or incomplete file can't be parsed; new files are then made.
     return false;
   }
 };

@@ -3,7 +3,7 @@ import { mergeTolerations } from "#lib/objects/toleration.ts";
 import { alignLines } from "../diff/alignment.ts";
 import type { Exchange } from "./sequence-sender.ts";
 
-/** Fields in which any two servers differ: their presence is compared, their values are not. */
+/** Fields whose values differ between any two servers: only their presence is compared. */
 const serverFields: Record<string, string> = {
   uid: "made for each object",
   resourceVersion: "counts the writes of a server",
@@ -24,7 +24,7 @@ const serverFields: Record<string, string> = {
   expirationTimestamp: "a time",
 };
 
-/** Values that are compared even in such fields. */
+/** Values that both servers must give alike even in the fields above, whose other values are ignored. */
 const comparedValues = new Set(["None", ""]);
 
 /** The part of an answer that must be equal on two servers. */
@@ -34,6 +34,7 @@ export interface ComparableAnswer {
   body: unknown;
 }
 
+/** Replaces what differs by chance in an answer, such as names, uids, times and orders. */
 export const toComparable = ({ answer, name }: Exchange, sequence: string): ComparableAnswer => {
   const said = JSON.stringify(answer.body, (key, value) =>
     Object.hasOwn(serverFields, key) && value !== undefined && !comparedValues.has(value) ? "?" : value,
@@ -51,7 +52,7 @@ export const toComparable = ({ answer, name }: Exchange, sequence: string): Comp
 
 type Body = Record<string, unknown>;
 
-/** Normalizes each place where the order is random. */
+/** Sorts the lists in an answer whose order is random; each key says why. */
 const orderings: Record<string, (body: Body) => Body> = {
   "a list goes by names, of which the API server made some": (body) =>
     Array.isArray(body.items) ? { ...body, items: body.items.map(sortManagers).toSorted(compareText) } : body,
@@ -84,10 +85,10 @@ const orderings: Record<string, (body: Body) => Body> = {
   },
 };
 
-/** Returns the kind of a LimitRange's fault, without the resource. */
+/** Returns which bound of a LimitRange a message is about, such as `maximum per Pod`, without the resource. */
 const getFaultKind = (fault: string) => /(minimum|maximum|ratio).* per \w+/.exec(fault)?.[0].replace(/ \S+ usage/, "");
 
-/** Sorts neighbours of the same kind. */
+/** Sorts texts within each run of neighbours of the same kind; the order of the runs stays. */
 const sortRuns = (texts: string[], sortOf: (text: string) => unknown): string[] => {
   const runs: string[][] = [];
   for (const text of texts) {
@@ -133,9 +134,9 @@ const replaceNames = (text: string, name: string, sequence: string) =>
 /** An intended difference and its reason. */
 interface KnownDifference {
   reason: string;
-  /** The rules whose READMEs list the difference. */
+  /** The rules that have this difference and list it in their READMEs. */
   rules: string[];
-  /** Reports whether this is the only difference between the plugin's answer and the rule's. */
+  /** Reports whether this known difference alone explains how the plugin's answer and the rule's differ. */
   explains(wanted: ComparableAnswer, actual: ComparableAnswer): boolean;
 }
 
@@ -275,7 +276,7 @@ const knownDifferences: KnownDifference[] = [
   },
 ];
 
-/** Reports whether both are the same refusal, once the plugin's text is changed. */
+/** Reports whether both answers refuse alike, after `changed` turned the plugin's text into the rule's. */
 const isSameRefusal = (
   wanted: ComparableAnswer,
   actual: ComparableAnswer,
@@ -293,7 +294,7 @@ const isSameRefusal = (
 
 const getMessage = ({ body }: ComparableAnswer) => String(Object(body).message);
 
-/** Separates the diffs at the end of an answer's texts from the rest, in which empty values become null. */
+/** Separates unified diffs at the end of an answer's texts from the answer, in which `[]` and `{}` become null. */
 const splitDiffs = (answer: ComparableAnswer) => {
   const diffs: string[] = [];
   const rest: unknown = JSON.parse(JSON.stringify(answer), (_, value) => {
@@ -337,7 +338,7 @@ const listOldLines = (diff: string): [number, string][] =>
       .map((line, index): [number, string] => [start + index, line.slice(1)]),
   );
 
-/** Returns the lines of the new object. A kept line that no diff shows is represented by its number. */
+/** Returns the new object's lines from a diff; a kept line that isn't shown is represented by its number. */
 const buildNewLines = (diff: string, known: Map<number, string>, length: number): string[] => {
   const lines: string[] = [];
   let next = 1;

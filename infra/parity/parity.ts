@@ -21,21 +21,21 @@ import { openPair } from "./server-pair.ts";
 
 /** The options of one comparison. */
 export interface ParityOptions {
-  /** The number of requests to each server. */
+  /** The number of requests that are sent to each of the two API servers. */
   requests: number;
   /** The same seed generates the same requests. */
   seed: number;
-  /** Settings of the rule in place of those with which it equals its plugin. */
+  /** Settings to use for the rule, instead of the settings with which it is expected to equal its plugin. */
   settings?: object;
 }
 
 /** An unexplained difference. */
 export interface ParityDifference {
-  /** Whether the rule was called without its matchConditions. */
+  /** True if the difference appeared on the API server that calls the rule without its matchConditions. */
   withoutConditions: boolean;
-  /** Whether the same requests showed the difference again. */
+  /** Whether the difference appeared again when the same requests were repeated. */
   recurs: boolean;
-  /** The requests that show the difference; the last one has different answers. */
+  /** The requests that lead to the difference; only the last one is answered differently by plugin and rule. */
   calls: string[];
   /** Lines of the plugin's answer begin with `-`, lines of the rule's with `+`. */
   diff: string;
@@ -49,7 +49,7 @@ export interface PortParity {
   equal: number;
   /** The number of requests with each known difference. */
   known: Record<string, number>;
-  /** The number of unexplained differences and of failed conditions. */
+  /** The sum of the differences without a known reason and of the matchConditions that couldn't be evaluated. */
   unexplained: number;
   /** The webhooks with a matchCondition that could not be evaluated, and how often, from the API server's metrics. */
   failedConditions: Record<string, number>;
@@ -127,7 +127,7 @@ export const measureParity = async (port: Port, binaries: Binaries, question: Pa
   await bare.callFrom(ours);
   const again = await sendAndClear(numbered, ours);
   outcome.calls.withoutConditions = bare.calls().length;
-  // A sequence that also differs with the conditions has been reported already.
+  // A sequence that also differs with the match conditions was already reported in that run.
   const onlyNow = numbered.map(({ name }, index) =>
     verdicts[index]?.some(isDifferent)
       ? []
@@ -167,12 +167,12 @@ const countFailedConditions = async ({ admin }: Cluster): Promise<Record<string,
     /^apiserver_admission_match_condition_evaluation_errors_total\{.*name="([^"]+)".*\} (\d+)$/gm,
   );
   const counts: Record<string, number> = {};
-  // The metrics have a line for each phase and operation.
+  // Each webhook has a line for each phase and operation in the metrics, so the counts are added.
   for (const [, webhook = "", count] of lines) counts[webhook] = (counts[webhook] ?? 0) + Number(count);
   return counts;
 };
 
-/** Plugins that refuse every creation: they are turned on when every other sequence has created its object. */
+/** Plugins that refuse all creations. Each second sequence creates its object before the plugin is turned on. */
 const refusingPlugins = new Set(["AlwaysDeny"]);
 const isKept = (_: NamedSequence, index: number) => index % 2 === 0;
 const toCreation = ({ sequence, name }: NamedSequence): NamedSequence => {
@@ -184,7 +184,7 @@ const toCreation = ({ sequence, name }: NamedSequence): NamedSequence => {
 export const competitor = buildTestRule(
   "spoiler",
   rule({
-    summary: "Changes back what a rule has put right, where the pod's author asks for it.",
+    summary: "Undoes the changes of a rule in pods with a certain annotation.",
     match: [{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE", "UPDATE"] }],
     matchConditions: { "is-wanted": `"${competitorAnnotation}" in object.?metadata.?annotations.orValue({})` },
     mutate(pod: Pod) {
@@ -193,10 +193,10 @@ export const competitor = buildTestRule(
   }),
 );
 
-/** Serves these ports with settings, and the competing webhook. */
+/** Serves these ports with settings, and the webhook that competes with them (see competitorAnnotation). */
 const serve = async (ports: Port[], host: RuleHost, settings: object, announcer: Announcer) => {
   const setups = ports.map(({ name, rule }) => {
-    // Some rules require an exemption: it names a user that makes no request here.
+    // Some rules require an exemption. It names a user that makes no request here.
     const exempt = { namespaces: [], ...(rule.exemptionRequired && { users: ["nobody"] }) };
     return [name, { failurePolicy: "Fail", exempt, settings }];
   });
@@ -206,7 +206,7 @@ const serve = async (ports: Port[], host: RuleHost, settings: object, announcer:
   let start = 0;
   return {
     stop,
-    /** Returns the reports of users' requests to the ports since they were registered. */
+    /** Returns the rules' log reports of requests by users of the sequences, since the ports were registered. */
     calls: () =>
       reports
         .slice(start)
@@ -302,7 +302,7 @@ const sample = (arbitrary: Arbitrary<RequestSequence>, { requests, seed }: Parit
   });
 };
 
-/** Shrinks the first few differences to the smallest sequences that still show one. */
+/** Returns the first few differences, each with its sequence shrunk as far as it still differs. */
 const explain = async (
   verdicts: StepVerdict[][],
   property: Property,

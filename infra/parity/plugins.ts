@@ -12,11 +12,11 @@ export const listPorts = (catalogue: CatalogueRule[]): Port[] =>
 
 /** What a plugin and its port need to be compared. Both API servers get the same. */
 export interface ComparisonConfig {
-  /** Namespaces of the requests' objects, with weights; `default` has the weight 2. `own` is one that doesn't exist. */
+  /** Weights of the objects' namespaces; `default` has 2. `own` is one for the sequence, which doesn't exist. */
   namespaces?: Record<string, number>;
   scenarios?: readonly Scenario[];
   /**
-   * Whether all other plugins are off. The API server calls webhooks after most of its plugins. A plugin that refuses or
+   * Set if all other plugins are off. The API server calls webhooks after most plugins. A plugin that refuses or
    * changes the same objects would come after the compared plugin and before the port, and only their order would differ.
    */
   alone?: true;
@@ -26,20 +26,20 @@ export interface ComparisonConfig {
   flags?: readonly string[];
   /** Whether RBAC decides what users may do. */
   rbac?: true;
-  /** Settings of both, where the rule's own settings don't show enough. */
+  /** Settings of plugin and rule in the comparison, if the rule's default settings would leave too much untested. */
   settings?: object;
   /** The first fields of the plugin's configuration file, before the settings; without it, the plugin has no file. */
   configuration?: { apiVersion?: string; kind?: string };
-  /** Whether both ask a backend about images. */
+  /** True if the plugin and the port ask a webhook backend about images, as ImagePolicyWebhook does. */
   imageBackend?: true;
 }
 
-/** By the plugin's name. */
+/** The plugins that are compared, each with what the comparison needs, by the plugin's name. */
 export const comparisonConfigs: Record<string, ComparisonConfig> = parse(
   readFileSync(new URL("plugins.yaml", import.meta.url), "utf8"),
 );
 
-/** The flags with which every object of the surroundings can be created. */
+/** The kube-apiserver flags that enable the APIs of all objects of the generated surroundings. */
 export const surroundingsFlags: readonly string[] = ["PodGroupProtection", "ClusterTrustBundleAttest"].flatMap(
   (plugin) => comparisonConfigs[plugin]?.flags ?? [],
 );

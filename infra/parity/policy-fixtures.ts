@@ -10,6 +10,7 @@ import { waitUntil } from "./rule-server.ts";
 
 const root = fileURLToPath(new URL("../..", import.meta.url));
 
+/** An object of kinitiras' test files; its other members are unchecked. */
 export type FixtureObject = KubernetesObject & { metadata: { name?: string; namespace?: string } } & Record<
     string,
     unknown
@@ -27,6 +28,7 @@ export const getMessage = ({ body }: ClusterResponse) => String(body.message);
 export const buildPolicy = (kind: string, name: string, spec: object, metadata: object = {}): FixtureObject => {
   return { apiVersion: "policy.kcloudlabs.io/v1alpha1", kind, metadata: { name, ...metadata }, spec };
 };
+/** The `resourceSelectors` of a policy for all pods. */
 export const podSelectors = [{ apiVersion: "v1", kind: "Pod" }];
 export const buildFixturePod = (name: string, metadata: object = {}): FixtureObject => ({
   apiVersion: "v1",

@@ -2,7 +2,7 @@ import { formatTable } from "../cli/command.ts";
 import type { CaseDifference, CaseResults, RuleResults } from "./cases/cases.ts";
 import type { ParityDifference, PortParity } from "./parity.ts";
 
-/** The headings of the rows that are printed one by one. */
+/** The headings of the table of ports, whose rows are printed as each port is finished. */
 export const headings = [
   "RULE",
   "REQUESTS",
@@ -15,6 +15,7 @@ export const headings = [
   "SAVED",
 ];
 
+/** Returns a port's row of the table, in the order of `headings`. */
 export const buildRow = ({ rule, requests, equal, known, unexplained, calls }: PortParity): (string | number)[] => [
   rule,
   requests,
@@ -111,6 +112,7 @@ const listExceptions = (results: RuleResults[]): string[] => {
   ];
 };
 
+/** Reports whether no rule has an unexplained difference from its plugin or a case with an unexpected answer. */
 export const areAsExpected = (results: RuleResults[]): boolean =>
   results.every(({ differences, outcomes }) => differences.length === 0 && !outcomes?.differences.length);
 

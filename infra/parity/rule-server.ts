@@ -18,7 +18,7 @@ import { type ClusterClient, getCollectionPath, getObjectPath } from "./control-
 import type { Announcer } from "./scripted-endpoints.ts";
 import { createTestSigner } from "./test-key.ts";
 
-/** Returns a rule of a test as a rule of the catalogue. */
+/** Returns a catalogue rule, without a folder, for a rule that exists only in a test. */
 export const buildTestRule = (name: string, rule: Rule): CatalogueRule => ({
   name,
   folder: "",
@@ -30,11 +30,11 @@ export const buildTestRule = (name: string, rule: Rule): CatalogueRule => ({
 export interface RuleHost {
   certificate: ServerCertificate;
   world?(cluster: string, milliseconds: number): Capabilities;
-  /** Wraps a rule's handler. */
+  /** Returns the handler that is called in place of a rule's handler, and that may call it. */
   before?(name: string, handler: Handler): Handler;
 }
 
-/** The name of webhook configurations, and the cluster and the key in their URLs. */
+/** Options of test webhook configurations: their name, and the cluster and key in their URLs. */
 export interface ManifestOptions {
   name?: string;
   cluster?: string;
@@ -112,7 +112,7 @@ export const getConfigurationKind = (phase: Phase | undefined) =>
 export type WebhookManifests = ReturnType<typeof buildConfigurations>;
 
 /**
- * Extends the timeouts of entries, because a busy machine may be slow. An entry with a timeout of one second is meant
+ * Extends timeouts of entries, because a busy machine may be slow. A timeout of one second stays: such an entry is
  * to be late.
  */
 export const extendTimeouts = (manifests: WebhookManifests): WebhookManifests =>
@@ -177,7 +177,7 @@ export const waitUntil = async (otherwise: string, so: () => Promise<boolean> | 
 };
 
 /**
- * Repeats `probe` until the webhooks are called for it: the API server notices new configurations after about a second.
+ * Repeats `probe`, a request, until `seen` reports that webhooks were called: the API server needs about a second.
  */
 export const waitUntilCalled = (probe: () => Promise<unknown>, seen: () => boolean): Promise<void> =>
   waitUntil("the API server did not call the webhooks", async () => {

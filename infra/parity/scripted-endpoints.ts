@@ -63,7 +63,7 @@ const answerWord: EndpointScript = (review, word) => ({ body: buildReviewAnswer(
 /** Adds an entry to a webhook configuration. The entry answers one certain request with a warning, a unique word. */
 export interface Announcer {
   announce(manifest: Configuration): { body: Configuration; word: string };
-  /** Sends that request; its warnings are the words of the configurations that the API server uses by now. */
+  /** Sends that request; the answer's warnings are the words of the configurations already in use. */
   ask: (admin: ClusterClient) => ReturnType<ClusterClient>;
 }
 
@@ -85,7 +85,7 @@ const openAnnouncer = (url: string, ca: string): Announcer => {
       timeoutSeconds: 30,
       admissionReviewVersions: ["v1"],
     };
-    // The entry comes first: if another entry refuses everything, the API server doesn't call later ones.
+    // The entry must be the first: if another entry refuses everything, the API server calls no later one.
     return { body: { ...manifest, webhooks: [entry, ...manifest.webhooks] }, word };
   };
   const body = { apiVersion: "coordination.k8s.io/v1", kind: "Lease", metadata: { name: "announcer" } };

@@ -20,11 +20,11 @@ export type GetClient = (user: RequestUser) => ClusterClient;
 export interface Exchange {
   call: ClusterRequest & { user: RequestUser };
   answer: ClusterResponse;
-  /** The object's last name; each server generates its own suffixes. */
+  /** The object's name after the step; each server generates its own suffixes. */
   name: string;
 }
 
-/** Sends a sequence about an object of this name. `remains` has the paths of objects that still exist at the end. */
+/** Sends a sequence's requests, about an object of this name. `remains` has the paths of objects that still exist. */
 export const sendSequence = async (
   sequence: RequestSequence,
   name: string,
@@ -92,7 +92,7 @@ export const deleteCompletely = async (path: string, as: GetClient): Promise<voi
   const away = { method: "DELETE", path: `${path}?gracePeriodSeconds=0&propagationPolicy=Background` } as const;
   const [, name] = /^\/api\/v1\/namespaces\/([^/]+)$/.exec(path) ?? [];
   const { code, body } = await as("admin")(away);
-  // Most objects have no finalizers and are deleted now.
+  // Most objects have no finalizers, so the request above has already deleted them.
   if (code === 404 || (code === 200 && !name && !Object(body.metadata).finalizers)) return;
   const contentType = "application/merge-patch+json";
   const metadata = { finalizers: null, annotations: { [competitorAnnotation]: null } };
@@ -104,9 +104,9 @@ export const deleteCompletely = async (path: string, as: GetClient): Promise<voi
 
 interface StepContext {
   namespace: string;
-  /** The namespace's own path. */
+  /** The API path of the namespace itself. */
   home: string;
-  /** Whether created objects are stored under a name. */
+  /** True if a created object is stored, so that later requests can name it. */
   isKept: boolean;
   collection: string;
   object: string;

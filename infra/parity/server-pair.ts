@@ -21,13 +21,13 @@ import { type EndpointScript, openScriptedEndpoints } from "./scripted-endpoints
 export interface ServerPair {
   upstream: Cluster;
   ours: Cluster;
-  /** The settings with which the port equals its plugin. */
+  /** The settings of the port under which it should answer exactly as the plugin. */
   settings: object;
   /** Opens the port's capabilities in our cluster, with a cache of their own. */
   world(): (cluster: string, milliseconds: number) => Capabilities;
 }
 
-/** A folder for files, and the stack of what is stopped in the end. */
+/** A folder for the pair's files, its certificate, and the stack of servers and files to dispose of in the end. */
 interface PairResources {
   folder: string;
   certificate: ServerCertificate;
@@ -36,10 +36,10 @@ interface PairResources {
 
 /** Services keep their addresses until all is compared, so many addresses are needed; and some pods are privileged. */
 const flags = ["--service-cluster-ip-range=10.0.0.0/16", "--allow-privileged=true"];
-/** The user as which the port reads its cluster; generated requests have other users. */
+/** The name of the user whose credentials the port reads the cluster with; generated requests have other users. */
 const reader = "postern";
 
-/** Boots both servers with the same surroundings. The plugin is on from the start, or after the fill of `late`. */
+/** Boots both servers with the same objects. With `late`, the plugin is on only after `late.fill` created objects. */
 export const openPair = async (
   port: Port,
   binaries: Binaries,
@@ -93,7 +93,7 @@ const grantRights = async (port: Port, { admin }: Cluster) => {
   }
 };
 
-/** Returns the folder with the data of a cluster with all surroundings. It is created once, with every plugin off. */
+/** Returns a folder with the etcd data of a cluster that has the surroundings. Made once, with every plugin off. */
 const getPreparedStore = (binaries: Binaries): Promise<string> => {
   preparedStore ??= (async () => {
     const folder = await mkdtemp(join(tmpdir(), "postern-store-"));

@@ -153,7 +153,7 @@ const describeMetadata = ({ operation, path = "", value, valueRef }: OverrideTem
   const field = findSetField(value);
   const key = unescapeStep(path);
   const map = Object.entries((field === "stringMap" && value?.stringMap) || {});
-  // The key of a removal is always in the path.
+  // An operation `remove` always names the key in its path, never in a value.
   if (operation === "remove") return `removes ${one} ${key}`;
   if (map.length > 0)
     return `sets ${one} ${joinWords(map.map(([key, text]) => `${unescapeStep(key)} to ${quoteStart(text)}`))}`;

@@ -34,7 +34,7 @@ export const readPolicies = async (places: readonly string[]): Promise<PolicyDoc
     return file.documents.map((value, index) => ({ value, source, index }));
   });
   if (checkPolicyDocuments(documents.map(({ value }) => value)).length > 0) return documents;
-  throw new Complaint(`${places.join(", ")} ${places.length > 1 ? "hold" : "holds"} no policy`);
+  throw new Complaint(`${places.join(", ")} ${places.length > 1 ? "contain" : "contains"} no policy`);
 };
 
 type EvaluateCue = (source: string) => Promise<string>;
@@ -56,7 +56,7 @@ export const explainPolicyDocuments = async (
   );
 };
 
-/** Returns the file and line of the field that a sentence begins with, or of its nearest parent in the file. */
+/** Returns `file:line` of the field whose path begins the sentence, or of the nearest parent that the file has. */
 const formatPosition = (document: PolicyDocument | undefined, path: FieldPath, sentence: string): string => {
   if (document === undefined) return "";
   const { source, index } = document;

@@ -31,6 +31,7 @@ export interface PolicyRuleUnderTest {
   held: string[];
 }
 
+/** Returns the rules that apply these policies, with the policies in their settings. */
 export const findRulesUnderTest = (
   catalogue: readonly CatalogueRule[],
   documents: readonly unknown[],
@@ -70,7 +71,7 @@ export const readPolicyCases = async (
   });
 };
 
-/** Runs a case. The rule gets no answers but those in the case. */
+/** Runs a test case of policies. The rule's questions get only the answers that the case contains. */
 export const runPolicyCase = async (
   file: string,
   { listed }: PolicyRuleUnderTest,

@@ -12,6 +12,7 @@ import type { ManifestFiles } from "../config/rules.ts";
 import { validateConfig } from "../config/validation.ts";
 import { listDisagreements } from "../webhooks/groups.ts";
 
+/** The checkout's rules, the rules that can't be loaded, and postern.yaml. */
 export interface Project {
   catalogue: CatalogueRule[];
   broken: readonly BrokenRule[];
@@ -41,6 +42,7 @@ export const createIsNamed =
   (rule: string): boolean =>
     [...clusters.values()].some(({ rules }) => rules.has(rule));
 
+/** Returns a function that reports whether a rule is turned on in this cluster. */
 export const createIsOn =
   ({ rules }: ClusterConfig) =>
   (rule: string): boolean =>
@@ -72,7 +74,7 @@ export const listManifestPaths = async (file: string, catalogue: CatalogueRule[]
   return [...new Set(all.map((place) => resolveConfigPath(place, dirname(file))))];
 };
 
-/** Returns the paths in settings of these rules. parseConfig reports what is wrong with the text. */
+/** Returns the paths of manifests in the settings of these rules. Ignores mistakes, which parseConfig reports. */
 const listSettingPaths = (text: string, catalogue: CatalogueRule[]): string[] => {
   const { rules, clusters } = Object(parseDocument(text, { prettyErrors: false, logLevel: "silent" }).toJS());
   const all = [rules, ...Object.values(Object(clusters)).map((one) => Object(one).rules)];

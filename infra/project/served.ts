@@ -34,8 +34,9 @@ const buildVariants = (rule: Rule, settings: object): { variants?: Variants } =>
   return variants ? { variants: Object.fromEntries(variants) } : {};
 };
 
+/** Returns a group in the form of a rule, so that it gets a function and webhook entries like one. */
 export const toGroupRule = ({ name, members }: RuleGroup): CatalogueRule => {
-  // Members may have needs of the same name.
+  // The member's name is put in front, because two members may have needs of the same name.
   const needs = Object.fromEntries(
     members.flatMap(({ name, rule }) =>
       Object.entries(rule.needs ?? {}).map(([need, one]) => [`${name}.${need}`, one]),
@@ -70,7 +71,7 @@ export const buildGroupConfig = (
 const buildMembership = (listed: CatalogueRule, setup: RuleConfig): Membership => {
   const { mode, settings } = setup;
   if (mode === "off") return { mode, settings, match: [], failsOpen: true, exempt: {} };
-  // Entries may be hardened when they are made, after the functions were built.
+  // Assumes `--harden`: it may be applied to the entries after the functions were built with this configuration.
   const failsOpen = buildRuleEntry(listed, "mutate", setup, true).failurePolicy === "Ignore";
   const { namespaces, users, groups } = buildRuleEntry(listed, "mutate", setup, false).exempt;
   const match = selectPhase(listed.rule.match, "mutate", settings) ?? [];

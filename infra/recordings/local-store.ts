@@ -28,7 +28,7 @@ const longestBatch = 1024 * 1024;
 /** The number of reasons that are counted separately; later ones are counted together. */
 const mostReasons = 20;
 
-/** Opens a folder for recordings, at most `most` lines per file. `say` gets each problem once, as soon as it occurs. */
+/** Opens a folder for recordings with at most `most` lines per file. `say` gets each problem once, when it occurs. */
 export const openRecordingStore = async (
   folder: string,
   most: number,
@@ -127,7 +127,7 @@ const openOmissions = () => {
   };
 };
 
-/** An estimate. A request that is too deep for JSON can't be recorded either; making its line reports that. */
+/** Estimates a line's length. Requests too deep for JSON count as a full batch; recording them reports the error. */
 const estimateLength = (request: object): number => {
   try {
     return JSON.stringify(request).length;
@@ -164,7 +164,7 @@ const writeBytes = async (file: FileHandle, text: string): Promise<void> => {
   for (let at = 0; at < bytes.length; ) at += (await file.write(bytes, at)).bytesWritten;
 };
 
-/** An earlier writer may have been interrupted within a line. */
+/** Reports whether a file ends with a line break; without one, an earlier write was interrupted. */
 const endsLine = async (file: FileHandle, size: number): Promise<boolean> => {
   const { buffer } = await file.read(Buffer.alloc(1), 0, 1, size - 1);
   return buffer[0] === 10;

@@ -11,7 +11,7 @@ export interface ReplayDecision {
   message?: string;
   code?: number;
   reason?: string;
-  /** Absent if the case doesn't state them. */
+  /** The Status's details; absent in an answer that a case records without them. */
   details?: Status["details"] | undefined;
   warnings: string[];
   audit: Record<string, string>;
@@ -19,10 +19,10 @@ export interface ReplayDecision {
   object?: unknown;
 }
 
-/** An answer of a version; `absent` if the rule isn't evaluated there, `fault` if the answer can't be determined. */
+/** One version's answer to a review. `absent` and `fault` say why the rule isn't evaluated, or why it can't be. */
 export type ReplayAnswer = KnownAnswer | { absent: string } | { fault: string };
 
-/** `mode` is the rule's mode; absent if it is unknown or doesn't matter. */
+/** An answer that could be read. `mode` is the rule's mode; absent if it is unknown or doesn't matter. */
 interface KnownAnswer {
   made: ReplayDecision;
   mode?: Mode;
@@ -69,6 +69,7 @@ const toAdmission = (
   return { verdict: isDeepStrictEqual(before, after) ? "allowed" : "changed", object: after };
 };
 
+/** A part of two answers that replay compares. */
 export type Aspect = keyof ReplayDecision | "mode";
 
 const aspects = ["verdict", "message", "code", "reason", "warnings", "audit", "object"] as const;

@@ -11,6 +11,7 @@ import { findPart, type RuleVersion } from "./sides.ts";
 /** The time that Lambda gives a function to start, in milliseconds. */
 const starting = 10_000;
 
+/** Opens the built functions in a folder as a version that answers reviews, in a process of its own. */
 export const openBundles = async (
   name: string,
   folder: string,
@@ -43,6 +44,7 @@ export const openBundles = async (
   };
 };
 
+/** Reports whether a folder has bundles that postern build wrote. */
 export const isBuilt = async (folder: string): Promise<boolean> => (await readRuleConfigs(folder)).size > 0;
 
 /** Returns the functions in a folder of bundles, each with its part of postern.yaml; undefined if that is unknown. */
@@ -64,7 +66,7 @@ const parseBundledConfig = (code: string): unknown => {
   return call && JSON.parse(runInNewContext(`JSON.stringify(${call})`));
 };
 
-/** A process that runs the functions of a folder, one order at a time. */
+/** A process that runs the functions of a folder, one invocation at a time. */
 interface FunctionProcess {
   ask(order: InvocationOrder): Promise<OrderReply>;
 }
@@ -85,7 +87,7 @@ const openFunctionProcess = (folder: string, scratch: ReplayResources): Function
     const { PATH, TZ, LANG } = process.env;
     const started = fork(fileURLToPath(new URL("function-process.ts", import.meta.url)), [folder], {
       execArgv: [],
-      // No credentials: the code of a version must not be able to use them.
+      // The environment has no credentials: the code of a version must not be able to use them.
       env: { ...(PATH && { PATH }), ...(TZ && { TZ }), ...(LANG && { LANG }) },
       stdio: ["ignore", "ignore", "ignore", "ipc"],
     });
@@ -115,7 +117,7 @@ const openFunctionProcess = (folder: string, scratch: ReplayResources): Function
       asked.kill("SIGKILL");
       resolve({ fault: `it gave no answer within ${order.milliseconds / 1000} s` });
     }, order.milliseconds + grace);
-    // A process that has ended is reported by its exit event.
+    // Errors of `send` are ignored: the exit event reports a process that has ended.
     asked.send(order, () => {});
     const reply = await promise;
     clearTimeout(timer);

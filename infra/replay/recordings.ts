@@ -20,6 +20,7 @@ import {
   textShape,
 } from "../cli/shape.ts";
 
+/** A recorded review, or a case written by hand, that replay sends to versions of the rules. */
 export interface ReplayRecording {
   file: string;
   line: number;

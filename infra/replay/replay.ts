@@ -19,7 +19,7 @@ export type ReplayResult =
       redacted?: true;
     } & Place);
 
-/** `neither` means that neither version is asked. */
+/** `neither`: neither version evaluates the rule for this review; `unplayed`: an answer could not be determined. */
 export type ReplayState = "alike" | "differs" | "neither" | "unplayed";
 
 interface Place {
@@ -32,15 +32,15 @@ export interface ReplayOptions {
   sides: readonly [ReplaySide, ReplaySide];
   /** Replays only these rules; all if empty. A single one is also the rule of cases that name none. */
   rules: readonly string[];
-  /** Replaces the cluster that a review was recorded in. */
+  /** A cluster's name, used instead of the one that a review was recorded in. */
   cluster: string | undefined;
-  /** Uses the settings that a review was recorded with, on both sides. */
+  /** Whether both versions use the settings of the recording, not their own. */
   asRecorded: boolean;
 }
 
 const atOnce = 8;
 
-/** Sends recordings to both sides and compares the answers. Keeps the order, and holds at most `atOnce` recordings. */
+/** Sends recordings to both compared versions, and compares their answers in order; holds at most `atOnce`. */
 export async function* replayAll(
   recordings: AsyncIterable<ReplayRecording | UnreadableRecording>,
   terms: ReplayOptions,
@@ -95,7 +95,7 @@ const compareAnswers = (left: ReplayAnswer, right: ReplayAnswer): { state: Repla
   return { state: "absent" in left && "absent" in right ? "neither" : "differs", differs: [] };
 };
 
-/** A recording contains its whole request; for a case written by hand, the rule completes it. */
+/** Restores a case's review. A recording has the whole request; a hand-written case is completed with its rule. */
 const restoreCaseReview = async (entry: Case, rule: string): Promise<AdmissionReview> =>
   entry.request ? restoreReview({ ...entry, request: entry.request }) : buildReview(await findListedRule(rule), entry);
 

@@ -16,6 +16,7 @@ export const createCounts = (): ReplayCounts => ({
   redacted: 0,
 });
 
+/** Adds a result to the counts. */
 export const countResult = (counts: ReplayCounts, result: ReplayResult): void => {
   counts[result.state]++;
   if (result.state !== "unreadable" && result.redacted) counts.redacted++;
@@ -51,7 +52,7 @@ const formatAnswer = (
   if ("fault" in answer) return formatLine(`${side}: ${answer.fault}`);
   const { made, mode } = answer;
   const { warnings, audit } = made;
-  // The other side has no answer if no aspect differs; this answer is then written in full.
+  // Without a differing aspect, this answer is shown because the other side has none; it is written in full.
   const isWhole = differs.length === 0;
   const has = (...some: Aspect[]) => some.some((one) => differs.includes(one));
   const isTold = mode !== undefined && (isWhole ? mode !== "enforce" && made.verdict !== "allowed" : has("mode"));
@@ -76,6 +77,7 @@ const formatVerdict = (
   return `denied: ${message} (${[code, reason].filter(Boolean).join(" ")})${more}`;
 };
 
+/** Returns the diff of the objects after both versions' changes; none if they are equal or weren't made. */
 export const computeResultHunks = (result: Exclude<ReplayResult, { state: "unreadable" }>): Hunk[] => {
   const [left, right] = result.answers;
   if (!result.differs.includes("object") || !("made" in left) || !("made" in right)) return [];

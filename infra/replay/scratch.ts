@@ -13,7 +13,7 @@ export interface ProcessResult {
 /** The temporary folders and child processes of one replay. */
 export interface ReplayResources {
   folder(): Promise<string>;
-  /** Kills the child in `remove`. */
+  /** Registers a child process, which `remove` will kill. */
   trackChild(child: ChildProcess): void;
   run(program: string, words: string[], place: { cwd: string; env?: NodeJS.ProcessEnv }): Promise<ProcessResult>;
   /** Kills the processes and deletes the folders. Synchronous, because the process may exit right after it. */

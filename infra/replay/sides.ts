@@ -11,17 +11,19 @@ import { type ReplayAnswer, readAnswer, readRecordedAnswer } from "./answers.ts"
 export interface ReplayRequest {
   entry: Case;
   rule: string;
-  /** The cluster to evaluate it in; may be undefined if the version has only one. */
+  /** The cluster whose settings and mode count; undefined means the only cluster that the version has. */
   cluster: string | undefined;
   review: AdmissionReview;
   asRecorded: boolean;
 }
 
+/** One of the two sources of answers that a replay compares: the recordings, or a version of the rules. */
 export interface ReplaySide {
   name: string;
   answer(played: ReplayRequest): Promise<ReplayAnswer>;
 }
 
+/** The function of a version that answers for a rule: its name and its part of postern.yaml. */
 export interface VersionPart {
   name: string;
   share: unknown;
@@ -29,12 +31,14 @@ export interface VersionPart {
 
 type NoAnswer = { absent: string } | { fault: string };
 
+/** One state of all rules whose functions can be invoked: a release, a commit, a folder or the working tree. */
 export interface RuleVersion {
   name: string;
   find(rule: string, phase: Phase): Promise<VersionPart | NoAnswer>;
   invoke(part: VersionPart, event: object): Promise<{ answer: unknown } | NoAnswer>;
 }
 
+/** The side that answers with the recorded answers. */
 export const recordedSide: ReplaySide = { name: "recorded", answer: async ({ entry }) => readRecordedAnswer(entry) };
 
 /** Asks a version by direct invocation, which needs no key and no cluster. */
@@ -44,7 +48,7 @@ export const createSide = (version: RuleVersion): ReplaySide => ({
     const { entry, rule, cluster, asRecorded, review } = played;
     const part = await version.find(rule, getCasePhase(entry));
     if (!("share" in part)) return part;
-    // A case with its own settings is evaluated even if the rule is off.
+    // A case that states settings is evaluated with them, even if the rule is off.
     const standing: ConfiguredRule = asRecorded
       ? { mode: "enforce", settings: entry.settings ?? {} }
       : findConfiguredRule(part.share, rule, cluster, entry.variant);
@@ -83,6 +87,7 @@ export const findPart = (shares: ReadonlyMap<string, unknown>, rule: string, pha
 
 const modes: unknown[] = ["enforce", "warn", "audit"];
 
+/** Returns the mode and settings of a rule in a version's cluster and variant, or why it isn't evaluated there. */
 export const findConfiguredRule = (
   share: unknown,
   rule: string,
@@ -100,7 +105,7 @@ export const findConfiguredRule = (
   const [mode, settings] = [getOwn(setup, "mode"), getOwn(setup, "settings")];
   if (mode === "off" || getOwn(found, "mode") === "off") return { absent: `has it off in ${cluster}` };
   if (!modes.includes(mode) || !isMap(settings)) return { fault: `its settings in ${cluster} can't be read` };
-  // `modes` was checked above.
+  // The cast is safe: `modes.includes(mode)` was checked above.
   const standing = { mode: mode as Mode, settings };
   if (variant === undefined) return standing;
 

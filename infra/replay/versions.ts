@@ -9,9 +9,10 @@ import { openReleasedVersion } from "./released-side.ts";
 import type { ProcessResult, ReplayResources } from "./scratch.ts";
 import { createSide, type ReplaySide, recordedSide } from "./sides.ts";
 
+/** The folder of this checkout of Postern. */
 export const root = fileURLToPath(new URL("../../", import.meta.url));
 
-/** The rules to build from a checkout, or all that are on if empty; the postern.yaml, or the checkout's own if absent. */
+/** The rules to build from a checkout (if empty, all that are on), and the postern.yaml (if absent, its own). */
 export interface BuildRequest {
   rules: readonly string[];
   config?: string | undefined;
@@ -19,20 +20,24 @@ export interface BuildRequest {
 
 const command = join("infra", "postern.js");
 
+/** Reports whether a folder is a checkout of Postern, by its file infra/postern.js. */
 export const isCheckout = (folder: string): boolean => existsSync(join(folder, command));
 
+/** Returns the hash of the commit that a name stands for; undefined if git knows none. */
 export const findCommit = async (name: string, scratch: ReplayResources): Promise<string | undefined> => {
   const words = ["rev-parse", "--verify", "--quiet", "--end-of-options", `${name}^{commit}`];
   const { code, stdout } = await scratch.run("git", words, { cwd: root });
   return code === 0 ? stdout.trim() : undefined;
 };
 
+/** Returns at most ten branches and tags, those with the newest commits first, for messages. */
 export const listGitNames = async (scratch: ReplayResources): Promise<string[]> => {
   const words = ["for-each-ref", "--format=%(refname:short)", "--count=10", "--sort=-creatordate"];
   const { code, stdout } = await scratch.run("git", [...words, "refs/heads", "refs/tags"], { cwd: root });
   return code === 0 ? stdout.split("\n").filter(Boolean) : [];
 };
 
+/** Reports whether this git checkout is shallow, that is, has only a part of the history. */
 export const isShallow = async (scratch: ReplayResources): Promise<boolean> => {
   const { code, stdout } = await scratch.run("git", ["rev-parse", "--is-shallow-repository"], { cwd: root });
   return code === 0 && stdout.trim() === "true";
@@ -103,7 +108,7 @@ const installPackages = async (
 
 const readLockFile = (folder: string) => readFile(join(folder, "package-lock.json"), "utf8").catch(() => undefined);
 
-/** Reports whether the version's build has --to; older ones write into the checkout. */
+/** Reports whether `postern build` of this version has the option --to; older builds write into the checkout. */
 const hasFolderOption = async (place: string, name: string, scratch: ReplayResources): Promise<boolean> => {
   const said = await scratch.run(process.execPath, [command, "build", "--help"], createEnvironment(place));
   return requireSuccess(said, `${name} can't be built`).stdout.includes("--to ");
@@ -142,6 +147,7 @@ const requireSuccess = (ended: ProcessResult, what: string): ProcessResult => {
   throw new Complaint(`${what}: ${lines.slice(0, 1000) || `it ended with ${ended.code}`}`, 3);
 };
 
+/** The options for opening one of the two versions that a replay compares. */
 export interface SideOptions {
   stage: AwsStage | undefined;
   wish: BuildRequest;
@@ -153,7 +159,7 @@ export interface SideOptions {
 
 const isReleased = (text: string) => text === "live" || /^r\d+$/.test(text);
 
-/** Opens the side that `text` names: what was recorded, the working tree, a release, a commit or a folder. */
+/** Opens the version that `text` names: what was recorded, the working tree, a release, a commit or a folder. */
 export const openSide = async (text: string, means: SideOptions): Promise<ReplaySide> => {
   if (text === "recorded") return recordedSide;
   if (means.stage && isReleased(text)) return createSide(await openReleasedVersion(means.stage, text));
@@ -178,7 +184,7 @@ const createUnknownVersionComplaint = async (
 ): Promise<Complaint> => {
   if (statSync(folder, { throwIfNoEntry: false })?.isDirectory())
     return new Complaint(
-      `${text} is no version: the folder is neither a checkout of Postern nor what its build writes`,
+      `${text} is no version to replay: the folder is neither a checkout of Postern nor the output of postern build`,
     );
   if (!stage && isReleased(text)) return new Complaint(`${text} is a release of a stage; --stage must say of which`);
   const names = await listGitNames(scratch);

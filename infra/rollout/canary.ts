@@ -11,11 +11,13 @@ export interface CanaryTrial {
   fresh: string;
 }
 
+/** What became of a rule's canary: its new version went live, or why it didn't. */
 export type TrialOutcome =
   | { trial: CanaryTrial; is: "promoted" }
-  /** `lost`: the alias was moved by another command, or could not be moved. */
+  /** `lost` says that another command moved the alias, or that the alias could not be moved. */
   | { trial: CanaryTrial; is: "rolled back" | "undecided" | "lost"; why: string };
 
+/** How a canary runs: its part of the reviews, and how long and how often it is watched. */
 export interface CanaryOptions {
   /** The share of reviews for the new versions, from 0.01 to 0.99. */
   share: number;
@@ -25,12 +27,13 @@ export interface CanaryOptions {
   signal?: AbortSignal | undefined;
 }
 
+/** What a version did during the trial of a canary. */
 export interface VersionCounts {
   /** Includes calls that crashed. */
   calls: number;
   reviews: number;
   denials: number;
-  /** Reviews that Postern failed, and calls that Lambda failed. */
+  /** The number of reviews with an error in Postern, and of calls with an error in Lambda. */
   errors: number;
   /** Milliseconds. */
   p99: number;
@@ -53,7 +56,7 @@ export const runCanary = async (
 ): Promise<TrialOutcome[]> => {
   const open = new Map(trials.map((trial) => [trial.rule, trial]));
   const outcomes: TrialOutcome[] = [];
-  /** Ends one trial. An alias that another command has moved stays; a failure must not stop the other trials. */
+  /** Ends one trial. An alias that another command has moved isn't moved back; an error doesn't stop other trials. */
   const endTrial = async (trial: CanaryTrial, version: string, outcome: TrialOutcome) => {
     open.delete(trial.rule);
     const stray = await pointAlias(functions, trial, version).catch((error) => toSentence(error));

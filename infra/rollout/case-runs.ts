@@ -62,7 +62,7 @@ const needsScript = async (listed: CatalogueRule, entry: Case): Promise<boolean>
     return "{}";
   };
   const world = { ...createRecordedCapabilities(entry.needs ?? {}), cue: noteScript };
-  // The call of the script matters, not the outcome of the case.
+  // Only the CUE scripts that the case runs are needed, so its outcome is ignored.
   await evaluateCase(listed, entry, buildReview(listed, entry), world).catch(() => {});
   return runs;
 };
@@ -74,6 +74,7 @@ export interface PhasePair {
   validator: string;
 }
 
+/** Returns the rules that both mutate and validate, each with the functions that serve its phases. */
 export const findPhasePairs = (served: CatalogueRule[]): PhasePair[] =>
   served.flatMap((one) =>
     (one.members ?? [one])

@@ -4,6 +4,7 @@ import type { ClusterConfig } from "../config/config.ts";
 import { buildConfigurations, getEntryRule, type Webhook } from "../webhooks/configurations.ts";
 import { buildRoles } from "../webhooks/rbac.ts";
 
+/** Where a cluster's webhook entries reach the functions of a stage. */
 export interface ClusterEndpoints {
   base(rule: string): string;
   /** PEM; undefined if the API server's own root certificates suffice. */
@@ -33,7 +34,7 @@ export const buildManifests = (
       ca,
       harden: (rule) => hardened.has(rule),
     }),
-    // Both functions return objects of the kinds that DeployedObject allows.
+    // The cast is safe: buildRoles and buildConfigurations return only objects of the kinds of DeployedObject.
   ].map((one) => addLabel(one as DeployedObject, stage));
 
 const addLabel = (manifest: DeployedObject, stage: string): DeployedObject => {
@@ -57,9 +58,11 @@ export const insertKey = (manifests: DeployedObject[], segment: string): Deploye
   );
 };
 
+/** Returns the webhook entries of all webhook configurations among these objects. */
 export const listEntries = (manifests: DeployedObject[]): Webhook[] =>
   manifests.flatMap(({ webhooks }) => (Array.isArray(webhooks) ? webhooks : []));
 
+/** Returns the names of the rules and groups that the webhook entries in these objects call. */
 export const listCalledRules = (manifests: DeployedObject[]): string[] => [
   ...new Set(listEntries(manifests).flatMap((webhook) => getEntryRule(webhook) ?? [])),
 ];

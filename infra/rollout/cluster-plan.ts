@@ -19,7 +19,7 @@ export interface ClusterPlan {
   cluster: string;
   hardened: string[];
   differences: string[];
-  /** Why the differences can't be known. */
+  /** The reason why the differences can't be found out; absent if they are known. */
   unknown?: string;
   notes: string[];
 }

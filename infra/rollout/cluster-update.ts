@@ -59,7 +59,7 @@ export const updateCluster = async (
       );
     return `${entries.length} answer`;
   });
-  // Recorded before the entries are applied: after an interruption, the cluster may have them.
+  // The release is written before the entries are applied: an interrupted update may have applied some of them.
   await record({ ...recorded, probed });
   await progress.step(`cluster ${name}: entries`, async () => {
     if (api === undefined)

@@ -5,13 +5,13 @@ export interface RuleUsage {
   endpointType: "http" | "url";
   memoryMegabytes: number;
   milliseconds: number;
-  /** A rule that asks a cluster takes longer to start. */
+  /** Whether the rule asks its cluster, so that its function takes longer to start. */
   asks: boolean;
 }
 
 /** US dollars in us-east-1 on arm64. This is an estimate: prices change and reviews differ. */
 const price = {
-  /** A million calls of an HTTP API, up to 512 KB each. */
+  /** Dollars for a million calls of an API Gateway HTTP API, up to 512 KB each. */
   gateway: 1,
   requests: 0.2,
   /** A million gigabyte-seconds. */
@@ -34,6 +34,7 @@ export const estimateCost = ({ endpointType, memoryMegabytes, milliseconds, asks
   );
 };
 
+/** The estimated cost of a rule's function in dollars: for a million reviews, and for the reviews of a month. */
 export interface RuleCost {
   rule: string;
   /** Dollars for a million reviews. */

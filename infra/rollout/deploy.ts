@@ -94,7 +94,7 @@ export const rollOut = async (prepared: PreparedDeployment, lock: StageLock): Pr
 const isForAllClusters = ({ config, clusters }: DeploymentJob) =>
   [...config.clusters.keys()].every((name) => clusters.includes(name));
 
-/** Returns, by cluster, the entries that the new versions would not answer; throws if they can't be deleted first. */
+/** Returns the entries of each cluster that the new versions would not answer; throws if they can't be deleted. */
 const findAllOrphans = ({ job, plan, releases }: PreparedDeployment): Map<string, UnansweredEntry[]> => {
   const found = new Map<string, UnansweredEntry[]>();
   const served = new Map(
@@ -122,7 +122,7 @@ const findAllOrphans = ({ job, plan, releases }: PreparedDeployment): Map<string
   return found;
 };
 
-/** Deletes the entries that would get no answer, before any alias moves. */
+/** Deletes the entries that no version will answer; this comes before any alias moves. */
 const deleteOrphans = async (
   { job, releases, keyring }: PreparedDeployment,
   release: Release,

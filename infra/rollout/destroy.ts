@@ -10,7 +10,7 @@ import { openReleases } from "./releases.ts";
 import { type DeploymentTargets, openTarget, requireOwnStage } from "./targets.ts";
 
 export interface DestroyOptions extends Pick<DeploymentTargets, "stage" | "config" | "file" | "deployer" | "progress"> {
-  /** The clusters whose webhook configurations are deleted; then nothing is deleted in AWS. */
+  /** If set, only the webhook configurations of these clusters are deleted, and nothing in AWS. */
   configsOnly?: string[] | undefined;
   /** Clusters that don't exist any more and can't be reached. */
   forgotten: string[];
@@ -101,7 +101,7 @@ const requireNoEntries = async (demolition: DestroyOptions, names: string[]) => 
   }
 };
 
-/** Deletes the keys and the stack. The lock goes last: CloudFormation can't delete a bucket that has an object. */
+/** Deletes the keys and the stack, and the lock just before its bucket: CloudFormation deletes only empty buckets. */
 const removeAws = async (stage: AwsStage, progress: Progress, lock: StageLock) => {
   const { stack, parameters } = stage;
   await parameters.remove("keys");

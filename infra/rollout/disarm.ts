@@ -6,6 +6,7 @@ import { buildProbeReview } from "../clusters/probe.ts";
 
 // These functions are for emergencies: they need neither the catalogue nor the cluster, which may be blocked.
 
+/** What `postern status` shows of a rule in a stage: live version, weights, and whether it is disarmed. */
 export interface RuleState {
   rule: string;
   version: string;
@@ -20,10 +21,11 @@ export interface RuleState {
 export interface FunctionState extends RuleState {
   live: LiveAlias;
   versions: PublishedVersion[];
-  /** The version that decides, or the one that a disarmed version replaces. */
+  /** The version with the real rule: the live one or, if the live one is disarmed, the one that it replaces. */
   whole: PublishedVersion;
 }
 
+/** Reads which version of a rule's function is live, and whether that is a disarmed one. */
 export const readRuleState = async (
   functions: StageFunctions,
   rule: string,
@@ -48,7 +50,7 @@ export const readFunctionState = async (
   const whole = disarmed ? find(disarmed.version) : current;
   if (whole === undefined)
     throw new Complaint(
-      `the disarmed version of ${rule} replaces version ${disarmed?.version}, which doesn't exist any more`,
+      `${rule} is disarmed, and version ${disarmed?.version}, which was live before, doesn't exist any more`,
       3,
     );
   const previous = released
@@ -61,6 +63,7 @@ export const readFunctionState = async (
   };
 };
 
+/** Points `live` at an earlier version, by default the previous one; ends a canary instead if one runs. */
 export const rollBack = async (
   functions: StageFunctions,
   rule: string,
@@ -78,7 +81,7 @@ export const rollBack = async (
   return wanted;
 };
 
-/** Throws a Complaint if a rule may not go back to a version. */
+/** Throws a Complaint unless a rule can be rolled back to the version `wanted`. */
 export const requireReturnable = (
   { rule, versions, whole }: FunctionState,
   wanted: string,
@@ -99,7 +102,10 @@ export const requireReturnable = (
   ] as const) {
     const lacking = splitVariable(whole, name).filter((one) => !splitVariable(target, name).includes(one));
     if (lacking.length > 0)
-      throw new Complaint(`version ${wanted} of ${rule} doesn't accept ${what} in use; roll back to one that does`, 1);
+      throw new Complaint(
+        `version ${wanted} of ${rule} doesn't accept ${what} that are in use now; roll back to a version that does`,
+        1,
+      );
   }
 };
 
@@ -128,7 +134,7 @@ export const disarm = async (functions: StageFunctions, rule: string, until: Dat
   return version;
 };
 
-/** Ends the disarming now. Returns the live version. */
+/** Makes a disarmed rule decide again, before its time is over. Returns the version that is live now. */
 export const arm = async (functions: StageFunctions, rule: string): Promise<string> => {
   const { live, versions, whole, disarmed } = await readFunctionState(functions, rule);
   if (disarmed) await functions.moveAlias(rule, whole.version, live);

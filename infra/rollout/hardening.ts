@@ -8,7 +8,7 @@ import { buildManifests, type ClusterEndpoints, listEntries } from "./cluster-ma
 import type { Release, ReleasedCluster } from "./releases.ts";
 import type { DeploymentTargets } from "./targets.ts";
 
-/** Returns the rules that fail closed in a cluster: those that already did, and those with enough clean reviews. */
+/** Returns the rules to make fail closed: those that already do, and those with enough reviews without an error. */
 export const chooseHardened = async (
   targets: Pick<DeploymentTargets, "stage" | "catalogue" | "harden">,
   [name, cluster]: [string, ClusterConfig],
@@ -111,7 +111,7 @@ const causes = [
   ["url", "answered 5xx at the function's URL"],
 ] as const;
 
-/** Returns the rules and groups whose failurePolicy is Fail if they are hardened, and Ignore if not. */
+/** Returns the rules and groups whose failurePolicy hardening changes from Ignore to Fail. */
 const findHardenable = (
   catalogue: CatalogueRule[],
   cluster: [string, ClusterConfig],

@@ -12,6 +12,7 @@ import { readKeyring } from "./keyring.ts";
 import type { Release, ReleasedCluster } from "./releases.ts";
 import { type DeploymentTargets, inspectTarget, openTarget } from "./targets.ts";
 
+/** What postern status found in a cluster: failing endpoints, and differences from the release. */
 export interface ClusterHealth {
   cluster: string;
   at: string;
@@ -83,7 +84,7 @@ const readSegment = async (
   return keyring.current.signSegment(name, keyVersion);
 };
 
-/** Returns the segment of the cluster's own URLs that the recorded public key verifies, or one that matches no URL. */
+/** Returns `{cluster}.{key}` from a cluster's URLs if the release's public key verifies it, else an invalid one. */
 const findClusterSegment = async (
   api: ClusterApi,
   name: string,

@@ -36,7 +36,7 @@ export const readKeyring = async (parameters: StageParameters): Promise<Keyring 
   return text === undefined ? undefined : toKeyring(parseKeys(text));
 };
 
-/** Returns the keys of a stage, and creates them if there are none; of two commands, the first wins. */
+/** Returns the keys of a stage, and creates them if there are none. If two commands create keys, the first wins. */
 export const openKeyring = async (parameters: StageParameters): Promise<Keyring> => {
   const present = await readKeyring(parameters);
   if (present) return present;
@@ -52,9 +52,11 @@ export const addSecondKey = (parameters: StageParameters) =>
     current,
   }));
 
+/** Makes the newest key of the stage the one that signs new URLs. */
 export const useNewestKey = (parameters: StageParameters) =>
   changeKeys(parameters, ({ keys }) => ({ keys, current: keys.length - 1 }));
 
+/** Deletes all keys of the stage but the newest, which then signs URLs. */
 export const deleteOldKey = (parameters: StageParameters) =>
   changeKeys(parameters, ({ keys }) => ({ keys: keys.slice(-1), current: 0 }));
 

@@ -48,7 +48,7 @@ export interface LockOptions {
 }
 
 /**
- * Acts while no other command changes the stage. Every call that changes the stage or a cluster first checks that this
+ * Runs `act` while no other command changes the stage. Calls that change the stage or a cluster first check that this
  * command still has the lock.
  */
 export const lockStage = async <T>(
@@ -73,7 +73,7 @@ export const lockStage = async <T>(
   try {
     return await act({ ...lock, release });
   } finally {
-    // The guard stays set: if one of several parallel changes failed, the others must stop when the lock is released.
+    // stage.guard isn't reset: after one of several parallel changes failed, it must stop the others.
     await lock.release();
   }
 };
@@ -94,7 +94,7 @@ const takeStageLock = async (
   }
 };
 
-/** Replaces the lock if there is no bucket. `check` throws once another command has created one. */
+/** Returns a substitute for the lock if there is no bucket. `check` throws once another command has created one. */
 const watchForBucket = async ({ name, stack }: AwsStage): Promise<StageLock> => {
   const before = await stack.findBucket();
   return {
@@ -126,7 +126,10 @@ export const takeLock = async (bucket: StageBucket, what: string, overriding = f
       }
       await waitLonger(attempt);
     }
-    throw new Complaint("other commands are taking the lock of this stage at the same time; run the command again", 1);
+    throw new Complaint(
+      "other commands tried to lock this stage at the same time, so this one gave up; run it again",
+      1,
+    );
   };
   /** Throws if another command has the lock. Renews a lock that is older than `oldest` milliseconds. */
   const confirm = async (oldest: number) => {
@@ -134,7 +137,7 @@ export const takeLock = async (bucket: StageBucket, what: string, overriding = f
       const stored = await bucket.read(lockKey);
       if (!stored || !isOurs(stored)) throw buildLoss(stored);
       if (stored.age <= oldest || (await bucket.write(lockKey, buildClaim(), { IfMatch: stored.etag }))) return;
-      // This command is renewing it at the same time, or another command is taking it.
+      // The write failed, because this command renews the lock elsewhere, or another command takes it: try again.
       await waitLonger(attempt);
     }
     throw new Complaint("the lock of this stage could not be renewed; run the command again", 1);
@@ -145,7 +148,7 @@ export const takeLock = async (bucket: StageBucket, what: string, overriding = f
   let renewing: Promise<void> = Promise.resolve();
   const timer = setInterval(() => {
     renewing = confirm(Number.NEGATIVE_INFINITY).catch((error) => {
-      // The next check reports an S3 that doesn't answer.
+      // Only a lost lock ends the command here; if S3 doesn't answer, the next check reports that.
       if (error instanceof Complaint) lost.abort(error);
     });
   }, renewalMilliseconds).unref();
@@ -164,10 +167,10 @@ export const takeLock = async (bucket: StageBucket, what: string, overriding = f
   };
 };
 
-/** Waits a little longer each time, and not as long as others that wait. */
+/** Waits for a random time that grows with each attempt, so that several waiting commands don't retry together. */
 const waitLonger = (attempt: number) => wait(Math.random() * 100 * attempt);
 
-/** Returns the lock's content. Of a text in another format, only the age counts. */
+/** Returns the lock's content. If another Postern version wrote it in another format, only its age is used. */
 const parseClaim = (stored: BucketObject | undefined): LockClaim => {
   try {
     const { owner, by, what, renewal } = JSON.parse(stored?.text ?? "");

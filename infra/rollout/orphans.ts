@@ -5,21 +5,22 @@ import { listEntryTargets } from "../clusters/apply.ts";
 import type { Webhook } from "../webhooks/configurations.ts";
 import type { ReleasedCluster } from "./releases.ts";
 
-/** The phases and the config of a Lambda version that answers, or is about to. */
+/** The phases of a Lambda version that answers or soon will, and its part of the config. */
 export interface ServedVersion {
   phases: Phase[];
   share: EndpointConfig;
 }
 
+/** A webhook entry that the version of its rule would not answer, and why. */
 export interface UnansweredEntry {
   entry: string;
   phase: Phase;
   why: string;
-  /** True if the versions don't accept the cluster's key; then none of its entries works. */
+  /** True if the function's versions don't accept the cluster's key; then no entry of the cluster gets an answer. */
   isKey: boolean;
 }
 
-/** Returns the entries of a cluster that these versions would not answer. Rules without a version here are skipped. */
+/** Returns the entries in a cluster that would get no answer from these versions; skips rules without a version. */
 export const findUnansweredEntries = (
   cluster: string,
   { manifests, keyVersion }: ReleasedCluster,
@@ -40,6 +41,7 @@ export const findUnansweredEntries = (
     return isKnown ? [] : toOrphan(`has no variant ${variant}`);
   });
 
+/** Returns manifests without these entries; a configuration that has no other entries is left out. */
 export const removeOrphans = (manifests: DeployedObject[], orphans: UnansweredEntry[]): DeployedObject[] =>
   manifests.flatMap((manifest) => {
     if (!Array.isArray(manifest.webhooks)) return [manifest];

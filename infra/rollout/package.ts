@@ -9,6 +9,7 @@ import type { CatalogueRule } from "../catalogue/registry.ts";
 import type { PosternConfig } from "../config/config.ts";
 import { buildEndpointConfig, listServedRules } from "../project/served.ts";
 
+/** A rule whose bundle is built: its function in AWS, as the deployment wants it. */
 export interface PackagedRule {
   name: string;
   listed: CatalogueRule;
@@ -20,12 +21,14 @@ export interface PackagedRule {
   scripts: boolean;
 }
 
+/** A stage's built rules with the CloudFormation template that deploys them. */
 export interface StagePackage {
   parts: PackagedRule[];
   template: StackTemplate;
   notes: string[];
 }
 
+/** Builds the bundles of all rules that a stage serves, and the CloudFormation template. */
 export const packageStage = async (
   stage: string,
   config: PosternConfig,

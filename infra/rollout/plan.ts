@@ -10,11 +10,12 @@ import type { PackagedRule } from "./package.ts";
 import { listReleasedVersions, type Release } from "./releases.ts";
 import { isUnchanged, type StackChange } from "./stack-plan.ts";
 
+/** What a deployment changes about one rule's function, and why. */
 export interface RulePlan {
   part: PackagedRule;
   /** Undefined if the rule has no function yet. */
   known: FunctionState | undefined;
-  /** Words such as new, code or settings; empty if the rule is as wanted. */
+  /** The differences from the wanted state, in words such as new, code or settings; empty if there are none. */
   changes: string[];
   settings: string[];
 }
@@ -31,6 +32,7 @@ export interface DeploymentPlan {
   notes: string[];
 }
 
+/** Reads the state of each rule's function: its alias, its versions, and whether it is disarmed. */
 export const readStates = async (
   stage: AwsStage,
   rules: string[],
@@ -84,6 +86,7 @@ const formatSetting = (value: unknown): string => {
   return text.length > 60 ? `${text.slice(0, 57)}…` : text;
 };
 
+/** Reports whether a deployment would change nothing, neither in AWS nor in clusters. */
 export const isIdle = ({ stack, parts, clusters }: DeploymentPlan): boolean =>
   isUnchanged(stack) &&
   parts.every(({ changes }) => changes.length === 0) &&

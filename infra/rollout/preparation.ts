@@ -11,6 +11,7 @@ import { openReleases, type Release, type Releases } from "./releases.ts";
 import { compareRights, listStackRules, planStack } from "./stack-plan.ts";
 import { type DeploymentTargets, resolveAddresses } from "./targets.ts";
 
+/** Everything that a deployment needs to know: its targets, and how it proceeds. */
 export interface DeploymentJob extends DeploymentTargets {
   canary?: CanaryOptions | undefined;
   wave: number;

@@ -6,13 +6,14 @@ import { Complaint } from "../cli/complaint.ts";
 import type { DeployedObject } from "../clusters/api.ts";
 import type { PublicKeys } from "./keyring.ts";
 
+/** The state of a rule in a release. */
 export interface ReleasedRule {
   version: string;
   /** The hash of the rule's code, without its rule config. */
   logic: string;
   share: EndpointConfig;
   phases: Phase[];
-  /** The versions that were live before it, the last one first. */
+  /** The versions of the rule that were live before `version`, the newest first. */
   earlier: string[];
 }
 
@@ -22,7 +23,7 @@ export interface ReleasedCluster {
   /** The public half of the key that signed its URLs; unknown in releases of older versions of Postern. */
   signer?: string;
   hardened: string[];
-  /** The time of each rule's first entry. */
+  /** The time since which each rule has a webhook entry in this cluster. */
   since: Record<string, string>;
   /** The number of reviews that Postern itself sent to each rule. */
   probed?: Record<string, number>;
@@ -47,6 +48,7 @@ export interface Release {
   clusters: Record<string, ReleasedCluster>;
 }
 
+/** The releases of a stage that were read, the newest first, and a way to save another. */
 export interface Releases {
   all: Release[];
   save(release: Release): Promise<void>;
@@ -109,6 +111,7 @@ export const listReleasedVersions = (all: Release[], rule: string): string[] => 
   return [...new Set([...found.filter((one) => !isBad(one)), ...found])];
 };
 
+/** Returns the versions, as `rule@version`, that were rolled back from and are not live now. */
 export const findWithdrawn = (all: Release[]): Set<string> => {
   const live = new Set(Object.entries(all[0]?.rules ?? {}).map(([rule, { version }]) => `${rule}@${version}`));
   return new Set(all.flatMap(({ withdrawn = [] }) => withdrawn).filter((one) => !live.has(one)));
@@ -117,7 +120,7 @@ export const findWithdrawn = (all: Release[]): Set<string> => {
 export const listReleasedClusters = (release: Release | undefined): [string, ReleasedCluster][] =>
   Object.entries(release?.clusters ?? {}).sort(([one], [other]) => (one < other ? -1 : 1));
 
-/** Returns the release before the newest or the one it returned to, without versions that were rolled back from. */
+/** Returns the release to roll back to: the last one before the live one without versions that were rolled back. */
 export const findPreviousRelease = (all: Release[]): Release => {
   const newest = findOrigin(all, all[0]);
   const bad = findWithdrawn(all);

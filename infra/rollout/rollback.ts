@@ -33,7 +33,7 @@ export const readReleases = async (
     return undefined;
   });
 
-/** Moves a rule to a version, to its version in a release, or to the previous one. Returns the version. */
+/** Points a rule's alias at a version, at its version in a release, or at the previous one. Returns the version. */
 export const rollBackOne = async (
   stage: AwsStage,
   rule: string,
@@ -87,7 +87,7 @@ export const rollBackAll = async (
   targets: Omit<DeploymentTargets, "harden">,
   to: string | undefined,
 ): Promise<Release> =>
-  // A deployment that holds the lock stops before its next change.
+  // Takes the lock even from a deployment: that one notices and stops before its next change.
   lockStage(targets.stage, "postern rollback --all", () => restoreRelease(targets, to), { overriding: true });
 
 const restoreRelease = async (targets: Omit<DeploymentTargets, "harden">, to: string | undefined): Promise<Release> => {
@@ -115,7 +115,7 @@ const restoreRelease = async (targets: Omit<DeploymentTargets, "harden">, to: st
         ? findReleaseBeforeMoves(releases.all, newest)
         : findPreviousRelease(releases.all);
   const states = standing.filter(({ rule }) => Object.hasOwn(target.rules, rule));
-  // Checks all rules before any of them moves.
+  // This checks every rule's version before the alias of any rule is moved.
   for (const state of states) requireReturnable(state, getReleasedVersion(target, state.rule));
   const lost = Object.values(target.clusters).flatMap(({ manifests }) =>
     listCalledRules(manifests).filter((rule) => !there.includes(rule)),

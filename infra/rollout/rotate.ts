@@ -11,10 +11,11 @@ import { type DeploymentPlan, isIdle } from "./plan.ts";
 import { type DeploymentJob, prepareDeployment } from "./preparation.ts";
 import { isUnchanged } from "./stack-plan.ts";
 
+/** How long a rotation waits until the old key counts as unused. */
 export interface KeyRetirement {
   /** Milliseconds without a review that used the key. */
   unused: number;
-  /** The maximum wait for that, in milliseconds. */
+  /** The maximum time to wait until the old key is unused, in milliseconds. */
   patience: number;
   every?: number;
 }
@@ -34,7 +35,11 @@ export const rotateKey = (job: DeploymentJob, retirement: KeyRetirement): Promis
     job.progress.say("clusters get URLs with the new key");
     await redeploy(job, keyring, lock);
     const [old, fresh] = keyring.signers;
-    if (old === undefined || fresh === undefined) throw new Complaint("this stage has no second key", 3);
+    if (old === undefined || fresh === undefined)
+      throw new Complaint(
+        "this stage has one key, but a rotation needs the old and the new one; run postern rotate again",
+        3,
+      );
     const keys = [...job.config.clusters].flatMap(([cluster, { keyVersions }]) =>
       keyVersions.map((version) => ({ cluster, key: `${old.publicKey.slice(0, 8)}.${version}` })),
     );
@@ -64,7 +69,7 @@ export const rotateClusterKey = (job: DeploymentJob, name: string, retirement: K
     return `the key of ${name} is replaced; commit postern.yaml`;
   });
 
-/** Returns a change that is not one of keys: a rotation must not deploy other changes in the working tree. */
+/** Returns a change that isn't about keys: a rotation stops if there is one, because it must not deploy it. */
 const findOtherChanges = ({ stack, parts }: DeploymentPlan): string | undefined => {
   const part = parts.find(
     ({ changes, settings }) =>
@@ -79,7 +84,10 @@ const requireLive = async (job: DeploymentJob, keyring: Keyring) => {
   const { plan } = await prepareDeployment(job, keyring);
   const disarmed = plan.parts.find(({ known }) => known?.disarmed && known.disarmed.until > new Date());
   if (disarmed)
-    throw new Complaint(`${disarmed.part.name} is disarmed, which a rotation would end; run postern arm first`, 1);
+    throw new Complaint(
+      `${disarmed.part.name} is disarmed, and a rotation would arm it again; run postern arm first`,
+      1,
+    );
   if (isIdle(plan)) return;
   const unknown = plan.clusters.find((one) => one.unknown !== undefined)?.unknown;
   const cluster = plan.clusters.find(({ differences }) => differences.length > 0)?.cluster;
@@ -93,7 +101,8 @@ const redeploy = async (job: DeploymentJob, keyring: Keyring, lock: StageLock) =
   await lock.check();
   const prepared = await prepareDeployment(job, keyring);
   const strange = findOtherChanges(prepared.plan);
-  if (strange !== undefined) throw new Complaint(`${strange} is not live yet; run postern deploy, then go on`, 1);
+  if (strange !== undefined)
+    throw new Complaint(`${strange} is not live yet; run postern deploy, then postern rotate again`, 1);
   if (!isIdle(prepared.plan)) await rollOut(prepared, lock);
 };
 
@@ -111,7 +120,7 @@ const awaitUnused = async (
       if (now - start >= unused && users.length === 0) return "is unused";
       if (now - start >= patience)
         throw new Complaint(
-          `the old key is still used by ${users.join(", ") || "an unknown caller"}; once that has ended, run postern rotate again`,
+          `the old key is still used by ${users.join(", ") || "an unknown caller"}; once it is no longer used, run postern rotate again`,
           1,
         );
       await wait(every);

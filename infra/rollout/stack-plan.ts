@@ -100,7 +100,7 @@ export const listStackRules = (template: StackTemplate | undefined, stage: strin
   return names.filter((name) => name.startsWith(prefix)).map((name) => name.slice(prefix.length));
 };
 
-/** Adds the resources and outputs that another template has for these rules. */
+/** Copies the resources and outputs of these rules from the template `from` into a template. */
 export const keepRules = (template: StackTemplate, from: StackTemplate | undefined, rules: string[]): StackTemplate => {
   const ids = rules.map((rule) => new RegExp(`^${toLogicalId(rule)}(?!Dash)[A-Z]`));
   const selectById = (all: Record<string, unknown> = {}) =>
@@ -113,6 +113,7 @@ export const keepRules = (template: StackTemplate, from: StackTemplate | undefin
   };
 };
 
+/** Lists what the roles in a stack's template allow, in lines such as `<role>: <action> on <resource>`; no logs. */
 export const listRights = (template: StackTemplate | undefined): string[] =>
   Object.entries(template?.Resources ?? {}).flatMap(([id, { Type, Properties }]) => {
     if (Type !== "AWS::IAM::Role") return [];

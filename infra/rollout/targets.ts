@@ -11,6 +11,7 @@ import type { ClusterConfig, PosternConfig } from "../config/config.ts";
 import { listAskingRules } from "../config/connections.ts";
 import { type ClusterEndpoints, configurationName, stageLabel } from "./cluster-manifests.ts";
 
+/** What a deployment reads and changes: a stage in AWS and the clusters of postern.yaml. */
 export interface DeploymentTargets {
   stage: AwsStage;
   config: PosternConfig;
@@ -22,7 +23,7 @@ export interface DeploymentTargets {
   /** Replaces the gateway's own address; `ca` replaces its public certificate. */
   url?: string | undefined;
   ca?: string | undefined;
-  /** true: guards fail closed now. A number: after that many reviews without a failure. false: only where they did. */
+  /** Whether security rules fail closed. Number: after so many reviews without failure. false: where they did. */
   harden: boolean | number;
   /** A folder to write the entries to, without the key, instead of applying them. */
   write?: string | undefined;
@@ -35,6 +36,7 @@ export const getClusterConfig = ({ config }: Pick<DeploymentTargets, "config">, 
   return cluster;
 };
 
+/** Returns the newest key version of a cluster, which its URLs use. */
 export const getKeyVersion = ({ keyVersions }: ClusterConfig): number => keyVersions.at(-1) ?? 1;
 
 /** Adds the server and the CA from EKS to clusters that rules ask and that have no `server` in postern.yaml. */
@@ -48,6 +50,7 @@ export const resolveAddresses = async ({ config, catalogue, stage }: DeploymentT
   return { ...config, clusters: new Map(await Promise.all(clusters)) };
 };
 
+/** Returns the base URL of each rule's function, with the CA and the stage, for webhook entries. */
 export const toEndpoints = (
   { url, ca, stage }: Pick<DeploymentTargets, "url" | "ca"> & { stage: Pick<AwsStage, "name"> },
   outputs: Record<string, string>,
@@ -83,6 +86,7 @@ export const requireOwnStage = async (api: ClusterApi, { name }: Pick<AwsStage, 
   }
 };
 
+/** Runs the inspections of the rules in a cluster of the deployment. */
 export const inspectTarget = (
   targets: Pick<DeploymentTargets, "stage" | "file" | "deployer" | "config" | "catalogue">,
   name: string,

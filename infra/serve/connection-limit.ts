@@ -25,7 +25,7 @@ interface Connection {
 
 interface ConnectionLimit {
   hasKey(socket: Socket): boolean;
-  /** Records a valid key on this connection; no limit closes it from then on. */
+  /** Notes that a connection has shown a valid key; from then on, no limit closes it. */
   admit(socket: Socket): void;
   /** Closes the connections that have sent nothing since the TLS handshake. */
   closeUnused(): void;

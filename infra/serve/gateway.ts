@@ -11,10 +11,12 @@ import { Complaint } from "../cli/complaint.ts";
 import { listAddresses, type ServerCertificate } from "../keys/keys.ts";
 import { type ConnectionLimits, limitConnections } from "./connection-limit.ts";
 
+/** A Lambda handler, which gets an event of API Gateway. */
 export type Handler = (event: unknown, context: Context) => Promise<unknown>;
 
 type Admits = (segment: string) => unknown;
 
+/** The HTTPS server of `postern serve`, which imitates API Gateway in front of the rules' handlers. */
 export interface Gateway {
   /** `https://host:port`, for webhook configurations. */
   url: string;
@@ -156,7 +158,7 @@ const answerRequest = async (
   if (body === undefined) return tooLarge;
   const event = buildEvent(request, path, query, name, body);
   if (body.length > limits.event / 2 && Buffer.byteLength(JSON.stringify(event)) > limits.event) return tooLarge;
-  // The response of an endpoint to any event has this shape.
+  // An endpoint answers any event with a `Reply`.
   return (await handler(event, buildContext(name))) as Reply;
 };
 
@@ -234,7 +236,7 @@ const buildContext = (name: string): Context => {
     functionVersion: "local",
     getRemainingTimeInMillis: () => end - performance.now(),
   };
-  // Endpoints use no other fields.
+  // The cast is safe: endpoints use no other fields of Lambda's context.
   return context as Context;
 };
 

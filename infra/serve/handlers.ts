@@ -13,6 +13,7 @@ import { createIsNamed, listManifestPaths, readProject } from "../project/projec
 import { buildEndpointConfig, buildGroupConfig, listServedRules } from "../project/served.ts";
 import type { Handler } from "./gateway.ts";
 
+/** The rules that a server serves, with their handlers and the config they were made from. */
 export interface ServedRules {
   config: PosternConfig;
   served: CatalogueRule[];
@@ -99,7 +100,7 @@ export const watchRules = async (file: string, changed: () => Promise<void>): Pr
         watch(folder, scheduleReload),
       ),
       ...below.flatMap((folder) => watchFolder(folder, scheduleReload)),
-      // A path of manifests that was deleted may come back.
+      // The parent folder is watched, too: a deleted folder or file of manifests may be created again.
       ...places.flatMap((place) =>
         watchFolder(dirname(place), (_, name) => name === basename(place) && scheduleReload()),
       ),

@@ -21,6 +21,7 @@ import { openCertificate, openSigner, type UrlSigner } from "../keys/keys.ts";
 import { openGateway } from "./gateway.ts";
 import { openServedRules, type ServedRules, watchRules } from "./handlers.ts";
 
+/** The options that all verbs share that serve rules on this machine. */
 export const servingOptions = {
   config: commonOptions.config,
   host: {
@@ -69,7 +70,7 @@ export const serveRules = async (
     const { connections, manifestClusters, faults } = await readConnections(opened.config, rules, file, "here");
     const isLost = (name: string) =>
       opened.config.clusters.get(name)?.connect?.manifests && !manifestClusters.has(name);
-    // Throws, so that the objects that were read before stay in use.
+    // Refuses the reload, so that the manifests of the last good reload stay in use.
     if (faults.length > 0 && [...currentManifests.keys()].some(isLost)) throw new Complaint(faults.join("; "));
     for (const fault of faults) writeOutput(`${fault}\n`);
     for (const { name, sentence } of opened.broken) writeOutput(`${name} is not served: ${sentence}\n`);
@@ -81,7 +82,7 @@ export const serveRules = async (
     world = (cluster, milliseconds) => {
       const manifests = manifestClusters.get(cluster);
       if (manifests === undefined) return live(cluster, milliseconds);
-      // Manifests are always current: nothing has to be read anew.
+      // Manifests are always current, so `anew`, which reads again, is left out.
       const { anew: _, ...services } = live(cluster, milliseconds);
       return { ...services, ...manifests };
     };

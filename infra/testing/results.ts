@@ -3,7 +3,7 @@ import { formatCount } from "../cli/progress.ts";
 import { escapeControls } from "../cli/terminal.ts";
 
 export interface TestResult {
-  /** Undefined for a test of policies. */
+  /** The tested rule; undefined if policies were tested. */
   rule?: string;
   file: string;
   line?: number;
@@ -22,7 +22,7 @@ export const formatTestResult = (one: TestResult): string => {
 
 const formatTestPlace = ({ file, line }: TestResult): string => (line === undefined ? file : `${file}:${line}`);
 
-/** Writes the last line. `what` is the noun to count, for instance `case`. */
+/** Returns the last line of a test report, such as `3 cases: 2 passed, 1 failed`; `what` is the counted noun. */
 export const formatTestSummary = (all: readonly TestResult[], what: string): string => {
   const count = (result: TestResult["result"]) => all.filter((one) => one.result === result).length;
   const others = (["failed", "not evaluated", "skipped"] as const).filter((result) => count(result) > 0);

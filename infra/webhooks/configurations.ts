@@ -13,9 +13,9 @@ export interface RegistrationOptions {
   address(rule: string, path: string): string;
   /** PEM; undefined if the API server's own root certificates suffice. */
   ca?: string | undefined;
-  /** True if entries of rules with `guards` fail closed; a function decides by the name of the rule or group. */
+  /** Whether the entries of rules with `guards` get failurePolicy Fail: for all of them, or by rule or group name. */
   harden: boolean | ((name: string) => boolean);
-  /** Receives a warning about entries that could delay a request too long. Without it, they are refused. */
+  /** Gets a warning about entries that could delay a request too long. Without this function, they are an error. */
   slow?(sentence: string): void;
 }
 
@@ -34,7 +34,7 @@ export interface Webhook {
   admissionReviewVersions: string[];
 }
 
-/** Seconds. The API server makes mutating calls one after the other, within its own limit of 34 s. */
+/** The most seconds of mutating calls in a row: the API server makes them one by one, within a limit of 34 s. */
 const longestChain = 20;
 
 /** Returns a cluster's webhook configurations, with entries in the order of the compiled-in plugins. */
@@ -62,7 +62,7 @@ const createConfiguration = (kind: string, name: string, webhooks: Webhook[]) =>
   return { apiVersion: "admissionregistration.k8s.io/v1", kind, metadata: { name, labels }, webhooks };
 };
 
-/** A group takes the position of its first member that is on. */
+/** Builds the entries of a phase in order. A group has the position of its first member that is turned on. */
 const buildWebhooks = (
   phase: Phase,
   catalogue: CatalogueRule[],

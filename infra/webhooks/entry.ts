@@ -43,7 +43,7 @@ export const buildRuleEntries = (
   const variants = getVariants(listed.rule, setup.settings);
   const isIdle = (rule: Rule, settings: object) => (selectPhase(rule.match, phase, settings) ?? []).length === 0;
   if (variants === undefined) {
-    // A match that depends on settings may be empty.
+    // A `match` that is a function of the settings may return an empty list: then the rule has no entry.
     const isUnasked = typeof listed.rule.match === "function" && isIdle(listed.rule, setup.settings);
     return isUnasked ? [] : [{ entry: buildRuleEntry(listed, phase, setup, harden) }];
   }
@@ -61,7 +61,7 @@ export const buildRuleEntries = (
   });
 };
 
-/** The name becomes part of an entry's name and of a path, where the phase comes before it. */
+/** Reports whether a variant may have this name, which becomes part of entry names and, after the phase, of paths. */
 const isVariantName = (name: string) => /^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$/.test(name) && !isPhase(name);
 const isPhase = (name: string) => name === "mutate" || name === "validate";
 
@@ -76,7 +76,8 @@ export const buildRuleEntry = (
 ): Entry => {
   const { settings } = setup;
   const match = selectPhase(rule.match, phase, settings) ?? [];
-  if (match.length === 0) throw new Complaint(`functions/${name}/rule.ts matches nothing to ${phase}`);
+  if (match.length === 0)
+    throw new Complaint(`functions/${name}/rule.ts has a ${phase} function, but its match selects no requests for it`);
   const failurePolicy = chooseFailurePolicy(setup, harden && rule.guards === true);
   return {
     match,

@@ -22,10 +22,10 @@ export const buildGroupEntry = ({ members }: RuleGroup, cluster: ClusterConfig, 
     ...first,
     match,
     exempt: { ...(namespaces && { namespaces }), namespaceLabels: first.exempt.namespaceLabels },
-    // The entry needs no condition if one member handles every request.
+    // A member without conditions handles every request of the entry, so the group's entry has no condition either.
     conditions: terms.includes("") ? {} : { "concerns-a-member": joinWithOr(dropDuplicates(terms)) },
     failurePolicy,
-    // A recorded member has side effects even if the others have none.
+    // A member whose reviews are recorded has side effects; then the whole entry has them.
     sideEffects: entries.find(({ sideEffects }) => sideEffects !== "None")?.sideEffects ?? "None",
     timeoutSeconds: Math.max(...entries.map(({ timeoutSeconds }) => timeoutSeconds)),
   };
@@ -66,7 +66,7 @@ const buildMatchCondition = ({ operations, resources }: RequestMatch): string =>
 
 const joinWithOr = (terms: string[]) => (terms.length === 1 ? String(terms[0]) : terms.map(parenthesize).join(" || "));
 
-/** Returns why the members can't share an entry, in sentences that continue the group's name. */
+/** Returns why the members can't share a webhook entry; callers put the group's name before each sentence. */
 export const listDisagreements = ({ members }: RuleGroup, cluster: ClusterConfig, harden = false): string[] => {
   const on = listActiveMembers(members, cluster, harden);
   const about: [string, ActiveMember[], (one: ActiveMember) => unknown][] = [
@@ -76,7 +76,7 @@ export const listDisagreements = ({ members }: RuleGroup, cluster: ClusterConfig
     ["namespaceSelector", on, ({ entry }) => entry.namespaceSelector],
     ["objectSelector", on, ({ entry }) => entry.objectSelector],
     ["exempt.namespaceLabels", on, ({ entry }) => entry.exempt.namespaceLabels ?? {}],
-    // The functions don't know the namespaces that are exempt only because of hardening.
+    // A function can't know the namespaces that only hardening exempts, so all members must exempt the same ones.
     [
       "exempt.namespaces where it fails closed",
       harden ? on.filter(failsClosed) : [],

@@ -11,7 +11,7 @@ interface PolicyRule {
   verbs: string[];
 }
 
-/** The service account whose token functions use, if a token is kept for them. */
+/** The service account that functions act as in clusters where they use a stored token instead of an AWS role. */
 const account = { kind: "ServiceAccount", name: "postern", namespace: "kube-system" };
 
 /** Returns the Kubernetes group of a rule's function in a cluster, by its EKS access entry. */

@@ -31,7 +31,7 @@ export interface ChainContext {
   report(outcome: GuardOutcome): void;
 }
 
-/** What all rules together make of an object. */
+/** The result of all rules together: a refusal, or the object with all changes. */
 export interface ChainResult {
   refusal?: ErrorStatus;
   object: KubernetesObject;

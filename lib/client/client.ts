@@ -21,6 +21,7 @@ export type { GuardRule } from "./guard-entries.ts";
 export type { HttpLibrary } from "./http-library.ts";
 export { type Policies, type References, readClusterPolicies } from "./policies.ts";
 
+/** What a guarded client applies to a program's writes: policies and rules, and how they are evaluated. */
 export interface Guard {
   /** Policies of kinitiras' kinds; `readClusterPolicies` reads those stored in a cluster. */
   policies?: Policies;

@@ -11,12 +11,14 @@ export interface RequestContext {
   getSignal?(): AbortSignal | undefined;
 }
 
+/** A response, as HTTP libraries of @kubernetes/client-node return it. */
 export interface ResponseContext {
   httpStatusCode: number;
   headers: Record<string, string>;
   body: { text(): Promise<string>; binary(): Promise<Buffer> };
 }
 
+/** The part of @kubernetes/client-node's Observable that is used here: a promise with `pipe`. */
 export interface Observable<T> {
   toPromise(): Promise<T>;
   pipe<U>(next: (value: T) => U | PromiseLike<U>): Observable<U>;

@@ -75,7 +75,7 @@ const sendObject = async (write: Write): Promise<Response> => {
 const sendDeletion = async (write: Write): Promise<Response> => {
   const old = await readCurrent(write);
   if (old instanceof Response) return old;
-  // The object doesn't exist; the API server's own answer says so.
+  // The object doesn't exist: the write is sent, so that the API server itself answers this.
   if (old === undefined) return sendWrite(write);
   const dryRun = write.target.dryRun || hasDryRunOption(write);
   const result = await evaluateWrite({ ...write, target: { ...write.target, dryRun } }, undefined, old);

@@ -111,7 +111,7 @@ const buildApplyFailure = (why: string) =>
     `the rules change the object in a way that a server-side apply can't express (${why}); apply the object with these changes, or use another kind of patch`,
   );
 
-/** Merges a change into an apply. Supports changes in maps, and in list elements that the apply identifies by name. */
+/** Merges a patch operation into the body of a server-side apply: in maps, and in list elements found by name. */
 const mergeChange = (body: KubernetesObject, applied: unknown, change: Patch[number]): KubernetesObject => {
   const merge = (given: unknown, stored: unknown, [step, ...rest]: string[]): unknown => {
     if (step === undefined) return change.op === "remove" ? undefined : change.value;
@@ -130,6 +130,6 @@ const mergeChange = (body: KubernetesObject, applied: unknown, change: Patch[num
     const others = Object.entries(map).filter(([key]) => key !== step);
     return Object.fromEntries(value === undefined ? others : [...others, [step, value]]);
   };
-  // The result is a map: rules can't replace a whole object.
+  // The cast is safe: rules can change members but can't replace the object, so the result is a map.
   return merge(body, applied, parsePointer(change.path)) as KubernetesObject;
 };

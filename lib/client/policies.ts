@@ -20,10 +20,12 @@ import type { KubernetesObject } from "../review.ts";
 import { type RequestMatch, rule } from "../rule.ts";
 import type { GuardRule } from "./guard-entries.ts";
 
+/** Policies, or a function that reads the policies of the cluster that a write is sent to. */
 export type Policies =
   | readonly KinitirasPolicy[]
   | ((cluster: ObjectReader) => readonly KinitirasPolicy[] | Promise<readonly KinitirasPolicy[]>);
 
+/** What references and scripts of policies may do in a client: which hosts and Secrets they may read. */
 export interface References {
   /** The hosts that references may call, and how; none by default. */
   http?: Partial<HttpSettings>;

@@ -36,6 +36,7 @@ export const buildCallFailure = (entry: string, { message }: Failure): ErrorStat
   };
 };
 
+/** Returns a response as the API server would send it, for a request that Postern can't decide. */
 export const toFailureResponse = ({ code, message }: Failure): Response =>
   toResponse({ ...frame, ...toFailureStatus(code, message) } as ErrorStatus);
 

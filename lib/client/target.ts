@@ -17,6 +17,7 @@ export interface Target {
 
 const operations: Record<string, Operation> = { POST: "CREATE", PUT: "UPDATE", PATCH: "UPDATE", DELETE: "DELETE" };
 
+/** Reports whether an HTTP method writes objects. */
 export const isWrite = (method: string): boolean => Object.hasOwn(operations, method);
 
 /** Subresources that open a connection: admission doesn't see what is sent over it. */
@@ -46,7 +47,7 @@ export const parseTarget = (method: string, url: URL, server?: URL): Target | un
         `the path ${JSON.stringify(path.slice(0, 200))} must not have empty segments, "." or ".."`,
       );
   };
-  // Checked before `base`: a server that removes such segments may find a path below `base`.
+  // Segments such as `..` are refused first: a server that resolves them may find a path below `base`.
   if (apiPath.test(path)) requirePlainSegments(path.replace(/\/+$/, "").split("/").slice(1));
   if (base !== undefined && !path.startsWith(`${base}/`)) return undefined;
 

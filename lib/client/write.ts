@@ -27,7 +27,7 @@ export const sendUnlessRefused = async (
   send: () => Promise<Response>,
 ): Promise<Response> => addWarnings(refusal ? toResponse(refusal) : await send(), warnings);
 
-/** Sends a write; `object` replaces its body. */
+/** Sends an intercepted write to the API server; `object`, if given, replaces its body. */
 export const sendWrite = (write: Write, object?: unknown, headers = write.headers): Promise<Response> => {
   const { method, url, body, send } = write;
   const own = new Headers(headers);

@@ -53,6 +53,7 @@ export const createAddressCheck = (texts: readonly string[]): ((address: string)
   };
 };
 
+/** Returns the IP address in a URL; undefined if the URL has a host name instead. */
 export const getAddress = ({ hostname }: URL): string | undefined => {
   const text = hostname.replace(/^\[|\]$/g, "");
   return parseIpAddress(text) && text;

@@ -10,7 +10,7 @@ interface Entry {
 /** A known answer that was asked for at `since`, or one that is still pending. */
 export type CachedAnswer = { since: number } & ({ content: unknown } | { pending: Promise<unknown> });
 
-/** A search's result; without a size it isn't kept. */
+/** The result of asking a server, and its size; a result without a size isn't cached. */
 export interface CacheableAnswer {
   content: unknown;
   bytes: number | undefined;
@@ -34,7 +34,7 @@ export const createAnswerCache = (limits = { entries: 2000, bytes: 16 * 1024 * 1
     entries.delete(key);
   };
   const keep = (key: string, entry: Entry, bytes: number | undefined) => {
-    // Another search may have replaced the entry.
+    // Another request for the same answer may have replaced this entry meanwhile.
     if (entries.get(key) !== entry) return;
     if (bytes === undefined) return forget(key);
     entry.bytes = bytes;
@@ -73,10 +73,10 @@ const toCachedAnswer = ({ since, search, found }: Entry): CachedAnswer =>
 
 /** Milliseconds to wait for another review's request before sending a new one. */
 const patience = 1000;
-/** Milliseconds more for our own request: it ends by itself, and its error says more than a timeout. */
+/** Extra milliseconds to wait for this review's own request: it ends by itself, with a more exact error. */
 const grace = 50;
 
-/** An answer, the time from which it holds, and whether this call asked for it. */
+/** A cached answer, the time since which it is valid, and whether this call asked for it. */
 export interface SharedAnswer {
   since: number;
   content: unknown;

@@ -11,8 +11,9 @@ import {
   UnansweredError,
 } from "./https-request.ts";
 
+/** Where and how to reach a cluster's API server: URL, CA and credentials. */
 export interface Connection {
-  /** https://…, without a path */
+  /** The API server's address: https://…, without a path. */
   server: string;
   /** PEM; with several certificates, a new one is trusted before the old one is removed. */
   ca?: string;
@@ -78,6 +79,7 @@ const pauseAfter = (answer: HttpsAnswer | UnansweredError, isSafe: boolean, atte
   return isSafe && [500, 502, 503, 504].includes(answer.status) ? (answer.retryAfter ?? 0.1) * 1000 : undefined;
 };
 
+/** The JSON in an answer, and the size of the answer. */
 export interface ParsedAnswer {
   content: unknown;
   bytes: number;

@@ -34,7 +34,7 @@ export const createTokenSource = (
     token: async (deadline: number): Promise<string | undefined> => {
       if ("cert" in credentials) return undefined;
       if (!current || until <= Date.now()) {
-        // Other callers wait for this token while its lifetime isn't known.
+        // The token counts as valid until it has arrived, so that other callers wait for it and don't fetch another.
         until = Number.POSITIVE_INFINITY;
         current = fetchToken(credentials, around, deadline);
         current.then(
@@ -48,7 +48,7 @@ export const createTokenSource = (
       }
       return (await current).value;
     },
-    /** Reports that a server refused a token: the next call gets a new one, unless there is one already. */
+    /** Tells this source that a server refused a token. If it is the current one, the next call fetches a new one. */
     refused: async (value: string) => {
       if ((await current?.catch(() => undefined))?.value === value) until = 0;
     },

@@ -80,7 +80,7 @@ const beginRequest = (url: string, options: RequestOptions) => {
   }
 };
 
-/** Waits for an answer until the deadline; others may wait for it longer. */
+/** Waits for an answer until the deadline. Other callers that share the answer may wait for it longer. */
 export const awaitUntil = <T>(deadline: number, answer: Promise<T>): Promise<T> =>
   rejectWhenLate(answer, deadline - Date.now(), createTimeout);
 

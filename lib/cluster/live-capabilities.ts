@@ -18,7 +18,7 @@ import { readPages } from "./pages.ts";
 const usualAge = 10;
 const discoveryAge = 30;
 const page = 500;
-/** Milliseconds between two reads of an absent object. */
+/** Milliseconds to wait before an object that was not found is read again. */
 const glance = 150;
 
 /**
@@ -82,7 +82,7 @@ const createReads = (review: LiveReview, ask: AskServer): Pick<Capabilities, "ge
         // Absence isn't cached: a client that creates the object now will ask right after.
         return found ?? absent;
       };
-      // `since` is set when a rule decides again before a refusal; it has waited already.
+      // `since` is set when a rule decides again before a refusal. It waited in the first evaluation, so not again.
       const end = since === undefined ? Math.min(started + patience * 1000, deadline - 2 * glance) : 0;
       for (;;) {
         const what = `${kind.resource} "${name}"${describeNamespace(namespace)}`;

@@ -6,7 +6,7 @@ import { createTokenSource, getServiceAddress, readAwsKeysFromEnvironment } from
 import { awaitUntil, type HttpsAnswer, sendRequest, toUnanswered, UnansweredError } from "./https-request.ts";
 import { type AwsKeys, signHeaders } from "./signature.ts";
 
-/** Milliseconds of a review that are reserved for its rule to decide without the answer. */
+/** Milliseconds at the end of a review in which its rule decides without an answer that didn't come. */
 const margin = 100;
 
 /** The state that the capabilities of one review share. */
@@ -16,9 +16,9 @@ export interface LiveReview {
   /** All times are in milliseconds since the epoch. */
   readonly deadline: number;
   readonly started: number;
-  /** Set if every answer must be from then or later. */
+  /** The time from which every answer must be; undefined if kept answers of any age may be used. */
   readonly since: number | undefined;
-  /** True if any answer was read before the review started. */
+  /** True if this review used a cached answer, read before it started. */
   isRemembered: boolean;
 }
 
@@ -51,7 +51,7 @@ export const createServices = (review: LiveReview): Pick<Capabilities, "https" |
       const answer = shared.content as HttpsResponse;
       const seconds = keep(answer);
       const isOver = shared.since < started && shared.since + seconds * 1000 <= started;
-      // An answer that isn't kept is valid only for the caller that asked.
+      // An answer that isn't cached is used only by the review that sent the request; other reviews ask again.
       return { ...shared, answer, isOurs: shared.isOurs || (seconds > 0 && !isOver) };
     };
     const known = await recall(isLasting ? 0 : (since ?? 0));
@@ -91,12 +91,12 @@ const askAuthorized = async (
 export const buildBasicAuthorization = (username: string, password: string): string =>
   `Basic ${Buffer.from(`${username}:${password}`).toString("base64")}`;
 
-/** Milliseconds, whatever time a review has: others may wait for the token and have more. */
+/** The time limit for fetching a token, in milliseconds. Reviews share a fetch, so it isn't one review's time. */
 const longestWait = 10_000;
-/** The token sources by place. They live as long as the process, because settings name only few places. */
+/** The token sources by the secret or parameter of their credential. Settings name few, so none is dropped. */
 const tokenSources = new Map<string, ReturnType<typeof createTokenSource>>();
 
-/** Asks until another try is useless. The last answer counts, even if a later try is cut off. */
+/** Sends a request, again while that may help. Returns the last answer, even if a later try is cut off. */
 const ask = async (request: HttpsRequest, deadline: number): Promise<HttpsResponse> => {
   const { url, method = "GET", headers = {}, body, ca, connect, most, isWhole, tries = 1, pause = 0 } = request;
   const options = { method, headers, ...(ca && { ca }), ...connect };
@@ -131,7 +131,7 @@ const buildAwsRequest = (action: AwsAction, { region, parameters }: AwsRequest):
   try {
     identity = readAwsKeysFromEnvironment();
   } catch (error) {
-    // A fault of Postern, not of the rule.
+    // Missing or invalid credentials are a fault of Postern's deployment, not of the rule.
     throw new Failure(503, `could not ask AWS: ${getErrorMessage(error)}`, { cause: error });
   }
   const request = { method: "POST" as const, host, path: "/", service, region, headers, body };

@@ -1,7 +1,7 @@
 /** One page of a list. Go writes an empty list as null, which is an empty list here. */
 export interface ListPage {
   items: unknown;
-  /** The elements' own, which the API server leaves out of them. */
+  /** The apiVersion and kind of the elements: the API server states them only for the list. */
   apiVersion: unknown;
   kind: string | undefined;
   /** The continue token of the next page; empty after the last one. */

@@ -6,6 +6,7 @@ export interface AwsKeys {
   sessionToken?: string | undefined;
 }
 
+/** The parts of an HTTP request that AWS Signature Version 4 signs. */
 export interface SignableRequest {
   method: string;
   host: string;

@@ -3,6 +3,7 @@ import { basename, dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { inflateRawSync } from "node:zlib";
 
+/** The paths of the files that CUE runs from. */
 export interface CueFiles {
   worker: string;
   wasm: string;

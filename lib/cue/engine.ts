@@ -16,7 +16,7 @@ export interface WorkerMessage {
   value?: string;
   error?: string;
   fatal?: string;
-  /** Bytes that CUE holds. */
+  /** The memory that CUE uses after the evaluation, in bytes. */
   memory?: number;
 }
 
@@ -40,7 +40,7 @@ interface EvaluationThread {
   end(): void;
 }
 
-/** Bytes of source and characters of value, 4 MiB; a megabyte of object takes CUE some 200 MiB. */
+/** The most bytes of a script, and characters of its result. CUE needs some 200 MiB of memory per MB of object. */
 const maximumLength = 4_194_304;
 /** The default milliseconds per evaluation: the longest that a cluster waits for an answer. */
 const defaultTimeout = 30_000;
@@ -76,13 +76,13 @@ export const createEngine = (megabytes = 512): CueEngine => {
       const job = finish(current);
       if (value === undefined) job.reject(new Error(error ?? "CUE has no value"));
       else job.resolve(value);
-      // Go never gives memory back.
+      // Go never returns memory of a WebAssembly instance, so a new thread starts at half of the limit.
       if (memory > (megabytes * 2 ** 20) / 2 && waiting.length === 0) start();
     }
     evaluateNext();
   };
 
-  /** Fails one evaluation because the thread ended: the current one, else the next. */
+  /** Rejects one evaluation because the CUE thread ended: the evaluation under way, or else the next one. */
   const fail = (why: Error) => {
     // A thread that never became ready isn't restarted, which could repeat without end.
     if (thread?.isReady) start();
@@ -150,7 +150,7 @@ const openThread = (
     worker.on("message", (message) => isEnded || hear(message));
     worker.on("error", ({ message }) => failWith(`CUE failed: ${message}`));
     worker.on("exit", () => failWith("CUE ended before it had a value"));
-    // Comes after the listeners, which would undo it.
+    // `unref` is called after adding the listeners, because adding them would undo it.
     worker.unref();
   };
   locateCueFiles()
@@ -174,4 +174,5 @@ const getSharedEngine = () => {
 };
 
 export const evaluate: CueEngine["evaluate"] = (source, deadline) => getSharedEngine().evaluate(source, deadline);
+/** Starts the shared CUE engine, so that the first evaluation needs not wait for it. */
 export const warm = () => getSharedEngine().warmUp();

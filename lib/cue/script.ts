@@ -1,3 +1,4 @@
+/** A script's import declarations, and everything that follows them. */
 export interface ScriptParts {
   imports: string;
   declarations: string;

@@ -13,7 +13,7 @@ export const limitMemory = (file: string, pages: number): Uint8Array => {
     const { start, end, least } = findMemory(head);
     const body = [1, 1, ...encodeNumber(least), ...encodeNumber(pages)];
     const section = Buffer.from([memorySection, body.length, ...body]);
-    // The rest is read into its place: a copy would take longer than the reading.
+    // Reads the rest of the file directly behind the new section: copying it there would take longer than reading.
     const program = Buffer.allocUnsafe(size - (end - start) + section.length);
     head.copy(program, 0, 0, start);
     section.copy(program, start);

@@ -25,7 +25,7 @@ interface WebAssembly {
 const { wasm, glue, megabytes, longest } = workerData as WorkerSettings;
 const sendMessage = (message: WorkerMessage) => parentPort?.postMessage(message);
 
-/** The beginning of Go's output before it ends. */
+/** The first 1000 characters or so that the Go program prints; they explain why it ended. */
 let output = "";
 let hasExited = false;
 

@@ -34,7 +34,7 @@ const findFirstBlock = (text: string): { type: string; bytes: Uint8Array } | und
 
     let at = opening.next;
     for (let header = readLine(text, at); header.line.includes(":"); header = readLine(text, at)) at = header.next;
-    // Any line with a colon is a header, even the block's end.
+    // Go takes any line with a colon for a header, even the END line, so `at` may be behind the trailer.
     if (at === text.length || at > trailer) return undefined;
     if (at > opening.next && at > ends) continue;
     const type = opening.line.slice(0, -dashes.length);

@@ -22,11 +22,11 @@ export const readElement = (bytes: Uint8Array, at: number, before: number): Elem
     if (length < 0x80) return undefined;
   }
   const end = next + length;
-  // A truncated length is NaN, and so is `end`.
+  // If the length is truncated, `length` and `end` are NaN, and the comparison is false.
   return end <= before ? { identifier, start: next, end } : undefined;
 };
 
-/** Returns the first elements inside another, by their identifiers; further ones belong to later versions. */
+/** Returns the first elements inside an element, one for each identifier; later versions may add further ones. */
 export const readFields = <Identifiers extends readonly number[]>(
   bytes: Uint8Array,
   { start, end }: Element,

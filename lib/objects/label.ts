@@ -1,6 +1,6 @@
 export type Labels = Readonly<Record<string, string>>;
 
-/** Returns the first key that both have with different values. */
+/** Returns the first key that is in both maps with different values. */
 export const findConflict = (some: Labels, others: Labels): string | undefined =>
   Object.keys(some).find((key) => Object.hasOwn(others, key) && others[key] !== some[key]);
 

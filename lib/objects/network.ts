@@ -14,7 +14,7 @@ export const parseIpAddress = (text: string): number[] | undefined => {
 /** Returns the address in the form that URLs give it; an address can be written in many ways. */
 const toUrlHost = (text: string): string => {
   const url = `http://${text.includes(":") ? `[${text}]` : text}`;
-  // The text must not add other parts to the URL.
+  // Only an address is accepted: the text can't add a path, a port or a user to the URL.
   return /^[\w.:]+$/.test(text) && URL.canParse(url) ? new URL(url).hostname : "";
 };
 const isPlain = (host: string) => /^\d+(\.\d+){3}$/.test(host);
@@ -22,6 +22,7 @@ const isPlain = (host: string) => /^\d+(\.\d+){3}$/.test(host);
 /** The addresses whose first `bits` bits are those of `start`. */
 export type AddressRange = [start: number[], bits: number];
 
+/** Returns a function that reports whether a range contains this address, given as bytes. */
 export const isInRange =
   (bytes: number[]) =>
   ([start, bits]: AddressRange): boolean =>

@@ -17,7 +17,7 @@ const kinds = ["initContainers", "containers", "ephemeralContainers"] as const;
 export const listContainers = ({ spec }: Pod, of: readonly (typeof kinds)[number][] = kinds): ContainerWithPath[] =>
   of.flatMap((kind) => (spec?.[kind] ?? []).map((container, index) => ({ container, path: `spec.${kind}[${index}]` })));
 
-/** Returns the same list in CEL. In a pod without regular containers, which is invalid, the API server shows null. */
+/** Returns a CEL expression for a pod's containers; `containers` is null in the API server if a pod has none. */
 export const listContainersInCel = (
   pod: "object" | "oldObject",
   of: readonly (typeof kinds)[number][] = kinds,

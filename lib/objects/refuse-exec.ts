@@ -18,7 +18,7 @@ interface ExecContext {
   pods(name: string, namespace?: string): Promise<Pod | undefined>;
 }
 
-/** Refuses to exec into or attach to a pod that has one of these; names the first one. */
+/** Refuses to exec into or attach to a pod that has one of the escalations `of`; names the first one that it has. */
 export const refuseExec = async (
   of: readonly Escalation[],
   { request, settings, pods }: ExecContext,

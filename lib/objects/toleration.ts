@@ -19,14 +19,14 @@ export const areTolerationsCovered = (allowed: readonly Toleration[], toleration
   return tolerations.map(fillInToleration).every((reach) => reaches.some((wider) => covers(wider, reach)));
 };
 
-/** Absent fields are empty; absent seconds never end. */
+/** Fills in absent fields: texts become empty; an absent tolerationSeconds means that the toleration never ends. */
 const fillInToleration = ({ key = "", operator = "", value = "", effect = "", tolerationSeconds }: Toleration) => {
   return { key, operator, value, effect, seconds: tolerationSeconds ?? Number.POSITIVE_INFINITY };
 };
 
 type FilledInToleration = ReturnType<typeof fillInToleration>;
 
-/** Compares as kube-apiserver does. */
+/** Reports whether a toleration covers another, as kube-apiserver compares them. */
 const covers = (wide: FilledInToleration, narrow: FilledInToleration): boolean => {
   if (isSame(wide, narrow)) return true;
 
@@ -36,7 +36,7 @@ const covers = (wide: FilledInToleration, narrow: FilledInToleration): boolean =
   if (effect === "NoExecute" && seconds < narrow.seconds) return false;
 
   if (operator === "Exists") return true;
-  // Upstream reads an empty operator as Equal in `wide`, but not in `narrow`.
+  // Upstream treats an empty operator as Equal in the covering toleration, but not in the covered one.
   return (operator === "Equal" || operator === "") && narrow.operator === "Equal" && value === narrow.value;
 };
 

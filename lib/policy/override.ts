@@ -11,7 +11,7 @@ import { evaluateOverrideScript } from "./scripts.ts";
 import { includesOperation } from "./selectors.ts";
 import type { KinitirasPolicy, OverridePolicy, OverrideRule, PolicyCapabilities, PolicyRequest } from "./types.ts";
 
-/** A part of a rule, in the order in which they are applied. */
+/** The parts of an override rule's overriders, in the order in which they are applied. */
 export type RulePart = "template" | "cue" | "plaintext" | "origin";
 
 /** A rule of a policy that was applied to a request. `sources` are the parts of the rule that changed the object. */
@@ -33,7 +33,7 @@ export const applyOverridePolicies = async (
   if (request.operation === "DELETE" || request.operation === "CONNECT") return [];
   const concerned = findOverridePolicies(policies, request);
   const applied = await applyAll(concerned.filter(isClusterPolicy), request, capabilities);
-  // Changes by ClusterOverridePolicies may decide which OverridePolicies select the object.
+  // Selects again, because changes by ClusterOverridePolicies may decide which OverridePolicies select the object.
   const isChanged = applied.some(({ sources }) => sources.length > 0);
   const then = (isChanged ? findOverridePolicies(policies, request) : concerned).filter(
     (policy) => !isClusterPolicy(policy),
@@ -41,6 +41,7 @@ export const applyOverridePolicies = async (
   return [...applied, ...(await applyAll(then, request, capabilities))];
 };
 
+/** A request, the policies to apply to it, and the capabilities that they use. */
 export interface PolicyApplication extends PolicyRequest {
   policies: readonly KinitirasPolicy[];
   capabilities: PolicyCapabilities;

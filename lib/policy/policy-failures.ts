@@ -55,6 +55,6 @@ export const listPolicyRules = <List extends keyof RulesByField>(
   if (!Array.isArray(listed)) throw createShapeFailure(`spec.${list}`, "a list of rules");
   const odd = listed.findIndex((rule) => !isMap(rule));
   if (odd >= 0) throw createShapeFailure(`spec.${list}[${odd}]`, "an object");
-  // The evaluation of a rule checks its fields.
+  // The cast is safe: the fields of each rule are checked when the rule is evaluated.
   return listed as RulesByField[List][];
 };

@@ -17,7 +17,7 @@ import {
 } from "./types.ts";
 import type { ValidationResult } from "./validate.ts";
 
-/** Requests that are sent even if no known policy selects them. */
+/** Requests that the webhook entries match even if no policy known at that time selects them. */
 export interface InterceptedRequests extends Omit<RequestMatch, "operations"> {
   /** The default is every operation at which policies can apply. */
   operations?: RequestMatch["operations"];
@@ -51,9 +51,10 @@ export const policySettings: PolicySettings = {
 const toResourceType = (resource: string): ResourceType => ({ group: policyGroup, version: "v1alpha1", resource });
 
 export const overridePolicyResources = [toResourceType("clusteroverridepolicies"), toResourceType("overridepolicies")];
+/** The resource of kinitiras' ClusterValidatePolicy. */
 export const validatePolicyResources = [toResourceType("clustervalidatepolicies")];
 
-/** Returns the needs of a rule that applies the policies which a cluster keeps in `places`. */
+/** Returns the needs of a rule that applies a cluster's policies; `places` are the resources that hold them. */
 export const createPolicyNeeds = (places: readonly ResourceType[]) => ({
   reader: reader(({ inCluster, policies, reads }: PolicySettings) => [
     ...(inCluster ? places : []),
@@ -117,8 +118,8 @@ export const listPolicies = async (
 };
 
 /**
- * Keyed by a cluster's first list, which belongs to that cluster only. While the lists are the same, listPolicies returns
- * the same array, so that buildPolicyIndex indexes it once.
+ * The policies of settings and cluster, joined. The key is the cluster's first list. While the lists are the same,
+ * listPolicies returns the same array, so that buildPolicyIndex indexes it once.
  */
 const joinedPolicies = new WeakMap<
   readonly KubernetesObject[],
@@ -211,7 +212,7 @@ export const countMetrics = (
   );
 };
 
-/** Runs an evaluation; if it throws, counts an error of the policy that the error names. */
+/** Runs an evaluation; if it throws, counts an error in the metrics of the policy that failed, and throws again. */
 export const countErrors = async <T>(around: PolicyRuleContext, evaluate: () => Promise<T>): Promise<T> => {
   try {
     return await evaluate();

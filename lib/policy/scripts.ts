@@ -3,6 +3,7 @@ import { Failure } from "../failure.ts";
 import { isMap } from "../json.ts";
 import type { PolicyCapabilities, PolicyPatchOperation, PolicyRequest, ScriptHttpRequest } from "./types.ts";
 
+/** The result of a validating CUE script. */
 export interface ScriptVerdict {
   valid: boolean;
   reason: string;
@@ -65,7 +66,7 @@ interface WrappedScript {
 
 const wrapScript = (script: string): WrappedScript => {
   const { imports, declarations } = splitScript(script);
-  // The name has one u more than the longest name of this form in the script.
+  // Builds a field name that the script doesn't have: `_u…` with one u more than the longest such name in it.
   const most = (script.match(/_u+/g) ?? []).reduce((most, { length }) => Math.max(most, length), 1);
   const name = `_${"u".repeat(most)}`;
   return { name, text: `${imports}\n${name}: {\n${declarations}\n}\n` };
@@ -78,7 +79,7 @@ const wrongShapes: Record<OutputField, string> = {
   validate: "null | bool | number | string | bytes | [...]",
 };
 
-/** Returns the output of a script, after sending the one request that the script may describe. */
+/** Returns a script's output; if the script describes an HTTP request, sends it and adds the response as input. */
 const evaluateWithRequest = async (
   script: string,
   inputs: Record<string, unknown>,
@@ -87,7 +88,7 @@ const evaluateWithRequest = async (
   dryRun: boolean,
 ): Promise<unknown> => {
   const wrapped = wrapScript(script);
-  // Most scripts send no request; this saves them one evaluation.
+  // A script without the word `processing` sends no request. Most scripts are such: one evaluation is enough.
   if (!script.includes("processing")) return evaluateOutput(wrapped, inputs, output, capabilities);
   const request = await findHttpRequest(wrapped, inputs, capabilities.evaluateCue);
   if (request === undefined) return evaluateOutput(wrapped, inputs, output, capabilities);

@@ -96,6 +96,7 @@ export const originTypes = [
   "topologySpreadConstraints",
 ] as const;
 
+/** An overrider that needs no CUE: it changes a part of the object that `type` names. */
 export interface OriginOverrider {
   type: (typeof originTypes)[number];
   /** Optional if `replace` is true, or if the type supports only `replace`. */
@@ -114,7 +115,7 @@ export interface OriginOverrider {
   topologySpreadConstraints?: TopologySpreadConstraint[];
 }
 
-/** Reports whether `replace` is the only operation of a type. */
+/** Reports whether origin overriders of a type allow no operation but `replace`. */
 export const isOnlyReplaced = (type: OriginOverrider["type"]): boolean =>
   !["annotations", "labels", "nodeSelector", "tolerations"].includes(type);
 

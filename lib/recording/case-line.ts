@@ -83,7 +83,7 @@ const createRecording = async (
     name: buildCaseName(second, rest),
     ...given,
     ...(again && { needs: again.noted() }),
-    // `recordRequest` always sets the member of this phase.
+    // `recordRequest` always sets the member `asked[phase]`, so the type assertion is safe.
     ...toCaseOutcome(second.outcome, asked[phase] as KubernetesObject),
     recorded: { ...origin, ...(isRedacted && { redacted: true }) },
   };

@@ -3,5 +3,5 @@ import { noteAnswers } from "./notes.ts";
 import { repeatAnswers } from "./repeated-answers.ts";
 import type { RecorderParts } from "./traced-decision.ts";
 
-/** All parts: a recorder with them can record reviews of any rule. */
+/** All optional parts of a recorder. With them, it can record reviews of any rule. */
 export const completeRecorderParts: RecorderParts = { evaluate: evaluateRule, answers: { noteAnswers, repeatAnswers } };

@@ -1,6 +1,6 @@
 // Decides which texts a recording keeps. Any other text is free text, which may hold a secret.
 
-/** The key of the member that holds a text, and the key of the member that holds that member's object. */
+/** Where a text is: `key` is its own key, `above` the key of the object or list that contains it. */
 export interface TextPosition {
   key: string;
   above: string;
@@ -61,7 +61,7 @@ const profile = /^(?:(?:runtime|docker)\/default|unconfined|localhost\/[-\w./]{1
 const harmless =
   /^(?:true|false|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:\d\d)|(?:\d{1,6}(?:\.\d{1,3})?(?:h|m|s|ms))+|\d{1,9}(?:\.\d{1,3})?(?:[KMGTP]i|%)|\d{1,5}m)$/;
 
-/** Reports whether a text in this place is a name, an image, a quantity, a word of the API, a label or a time. */
+/** Reports whether the key of a text, or its form, shows that it is a name, image, quantity, time or API word. */
 export const isKept = (text: string, { key, above }: TextPosition): boolean => {
   if (text === "" || harmless.test(text)) return true;
   if (freeMap.test(above)) return above === "annotations" && profileKey.test(key) && profile.test(text);

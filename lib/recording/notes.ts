@@ -17,7 +17,7 @@ export interface AnswerNotes {
   noted(): RecordedAnswers;
 }
 
-/** Notes the questions of one review and their answers. A question that fails is not noted. */
+/** Wraps capabilities so that one review's questions and their answers are noted; failed questions are left out. */
 export const noteAnswers = (capabilities: Capabilities): AnswerNotes => {
   let notes = openNotes();
   const noted = (inner: Capabilities): Capabilities => ({
@@ -90,7 +90,7 @@ const openNotes = () => {
     const question = JSON.stringify({ group, resource, ...what });
     reads.set(question, JSON.parse(question));
     const kind = { group, resource };
-    // An object that this review created was not there before it.
+    // Leaves out objects that the rule created in this review: a replay must start without them.
     for (const object of found) if (!created.has(placeOf(kind, object))) keep(kind, object);
   };
   const keepRequest = (verb: keyof typeof requests, question: object, answer: HttpsResponse) =>
@@ -131,7 +131,7 @@ const openNotes = () => {
       // An empty list is recorded, too: without it, a replay would take `objects` for all there are.
       reads: [...reads.values()],
       ...toOptionalField("refused", refused.values()),
-      // Records with more members come first: one with fewer also matches more specific questions.
+      // Sorts questions with more members first: the first match counts, and a general one would match specific ones.
       ...toOptionalField(
         "may",
         [...may.values()].sort((one, other) => countMembers(other) - countMembers(one)),
@@ -150,7 +150,7 @@ const openNotes = () => {
 const countMembers = ({ allowed: _, reason: __, evaluationError: ___, ...access }: AccessQuestion & AccessAnswer) =>
   Object.values(access).filter((value) => value !== undefined).length;
 
-/** Returns the members that distinguish requests; the others only say how a request is sent. */
+/** Returns the parts of a request by which a recording recognizes it; the others only say how it is sent. */
 export const toRecordedRequest = ({ url, method, headers, body }: HttpsRequest) => {
   return {
     url,

@@ -1,14 +1,15 @@
 import { isObject } from "../json.ts";
 import { getOriginal } from "../patch.ts";
 
-/** Notes which texts a rule reads by their key. Texts that it reads by listing all members are not noted. */
+/** Notes which texts a rule reads by key, as in `labels.app`. Reads through Object.keys or a loop are not noted. */
 export interface ReadTracker {
   watch<T>(value: T): T;
   has(holder: object, key: string): boolean;
-  /** Ends the notes: later reads of the views are not the rule's. */
+  /** Stops noting: later reads of watched values are not made by the rule. */
   close(): void;
 }
 
+/** A tracker that notes no reads. */
 export const noReads: ReadTracker = { watch: (value) => value, has: () => false, close: () => {} };
 
 export const trackReads = (): ReadTracker => {
@@ -23,7 +24,7 @@ export const trackReads = (): ReadTracker => {
     else read.set(holder, new Set([key]));
   };
 
-  /** `isListed` marks a list that was found by listing all members: reads of its elements are not noted. */
+  /** `isListed` marks a list that was reached by a loop over all members: reads of its elements are not noted. */
   const view = (of: object, isListed: boolean): object => {
     const known = views[isListed ? 1 : 0];
     const found = known.get(of);

@@ -21,7 +21,7 @@ export interface Recorder {
 }
 
 /**
- * Calls `heard` for every review of a cluster, after its answer. Failures are left out, and so are direct invocations,
+ * Calls `heard`, which records a review, after the answer to each. Leaves out failures and direct invocations,
  * which are tests. For a group, `heard` is called for each member, because a case belongs to one rule.
  */
 export const createRecorder = (
@@ -29,7 +29,7 @@ export const createRecorder = (
   parts: RecorderParts,
   heard: (one: RecordedReview) => void,
 ): Recorder => {
-  /** The evaluations of open requests. The key is userInfo, the one object that all copies of a request share. */
+  /** The recorded evaluations of unfinished requests, by userInfo: all copies of a request share this object. */
   const open = new WeakMap<object, RecordedEvaluation[]>();
 
   const finishRequest = ({ request, cluster, key, code, version, group }: LogReport) => {
@@ -54,7 +54,7 @@ export const createRecorder = (
     evaluate: (rule, phase, request, circumstances) => {
       const { mode, capabilities } = circumstances;
       if (mode === "off") return parts.evaluate(rule, phase, request, circumstances);
-      // A member of a group without needs gets the capabilities of the other members.
+      // A member of a group without needs gets the other members' capabilities, but asks nothing: nothing is noted.
       const notes = rule.needs && capabilities && parts.answers?.noteAnswers(capabilities);
       const note = (decision: Decision): Decision => {
         const before = open.get(request.userInfo) ?? [];

@@ -9,7 +9,7 @@ export interface RecordedEvaluation {
   phase: Phase;
   request: AdmissionRequest;
   circumstances: EvaluationContext;
-  /** The answers it got; undefined if the rule needs nothing. */
+  /** The answers to the questions that the rule asked; undefined if the rule has no needs. */
   needs?: RecordedAnswers | undefined;
   decision: Decision;
 }
@@ -24,9 +24,9 @@ export interface Case {
   oldObject?: KubernetesObject;
   /** Default: UPDATE if there is an oldObject, else CREATE. */
   operation?: Operation;
-  /** The members of a recorded request that the case doesn't state elsewhere. With it, no defaults are filled in. */
+  /** The members of a recorded request that no other member of the case states. If set, nothing gets a default. */
   request?: RequestEnvelope;
-  /** Such as `deployments/scale`. By default the object's resource if the rule matches it, else the rule's first. */
+  /** The request's resource, such as `pods/exec`. Default: the object's if the rule matches it; else its first. */
   resource?: string;
   namespace?: string;
   user?: UserInfo;
@@ -40,13 +40,13 @@ export interface Case {
   becomes?: KubernetesObject;
   admitted?: true;
   refused?: string;
-  /** The error with which the evaluation of policies fails. */
+  /** The expected error: the evaluation of the policies must fail with this text. */
   fails?: string;
-  /** 403 and Forbidden by default. */
+  /** The code of the refusal; if absent, 403 with the reason Forbidden. */
   code?: number;
   /** Null if the Status has no reason. */
   reason?: string | null;
-  /** Compared only if stated. */
+  /** The details of the expected Status; not compared if they are missing here. */
   details?: Status["details"];
   warnings?: string[];
   audit?: Record<string, string>;
@@ -55,6 +55,7 @@ export interface Case {
   recorded?: object;
 }
 
+/** The members of an AdmissionRequest that a recording keeps beside the objects. */
 export type RequestEnvelope = Pick<AdmissionRequest, "kind" | "resource"> & Partial<AdmissionRequest>;
 
 type RecordedRequest = Omit<Case, "name"> & { request: RequestEnvelope };
@@ -80,7 +81,7 @@ export interface RecordingOrigin {
   /** The time of the review in ISO 8601. */
   at: string;
   /**
-   * The original answer may have been another: it depended on redacted text or on answers that can't be recorded, or a
+   * True if the rule may have decided the original otherwise: it read redacted text, answers can't be recorded, or a
    * script was given placeholders.
    */
   redacted?: true;

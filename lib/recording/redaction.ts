@@ -24,13 +24,13 @@ export interface Redaction {
 
 interface RedactionPosition {
   holder: object;
-  /** The key in `holder`; of a list's element, its index. */
+  /** The key of the value in `holder`, or its index if `holder` is a list. */
   member: string;
-  /** The nearest member's key, also for elements of a list. */
+  /** The last key on the path that is no index: elements of a list have the key of the list. */
   key: string;
   above: string;
   depth: number;
-  /** These say that the value is in a Secret's data, in a policy, or at a path that the operator keeps. */
+  /** True below a Secret's data (`isHeld`), in a policy, or at a path that the operator keeps (`isChosen`). */
   isHeld: boolean;
   isPolicy: boolean;
   isChosen: boolean;
@@ -82,7 +82,7 @@ export const openRedaction = ({ reads = noReads, isSecret = false }: RedactionOp
 
   const keepText = (text: string, at: RedactionPosition): string | undefined => {
     const isRead = reads.has(at.holder, at.member);
-    // A policy without its script would behave differently.
+    // A CUE script in a policy is kept, with its texts redacted: without it, the policy would behave differently.
     if (at.key === "cue" && (isRead || at.isPolicy) && !at.isChosen) return redactScript(text, getPlaceholder);
     return isKeptAt(text, at, isRead) ? text : undefined;
   };
@@ -135,6 +135,7 @@ const createPlaceholder = (text: string, number: number): string => {
 };
 const placeholderShape = /^(?:[a-z][a-z0-9+.-]{0,11}:\/\/|\/)?redacted(?:\d{4}|\d{8})$/;
 
+/** Reports whether a text contains a placeholder that replaced redacted text. */
 export const hasPlaceholder = (text: string): boolean => /redacted\d{4}/.test(text);
 
 /** Reports whether the name of a variable or header, or the argument before it, says that a value is a secret. */

@@ -6,7 +6,7 @@ import { noteAnswers, toRecordedRequest } from "./notes.ts";
 import type { ReadTracker } from "./reads.ts";
 import { hasPlaceholder, type Redaction } from "./redaction.ts";
 
-/** The answers that a rule got, for two more evaluations. */
+/** Repeats the answers that a rule got, in two more evaluations: one traces reads, one has redacted answers. */
 export interface RepeatedAnswers {
   /** Returns capabilities that answer with views, and keeps their answers. */
   watch(reads: ReadTracker): Capabilities;
@@ -25,7 +25,7 @@ export interface RedactedCapabilities {
 }
 
 export const repeatAnswers = (needs: RecordedAnswers): RepeatedAnswers => {
-  /** The answers by the question's number. */
+  /** The answers, by the number that each question got when it was first asked. */
   const answers = new Map<number, unknown>();
   /** The parsed JSON that the rule got, by service response. */
   const contents = new WeakMap<object, unknown>();
@@ -61,7 +61,7 @@ export const repeatAnswers = (needs: RecordedAnswers): RepeatedAnswers => {
           // `capabilities` has no answers, so `ask` fails and says that none is recorded.
           if (!answers.has(turn)) return ask();
           const answer = answers.get(turn);
-          // The answer to a creation is a fixed word.
+          // Only the answer to a creation is a string, one of a few fixed words: nothing to redact.
           if (typeof answer === "string") return answer;
           if (!isService(answer)) return restoreName(redact(answer), question);
           const { body, ...rest } = answer;
@@ -85,10 +85,10 @@ export const repeatAnswers = (needs: RecordedAnswers): RepeatedAnswers => {
   };
 };
 
-/** The verb and arguments of a question, without those that only say how it is sent and may not be JSON. */
+/** The verb and arguments of a question, without arguments that only say how to send it: these may not be JSON. */
 type Question = readonly [verb: string, ...args: unknown[]];
 
-/** Returns capabilities that pass answers through `answer`, and the ledger's values through `before`. */
+/** Returns capabilities that ask through `answer`; `before` replaces the value that a ledger's change starts from. */
 const interceptAnswers = (
   capabilities: Capabilities,
   answer: (question: Question, ask: () => Promise<unknown>) => Promise<unknown>,

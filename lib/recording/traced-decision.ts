@@ -8,13 +8,13 @@ import type { RepeatedAnswers, repeatAnswers } from "./repeated-answers.ts";
 /** The code that not every recorder needs. A bundle has only what its rule needs; all of it is in complete-parts.ts. */
 export interface RecorderParts {
   evaluate: Evaluate;
-  /** Required for rules with needs. */
+  /** The functions that note and repeat the answers to a rule's questions; required for rules with needs. */
   answers?: { noteAnswers: typeof noteAnswers; repeatAnswers: typeof repeatAnswers };
 }
 
 export interface TracedEvaluation {
   reads: ReadTracker;
-  /** The answers to the rule; none if it needs nothing. */
+  /** The answers that the rule got from the cluster and services; undefined if the rule has no needs. */
   answers?: RepeatedAnswers | undefined;
 }
 

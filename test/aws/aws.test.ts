@@ -319,9 +319,9 @@ describe("the functions of a stage", await needs("runtime client"), () => {
 
     it("need a version that accepts the keys in use", async () => {
       deploy(good, { POSTERN_KEYS: `${one.publicKey},second` });
-      await assert.rejects(rollBack(functions, rule), /version 1 of always-deny doesn't accept the keys in use/);
+      await assert.rejects(rollBack(functions, rule), /version 1 of always-deny doesn't accept the keys that are in use now/);
       deploy(good, { POSTERN_KEYS: one.publicKey, POSTERN_ACCEPTS: "bench.1,bench.2,other.1" });
-      await assert.rejects(rollBack(functions, rule, "1"), /doesn't accept the clusters and key versions in use/);
+      await assert.rejects(rollBack(functions, rule, "1"), /doesn't accept the clusters and key versions that are in use now/);
     });
 
     it("are not moved if another command has moved them", async () => {

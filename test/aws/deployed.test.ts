@@ -312,7 +312,7 @@ describe("a stage", await needs("moto", "runtime client", "API server"), () => {
     it("does not go back to versions that know only the old one", async () => {
       const { code, stderr } = await postern("rollback", "--all", "--to", `r${former}`, ...reaching());
       assert.equal(code, 1, stderr);
-      assert.match(stderr, /version \d+ of stamp-notes doesn't accept the keys in use/);
+      assert.match(stderr, /version \d+ of stamp-notes doesn't accept the keys that are in use now/);
     });
   });
 

@@ -360,7 +360,10 @@ warn-notes
       [{ against: "one", with: "one" }, "--against and --with are both one; two versions are compared"],
       [{ with: "built", config: "other.yaml" }, "--config is for working-tree, which is neither of the two versions"],
       [{ with: "r7" }, "r7 is a release of a stage; --stage must say of which"],
-      [{ with: "/" }, "/ is no version: the folder is neither a checkout of Postern nor what its build writes"],
+      [
+        { with: "/" },
+        "/ is no version to replay: the folder is neither a checkout of Postern nor the output of postern build",
+      ],
       [
         { with: "--all" },
         'there is no version "--all"; it can be recorded, working-tree, a commit (empty, main, locked, one) or a folder',

@@ -1,5 +1,6 @@
 import type { Container, PodSecurityContext, PodSpec, SecurityContext } from "kubernetes-types/core/v1.d.ts";
 
+/** What the checks read of a pod or a pod template. */
 export interface PodSubject {
   spec: PodSpec;
   annotations: Readonly<Record<string, string>>;
@@ -7,6 +8,7 @@ export interface PodSubject {
   containers: readonly Container[];
 }
 
+/** A violation by a pod: upstream's short reason, and the detail with names and values. */
 export interface PodOffence {
   reason: string;
   detail: string;
@@ -14,14 +16,16 @@ export interface PodOffence {
 
 export type CheckFunction = (subject: PodSubject) => PodOffence | undefined;
 
+/** A check of the Pod Security Standards, with its variants for Kubernetes versions. */
 export interface Check {
   level: "baseline" | "restricted";
   /** The check by the Kubernetes version from which it applies, in ascending order. */
   since: Readonly<Record<`1.${number}`, CheckFunction>>;
-  /** The baseline check that this check replaces, from its own first version on. */
+  /** The baseline check that this restricted check replaces, from the first version in `since` on. */
   insteadOf?: Check;
 }
 
+/** The security context of a pod or of a container. */
 export type AnyContext = PodSecurityContext & SecurityContext;
 
 export const getContext = ({ securityContext }: Container): AnyContext => securityContext ?? {};
@@ -31,6 +35,7 @@ const listContexts = ({ spec, containers }: PodSubject): AnyContext[] => [
   ...containers.map(getContext),
 ];
 
+/** Returns the names of containers. */
 export const listNames = (containers: readonly Container[]) => containers.map(({ name = "" }) => name);
 
 /** Builds a check of containers. `detail` gets each forbidden value once. */
@@ -47,6 +52,7 @@ export const checkContainers =
     return { reason, detail: detail(listNames(offenders), sortUnique(values)) };
   };
 
+/** Builds a check of the security contexts of a pod and its containers. */
 export const checkContexts =
   (
     reason: string,
@@ -78,6 +84,7 @@ export const quoteAll = (texts: readonly string[]) => texts.map((text) => `"${te
 export const chooseForm = (count: number, singular: string, plural = `${singular}s`) =>
   count === 1 ? singular : plural;
 
+/** Returns quoted names after a noun in singular or plural, such as `containers "a", "b"`. */
 export const printNames = (noun: string, names: readonly string[]) =>
   `${chooseForm(names.length, noun)} ${quoteAll(names)}`;
 

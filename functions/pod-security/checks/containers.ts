@@ -35,6 +35,7 @@ const defaultCapabilities = new Set(
 const describeAddedCapabilities = (names: string[], added: string[]) =>
   `${printNames("container", names)} must not include ${quoteAll(added)} in securityContext.capabilities.add`;
 
+/** The check of added capabilities at level baseline. */
 export const capabilitiesBaseline: Check = {
   level: "baseline",
   since: {

@@ -39,6 +39,7 @@ const checkVolumes: CheckFunction = ({ spec }) => {
   };
 };
 
+/** The check of volume types at level restricted; it includes the baseline check of hostPath volumes. */
 export const restrictedVolumes: Check = {
   level: "restricted",
   since: { "1.0": checkVolumes },

@@ -1,6 +1,7 @@
 import { isMap, type JsonMap } from "#lib/json.ts";
 import type { Phase } from "#lib/rule.ts";
 
+/** The `response` of a webhook's AdmissionReview, validated and decoded. */
 export interface HookResponse {
   allowed: boolean;
   status?: JsonMap;
@@ -11,6 +12,7 @@ export interface HookResponse {
   audit: Record<string, string>;
 }
 
+/** The API server's error for a webhook's invalid response. */
 export interface InvalidResponse {
   fault: string;
 }

@@ -8,6 +8,7 @@ import { getHookUrl } from "./http.ts";
 import type { Invocation, VersionedObjects } from "./matching.ts";
 import type { Attributes, CallResult, ReviewToSend, ServerContext, TraceStep } from "./types.ts";
 
+/** The state of one request's way through all hooks: its deadline, and the steps and warnings so far. */
 export interface AdmissionRun {
   attributes: Attributes;
   around: ServerContext;
@@ -19,6 +20,7 @@ export interface AdmissionRun {
   undecided: string[];
 }
 
+/** Creates the trace entry of a hook; until the hook is called, its outcome is `skipped`. */
 export const createTraceStep = ({ phase, name, configuration }: Hook, round: 0 | 1, index: number): TraceStep => {
   return { hook: name, configuration, phase, round, index, outcome: "skipped", warnings: [] };
 };
@@ -28,7 +30,7 @@ export const markUndecided = (run: AdmissionRun, step: TraceStep, why: string): 
   run.undecided.push(`${step.hook} (${step.configuration}): ${why}`);
 };
 
-/** Calls a hook and fills in its step. `answer` is set for a valid response, `refusal` if the request ends here. */
+/** Calls a hook and completes its trace step. Returns `answer` if it is valid, `refusal` if it ends the request. */
 export const callHook = async (
   run: AdmissionRun,
   hook: Hook,

@@ -3,6 +3,7 @@ import { isLabelSelector } from "#lib/policy/selectors.ts";
 
 type Fault = string | undefined;
 
+/** Returns why the API server would refuse a webhook configuration; empty if it accepts it. */
 export const listConfigurationFaults = (manifest: unknown): string[] => {
   if (!isMap(manifest)) return ["must be an object"];
   const { apiVersion, kind, metadata, webhooks } = manifest;

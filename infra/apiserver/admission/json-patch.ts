@@ -8,7 +8,7 @@ import { isMap, isObject, type JsonMap, parsePointer } from "#lib/json.ts";
 export const applyServerPatch = (document: JsonMap, operations: readonly JsonMap[]): unknown => {
   const root: { value: unknown } = { value: document };
   const budget = { copied: 0 };
-  // Parts of the given document are shared with the caller; they are copied before they are changed.
+  // The caller keeps using the given document, so its parts are copied before a change; `owned` has the copies.
   const owned = new WeakSet<object>();
   for (const operation of operations) applyOperation(root, operation, budget, owned);
   return root.value;
@@ -51,6 +51,7 @@ const toPlainValue = (value: unknown): unknown => {
   return Object.fromEntries(Object.entries(value).map(([key, one]) => [key, toPlainValue(one)]));
 };
 
+/** Returns the operations of a patch without the source text of their numbers. */
 export const toPlainOperations = (operations: readonly JsonMap[]): unknown[] => operations.map(toPlainValue);
 
 const getTypeName = (value: unknown): string => {
@@ -146,7 +147,7 @@ const operations: Record<string, (act: OperationRun) => void> = {
   },
 };
 
-/** kube-apiserver's limit for the bytes that all copy operations of a patch add. */
+/** The most bytes that the `copy` operations of one patch may add in total, as in kube-apiserver. */
 const mostCopied = 3 * 1024 * 1024;
 
 const getOperand = ({ operation }: OperationRun): unknown => toPlainValue(operation.value ?? null);
@@ -209,7 +210,7 @@ interface Place {
   key: string;
 }
 
-/** Finds the place of a path; copies the objects on the way that the patch doesn't own yet. */
+/** Finds the object or list that a path's last step is in; copies what the patch hasn't copied yet on the way. */
 const findPlace = ({ root, owned, name }: OperationRun, path: string, fault: string): Place => {
   const nowhere = new Error(`${name} operation does not apply: ${fault}: ${missing}`);
   const steps = parsePointer(path);

@@ -7,18 +7,20 @@ import type { AdmissionRequest, GroupVersionKind, GroupVersionResource, Status }
 import type { Hook } from "./hooks.ts";
 import type { Attributes, ServerContext } from "./types.ts";
 
+/** The object and the old object of a request, both in the version of `kind`. */
 export interface VersionedObjects {
   kind: GroupVersionKind;
   object: unknown;
   oldObject: unknown;
 }
 
+/** The objects of a request, in the versions that hooks ask for, while hooks change them. */
 export interface ObjectView {
-  /** The objects in the version that was last asked for. */
+  /** The object and the old object, in the kind and version of the last call of `as`. */
   readonly latest: VersionedObjects;
   /** Converts the objects; undefined if the conversion is unknown. */
   as(kind: GroupVersionKind): VersionedObjects | undefined;
-  /** Replaces the object, in the version that was last asked for. */
+  /** Replaces the object; the new one has the version for which `as` was last called. */
   put(object: unknown): void;
 }
 
@@ -174,7 +176,7 @@ const evaluateConditions = (
     if ("unsupported" in said)
       unsupported ??= `whether its condition ${JSON.stringify(name)} holds: ${said.unsupported}`;
     else if ("error" in said) errors.push(`expression '${expression}' resulted in error: ${said.error}`);
-    // One false condition is enough, whatever the others evaluate to.
+    // One false condition is enough to skip the hook, whatever the others evaluate to.
     else if (!said.holds) return { skipped: `its condition ${JSON.stringify(name)} is false` };
   }
   if (unsupported !== undefined) return { unsupported };

@@ -67,7 +67,7 @@ const runHook = async (
   rounds: MutationState,
 ): Promise<Status | undefined> => {
   const taken = matchHook(hook, run.attributes, view, run.around);
-  // The API server matches every hook in the second round, too: this can refuse the request for a hook that isn't
+  // Like the API server, matches every hook in the second round. That can refuse the request for a hook that isn't
   // called again.
   if (!("refusal" in taken) && step.round === 1 && !rounds.again.has(hook.identity)) return undefined;
   run.steps.push(step);

@@ -11,18 +11,20 @@ import type { Hook } from "./hooks.ts";
 /** A request without the fields that differ from hook to hook. */
 export type Attributes = Omit<AdmissionRequest, "uid" | "requestKind" | "requestResource" | "requestSubResource">;
 
+/** The AdmissionReview that the API server sends to a webhook. */
 export interface ReviewToSend {
   kind: "AdmissionReview";
   apiVersion: string;
   request: AdmissionRequest;
 }
 
+/** The result of calling a hook: a body, a failure, or why there is none. */
 export type CallResult =
   /** The response body as parsed JSON, not checked yet. */
   | { body: unknown }
   /** The call failed; the text is what the API server shows after `failed to call webhook: `. */
   | { failure: string }
-  /** The hook wasn't called; the chain goes on as if it had allowed the request. */
+  /** The hook wasn't called, as it might do harm or isn't an allowed host; it counts as allowing the request. */
   | { would: true }
   /** The answer can't be determined, for the reason in this sentence. */
   | { unsupported: string };
@@ -56,7 +58,7 @@ export interface TraceStep {
   hook: string;
   configuration: string;
   phase: Phase;
-  /** 1 for a reinvocation. */
+  /** 0 for the first call of a hook, 1 for its reinvocation. */
   round: 0 | 1;
   /** The position among all mutating hooks, or among the validating hooks that match. */
   index: number;
@@ -88,6 +90,6 @@ export interface AdmissionTrace {
   /** The audit annotations; an audit log has those with patches only from level Request on. */
   audit: Record<string, string>;
   steps: TraceStep[];
-  /** A sentence for each thing that is unknown; the other members are valid only if none of these matters. */
+  /** What could not be decided, in sentences; the other members are right only if none of these would change them. */
   undecided: string[];
 }

@@ -1,6 +1,7 @@
 import type { KubernetesObject } from "#lib/review.ts";
 import { type DecodingReport, findDecoder } from "./typed-reading.ts";
 
+/** An object after decoding and defaulting, with what decoding found. */
 export interface FilledObject extends Omit<DecodingReport, "trail"> {
   object: KubernetesObject;
 }

@@ -7,6 +7,7 @@ import { formatResourceAmount } from "./scalars.ts";
 /** Fills in decoded fields in place. `given` is the undecoded value, where an absent list and an empty one differ. */
 type Defaulter = (fields: JsonMap, given: JsonMap) => void;
 
+/** The functions that fill in defaults, by the Go type of the decoded fields. */
 export type Defaulters = Readonly<Record<string, Defaulter | undefined>>;
 
 /** Returns a member, or an empty object that isn't added to the fields. */

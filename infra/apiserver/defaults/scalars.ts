@@ -29,7 +29,7 @@ export const formatResourceAmount = (amount: Quantity): string =>
 const roundToThousandths = (amount: Quantity): string =>
   canonicalizeQuantity({ ...amount, nanos: roundUpToThousandths(amount) * 1_000_000n });
 
-/** Returns the last digit's power of ten if apimachinery, whose constants these are, keeps the text; else undefined. */
+/** Returns the power of ten of the last digit if apimachinery keeps a quantity's text unchanged; else undefined. */
 const findKeptScale = (text: string): number | undefined => {
   if (text === "0") return 0;
   const [, whole = "", fraction = "", suffix = ""] = shape.exec(text) ?? [];

@@ -10,6 +10,7 @@ import {
 } from "./scalars.ts";
 import table from "./types.json" with { type: "json" };
 
+/** What was found while an object is decoded; `trail` is the path of the value being read. */
 export interface DecodingReport {
   readonly trail: (string | number)[];
   /** Paths of unknown fields: the API server drops them or, with strict field validation, refuses the object. */
@@ -149,7 +150,7 @@ const addMisfit = (value: unknown, expected: string, { trail, misfits }: Decodin
   return value;
 };
 
-/** `read` returns undefined for a value that doesn't fit. */
+/** Returns a decoder of scalars. `read` returns undefined for a wrong type; an absent value gives `none`. */
 const createScalarDecoder = (expected: string, none: unknown, read: (value: unknown) => unknown): TypeDecoder => {
   return {
     read: (value, reading) => (isAbsent(value) ? none : (read(value) ?? addMisfit(value, expected, reading))),

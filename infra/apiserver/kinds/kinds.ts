@@ -11,7 +11,7 @@ export interface ResourceKind {
   resource: GroupVersionResource;
   namespaced: boolean;
   subresources: readonly string[];
-  /** Not served by default. */
+  /** True if API servers don't serve the kind by default. */
   off: boolean;
   /** True if conversion between the versions of a custom resource changes only apiVersion. */
   sameInAll: boolean;
@@ -113,7 +113,7 @@ export const createKind = (
 const collectKinds = (objects: Iterable<unknown>): KindsByName => {
   const known = new Map(standardKinds.map(toKindEntry));
   for (const [name, one] of [...objects].flatMap(listDefinedKinds).map(toKindEntry)) {
-    // A definition replaces a built-in kind only in the policy group, whose kinds are listed here without definitions.
+    // A CustomResourceDefinition replaces a known kind only in kinitiras' group, which is also in standardKinds.
     if (!known.has(name) || one.kind.group === policyGroup) known.set(name, one);
   }
   return known;

@@ -82,7 +82,7 @@ const evaluateManifest = async (manifest: Manifest, environment: Environment): P
     ...(isNameless(object, kind) ? ["metadata.name or generateName is required"] : []),
   ];
   if (misfits.length > 0 && operation !== "DELETE") return createDecodeDenial(manifest, object, misfits);
-  // A deletion concerns the stored object; the manifest gives only its name.
+  // A DELETE request has the stored object; the manifest only says which object that is.
   const whole = operation === "DELETE" ? (there ?? filled.object) : filled.object;
   const attributes = buildRequest(whole, operation === "UPDATE" ? (there ?? null) : null, kind, {
     ...asking,
@@ -126,6 +126,7 @@ const toGroupVersionKind = ({ apiVersion = "", kind = "" }: KubernetesObject) =>
 const isNameless = ({ metadata }: KubernetesObject, { resource: { group } }: ResourceKind): boolean =>
   !metadata?.name && !metadata?.generateName && !/^auth(entication|orization)\.k8s\.io$/.test(group);
 
+/** Evaluates the Pod that an evaluated workload would make; yields nothing for other objects and for DELETE. */
 export const evaluatePods = async function* (
   { subject, after }: Evaluation,
   environment: Environment,
@@ -240,7 +241,7 @@ const assumeOld = ({ resource, subResource, oldObject }: Attributes, { existing 
   if (existing.find(resource, name, namespace) === undefined) existing.put(resource, oldObject as KubernetesObject);
 };
 
-/** Adds an unknown namespace by its name, unless the state is known; reports whether only its name is known. */
+/** Adds a missing namespace by its name, unless all objects are known; reports whether only its name is known. */
 const assumeNamespace = ({ namespace, resource, operation }: Attributes, environment: Environment): boolean => {
   const { existing, isStateKnown, noteMissingNamespace } = environment;
   const isItself = resource.group === "" && resource.resource === "namespaces" && operation !== "DELETE";

@@ -26,6 +26,7 @@ export interface RequestOptions {
   namespace: string;
 }
 
+/** The evaluation of one object: its result, the steps that led to it, and the object before and after. */
 export interface Evaluation {
   subject: Pick<EvaluationSubject, "manifest" | "made"> & Partial<Pick<EvaluationSubject, "attributes">>;
   checked: CheckResult;
@@ -52,7 +53,7 @@ export interface Environment {
   /** True if all existing objects are known; otherwise, namespaces that objects name are assumed to exist. */
   isStateKnown: boolean;
   unevaluated: Unevaluated;
-  /** A clause that says how to describe namespaces better. */
+  /** A clause for reports: where the check would find a namespace whose labels it doesn't know. */
   namespaceHint: string;
   noteMissingNamespace(namespace: string): void;
 }
@@ -70,10 +71,10 @@ export interface CheckResult {
   name: string;
   /** Set for an object that was read from a cluster. */
   uid?: string;
-  /** Set for a Pod that a workload would create: the workload, which is in the same namespace. */
+  /** The workload that would create this Pod, in the same namespace; absent for all other objects. */
   madeBy?: Pick<CheckResult, "apiVersion" | "kind" | "name" | "uid">;
   verdict: CheckVerdict;
-  /** Set if the kind is unknown and no entry can match it. */
+  /** True if no webhook entry can match the object, and its kind is unknown. */
   noRule?: true;
   denials: Denial[];
   warnings: Warning[];
@@ -84,6 +85,7 @@ export interface CheckResult {
   passed: string[];
 }
 
+/** The empty lists of a check result without findings. */
 export const noFindings = { denials: [], warnings: [], changes: [], undecided: [], passed: [] };
 
 /** Denied takes precedence over undecided, undecided over changed and allowed. */
@@ -92,7 +94,7 @@ export type CheckVerdict = "allowed" | "changed" | "denied" | "undecided";
 export interface Denial {
   /** The name of a rule, of a foreign webhook, or of a policy and its rule. */
   rule: string;
-  /** The message without the API server's prefix. */
+  /** The webhook's message, without the words that the API server puts before it. */
   message: string;
   code?: number;
   reason?: string;
@@ -107,6 +109,7 @@ export interface Warning {
   text: string;
 }
 
+/** The JSON patch by which a rule changed the object. */
 export interface RuleChange {
   rule: string;
   patch: readonly object[];

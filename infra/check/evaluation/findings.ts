@@ -54,7 +54,7 @@ export const collectFindings = async (
         steps
           .filter(({ outcome, allowed, patch }) => outcome === "called" && allowed && !patch?.length)
           .map(getName)
-          // A rule may have two endpoints, of which one refused or changed the object.
+          // A rule with two endpoints passed only if neither refused or changed the object.
           .filter((name) => ![...changes, ...denials].some(({ rule }) => rule === name)),
       ),
     ],

@@ -2,7 +2,7 @@ import { getOwn, isMap } from "#lib/json.ts";
 import type { KubernetesObject } from "#lib/review.ts";
 import type { FieldPath } from "../manifests/manifests.ts";
 
-/** `at` is the path of the Pod template; `controller` creates the Pods. */
+/** A kind that creates Pods: the path of its Pod template, and the controller that creates them. */
 interface WorkloadKind {
   at: FieldPath;
   controller: string;
@@ -22,9 +22,11 @@ const workloadKinds: Record<string, WorkloadKind> = {
 export const isWorkload = ({ apiVersion, kind }: { apiVersion?: unknown; kind?: unknown }): boolean =>
   Object.hasOwn(workloadKinds, `${apiVersion} ${kind}`);
 
+/** Reports whether an apiVersion has built-in kinds that create Pods. */
 export const hasWorkloads = (apiVersion: string): boolean =>
   Object.keys(workloadKinds).some((word) => word.startsWith(`${apiVersion} `));
 
+/** The Pod that a workload would create, the path of its template, and the controller's user. */
 export interface BuiltPod {
   pod: KubernetesObject;
   at: FieldPath;
@@ -50,7 +52,7 @@ export const buildPod = (workload: KubernetesObject): BuiltPod | undefined => {
   };
   const pod = { apiVersion: "v1", kind: "Pod", metadata, spec: template.spec ?? {} };
   return {
-    // The metadata was checked with the workload; rules check the rest.
+    // The template's metadata was checked with the workload; rules check the rest of the pod.
     pod: structuredClone(pod) as KubernetesObject,
     at: maker.at,
     user: {

@@ -26,6 +26,7 @@ const toRank = (kind: string): number => {
   return first.includes(kind) ? first.indexOf(kind) : first.length;
 };
 
+/** Returns the request of an AdmissionReview that was given as a manifest. Throws if it is malformed. */
 export const readRecordedRequest = ({ object }: Manifest): Attributes => {
   const {
     uid: _,

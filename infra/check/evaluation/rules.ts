@@ -29,7 +29,7 @@ export interface Rules {
    * path in its manifest.
    */
   findSuggestion(rule: string, step: TraceStep, at: FieldPath): Promise<string | undefined>;
-  /** Reports whether a condition only saves calls: if it can't be evaluated, the call has the same outcome. */
+  /** Reports whether a condition only prevents useless calls: without it, the outcome would be the same. */
   isSavingCondition(expression: string): boolean;
   /** True if any rule is turned on, even if no entry calls it. */
   hasRules: boolean;
@@ -69,8 +69,8 @@ export const selectRules = (
 };
 
 /**
- * Opens the rules of one cluster in this process. `coming` returns the objects that will be created; the entries of
- * rules that inspect the cluster follow from them, too.
+ * Opens the rules of one cluster in this process. `coming` returns objects that manifests create; the entries of
+ * rules that inspect the cluster are made from these objects, too.
  */
 export const openRules = async (
   catalogue: CatalogueRule[],
@@ -83,7 +83,7 @@ export const openRules = async (
   // Each review gets its own capabilities, which have a time limit.
   const openCapabilities = (milliseconds: number) =>
     createCapabilities((sentence) => answers.getStore()?.push(sentence), milliseconds);
-  /** Runs a function that may ask the cluster; `unsupported` is about its first question without an answer. */
+  /** Runs a function that may ask the cluster; `unsupported` is a sentence about the first unanswered question. */
   const runWithAnswers = async <T>(run: () => Promise<T>): Promise<{ found: T; unsupported: string | undefined }> => {
     const sentences: string[] = [];
     const found = await answers.run(sentences, run);
@@ -101,7 +101,7 @@ export const openRules = async (
     name: "postern",
     address: (rule, path) => `${here}/${rule}/${path}`,
     harden,
-    // Slow entries are no problem here, only in a cluster where they are installed.
+    // Entries with slow conditions are only reported: check evaluates them in this process, not in an API server.
     slow: (sentence) => slow.push(`${sentence}; postern manifests refuses that`),
   });
   const webhooks = new Map(entries.flatMap((entry) => entry.webhooks).map((one) => [one.name, one]));
@@ -199,7 +199,7 @@ const parseRuleUrl = (url = "") => {
   return { name, phase, variant };
 };
 
-/** Returns the conditions of a rule's entries, except those of authorizedBy, which decide. */
+/** Returns the matchConditions that only save calls: all except those of authorizedBy, which change the outcome. */
 const listSavingConditions = ({ name, rule, phases }: CatalogueRule, { rules }: ClusterConfig): string[] => {
   const setup = rules.get(name);
   if (setup === undefined || setup.mode === "off") return [];

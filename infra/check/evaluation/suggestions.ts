@@ -19,14 +19,14 @@ interface Edit {
 /** The limit for one sentence of a report, in characters. */
 const longest = 290;
 const longestPart = 120;
-/** The number of places that are named for one edit. */
+/** The most paths that a sentence names for the same edit at several paths. */
 const most = 4;
 
 /** Describes how to make one object from another: `set spec.replicas to 3`. `at` is its path in the manifest. */
 export const describeEdits = (before: unknown, after: unknown, at: FieldPath = []): string => {
   const alike = Map.groupBy(listEdits(before, after, at), ({ verb, value }) => JSON.stringify([verb, value]));
   const all = [...alike.values()].map(describeEdit);
-  // Each part takes at least one character.
+  // Each edit takes at least one character of the sentence, so more than `longest` edits never fit.
   let told = Math.min(all.length, longest);
   while (told > 1 && joinSentences(all, told).length > longest) told--;
   return formatSuggestion(joinSentences(all, told));
@@ -78,7 +78,7 @@ const listEdits = (old: unknown, now: unknown, path: FieldPath): Edit[] => {
   return ofList ?? [{ verb: "set", path, value: formatValue(now) }];
 };
 
-/** Returns the edits if items were changed in place, removed, or added at the end; undefined for any other change. */
+/** Returns the edits if items were changed in place, removed or appended; undefined for any other change. */
 const listEditsInList = (old: readonly unknown[], now: readonly unknown[], path: FieldPath): Edit[] | undefined => {
   if (old.length === now.length)
     return now.every(isMap) ? now.flatMap((value, index) => listEdits(old[index], value, [...path, index])) : undefined;
@@ -125,7 +125,7 @@ const formatValue = (value: unknown): string => {
 export interface Suggestion {
   text: string;
   object?: unknown;
-  /** True if the rule would refuse that object, too. */
+  /** True if the rule would refuse the object even after the suggested change. */
   isVain?: boolean;
 }
 
@@ -142,7 +142,7 @@ export const suggestFix = async (
 ): Promise<Suggestion | undefined> => {
   if (rule.suggest === undefined) return undefined;
   const circumstances: EvaluationContext = { ...around, mode: "enforce" };
-  // `suggest` edits a draft as `mutate` does; a sentence that it returns comes out as a refusal.
+  // Evaluates `suggest` as if it were `mutate`: edits become a patch, and a sentence that it returns a refusal.
   const suggesting = rule.suggest.bind(rule);
   const { outcome } = await evaluateRule({ ...rule, mutate: suggesting }, "mutate", request, circumstances);
   if (outcome.status) return { text: formatSuggestion(outcome.status.message) };

@@ -23,7 +23,7 @@ export interface Unevaluated {
 /** The part of a policy or of its binding that says which requests it matches. */
 interface Selection {
   hook: Hook;
-  /** The requests of excludeResourceRules. */
+  /** A hook that matches what the binding or policy excludes by `excludeResourceRules`. */
   excluded: Hook;
 }
 
@@ -42,6 +42,7 @@ interface Quota {
 
 const policyKinds = ["ValidatingAdmissionPolicy", "MutatingAdmissionPolicy"];
 
+/** Reports whether a manifest is an admission policy or a quota that `check` doesn't evaluate. */
 export const isUnevaluated = ({ apiVersion, kind = "" }: { apiVersion?: unknown; kind?: unknown }): boolean => {
   if (kind === "ResourceQuota") return apiVersion === "v1";
   const { group } = splitApiVersion(String(apiVersion));
@@ -208,7 +209,7 @@ const readQuota = (quota: KubernetesObject): Quota => {
   };
 };
 
-/** The limits beside `count/…` that a resource counts against. */
+/** The keys of quotas that objects of a resource count against, besides `count/…`. */
 const charged: Record<string, RegExp> = {
   pods: /^(pods|cpu|memory|ephemeral-storage|hugepages-.*|limits\..*|requests\.(?!storage$).*)$/,
   services: /^services(\.loadbalancers|\.nodeports)?$/,
@@ -259,7 +260,7 @@ const mayGrow = ({ object, oldObject }: Attributes, name: string, subResource: s
 
 const growing = new Set(["services", "persistentvolumeclaims", "resourceclaims.resource.k8s.io"]);
 
-/** Reports whether a Service uses what a key limits; objects of other kinds may always use it. */
+/** Reports whether an object counts against a key of a quota. Only Services are examined; other kinds always count. */
 const isCharged = (key: string, { object }: Attributes, isNew: boolean): boolean => {
   if (!key.startsWith("services")) return true;
   const type = getOwn(getOwn(object, "spec"), "type");

@@ -15,6 +15,7 @@ import type { FieldPath, Manifest } from "../manifests/manifests.ts";
 import { parseDocuments } from "../manifests/yaml.ts";
 import { editText, type YamlEdit } from "./yaml-edits.ts";
 
+/** The changes that rules made to a manifest's object, to be written into the manifest's file. */
 export interface Fix {
   manifest: Manifest;
   patch: Patch;

@@ -2,6 +2,7 @@ import { type Document, isCollection, isMap, isScalar, isSeq, type Pair, type YA
 import { formatFlow, formatYamlLines, type Layout } from "../../diff/yaml-lines.ts";
 import type { FieldPath } from "../manifests/manifests.ts";
 
+/** A YAML or JSON document of a file, and the object in it that edits change. */
 export interface EditTarget {
   text: string;
   document: Document.Parsed;
@@ -11,7 +12,7 @@ export interface EditTarget {
   layout: Layout;
 }
 
-/** A change at the end of `steps`; `add` to a list inserts the value before the item at that index. */
+/** A change of the value that the path `steps` leads to; `add` to a list inserts before the item at that index. */
 export interface YamlEdit {
   steps: readonly string[];
   op: "add" | "replace" | "remove";

@@ -40,12 +40,13 @@ export interface ClusterCheckOptions {
   page: number;
 }
 
+/** A check of a cluster's objects, whose kinds and webhooks were already read. */
 export interface ClusterCheck {
-  /** The failures to read objects or kinds; the list grows while the check runs. */
+  /** The objects and kinds that could not be read; the list grows while the check runs. */
   unread: ReadFailure[];
   notes: Set<string>;
   reportVersion: ReportVersion | undefined;
-  /** Evaluates all objects, kind by kind, and waits for `take` after each evaluation. */
+  /** Evaluates all objects, kind by kind; passes each evaluation to `take` and waits until `take` is done. */
   run(progress: Progress, take: (evaluation: Evaluation) => Promise<void>): Promise<void>;
 }
 
@@ -82,7 +83,7 @@ export const openClusterCheck = async (options: ClusterCheckOptions, signal: Abo
     asking: { operation, user: options.user, namespace: "" },
     isStateKnown: false,
     namespaceHint: "only a user with the right to read namespaces can see that",
-    // The evaluator notes a namespace that can't be read.
+    // Does nothing, because the evaluator itself notes each namespace that can't be read.
     noteMissingNamespace: () => {},
   };
   const evaluator = openEvaluator({ environment, namespaces, operation, note });

@@ -19,7 +19,7 @@ const aggregated = ["v2", "v2beta1"]
   .concat("application/json")
   .join(",");
 
-/** Reads what a cluster serves, in one answer or, without aggregated discovery, in one for each version. */
+/** Reads what a cluster serves: by one request with aggregated discovery, otherwise by one for each version. */
 export const discover = async (read: ApiGet, why: FailureFormatter): Promise<DiscoveryResult> => {
   const all: DiscoveryResult = { resources: [], unknown: [] };
   for (const root of ["/api", "/apis"]) {
@@ -113,7 +113,7 @@ const addResource = (
   all: DiscoveryResult,
 ): void => {
   if (typeof resource !== "string" || typeof kind !== "string") return;
-  // These words become parts of a path.
+  // The version, resource and group become parts of a URL's path, so other characters are refused.
   if (![version, resource].every((word) => /^[a-z0-9.-]+$/.test(word)) || !/^[a-z0-9.-]*$/.test(group)) return;
   all.resources.push({
     kind: { group, version, kind },

@@ -46,7 +46,7 @@ export const openNamespaceCache = (read: ApiGet, why: FailureFormatter): Namespa
     find: ({ group, resource }, name) => (group === "" && resource === "namespaces" ? known.get(name) : undefined),
     put: ({ group, resource }, object) => {
       const name = object.metadata?.name;
-      // A namespace that was read is not replaced. An assumed one takes the place of one that can't be read.
+      // Keeps a Namespace only if none of this name was read, for instance because that failed.
       if (group === "" && resource === "namespaces" && name && !known.has(name)) keep(name, object);
     },
     remove: () => {},

@@ -4,11 +4,13 @@ import { isMap } from "#lib/json.ts";
 import type { KubernetesObject } from "#lib/review.ts";
 import { type ApiGet, type FailureFormatter, isTooLarge, parseContent } from "./reader.ts";
 
+/** A page of a list, and the number of objects that follow it, if the API server states it. */
 export interface Page {
   items: KubernetesObject[];
   remaining?: number;
 }
 
+/** The end of a list that was not read to its end; `broken` says why. */
 export interface IncompleteList {
   broken: string;
 }
@@ -30,7 +32,7 @@ export const readListPages = async function* (
 ): AsyncGenerator<Page | IncompleteList> {
   let limit = most;
   let next = "";
-  /** The key of the last object yielded, and that key at the time when the list was begun again. */
+  /** The key of the last object yielded; the key up to which objects are skipped, since the list began again. */
   let [last, skipped] = ["", ""];
   let isInOrder = true;
   /** The first key of each page: if one comes again, the list would never end. */

@@ -8,6 +8,7 @@ import type { ClusterConnection } from "../../clusters/api.ts";
 /** Sends a GET request to the API server, with retries, and returns the last answer or failure. */
 export type ApiGet = (path: string, accept?: string) => Promise<HttpsAnswer | UnansweredError>;
 
+/** Describes a failed request in words that follow a colon. */
 export type FailureFormatter = (answer: HttpsAnswer | UnansweredError) => string;
 
 export interface ApiReader {
@@ -20,12 +21,12 @@ const patience = 30_000;
 /** The limit for one answer, in bytes. A larger page is requested again with fewer objects. */
 const largest = 8 * 1024 * 1024;
 const tries = 5;
-/** The number of tries before the first answer; it is smaller, because the address may be wrong. */
+/** The number of tries while the server has not answered yet; few, because the address may be wrong. */
 const firstTries = 2;
 /** The longest wait that a Retry-After header may ask for, in seconds. */
 const longestBreak = 30;
 
-/** Opens a reader that stops at `signal`. `breath` is the wait before the second try, in milliseconds. */
+/** Opens a reader that stops at `signal`. `retryPause` is the wait before the second try, in milliseconds. */
 export const openReader = (way: ClusterConnection, signal: AbortSignal, breath = 500): ApiReader => {
   const { server, ca, cert, key } = way;
   const trust = { ...(ca && { ca }), ...(cert && key && { cert, key }) };
@@ -67,12 +68,14 @@ const mayHelpAgain = (answer: HttpsAnswer | UnansweredError, attempt: number): b
   return [429, 500, 502, 503, 504].includes(answer.status);
 };
 
+/** Reports whether an answer is missing because it was larger than the limit. */
 export const isTooLarge = (answer: HttpsAnswer | UnansweredError): boolean =>
   answer instanceof UnansweredError && answer.message.startsWith("its answer has more than ");
 
 /** Returns an answer parsed as JSON; undefined if it isn't JSON. */
 export const parseContent = ({ body }: HttpsAnswer): unknown => parseJson(body);
 
+/** Returns a sentence about an API server that can't be reached or answers with an error, with advice if possible. */
 export const describeFailure = (
   answer: HttpsAnswer | UnansweredError,
   { server, unknown }: Pick<ClusterConnection, "server" | "unknown">,

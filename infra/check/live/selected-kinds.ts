@@ -10,6 +10,7 @@ import type { DiscoveredResource, DiscoveryResult } from "./discovery.ts";
 import { readListPages } from "./pages.ts";
 import type { ApiGet } from "./reader.ts";
 
+/** The resources whose objects check reads from a cluster, and those that it cannot list. */
 export interface SelectedResources {
   resources: DiscoveredResource[];
   /** Resources that hooks match but that can't be listed. */
@@ -45,7 +46,7 @@ const findUniform = async (
   const versions = Map.groupBy(resources, ({ resource: { group, resource } }) => `${group}/${resource}`);
   const several = new Set([...versions].filter(([, all]) => all.length > 1).map(([name]) => name));
   if (several.size === 0 || !hooks.some(({ matchPolicy }) => matchPolicy === "Equivalent")) return uniform;
-  // Conversions stay unknown without an answer, and objects that need one are undecided.
+  // If the definitions can't be read, conversions between versions are unknown, and objects that need one undecided.
   for await (const found of readListPages(read, () => "", definitions, {}, definitionsPerPage)) {
     if ("broken" in found) break;
     for (const definition of found.items) {
@@ -76,7 +77,7 @@ export const selectResources = (
     // Hooks aren't called for operations that the API server doesn't serve, nor for webhook configurations.
     if (!verbs.includes(operation.toLowerCase()) || resource.group === "admissionregistration.k8s.io") return false;
     const requests = [resource, ...kinds.equivalents(resource)].map(
-      // `matchesRequest` reads no other field of a request.
+      // The cast is safe: `matchesRequest` reads only these fields of a request.
       (one) => ({ resource: one, operation, namespace: namespaced ? "any" : "" }) as AdmissionRequest,
     );
     if (isMade && isWorkload({ apiVersion: joinApiVersion(kind), kind: kind.kind })) return true;
@@ -100,6 +101,7 @@ export const selectResources = (
 
 const podRequest = { resource: { group: "", version: "v1", resource: "pods" }, operation: "CREATE", namespace: "any" };
 
+/** Reports whether any hook has a rule for resources of a group and version. */
 export const matchesVersion = (
   hooks: readonly Hook[],
   { group, version }: { group: string; version: string },
@@ -113,7 +115,7 @@ export const matchesVersion = (
 
 const isListed = ({ verbs }: DiscoveredResource) => verbs.includes("list");
 
-/** Events of both groups are the same stored objects. */
+/** An Event is one stored object, which the API server serves in the core group and in events.k8s.io. */
 const getStoreName = ({ group, resource }: ResourceKind["resource"]) =>
   group === "events.k8s.io" && resource === "events" ? "/events" : `${group}/${resource}`;
 

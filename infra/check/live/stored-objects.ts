@@ -43,7 +43,7 @@ export const openEvaluator = ({ environment, namespaces, operation, note }: Eval
     const { namespace } = object.metadata ?? {};
     const { filled, attributes } = buildStoredRequest(object, resource, operation, user);
     noteStrays(resource, filled.strays);
-    // A namespaceSelector reads the stored namespace when that namespace is deleted.
+    // Keeps a Namespace: namespaceSelectors are evaluated on the stored Namespace when it is deleted.
     namespaces.put(resource.resource, object);
     const failure = namespace === undefined ? undefined : await namespaces.fetch(namespace);
     if (failure !== undefined)

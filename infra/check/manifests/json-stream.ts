@@ -1,7 +1,7 @@
 import { endOfString, hasRepeatedKey, isObject, parseJson } from "#lib/json.ts";
 import { type LocatedDocument, openOffsets, type Piece } from "./plain-yaml.ts";
 
-/** `broken` is the line where a value begins that isn't JSON. */
+/** The JSON values in a text; `broken` is the line of the first value that isn't valid JSON. */
 export interface PieceStream {
   pieces: Piece[];
   broken?: number;

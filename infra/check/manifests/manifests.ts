@@ -4,7 +4,7 @@ import { toSentence } from "../../cli/complaint.ts";
 import { createPositionFinder, type PositionFinder, parseDocuments, readPieces } from "./yaml.ts";
 
 export interface ManifestSource {
-  /** The name that the user gave; `-` for standard input. */
+  /** The path of the file, as the command line gives it; `-` for standard input. */
   name: string;
   /** The given folder that the file was found in; for a named file, its own folder. */
   folder?: string;
@@ -112,7 +112,7 @@ const plainSentences: [RegExp, string][] = [
   [/^With stringKeys, all keys must be strings$/, "a key must be a text, neither a map nor a list"],
 ];
 
-/** Copies the targets of aliases, so that a change in one place doesn't change the other places. */
+/** Returns the document as JSON; the values behind YAML aliases are copied, so that no two places share one. */
 const toContent = (document: Document.Parsed, mayAlias: boolean, mayMerge: boolean): unknown => {
   if (mayMerge) mergeInOrder(document);
   const value: unknown = document.toJS();
@@ -125,10 +125,10 @@ const mergeInOrder = (document: Document.Parsed): void => {
     Pair: (_, { key }) => {
       if (!isScalar(key) || key.value !== "<<" || key.type !== "PLAIN") return;
       key.addToJSMap = (context, map, value) => {
-        // The context counts aliases, so that a few of them can't expand without limit.
+        // The `context` counts resolved aliases, so that a few aliases can't expand into a huge document.
         const resolveAlias = (node: unknown) => (isAlias(node) ? node.resolve(document, context) : node);
         const merged = resolveAlias(value);
-        // The first of several merged maps wins.
+        // If several maps are merged, the first one that has a key wins, so the others are applied before it.
         for (const one of isSeq(merged) ? merged.items.toReversed() : [merged]) {
           const source = resolveAlias(one);
           if (!isMapNode(source)) throw new Error("what is merged by << must be a map, or several");

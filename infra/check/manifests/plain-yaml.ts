@@ -41,6 +41,7 @@ export interface LocatedDocument {
   offsetOf(container: object, key: string | number): number | undefined;
 }
 
+/** Finds the positions of a YAML document's values; undefined if the YAML needs a full parser. */
 export const locatePlain = (
   text: string,
   { from, firstLine }: Piece,
@@ -52,6 +53,7 @@ export const locatePlain = (
     return { value, begin: contentAt, offsetOf };
   });
 
+/** Returns a store for the offsets of maps' keys and lists' items in the text. */
 export const openOffsets = () => {
   const offsets = new Map<object, Map<string | number, number>>();
   return {
@@ -84,7 +86,7 @@ interface Cursor {
   readonly readWord: WordReader;
   readonly note: OffsetRecorder | undefined;
   at: number;
-  /** The indentation of the content; -1 at the end of the document. */
+  /** The indentation of the line that is read next; -1 at the end of the document. */
   indent: number;
   line: number;
   depth: number;
@@ -261,7 +263,7 @@ const readList = (cursor: Cursor): unknown[] => {
   while (cursor.indent === deep && isItemAt(text, cursor.at)) {
     let place = cursor.at + 1;
     while (text.charCodeAt(place) === space) place++;
-    // The offset of an empty item needs a full parser.
+    // This parser can't find the offset of an empty list item; the full parser can.
     if (note && /[\n#]/.test(text.charAt(place))) giveUp();
     note?.(made, made.length, place);
     if (match(keys, cursor, place) !== undefined || isItemAt(text, place)) {

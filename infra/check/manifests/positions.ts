@@ -11,7 +11,7 @@ import {
   readPieces,
 } from "./yaml.ts";
 
-/** Caches one file, because positions are asked for file by file. */
+/** The last parsed file. One is enough, because all positions of a file are asked for together. */
 let last: ParsedSource | undefined;
 
 interface ParsedSource {

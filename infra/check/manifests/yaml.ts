@@ -2,12 +2,13 @@ import { Composer, type Document, isScalar, LineCounter, Parser, type ScalarTag,
 import { locateJson, type PieceStream, readJson } from "./json-stream.ts";
 import { locatePlain, type Piece, readPlain } from "./plain-yaml.ts";
 
-/** Both are counted from 1. */
+/** A position in a text; line and column are counted from 1. */
 export interface Position {
   line: number;
   column: number;
 }
 
+/** A document as the `yaml` package parses it, with the offset of its end and a way to find positions. */
 export interface ComposedDocument {
   document: Document.Parsed;
   to: number;
@@ -55,7 +56,7 @@ export const parsePiece = function* (
   const lines = new LineCounter();
   const getPosition = (offset: number) => {
     const { line, col } = lines.linePos(offset);
-    // A piece may begin on the line where the previous one ends.
+    // A document's text may begin on the line where the previous document ends.
     const before = line === 1 && from > 0 ? from - 1 - text.lastIndexOf("\n", from - 1) : 0;
     return { line: line + firstLine - 1, column: col + before };
   };
@@ -67,7 +68,7 @@ export const parsePiece = function* (
   }
 };
 
-/** Matches a key that may be something other than a string. */
+/** Matches a key that YAML may read as a boolean or a number. */
 const meaning = /(?:^|[\s{,])(?:y|n|yes|no|on|off|true|false|[-+.]?\d[\w.+-]*)[ \t]*:(?:\s|$)/im;
 
 /** kubectl turns the value of a key into text: `on` becomes `true`, and `010` becomes `8`. */
@@ -92,7 +93,7 @@ export type PositionFinder = (path: readonly (string | number)[]) => Position;
 export const createPositionFinder = (text: string, piece: Piece): PositionFinder | undefined => {
   const places = locateJson(text, piece) ?? locatePlain(text, piece, readWord);
   if (places === undefined) return undefined;
-  // The piece may begin on the line where the previous one ends.
+  // A document may begin on the line where the previous one ends, so the start of that line is searched.
   const first = piece.from === 0 ? 0 : text.lastIndexOf("\n", piece.from - 1) + 1;
   let [line, start] = [piece.firstLine, first];
   return (path) => {

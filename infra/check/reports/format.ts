@@ -19,6 +19,7 @@ export type Paint = (colour: Colour, text: string) => string;
 export const isColoured = ({ isTTY }: { isTTY?: boolean }, { NO_COLOR, TERM }: NodeJS.ProcessEnv): boolean =>
   isTTY === true && !NO_COLOR && TERM !== "dumb";
 
+/** Returns a function that colours a text for terminals, or leaves it as it is. */
 export const createPainter = (isColoured: boolean): Paint =>
   isColoured ? (colour, text) => `\u001b[${colours[colour]}m${text}\u001b[0m` : (_, text) => text;
 
@@ -117,6 +118,7 @@ export const formatHunk = ({ old, now, lines }: Hunk, paint: Paint): string => {
   return `    ${paint("cyan", head)}\n${body.join("")}`;
 };
 
+/** Creates a summary of check results in which every count is 0. */
 export const createSummary = (): Summary => {
   return { objects: 0, allowed: 0, changed: 0, denied: 0, undecided: 0, noRule: 0, warnings: 0, faults: 0 };
 };

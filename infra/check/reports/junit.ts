@@ -1,6 +1,7 @@
 import { type CheckResult, describeTarget, getTarget } from "../evaluation/evaluation.ts";
 import { formatDenial, getDenialLine, type ResultReport } from "./report.ts";
 
+/** A `<testsuite>` of a report in the format of JUnit. */
 export interface TestSuite {
   name: string;
   cases: TestCase[];
@@ -22,7 +23,7 @@ interface TestFailure {
   /** The message on one line. */
   message: string;
   type: string;
-  /** The whole text, with file and line. */
+  /** The content of the `<failure>` or `<error>` element: the full message, with file and line. */
   text: string;
 }
 
@@ -89,7 +90,7 @@ const [begin, end] = [`<?xml version="1.0" encoding="UTF-8"?>\n<testsuites>\n`, 
 
 const formatTimestamp = (time: Date) => time.toISOString().slice(0, 19);
 
-/** The characters of a test's markup, estimated. */
+/** The estimated length of a test's XML tags and attributes, in characters. */
 const overhead = 100;
 
 const getSuiteName = (one: CheckResult): string => {

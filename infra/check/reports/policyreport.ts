@@ -34,16 +34,17 @@ interface Part {
 /** The group and version of reports. Both have the same members. */
 export type ReportVersion = "openreports.io/v1alpha1" | "wgpolicyk8s.io/v1alpha2";
 
-/** The kinds for a namespace and for cluster-scoped objects. */
+/** The kind of a report on one namespace, and the kind of a report on cluster-scoped objects. */
 const kinds: Record<ReportVersion, [string, string]> = {
   "openreports.io/v1alpha1": ["Report", "ClusterReport"],
   "wgpolicyk8s.io/v1alpha2": ["PolicyReport", "ClusterPolicyReport"],
 };
 
+/** The API groups of PolicyReports that `check` supports, with the repositories of their CRDs, for help texts. */
 export const reportSources =
   "openreports.io (github.com/openreports/reports-api) or wgpolicyk8s.io (github.com/kubernetes-sigs/wg-policy-prototypes, policy-report/crd/v1alpha2)";
 
-/** Returns the newest version of reports that a cluster serves; undefined if it serves none. */
+/** Returns the newest API version of PolicyReports that a cluster serves; undefined if it serves none. */
 export const findReportVersion = (
   served: readonly { kind: { group: string; version: string; kind: string } }[],
 ): ReportVersion | undefined => {

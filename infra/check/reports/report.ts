@@ -2,21 +2,24 @@ import { isAbsolute, relative, resolve, sep } from "node:path";
 import { pathToFileURL } from "node:url";
 import type { CheckResult, CheckVerdict, Denial, Evaluation } from "../evaluation/evaluation.ts";
 
+/** An input that could not be read, as a report shows it. */
 export interface ReadFailure {
   fault: object;
   text: string;
-  /** The same as an undecided object. */
+  /** The fault in the form of an undecided object, for reports that list only objects. */
   checked: CheckResult;
 }
 
+/** The counts at the end of a check: objects by verdict, warnings and faults. */
 export interface Summary extends Record<CheckVerdict, number> {
   objects: number;
-  /** Allowed objects of unknown kinds that no entry can match. */
+  /** The number of allowed objects whose kind is unknown and that no webhook entry can match. */
   noRule: number;
   warnings: number;
   faults: number;
 }
 
+/** What a check knows at its end: the counts, what it could not read, and notes. */
 export interface CheckEnd {
   summary: Summary;
   unread: readonly ReadFailure[];
@@ -27,24 +30,25 @@ export interface CheckEnd {
 
 /** Writes findings as they come and keeps none, so that their number doesn't matter. */
 export interface Report<Finding = Evaluation> {
-  /** Returns the text to write now; empty if it has to wait. */
+  /** Adds a finding. Returns the text to write at once; empty if the finding is written only at the end. */
   add(finding: Finding): string;
   end(closing: CheckEnd): Iterable<string>;
 }
 
-/** A report that reads only `checked`. */
+/** A report that uses only the member `checked` of an evaluation. */
 export type ResultReport = Report<Pick<Evaluation, "checked">>;
 
 /** Returns a value as JSON, indented as `JSON.stringify` would at this depth. */
 export const stringifyAt = (value: unknown, depth: number): string =>
   JSON.stringify(value, null, 2).replaceAll("\n", `\n${"  ".repeat(depth)}`);
 
+/** Formats a JSON list piece by piece: each call returns the text to write next. */
 export interface JsonList {
   add(member: unknown): string;
   end(): string;
 }
 
-/** `depth` is that of the members. */
+/** Opens a JSON list that is written element by element; `depth` is the indentation of its elements. */
 export const openJsonList = (depth: number): JsonList => {
   const pad = (levels: number) => `\n${"  ".repeat(levels)}`;
   let isBegun = false;
@@ -78,6 +82,7 @@ export const toUri = (path: string): { uri: string; isRelative: boolean } => {
   return { uri, isRelative: true };
 };
 
+/** Returns the line of the field that a denial is about, or else the line where the object begins. */
 export const getDenialLine = ({ line }: CheckResult, denial?: Denial): number | undefined => denial?.line ?? line;
 
 export const formatDenial = ({ message, suggestion }: Denial): string =>

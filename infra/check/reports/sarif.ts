@@ -28,7 +28,7 @@ export const createSarifReport = (catalogue: readonly { name: string; summary: s
   const summaries = new Map(catalogue.map(({ name, summary }) => [name, summary]));
   const rules = new Map<string, number>();
   const [results, notifications] = [openJsonList(4), openJsonList(6)];
-  /** The notifications so far: their list comes after the list of results. */
+  /** The notifications so far, as text: the report has their list after the list of results. */
   let waiting = "";
   let head = begin;
   const put = (one: CheckResult): string => {
@@ -40,7 +40,7 @@ export const createSarifReport = (catalogue: readonly { name: string; summary: s
       const locations = [
         { ...toPhysicalLocation(one, getDenialLine(one, denial), denial?.column), ...toLogicalLocation(one) },
       ];
-      // The fingerprint has no line: a finding stays the same when lines move.
+      // The fingerprint leaves out the line: a finding keeps its identity when lines move.
       const identity = [rule, one.apiVersion, one.kind, one.namespace ?? "", one.name, message].join("\n");
       const partialFingerprints = { "posternFinding/v1": createHash("sha256").update(identity).digest("hex") };
       text += results.add({

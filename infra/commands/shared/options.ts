@@ -34,6 +34,7 @@ export const resolveStageRule = async (given: string): Promise<string> => {
   return found ?? given;
 };
 
+/** Returns the cluster of --cluster, or all clusters of postern.yaml if the option is missing. */
 export const listChosenClusters = (config: PosternConfig, options: Options): string[] => {
   const name = options.text("cluster");
   return name === undefined ? [...config.clusters.keys()] : [chooseCluster(config, name)[0]];

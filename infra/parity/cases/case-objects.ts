@@ -55,7 +55,7 @@ export const listNamespaces = (entry: Case): string[] =>
     ]),
   ].filter((name) => name !== undefined);
 
-/** Returns a value with the uid of the stored object instead of the one that a case gives its old object. */
+/** Replaces the uid of the case's old object, wherever a value contains it, by the uid of the stored object. */
 export const replaceUid = <T>(value: T, oldObject: KubernetesObject | undefined, stored: object): T => {
   const [given, own] = [oldObject, stored].map((object) => Object(Object(object).metadata).uid);
   if (typeof given !== "string" || typeof own !== "string") return value;
@@ -85,7 +85,7 @@ export const createNeededObjects = async (
 
   for (const home of listNamespaces(entry)) {
     const said = listPresentObjects(entry).find((one) => isNamespace(one) && one.metadata.name === home);
-    // A case of a rule that reads namespaces lists the existing ones.
+    // If the rule of a case reads namespaces, exactly those exist that the case lists.
     if (said === undefined && reads("namespaces")) await deleteCompletely(`${namespaces}/${home}`, () => admin);
     else await ensureNamespace(admin, home, said);
     // A case of a rule that reads accounts lists the existing ones; pods of other cases need this account.

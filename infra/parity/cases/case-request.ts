@@ -128,7 +128,7 @@ const findResource = async (
 };
 
 type Listing = { name: string; group?: string; version?: string }[];
-/** Discovery by API server. No kind disappears during a run. */
+/** The discovered resources of each API server. They stay valid, because no kind is deleted during a run. */
 const discovered = new WeakMap<ClusterClient, Map<string, Listing>>();
 
 const createDefinition = async (
@@ -157,7 +157,7 @@ const createDefinition = async (
   return undefined;
 };
 
-/** Returns the object before the request, as an object of the main resource. */
+/** Returns the object that must exist before a case's request, as an object of the main resource. */
 const getPresentObject = (entry: Case, subResource: string | undefined): KubernetesObject | undefined => {
   const operation = getCaseOperation(entry);
   if (operation === "CREATE") return subResource === undefined ? undefined : {};

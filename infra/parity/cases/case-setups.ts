@@ -32,7 +32,7 @@ export interface RuleCases {
   cases: Case[];
 }
 
-/** Rules with their settings. They are called only for requests that name this setup. */
+/** A set of rules and their settings, registered as webhooks that are called only for requests with its name. */
 export interface CaseSetup {
   name: string;
   rules: Record<string, object>;
@@ -42,7 +42,7 @@ export interface CaseSetup {
    * The only phase that is called: the other phase could change the object before, or refuse what this phase admits.
    */
   phase?: Phase;
-  /** The only variant that is called, in any namespace. */
+  /** The variant of the rule that the setup calls; the other variants are not called in any namespace. */
   variant?: string | undefined;
 }
 
@@ -100,7 +100,7 @@ const deleteAuthorizer = (listed: CatalogueRule): CatalogueRule => {
 /** Serves the setups of cases to an API server. */
 export interface SetupServer {
   caseServer: CaseServer;
-  /** Registers these setups and no others. With the entries of all setups, hundreds would match each request. */
+  /** Registers the webhooks of these setups only. With those of all setups, hundreds would match each request. */
   callOnly(wanted: CaseSetup[]): Promise<void>;
   /** Sets the recorded answers for a setup's rules. Rules of other setups read the cluster, without a cache. */
   setAnswers(setup: CaseSetup, answers: RecordedAnswers): void;
@@ -159,7 +159,7 @@ export const serveSetups = async (
   };
 };
 
-/** Returns the webhook configurations of a setup, for its phase and its variant only. */
+/** Returns those of the webhook configurations that are for the phase and the variant of this setup. */
 const buildManifests = (
   { name, phase, variant }: CaseSetup,
   build: (options: ManifestOptions) => WebhookManifests,

@@ -34,7 +34,7 @@ export interface CaseResults {
   asSaid: number;
   /** Cases that no API server can send to a webhook as they are, with reasons. */
   notReceivable: { name: string; reason: string }[];
-  /** The plugin's answers to a port's cases, as far as these have the plugin's own settings. */
+  /** The comparison with the plugin's own answers, only for the port's cases that have the plugin's settings. */
   beside?: {
     equal: number;
     known: Record<string, number>;
@@ -46,7 +46,7 @@ export interface CaseResults {
   differences: CaseDifference[];
 }
 
-/** Results with those of outcomes that were recorded from a removed plugin. */
+/** The results of a rule's cases; `outcomes` are those of cases recorded from a plugin that no longer exists. */
 export interface RuleResults extends CaseResults {
   outcomes?: CaseResults;
 }
@@ -59,6 +59,7 @@ export interface CaseDifference {
   diff: string;
 }
 
+/** Running API servers, to which the cases of rules can be sent. */
 export interface CaseServers {
   /** The API server without the plugins. */
   admin: ClusterClient;
@@ -113,7 +114,7 @@ interface RuleContext {
   served: SetupServer;
   getSetup(key: string): CaseSetup;
   alone: string | undefined;
-  /** A port whose plugin answers its cases in one of the API servers, and the setup with that plugin's settings. */
+  /** The port, its group of cases with the plugin's settings, and a client of the API server with the plugin. */
   comparable: { port: Port; group: string; plugin: ClusterClient } | undefined;
 }
 
@@ -201,7 +202,7 @@ export const checkAllCases = async (binaries: Binaries, rules: CatalogueRule[]):
   return results;
 };
 
-/** Some cases have privileged pods; others have pod groups, which older versions don't serve. */
+/** Returns flags of the API server for the cases: some have privileged pods, and some have pod groups. */
 const listFlags = (plugins: string[]) => [
   "--allow-privileged=true",
   ...(plugins.includes("PodGroupProtection") ? surroundingsFlags : []),

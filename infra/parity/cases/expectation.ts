@@ -34,7 +34,7 @@ export const checkCase = async (server: CaseServer, question: CaseQuestion, setu
 };
 
 /**
- * Compares the API server's answer with the case. A request without the rule shows whether the case can arrive at all.
+ * Compares the API server's answer with the case. A request without the rule shows whether a webhook sees the case.
  */
 const checkCaseIn = async (
   shapes: readonly BodyShape[],

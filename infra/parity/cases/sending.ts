@@ -13,7 +13,7 @@ import { buildCaseRequest, type CaseRequest } from "./case-request.ts";
 const [setupKey, wordKey] = ["postern-setup", "postern-word"];
 const buildExtraExpression = (key: string) => `request.userInfo.?extra[?"${key}"].orValue([])`;
 
-/** Adds a condition to webhooks: they are called only for requests that name this setup. */
+/** Adds a matchCondition to webhooks: only requests whose user's `extra` names this setup call them. */
 export const restrictToSetup = (name: string, manifests: WebhookManifests) =>
   addCondition(`"${name}" in ${buildExtraExpression(setupKey)}`, manifests);
 
@@ -28,7 +28,7 @@ const addCondition = (expression: string, manifests: WebhookManifests) => {
 /** The last review that the API server sent in each phase. */
 type SeenReviews = Partial<Record<Phase, AdmissionRequest>>;
 
-/** Returns a rule that admits everything and stores the reviews. */
+/** Returns an observer: a rule that admits everything and stores the reviews that it gets. */
 export const openObserver = () => {
   const seen = new Map<string, SeenReviews>();
   const note = (phase: Phase, request: AdmissionRequest) => {
@@ -64,13 +64,13 @@ export interface CaseServer {
   observer?: ReturnType<typeof openObserver>;
 }
 
-/** A case to send. */
+/** A case that is sent to API servers, with the rule that it belongs to. */
 export interface CaseQuestion {
   listed: CatalogueRule;
   entry: Case;
   /** The namespace of the object, unless the case states another. */
   namespace: string;
-  /** The labels of that namespace. */
+  /** The labels of `namespace`. */
   labels: Record<string, string>;
   /** Creates further objects once the case's own object exists; returns a function that deletes them. */
   around?(admin: ClusterClient, stored: JsonMap): Promise<() => Promise<unknown>>;
@@ -85,6 +85,7 @@ export interface SentCase extends Exchange {
  * Builds the body of a request from a case's object and the stored one: unchanged, or with the fields that it omits.
  */
 export type BodyShape = (body: JsonMap, stored: JsonMap) => JsonMap;
+/** The bodies to try in turn: the case's own, then the stored object with the case's fields merged over it. */
 export const bodyShapes: BodyShape[] = [(body) => body, (body, stored) => mergeOnto(stored, body) as JsonMap];
 
 export const isAccepted = ({ code }: ClusterResponse) => code >= 200 && code < 300;
@@ -124,6 +125,7 @@ export const sendCase = async (
 
 type Sendable = Pick<CaseRequest, "method" | "path" | "user" | "name">;
 
+/** Sends a case's request and returns the answer, with what the observing webhook saw of the request. */
 export const sendObserved = async (
   { admin, observer }: CaseServer,
   { method, path, user, name }: Sendable,

@@ -87,7 +87,7 @@ export const buildUpstreamOptions = (ports: Port[], all: RuleCases[], wishes: Cl
         const moved = renameNamespaces(entry, home);
         for (const namespace of listNamespaces(moved)) await ensureNamespace(as("admin"), namespace);
         const request = await buildCaseRequest(listed, moved, home, as("admin"));
-        // A cluster-scoped object exists for one case at a time.
+        // Cluster-scoped objects would affect other cases, so each is created only while its case is sent.
         if (request.namespace !== undefined || !readsResource(listed.rule, "priorityclasses"))
           await prepareObject(as("admin"), request, {});
       }
@@ -137,7 +137,7 @@ export const compareWithUpstream = async (
   };
   const first = compareTo(wanted);
   let { comparison } = first;
-  // A plugin may read several objects in a random order.
+  // A plugin may read objects in random order and answer differently each time, so several answers are compared.
   const mayVary = listed.rule.needs !== undefined && getCaseOperation(entry) === "CREATE";
   let varies = false;
   for (let left = 8; left > 0 && mayVary && comparison.verdict === "different"; left--) {
@@ -157,7 +157,7 @@ export const compareWithUpstream = async (
   const { code, body } = wanted.answer;
   const fault = code === 500 && isAsExpected ? `upstream fails there: ${getFirstLine(body)}` : undefined;
   const [here = [], there = []] = [ours.admin, upstream].map((one) => lacks.get(one));
-  // If the same objects are missing in both, the answers must still be equal.
+  // A different answer counts in spite of missing objects, if the same objects are missing on both servers.
   const isExcused = comparison.verdict !== "different" || !isDeepStrictEqual(here, there);
   const lacking = isExcused ? (here[0] ?? there[0]) : undefined;
   const leftOut = lacking ?? fault ?? (varies ? "upstream's answers vary" : undefined);

@@ -55,7 +55,7 @@ export const listPlugins = async ({ apiserver }: Binaries): Promise<{ all: strin
   return { all: all.split(", "), defaultOn: defaultOn.split(", ") };
 };
 
-/** Builds both from the Go module proxy, by go.mod and go.sum; a few minutes, once for each version. */
+/** Builds kube-apiserver and etcd by go.mod and go.sum; this takes minutes, but only once for each version. */
 export const buildBinaries = async (): Promise<Binaries> => {
   const version = await readVersion();
   const folder = getCacheFolder(version);

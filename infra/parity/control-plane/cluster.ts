@@ -30,7 +30,7 @@ export interface Cluster {
   server: string;
   /** A client with all rights. */
   admin: ClusterClient;
-  /** Returns the client of a user. */
+  /** Returns a client that authenticates as one of the test users. */
   as(user: keyof typeof users): ClusterClient;
   /** The CA of the server's certificate, as PEM. */
   ca: string;

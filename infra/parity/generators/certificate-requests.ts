@@ -13,7 +13,7 @@ const [utf8, sequence, set] = [0x0c, 0x30, 0x31];
 /** The attributes of a name: country, organization, common name. */
 export const nameAttributes = { C: [0x55, 4, 6], O: [0x55, 4, 10], CN: [0x55, 4, 3] } as const;
 
-/** Encodes one attribute of a name. */
+/** Encodes one attribute of an X.509 name in DER. */
 export const encodeNamePart = (kind: keyof typeof nameAttributes, value: string | Buffer) =>
   encodeDer(
     sequence,

@@ -21,11 +21,12 @@ import {
 
 // Generates requests for certificates, approvals, signatures and attestations, by several users and for several signers.
 
-/** jane has rights for two of them (surroundings.yaml). */
+/** The names of signers; the user jane has rights for two of them (surroundings.yaml). */
 const signers = ["example.com/known", "example.com/other", "example.org/any", "example.org/more"];
 const client = "kubernetes.io/kube-apiserver-client";
 
 const masters = encodeNamePart("O", "system:masters");
+/** Certificate requests in PEM, by what is special about their subject. */
 export const requests = {
   plain: toPem(
     buildCertificateRequest(
@@ -59,6 +60,7 @@ export const requests = {
   nothing: "hello",
   certificate: toPem(buildCertificateRequest(encodeNameSet(masters)), "CERTIFICATE"),
 };
+/** Generates one of the named certificate requests, as `spec.request` holds it. */
 export const pickRequests = (...names: (keyof typeof requests)[]) =>
   pick(...names.map((name) => toSpecRequest(requests[name])));
 
@@ -80,7 +82,7 @@ const buildTenantScenario = (
   });
 
 const label = editAt("metadata.labels.app", pick("x", "y"));
-/** Times that the API server sets have fractions of seconds for plugins, but not for webhooks; so these are given. */
+/** Fixed times: those set by the API server have fractions of a second for plugins, but not for webhooks. */
 const [lastUpdateTime, lastTransitionTime] = ["2026-01-01T00:00:00Z", "2026-01-01T00:00:00Z"];
 const setConditions = (type: string) =>
   editAt("status.conditions", pick([{ type, status: "True", reason: "Test", lastUpdateTime, lastTransitionTime }]));
@@ -105,6 +107,7 @@ const bundleChanges = [
   buildChange(undefined, label),
 ];
 
+/** Request sequences about CertificateSigningRequests and ClusterTrustBundles, by topic. */
 export const certificateScenes = {
   approvals: buildTenantScenario(
     "certificatesigningrequests",

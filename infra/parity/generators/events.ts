@@ -4,7 +4,7 @@ import { buildWhole, makeOptional, pick, type RequestSequence, type RequestStep,
 // Generates more events than there are tokens.
 
 /**
- * Only the events of one sequence use its bucket, and each makes the same change. So an additional token for one event
+ * Only the events of one sequence use its token bucket, and all are alike. So an additional token for one event
  * doesn't change the outcome of later events.
  */
 const crowd: Arbitrary<RequestSequence> = fc
@@ -29,4 +29,5 @@ const crowd: Arbitrary<RequestSequence> = fc
     return { kind: "events", namespace: "default", generateName: false, steps };
   });
 
+/** Scenarios for EventRateLimit, by name. */
 export const eventScenes = { events: crowd };

@@ -222,6 +222,7 @@ const podCertificate = fc
 
 const [serving, client] = ["kubernetes.io/kubelet-serving", "kubernetes.io/kube-apiserver-client-kubelet"];
 
+/** Scenarios for NodeRestriction and the certificate plugins, by name. */
 export const nodeScenes = {
   mirrors: buildKubeletScenario("pods", mirrorPod, podChanges),
   kubeletsPods: buildDryRunScenario("pods", ["on-n1", "on-n1", "on-n2", "shown-on-n1"], [...podChanges, binding]),

@@ -17,7 +17,7 @@ import {
 
 // Generates objects of all kinds, and their edits.
 
-/** The probability of invalid parts. */
+/** Chooses how often generated objects have invalid parts: often if `odd`, else hardly ever. */
 interface Odds {
   odd: boolean;
   mostly<T, U>(valid: Arbitrary<T>, invalid: Arbitrary<U>): Arbitrary<T | U>;
@@ -483,7 +483,7 @@ const buildSpecs = (odds: Odds, pods: Pods, { serviceSpec }: Services): Record<G
   };
 };
 
-/** The annotations that named a class before a field did. */
+/** Annotations by which objects named their class before a field existed for it. */
 const older: Partial<Record<GeneratedKind, Arbitrary<JsonMap | undefined>>> = {
   ingresses: makeOptional(pick({ "kubernetes.io/ingress.class": "web" }, { "kubernetes.io/ingress.class": "" }), 1, 4),
   persistentvolumeclaims: makeOptional(pick({ "volume.beta.kubernetes.io/storage-class": "slow" }), 1, 8),

@@ -141,7 +141,7 @@ const annotations = fc
   )
   .map(([kind, name, value]) => ({ [`container.${kind}.kubernetes.io/${name}`]: value }));
 
-/** The pods on which upstream tests its checks, if the evaluator was built. */
+/** The Go program with upstream's checks and its test pods; undefined if it wasn't built. */
 const evaluator = await findEvaluator();
 const corpus = evaluator ? await readCorpus(evaluator) : [];
 /** Returns the distinct pods of versions: most pods are tested at several. */

@@ -12,7 +12,7 @@ import {
   toPatch,
 } from "./steps.ts";
 
-// Builds parts of planned sequences, for the scenarios of plugins.
+// Builds steps and sequences of requests, from which scenarios.ts makes the scenario of each plugin.
 
 /** Builds a step that edits an object by a PUT or by a patch. */
 export const buildEdit = (edits: Arbitrary<FieldEdit[]>, subresource?: string): Arbitrary<RequestStep> =>
@@ -24,8 +24,10 @@ export const buildEdit = (edits: Arbitrary<FieldEdit[]>, subresource?: string): 
         ? { ...asked, ...place, verb: "replace", edits }
         : { ...asked, ...place, verb: "patch", type: how, body: toPatch(how, edits) };
     });
+/** Returns a generator of lists that contain just one edit. */
 export const wrapEdit = (edit: Arbitrary<FieldEdit>) => edit.map((one) => [one]);
 export const combineEdits = (...edits: Arbitrary<FieldEdit>[]) => fc.tuple(...edits);
+/** Changes a label of the object. */
 export const label = buildEdit(wrapEdit(editAt("metadata.labels.app", pick("x", "y"))));
 
 /** Assigns a step to one of these users. */
@@ -49,11 +51,12 @@ export const buildCreation = (body: Arbitrary<JsonMap>, subresource?: string): A
     .tuple(requestOptions, body)
     .map(([asked, body]): RequestStep => ({ ...asked, ...(subresource && { subresource }), verb: "create", body }));
 
+/** Generates a step that deletes the object, at once or gracefully, in some cases as a dry run. */
 export const deletion: Arbitrary<RequestStep> = fc
   .tuple(requestOptions, fc.boolean())
   .map(([asked, graceful]) => ({ ...asked, verb: "delete", graceful }));
 
-/** Deletes an object at once, as a user with every right. */
+/** A step that deletes the object at once, without a grace period, as a user with every right. */
 export const removal = pick<RequestStep>({ user: "admin", dryRun: false, verb: "delete", graceful: false });
 
 /** Builds sequences that create an object, change it in some of these ways, and delete it. */
@@ -69,7 +72,7 @@ export const buildScenario = (
       return { kind, namespace: "default", generateName, steps: [first, ...changes, last], ...more };
     });
 
-/** Builds sequences that change an existing object in some of these ways, as dry runs. */
+/** Builds sequences of dry-run requests that change an existing object in some of these ways. */
 export const buildDryRunScenario = (
   kind: RequestSequence["kind"],
   standing: string[],

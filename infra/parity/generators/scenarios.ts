@@ -373,9 +373,9 @@ const moveToGroups = (sequence: Arbitrary<RequestSequence>) =>
 export const scenarios = {
   /** Pods with resources near the limits of their namespace. */
   resources: buildObjectScenario("pods", limited, [resize, label]),
-  /** Pods on different nodes whose resources change. */
+  /** Pods that are bound to different nodes, and whose containers' resources are then changed. */
   resizes: resized,
-  /** Pods that are bound to a node. */
+  /** Pods that a request for their subresource `binding` binds to a node. */
   bindings: buildObjectScenario("pods", buildPod(pick({}), topology), [
     buildBinding(false),
     buildBinding(false),
@@ -413,7 +413,7 @@ export const scenarios = {
     ),
   ),
   runtimeClasses: buildObjectScenario("pods", classedPod, [label]),
-  /** Pods that are not changed later: each answer would differ in the order of tolerations. */
+  /** Pods with a RuntimeClass that adds tolerations. No updates: plugin and rule add these in different orders. */
   tolerantClasses: buildObjectScenario(
     "pods",
     fc.tuple(generators.buildObject("pods"), pick("sandboxed", "impatient")).map(([body, runtimeClassName]) => {

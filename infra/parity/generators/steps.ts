@@ -14,22 +14,22 @@ export interface FieldEdit {
 export type RequestStep = {
   user: RequestUser;
   dryRun: boolean;
-} /** `into` another collection, where it is not the kind's own. */ & (
+} /** `into` names the collection that gets the POST, if it isn't the kind's own. */ & (
   | { verb: "create"; subresource?: string; into?: string; body: JsonMap }
-  /** A PUT of the stored object with these edits. */
+  /** Reads the stored object, and sends it back by PUT with these edits. */
   | { verb: "replace"; subresource?: string; edits: FieldEdit[] }
   | { verb: "patch"; subresource?: string; type: "json" | "merge" | "strategic-merge"; body: unknown }
   | { verb: "apply"; subresource?: string; manager: string; force: boolean; body: JsonMap }
   /** A deletion at once, or with the object's grace period. */
   | { verb: "delete"; graceful: boolean }
   | { verb: "deletecollection" }
-  /** A read of the namespace. */
+  /** A GET of the Namespace. */
   | { verb: "look" }
 );
 
 export type GeneratedKind = keyof typeof generatedKinds;
 
-/** Kinds that only scenarios use: random objects of these kinds would hardly ever be valid. */
+/** Kinds that only written scenarios use: randomly generated objects of these kinds would hardly ever be valid. */
 export const plannedKinds = {
   certificatesigningrequests: {
     apiVersion: "certificates.k8s.io/v1",
@@ -59,9 +59,9 @@ export interface RequestSequence {
   kind: GeneratedKind | keyof typeof plannedKinds;
   /** The required prefix of the object's name. */
   prefix?: string;
-  /** The object's namespace; undefined for one of its own that doesn't exist. */
+  /** The object's namespace; without it, the sequence uses a namespace of its own that doesn't exist at first. */
   namespace?: string;
-  /** The name of an object that exists before and after: all requests about it are dry runs. */
+  /** The name of an existing object that the sequence doesn't change, because all requests about it are dry runs. */
   standing?: string;
   /** Whether the API server generates the object's name. */
   generateName: boolean;
@@ -101,19 +101,23 @@ export const makeOptional = <T>(arbitrary: Arbitrary<T>, present = 1, absent = 1
     { weight: absent, arbitrary: fc.constant(undefined) },
     { weight: present, arbitrary },
   );
+/** Generates one of these values, all with the same probability. */
 export const pick = <T>(...values: T[]) => fc.constantFrom(...values);
 
 /** Generates objects in which each member may be missing. */
 export const buildPartial = (members: Record<string, Arbitrary<unknown>>): Arbitrary<JsonMap> =>
   fc.record(members, { requiredKeys: [] }).map(deleteUndefined);
+/** Generates objects with all of these members, without those whose generated value is undefined. */
 export const buildWhole = (members: Record<string, Arbitrary<unknown>>): Arbitrary<JsonMap> =>
   fc.record(members).map(deleteUndefined);
 export const deleteUndefined = (fields: object): JsonMap =>
   Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined));
+/** Makes each member absent in most generated objects. */
 export const makeRare = (members: Record<string, Arbitrary<unknown>>): Record<string, Arbitrary<unknown>> =>
   Object.fromEntries(Object.entries(members).map(([name, arbitrary]) => [name, makeOptional(arbitrary, 1, 4)]));
 export const buildList = <T>(arbitrary: Arbitrary<T>, maxLength = 2) => fc.array(arbitrary, { maxLength });
 
+/** Generates an edit that sets the field at a path to a generated value; undefined removes the field. */
 export const editAt = (path: string, value: Arbitrary<unknown>): Arbitrary<FieldEdit> =>
   value.map((value) => ({
     path: path.split(".").map((part) => (/^\d+$/.test(part) ? Number(part) : part)),
@@ -157,8 +161,10 @@ export const requestOptions: Arbitrary<RequestOptions> = fc.record({
   dryRun: fc.oneof({ weight: 11, arbitrary: pick(false) }, { weight: 1, arbitrary: pick(true) }),
 });
 
+/** Generates the type of a patch. */
 export const patchType = pick("json" as const, "merge" as const, "strategic-merge" as const);
 
+/** Generates the last step of a sequence, which deletes its object or all objects. */
 export const lastStep: Arbitrary<RequestStep> = fc
   .record({
     user: pick<RequestUser>("admin", "admin", "jane"),

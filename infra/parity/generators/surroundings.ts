@@ -17,15 +17,15 @@ const objects: Manifest[] = parse(readFileSync(new URL("surroundings.yaml", impo
 const listNames = (kind: string) =>
   objects.filter((object) => object.kind === kind).map(({ metadata }) => metadata.name);
 
-/** The names of the namespaces around the requests, beside `default`. */
+/** The names of the existing namespaces that generated requests may use, besides `default`. */
 export const namespaceNames: readonly string[] = listNames("Namespace");
 
 export const runtimeClassNames: readonly string[] = listNames("RuntimeClass");
 
-/** The objects that are deleted once all exist. They stay, because a finalizer keeps them. */
+/** Namespaces and objects that are only marked as deleted: a finalizer keeps them, so they remain terminating. */
 const terminatingNames = ["ending", "ended-work"];
 
-/** Creates the surroundings. Without `hasGroups`, leaves out kinds that only API servers with open gates have. */
+/** Creates the objects that generated requests refer to; kinds behind feature gates only with `hasGroups`. */
 export const createSurroundings = async (admin: ClusterClient, hasGroups: boolean): Promise<void> => {
   const send = async (method: "POST" | "PATCH" | "DELETE", path: string, body?: object) => {
     const contentType = { ...(method === "PATCH" && { contentType: "application/merge-patch+json" }) };

@@ -28,6 +28,7 @@ export interface EvaluatorVerdict {
   detail: string;
 }
 
+/** Upstream's verdicts on a pod, by level: those of all versions, and the one of version `latest`. */
 export interface EvaluatorVerdicts {
   baseline: EvaluatorVerdict[];
   restricted: EvaluatorVerdict[];

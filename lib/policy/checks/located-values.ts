@@ -1,12 +1,13 @@
 import type { KinitirasPolicy, OverrideTemplate, ValueReference } from "../types.ts";
 import { findSetField, needsComparison } from "../values/constants.ts";
 
+/** A part of a policy, and its path in the policy. */
 export interface LocatedValue<T> {
   at: string;
   what: T;
 }
 
-/** A reference and the field that holds it. `isUsed` is false if the evaluation ignores the reference. */
+/** A policy's reference and the field that it is in. `isUsed` is false if the evaluation ignores it. */
 export interface LocatedReference extends LocatedValue<ValueReference> {
   isUsed: boolean;
 }

@@ -62,7 +62,7 @@ type AddFieldFault = Parameters<CheckTogether<OverrideTemplate>>[1];
 const checkMetadataTemplate = ({ type, operation, path, value, valueRef }: OverrideTemplate, blame: AddFieldFault) => {
   const kind = findSetField(value);
   if (kind?.endsWith("Slice")) return blame(`value.${kind}`, `is a list; ${type} take text, a number or true or false`);
-  // A stringMap has its own keys, so path isn't read.
+  // A value of type stringMap contains the keys to set, so the field `path` isn't needed.
   if (!path && (kind !== "stringMap" || operation === "remove"))
     blame("path", `is missing; it is the key among the ${type}`);
   if (kind === undefined && valueRef === undefined && operation !== "remove")
@@ -80,7 +80,7 @@ const payloadChecks: Record<OverrideTemplate["type"], (template: OverrideTemplat
     const given = Object.entries(factors).filter(([, factor]) => factor !== "");
     if (given.length === 0)
       blame("resourcesOversell", "is missing; it has at least one of cpuFactor, memoryFactor and diskFactor");
-    // A factor of a removal only names its resource.
+    // Operation `remove` ignores the values of factors: only their names count.
     if (operation === "remove") return;
     for (const [name, factor] of given) {
       const fault = findFractionFault(factor);

@@ -35,6 +35,7 @@ export const checkCount: ValueCheck = createTypeCheck(
 );
 export const acceptAnything: ValueCheck = () => {};
 
+/** Returns a check that accepts only these words; an absent value passes. */
 export const checkOneOf =
   (...words: string[]): ValueCheck =>
   (value, at, faults) => {
@@ -49,6 +50,7 @@ export const checkOneOf =
 export const joinWords = (words: readonly string[]): string =>
   words.length < 2 ? words.join() : `${words.slice(0, -1).join(", ")} or ${words.at(-1)}`;
 
+/** Returns a check of texts; `fault` returns what is wrong with a text, or undefined. */
 export const checkTextWith =
   (fault: (value: string) => string | undefined): ValueCheck =>
   (value, at, faults) => {
@@ -65,6 +67,7 @@ export const checkRequired =
     else check(value, at, faults);
   };
 
+/** Returns a check of a list that applies `check` to each element. */
 export const checkEach =
   (check: ValueCheck): ValueCheck =>
   (value, at, faults) => {
@@ -72,7 +75,7 @@ export const checkEach =
     if (!Array.isArray(value)) return addFault(faults, at, `must be a list, not ${describeValue(value)}`);
     for (const [index, element] of value.entries()) {
       if (isFull(faults)) return;
-      // undefined would pass as a missing field; an element can't be missing.
+      // An undefined value would pass as a missing field, but no list element can be missing: it is checked as null.
       check(element ?? null, `${at}[${index}]`, faults);
     }
   };
@@ -112,7 +115,7 @@ const createFieldCheck = <T>(
         if (!known.includes(field))
           addFault(faults, `${at}${at && "."}${field.slice(0, 60)}`, `is unknown; ${at} has ${known.join(", ")}`);
       }
-    // Every field of T was checked.
+    // The cast is safe: every field of T was checked and has no fault.
     if (faults.length === before)
       across?.(value as T, (field, sentence) => addFault(faults, joinField(field), sentence), at);
   };

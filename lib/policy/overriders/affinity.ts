@@ -11,6 +11,7 @@ import {
 import type { OverrideTemplate } from "../types.ts";
 import { addMissing } from "./pod-spec.ts";
 
+/** The field for the required terms of an affinity. */
 export const requiredTerms = "requiredDuringSchedulingIgnoredDuringExecution";
 const preferredTerms = "preferredDuringSchedulingIgnoredDuringExecution";
 
@@ -24,10 +25,11 @@ export const affinityLists = [
 ];
 type AffinityList = (typeof affinityLists)[number];
 
+/** Applies a template of affinities to a pod spec in place, and reports whether anything changed. */
 export const changeAffinity = (podSpec: JsonMap, { operation, affinity }: OverrideTemplate): boolean => {
   const given = affinityLists.flatMap((place) => {
     const terms = findList({ affinity }, place);
-    // remove only names a list, so the list may be empty.
+    // A template with the operation `remove` only names the list to delete, so that list may be empty.
     return terms === undefined || (terms.length === 0 && operation !== "remove") ? [] : [{ place, terms }];
   });
   if (given.length === 0) throw new Error("template.affinity must have one list of terms at least");

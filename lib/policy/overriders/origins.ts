@@ -119,6 +119,7 @@ const replaceResources: ComputeChange = (podSpec, origin) => {
   return { parent: requireContainer(podSpec, origin), key: "resources", value };
 };
 
+/** The resources of a container to which the factors of `resourcesOversell` apply. */
 export const oversoldResources = ["cpu", "memory", "storage", "ephemeral-storage"];
 
 const multiplyResources: ComputeChange = (podSpec, origin) => {

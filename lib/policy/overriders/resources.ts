@@ -47,6 +47,7 @@ export const changeResources = (podSpec: JsonMap, { operation, resources }: Over
 const nanosPerMilli = 10n ** 6n;
 const nanosPerUnit = 10n ** 9n;
 
+/** The resources that `resourcesOversell` can change: its factor's field, the resource's name, and the unit. */
 export const oversellFactors = [
   { factor: "cpuFactor", name: "cpu", unit: nanosPerMilli, suffix: "m" },
   { factor: "memoryFactor", name: "memory", unit: nanosPerUnit, suffix: "" },

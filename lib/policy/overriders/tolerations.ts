@@ -20,7 +20,7 @@ export const changeTolerations = (podSpec: JsonMap, { operation, tolerations }: 
 const listTolerations = (podSpec: JsonMap): unknown[] =>
   requireList(getOwn(podSpec, "tolerations"), "tolerations") ?? [];
 
-/** Skips tolerations equal to another given one: they may differ only in effect, which is not compared. */
+/** Replaces the tolerations with the same key and value, or adds one. Those equal to another of `given` stay. */
 const replaceToleration = (podSpec: JsonMap, toleration: JsonMap, given: JsonMap[]): boolean => {
   const present = listTolerations(podSpec);
   const isReplaced = (there: unknown) =>
@@ -31,7 +31,7 @@ const replaceToleration = (podSpec: JsonMap, toleration: JsonMap, given: JsonMap
     : applyToEach(places, (index) => setMember(present, index, toleration));
 };
 
-/** Compares key and value, or the key alone for Exists. */
+/** Reports whether a pod's toleration has the key of this one and, unless the operator is Exists, its value. */
 const matches = (toleration: JsonMap, there: unknown): boolean => {
   if (!isMap(there) || !hasOwnText(there, "key") || there.key !== toleration.key) return false;
   const operator = toleration.operator ?? "";

@@ -23,6 +23,7 @@ export interface HttpCredential {
   region?: string;
 }
 
+/** The settings that limit which hosts and addresses the HTTP references of policies may ask. */
 export interface HttpSettings {
   /** The only allowed hosts: `api.example.com`, `api.example.com:8443`, `*.example.com`. */
   hosts: readonly string[];

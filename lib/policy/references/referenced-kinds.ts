@@ -34,7 +34,7 @@ export const listReferencedKinds = (policy: unknown): ReferencedKind[] => {
   return [...named, ...owning].filter(isKind).filter((one) => !isSecret(one));
 };
 
-/** Compares the plural, because the resource to read is guessed in the same way and ignores case. */
+/** Compares the guessed plural, not the kind: the reader guesses it, too, so `secret` would read Secrets. */
 const isSecret = ({ apiVersion, kind }: ReferencedKind) => !apiVersion.includes("/") && toPlural(kind) === "secrets";
 
 /** Lists the resources of `listReferencedKinds`, with plurals guessed as for Kubernetes' own kinds. */

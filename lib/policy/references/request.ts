@@ -30,6 +30,7 @@ export const parseMethod = <const Method extends string>(text: unknown, known: r
   return found;
 };
 
+/** Returns a request's body as JSON; undefined for an absent or null value. */
 export const toBody = (value: unknown): string | undefined =>
   value === undefined || value === null ? undefined : JSON.stringify(value);
 

@@ -22,7 +22,7 @@ const namedLists = affinityLists.map(({ parents, key }) => {
   return { name: `${parents[1]?.replace("Affinity", "")}${kind}`, steps };
 });
 
-/** A map that contains lists: its field name, its path, and the field name of the map that contains it. */
+/** A map on the path to a list of terms: its CUE field, its path, and the CUE field of the map around it. */
 interface ParentMap {
   name: string;
   steps: string[];
@@ -33,6 +33,7 @@ interface TermList extends ParentMap {
   terms: unknown[];
 }
 
+/** Renders a template of affinities as a CUE script, which shows readers what it does. */
 export const renderAffinity = ({ operation: act, affinity }: OverrideTemplate): string => {
   const given = namedLists.flatMap(({ name, steps }): TermList[] => {
     const terms = lookUp({ affinity }, steps)?.value;
@@ -53,7 +54,7 @@ const listParents = (steps: readonly string[]): ParentMap[] =>
     return { name: toFieldName(step), steps: steps.slice(0, index + 1), within: toFieldName(steps[index - 1]) };
   });
 
-/** Returns the field name of a map. Only one map holds required terms, so "required" is unique. */
+/** Returns a step as a CUE field name; `required` for the list of required terms, which only one map has. */
 const toFieldName = (step = "podSpec") => (step === requiredTerms ? "required" : step);
 
 const renderSetting = (given: TermList[], parents: ParentMap[], adds: boolean) => {

@@ -26,11 +26,11 @@ export const formatDecimal = ({ numerator, denominator }: Decimal): string | und
 /** CUE calculates with this many digits and rounds longer results. */
 const precision = 24;
 
-/** Returns a pattern of the numbers whose product with a number of that many digits is exact. */
+/** Returns a regular expression for the numbers that CUE multiplies exactly by a number with that many digits. */
 export const buildFactorPattern = (digits: number): string =>
   digits < precision ? `^-?[0-9.]{1,${precision - digits}}(E.*)?$` : noNumber;
 
-/** Returns a pattern of the numbers whose sum with `text` is exact; both must be neither large nor very small. */
+/** Returns a regular expression for the numbers that CUE adds exactly to `text`; none if `text` is too large. */
 export const buildSummandPattern = (text: string): string =>
   new RegExp(smallNumber).test(text) ? smallNumber : noNumber;
 
@@ -65,5 +65,5 @@ _quantity: #"^([+-]?)([0-9]+[.]?[0-9]*|[.][0-9]+)(?:([numkMGTPE]|[KMGTPE]i)|[eE]
 _scales: ${renderLiteral(scales)}
 _largest: 9223372036854775807`;
 
-/** Returns the CUE expression for a value's amount: a list of one, empty if the value is no number. */
+/** Returns the CUE expression for a list with the amount of a value; the list is empty if it is no number. */
 export const renderAmount = (value: string): string => `(_amount & {of: ${value}}).out`;

@@ -36,7 +36,7 @@ export const renderCondition = (condition: PolicyCondition): string => {
   );
 };
 
-/** `hit` is a CUE expression that tells whether the condition holds; the rest is what it uses. */
+/** A condition in CUE: `hit` is an expression that is true if it holds; the rest is what `hit` uses. */
 interface RenderedCondition {
   inputs: string[];
   parts: string[];
@@ -79,7 +79,7 @@ const signs: Record<string, string> = { Gt: ">", Gte: ">=", Lt: "<", Lte: "<=" }
 
 interface RenderedTest {
   test: string;
-  /** The pattern of the numbers that the test can calculate with exactly. */
+  /** A regular expression for numbers with which the test calculates exactly; undefined if it only compares. */
   shape?: string | undefined;
 }
 
@@ -133,7 +133,7 @@ const renderMembership = (value: ConstantValue): string => {
   return `list.Contains([for member in other & [...] {${members ? renderSingle("member", members) : renderSame("one", "member")}}], true)`;
 };
 
-/** Compares `one` with constants, as simply as their types allow. */
+/** Returns CUE that compares the value `one` with constants, as simply as their types allow. */
 const renderSingle = (name: string, constants: unknown[]): string => {
   if (constants.every((constant) => typeof constant === "number" || isDecimal(constant)))
     return `list.Contains([for amount in ${renderAmount("one")} {amount == ${name}}], true)`;
@@ -163,7 +163,7 @@ _ordered: {
 	][0]
 }`;
 
-/** Tests against a calculated value; with a constant, the value is calculated here and not in CUE. */
+/** Renders a test of `valueProcess`. A constant value is calculated here, any other by the rendered CUE. */
 const renderProcessedTest = ({ cond, valueProcess }: PolicyCondition, value: ConstantValue): RenderedTest => {
   const { operation, operationWith = "" } = valueProcess ?? {};
   const operand = parsePercentage(operationWith);
@@ -189,7 +189,7 @@ interface ComparedSides {
 }
 
 const renderConstantSides = (wanted: Decimal | undefined): ComparedSides => {
-  // No number: this fails in CUE as soon as there is data to compare.
+  // The other side is no number: this CUE fails, as upstream does, once there is data to compare with it.
   if (wanted === undefined) return { amount: "", wanted: "(other & number)" };
   const text = formatDecimal(wanted);
   if (text !== undefined) return { amount: "", wanted: text };
@@ -208,7 +208,7 @@ const renderReferenceSides = (sign: string, operand: Decimal): ComparedSides => 
     return { amount: "", wanted: `${other} ${sign} (${text})`, shape: buildSummandPattern(text) };
   const shape = buildFactorPattern(text.replace(/[-.]/g, "").length);
   if (sign === "*") return { amount: "", wanted: `${other} * (${text})`, shape };
-  // Multiplying one side is exact where dividing the other might not be.
+  // `a == b / c` is rendered as `a * c == b`, because a division might be inexact in CUE.
   return text.startsWith("-")
     ? { amount: ` * ${text.slice(1)}`, wanted: `-(${other})`, shape }
     : { amount: ` * ${text}`, wanted: other, shape };

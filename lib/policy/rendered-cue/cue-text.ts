@@ -4,6 +4,7 @@ import { type PathStep, parseReferencePath } from "../values/paths.ts";
 
 const cuePackages = ["encoding/json", "list", "math", "math/bits", "regexp", "strconv", "strings"];
 
+/** Joins parts of rendered CUE to a script, with the needed imports and the declarations of its inputs. */
 export const renderScript = (inputs: readonly string[], parts: readonly string[]): string => {
   const body = parts.filter((part) => part !== "").join("\n\n");
   const imports = cuePackages.filter((path) => new RegExp(`\\b${path.replace(/.*\//, "")}\\.[A-Z]`).test(body));
@@ -19,6 +20,7 @@ export const renderLiteral = (value: unknown): string =>
     "\\ufeff",
   );
 
+/** Renders a policy's values as a CUE list. */
 export const renderLiterals = (values: readonly unknown[]): string => renderList(values.map(renderLiteral));
 
 export const renderList = (elements: readonly string[]): string =>
@@ -34,10 +36,11 @@ export const renderSelector = (root: string, steps: readonly PathStep[]): string
     return before + (isPlain ? `.${step}` : `[${renderLiteral(step)}]`);
   }, root);
 
+/** Returns a CUE expression: the value at the path `place`, or `otherwise` if there is none. */
 export const renderOrElse = (place: string, otherwise: string): string =>
   `[if ${place} != _|_ {${place}}, ${otherwise}][0]`;
 
-/** Returns a CUE field that is null if nothing is at `place`, and an error if the value has another shape. */
+/** Returns a CUE field: the value at the path `place`, null if it is absent, an error if it has another shape. */
 export const renderNullable = (name: string, place: string, shape: "{...}" | "[...]"): string =>
   `${name}: (null | ${shape}) & ${renderOrElse(place, "null")}`;
 
@@ -52,7 +55,7 @@ interface ReferenceLocation {
 
 const responseParts = ["body", "header", "trailer"];
 
-/** Returns where a reference looks. Fetched values are in data.extraParams, those of a dataRef with the suffix `_d`. */
+/** Returns the CUE path of a reference's value, and the input field that it needs. A dataRef has the suffix `_d`. */
 export const locateReference = ({ from, path }: ValueReference, suffix: "" | "_d" = ""): ReferenceLocation => {
   const steps = parseReferencePath(path);
   if (from === "current") return { input: "object: data.object", place: renderSelector("object", steps) };
@@ -73,6 +76,7 @@ export const renderPrepending = (path: string, list: string, given: readonly unk
   return renderOperation("add", `${path.slice(0, -1)}/0"`, "term", clauses);
 };
 
+/** The inputs of a CUE script that changes pods: the object and its kind. */
 export const podInputs = ["object: data.object", "kind: object.kind"];
 
 /** CUE that defines `place` and `podSpec` by the object's kind, in any group. */
@@ -101,11 +105,13 @@ export const renderFirstContainer = (...lists: string[]): string =>
     ...lists.map((list) => renderNullable(list, `resources.${list}`, "{...}")),
   ].join("\n");
 
+/** Renders the JSON pointer of a field in the Pod template, whose own path is in CUE's `place`. */
 export const renderPodPath = (...steps: string[]): string => `"\\(place)/${steps.join("/")}"`;
 
 export const renderMissingMap = (name: string, path: string): string =>
   renderOperation("add", path, "{}", `if ${name} == null`);
 
+/** Renders the output of a script: the list of its JSON patch operations, empty if `needed` is null. */
 export const renderPatches = (needed: string, operations: string): string =>
   `unFlattenPatches: [if ${needed} != null {${operations}}]\npatches: list.FlattenN(unFlattenPatches, 1)`;
 

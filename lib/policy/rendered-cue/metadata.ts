@@ -10,6 +10,7 @@ import {
   renderSelector,
 } from "./cue-text.ts";
 
+/** Returns a CUE script that does what a template of type labels or annotations says. */
 export const renderMetadata = (template: OverrideTemplate): string => {
   const { type, operation: act } = template;
   if (act === "remove")

@@ -18,13 +18,14 @@ import {
 
 const resourcesPath = ["containers", "0", "resources"];
 
-/** Writes the resource's name as JSON without the quotes, so that nothing in it is code. */
+/** Returns the path of a resource in CUE. The name is escaped as in JSON, so that nothing in it becomes code. */
 const renderPath = (list: string, name: string) =>
   renderPodPath(...resourcesPath, list, renderLiteral(escapeStep(name)).slice(1, -1));
 
 const renderRemoval = (list: string, name: string) =>
   renderOperation("remove", renderPath(list, name), undefined, `if ${renderSelector(list, [name])} != _|_`);
 
+/** Renders a template of resources as a CUE script, which shows readers what it does. */
 export const renderResources = ({ operation: act, resources = {} }: OverrideTemplate): string => {
   const lists = (["requests", "limits"] as const).filter((list) => Object.keys(resources[list] ?? {}).length > 0);
   const operations = lists.flatMap((list) => {

@@ -81,7 +81,7 @@ _replacement: {
   ),
 ];
 
-/** Returns the key, or key and value, of the tolerations that one means; Exists means all values of its key. */
+/** Returns the key and value of tolerations to change, in a list; for Exists only the key, as values don't matter. */
 const listMeant = ({ key, operator = "", value }: Toleration): object[] => {
   if (typeof key !== "string") return [];
   if (operator === "Exists") return [{ key }];

@@ -13,7 +13,7 @@ const isFloat = (value: unknown) => parseFloatText(value) !== undefined;
 const parseFloatText = (value: unknown): Decimal | undefined =>
   typeof value === "string" ? parseDecimal(value) : undefined;
 
-/** The fields in order of precedence, each with its expected value, its members and the check of a member. */
+/** The fields of a constant, of which the first set one counts: what is expected, its members, and their check. */
 const fields: Record<
   keyof PolicyConstant,
   [expected: string, members: ListMembers, fits: (member: unknown) => boolean]

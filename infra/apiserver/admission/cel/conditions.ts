@@ -72,7 +72,7 @@ const compile = (expression: string): CompiledCondition => {
   };
 };
 
-/** Returns the API server's text for an error that both evaluators have; undefined for all others. */
+/** Returns the API server's text for an error that its CEL evaluator has, too; undefined for all other errors. */
 const toServerError = ({ code, summary }: EvaluationError): string | undefined => {
   if (code === "no_such_key") return summary.replace("No such key", "no such key");
   if (code === "index_out_of_bounds") return `index out of bounds: ${/index (-?\d+)/.exec(summary)?.[1] ?? "?"}`;

@@ -30,7 +30,7 @@ export const compilePattern = (source: string): RE2JS | undefined => {
   try {
     compiled = RE2JS.compile(source);
   } catch {
-    // The expression is invalid, or larger than Go allows.
+    // `compiled` stays undefined: the expression is invalid, or larger than Go allows.
   }
   patterns.set(source, compiled);
   return compiled;
@@ -89,7 +89,7 @@ const perText = new Set(["contains", "matches", "split", "join", "startsWith", "
 /** Returns a function that reports whether an expression stays within a budget for any objects of the given sizes. */
 export const createBudget = (root: CelNode, most: number): ((sizes: readonly ValueSizes[]) => boolean) => {
   const cost = estimateCost(root);
-  // Most objects pass with rounded-up sizes, whose result is cached; exact lengths are used only for the rest.
+  // The results for rounded-up sizes are cached. Exact lengths are used only if rounded-up ones exceed the limit.
   const rough = new Map<number, boolean>();
   return (sizes) => {
     const [longest, longestText] = [roundUp(sizes, "longest"), roundUp(sizes, "longestText")];
@@ -156,7 +156,7 @@ const getRangeLength = (node: CelNode): Cost => {
     : ({ longest }) => listed + Math.max(longest, 10);
 };
 
-/** Returns the member names in an expression; the list that it loops over is under one of them. */
+/** Returns all member names in an expression; one of them is the name of the list that the expression loops over. */
 const listMemberNames = (node: CelNode): string[] => {
   const { op, args } = node;
   if (op === "value") return typeof args === "string" ? [args] : [];

@@ -1,5 +1,6 @@
 import { isMap } from "#lib/json.ts";
 
+/** Sizes of an object, from which the cost of a CEL expression is estimated. */
 export interface ValueSizes {
   longest: number;
   longestText: number;
@@ -28,7 +29,7 @@ const mostKnown = 256;
 export const toCelValue = (value: unknown): unknown =>
   typeof value === "object" && value !== null ? getConversion(value).value : (value ?? null);
 
-/** Measures a value, which must not be changed afterwards either. */
+/** Returns the sizes of a value, which must not change later: they are remembered. */
 export const measureValue = (value: unknown): ValueSizes =>
   typeof value === "object" && value !== null ? getConversion(value).measured : nothing;
 
@@ -70,7 +71,7 @@ const convertWhole = (object: object): Conversion => {
 
 type Sizes = Omit<ValueSizes, "lengthOf">;
 
-/** Computes lengths by name on the first call only, because they are seldom needed. */
+/** Returns sizes whose `lengthOf` is computed on its first call only, because lengths are seldom needed. */
 const createSizes = (sizes: Sizes, object: object): ValueSizes => {
   let lengths: Map<string, number> | undefined;
   const getLength = (name: string) => {
