@@ -6,7 +6,7 @@ const verbs = ["get", "list", "create", "may", "discover", "https", "http", "aws
 export type Verb = (typeof verbs)[number];
 
 /** Wraps capabilities so that every call goes through `answer`, which gets the question and a way to ask it. */
-export const intercept = (
+export const interceptCalls = (
   capabilities: Capabilities,
   answer: (verb: Verb, args: readonly unknown[], ask: () => Promise<unknown>) => Promise<unknown>,
 ): Capabilities => {
@@ -21,7 +21,7 @@ export const intercept = (
 /** Returns what the needs give a rule for one review. A question that only reads is asked once. */
 export const bindNeeds = (needs: Needs, capabilities: Capabilities, rule: string): Record<string, unknown> => {
   const asked = new Map<string, Promise<unknown>>();
-  const remembering = intercept(capabilities, (verb, args, ask) => {
+  const remembering = interceptCalls(capabilities, (verb, args, ask) => {
     if (effects.includes(verb)) return ignoreRejection(ask());
     const question = JSON.stringify([verb, ...args]);
     const answer = asked.get(question) ?? ignoreRejection(ask());

@@ -10,7 +10,7 @@ import {
 import { Failure, toFailure } from "./failure.ts";
 import { isDirectInvocation } from "./lambda-event.ts";
 import { applyPatch } from "./patch.ts";
-import { askInRounds } from "./reinvocation.ts";
+import { callMutatorsInRounds } from "./reinvocation.ts";
 import { matchesRequest } from "./request-match.ts";
 import type { AdmissionRequest, Patch, ReviewOutcome } from "./review.ts";
 import { type RequestMatch, type Rule, rule } from "./rule.ts";
@@ -122,7 +122,7 @@ const evaluateMembers =
     };
     const concerned = Object.entries(settings as Memberships).filter(([, one]) => concernsMember(one, request));
     // A member in mode warn or audit has reported everything in the first round.
-    await askInRounds(concerned, ([, { mode }]) => mode === "enforce", evaluateMember);
+    await callMutatorsInRounds(concerned, ([, { mode }]) => mode === "enforce", evaluateMember);
     const reported = [...results.values()].filter(
       ({ refused, operations, error }) => refused || operations > 0 || error,
     );

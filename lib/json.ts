@@ -125,7 +125,7 @@ export const getOwn = (value: unknown, key: string | number): unknown =>
   isObject(value) && Object.hasOwn(value, key) ? Reflect.get(value, key) : undefined;
 
 /** Returns the map under a key, and creates it if it is absent or null; throws if the value is no map. */
-export const openMap = (parent: object, key: string, field: string): JsonMap => {
+export const getOrCreateMap = (parent: object, key: string, field: string): JsonMap => {
   if (requireMap(getOwn(parent, key), field) === undefined) setMember(parent, key, {});
   return requireMap(getOwn(parent, key), field) ?? {};
 };
@@ -139,7 +139,7 @@ export const applyToEach = <T>(items: Iterable<T>, act: (item: T) => boolean): b
 
 /** Sets members of the map under a key; creates the map only if there are members to set. */
 export const setMembers = (parent: object, key: string, members: JsonMap, field: string): boolean =>
-  applyToEach(Object.entries(members), ([name, value]) => setMember(openMap(parent, key, field), name, value));
+  applyToEach(Object.entries(members), ([name, value]) => setMember(getOrCreateMap(parent, key, field), name, value));
 
 /** Reports whether JSON nests deeper than this below its root. Doesn't recurse: any depth is safe. */
 export const isDeeper = (value: unknown, levels: number): boolean => {

@@ -24,7 +24,7 @@ export const openReinvocations = <Mutator>(): Reinvocations<Mutator> => {
 };
 
 /** Calls `ask` for mutators in order, twice if reinvoked. Resolves to: has the object changed? undefined ends all. */
-export const askInRounds = async <Mutator>(
+export const callMutatorsInRounds = async <Mutator>(
   mutators: readonly Mutator[],
   isReinvoked: (mutator: Mutator) => boolean,
   ask: (mutator: Mutator) => Promise<boolean | undefined>,

@@ -4,7 +4,7 @@ import { isMap } from "./json.ts";
 // wrong. An empty map or list takes any members.
 
 /** A wrong member of settings: its path, and a sentence that continues the path. */
-export interface Mistake {
+export interface SettingsMistake {
   path: (string | number)[];
   sentence: string;
 }
@@ -23,7 +23,7 @@ export const mergeWithDefaults = (defaults: object, given: unknown): object => {
 /** Fields of upstream's configuration files that mean nothing here. */
 const header = new Set(["apiVersion", "kind"]);
 
-export const findMistakes = (defaults: object, given: unknown, path: (string | number)[] = []): Mistake[] => {
+export const findMistakes = (defaults: object, given: unknown, path: (string | number)[] = []): SettingsMistake[] => {
   if (!isMap(given)) return [{ path, sentence: `must be a map, not ${describeType(given)}` }];
   const known = Object.keys(defaults);
   return Object.entries(given).flatMap(([key, value]) => {
@@ -40,7 +40,7 @@ export const findMistakes = (defaults: object, given: unknown, path: (string | n
   });
 };
 
-const compareValues = (example: unknown, value: unknown, path: (string | number)[]): Mistake[] => {
+const compareValues = (example: unknown, value: unknown, path: (string | number)[]): SettingsMistake[] => {
   if (example === null || example === undefined) return [];
   if (typeof example !== typeof value || value === null || Array.isArray(example) !== Array.isArray(value))
     return [{ path, sentence: `must be ${describeType(example)}, not ${describeType(value)}` }];

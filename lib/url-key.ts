@@ -1,7 +1,7 @@
 import { createPublicKey, type KeyObject, verify } from "node:crypto";
 
 /** The caller that the path's first segment proves. */
-export interface Caller {
+export interface ProvenCaller {
   cluster: string;
   /** The public key and the cluster's key version, logged so that a rotation sees when the old key is unused. */
   key: string;
@@ -19,10 +19,10 @@ const remembered = 256;
  * Valid segments are cached, wrong ones are not: a stranger can't fill the memory.
  */
 export const openKeyVerifier = (publicKeys: string, keyVersions: (cluster: string) => readonly number[]) => {
-  const known = new Map<string, Caller>();
+  const known = new Map<string, ProvenCaller>();
   const keys = publicKeys.split(",").filter(Boolean).map(parsePublicKey);
 
-  return (segment: string): Caller | undefined => {
+  return (segment: string): ProvenCaller | undefined => {
     const before = known.get(segment);
     if (before !== undefined) return before;
     const [, cluster, signature] = segmentForm.exec(segment) ?? [];

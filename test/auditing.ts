@@ -4,7 +4,7 @@ import { once } from "node:events";
 import { readFile } from "node:fs/promises";
 import { fileURLToPath } from "node:url";
 import type { CheckResult } from "../infra/check/evaluation/evaluation.ts";
-import type { Summary } from "../infra/check/reports/report.ts";
+import type { CheckSummary } from "../infra/check/reports/report.ts";
 
 const program = fileURLToPath(new URL("../infra/postern.js", import.meta.url));
 
@@ -50,7 +50,7 @@ export const audit = async (
 /** The JSON output of a command. */
 interface Told {
   objects: (CheckResult & { difference: unknown; madeBy?: string })[];
-  summary: Summary;
+  summary: CheckSummary;
   faults: { apiVersion: string; kind: string; sentence: string }[];
   notes: string[];
 }

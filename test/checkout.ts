@@ -3,7 +3,7 @@ import { cp, mkdir, mkdtemp, rm, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
-import type { Cluster } from "../infra/parity/control-plane/cluster.ts";
+import type { TestCluster } from "../infra/parity/control-plane/cluster.ts";
 
 /** The output and exit code of a program. */
 export interface ProgramOutput {
@@ -73,7 +73,7 @@ export const runProgram = (
 
 /** Returns a kubeconfig with these clusters as contexts; the first is the current one. */
 export const buildKubeconfig = (
-  clusters: Record<string, Pick<Cluster, "server" | "ca" | "getToken">>,
+  clusters: Record<string, Pick<TestCluster, "server" | "ca" | "getToken">>,
   user = "admin",
 ) => {
   const entries = Object.entries(clusters);

@@ -2,7 +2,7 @@ import type { Event } from "kubernetes-types/core/v1.d.ts";
 import { ledger } from "postern/needs";
 import { joinErrors, tooMany } from "postern/refusals";
 import { rule } from "postern/rule";
-import { type Bucket, getKey, type Limit, limitTypes, takeToken } from "./token-bucket.ts";
+import { getBucketKey, type Limit, limitTypes, type TokenBucket, takeToken } from "./token-bucket.ts";
 
 const settings: { limits: Limit[]; eventsApi: boolean } = { limits: [], eventsApi: false };
 
@@ -42,9 +42,9 @@ export default rule({
     // Takes a token of every limit, even if another limit has none left, as upstream does.
     const refused = await Promise.all(
       limits.map(async (limit, index) => {
-        const key = getKey(limit, event, request);
+        const key = getBucketKey(limit, event, request);
         const most = limit.type === "Server" ? 1 : limit.cacheSize || defaultCacheSize;
-        const bucket = await buckets.change<Bucket>(
+        const bucket = await buckets.change<TokenBucket>(
           `${index} ${key}`,
           (kept) => takeToken(limit, kept, now.getTime()),
           {

@@ -12,7 +12,7 @@ export interface Limit {
   cacheSize?: number;
 }
 
-export interface Bucket {
+export interface TokenBucket {
   tokens: number;
   /** Milliseconds since 1970. */
   since: number;
@@ -21,7 +21,7 @@ export interface Bucket {
 }
 
 /** Returns the bucket after a request asked for a token. A new bucket is full. */
-export const takeToken = ({ qps, burst }: Limit, kept: Bucket | undefined, now: number): Bucket => {
+export const takeToken = ({ qps, burst }: Limit, kept: TokenBucket | undefined, now: number): TokenBucket => {
   const { tokens, since } = kept ?? { tokens: burst, since: now };
   // The clocks of two functions may differ: a time before `since` refills nothing.
   const filled = Math.min(burst, tokens + (Math.max(0, now - since) / 1000) * qps);
@@ -32,7 +32,11 @@ export const takeToken = ({ qps, burst }: Limit, kept: Bucket | undefined, now: 
 type AnyEvent = Event & { deprecatedSource?: EventSource; regarding?: ObjectReference };
 
 /** Returns the key of the token bucket that an event counts against, under a limit. */
-export const getKey = ({ type }: Limit, event: AnyEvent, { namespace = "", userInfo }: AdmissionRequest): string => {
+export const getBucketKey = (
+  { type }: Limit,
+  event: AnyEvent,
+  { namespace = "", userInfo }: AdmissionRequest,
+): string => {
   if (type === "Server") return "";
   if (type === "Namespace") return namespace;
   if (type === "User") return userInfo.username ?? "";

@@ -4,7 +4,7 @@ import { formatImage, parseImage } from "postern/objects/image";
 import { canonicalizeQuantity } from "postern/objects/quantity";
 import { findTokenPlace, tokenSettings } from "postern/service-settings";
 
-export const settings = {
+export const usageSettings = {
   /** `percentile` and `namespaceOnly` are upstream's flags; the data source is Postern's. */
   percentile: 90,
   namespaceOnly: true,
@@ -17,7 +17,7 @@ export const settings = {
   },
 };
 
-export type Settings = typeof settings;
+export type Settings = typeof usageSettings;
 
 export type ResourceName = "cpu" | "memory";
 type Ask = (request: HttpsRequest) => Promise<HttpsResponse>;
@@ -59,7 +59,7 @@ export const queryUsage = async (
     url.pathname = `${url.pathname.replace(/\/$/, "")}/api/v1/query`;
     url.searchParams.set("query", query);
     const keep = ({ status }: HttpsResponse) => (status === 200 ? keepSeconds : 0);
-    last = readUsage(await ask({ url: url.href, ...known, keep }));
+    last = parseUsageAnswer(await ask({ url: url.href, ...known, keep }));
     if (last.samples >= enoughSamples) break;
   }
   if (last.samples <= 0) return undefined;
@@ -111,7 +111,7 @@ interface UsageSample {
 }
 
 /** Returns the usage in an answer of Prometheus. */
-export const readUsage = (answer: HttpsResponse): UsageSample => {
+export const parseUsageAnswer = (answer: HttpsResponse): UsageSample => {
   const { status } = answer;
   const { status: answerStatus, data, error } = Object(parseAnswer(answer));
   const series: unknown = Object(data).result;

@@ -14,7 +14,7 @@ export const kubeletNeeds = {
 };
 
 /** The feature gates that upstream's plugin reads, with upstream's defaults. */
-export const gateSettings = {
+export const featureGateDefaults = {
   serviceAccountNodeAudienceRestriction: true,
   podCertificateRequest: false,
   allowInsecureKubeletCertificateSigningRequests: false,
@@ -26,7 +26,7 @@ export type KubeletRequestContext = {
   node: string;
   request: AdmissionRequest;
   oldObject: unknown;
-  settings: typeof gateSettings;
+  settings: typeof featureGateDefaults;
 } & Answers<typeof kubeletNeeds>;
 
 /** The reason of a refusal, or a complete status; undefined admits the request. */
@@ -34,10 +34,12 @@ export type KubeletOffence = string | Status | undefined;
 
 /** Returns the name of a kubelet's node, empty if the user name lacks it; undefined for other users. */
 export const getNodeName = ({ username, groups }: UserInfo): string | undefined =>
-  username?.startsWith(userPrefix) && groups?.includes("system:nodes") ? username.slice(userPrefix.length) : undefined;
+  username?.startsWith(nodeUserPrefix) && groups?.includes("system:nodes")
+    ? username.slice(nodeUserPrefix.length)
+    : undefined;
 
 /** The prefix of a kubelet's user name; the node's name follows. */
-export const userPrefix = "system:node:";
+export const nodeUserPrefix = "system:node:";
 
 /** Quotes a text as Go does; an absent text counts as empty. */
 export const quoteText = (text: string | undefined) => quoteAsGo(text ?? "");

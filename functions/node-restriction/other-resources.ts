@@ -3,7 +3,7 @@ import type { PersistentVolumeClaim } from "kubernetes-types/core/v1.d.ts";
 import { getOwn, isSame } from "postern/json";
 import { parseCertificateSubject } from "postern/objects/certificate-request";
 import type { KubernetesObject } from "postern/review";
-import { type KubeletOffence, type KubeletRequestContext, quoteText, userPrefix } from "./kubelet.ts";
+import { type KubeletOffence, type KubeletRequestContext, nodeUserPrefix, quoteText } from "./kubelet.ts";
 
 const hasNameOf = (node: string, { metadata }: KubernetesObject, { request }: KubeletRequestContext) =>
   (request.operation === "CREATE" ? metadata?.name : request.name) === node;
@@ -40,7 +40,8 @@ export const checkSigningRequest = (
   if (!signers.includes(spec?.signerName ?? "")) return;
   const read = parseCertificateSubject(spec?.request);
   if ("fault" in read) return `unable to parse csr: ${read.fault}`;
-  if (read.subject.commonName !== userPrefix + node) return `can only create a node CSR with CN=${userPrefix}${node}`;
+  if (read.subject.commonName !== nodeUserPrefix + node)
+    return `can only create a node CSR with CN=${nodeUserPrefix}${node}`;
 };
 
 /** Allows only changes of a claim's status that report that its volume was enlarged. */

@@ -4,7 +4,7 @@ import { listSecrets } from "postern/objects/secret";
 import { quoteText } from "./kubelet.ts";
 
 /** Returns the first API object that a pod references, in upstream's order; `unknown` is an error of the search. */
-export const findReference = (pod: Pod): { what?: string; unknown?: string } | undefined => {
+export const findFirstReference = (pod: Pod): { what?: string; unknown?: string } | undefined => {
   const { serviceAccountName, volumes = [] } = pod.spec ?? {};
   if (serviceAccountName) return { what: "serviceaccounts" };
   if (listSecrets(pod).length > 0) return { what: "secrets" };

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { AdmissionRequest, Operation } from "postern/review";
 import { evaluateCondition, openRule } from "postern/test";
-import { isKubelet, isUnusual } from "./webhook-entries.ts";
+import { isKubelet, unusualRequestConditions } from "./webhook-entries.ts";
 
 const { decide, entries } = await openRule(import.meta.dirname);
 
@@ -34,7 +34,9 @@ describe("node-restriction", () => {
 
   it("is not called for usual heartbeats", () => {
     const isCalled = (request: AdmissionRequest) =>
-      Object.values({ ...isKubelet, ...isUnusual }).every((expression) => evaluateCondition(expression, request));
+      Object.values({ ...isKubelet, ...unusualRequestConditions }).every((expression) =>
+        evaluateCondition(expression, request),
+      );
     const leases = { group: "coordination.k8s.io", version: "v1", resource: "leases" };
     const lease = { metadata: { name: "n1" }, spec: { holderIdentity: "n1" } };
     const ofLease = { resource: leases, namespace: "kube-node-lease", name: "n1", object: lease };

@@ -2,7 +2,7 @@ import { forbidden } from "postern/refusals";
 import type { KubernetesObject } from "postern/review";
 import { rule } from "postern/rule";
 import {
-  gateSettings,
+  featureGateDefaults,
   getNodeName,
   type KubeletOffence,
   type KubeletRequestContext,
@@ -13,15 +13,15 @@ import { checkNode } from "./nodes.ts";
 import { checkClaim, checkCsiNode, checkLease, checkResourceSlice, checkSigningRequest } from "./other-resources.ts";
 import { checkPodCertificateRequest } from "./pod-certificates.ts";
 import { checkPod } from "./pods.ts";
-import { checkToken } from "./tokens.ts";
+import { checkTokenRequest } from "./tokens.ts";
 import {
   heartbeats,
   isKubelet,
   isNoEviction,
   isNoHeartbeat,
-  isUnusual,
   otherRequests,
   podRequests,
+  unusualRequestConditions,
 } from "./webhook-entries.ts";
 
 export default rule({
@@ -31,7 +31,12 @@ export default rule({
   match: [...podRequests, ...otherRequests, ...heartbeats],
   matchConditions: isKubelet,
   variants: [
-    { name: "heartbeats", match: heartbeats, matchConditions: { ...isKubelet, ...isUnusual }, everywhere: true },
+    {
+      name: "heartbeats",
+      match: heartbeats,
+      matchConditions: { ...isKubelet, ...unusualRequestConditions },
+      everywhere: true,
+    },
     {
       name: "pods",
       match: podRequests,
@@ -41,7 +46,7 @@ export default rule({
     { name: "others", match: otherRequests },
   ],
   guards: true,
-  settings: gateSettings,
+  settings: featureGateDefaults,
   needs: kubeletNeeds,
 
   /** Checks in the mutating phase: later the API server adds audiences and drops changes beside a status. */
@@ -69,7 +74,7 @@ const resourceChecks: Record<string, ResourceCheck> = {
   "pods.": checkPod,
   "nodes.": checkNode,
   "persistentvolumeclaims.": checkClaim,
-  "serviceaccounts.": checkToken,
+  "serviceaccounts.": checkTokenRequest,
   "podcertificaterequests.certificates.k8s.io": checkPodCertificateRequest,
   "leases.coordination.k8s.io": checkLease,
   "csinodes.storage.k8s.io": checkCsiNode,

@@ -11,7 +11,7 @@ export interface TokenRequest extends KubernetesObject {
 }
 
 /** Returns why a kubelet may not request this service account token; undefined if it may. */
-export const checkToken = async (
+export const checkTokenRequest = async (
   { spec = {} }: TokenRequest,
   context: KubeletRequestContext,
 ): Promise<KubeletOffence> => {

@@ -61,7 +61,7 @@ const keepsNodeFields = keep("metadata.?labels", "metadata.?ownerReferences", "s
 const keepsPodFields = keep("metadata.?labels", "status.?resourceClaimStatuses", "status.?extendedResourceClaimStatus");
 
 /** Nearly all heartbeats are for the kubelet's own node and leave protected fields alone; they don't call the rule. */
-export const isUnusual: NamedConditions = {
+export const unusualRequestConditions: NamedConditions = {
   "is-unusual": `request.userInfo.username == "system:node:" ||
     request.userInfo.username != "system:node:" + ${node} ||
     (request.resource.resource == "leases" && request.?namespace.orValue("") != "kube-node-lease") ||

@@ -4,7 +4,7 @@ import { describeInvalid, type Offences, printGoList } from "./offence.ts";
 import type { Policy } from "./policy.ts";
 
 /** Returns a container's capabilities after the policy's defaults, sorted; undefined if nothing changes. */
-export const fillCapabilities = (
+export const fillContainerCapabilities = (
   { spec: { defaultAddCapabilities = [], requiredDropCapabilities = [] } }: Policy,
   { add = [], drop = [] }: Capabilities = {},
 ): Capabilities | undefined => {

@@ -1,11 +1,11 @@
 import type { Pod, SecurityContext } from "kubernetes-types/core/v1.d.ts";
-import { fillCapabilities } from "./capabilities.ts";
+import { fillContainerCapabilities } from "./capabilities.ts";
 import { type AnyContainer, chooseGroup, chooseSeLinux, chooseUser, getEffectiveContext } from "./identity.ts";
 import type { Policy } from "./policy.ts";
 import { chooseAppArmorProfile, choosePodSeccompProfile, chooseSeccompProfile } from "./profiles.ts";
 
 /** Returns the pod with the policy's defaults for fields that are not set; the same object if nothing changes. */
-export const fillPod = (policy: Policy, pod: Pod): Pod => {
+export const addPolicyDefaults = (policy: Policy, pod: Pod): Pod => {
   const podWithFields = fillPodFields(policy, pod);
   const { spec } = podWithFields;
   if (!spec) return podWithFields;
@@ -69,7 +69,7 @@ const fillContext = (
     seLinuxOptions: runs.seLinuxOptions === undefined ? chooseSeLinux(policy) : undefined,
     appArmorProfile,
     seccompProfile: chooseSeccompProfile(pod, container),
-    capabilities: fillCapabilities(policy, present.capabilities),
+    capabilities: fillContainerCapabilities(policy, present.capabilities),
     readOnlyRootFilesystem: present.readOnlyRootFilesystem ?? (readOnlyRootFilesystem || undefined),
     allowPrivilegeEscalation:
       present.allowPrivilegeEscalation ??

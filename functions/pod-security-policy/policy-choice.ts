@@ -1,7 +1,7 @@
 import type { Pod } from "kubernetes-types/core/v1.d.ts";
 import type { AccessAnswer, AccessQuestion } from "postern/needs";
 import type { AdmissionRequest, UserInfo } from "postern/review";
-import { fillPod } from "./defaults.ts";
+import { addPolicyDefaults } from "./defaults.ts";
 import { listPodOffences } from "./pod-offences.ts";
 import type { Policy, PolicyGrant } from "./policy.ts";
 
@@ -34,7 +34,7 @@ export const choosePolicy = async (
   const against: { policy: Policy; filledPod: Pod }[] = [];
   let second: PolicyChoice | undefined;
   for (const policy of usable) {
-    const filledPod = fillPod(policy, pod);
+    const filledPod = addPolicyDefaults(policy, pod);
     if (!listPodOffences(policy, filledPod).next().done) {
       against.push({ policy, filledPod });
       continue;

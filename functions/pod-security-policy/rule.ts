@@ -2,11 +2,11 @@ import type { Pod } from "kubernetes-types/core/v1.d.ts";
 import { accessReview } from "postern/needs";
 import { forbidden } from "postern/refusals";
 import { rule } from "postern/rule";
-import { fillPod, isOnlyInNewEphemeralContainers } from "./defaults.ts";
+import { addPolicyDefaults, isOnlyInNewEphemeralContainers } from "./defaults.ts";
 import { listPodOffences } from "./pod-offences.ts";
 import { choosePolicy, getGrants, type PolicyContext } from "./policy-choice.ts";
 import { findSettingsFault } from "./settings-check.ts";
-import { fitPod } from "./suggestion.ts";
+import { editPodForPolicy } from "./suggestion.ts";
 
 const annotation = "kubernetes.io/psp";
 
@@ -70,9 +70,9 @@ export default rule({
     const nearest = usable.flat().map((policy) => {
       const pod: Pod = structuredClone(Object(request.object));
       // If the policy adds no defaults to the pod, it adds none to the edited pod either.
-      const isComplete = fillPod(policy, pod) === pod;
-      fitPod(pod, policy);
-      const filledPod = fillPod(policy, pod);
+      const isComplete = addPolicyDefaults(policy, pod) === pod;
+      editPodForPolicy(pod, policy);
+      const filledPod = addPolicyDefaults(policy, pod);
       return { pod: isComplete ? filledPod : pod, isEnough: listPodOffences(policy, filledPod).next().done };
     });
     Object.assign(draft, nearest.find(({ isEnough }) => isEnough)?.pod);

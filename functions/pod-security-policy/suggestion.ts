@@ -1,6 +1,6 @@
 import type { Pod, SecurityContext } from "kubernetes-types/core/v1.d.ts";
 import { listContainers } from "postern/objects/pod";
-import { fillPod } from "./defaults.ts";
+import { addPolicyDefaults } from "./defaults.ts";
 import { listPodOffences } from "./pod-offences.ts";
 import { isWithinRanges, type Policy } from "./policy.ts";
 
@@ -11,10 +11,12 @@ const fillableFields = (
 ).split(" ");
 
 /** Removes or replaces, in place, the fields of a pod that break a policy; the pod may still break it after that. */
-export const fitPod = (pod: Pod, policy: Policy): void => {
+export const editPodForPolicy = (pod: Pod, policy: Policy): void => {
   const { spec, metadata } = pod;
   if (!spec) return;
-  const paths = [...listPodOffences(policy, fillPod(policy, pod))].map((offence) => offence.split(": ", 1)[0] ?? "");
+  const paths = [...listPodOffences(policy, addPolicyDefaults(policy, pod))].map(
+    (offence) => offence.split(": ", 1)[0] ?? "",
+  );
   const words = new Set(paths.flatMap((path) => path.split(/[.[\]]+/)));
 
   for (const key of ["hostNetwork", "hostPID", "hostIPC", "runtimeClassName"] as const)

@@ -66,7 +66,7 @@ const warnIfExempt = (name: string, labels: Labels, policy: NamespacePolicy, def
 };
 
 /** The most pods that are checked: the API server may refuse the label if that takes too long. */
-export const mostPods = 500;
+export const maximumCheckedPods = 500;
 
 /** Returns warnings, never a refusal: existing pods or a failed list must not prevent a stricter level. */
 const warnOfExistingPods = async (
@@ -77,7 +77,7 @@ const warnOfExistingPods = async (
   const all = await pods(name).catch(() => undefined);
   if (all === undefined) return { warnings: ["failed to list pods while checking new PodSecurity enforce level"] };
 
-  const checked = all.slice(0, mostPods).filter((pod) => !hasExemptRuntimeClass(pod, settings));
+  const checked = all.slice(0, maximumCheckedPods).filter((pod) => !hasExemptRuntimeClass(pod, settings));
   const violating = Map.groupBy(checked, (pod) =>
     listOffences(toSubject(pod), demand)
       .map(({ reason }) => reason)
@@ -87,8 +87,8 @@ const warnOfExistingPods = async (
   const lines = [...violating].map(([reasons, pods]) => `${describePods(pods)}: ${reasons}`);
   return {
     warnings: [
-      ...(all.length > mostPods
-        ? [`new PodSecurity enforce level only checked against the first ${mostPods} existing pods`]
+      ...(all.length > maximumCheckedPods
+        ? [`new PodSecurity enforce level only checked against the first ${maximumCheckedPods} existing pods`]
         : []),
       ...(violating.size > 0
         ? [

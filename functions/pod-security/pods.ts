@@ -17,7 +17,7 @@ export const hasExemptRuntimeClass = ({ spec }: Pod | PodTemplateSpec, { exempti
   !!spec?.runtimeClassName && exemptions.runtimeClasses.includes(spec.runtimeClassName);
 
 /** Reports whether an update adds containers or images; other changes of a pod don't affect the checks. */
-export const isSignificant = ({ spec }: Pod, { spec: old }: Pod): boolean => {
+export const changesContainersOrImages = ({ spec }: Pod, { spec: old }: Pod): boolean => {
   const known = new Set(old?.ephemeralContainers?.map(toContainerKey));
   return (
     (["containers", "initContainers"] as const).some((kind) => {

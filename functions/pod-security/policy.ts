@@ -6,20 +6,20 @@ export type Version = "latest" | `v1.${number}`;
 
 /** The modes of Pod Security admission, each of which has its own namespace labels. */
 export const modes = ["enforce", "audit", "warn"] as const;
-export type Mode = (typeof modes)[number];
+export type PodSecurityMode = (typeof modes)[number];
 
 export interface LevelVersion {
   level: Level;
   version: Version;
 }
-export type NamespacePolicy = Record<Mode, LevelVersion>;
+export type NamespacePolicy = Record<PodSecurityMode, LevelVersion>;
 
 export type Labels = Readonly<Record<string, string>>;
-export type Label = Mode | `${Mode}-version`;
+export type PodSecurityLabel = PodSecurityMode | `${PodSecurityMode}-version`;
 
-export const toLabelKey = (label: Label) => `pod-security.kubernetes.io/${label}`;
+export const toLabelKey = (label: PodSecurityLabel) => `pod-security.kubernetes.io/${label}`;
 
-export const hasLabel = (labels: Labels, label: Label) => Object.hasOwn(labels, toLabelKey(label));
+export const hasLabel = (labels: Labels, label: PodSecurityLabel) => Object.hasOwn(labels, toLabelKey(label));
 
 export const isLevel = (text: string): text is Level => levels.some((level) => level === text);
 export const isVersion = (text: string): text is Version =>
@@ -33,7 +33,7 @@ const mustBeVersion = 'must be "latest" or "v1.x"';
 export const parsePolicy = (labels: Labels, defaults: NamespacePolicy) => {
   const faults: FieldError[] = [];
   const readLabel = <T extends string>(
-    label: Label,
+    label: PodSecurityLabel,
     isValid: (text: string) => text is T,
     detail: string,
     fallback: T,
@@ -43,7 +43,7 @@ export const parsePolicy = (labels: Labels, defaults: NamespacePolicy) => {
     faults.push({ field: `metadata.labels[${toLabelKey(label)}]`, type: "Invalid value", value, detail });
     return fallback;
   };
-  const readMode = (mode: Mode, fallback: Level): LevelVersion => ({
+  const readMode = (mode: PodSecurityMode, fallback: Level): LevelVersion => ({
     level: hasLabel(labels, mode) ? readLabel(mode, isLevel, mustBeLevel, fallback) : defaults[mode].level,
     version: hasLabel(labels, `${mode}-version`)
       ? readLabel(`${mode}-version`, isVersion, mustBeVersion, "latest")
@@ -67,14 +67,18 @@ export const parsePolicy = (labels: Labels, defaults: NamespacePolicy) => {
 export const isStricter = (left: Level, right: Level) => levels.indexOf(left) > levels.indexOf(right);
 
 /** Reports whether the level of all these modes is `privileged`, so that no check is needed. */
-export const isPrivileged = (policy: NamespacePolicy, among: readonly Mode[] = modes) =>
+export const isPrivileged = (policy: NamespacePolicy, among: readonly PodSecurityMode[] = modes) =>
   among.every((mode) => policy[mode].level === "privileged");
 
 export const printLevelVersion = ({ level, version }: LevelVersion) => `${level}:${version}`;
 
 /** Returns the policy for namespaces without labels. An empty setting counts as absent. */
-export const getDefaultPolicy = ({ defaults }: { defaults: Readonly<Record<Label, string>> }): NamespacePolicy => {
-  const readDefault = (mode: Mode): LevelVersion => {
+export const getDefaultPolicy = ({
+  defaults,
+}: {
+  defaults: Readonly<Record<PodSecurityLabel, string>>;
+}): NamespacePolicy => {
+  const readDefault = (mode: PodSecurityMode): LevelVersion => {
     const [level, version] = [defaults[mode], defaults[`${mode}-version`]];
     return { level: isLevel(level) ? level : "privileged", version: isVersion(version) ? version : "latest" };
   };

@@ -6,7 +6,15 @@ import { isSelected, type LabelSelector } from "postern/objects/selection";
 import type { AdmissionRequest } from "postern/review";
 import { getVariants, type RuleVariant, selectPhase } from "postern/rule";
 import { createRecordedCapabilities, mergeSettings, openRule } from "postern/test";
-import { getDefaultPolicy, isPrivileged, type Label, type Labels, modes, parsePolicy, toLabelKey } from "./policy.ts";
+import {
+  getDefaultPolicy,
+  isPrivileged,
+  type Labels,
+  modes,
+  type PodSecurityLabel,
+  parsePolicy,
+  toLabelKey,
+} from "./policy.ts";
 import podSecurity from "./rule.ts";
 import { getEntryLabels } from "./selections.ts";
 import { type Settings, settings as standard } from "./settings.ts";
@@ -41,7 +49,9 @@ const labels = fc
   .map((values): Labels => {
     const entries = Object.entries<string | undefined>(values);
     return Object.fromEntries(
-      entries.flatMap(([label, value]) => (value === undefined ? [] : [[toLabelKey(label as Label), value]])),
+      entries.flatMap(([label, value]) =>
+        value === undefined ? [] : [[toLabelKey(label as PodSecurityLabel), value]],
+      ),
     );
   });
 const name = constantFrom("a", "b", "spared");

@@ -5,14 +5,14 @@ import { type FieldError, forbidden, formatFieldError, joinErrors, notFound } fr
 import type { AdmissionRequest } from "postern/review";
 import { rule, type Verdict } from "postern/rule";
 import type { PodSubject } from "./checks/check-builders.ts";
-import { checkNamespace, mostPods } from "./namespace.ts";
-import { getTemplate, hasExemptRuntimeClass, isSignificant, toSubject, type Workload } from "./pods.ts";
+import { checkNamespace, maximumCheckedPods } from "./namespace.ts";
+import { changesContainersOrImages, getTemplate, hasExemptRuntimeClass, toSubject, type Workload } from "./pods.ts";
 import {
   getDefaultPolicy,
   isPrivileged,
-  type Mode,
   modes,
   type NamespacePolicy,
+  type PodSecurityMode,
   parsePolicy,
   printLevelVersion,
 } from "./policy.ts";
@@ -42,14 +42,14 @@ export default rule({
     current: get("namespaces", { maxAge: 0 }),
     recent: get("namespaces"),
     // Lists one pod more than is checked, to know whether there are more.
-    pods: list("pods", { most: mostPods + 1 }),
+    pods: list("pods", { most: maximumCheckedPods + 1 }),
   },
 
   validate(object: Pod & Namespace & Workload, context): Verdict | Promise<Verdict> {
     const { request, oldObject, settings, variant = "", current, recent } = context;
     if (request.resource.resource === "namespaces") return checkNamespace(object, context);
     const isPod = request.resource.resource === "pods";
-    if (isPod && oldObject && !isSignificant(object, oldObject)) return undefined;
+    if (isPod && oldObject && !changesContainersOrImages(object, oldObject)) return undefined;
     const pod = isPod ? object : getTemplate(object);
     if (!pod || isExempt(request, settings) || hasExemptRuntimeClass(pod, settings)) return undefined;
 
@@ -95,7 +95,7 @@ const evaluatePod = (
   const isPod = request.resource.resource === "pods";
   if (faults.length === 0 && isPrivileged(policy, isPod ? modes : ["audit", "warn"])) return undefined;
 
-  const describeViolation = (mode: Mode): string | undefined => {
+  const describeViolation = (mode: PodSecurityMode): string | undefined => {
     const offences = listOffences(subject, policy[mode]);
     if (offences.length === 0) return undefined;
     const described = offences.map(({ reason, detail }) => (detail === "" ? reason : `${reason} (${detail})`));

@@ -1,5 +1,5 @@
 import type { LabelSelector } from "postern/objects/selection";
-import { type Labels, levels, type Mode, modes, toLabelKey } from "./policy.ts";
+import { type Labels, levels, modes, type PodSecurityMode, toLabelKey } from "./policy.ts";
 
 // A selection is a set of namespaces with the same levels. The levels are in its name, so no namespace is read.
 
@@ -9,7 +9,7 @@ export type LabelExpression = NonNullable<LabelSelector["matchExpressions"]>[num
 /** The states of a label: "default" is absent, "invalid" is no level, and "any" stands for all states. */
 const stateNames = [...levels.toReversed(), "default", "invalid"] as const;
 type LabelState = (typeof stateNames)[number] | "any";
-export type LabelStates = Record<Mode, LabelState>;
+export type LabelStates = Record<PodSecurityMode, LabelState>;
 
 /** A set of namespaces: their label states by mode, and the label expressions that select them. */
 export interface NamespaceSelection {
@@ -21,13 +21,13 @@ export interface NamespaceSelection {
 const order = ["warn", "enforce", "audit"] as const;
 
 /** Divides all namespaces by labels into selections, so that `outcomeOf` gives the same text within a selection. */
-export const buildSelections = (outcomeOf: (states: LabelStates) => string): NamespaceSelection[] => {
-  const listOutcomes = (known: Partial<LabelStates>, [mode, ...left]: readonly Mode[]): string =>
+export const divideNamespaces = (outcomeOf: (states: LabelStates) => string): NamespaceSelection[] => {
+  const listOutcomes = (known: Partial<LabelStates>, [mode, ...left]: readonly PodSecurityMode[]): string =>
     mode === undefined
       ? outcomeOf(known as LabelStates)
       : stateNames.map((state) => listOutcomes({ ...known, [mode]: state }, left)).join();
 
-  const select = (known: Partial<LabelStates>, [mode, ...left]: readonly Mode[]): NamespaceSelection[] => {
+  const select = (known: Partial<LabelStates>, [mode, ...left]: readonly PodSecurityMode[]): NamespaceSelection[] => {
     if (mode === undefined) return [{ states: known as LabelStates, expressions: [] }];
     const alike = Map.groupBy(stateNames, (state) => listOutcomes({ ...known, [mode]: state }, left));
     return [...alike.values()].flatMap((members) =>
@@ -43,7 +43,7 @@ export const buildSelections = (outcomeOf: (states: LabelStates) => string): Nam
 
 /** Returns selectors for states of a label. There may be several, because a selector has no "or". */
 const buildSelectors = (
-  mode: Mode,
+  mode: PodSecurityMode,
   members: readonly LabelState[],
 ): { state: LabelState; expressions: LabelExpression[] }[] => {
   const key = toLabelKey(mode);

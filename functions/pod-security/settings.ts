@@ -1,8 +1,8 @@
-import { isLevel, isVersion, type Label, levels, modes } from "./policy.ts";
+import { isLevel, isVersion, levels, modes, type PodSecurityLabel } from "./policy.ts";
 
 /** The settings: the configuration of the compiled-in plugin, and namesExistingPods. */
 export interface Settings {
-  defaults: Record<Label, string>;
+  defaults: Record<PodSecurityLabel, string>;
   exemptions: { usernames: string[]; runtimeClasses: string[]; namespaces: string[] };
   /** If true, the warnings about a stricter level name the existing pods that violate it. */
   namesExistingPods: boolean;

@@ -3,14 +3,14 @@ import {
   getDefaultPolicy,
   isPrivileged,
   levels,
-  type Mode,
   modes,
   type NamespacePolicy,
+  type PodSecurityMode,
   parsePolicy,
   toLabelKey,
 } from "./policy.ts";
 import {
-  buildSelections,
+  divideNamespaces,
   getEntryName,
   getSelectionName,
   type LabelExpression,
@@ -40,7 +40,7 @@ export const buildVariants = (settings: Settings): RuleVariant<Settings>[] => [
 ];
 
 /** The modes that apply to a kind: a workload's template is never refused. */
-const checkedModes = { pods: modes, workloads: ["audit", "warn"] } satisfies Record<string, readonly Mode[]>;
+const checkedModes = { pods: modes, workloads: ["audit", "warn"] } satisfies Record<string, readonly PodSecurityMode[]>;
 type EntryKind = keyof typeof checkedModes;
 
 const buildEntries = (
@@ -98,7 +98,7 @@ const known = new Map<string, EntrySelection[]>();
 
 const selectEntries = (kind: EntryKind, defaults: NamespacePolicy): EntrySelection[] => {
   const getPolicy = (states: LabelStates) => parsePolicy(toLabels(states), defaults).policy;
-  return buildSelections((states) => JSON.stringify(checkedModes[kind].map((mode) => getPolicy(states)[mode])))
+  return divideNamespaces((states) => JSON.stringify(checkedModes[kind].map((mode) => getPolicy(states)[mode])))
     .filter(({ states }) => !isPrivileged(getPolicy(states), checkedModes[kind]))
     .map(({ states, expressions }) => {
       const refuses = !isPrivileged(getPolicy(states), ["enforce"]);

@@ -2,7 +2,7 @@ import { GetObjectCommand, paginateListObjectsV2, S3 } from "@aws-sdk/client-s3"
 import { isErrorNamed } from "./errors.ts";
 
 /** An S3 object's key, size and date, as a listing gives them. */
-export interface ListedObject {
+export interface ListedBucketObject {
   key: string;
   bytes: number;
   modified: Date;
@@ -23,7 +23,7 @@ export type WriteCondition = { IfNoneMatch: "*" } | { IfMatch: string };
 
 /** An S3 bucket: that of a stage's stack, or one that functions write recordings to. */
 export interface StageBucket {
-  list(prefix: string): AsyncIterable<ListedObject>;
+  list(prefix: string): AsyncIterable<ListedBucketObject>;
   read(key: string): Promise<BucketObject | undefined>;
   /** Writes JSON; returns false if the condition doesn't hold. */
   write(key: string, text: string, condition?: WriteCondition): Promise<boolean>;

@@ -27,7 +27,7 @@ export interface VersionContent {
 type Settings = Pick<VersionContent, "environment"> & Partial<VersionContent>;
 
 /** Changes the code and the configuration of one Lambda function, and publishes its versions. */
-export interface FunctionUpdates {
+export interface FunctionUpdater {
   awaitUpdate(): Promise<FunctionConfiguration>;
   upload(zip: Uint8Array, before: FunctionConfiguration): Promise<FunctionConfiguration>;
   configure(settings: Settings, before: FunctionConfiguration): Promise<FunctionConfiguration>;
@@ -36,12 +36,12 @@ export interface FunctionUpdates {
 }
 
 /** Opens the updates of one function. `maxWaitSeconds` limits the wait for each update. */
-export const openUpdates = (
+export const createFunctionUpdates = (
   client: Lambda,
   rule: string,
   FunctionName: string,
   maxWaitSeconds: number,
-): FunctionUpdates => {
+): FunctionUpdater => {
   const waiting = { client, maxWaitTime: maxWaitSeconds, minDelay: 0.3, maxDelay: 3 };
   const buildConflict = () =>
     new Complaint(`another command is changing ${rule} at the same time; check it with postern status`, 1);

@@ -7,7 +7,7 @@ import {
 } from "@aws-sdk/client-lambda";
 import { Complaint } from "../cli/complaint.ts";
 import { isErrorNamed } from "./errors.ts";
-import { downloadCode, openUpdates, type VersionContent } from "./function-updates.ts";
+import { createFunctionUpdates, downloadCode, type VersionContent } from "./function-updates.ts";
 
 /** The alias that clusters call: its version, and the versions on trial that get a share of the reviews. */
 export interface LiveAlias {
@@ -66,7 +66,7 @@ export interface StageFunctions {
 const alias = "live";
 
 /** Names functions as osls does, with the service name in serverless.yml. `patience` is in seconds per update. */
-export const openFunctions = (
+export const openStageFunctions = (
   stage: string,
   client = new Lambda({ maxAttempts: 5 }),
   patience = 60,
@@ -79,7 +79,7 @@ export const openFunctions = (
     const found = await client.getFunction({ FunctionName: nameOf(rule), Qualifier: version });
     return { configuration: found.Configuration ?? {}, location: found.Code?.Location ?? "" };
   };
-  const openRuleUpdates = (rule: string) => openUpdates(client, rule, nameOf(rule), patience);
+  const openRuleUpdates = (rule: string) => createFunctionUpdates(client, rule, nameOf(rule), patience);
   const complainIfMissing = (rule: string) => (error: unknown) => {
     if (!isErrorNamed(error, "ResourceNotFoundException")) throw error;
     throw buildMissingComplaint(rule);

@@ -1,7 +1,7 @@
 import { CloudWatch, type MetricDataQuery, paginateGetMetricData } from "@aws-sdk/client-cloudwatch";
 
 /** A query for one CloudWatch metric. */
-export interface MetricQuestion {
+export interface MetricQuery {
   namespace: "Postern" | "AWS/Lambda";
   metric: string;
   dimensions: Record<string, string>;
@@ -11,7 +11,7 @@ export interface MetricQuestion {
 /** The metrics of a stage in CloudWatch, where a review appears after a minute or two. */
 export interface StageMetrics {
   /** Asks CloudWatch for one number per question; the number is 0 if CloudWatch has no data for it. */
-  ask<K extends string>(questions: Record<K, MetricQuestion>, from: Date, to: Date): Promise<Record<K, number>>;
+  ask<K extends string>(questions: Record<K, MetricQuery>, from: Date, to: Date): Promise<Record<K, number>>;
 }
 
 const minute = 60_000;
@@ -46,7 +46,7 @@ export const openMetrics = (client = new CloudWatch({ maxAttempts: 5 })): StageM
 });
 
 const buildQuery = (
-  { namespace, metric, dimensions, stat }: MetricQuestion,
+  { namespace, metric, dimensions, stat }: MetricQuery,
   Id: string,
   Period: number,
 ): MetricDataQuery => {

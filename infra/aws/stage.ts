@@ -6,7 +6,7 @@ import type { Options } from "../cli/command.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
 import { openBucket, openS3, type StageBucket } from "./bucket.ts";
 import { type ChangeGuard, guardClient } from "./guard.ts";
-import { openFunctions, type StageFunctions } from "./lambda-functions.ts";
+import { openStageFunctions, type StageFunctions } from "./lambda-functions.ts";
 import { openMetrics, type StageMetrics } from "./metrics.ts";
 import { openParameters, type StageParameters } from "./parameters.ts";
 import { openStack, type StageStack } from "./stack.ts";
@@ -33,7 +33,7 @@ export const openStage = (name: string): AwsStage => {
   const stack = openStack(name, guardClient(new CloudFormation({ maxAttempts: 5 }), guard), guard);
   return {
     name,
-    functions: openFunctions(name, lambda),
+    functions: openStageFunctions(name, lambda),
     parameters: openParameters(name, ssm),
     stack,
     metrics: openMetrics(),

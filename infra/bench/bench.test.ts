@@ -9,14 +9,14 @@ import { buildReview, evaluateCase } from "../catalogue/cases.ts";
 import { catalogueFolder, readRule } from "../catalogue/registry.ts";
 import { openSigner } from "../keys/keys.ts";
 import { measureScriptedStarts, measureStarts } from "./cold-starts.ts";
-import { compareInTurn, computeRatio } from "./ratios.ts";
+import { measureRatiosInTurn, summarizeRatios } from "./ratios.ts";
 import { findAskingCase } from "./recorded-clusters.ts";
 import { buildPodReview } from "./reviews.ts";
 
 describe("bench", () => {
   it("computes the median and the range of eight in ten ratios", () => {
-    assert.deepEqual(computeRatio([11, 3, 2, 10, 1, 9, 4, 8, 5, 7, 6]), { median: 6, p10: 2, p90: 10 });
-    assert.deepEqual(computeRatio([1.5]), { median: 1.5, p10: 1.5, p90: 1.5 });
+    assert.deepEqual(summarizeRatios([11, 3, 2, 10, 1, 9, 4, 8, 5, 7, 6]), { median: 6, p10: 2, p90: 10 });
+    assert.deepEqual(summarizeRatios([1.5]), { median: 1.5, p10: 1.5, p90: 1.5 });
   });
 
   it("measures two functions in turn, and returns the ratios of the second to the first", async () => {
@@ -25,7 +25,7 @@ describe("bench", () => {
       asked.push(time);
       return time;
     };
-    assert.deepEqual(await compareInTurn(3, taking(2), taking(6)), [3, 3, 3]);
+    assert.deepEqual(await measureRatiosInTurn(3, taking(2), taking(6)), [3, 3, 3]);
     assert.deepEqual(asked, [6, 2, 2, 6, 6, 2, 2, 6]);
   });
 

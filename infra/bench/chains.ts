@@ -3,15 +3,19 @@ import { join } from "node:path";
 import type { Pod } from "kubernetes-types/core/v1.d.ts";
 import { stringify } from "yaml";
 import type { Binaries } from "../parity/control-plane/binaries.ts";
-import { type CreateRoute, type Latency, measureRoutes, openPodCreator } from "./creates.ts";
-import { countMarksAmong, type MutatorChain, mutatorChains, settledLabel } from "./mutators.ts";
+import { type CreateMeasurements, type CreateRoute, measureRoutes, openPodCreator } from "./creates.ts";
+import { countMutatorMarks, type MutatorChain, mutatorChains, settledLabel } from "./mutators.ts";
 import { startPostern } from "./processes.ts";
 
 /**
  * Measures the time that chains of mutators add to a create: called one by one, all skipped by their matchConditions,
  * and as a group.
  */
-export const measureChains = async (binaries: Binaries, folder: string, rounds: number): Promise<Latency> => {
+export const measureChains = async (
+  binaries: Binaries,
+  folder: string,
+  rounds: number,
+): Promise<CreateMeasurements> => {
   await using running = new AsyncDisposableStack();
   const config = join(folder, "chains.yaml");
   await writeFile(config, stringify({ rules: buildRules(mutatorChains), groups: buildGroups(mutatorChains) }));
@@ -37,7 +41,7 @@ export const measureChains = async (binaries: Binaries, folder: string, rounds: 
   };
 };
 
-const countMarks = ({ metadata }: Pod) => countMarksAmong(metadata?.annotations);
+const countMarks = ({ metadata }: Pod) => countMutatorMarks(metadata?.annotations);
 
 const buildRoutes = ({ name, mutators: { length: mutators }, together }: MutatorChain): CreateRoute[] => {
   const many = mutators === 1 ? "1 mutator" : `${mutators} mutators`;

@@ -5,7 +5,7 @@ import type { CheckFloor } from "./check-floor-process.ts";
 import { writeManifests } from "./manifests.ts";
 import type { ProcessUsage } from "./meter.ts";
 import { runNode } from "./processes.ts";
-import { computeRatio, measureInTurn, type Ratio } from "./ratios.ts";
+import { measureInTurn, type Ratio, summarizeRatios } from "./ratios.ts";
 
 /** The cost of checking many manifests, beside the least that it could be. */
 export interface CheckMeasurement {
@@ -39,9 +39,9 @@ export const measureCheck = async (folder: string, rounds: number, manifests = 1
       0,
     );
     const computeFloorRatio = (floorOf: (floor: CheckFloor) => number) =>
-      computeRatio(measured.map(([{ seconds }, floor]) => seconds / floorOf(floor)));
+      summarizeRatios(measured.map(([{ seconds }, floor]) => seconds / floorOf(floor)));
     const computeMedian = (secondsOf: (check: ProcessUsage, floor: CheckFloor) => number) =>
-      computeRatio(measured.map((pair) => secondsOf(...pair))).median;
+      summarizeRatios(measured.map((pair) => secondsOf(...pair))).median;
     return {
       manifests,
       bytes,

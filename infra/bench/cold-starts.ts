@@ -11,8 +11,8 @@ import { getCasePhase } from "../catalogue/cases.ts";
 import { type CatalogueRule, catalogueFolder, readRule } from "../catalogue/registry.ts";
 import { openCertificate, type UrlSigner } from "../keys/keys.ts";
 import { benchCluster, buildBenchConfig } from "./handlers.ts";
-import { type BenchResult, compareInTurn, computeRatio } from "./ratios.ts";
-import { type CaseReview, findAskingCase, serveRecorded } from "./recorded-clusters.ts";
+import { type BenchResult, measureRatiosInTurn, summarizeRatios } from "./ratios.ts";
+import { type CaseReview, findAskingCase, serveRecordedAnswers } from "./recorded-clusters.ts";
 import { buildApiEvent, buildPodReview } from "./reviews.ts";
 
 /** Starts of Node with one handler, compared with those with an empty handler. */
@@ -39,7 +39,7 @@ export const measureColdStarts = async (
   });
   const starts = await measureStarts(measurable, signer, folder, rounds);
   return starts.map(({ name, bytes, asks, ratios }) => {
-    const ratio = computeRatio(ratios);
+    const ratio = summarizeRatios(ratios);
     if (name === undefined) return { what: "one read by hand", ratio };
     const hasScripts = measurable.some((listed) => listed.name === name && listVerbs(listed.rule).includes("cue"));
     return {
@@ -68,7 +68,7 @@ export const measureStarts = async (
   }
   const worlds = [...asking].map(([name, { entry }]) => [name, createRecordedCapabilities(entry.needs ?? {})] as const);
   await using opened = new AsyncDisposableStack();
-  const served = await serveRecorded(
+  const served = await serveRecordedAnswers(
     certificate,
     new Map([...worlds, [byHand, createRecordedCapabilities({ objects: [nothing] })]]),
   );
@@ -100,7 +100,7 @@ export const measureStarts = async (
     const event = join(start.folder, "event.json");
     const createStart = (folder: string) => () => timeToAnswer(folder, event, signer.publicKey);
     // A first round fills the disk's cache.
-    start.ratios = await compareInTurn(rounds, createStart(empty.folder), createStart(start.folder), 1);
+    start.ratios = await measureRatiosInTurn(rounds, createStart(empty.folder), createStart(start.folder), 1);
   }
   return starts;
 };
@@ -177,7 +177,7 @@ export const measureScriptedStarts = async (signer: UrlSigner, folder: string, r
   await writeFile(join(folder, name, "event.json"), JSON.stringify(event));
   const alone = await writeHandler(join(folder, "cue-wasm"), byItself);
   const createScriptStart = (place: string) => () => timeToAnswer(place, join(place, "event.json"), signer.publicKey);
-  return compareInTurn(rounds, createScriptStart(alone.folder), createScriptStart(join(folder, name)));
+  return measureRatiosInTurn(rounds, createScriptStart(alone.folder), createScriptStart(join(folder, name)));
 };
 
 const byItself = `exports.handler = async ({ body }) => {

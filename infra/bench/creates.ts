@@ -4,7 +4,7 @@ import type { ClusterResponse } from "../parity/control-plane/client.ts";
 import { bootCluster } from "../parity/control-plane/cluster.ts";
 import { registerConfigurations, type WebhookManifests, waitUntil } from "../parity/rule-server.ts";
 import type { MeasuredServer } from "./processes.ts";
-import { computeQuantiles, computeRatio, measureTime, type Ratio } from "./ratios.ts";
+import { computeQuantiles, measureTime, type Ratio, summarizeRatios } from "./ratios.ts";
 import { buildPodReview } from "./reviews.ts";
 
 /** One of the measured ways to create a pod: its namespace or labels decide which webhooks the API server calls. */
@@ -45,7 +45,7 @@ export interface RouteComparison {
 }
 
 /** The measured times of all routes, and comparisons between some of them. */
-export interface Latency {
+export interface CreateMeasurements {
   measured: RouteMeasurement[];
   comparisons: RouteComparison[];
 }
@@ -142,7 +142,7 @@ export const measureRoutes = async (creates: PodCreator, routes: CreateRoute[], 
     const [added, over] = [splitStretches(listAddedTimes(mine)), splitStretches(listAddedTimes(others))];
     const ratios = added.map((values, index) => computeMedian(values) / computeMedian(over[index] ?? []));
     const cpu = one.server && other.server && computeCpu(mine) / computeCpu(others);
-    return { what, added: computeRatio(ratios), ...(cpu && { cpu }), ...(bar && { bar }) };
+    return { what, added: summarizeRatios(ratios), ...(cpu && { cpu }), ...(bar && { bar }) };
   };
   return { measured, compareRoutes };
 };

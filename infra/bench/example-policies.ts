@@ -84,7 +84,12 @@ export const policyCases: readonly PolicyCase[] = [...tables.cases, ...exampleCa
 export const needsCue = ({ policies }: PolicyCase): boolean => JSON.stringify(policies).includes('"cue":');
 
 /** Builds the request of a policy case, as policies see it. */
-export const buildCaseRequest = ({ operation, object, oldObject, requestNamespace }: PolicyCase): PolicyRequest => {
+export const buildPolicyCaseRequest = ({
+  operation,
+  object,
+  oldObject,
+  requestNamespace,
+}: PolicyCase): PolicyRequest => {
   const subject = operation === "DELETE" ? oldObject : object;
   if (subject === undefined) throw new Error("a case must have an object, or an oldObject on DELETE");
   return {

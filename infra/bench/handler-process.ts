@@ -5,7 +5,7 @@ import { createUnconnectedCapabilities } from "#lib/capabilities.ts";
 import { createCompleteEndpoint } from "#lib/complete-endpoint.ts";
 import { catalogueFolder, readRule } from "../catalogue/registry.ts";
 import { buildBenchConfig, type HandlerAssignment } from "./handlers.ts";
-import { compareInTurn, measureTime } from "./ratios.ts";
+import { measureRatiosInTurn, measureTime } from "./ratios.ts";
 import { buildApiEvent, buildPodReview } from "./reviews.ts";
 
 /** Measures a minimal answer (the floor) and Postern's handler in turn; returns their ratio for each round. */
@@ -39,7 +39,7 @@ const measure = async (assignment: HandlerAssignment): Promise<number[]> => {
     global.gc?.({ type: "minor" });
     return measureTime(act, times);
   };
-  return compareInTurn(rounds, time(runFloor), time(runHandler));
+  return measureRatiosInTurn(rounds, time(runFloor), time(runHandler));
 };
 
 const buildSmallAnswer = (uid: string) => {

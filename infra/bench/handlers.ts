@@ -4,7 +4,7 @@ import { mergeWithDefaults } from "#lib/settings.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
 import type { UrlSigner } from "../keys/keys.ts";
 import { runNode } from "./processes.ts";
-import { type BenchResult, computeRatio } from "./ratios.ts";
+import { type BenchResult, summarizeRatios } from "./ratios.ts";
 
 /** A handler to measure. It runs in a process of its own, as a Lambda function does. */
 interface HandlerCase {
@@ -58,7 +58,7 @@ export const measureHandlers = async (signer: UrlSigner, rounds: number): Promis
       const bar = getBar(journal, bytes);
       results.push({
         what: `${rule}/${phase}, ${size}${journal ? ", with its line in the log" : ""}`,
-        ratio: computeRatio(await measureHandlerRatios({ ...kind, bytes }, signer, rounds)),
+        ratio: summarizeRatios(await measureHandlerRatios({ ...kind, bytes }, signer, rounds)),
         ...(bar && { bar }),
       });
     }

@@ -43,5 +43,5 @@ export const mutatorChains: MutatorChain[] = [
 ];
 
 /** Returns the number of mutators that have added their annotation. */
-export const countMarksAmong = (annotations: Record<string, string> = {}): number =>
+export const countMutatorMarks = (annotations: Record<string, string> = {}): number =>
   mutatorChains[2]?.mutators.filter((_, index) => getMark(index) in annotations).length ?? 0;

@@ -6,8 +6,14 @@ import type { Binaries } from "../parity/control-plane/binaries.ts";
 import { createClient } from "../parity/control-plane/client.ts";
 import type { BuiltProgram } from "../parity/control-plane/go-programs.ts";
 import type { WebhookManifests } from "../parity/rule-server.ts";
-import { type CreateRoute, type Latency, measureRoutes, openPodCreator, type PodCreator } from "./creates.ts";
-import { startBare, startGo, startPostern } from "./processes.ts";
+import {
+  type CreateMeasurements,
+  type CreateRoute,
+  measureRoutes,
+  openPodCreator,
+  type PodCreator,
+} from "./creates.ts";
+import { startGo, startMinimalWebhook, startPostern } from "./processes.ts";
 import { buildPodReview } from "./reviews.ts";
 
 /**
@@ -19,11 +25,11 @@ export const measureOneCall = async (
   goWebhook: BuiltProgram | undefined,
   folder: string,
   rounds: number,
-): Promise<Latency> => {
+): Promise<CreateMeasurements> => {
   await using running = new AsyncDisposableStack();
   const config = join(folder, "added.yaml");
   await writeFile(config, `rules: { ${rule}: { failurePolicy: Fail } }\n`);
-  const bare = running.use(await startBare(folder));
+  const bare = running.use(await startMinimalWebhook(folder));
   const postern = running.use(await startPostern(folder, config));
   // A second server for another route: each server's CPU time then belongs to one route.
   const registered = running.use(await startPostern(folder, config));

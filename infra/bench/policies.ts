@@ -12,7 +12,7 @@ import { type PolicyCase, tables } from "./example-policies.ts";
 import { benchCluster, buildBenchConfig } from "./handlers.ts";
 import type { EngineEvaluations, EngineQuestion } from "./kinitiras.ts";
 import { type ChildProgram, startChild, startNode } from "./processes.ts";
-import { type BenchResult, compareInTurn, computeRatio, measureTime } from "./ratios.ts";
+import { type BenchResult, measureRatiosInTurn, measureTime, summarizeRatios } from "./ratios.ts";
 import { buildApiEvent, buildPodReview } from "./reviews.ts";
 
 /** Measures reviews with many policies, evaluations beside kinitiras' own engine, and a cold start with a script. */
@@ -26,7 +26,7 @@ export const measurePolicies = async (
   ...(program ? await measureEngines(program, rounds) : []),
   {
     what: "a cold start with a script, over cue-wasm by itself",
-    ratio: computeRatio(await measureScriptedStarts(signer, folder, rounds)),
+    ratio: summarizeRatios(await measureScriptedStarts(signer, folder, rounds)),
     bar: 0.7,
   },
 ];
@@ -87,23 +87,23 @@ export const measurePolicyCounts = async (rounds: number): Promise<BenchResult[]
     const one = await openReview(buildPolicies(1, overriders, false), 1);
     for (const count of [10, 100, 1000]) {
       const many = await openReview(buildPolicies(count, overriders, false), 1);
-      const ratios = await compareInTurn(rounds, createTimer(one, times), createTimer(many, times));
+      const ratios = await measureRatiosInTurn(rounds, createTimer(one, times), createTimer(many, times));
       results.push({
         what: `${name}, one of ${count} policies for the pod, over one alone`,
-        ratio: computeRatio(ratios),
+        ratio: summarizeRatios(ratios),
         bar: 1.2,
       });
     }
     const count = 10;
     const each = await openReview(buildPolicies(count, overriders, true), count);
-    const ratios = await compareInTurn(
+    const ratios = await measureRatiosInTurn(
       rounds,
       createTimer(one, times),
       createTimer(each, Math.ceil(times / count), count),
     );
     results.push({
       what: `${name}, each of ${count} policies that are all for it, over one alone`,
-      ratio: computeRatio(ratios),
+      ratio: summarizeRatios(ratios),
       bar: 1.2,
     });
   }
@@ -138,7 +138,7 @@ export const measureEngines = async (program: string, rounds: number): Promise<B
   }
   return [...ratios].map(([source, found]) => ({
     what: `${sources[source]}, over kinitiras' own engine, ${found.length} cases`,
-    ratio: computeRatio(found),
+    ratio: summarizeRatios(found),
     ...(source !== "cue" && { bar: 1 }),
   }));
 };
@@ -184,6 +184,6 @@ const measureEngineRatio = async (
     throw new Error(
       `they don't agree, and can't be compared: ${JSON.stringify([question, mine.denied, other.denied])}`,
     );
-  const time = (one: ChildProgram) => async () => computeRatio((await evaluate(one, 5)).nanoseconds).median;
-  return computeRatio(await compareInTurn(rounds, time(theirs), time(ours))).median;
+  const time = (one: ChildProgram) => async () => summarizeRatios((await evaluate(one, 5)).nanoseconds).median;
+  return summarizeRatios(await measureRatiosInTurn(rounds, time(theirs), time(ours))).median;
 };

@@ -84,7 +84,7 @@ export const startPostern = async (folder: string, config: string) => {
 };
 
 /** Starts the smallest webhook in Node. */
-export const startBare = async (folder: string) => {
+export const startMinimalWebhook = async (folder: string) => {
   const child = startNode("bare-process.ts", folder);
   return { ...toServer(child), url: String(await child.next()) };
 };

@@ -14,7 +14,7 @@ export interface BenchResult {
 }
 
 /** Returns the median and the 10th and 90th percentiles of ratios. */
-export const computeRatio = (ratios: readonly number[]): Ratio => {
+export const summarizeRatios = (ratios: readonly number[]): Ratio => {
   const [p10 = Number.NaN, median = Number.NaN, p90 = Number.NaN] = computeQuantiles(ratios, [0.1, 0.5, 0.9]);
   return { median, p10, p90 };
 };
@@ -51,7 +51,7 @@ export const measureInTurn = async <T, U>(
 };
 
 /** Measures `one` and `other` in turn; returns the ratio of the second time to the first for each round. */
-export const compareInTurn = async (
+export const measureRatiosInTurn = async (
   rounds: number,
   one: () => Promise<number>,
   other: () => Promise<number>,

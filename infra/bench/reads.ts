@@ -10,7 +10,7 @@ import type { Binaries } from "../parity/control-plane/binaries.ts";
 import { bootCluster } from "../parity/control-plane/cluster.ts";
 import { createTestSigner } from "../parity/test-key.ts";
 import { buildBenchConfig } from "./handlers.ts";
-import { compareInTurn, computeRatio, measureTime, type Ratio } from "./ratios.ts";
+import { measureRatiosInTurn, measureTime, type Ratio, summarizeRatios } from "./ratios.ts";
 import { buildApiEvent, buildPodReview } from "./reviews.ts";
 
 /** The cost of reads in a review: none over the network if the answers are cached, otherwise one round trip. */
@@ -84,8 +84,8 @@ export const measureReads = async (binaries: Binaries, rounds: number): Promise<
   for (const act of [plain, warm]) await measureTime(act, 3000);
   for (const act of [single, several]) await measureTime(act, 100);
   const compare = async (one: () => Promise<void>, other: () => Promise<void>, times: number) =>
-    computeRatio(
-      await compareInTurn(
+    summarizeRatios(
+      await measureRatiosInTurn(
         rounds,
         () => measureTime(one, times),
         () => measureTime(other, times),
@@ -99,6 +99,6 @@ export const measureReads = async (binaries: Binaries, rounds: number): Promise<
     warm: await compare(plain, warm, 200),
     sideBySide: await compare(single, several, 10),
     read: (await measureTime(single, 100)) / 100,
-    first: computeRatio(fresh).median,
+    first: summarizeRatios(fresh).median,
   };
 };

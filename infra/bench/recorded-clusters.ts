@@ -45,7 +45,10 @@ export const findAskingCase = async (listed: CatalogueRule): Promise<CaseReview 
 };
 
 /** Serves recorded answers as API servers would, each recording under a path of its own. */
-export const serveRecorded = async ({ cert, key }: ServerCertificate, worlds: ReadonlyMap<string, Capabilities>) => {
+export const serveRecordedAnswers = async (
+  { cert, key }: ServerCertificate,
+  worlds: ReadonlyMap<string, Capabilities>,
+) => {
   const server = createServer({ cert, key }, (request, response) => {
     const [, place = "", ...path] = (request.url ?? "").split("?")[0]?.split("/").map(decodeURIComponent) ?? [];
     const world = worlds.get(place);

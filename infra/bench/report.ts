@@ -1,6 +1,6 @@
 import { formatTable } from "../cli/command.ts";
 import type { CheckMeasurement } from "./checks.ts";
-import type { Latency } from "./creates.ts";
+import type { CreateMeasurements } from "./creates.ts";
 import type { BenchResult, Ratio } from "./ratios.ts";
 import type { ReadMeasurement } from "./reads.ts";
 
@@ -15,7 +15,7 @@ export const describeResults = (title: string, results: BenchResult[]): string =
 };
 
 /** Describes the times of creates and of webhooks, and how webhooks compare. */
-export const describeLatency = (title: string, { measured, comparisons }: Latency): string => {
+export const describeLatency = (title: string, { measured, comparisons }: CreateMeasurements): string => {
   const chain = measured.some(({ mutators }) => mutators !== undefined);
   const rows = measured.map(({ what, create, added, mutators, cpu }) => [
     what,
@@ -33,7 +33,7 @@ export const describeLatency = (title: string, { measured, comparisons }: Latenc
 };
 
 /** Returns a table of how long a rule's reads of its cluster take, as ratios. */
-export const describeReads = (title: string, { warm, sideBySide, read, first }: ReadMeasurement): string =>
+export const formatReadMeasurement = (title: string, { warm, sideBySide, read, first }: ReadMeasurement): string =>
   formatTable([
     [title, "RATIO"],
     ["three reads, remembered, over none", describeRatio(warm, 1.5)],
@@ -76,7 +76,7 @@ const describeBar = (value: number, bar: number | undefined, digits: number): st
 const formatMilliseconds = (value: number | undefined) => (value === undefined ? "" : `${value.toFixed(2)} ms`);
 
 /** Returns the lines of the report that explain what its numbers mean. */
-export const describeUnits = (hasCreates: boolean) =>
+export const explainTables = (hasCreates: boolean) =>
   [
     "Ratios are medians, and where eight of ten lie. A busy machine widens them.",
     ...(hasCreates

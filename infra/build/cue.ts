@@ -1,6 +1,6 @@
 import { fileURLToPath } from "node:url";
 import { build } from "esbuild";
-import { readPackage } from "#lib/cue/cue-files.ts";
+import { readCueWasmPackage } from "#lib/cue/cue-files.ts";
 import type { ZipFiles } from "./zip.ts";
 
 const names = { worker: "cue-worker.cjs", wasm: "cue.wasm", glue: "cue-glue.cjs" };
@@ -22,7 +22,7 @@ export const readCueFiles = (): Promise<ZipFiles> => {
 let made: Promise<ZipFiles> | undefined;
 
 const createCueFiles = async (): Promise<ZipFiles> => {
-  const { wasm, glue } = await readPackage();
+  const { wasm, glue } = await readCueWasmPackage();
   const { outputFiles } = await build({
     entryPoints: [fileURLToPath(new URL("../../lib/cue/worker.ts", import.meta.url))],
     bundle: true,

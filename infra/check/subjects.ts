@@ -6,13 +6,13 @@ import type { Options } from "../cli/command.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { readList } from "../cli/options.ts";
 import { openProgress } from "../cli/progress.ts";
-import { readDeployer } from "../clusters/access.ts";
+import { readClusterCredentials } from "../clusters/access.ts";
 import type { ClusterConfig } from "../config/config.ts";
 import { resolveConfigPath } from "../config/connections.ts";
 import { openCheck } from "./check.ts";
 import { type CheckResult, type Evaluation, noFindings } from "./evaluation/evaluation.ts";
 import { openClusterCheck } from "./live/cluster-check.ts";
-import { formatFault, type ManifestFault } from "./manifests/manifests.ts";
+import { formatManifestFault, type ManifestFault } from "./manifests/manifests.ts";
 import type { ReportVersion } from "./reports/policyreport.ts";
 import type { ReadFailure } from "./reports/report.ts";
 
@@ -71,7 +71,7 @@ export const openClusterSource = async (request: CheckRequest, signal: AbortSign
       ...readOptions(request),
       operation: readOperation(options) ?? "CREATE",
       namespaces: readList(options, "namespace"),
-      deployer: { ...readDeployer(options, [cluster[0]]), folder: dirname(file), identity: loadIdentity },
+      deployer: { ...readClusterCredentials(options, [cluster[0]]), folder: dirname(file), identity: loadIdentity },
       page: readPage(options),
     },
     signal,
@@ -90,14 +90,14 @@ const readOptions = ({ options, catalogue, cluster }: CheckRequest) => ({
 });
 
 /** The default of `--page`: how many objects one list request asks a cluster for. */
-export const defaultPage = 250;
+export const defaultPageSize = 250;
 const mostInPage = 1000;
 
 /** Loads the AWS SDK only for a cluster that authenticates through AWS. */
 const loadIdentity = async () => (await import("../aws/stage.ts")).openStage("").readIdentity();
 
 const readPage = (options: Options): number => {
-  const page = options.number("page") ?? defaultPage;
+  const page = options.number("page") ?? defaultPageSize;
   if (page >= 1 && page <= mostInPage) return page;
   throw new Complaint(`--page takes a number from 1 to ${mostInPage}, not ${page}`);
 };
@@ -106,7 +106,7 @@ const toUnread = (fault: ManifestFault): ReadFailure => {
   const { file, line, sentence } = fault;
   const about = { file, line, apiVersion: "", kind: "Document", name: file };
   const checked: CheckResult = { ...about, ...noFindings, verdict: "undecided", undecided: [sentence] };
-  return { fault, text: formatFault(fault), checked };
+  return { fault, text: formatManifestFault(fault), checked };
 };
 
 const readOperation = (options: Options): Operation | undefined => {

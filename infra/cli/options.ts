@@ -8,7 +8,7 @@ export const stageOption = {
 } satisfies Record<string, Option>;
 
 /** The options that choose clusters, and the credentials for them. */
-export const clusterOptions = {
+export const clusterAccessOptions = {
   cluster: { type: "string", value: "NAME", says: "only this cluster of postern.yaml (default: all clusters)" },
   kubeconfig: {
     type: "string",

@@ -144,7 +144,7 @@ const findEksAddress = (region: string): URL => {
 };
 
 /** Returns the credentials for clusters that the options --kubeconfig and --context choose. */
-export const readDeployer = (options: Options, clusters: readonly string[]): ClusterCredentials => {
+export const readClusterCredentials = (options: Options, clusters: readonly string[]): ClusterCredentials => {
   const [kubeconfig, context] = [options.text("kubeconfig"), options.text("context")];
   if (context !== undefined && clusters.length > 1)
     throw new Complaint(

@@ -78,7 +78,7 @@ export const createClusterApi = (cluster: string, way: ClusterConnection): Clust
 
   const toRefusal = ({ status, body }: HttpsAnswer, what: string) => {
     const { message } = Object(parseJson(body));
-    const why = hideKeys(toSentence(typeof message === "string" ? message : body.slice(0, 200)));
+    const why = hideUrlKeys(toSentence(typeof message === "string" ? message : body.slice(0, 200)));
     if (status === 401)
       return new Complaint(
         `cluster ${cluster}: its API server doesn't accept the credentials (401: ${why}); ${way.unknown}`,
@@ -221,5 +221,5 @@ export const isDeployedObject = (value: unknown): value is DeployedObject => {
 };
 
 /** Hides the keys in URLs, `…/{cluster}.…/rule/phase`. Only a path segment can have a key, never a host. */
-export const hideKeys = (text: string): string =>
+export const hideUrlKeys = (text: string): string =>
   text.replace(/(?<=[^/]\/)([a-z0-9][-a-z0-9]{0,62})\.[\w-]{20,}/gi, "$1.…");

@@ -1,6 +1,6 @@
 import { isDeepStrictEqual } from "node:util";
 import { isMap } from "#lib/json.ts";
-import { type DeployedKind, type DeployedObject, describeObject, hideKeys, toReference } from "./api.ts";
+import { type DeployedKind, type DeployedObject, describeObject, hideUrlKeys, toReference } from "./api.ts";
 
 /** A difference between an object in the cluster, or one of its webhook entries, and the wanted object. */
 export interface ObjectDifference {
@@ -58,13 +58,13 @@ const describeEach = (object: DeployedObject, words: string): ObjectDifference[]
 
 const toObjectDifference = (object: DeployedObject, words: string): ObjectDifference => {
   const { kind, metadata } = object;
-  return { kind, name: metadata.name, sentence: hideKeys(`${describeObject(toReference(object))}${words}`) };
+  return { kind, name: metadata.name, sentence: hideUrlKeys(`${describeObject(toReference(object))}${words}`) };
 };
 
 /** The mutating and the validating entry of a rule have the same name. */
 const toEntryDifference = ({ kind, metadata }: DeployedObject, entry: string, words: string): ObjectDifference => {
   const phase = kind.replace("WebhookConfiguration", "").toLowerCase();
-  return { kind, name: metadata.name, entry, sentence: hideKeys(`${phase} entry ${entry}${words}`) };
+  return { kind, name: metadata.name, entry, sentence: hideUrlKeys(`${phase} entry ${entry}${words}`) };
 };
 
 /** Returns the fields to compare; controllers fill in the others of a Secret and a ServiceAccount. */
@@ -113,7 +113,7 @@ const compareFields = (live: Fields, wanted: Fields, path = ""): string[] =>
     const place = `${path}${key}`;
     if (isDeepStrictEqual(is, should)) return [];
     if (key === "caBundle" && is !== undefined && should !== undefined) return [`${place} is another certificate`];
-    if (key === "url" && hideKeys(String(is)) === hideKeys(String(should)))
+    if (key === "url" && hideUrlKeys(String(is)) === hideUrlKeys(String(should)))
       return [`${place} has another key than ${should}`];
     if (isMap(is) && isMap(should)) return compareFields(is, should, `${place}.`);
     if (isListOfNamed(is) && isListOfNamed(should)) {
@@ -137,6 +137,6 @@ const maxLength = 160;
 
 const formatValue = (value: unknown): string => {
   const text = typeof value === "string" ? value : JSON.stringify(value);
-  const short = hideKeys(text);
+  const short = hideUrlKeys(text);
   return short.length <= maxLength ? short : `${short.slice(0, maxLength - 1)}…`;
 };

@@ -11,7 +11,7 @@ import { listAskingRules } from "../config/connections.ts";
 import { parseConfig, readConfig } from "../project/project.ts";
 import { buildConfigurations } from "../webhooks/configurations.ts";
 import { buildRoles } from "../webhooks/rbac.ts";
-import { inspectCluster, toInspected } from "./inspection.ts";
+import { createInspectedCluster, inspectCluster } from "./inspection.ts";
 
 // Rules whose entries and rights follow from objects: of files that postern.yaml names, and of the cluster.
 
@@ -139,7 +139,7 @@ describe("an inspection with the credentials of a deployment", () => {
     },
     "/apis/example.io/v1/wishes?limit=500&continue=b": { apiVersion: "example.io/v1", kind: "WishList", items: null },
   };
-  const { list, discover } = toInspected({ read: async (path) => pages[path] });
+  const { list, discover } = createInspectedCluster({ read: async (path) => pages[path] });
 
   it("reads lists to their end", async () =>
     assert.deepEqual(await list({ ...group, resource: "wishes" }), [{ apiVersion: "example.io/v1", kind: "Wish" }]));

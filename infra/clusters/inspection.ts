@@ -44,7 +44,7 @@ export const inspectCluster = async (
 };
 
 /** Opens a cluster for inspection with the deployer's credentials, or the manifest cluster that replaces it. */
-export const openInspection = async (
+export const openClusterInspection = async (
   name: string,
   { connect }: ClusterConfig,
   deployer: ClusterCredentials,
@@ -56,13 +56,13 @@ export const openInspection = async (
     );
     return { list };
   }
-  return toInspected(await openClusterApi(name, connect, deployer));
+  return createInspectedCluster(await openClusterApi(name, connect, deployer));
 };
 
 const pageSize = 500;
 
 /** Returns functions that list objects and discover kinds for inspecting rules, through one cluster's client. */
-export const toInspected = ({ read }: Pick<ClusterApi, "read">): Required<InspectedCluster> => ({
+export const createInspectedCluster = ({ read }: Pick<ClusterApi, "read">): Required<InspectedCluster> => ({
   list: async ({ group, version = "v1", resource }: ResourceType) => {
     const found: KubernetesObject[] = [];
     const path = `${toApiPath(joinApiVersion({ group, version }))}/${resource}`;

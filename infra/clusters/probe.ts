@@ -6,8 +6,8 @@ import type { Operation } from "#lib/review.ts";
 import type { RequestMatch } from "#lib/rule.ts";
 import { standardKinds } from "../apiserver/kinds/kinds.ts";
 import { toSentence } from "../cli/complaint.ts";
-import type { Webhook } from "../webhooks/configurations.ts";
-import { hideKeys } from "./api.ts";
+import type { WebhookEntry } from "../webhooks/configurations.ts";
+import { hideUrlKeys } from "./api.ts";
 
 /** The result of sending a test review to an endpoint. */
 export interface ProbeResult {
@@ -47,9 +47,9 @@ export const probeEndpoint = async (
     const milliseconds = Math.round(performance.now() - start);
     const fault = findAnswerFault(answer, Object(Object(review).request).uid);
     if (fault === undefined)
-      return { ok: true, milliseconds, sentence: hideKeys(`${url} answers in ${milliseconds} ms`) };
+      return { ok: true, milliseconds, sentence: hideUrlKeys(`${url} answers in ${milliseconds} ms`) };
     const mayPass = !("status" in answer) || answer.status >= 500 || answer.status === 429;
-    if (!mayPass || attempt >= tries) return { ok: false, milliseconds, sentence: hideKeys(`${url}: ${fault}`) };
+    if (!mayPass || attempt >= tries) return { ok: false, milliseconds, sentence: hideUrlKeys(`${url}: ${fault}`) };
     await wait(pause);
   }
 };
@@ -60,7 +60,7 @@ export interface EntryProbe extends ProbeResult {
 }
 
 export const probeEntries = async (
-  entries: readonly Webhook[],
+  entries: readonly WebhookEntry[],
   { atOnce = 5, ...patience }: { atOnce?: number } & Partial<ProbeLimits> = {},
 ): Promise<EntryProbe[]> => {
   const found: EntryProbe[] = [];
@@ -80,7 +80,7 @@ export const probeEntries = async (
 };
 
 /** Probes the endpoints of entries; returns the results of those that fail. */
-export const findFailingEntries = async (entries: readonly Webhook[]): Promise<EntryProbe[]> =>
+export const findFailingEntries = async (entries: readonly WebhookEntry[]): Promise<EntryProbe[]> =>
   (await probeEntries(entries)).filter(({ ok }) => !ok);
 
 /** Returns the fault of an answer. A refusal is a valid answer. */

@@ -1,7 +1,13 @@
 import { mkdtempDisposable } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { describeCheck, describeLatency, describeReads, describeResults, describeUnits } from "../bench/report.ts";
+import {
+  describeCheck,
+  describeLatency,
+  describeResults,
+  explainTables,
+  formatReadMeasurement,
+} from "../bench/report.ts";
 import { readCatalogue } from "../catalogue/registry.ts";
 import { type Command, commonOptions, writeOutput } from "../cli/command.ts";
 import { Complaint } from "../cli/complaint.ts";
@@ -78,7 +84,7 @@ const sections: Record<string, Section> = {
       const { measureReads } = await import("../bench/reads.ts");
       const binaries = await requireBinaries();
       const results = await measureReads(binaries, rounds);
-      return { results, text: describeReads(`A REVIEW THAT READS, Kubernetes ${binaries.version}`, results) };
+      return { results, text: formatReadMeasurement(`A REVIEW THAT READS, Kubernetes ${binaries.version}`, results) };
     },
   },
   added: {
@@ -157,6 +163,6 @@ export default {
       printText(measurement.text);
     }
     const hasCreates = results.added !== undefined || results.chains !== undefined;
-    writeOutput(json ? `${JSON.stringify({ leftOut, ...results }, null, 2)}\n` : `${describeUnits(hasCreates)}\n`);
+    writeOutput(json ? `${JSON.stringify({ leftOut, ...results }, null, 2)}\n` : `${explainTables(hasCreates)}\n`);
   },
 } satisfies Command;

@@ -5,8 +5,8 @@ import { type Fix, toFix, writeFixes } from "../check/fixes/fix.ts";
 import { addToSummary, createSummary } from "../check/reports/format.ts";
 import { openReport, reportForms } from "../check/reports/forms.ts";
 import { openReportWriter, parseOutputs } from "../check/reports/outputs.ts";
-import { reportSources } from "../check/reports/policyreport.ts";
-import { defaultPage, openClusterSource, openFileSource } from "../check/subjects.ts";
+import { reportGroupNames } from "../check/reports/policyreport.ts";
+import { defaultPageSize, openClusterSource, openFileSource } from "../check/subjects.ts";
 import { type Command, commonOptions, type Options } from "../cli/command.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { isNoFile, readList } from "../cli/options.ts";
@@ -78,14 +78,14 @@ export default {
     page: {
       type: "string",
       value: "N",
-      says: `with --live: how many objects one request reads (default: ${defaultPage})`,
+      says: `with --live: how many objects one request reads (default: ${defaultPageSize})`,
     },
     output: {
       ...commonOptions.output,
       multiple: true,
       value: "FORM[=FILE]",
       isValue: (word) => reportForms.includes(word.split(/[=,]/)[0] ?? ""),
-      says: `${reportForms.join(", ")}; several forms are possible if each but one goes to a file; policyreport needs the CRDs of ${reportSources} in the cluster`,
+      says: `${reportForms.join(", ")}; several forms are possible if each but one goes to a file; policyreport needs the CRDs of ${reportGroupNames} in the cluster`,
     },
   },
 
@@ -120,7 +120,7 @@ export default {
     const forget = catchSignals(stop);
     if (isLive && source.reportVersion === undefined && outputs.some(({ form }) => form === "policyreport"))
       process.stderr.write(
-        `cluster ${name} does not serve reports; kubectl apply accepts them once the cluster has the CRDs of ${reportSources}\n`,
+        `cluster ${name} does not serve reports; kubectl apply accepts them once the cluster has the CRDs of ${reportGroupNames}\n`,
       );
     try {
       await source.each(async (found) => {

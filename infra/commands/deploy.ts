@@ -1,9 +1,9 @@
 import { runInStage } from "../aws/stage.ts";
 import { type Command, commonOptions, type Options, writeOutput } from "../cli/command.ts";
 import { Complaint } from "../cli/complaint.ts";
-import { clusterOptions, parseDuration, readList, stageOption } from "../cli/options.ts";
+import { clusterAccessOptions, parseDuration, readList, stageOption } from "../cli/options.ts";
 import { openProgress } from "../cli/progress.ts";
-import { readDeployer } from "../clusters/access.ts";
+import { readClusterCredentials } from "../clusters/access.ts";
 import type { CanaryOptions } from "../rollout/canary.ts";
 import { estimateCosts } from "../rollout/cost.ts";
 import { deploy, planDeployment } from "../rollout/deploy.ts";
@@ -18,7 +18,7 @@ export default {
     "Deploys the rules: first functions that pass a test, then the webhook entries that call them. Run it again to continue after an error.",
   options: {
     ...stageOption,
-    ...clusterOptions,
+    ...clusterAccessOptions,
     "plan-only": { type: "boolean", says: "print the plan and change nothing" },
     canary: {
       type: "string",
@@ -57,7 +57,7 @@ export default {
       const job: DeploymentJob = {
         ...project,
         stage,
-        deployer: readDeployer(options, project.clusters),
+        deployer: readClusterCredentials(options, project.clusters),
         ...(await readEndpointOptions(options)),
         harden: options.flag("harden") || parseHardenAfter(options),
         canary: parseCanary(options, stop.signal),

@@ -1,15 +1,15 @@
 import { runInStage } from "../aws/stage.ts";
 import { type Command, commonOptions, writeOutput } from "../cli/command.ts";
 import { Complaint } from "../cli/complaint.ts";
-import { clusterOptions, readList, stageOption } from "../cli/options.ts";
+import { clusterAccessOptions, readList, stageOption } from "../cli/options.ts";
 import { openProgress } from "../cli/progress.ts";
-import { readDeployer } from "../clusters/access.ts";
+import { readClusterCredentials } from "../clusters/access.ts";
 import { configFile } from "../config/config.ts";
 import { readProject, reportBroken } from "../project/project.ts";
 import { destroy } from "../rollout/destroy.ts";
 import { listChosenClusters } from "./shared/options.ts";
 
-const { cluster, kubeconfig, context, url } = clusterOptions;
+const { cluster, kubeconfig, context, url } = clusterAccessOptions;
 
 export default {
   summary: "Deletes a stage: first the webhook entries in clusters, then the functions.",
@@ -42,7 +42,7 @@ export default {
         return 0;
       }
       const forgotten = readList(options, "forget");
-      const deployer = readDeployer(options, configsOnly ?? [...config.clusters.keys()]);
+      const deployer = readClusterCredentials(options, configsOnly ?? [...config.clusters.keys()]);
       const demolition = { stage, config, file, deployer, forgotten, configsOnly, progress: openProgress() };
       writeOutput(`${await destroy({ ...demolition, url: options.text("url") })}\n`);
       return 0;

@@ -4,9 +4,9 @@ import { parse, stringify } from "yaml";
 import type { CatalogueRule } from "../catalogue/registry.ts";
 import { type Command, commonOptions, type Options, writeOutput } from "../cli/command.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
-import { clusterOptions, parseBaseUrl, readOptionFile, stageOption } from "../cli/options.ts";
-import { readDeployer } from "../clusters/access.ts";
-import { findInspectingRules, inspectCluster, openInspection } from "../clusters/inspection.ts";
+import { clusterAccessOptions, parseBaseUrl, readOptionFile, stageOption } from "../cli/options.ts";
+import { readClusterCredentials } from "../clusters/access.ts";
+import { findInspectingRules, inspectCluster, openClusterInspection } from "../clusters/inspection.ts";
 import { type ClusterConfig, chooseCluster, configFile } from "../config/config.ts";
 import { describeMissingConnect, listAskingRules } from "../config/connections.ts";
 import { createIsOn, readProject, reportBroken } from "../project/project.ts";
@@ -45,10 +45,10 @@ export default {
       says: "also write the access entries of the EKS cluster into this file, for CloudFormation",
     },
     kubeconfig: {
-      ...clusterOptions.kubeconfig,
+      ...clusterAccessOptions.kubeconfig,
       says: "the kubeconfig to read a cluster with, for rules whose webhook entries depend on its objects",
     },
-    context: { ...clusterOptions.context, says: "the kubeconfig context to use" },
+    context: { ...clusterAccessOptions.context, says: "the kubeconfig context to use" },
     offline: { type: "boolean", says: "don't read the cluster, and leave out entries that depend on its objects" },
     config: commonOptions.config,
     output: commonOptions.output,
@@ -120,10 +120,10 @@ const inspectChosenCluster = async (
   file: string,
 ): Promise<ClusterConfig> => {
   const open = async () =>
-    openInspection(
+    openClusterInspection(
       name,
       plain,
-      { ...readDeployer(options, [name]), folder: dirname(file), identity: getIdentity },
+      { ...readClusterCredentials(options, [name]), folder: dirname(file), identity: getIdentity },
       file,
     );
   const { cluster, notes } = await inspectCluster(catalogue, plain, open).catch((error: unknown) => {
@@ -157,10 +157,10 @@ const readBaseUrls = async (options: Options): Promise<(rule: string) => string>
 };
 
 const readStageUrls = async (options: Options): Promise<(rule: string) => string> => {
-  const [{ runInStage: inStage }, { toEndpoints }] = await Promise.all([
+  const [{ runInStage: inStage }, { getClusterEndpoints }] = await Promise.all([
     import("../aws/stage.ts"),
     import("../rollout/targets.ts"),
   ]);
-  const { base } = await inStage(options, async (stage) => toEndpoints({ stage }, await stage.stack.readOutputs()));
+  const { base } = await inStage(options, async (stage) => getClusterEndpoints({ stage }, await stage.stack.readOutputs()));
   return (rule) => parseBaseUrl(base(rule), `stage ${options.text("stage")}: ${rule}`);
 };

@@ -19,7 +19,7 @@ import {
   type ReplayCounts,
 } from "../replay/report.ts";
 import { openReplayResources, type ReplayResources } from "../replay/scratch.ts";
-import { openSide } from "../replay/versions.ts";
+import { openReplaySide } from "../replay/versions.ts";
 import { rulesOption } from "./shared/options.ts";
 
 export default {
@@ -104,7 +104,7 @@ const run = async (
   if (config !== undefined && ![against, tried].includes("working-tree"))
     throw new Complaint("--config is for working-tree, which is neither of the two versions");
   // The versions are built one after the other, because each build uses both processors.
-  const sides = [await openSide(against, means), await openSide(tried, means)] as const;
+  const sides = [await openReplaySide(against, means), await openReplaySide(tried, means)] as const;
   const terms = { sides, rules, cluster: options.text("cluster"), asRecorded: settings !== undefined };
   const results = replayAll(readRecordings(words), terms);
   const names = [sides[0].name, sides[1].name] as const;

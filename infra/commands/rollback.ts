@@ -1,13 +1,13 @@
 import { runInStage } from "../aws/stage.ts";
 import { type Command, commonOptions, writeOutput } from "../cli/command.ts";
 import { Complaint } from "../cli/complaint.ts";
-import { clusterOptions, stageOption } from "../cli/options.ts";
+import { clusterAccessOptions, stageOption } from "../cli/options.ts";
 import { openProgress } from "../cli/progress.ts";
-import { readDeployer } from "../clusters/access.ts";
+import { readClusterCredentials } from "../clusters/access.ts";
 import { rollBackAll, rollBackOne } from "../rollout/rollback.ts";
 import { readDeploymentConfig, resolveStageRule } from "./shared/options.ts";
 
-const { cluster, kubeconfig, context } = clusterOptions;
+const { cluster, kubeconfig, context } = clusterAccessOptions;
 
 export default {
   summary:
@@ -36,7 +36,7 @@ export default {
     }
     if (given !== undefined) throw new Complaint("postern rollback takes one rule or --all, not both");
     const project = await readDeploymentConfig(options);
-    const deployer = readDeployer(options, project.clusters);
+    const deployer = readClusterCredentials(options, project.clusters);
     const { id, like } = await runInStage(options, (stage) =>
       rollBackAll({ ...project, stage, deployer, progress }, options.text("to")),
     );

@@ -1,12 +1,12 @@
 import { runInStage } from "../aws/stage.ts";
 import { type Command, commonOptions, writeOutput } from "../cli/command.ts";
-import { clusterOptions, parseDuration, stageOption } from "../cli/options.ts";
+import { clusterAccessOptions, parseDuration, stageOption } from "../cli/options.ts";
 import { openProgress } from "../cli/progress.ts";
-import { readDeployer } from "../clusters/access.ts";
+import { readClusterCredentials } from "../clusters/access.ts";
 import { rotateClusterKey, rotateKey } from "../rollout/rotate.ts";
 import { readDeploymentConfig, readEndpointOptions } from "./shared/options.ts";
 
-const { kubeconfig, context, url, ca } = clusterOptions;
+const { kubeconfig, context, url, ca } = clusterAccessOptions;
 
 export default {
   summary: "Replaces the key that signs URLs, without failed reviews. The old key is deleted once no cluster uses it.",
@@ -45,7 +45,7 @@ export default {
         ...project,
         stage,
         clusters: all,
-        deployer: readDeployer(options, all),
+        deployer: readClusterCredentials(options, all),
         ...(await readEndpointOptions(options)),
         harden: false,
         wave: 1,

@@ -2,17 +2,17 @@ import { type AwsStage, runInStage } from "../aws/stage.ts";
 import { readCatalogue } from "../catalogue/registry.ts";
 import { type Command, commonOptions, formatTable, writeOutput } from "../cli/command.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
-import { clusterOptions, stageOption } from "../cli/options.ts";
+import { clusterAccessOptions, stageOption } from "../cli/options.ts";
 import { openProgress, runInParallel } from "../cli/progress.ts";
-import { readDeployer } from "../clusters/access.ts";
+import { readClusterCredentials } from "../clusters/access.ts";
 import { configFile } from "../config/config.ts";
 import { readConfig } from "../project/project.ts";
-import { type RuleState, readRuleState } from "../rollout/disarm.ts";
+import { type LiveRuleState, readRuleState } from "../rollout/disarm.ts";
 import { type ClusterHealth, readHealth } from "../rollout/health.ts";
 import { listReleasedVersions, type Release } from "../rollout/releases.ts";
 import { readReleases } from "../rollout/rollback.ts";
 
-const { cluster, kubeconfig, context } = clusterOptions;
+const { cluster, kubeconfig, context } = clusterAccessOptions;
 
 export default {
   summary: "Prints the live version of each rule, and the state of each cluster's endpoints and entries.",
@@ -40,7 +40,7 @@ export default {
       if (standings.length + faults.length === 0) throw new Complaint(`stage ${stage.name} has no functions`, 1);
       const [newest] = all;
       const names = Object.keys(newest?.clusters ?? {}).filter((name) => (options.text("cluster") ?? name) === name);
-      const deployer = readDeployer(options, names);
+      const deployer = readClusterCredentials(options, names);
       const found = await runInParallel(3, names, async (name) =>
         newest ? readHealth({ stage, file, deployer, ...read }, name, newest) : undefined,
       );
@@ -76,7 +76,7 @@ const summarizeRelease = (release: Release | undefined) => {
   return { id, at, by, complete, ...(like !== undefined && { like }) };
 };
 
-const formatStandings = (release: Release | undefined, standings: RuleState[]): string => {
+const formatStandings = (release: Release | undefined, standings: LiveRuleState[]): string => {
   const rows = standings.map(({ rule, version, weights, modified, disarmed, previous }) => {
     const trial = Object.entries(weights).map(([other, share]) => `, ${Math.round(share * 100)}% version ${other}`);
     const state = disarmed && disarmed.until > new Date() ? `disarmed until ${disarmed.until.toISOString()}` : "";

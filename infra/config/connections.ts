@@ -60,7 +60,7 @@ const isAddress = (text: string) => {
 const parseRegion = (arn = ""): string | undefined => /^arn:aws[^:]*:[^:]+:([^:]+):/.exec(arn)?.[1];
 
 /** The parsed `connect` settings of postern.yaml: connections and manifest clusters by cluster, and mistakes. */
-export interface Connections {
+export interface ParsedConnections {
   connections: Map<string, Connection>;
   manifestClusters: Map<string, ManifestCluster>;
   faults: string[];
@@ -74,8 +74,8 @@ export const readConnections = async (
   catalogue: CatalogueRule[],
   file: string,
   where: "here" | "aws",
-): Promise<Connections> => {
-  const found: Connections = { connections: new Map(), manifestClusters: new Map(), faults: [], notes: [] };
+): Promise<ParsedConnections> => {
+  const found: ParsedConnections = { connections: new Map(), manifestClusters: new Map(), faults: [], notes: [] };
   for (const [name, cluster] of clusters) {
     const asking = listAskingRules(catalogue, cluster);
     const { connect } = cluster;

@@ -1,6 +1,6 @@
 // Checks postern.yaml against the catalogue. rules.ts checks the parts about rules.
 import { isMap, type JsonMap, toList, toMap } from "#lib/json.ts";
-import type { Mistake } from "#lib/settings.ts";
+import type { SettingsMistake } from "#lib/settings.ts";
 import type { BrokenRule, CatalogueRule } from "../catalogue/registry.ts";
 import { findRule, isRuleName } from "../catalogue/rule-names.ts";
 import { allowNull, anyShape, createMapShape, findMisfits, textListShape } from "../cli/shape.ts";
@@ -39,8 +39,8 @@ export const validateConfig = (
   catalogue: CatalogueRule[],
   places: ManifestFiles,
   broken: readonly BrokenRule[],
-): { config: PosternConfig; mistakes: Mistake[] } => {
-  const mistakes = findMisfits(given, configShape).map(({ path, expected, known }): Mistake => {
+): { config: PosternConfig; mistakes: SettingsMistake[] } => {
+  const mistakes = findMisfits(given, configShape).map(({ path, expected, known }): SettingsMistake => {
     return { path, sentence: known ? `is unknown; ${expected} is expected` : `must be ${expected}` };
   });
   const complain: Complain = (path, sentence) => {

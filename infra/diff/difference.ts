@@ -17,7 +17,7 @@ export interface Hunk {
 }
 
 /** A rule that changed an object, and the object after this change. */
-export interface DiffStage {
+export interface ObjectAfterRule {
   rule: string;
   after: unknown;
 }
@@ -29,7 +29,7 @@ interface AttributedLine {
   rule?: string;
 }
 
-export const computeHunks = (before: unknown, stages: readonly DiffStage[]): Hunk[] => {
+export const computeHunks = (before: unknown, stages: readonly ObjectAfterRule[]): Hunk[] => {
   const shown = createSecretMask(before);
   const original = formatYamlLines(shown(before));
   let texts = original;

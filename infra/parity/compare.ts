@@ -1,7 +1,7 @@
 import type { Toleration } from "kubernetes-types/core/v1.d.ts";
 import { mergeTolerations } from "#lib/objects/toleration.ts";
 import { alignLines } from "../diff/alignment.ts";
-import type { Exchange } from "./sequence-sender.ts";
+import type { RequestWithAnswer } from "./sequence-sender.ts";
 
 /** Fields whose values differ between any two servers: only their presence is compared. */
 const serverFields: Record<string, string> = {
@@ -35,7 +35,7 @@ export interface ComparableAnswer {
 }
 
 /** Replaces what differs by chance in an answer, such as names, uids, times and orders. */
-export const toComparable = ({ answer, name }: Exchange, sequence: string): ComparableAnswer => {
+export const toComparable = ({ answer, name }: RequestWithAnswer, sequence: string): ComparableAnswer => {
   const said = JSON.stringify(answer.body, (key, value) =>
     Object.hasOwn(serverFields, key) && value !== undefined && !comparedValues.has(value) ? "?" : value,
   );

@@ -9,15 +9,21 @@ import { mergeWithDefaults } from "#lib/settings.ts";
 import { openCertificate } from "../keys/keys.ts";
 import { type ComparableAnswer, type ComparisonResult, compareAnswers, formatDiff, toComparable } from "./compare.ts";
 import type { Binaries } from "./control-plane/binaries.ts";
-import type { Cluster } from "./control-plane/cluster.ts";
+import type { TestCluster } from "./control-plane/cluster.ts";
 import { scenarios } from "./generators/scenarios.ts";
 import { buildSequences } from "./generators/sequences.ts";
-import { competitorAnnotation, type RequestSequence } from "./generators/steps.ts";
+import { neverPullAnnotation, type RequestSequence } from "./generators/steps.ts";
 import { type ComparisonConfig, comparisonConfigs, type Port } from "./plugins.ts";
-import { applyConfigurations, buildTestRule, extendTimeouts, type RuleHost, serveTestRules } from "./rule-server.ts";
-import { type Announcer, openScriptedEndpoints } from "./scripted-endpoints.ts";
-import { deleteCompletely, type Exchange, type GetClient, sendSequence } from "./sequence-sender.ts";
-import { openPair } from "./server-pair.ts";
+import {
+  applyConfigurations,
+  buildTestRule,
+  extendWebhookTimeouts,
+  type RuleHost,
+  serveTestRules,
+} from "./rule-server.ts";
+import { type ConfigurationAnnouncer, openScriptedEndpoints } from "./scripted-endpoints.ts";
+import { deleteWithFinalizers, type GetClient, type RequestWithAnswer, sendSequence } from "./sequence-sender.ts";
+import { openServerPair } from "./server-pair.ts";
 
 /** The options of one comparison. */
 export interface ParityOptions {
@@ -81,7 +87,12 @@ export const measureParity = async (port: Port, binaries: Binaries, question: Pa
   const isLate = refusingPlugins.has(twin.plugin);
   const fill = (as: GetClient) => sendAll(numbered.filter(isKept).map(toCreation), as);
   const late = isLate ? { enable: [twin.plugin], fill } : undefined;
-  const { upstream, ours, world, ...standard } = await openPair(port, binaries, { folder, certificate, stack }, late);
+  const { upstream, ours, world, ...standard } = await openServerPair(
+    port,
+    binaries,
+    { folder, certificate, stack },
+    late,
+  );
 
   const settings = mergeWithDefaults(standard.settings, question.settings);
   const { announcer, stop } = await openScriptedEndpoints(certificate);
@@ -161,7 +172,7 @@ const buildTopics = ({ namespaces = {}, scenarios: names = [] }: ComparisonConfi
  * Reads the number of failed conditions. A failed condition refuses the request or skips the webhook, depending on the
  * failurePolicy.
  */
-const countFailedConditions = async ({ admin }: Cluster): Promise<Record<string, number>> => {
+const countFailedConditions = async ({ admin }: TestCluster): Promise<Record<string, number>> => {
   const { body } = await admin({ method: "GET", path: "/metrics" });
   const lines = String(body.text).matchAll(
     /^apiserver_admission_match_condition_evaluation_errors_total\{.*name="([^"]+)".*\} (\d+)$/gm,
@@ -186,7 +197,7 @@ export const competitor = buildTestRule(
   rule({
     summary: "Undoes the changes of a rule in pods with a certain annotation.",
     match: [{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE", "UPDATE"] }],
-    matchConditions: { "is-wanted": `"${competitorAnnotation}" in object.?metadata.?annotations.orValue({})` },
+    matchConditions: { "is-wanted": `"${neverPullAnnotation}" in object.?metadata.?annotations.orValue({})` },
     mutate(pod: Pod) {
       for (const { container } of listContainers(pod)) container.imagePullPolicy = "Never";
     },
@@ -194,7 +205,7 @@ export const competitor = buildTestRule(
 );
 
 /** Serves these ports with settings, and the webhook that competes with them (see competitorAnnotation). */
-const serve = async (ports: Port[], host: RuleHost, settings: object, announcer: Announcer) => {
+const serve = async (ports: Port[], host: RuleHost, settings: object, announcer: ConfigurationAnnouncer) => {
   const setups = ports.map(({ name, rule }) => {
     // Some rules require an exemption. It names a user that makes no request here.
     const exempt = { namespaces: [], ...(rule.exemptionRequired && { users: ["nobody"] }) };
@@ -212,8 +223,8 @@ const serve = async (ports: Port[], host: RuleHost, settings: object, announcer:
         .slice(start)
         .filter(({ rule, request }) => names.has(rule) && users.has(request?.userInfo.username ?? "")),
     /** Registers these webhooks in a cluster, in place of those registered before. */
-    callFrom: async ({ admin }: Cluster) => {
-      await applyConfigurations(admin, extendTimeouts(manifests()), announcer);
+    callFrom: async ({ admin }: TestCluster) => {
+      await applyConfigurations(admin, extendWebhookTimeouts(manifests()), announcer);
       start = reports.length;
     },
   };
@@ -227,14 +238,14 @@ interface NamedSequence {
 }
 
 /** Sends all sequences to one server, some in parallel, and deletes the remaining objects. */
-const sendAndClear = async (numbered: NamedSequence[], { as }: Cluster): Promise<Exchange[][]> => {
+const sendAndClear = async (numbered: NamedSequence[], { as }: TestCluster): Promise<RequestWithAnswer[][]> => {
   const { played, remains } = await sendAll(numbered, as);
-  for (const path of remains) await deleteCompletely(path, as);
+  for (const path of remains) await deleteWithFinalizers(path, as);
   return played;
 };
 
 const sendAll = async (numbered: NamedSequence[], as: GetClient) => {
-  const played: Exchange[][] = [];
+  const played: RequestWithAnswer[][] = [];
   const remains: string[] = [];
   let next = 0;
   const sendNext = async () => {
@@ -249,10 +260,19 @@ const sendAll = async (numbered: NamedSequence[], as: GetClient) => {
   return { played, remains };
 };
 
-type StepVerdict = ComparisonResult & { turns?: Exchange[]; wanted?: ComparableAnswer; actual?: ComparableAnswer };
+type StepVerdict = ComparisonResult & {
+  turns?: RequestWithAnswer[];
+  wanted?: ComparableAnswer;
+  actual?: ComparableAnswer;
+};
 const isDifferent = ({ verdict }: StepVerdict) => verdict === "different";
 
-const compareExchanges = (rule: string, wanted: Exchange[], actual: Exchange[], sequence: string): StepVerdict[] =>
+const compareExchanges = (
+  rule: string,
+  wanted: RequestWithAnswer[],
+  actual: RequestWithAnswer[],
+  sequence: string,
+): StepVerdict[] =>
   wanted.map((turn, index) => {
     const [one, other] = [turn, actual[index] ?? turn].map((turn) => toComparable(turn, sequence)) as [
       ComparableAnswer,
@@ -271,7 +291,7 @@ const listMatches = ({ phases, rule }: Port) =>
 /** Creates the property that both servers answer a sequence alike. Each run uses another object's name. */
 const createProperty = (
   sequence: Arbitrary<RequestSequence>,
-  { rule, upstream, ours }: { rule: string; upstream: Cluster; ours: Cluster },
+  { rule, upstream, ours }: { rule: string; upstream: TestCluster; ours: TestCluster },
 ) => {
   let count = 0;
   return fc.asyncProperty(sequence, async (sequence) => {

@@ -2,7 +2,7 @@ import { readFileSync } from "node:fs";
 import { parse } from "yaml";
 import type { Rule, UpstreamPlugin } from "#lib/rule.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
-import type { Scenario } from "./generators/scenarios.ts";
+import type { ScenarioName } from "./generators/scenarios.ts";
 
 export type Port = CatalogueRule & { rule: Rule & { upstreamPlugin: UpstreamPlugin<object> } };
 
@@ -14,7 +14,7 @@ export const listPorts = (catalogue: CatalogueRule[]): Port[] =>
 export interface ComparisonConfig {
   /** Weights of the objects' namespaces; `default` has 2. `own` is one for the sequence, which doesn't exist. */
   namespaces?: Record<string, number>;
-  scenarios?: readonly Scenario[];
+  scenarios?: readonly ScenarioName[];
   /**
    * Set if all other plugins are off. The API server calls webhooks after most plugins. A plugin that refuses or
    * changes the same objects would come after the compared plugin and before the port, and only their order would differ.

@@ -21,7 +21,7 @@ const addNamespace = (object: KubernetesObject): KubernetesObject => {
   if (/^(Cluster|CustomResourceDefinition$|Namespace$)|WebhookConfiguration$/.test(object.kind ?? "")) return object;
   return { ...object, metadata: { namespace: "default", ...object.metadata } };
 };
-export const getFixtureCollection = (object: KubernetesObject) => getCollectionPath(addNamespace(object));
+export const getFixtureCollectionPath = (object: KubernetesObject) => getCollectionPath(addNamespace(object));
 export const getFixturePath = (object: KubernetesObject) => getObjectPath(addNamespace(object));
 
 export const getMessage = ({ body }: ClusterResponse) => String(body.message);
@@ -61,6 +61,6 @@ export const servePolicyKinds = async (client: ClusterClient): Promise<void> => 
   }
   const kinds = ["ClusterOverridePolicy", "ClusterValidatePolicy", "OverridePolicy"];
   const isServed = async (kind: string) =>
-    (await client({ method: "GET", path: getFixtureCollection(buildPolicy(kind, "any", {})) })).code === 200;
+    (await client({ method: "GET", path: getFixtureCollectionPath(buildPolicy(kind, "any", {})) })).code === 200;
   await waitUntil("the kinds are not served", async () => (await Promise.all(kinds.map(isServed))).every(Boolean));
 };

@@ -3,7 +3,7 @@ import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, it } from "node:test";
 import { buildRuleList, catalogueFolder, readCatalogue } from "../catalogue/registry.ts";
-import type { RuleResults } from "./cases/cases.ts";
+import type { RuleCaseResults } from "./cases/cases.ts";
 import type { PortParity } from "./parity.ts";
 import { listPorts } from "./plugins.ts";
 import { areAsExpected, describeCases, insertReport } from "./report.ts";
@@ -20,7 +20,7 @@ const found: PortParity = {
   differences: [],
 };
 const leftOut = [{ name: "reads a ghost", reason: 'Ghost "a": there are none' }];
-const fine: RuleResults = {
+const fine: RuleCaseResults = {
   rule: "always-pull-images",
   cases: 4,
   asSaid: 3,
@@ -29,7 +29,7 @@ const fine: RuleResults = {
   differences: [],
 };
 const outcomes = { rule: "", cases: 3, asSaid: 2, notReceivable: [] };
-const wrong: RuleResults = {
+const wrong: RuleCaseResults = {
   rule: "a-rule",
   cases: 1,
   asSaid: 0,

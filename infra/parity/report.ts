@@ -1,5 +1,5 @@
 import { formatTable } from "../cli/command.ts";
-import type { CaseDifference, CaseResults, RuleResults } from "./cases/cases.ts";
+import type { CaseDifference, CaseResults, RuleCaseResults } from "./cases/cases.ts";
 import type { ParityDifference, PortParity } from "./parity.ts";
 
 /** The headings of the table of ports, whose rows are printed as each port is finished. */
@@ -69,7 +69,7 @@ const listReasons = (found: PortParity[]) => [...new Set(found.flatMap(({ known 
 const sumCounts = (counts: Record<string, number>) => Object.values(counts).reduce((one, other) => one + other, 0);
 
 /** Describes the results of cases: a table, the cases that can't be sent or compared, and those that differ. */
-export const describeCases = (results: RuleResults[]): string => {
+export const describeCases = (results: RuleCaseResults[]): string => {
   const titles = caseHeadings.map((title) => title.toUpperCase());
   const aligned = results.map((one) =>
     buildCaseRow(one).map((cell, at) => (at > 0 ? cell.padStart(titles[at]?.length ?? 0) : cell)),
@@ -85,7 +85,7 @@ export const describeCases = (results: RuleResults[]): string => {
 
 const caseHeadings = ["rule", "cases", "as stated", "not receivable", "as upstream", "outcomes"];
 
-const buildCaseRow = ({ rule, cases, asSaid, notReceivable, beside, outcomes }: RuleResults): string[] => [
+const buildCaseRow = ({ rule, cases, asSaid, notReceivable, beside, outcomes }: RuleCaseResults): string[] => [
   rule,
   ...[cases, asSaid, notReceivable.length].map(String),
   beside ? String(beside.equal + sumCounts(beside.known)) : "-",
@@ -98,7 +98,7 @@ const describeCase = (rule: string, { name, from, diff }: CaseDifference) => {
 };
 
 /** Returns two lists with titles: cases that can't be sent as they are, and cases that are not sent to a plugin. */
-const listExceptions = (results: RuleResults[]): string[] => {
+const listExceptions = (results: RuleCaseResults[]): string[] => {
   const describe = (rule: string, cases: CaseResults["notReceivable"] = []) =>
     cases.map(({ name, reason }) => `- ${rule}, "${name}": ${reason}`);
   const notReceivable = results.flatMap(({ rule, notReceivable }) => describe(rule, notReceivable));
@@ -113,7 +113,7 @@ const listExceptions = (results: RuleResults[]): string[] => {
 };
 
 /** Reports whether no rule has an unexplained difference from its plugin or a case with an unexpected answer. */
-export const areAsExpected = (results: RuleResults[]): boolean =>
+export const areAsExpected = (results: RuleCaseResults[]): boolean =>
   results.every(({ differences, outcomes }) => differences.length === 0 && !outcomes?.differences.length);
 
 const [begin, end] = ["<!-- Written by npx postern parity --write. -->", "<!-- End of parity. -->"];
@@ -121,7 +121,7 @@ const [begin, end] = ["<!-- Written by npx postern parity --write. -->", "<!-- E
 /** Returns functions/README.md with this report, in place of the old one or at the end. */
 export const insertReport = (
   page: string,
-  { found, cases, version, seed }: { found: PortParity[]; cases: RuleResults[]; version: string; seed: number },
+  { found, cases, version, seed }: { found: PortParity[]; cases: RuleCaseResults[]; version: string; seed: number },
 ): string => {
   const [before = "", rest] = page.split(begin);
   const after = rest?.split(end)[1] ?? "\n";

@@ -11,11 +11,11 @@ import { chooseCluster } from "../config/config.ts";
 import { openCertificate, type ServerCertificate } from "../keys/keys.ts";
 import { parseConfig } from "../project/project.ts";
 import { listServedRules } from "../project/served.ts";
-import { type Handler, openGateway } from "../serve/gateway.ts";
+import { type LambdaHandler, openGateway } from "../serve/gateway.ts";
 import { createHandler } from "../serve/handlers.ts";
 import { buildConfigurations } from "../webhooks/configurations.ts";
 import { type ClusterClient, getCollectionPath, getObjectPath } from "./control-plane/client.ts";
-import type { Announcer } from "./scripted-endpoints.ts";
+import type { ConfigurationAnnouncer } from "./scripted-endpoints.ts";
 import { createTestSigner } from "./test-key.ts";
 
 /** Returns a catalogue rule, without a folder, for a rule that exists only in a test. */
@@ -31,7 +31,7 @@ export interface RuleHost {
   certificate: ServerCertificate;
   world?(cluster: string, milliseconds: number): Capabilities;
   /** Returns the handler that is called in place of a rule's handler, and that may call it. */
-  before?(name: string, handler: Handler): Handler;
+  before?(name: string, handler: LambdaHandler): LambdaHandler;
 }
 
 /** Options of test webhook configurations: their name, and the cluster and key in their URLs. */
@@ -115,7 +115,7 @@ export type WebhookManifests = ReturnType<typeof buildConfigurations>;
  * Extends timeouts of entries, because a busy machine may be slow. A timeout of one second stays: such an entry is
  * to be late.
  */
-export const extendTimeouts = (manifests: WebhookManifests): WebhookManifests =>
+export const extendWebhookTimeouts = (manifests: WebhookManifests): WebhookManifests =>
   manifests.map(({ webhooks, ...manifest }) => ({
     ...manifest,
     webhooks: webhooks.map((one) => ({ ...one, timeoutSeconds: one.timeoutSeconds === 1 ? 1 : 30 })),
@@ -137,7 +137,7 @@ export const registerConfigurations = async (
 export const applyConfigurations = async (
   admin: ClusterClient,
   manifests: WebhookManifests,
-  announcer: Announcer,
+  announcer: ConfigurationAnnouncer,
 ): Promise<void> => {
   const announced = manifests.map((manifest) => announcer.announce(manifest));
   for (const { body } of announced) {
@@ -159,7 +159,7 @@ export const applyConfigurations = async (
 export const deleteConfigurations = async (
   admin: ClusterClient,
   manifests: WebhookManifests,
-  announcer: Announcer,
+  announcer: ConfigurationAnnouncer,
 ): Promise<void> => {
   for (const body of manifests) await admin({ method: "DELETE", path: getObjectPath(body) });
   await waitUntil("the API server still calls by webhooks that are gone", async () => {

@@ -4,9 +4,9 @@ import { toApiPath } from "#lib/objects/api-version.ts";
 import type { ClusterClient, ClusterRequest, ClusterResponse } from "./control-plane/client.ts";
 import { resolveUids } from "./generators/nodes.ts";
 import {
-  competitorAnnotation,
   type FieldEdit,
   generatedKinds,
+  neverPullAnnotation,
   plannedKinds,
   type RequestSequence,
   type RequestStep,
@@ -17,7 +17,7 @@ import {
 export type GetClient = (user: RequestUser) => ClusterClient;
 
 /** A request to an API server and its answer. */
-export interface Exchange {
+export interface RequestWithAnswer {
   call: ClusterRequest & { user: RequestUser };
   answer: ClusterResponse;
   /** The object's name after the step; each server generates its own suffixes. */
@@ -29,12 +29,12 @@ export const sendSequence = async (
   sequence: RequestSequence,
   name: string,
   as: GetClient,
-): Promise<{ turns: Exchange[]; remains: string[] }> => {
+): Promise<{ turns: RequestWithAnswer[]; remains: string[] }> => {
   const { kind, namespace = name, standing, generateName, prefix: start = "", steps } = sequence;
   const { apiVersion, namespaced, kind: kindName } = { ...generatedKinds, ...plannedKinds }[kind];
   const home = `/api/v1/namespaces/${namespace}`;
   const collection = `${toApiPath(apiVersion)}${namespaced ? `/namespaces/${namespace}` : ""}/${kind}`;
-  const turns: Exchange[] = [];
+  const turns: RequestWithAnswer[] = [];
   let current = standing ?? (generateName ? `${name}-none` : start + name);
   const made = new Set<string>();
 
@@ -87,7 +87,7 @@ export const sendSequence = async (
 };
 
 /** Deletes an object that a sequence left, including its finalizers. */
-export const deleteCompletely = async (path: string, as: GetClient): Promise<void> => {
+export const deleteWithFinalizers = async (path: string, as: GetClient): Promise<void> => {
   // A Job would otherwise wait for the deletion of its pods.
   const away = { method: "DELETE", path: `${path}?gracePeriodSeconds=0&propagationPolicy=Background` } as const;
   const [, name] = /^\/api\/v1\/namespaces\/([^/]+)$/.exec(path) ?? [];
@@ -95,7 +95,7 @@ export const deleteCompletely = async (path: string, as: GetClient): Promise<voi
   // Most objects have no finalizers, so the request above has already deleted them.
   if (code === 404 || (code === 200 && !name && !Object(body.metadata).finalizers)) return;
   const contentType = "application/merge-patch+json";
-  const metadata = { finalizers: null, annotations: { [competitorAnnotation]: null } };
+  const metadata = { finalizers: null, annotations: { [neverPullAnnotation]: null } };
   await as("admin")({ method: "PATCH", path, body: { metadata }, contentType });
   await as("admin")(away);
   // No controller empties a namespace in these clusters.

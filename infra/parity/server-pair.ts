@@ -11,7 +11,7 @@ import { parseConfig } from "../project/project.ts";
 import { buildRoles, toGroupName } from "../webhooks/rbac.ts";
 import { type Binaries, listPlugins, webhookPlugins } from "./control-plane/binaries.ts";
 import { getCollectionPath } from "./control-plane/client.ts";
-import { bootCluster, bootClusters, type Cluster, type ClusterOptions } from "./control-plane/cluster.ts";
+import { bootCluster, bootClusters, type ClusterOptions, type TestCluster } from "./control-plane/cluster.ts";
 import { breakGlass } from "./generators/scenarios.ts";
 import { createSurroundings } from "./generators/surroundings.ts";
 import { type ComparisonConfig, comparisonConfigs, type Port, surroundingsFlags } from "./plugins.ts";
@@ -19,8 +19,8 @@ import { type EndpointScript, openScriptedEndpoints } from "./scripted-endpoints
 
 /** A server with the compiled-in plugin and one without it that can call the port. All else is equal. */
 export interface ServerPair {
-  upstream: Cluster;
-  ours: Cluster;
+  upstream: TestCluster;
+  ours: TestCluster;
   /** The settings of the port under which it should answer exactly as the plugin. */
   settings: object;
   /** Opens the port's capabilities in our cluster, with a cache of their own. */
@@ -40,7 +40,7 @@ const flags = ["--service-cluster-ip-range=10.0.0.0/16", "--allow-privileged=tru
 const reader = "postern";
 
 /** Boots both servers with the same objects. With `late`, the plugin is on only after `late.fill` created objects. */
-export const openPair = async (
+export const openServerPair = async (
   port: Port,
   binaries: Binaries,
   place: PairResources,
@@ -75,7 +75,7 @@ export const openPair = async (
     { ...wishes, disable: [...others, ...(defaultOn ? [plugin] : [])] },
   ]);
   for (const { stop } of clusters) place.stack.defer(stop);
-  const [upstream, ours] = clusters as [Cluster, Cluster];
+  const [upstream, ours] = clusters as [TestCluster, TestCluster];
   if (config.rbac) await grantRights(port, ours);
 
   const { server, ca, getToken } = ours;
@@ -85,7 +85,7 @@ export const openPair = async (
 };
 
 /** Grants the rights that the rule needs, and no others. */
-const grantRights = async (port: Port, { admin }: Cluster) => {
+const grantRights = async (port: Port, { admin }: TestCluster) => {
   const [local] = parseConfig(`rules: { ${port.name}: }`, [port]).clusters.values();
   for (const body of local ? buildRoles([port], local, reader) : []) {
     const { code, body: said } = await admin({ method: "POST", path: getCollectionPath(body), body });

@@ -1,7 +1,7 @@
 import { readFile } from "node:fs/promises";
 import { basename, dirname } from "node:path";
 import { type Document, isMap, isNode, isSeq, LineCounter, parseDocument } from "yaml";
-import type { Mistake } from "#lib/settings.ts";
+import type { SettingsMistake } from "#lib/settings.ts";
 import { readManifestFiles } from "../apiserver/manifest-cluster.ts";
 import { type BrokenRule, type CatalogueRule, readCatalogueRules } from "../catalogue/registry.ts";
 import { findRule } from "../catalogue/rule-names.ts";
@@ -119,7 +119,7 @@ export const parseConfig = (
   );
 };
 
-const findGroupMistakes = ({ clusters, groups }: PosternConfig): Mistake[] =>
+const findGroupMistakes = ({ clusters, groups }: PosternConfig): SettingsMistake[] =>
   groups.flatMap((group) => {
     const all = [...clusters.values()];
     const unnamed = group.members.filter(({ name }) => !all.some(({ rules }) => rules.has(name)));
@@ -131,7 +131,7 @@ const findGroupMistakes = ({ clusters, groups }: PosternConfig): Mistake[] =>
   });
 
 /** Returns the offset of a path in a document, or of its nearest parent that is there. */
-const findOffset = (path: Mistake["path"], { contents }: Document): number => {
+const findOffset = (path: SettingsMistake["path"], { contents }: Document): number => {
   let node: unknown = contents;
   let offset = 0;
   const startOf = (place: unknown) => (isNode(place) ? (place.range?.[0] ?? offset) : offset);

@@ -1,5 +1,5 @@
 import { readdir } from "node:fs/promises";
-import type { ListedObject, StageBucket } from "../aws/bucket.ts";
+import type { ListedBucketObject, StageBucket } from "../aws/bucket.ts";
 import { isRuleName } from "../catalogue/rule-names.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { isClusterName } from "../config/validation.ts";
@@ -37,7 +37,7 @@ export const fetchRecordings = async (
   recordings: RecordingStore,
 ): Promise<number> => {
   let strange = 0;
-  const take = async (batch: ListedObject[]) => {
+  const take = async (batch: ListedBucketObject[]) => {
     const objects = await Promise.all(batch.map(({ key }) => bucket.read(key)));
     for (const object of objects) {
       // A lifecycle rule may have deleted it since it was listed.
@@ -48,7 +48,7 @@ export const fetchRecordings = async (
       else strange += 1;
     }
   };
-  let batch: ListedObject[] = [];
+  let batch: ListedBucketObject[] = [];
   for await (const kept of bucket.list(prefix)) {
     if (kept.modified < since) continue;
     if (kept.bytes > longest || !kept.key.endsWith(".yaml")) {

@@ -6,7 +6,7 @@ import { runInNewContext } from "node:vm";
 import type { Phase } from "#lib/rule.ts";
 import type { InvocationOrder, OrderReply } from "./function-process.ts";
 import type { ReplayResources } from "./scratch.ts";
-import { findPart, type RuleVersion } from "./sides.ts";
+import { findServingFunction, type RuleVersion } from "./sides.ts";
 
 /** The time that Lambda gives a function to start, in milliseconds. */
 const starting = 10_000;
@@ -30,7 +30,7 @@ export const openBundles = async (
   return {
     name,
     find: async (rule: string, phase: Phase) => {
-      const part = findPart(shares, rule, phase);
+      const part = findServingFunction(shares, rule, phase);
       if (part === undefined) return { absent: "doesn't have it, or has it off everywhere" };
       const { fault } = await start(part);
       if (fault !== undefined) return { fault: `it doesn't start: ${fault}` };

@@ -1,7 +1,7 @@
 import type { AwsStage } from "../aws/stage.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { findRelease, openReleases, type Release } from "../rollout/releases.ts";
-import { findPart, type RuleVersion, type VersionPart } from "./sides.ts";
+import { findServingFunction, type RuleVersion, type VersionPart } from "./sides.ts";
 
 /** Opens a release of a stage, or its live versions. Each review is sent to AWS, to a version of the function. */
 export const openReleasedVersion = async (
@@ -26,7 +26,7 @@ export const openReleasedVersion = async (
   return {
     name: isLive ? `${name}'s live` : `${name}'s ${text}`,
     find: async (rule, phase) => {
-      const part = findPart(shares, rule, phase);
+      const part = findServingFunction(shares, rule, phase);
       if (part === undefined) return { absent: "doesn't have it, or has it off everywhere" };
       const version = await findVersion(part);
       const share = findReleasedConfig([release, ...all], part, version);

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { findConfiguredRule, findPart } from "./sides.ts";
+import { findConfiguredRule, findServingFunction } from "./sides.ts";
 
 const share = {
   rule: "notes",
@@ -77,9 +77,11 @@ describe("how a rule stands in a version", () => {
       ["all", group],
     ]);
     assert.deepEqual(
-      (["notes", "toString", "all", "others", "gone"] as const).map((name) => findPart(shares, name, "mutate")),
+      (["notes", "toString", "all", "others", "gone"] as const).map((name) =>
+        findServingFunction(shares, name, "mutate"),
+      ),
       ["all", "toString", "all", "all", undefined],
     );
-    assert.equal(findPart(shares, "notes", "validate"), "notes");
+    assert.equal(findServingFunction(shares, "notes", "validate"), "notes");
   });
 });

@@ -42,7 +42,7 @@ export interface RuleVersion {
 export const recordedSide: ReplaySide = { name: "recorded", answer: async ({ entry }) => readRecordedAnswer(entry) };
 
 /** Asks a version by direct invocation, which needs no key and no cluster. */
-export const createSide = (version: RuleVersion): ReplaySide => ({
+export const createVersionSide = (version: RuleVersion): ReplaySide => ({
   name: version.name,
   answer: async (played) => {
     const { entry, rule, cluster, asRecorded, review } = played;
@@ -80,7 +80,11 @@ type ConfiguredRule = { mode: Mode; settings: object } | { absent: string } | { 
 const hasMember = (share: unknown, rule: string): boolean => getOwn(getOwn(share, "alone"), rule) !== undefined;
 
 /** Returns the function to call for a rule: for mutating, its group's if there is one; otherwise the rule's own. */
-export const findPart = (shares: ReadonlyMap<string, unknown>, rule: string, phase: Phase): string | undefined => {
+export const findServingFunction = (
+  shares: ReadonlyMap<string, unknown>,
+  rule: string,
+  phase: Phase,
+): string | undefined => {
   const group = phase === "mutate" ? [...shares].find(([, share]) => hasMember(share, rule)) : undefined;
   return group?.[0] ?? (shares.has(rule) ? rule : undefined);
 };

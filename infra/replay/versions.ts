@@ -7,7 +7,7 @@ import { Complaint, toSentence } from "../cli/complaint.ts";
 import { isBuilt, openBundles } from "./bundle-side.ts";
 import { openReleasedVersion } from "./released-side.ts";
 import type { ProcessResult, ReplayResources } from "./scratch.ts";
-import { createSide, type ReplaySide, recordedSide } from "./sides.ts";
+import { createVersionSide, type ReplaySide, recordedSide } from "./sides.ts";
 
 /** The folder of this checkout of Postern. */
 export const root = fileURLToPath(new URL("../../", import.meta.url));
@@ -21,7 +21,7 @@ export interface BuildRequest {
 const command = join("infra", "postern.js");
 
 /** Reports whether a folder is a checkout of Postern, by its file infra/postern.js. */
-export const isCheckout = (folder: string): boolean => existsSync(join(folder, command));
+export const isPosternCheckout = (folder: string): boolean => existsSync(join(folder, command));
 
 /** Returns the hash of the commit that a name stands for; undefined if git knows none. */
 export const findCommit = async (name: string, scratch: ReplayResources): Promise<string | undefined> => {
@@ -31,14 +31,14 @@ export const findCommit = async (name: string, scratch: ReplayResources): Promis
 };
 
 /** Returns at most ten branches and tags, those with the newest commits first, for messages. */
-export const listGitNames = async (scratch: ReplayResources): Promise<string[]> => {
+export const listRecentRefs = async (scratch: ReplayResources): Promise<string[]> => {
   const words = ["for-each-ref", "--format=%(refname:short)", "--count=10", "--sort=-creatordate"];
   const { code, stdout } = await scratch.run("git", [...words, "refs/heads", "refs/tags"], { cwd: root });
   return code === 0 ? stdout.split("\n").filter(Boolean) : [];
 };
 
 /** Reports whether this git checkout is shallow, that is, has only a part of the history. */
-export const isShallow = async (scratch: ReplayResources): Promise<boolean> => {
+export const isShallowCheckout = async (scratch: ReplayResources): Promise<boolean> => {
   const { code, stdout } = await scratch.run("git", ["rev-parse", "--is-shallow-repository"], { cwd: root });
   return code === 0 && stdout.trim() === "true";
 };
@@ -60,7 +60,7 @@ export const buildCommit = async (
   ];
   for (const [program, words, cwd] of steps)
     requireSuccess(await scratch.run(program, words, { cwd }), `${name} can't be unpacked`);
-  if (!isCheckout(place)) throw new Complaint(`${name} can't be built: it has no ${command}`, 3);
+  if (!isPosternCheckout(place)) throw new Complaint(`${name} can't be built: it has no ${command}`, 3);
   await installPackages(place, root, name, scratch, say);
   return buildIn(place, name, wish, scratch, true);
 };
@@ -160,11 +160,12 @@ export interface SideOptions {
 const isReleased = (text: string) => text === "live" || /^r\d+$/.test(text);
 
 /** Opens the version that `text` names: what was recorded, the working tree, a release, a commit or a folder. */
-export const openSide = async (text: string, means: SideOptions): Promise<ReplaySide> => {
+export const openReplaySide = async (text: string, means: SideOptions): Promise<ReplaySide> => {
   if (text === "recorded") return recordedSide;
-  if (means.stage && isReleased(text)) return createSide(await openReleasedVersion(means.stage, text));
+  if (means.stage && isReleased(text)) return createVersionSide(await openReleasedVersion(means.stage, text));
   const { wish, milliseconds, scratch, say } = means;
-  const openBundleSide = async (folder: string) => createSide(await openBundles(text, folder, milliseconds, scratch));
+  const openBundleSide = async (folder: string) =>
+    createVersionSide(await openBundles(text, folder, milliseconds, scratch));
   if (text === "working-tree") return openBundleSide(await buildCheckout(root, text, wish, scratch, say));
   // A postern.yaml that the user names applies to the working tree only.
   const own = { rules: wish.rules };
@@ -172,7 +173,7 @@ export const openSide = async (text: string, means: SideOptions): Promise<Replay
   const commit = isPath ? undefined : await findCommit(text, scratch);
   if (commit !== undefined) return openBundleSide(await buildCommit(commit, text, own, scratch, say));
   const folder = resolve(text);
-  if (isCheckout(folder)) return openBundleSide(await buildCheckout(folder, text, own, scratch, say));
+  if (isPosternCheckout(folder)) return openBundleSide(await buildCheckout(folder, text, own, scratch, say));
   if (await isBuilt(folder)) return openBundleSide(folder);
   throw await createUnknownVersionComplaint(text, folder, means);
 };
@@ -187,7 +188,7 @@ const createUnknownVersionComplaint = async (
       `${text} is no version to replay: the folder is neither a checkout of Postern nor the output of postern build`,
     );
   if (!stage && isReleased(text)) return new Complaint(`${text} is a release of a stage; --stage must say of which`);
-  const names = await listGitNames(scratch);
+  const names = await listRecentRefs(scratch);
   const known = [
     "recorded",
     "working-tree",
@@ -195,7 +196,7 @@ const createUnknownVersionComplaint = async (
     names.length > 0 ? `a commit (${names.join(", ")})` : "a commit, where there is git",
     "a folder",
   ];
-  const more = (await isShallow(scratch))
+  const more = (await isShallowCheckout(scratch))
     ? "; this clone is shallow, and git fetch --unshallow brings other commits"
     : "";
   return new Complaint(

@@ -3,7 +3,7 @@ import { describe, it } from "node:test";
 import fc from "fast-check";
 import { readRows } from "../../test/rows.ts";
 import type { LiveAlias, StageFunctions } from "../aws/lambda-functions.ts";
-import type { MetricQuestion, StageMetrics } from "../aws/metrics.ts";
+import type { MetricQuery, StageMetrics } from "../aws/metrics.ts";
 import { Complaint } from "../cli/complaint.ts";
 import {
   type CanaryOptions,
@@ -135,7 +135,7 @@ const metricsOf = (
   known: Record<string, Partial<VersionCounts> & { crashes?: number }>,
   before: () => void = () => {},
 ): StageMetrics => {
-  const answer = ({ namespace, metric, dimensions, stat }: MetricQuestion): number => {
+  const answer = ({ namespace, metric, dimensions, stat }: MetricQuery): number => {
     const { Function: ours, Version, FunctionName, Resource, ExecutedVersion } = dimensions;
     if (namespace === "AWS/Lambda") assert.equal(Resource, `${FunctionName}:live`);
     const [name = "", version] = namespace === "Postern" ? [ours, Version] : [FunctionName, ExecutedVersion];
@@ -150,9 +150,9 @@ const metricsOf = (
     return number;
   };
   return {
-    ask: async <K extends string>(questions: Record<K, MetricQuestion>) => {
+    ask: async <K extends string>(questions: Record<K, MetricQuery>) => {
       before();
-      const answers = Object.entries<MetricQuestion>(questions).map(([name, question]) => [name, answer(question)]);
+      const answers = Object.entries<MetricQuery>(questions).map(([name, question]) => [name, answer(question)]);
       return Object.fromEntries(answers);
     },
   };

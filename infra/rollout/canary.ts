@@ -1,6 +1,6 @@
 import { setTimeout as wait } from "node:timers/promises";
 import type { StageFunctions } from "../aws/lambda-functions.ts";
-import type { MetricQuestion, StageMetrics } from "../aws/metrics.ts";
+import type { MetricQuery, StageMetrics } from "../aws/metrics.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
 import type { ReportProgress } from "../cli/progress.ts";
 
@@ -12,7 +12,7 @@ export interface CanaryTrial {
 }
 
 /** What became of a rule's canary: its new version went live, or why it didn't. */
-export type TrialOutcome =
+export type CanaryOutcome =
   | { trial: CanaryTrial; is: "promoted" }
   /** `lost` says that another command moved the alias, or that the alias could not be moved. */
   | { trial: CanaryTrial; is: "rolled back" | "undecided" | "lost"; why: string };
@@ -53,11 +53,11 @@ export const runCanary = async (
   trials: CanaryTrial[],
   { share, milliseconds, every = 30_000, signal }: CanaryOptions,
   tell: ReportProgress = () => {},
-): Promise<TrialOutcome[]> => {
+): Promise<CanaryOutcome[]> => {
   const open = new Map(trials.map((trial) => [trial.rule, trial]));
-  const outcomes: TrialOutcome[] = [];
+  const outcomes: CanaryOutcome[] = [];
   /** Ends one trial. An alias that another command has moved isn't moved back; an error doesn't stop other trials. */
-  const endTrial = async (trial: CanaryTrial, version: string, outcome: TrialOutcome) => {
+  const endTrial = async (trial: CanaryTrial, version: string, outcome: CanaryOutcome) => {
     open.delete(trial.rule);
     const stray = await pointAlias(functions, trial, version).catch((error) => toSentence(error));
     outcomes.push(stray === undefined ? outcome : { trial, is: "lost", why: stray });
@@ -121,7 +121,7 @@ const pointAlias = async (
 };
 
 const readCounts = async (functions: StageFunctions, metrics: StageMetrics, trials: CanaryTrial[], since: Date) => {
-  const questions: Record<string, MetricQuestion> = {};
+  const questions: Record<string, MetricQuery> = {};
   for (const { rule, old, fresh } of trials)
     for (const version of [old, fresh])
       for (const [what, question] of Object.entries(buildQuestions(functions.getFunctionName(rule), version)))
@@ -142,7 +142,7 @@ const readCounts = async (functions: StageFunctions, metrics: StageMetrics, tria
   });
 };
 
-const buildQuestions = (name: string, version: string): Record<string, MetricQuestion> => {
+const buildQuestions = (name: string, version: string): Record<string, MetricQuery> => {
   const own = { namespace: "Postern", dimensions: { Function: name, Version: version } } as const;
   const dimensions = { FunctionName: name, Resource: `${name}:live`, ExecutedVersion: version };
   return {

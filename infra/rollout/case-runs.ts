@@ -5,7 +5,7 @@ import { selectPhase } from "#lib/rule.ts";
 import type { StageFunctions } from "../aws/lambda-functions.ts";
 import { applyOutcomePatch, listDifferences, parseDecision } from "../catalogue/case-differences.ts";
 import {
-  buildEvent,
+  buildInvocationEvent,
   buildReview,
   evaluateCase,
   getCasePhase,
@@ -38,7 +38,7 @@ export const runCases = async (
   const asked = own.filter((_, index) => able[index]);
   const found = await runInParallel(atOnce, asked, async ([one, entry]) => {
     const member = listed.members && { member: one.name };
-    const answer = await functions.invoke(listed.name, version, { ...buildEvent(one, entry), ...member });
+    const answer = await functions.invoke(listed.name, version, { ...buildInvocationEvent(one, entry), ...member });
     const decision = parseDecision(answer.payload, buildReview(one, entry).request.uid);
     const sentences = answer.fault
       ? [`it fails: ${answer.fault}${formatLastLogLine(answer.log)}`]
@@ -99,7 +99,7 @@ export const checkCompatibility = async (
   const cases = (await readCases(rule)).filter((entry) => entry.mutate !== undefined && entry.becomes !== undefined);
   const member = mutator === rule.name ? {} : { member: rule.name };
   const readRefusal = async (version: string, entry: Case, object: unknown) => {
-    const event = { ...buildEvent(rule, entry), phase: "validate" };
+    const event = { ...buildInvocationEvent(rule, entry), phase: "validate" };
     const review = Object(Reflect.get(event, "review"));
     const asked = { ...event, review: { ...review, request: { ...review.request, object } } };
     const { payload } = await functions.invoke(validator, version, asked);
@@ -113,7 +113,10 @@ export const checkCompatibility = async (
       [old, fresh],
       [fresh, old],
     ] as const) {
-      const { payload } = await functions.invoke(mutator, writer.mutator, { ...buildEvent(rule, entry), ...member });
+      const { payload } = await functions.invoke(mutator, writer.mutator, {
+        ...buildInvocationEvent(rule, entry),
+        ...member,
+      });
       const decision = parseDecision(payload, buildReview(rule, entry).request.uid);
       if (decision === undefined || decision.refused) continue;
       const object = applyOutcomePatch(entry.mutate, decision.outcome);

@@ -1,7 +1,7 @@
 import type { CatalogueRule } from "../catalogue/registry.ts";
 import type { DeployedObject } from "../clusters/api.ts";
 import type { ClusterConfig } from "../config/config.ts";
-import { buildConfigurations, getEntryRule, type Webhook } from "../webhooks/configurations.ts";
+import { buildConfigurations, getEntryRule, type WebhookEntry } from "../webhooks/configurations.ts";
 import { buildRoles } from "../webhooks/rbac.ts";
 
 /** Where a cluster's webhook entries reach the functions of a stage. */
@@ -43,13 +43,13 @@ const addLabel = (manifest: DeployedObject, stage: string): DeployedObject => {
 };
 
 /** Puts a cluster's key into the URLs; `segment` is the cluster's name and its key. */
-export const insertKey = (manifests: DeployedObject[], segment: string): DeployedObject[] => {
+export const insertKeyIntoUrls = (manifests: DeployedObject[], segment: string): DeployedObject[] => {
   const [cluster] = segment.split(".");
   return manifests.map((manifest) =>
     Array.isArray(manifest.webhooks)
       ? {
           ...manifest,
-          webhooks: manifest.webhooks.map((webhook: Webhook) => {
+          webhooks: manifest.webhooks.map((webhook: WebhookEntry) => {
             const url = webhook.clientConfig.url.replace(`/${cluster}.${placeholder}/`, `/${segment}/`);
             return { ...webhook, clientConfig: { ...webhook.clientConfig, url } };
           }),
@@ -59,7 +59,7 @@ export const insertKey = (manifests: DeployedObject[], segment: string): Deploye
 };
 
 /** Returns the webhook entries of all webhook configurations among these objects. */
-export const listEntries = (manifests: DeployedObject[]): Webhook[] =>
+export const listEntries = (manifests: DeployedObject[]): WebhookEntry[] =>
   manifests.flatMap(({ webhooks }) => (Array.isArray(webhooks) ? webhooks : []));
 
 /** Returns the names of the rules and groups that the webhook entries in these objects call. */
@@ -68,6 +68,6 @@ export const listCalledRules = (manifests: DeployedObject[]): string[] => [
 ];
 
 /** Returns one entry for each rule, cluster and phase; variants are left out. */
-export const selectOnePerPhase = (entries: Webhook[]): Webhook[] => [
+export const selectOnePerPhase = (entries: WebhookEntry[]): WebhookEntry[] => [
   ...new Map(entries.map((one) => [one.clientConfig.url.replace(/\/(mutate|validate)\/[^/]+$/, "/$1"), one])).values(),
 ];

@@ -2,17 +2,17 @@ import { Complaint } from "../cli/complaint.ts";
 import type { DeployedObject } from "../clusters/api.ts";
 import { findDifferences } from "../clusters/apply.ts";
 import { compareManifests } from "../clusters/drift.ts";
-import { buildManifests, configurationName, insertKey, listEntries } from "./cluster-manifests.ts";
+import { buildManifests, configurationName, insertKeyIntoUrls, listEntries } from "./cluster-manifests.ts";
 import { chooseHardened } from "./hardening.ts";
 import type { Keyring } from "./keyring.ts";
 import type { Release } from "./releases.ts";
 import {
   type DeploymentTargets,
+  getClusterEndpoints,
   getKeyVersion,
   inspectTarget,
-  openTarget,
+  openTargetCluster,
   requireOwnStage,
-  toEndpoints,
 } from "./targets.ts";
 
 export interface ClusterPlan {
@@ -38,7 +38,7 @@ export const planCluster = async (
   if (found instanceof Complaint)
     return { cluster: name, hardened: [], differences: [], unknown: found.message, notes: [] };
   const { cluster } = found;
-  const endpoints = toEndpoints(targets, outputs);
+  const endpoints = getClusterEndpoints(targets, outputs);
   const { hardened, notes: open } = await chooseHardened(targets, [name, cluster], newest, endpoints, outputs);
   const notes = [...found.notes, ...open];
   const manifests = buildManifests(targets.catalogue, [name, cluster], endpoints, new Set(hardened));
@@ -54,11 +54,11 @@ export const planCluster = async (
     return { ...plan, differences: newest?.complete === false ? [...differences, unfinished] : differences };
   }
   try {
-    const api = await openTarget(targets, name);
+    const api = await openTargetCluster(targets, name);
     await requireOwnStage(api, targets.stage);
     const isServed = listEntries(manifests).every(({ clientConfig }) => clientConfig.url.startsWith("https:"));
     if (!isServed) return { ...plan, differences: listEntries(manifests).map((one) => `entry ${one.name} is missing`) };
-    const wanted = insertKey(manifests, keyring.current.signSegment(name, keyVersion));
+    const wanted = insertKeyIntoUrls(manifests, keyring.current.signSegment(name, keyVersion));
     const found = (await findDifferences(api, wanted, configurationName)).map(({ sentence }) => sentence);
     if (found.length > 0 || isRecorded) return { ...plan, differences: found };
     return { ...plan, differences: ["nothing to change in the cluster, but the release doesn't record that yet"] };

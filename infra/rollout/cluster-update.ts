@@ -6,17 +6,23 @@ import { formatCount } from "../cli/progress.ts";
 import type { DeployedObject } from "../clusters/api.ts";
 import { applyAll, applyRights, findDifferences } from "../clusters/apply.ts";
 import { findFailingEntries } from "../clusters/probe.ts";
-import { getEntryRule, type Webhook } from "../webhooks/configurations.ts";
-import { buildManifests, configurationName, insertKey, listEntries, selectOnePerPhase } from "./cluster-manifests.ts";
+import { getEntryRule, type WebhookEntry } from "../webhooks/configurations.ts";
+import {
+  buildManifests,
+  configurationName,
+  insertKeyIntoUrls,
+  listEntries,
+  selectOnePerPhase,
+} from "./cluster-manifests.ts";
 import type { Keyring } from "./keyring.ts";
 import type { ReleasedCluster } from "./releases.ts";
 import {
   type DeploymentTargets,
+  getClusterEndpoints,
   getKeyVersion,
   inspectTarget,
-  openTarget,
+  openTargetCluster,
   requireOwnStage,
-  toEndpoints,
 } from "./targets.ts";
 
 /** Applies a cluster's roles, then its entries, once every endpoint answers at its real address. */
@@ -30,16 +36,16 @@ export const updateCluster = async (
 ): Promise<void> => {
   const { catalogue, progress, stage, write } = targets;
   const { cluster } = await inspectTarget(targets, name);
-  const endpoints = toEndpoints(targets, await stage.stack.readOutputs());
+  const endpoints = getClusterEndpoints(targets, await stage.stack.readOutputs());
   const manifests = buildManifests(catalogue, [name, cluster], endpoints, new Set(hardened));
   const keyVersion = getKeyVersion(cluster);
   const since = findFirstTimes(manifests, before?.since ?? {});
-  const wanted = insertKey(manifests, keyring.current.signSegment(name, keyVersion));
+  const wanted = insertKeyIntoUrls(manifests, keyring.current.signSegment(name, keyVersion));
   const entries = listEntries(wanted);
   const signer = keyring.current.publicKey;
   const recorded = { at: new Date().toISOString(), keyVersion, signer, hardened, since, manifests };
   const probed = countProbes(before, entries);
-  const api = write === undefined ? await openTarget(targets, name) : undefined;
+  const api = write === undefined ? await openTargetCluster(targets, name) : undefined;
   if (api) {
     await requireOwnStage(api, stage);
     await applyRights(api, wanted);
@@ -81,7 +87,7 @@ export const updateCluster = async (
 };
 
 /** Counts the reviews that Postern itself has sent to each rule. They don't count toward hardening. */
-const countProbes = (before: ReleasedCluster | undefined, entries: Webhook[]): Record<string, number> => {
+const countProbes = (before: ReleasedCluster | undefined, entries: WebhookEntry[]): Record<string, number> => {
   const probes: Record<string, number> = { ...before?.probed };
   // Each entry is probed before it is applied. Its rule is probed again afterwards, and when its alias moves.
   for (const entry of entries) {

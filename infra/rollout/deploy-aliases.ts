@@ -3,8 +3,8 @@ import { Complaint, toSentence } from "../cli/complaint.ts";
 import { formatCount, runInParallel } from "../cli/progress.ts";
 import { findFailingEntries } from "../clusters/probe.ts";
 import { getEntryRule } from "../webhooks/configurations.ts";
-import { runCanary, type TrialOutcome } from "./canary.ts";
-import { insertKey, listEntries, selectOnePerPhase } from "./cluster-manifests.ts";
+import { type CanaryOutcome, runCanary } from "./canary.ts";
+import { insertKeyIntoUrls, listEntries, selectOnePerPhase } from "./cluster-manifests.ts";
 import { maxParallelCalls, type PreparedDeployment } from "./preparation.ts";
 import type { Release } from "./releases.ts";
 
@@ -46,7 +46,7 @@ export const moveEveryAlias = async (
   const { share, signal } = job.canary;
   const watch = job.canary;
   const asked = trials.map(({ rule, from, to }) => ({ rule, old: from.version, fresh: to }));
-  let outcomes: TrialOutcome[] = [];
+  let outcomes: CanaryOutcome[] = [];
   await job.progress.step(`${Math.round(share * 100)}% of reviews`, async (tell) => {
     outcomes = await runCanary(functions, metrics, asked, watch, tell);
     return `${outcomes.filter(({ is }) => is === "promoted").length} of ${asked.length} promoted`;
@@ -103,7 +103,7 @@ const requireAnswers = async (prepared: PreparedDeployment, moves: AliasMove[], 
   const asked = Object.entries(clusters).flatMap(([cluster, { manifests, keyVersion }]) =>
     keyring === undefined
       ? []
-      : listEntries(insertKey(manifests, keyring.current.signSegment(cluster, keyVersion))).filter((webhook) =>
+      : listEntries(insertKeyIntoUrls(manifests, keyring.current.signSegment(cluster, keyVersion))).filter((webhook) =>
           names.includes(getEntryRule(webhook) ?? ""),
         ),
   );

@@ -3,18 +3,18 @@ import { pollWhile, repackage, requireChangeableStack } from "../aws/stack.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
 import { formatCount, runInParallel } from "../cli/progress.ts";
 import { applyAll } from "../clusters/apply.ts";
-import { configurationName, insertKey, listEntries } from "./cluster-manifests.ts";
+import { configurationName, insertKeyIntoUrls, listEntries } from "./cluster-manifests.ts";
 import { updateCluster } from "./cluster-update.ts";
 import { moveEveryAlias } from "./deploy-aliases.ts";
 import { openKeyring, toPublicKeys } from "./keyring.ts";
 import { getOwnName, lockStage, type StageLock } from "./lock.ts";
-import { findUnansweredEntries, removeOrphans, type UnansweredEntry } from "./orphans.ts";
+import { findUnansweredEntries, removeUnansweredEntries, type UnansweredEntry } from "./orphans.ts";
 import { packageStage } from "./package.ts";
-import { type DeploymentPlan, isIdle } from "./plan.ts";
+import { changesNothing, type DeploymentPlan } from "./plan.ts";
 import { type DeploymentJob, maxParallelCalls, type PreparedDeployment, prepareDeployment } from "./preparation.ts";
 import { publishVersions } from "./publishing.ts";
 import { listReleasedClusters, type Release } from "./releases.ts";
-import { openTarget } from "./targets.ts";
+import { openTargetCluster } from "./targets.ts";
 
 /** The number of earlier live versions that are kept for each rule. */
 const keptVersions = 4;
@@ -37,7 +37,7 @@ export const deploy = async (
   return lockStage(job.stage, "postern deploy", async (lock) => {
     const prepared = await prepareDeployment(job, await openKeyring(job.stage.parameters), build);
     await show(prepared.plan);
-    return isIdle(prepared.plan) ? completeRelease(prepared) : rollOut(prepared, lock);
+    return changesNothing(prepared.plan) ? completeRelease(prepared) : rollOut(prepared, lock);
   });
 };
 
@@ -62,7 +62,7 @@ export const rollOut = async (prepared: PreparedDeployment, lock: StageLock): Pr
   const { job, plan, releases } = prepared;
   const unreachable = plan.clusters.find(({ unknown }) => unknown !== undefined);
   if (unreachable?.unknown !== undefined) throw new Complaint(unreachable.unknown, 3);
-  const orphans = findAllOrphans(prepared);
+  const orphans = findUnansweredByCluster(prepared);
   const goOn = async () => {
     if (job.signal?.aborted) throw new Complaint("interrupted; run the command again to continue", 1);
     await lock.check();
@@ -95,7 +95,7 @@ const isForAllClusters = ({ config, clusters }: DeploymentJob) =>
   [...config.clusters.keys()].every((name) => clusters.includes(name));
 
 /** Returns the entries of each cluster that the new versions would not answer; throws if they can't be deleted. */
-const findAllOrphans = ({ job, plan, releases }: PreparedDeployment): Map<string, UnansweredEntry[]> => {
+const findUnansweredByCluster = ({ job, plan, releases }: PreparedDeployment): Map<string, UnansweredEntry[]> => {
   const found = new Map<string, UnansweredEntry[]>();
   const served = new Map(
     plan.parts.map(({ part: { name, listed, share } }) => [name, { phases: listed.phases, share }]),
@@ -132,11 +132,11 @@ const deleteOrphans = async (
     const recorded = release.clusters[name];
     if (recorded === undefined || keyring === undefined) continue;
     await job.progress.step(`cluster ${name}: obsolete entries`, async () => {
-      const manifests = removeOrphans(recorded.manifests, some);
-      const api = await openTarget(job, name);
+      const manifests = removeUnansweredEntries(recorded.manifests, some);
+      const api = await openTargetCluster(job, name);
       await applyAll(
         api,
-        insertKey(manifests, keyring.current.signSegment(name, recorded.keyVersion)),
+        insertKeyIntoUrls(manifests, keyring.current.signSegment(name, recorded.keyVersion)),
         configurationName,
       );
       const signer = keyring.current.publicKey;

@@ -7,7 +7,7 @@ import { configurationName } from "./cluster-manifests.ts";
 import { readKeyring } from "./keyring.ts";
 import { lockKey, lockStage, type StageLock } from "./lock.ts";
 import { openReleases } from "./releases.ts";
-import { type DeploymentTargets, openTarget, requireOwnStage } from "./targets.ts";
+import { type DeploymentTargets, openTargetCluster, requireOwnStage } from "./targets.ts";
 
 export interface DestroyOptions extends Pick<DeploymentTargets, "stage" | "config" | "file" | "deployer" | "progress"> {
   /** If set, only the webhook configurations of these clusters are deleted, and nothing in AWS. */
@@ -74,7 +74,7 @@ const deleteEntries = async (demolition: DestroyOptions, names: string[]) => {
   for (const name of names)
     await demolition.progress
       .step(`cluster ${name}`, async () => {
-        const api = await openTarget(demolition, name);
+        const api = await openTargetCluster(demolition, name);
         await requireOwnStage(api, demolition.stage);
         const removed = await deleteAll(api, configurationName);
         return removed.length === 0 ? "nothing to delete" : `${formatCount(removed.length, "object")} deleted`;
@@ -92,7 +92,7 @@ const requireNoEntries = async (demolition: DestroyOptions, names: string[]) => 
     ...(demolition.url === undefined ? [] : [demolition.url]),
   ];
   for (const name of names) {
-    const left = await findCallingEntries(await openTarget(demolition, name), bases);
+    const left = await findCallingEntries(await openTargetCluster(demolition, name), bases);
     if (left.length > 0)
       throw new Complaint(
         `cluster ${name} still calls this stage: ${left.map(({ kind, name, entry }) => `${entry} of the ${kind} ${name}`).join(", ")}; delete that first`,

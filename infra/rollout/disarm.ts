@@ -7,7 +7,7 @@ import { buildProbeReview } from "../clusters/probe.ts";
 // These functions are for emergencies: they need neither the catalogue nor the cluster, which may be blocked.
 
 /** What `postern status` shows of a rule in a stage: live version, weights, and whether it is disarmed. */
-export interface RuleState {
+export interface LiveRuleState {
   rule: string;
   version: string;
   weights: Record<string, number>;
@@ -18,7 +18,7 @@ export interface RuleState {
 }
 
 /** The state with the alias's revision, so that a move fails if another command has moved the alias since. */
-export interface FunctionState extends RuleState {
+export interface FunctionState extends LiveRuleState {
   live: LiveAlias;
   versions: PublishedVersion[];
   /** The version with the real rule: the live one or, if the live one is disarmed, the one that it replaces. */
@@ -30,7 +30,7 @@ export const readRuleState = async (
   functions: StageFunctions,
   rule: string,
   released?: string[],
-): Promise<RuleState> => {
+): Promise<LiveRuleState> => {
   const { live: _, versions: __, whole: ___, ...standing } = await readFunctionState(functions, rule, released);
   return standing;
 };
@@ -76,13 +76,13 @@ export const rollBack = async (
   const isOnTrial = Object.keys(live.weights).length > 0;
   const wanted = to ?? (isOnTrial ? live.version : state.previous);
   if (wanted === undefined) throw new Complaint(`${rule} has no version before version ${live.version}`, 1);
-  if (to !== undefined || !isOnTrial) requireReturnable(state, wanted, released);
+  if (to !== undefined || !isOnTrial) requireRollbackTarget(state, wanted, released);
   if (wanted !== live.version || Object.keys(live.weights).length > 0) await functions.moveAlias(rule, wanted, live);
   return wanted;
 };
 
 /** Throws a Complaint unless a rule can be rolled back to the version `wanted`. */
-export const requireReturnable = (
+export const requireRollbackTarget = (
   { rule, versions, whole }: FunctionState,
   wanted: string,
   released?: string[],

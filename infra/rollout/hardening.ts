@@ -1,4 +1,4 @@
-import type { MetricQuestion } from "../aws/metrics.ts";
+import type { MetricQuery } from "../aws/metrics.ts";
 import type { AwsStage } from "../aws/stage.ts";
 import { buildRoute, lossMetric, lossOutput } from "../build/deployment.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
@@ -67,7 +67,7 @@ const readReviews = async (
   const found = new Map<string, ReviewCount>();
   for (const [since, some] of Map.groupBy(there, (rule) => before.since[rule] ?? "")) {
     const from = new Date(Math.max(Date.parse(since), Date.now() - week));
-    const questions: Record<string, MetricQuestion> = {};
+    const questions: Record<string, MetricQuery> = {};
     for (const rule of some) {
       const mode = cluster.rules.get(rule)?.mode ?? "enforce";
       for (const phase of ["mutate", "validate"]) {
@@ -75,7 +75,7 @@ const readReviews = async (
         questions[`${rule} reviews ${phase}`] = { namespace: "Postern", metric: "Reviews", dimensions, stat: "Sum" };
         questions[`${rule} failed ${phase}`] = { namespace: "Postern", metric: "Errors", dimensions, stat: "Sum" };
       }
-      const buildLambdaQuestion = (metric: string): MetricQuestion => {
+      const buildLambdaQuestion = (metric: string): MetricQuery => {
         return {
           namespace: "AWS/Lambda",
           metric,

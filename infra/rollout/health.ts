@@ -5,12 +5,12 @@ import type { ClusterApi } from "../clusters/api.ts";
 import { findDifferences } from "../clusters/apply.ts";
 import { findInspectingRules } from "../clusters/inspection.ts";
 import { probeEntries } from "../clusters/probe.ts";
-import { getEntryRule, type Webhook } from "../webhooks/configurations.ts";
+import { getEntryRule, type WebhookEntry } from "../webhooks/configurations.ts";
 import { buildRuleEntries } from "../webhooks/entry.ts";
-import { configurationName, insertKey, listEntries, selectOnePerPhase } from "./cluster-manifests.ts";
+import { configurationName, insertKeyIntoUrls, listEntries, selectOnePerPhase } from "./cluster-manifests.ts";
 import { readKeyring } from "./keyring.ts";
 import type { Release, ReleasedCluster } from "./releases.ts";
-import { type DeploymentTargets, inspectTarget, openTarget } from "./targets.ts";
+import { type DeploymentTargets, inspectTarget, openTargetCluster } from "./targets.ts";
 
 /** What postern status found in a cluster: failing endpoints, and differences from the release. */
 export interface ClusterHealth {
@@ -49,7 +49,7 @@ export const readHealth = async (
   });
   if (segment !== undefined) {
     // Variants run the same code, so each function is probed once per phase.
-    const probed = await probeEntries(selectOnePerPhase(listEntries(insertKey(recorded.manifests, segment))));
+    const probed = await probeEntries(selectOnePerPhase(listEntries(insertKeyIntoUrls(recorded.manifests, segment))));
     health.asked = probed.length;
     health.sick = probed.filter(({ ok }) => !ok).map(({ entry, sentence }) => `${entry}: ${sentence}`);
     health.slowest = Math.max(0, ...probed.map(({ milliseconds }) => milliseconds));
@@ -60,8 +60,8 @@ export const readHealth = async (
     return health;
   }
   try {
-    const api = await openTarget({ ...targets, config }, name);
-    const wanted = insertKey(recorded.manifests, segment ?? (await findClusterSegment(api, name, recorded)));
+    const api = await openTargetCluster({ ...targets, config }, name);
+    const wanted = insertKeyIntoUrls(recorded.manifests, segment ?? (await findClusterSegment(api, name, recorded)));
     const found = await findDifferences(api, wanted, configurationName);
     health.drift = found.map(({ sentence }) => sentence);
     const { catalogue = [] } = targets;
@@ -104,7 +104,7 @@ const findClusterSegment = async (
 const findStaleEntries = async (
   targets: Pick<DeploymentTargets, "stage" | "file" | "deployer" | "config" | "catalogue">,
   name: string,
-  recorded: Webhook[],
+  recorded: WebhookEntry[],
 ): Promise<string[]> => {
   const { cluster } = await inspectTarget(targets, name);
   return findInspectingRules(targets.catalogue, cluster).flatMap((listed) => {

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { DeployedObject } from "../clusters/api.ts";
-import { findUnansweredEntries, removeOrphans, type ServedVersion, type UnansweredEntry } from "./orphans.ts";
+import { findUnansweredEntries, removeUnansweredEntries, type ServedVersion, type UnansweredEntry } from "./orphans.ts";
 import type { ReleasedCluster } from "./releases.ts";
 
 const configuration = (kind: "Mutating" | "Validating", ...entries: string[]): DeployedObject => ({
@@ -150,7 +150,7 @@ describe("manifests without them", () => {
   for (const [sentence, orphans, expected] of table)
     it(sentence, () => {
       const before = structuredClone(both);
-      assert.deepEqual(removeOrphans(both, orphans), expected);
+      assert.deepEqual(removeUnansweredEntries(both, orphans), expected);
       assert.deepEqual(both, before);
     });
 });

@@ -2,7 +2,7 @@ import type { EndpointConfig } from "#lib/endpoint.ts";
 import type { Phase } from "#lib/rule.ts";
 import type { DeployedObject } from "../clusters/api.ts";
 import { listEntryTargets } from "../clusters/apply.ts";
-import type { Webhook } from "../webhooks/configurations.ts";
+import type { WebhookEntry } from "../webhooks/configurations.ts";
 import type { ReleasedCluster } from "./releases.ts";
 
 /** The phases of a Lambda version that answers or soon will, and its part of the config. */
@@ -42,11 +42,11 @@ export const findUnansweredEntries = (
   });
 
 /** Returns manifests without these entries; a configuration that has no other entries is left out. */
-export const removeOrphans = (manifests: DeployedObject[], orphans: UnansweredEntry[]): DeployedObject[] =>
+export const removeUnansweredEntries = (manifests: DeployedObject[], orphans: UnansweredEntry[]): DeployedObject[] =>
   manifests.flatMap((manifest) => {
     if (!Array.isArray(manifest.webhooks)) return [manifest];
     const phase = manifest.kind === "MutatingWebhookConfiguration" ? "mutate" : "validate";
     const gone = new Set(orphans.filter((one) => one.phase === phase).map(({ entry }) => `${entry}.postern.dev`));
-    const webhooks = manifest.webhooks.filter(({ name }: Webhook) => !gone.has(name));
+    const webhooks = manifest.webhooks.filter(({ name }: WebhookEntry) => !gone.has(name));
     return webhooks.length === 0 ? [] : [{ ...manifest, webhooks }];
   });

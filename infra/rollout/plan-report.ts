@@ -1,6 +1,6 @@
 import { formatTable } from "../cli/command.ts";
 import type { RuleCost } from "./cost.ts";
-import { type DeploymentPlan, isIdle } from "./plan.ts";
+import { changesNothing, type DeploymentPlan } from "./plan.ts";
 import { isUnchanged } from "./stack-plan.ts";
 
 export const formatPlan = (
@@ -58,7 +58,7 @@ export const formatPlan = (
 
 export const toPlanData = (plan: DeploymentPlan, costs: RuleCost[]): object => ({
   stage: plan.stage,
-  idle: isIdle(plan),
+  idle: changesNothing(plan),
   stack: plan.stack,
   rules: plan.parts.map(({ part, known: state, changes, settings }) => ({
     ...{ rule: part.name, changes, settings },

@@ -8,7 +8,7 @@ import { type ClusterPlan, compareWithRecord } from "./cluster-plan.ts";
 import { estimateCosts, type RuleCost } from "./cost.ts";
 import type { FunctionState } from "./disarm.ts";
 import type { PackagedRule } from "./package.ts";
-import { type DeploymentPlan, isIdle, planRules, type RulePlan } from "./plan.ts";
+import { changesNothing, type DeploymentPlan, planRules, type RuleChangePlan } from "./plan.ts";
 import { formatPlan, toPlanData } from "./plan-report.ts";
 import type { Release } from "./releases.ts";
 import { compareRights, findKeptRules, planStack } from "./stack-plan.ts";
@@ -358,7 +358,7 @@ describe("rights", () => {
   });
 });
 
-const same: RulePlan = { part: partOf("a"), known: knownOf("a"), changes: [], settings: [] };
+const same: RuleChangePlan = { part: partOf("a"), known: knownOf("a"), changes: [], settings: [] };
 const asItShallBe: ClusterPlan = { cluster: "local", hardened: [], differences: [], notes: [] };
 const idle: DeploymentPlan = {
   ...{ stage: "test", template: templateOf("a"), parts: [same], kept: [], clusters: [asItShallBe], notes: [] },
@@ -377,7 +377,8 @@ describe("a plan", () => {
     ["isn't where a cluster differs", { clusters: [asItShallBe, { ...asItShallBe, differences: ["a"] }] }, false],
     ["isn't where nobody knows how a cluster is", { clusters: [{ ...asItShallBe, unknown: "no way there" }] }, false],
   ];
-  for (const [name, change, expected] of table) it(name, () => assert.equal(isIdle({ ...idle, ...change }), expected));
+  for (const [name, change, expected] of table)
+    it(name, () => assert.equal(changesNothing({ ...idle, ...change }), expected));
 
   describe("costs", () => {
     const now = new Date("2026-02-01T00:00:00Z");

@@ -11,7 +11,7 @@ import { listReleasedVersions, type Release } from "./releases.ts";
 import { isUnchanged, type StackChange } from "./stack-plan.ts";
 
 /** What a deployment changes about one rule's function, and why. */
-export interface RulePlan {
+export interface RuleChangePlan {
   part: PackagedRule;
   /** Undefined if the rule has no function yet. */
   known: FunctionState | undefined;
@@ -24,7 +24,7 @@ export interface DeploymentPlan {
   stage: string;
   stack: StackChange;
   template: StackTemplate;
-  parts: RulePlan[];
+  parts: RuleChangePlan[];
   /** Rules that are off now; their functions stay for one more release. */
   kept: string[];
   rights: { added: string[]; removed: string[] };
@@ -51,7 +51,7 @@ export const planRules = (
   parts: PackagedRule[],
   states: ReadonlyMap<string, FunctionState>,
   all: Release[],
-): RulePlan[] =>
+): RuleChangePlan[] =>
   parts.map((part) => {
     const state = states.get(part.name);
     if (state === undefined) return { part, known: state, changes: ["new"], settings: [] };
@@ -87,7 +87,7 @@ const formatSetting = (value: unknown): string => {
 };
 
 /** Reports whether a deployment would change nothing, neither in AWS nor in clusters. */
-export const isIdle = ({ stack, parts, clusters }: DeploymentPlan): boolean =>
+export const changesNothing = ({ stack, parts, clusters }: DeploymentPlan): boolean =>
   isUnchanged(stack) &&
   parts.every(({ changes }) => changes.length === 0) &&
   clusters.every(({ differences, unknown }) => differences.length === 0 && unknown === undefined);

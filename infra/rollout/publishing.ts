@@ -2,14 +2,14 @@ import { hasSameContent } from "../aws/lambda-functions.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { formatCount, runInParallel } from "../cli/progress.ts";
 import { checkCompatibility, findPhasePairs, type PhasePair, runCases } from "./case-runs.ts";
-import type { RulePlan } from "./plan.ts";
+import type { RuleChangePlan } from "./plan.ts";
 import { maxParallelCalls, type PreparedDeployment } from "./preparation.ts";
 import { listReleasedVersions } from "./releases.ts";
 
 /** Publishes a version of every rule that isn't as wanted, and runs its cases. Returns the versions of all rules. */
 export const publishVersions = async ({ job, plan, releases }: PreparedDeployment): Promise<Map<string, string>> => {
   const { functions } = job.stage;
-  const isOpen = ({ known, changes }: RulePlan) => known === undefined || changes.length > 0;
+  const isOpen = ({ known, changes }: RuleChangePlan) => known === undefined || changes.length > 0;
   const versions = new Map(
     plan.parts.flatMap(({ part, known }) => (known ? [[part.name, known.whole.version] as const] : [])),
   );

@@ -106,13 +106,13 @@ export const listReleasedVersions = (all: Release[], rule: string): string[] => 
     const one = Object.hasOwn(rules, rule) ? rules[rule] : undefined;
     return one ? [one.version, ...one.earlier] : [];
   });
-  const bad = findWithdrawn(all);
+  const bad = findWithdrawnVersions(all);
   const isBad = (version: string) => bad.has(`${rule}@${version}`);
   return [...new Set([...found.filter((one) => !isBad(one)), ...found])];
 };
 
 /** Returns the versions, as `rule@version`, that were rolled back from and are not live now. */
-export const findWithdrawn = (all: Release[]): Set<string> => {
+export const findWithdrawnVersions = (all: Release[]): Set<string> => {
   const live = new Set(Object.entries(all[0]?.rules ?? {}).map(([rule, { version }]) => `${rule}@${version}`));
   return new Set(all.flatMap(({ withdrawn = [] }) => withdrawn).filter((one) => !live.has(one)));
 };
@@ -123,7 +123,7 @@ export const listReleasedClusters = (release: Release | undefined): [string, Rel
 /** Returns the release to roll back to: the last one before the live one without versions that were rolled back. */
 export const findPreviousRelease = (all: Release[]): Release => {
   const newest = findOrigin(all, all[0]);
-  const bad = findWithdrawn(all);
+  const bad = findWithdrawnVersions(all);
   const isGood = ({ complete, rules }: Release) =>
     complete && !Object.entries(rules).some(([rule, { version }]) => bad.has(`${rule}@${version}`));
   const earlier = all.find((one) => newest !== undefined && one.id < newest.id && isGood(one));

@@ -4,8 +4,8 @@ import { Complaint, toSentence } from "../cli/complaint.ts";
 import { formatCount, type Progress, runInParallel } from "../cli/progress.ts";
 import { applyAll } from "../clusters/apply.ts";
 import { findFailingEntries } from "../clusters/probe.ts";
-import { configurationName, insertKey, listCalledRules, listEntries } from "./cluster-manifests.ts";
-import { type FunctionState, readFunctionState, requireReturnable, rollBack } from "./disarm.ts";
+import { configurationName, insertKeyIntoUrls, listCalledRules, listEntries } from "./cluster-manifests.ts";
+import { type FunctionState, readFunctionState, requireRollbackTarget, rollBack } from "./disarm.ts";
 import { readKeyring } from "./keyring.ts";
 import { getOwnName, lockStage } from "./lock.ts";
 import { findUnansweredEntries } from "./orphans.ts";
@@ -19,7 +19,7 @@ import {
   type ReleasedRule,
   type Releases,
 } from "./releases.ts";
-import { type DeploymentTargets, openTarget, requireOwnStage } from "./targets.ts";
+import { type DeploymentTargets, openTargetCluster, requireOwnStage } from "./targets.ts";
 
 const atOnce = 5;
 
@@ -116,7 +116,7 @@ const restoreRelease = async (targets: Omit<DeploymentTargets, "harden">, to: st
         : findPreviousRelease(releases.all);
   const states = standing.filter(({ rule }) => Object.hasOwn(target.rules, rule));
   // This checks every rule's version before the alias of any rule is moved.
-  for (const state of states) requireReturnable(state, getReleasedVersion(target, state.rule));
+  for (const state of states) requireRollbackTarget(state, getReleasedVersion(target, state.rule));
   const lost = Object.values(target.clusters).flatMap(({ manifests }) =>
     listCalledRules(manifests).filter((rule) => !there.includes(rule)),
   );
@@ -200,8 +200,8 @@ const applyRelease = async (
       .step(`cluster ${name}: entries`, async () => {
         const keyring = await readKeyring(stage.parameters);
         if (keyring === undefined) throw new Complaint("this stage has no keys", 3);
-        const wanted = insertKey(then.manifests, keyring.current.signSegment(name, now.keyVersion));
-        const api = await openTarget(targets, name);
+        const wanted = insertKeyIntoUrls(then.manifests, keyring.current.signSegment(name, now.keyVersion));
+        const api = await openTargetCluster(targets, name);
         await requireOwnStage(api, stage);
         // New entries must answer; the cluster already calls the others.
         const there = new Set(listEntries(now.manifests).map((one) => one.name));

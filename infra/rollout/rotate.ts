@@ -1,13 +1,13 @@
 import { readFile, writeFile } from "node:fs/promises";
 import { setTimeout as wait } from "node:timers/promises";
 import { isMap, parseDocument } from "yaml";
-import type { MetricQuestion, StageMetrics } from "../aws/metrics.ts";
+import type { MetricQuery, StageMetrics } from "../aws/metrics.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { readConfig } from "../project/project.ts";
 import { rollOut } from "./deploy.ts";
 import { addSecondKey, deleteOldKey, type Keyring, openKeyring, useNewestKey } from "./keyring.ts";
 import { lockStage, type StageLock } from "./lock.ts";
-import { type DeploymentPlan, isIdle } from "./plan.ts";
+import { changesNothing, type DeploymentPlan } from "./plan.ts";
 import { type DeploymentJob, prepareDeployment } from "./preparation.ts";
 import { isUnchanged } from "./stack-plan.ts";
 
@@ -88,7 +88,7 @@ const requireLive = async (job: DeploymentJob, keyring: Keyring) => {
       `${disarmed.part.name} is disarmed, and a rotation would arm it again; run postern arm first`,
       1,
     );
-  if (isIdle(plan)) return;
+  if (changesNothing(plan)) return;
   const unknown = plan.clusters.find((one) => one.unknown !== undefined)?.unknown;
   const cluster = plan.clusters.find(({ differences }) => differences.length > 0)?.cluster;
   const what =
@@ -103,7 +103,7 @@ const redeploy = async (job: DeploymentJob, keyring: Keyring, lock: StageLock) =
   const strange = findOtherChanges(prepared.plan);
   if (strange !== undefined)
     throw new Complaint(`${strange} is not live yet; run postern deploy, then postern rotate again`, 1);
-  if (!isIdle(prepared.plan)) await rollOut(prepared, lock);
+  if (!changesNothing(prepared.plan)) await rollOut(prepared, lock);
 };
 
 const awaitUnused = async (
@@ -134,7 +134,7 @@ const findUsers = async (
   from: Date,
   to: Date,
 ): Promise<string[]> => {
-  const questions = keys.map(({ cluster, key }): [string, MetricQuestion] => [
+  const questions = keys.map(({ cluster, key }): [string, MetricQuery] => [
     `${cluster} ${key}`,
     { namespace: "Postern", metric: "Reviews", dimensions: { Cluster: cluster, Key: key }, stat: "Sum" },
   ]);

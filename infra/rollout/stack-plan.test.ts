@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { StackTemplate } from "../aws/stack.ts";
-import { compareStacks, isUnchanged, keepRules, listRights, listStackRules } from "./stack-plan.ts";
+import { compareStacks, copyRuleResources, isUnchanged, listRights, listStackRules } from "./stack-plan.ts";
 
 /** The logical ids that osls and serverless.yml give to these rules. */
 const ids: Record<string, string> = {
@@ -118,7 +118,7 @@ describe("what is kept of rules that are off", () => {
   for (const rule of rules)
     it(`is all of ${rule}, and nothing of any other`, () => {
       const fresh = templateOf(rules.filter((one) => one !== rule));
-      const whole = keepRules(fresh, old, [rule]);
+      const whole = copyRuleResources(fresh, old, [rule]);
       assert.deepEqual(own(rule, whole), own(rule, old));
       for (const other of rules.filter((one) => one !== rule)) assert.deepEqual(own(other, whole), own(other, fresh));
       assert.deepEqual(whole.Resources.HttpApi, fresh.Resources.HttpApi);
@@ -128,13 +128,13 @@ describe("what is kept of rules that are off", () => {
 
   it("is nothing where nothing was there, or nothing is kept", () => {
     const fresh = templateOf(["a"]);
-    assert.deepEqual(keepRules(fresh, undefined, ["a-b"]), fresh);
-    assert.deepEqual(keepRules(fresh, old, []), fresh);
+    assert.deepEqual(copyRuleResources(fresh, undefined, ["a-b"]), fresh);
+    assert.deepEqual(copyRuleResources(fresh, old, []), fresh);
   });
 
   it("leaves the templates as they were", () => {
     const [fresh, copy] = [templateOf(["a"]), templateOf(["a"])];
-    keepRules(fresh, old, ["a-b"]);
+    copyRuleResources(fresh, old, ["a-b"]);
     assert.deepEqual([fresh, old], [copy, templateOf(rules, " as it was")]);
   });
 });

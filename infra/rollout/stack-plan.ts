@@ -38,12 +38,12 @@ export const planStack = (
       `stage ${stage} has the endpoint type ${before}, and serverless.yml says ${after}: clusters would call addresses that don't exist any more; deploy another stage with ${after}, and destroy this one`,
     );
   const kept = findKeptRules(stage, deployed, parts, all);
-  const whole = keepRules(template, deployed, kept);
+  const whole = copyRuleResources(template, deployed, kept);
   const stack = compareStacks(deployed, whole);
   const isCleaning = stack.removed.length > 0 && stack.added.length + stack.changed.length === 0 && !elsewhere;
   if (!isCleaning || deployed === undefined) return { template: whole, stack, kept };
   const leftovers = listStackRules(deployed, stage).filter((rule) => !parts.some(({ name }) => name === rule));
-  const asItIs = keepRules(template, deployed, leftovers);
+  const asItIs = copyRuleResources(template, deployed, leftovers);
   return { template: asItIs, stack: compareStacks(deployed, asItIs), kept: leftovers };
 };
 
@@ -101,7 +101,11 @@ export const listStackRules = (template: StackTemplate | undefined, stage: strin
 };
 
 /** Copies the resources and outputs of these rules from the template `from` into a template. */
-export const keepRules = (template: StackTemplate, from: StackTemplate | undefined, rules: string[]): StackTemplate => {
+export const copyRuleResources = (
+  template: StackTemplate,
+  from: StackTemplate | undefined,
+  rules: string[],
+): StackTemplate => {
   const ids = rules.map((rule) => new RegExp(`^${toLogicalId(rule)}(?!Dash)[A-Z]`));
   const selectById = (all: Record<string, unknown> = {}) =>
     Object.fromEntries(Object.entries(all).filter(([id]) => ids.some((form) => form.test(id))));

@@ -6,7 +6,7 @@ import { Complaint } from "../cli/complaint.ts";
 import type { Progress } from "../cli/progress.ts";
 import { type ClusterCredentials, describeEks, openClusterApi } from "../clusters/access.ts";
 import type { ClusterApi } from "../clusters/api.ts";
-import { inspectCluster, toInspected } from "../clusters/inspection.ts";
+import { createInspectedCluster, inspectCluster } from "../clusters/inspection.ts";
 import type { ClusterConfig, PosternConfig } from "../config/config.ts";
 import { listAskingRules } from "../config/connections.ts";
 import { type ClusterEndpoints, configurationName, stageLabel } from "./cluster-manifests.ts";
@@ -51,7 +51,7 @@ export const resolveAddresses = async ({ config, catalogue, stage }: DeploymentT
 };
 
 /** Returns the base URL of each rule's function, with the CA and the stage, for webhook entries. */
-export const toEndpoints = (
+export const getClusterEndpoints = (
   { url, ca, stage }: Pick<DeploymentTargets, "url" | "ca"> & { stage: Pick<AwsStage, "name"> },
   outputs: Record<string, string>,
 ): ClusterEndpoints => ({
@@ -60,7 +60,7 @@ export const toEndpoints = (
 });
 
 /** Returns a client for one cluster. A kubeconfig for several clusters must have a context of each cluster's name. */
-export const openTarget = (
+export const openTargetCluster = (
   { stage, file, deployer, config }: Pick<DeploymentTargets, "stage" | "file" | "deployer" | "config">,
   name: string,
 ): Promise<ClusterApi> => {
@@ -92,5 +92,5 @@ export const inspectTarget = (
   name: string,
 ): ReturnType<typeof inspectCluster> =>
   inspectCluster(targets.catalogue, getClusterConfig(targets, name), async () =>
-    toInspected(await openTarget(targets, name)),
+    createInspectedCluster(await openTargetCluster(targets, name)),
   );

@@ -12,7 +12,7 @@ import { listAddresses, type ServerCertificate } from "../keys/keys.ts";
 import { type ConnectionLimits, limitConnections } from "./connection-limit.ts";
 
 /** A Lambda handler, which gets an event of API Gateway. */
-export type Handler = (event: unknown, context: Context) => Promise<unknown>;
+export type LambdaHandler = (event: unknown, context: Context) => Promise<unknown>;
 
 type Admits = (segment: string) => unknown;
 
@@ -24,7 +24,7 @@ export interface Gateway {
    * Uses these handlers from the next request on; requests under way finish with the old handlers. `admits` reports whether
    * the first segment of a path holds a valid key; without it, every request counts as having one.
    */
-  serve(handlers: ReadonlyMap<string, Handler>, admits?: Admits): void;
+  serve(handlers: ReadonlyMap<string, LambdaHandler>, admits?: Admits): void;
   close(): Promise<void>;
 }
 
@@ -63,7 +63,7 @@ export const openGateway = async (
   changes: Partial<GatewayLimits> = {},
 ): Promise<Gateway> => {
   const { sending, ...connectionLimits } = { ...usual, ...changes };
-  let handlers: ReadonlyMap<string, Handler> = new Map();
+  let handlers: ReadonlyMap<string, LambdaHandler> = new Map();
   let admits: Admits = () => true;
   const held = { bytes: 0 };
   const server = createServer(
@@ -147,7 +147,7 @@ const tooLarge = createRefusal(413, `the review is larger than the ${limits.even
 
 const answerRequest = async (
   request: IncomingMessage,
-  handlers: ReadonlyMap<string, Handler>,
+  handlers: ReadonlyMap<string, LambdaHandler>,
   held: { bytes: number },
 ): Promise<Reply> => {
   const [path = "", query = ""] = (request.url ?? "").split("?", 2);

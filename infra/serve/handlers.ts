@@ -11,13 +11,13 @@ import { Complaint } from "../cli/complaint.ts";
 import type { PosternConfig } from "../config/config.ts";
 import { createIsNamed, listManifestPaths, readProject } from "../project/project.ts";
 import { buildEndpointConfig, buildGroupConfig, listServedRules } from "../project/served.ts";
-import type { Handler } from "./gateway.ts";
+import type { LambdaHandler } from "./gateway.ts";
 
 /** The rules that a server serves, with their handlers and the config they were made from. */
-export interface ServedRules {
+export interface LoadedHandlers {
   config: PosternConfig;
   served: CatalogueRule[];
-  handlers: ReadonlyMap<string, Handler>;
+  handlers: ReadonlyMap<string, LambdaHandler>;
   /** Rules that postern.yaml names but that can't be loaded. They are not served, nor are groups with them. */
   broken: BrokenRule[];
 }
@@ -28,7 +28,7 @@ export const openServedRules = async (
   host: EndpointHost,
   evaluate?: Evaluate,
   kept: ReadonlySet<string> = new Set(),
-): Promise<ServedRules> => {
+): Promise<LoadedHandlers> => {
   const { catalogue, broken, config } = await readProject(file);
   const lost = broken.filter(({ name }) => kept.has(name));
   if (lost.length > 0) throw new Complaint(lost.map(({ sentence }) => sentence).join("; "));
@@ -43,7 +43,7 @@ export const createHandler = (
   listed: CatalogueRule,
   host: EndpointHost,
   evaluate?: Evaluate,
-): Handler => {
+): LambdaHandler => {
   const { name, rule, members } = listed;
   if (!members) return createCompleteEndpoint(rule, buildEndpointConfig(config, listed), host, evaluate);
   const rules = Object.fromEntries(members.map(({ name, rule }) => [name, rule]));

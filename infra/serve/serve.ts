@@ -19,7 +19,7 @@ import { configFile, type PosternConfig, type RuleConfig } from "../config/confi
 import { readConnections } from "../config/connections.ts";
 import { openCertificate, openSigner, type UrlSigner } from "../keys/keys.ts";
 import { openGateway } from "./gateway.ts";
-import { openServedRules, type ServedRules, watchRules } from "./handlers.ts";
+import { type LoadedHandlers, openServedRules, watchRules } from "./handlers.ts";
 
 /** The options that all verbs share that serve rules on this machine. */
 export const servingOptions = {
@@ -90,7 +90,7 @@ export const serveRules = async (
   };
   const opened = await open();
   const gateway = await openGateway(await openCertificate(state, host), host, port);
-  const updateGateway = ({ config: { clusters }, handlers }: ServedRules) =>
+  const updateGateway = ({ config: { clusters }, handlers }: LoadedHandlers) =>
     gateway.serve(
       handlers,
       openKeyVerifier(signer.publicKey, (cluster) => clusters.get(cluster)?.keyVersions ?? []),
@@ -141,7 +141,12 @@ const waitForInterrupt = () =>
     for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"]) process.on(signal, handleSignal);
   });
 
-const formatWelcome = ({ config, served }: ServedRules, signer: UrlSigner, url: string, options: string[]): string => {
+const formatWelcome = (
+  { config, served }: LoadedHandlers,
+  signer: UrlSigner,
+  url: string,
+  options: string[],
+): string => {
   const clusters = [...config.clusters].map(([cluster, { keyVersions, rules }]) => {
     const segment = signer.signSegment(cluster, keyVersions.at(-1) ?? 1);
     const getMode = ({ name }: CatalogueRule) => rules.get(name)?.mode ?? "off";

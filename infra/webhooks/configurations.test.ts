@@ -8,7 +8,7 @@ import { Complaint } from "../cli/complaint.ts";
 import { parseConfig } from "../project/project.ts";
 import { buildEndpointConfig } from "../project/served.ts";
 import { evaluateCondition } from "../testing/cel-condition.ts";
-import { buildConfigurations, type RegistrationOptions, type Webhook } from "./configurations.ts";
+import { buildConfigurations, type RegistrationOptions, type WebhookEntry } from "./configurations.ts";
 import { joinLines } from "./entry.ts";
 
 const toCatalogueRule = (name: string, one: Rule): CatalogueRule => ({
@@ -73,7 +73,7 @@ const buildFor = (yaml: string, change: Partial<RegistrationOptions> = {}, rules
   return buildConfigurations(rules, cluster, { ...registration, ...change });
 };
 const all = "rules: { first: , second: , third: }";
-const buildEntries = (yaml: string, change: Partial<RegistrationOptions> = {}): Record<string, Webhook> =>
+const buildEntries = (yaml: string, change: Partial<RegistrationOptions> = {}): Record<string, WebhookEntry> =>
   Object.fromEntries(
     buildFor(yaml, change).flatMap(({ kind, webhooks }) =>
       webhooks.map((webhook) => [`${kind.slice(0, -"ingWebhookConfiguration".length)} ${webhook.name}`, webhook]),

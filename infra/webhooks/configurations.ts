@@ -19,7 +19,7 @@ export interface RegistrationOptions {
   slow?(sentence: string): void;
 }
 
-export interface Webhook {
+export interface WebhookEntry {
   name: string;
   clientConfig: { url: string; caBundle?: string };
   rules: readonly RequestMatch[];
@@ -57,7 +57,7 @@ export const buildConfigurations = (
   ].filter(({ webhooks }) => webhooks.length > 0);
 };
 
-const createConfiguration = (kind: string, name: string, webhooks: Webhook[]) => {
+const createConfiguration = (kind: string, name: string, webhooks: WebhookEntry[]) => {
   const labels = { "app.kubernetes.io/managed-by": "postern" };
   return { apiVersion: "admissionregistration.k8s.io/v1", kind, metadata: { name, labels }, webhooks };
 };
@@ -68,7 +68,7 @@ const buildWebhooks = (
   catalogue: CatalogueRule[],
   cluster: ClusterConfig,
   registration: RegistrationOptions,
-): Webhook[] =>
+): WebhookEntry[] =>
   catalogue.flatMap((listed) => {
     const setup = cluster.rules.get(listed.name);
     if (setup === undefined || setup.mode === "off" || !listed.phases.includes(phase)) return [];
@@ -93,7 +93,7 @@ const toWebhook = (
   phase: Phase,
   { variant, entry }: VariantEntry,
   { address, ca }: RegistrationOptions,
-): Webhook => {
+): WebhookEntry => {
   const [name, path] = variant === undefined ? [rule, phase] : [`${variant}.${rule}`, `${phase}/${variant}`];
   const { match, exempt, objectSelector } = entry;
   const conditions = Object.entries({ ...buildExemptConditions(exempt), ...entry.conditions });
@@ -125,7 +125,7 @@ const combineSelectors = (
   return { ...(one.matchLabels && { matchLabels: one.matchLabels }), matchExpressions };
 };
 
-const findSlowRequest = (webhooks: Webhook[]): string | undefined => {
+const findSlowRequest = (webhooks: WebhookEntry[]): string | undefined => {
   const listValues = (part: (match: RequestMatch) => readonly string[]) => [
     ...new Set(webhooks.flatMap(({ rules }) => rules.flatMap(part))),
   ];
@@ -150,7 +150,7 @@ const findSlowRequest = (webhooks: Webhook[]): string | undefined => {
 };
 
 /** Returns the rule or group of an entry: the last part of its name before the domain. Rule names have no dots. */
-export const getEntryRule = ({ name }: Pick<Webhook, "name">) =>
+export const getEntryRule = ({ name }: Pick<WebhookEntry, "name">) =>
   name
     .replace(/\.postern\.dev$/, "")
     .split(".")

@@ -13,7 +13,7 @@ import { Complaint } from "../cli/complaint.ts";
 import type { Exemptions, RuleConfig } from "../config/config.ts";
 
 /** A webhook entry of a rule in a cluster, without its name and URL. */
-export interface Entry {
+export interface RuleEntry {
   match: readonly RequestMatch[];
   exempt: Exemptions;
   conditions: NamedConditions;
@@ -28,7 +28,7 @@ export interface Entry {
 
 export interface VariantEntry {
   variant?: string;
-  entry: Entry;
+  entry: RuleEntry;
 }
 
 const defaultTimeout = 3;
@@ -73,7 +73,7 @@ export const buildRuleEntry = (
   phase: Phase,
   setup: RuleConfig,
   harden: boolean,
-): Entry => {
+): RuleEntry => {
   const { settings } = setup;
   const match = selectPhase(rule.match, phase, settings) ?? [];
   if (match.length === 0)

@@ -8,7 +8,7 @@ import { Complaint } from "../cli/complaint.ts";
 import { parseConfig } from "../project/project.ts";
 import { buildEndpointConfig, listServedRules } from "../project/served.ts";
 import { evaluateCondition } from "../testing/cel-condition.ts";
-import { buildConfigurations, type Webhook } from "./configurations.ts";
+import { buildConfigurations, type WebhookEntry } from "./configurations.ts";
 
 const toCatalogueRule = (name: string, one: Rule): CatalogueRule => ({
   name,
@@ -42,7 +42,7 @@ const catalogue = [
 ];
 
 const parse = (yaml: string) => parseConfig(yaml, catalogue);
-const buildEntries = (yaml: string, harden = false): Webhook[] => {
+const buildEntries = (yaml: string, harden = false): WebhookEntry[] => {
   const cluster = parse(yaml).clusters.get("local");
   assert.ok(cluster);
   const address = (name: string, phase: string) => `https://host/local.key/${name}/${phase}`;
@@ -50,7 +50,7 @@ const buildEntries = (yaml: string, harden = false): Webhook[] => {
     ({ webhooks }) => webhooks,
   );
 };
-const findGroupEntry = (yaml: string, harden = false): Webhook => {
+const findGroupEntry = (yaml: string, harden = false): WebhookEntry => {
   const found = buildEntries(yaml, harden).find(({ name }) => name === "both.postern.dev");
   assert.ok(found);
   return found;

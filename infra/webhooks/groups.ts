@@ -1,11 +1,15 @@
 import type { RequestMatch } from "#lib/rule.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
 import type { ClusterConfig, RuleConfig, RuleGroup } from "../config/config.ts";
-import { buildExemptConditions, buildRuleEntry, type Entry, joinLines, toCelList } from "./entry.ts";
+import { buildExemptConditions, buildRuleEntry, joinLines, type RuleEntry, toCelList } from "./entry.ts";
 
-type ActiveMember = { listed: CatalogueRule; entry: Entry; mode: RuleConfig["mode"] };
+type ActiveMember = { listed: CatalogueRule; entry: RuleEntry; mode: RuleConfig["mode"] };
 
-export const buildGroupEntry = ({ members }: RuleGroup, cluster: ClusterConfig, harden: boolean): Entry | undefined => {
+export const buildGroupEntry = (
+  { members }: RuleGroup,
+  cluster: ClusterConfig,
+  harden: boolean,
+): RuleEntry | undefined => {
   const on = listActiveMembers(members, cluster, harden);
   const entries = on.map(({ entry }) => entry);
   const [first] = entries;
@@ -32,7 +36,7 @@ export const buildGroupEntry = ({ members }: RuleGroup, cluster: ClusterConfig, 
 };
 
 const buildMemberCondition = (
-  { match, exempt, conditions }: Entry,
+  { match, exempt, conditions }: RuleEntry,
   all: readonly RequestMatch[],
   exemptForAll: string[] = [],
 ): string => {

@@ -5,7 +5,7 @@ import { type Failure, toFailure } from "../failure.ts";
 import type { Capabilities } from "../needs.ts";
 import { isSelected, type LabelSelector } from "../objects/selection.ts";
 import { applyPatch } from "../patch.ts";
-import { askInRounds } from "../reinvocation.ts";
+import { callMutatorsInRounds } from "../reinvocation.ts";
 import { matchesRequest } from "../request-match.ts";
 import type { AdmissionRequest, KubernetesObject, Patch } from "../review.ts";
 import type { Phase } from "../rule.ts";
@@ -63,7 +63,7 @@ const mutate = async (request: AdmissionRequest, context: ChainContext): Promise
   let { object } = request;
   let refusal: ErrorStatus | undefined;
   const isReinvoked = ({ mode, rule }: GuardEntry) => mode === "enforce" && rule.reinvocationPolicy !== "Never";
-  await askInRounds(entries, isReinvoked, async (entry) => {
+  await callMutatorsInRounds(entries, isReinvoked, async (entry) => {
     const result = await evaluateEntry(entry, "mutate", { ...request, object }, context);
     for (const warning of result.warnings) warnings.push(warning);
     refusal = result.refusal;

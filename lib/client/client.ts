@@ -7,13 +7,13 @@ import { isObject } from "../json.ts";
 import type { Capabilities } from "../needs.ts";
 import type { UserInfo } from "../review.ts";
 import type { GuardOutcome } from "./chain.ts";
-import { createEntries, type GuardRule } from "./guard-entries.ts";
+import { createGuardEntries, type GuardRule } from "./guard-entries.ts";
 import { applyRulesToHttpLibrary, type HttpLibrary } from "./http-library.ts";
 import { createInterceptor, type GuardContext } from "./interception.ts";
 import { createPolicyRules, type Policies, type References } from "./policies.ts";
 import type { Send } from "./program-capabilities.ts";
 import { readBody } from "./request-body.ts";
-import { isWrite } from "./target.ts";
+import { isWritingMethod } from "./target.ts";
 
 export { type Rule, rule } from "../rule.ts";
 export type { GuardOutcome } from "./chain.ts";
@@ -45,7 +45,7 @@ const createContext = (guard: Guard): GuardContext => {
   if (server !== undefined && !URL.canParse(String(server)))
     throw new Error("server must be a URL such as https://host:6443");
   return {
-    entries: createEntries({ ...(policies && createPolicyRules(policies, references)), ...rules }),
+    entries: createGuardEntries({ ...(policies && createPolicyRules(policies, references)), ...rules }),
     server: server === undefined ? undefined : new URL(server),
     user,
     failurePolicy,
@@ -65,7 +65,7 @@ export const guard = (send: typeof fetch, options: Guard): typeof fetch => {
     const given = isRequest(input) ? input : undefined;
     const method = (init?.method ?? given?.method ?? "GET").toUpperCase();
     const address = given?.url ?? String(input);
-    if (!isWrite(method)) return send(input, init);
+    if (!isWritingMethod(method)) return send(input, init);
 
     const open = () => {
       // Request also sets the headers that follow from the body's type; `fetch` requires `duplex` if it is a stream.

@@ -43,7 +43,7 @@ const defaultOrder = 37;
 const getOrder = ({ order = defaultOrder }: Rule) => order;
 
 /** Returns entries in the order in which the API server would call the rules. Throws if settings are invalid. */
-export const createEntries = (rules: Record<string, GuardRule>): GuardEntry[] =>
+export const createGuardEntries = (rules: Record<string, GuardRule>): GuardEntry[] =>
   Object.entries(rules)
     .filter(([, { mode }]) => mode !== "off")
     .sort(([left, { rule: first }], [right, { rule: second }]) =>

@@ -7,14 +7,14 @@ import { sendPatch } from "./patch-requests.ts";
 import { openProgramCapabilities, type Send } from "./program-capabilities.ts";
 import { getMediaType, parseBody, parseObject } from "./request-body.ts";
 import { toFailureResponse } from "./responses.ts";
-import { parseTarget, parseWriteUrl, type Target } from "./target.ts";
+import { parseTarget, parseWriteUrl, type RequestTarget } from "./target.ts";
 import {
   buildAdmissionRequest,
   evaluateWrite,
-  readCurrent,
+  type InterceptedWrite,
+  readCurrentOrSend,
   sendUnlessRefused,
   sendWrite,
-  type Write,
 } from "./write.ts";
 
 /** A request of the program. `open` is called only if a rule matches the request. */
@@ -53,7 +53,7 @@ export const createInterceptor = (guard: GuardContext) => {
   };
 };
 
-const isMatched = (entries: readonly GuardEntry[], target: Target): boolean => {
+const isMatched = (entries: readonly GuardEntry[], target: RequestTarget): boolean => {
   const request = buildAdmissionRequest(target, { group: "", version: "", kind: "" }, {});
   // A PUT or PATCH of an object that doesn't exist may create it.
   const created: AdmissionRequest = { ...request, operation: "CREATE" };
@@ -64,16 +64,16 @@ const isMatched = (entries: readonly GuardEntry[], target: Target): boolean => {
 };
 
 /** Handles a POST or a PUT. */
-const sendObject = async (write: Write): Promise<Response> => {
+const sendObject = async (write: InterceptedWrite): Promise<Response> => {
   const given = parseObject(write.body, write.headers);
-  const old = write.method === "POST" ? undefined : await readCurrent(write);
+  const old = write.method === "POST" ? undefined : await readCurrentOrSend(write);
   if (old instanceof Response) return old;
   const result = await evaluateWrite(write, given, old);
   return sendUnlessRefused(result, () => sendWrite(write, result.isChanged ? result.object : undefined));
 };
 
-const sendDeletion = async (write: Write): Promise<Response> => {
-  const old = await readCurrent(write);
+const sendDeletion = async (write: InterceptedWrite): Promise<Response> => {
+  const old = await readCurrentOrSend(write);
   if (old instanceof Response) return old;
   // The object doesn't exist: the write is sent, so that the API server itself answers this.
   if (old === undefined) return sendWrite(write);
@@ -83,13 +83,13 @@ const sendDeletion = async (write: Write): Promise<Response> => {
 };
 
 /** The body of a DELETE may hold its options, such as dryRun. */
-const hasDryRunOption = ({ body, headers }: Write): boolean => {
+const hasDryRunOption = ({ body, headers }: InterceptedWrite): boolean => {
   if (body.length === 0) return false;
   const options = parseBody(body, headers, [getMediaType(headers)]);
   return isMap(options) && Array.isArray(options.dryRun) && options.dryRun.includes("All");
 };
 
-const handlers: Record<string, (write: Write) => Promise<Response>> = {
+const handlers: Record<string, (write: InterceptedWrite) => Promise<Response>> = {
   POST: sendObject,
   PUT: sendObject,
   PATCH: sendPatch,

@@ -4,7 +4,14 @@ import { computePatch } from "../patch.ts";
 import type { KubernetesObject, Patch } from "../review.ts";
 import { filterLastingHeaders } from "./program-capabilities.ts";
 import { getMediaType, jsonType, parseBody, parseObject } from "./request-body.ts";
-import { evaluateWrite, parseMap, readCurrent, sendUnlessRefused, sendWrite, type Write } from "./write.ts";
+import {
+  evaluateWrite,
+  type InterceptedWrite,
+  parseMap,
+  readCurrentOrSend,
+  sendUnlessRefused,
+  sendWrite,
+} from "./write.ts";
 
 const jsonPatchType = "application/json-patch+json";
 const applyType = "application/apply-patch+yaml";
@@ -17,12 +24,12 @@ const maxRetries = 3;
  * Handles a PATCH. The API server computes the result in a dry run. If rules change the result, a patch with the
  * difference from the current object is sent instead, together with a test of the object's resourceVersion.
  */
-export const sendPatch = async (write: Write): Promise<Response> => {
+export const sendPatch = async (write: InterceptedWrite): Promise<Response> => {
   const given = parseBody(write.body, write.headers, patchTypes);
   if (getMediaType(write.headers) === applyType) return sendApply(write);
   if (!isMap(given) && !Array.isArray(given)) throw new Failure(400, "the body must be a patch as JSON");
   for (let retries = 0; ; retries++) {
-    const old = await readCurrent(write);
+    const old = await readCurrentOrSend(write);
     if (old instanceof Response) return old;
     // The object doesn't exist; the API server's own answer says so.
     if (old === undefined) return sendWrite(write);
@@ -40,7 +47,7 @@ export const sendPatch = async (write: Write): Promise<Response> => {
 
 /** Returns the result of the patch by a dry run; or the API server's response if it refuses the patch. */
 const sendDryRun = async (
-  { url, headers, send }: Write,
+  { url, headers, send }: InterceptedWrite,
   body: Uint8Array<ArrayBuffer>,
 ): Promise<KubernetesObject | Response> => {
   const address = new URL(url);
@@ -59,7 +66,11 @@ const sendDryRun = async (
 const serverFields = /^\/metadata\/(managedFields|resourceVersion|generation|uid|creationTimestamp|selfLink)(\/|$)/;
 
 /** Sends a JSON patch with the difference of two objects, instead of the program's patch. */
-const sendDifference = (write: Write, old: KubernetesObject, object: KubernetesObject): Promise<Response> => {
+const sendDifference = (
+  write: InterceptedWrite,
+  old: KubernetesObject,
+  object: KubernetesObject,
+): Promise<Response> => {
   const changes = computePatch(old, object, "").filter(({ path }) => !serverFields.test(path));
   const version: unknown = Object(old.metadata).resourceVersion;
   const tests = version === undefined ? [] : [{ op: "test", path: "/metadata/resourceVersion", value: version }];
@@ -83,8 +94,8 @@ const isConflict = async (response: Response): Promise<boolean> => {
  * Handles a server-side apply. Merges the rules' changes into it and repeats the dry run until the rules change
  * nothing. Throws a Failure if an apply can't express a change, such as the removal of a field that it doesn't set.
  */
-const sendApply = async (write: Write): Promise<Response> => {
-  const old = await readCurrent(write);
+const sendApply = async (write: InterceptedWrite): Promise<Response> => {
+  const old = await readCurrentOrSend(write);
   if (old instanceof Response) return old;
   let body = parseObject(write.body, write.headers, [applyType]);
   const warnings: string[] = [];

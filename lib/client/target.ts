@@ -1,7 +1,7 @@
 import { Failure } from "../failure.ts";
 import type { Operation } from "../review.ts";
 
-export interface Target {
+export interface RequestTarget {
   operation: Operation;
   group: string;
   version: string;
@@ -18,7 +18,7 @@ export interface Target {
 const operations: Record<string, Operation> = { POST: "CREATE", PUT: "UPDATE", PATCH: "UPDATE", DELETE: "DELETE" };
 
 /** Reports whether an HTTP method writes objects. */
-export const isWrite = (method: string): boolean => Object.hasOwn(operations, method);
+export const isWritingMethod = (method: string): boolean => Object.hasOwn(operations, method);
 
 /** Subresources that open a connection: admission doesn't see what is sent over it. */
 const connections = new Set(
@@ -34,8 +34,8 @@ const namespaceSegments = new Set([undefined, "status", "finalize"]);
  * Returns what a write is about; undefined if it writes no object, or goes to another server. Throws a Failure for an
  * ambiguous path, because the API server might read it differently.
  */
-export const parseTarget = (method: string, url: URL, server?: URL): Target | undefined => {
-  const operation = isWrite(method) ? operations[method] : undefined;
+export const parseTarget = (method: string, url: URL, server?: URL): RequestTarget | undefined => {
+  const operation = isWritingMethod(method) ? operations[method] : undefined;
   if (operation === undefined) return undefined;
   if (server !== undefined && url.origin !== server.origin) return undefined;
   const path = decodePath(url.pathname);

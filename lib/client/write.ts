@@ -7,11 +7,11 @@ import { type ChainContext, type ChainResult, evaluateChain } from "./chain.ts";
 import { filterLastingHeaders, type Send } from "./program-capabilities.ts";
 import { jsonType } from "./request-body.ts";
 import { addWarnings, toResponse } from "./responses.ts";
-import type { Target } from "./target.ts";
+import type { RequestTarget } from "./target.ts";
 
 /** A request that writes an object, and that a rule matches. */
-export interface Write {
-  target: Target;
+export interface InterceptedWrite {
+  target: RequestTarget;
   url: URL;
   method: string;
   headers: Headers;
@@ -28,7 +28,7 @@ export const sendUnlessRefused = async (
 ): Promise<Response> => addWarnings(refusal ? toResponse(refusal) : await send(), warnings);
 
 /** Sends an intercepted write to the API server; `object`, if given, replaces its body. */
-export const sendWrite = (write: Write, object?: unknown, headers = write.headers): Promise<Response> => {
+export const sendWrite = (write: InterceptedWrite, object?: unknown, headers = write.headers): Promise<Response> => {
   const { method, url, body, send } = write;
   const own = new Headers(headers);
   for (const name of ["content-length", "transfer-encoding"]) own.delete(name);
@@ -39,7 +39,7 @@ export const sendWrite = (write: Write, object?: unknown, headers = write.header
 };
 
 /** Returns the current object. If it can't be read and failurePolicy is Ignore, sends the write and returns the response. */
-export const readCurrent = async (write: Write): Promise<KubernetesObject | undefined | Response> => {
+export const readCurrentOrSend = async (write: InterceptedWrite): Promise<KubernetesObject | undefined | Response> => {
   const { target, url, headers, send, context } = write;
   const address = new URL(url);
   address.search = "";
@@ -68,7 +68,7 @@ export const parseMap = (text: string): KubernetesObject | undefined => {
 
 /** Evaluates the rules. `given` is the object that would be stored, undefined on DELETE; `old` is the current one. */
 export const evaluateWrite = async (
-  { target, user, context }: Write,
+  { target, user, context }: InterceptedWrite,
   given: KubernetesObject | undefined,
   old: KubernetesObject | undefined,
 ): Promise<ChainResult> => {
@@ -88,7 +88,7 @@ export const evaluateWrite = async (
 
 /** Returns a request as the API server would build it, without its objects. */
 export const buildAdmissionRequest = (
-  target: Target,
+  target: RequestTarget,
   kind: AdmissionRequest["kind"],
   userInfo: UserInfo,
   object: KubernetesObject = {},
@@ -114,13 +114,13 @@ export const buildAdmissionRequest = (
   };
 };
 
-const isNamespace = ({ group, resource }: Target) => group === "" && resource === "namespaces";
+const isNamespace = ({ group, resource }: RequestTarget) => group === "" && resource === "namespaces";
 
 /** Returns the object's kind. If it states none, the API server takes it from the URL; discovery gives the same. */
 const findKind = async (
   object: KubernetesObject,
   old: KubernetesObject | undefined,
-  target: Target,
+  target: RequestTarget,
   { capabilities }: ChainContext,
 ): Promise<AdmissionRequest["kind"]> => {
   for (const { apiVersion, kind } of [object, old ?? {}])
@@ -142,7 +142,7 @@ const addKind = (object: KubernetesObject, kind: AdmissionRequest["kind"]): Kube
     : { ...object, apiVersion: object.apiVersion || joinApiVersion(kind), kind: object.kind || kind.kind };
 
 /** Adds the URL's namespace, as the API server does before admission. */
-const addNamespace = (object: KubernetesObject, target: Target): KubernetesObject => {
+const addNamespace = (object: KubernetesObject, target: RequestTarget): KubernetesObject => {
   const { namespace } = target;
   if (namespace === undefined || isNamespace(target) || getNamespace(object) !== undefined) return object;
   const metadata = isMap(object.metadata) ? object.metadata : {};

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { isIP } from "node:net";
 import { describe, it } from "node:test";
 import fc from "fast-check";
-import { createAddressCheck, createLookup, getAddress, isRange } from "./addresses.ts";
+import { createAddressCheck, createFilteredLookup, getUrlIpAddress, isRange } from "./addresses.ts";
 
 describe("an address", () => {
   const isAdmitted = createAddressCheck([]);
@@ -111,7 +111,7 @@ describe("an address", () => {
 
   it("is distinguished from a host name", () => {
     const hosts = { "http://[::1]:80/": "::1", "http://0x7f.1/": "127.0.0.1", "http://a.b/": undefined };
-    for (const [url, address] of Object.entries(hosts)) assert.equal(getAddress(new URL(url)), address);
+    for (const [url, address] of Object.entries(hosts)) assert.equal(getUrlIpAddress(new URL(url)), address);
   });
 });
 
@@ -135,7 +135,7 @@ describe("a range", () => {
 
 describe("a look-up", () => {
   const find = (isAdmitted: (address: string) => boolean, all: boolean, name = "127.0.0.1") =>
-    new Promise<unknown[]>((resolve) => createLookup(isAdmitted)(name, { all }, (...found) => resolve(found)));
+    new Promise<unknown[]>((resolve) => createFilteredLookup(isAdmitted)(name, { all }, (...found) => resolve(found)));
 
   it("finds what is admitted", async () => {
     assert.deepEqual(await find(() => true, false), [null, "127.0.0.1", 4]);

@@ -54,13 +54,13 @@ export const createAddressCheck = (texts: readonly string[]): ((address: string)
 };
 
 /** Returns the IP address in a URL; undefined if the URL has a host name instead. */
-export const getAddress = ({ hostname }: URL): string | undefined => {
+export const getUrlIpAddress = ({ hostname }: URL): string | undefined => {
   const text = hostname.replace(/^\[|\]$/g, "");
   return parseIpAddress(text) && text;
 };
 
 /** Returns a lookup that yields only admitted addresses; Node connects to them without another lookup. */
-export const createLookup =
+export const createFilteredLookup =
   (isAdmitted: (address: string) => boolean): LookupFunction =>
   (name, options, found) => {
     const { lookup } = process.getBuiltinModule("node:dns");

@@ -24,7 +24,7 @@ export interface Connection {
 export type AskServer = (path: string, deadline: number, body?: object, isSafe?: boolean) => Promise<HttpsAnswer>;
 
 /** The most milliseconds of one read. A read may outlive its review, because other reviews wait for it. */
-export const longestRead = 10_000;
+export const longestReadMilliseconds = 10_000;
 
 /** Returns the function that asks one API server. It repeats requests where that is safe and may help. */
 export const connectServer = ({ server, ca, credentials }: Connection, send: typeof sendRequest): AskServer => {
@@ -39,7 +39,7 @@ export const connectServer = ({ server, ca, credentials }: Connection, send: typ
   return async (path, deadline, body, isSafe = true) => {
     let isFresh = false;
     for (let attempt = 1; ; attempt++) {
-      const latest = Date.now() + longestRead;
+      const latest = Date.now() + longestReadMilliseconds;
       const end = body ? deadline : latest;
       const bearer = await awaitUntil(end, token(latest));
       const headers = {

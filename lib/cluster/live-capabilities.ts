@@ -3,13 +3,19 @@ import { createUnconnectedCapabilities, toAccessAnswer, unavailableLedger } from
 import { Failure, getErrorMessage } from "../failure.ts";
 import { freezeDeep, isObject, parseJson } from "../json.ts";
 import { prefixLedger } from "../ledger.ts";
-import { printCounts } from "../metrics.ts";
+import { printMetrics } from "../metrics.ts";
 import type { Capabilities, OpenCapabilities, ResourceType, ServedResource } from "../needs.ts";
 import { joinApiVersion, toApiPath } from "../objects/api-version.ts";
 import { formatLabelSelector } from "../objects/selection.ts";
 import type { KubernetesObject, Status } from "../review.ts";
 import { askShared, type CacheableAnswer, createAnswerCache } from "./answer-cache.ts";
-import { type AskServer, type Connection, connectServer, longestRead, parseServerAnswer } from "./api-server.ts";
+import {
+  type AskServer,
+  type Connection,
+  connectServer,
+  longestReadMilliseconds,
+  parseServerAnswer,
+} from "./api-server.ts";
 import { awaitUntil, type HttpsAnswer, longestAnswer, sendRequest } from "./https-request.ts";
 import { createServices, type LiveReview } from "./outside.ts";
 import { readPages } from "./pages.ts";
@@ -19,7 +25,7 @@ const usualAge = 10;
 const discoveryAge = 30;
 const page = 500;
 /** Milliseconds to wait before an object that was not found is read again. */
-const glance = 150;
+const rereadPause = 150;
 
 /**
  * Returns the capabilities of each cluster; clusters share no connections, tokens or answers. Without a connection,
@@ -29,7 +35,7 @@ export const createLiveCapabilities = (
   connections: Record<string, Connection>,
   memory = createAnswerCache(),
   ledger = unavailableLedger,
-  tell = printCounts,
+  tell = printMetrics,
   send: typeof sendRequest = sendRequest,
 ): OpenCapabilities => {
   const servers = new Map(
@@ -83,12 +89,12 @@ const createReads = (review: LiveReview, ask: AskServer): Pick<Capabilities, "ge
         return found ?? absent;
       };
       // `since` is set when a rule decides again before a refusal. It waited in the first evaluation, so not again.
-      const end = since === undefined ? Math.min(started + patience * 1000, deadline - 2 * glance) : 0;
+      const end = since === undefined ? Math.min(started + patience * 1000, deadline - 2 * rereadPause) : 0;
       for (;;) {
         const what = `${kind.resource} "${name}"${describeNamespace(namespace)}`;
         const found = await read<KubernetesObject | undefined>(what, path, maxAge, search);
-        if (found !== undefined || Date.now() + glance > end) return found;
-        await wait(glance);
+        if (found !== undefined || Date.now() + rereadPause > end) return found;
+        await wait(rereadPause);
       }
     },
     list: async (kind, namespace, { maxAge = usualAge, most = Number.POSITIVE_INFINITY, labels } = {}) => {
@@ -120,7 +126,7 @@ const readList = async (
   most: number,
   labelSelector: string,
 ): Promise<CacheableAnswer> => {
-  const end = Date.now() + longestRead;
+  const end = Date.now() + longestReadMilliseconds;
   const items: object[] = [];
   let bytes = 0;
   const readPage = async (query: URLSearchParams) => {

@@ -23,7 +23,7 @@ const cacheFolder = fileURLToPath(new URL("../../node_modules/.cache/postern", i
 const programPattern = /^cue\.wasm\.full\.inline-.*\.js$/;
 const worker = fileURLToPath(new URL("worker.ts", import.meta.url));
 
-export const readPackage = async (): Promise<{ wasm: DeflatedFile; glue: Uint8Array }> => {
+export const readCueWasmPackage = async (): Promise<{ wasm: DeflatedFile; glue: Uint8Array }> => {
   const text = await readFile(await findPackageFile(programPattern), "latin1");
   const start = text.indexOf('"H4sI') + 1;
   const gzip = Buffer.from(text.slice(start, text.indexOf('"', start)), "base64");
@@ -49,7 +49,7 @@ export const locateCueFiles = async (): Promise<CueFiles> => {
   const files = { wasm: join(folder, "cue.wasm"), glue: join(folder, "cue-glue.cjs") };
   const isThere = await Promise.all(Object.values(files).map((file) => access(file))).catch(() => undefined);
   if (isThere === undefined) {
-    const { wasm, glue } = await readPackage();
+    const { wasm, glue } = await readCueWasmPackage();
     await mkdir(folder, { recursive: true });
     await writeAtomically(files.wasm, inflateRawSync(wasm.deflated));
     await writeAtomically(files.glue, glue);

@@ -6,7 +6,7 @@ import { applyPolicies, type PolicyApplication } from "#lib/policy/override.ts";
 import type { KinitirasPolicy, OverridePolicy, OverrideRule } from "#lib/policy/types.ts";
 import type { KubernetesObject } from "#lib/review.ts";
 import {
-  buildCaseRequest,
+  buildPolicyCaseRequest,
   createCaseCapabilities,
   needsCue,
   normalizePolicyObject,
@@ -44,7 +44,7 @@ describe("override policies, as measured", () => {
   for (const one of cases.filter((one) => !needsCue(one)))
     it(`behave as measured in ${one.id}`, async () => {
       const { expect, policies, cluster, http } = one;
-      const request = freeze(buildCaseRequest(one));
+      const request = freeze(buildPolicyCaseRequest(one));
       const capabilities = createCaseCapabilities({ cluster, http });
       const result = applyPolicies({ ...request, policies: freeze(structuredClone(policies)), capabilities });
       if (expect.error) {

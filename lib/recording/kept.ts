@@ -62,7 +62,7 @@ const harmless =
   /^(?:true|false|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:\d\d)|(?:\d{1,6}(?:\.\d{1,3})?(?:h|m|s|ms))+|\d{1,9}(?:\.\d{1,3})?(?:[KMGTP]i|%)|\d{1,5}m)$/;
 
 /** Reports whether the key of a text, or its form, shows that it is a name, image, quantity, time or API word. */
-export const isKept = (text: string, { key, above }: TextPosition): boolean => {
+export const mayRecordText = (text: string, { key, above }: TextPosition): boolean => {
   if (text === "" || harmless.test(text)) return true;
   if (freeMap.test(above)) return above === "annotations" && profileKey.test(key) && profile.test(text);
   if (key === "image" || key === "imageID") return text.length <= 512 && image.test(text);

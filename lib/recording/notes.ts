@@ -1,4 +1,4 @@
-import { intercept, type Verb } from "../capabilities.ts";
+import { interceptCalls, type Verb } from "../capabilities.ts";
 import type {
   AccessAnswer,
   AccessQuestion,
@@ -12,16 +12,16 @@ import { type NamedKubernetesObject, type RecordedAnswers, type RecordedRead, to
 import type { KubernetesObject, Status } from "../review.ts";
 
 /** Capabilities that note their answers. A rule that refuses may be evaluated twice; the second evaluation's notes count. */
-export interface AnswerNotes {
+export interface NotingCapabilities {
   capabilities: Capabilities;
   noted(): RecordedAnswers;
 }
 
 /** Wraps capabilities so that one review's questions and their answers are noted; failed questions are left out. */
-export const noteAnswers = (capabilities: Capabilities): AnswerNotes => {
+export const noteAnswers = (capabilities: Capabilities): NotingCapabilities => {
   let notes = openNotes();
   const noted = (inner: Capabilities): Capabilities => ({
-    ...intercept(inner, async (verb, args, ask) => {
+    ...interceptCalls(inner, async (verb, args, ask) => {
       const answer = await ask();
       // The compiler can't relate a verb to its arguments and answer.
       (notes.take[verb] as (args: readonly unknown[], answer: unknown) => void)(args, answer);

@@ -1,6 +1,14 @@
 import { isObject, parseJson } from "../json.ts";
 import { policyGroup } from "../policy/types.ts";
-import { isFieldPath, isKept, isKeptKey, isSecretKey, isSecretVariable, redactScript, seemsSecret } from "./kept.ts";
+import {
+  isFieldPath,
+  isKeptKey,
+  isSecretKey,
+  isSecretVariable,
+  mayRecordText,
+  redactScript,
+  seemsSecret,
+} from "./kept.ts";
 import { noReads, type ReadTracker } from "./reads.ts";
 
 /** The path to a member whose text the operator keeps. A list without an index in the path means all its elements. */
@@ -91,7 +99,7 @@ export const openRedaction = ({ reads = noReads, isSecret = false }: RedactionOp
     if (at.isChosen || text === "" || placeholderShape.test(text)) return true;
     if (at.isHeld || isSecretKey(at.key)) return false;
     if (at.key === "path" && at.isPolicy) return isFieldPath(text);
-    return isKept(text, at) || (isRead && !seemsSecret(text) && !isNamedSecret(at));
+    return mayRecordText(text, at) || (isRead && !seemsSecret(text) && !isNamedSecret(at));
   };
 
   const redact = <T>(value: T, kept: readonly KeptPath[] = []): T => {

@@ -1,4 +1,4 @@
-import { intercept } from "../capabilities.ts";
+import { interceptCalls } from "../capabilities.ts";
 import { type Capabilities, type HttpsRequest, type HttpsResponse, parseAnswer } from "../needs.ts";
 import { createRecordedCapabilities, type RecordedAnswers } from "../recorded-answers.ts";
 import type { KubernetesObject } from "../review.ts";
@@ -94,7 +94,7 @@ const interceptAnswers = (
   answer: (question: Question, ask: () => Promise<unknown>) => Promise<unknown>,
   before: (key: string, kept: unknown) => unknown,
 ): Capabilities => ({
-  ...intercept(capabilities, (verb, args, ask) => {
+  ...interceptCalls(capabilities, (verb, args, ask) => {
     if (verb === "cue") return ask();
     const isRequest = verb === "https" || verb === "http";
     return answer(

@@ -7,7 +7,7 @@ import { after, before, beforeEach, describe, it } from "node:test";
 import { setTimeout as wait } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { Lambda } from "@aws-sdk/client-lambda";
-import { openFunctions, type StageFunctions, type WantedVersion } from "../../infra/aws/lambda-functions.ts";
+import { openStageFunctions, type StageFunctions, type WantedVersion } from "../../infra/aws/lambda-functions.ts";
 import { buildBenchConfig } from "../../infra/bench/handlers.ts";
 import { bundleRule } from "../../infra/build/bundle.ts";
 import { zip } from "../../infra/build/zip.ts";
@@ -56,7 +56,7 @@ describe("the functions of a stage", await needs("runtime client"), () => {
     const credentials = { accessKeyId, secretAccessKey: "secret" };
     const maxAttempts = accessKeyId === "somebody" ? 5 : 1;
     const client = new Lambda({ endpoint: service.url, region: "eu-west-1", credentials, maxAttempts });
-    return openFunctions("test", client, 1);
+    return openStageFunctions("test", client, 1);
   };
 
   /** Publishes code as a deployment does, and points the alias at it. */
@@ -319,9 +319,15 @@ describe("the functions of a stage", await needs("runtime client"), () => {
 
     it("need a version that accepts the keys in use", async () => {
       deploy(good, { POSTERN_KEYS: `${one.publicKey},second` });
-      await assert.rejects(rollBack(functions, rule), /version 1 of always-deny doesn't accept the keys that are in use now/);
+      await assert.rejects(
+        rollBack(functions, rule),
+        /version 1 of always-deny doesn't accept the keys that are in use now/,
+      );
       deploy(good, { POSTERN_KEYS: one.publicKey, POSTERN_ACCEPTS: "bench.1,bench.2,other.1" });
-      await assert.rejects(rollBack(functions, rule, "1"), /doesn't accept the clusters and key versions that are in use now/);
+      await assert.rejects(
+        rollBack(functions, rule, "1"),
+        /doesn't accept the clusters and key versions that are in use now/,
+      );
     });
 
     it("are not moved if another command has moved them", async () => {

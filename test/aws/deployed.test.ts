@@ -6,7 +6,7 @@ import { setTimeout as wait } from "node:timers/promises";
 import type { Progress } from "../../infra/cli/progress.ts";
 import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
 import { createClient } from "../../infra/parity/control-plane/client.ts";
-import { bootCluster, type Cluster } from "../../infra/parity/control-plane/cluster.ts";
+import { bootCluster, type TestCluster } from "../../infra/parity/control-plane/cluster.ts";
 import { waitUntil } from "../../infra/parity/rule-server.ts";
 import { buildKubeconfig, type Checkout, openCheckout } from "../checkout.ts";
 import { needs } from "../parts.ts";
@@ -58,7 +58,7 @@ interface WriteCounts {
 
 describe("a stage", await needs("moto", "runtime client", "API server"), () => {
   let account: Account;
-  let cluster: Cluster;
+  let cluster: TestCluster;
   let checkout: Checkout;
   let way: string[];
   const fn = "postern-test-stamp-notes";

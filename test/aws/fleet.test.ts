@@ -6,12 +6,12 @@ import { S3 } from "@aws-sdk/client-s3";
 import type { Progress } from "../../infra/cli/progress.ts";
 import { probeEntries } from "../../infra/clusters/probe.ts";
 import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
-import { bootCluster, type Cluster } from "../../infra/parity/control-plane/cluster.ts";
+import { bootCluster, type TestCluster } from "../../infra/parity/control-plane/cluster.ts";
 import { waitUntil } from "../../infra/parity/rule-server.ts";
 import { lockTerm } from "../../infra/rollout/lock.ts";
 import type { DeploymentPlan } from "../../infra/rollout/plan.ts";
 import type { DeploymentJob } from "../../infra/rollout/preparation.ts";
-import type { Webhook } from "../../infra/webhooks/configurations.ts";
+import type { WebhookEntry } from "../../infra/webhooks/configurations.ts";
 import { buildKubeconfig, type Checkout, openCheckout } from "../checkout.ts";
 import { needs } from "../parts.ts";
 import { loadJob } from "../trees.ts";
@@ -92,7 +92,7 @@ type Name = (typeof names)[number];
 
 describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
   let account: Account;
-  let clusters: Record<Name, Cluster>;
+  let clusters: Record<Name, TestCluster>;
   let checkout: Checkout;
   let kubeconfig: string;
 
@@ -170,7 +170,7 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
     return all[0];
   };
 
-  const readEntries = async (name: Name): Promise<Webhook[]> => {
+  const readEntries = async (name: Name): Promise<WebhookEntry[]> => {
     const found = ["mutating", "validating"].map(async (kind) => {
       const path = `/apis/admissionregistration.k8s.io/v1/${kind}webhookconfigurations/postern`;
       const { code, body } = await clusters[name].admin({ method: "GET", path });

@@ -1,7 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { setTimeout as wait } from "node:timers/promises";
 import type { ServerCertificate } from "../../infra/keys/keys.ts";
-import { type Gateway, type Handler, openGateway } from "../../infra/serve/gateway.ts";
+import { type Gateway, type LambdaHandler, openGateway } from "../../infra/serve/gateway.ts";
 import { AwsError } from "./aws-service.ts";
 import type { CloudWatch } from "./cloudwatch.ts";
 import { type Lambda, parseFunctionName } from "./lambda.ts";
@@ -36,7 +36,7 @@ interface StackGateway {
   url: string;
   port: number;
   stack: string | undefined;
-  handlers: Map<string, Handler>;
+  handlers: Map<string, LambdaHandler>;
   gateway: Gateway | undefined;
 }
 
@@ -61,7 +61,7 @@ export const openGateways = async (
   const first = await open();
   const doors = [first];
   const findGateway = (stack: string) => doors.find((door) => door.stack === stack);
-  const serve = (door: StackGateway, handlers: Map<string, Handler>) => {
+  const serve = (door: StackGateway, handlers: Map<string, LambdaHandler>) => {
     door.handlers = handlers;
     door.gateway?.serve(handlers);
   };
@@ -113,10 +113,13 @@ interface Backends {
   throttled: Set<string>;
 }
 
-const createHandlers = (resources: StackResource[], { lambda, watch, throttled }: Backends): Map<string, Handler> => {
+const createHandlers = (
+  resources: StackResource[],
+  { lambda, watch, throttled }: Backends,
+): Map<string, LambdaHandler> => {
   const of = (type: string) => resources.filter((one) => one.type === `AWS::${type}`);
   const integrations = new Map(of("ApiGatewayV2::Integration").map((one) => [one.physical, one.properties]));
-  const handlers = new Map<string, Handler>();
+  const handlers = new Map<string, LambdaHandler>();
   /** A line of the gateway's access log, in the format that its stage says, for the filters of that log. */
   const log = (context: Record<string, string>) => {
     for (const { properties } of of("ApiGatewayV2::Stage")) {

@@ -7,7 +7,7 @@ import { text } from "node:stream/consumers";
 import { after, before, describe, it } from "node:test";
 import { openCertificate } from "../../infra/keys/keys.ts";
 import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
-import { bootCluster, type Cluster } from "../../infra/parity/control-plane/cluster.ts";
+import { bootCluster, type TestCluster } from "../../infra/parity/control-plane/cluster.ts";
 import { lockTerm } from "../../infra/rollout/lock.ts";
 import { buildKubeconfig, type Checkout, openCheckout } from "../checkout.ts";
 import { close, listen } from "../listen.ts";
@@ -39,7 +39,7 @@ const buildCases = (stamp: string) => `
 
 describe("a deployment that ends midway", await needs("moto", "runtime client", "API server"), () => {
   let account: Account;
-  let cluster: Cluster;
+  let cluster: TestCluster;
   let checkout: Checkout;
   /** A proxy between the cluster and the deployment that a test ends. */
   let front: ApiProxy;
@@ -243,7 +243,7 @@ interface ApiProxy {
   stop(): Promise<void>;
 }
 
-const openProxy = async (cluster: Cluster, folder: string): Promise<ApiProxy> => {
+const openProxy = async (cluster: TestCluster, folder: string): Promise<ApiProxy> => {
   const { ca, cert, key } = await openCertificate(join(folder, "front"), "127.0.0.1");
   const front: Omit<ApiProxy, "url" | "stop"> = { ca, gate: undefined };
   const server: Server = createServer({ cert, key }, (asked, answer) => {

@@ -7,7 +7,7 @@ import { after, before, describe, it } from "node:test";
 import { fileURLToPath, pathToFileURL } from "node:url";
 import { Lambda } from "@aws-sdk/client-lambda";
 import { openBucket } from "../../infra/aws/bucket.ts";
-import { openFunctions, type StageFunctions, type WantedVersion } from "../../infra/aws/lambda-functions.ts";
+import { openStageFunctions, type StageFunctions, type WantedVersion } from "../../infra/aws/lambda-functions.ts";
 import type { StackTemplate, StageStack } from "../../infra/aws/stack.ts";
 import { zip } from "../../infra/build/zip.ts";
 import { type CatalogueRule, readCatalogue } from "../../infra/catalogue/registry.ts";
@@ -48,7 +48,7 @@ describe("a stage on moto", await needs("moto"), () => {
     await fetch(`${moto.url}/moto-api/config`, { method: "POST", body: settings });
     folder = await checkout();
     catalogue = await readCatalogue(join(folder, "functions"));
-    [stack, functions] = [(await loadModules()).openStack(stage), openFunctions(stage, undefined, 5)];
+    [stack, functions] = [(await loadModules()).openStack(stage), openStageFunctions(stage, undefined, 5)];
     assert.deepEqual(
       [await stack.readTemplate(), await stack.readOutputs(), await stack.findBucket()],
       [undefined, {}, undefined],
@@ -112,7 +112,7 @@ describe("a stage on moto", await needs("moto"), () => {
   describe("has functions that", () => {
     it("are listed, each with the version that the stack made", async () => {
       assert.deepEqual(await functions.listRules(), [rule, other]);
-      assert.deepEqual(await openFunctions("other").listRules(), []);
+      assert.deepEqual(await openStageFunctions("other").listRules(), []);
       const { codeSha256, environment, memorySize, timeout } = findWanted(first);
       const [version, ...more] = await functions.listVersions(rule);
       assert.ok(version);

@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
 import { fileURLToPath } from "node:url";
 import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
-import { bootCluster, type Cluster } from "../../infra/parity/control-plane/cluster.ts";
+import { bootCluster, type TestCluster } from "../../infra/parity/control-plane/cluster.ts";
 import { buildKubeconfig, type Checkout, openCheckout } from "../checkout.ts";
 import { needs } from "../parts.ts";
 import {
@@ -316,7 +316,7 @@ const helped = async (checkout: Checkout, ...words: string[]) => {
 
 describe("a pipeline in an account", await needs("moto", "runtime client", "API server"), () => {
   let account: Account;
-  let cluster: Cluster;
+  let cluster: TestCluster;
   let checkout: Checkout;
   let surroundings: Record<string, string>;
 

@@ -7,7 +7,7 @@ import { after, before, describe, it } from "node:test";
 import type { StackTemplate } from "../../infra/aws/stack.ts";
 import { readCatalogue } from "../../infra/catalogue/registry.ts";
 import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
-import { bootCluster, type Cluster } from "../../infra/parity/control-plane/cluster.ts";
+import { bootCluster, type TestCluster } from "../../infra/parity/control-plane/cluster.ts";
 import { lockTerm } from "../../infra/rollout/lock.ts";
 import { buildKubeconfig, type Checkout, openCheckout } from "../checkout.ts";
 import { needs } from "../parts.ts";
@@ -226,7 +226,7 @@ describe("the roles for one stage", () => {
 
 describe("a stage with the rights of its roles", await needs("moto", "runtime client", "API server"), () => {
   let account: Account;
-  let cluster: Cluster;
+  let cluster: TestCluster;
   let checkout: Checkout;
   let way: string[];
   /** To the same cluster, as a user with no right there. */

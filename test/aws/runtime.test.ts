@@ -9,7 +9,7 @@ import { buildClaim } from "#lib/url-key.ts";
 import { bundleRule } from "../../infra/build/bundle.ts";
 import { writeDeployment } from "../../infra/build/deployment.ts";
 import { listDifferences, parseDecision } from "../../infra/catalogue/case-differences.ts";
-import { buildEvent, buildReview, getCasePhase, readCases } from "../../infra/catalogue/cases.ts";
+import { buildInvocationEvent, buildReview, getCasePhase, readCases } from "../../infra/catalogue/cases.ts";
 import { type CatalogueRule, readCatalogue } from "../../infra/catalogue/registry.ts";
 import { needs } from "../parts.ts";
 import { type Running, start } from "../runtime/runtime-api.ts";
@@ -47,7 +47,7 @@ describe("under Lambda's runtime", await needs("runtime client"), () => {
 
       it("does what its cases say", async () => {
         for (const entry of cases) {
-          const answer = await running.invoke(buildEvent(listed, entry));
+          const answer = await running.invoke(buildInvocationEvent(listed, entry));
           assert.deepEqual(listDifferences(entry, decisionOf(answer, listed, entry)), [], entry.name);
         }
       });
@@ -125,7 +125,7 @@ const request = (
     headers: { "content-type": "application/json", "user-agent": "kube-apiserver-admission" },
     queryStringParameters: { timeout: "3s" },
     requestContext: { http: { method: "POST", path, protocol: "HTTP/1.1", sourceIp: "192.0.2.1" }, stage: "$default" },
-    body: other.body ?? JSON.stringify(Reflect.get(buildEvent(listed, entry), "review")),
+    body: other.body ?? JSON.stringify(Reflect.get(buildInvocationEvent(listed, entry), "review")),
     isBase64Encoded: other.isBase64Encoded ?? false,
   };
 };

@@ -25,7 +25,7 @@ import { buildProbeReview, probeEndpoint, probeEntries } from "../../infra/clust
 import type { ConnectConfig } from "../../infra/config/config.ts";
 import { openCertificate, type ServerCertificate } from "../../infra/keys/keys.ts";
 import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
-import { bootCluster, type Cluster } from "../../infra/parity/control-plane/cluster.ts";
+import { bootCluster, type TestCluster } from "../../infra/parity/control-plane/cluster.ts";
 import { findFreePort } from "../../infra/parity/control-plane/process.ts";
 import { serveCatalogue, waitUntil } from "../../infra/parity/rule-server.ts";
 import { parseConfig } from "../../infra/project/project.ts";
@@ -101,7 +101,7 @@ const usual = {
 };
 
 const writeKubeconfig = async (
-  cluster: Cluster,
+  cluster: TestCluster,
   user: string,
   change: { server?: string; ca?: string; token?: string } = {},
 ) => {
@@ -121,7 +121,7 @@ const expectComplaint = (sentence: RegExp | string) => (error: unknown) => {
 };
 
 describe("the objects of a deployment", await needs("API server"), () => {
-  let cluster: Cluster;
+  let cluster: TestCluster;
   let api: ClusterApi;
   const open = async (user: string, change: Parameters<typeof writeKubeconfig>[2] = {}) =>
     openClusterApi("prod-eu", undefined, { kubeconfig: await writeKubeconfig(cluster, user, change), context: "here" });

@@ -11,9 +11,9 @@ import { type ApiGet, openReader } from "../../infra/check/live/reader.ts";
 import { openCertificate } from "../../infra/keys/keys.ts";
 import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
 import type { ClusterClient } from "../../infra/parity/control-plane/client.ts";
-import { bootCluster, type Cluster } from "../../infra/parity/control-plane/cluster.ts";
+import { bootCluster, type TestCluster } from "../../infra/parity/control-plane/cluster.ts";
 import {
-  extendTimeouts,
+  extendWebhookTimeouts,
   registerConfigurations,
   serveTestRules,
   waitUntilCalled,
@@ -29,7 +29,7 @@ type Found = Record<string, any>;
 
 describe("an audit of a cluster", await needs("API server"), () => {
   let folder: string;
-  let cluster: Cluster;
+  let cluster: TestCluster;
   let admin: ClusterClient;
   const stops: (() => Promise<unknown>)[] = [];
   const rules = ["always-pull-images", "allowed-registries", "security-context-deny", "deny-service-external-ips"];
@@ -129,7 +129,7 @@ describe("an audit of a cluster", await needs("API server"), () => {
     const own = catalogue.filter(({ name }) => [...rules, "limit-ranger"].includes(name));
     const served = await serveTestRules(own, yaml, { certificate, world });
     stops.push(served.stop);
-    await registerConfigurations(admin, extendTimeouts(served.manifests()));
+    await registerConfigurations(admin, extendWebhookTimeouts(served.manifests()));
     const sizes = {
       ...{ apiVersion: "admissionregistration.k8s.io/v1", kind: "ValidatingWebhookConfiguration" },
       metadata: { name: "sizes" },

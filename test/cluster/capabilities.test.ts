@@ -9,12 +9,12 @@ import { initialObjects } from "../../infra/apiserver/initial-objects.ts";
 import { listServedResources } from "../../infra/apiserver/kinds/served.ts";
 import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
 import { getCollectionPath } from "../../infra/parity/control-plane/client.ts";
-import { bootCluster, type Cluster } from "../../infra/parity/control-plane/cluster.ts";
+import { bootCluster, type TestCluster } from "../../infra/parity/control-plane/cluster.ts";
 import { named, namespaces, objects, testAnswers, testObjects } from "../capabilities.ts";
 import { needs } from "../parts.ts";
 
 describe("the capabilities of a real API server", await needs("API server"), () => {
-  let cluster: Cluster;
+  let cluster: TestCluster;
   let open: (milliseconds?: number) => Capabilities;
   const rbac = "rbac.authorization.k8s.io";
   const role = (name: string, namespace: string) => [

@@ -2,10 +2,10 @@ import assert from "node:assert/strict";
 import { after, before, describe, it } from "node:test";
 import type { Case } from "#lib/recording/recording.ts";
 import { readCatalogue } from "../../infra/catalogue/registry.ts";
-import { type CaseServers, openCaseServers, readAllCases } from "../../infra/parity/cases/cases.ts";
+import { type CaseChecker, openCaseServers, readAllCases } from "../../infra/parity/cases/cases.ts";
 import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
 import {
-  extendTimeouts,
+  extendWebhookTimeouts,
   registerConfigurations,
   serveCatalogue,
   waitUntilCalled,
@@ -17,7 +17,7 @@ const catalogue = await readCatalogue();
 
 describe("the cases of each rule, on a real API server", await needs("API server"), async () => {
   const all = await readAllCases(catalogue);
-  let servers: CaseServers;
+  let servers: CaseChecker;
 
   before(async () => {
     const opened = all.map(({ listed, cases, outcomes }) => ({ listed, cases: [...cases, ...outcomes] }));
@@ -96,7 +96,7 @@ describe("the cases of each rule, on a real API server", await needs("API server
       allowed-registries: { settings: { registries: [docker.io, ghcr.io, quay.io, registry.k8s.io] } }
       security-context-deny:`);
     try {
-      await registerConfigurations(servers.admin, extendTimeouts(postern.manifests({ name: "guarded" })));
+      await registerConfigurations(servers.admin, extendWebhookTimeouts(postern.manifests({ name: "guarded" })));
       const image = `docker.io/library/${"a".repeat(200)}:1`;
       const initContainers = Array.from({ length: 3000 }, (_, index) => ({ name: `i${index}`, image }));
       const create = (container: object) => {

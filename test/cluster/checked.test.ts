@@ -16,11 +16,11 @@ import { openCertificate } from "../../infra/keys/keys.ts";
 import { formatDiff } from "../../infra/parity/compare.ts";
 import { listPlugins, requireBinaries, webhookPlugins } from "../../infra/parity/control-plane/binaries.ts";
 import type { ClusterClient, ClusterResponse } from "../../infra/parity/control-plane/client.ts";
-import { bootCluster, type Cluster } from "../../infra/parity/control-plane/cluster.ts";
+import { bootCluster, type TestCluster } from "../../infra/parity/control-plane/cluster.ts";
 import { createObjectGenerators } from "../../infra/parity/generators/object-generators.ts";
 import { type GeneratedKind, generatedKinds } from "../../infra/parity/generators/steps.ts";
 import { createSurroundings } from "../../infra/parity/generators/surroundings.ts";
-import { applyConfigurations, extendTimeouts, serveTestRules } from "../../infra/parity/rule-server.ts";
+import { applyConfigurations, extendWebhookTimeouts, serveTestRules } from "../../infra/parity/rule-server.ts";
 import { openScriptedEndpoints } from "../../infra/parity/scripted-endpoints.ts";
 import { parseConfig } from "../../infra/project/project.ts";
 import { needs } from "../parts.ts";
@@ -70,7 +70,7 @@ const manifest = (odd: boolean) => {
 
 describe("what check says", await needs("API server"), () => {
   let folder: string;
-  let cluster: Cluster;
+  let cluster: TestCluster;
   let admin: ClusterClient;
   const stops: (() => Promise<unknown>)[] = [];
   const seen = new Map<string, Fields>();
@@ -95,7 +95,7 @@ describe("what check says", await needs("API server"), () => {
     const rules = catalogue.filter(({ name }) => on.includes(name));
     const postern = await serveTestRules(rules, yaml, { certificate, world });
     stops.push(postern.stop);
-    await applyConfigurations(admin, extendTimeouts(postern.manifests()), scripted.announcer);
+    await applyConfigurations(admin, extendWebhookTimeouts(postern.manifests()), scripted.announcer);
 
     await registerWitness(admin, scripted.url, certificate.ca, seen);
   });

@@ -27,7 +27,7 @@ import type * as client from "#lib/client/client.ts";
 import type { Rule } from "#lib/rule.ts";
 import { buildClient } from "../../infra/build/client.ts";
 import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
-import { bootCluster, type Cluster } from "../../infra/parity/control-plane/cluster.ts";
+import { bootCluster, type TestCluster } from "../../infra/parity/control-plane/cluster.ts";
 import { needs } from "../parts.ts";
 
 // Tests the installed package, in a project without Postern's sources, and with a real API server.
@@ -192,7 +192,7 @@ const fetching = `
   console.log(answer.status, await answer.text());`;
 
 describe("writes of @kubernetes/client-node", await needs("API server"), () => {
-  let cluster: Cluster;
+  let cluster: TestCluster;
   let config: KubeConfig;
   let judged: KubeConfig;
   let pods: CoreV1Api;

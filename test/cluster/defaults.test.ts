@@ -12,7 +12,7 @@ import { openCertificate } from "../../infra/keys/keys.ts";
 import { formatDiff } from "../../infra/parity/compare.ts";
 import { listPlugins, requireBinaries, webhookPlugins } from "../../infra/parity/control-plane/binaries.ts";
 import type { ClusterClient, ClusterResponse } from "../../infra/parity/control-plane/client.ts";
-import { bootCluster, type Cluster } from "../../infra/parity/control-plane/cluster.ts";
+import { bootCluster, type TestCluster } from "../../infra/parity/control-plane/cluster.ts";
 import { createObjectGenerators } from "../../infra/parity/generators/object-generators.ts";
 import { openScriptedEndpoints } from "../../infra/parity/scripted-endpoints.ts";
 import { needs } from "../parts.ts";
@@ -129,7 +129,7 @@ const toAnswer = (body: unknown) => ({ code: 0, warnings: [], body });
 describe("an object with defaults", await needs("API server"), () => {
   let folder: string;
   let scripted: Awaited<ReturnType<typeof openScriptedEndpoints>>;
-  let cluster: Cluster;
+  let cluster: TestCluster;
   let admin: ClusterClient;
   const seen = new Map<string, Fields>();
 

@@ -7,9 +7,9 @@ import { createLiveCapabilities } from "#lib/cluster/live-capabilities.ts";
 import { createMemoryLedger } from "#lib/ledger.ts";
 import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
 import type { ClusterRequest } from "../../infra/parity/control-plane/client.ts";
-import { bootCluster, type Cluster } from "../../infra/parity/control-plane/cluster.ts";
+import { bootCluster, type TestCluster } from "../../infra/parity/control-plane/cluster.ts";
 import {
-  extendTimeouts,
+  extendWebhookTimeouts,
   registerConfigurations,
   serveCatalogue,
   waitUntilCalled,
@@ -23,7 +23,7 @@ describe("pods that have to clean up, on a real API server", await needs("API se
     told.push(`${method} ${url}`);
     response.writeHead(202).end();
   });
-  let cluster: Cluster;
+  let cluster: TestCluster;
   const stops: (() => Promise<unknown>)[] = [];
   const send = async (call: ClusterRequest) => {
     const { code, body } = await cluster.admin(call);
@@ -68,7 +68,7 @@ describe("pods that have to clean up, on a real API server", await needs("API se
     );
     const postern = await serveCatalogue(JSON.stringify({ rules }), world);
     stops.push(postern.stop);
-    await registerConfigurations(cluster.admin, extendTimeouts(postern.manifests()));
+    await registerConfigurations(cluster.admin, extendWebhookTimeouts(postern.manifests()));
     await make("probe", guarded);
     await waitUntilCalled(
       () => remove("probe", "?dryRun=All"),

@@ -11,20 +11,20 @@ import { type CatalogueRule, readCatalogue } from "../../infra/catalogue/registr
 import { openCertificate, type ServerCertificate } from "../../infra/keys/keys.ts";
 import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
 import type { ClusterClient, ClusterResponse } from "../../infra/parity/control-plane/client.ts";
-import { bootCluster, type Cluster } from "../../infra/parity/control-plane/cluster.ts";
+import { bootCluster, type TestCluster } from "../../infra/parity/control-plane/cluster.ts";
 import {
   applyConfigurations,
   buildTestRule,
   deleteConfigurations,
-  extendTimeouts,
+  extendWebhookTimeouts,
   type ManifestOptions,
   type RuleHost,
   serveTestRules,
   waitUntil,
 } from "../../infra/parity/rule-server.ts";
-import { type Announcer, openScriptedEndpoints } from "../../infra/parity/scripted-endpoints.ts";
+import { type ConfigurationAnnouncer, openScriptedEndpoints } from "../../infra/parity/scripted-endpoints.ts";
 import { createTestSigner } from "../../infra/parity/test-key.ts";
-import type { Handler } from "../../infra/serve/gateway.ts";
+import type { LambdaHandler } from "../../infra/serve/gateway.ts";
 import { needs } from "../parts.ts";
 
 // A real API server calls rules through Postern's gateway. The tests check its calls and how it handles the responses.
@@ -64,9 +64,9 @@ describe("a real API server calls Postern", await needs("API server"), () => {
   let folder: string;
   let certificate: ServerCertificate;
   let scripted: Awaited<ReturnType<typeof openScriptedEndpoints>>;
-  let announcer: Announcer;
-  let one: Cluster;
-  let two: Cluster;
+  let announcer: ConfigurationAnnouncer;
+  let one: TestCluster;
+  let two: TestCluster;
   const opened: { stop(): Promise<void> }[] = [];
 
   before(async () => {
@@ -95,7 +95,7 @@ describe("a real API server calls Postern", await needs("API server"), () => {
     const postern = await serveTestRules(rules, yaml, { certificate, ...host });
     opened.push(postern);
     const applied = (caller?: ManifestOptions, cluster = one) =>
-      applyConfigurations(cluster.admin, extendTimeouts(postern.manifests(caller)), announcer);
+      applyConfigurations(cluster.admin, extendWebhookTimeouts(postern.manifests(caller)), announcer);
     const stop = async () => {
       await deleteConfigurations(one.admin, postern.manifests(), announcer);
       await postern.stop();
@@ -261,10 +261,10 @@ describe("a real API server calls Postern", await needs("API server"), () => {
     let postern: Serving;
     const event =
       (change: (event: Fields) => Fields) =>
-      (handler: Handler): Handler => {
+      (handler: LambdaHandler): LambdaHandler => {
         return (given, context) => handler(change(given as Fields), context);
       };
-    const spoiled: Record<string, (handler: Handler) => Handler> = {
+    const spoiled: Record<string, (handler: LambdaHandler) => LambdaHandler> = {
       "gives-400": event((given) => ({ ...given, body: "{" })),
       "gives-404": event((given) => ({ ...given, rawPath: "/local.nobody/gives-404/validate" })),
       "gives-405": event((given) => ({ ...given, requestContext: { http: { method: "GET" } } })),

@@ -6,9 +6,13 @@ import { after, before, describe, it } from "node:test";
 import type { AdmissionRequest } from "#lib/review.ts";
 import { openCertificate, type ServerCertificate } from "../../infra/keys/keys.ts";
 import { listPlugins, requireBinaries, webhookPlugins } from "../../infra/parity/control-plane/binaries.ts";
-import { bootCluster, type Cluster } from "../../infra/parity/control-plane/cluster.ts";
+import { bootCluster, type TestCluster } from "../../infra/parity/control-plane/cluster.ts";
 import { applyConfigurations, deleteConfigurations, waitUntil } from "../../infra/parity/rule-server.ts";
-import { type Announcer, type EndpointScript, openScriptedEndpoints } from "../../infra/parity/scripted-endpoints.ts";
+import {
+  type ConfigurationAnnouncer,
+  type EndpointScript,
+  openScriptedEndpoints,
+} from "../../infra/parity/scripted-endpoints.ts";
 import { needs } from "../parts.ts";
 import {
   type Call,
@@ -35,9 +39,9 @@ const wordKey = "postern-word";
 describe("the admission chain equals a real API server", await needs("API server"), () => {
   let folder: string;
   let certificate: ServerCertificate;
-  let cluster: Cluster;
+  let cluster: TestCluster;
   let scripted: Awaited<ReturnType<typeof openScriptedEndpoints>>;
-  let announcer: Announcer;
+  let announcer: ConfigurationAnnouncer;
   let log: FileHandle;
   let logged = 0;
   const calls = new Map<string, Call[]>();

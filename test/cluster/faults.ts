@@ -1,7 +1,7 @@
 import { createServer, request } from "node:https";
 import { setTimeout as wait } from "node:timers/promises";
 import type { ServerCertificate } from "../../infra/keys/keys.ts";
-import type { Cluster } from "../../infra/parity/control-plane/cluster.ts";
+import type { TestCluster } from "../../infra/parity/control-plane/cluster.ts";
 import { listen } from "../listen.ts";
 
 /** The faults of the next requests, one after another; later requests succeed. */
@@ -11,7 +11,7 @@ export type Fault =
   | { broken: "before" | "amid" };
 
 /** Opens a proxy in front of an API server, which causes faults on demand. */
-export const openFaulty = async ({ server, ca }: Cluster, certificate: ServerCertificate) => {
+export const openFaulty = async ({ server, ca }: TestCluster, certificate: ServerCertificate) => {
   const faults: Fault[] = [];
   const open = new Set<object>();
   const stale = new WeakSet<object>();

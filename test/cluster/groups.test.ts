@@ -13,17 +13,17 @@ import { openCertificate, type ServerCertificate } from "../../infra/keys/keys.t
 import { formatDiff, toComparable } from "../../infra/parity/compare.ts";
 import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
 import type { ClusterClient } from "../../infra/parity/control-plane/client.ts";
-import { bootCluster, type Cluster } from "../../infra/parity/control-plane/cluster.ts";
+import { bootCluster, type TestCluster } from "../../infra/parity/control-plane/cluster.ts";
 import { buildSequences } from "../../infra/parity/generators/sequences.ts";
 import {
   applyConfigurations,
   buildTestRule,
   deleteConfigurations,
-  extendTimeouts,
+  extendWebhookTimeouts,
   serveTestRules,
 } from "../../infra/parity/rule-server.ts";
-import { type Announcer, openScriptedEndpoints } from "../../infra/parity/scripted-endpoints.ts";
-import { deleteCompletely, sendSequence } from "../../infra/parity/sequence-sender.ts";
+import { type ConfigurationAnnouncer, openScriptedEndpoints } from "../../infra/parity/scripted-endpoints.ts";
+import { deleteWithFinalizers, sendSequence } from "../../infra/parity/sequence-sender.ts";
 import { needs } from "../parts.ts";
 
 // A group of mutating rules must have the same effect as its members one by one, on a real API server. Rules that read
@@ -46,9 +46,9 @@ describe("a group on a real API server", await needs("API server"), () => {
   let folder: string;
   let certificate: ServerCertificate;
   let scripted: Awaited<ReturnType<typeof openScriptedEndpoints>>;
-  let announcer: Announcer;
-  let one: Cluster;
-  let two: Cluster;
+  let announcer: ConfigurationAnnouncer;
+  let one: TestCluster;
+  let two: TestCluster;
 
   before(async () => {
     const binaries = await requireBinaries();
@@ -64,9 +64,9 @@ describe("a group on a real API server", await needs("API server"), () => {
     await rm(folder, { recursive: true, force: true });
   });
 
-  const startServing = async (rules: CatalogueRule[], yaml: string, cluster: Cluster) => {
+  const startServing = async (rules: CatalogueRule[], yaml: string, cluster: TestCluster) => {
     const postern = await serveTestRules(rules, yaml, { certificate });
-    await applyConfigurations(cluster.admin, extendTimeouts(postern.manifests()), announcer);
+    await applyConfigurations(cluster.admin, extendWebhookTimeouts(postern.manifests()), announcer);
     const stop = async () => {
       await deleteConfigurations(cluster.admin, postern.manifests(), announcer);
       await postern.stop();
@@ -91,7 +91,7 @@ describe("a group on a real API server", await needs("API server"), () => {
         const [wanted, actual] = await Promise.all(
           [one, two].map(async ({ as }) => {
             const { turns, remains } = await sendSequence(sequence, name, as);
-            for (const path of remains) await deleteCompletely(path, as);
+            for (const path of remains) await deleteWithFinalizers(path, as);
             return turns.map((turn) => toComparable(turn, name));
           }),
         );

@@ -12,7 +12,7 @@ import { Failure } from "#lib/failure.ts";
 import type { Capabilities } from "#lib/needs.ts";
 import { openCertificate } from "../../infra/keys/keys.ts";
 import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
-import { bootCluster, type Cluster } from "../../infra/parity/control-plane/cluster.ts";
+import { bootCluster, type TestCluster } from "../../infra/parity/control-plane/cluster.ts";
 import { needs } from "../parts.ts";
 import { openFaulty } from "./faults.ts";
 
@@ -23,8 +23,8 @@ const fresh = { maxAge: 0 };
 
 describe("a cluster that is read", await needs("API server"), () => {
   const folders: string[] = [];
-  let one: Cluster;
-  let two: Cluster;
+  let one: TestCluster;
+  let two: TestCluster;
   let way: Awaited<ReturnType<typeof openFaulty>>;
   let other: Awaited<ReturnType<typeof openFaulty>>;
   let ca: string;
@@ -35,7 +35,7 @@ describe("a cluster that is read", await needs("API server"), () => {
     folders.push(folder);
     return openCertificate(folder, "127.0.0.1");
   };
-  const create = (cluster: Cluster, path: string, body: object) =>
+  const create = (cluster: TestCluster, path: string, body: object) =>
     cluster.admin({ method: "POST", path: `/api/v1/${path}`, body });
   const namespace = (name: string, annotations: Record<string, string> = {}) => {
     return { apiVersion: "v1", kind: "Namespace", metadata: { name, annotations } };

@@ -11,21 +11,21 @@ import { mergeWithDefaults } from "#lib/settings.ts";
 import { exampleCases, normalizePolicyObject } from "../../infra/bench/example-policies.ts";
 import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
 import type { ClusterResponse } from "../../infra/parity/control-plane/client.ts";
-import { bootCluster, type Cluster } from "../../infra/parity/control-plane/cluster.ts";
+import { bootCluster, type TestCluster } from "../../infra/parity/control-plane/cluster.ts";
 import {
   applyObject,
   buildAnnotationSpec,
   buildFixturePod,
   buildPolicy,
   type FixtureObject,
-  getFixtureCollection,
+  getFixtureCollectionPath,
   getFixturePath,
   getMessage,
   podSelectors,
   servePolicyKinds,
 } from "../../infra/parity/policy-fixtures.ts";
 import {
-  extendTimeouts,
+  extendWebhookTimeouts,
   registerConfigurations,
   serveCatalogue,
   waitUntilCalled,
@@ -51,7 +51,7 @@ x: strings.Repeat("x", 1000000000 * len(object.spec.containers))
 patches: [{op: "add", path: "/metadata/annotations/a", value: x}]`;
 
 describe("policies in a real API server", await needs("API server"), () => {
-  let cluster: Cluster;
+  let cluster: TestCluster;
   let postern: Awaited<ReturnType<typeof serveCatalogue>>;
   let service: Awaited<ReturnType<typeof openService>>;
   const answers = new Map<string, unknown>();
@@ -72,19 +72,19 @@ describe("policies in a real API server", await needs("API server"), () => {
       yaml,
       createLiveCapabilities({ local: connection }, createAnswerCache({ entries: 0, bytes: 0 })),
     );
-    await registerConfigurations(cluster.admin, extendTimeouts(postern.manifests()));
+    await registerConfigurations(cluster.admin, extendWebhookTimeouts(postern.manifests()));
     const probe = buildPolicy("ClusterOverridePolicy", "probe", {
       overrideRules: [{ overriders: { template: { type: "labels", operation: "add" } } }],
     });
     await waitUntilCalled(
-      () => cluster.admin({ method: "POST", path: `${getFixtureCollection(probe)}?dryRun=All`, body: probe }),
+      () => cluster.admin({ method: "POST", path: `${getFixtureCollectionPath(probe)}?dryRun=All`, body: probe }),
       () => postern.reports.length > 0,
     );
     await waitUntilCalled(
       () =>
         cluster.admin({
           method: "POST",
-          path: `${getFixtureCollection(buildFixturePod("probe"))}?dryRun=All`,
+          path: `${getFixtureCollectionPath(buildFixturePod("probe"))}?dryRun=All`,
           body: buildFixturePod("probe"),
         }),
       () => ["policy-override", "policy-validate"].every((name) => postern.reports.some(({ rule }) => rule === name)),
@@ -104,7 +104,7 @@ describe("policies in a real API server", await needs("API server"), () => {
     if (!isKept) await admin({ method: "DELETE", path: `${getFixturePath(object)}?gracePeriodSeconds=0` });
     const answer = isKept
       ? await applyObject(admin, object)
-      : await admin({ method: "POST", path: getFixtureCollection(object), body: object });
+      : await admin({ method: "POST", path: getFixtureCollectionPath(object), body: object });
     assert.ok(answer.code < 300, getMessage(answer));
   };
 
@@ -163,7 +163,7 @@ describe("policies in a real API server", await needs("API server"), () => {
   const remove = (object: KubernetesObject) => cluster.admin({ method: "DELETE", path: getFixturePath(object) });
   /** Creates an object on a dry run. */
   const tryCreate = (object: KubernetesObject): Promise<ClusterResponse> =>
-    cluster.admin({ method: "POST", path: `${getFixtureCollection(object)}?dryRun=All`, body: object });
+    cluster.admin({ method: "POST", path: `${getFixtureCollectionPath(object)}?dryRun=All`, body: object });
 
   it("are refused with all their faults, and admitted when they are corrected", async () => {
     const broken = buildPolicy("ClusterValidatePolicy", "broken", {
@@ -271,7 +271,7 @@ describe("policies in a real API server", await needs("API server"), () => {
     assert.deepEqual(await getAnnotations(large), { c: "d" });
     await cluster.admin({
       method: "DELETE",
-      path: getFixtureCollection(buildPolicy("ClusterOverridePolicy", "any", {})),
+      path: getFixtureCollectionPath(buildPolicy("ClusterOverridePolicy", "any", {})),
     });
   });
 });
@@ -285,7 +285,7 @@ const { spec } = buildFixturePod("any");
 const workload = { spec: { selector: { matchLabels: labels }, template: { metadata: { labels }, spec } } };
 
 const ways = {
-  CREATE: { method: "POST", path: getFixtureCollection },
+  CREATE: { method: "POST", path: getFixtureCollectionPath },
   UPDATE: { method: "PUT", path: getFixturePath },
   DELETE: { method: "DELETE", path: getFixturePath },
   CONNECT: { method: "GET", path: getFixturePath },

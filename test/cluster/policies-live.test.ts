@@ -11,14 +11,14 @@ import { parseAllDocuments, stringify } from "yaml";
 import type { KubernetesObject } from "#lib/review.ts";
 import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
 import type { ClusterClient, ClusterResponse } from "../../infra/parity/control-plane/client.ts";
-import { bootCluster, type Cluster } from "../../infra/parity/control-plane/cluster.ts";
+import { bootCluster, type TestCluster } from "../../infra/parity/control-plane/cluster.ts";
 import {
   applyObject,
   buildAnnotationSpec,
   buildFixturePod,
   buildPolicy,
   type FixtureObject,
-  getFixtureCollection,
+  getFixtureCollectionPath,
   getFixturePath,
   getMessage,
   servePolicyKinds,
@@ -34,7 +34,7 @@ const root = fileURLToPath(new URL("../..", import.meta.url));
 const staleness = 10_000;
 
 describe("policies on a real API server", await needs("API server"), () => {
-  let cluster: Cluster;
+  let cluster: TestCluster;
   let admin: ClusterClient;
   let folder = "";
   let url = "";
@@ -66,9 +66,9 @@ describe("policies on a real API server", await needs("API server"), () => {
     return answer;
   };
   const create = (object: KubernetesObject, query = "") =>
-    admin({ method: "POST", path: `${getFixtureCollection(object)}${query}`, body: object });
+    admin({ method: "POST", path: `${getFixtureCollectionPath(object)}${query}`, body: object });
   const remove = async (object: FixtureObject) => {
-    await admin({ method: "DELETE", path: `${getFixtureCollection(object)}/${object.metadata.name}` });
+    await admin({ method: "DELETE", path: `${getFixtureCollectionPath(object)}/${object.metadata.name}` });
   };
   /** Runs `npx postern manifests | kubectl apply -f -`. */
   const renew = async () => {

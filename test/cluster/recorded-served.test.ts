@@ -13,7 +13,7 @@ import { buildReview, evaluateCase, parseCases } from "../../infra/catalogue/cas
 import { readCatalogue } from "../../infra/catalogue/registry.ts";
 import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
 import { getCollectionPath } from "../../infra/parity/control-plane/client.ts";
-import { bootCluster, type Cluster } from "../../infra/parity/control-plane/cluster.ts";
+import { bootCluster, type TestCluster } from "../../infra/parity/control-plane/cluster.ts";
 import { buildKubeconfig } from "../checkout.ts";
 import { needs } from "../parts.ts";
 
@@ -34,7 +34,7 @@ const rules = {
 };
 
 describe("recordings of the gateway", await needs("API server"), () => {
-  let cluster: Cluster;
+  let cluster: TestCluster;
   let folder: string;
   let child: ChildProcess;
   let printed = "";

@@ -6,7 +6,7 @@ import { toApiPath } from "#lib/objects/api-version.ts";
 import { type CatalogueRule, readCatalogue } from "../../infra/catalogue/registry.ts";
 import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
 import { getCollectionPath } from "../../infra/parity/control-plane/client.ts";
-import { bootCluster, type Cluster } from "../../infra/parity/control-plane/cluster.ts";
+import { bootCluster, type TestCluster } from "../../infra/parity/control-plane/cluster.ts";
 import { parseConfig } from "../../infra/project/project.ts";
 import { buildRoles, toGroupName } from "../../infra/webhooks/rbac.ts";
 import { needs } from "../parts.ts";
@@ -15,7 +15,7 @@ import { needs } from "../parts.ts";
 const asking = (await readCatalogue()).filter(({ rule }) => asksCluster(rule));
 
 describe("a rule's rights on a real API server", await needs("API server"), () => {
-  let cluster: Cluster;
+  let cluster: TestCluster;
   let all: { group: string; version: string; resource: string }[];
 
   before(async () => {
@@ -95,7 +95,7 @@ const deleteSettingsCheck = (listed: CatalogueRule): CatalogueRule => {
   return { ...listed, rule };
 };
 
-const listResources = async ({ admin }: Cluster) => {
+const listResources = async ({ admin }: TestCluster) => {
   const { body } = await admin({ method: "GET", path: "/apis" });
   const groups = (body.groups as { preferredVersion: { groupVersion: string } }[]).map((one) => one.preferredVersion);
   const versions = ["v1", ...groups.map(({ groupVersion }) => groupVersion)];

@@ -16,7 +16,7 @@ import { openKeyVerifier } from "#lib/url-key.ts";
 import { Complaint } from "../../infra/cli/complaint.ts";
 import { openCertificate, type ServerCertificate } from "../../infra/keys/keys.ts";
 import { createTestSigner } from "../../infra/parity/test-key.ts";
-import { type Gateway, type Handler, openGateway } from "../../infra/serve/gateway.ts";
+import { type Gateway, type LambdaHandler, openGateway } from "../../infra/serve/gateway.ts";
 
 // All tests use real TLS and a free port.
 
@@ -47,7 +47,7 @@ const reply = (body: string) => ({ statusCode: 200, headers: { "content-type": "
 /** Returns a handler that answers only after `release` is called. */
 const createWaitingHandler = () => {
   const [started, released] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
-  const handler: Handler = async () => {
+  const handler: LambdaHandler = async () => {
     started.resolve();
     await released.promise;
     return reply("slow");
@@ -59,7 +59,7 @@ const slow = { sending: 120_000, keyless: 120_000 };
 
 /** Opens a gateway with long time limits, so that slow machines pass; tests may shorten them. */
 const openTestGateway = async (
-  handlers: Record<string, Handler> = {},
+  handlers: Record<string, LambdaHandler> = {},
   patience: Parameters<typeof openGateway>[3] = slow,
 ) => {
   const gateway = await openGateway(certificate, "127.0.0.1", 0, patience);

@@ -39,7 +39,7 @@ const listContexts = ({ spec, containers }: PodSubject): AnyContext[] => [
 export const listNames = (containers: readonly Container[]) => containers.map(({ name = "" }) => name);
 
 /** Builds a check of containers. `detail` gets each forbidden value once. */
-export const checkContainers =
+export const buildContainersCheck =
   (
     reason: string,
     findForbidden: (container: Container, context: AnyContext) => readonly string[],
@@ -71,7 +71,7 @@ export const skipOnWindows =
     subject.spec.os?.name === "windows" ? undefined : check(subject);
 
 /** Returns a check that skips pods with their own user namespace: their root user has no privileges on the node. */
-export const skipInUserNamespace =
+export const skipPodsWithUserNamespace =
   (check: CheckFunction): CheckFunction =>
   (subject) =>
     subject.spec.hostUsers === false ? undefined : check(subject);
@@ -81,12 +81,12 @@ export const skipInUserNamespace =
 /** Returns `"a", "b"`, without escaping. */
 export const quoteAll = (texts: readonly string[]) => texts.map((text) => `"${text}"`).join(", ");
 
-export const chooseForm = (count: number, singular: string, plural = `${singular}s`) =>
+export const chooseSingularOrPlural = (count: number, singular: string, plural = `${singular}s`) =>
   count === 1 ? singular : plural;
 
 /** Returns quoted names after a noun in singular or plural, such as `containers "a", "b"`. */
-export const printNames = (noun: string, names: readonly string[]) =>
-  `${chooseForm(names.length, noun)} ${quoteAll(names)}`;
+export const formatQuotedNames = (noun: string, names: readonly string[]) =>
+  `${chooseSingularOrPlural(names.length, noun)} ${quoteAll(names)}`;
 
 export const sortUnique = (texts: Iterable<string>): string[] =>
   [...new Set(texts)].sort((left, right) => Buffer.compare(Buffer.from(left), Buffer.from(right)));
@@ -96,6 +96,6 @@ export const describeSetters = ({ spec, containers }: PodSubject, does: (context
   const names = listNames(containers.filter((container) => does(getContext(container))));
   return [
     ...(does(spec.securityContext ?? {}) ? ["pod"] : []),
-    ...(names.length > 0 ? [printNames("container", names)] : []),
+    ...(names.length > 0 ? [formatQuotedNames("container", names)] : []),
   ].join(" and ");
 };

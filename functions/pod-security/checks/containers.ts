@@ -1,25 +1,25 @@
 import {
+  buildContainersCheck,
   type Check,
-  checkContainers,
-  chooseForm,
-  printNames,
+  chooseSingularOrPlural,
+  formatQuotedNames,
   quoteAll,
-  skipInUserNamespace,
   skipOnWindows,
+  skipPodsWithUserNamespace,
   sortUnique,
 } from "./check-builders.ts";
 
-const checkPrivileged = checkContainers(
+const checkPrivileged = buildContainersCheck(
   "privileged",
   (_, { privileged }) => (privileged === true ? ["true"] : []),
-  (names) => `${printNames("container", names)} must not set securityContext.privileged=true`,
+  (names) => `${formatQuotedNames("container", names)} must not set securityContext.privileged=true`,
 );
 export const privileged: Check = { level: "baseline", since: { "1.0": checkPrivileged } };
 
-const checkEscalation = checkContainers(
+const checkEscalation = buildContainersCheck(
   "allowPrivilegeEscalation != false",
   (_, { allowPrivilegeEscalation }) => (allowPrivilegeEscalation === false ? [] : ["true"]),
-  (names) => `${printNames("container", names)} must set securityContext.allowPrivilegeEscalation=false`,
+  (names) => `${formatQuotedNames("container", names)} must set securityContext.allowPrivilegeEscalation=false`,
 );
 export const allowPrivilegeEscalation: Check = {
   level: "restricted",
@@ -33,13 +33,13 @@ const defaultCapabilities = new Set(
   ).split(" "),
 );
 const describeAddedCapabilities = (names: string[], added: string[]) =>
-  `${printNames("container", names)} must not include ${quoteAll(added)} in securityContext.capabilities.add`;
+  `${formatQuotedNames("container", names)} must not include ${quoteAll(added)} in securityContext.capabilities.add`;
 
 /** The check of added capabilities at level baseline. */
 export const capabilitiesBaseline: Check = {
   level: "baseline",
   since: {
-    "1.0": checkContainers(
+    "1.0": buildContainersCheck(
       "non-default capabilities",
       (_, { capabilities }) => (capabilities?.add ?? []).filter((capability) => !defaultCapabilities.has(capability)),
       describeAddedCapabilities,
@@ -48,12 +48,12 @@ export const capabilitiesBaseline: Check = {
 };
 
 const unrestricted = "unrestricted capabilities";
-const checkDropped = checkContainers(
+const checkDropped = buildContainersCheck(
   unrestricted,
   (_, { capabilities }) => (capabilities?.drop?.includes("ALL") ? [] : ["ALL"]),
-  (names) => `${printNames("container", names)} must set securityContext.capabilities.drop=["ALL"]`,
+  (names) => `${formatQuotedNames("container", names)} must set securityContext.capabilities.drop=["ALL"]`,
 );
-const checkAdded = checkContainers(
+const checkAdded = buildContainersCheck(
   unrestricted,
   (_, { capabilities }) => (capabilities?.add ?? []).filter((capability) => capability !== "NET_BIND_SERVICE"),
   describeAddedCapabilities,
@@ -68,18 +68,18 @@ export const capabilitiesRestricted: Check = {
   insteadOf: capabilitiesBaseline,
 };
 
-const checkPorts = checkContainers(
+const checkPorts = buildContainersCheck(
   "hostPort",
   ({ ports }) => (ports ?? []).flatMap(({ hostPort }) => (hostPort ? [String(hostPort)] : [])),
   (names, ports) => {
-    const use = chooseForm(names.length, "uses", "use");
-    return `${printNames("container", names)} ${use} ${chooseForm(ports.length, "hostPort")} ${ports.join(", ")}`;
+    const use = chooseSingularOrPlural(names.length, "uses", "use");
+    return `${formatQuotedNames("container", names)} ${use} ${chooseSingularOrPlural(ports.length, "hostPort")} ${ports.join(", ")}`;
   },
 );
 export const hostPorts: Check = { level: "baseline", since: { "1.0": checkPorts } };
 
 /** Checks the hosts of probes and lifecycle hooks: the kubelet calls them from the node, and must call only the pod. */
-const checkProbes = checkContainers(
+const checkProbes = buildContainersCheck(
   "probe or lifecycle host",
   ({ livenessProbe, readinessProbe, startupProbe, lifecycle }) =>
     [livenessProbe, readinessProbe, startupProbe, lifecycle?.postStart, lifecycle?.preStop]
@@ -87,20 +87,21 @@ const checkProbes = checkContainers(
       .filter((host) => host !== ""),
   (all, hosts) => {
     const names = sortUnique(all);
-    const use = chooseForm(names.length, "uses", "use");
-    return `${printNames("container", names)} ${use} ${chooseForm(hosts.length, "probe or lifecycle host")} ${quoteAll(hosts)}`;
+    const use = chooseSingularOrPlural(names.length, "uses", "use");
+    return `${formatQuotedNames("container", names)} ${use} ${chooseSingularOrPlural(hosts.length, "probe or lifecycle host")} ${quoteAll(hosts)}`;
   },
 );
 export const hostProbesAndHostLifecycle: Check = { level: "baseline", since: { "1.34": checkProbes } };
 
-const checkProcMount = checkContainers(
+const checkProcMount = buildContainersCheck(
   "procMount",
   (_, { procMount = "Default" }) => (procMount === "Default" ? [] : [procMount]),
-  (names, mounts) => `${printNames("container", names)} must not set securityContext.procMount to ${quoteAll(mounts)}`,
+  (names, mounts) =>
+    `${formatQuotedNames("container", names)} must not set securityContext.procMount to ${quoteAll(mounts)}`,
 );
 export const procMount: Check = {
   level: "baseline",
-  since: { "1.0": checkProcMount, "1.35": skipInUserNamespace(checkProcMount) },
+  since: { "1.0": checkProcMount, "1.35": skipPodsWithUserNamespace(checkProcMount) },
 };
 /** Unlike baseline, restricted has no exception for user namespaces. */
 export const procMountRestricted: Check = {

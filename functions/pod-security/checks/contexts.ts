@@ -5,14 +5,14 @@ import {
   type Check,
   type CheckFunction,
   checkContexts,
-  chooseForm,
+  chooseSingularOrPlural,
   describeSetters,
+  formatQuotedNames,
   getContext,
   listNames,
-  printNames,
   quoteAll,
-  skipInUserNamespace,
   skipOnWindows,
+  skipPodsWithUserNamespace,
   sortUnique,
 } from "./check-builders.ts";
 
@@ -41,10 +41,10 @@ const checkAppArmor: CheckFunction = (subject) => {
   const values = [...sortUnique(types), ...sortUnique(annotations)];
   const all = [
     ...(setters === "" ? [] : [setters]),
-    ...(annotations.length > 0 ? [chooseForm(annotations.length, "annotation")] : []),
+    ...(annotations.length > 0 ? [chooseSingularOrPlural(annotations.length, "annotation")] : []),
   ];
   return {
-    reason: chooseForm(values.length, "forbidden AppArmor profile"),
+    reason: chooseSingularOrPlural(values.length, "forbidden AppArmor profile"),
     detail: `${all.join(" and ")} must not set AppArmor profile type to ${quoteAll(values)}`,
   };
 };
@@ -60,7 +60,7 @@ const checkSeccompAnnotations: CheckFunction = ({ annotations, containers }) => 
   if (distinct.length > 0)
     return {
       reason: "seccompProfile",
-      detail: `forbidden ${chooseForm(distinct.length, "annotation")} ${distinct.join(", ")}`,
+      detail: `forbidden ${chooseSingularOrPlural(distinct.length, "annotation")} ${distinct.join(", ")}`,
     };
 };
 
@@ -88,7 +88,7 @@ const requireSeccomp: CheckFunction = (subject) => {
   if (without.length > 0)
     return {
       reason: "seccompProfile",
-      detail: `pod or ${printNames("container", without)} must set securityContext.seccompProfile.type to "RuntimeDefault" or "Localhost"`,
+      detail: `pod or ${formatQuotedNames("container", without)} must set securityContext.seccompProfile.type to "RuntimeDefault" or "Localhost"`,
     };
 };
 export const seccompProfileRestricted: Check = {
@@ -107,7 +107,7 @@ const buildSeLinuxCheck = (...types: string[]): CheckFunction => {
     const options = forbidden.map(({ seLinuxOptions }) => seLinuxOptions ?? {});
     const others = sortUnique(options.filter(hasOtherType).map(({ type = "" }) => type));
     const found = [
-      ...(others.length > 0 ? [printNames("type", others)] : []),
+      ...(others.length > 0 ? [formatQuotedNames("type", others)] : []),
       ...(options.some(({ user }) => user) ? ["user may not be set"] : []),
       ...(options.some(({ role }) => role) ? ["role may not be set"] : []),
     ];
@@ -139,12 +139,12 @@ const requireNonRoot: CheckFunction = (subject) => {
   if (without.length > 0)
     return {
       reason: "runAsNonRoot != true",
-      detail: `pod or ${printNames("container", without)} must set securityContext.runAsNonRoot=true`,
+      detail: `pod or ${formatQuotedNames("container", without)} must set securityContext.runAsNonRoot=true`,
     };
 };
 export const runAsNonRoot: Check = {
   level: "restricted",
-  since: { "1.0": requireNonRoot, "1.35": skipInUserNamespace(requireNonRoot) },
+  since: { "1.0": requireNonRoot, "1.35": skipPodsWithUserNamespace(requireNonRoot) },
 };
 
 const checkUser = checkContexts(
@@ -154,5 +154,5 @@ const checkUser = checkContexts(
 );
 export const runAsUser: Check = {
   level: "restricted",
-  since: { "1.23": checkUser, "1.35": skipInUserNamespace(checkUser) },
+  since: { "1.23": checkUser, "1.35": skipPodsWithUserNamespace(checkUser) },
 };

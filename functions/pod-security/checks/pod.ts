@@ -1,5 +1,12 @@
 import { isSourceless } from "postern/objects/pod";
-import { type Check, type CheckFunction, chooseForm, printNames, quoteAll, sortUnique } from "./check-builders.ts";
+import {
+  type Check,
+  type CheckFunction,
+  chooseSingularOrPlural,
+  formatQuotedNames,
+  quoteAll,
+  sortUnique,
+} from "./check-builders.ts";
 
 const checkNamespaces: CheckFunction = ({ spec }) => {
   const shared = (["hostNetwork", "hostPID", "hostIPC"] as const).filter((field) => spec[field] === true);
@@ -10,7 +17,7 @@ export const hostNamespaces: Check = { level: "baseline", since: { "1.0": checkN
 
 const checkHostPaths: CheckFunction = ({ spec }) => {
   const names = (spec.volumes ?? []).filter(({ hostPath }) => hostPath).map(({ name = "" }) => name);
-  if (names.length > 0) return { reason: "hostPath volumes", detail: printNames("volume", names) };
+  if (names.length > 0) return { reason: "hostPath volumes", detail: formatQuotedNames("volume", names) };
 };
 export const hostPathVolumes: Check = { level: "baseline", since: { "1.0": checkHostPaths } };
 
@@ -32,10 +39,10 @@ const checkVolumes: CheckFunction = ({ spec }) => {
   const types = sortUnique(
     volumes.map((volume) => forbidden.find((source) => Reflect.get(volume, source)) ?? "unknown"),
   );
-  const use = chooseForm(volumes.length, "uses", "use");
+  const use = chooseSingularOrPlural(volumes.length, "uses", "use");
   return {
     reason: "restricted volume types",
-    detail: `${printNames("volume", names)} ${use} ${chooseForm(types.length, "restricted volume type")} ${quoteAll(types)}`,
+    detail: `${formatQuotedNames("volume", names)} ${use} ${chooseSingularOrPlural(types.length, "restricted volume type")} ${quoteAll(types)}`,
   };
 };
 

@@ -3,7 +3,7 @@ import { describe, it } from "node:test";
 import { runAdmissionChain } from "./admit.ts";
 import { celEvaluator } from "./cel/conditions.ts";
 import { parseHooks } from "./hooks.ts";
-import type { Attributes, CallResult, ServerContext } from "./types.ts";
+import type { Attributes, HookCallResult, ServerContext } from "./types.ts";
 
 const attributes: Attributes = {
   ...{ operation: "CREATE", name: "c", namespace: "default", dryRun: false, options: null },
@@ -31,9 +31,12 @@ const configuration = (kind: string, webhooks: object[]) => {
   };
 };
 
-type Say = (uid: string, object: { metadata: { labels: Record<string, string> } }) => CallResult | Promise<CallResult>;
+type Say = (
+  uid: string,
+  object: { metadata: { labels: Record<string, string> } },
+) => HookCallResult | Promise<HookCallResult>;
 
-const answer = (uid: string, response: object = {}): CallResult => {
+const answer = (uid: string, response: object = {}): HookCallResult => {
   return {
     body: { apiVersion: "admission.k8s.io/v1", kind: "AdmissionReview", response: { uid, allowed: true, ...response } },
   };

@@ -10,7 +10,7 @@ import {
   type VersionedObjects,
 } from "./matching.ts";
 import { mutate } from "./mutation.ts";
-import { assignIdentity, restoreUnwritten } from "./server-objects.ts";
+import { assignIdentity, restoreUnwrittenFields } from "./server-objects.ts";
 import type { AdmissionTrace, Attributes, ServerContext, TraceStep } from "./types.ts";
 import { limitWarnings } from "./warnings.ts";
 
@@ -51,7 +51,7 @@ export const runAdmissionChain = async (
 
   const mutated = await mutate(run, hooks.mutating, createObjectView(filled, around.convert));
   if (mutated.refusal) return buildTrace(mutated.object, [mutated.refusal]);
-  const object = restoreUnwritten(filled, mutated.object);
+  const object = restoreUnwrittenFields(filled, mutated.object);
   const last = assignIdentity({ ...filled, object });
   return buildTrace(object, await validate({ ...run, attributes: last }, hooks.validating));
 };

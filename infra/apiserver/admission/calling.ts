@@ -6,7 +6,7 @@ import { type AuditAnnotations, buildFailedOpenAnnotation } from "./audit-annota
 import type { Hook } from "./hooks.ts";
 import { getHookUrl } from "./http.ts";
 import type { Invocation, VersionedObjects } from "./matching.ts";
-import type { Attributes, CallResult, ReviewToSend, ServerContext, TraceStep } from "./types.ts";
+import type { Attributes, HookCallResult, ReviewToSend, ServerContext, TraceStep } from "./types.ts";
 
 /** The state of one request's way through all hooks: its deadline, and the steps and warnings so far. */
 export interface AdmissionRun {
@@ -40,7 +40,7 @@ export const callHook = async (
 ): Promise<{ answer?: HookResponse; refusal?: Status }> => {
   const { attributes } = run;
   if (attributes.dryRun === true && hook.sideEffects === undefined)
-    return handleCallFailure(run, hook, step, "Webhook SideEffects is nil");
+    return applyFailurePolicy(run, hook, step, "Webhook SideEffects is nil");
   if (attributes.dryRun === true && !/^None(OnDryRun)?$/.test(String(hook.sideEffects))) {
     step.why = "it may do something outside, and this is a dry run";
     const message = `admission webhook "${hook.name}" does not support dry run`;
@@ -48,7 +48,7 @@ export const callHook = async (
   }
   const version = chooseReviewVersion(hook.admissionReviewVersions);
   if (version === undefined)
-    return handleCallFailure(
+    return applyFailurePolicy(
       run,
       hook,
       step,
@@ -87,10 +87,10 @@ export const callHook = async (
     markUndecided(run, step, called.unsupported);
     return {};
   }
-  if ("failure" in called) return handleCallFailure(run, hook, step, `failed to call webhook: ${called.failure}`);
+  if ("failure" in called) return applyFailurePolicy(run, hook, step, `failed to call webhook: ${called.failure}`);
 
   const answer = parseHookResponse(hook.phase, version, uid, called.body);
-  if ("fault" in answer) return handleCallFailure(run, hook, step, answer.fault);
+  if ("fault" in answer) return applyFailurePolicy(run, hook, step, answer.fault);
   for (const [key, value] of Object.entries(answer.audit)) run.audit.add(`${hook.name}/${key}`, value);
   for (const warning of answer.warnings) run.warnings.push(warning);
   Object.assign(step, { allowed: answer.allowed, warnings: answer.warnings });
@@ -98,7 +98,7 @@ export const callHook = async (
 };
 
 /** Applies failurePolicy to a call without a valid response: refuses the request or ignores the hook. */
-export const handleCallFailure = (
+export const applyFailurePolicy = (
   run: AdmissionRun,
   hook: Hook,
   step: TraceStep,
@@ -121,9 +121,9 @@ const callWithTimeout = async (
   { around, end }: AdmissionRun,
   hook: Hook,
   review: ReviewToSend,
-): Promise<CallResult> => {
+): Promise<HookCallResult> => {
   const milliseconds = Math.max(0, Math.min(hook.timeoutSeconds * 1000, end - performance.now()));
-  const { promise, resolve } = Promise.withResolvers<CallResult>();
+  const { promise, resolve } = Promise.withResolvers<HookCallResult>();
   const timer = setTimeout(() => {
     const url = `${getHookUrl(hook.clientConfig)}?timeout=${Math.ceil(milliseconds / 1000)}s`;
     resolve({ failure: `Post "${url}": context deadline exceeded` });

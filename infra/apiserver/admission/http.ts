@@ -1,6 +1,6 @@
 import { isMap, type JsonMap, parseJson } from "#lib/json.ts";
 import type { Hook } from "./hooks.ts";
-import type { CallResult } from "./types.ts";
+import type { HookCallResult } from "./types.ts";
 
 /** Returns the URL of a hook. As in the API server, its path is decoded, cleaned of `.` and `..`, and encoded again. */
 export const getHookUrl = ({ url, service }: Hook["clientConfig"]): string => {
@@ -27,7 +27,7 @@ const cleanPath = (path: string): string => {
   return `/${steps.map((step) => encodeURIComponent(step).replaceAll("%3A", ":")).join("/")}`;
 };
 
-export const parseHttpResponse = (answer: { code: number; type: string; text: string }): CallResult => {
+export const parseHttpResponse = (answer: { code: number; type: string; text: string }): HookCallResult => {
   const { code, type, text } = answer;
   const body = parseJson(text);
   if (code >= 200 && code <= 206) {

@@ -15,7 +15,7 @@ export const applyServerPatch = (document: JsonMap, operations: readonly JsonMap
 };
 
 /** Parses the operations of a patch; throws the API server's error if they are invalid. */
-export const parseOperations = (text: string): JsonMap[] => {
+export const parsePatchOperations = (text: string): JsonMap[] => {
   let read: unknown;
   try {
     read = JSON.parse(text, keepSource);

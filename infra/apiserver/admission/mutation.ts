@@ -6,17 +6,17 @@ import type { HookResponse } from "./answer.ts";
 import { buildMutationAnnotation, buildPatchAnnotation } from "./audit-annotations.ts";
 import {
   type AdmissionRun,
+  applyFailurePolicy,
   callHook,
   createInternalError,
   createTimeoutStatus,
   createTraceStep,
-  handleCallFailure,
   markUndecided,
   recordRefusal,
   toRefusal,
 } from "./calling.ts";
 import type { Hook } from "./hooks.ts";
-import { applyServerPatch, parseOperations, toPlainOperations } from "./json-patch.ts";
+import { applyServerPatch, parsePatchOperations, toPlainOperations } from "./json-patch.ts";
 import { describeUnknownConversion, matchHook, type ObjectView } from "./matching.ts";
 import { decodeObject, hasNewManagedFields, isSameToServer } from "./server-objects.ts";
 import type { TraceStep } from "./types.ts";
@@ -123,11 +123,11 @@ const applyResponsePatch = (
     return { isChanged: false, refusal: recordRefusal(step, createInternalError(text)) };
   };
   const failHook = (text: string): PatchResult => {
-    return { isChanged: false, refusal: handleCallFailure(run, hook, step, text).refusal };
+    return { isChanged: false, refusal: applyFailurePolicy(run, hook, step, text).refusal };
   };
   let operations: JsonMap[];
   try {
-    operations = parseOperations(patch);
+    operations = parsePatchOperations(patch);
   } catch (error) {
     return failHook(`received findUndecodable patch in webhook response: ${getErrorMessage(error)}`);
   }

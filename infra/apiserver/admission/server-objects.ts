@@ -113,7 +113,7 @@ const dropServerFields = (object: unknown): unknown => {
  * Returns the object as validating hooks see it when a request writes only a part of it. A Scale has only some of its
  * owner's metadata; a status update keeps the old spec and, for some kinds, the old metadata or labels.
  */
-export const restoreUnwritten = ({ subResource, kind, oldObject }: Attributes, object: unknown): unknown => {
+export const restoreUnwrittenFields = ({ subResource, kind, oldObject }: Attributes, object: unknown): unknown => {
   if (!isMap(object) || !isMap(object.metadata)) return object;
   if (subResource === "scale" && kind.kind === "Scale") {
     const { labels, annotations, finalizers, ownerReferences, ...metadata } = object.metadata;

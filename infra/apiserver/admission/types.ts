@@ -19,7 +19,7 @@ export interface ReviewToSend {
 }
 
 /** The result of calling a hook: a body, a failure, or why there is none. */
-export type CallResult =
+export type HookCallResult =
   /** The response body as parsed JSON, not checked yet. */
   | { body: unknown }
   /** The call failed; the text is what the API server shows after `failed to call webhook: `. */
@@ -35,7 +35,7 @@ export interface ServerContext {
   equivalents(resource: GroupVersionResource): readonly GroupVersionResource[];
   convert(object: unknown, to: GroupVersionKind): unknown;
   fill(object: unknown): unknown;
-  call(hook: Hook, review: ReviewToSend): Promise<CallResult>;
+  call(hook: Hook, review: ReviewToSend): Promise<HookCallResult>;
   cel: CelEvaluator;
 }
 

@@ -20,7 +20,7 @@ import {
 import { findField, parseFieldPath } from "./field-paths.ts";
 import { collectFindings } from "./findings.ts";
 import { buildPod } from "./pod-templates.ts";
-import { buildRequest, isReview, normalizeObject, readRecordedRequest, sortForApply, toKey } from "./requests.ts";
+import { buildRequest, isReview, normalizeObject, readReviewManifest, sortForApply, toObjectKey } from "./requests.ts";
 
 /** Evaluates manifests one after the other; each sees the objects that were admitted before it. */
 export const evaluateAll = async function* (
@@ -36,13 +36,14 @@ export const evaluateAll = async function* (
       ? await evaluateReview(manifest, environment)
       : await evaluateManifest(manifest, environment);
     yield evaluation;
-    if (environment.alsoPods && evaluation.checked.verdict !== "denied") yield* evaluatePods(evaluation, environment);
+    if (environment.alsoPods && evaluation.checked.verdict !== "denied")
+      yield* evaluateWorkloadPod(evaluation, environment);
   }
 };
 
 const evaluateReview = async (manifest: Manifest, environment: Environment): Promise<Evaluation> => {
   try {
-    return await evaluateRequest({ attributes: readRecordedRequest(manifest), manifest }, environment);
+    return await evaluateRequest({ attributes: readReviewManifest(manifest), manifest }, environment);
   } catch (error) {
     return createUndecidedEvaluation(manifest, manifest.object, toSentence(error));
   }
@@ -59,7 +60,7 @@ const evaluateManifest = async (manifest: Manifest, environment: Environment): P
   const object = normalizeObject(manifest.object, kind, { ...asking, operation: "CREATE" });
   const { name = "", namespace } = object.metadata ?? {};
   const stored =
-    environment.old.get(toKey(kind, object)) ??
+    environment.old.get(toObjectKey(kind, object)) ??
     (name === "" ? undefined : existing.find(kind.resource, name, namespace));
   // An API server reads the stored object in the version of the request.
   const there = stored && (kinds.convert(stored, kind.kind) as KubernetesObject | undefined);
@@ -127,7 +128,7 @@ const isNameless = ({ metadata }: KubernetesObject, { resource: { group } }: Res
   !metadata?.name && !metadata?.generateName && !/^auth(entication|orization)\.k8s\.io$/.test(group);
 
 /** Evaluates the Pod that an evaluated workload would make; yields nothing for other objects and for DELETE. */
-export const evaluatePods = async function* (
+export const evaluateWorkloadPod = async function* (
   { subject, after }: Evaluation,
   environment: Environment,
 ): AsyncGenerator<Evaluation> {

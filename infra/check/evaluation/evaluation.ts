@@ -1,8 +1,8 @@
 import type { Hook, Hooks } from "#infra/apiserver/admission/hooks.ts";
 import type {
   Attributes,
-  CallResult,
   CelEvaluator,
+  HookCallResult,
   ReviewToSend,
   TraceStep,
 } from "#infra/apiserver/admission/types.ts";
@@ -10,7 +10,7 @@ import type { KubernetesObject, Operation, UserInfo } from "#lib/review.ts";
 import type { KindIndex } from "../../apiserver/kinds/kinds.ts";
 import type { FieldPath, Manifest } from "../manifests/manifests.ts";
 import type { ExistingObjects } from "./existing-objects.ts";
-import type { Unevaluated } from "./unevaluated.ts";
+import type { UnevaluatedPolicies } from "./unevaluated.ts";
 
 export interface EvaluationSubject {
   attributes: Attributes;
@@ -41,7 +41,7 @@ export interface Environment {
   kinds: KindIndex;
   existing: Omit<ExistingObjects, "capabilities">;
   hooks: Pick<Hooks, "mutating" | "validating">;
-  call(hook: Hook, review: ReviewToSend): Promise<CallResult>;
+  call(hook: Hook, review: ReviewToSend): Promise<HookCallResult>;
   cel: CelEvaluator;
   /** Returns a hook's name for reports; `message` tells which member of a group refused. */
   getHookName(hook: string, message?: string): string;
@@ -52,7 +52,7 @@ export interface Environment {
   alsoPods: boolean;
   /** True if all existing objects are known; otherwise, namespaces that objects name are assumed to exist. */
   isStateKnown: boolean;
-  unevaluated: Unevaluated;
+  unevaluated: UnevaluatedPolicies;
   /** A clause for reports: where the check would find a namespace whose labels it doesn't know. */
   namespaceHint: string;
   noteMissingNamespace(namespace: string): void;
@@ -77,7 +77,7 @@ export interface CheckResult {
   /** True if no webhook entry can match the object, and its kind is unknown. */
   noRule?: true;
   denials: Denial[];
-  warnings: Warning[];
+  warnings: RuleWarning[];
   changes: RuleChange[];
   /** A sentence for each thing that can't be determined here. */
   undecided: string[];
@@ -104,7 +104,7 @@ export interface Denial {
   suggestion?: string;
 }
 
-export interface Warning {
+export interface RuleWarning {
   rule: string;
   text: string;
 }
@@ -116,12 +116,12 @@ export interface RuleChange {
 }
 
 /** Returns what reports name: the object or, for a Pod that a workload would create, the workload. */
-export const getTarget = (one: CheckResult): Pick<CheckResult, "apiVersion" | "kind" | "name" | "uid"> =>
+export const getReportedObject = (one: CheckResult): Pick<CheckResult, "apiVersion" | "kind" | "name" | "uid"> =>
   one.madeBy ?? one;
 
 /** Names an object for readers, for instance `Pod shop/web` or `Deployment shop/web (its Pods)`. */
-export const describeTarget = (one: CheckResult): string => {
-  const { kind, name } = getTarget(one);
+export const formatObjectName = (one: CheckResult): string => {
+  const { kind, name } = getReportedObject(one);
   const place = one.namespace ? `${one.namespace}/` : "";
   return `${kind} ${place}${name || "without a name"}${one.madeBy ? " (its Pods)" : ""}`;
 };

@@ -27,7 +27,7 @@ const toRank = (kind: string): number => {
 };
 
 /** Returns the request of an AdmissionReview that was given as a manifest. Throws if it is malformed. */
-export const readRecordedRequest = ({ object }: Manifest): Attributes => {
+export const readReviewManifest = ({ object }: Manifest): Attributes => {
   const {
     uid: _,
     requestKind: __,
@@ -55,8 +55,10 @@ export const normalizeObject = (
   return { ...object, metadata } as KubernetesObject;
 };
 
-export const toKey = ({ resource: { group, resource } }: ResourceKind, { metadata = {} }: KubernetesObject): string =>
-  JSON.stringify([group, resource, metadata.namespace ?? "", metadata.name ?? ""]);
+export const toObjectKey = (
+  { resource: { group, resource } }: ResourceKind,
+  { metadata = {} }: KubernetesObject,
+): string => JSON.stringify([group, resource, metadata.namespace ?? "", metadata.name ?? ""]);
 
 /** Returns the objects as they would be created, each with its key; manifests of unknown kinds are left out. */
 export const normalizeAll = (
@@ -68,7 +70,7 @@ export const normalizeAll = (
     const kind = kinds.of(String(manifest.object.apiVersion), String(manifest.object.kind));
     if (kind === undefined) return [];
     const object = normalizeObject(manifest.object, kind, { ...asking, operation: "CREATE" });
-    return [{ manifest, object, key: toKey(kind, object) }];
+    return [{ manifest, object, key: toObjectKey(kind, object) }];
   });
 
 const systemFields = new Set([

@@ -1,7 +1,7 @@
 import { AsyncLocalStorage } from "node:async_hooks";
 import type { Context } from "aws-lambda";
 import type { Hook } from "#infra/apiserver/admission/hooks.ts";
-import type { CallResult, ReviewToSend, TraceStep } from "#infra/apiserver/admission/types.ts";
+import type { HookCallResult, ReviewToSend, TraceStep } from "#infra/apiserver/admission/types.ts";
 import type { Capabilities, ResourceType } from "#lib/needs.ts";
 import type { KubernetesObject } from "#lib/review.ts";
 import { getVariants, selectPhase } from "#lib/rule.ts";
@@ -11,17 +11,17 @@ import { Complaint } from "../../cli/complaint.ts";
 import { findInspectingRules, inspectCluster } from "../../clusters/inspection.ts";
 import type { ClusterConfig, PosternConfig } from "../../config/config.ts";
 import { listServedRules } from "../../project/served.ts";
-import type { Handler } from "../../serve/gateway.ts";
+import type { LambdaHandler } from "../../serve/gateway.ts";
 import { createHandler } from "../../serve/handlers.ts";
 import { buildConfigurations, getEntryRule } from "../../webhooks/configurations.ts";
 import { joinLines } from "../../webhooks/entry.ts";
 import type { FieldPath } from "../manifests/manifests.ts";
 import { suggestFix } from "./suggestions.ts";
 
-export interface Rules {
+export interface CallableRules {
   configurations: object[];
   /** Calls a rule; returns undefined for a hook that isn't a rule's. */
-  call(hook: Hook, review: ReviewToSend): Promise<CallResult> | undefined;
+  call(hook: Hook, review: ReviewToSend): Promise<HookCallResult> | undefined;
   /** Returns the rule of a hook; for a group, the member that the message begins with. */
   findRuleName(hook: string, message?: string): string | undefined;
   /**
@@ -78,7 +78,7 @@ export const openRules = async (
   harden: boolean,
   createCapabilities: (tell: (sentence: string) => void, milliseconds: number) => Capabilities,
   coming: (kind: ResourceType) => KubernetesObject[] = () => [],
-): Promise<Rules> => {
+): Promise<CallableRules> => {
   const answers = new AsyncLocalStorage<string[]>();
   // Each review gets its own capabilities, which have a time limit.
   const openCapabilities = (milliseconds: number) =>
@@ -113,7 +113,7 @@ export const openRules = async (
       .flatMap(({ name, expression }) => (name === "concerns-a-member" ? [expression] : [])),
   ]);
 
-  const call = async (url: string, review: ReviewToSend): Promise<CallResult> => {
+  const call = async (url: string, review: ReviewToSend): Promise<HookCallResult> => {
     const { name, phase, variant } = parseRuleUrl(url);
     const event = { phase, ...(variant !== undefined && { variant }), cluster: clusterName, review };
     const { found, unsupported } = await runWithAnswers(async () => handlers.get(name)?.(event, context));
@@ -162,7 +162,7 @@ const openHandlers = (
   [clusterName, cluster]: [string, ClusterConfig],
   world: (milliseconds: number) => Capabilities,
   asks: (name: string) => void,
-): Map<string, Handler> => {
+): Map<string, LambdaHandler> => {
   const config: PosternConfig = { clusters: new Map([[clusterName, cluster]]), groups: cluster.groups };
   return new Map(
     listServedRules(config, catalogue).map((listed) => {

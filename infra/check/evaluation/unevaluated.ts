@@ -8,7 +8,7 @@ import type { LabelSelector } from "#lib/objects/selection.ts";
 import type { GroupVersionResource, KubernetesObject } from "#lib/review.ts";
 
 /** The admission policies and quotas of a cluster. It is known which requests they match, but not what they decide. */
-export interface Unevaluated {
+export interface UnevaluatedPolicies {
   /** Entries that match every request that a policy matches. */
   hooks: readonly Hook[];
   /**
@@ -59,7 +59,7 @@ export const openUnevaluated = (
   objects: readonly KubernetesObject[],
   isWhole: boolean,
   unreadable: readonly string[] = [],
-): Unevaluated => {
+): UnevaluatedPolicies => {
   const unknown = unreadable.length === 0 ? [] : [`whether a ${unreadable.join(" or a ")} matches it`];
   const policies = policyKinds.flatMap((kind) => readPolicies(objects, kind, isWhole));
   const quotas = objects.filter(({ kind }) => kind === "ResourceQuota").map(readQuota);

@@ -3,15 +3,15 @@ import { isIP } from "node:net";
 import { celEvaluator } from "#infra/apiserver/admission/cel/conditions.ts";
 import { type Hook, type Hooks, parseHooks } from "#infra/apiserver/admission/hooks.ts";
 import { getHookUrl, parseHttpResponse } from "#infra/apiserver/admission/http.ts";
-import type { CallResult, ReviewToSend } from "#infra/apiserver/admission/types.ts";
+import type { HookCallResult, ReviewToSend } from "#infra/apiserver/admission/types.ts";
 import { Complaint, toSentence } from "../../cli/complaint.ts";
 import type { Manifest } from "../manifests/manifests.ts";
 import type { Environment } from "./evaluation.ts";
-import type { Rules } from "./rules.ts";
+import type { CallableRules } from "./rules.ts";
 
 /** Returns a cluster's webhooks: its rules' and the foreign ones in manifests, which are called only at `hosts`. */
 export const openWebhooks = (
-  rules: Rules,
+  rules: CallableRules,
   foreign: readonly Manifest[],
   cluster: string,
   hosts: readonly string[],
@@ -37,13 +37,13 @@ export const openWebhooks = (
 };
 
 /** Gives rules 30 seconds: their speed on this machine says nothing about their speed where they are deployed. */
-const extendTimeouts = ({ mutating, validating, faults }: Hooks, rules: Rules): Hooks => {
+const extendTimeouts = ({ mutating, validating, faults }: Hooks, rules: CallableRules): Hooks => {
   const extendTimeout = (hook: Hook) =>
     rules.findRuleName(hook.name) === undefined ? hook : { ...hook, timeoutSeconds: 30 };
   return { mutating: mutating.map(extendTimeout), validating: validating.map(extendTimeout), faults };
 };
 
-const checkHooks = ({ faults, mutating, validating }: Hooks, { hasRules }: Rules, cluster: string) => {
+const checkHooks = ({ faults, mutating, validating }: Hooks, { hasRules }: CallableRules, cluster: string) => {
   if (!hasRules && mutating.length + validating.length + faults.length === 0)
     throw new Complaint(
       `no rule is on for cluster "${cluster}"; postern.yaml says which are, and --rules names others`,
@@ -65,7 +65,7 @@ export const callForeignWebhook = async (
   hook: Hook,
   review: ReviewToSend,
   hosts: readonly string[],
-): Promise<CallResult> => {
+): Promise<HookCallResult> => {
   const { url = "", caBundle } = hook.clientConfig;
   const address = URL.canParse(url) ? new URL(url) : undefined;
   const host = address?.hostname.replace(/^\[|\]$/g, "") ?? "";

@@ -9,7 +9,7 @@ import type { ClusterConfig } from "../../config/config.ts";
 import { type Environment, type Evaluation, noFindings } from "../evaluation/evaluation.ts";
 import { hasWorkloads } from "../evaluation/pod-templates.ts";
 import { openRules } from "../evaluation/rules.ts";
-import { isUnevaluated, openUnevaluated, type Unevaluated } from "../evaluation/unevaluated.ts";
+import { isUnevaluated, openUnevaluated, type UnevaluatedPolicies } from "../evaluation/unevaluated.ts";
 import { openWebhooks } from "../evaluation/webhooks.ts";
 import { readManifests } from "../manifests/input.ts";
 import { findReportVersion, type ReportVersion } from "../reports/policyreport.ts";
@@ -19,7 +19,7 @@ import { openNamespaceCache } from "./namespaces.ts";
 import { type IncompleteList, type Page, readListPages } from "./pages.ts";
 import { type ApiGet, describeFailure, type FailureFormatter, openReader } from "./reader.ts";
 import { openCapabilities } from "./rule-capabilities.ts";
-import { matchesVersion, readKinds, selectResources, toResourceName } from "./selected-kinds.ts";
+import { matchesGroupVersion, readKinds, selectResources, toResourceName } from "./selected-kinds.ts";
 import { type ObjectEvaluator, openEvaluator } from "./stored-objects.ts";
 
 export interface ClusterCheckOptions {
@@ -118,7 +118,7 @@ type ListPages = (resource: DiscoveredResource, namespaces: readonly string[]) =
 const listUnknown = ({ unknown }: DiscoveryResult, hooks: readonly Hook[], alsoPods: boolean): ReadFailure[] =>
   unknown.flatMap(({ group, version, why }) => {
     const apiVersion = joinApiVersion({ group, version });
-    if (!matchesVersion(hooks, { group, version }) && !(alsoPods && hasWorkloads(apiVersion))) return [];
+    if (!matchesGroupVersion(hooks, { group, version }) && !(alsoPods && hasWorkloads(apiVersion))) return [];
     return [toUnread({ apiVersion, kind: "" }, `the kinds in ${apiVersion} can't be read: ${why}`)];
   });
 
@@ -202,7 +202,7 @@ export const readUnevaluated = async (
   { resources, unknown }: DiscoveryResult,
   list: (resource: DiscoveredResource) => AsyncIterable<Page | IncompleteList>,
   note: (sentence: string) => void,
-): Promise<Unevaluated> => {
+): Promise<UnevaluatedPolicies> => {
   const objects: KubernetesObject[] = [];
   const unreadable = new Set<string>();
   for (const one of unknown)

@@ -27,7 +27,7 @@ const firstTries = 2;
 const longestBreak = 30;
 
 /** Opens a reader that stops at `signal`. `retryPause` is the wait before the second try, in milliseconds. */
-export const openReader = (way: ClusterConnection, signal: AbortSignal, breath = 500): ApiReader => {
+export const openReader = (way: ClusterConnection, signal: AbortSignal, retryPause = 500): ApiReader => {
   const { server, ca, cert, key } = way;
   const trust = { ...(ca && { ca }), ...(cert && key && { cert, key }) };
   const agent = new Agent({ keepAlive: true, maxSockets: 4, ...trust });
@@ -44,7 +44,7 @@ export const openReader = (way: ClusterConnection, signal: AbortSignal, breath =
   };
   return {
     read: async (path, accept = "application/json") => {
-      for (let attempt = 1, pause = breath; ; attempt++, pause *= 2) {
+      for (let attempt = 1, pause = retryPause; ; attempt++, pause *= 2) {
         const answer = await ask(path, accept, attempt > 1);
         if (!(answer instanceof UnansweredError)) most = tries;
         if (attempt >= most || signal.aborted || !mayHelpAgain(answer, attempt)) {

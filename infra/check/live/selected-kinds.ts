@@ -102,7 +102,7 @@ export const selectResources = (
 const podRequest = { resource: { group: "", version: "v1", resource: "pods" }, operation: "CREATE", namespace: "any" };
 
 /** Reports whether any hook has a rule for resources of a group and version. */
-export const matchesVersion = (
+export const matchesGroupVersion = (
   hooks: readonly Hook[],
   { group, version }: { group: string; version: string },
 ): boolean =>

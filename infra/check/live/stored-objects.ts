@@ -4,7 +4,7 @@ import type { KubernetesObject, Operation, UserInfo } from "#lib/review.ts";
 import { fillDefaults } from "../../apiserver/defaults/defaults.ts";
 import type { ResourceKind } from "../../apiserver/kinds/kinds.ts";
 import { toSentence } from "../../cli/complaint.ts";
-import { createUndecidedEvaluation, evaluatePods, evaluateRequest } from "../evaluation/evaluate.ts";
+import { createUndecidedEvaluation, evaluateRequest, evaluateWorkloadPod } from "../evaluation/evaluate.ts";
 import type { Environment, Evaluation } from "../evaluation/evaluation.ts";
 import { isWorkload } from "../evaluation/pod-templates.ts";
 import { buildRequest, normalizeObject } from "../evaluation/requests.ts";
@@ -53,7 +53,7 @@ export const openEvaluator = ({ environment, namespaces, operation, note }: Eval
     const first = await evaluateRequest({ attributes, manifest: toManifest(filled.object) }, environment);
     const all = [first];
     if (environment.alsoPods && first.checked.verdict !== "denied" && !isOwnedByWorkload(object))
-      for await (const made of evaluatePods(first, environment)) all.push(made);
+      for await (const made of evaluateWorkloadPod(first, environment)) all.push(made);
     return all;
   };
   return async (object, resource) => {

@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { after, before, describe, it } from "node:test";
 import { readInput } from "./input.ts";
-import { formatFault } from "./manifests.ts";
+import { formatManifestFault } from "./manifests.ts";
 
 const fine = "apiVersion: v1\nkind: ConfigMap\nmetadata: { name: fine }\n";
 let folder = "";
@@ -26,7 +26,7 @@ const found = async (...paths: string[]) => {
   const short = (text: string) => text.replaceAll(`${folder}/`, "");
   return {
     names: manifests.map(({ object }) => Object(object.metadata).name),
-    faults: faults.map((fault) => short(formatFault(fault))),
+    faults: faults.map((fault) => short(formatManifestFault(fault))),
     notes: notes.map(short),
   };
 };

@@ -3,7 +3,7 @@ import { createReadStream, globSync } from "node:fs";
 import { readdir, readFile, stat } from "node:fs/promises";
 import { basename, dirname, join, normalize } from "node:path";
 import { Complaint, toSentence } from "../../cli/complaint.ts";
-import { formatFault, type Manifest, type ManifestFault, parseManifests } from "./manifests.ts";
+import { formatManifestFault, type Manifest, type ManifestFault, parseManifests } from "./manifests.ts";
 
 export interface ManifestInput {
   manifests: Manifest[];
@@ -45,7 +45,8 @@ export const readInput = async (
 /** Reads the manifests that an option names; throws if any can't be read. */
 export const readManifests = async (paths: readonly string[], option: string): Promise<Manifest[]> => {
   const { manifests, faults } = await readInput(paths);
-  if (faults.length > 0) throw new Complaint(faults.map((fault) => `${option} ${formatFault(fault)}`).join("\n"));
+  if (faults.length > 0)
+    throw new Complaint(faults.map((fault) => `${option} ${formatManifestFault(fault)}`).join("\n"));
   return manifests;
 };
 

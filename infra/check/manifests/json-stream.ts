@@ -1,9 +1,9 @@
 import { endOfString, hasRepeatedKey, isObject, parseJson } from "#lib/json.ts";
-import { type LocatedDocument, openOffsets, type Piece } from "./plain-yaml.ts";
+import { type LocatedDocument, openOffsets, type ParsedDocument } from "./plain-yaml.ts";
 
 /** The JSON values in a text; `broken` is the line of the first value that isn't valid JSON. */
-export interface PieceStream {
-  pieces: Piece[];
+export interface JsonStreamResult {
+  pieces: ParsedDocument[];
   broken?: number;
 }
 
@@ -11,14 +11,14 @@ export interface PieceStream {
  * Reads one JSON value, or several in sequence, as jq and `kubectl get` print them. Returns undefined for any other
  * text, also for YAML that begins with a brace.
  */
-export const readJson = (text: string): PieceStream | undefined => {
+export const readJsonStream = (text: string): JsonStreamResult | undefined => {
   const start = findOpening(text, 0);
   if (start === undefined) return undefined;
   const whole = parseUnambiguous(text);
   if (whole !== undefined)
     return { pieces: [{ ...whole, from: 0, to: text.length, firstLine: 1, line: getLine(text, start) }] };
 
-  const pieces: Piece[] = [];
+  const pieces: ParsedDocument[] = [];
   for (let [from, line] = [0, 1]; from < text.length; ) {
     const begin = findOpening(text, from);
     const end = begin === undefined ? undefined : findClosing(text, begin);
@@ -43,7 +43,7 @@ interface Level {
 }
 
 /** Reads a value again, with the offsets of its members; undefined if it isn't JSON. */
-export const locateJson = (text: string, { from, to }: Piece): LocatedDocument | undefined => {
+export const locateJson = (text: string, { from, to }: ParsedDocument): LocatedDocument | undefined => {
   const begin = findOpening(text, from);
   const read = begin === undefined ? undefined : parseUnambiguous(text.slice(from, to));
   if (begin === undefined || read === undefined) return undefined;

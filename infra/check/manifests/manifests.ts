@@ -33,7 +33,7 @@ export interface ManifestFault {
   sentence: string;
 }
 
-export const formatFault = ({ file, line, sentence }: ManifestFault): string =>
+export const formatManifestFault = ({ file, line, sentence }: ManifestFault): string =>
   `${toSourceName(file)}:${line} ${sentence}`;
 
 export const toSourceName = (file: string): string => (file === "-" ? "standard input" : file);

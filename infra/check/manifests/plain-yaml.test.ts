@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import fc from "fast-check";
 import { isMap, isNode, isScalar, isSeq, stringify } from "yaml";
-import type { Piece } from "./plain-yaml.ts";
+import type { ParsedDocument } from "./plain-yaml.ts";
 import { createPositionFinder, type PositionFinder, parseDocuments, readPieces } from "./yaml.ts";
 
 /** Returns the contents and lines of the documents, read by the full parser. */
@@ -25,7 +25,7 @@ const agrees = (text: string): boolean => {
     text,
   );
   for (const [index, { document, getPosition }] of [...parseDocuments(text)].entries()) {
-    const piece: Piece | undefined = pieces[index];
+    const piece: ParsedDocument | undefined = pieces[index];
     const places: PositionFinder | undefined = piece && createPositionFinder(text, piece);
     for (const { path, offset } of membersOf(document.contents))
       if (places !== undefined) assert.deepEqual(places(path), getPosition(offset), `${text}\n${path.join(".")}`);

@@ -1,5 +1,5 @@
 /** A document: its value, its offsets, and the lines where it (`firstLine`) and its content (`line`) begin. */
-export interface Piece {
+export interface ParsedDocument {
   value: unknown;
   from: number;
   to: number;
@@ -17,10 +17,10 @@ type OffsetRecorder = (container: object, key: string | number, offset: number) 
  * line or in literal blocks, without anchors and tags. It is several times faster than a full parser, with the same
  * result. Returns undefined for any other text, valid or not.
  */
-export const readPlain = (text: string, readWord: WordReader): Piece[] | undefined => {
+export const readPlain = (text: string, readWord: WordReader): ParsedDocument[] | undefined => {
   if (/[\r\uFEFF]|^[%.]/m.test(text) || !text.endsWith("\n")) return undefined;
   return parseIfPlain(() => {
-    const pieces: Piece[] = [];
+    const pieces: ParsedDocument[] = [];
     for (let from = 0, line = 1; ; ) {
       const { isMarked, value, contentLine, cursor } = readDocument(text, from, line, readWord);
       const isFirst = pieces.length === 0 && !isMarked;
@@ -42,9 +42,9 @@ export interface LocatedDocument {
 }
 
 /** Finds the positions of a YAML document's values; undefined if the YAML needs a full parser. */
-export const locatePlain = (
+export const locatePlainYaml = (
   text: string,
-  { from, firstLine }: Piece,
+  { from, firstLine }: ParsedDocument,
   readWord: WordReader,
 ): LocatedDocument | undefined =>
   parseIfPlain(() => {

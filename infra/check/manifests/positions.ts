@@ -1,6 +1,6 @@
 import { isCollection, isMap, isNode, isScalar, isSeq } from "yaml";
 import type { FieldPath, Manifest, ManifestSource } from "./manifests.ts";
-import type { Piece } from "./plain-yaml.ts";
+import type { ParsedDocument } from "./plain-yaml.ts";
 import {
   type ComposedDocument,
   createPositionFinder,
@@ -16,7 +16,7 @@ let last: ParsedSource | undefined;
 
 interface ParsedSource {
   source: ManifestSource;
-  pieces: readonly Piece[];
+  pieces: readonly ParsedDocument[];
   places: Map<number, PositionFinder | undefined>;
   documents: Map<number, ComposedDocument>;
 }

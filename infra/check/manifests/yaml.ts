@@ -1,6 +1,6 @@
 import { Composer, type Document, isScalar, LineCounter, Parser, type ScalarTag, visit } from "yaml";
-import { locateJson, type PieceStream, readJson } from "./json-stream.ts";
-import { locatePlain, type Piece, readPlain } from "./plain-yaml.ts";
+import { type JsonStreamResult, locateJson, readJsonStream } from "./json-stream.ts";
+import { locatePlainYaml, type ParsedDocument, readPlain } from "./plain-yaml.ts";
 
 /** A position in a text; line and column are counted from 1. */
 export interface Position {
@@ -44,14 +44,14 @@ const options = {
 } as const;
 
 export const parseDocuments = function* (text: string): Generator<ComposedDocument> {
-  const { pieces = [], broken } = readJson(text) ?? {};
+  const { pieces = [], broken } = readJsonStream(text) ?? {};
   if (pieces.length > 1 || broken !== undefined) for (const piece of pieces) yield* parsePiece(text, piece);
   else yield* parsePiece(text, { from: 0, to: text.length, firstLine: 1 });
 };
 
 export const parsePiece = function* (
   text: string,
-  { from, to, firstLine }: Pick<Piece, "from" | "to" | "firstLine">,
+  { from, to, firstLine }: Pick<ParsedDocument, "from" | "to" | "firstLine">,
 ): Generator<ComposedDocument> {
   const lines = new LineCounter();
   const getPosition = (offset: number) => {
@@ -79,8 +79,8 @@ const renameKey = (key: { type?: unknown; value: unknown }): void => {
 };
 
 /** Reads JSON or plain YAML; undefined for a text that needs a full parser. */
-export const readPieces = (text: string): PieceStream | undefined => {
-  const stream = readJson(text);
+export const readPieces = (text: string): JsonStreamResult | undefined => {
+  const stream = readJsonStream(text);
   if (stream !== undefined) return stream;
   const pieces = readPlain(text, readWord);
   return pieces && { pieces };
@@ -90,8 +90,8 @@ export const readPieces = (text: string): PieceStream | undefined => {
 export type PositionFinder = (path: readonly (string | number)[]) => Position;
 
 /** Returns the positions in a document that is JSON or plain YAML; undefined for other documents. */
-export const createPositionFinder = (text: string, piece: Piece): PositionFinder | undefined => {
-  const places = locateJson(text, piece) ?? locatePlain(text, piece, readWord);
+export const createPositionFinder = (text: string, piece: ParsedDocument): PositionFinder | undefined => {
+  const places = locateJson(text, piece) ?? locatePlainYaml(text, piece, readWord);
   if (places === undefined) return undefined;
   // A document may begin on the line where the previous one ends, so the start of that line is searched.
   const first = piece.from === 0 ? 0 : text.lastIndexOf("\n", piece.from - 1) + 1;

@@ -1,15 +1,15 @@
 import { getOwn } from "#lib/json.ts";
 import { formatCount } from "../../cli/progress.ts";
 import { escapeControls, toOneLine } from "../../cli/terminal.ts";
-import { computeHunks, type DiffLine, type DiffStage, type Hunk } from "../../diff/difference.ts";
+import { computeHunks, type DiffLine, type Hunk, type ObjectAfterRule } from "../../diff/difference.ts";
 import {
   type CheckResult,
   type CheckVerdict,
   type Denial,
-  describeTarget,
   type Evaluation,
+  formatObjectName,
 } from "../evaluation/evaluation.ts";
-import type { Report, Summary } from "./report.ts";
+import type { CheckSummary, Report } from "./report.ts";
 
 const colours = { red: 31, green: 32, yellow: 33, cyan: 36, bold: 1, dim: 2 } as const;
 type Colour = keyof typeof colours;
@@ -41,7 +41,7 @@ export const formatEvaluation = (evaluation: Evaluation, paint: Paint): string =
   };
   const place = checked.file === undefined ? [] : [paint("dim", escapeControls(formatPlace(checked)))];
   return [
-    `${[paint("bold", escapeControls(describeTarget(checked))), ...place, paint(colour, word)].join(" ")}\n`,
+    `${[paint("bold", escapeControls(formatObjectName(checked))), ...place, paint(colour, word)].join(" ")}\n`,
     noRule ? formatLine("dim", "no rule", "is about its kind, which is not known here") : "",
     ...denials.map((denial) => formatLine("red", "denied by", formatDenialLine(denial, checked, paint))),
     ...undecided.map((sentence) => formatLine("yellow", "undecided", toOneLine(sentence))),
@@ -60,7 +60,7 @@ export const formatEvaluation = (evaluation: Evaluation, paint: Paint): string =
       "would call",
       steps.filter(({ outcome }) => outcome === "would be called").map(({ hook }) => hook),
     ),
-    ...findDifference(evaluation).map((hunk) => formatHunk(hunk, paint)),
+    ...diffEvaluation(evaluation).map((hunk) => formatHunk(hunk, paint)),
   ].join("");
 };
 
@@ -85,7 +85,7 @@ export const listAuditNotes = (audit: Record<string, string>): string[] =>
   });
 
 /** Returns what the chain changed, each line with its last rule. Computed once for all reports. */
-export const findDifference = (evaluation: Evaluation): Hunk[] => {
+export const diffEvaluation = (evaluation: Evaluation): Hunk[] => {
   const found = known.get(evaluation) ?? computeDifference(evaluation);
   known.set(evaluation, found);
   return found;
@@ -97,7 +97,7 @@ const computeDifference = ({ checked, steps, before, after }: Evaluation): Hunk[
   if (checked.changes.length === 0) return [];
   const made = steps.filter(({ patch }) => patch && patch.length > 0);
   const stages = made.map(
-    (step, index): DiffStage => ({ rule: checked.changes[index]?.rule ?? step.hook, after: step.after }),
+    (step, index): ObjectAfterRule => ({ rule: checked.changes[index]?.rule ?? step.hook, after: step.after }),
   );
   const isOneVersion = stages.every((stage) => getOwn(stage.after, "apiVersion") === getOwn(before, "apiVersion"));
   // Changes to another API version can't be attributed to lines of this one.
@@ -119,18 +119,18 @@ export const formatHunk = ({ old, now, lines }: Hunk, paint: Paint): string => {
 };
 
 /** Creates a summary of check results in which every count is 0. */
-export const createSummary = (): Summary => {
+export const createSummary = (): CheckSummary => {
   return { objects: 0, allowed: 0, changed: 0, denied: 0, undecided: 0, noRule: 0, warnings: 0, faults: 0 };
 };
 
-export const addToSummary = (summary: Summary, { verdict, noRule, warnings }: CheckResult): void => {
+export const addToSummary = (summary: CheckSummary, { verdict, noRule, warnings }: CheckResult): void => {
   summary.objects++;
   summary[verdict]++;
   if (noRule) summary.noRule++;
   summary.warnings += warnings.length;
 };
 
-export const formatSummary = (summary: Summary, paint: Paint): string => {
+export const formatSummary = (summary: CheckSummary, paint: Paint): string => {
   const parts = (Object.keys(verdicts) as CheckVerdict[])
     .filter((verdict) => summary[verdict] > 0)
     .map((verdict) => {

@@ -1,5 +1,5 @@
 import { escapeControls } from "../../cli/terminal.ts";
-import { type CheckResult, describeTarget } from "../evaluation/evaluation.ts";
+import { type CheckResult, formatObjectName } from "../evaluation/evaluation.ts";
 import { formatDenial, getDenialLine, type ResultReport, toRepositoryPath } from "./report.ts";
 
 /** Writes workflow commands, from which GitHub makes annotations beside the lines of a pull request. */
@@ -21,13 +21,13 @@ const formatCommands = (one: CheckResult): string => {
   for (const denial of one.denials)
     addCommand(
       "error",
-      `${denial.rule}: ${describeTarget(one)}`,
+      `${denial.rule}: ${formatObjectName(one)}`,
       formatDenial(denial),
       getDenialLine(one, denial),
       denial.column,
     );
-  for (const { rule, text } of one.warnings) addCommand("warning", `${rule}: ${describeTarget(one)}`, text);
-  for (const sentence of one.undecided) addCommand("warning", `undecided: ${describeTarget(one)}`, sentence);
+  for (const { rule, text } of one.warnings) addCommand("warning", `${rule}: ${formatObjectName(one)}`, text);
+  for (const sentence of one.undecided) addCommand("warning", `undecided: ${formatObjectName(one)}`, sentence);
   return lines.join("");
 };
 

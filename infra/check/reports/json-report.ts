@@ -1,5 +1,5 @@
 import type { Evaluation } from "../evaluation/evaluation.ts";
-import { findDifference } from "./format.ts";
+import { diffEvaluation } from "./format.ts";
 import { openJsonList, type Report, stringifyAt } from "./report.ts";
 
 /** The summary comes last, as it is known last. */
@@ -34,6 +34,6 @@ const toJsonObject = (evaluation: Evaluation): object => {
     ...(madeBy && { madeBy: `${madeBy.kind} ${madeBy.name}` }),
     audit,
     hooks: asked,
-    difference: findDifference(evaluation),
+    difference: diffEvaluation(evaluation),
   };
 };

@@ -1,4 +1,4 @@
-import { type CheckResult, describeTarget, getTarget } from "../evaluation/evaluation.ts";
+import { type CheckResult, formatObjectName, getReportedObject } from "../evaluation/evaluation.ts";
 import { formatDenial, getDenialLine, type ResultReport } from "./report.ts";
 
 /** A `<testsuite>` of a report in the format of JUnit. */
@@ -54,7 +54,7 @@ export const createJunitReport = (now = new Date(), most = longest): ResultRepor
       else return { ...single, rule: `${single.rule} at ${one.file}:${one.line ?? 1}` };
       return single;
     });
-    const said = one.warnings.map(({ rule, text }) => `${describeTarget(one)}: ${rule} warns: ${text}`);
+    const said = one.warnings.map(({ rule, text }) => `${formatObjectName(one)}: ${rule} warns: ${text}`);
     for (const one of cases) suite.cases.push(one);
     for (const text of said) suite.said.push(text);
     for (const { object, rule, failure, error } of cases)
@@ -94,12 +94,12 @@ const formatTimestamp = (time: Date) => time.toISOString().slice(0, 19);
 const overhead = 100;
 
 const getSuiteName = (one: CheckResult): string => {
-  const { apiVersion, kind } = getTarget(one);
+  const { apiVersion, kind } = getReportedObject(one);
   return one.file === "-" ? "standard input" : (one.file ?? `${apiVersion} ${kind}`);
 };
 
 const listTestCases = (one: CheckResult): TestCase[] => {
-  const object = describeTarget(one);
+  const object = formatObjectName(one);
   const failed = one.denials.map((denial): TestCase => {
     const place = [one.file, getDenialLine(one, denial)].filter((part) => part !== undefined).join(":");
     const text = `${place && `${place}: `}${formatDenial(denial)}`;

@@ -5,7 +5,7 @@ import { open, realpath, rename, stat } from "node:fs/promises";
 import { resolve } from "node:path";
 import { Complaint, toSentence } from "../../cli/complaint.ts";
 import type { Evaluation } from "../evaluation/evaluation.ts";
-import type { CheckEnd, Report } from "./report.ts";
+import type { FinishedCheck, Report } from "./report.ts";
 
 /** A form of report and its file; standard output if there is no file. */
 export interface ReportOutput {
@@ -49,7 +49,7 @@ interface Sink {
 
 export interface ReportWriter {
   add(evaluation: Evaluation): Promise<void>;
-  end(closing: CheckEnd): Promise<void>;
+  end(closing: FinishedCheck): Promise<void>;
   abandon(): Promise<void>;
 }
 

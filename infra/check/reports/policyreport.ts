@@ -1,5 +1,5 @@
 import { truncateText } from "../../cli/terminal.ts";
-import { type CheckResult, getTarget } from "../evaluation/evaluation.ts";
+import { type CheckResult, getReportedObject } from "../evaluation/evaluation.ts";
 import { formatDenial, openJsonList, type ResultReport } from "./report.ts";
 
 interface Result {
@@ -41,7 +41,7 @@ const kinds: Record<ReportVersion, [string, string]> = {
 };
 
 /** The API groups of PolicyReports that `check` supports, with the repositories of their CRDs, for help texts. */
-export const reportSources =
+export const reportGroupNames =
   "openreports.io (github.com/openreports/reports-api) or wgpolicyk8s.io (github.com/kubernetes-sigs/wg-policy-prototypes, policy-report/crd/v1alpha2)";
 
 /** Returns the newest API version of PolicyReports that a cluster serves; undefined if it serves none. */
@@ -122,7 +122,7 @@ const findLargest = (parts: Iterable<Part>): Part =>
 
 const listResults = (one: CheckResult, timestamp: Result["timestamp"]): Result[] => {
   const { namespace } = one;
-  const { uid, ...target } = getTarget(one);
+  const { uid, ...target } = getReportedObject(one);
   const [apiVersion, kind, name] = [target.apiVersion, target.kind, target.name].map(shortenText);
   const place = {
     ...(namespace !== undefined && { namespace }),

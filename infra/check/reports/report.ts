@@ -11,7 +11,7 @@ export interface ReadFailure {
 }
 
 /** The counts at the end of a check: objects by verdict, warnings and faults. */
-export interface Summary extends Record<CheckVerdict, number> {
+export interface CheckSummary extends Record<CheckVerdict, number> {
   objects: number;
   /** The number of allowed objects whose kind is unknown and that no webhook entry can match. */
   noRule: number;
@@ -20,8 +20,8 @@ export interface Summary extends Record<CheckVerdict, number> {
 }
 
 /** What a check knows at its end: the counts, what it could not read, and notes. */
-export interface CheckEnd {
-  summary: Summary;
+export interface FinishedCheck {
+  summary: CheckSummary;
   unread: readonly ReadFailure[];
   notes: readonly string[];
   /** True if a signal ended the check early. */
@@ -32,7 +32,7 @@ export interface CheckEnd {
 export interface Report<Finding = Evaluation> {
   /** Adds a finding. Returns the text to write at once; empty if the finding is written only at the end. */
   add(finding: Finding): string;
-  end(closing: CheckEnd): Iterable<string>;
+  end(closing: FinishedCheck): Iterable<string>;
 }
 
 /** A report that uses only the member `checked` of an evaluation. */
@@ -43,13 +43,13 @@ export const stringifyAt = (value: unknown, depth: number): string =>
   JSON.stringify(value, null, 2).replaceAll("\n", `\n${"  ".repeat(depth)}`);
 
 /** Formats a JSON list piece by piece: each call returns the text to write next. */
-export interface JsonList {
+export interface JsonListWriter {
   add(member: unknown): string;
   end(): string;
 }
 
 /** Opens a JSON list that is written element by element; `depth` is the indentation of its elements. */
-export const openJsonList = (depth: number): JsonList => {
+export const openJsonList = (depth: number): JsonListWriter => {
   const pad = (levels: number) => `\n${"  ".repeat(levels)}`;
   let isBegun = false;
   return {

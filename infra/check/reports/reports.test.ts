@@ -7,7 +7,7 @@ import type { CheckResult } from "../evaluation/evaluation.ts";
 import { createGithubReport } from "./github.ts";
 import { createJunitReport } from "./junit.ts";
 import { createPolicyReport, findReportVersion } from "./policyreport.ts";
-import { type CheckEnd, type ResultReport, toRepositoryPath } from "./report.ts";
+import { type FinishedCheck, type ResultReport, toRepositoryPath } from "./report.ts";
 import { createSarifReport } from "./sarif.ts";
 
 // The variable, if it is set, names another checkout than the one of these files.
@@ -56,17 +56,17 @@ const whole: CheckResult = {
 };
 const all = [denied, open, changed, whole];
 
-const closing: CheckEnd = {
+const closing: FinishedCheck = {
   summary: { objects: 4, allowed: 0, changed: 0, denied: 0, undecided: 0, noRule: 0, warnings: 0, faults: 0 },
   ...{ unread: [], notes: [], isCut: false },
 };
 
 /** All that a report writes. */
-const written = (report: ResultReport, all: readonly CheckResult[], last: CheckEnd = closing): string =>
+const written = (report: ResultReport, all: readonly CheckResult[], last: FinishedCheck = closing): string =>
   [...all.map((checked) => report.add({ checked })), ...report.end(last)].join("");
 
 /** The same, with those that can't be read in the place of some. */
-const withUnread = (all: readonly CheckResult[]): CheckEnd => {
+const withUnread = (all: readonly CheckResult[]): FinishedCheck => {
   return { ...closing, unread: all.map((checked) => ({ fault: {}, text: "", checked })) };
 };
 

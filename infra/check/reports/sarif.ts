@@ -1,6 +1,6 @@
 import { createHash } from "node:crypto";
 import project from "../../../package.json" with { type: "json" };
-import { type CheckResult, type Denial, describeTarget, getTarget } from "../evaluation/evaluation.ts";
+import { type CheckResult, type Denial, formatObjectName, getReportedObject } from "../evaluation/evaluation.ts";
 import {
   formatDenial,
   getDenialLine,
@@ -51,7 +51,7 @@ export const createSarifReport = (catalogue: readonly { name: string; summary: s
     for (const denial of one.denials) add(denial.rule, "error", formatDenial(denial), denial);
     for (const { rule, text } of one.warnings) add(rule, "warning", text);
     for (const sentence of one.undecided) {
-      const text = escapeLinks(`${describeTarget(one)}: ${sentence}`);
+      const text = escapeLinks(`${formatObjectName(one)}: ${sentence}`);
       const place = toRepositoryPath(one.file) === undefined ? {} : toPhysicalLocation(one, one.line);
       const locations = [{ ...place, ...toLogicalLocation(one) }];
       waiting += notifications.add({ level: "warning", message: { text }, locations });
@@ -75,7 +75,7 @@ export const createSarifReport = (catalogue: readonly { name: string; summary: s
 };
 
 const toLogicalLocation = (one: CheckResult) => {
-  return { logicalLocations: [{ fullyQualifiedName: describeTarget(one).toWellFormed(), kind: "object" }] };
+  return { logicalLocations: [{ fullyQualifiedName: formatObjectName(one).toWellFormed(), kind: "object" }] };
 };
 
 const toPhysicalLocation = (one: CheckResult, line?: number, column?: number) => {
@@ -87,7 +87,7 @@ const toPhysicalLocation = (one: CheckResult, line?: number, column?: number) =>
 
 /** Returns a path for an object without a file: GitHub code scanning rejects a whole log if one result has no file. */
 const buildStandInPath = (one: CheckResult): string => {
-  const { apiVersion, kind, name } = getTarget(one);
+  const { apiVersion, kind, name } = getReportedObject(one);
   return one.file === undefined
     ? ["cluster", apiVersion, kind, one.namespace, name].filter(Boolean).join("/")
     : "stdin";

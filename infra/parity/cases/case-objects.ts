@@ -6,7 +6,7 @@ import type { KubernetesObject } from "#lib/review.ts";
 import { getCasePhase } from "../../catalogue/cases.ts";
 import type { CatalogueRule } from "../../catalogue/registry.ts";
 import { type ClusterClient, type ClusterResponse, getCollectionPath, getObjectPath } from "../control-plane/client.ts";
-import { deleteCompletely } from "../sequence-sender.ts";
+import { deleteWithFinalizers } from "../sequence-sender.ts";
 import { completeObject } from "./case-request.ts";
 
 // Creates the objects of a case in an API server: namespaced ones in namespaces of the case's own, cluster-scoped ones
@@ -44,7 +44,7 @@ export const renameNamespaces = (entry: Case, home: string): Case => {
 };
 
 /** Returns the namespaces of a case and of what it needs. */
-export const listNamespaces = (entry: Case): string[] =>
+export const listCaseNamespaces = (entry: Case): string[] =>
   [
     ...new Set([
       ...(entry.namespace === undefined ? [] : [entry.namespace]),
@@ -56,7 +56,7 @@ export const listNamespaces = (entry: Case): string[] =>
   ].filter((name) => name !== undefined);
 
 /** Replaces the uid of the case's old object, wherever a value contains it, by the uid of the stored object. */
-export const replaceUid = <T>(value: T, oldObject: KubernetesObject | undefined, stored: object): T => {
+export const insertStoredUid = <T>(value: T, oldObject: KubernetesObject | undefined, stored: object): T => {
   const [given, own] = [oldObject, stored].map((object) => Object(Object(object).metadata).uid);
   if (typeof given !== "string" || typeof own !== "string") return value;
   return JSON.parse(JSON.stringify(value).replaceAll(JSON.stringify(given), JSON.stringify(own)));
@@ -83,10 +83,10 @@ export const createNeededObjects = async (
     return answer;
   };
 
-  for (const home of listNamespaces(entry)) {
+  for (const home of listCaseNamespaces(entry)) {
     const said = listPresentObjects(entry).find((one) => isNamespace(one) && one.metadata.name === home);
     // If the rule of a case reads namespaces, exactly those exist that the case lists.
-    if (said === undefined && reads("namespaces")) await deleteCompletely(`${namespaces}/${home}`, () => admin);
+    if (said === undefined && reads("namespaces")) await deleteWithFinalizers(`${namespaces}/${home}`, () => admin);
     else await ensureNamespace(admin, home, said);
     // A case of a rule that reads accounts lists the existing ones; pods of other cases need this account.
     const account = { path: `${namespaces}/${home}/serviceaccounts`, body: { metadata: { name: "default" } } };
@@ -121,7 +121,7 @@ export const createNeededObjects = async (
   }
   if (rule.needs) await wait(50);
   const leave = async () => {
-    await Promise.all(made.map((path) => deleteCompletely(path, () => admin)));
+    await Promise.all(made.map((path) => deleteWithFinalizers(path, () => admin)));
   };
   return { lacks, leave };
 };

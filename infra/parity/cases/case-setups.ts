@@ -10,12 +10,12 @@ import { mergeWithDefaults } from "#lib/settings.ts";
 import { getCasePhase } from "../../catalogue/cases.ts";
 import type { CatalogueRule } from "../../catalogue/registry.ts";
 import { openCertificate } from "../../keys/keys.ts";
-import type { Cluster } from "../control-plane/cluster.ts";
+import type { TestCluster } from "../control-plane/cluster.ts";
 import type { Port } from "../plugins.ts";
 import {
   applyConfigurations,
   deleteConfigurations,
-  extendTimeouts,
+  extendWebhookTimeouts,
   getConfigurationKind,
   type ManifestOptions,
   registerConfigurations,
@@ -24,7 +24,7 @@ import {
   waitUntilCalled,
 } from "../rule-server.ts";
 import { openScriptedEndpoints } from "../scripted-endpoints.ts";
-import { type CaseServer, openObserver, restrictToSetup, type SentCase, sendObserved } from "./sending.ts";
+import { type ObservedServer, openObserver, restrictToSetup, type SentCase, sendObserved } from "./sending.ts";
 
 /** A rule and its cases. */
 export interface RuleCases {
@@ -99,7 +99,7 @@ const deleteAuthorizer = (listed: CatalogueRule): CatalogueRule => {
 
 /** Serves the setups of cases to an API server. */
 export interface SetupServer {
-  caseServer: CaseServer;
+  caseServer: ObservedServer;
   /** Registers the webhooks of these setups only. With those of all setups, hundreds would match each request. */
   callOnly(wanted: CaseSetup[]): Promise<void>;
   /** Sets the recorded answers for a setup's rules. Rules of other setups read the cluster, without a cache. */
@@ -111,7 +111,7 @@ export interface SetupServer {
 export const serveSetups = async (
   setups: Map<string, CaseSetup>,
   rules: CatalogueRule[],
-  { admin, server, ca, getToken }: Cluster,
+  { admin, server, ca, getToken }: TestCluster,
 ): Promise<SetupServer> => {
   await using opening = new AsyncDisposableStack();
   const { path: folder } = opening.use(await mkdtempDisposable(join(tmpdir(), "postern-cases-")));
@@ -135,8 +135,8 @@ export const serveSetups = async (
 
   // The API server calls configurations by name, so the observer sees the changes of all others.
   const last = served.manifests({ name: "z", cluster: "observer" });
-  await registerConfigurations(admin, observer.calledAlways(extendTimeouts(last)));
-  const caseServer: CaseServer = { admin, observer };
+  await registerConfigurations(admin, observer.calledAlways(extendWebhookTimeouts(last)));
+  const caseServer: ObservedServer = { admin, observer };
   await waitUntilObserved(caseServer);
 
   const called = new Map<CaseSetup, WebhookManifests>();
@@ -171,10 +171,10 @@ const buildManifests = (
     const own = manifest.webhooks.filter((webhook) => webhook.name.startsWith(`${variant}.`));
     return [{ ...manifest, webhooks: own.map(({ namespaceSelector: _, ...webhook }) => webhook) }];
   });
-  return restrictToSetup(name, extendTimeouts(manifests));
+  return restrictToSetup(name, extendWebhookTimeouts(manifests));
 };
 
-const waitUntilObserved = async (caseServer: CaseServer) => {
+const waitUntilObserved = async (caseServer: ObservedServer) => {
   const path = "/api/v1/namespaces/default/configmaps?dryRun=All";
   const probe = { method: "POST" as const, path, user: { username: "jane" }, name: "probe" };
   const body = { apiVersion: "v1", kind: "ConfigMap", metadata: { name: "probe" } };

@@ -7,7 +7,7 @@ import type { ClusterClient } from "../control-plane/client.ts";
 import { bootClusters } from "../control-plane/cluster.ts";
 import { listPorts, type Port, surroundingsFlags } from "../plugins.ts";
 import { servePolicyKinds } from "../policy-fixtures.ts";
-import { renameNamespaces, replaceUid } from "./case-objects.ts";
+import { insertStoredUid, renameNamespaces } from "./case-objects.ts";
 import {
   buildSetupKey,
   buildSetups,
@@ -47,7 +47,7 @@ export interface CaseResults {
 }
 
 /** The results of a rule's cases; `outcomes` are those of cases recorded from a plugin that no longer exists. */
-export interface RuleResults extends CaseResults {
+export interface RuleCaseResults extends CaseResults {
   outcomes?: CaseResults;
 }
 
@@ -60,7 +60,7 @@ export interface CaseDifference {
 }
 
 /** Running API servers, to which the cases of rules can be sent. */
-export interface CaseServers {
+export interface CaseChecker {
   /** The API server without the plugins. */
   admin: ClusterClient;
   /** Sends cases of a rule. Their settings must be among those of the cases that the servers were opened with. */
@@ -72,7 +72,7 @@ export interface CaseServers {
  * Opens one API server without plugins, which calls every rule with all settings of its cases; a request chooses a
  * setup by name. For ports, opens further API servers with the compiled-in plugins.
  */
-export const openCaseServers = async (binaries: Binaries, all: RuleCases[]): Promise<CaseServers> => {
+export const openCaseServers = async (binaries: Binaries, all: RuleCases[]): Promise<CaseChecker> => {
   await using opening = new AsyncDisposableStack();
   const plugins = await listPlugins(binaries);
   const rules = all.map(({ listed }) => listed);
@@ -140,7 +140,7 @@ const checkRule = async (
     const setup = getSetup(buildSetupKey(listed, entry));
     const namespace = getCaseNamespace(listed, index);
     const prepareAnswers = async (_: ClusterClient, stored: object) => {
-      served.setAnswers(setup, replaceUid(entry.needs ?? {}, entry.oldObject, stored));
+      served.setAnswers(setup, insertStoredUid(entry.needs ?? {}, entry.oldObject, stored));
       return async () => {};
     };
     const question = { listed, entry, namespace, labels: setup.labels };
@@ -185,7 +185,7 @@ const readOutcomes = async ({ name, phases }: CatalogueRule): Promise<Case[]> =>
 };
 
 /** Checks all cases of these rules, and their outcomes. */
-export const checkAllCases = async (binaries: Binaries, rules: CatalogueRule[]): Promise<RuleResults[]> => {
+export const checkAllCases = async (binaries: Binaries, rules: CatalogueRule[]): Promise<RuleCaseResults[]> => {
   const all = await readAllCases(rules);
   await using opened = new AsyncDisposableStack();
   const servers = await openCaseServers(
@@ -193,7 +193,7 @@ export const checkAllCases = async (binaries: Binaries, rules: CatalogueRule[]):
     all.map(({ listed, cases, outcomes }) => ({ listed, cases: [...cases, ...outcomes] })),
   );
   opened.defer(servers.stop);
-  const results: RuleResults[] = [];
+  const results: RuleCaseResults[] = [];
   for (const { listed, cases, outcomes } of all)
     results.push({
       ...(await servers.check(listed, cases)),

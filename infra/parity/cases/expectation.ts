@@ -8,10 +8,10 @@ import { type ComparableAnswer, formatDiff, toComparable } from "../compare.ts";
 import {
   type BodyShape,
   bodyShapes,
-  type CaseQuestion,
-  type CaseServer,
+  type CaseToSend,
   getFirstLine,
   isAccepted,
+  type ObservedServer,
   type SentCase,
   sendCase,
 } from "./sending.ts";
@@ -26,7 +26,7 @@ export type CaseFinding = { reason: string } | { diff?: string; shape: BodyShape
  * Checks a case against the API server. A case may omit fields that an update keeps: if the answer differs, the case is
  * sent again with these fields.
  */
-export const checkCase = async (server: CaseServer, question: CaseQuestion, setup: string): Promise<CaseFinding> => {
+export const checkCase = async (server: ObservedServer, question: CaseToSend, setup: string): Promise<CaseFinding> => {
   const found = await checkCaseIn(bodyShapes, server, question, setup);
   if ("reason" in found || found.diff === undefined) return found;
   const kept = await checkCaseIn(bodyShapes.slice(1), server, question, setup);
@@ -38,8 +38,8 @@ export const checkCase = async (server: CaseServer, question: CaseQuestion, setu
  */
 const checkCaseIn = async (
   shapes: readonly BodyShape[],
-  server: CaseServer,
-  question: CaseQuestion,
+  server: ObservedServer,
+  question: CaseToSend,
   setup: string,
 ): Promise<CaseFinding> => {
   const { listed, entry } = question;
@@ -99,7 +99,7 @@ const toActualRefusal = ({ answer: { code, warnings, body } }: SentCase): Compar
  * of the case; with it, the answer of the API server.
  */
 const findMissing = async (
-  { listed, entry }: CaseQuestion,
+  { listed, entry }: CaseToSend,
   plain: SentCase,
   ours: SentCase,
 ): Promise<string | undefined> => {

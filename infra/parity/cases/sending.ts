@@ -5,7 +5,7 @@ import { type Phase, rule } from "#lib/rule.ts";
 import type { CatalogueRule } from "../../catalogue/registry.ts";
 import type { ClusterClient, ClusterResponse } from "../control-plane/client.ts";
 import { buildTestRule, type WebhookManifests } from "../rule-server.ts";
-import { deleteCompletely, type Exchange } from "../sequence-sender.ts";
+import { deleteWithFinalizers, type RequestWithAnswer } from "../sequence-sender.ts";
 import { buildCaseRequest, type CaseRequest } from "./case-request.ts";
 
 // The extra fields of a request's user hold the name of the setup to call, and a word that identifies the observer's
@@ -59,13 +59,13 @@ export const openObserver = () => {
 };
 
 /** An API server and the observer that it calls. */
-export interface CaseServer {
+export interface ObservedServer {
   admin: ClusterClient;
   observer?: ReturnType<typeof openObserver>;
 }
 
 /** A case that is sent to API servers, with the rule that it belongs to. */
-export interface CaseQuestion {
+export interface CaseToSend {
   listed: CatalogueRule;
   entry: Case;
   /** The namespace of the object, unless the case states another. */
@@ -77,7 +77,7 @@ export interface CaseQuestion {
 }
 
 /** A request and its answer, with the reviews that the observer saw. */
-export interface SentCase extends Exchange {
+export interface SentCase extends RequestWithAnswer {
   seen: SeenReviews;
 }
 
@@ -98,8 +98,8 @@ export const getFirstLine = ({ message, text }: Record<string, unknown> = {}) =>
 
 /** Sends a case's request about an object, and deletes the object. Calls the rules of `setup`, or none. */
 export const sendCase = async (
-  server: CaseServer,
-  question: CaseQuestion,
+  server: ObservedServer,
+  question: CaseToSend,
   object: KubernetesObject,
   shape: BodyShape,
   setup?: string,
@@ -119,7 +119,7 @@ export const sendCase = async (
   await leave?.();
   const { name: made } = Object(sent.answer.body.metadata);
   const left = request.place ?? (sent.answer.code === 201 && made ? `${collection}/${made}` : undefined);
-  if (left) await deleteCompletely(left, () => admin);
+  if (left) await deleteWithFinalizers(left, () => admin);
   return sent;
 };
 
@@ -127,7 +127,7 @@ type Sendable = Pick<CaseRequest, "method" | "path" | "user" | "name">;
 
 /** Sends a case's request and returns the answer, with what the observing webhook saw of the request. */
 export const sendObserved = async (
-  { admin, observer }: CaseServer,
+  { admin, observer }: ObservedServer,
   { method, path, user, name }: Sendable,
   body: JsonMap,
   setup?: string,
@@ -154,7 +154,7 @@ export const prepareObject = async (
   const home = { metadata: { name: namespace, labels } };
   if (namespace) await admin({ method: "POST", path: "/api/v1/namespaces", body: home });
   const isThere = place !== undefined && isAccepted(await admin({ method: "GET", path: place }));
-  if (isThere && !present) await deleteCompletely(place, () => admin);
+  if (isThere && !present) await deleteWithFinalizers(place, () => admin);
   if (isThere || !present) return undefined;
 
   const created = await admin({ method: "POST", path: collection, body: present });

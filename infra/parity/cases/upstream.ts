@@ -7,17 +7,23 @@ import type { CatalogueRule } from "../../catalogue/registry.ts";
 import { type ComparableAnswer, type ComparisonResult, compareAnswers, formatDiff, toComparable } from "../compare.ts";
 import type { Binaries } from "../control-plane/binaries.ts";
 import type { ClusterClient, ClusterResponse } from "../control-plane/client.ts";
-import type { Cluster, ClusterOptions } from "../control-plane/cluster.ts";
+import type { ClusterOptions, TestCluster } from "../control-plane/cluster.ts";
 import type { Port } from "../plugins.ts";
-import { createNeededObjects, ensureNamespace, listNamespaces, renameNamespaces, replaceUid } from "./case-objects.ts";
+import {
+  createNeededObjects,
+  ensureNamespace,
+  insertStoredUid,
+  listCaseNamespaces,
+  renameNamespaces,
+} from "./case-objects.ts";
 import { buildCaseRequest } from "./case-request.ts";
 import type { RuleCases } from "./case-setups.ts";
 import {
   type BodyShape,
-  type CaseQuestion,
-  type CaseServer,
+  type CaseToSend,
   getFirstLine,
   isAccepted,
+  type ObservedServer,
   prepareObject,
   type SentCase,
   sendCase,
@@ -80,12 +86,12 @@ const readsResource = ({ needs = {} }: Rule, resource: string) =>
  * Returns the options of an API server with these plugins. The cases' objects are created before the plugins are on.
  */
 export const buildUpstreamOptions = (ports: Port[], all: RuleCases[], wishes: ClusterOptions): ClusterOptions => {
-  const fill = async (as: Cluster["as"]) => {
+  const fill = async (as: TestCluster["as"]) => {
     for (const { listed, cases } of all.filter(({ listed }) => ports.some(({ name }) => name === listed.name)))
       for (const [index, entry] of cases.entries()) {
         const home = getCaseNamespace(listed, index);
         const moved = renameNamespaces(entry, home);
-        for (const namespace of listNamespaces(moved)) await ensureNamespace(as("admin"), namespace);
+        for (const namespace of listCaseNamespaces(moved)) await ensureNamespace(as("admin"), namespace);
         const request = await buildCaseRequest(listed, moved, home, as("admin"));
         // Cluster-scoped objects would affect other cases, so each is created only while its case is sent.
         if (request.namespace !== undefined || !readsResource(listed.rule, "priorityclasses"))
@@ -112,9 +118,9 @@ type UpstreamComparison = ComparisonResult & { diff: string; leftOut?: string };
  * compares.
  */
 export const compareWithUpstream = async (
-  ours: CaseServer,
+  ours: ObservedServer,
   upstream: ClusterClient,
-  question: CaseQuestion,
+  question: CaseToSend,
   shape: BodyShape,
   setup: string,
 ): Promise<UpstreamComparison> => {
@@ -122,7 +128,7 @@ export const compareWithUpstream = async (
   const given = entry[getCasePhase(entry)] ?? {};
   const lacks = new Map<ClusterClient, string[]>();
   const createNeeded = async (admin: ClusterClient, stored: object) => {
-    const settled = await createNeededObjects(admin, listed, replaceUid(entry, entry.oldObject, stored));
+    const settled = await createNeededObjects(admin, listed, insertStoredUid(entry, entry.oldObject, stored));
     lacks.set(admin, settled.lacks);
     return settled.leave;
   };

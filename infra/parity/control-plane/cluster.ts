@@ -14,7 +14,7 @@ export interface ClusterOptions {
   enable?: string[];
   disable?: string[];
   /** Plugins that are off while `fill` creates objects. Then the API server restarts with them on, even those in `disable`. */
-  late?: { enable: string[]; fill(as: Cluster["as"]): Promise<unknown> };
+  late?: { enable: string[]; fill(as: TestCluster["as"]): Promise<unknown> };
   /** Further flags of kube-apiserver. */
   flags?: string[];
   /** A folder with the data of a cluster that ended by `keep`. */
@@ -26,7 +26,7 @@ export interface ClusterOptions {
 }
 
 /** An API server with etcd. Nothing else runs: no controller, no scheduler, no node. */
-export interface Cluster {
+export interface TestCluster {
   server: string;
   /** A client with all rights. */
   admin: ClusterClient;
@@ -46,7 +46,10 @@ export interface Cluster {
 const users = { admin: ["system:masters"], jane: ["developers"], "system:node:n1": ["system:nodes"] } as const;
 
 /** Boots a cluster in seconds, with its own ports, data and certificates; `stop` deletes everything. */
-export const bootCluster = async ({ apiserver, etcd }: Binaries, options: ClusterOptions = {}): Promise<Cluster> => {
+export const bootCluster = async (
+  { apiserver, etcd }: Binaries,
+  options: ClusterOptions = {},
+): Promise<TestCluster> => {
   const folder = await mkdtemp(join(tmpdir(), "postern-cluster-"));
   const [store, peer, port] = [await findFreePort(), await findFreePort(), await findFreePort()];
   const { ca } = await openCertificate(folder, "127.0.0.1");
@@ -149,7 +152,7 @@ const buildServerFlags = (
 ];
 
 /** Boots several clusters in parallel; if one of them fails, stops the others. */
-export const bootClusters = async (binaries: Binaries, options: readonly ClusterOptions[]): Promise<Cluster[]> => {
+export const bootClusters = async (binaries: Binaries, options: readonly ClusterOptions[]): Promise<TestCluster[]> => {
   const booted = await Promise.allSettled(options.map((one) => bootCluster(binaries, one)));
   const running = booted.flatMap((one) => (one.status === "fulfilled" ? one.value : []));
   const failed = booted.find((one) => one.status === "rejected");

@@ -8,7 +8,7 @@ import {
   toPem,
   toSpecRequest,
 } from "./certificate-requests.ts";
-import { assignUser, buildCreation, buildPatch, buildScenario, removal } from "./scenario-parts.ts";
+import { assignUser, buildCreation, buildPatchStep, buildScenario, deleteNowStep } from "./scenario-parts.ts";
 import {
   editAt,
   type FieldEdit,
@@ -68,7 +68,7 @@ const bundles = await Promise.all([1, 2].map(async () => generateAuthority(await
 
 const tenant = pick<RequestUser>("jane", "jane", "admin", "system:node:n1");
 const buildChange = (subresource: string | undefined, ...edits: Arbitrary<FieldEdit>[]) =>
-  assignUser(tenant, buildPatch(pick("json", "merge"), subresource, ...edits));
+  assignUser(tenant, buildPatchStep(pick("json", "merge"), subresource, ...edits));
 const buildTenantScenario = (
   kind: RequestSequence["kind"],
   body: Arbitrary<JsonMap>,
@@ -77,7 +77,7 @@ const buildTenantScenario = (
 ) =>
   buildScenario(kind, buildCreation(body), changes, {
     generateName: false,
-    last: removal,
+    last: deleteNowStep,
     ...(prefix !== undefined && { prefix }),
   });
 

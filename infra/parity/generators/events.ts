@@ -30,4 +30,4 @@ const crowd: Arbitrary<RequestSequence> = fc
   });
 
 /** Scenarios for EventRateLimit, by name. */
-export const eventScenes = { events: crowd };
+export const eventScenarios = { events: crowd };

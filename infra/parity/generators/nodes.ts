@@ -6,8 +6,8 @@ import {
   assignUser,
   buildCreation,
   buildDryRunScenario,
-  buildPatch,
-  removal,
+  buildPatchStep,
+  deleteNowStep,
   buildScenario as storyOf,
 } from "./scenario-parts.ts";
 import {
@@ -46,10 +46,10 @@ const referToPodUid = (name: string) => `uid of /api/v1/namespaces/default/pods/
 
 const kubelet = pick<RequestUser>(...Array<RequestUser>(8).fill("system:node:n1"), "admin", "jane");
 const buildChange = (subresource: string | undefined, ...edits: Arbitrary<FieldEdit>[]) =>
-  assignUser(kubelet, buildPatch(pick("merge"), subresource, ...edits));
+  assignUser(kubelet, buildPatchStep(pick("merge"), subresource, ...edits));
 const buildCreate = (body: Arbitrary<JsonMap>, subresource?: string) =>
   assignUser(kubelet, buildCreation(body, subresource));
-const deletion = assignUser(kubelet, removal);
+const deletion = assignUser(kubelet, deleteNowStep);
 const deletions = assignUser(
   kubelet,
   requestOptions.map((asked): RequestStep => ({ ...asked, verb: "deletecollection" })),
@@ -59,7 +59,7 @@ const buildKubeletScenario = (
   body: Arbitrary<JsonMap>,
   changes: Arbitrary<RequestStep>[],
   namespace = "default",
-) => storyOf(kind, buildCreate(body), changes, { namespace, last: removal });
+) => storyOf(kind, buildCreate(body), changes, { namespace, last: deleteNowStep });
 
 const podParts = pick<JsonMap>(
   ...Array<JsonMap>(6).fill({}),
@@ -223,7 +223,7 @@ const podCertificate = fc
 const [serving, client] = ["kubernetes.io/kubelet-serving", "kubernetes.io/kube-apiserver-client-kubelet"];
 
 /** Scenarios for NodeRestriction and the certificate plugins, by name. */
-export const nodeScenes = {
+export const nodeScenarios = {
   mirrors: buildKubeletScenario("pods", mirrorPod, podChanges),
   kubeletsPods: buildDryRunScenario("pods", ["on-n1", "on-n1", "on-n2", "shown-on-n1"], [...podChanges, binding]),
   kubeletsNodes: fc.oneof(

@@ -4,7 +4,6 @@ import {
   buildList,
   buildPartial,
   buildWhole,
-  competitorAnnotation,
   deleteUndefined,
   editAt,
   type FieldEdit,
@@ -12,6 +11,7 @@ import {
   generatedKinds,
   makeOptional,
   makeRare,
+  neverPullAnnotation,
   pick,
 } from "./steps.ts";
 
@@ -32,7 +32,7 @@ const deleteRunOnceFields = ({ restartPolicy: _, activeDeadlineSeconds: __, ...s
 const labels = fc.dictionary(pick("app", "tier", "example.com/team"), pick("a", "b", ""), { maxKeys: 2 });
 const annotations = fc.oneof(
   { weight: 9, arbitrary: fc.dictionary(pick("note", "example.com/note"), pick("a", ""), { maxKeys: 1 }) },
-  { weight: 1, arbitrary: fc.constant({ [competitorAnnotation]: "yes" }) },
+  { weight: 1, arbitrary: fc.constant({ [neverPullAnnotation]: "yes" }) },
 );
 
 const buildImages = ({ mostly }: Odds) => {

@@ -1,7 +1,7 @@
 import fc, { type Arbitrary } from "fast-check";
 import type { JsonMap } from "#lib/json.ts";
 import { findEvaluator, readCorpus } from "../pod-security/evaluator.ts";
-import { buildCreation, buildDryRunScenario, buildEdit, buildScenario, label, wrapEdit } from "./scenario-parts.ts";
+import { buildCreation, buildDryRunScenario, buildEditStep, buildScenario, label, wrapEdit } from "./scenario-parts.ts";
 import { buildList, buildWhole, editAt, makeOptional, pick, type RequestSequence } from "./steps.ts";
 
 // Generates pods and pod templates that violate the Pod Security Standards or not, and namespaces with different
@@ -173,7 +173,7 @@ const template: Arbitrary<PodTemplate> = fc.oneof(
 );
 
 const buildChange = (path: string, value: Arbitrary<unknown>, subresource?: string) =>
-  buildEdit(wrapEdit(editAt(path, value)), subresource);
+  buildEditStep(wrapEdit(editAt(path, value)), subresource);
 const imageChange = buildChange("spec.containers.0.image", pick("app:3", "app:4"));
 const debug = buildChange("spec.ephemeralContainers", debuggers, "ephemeralcontainers");
 const resize = buildChange("spec.containers.0.resources.requests", pick({ cpu: "1" }, { cpu: "2" }), "resize");
@@ -226,7 +226,7 @@ const labels = fc
     ),
   );
 const buildRelabel = (label: string, value: Arbitrary<string>) =>
-  buildEdit(value.map((value) => [{ path: ["metadata", "labels", getLabelKey(label)], value }]));
+  buildEditStep(value.map((value) => [{ path: ["metadata", "labels", getLabelKey(label)], value }]));
 const relabel = fc.oneof(
   ...["enforce", "enforce", ...modes].map((mode) => buildRelabel(mode, level)),
   ...modes.map((mode) => buildRelabel(`${mode}-version`, version)),

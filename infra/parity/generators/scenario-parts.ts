@@ -15,7 +15,7 @@ import {
 // Builds steps and sequences of requests, from which scenarios.ts makes the scenario of each plugin.
 
 /** Builds a step that edits an object by a PUT or by a patch. */
-export const buildEdit = (edits: Arbitrary<FieldEdit[]>, subresource?: string): Arbitrary<RequestStep> =>
+export const buildEditStep = (edits: Arbitrary<FieldEdit[]>, subresource?: string): Arbitrary<RequestStep> =>
   fc
     .tuple(requestOptions, edits, pick("replace" as const, ...(["json", "merge", "strategic-merge"] as const)))
     .map(([asked, edits, how]) => {
@@ -28,14 +28,14 @@ export const buildEdit = (edits: Arbitrary<FieldEdit[]>, subresource?: string): 
 export const wrapEdit = (edit: Arbitrary<FieldEdit>) => edit.map((one) => [one]);
 export const combineEdits = (...edits: Arbitrary<FieldEdit>[]) => fc.tuple(...edits);
 /** Changes a label of the object. */
-export const label = buildEdit(wrapEdit(editAt("metadata.labels.app", pick("x", "y"))));
+export const label = buildEditStep(wrapEdit(editAt("metadata.labels.app", pick("x", "y"))));
 
 /** Assigns a step to one of these users. */
 export const assignUser = (users: Arbitrary<RequestUser>, step: Arbitrary<RequestStep>): Arbitrary<RequestStep> =>
   fc.tuple(step, users).map(([step, user]) => ({ ...step, user }));
 
 /** Builds a step that makes one of these edits, by a patch of one of these types. */
-export const buildPatch = (
+export const buildPatchStep = (
   types: Arbitrary<"json" | "merge">,
   subresource: string | undefined,
   ...edits: Arbitrary<FieldEdit>[]
@@ -57,7 +57,7 @@ export const deletion: Arbitrary<RequestStep> = fc
   .map(([asked, graceful]) => ({ ...asked, verb: "delete", graceful }));
 
 /** A step that deletes the object at once, without a grace period, as a user with every right. */
-export const removal = pick<RequestStep>({ user: "admin", dryRun: false, verb: "delete", graceful: false });
+export const deleteNowStep = pick<RequestStep>({ user: "admin", dryRun: false, verb: "delete", graceful: false });
 
 /** Builds sequences that create an object, change it in some of these ways, and delete it. */
 export const buildScenario = (

@@ -1,14 +1,14 @@
 import fc, { type Arbitrary } from "fast-check";
 import type { JsonMap } from "#lib/json.ts";
 import { certificateScenes } from "./certificates.ts";
-import { eventScenes } from "./events.ts";
-import { nodeScenes } from "./nodes.ts";
+import { eventScenarios } from "./events.ts";
+import { nodeScenarios } from "./nodes.ts";
 import { createObjectGenerators } from "./object-generators.ts";
 import { podSecurityScenes } from "./pod-security.ts";
 import {
   buildCreation,
   buildDryRunScenario,
-  buildEdit,
+  buildEditStep,
   combineEdits,
   deletion,
   label,
@@ -84,7 +84,7 @@ const buildPodOnNode = (more: Record<string, Arbitrary<unknown>>) =>
       ...more,
     }),
   );
-const buildResize = (...edits: Arbitrary<FieldEdit>[]) => buildEdit(combineEdits(...edits), "resize");
+const buildResize = (...edits: Arbitrary<FieldEdit>[]) => buildEditStep(combineEdits(...edits), "resize");
 const resize = fc.oneof(
   buildResize(editAt("spec.containers.0.resources.requests.cpu", cpu)),
   buildResize(
@@ -181,7 +181,7 @@ const accountedPod = buildPod(
   }),
   buildWhole({ annotations: makeOptional(pick(mirror), 1, 4) }),
 );
-const debug = buildEdit(
+const debug = buildEditStep(
   environment.map((environment) => [
     { path: ["spec", "ephemeralContainers"], value: [{ name: "e0", image, ...environment }] },
   ]),
@@ -262,14 +262,14 @@ const claim = fc
       ...(storageClassName !== undefined && { storageClassName }),
     },
   }));
-const bind = buildEdit(
+const bind = buildEditStep(
   combineEdits(
     editAt("status.phase", pick("Bound", "Bound", "Lost")),
     editAt("status.capacity.storage", pick("1Gi", "2Gi")),
   ),
   "status",
 );
-const grow = buildEdit(
+const grow = buildEditStep(
   wrapEdit(editAt("spec.resources.requests.storage", pick("2Gi", "3Gi", "5Gi", "7Gi", "1Gi", "512Mi", "1.5Gi"))),
 );
 
@@ -314,8 +314,8 @@ const buildOwnedScenario = (kind: GeneratedKind): Arbitrary<RequestSequence> => 
   const body = fc.tuple(generators.buildObject(kind), makeOptional(owners, 3)).map(([body, ownerReferences]) => {
     return { ...body, metadata: { ...Object(body.metadata), ...(ownerReferences && { ownerReferences }) } };
   });
-  const change = buildEdit(wrapEdit(editAt("metadata.ownerReferences", fc.oneof(owners, owners, pick(undefined)))));
-  const ofStatus = buildEdit(wrapEdit(editAt("metadata.ownerReferences", owners)), "status");
+  const change = buildEditStep(wrapEdit(editAt("metadata.ownerReferences", fc.oneof(owners, owners, pick(undefined)))));
+  const ofStatus = buildEditStep(wrapEdit(editAt("metadata.ownerReferences", owners)), "status");
   return assignUsers(
     tenant,
     buildObjectScenario(kind, body, [
@@ -352,8 +352,8 @@ const judgedPod = buildPod(
   }),
 );
 
-const parallelism = buildEdit(wrapEdit(editAt("spec.parallelism", pick(1, 2, 3, 0))));
-const suspend = buildEdit(wrapEdit(editAt("spec.suspend", fc.boolean())));
+const parallelism = buildEditStep(wrapEdit(editAt("spec.parallelism", pick(1, 2, 3, 0))));
+const suspend = buildEditStep(wrapEdit(editAt("spec.suspend", fc.boolean())));
 const groupedJob = fc
   .record({ podGroupName: makeOptional(pick("gang", "loose", "missing"), 3), parallelism: makeOptional(pick(1, 2)) })
   .map(({ podGroupName, parallelism }) => {
@@ -396,19 +396,21 @@ export const scenarios = {
     [debug, debug, label],
   ),
   priorities: buildObjectScenario("pods", prioritisedPod, [
-    buildEdit(wrapEdit(editAt("spec.priority", pick(undefined, 5)))),
-    buildEdit(combineEdits(editAt("spec.priority", pick(undefined)), editAt("spec.preemptionPolicy", pick(undefined)))),
+    buildEditStep(wrapEdit(editAt("spec.priority", pick(undefined, 5)))),
+    buildEditStep(
+      combineEdits(editAt("spec.priority", pick(undefined)), editAt("spec.preemptionPolicy", pick(undefined))),
+    ),
     label,
   ]),
   priorityClasses: fc.oneof(
     buildObjectScenario("priorityclasses", generators.buildObject("priorityclasses"), [
-      buildEdit(wrapEdit(editAt("globalDefault", pick(true, false)))),
+      buildEditStep(wrapEdit(editAt("globalDefault", pick(true, false)))),
     ]),
     ...["usual", "unusual", "high"].map((name) =>
       buildDryRunScenario(
         "priorityclasses",
         [name],
-        [buildEdit(wrapEdit(editAt("globalDefault", pick(true, false)))), label],
+        [buildEditStep(wrapEdit(editAt("globalDefault", pick(true, false)))), label],
       ),
     ),
   ),
@@ -423,15 +425,15 @@ export const scenarios = {
   ),
   images: buildObjectScenario("pods", judgedPod, [
     label,
-    buildEdit(wrapEdit(editAt("spec.containers.0.image", judgedImage))),
-    buildEdit(
+    buildEditStep(wrapEdit(editAt("spec.containers.0.image", judgedImage))),
+    buildEditStep(
       judgedImage.map((image) => [{ path: ["spec", "ephemeralContainers"], value: [{ name: "e0", image }] }]),
       "ephemeralcontainers",
     ),
   ]),
   selectors: buildObjectScenario("pods", selectingPod, [label]),
   tolerations: buildObjectScenario("pods", toleratingPod, [
-    buildEdit(wrapEdit(editAt("spec.tolerations.-", toleration))),
+    buildEditStep(wrapEdit(editAt("spec.tolerations.-", toleration))),
     label,
   ]),
   claims: buildObjectScenario("persistentvolumeclaims", claim, [bind, grow, grow, label]),
@@ -467,9 +469,9 @@ export const scenarios = {
     [],
   ),
   ...certificateScenes,
-  ...eventScenes,
-  ...nodeScenes,
+  ...eventScenarios,
+  ...nodeScenarios,
   ...podSecurityScenes,
 } satisfies Record<string, Arbitrary<RequestSequence>>;
 
-export type Scenario = keyof typeof scenarios;
+export type ScenarioName = keyof typeof scenarios;

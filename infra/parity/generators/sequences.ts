@@ -4,10 +4,10 @@ import type { RequestMatch } from "#lib/rule.ts";
 import { createObjectGenerators, type ObjectGenerators } from "./object-generators.ts";
 import { buildCreation, deletion } from "./scenario-parts.ts";
 import {
+  buildMergePatch,
   type GeneratedKind,
   generatedKinds,
   lastStep,
-  mergeEdits,
   patchType,
   pick,
   plannedKinds,
@@ -44,7 +44,7 @@ const buildChange = (kind: GeneratedKind, words: ObjectGenerators): Arbitrary<Re
     },
     { weight: 1, arbitrary: buildCreation(buildObject(kind)) },
     { weight: 2, arbitrary: buildApply(kind, words) },
-    { weight: 1, arbitrary: buildApply(kind, words, several.map(mergeEdits)) },
+    { weight: 1, arbitrary: buildApply(kind, words, several.map(buildMergePatch)) },
     // An object with finalizers or a grace period stays after a deletion, and can be changed.
     { weight: 1, arbitrary: deletion },
     ...subs.flatMap(([subresource, edit]) => [
@@ -69,7 +69,7 @@ const buildChange = (kind: GeneratedKind, words: ObjectGenerators): Arbitrary<Re
               arbitrary: buildApply(
                 kind,
                 words,
-                edit.map((edit) => mergeEdits([edit])),
+                edit.map((edit) => buildMergePatch([edit])),
               ).map((step) => ({ ...step, subresource })),
             },
           ]),

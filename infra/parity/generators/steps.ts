@@ -92,7 +92,7 @@ export const generatedKinds = {
 } as const;
 
 /** A competing webhook changes pods with this annotation, after all rules. */
-export const competitorAnnotation = "parity.postern.dev/never-pull";
+export const neverPullAnnotation = "parity.postern.dev/never-pull";
 
 /** Generates a value or undefined, in this proportion. */
 export const makeOptional = <T>(arbitrary: Arbitrary<T>, present = 1, absent = 1): Arbitrary<T | undefined> =>
@@ -132,11 +132,11 @@ export const toPatch = (type: "json" | "merge" | "strategic-merge", edits: Field
       if (!("value" in edit)) return { op: "remove", path: pointer };
       return { op: typeof path.at(-1) === "number" ? "replace" : "add", path: pointer, value: edit.value };
     });
-  return mergeEdits(edits);
+  return buildMergePatch(edits);
 };
 
 /** Returns a merge patch with these edits. */
-export const mergeEdits = (edits: FieldEdit[]): JsonMap =>
+export const buildMergePatch = (edits: FieldEdit[]): JsonMap =>
   edits.reduce<JsonMap>((whole, edit) => mergeWithDefaults(whole, nestEdit(edit)) as JsonMap, {});
 
 const named: Record<string, string> = { containers: "c", initContainers: "i", volumes: "v" };

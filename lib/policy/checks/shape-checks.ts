@@ -29,7 +29,7 @@ const createTypeCheck =
 export const checkText: ValueCheck = createTypeCheck("a text", (value) => typeof value === "string");
 export const checkBoolean: ValueCheck = createTypeCheck("true or false", (value) => typeof value === "boolean");
 export const checkInteger: ValueCheck = createTypeCheck("a whole number", Number.isInteger);
-export const checkCount: ValueCheck = createTypeCheck(
+export const checkNonNegativeInteger: ValueCheck = createTypeCheck(
   "a whole number from 0 on",
   (value) => Number.isInteger(value) && Number(value) >= 0,
 );

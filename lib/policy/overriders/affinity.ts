@@ -1,9 +1,9 @@
 import {
   applyToEach,
   deleteMember,
+  getOrCreateMap,
   getOwn,
   type JsonMap,
-  openMap,
   requireList,
   requireMap,
   setMember,
@@ -48,7 +48,7 @@ const findList = (root: JsonMap, { parents, key }: AffinityList): unknown[] | un
 };
 
 const openParent = (root: JsonMap, { parents }: AffinityList): JsonMap =>
-  parents.reduce((map, step) => openMap(map, step, step), root);
+  parents.reduce((map, step) => getOrCreateMap(map, step, step), root);
 
 /** Removes a list and parents that become empty: an empty map of required terms would be invalid. */
 const removeFrom = (map: JsonMap, [step, ...rest]: readonly string[], key: string): boolean => {

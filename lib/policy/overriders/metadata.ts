@@ -1,9 +1,9 @@
 import {
   deleteMember,
   type FoundValue,
+  getOrCreateMap,
   getOwn,
   type JsonMap,
-  openMap,
   requireMap,
   requireTexts,
   setMembers,
@@ -21,7 +21,10 @@ export const changeMetadata = (
   const place = `metadata.${name}`;
   if (template.operation !== "remove") {
     const members = buildMembers(template, referenced);
-    return Object.keys(members).length > 0 && setMembers(openMap(object, "metadata", "metadata"), name, members, place);
+    return (
+      Object.keys(members).length > 0 &&
+      setMembers(getOrCreateMap(object, "metadata", "metadata"), name, members, place)
+    );
   }
   const key = requireKey(template);
   const map = requireMap(getOwn(requireMap(object.metadata, "metadata"), name), place);

@@ -1,9 +1,9 @@
 import {
   applyToEach,
   deleteMember,
+  getOrCreateMap,
   getOwn,
   type JsonMap,
-  openMap,
   requireList,
   requireMap,
   setMember,
@@ -102,7 +102,11 @@ const setQuantity = (
 ): boolean => {
   const present = getOwn(getQuantities(container, list), name);
   if (isTextOrNumber(present) && parseQuantity(present)?.nanos === nanos) return false;
-  return setMember(openMap(openMap(container, "resources", "resources"), list, `resources.${list}`), name, written);
+  return setMember(
+    getOrCreateMap(getOrCreateMap(container, "resources", "resources"), list, `resources.${list}`),
+    name,
+    written,
+  );
 };
 
 const isTextOrNumber = (value: unknown): value is string | number =>

@@ -1,5 +1,5 @@
 import type { SecureContext, SecureContextOptions } from "node:tls";
-import { createAddressCheck, createLookup, getAddress, isRange } from "../../cluster/addresses.ts";
+import { createAddressCheck, createFilteredLookup, getUrlIpAddress, isRange } from "../../cluster/addresses.ts";
 import { getErrorMessage } from "../../failure.ts";
 import { isMap } from "../../json.ts";
 import { type HttpsRequest, type HttpsResponse, parseAnswer, type SecretPlace } from "../../needs.ts";
@@ -55,7 +55,7 @@ export const createHttpCapabilities = (
   ): Promise<HttpsResponse> => {
     if (!isAllowedHost(settings.hosts, url))
       throw new Error(`${url.host} must not be called: http.hosts doesn't list it`);
-    const address = getAddress(url);
+    const address = getUrlIpAddress(url);
     if (address !== undefined && !isAdmitted(address))
       throw new Error(`${url.host} must not be called: http.addresses doesn't list it, and it is not a public address`);
     // A pooled connection may lead to an address that was not checked.
@@ -165,13 +165,17 @@ const createLimits = (settings: HttpSettings) => {
     context ??= createTlsContext(settings, {});
     return context;
   };
-  const found = { isAdmitted, lookup: createLookup(isAdmitted), secureContext };
+  const found = { isAdmitted, lookup: createFilteredLookup(isAdmitted), secureContext };
   limitsBySettings.set(settings, found);
   return found;
 };
 const limitsBySettings = new WeakMap<
   HttpSettings,
-  { isAdmitted(address: string): boolean; lookup: ReturnType<typeof createLookup>; secureContext(): SecureContext }
+  {
+    isAdmitted(address: string): boolean;
+    lookup: ReturnType<typeof createFilteredLookup>;
+    secureContext(): SecureContext;
+  }
 >();
 
 /** Builds the TLS context. A script's `ca` replaces all other trusted certificates. */

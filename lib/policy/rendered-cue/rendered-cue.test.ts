@@ -3,7 +3,7 @@ import { describe, it } from "node:test";
 import fc from "fast-check";
 import type { KubernetesObject } from "#lib/review.ts";
 import {
-  buildCaseRequest,
+  buildPolicyCaseRequest,
   createCaseCapabilities,
   normalizePolicyObject,
   policyCases,
@@ -118,7 +118,7 @@ const evaluateRenderedCondition = async (
 describe("renderings of measured policies", () => {
   for (const one of policyCases) {
     if (one.expect.policy === "rejected") continue;
-    const request = buildCaseRequest(one);
+    const request = buildPolicyCaseRequest(one);
     const capabilities = createCaseCapabilities(one);
     for (const policy of one.policies) {
       if (policy.kind === "ClusterValidatePolicy") {

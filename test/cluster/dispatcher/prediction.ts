@@ -2,7 +2,7 @@ import { runAdmissionChain } from "#infra/apiserver/admission/admit.ts";
 import { celEvaluator } from "#infra/apiserver/admission/cel/conditions.ts";
 import { type Hook, parseHooks } from "#infra/apiserver/admission/hooks.ts";
 import { parseHttpResponse } from "#infra/apiserver/admission/http.ts";
-import type { AdmissionTrace, Attributes, CallResult, ReviewToSend } from "#infra/apiserver/admission/types.ts";
+import type { AdmissionTrace, Attributes, HookCallResult, ReviewToSend } from "#infra/apiserver/admission/types.ts";
 import { isMap } from "#lib/json.ts";
 import type { AdmissionRequest, GroupVersionKind } from "#lib/review.ts";
 import type { ClusterResponse } from "../../../infra/parity/control-plane/client.ts";
@@ -54,7 +54,7 @@ const callScript = (
   set: ScriptedSet,
   hook: Hook,
   { apiVersion, request }: ReviewToSend,
-): CallResult | Promise<CallResult> => {
+): HookCallResult | Promise<HookCallResult> => {
   const said = set.scripts[getHookKey(hook)]?.answer(request, apiVersion);
   if (said)
     return parseHttpResponse({ code: said.code ?? 200, type: said.type ?? "application/json", text: said.body });
