@@ -4,12 +4,15 @@ import { describe, it } from "node:test";
 import { fileURLToPath } from "node:url";
 
 // Comments, messages, titles of tests and pages are read one at a time, mostly in a second language. These words make
-// a reader guess what is meant: pronouns without a noun, and metaphors that the glossary in CONTRIBUTING.md replaced.
+// a reader guess what is meant: pronouns without a noun, and metaphors for which CONTRIBUTING.md lists the usual terms.
 
-const pronouns = ["who", "whom", "whoever", "nobody", "somebody"];
-
-/** Retired terms, and the terms that replace them. */
-const retired = {
+/** The forbidden words, and what to write instead. */
+const replacements: Record<string, string> = {
+  who: "the noun",
+  whom: "the noun",
+  whoever: "the noun",
+  nobody: "no and the noun",
+  somebody: "the noun",
   twin: "upstream plugin",
   world: "capabilities",
   judge: "evaluate",
@@ -37,18 +40,20 @@ const quotations: Record<string, string[]> = {
   "serverless.yml": ['--param="door=url"'],
 };
 
-const forbidden = new RegExp(`\\b(?:${[...pronouns, ...Object.keys(retired)].join("|")})\\b`, "gi");
+const forbidden = new RegExp(`\\b(?:${Object.keys(replacements).join("|")})\\b`, "gi");
 
-/** What people read in each kind of file. */
+const comments = /^\s*(?:\/\/|\/\*\*|\*(?!\/)).*/gm;
+
+/** What people read in each kind of file, by the end of its name. */
 const readable: Record<string, RegExp[]> = {
-  ts: [
-    /^\s*(?:\/\/|\/\*\*|\*(?!\/)).*/gm,
-    /(?<=\b(?:it|describe|Complaint|Failure)\(\s*(?:\d+,\s*)?)(?:"(?:[^"\\]|\\.)*"|`(?:[^`\\]|\\.)*`)/g,
-    /(?<=\b(?:says|summary|worthwhile):\s*)(?:"(?:[^"\\]|\\.)*"|`(?:[^`\\]|\\.)*`)/g,
-  ],
-  js: [/^\s*(?:\/\/|\/\*\*|\*(?!\/)).*/gm],
-  cjs: [/^\s*\/\/.*/gm],
-  go: [/^\s*\/\/.*/gm],
+  "test.ts": [comments, /(?<=\b(?:it|describe)\(\s*)(?:"(?:[^"\\]|\\.)*"|`(?:[^`\\]|\\.)*`)/g],
+  // Texts of more than one word are messages and help.
+  ts: [comments, /"(?=[^"\n]* )(?:[^"\\\n]|\\.)*"|`(?=[^`\n]* )(?:[^`\\\n]|\\.)*`/g],
+  js: [comments],
+  cjs: [comments],
+  go: [comments],
+  mod: [comments],
+  sh: [/(?:^|\s)#.*/gm],
   yaml: [/(?:^|\s)#.*/gm, /(?<=^\s*- name: ).*/gm],
   yml: [/(?:^|\s)#.*/gm],
   md: [/^.*$/gm],
@@ -61,8 +66,8 @@ interface Found {
 
 /** Finds forbidden words in what people read of a file. Code and quotations in a page don't count. */
 const findForbidden = (file: string, text: string): Found[] => {
-  const patterns = readable[file.split(".").at(-1) ?? ""] ?? [];
-  const prose = file.endsWith(".md") ? blank(text, /^```[\s\S]*?^```$|`[^`]+`/gm) : text;
+  const patterns = Object.entries(readable).find(([end]) => file.endsWith(`.${end}`))?.[1] ?? [];
+  const prose = blank(text, file.endsWith(".md") ? /^```[\s\S]*?^```$|`[^`]+`/gm : /\$\{[^{}]*\}/g);
   const kept = (quotations[file] ?? []).reduce((rest, quotation) => rest.replace(quotation, ""), prose);
   return patterns.flatMap((pattern) =>
     [...kept.matchAll(pattern)].flatMap(({ 0: sentence, index }) =>
@@ -86,7 +91,9 @@ const files = globSync(`{*.md,*.y{a,}ml,{docs,functions,infra,lib,test}/**/*.{${
 describe("the words", () => {
   it("of comments, messages, titles and pages name their nouns and use the terms of the glossary", () => {
     const found = files.flatMap((file) =>
-      findForbidden(file, readFileSync(`${root}/${file}`, "utf8")).map(({ line, word }) => `${file}:${line}: ${word}`),
+      findForbidden(file, readFileSync(`${root}/${file}`, "utf8")).map(
+        ({ line, word }) => `${file}:${line}: instead of ${word}, write ${replacements[word.toLowerCase()]}`,
+      ),
     );
     assert.deepEqual(found, []);
   });
@@ -94,10 +101,12 @@ describe("the words", () => {
   const planted: [file: string, text: string, words: string[]][] = [
     ["a.ts", "// Nobody reads this.\n", ["Nobody"]],
     ["a.ts", "/** Returns a key. */\nconst key = 1;\n/**\n * Tells who asks.\n */\n", ["who"]],
-    ["a.ts", 'it("leaves whom it knows", () => {});\n', ["whom"]],
+    ["a.test.ts", 'it("leaves whom it knows", () => {});\n', ["whom"]],
     ["a.ts", 'throw new Failure(\n  500,\n  "the world ended",\n);', ["world"]],
     ["a.ts", 'const list = { says: "only these doors", summary: "a court" };\n', ["court"]],
+    ["a.ts", "throw new Error(`$" + "{who} asked nobody`);\n", ["nobody"]],
     ["a.ts", "const world = who;\n", []],
+    ["a.sh", "# Whoever runs this\njudge\n", ["Whoever"]],
     ["a.yaml", "# A twin.\n- name: is told nothing\n  world: {}\n", ["twin", "told"]],
     ["a.md", "A judge.\n\n```\nwho\n```\n\nThe field `world`.\n", ["judge"]],
   ];

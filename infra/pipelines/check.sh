@@ -1,14 +1,13 @@
 #!/usr/bin/env bash
-# What the pipelines run on manifests, in the checkout that holds them: the Pods that workloads would make are judged, too,
-# unless --no-pod-templates is given. It takes what `postern check` takes besides paths, and these variables:
+# Checks the manifests of a checkout, in a pipeline. It takes the options of `postern check`, and these variables:
 #
-#   MANIFESTS  a file, a folder, a glob, or - for what is piped in; if empty, k8s, where there is such a folder
-#   CLUSTER    whose rules, where postern.yaml has several clusters
-#   STRICT     if not empty, what can't be said is a failure as well
+#   MANIFESTS  a file, a folder, a glob, or - for standard input; the default is the folder k8s, if it exists
+#   CLUSTER    the cluster with the rules to check, if postern.yaml has several
+#   STRICT     if not empty, an undecided verdict is a failure, too
 #
-# It leaves check.txt, check.json, check.sarif and, for JUnit, check.xml in postern-check/. The exit code is 0 where all is
-# admitted, 1 where something is denied or can't be read, 2 where the call is wrong, and 3 where, at worst, something can't
-# be said without the cluster: that is nobody's mistake, so pipelines show it and go on.
+# It writes check.txt, check.json, check.sarif and, for JUnit, check.xml to postern-check/. The exit code is 0 if everything
+# is allowed, 1 if an object is denied or a file can't be read, 2 if the options are wrong, and 3 if an object is undecided
+# and none is denied: only the cluster could decide, so pipelines show it and continue.
 set -uo pipefail
 
 postern="$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)"
@@ -20,22 +19,22 @@ if [ -z "${MANIFESTS:-}" ] && [ ! -d k8s ]; then
 fi
 
 mkdir -p "$folder"
-# A pipeline's folder may be that of the run before.
+# Some pipelines keep the folder of an earlier run.
 rm -f "$folder"/check.*
 status=0
-# Not by npx, which runs in the folder of whoever it belongs to: paths in reports are those of this checkout.
+# npx would run in Postern's folder, but the paths in reports must be relative to this checkout.
 node "$postern/infra/postern.js" check "${MANIFESTS:-k8s}" --config "$postern/postern.yaml" \
   ${CLUSTER:+--cluster "$CLUSTER"} "$@" -o text -o json="$folder/check.json" -o sarif="$folder/check.sarif" \
   -o junit="$folder/check.xml" -o github="$folder/check.github" >"$folder/check.txt" 2>&1 || status=$?
 
 if [ -n "${GITHUB_STEP_SUMMARY:-}" ]; then
-  # Manifests are anybody's: a line of theirs must not become a command to GitHub's runner.
+  # Manifests are untrusted: none of their lines may become a command to GitHub's runner.
   token="$(od -An -N16 -tx1 /dev/urandom | tr -d ' \n')"
   echo "::stop-commands::$token"
   cat "$folder/check.txt"
   echo "::$token::"
   if [ -f "$folder/check.github" ]; then cat "$folder/check.github"; fi
-  # What is indented holds no Markdown, and of more than a megabyte GitHub would show nothing.
+  # Indented text is not read as Markdown, and GitHub shows nothing of a summary above one megabyte.
   {
     printf '### What the rules would do%s\n\n' "${CLUSTER:+ in $CLUSTER}"
     head -c 500000 "$folder/check.txt" | sed 's/^/    /'
@@ -47,7 +46,7 @@ fi
 
 if [ "$status" -eq 3 ]; then
   count='JSON.parse(require("node:fs").readFileSync(process.argv[1], "utf8")).summary.faults'
-  # Without a report, the check itself has failed.
+  # The check itself failed if there is no report.
   unread="$(node -p "$count" "$folder/check.json" 2>/dev/null)" || unread=all
   if [ "$unread" != 0 ] || [ -n "${STRICT:-}" ]; then status=1; fi
 fi

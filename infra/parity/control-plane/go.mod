@@ -1,5 +1,5 @@
-// The API server that judges our rules, and its store; npm run cluster builds both. Kubernetes' staging modules are
-// replaced by what they are published as.
+// The kube-apiserver and etcd that tests compare rules with; npm run cluster builds both. Kubernetes' staging modules
+// are replaced by their published versions.
 module postern/cluster
 
 go 1.26.0

@@ -1,4 +1,4 @@
-// As ../go.mod, for clusters one minor version older: POSTERN_KUBERNETES=1.35 has it judge.
+// See ../go.mod; these modules build clusters one minor version older, for POSTERN_KUBERNETES=1.35.
 module postern/cluster
 
 go 1.25.0
