@@ -53,7 +53,10 @@ export const readLambdaEvent = (given: unknown): IncomingRequest => {
   const time = context.timeEpoch ?? context.requestTimeEpoch;
   const isVersion2 = event.version === "2.0" && event.requestContext !== undefined;
   if (!isVersion2 && typeof event.httpMethod !== "string")
-    throw new Failure(400, "this is neither an HTTP request as AWS hands it on, nor { phase, review }");
+    throw new Failure(
+      400,
+      "the event is neither an HTTP request in the form that AWS passes on, nor { phase, review }",
+    );
 
   return {
     method: toText(isVersion2 ? http.method : event.httpMethod),
@@ -91,7 +94,7 @@ const parseSeconds = (value: string): number | undefined => {
 
 const decodeEventBody = ({ body, isBase64Encoded }: Fields): string => {
   if (body == null) return "";
-  if (typeof body !== "string") throw new Failure(400, "the event's body is no text");
+  if (typeof body !== "string") throw new Failure(400, "the event's body is not a string");
   if (isBase64Encoded !== true) return body;
 
   const padding = body.endsWith("==") ? 2 : body.endsWith("=") ? 1 : 0;

@@ -510,7 +510,7 @@ describe("a guard", () => {
     [
       "a rule that asks the authorizer",
       { rules: { r: { rule: { ...forbids, authorizedBy: { a: "true" } } } } },
-      /^r asks the cluster's authorizer/,
+      /^r uses the cluster's authorizer/,
     ],
     ["a policy that is wrong", { policies: [{ kind: "Nothing" } as never] }, /^policies: Nothing without a name/],
     ["an address that is none", { ...both, server: "cluster" }, /^server must be a URL/],

@@ -93,10 +93,14 @@ describe("the pages", () => {
       (pages.get("docs/behaviour/plugins.md") ?? "").matchAll(/^\| (\d+) \| (.*) \|$/gm).map((row) => [row[1], row[2]]),
     );
     for (const { name, phases, rule } of await readCatalogue()) {
-      const { order, upstreamPlugin: twin } = rule;
-      if (twin === undefined) continue;
+      const { order, upstreamPlugin } = rule;
+      if (upstreamPlugin === undefined) continue;
       const [plugin, isOn, , link, ownPhases] = rows.get(String(order))?.split(" | ") ?? [];
-      const wanted = [twin.plugin, twin.defaultOn ? "yes" : "", `[${name}](../../functions/${name}/README.md)`];
+      const wanted = [
+        upstreamPlugin.plugin,
+        upstreamPlugin.defaultOn ? "yes" : "",
+        `[${name}](../../functions/${name}/README.md)`,
+      ];
       assert.deepEqual([plugin, isOn, link, ownPhases], [...wanted, phases.join(", ")]);
     }
   });

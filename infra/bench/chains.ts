@@ -48,7 +48,7 @@ const buildRoutes = ({ name, mutators: { length: mutators }, together }: Mutator
   const called = { namespace: name, mutators };
   if (together) return [{ what: `${many} in a group`, ...called }];
   return [
-    { what: `${many}, called one by one`, ...called },
+    { what: `${many}, each called`, ...called },
     { what: `${many}, skipped by matchConditions`, ...called, labels: { [settledLabel]: "yes" } },
   ];
 };

@@ -25,7 +25,7 @@ export const measurePolicies = async (
   ...(await measurePolicyCounts(rounds)),
   ...(program ? await measureEngines(program, rounds) : []),
   {
-    what: "a cold start with a script, over cue-wasm by itself",
+    what: "a cold start with a CUE script, over cue-wasm alone",
     ratio: summarizeRatios(await measureScriptedStarts(signer, folder, rounds)),
     bar: 0.7,
   },

@@ -37,7 +37,7 @@ export const formatReadMeasurement = (title: string, { warm, sideBySide, read, f
   formatTable([
     [title, "RATIO"],
     ["three reads, remembered, over none", describeRatio(warm, 1.5)],
-    [`three reads side by side, over one (${read.toFixed(2)} ms)`, describeRatio(sideBySide)],
+    [`three reads in parallel, over one (${read.toFixed(2)} ms)`, describeRatio(sideBySide)],
     ["the first read of an environment, over a later one", (first / read).toFixed(2)],
   ]);
 
@@ -53,8 +53,8 @@ export const describeCheck = ({
   const { check, reading, ownReading, rules } = seconds;
   return formatTable([
     [`CHECK, ${manifests} manifests of ${formatMegabytes(bytes)}`, "RATIO"],
-    ["the whole, over a parser's reading and the rules' own time", describeRatio(overParser, 1.5)],
-    ["the whole, over its own reading and the rules' own time", describeRatio(overReader)],
+    ["check in total, over a parser's reading and the rules' own time", describeRatio(overParser, 1.5)],
+    ["check in total, over its own reading and the rules' own time", describeRatio(overReader)],
     ["CPU: the whole", `${check.toFixed(2)} s`],
     [
       "CPU: a parser's reading, its own, the rules",

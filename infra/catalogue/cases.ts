@@ -53,11 +53,12 @@ export const parseCases = (text: string, file: string, phases: readonly Phase[],
     const unknown = Object.keys(entry).find((key) => !isKnown(key));
     if (unknown !== undefined) throw createComplaint(`has an unknown member ${unknown}`);
     const phase = getCasePhase(entry);
-    if (!phases.includes(phase)) throw createComplaint(`says ${phase}, which the rule does not have`);
+    if (!phases.includes(phase)) throw createComplaint(`has ${phase}, a phase that the rule does not have`);
     if ("mutate" in entry === "validate" in entry) throw createComplaint("must say either mutate or validate");
     const expected = possible.filter((key) => key in entry);
     if (expected.length !== 1) throw createComplaint(`must say one of ${joinWithAnd(possible)}`);
-    if ("validate" in entry && "becomes" in entry) throw createComplaint("can't become anything where it is validated");
+    if ("validate" in entry && "becomes" in entry)
+      throw createComplaint("can't have an expected object: a validating phase changes nothing");
   }
   return cases;
 };

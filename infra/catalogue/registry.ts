@@ -62,10 +62,10 @@ export const readRuleNames = async (catalogue = catalogueFolder): Promise<string
 };
 
 /** Returns a sentence on the use of a port whose upstream plugin is on by default; otherwise undefined. */
-export const describeUseBesidePlugin = ({ upstreamPlugin: twin }: Rule): string | undefined =>
-  twin?.worthwhile ??
-  (twin?.defaultOn &&
-    `Every API server does this itself by default. The rule is for clusters that turned ${twin.plugin} off.`);
+export const describeUseBesidePlugin = ({ upstreamPlugin }: Rule): string | undefined =>
+  upstreamPlugin?.worthwhile ??
+  (upstreamPlugin?.defaultOn &&
+    `Every API server does this itself by default. The rule is for clusters that turned ${upstreamPlugin.plugin} off.`);
 
 const getOrder = ({ rule }: CatalogueRule) => rule.order ?? defaultOrder;
 

@@ -57,7 +57,8 @@ export const openCheck = async (options: CheckOptions): Promise<ManifestCheck> =
   const asking: Omit<RequestOptions, "operation"> = { user: options.user, namespace: options.namespace };
   for (const remark of listRemarks(manifests, old, kinds, asking)) note(remark);
   const isStateKnown = options.state.length > 0;
-  if (isStateKnown && state.length === 0) note(`--state ${options.state.join(", ")} holds no manifest: nothing exists`);
+  if (isStateKnown && state.length === 0)
+    note(`--state ${options.state.join(", ")} contains no manifest, so no object exists`);
   const existing = openExistingObjects(kinds, note);
   // The checked DELETEs need existing objects, so the manifests are put into the imitated API server, too.
   const deleted = options.operation === "DELETE" ? manifests : [];

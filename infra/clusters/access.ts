@@ -53,7 +53,7 @@ export const resolveConnection = async (
     connect === undefined
       ? `clusters.${name} has no connect`
       : connect.eks !== undefined
-        ? `${here} needs an AWS identity, and there is none`
+        ? `${here} needs an AWS identity, but no credentials were found`
         : connect.manifests !== undefined
           ? `${here} is a folder of manifests`
           : `${here} has a token that only rules use`;

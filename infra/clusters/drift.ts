@@ -95,7 +95,7 @@ const compareEntries = (object: DeployedObject, live: Named[], wanted: Named[]):
       .map(({ name }) => toEntryDifference(object, name, ` ${unwantedWords}`)),
     ...(isDeepStrictEqual(names, order)
       ? []
-      : [toObjectDifference(object, `: its entries are in the order ${names.join(", ")}, not ${order.join(", ")}`)]),
+      : [toObjectDifference(object, `: its entries have the order ${names.join(", ")}, not ${order.join(", ")}`)]),
   ];
 };
 

@@ -161,6 +161,8 @@ const readStageUrls = async (options: Options): Promise<(rule: string) => string
     import("../aws/stage.ts"),
     import("../rollout/targets.ts"),
   ]);
-  const { base } = await inStage(options, async (stage) => getClusterEndpoints({ stage }, await stage.stack.readOutputs()));
+  const { base } = await inStage(options, async (stage) =>
+    getClusterEndpoints({ stage }, await stage.stack.readOutputs()),
+  );
   return (rule) => parseBaseUrl(base(rule), `stage ${options.text("stage")}: ${rule}`);
 };

@@ -83,5 +83,5 @@ const fetchIntoFolder = async (
     fetchRecordings(openBucket(bucket, openS3(region)), prefix, since, recordings),
   );
   writeOutput(`${await recordings.close()}\n`);
-  if (strange > 0) say(`${strange} objects there are no recordings`);
+  if (strange > 0) say(`${strange} objects don't exist in any recording`);
 };

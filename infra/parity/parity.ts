@@ -78,15 +78,15 @@ const maxExplained = 3;
  * answers.
  */
 export const measureParity = async (port: Port, binaries: Binaries, question: ParityOptions): Promise<PortParity> => {
-  const { upstreamPlugin: twin } = port.rule;
+  const { upstreamPlugin } = port.rule;
   await using stack = new AsyncDisposableStack();
   const { path: folder } = stack.use(await mkdtempDisposable(join(tmpdir(), "postern-parity-")));
   const certificate = await openCertificate(folder, "127.0.0.1");
-  const sequence = buildSequences(listMatches(port), buildTopics(comparisonConfigs[twin.plugin] ?? {}));
+  const sequence = buildSequences(listMatches(port), buildTopics(comparisonConfigs[upstreamPlugin.plugin] ?? {}));
   const numbered = sample(sequence, question).map((sequence, index) => ({ sequence, name: `s${index}` }));
-  const isLate = refusingPlugins.has(twin.plugin);
+  const isLate = refusingPlugins.has(upstreamPlugin.plugin);
   const fill = (as: GetClient) => sendAll(numbered.filter(isKept).map(toCreation), as);
-  const late = isLate ? { enable: [twin.plugin], fill } : undefined;
+  const late = isLate ? { enable: [upstreamPlugin.plugin], fill } : undefined;
   const { upstream, ours, world, ...standard } = await openServerPair(
     port,
     binaries,
@@ -111,7 +111,7 @@ export const measureParity = async (port: Port, binaries: Binaries, question: Pa
   if (isLate) await fill(ours.as);
   const outcome: PortParity = {
     rule: port.name,
-    plugin: twin.plugin,
+    plugin: upstreamPlugin.plugin,
     requests: question.requests,
     equal: 0,
     known: {},

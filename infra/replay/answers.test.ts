@@ -120,6 +120,6 @@ describe("an answer", () => {
 
   it("isn't known of a case that doesn't say what came out", () =>
     assert.deepEqual(readRecordedAnswer({ name: "is asked", validate: {} }), {
-      fault: "it doesn't say what was answered",
+      fault: "it has no recorded answer",
     }));
 });

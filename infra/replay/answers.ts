@@ -37,7 +37,7 @@ export const readRecordedAnswer = (entry: Case): ReplayAnswer => {
     const status = { message: refused, code, ...(reason !== null && { reason }), ...(isWhole && { details }) };
     return { made: { verdict: "denied", ...status, warnings, audit } };
   }
-  if (entry.admitted === undefined && becomes === undefined) return { fault: "it doesn't say what was answered" };
+  if (entry.admitted === undefined && becomes === undefined) return { fault: "it has no recorded answer" };
   return { made: { ...toAdmission(mutate, becomes ?? mutate), warnings, audit } };
 };
 

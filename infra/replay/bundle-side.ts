@@ -31,11 +31,11 @@ export const openBundles = async (
     name,
     find: async (rule: string, phase: Phase) => {
       const part = findServingFunction(shares, rule, phase);
-      if (part === undefined) return { absent: "doesn't have it, or has it off everywhere" };
+      if (part === undefined) return { absent: "doesn't have the rule, or has it turned off everywhere" };
       const { fault } = await start(part);
       if (fault !== undefined) return { fault: `it doesn't start: ${fault}` };
       const share = shares.get(part);
-      return share === undefined ? { fault: "it holds no settings" } : { name: part, share };
+      return share === undefined ? { fault: "it contains no settings" } : { name: part, share };
     },
     invoke: async (part, event) => {
       const reply = await player.ask({ function: part.name, event, milliseconds });

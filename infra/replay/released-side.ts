@@ -27,11 +27,11 @@ export const openReleasedVersion = async (
     name: isLive ? `${name}'s live` : `${name}'s ${text}`,
     find: async (rule, phase) => {
       const part = findServingFunction(shares, rule, phase);
-      if (part === undefined) return { absent: "doesn't have it, or has it off everywhere" };
+      if (part === undefined) return { absent: "doesn't have the rule, or has it turned off everywhere" };
       const version = await findVersion(part);
       const share = findReleasedConfig([release, ...all], part, version);
       if (share) return { name: part, share };
-      return { fault: `version ${version} of ${part} is in no release that is known, and so are not its settings` };
+      return { fault: `version ${version} of ${part} is in no known release, so its settings aren't known` };
     },
     invoke: async ({ name: part }: VersionPart, event) => {
       const version = await findVersion(part);

@@ -96,6 +96,7 @@ export const formatReplaySummary = (counts: ReplayCounts): string => {
     ...(unplayed > 0 ? [`${formatNumber(unplayed)} could not be replayed`] : []),
   ];
   const unread = unreadable > 0 ? `; ${formatNumber(unreadable)} could not be read` : "";
-  const blind = redacted > 0 ? `; ${formatNumber(redacted)} judged on placeholders, as free text isn't recorded` : "";
+  const blind =
+    redacted > 0 ? `; ${formatNumber(redacted)} evaluated on placeholders, because free text isn't recorded` : "";
   return `${formatNumber(all)} ${all === 1 ? "review" : "reviews"}: ${parts.join(", ")}${unread}${blind}\n`;
 };

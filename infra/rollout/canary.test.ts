@@ -197,7 +197,7 @@ describe("a canary", () => {
       const outcomes = await runCanary(functions, metricsOf({ ...well, ...found }), [a, b], patient);
       assert.deepEqual(outcomes, [
         { trial: a, is: "rolled back", why },
-        { trial: b, is: "rolled back", why: "it was to be promoted together with a" },
+        { trial: b, is: "rolled back", why: "it can only be promoted together with a" },
       ]);
       assert.deepEqual(
         [moves.slice(2), where()],
@@ -214,7 +214,7 @@ describe("a canary", () => {
     const outcomes = await runCanary(functions, metricsOf(few), [a, b], brief);
     assert.deepEqual(outcomes, [
       { trial: b, is: "promoted" },
-      { trial: a, is: "undecided", why: "it had 49 reviews, and 50 are needed" },
+      { trial: a, is: "undecided", why: "it had 49 reviews, but needs 50" },
     ]);
     assert.deepEqual(
       [moves.slice(2), where()],

@@ -90,7 +90,7 @@ export const runCanary = async (
       );
       if (bad.size > 0) {
         const others = [...bad.keys()].join(", ");
-        await endAll("rolled back", ({ rule }) => bad.get(rule) ?? `it was to be promoted together with ${others}`);
+        await endAll("rolled back", ({ rule }) => bad.get(rule) ?? `it can only be promoted together with ${others}`);
         break;
       }
       if (Date.now() < first) continue;
@@ -98,7 +98,7 @@ export const runCanary = async (
         if (fresh.reviews >= minimumReviews) await endTrial(trial, trial.fresh, { trial, is: "promoted" });
       if (Date.now() < last) continue;
       const reviews = new Map(observed.map(({ trial, fresh }) => [trial.rule, fresh.reviews]));
-      await endAll("undecided", ({ rule }) => `it had ${reviews.get(rule)} reviews, and ${minimumReviews} are needed`);
+      await endAll("undecided", ({ rule }) => `it had ${reviews.get(rule)} reviews, but needs ${minimumReviews}`);
     }
   } catch (error) {
     const why = signal?.aborted ? "it was interrupted" : `the canary could not continue: ${toSentence(error)}`;

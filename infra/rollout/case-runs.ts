@@ -109,7 +109,7 @@ export const checkCompatibility = async (
   const found = await runInParallel(atOnce, cases, async (entry) => {
     if (!isValidated(rule, entry)) return [];
     const sentences: string[] = [];
-    for (const [writer, judge] of [
+    for (const [writer, checker] of [
       [old, fresh],
       [fresh, old],
     ] as const) {
@@ -120,10 +120,10 @@ export const checkCompatibility = async (
       const decision = parseDecision(payload, buildReview(rule, entry).request.uid);
       if (decision === undefined || decision.refused) continue;
       const object = applyOutcomePatch(entry.mutate, decision.outcome);
-      const refusal = await readRefusal(judge.validator, entry, object);
+      const refusal = await readRefusal(checker.validator, entry, object);
       if (refusal === undefined || (await readRefusal(writer.validator, entry, object)) !== undefined) continue;
       sentences.push(
-        `${rule.name}, "${entry.name}": version ${judge.validator} refuses what version ${writer.mutator} writes: ${refusal}`,
+        `${rule.name}, "${entry.name}": version ${checker.validator} refuses what version ${writer.mutator} writes: ${refusal}`,
       );
     }
     return sentences;

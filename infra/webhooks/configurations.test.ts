@@ -117,7 +117,7 @@ describe("the configurations", () => {
         buildFor("rules: { none: }", {}, [
           toCatalogueRule("none", rule({ summary: "None.", match: { mutate: pods }, validate() {} })),
         ]),
-      { message: "functions/none/rule.ts matches nothing to validate" },
+      { message: "functions/none/rule.ts has a validate function, but its match selects no requests for it" },
     );
   });
 });

@@ -71,7 +71,9 @@ const createEntry = (name: string, rule: Rule, settings: object, mode: Mode, var
   const match: GuardEntry["match"] = {};
   for (const phase of listPhases(rule)) {
     if (Object.keys(selectPhase(rule.authorizedBy, phase, settings) ?? {}).length > 0)
-      throw new Error(`${name} asks the cluster's authorizer in CEL, which only an API server can do; use a webhook`);
+      throw new Error(
+        `${name} uses the cluster's authorizer in a CEL expression, which only an API server can evaluate; use a webhook`,
+      );
     match[phase] = selectPhase(rule.match, phase, settings) ?? [];
   }
   return {

@@ -144,7 +144,7 @@ describe("a look-up", () => {
   it("finds nothing else", async () => {
     for (const all of [true, false]) {
       const [error] = await find(createAddressCheck([]), all, "localhost");
-      assert.match(String(error), /^Error: it has no address that may be asked, but .*127\.0\.0\.1|::1/);
+      assert.match(String(error), /^Error: it has no address that may be called, but .*127\.0\.0\.1|::1/);
     }
   });
   it("fails as Node's does", async () => {

@@ -74,4 +74,4 @@ export const createFilteredLookup =
   };
 
 const describeRefusedAddresses = (addresses: LookupAddress[]) =>
-  `it has no address that may be asked, but ${addresses.map(({ address }) => address).join(", ") || "none"}`;
+  `it has no address that may be called, but ${addresses.map(({ address }) => address).join(", ") || "none"}`;

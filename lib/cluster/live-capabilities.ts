@@ -161,10 +161,12 @@ const createPosts = ({ cluster, deadline }: LiveReview, ask: AskServer): Pick<Ca
     const path = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
     const permission = ask(path, deadline, review).then((answer) => {
       const status = Object(Object(parseServerAnswer(answer)?.content).status);
-      if (typeof status.allowed !== "boolean") throw new Error("it answers no access review");
+      if (typeof status.allowed !== "boolean") throw new Error("the API server's answer is not a SubjectAccessReview");
       return toAccessAnswer(status);
     });
-    return awaitUntil(deadline, permission).catch(createFailure(`ask who may ${verb} ${resource} of`, cluster));
+    return awaitUntil(deadline, permission).catch(
+      createFailure(`ask for the right to ${verb} ${resource} in`, cluster),
+    );
   },
   create: async (kind, object) => {
     const { name, namespace } = object.metadata ?? {};

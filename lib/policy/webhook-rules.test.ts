@@ -138,7 +138,7 @@ describe("the inspection of a cluster", () => {
     for (const [what, asked] of Object.entries({ cluster: buildCluster([given]), manifests: { list } })) {
       const { settings, notes } = await inspect(usual, asked);
       assert.deepEqual([buildWebhookRules(settings), settings.reads], [[], []], what);
-      assert.deepEqual(notes, ["ClusterOverridePolicy cap has a selector with an impossible kind"]);
+      assert.deepEqual(notes, ["ClusterOverridePolicy cap has a selector whose kind can't exist"]);
     }
     assert.deepEqual(guessReferencedResources([given]), []);
   });
@@ -174,7 +174,7 @@ describe("the inspection of a cluster", () => {
     const { "policy.kcloudlabs.io/v1alpha1": _, ...others } = served;
     const { settings, notes } = await inspect(usual, buildCluster([buildPolicy([pod], [])], others));
     assert.deepEqual(buildWebhookRules(settings), []);
-    assert.match(notes.join(), /definitions are in functions\/policy-admission\/crds/);
+    assert.match(notes.join(), /CRDs are in functions\/policy-admission\/crds/);
   });
 
   it("guesses resources without discovery", async () => {

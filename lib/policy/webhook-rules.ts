@@ -111,7 +111,7 @@ export const createClusterInspection =
     for (const policy of policies)
       for (const kind of listSelectors(policy)) {
         const name = `${policy.kind} ${getPolicyName(policy)}`;
-        if (!isKind(kind)) notes.push(`${name} has a selector with an impossible kind`);
+        if (!isKind(kind)) notes.push(`${name} has a selector whose kind can't exist`);
         else if (plurals(kind) === undefined)
           notes.push(`${name} selects ${kind.kind} of ${kind.apiVersion}, which the cluster doesn't serve`);
       }
@@ -162,7 +162,7 @@ const listClusterPolicies = async (
   notes: string[],
 ): Promise<KinitirasPolicy[]> => {
   if (discover !== undefined && (await discover(`${policyGroup}/v1alpha1`)) === undefined) {
-    notes.push("the cluster has no kinds for policies; their definitions are in functions/policy-admission/crds");
+    notes.push("the cluster doesn't serve the policy kinds; their CRDs are in functions/policy-admission/crds");
     return [];
   }
   const lists = await Promise.all(places.map((place) => list(place, undefined, { maxAge: 0 })));

@@ -32,7 +32,7 @@ export const formatRecording = async (
   const recording = await createRecording(evaluation, origin, parts, keep);
   const line = `- ${JSON.stringify(recording).replace(unsafe, escapeCharacter)}\n`;
   const bytes = Buffer.byteLength(line);
-  if (bytes > longest) throw new Error(`it has ${bytes} bytes, and a recording at most ${longest}`);
+  if (bytes > longest) throw new Error(`it has ${bytes} bytes, but a recording may have at most ${longest}`);
   return line;
 };
 

@@ -231,7 +231,7 @@ describe("a redaction", () => {
   it("throws where there is too much, or too deep", () => {
     const deep = JSON.parse(`${'{"a":'.repeat(5000)}1${"}".repeat(5000)}`);
     for (const value of [deep, Array.from({ length: 30_000 }).fill("x".repeat(100))])
-      assert.throws(() => redacted(value), /^Error: there is too much of it to be recorded$/);
+      assert.throws(() => redacted(value), /^Error: it is too large to be recorded$/);
   });
 
   it("takes no more steps than a text is long", () => {

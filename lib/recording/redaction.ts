@@ -60,7 +60,7 @@ export const openRedaction = ({ reads = noReads, isSecret = false }: RedactionOp
 
   const copyValue = (value: unknown, at: RedactionPosition): unknown => {
     left -= typeof value === "string" ? value.length : 8;
-    if (left < 0 || at.depth > deepest) throw new Error("there is too much of it to be recorded");
+    if (left < 0 || at.depth > deepest) throw new Error("it is too large to be recorded");
     if (typeof value === "string") return keepText(value, at) ?? getPlaceholder(value);
     if (typeof value === "number") return isSecretKey(at.key) && !at.isChosen ? 0 : value;
     if (!isObject(value)) return value;

@@ -241,8 +241,8 @@ describe("a function that can't record", () => {
     const events = [large, huge].map((spec) => eventOf(`${name}/validate`, reviewWith("a", {}, spec)));
     const { answers, unrecorded } = await asked(name, events, { AWS_ENDPOINT_URL_S3: "http://127.0.0.1:1" });
     assert.deepEqual([answers[0].statusCode, answers[1].statusCode], [200, 200]);
-    assert.match(unrecorded[0], /^it has 12\d{5} bytes, and a recording at most 1048576$/);
-    assert.equal(unrecorded[1], "there is too much of it to be recorded");
+    assert.match(unrecorded[0], /^it has 12\d{5} bytes, but a recording may have at most 1048576$/);
+    assert.equal(unrecorded[1], "it is too large to be recorded");
   });
 
   it("does not record without a record section", async () => {

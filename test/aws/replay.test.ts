@@ -237,7 +237,7 @@ describe("a replay", withGit, () => {
       `leave-notes
   is asked about CREATE ConfigMap shop/h recordings/all/test/leave-notes.yaml:1
     - old: allowed
-    + working-tree doesn't have it, or has it off everywhere
+    + working-tree doesn't have the rule, or has it turned off everywhere
 read-limits
   is asked about CREATE ConfigMap shop/d recordings/all/prod/read-limits.yaml:1
     could not be replayed by working-tree: no answer is recorded to {"user":{"username":"jane"},"verb":"get","resource":"pods"}; the case's needs must hold one
@@ -430,7 +430,7 @@ warn-notes
     const file = await recorded(lines.join(""));
     const words = ["replay", file, "--settings", "recorded", "--rules", "policy-validate"];
     const { stdout, code } = await postern(...words);
-    const sentence = "2 reviews: 2 alike; 1 judged on placeholders, as free text isn't recorded\n";
+    const sentence = "2 reviews: 2 alike; 1 evaluated on placeholders, because free text isn't recorded\n";
     assert.deepEqual([stdout, code], [sentence, 0]);
     const { summary } = JSON.parse((await postern(...words, "-o", "json")).stdout);
     assert.deepEqual([summary.alike, summary.redacted], [2, 1]);

@@ -56,7 +56,9 @@ describe("a group on a real API server", await needs("API server"), () => {
     certificate = await openCertificate(folder, "127.0.0.1");
     scripted = await openScriptedEndpoints(certificate);
     announcer = scripted.announcer;
-    const disable = mutators.flatMap(({ rule: { upstreamPlugin: twin } }) => (twin?.defaultOn ? [twin.plugin] : []));
+    const disable = mutators.flatMap(({ rule: { upstreamPlugin } }) =>
+      upstreamPlugin?.defaultOn ? [upstreamPlugin.plugin] : [],
+    );
     [one, two] = await Promise.all([bootCluster(binaries, { disable }), bootCluster(binaries, { disable })]);
   });
   after(async () => {

@@ -71,8 +71,10 @@ describe("on a real API server", { ...apiserver, concurrency: 2 }, () => {
   const seed = Number(process.env.POSTERN_SEED ?? randomInt(2 ** 31));
   /** Each seed generates other requests; `npx postern parity --requests 1000` sends more at once. */
   const requests = 60;
-  const isMissing = ({ rule: { upstreamPlugin: twin } }: (typeof ports)[number]) =>
-    plugins?.all.includes(twin.plugin) ? false : `${twin.plugin} is not in Kubernetes ${binaries?.version}`;
+  const isMissing = ({ rule: { upstreamPlugin } }: (typeof ports)[number]) =>
+    plugins?.all.includes(upstreamPlugin.plugin)
+      ? false
+      : `${upstreamPlugin.plugin} is not in Kubernetes ${binaries?.version}`;
   const ask = async (port: (typeof ports)[number], requests: number) => {
     const binaries = await requireBinaries();
     return measureParity(port, binaries, { requests, seed });

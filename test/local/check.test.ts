@@ -100,7 +100,7 @@ describe("postern check", () => {
     assert.match(stdout, /\n {4}- +imagePullPolicy: IfNotPresent\n {4}\+ +imagePullPolicy: Always\n/);
     assert.match(stdout, /\n5 objects: 1 allowed, 1 changed, 3 denied\n$/);
     assert.match(stderr, /^k8s\/values.yaml holds no manifest, and is left out$/m);
-    assert.match(stderr, /^namespace shop isn't among the manifests; it is taken for one that is there/m);
+    assert.match(stderr, /^namespace shop isn't among the manifests; it is treated as existing/m);
   });
 
   it("names the rule of each changed line if several rules changed the object", async () => {
@@ -209,7 +209,7 @@ describe("postern check", () => {
     assert.equal(code, 0);
     assert.match(
       stdout,
-      /^Widget x standard input:1 allowed\n {2}no rule is about its kind, which is not known here$/m,
+      /^Widget x standard input:1 allowed\n {2}no rule concerns its kind, which is not known here$/m,
     );
     assert.match(stdout, /\n2 objects: 2 allowed \(1 no rule\)\n$/);
   });

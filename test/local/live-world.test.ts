@@ -81,12 +81,12 @@ describe("what rules may ask while a cluster is audited", () => {
       ],
       [
         () => world.https({ url: "https://images.example.com/x" }),
-        "it asks images.example.com, and --call images.example.com would allow that",
+        "it would call images.example.com; --call images.example.com allows that",
       ],
-      [() => world.http({ url: "nothing" }), "it asks nothing, which is no address"],
+      [() => world.http({ url: "nothing" }), "it would call nothing, which is not a valid address"],
       [
         () => world.aws("ec2:DescribeVolumes", { region: "eu-west-1", parameters: {} }),
-        "it asks ec2.eu-west-1.amazonaws.com, and --call ec2.eu-west-1.amazonaws.com would allow that",
+        "it would call ec2.eu-west-1.amazonaws.com; --call ec2.eu-west-1.amazonaws.com allows that",
       ],
     ];
     for (const [ask, sentence] of rejected) {

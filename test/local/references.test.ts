@@ -254,7 +254,7 @@ describe("a policy's request", () => {
       it(`is not sent ${what}`, async () => {
         const [url, hosts, addresses = []] = given();
         const sentence =
-          /must not be called: http\.(hosts|addresses)|it has no address that may be asked, but .*127\.0\.0\.1/;
+          /must not be called: http\.(hosts|addresses)|it has no address that may be called, but .*127\.0\.0\.1/;
         await assert.rejects(fetchReference({ url }, { hosts, addresses }), { message: sentence });
         await assert.rejects(sendScriptRequest({ url }, { hosts, addresses }), { message: sentence });
         const auth = { authUrl: url, username: "u", password: "p" };
@@ -268,10 +268,10 @@ describe("a policy's request", () => {
       "a file": [{ url: "file:///etc/passwd" }, /^url must be an address that begins with https:\/\/ or http:\/\/$/],
       "no address": [{ url: "" }, /^url must be/],
       "a method that changes more": [{ method: "DELETE" }, /^method must be one of GET, POST$/],
-      "another's host": [{ header: { Host: "other" } }, /^header must not have host/],
-      "another length": [{ header: { "Content-Length": "1" } }, /^header must not have content-length/],
-      "another encoding": [{ header: { "Transfer-Encoding": "chunked" } }, /^header must not have transfer-encoding/],
-      "a way for others": [{ header: { "Proxy-Authorization": "x" } }, /^header must not have proxy-authorization/],
+      "another's host": [{ header: { Host: "other" } }, /^header must not set host/],
+      "another length": [{ header: { "Content-Length": "1" } }, /^header must not set content-length/],
+      "another encoding": [{ header: { "Transfer-Encoding": "chunked" } }, /^header must not set transfer-encoding/],
+      "a way for others": [{ header: { "Proxy-Authorization": "x" } }, /^header must not set proxy-authorization/],
       "a line break": [
         { header: { a: "b\r\nc: d" } },
         /it can't be asked: Invalid character in header content \["a"\]$/,

@@ -42,7 +42,7 @@ export const callHook = async (
   if (attributes.dryRun === true && hook.sideEffects === undefined)
     return applyFailurePolicy(run, hook, step, "Webhook SideEffects is nil");
   if (attributes.dryRun === true && !/^None(OnDryRun)?$/.test(String(hook.sideEffects))) {
-    step.why = "it may do something outside, and this is a dry run";
+    step.why = "it may have side effects, and this is a dry run";
     const message = `admission webhook "${hook.name}" does not support dry run`;
     return { refusal: recordRefusal(step, { code: 400, reason: "BadRequest", message }) };
   }

@@ -62,10 +62,10 @@ type HookMatch = { invocation: Invocation } | { skipped: string } | { refusal: S
 /** Decides whether a hook is called for the current state of a request, with the API server's checks in its order. */
 export const matchHook = (hook: Hook, attributes: Attributes, view: ObjectView, around: ServerContext): HookMatch => {
   const home = matchNamespace(hook.namespaceSelector, attributes, view, around);
-  if (home === false) return { skipped: "its namespaceSelector takes other namespaces" };
-  if (!matchObject(hook.objectSelector, view)) return { skipped: "its objectSelector takes other objects" };
+  if (home === false) return { skipped: "its namespaceSelector doesn't match the namespace" };
+  if (!matchObject(hook.objectSelector, view)) return { skipped: "its objectSelector doesn't match the object" };
   const invocation = findInvocation(hook, attributes, around);
-  if (invocation === undefined) return { skipped: "none of its rules is about such a request" };
+  if (invocation === undefined) return { skipped: "none of its rules matches the request" };
   // A missing namespace matters only to a hook that would otherwise be called.
   if (home !== true) return { refusal: home };
   return hook.matchConditions.length > 0

@@ -48,7 +48,7 @@ const openStore = (kinds: KindIndex, note: (sentence: string) => void): Store =>
   const noteAssumed = <T extends KubernetesObject | undefined>(object: T): T => {
     if (object !== undefined && assumed.has(object))
       note(
-        `what the ${object.kind} ${object.metadata?.name} of a namespace holds, which controllers make, isn't known here; it is taken for one that holds nothing`,
+        `what the ${object.kind} ${object.metadata?.name} of a namespace contains, which controllers create, isn't known here; it is treated as empty`,
       );
     return object;
   };

@@ -25,7 +25,8 @@ export const listRemarks = (
   const strange = readNamed(before)
     .filter(({ key }) => !first.has(key))
     .map(
-      ({ manifest }) => `--old ${formatPlace(manifest)} ${formatName(manifest)} is none of the manifests, and left out`,
+      ({ manifest }) =>
+        `--old ${formatPlace(manifest)} ${formatName(manifest)} is ignored, because it is not among the manifests`,
     );
   return [...limitSentences(again), ...limitSentences(strange)];
 };
@@ -34,14 +35,14 @@ export const describeMissingNamespaces = (names: ReadonlySet<string>, isStateKno
   if (names.size === 0) return [];
   const [all, more] = [[...names].sort(), names.size - most];
   const isOne = all.length === 1;
-  const said = more > 0 ? `${all.slice(0, most).join(", ")} and ${more} more` : all.join(", ");
-  const who = `${isOne ? "namespace" : "namespaces"} ${said}`;
-  if (isStateKnown) return [`${who} ${isOne ? "is" : "are"} neither in --state nor among the manifests`];
+  const list = more > 0 ? `${all.slice(0, most).join(", ")} and ${more} more` : all.join(", ");
+  const subject = `${isOne ? "namespace" : "namespaces"} ${list}`;
+  if (isStateKnown) return [`${subject} ${isOne ? "is" : "are"} neither in --state nor among the manifests`];
   return [
-    `${who} ${isOne ? "isn't" : "aren't"} among the manifests; ${
+    `${subject} ${isOne ? "isn't" : "aren't"} among the manifests; ${
       isOne
-        ? "it is taken for one that is there, without labels of its"
-        : "they are taken for there, without labels of their"
+        ? "it is treated as existing, without labels of its"
+        : "they are treated as existing, without labels of their"
     } own`,
   ];
 };
@@ -52,7 +53,7 @@ const most = 5;
 const limitSentences = (sentences: readonly string[]): string[] =>
   sentences.length <= most
     ? [...sentences]
-    : [...sentences.slice(0, most), `… and so it is with ${sentences.length - most} more`];
+    : [...sentences.slice(0, most), `… and ${sentences.length - most} more like these`];
 
 const formatName = ({ object: { kind, metadata } }: Manifest) => `${kind} ${Object(metadata).name}`;
 

@@ -27,16 +27,16 @@ export const describeEdits = (before: unknown, after: unknown, at: FieldPath = [
   const alike = Map.groupBy(listEdits(before, after, at), ({ verb, value }) => JSON.stringify([verb, value]));
   const all = [...alike.values()].map(describeEdit);
   // Each edit takes at least one character of the sentence, so more than `longest` edits never fit.
-  let told = Math.min(all.length, longest);
-  while (told > 1 && joinSentences(all, told).length > longest) told--;
-  return formatSuggestion(joinSentences(all, told));
+  let shown = Math.min(all.length, longest);
+  while (shown > 1 && joinSentences(all, shown).length > longest) shown--;
+  return formatSuggestion(joinSentences(all, shown));
 };
 
 /** Cleans and shortens a suggestion for reports; its text is untrusted. */
 export const formatSuggestion = (text: string): string => truncateText(escapeControls(text), longest);
 
-const joinSentences = (all: readonly string[], told: number) =>
-  [...all.slice(0, told), ...(told < all.length ? [`and ${all.length - told} more`] : [])].join("; ");
+const joinSentences = (all: readonly string[], shown: number) =>
+  [...all.slice(0, shown), ...(shown < all.length ? [`and ${all.length - shown} more`] : [])].join("; ");
 
 const describeEdit = (edits: readonly Edit[]): string => {
   const { verb, value } = edits[0] as Edit;

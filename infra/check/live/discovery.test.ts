@@ -31,7 +31,7 @@ describe("what answers in an API server's place", () => {
   });
   it("is no namespace without labels", async () => {
     const namespaces = openNamespaceCache(async () => page, why);
-    assert.equal(await namespaces.fetch("shop"), "the API server answers no Namespace");
+    assert.equal(await namespaces.fetch("shop"), "the API server didn't answer with a Namespace");
     assert.equal(namespaces.find({ group: "", resource: "namespaces" }, "shop"), undefined);
   });
 });

@@ -24,7 +24,7 @@ export const openNamespaceCache = (read: ApiGet, why: FailureFormatter): Namespa
     const answer = await read(`/api/v1/namespaces/${encodeURIComponent(name)}`);
     if (answer instanceof UnansweredError || answer.status !== 200) return why(answer);
     const { kind, metadata, status } = Object(parseContent(answer));
-    if (kind !== "Namespace") return "the API server answers no Namespace";
+    if (kind !== "Namespace") return "the API server didn't answer with a Namespace";
     const { labels, annotations } = Object(metadata);
     const said = { name, ...(isMap(labels) && { labels }), ...(isMap(annotations) && { annotations }) };
     // Labels and annotations are strings in every answer of the API server.

@@ -31,9 +31,9 @@ export const openCapabilities = async (
       throw new Failure(503, sentence);
     };
     const requireHost = (host: string) =>
-      hosts.includes(host) || giveUp(`it asks ${host}, and --call ${host} would allow that`);
+      hosts.includes(host) || giveUp(`it would call ${host}; --call ${host} allows that`);
     const getHostname = ({ url }: HttpsRequest): string =>
-      URL.canParse(url) ? new URL(url).hostname : giveUp(`it asks ${url}, which is no address`);
+      URL.canParse(url) ? new URL(url).hostname : giveUp(`it would call ${url}, which is not a valid address`);
     const restrictToReads = (world: Capabilities): Capabilities => ({
       ...world,
       // Doesn't wait: an audited object is stored already, and what it refers to won't appear shortly.

@@ -42,7 +42,7 @@ export const formatEvaluation = (evaluation: Evaluation, paint: Paint): string =
   const place = checked.file === undefined ? [] : [paint("dim", escapeControls(formatPlace(checked)))];
   return [
     `${[paint("bold", escapeControls(formatObjectName(checked))), ...place, paint(colour, word)].join(" ")}\n`,
-    noRule ? formatLine("dim", "no rule", "is about its kind, which is not known here") : "",
+    noRule ? formatLine("dim", "no rule", "concerns its kind, which is not known here") : "",
     ...denials.map((denial) => formatLine("red", "denied by", formatDenialLine(denial, checked, paint))),
     ...undecided.map((sentence) => formatLine("yellow", "undecided", toOneLine(sentence))),
     ...warnings.map(({ rule, text }) =>

@@ -31,17 +31,18 @@ import {
 
 /** Returns the reason if no API server with a port's plugin can be booted for its cases. */
 export const explainUnavailable = (
-  { rule: { upstreamPlugin: twin, needs = {} } }: Port,
+  { rule: { upstreamPlugin, needs = {} } }: Port,
   plugins: string[],
   { version }: Binaries,
 ): string | undefined => {
   const verbs = Object.values(needs).map(({ verb }) => verb);
-  if (!plugins.includes(twin.plugin)) return `Kubernetes ${version} has no plugin ${twin.plugin}`;
-  if (twin.plugin === "NodeDeclaredFeatureValidator" && !plugins.includes("PodResizeValidator"))
-    return `${twin.plugin} does nothing in Kubernetes ${version} unless a feature gate is on`;
+  if (!plugins.includes(upstreamPlugin.plugin)) return `Kubernetes ${version} has no plugin ${upstreamPlugin.plugin}`;
+  if (upstreamPlugin.plugin === "NodeDeclaredFeatureValidator" && !plugins.includes("PodResizeValidator"))
+    return `${upstreamPlugin.plugin} does nothing in Kubernetes ${version} unless a feature gate is on`;
   if (verbs.includes("https"))
-    return `${twin.plugin} reads the address of a service from a file, and its cases have only recorded answers`;
-  if (verbs.includes("ledger")) return `${twin.plugin} reads a file, and its answers depend on earlier requests`;
+    return `${upstreamPlugin.plugin} reads the address of a service from a file, and its cases have only recorded answers`;
+  if (verbs.includes("ledger"))
+    return `${upstreamPlugin.plugin} reads a file, and its answers depend on earlier requests`;
 };
 
 /**
@@ -57,16 +58,16 @@ export const explainIncomparable = ({ rule }: Port): string | undefined =>
  * decide about missing namespaces, and a plugin that refuses everything is alone.
  */
 export const getGroupName = ({ name, rule }: Port): string => {
-  if (rule.exemptionRequired) return `twins-${name}`;
+  if (rule.exemptionRequired) return `plugins-${name}`;
   // Validating plugins are asked one after another, webhooks in parallel: if two refuse, either message may be
   // returned.
-  if (["namespace-lifecycle", "pod-resize-validator"].includes(name)) return "twins-namespace-lifecycle";
+  if (["namespace-lifecycle", "pod-resize-validator"].includes(name)) return "plugins-namespace-lifecycle";
   // service-account would refuse a kubelet's pod first.
-  if (name === "node-restriction") return "twins-namespace-lifecycle";
+  if (name === "node-restriction") return "plugins-namespace-lifecycle";
   // These plugins report a missing namespace themselves.
   if (["namespace-exists", "pod-node-selector", "pod-toleration-restriction"].includes(name))
-    return "twins-namespace-exists";
-  return "twins-namespace-auto-provision";
+    return "plugins-namespace-exists";
+  return "plugins-namespace-auto-provision";
 };
 
 /** Reports whether a case has the settings with which the rule equals its plugin. */

@@ -55,7 +55,7 @@ const findField = ({ selectors, rule, template, http, overriders, validateRule, 
   return validateRule ? "spec.validateRules[0]" : selectors ? "spec.resourceSelectors[0]" : "";
 };
 const readable =
-  "can be read by every user who may read policies; keep it in a secret store and name it in the setting http.credentials";
+  "can be read by every user with the right to read policies; keep it in a secret store and name it in the setting http.credentials";
 
 const cases: Case[] = parse(readFileSync(new URL("cases.yaml", import.meta.url), "utf8"));
 for (const { name, faults, warnings, ...given } of cases)

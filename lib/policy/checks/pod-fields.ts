@@ -152,5 +152,5 @@ export const checkTopologySpreadConstraints: ValueCheck = (value, at, faults) =>
   const seen = new Set<string>();
   for (const [index, key] of keys.entries())
     if (seen.size === seen.add(key).size)
-      addFault(faults, `${at}[${index}]`, "has the same topologyKey and whenUnsatisfiable as one before it");
+      addFault(faults, `${at}[${index}]`, "has the same topologyKey and whenUnsatisfiable as an earlier constraint");
 };

@@ -55,9 +55,9 @@ const warnOfSelectors = (policy: KinitirasPolicy, warn: AddWarning) => {
       const { operator } = expression;
       const here = `${at}.fieldSelector.matchExpressions[${index}]`;
       if (!labelOperators.includes(operator))
-        warn(`${here}.operator is ${quoteValue(operator)}, with which it selects nothing`);
+        warn(`${here}.operator is ${quoteValue(operator)}, so it selects nothing`);
       else if (operator === "In" && !("values" in expression) && !expression.value?.length)
-        warn(`${here}.value is empty, with which it selects nothing`);
+        warn(`${here}.value is empty, so it selects nothing`);
     }
     if (name && (labelSelector || fieldSelector)) warn(`${at}.name is set, so the selectors beside it are ignored`);
   }
@@ -76,7 +76,7 @@ const warnOfOperations = (
 ) => {
   for (const [index, operation] of operations.entries()) {
     const here = `${at}.targetOperations[${index}]`;
-    if (never.includes(operation)) warn(`${here} is ${operation}, at which the rule never runs`);
+    if (never.includes(operation)) warn(`${here} is ${operation}, for which the rule never runs`);
     else if (!knownOperations.has(operation)) warn(`${here} is ${quoteValue(operation)}, which is not an operation`);
   }
 };
@@ -186,7 +186,7 @@ const warnOfReference = ({ at, what: { from, http, k8s }, isUsed }: LocatedRefer
   ];
   for (const field of secrets)
     warn(
-      `${at}.http.${field} can be read by every user who may read policies; keep it in a secret store and name it in the setting http.credentials`,
+      `${at}.http.${field} can be read by every user with the right to read policies; keep it in a secret store and name it in the setting http.credentials`,
     );
   if (!isUsed) return;
   if (/^http:/i.test(url)) warn(`${at}.http.url is not encrypted: the response can be read and changed on its way`);

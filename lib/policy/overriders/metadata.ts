@@ -53,7 +53,7 @@ const buildConstantMembers = (template: OverrideTemplate, constant: PolicyConsta
   if (scalar !== undefined && scalar !== null)
     return Object.fromEntries([[requireKey(template), toText(scalar, "template.value")]]);
   if ([stringSlice, integerSlice, floatSlice].some((list) => list?.length))
-    throw new Error("template.value must be no list: annotations and labels are texts");
+    throw new Error("template.value must not be a list: annotations and labels are texts");
   const texts = requireTexts(stringMap, "template.value.stringMap");
   if (texts === undefined) throw new Error("template.value must be a constant of a known kind");
   return Object.fromEntries(Object.entries(texts).map(([key, text]) => [unescapeStep(key), text]));

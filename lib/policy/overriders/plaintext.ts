@@ -11,10 +11,10 @@ import { quoteValue } from "../values/texts.ts";
 export const applyPolicyPatch = (object: KubernetesObject, operations: readonly PolicyPatchOperation[]): boolean => {
   const { kind, apiVersion } = object;
   const changed = applyToEach(operations, (operation) => applyOperation(object, operation));
-  if (kind !== undefined && !isNonEmptyText(object.kind)) throw new Error("a patch must leave the object its kind");
+  if (kind !== undefined && !isNonEmptyText(object.kind)) throw new Error("a patch must not remove the object's kind");
   if (apiVersion !== undefined && !isNonEmptyText(object.apiVersion))
-    throw new Error("a patch must leave the object its apiVersion");
-  if (!isMap(object.metadata ?? {})) throw new Error("a patch must leave the object's metadata a map");
+    throw new Error("a patch must not remove the object's apiVersion");
+  if (!isMap(object.metadata ?? {})) throw new Error("the object's metadata must still be a map after a patch");
   return changed;
 };
 
@@ -102,14 +102,15 @@ const appliers: Record<string, (place: OperationTarget) => boolean> = {
     const there =
       findElement(place) === undefined ? getOwn(place.parent, place.key) : getMember(place.parent, place.key);
     if (!isSame(there ?? null, place.value))
-      throw createPathError(place.op, place.path, "the value there is another one");
+      throw createPathError(place.op, place.path, "the value there is different");
     return false;
   },
 };
 
 const replaceObject = (object: object, op: string, value: unknown): boolean => {
   if (op === "test" && isSame(object, value)) return false;
-  if (op !== "replace" || !isMap(value)) throw createPathError(op, "", "that can't be done to the whole object");
+  if (op !== "replace" || !isMap(value))
+    throw createPathError(op, "", "this operation can't be applied to the whole object");
   const isLess = applyToEach(Object.keys(object), (key) => !Object.hasOwn(value, key) && deleteMember(object, key));
   return applyToEach(Object.entries(value), ([key, now]) => setMember(object, key, now)) || isLess;
 };

@@ -60,7 +60,7 @@ export const changeOversell = (podSpec: JsonMap, { operation, resourcesOversell 
   const wanted = oversellFactors.filter(({ factor }) => (getOwn(given, factor) ?? "") !== "");
   if (wanted.length === 0)
     throw new Error(
-      `template.resourcesOversell must have ${oversellFactors.map(({ factor }) => factor).join(", ")} or some of them`,
+      `template.resourcesOversell must have at least one of ${oversellFactors.map(({ factor }) => factor).join(", ")}`,
     );
   const container = findFirstContainer(podSpec);
   if (container === undefined) return false;

@@ -4,7 +4,7 @@ import { addMissing } from "./pod-spec.ts";
 
 export const changeTolerations = (podSpec: JsonMap, { operation, tolerations }: OverrideTemplate): boolean => {
   const given = requireList(tolerations, "template.tolerations") ?? [];
-  if (given.length === 0) throw new Error("template.tolerations must have one at least");
+  if (given.length === 0) throw new Error("template.tolerations must have at least one element");
   if (!given.every(isMap)) throw new Error("template.tolerations must be maps");
 
   const present = listTolerations(podSpec);

@@ -45,7 +45,7 @@ export const buildHeaders = (given: unknown, body: string | Uint8Array | undefin
     value,
   ]);
   const carrier = headers.find(([name]) => forbiddenHeaders.test(name));
-  if (carrier) throw new Error(`header must not have ${carrier[0]}, which the address and the body determine`);
+  if (carrier) throw new Error(`header must not set ${carrier[0]}, which follows from the address and the body`);
   if (body !== undefined) headers.push(["content-length", String(Buffer.byteLength(body))]);
   return Object.fromEntries(headers);
 };

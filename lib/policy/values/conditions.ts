@@ -48,7 +48,7 @@ const processValue = (value: unknown, process: PolicyCondition["valueProcess"]):
   if (result !== undefined) return result;
   throw new Error(
     operation === "/"
-      ? "valueProcess.operationWith must not be 0 beside /"
+      ? "valueProcess.operationWith must not be 0 if the operation is /"
       : `valueProcess.operation must be +, -, * or /, not ${quoteValue(operation)}`,
   );
 };

@@ -59,7 +59,7 @@ const compile = (expression: string): CompiledCondition => {
   return ({ object, oldObject, request }): ConditionResult => {
     const sizes = [measureValue(object), measureValue(oldObject)];
     if (!sizes.every(({ isExact }) => isExact))
-      return { unsupported: "the object has numbers that aren't held exactly here" };
+      return { unsupported: "the object has numbers that can't be represented exactly here" };
     if (!isAffordable(sizes)) return { unsupported: "it may cost more than an API server allows" };
     try {
       const variables = { object: toCelValue(object), oldObject: toCelValue(oldObject), request: toCelValue(request) };

@@ -37,7 +37,9 @@ export const compilePattern = (source: string): RE2JS | undefined => {
 };
 
 export const explainUnsupported = (root: CelNode): string | undefined =>
-  asksAuthorizer(root) ? "only the cluster's authorizer knows who may do what" : findUnsupportedNode(root, variables);
+  asksAuthorizer(root)
+    ? "only the cluster's authorizer knows the rights of users"
+    : findUnsupportedNode(root, variables);
 
 const asksAuthorizer = (node: CelNode): boolean =>
   (node.op === "id" && node.args === "authorizer") || listChildren(node).some(asksAuthorizer);
