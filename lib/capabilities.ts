@@ -20,12 +20,12 @@ export const interceptCalls = (
 
 /** Returns what the needs give a rule for one review. A question that only reads is asked once. */
 export const bindNeeds = (needs: Needs, capabilities: Capabilities, rule: string): Record<string, unknown> => {
-  const asked = new Map<string, Promise<unknown>>();
+  const answers = new Map<string, Promise<unknown>>();
   const remembering = interceptCalls(capabilities, (verb, args, ask) => {
     if (effects.includes(verb)) return ignoreRejection(ask());
     const question = JSON.stringify([verb, ...args]);
-    const answer = asked.get(question) ?? ignoreRejection(ask());
-    asked.set(question, answer);
+    const answer = answers.get(question) ?? ignoreRejection(ask());
+    answers.set(question, answer);
     return answer;
   });
   return Object.fromEntries(Object.entries(needs).map(([name, need]) => [name, need.bind(remembering, rule)]));

@@ -24,7 +24,7 @@ export type Evaluate = (
   rule: Rule,
   phase: Phase,
   request: AdmissionRequest,
-  circumstances: EvaluationContext,
+  context: EvaluationContext,
 ) => Decision | Promise<Decision>;
 
 /** An outcome. `refused` and `operations` are the rule's own result, whatever the mode. */
@@ -49,8 +49,8 @@ export interface MemberResult {
  * mutates, `bindNeeds` if it has needs.
  */
 export const createEvaluate = (draft?: typeof createDraft, bind?: typeof bindNeeds): Evaluate => {
-  const evaluate: Evaluate = (rule, phase, request, circumstances) => {
-    const { name, mode, capabilities, ...surroundings } = circumstances;
+  const evaluate: Evaluate = (rule, phase, request, context) => {
+    const { name, mode, capabilities, ...rest } = context;
     const decide = rule[phase];
     if (decide === undefined || mode === "off") return nothing;
 
@@ -59,15 +59,15 @@ export const createEvaluate = (draft?: typeof createDraft, bind?: typeof bindNee
     const { value, changes } = phase === "mutate" && draft ? draft(object) : { value: object, changes: () => [] };
     const verdict = decide.call(rule, value, {
       ...(rule.needs && capabilities && bind?.(rule.needs, capabilities, name)),
-      ...surroundings,
+      ...rest,
       request,
       oldObject: (request.oldObject ?? null) as KubernetesObject | null,
     });
     const concludeOrRepeat = (verdict: Verdict) => {
-      const decision = concludeVerdict(verdict, changes, request, circumstances);
+      const decision = concludeVerdict(verdict, changes, request, context);
       // An answer that is a few seconds old is only good enough to admit.
       const fresh = decision.refused ? capabilities?.anew?.() : undefined;
-      return fresh ? evaluate(rule, phase, request, { ...circumstances, capabilities: fresh }) : decision;
+      return fresh ? evaluate(rule, phase, request, { ...context, capabilities: fresh }) : decision;
     };
     return verdict instanceof Promise ? verdict.then(concludeOrRepeat) : concludeOrRepeat(verdict);
   };

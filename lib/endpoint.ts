@@ -69,20 +69,20 @@ const longestBody = 6 * 1024 * 1024;
  */
 export const createEndpoint = (
   rule: Rule,
-  share: EndpointConfig,
+  config: EndpointConfig,
   evaluate: Evaluate,
   host: EndpointHost = createLambdaHost(),
   { findVariantSettings, evaluateInTime, readRecordedAnswers }: EndpointParts = {},
 ) => {
   const defaults = rule.settings ?? {};
-  freezeDeep([defaults, share.clusters]);
-  const findCluster = (name = "") => (Object.hasOwn(share.clusters, name) ? share.clusters[name] : undefined);
+  freezeDeep([defaults, config.clusters]);
+  const findCluster = (name = "") => (Object.hasOwn(config.clusters, name) ? config.clusters[name] : undefined);
   const verifyKey = openKeyVerifier(host.publicKeys, (cluster) => findCluster(cluster)?.keyVersions ?? []);
 
   /** Reads an event. A load balancer's health check has no key; a direct invocation brings a review. */
   const readEvent = (step: Step): unknown => {
     const event: unknown = step.event;
-    const turn = createTurn(share.rule, step.context);
+    const turn = createTurn(config.rule, step.context);
     step.event = turn;
     if (isDirectInvocation(event)) return takeDirect(rule, turn, event, readRecordedAnswers);
     turn.call = readLambdaEvent(event);
@@ -96,12 +96,12 @@ export const createEndpoint = (
       const last = segments.length - (isPhase(segments.at(-1)) ? 1 : 2);
       const [segment = "", name, phase, variant] = segments.slice(Math.max(0, last - 2));
       const caller = verifyKey(segment);
-      if (!caller || name !== share.rule || !isPhase(phase)) throw createNotFound();
+      if (!caller || name !== config.rule || !isPhase(phase)) throw createNotFound();
       Object.assign(turn, caller, { variant, phase });
     }
     const cluster = findCluster(turn.cluster);
     const { mode = "enforce", settings = defaults } = cluster ?? {};
-    const own = findVariantSettings?.(share, cluster, turn.variant);
+    const own = findVariantSettings?.(config, cluster, turn.variant);
     turn.mode = mode;
     const usual = turn.settings === undefined ? settings : mergeWithDefaults(defaults, turn.settings);
     turn.settings = own ? freezeDeep(mergeWithDefaults(usual, own)) : usual;
@@ -116,7 +116,7 @@ export const createEndpoint = (
     turn.request = review.request;
     const decide = (capabilities?: Capabilities) =>
       evaluate(rule, phase, review.request, {
-        name: share.rule,
+        name: config.rule,
         mode,
         settings: settings as object,
         variant,

@@ -40,17 +40,17 @@ export interface GroupConfig extends EndpointConfig {
  */
 export const createGroupEndpoint = (
   members: Record<string, Rule>,
-  share: GroupConfig,
+  config: GroupConfig,
   evaluate: Evaluate,
   host: EndpointHost = createLambdaHost(),
   parts: EndpointParts = {},
 ) => {
-  const face = buildFacade(members, share.alone);
-  const together = createEndpoint(face, share, evaluateMembers(members, evaluate), logByMember(host), parts);
+  const face = buildFacade(members, config.alone);
+  const together = createEndpoint(face, config, evaluateMembers(members, evaluate), logByMember(host), parts);
   return (event: unknown, context: Context): Promise<unknown> => {
     const { member } = isDirectInvocation(event) ? event : {};
     if (member === undefined) return together(event, context);
-    return createEndpoint(...selectMember(String(member), members, share), evaluate, host, parts)(event, context);
+    return createEndpoint(...selectMember(String(member), members, config), evaluate, host, parts)(event, context);
   };
 };
 
@@ -60,12 +60,12 @@ const buildFacade = (members: Record<string, Rule>, alone: Memberships): Rule =>
   return rule({ summary: "Several rules.", match: [], settings: alone, needs, mutate() {} });
 };
 
-const selectMember = (name: string, members: Record<string, Rule>, share: GroupConfig): [Rule, EndpointConfig] => {
+const selectMember = (name: string, members: Record<string, Rule>, config: GroupConfig): [Rule, EndpointConfig] => {
   const rejectUnknownMember = () => {
-    throw new Failure(400, `${share.rule} has no member "${name}"; it has ${Object.keys(members).join(", ")}`);
+    throw new Failure(400, `${config.rule} has no member "${name}"; it has ${Object.keys(members).join(", ")}`);
   };
   const member = Object.hasOwn(members, name) ? members[name] : undefined;
-  const clusters = Object.entries(share.clusters).flatMap(
+  const clusters = Object.entries(config.clusters).flatMap(
     ([
       cluster,
       {
@@ -83,7 +83,7 @@ const selectMember = (name: string, members: Record<string, Rule>, share: GroupC
 /** Calls each member rule whose match fits the request, with the object as the earlier members changed it. */
 const evaluateMembers =
   (members: Record<string, Rule>, evaluate: Evaluate): Evaluate =>
-  async (_, phase, request, { settings, ...around }): Promise<Decision> => {
+  async (_, phase, request, { settings, ...context }): Promise<Decision> => {
     const patch: Patch = [];
     const warnings: string[] = [];
     const audit: Record<string, string> = {};
@@ -98,7 +98,7 @@ const evaluateMembers =
       const before = results.get(name) ?? { rule: name, mode, refused: false, operations: 0 };
       let decision: Decision;
       try {
-        decision = await evaluate(rule, phase, { ...request, object }, { ...around, name, mode, settings });
+        decision = await evaluate(rule, phase, { ...request, object }, { ...context, name, mode, settings });
       } catch (thrown) {
         const { code, message } = toFailure(thrown);
         const error = new Failure(code, `${name}: ${message}`, { cause: thrown });
@@ -120,7 +120,9 @@ const evaluateMembers =
       object = applyPatch(object, own.patch ?? []);
       return own.patch !== undefined;
     };
-    const concerned = Object.entries(settings as Memberships).filter(([, one]) => concernsMember(one, request));
+    const concerned = Object.entries(settings as Memberships).filter(([, membership]) =>
+      concernsMember(membership, request),
+    );
     // A member in mode warn or audit has reported everything in the first round.
     await callMutatorsInRounds(concerned, ([, { mode }]) => mode === "enforce", evaluateMember);
     const reported = [...results.values()].filter(
@@ -134,10 +136,10 @@ const concernsMember = ({ mode, match, exempt }: Membership, request: AdmissionR
   const { namespace = "", userInfo } = request;
   return (
     mode !== "off" &&
-    match.some((one) => matchesRequest(one, request)) &&
+    match.some((row) => matchesRequest(row, request)) &&
     !namespaces.includes(namespace) &&
     !users.includes(userInfo.username ?? "") &&
-    !userInfo.groups?.some((one) => groups.includes(one))
+    !userInfo.groups?.some((group) => groups.includes(group))
   );
 };
 

@@ -46,8 +46,8 @@ export const lookUp = (root: unknown, path: readonly (string | number)[]): Found
 };
 
 /** Reports whether two JSON values are equal, in any order of keys. Doesn't recurse: any depth is safe. */
-export const isSame = (one: unknown, other: unknown): boolean => {
-  const open: [unknown, unknown][] = [[one, other]];
+export const isSame = (left: unknown, right: unknown): boolean => {
+  const open: [unknown, unknown][] = [[left, right]];
   for (let pair = open.pop(); pair !== undefined; pair = open.pop()) {
     const [left, right] = pair;
     if (!isObject(left) || !isObject(right)) {
@@ -71,8 +71,9 @@ export const isSame = (one: unknown, other: unknown): boolean => {
 export const freezeDeep = <T>(value: T): T => {
   const found: unknown[] = [value];
   // The loop also visits the values that it appends.
-  for (const one of found)
-    if (Object(one) === one) for (const inner of Object.values(Object.freeze(one as object))) found.push(inner);
+  for (const reached of found)
+    if (Object(reached) === reached)
+      for (const inner of Object.values(Object.freeze(reached as object))) found.push(inner);
   return value;
 };
 
@@ -88,8 +89,8 @@ const copyValue = (value: unknown, depth: number): unknown => {
 };
 
 /** Sets a member to a copy of the value; reports whether that changed anything. `__proto__` is a key like any other. */
-export const setMember = (parent: object, key: string | number, given: unknown): boolean => {
-  const value = cloneDeep(given);
+export const setMember = (parent: object, key: string | number, source: unknown): boolean => {
+  const value = cloneDeep(source);
   if (Object.hasOwn(parent, key) && isSame(Reflect.get(parent, key), value)) return false;
   return Reflect.defineProperty(parent, key, { value, writable: true, enumerable: true, configurable: true });
 };
@@ -147,8 +148,8 @@ export const isDeeper = (value: unknown, levels: number): boolean => {
   for (let depth = 0; level.length > 0; depth++) {
     if (depth > levels) return true;
     const next: unknown[] = [];
-    for (const one of level)
-      if (isObject(one)) for (const inner of Object.values(one)) if (isObject(inner)) next.push(inner);
+    for (const container of level)
+      if (isObject(container)) for (const inner of Object.values(container)) if (isObject(inner)) next.push(inner);
     level = next;
   }
   return false;
@@ -160,10 +161,10 @@ export const hasRepeatedKey = (text: string, value: unknown): boolean => countKe
 const countKeys = (value: unknown): number => {
   let count = 0;
   const open = [value];
-  for (let one = open.pop(); one !== undefined; one = open.pop()) {
-    if (!isObject(one)) continue;
-    const inner = Object.values(one);
-    if (!Array.isArray(one)) count += inner.length;
+  for (let container = open.pop(); container !== undefined; container = open.pop()) {
+    if (!isObject(container)) continue;
+    const inner = Object.values(container);
+    if (!Array.isArray(container)) count += inner.length;
     for (const member of inner) if (isObject(member)) open.push(member);
   }
   return count;

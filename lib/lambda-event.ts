@@ -39,8 +39,8 @@ export const isDirectInvocation = (event: unknown): event is DirectInvocation =>
   "review" in toFields(event) && "phase" in toFields(event);
 
 /** Reads events of HTTP API 2.0 and 1.0, REST proxy, function URL and ALB; throws for any other event. */
-export const readLambdaEvent = (given: unknown): IncomingRequest => {
-  const event = toFields(given);
+export const readLambdaEvent = (value: unknown): IncomingRequest => {
+  const event = toFields(value);
   const context = toFields(event.requestContext);
   const http = toFields(context.http);
   const headers = toFields(event.headers);

@@ -24,5 +24,5 @@ export const formatCounts = (cluster: string, counts: readonly Count[], time: nu
 
 /** Prints a cluster's counts to standard output as CloudWatch embedded metrics, one line each. */
 export const printMetrics = (cluster: string, counts: readonly Count[]): void => {
-  for (const one of formatCounts(cluster, counts, Date.now())) printSync(`${one}\n`);
+  for (const line of formatCounts(cluster, counts, Date.now())) printSync(`${line}\n`);
 };

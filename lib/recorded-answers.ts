@@ -44,13 +44,13 @@ export interface RecordedRead extends Pick<Freshness, "most" | "labels"> {
   name?: string;
 }
 
-export const createRecordedCapabilities = (given: RecordedAnswers): Capabilities => {
-  const { https = [], http = [], aws = [] } = given;
+export const createRecordedCapabilities = (recorded: RecordedAnswers): Capabilities => {
+  const { https = [], http = [], aws = [] } = recorded;
   const ledger = createMemoryLedger();
-  for (const [key, value] of Object.entries(given.ledger ?? {})) ledger.change(key, () => value);
+  for (const [key, value] of Object.entries(recorded.ledger ?? {})) ledger.change(key, () => value);
   return {
-    ...createObjectCapabilities(given),
-    ...createAccessCapabilities(given),
+    ...createObjectCapabilities(recorded),
+    ...createAccessCapabilities(recorded),
     https: async (request) => findAnswer(request, https),
     http: async (request) => findAnswer(request, http),
     aws: async (action, request) => findAnswer({ action, ...request }, aws),
@@ -88,7 +88,7 @@ const createObjectCapabilities = ({
       const prefix = namespace === undefined ? `${kind.group}/${kind.resource}/` : place(kind, namespace);
       const found = [...present].filter(([key]) => key.startsWith(prefix));
       // Objects are sorted by key, as the API server lists them.
-      const objects = found.sort(([one], [other]) => (one < other ? -1 : 1)).map(([, object]) => object);
+      const objects = found.sort(([left], [right]) => (left < right ? -1 : 1)).map(([, object]) => object);
       return objects.filter(({ metadata }) => !labels || isSelected(labels, metadata?.labels)).slice(0, most);
     },
     create: async (kind, object) => {
@@ -128,8 +128,8 @@ const findAnswer = (question: object, known: { answer: HttpsResponse }[]): Https
 const createUnansweredFailure = (question: unknown) =>
   new Failure(500, `no answer is recorded to ${JSON.stringify(question, omitSecrets)}; the case's needs must hold one`);
 
-export const readRecordedAnswers = ({ needs }: Rule, given: unknown): Capabilities | undefined =>
-  needs && isObject(given) ? createRecordedCapabilities(given) : undefined;
+export const readRecordedAnswers = ({ needs }: Rule, answers: unknown): Capabilities | undefined =>
+  needs && isObject(answers) ? createRecordedCapabilities(answers) : undefined;
 
 /** Leaves out Authorization headers and `connect` options when a question is compared with a recorded one. */
 const omitSecrets = (name: string, value: unknown) => (/^(authorization|connect)$/i.test(name) ? undefined : value);

@@ -9,15 +9,15 @@ export interface Reinvocations<Mutator> {
  * object. A change in the second round counts for the mutators after it. There is no third round.
  */
 export const openReinvocations = <Mutator>(): Reinvocations<Mutator> => {
-  const asked = new Set<Mutator>();
+  const called = new Set<Mutator>();
   const again = new Set<Mutator>();
   return {
     note: (mutator, isChanged, isReinvoked) => {
       if (isChanged) {
-        for (const one of asked) again.add(one);
-        asked.clear();
+        for (const mutatorToRepeat of called) again.add(mutatorToRepeat);
+        called.clear();
       }
-      if (isReinvoked) asked.add(mutator);
+      if (isReinvoked) called.add(mutator);
     },
     has: (mutator) => again.has(mutator),
   };

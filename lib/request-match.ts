@@ -20,4 +20,4 @@ export const matchesRequest = (
   );
 };
 
-const covers = (wanted: readonly string[], one: string) => wanted.includes("*") || wanted.includes(one);
+const covers = (wanted: readonly string[], value: string) => wanted.includes("*") || wanted.includes(value);

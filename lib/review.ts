@@ -96,10 +96,10 @@ export const checkReview = (value: unknown): AdmissionReview => {
   if (!isMap(value)) throw createReviewFailure("the review", "an object");
   // `checkRequest` checks every field that a rule can reach; the rest of the object stays unknown.
   const { apiVersion, kind, request } = value as { apiVersion: unknown; kind: unknown; request: AdmissionRequest };
-  const version = versions.find((one) => groupVersion + one === apiVersion);
+  const version = versions.find((candidate) => groupVersion + candidate === apiVersion);
   if (kind !== "AdmissionReview") throw createReviewFailure("kind", '"AdmissionReview"');
   if (version === undefined)
-    throw createReviewFailure("apiVersion", versions.map((one) => `"${groupVersion}${one}"`).join(" or "));
+    throw createReviewFailure("apiVersion", versions.map((known) => `"${groupVersion}${known}"`).join(" or "));
   const fault = checkRequest(request);
   if (fault) throw createReviewFailure(`request${fault[0]}`, fault[1]);
   const needed = request.operation === "DELETE" ? "oldObject" : "object";

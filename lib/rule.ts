@@ -124,13 +124,13 @@ export interface RuleDefinition<Object, Settings extends object, N extends Needs
   variants?: OfSettings<readonly RuleVariant<Settings>[], Settings>;
   /** The questions that the rule may ask; its rights follow from them. */
   needs?: N;
-  mutate?(object: Object, surroundings: RuleContext<Object, Settings, N>): Verdict | Promise<Verdict>;
-  validate?(object: Object, surroundings: RuleContext<Object, Settings, N>): Verdict | Promise<Verdict>;
+  mutate?(object: Object, context: RuleContext<Object, Settings, N>): Verdict | Promise<Verdict>;
+  validate?(object: Object, context: RuleContext<Object, Settings, N>): Verdict | Promise<Verdict>;
   /**
    * Edits a draft to what the author of a refused object could write instead; or returns advice in a sentence without
    * its full stop, if no edit would do. Only `postern check` calls it, and tries an edit before it shows it.
    */
-  suggest?(object: Object, surroundings: RuleContext<Object, Settings, N>): SuggestResult | Promise<SuggestResult>;
+  suggest?(object: Object, context: RuleContext<Object, Settings, N>): SuggestResult | Promise<SuggestResult>;
 }
 
 /** Any rule, whatever its object and settings. */
@@ -157,11 +157,11 @@ export const selectPhase = <T extends object>(
   phase: Phase,
   settings: object,
 ): T | undefined => {
-  const given = typeof value === "function" ? value(settings) : value;
-  if (given === undefined) return undefined;
-  const other = phase === "mutate" ? "validate" : "mutate";
-  const split = [phase, other].some((key) => key in given && typeof Reflect.get(given, key) === "object");
-  return (split ? Reflect.get(given, phase) : given) as T | undefined;
+  const selected = typeof value === "function" ? value(settings) : value;
+  if (selected === undefined) return undefined;
+  const otherPhase = phase === "mutate" ? "validate" : "mutate";
+  const split = [phase, otherPhase].some((key) => key in selected && typeof Reflect.get(selected, key) === "object");
+  return (split ? Reflect.get(selected, phase) : selected) as T | undefined;
 };
 
 /** Returns a rule's variants under these settings; undefined if it has none. */

@@ -10,9 +10,9 @@ export interface SettingsMistake {
 }
 
 /** Overrides defaults member by member; lists are replaced whole. */
-export const mergeWithDefaults = (defaults: object, given: unknown): object => {
-  if (!isMap(given)) return defaults;
-  const overridden = Object.entries(given).map(([key, value]) => {
+export const mergeWithDefaults = (defaults: object, settings: unknown): object => {
+  if (!isMap(settings)) return defaults;
+  const overridden = Object.entries(settings).map(([key, value]) => {
     const before: unknown = Object.hasOwn(defaults, key) ? Reflect.get(defaults, key) : undefined;
     return [key, isMap(before) && isMap(value) ? mergeWithDefaults(before, value) : value];
   });
@@ -23,10 +23,14 @@ export const mergeWithDefaults = (defaults: object, given: unknown): object => {
 /** Fields of upstream's configuration files that mean nothing here. */
 const header = new Set(["apiVersion", "kind"]);
 
-export const findMistakes = (defaults: object, given: unknown, path: (string | number)[] = []): SettingsMistake[] => {
-  if (!isMap(given)) return [{ path, sentence: `must be a map, not ${describeType(given)}` }];
+export const findMistakes = (
+  defaults: object,
+  settings: unknown,
+  path: (string | number)[] = [],
+): SettingsMistake[] => {
+  if (!isMap(settings)) return [{ path, sentence: `must be a map, not ${describeType(settings)}` }];
   const known = Object.keys(defaults);
-  return Object.entries(given).flatMap(([key, value]) => {
+  return Object.entries(settings).flatMap(([key, value]) => {
     const at = [...path, key];
     if (path.length === 0 && header.has(key)) return [];
     if (!Object.hasOwn(defaults, key))

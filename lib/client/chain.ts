@@ -40,7 +40,7 @@ export interface ChainResult {
 }
 
 export const filterMatching = (entries: readonly GuardEntry[], phase: Phase, request: AdmissionRequest) =>
-  entries.filter(({ match }) => match[phase]?.some((one) => matchesRequest(one, request)));
+  entries.filter(({ match }) => match[phase]?.some((row) => matchesRequest(row, request)));
 
 /** Evaluates a request in the API server's order: mutating rules one after another, then validating rules in parallel. */
 export const evaluateChain = async (request: AdmissionRequest, context: ChainContext): Promise<ChainResult> => {
@@ -115,9 +115,10 @@ const isSelectedBy = async (
   { object, oldObject, namespace, resource: { group, resource } }: AdmissionRequest,
   context: ChainContext,
 ): Promise<boolean> => {
-  const hasLabels = (selector: LabelSelector, one: unknown) =>
-    isSelected(selector, Object(Object(one).metadata).labels ?? {});
-  if (objectSelector && ![object, oldObject].some((one) => one != null && hasLabels(objectSelector, one))) return false;
+  const hasLabels = (selector: LabelSelector, value: unknown) =>
+    isSelected(selector, Object(Object(value).metadata).labels ?? {});
+  if (objectSelector && ![object, oldObject].some((value) => value != null && hasLabels(objectSelector, value)))
+    return false;
   if (namespaceSelector === undefined || namespace === undefined) return true;
   if (group === "" && resource === "namespaces") return hasLabels(namespaceSelector, object ?? oldObject);
   const found = await context.capabilities(milliseconds).get({ group: "", resource: "namespaces" }, namespace);

@@ -62,23 +62,25 @@ const createContext = (guard: Guard): GuardContext => {
 export const guard = (send: typeof fetch, options: Guard): typeof fetch => {
   const intercept = createInterceptor(createContext(options));
   return async (input, init) => {
-    const given = isRequest(input) ? input : undefined;
-    const method = (init?.method ?? given?.method ?? "GET").toUpperCase();
-    const address = given?.url ?? String(input);
+    const source = isRequest(input) ? input : undefined;
+    const method = (init?.method ?? source?.method ?? "GET").toUpperCase();
+    const address = source?.url ?? String(input);
     if (!isWritingMethod(method)) return send(input, init);
 
     const open = () => {
       // Request also sets the headers that follow from the body's type; `fetch` requires `duplex` if it is a stream.
       const request =
-        init?.body == null && given ? given : new Request(address, { ...init, method, duplex: "half" } as RequestInit);
+        init?.body == null && source
+          ? source
+          : new Request(address, { ...init, method, duplex: "half" } as RequestInit);
       const headers = new Headers(init?.headers ?? request.headers);
       const type = request.headers.get("content-type");
       if (type !== null && !headers.has("content-type")) headers.set("content-type", type);
       return { headers, read: () => readBody(request.body) };
     };
-    const response = await intercept({ method, address, send: createSender(send, given, init), open });
+    const response = await intercept({ method, address, send: createSender(send, source, init), open });
     // A caller that aborted gets the abort error, not a response or an error that resulted from it.
-    for (const signal of [init?.signal, given?.signal]) signal?.throwIfAborted();
+    for (const signal of [init?.signal, source?.signal]) signal?.throwIfAborted();
     return response ?? send(input, init);
   };
 };
@@ -86,10 +88,10 @@ export const guard = (send: typeof fetch, options: Guard): typeof fetch => {
 const isRequest = (input: unknown): input is Request => isObject(input) && "method" in input;
 
 const createSender =
-  (send: typeof fetch, given: Request | undefined, init: RequestInit | undefined): Send =>
+  (send: typeof fetch, source: Request | undefined, init: RequestInit | undefined): Send =>
   (method, url, headers, body, signal) => {
-    const signals = [init?.signal, given?.signal, signal].filter((one) => one != null);
-    const own = given && { redirect: given.redirect, credentials: given.credentials, cache: given.cache };
+    const signals = [init?.signal, source?.signal, signal].filter((value) => value != null);
+    const own = source && { redirect: source.redirect, credentials: source.credentials, cache: source.cache };
     const aborted = signals.length > 0 && { signal: AbortSignal.any(signals) };
     return send(url, { ...own, ...init, method, headers, body: body ?? null, ...aborted });
   };

@@ -51,18 +51,18 @@ export const createGuardEntries = (rules: Record<string, GuardRule>): GuardEntry
     )
     .map(([name, rule]) => createCheckedEntry(name, rule));
 
-const createCheckedEntry = (name: string, { rule, settings: given = {}, mode = "enforce", variant }: GuardRule) => {
-  const [mistake] = findMistakes(rule.settings ?? {}, given);
+const createCheckedEntry = (name: string, { rule, settings: overrides = {}, mode = "enforce", variant }: GuardRule) => {
+  const [mistake] = findMistakes(rule.settings ?? {}, overrides);
   if (mistake) throw new Error(`rules.${[name, "settings", ...mistake.path].join(".")} ${mistake.sentence}`);
-  const settings = freezeDeep(structuredClone(mergeWithDefaults(rule.settings ?? {}, given)));
+  const settings = freezeDeep(structuredClone(mergeWithDefaults(rule.settings ?? {}, overrides)));
   const fault = rule.checkSettings?.(settings);
   if (fault !== undefined) throw new Error(`rules.${name}.settings: ${fault}`);
 
   if (variant === undefined) return createEntry(name, rule, settings, mode);
   const variants = getVariants(rule, settings) ?? [];
-  const found = variants.find((one) => one.name === variant);
+  const found = variants.find((candidate) => candidate.name === variant);
   if (found === undefined)
-    throw new Error(`rules.${name}.variant must be one of ${variants.map((one) => one.name).join(", ") || "none"}`);
+    throw new Error(`rules.${name}.variant must be one of ${variants.map(({ name }) => name).join(", ") || "none"}`);
   const { name: _, settings: own, ...differences } = found;
   return createEntry(name, { ...rule, ...differences }, mergeWithDefaults(settings, own), mode, variant);
 };
@@ -92,8 +92,8 @@ const createEntry = (name: string, rule: Rule, settings: object, mode: Mode, var
 
 const defaultTimeoutSeconds = 3;
 
-const getSelector = (given: OfSettings<LabelSelector, object> | undefined, settings: object) => {
-  const selector = typeof given === "function" ? given(settings) : given;
+const getSelector = (value: OfSettings<LabelSelector, object> | undefined, settings: object) => {
+  const selector = typeof value === "function" ? value(settings) : value;
   const { matchLabels = {}, matchExpressions = [] } = selector ?? {};
   return Object.keys(matchLabels).length + matchExpressions.length > 0 ? selector : undefined;
 };

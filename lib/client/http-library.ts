@@ -55,7 +55,7 @@ const readHeaders = (request: RequestContext): Headers => {
 const createSender =
   (library: HttpLibrary, request: RequestContext): Send =>
   async (method, url, headers, body, signal) => {
-    const signals = [request.getSignal?.(), signal].filter((one) => one !== undefined);
+    const signals = [request.getSignal?.(), signal].filter((value) => value !== undefined);
     const derived: RequestContext = Object.assign(Object.create(request), {
       getUrl: () => url,
       getHttpMethod: () => method,

@@ -58,17 +58,17 @@ const isMatched = (entries: readonly GuardEntry[], target: RequestTarget): boole
   // A PUT or PATCH of an object that doesn't exist may create it.
   const created: AdmissionRequest = { ...request, operation: "CREATE" };
   const requests = target.operation === "UPDATE" ? [request, created] : [request];
-  return requests.some((one) =>
-    (["mutate", "validate"] as const).some((phase) => filterMatching(entries, phase, one).length > 0),
+  return requests.some((candidate) =>
+    (["mutate", "validate"] as const).some((phase) => filterMatching(entries, phase, candidate).length > 0),
   );
 };
 
 /** Handles a POST or a PUT. */
 const sendObject = async (write: InterceptedWrite): Promise<Response> => {
-  const given = parseObject(write.body, write.headers);
+  const object = parseObject(write.body, write.headers);
   const old = write.method === "POST" ? undefined : await readCurrentOrSend(write);
   if (old instanceof Response) return old;
-  const result = await evaluateWrite(write, given, old);
+  const result = await evaluateWrite(write, object, old);
   return sendUnlessRefused(result, () => sendWrite(write, result.isChanged ? result.object : undefined));
 };
 

@@ -25,9 +25,9 @@ const maxRetries = 3;
  * difference from the current object is sent instead, together with a test of the object's resourceVersion.
  */
 export const sendPatch = async (write: InterceptedWrite): Promise<Response> => {
-  const given = parseBody(write.body, write.headers, patchTypes);
+  const patch = parseBody(write.body, write.headers, patchTypes);
   if (getMediaType(write.headers) === applyType) return sendApply(write);
-  if (!isMap(given) && !Array.isArray(given)) throw new Failure(400, "the body must be a patch as JSON");
+  if (!isMap(patch) && !Array.isArray(patch)) throw new Failure(400, "the body must be a patch as JSON");
   for (let retries = 0; ; retries++) {
     const old = await readCurrentOrSend(write);
     if (old instanceof Response) return old;
@@ -124,19 +124,19 @@ const buildApplyFailure = (why: string) =>
 
 /** Merges a patch operation into the body of a server-side apply: in maps, and in list elements found by name. */
 const mergeChange = (body: KubernetesObject, applied: unknown, change: Patch[number]): KubernetesObject => {
-  const merge = (given: unknown, stored: unknown, [step, ...rest]: string[]): unknown => {
+  const merge = (part: unknown, stored: unknown, [step, ...rest]: string[]): unknown => {
     if (step === undefined) return change.op === "remove" ? undefined : change.value;
     if (Array.isArray(stored)) {
       const element: unknown = stored[Number(step)];
       const { name } = Object(element);
-      const hasName = (one: unknown) => typeof name === "string" && Object(one).name === name;
-      const index = Array.isArray(given) ? given.findIndex(hasName) : -1;
-      if (rest.length === 0 || index < 0 || !Array.isArray(given))
+      const hasName = (candidate: unknown) => typeof name === "string" && Object(candidate).name === name;
+      const index = Array.isArray(part) ? part.findIndex(hasName) : -1;
+      if (rest.length === 0 || index < 0 || !Array.isArray(part))
         throw buildApplyFailure(`the change is in a list, at ${change.path}`);
-      return given.with(index, merge(given[index], element, rest));
+      return part.with(index, merge(part[index], element, rest));
     }
-    const map = isMap(given) ? given : {};
-    if (given !== undefined && !isMap(given)) throw buildApplyFailure(`the change is not in a map, at ${change.path}`);
+    const map = isMap(part) ? part : {};
+    if (part !== undefined && !isMap(part)) throw buildApplyFailure(`the change is not in a map, at ${change.path}`);
     const value = merge(getOwn(map, step), isMap(stored) ? getOwn(stored, step) : undefined, rest);
     const others = Object.entries(map).filter(([key]) => key !== step);
     return Object.fromEntries(value === undefined ? others : [...others, [step, value]]);

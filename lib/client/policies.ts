@@ -90,8 +90,8 @@ const matchAll = (...operations: RequestMatch["operations"]): RequestMatch[] => 
 ];
 
 /** Returns a function that returns a copy of these policies. Throws if a policy is faulty. */
-const checkPolicies = (given: readonly KinitirasPolicy[]) => {
-  const { policies, faults } = parsePolicies(structuredClone(given));
+const checkPolicies = (ownPolicies: readonly KinitirasPolicy[]) => {
+  const { policies, faults } = parsePolicies(structuredClone(ownPolicies));
   if (faults.length > 0) throw new Error(`policies: ${faults.join("; ")}`);
   return () => policies;
 };

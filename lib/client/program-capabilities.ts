@@ -56,8 +56,8 @@ export const openProgramCapabilities = () => {
 
 const createSender =
   (own: Headers, send: Send): typeof sendRequest =>
-  async (url, { method = "GET", headers: given }, body, deadline, limit = longestAnswer) => {
-    const { accept, "content-type": type } = Object(given);
+  async (url, { method = "GET", headers: sentHeaders }, body, deadline, limit = longestAnswer) => {
+    const { accept, "content-type": type } = Object(sentHeaders);
     const headers = filterLastingHeaders(own, { accept, ...(type && { "content-type": type }) });
     const signal = AbortSignal.timeout(Math.max(0, Math.min(deadline - Date.now(), 2 ** 31 - 1)));
     const bytes = typeof body === "string" || body === undefined ? body : new Uint8Array(body);

@@ -32,8 +32,8 @@ export const parseBody = (bytes: Uint8Array, headers: Headers, accepted: readonl
   const type = getMediaType(headers);
   const encoding = headers.get("content-encoding") ?? "identity";
   if (!accepted.includes(type) || encoding !== "identity") {
-    const given = encoding === "identity" ? type : `${type} in ${encoding}`;
-    throw new Failure(415, `a body of ${given} can't be evaluated; send JSON as ${accepted.join(" or ")}`);
+    const bodyType = encoding === "identity" ? type : `${type} in ${encoding}`;
+    throw new Failure(415, `a body of ${bodyType} can't be evaluated; send JSON as ${accepted.join(" or ")}`);
   }
   const text = isUtf8(bytes) ? new TextDecoder().decode(bytes) : "";
   const value = parseJson(text);

@@ -66,23 +66,23 @@ export const parseMap = (text: string): KubernetesObject | undefined => {
   return isMap(value) ? value : undefined;
 };
 
-/** Evaluates the rules. `given` is the object that would be stored, undefined on DELETE; `old` is the current one. */
+/** Evaluates the rules. `newObject` is the object that would be stored, undefined on DELETE; `old` is the current one. */
 export const evaluateWrite = async (
   { target, user, context }: InterceptedWrite,
-  given: KubernetesObject | undefined,
+  newObject: KubernetesObject | undefined,
   old: KubernetesObject | undefined,
 ): Promise<ChainResult> => {
-  const operation = given === undefined ? "DELETE" : old === undefined ? "CREATE" : "UPDATE";
-  const object = given ?? old ?? {};
+  const operation = newObject === undefined ? "DELETE" : old === undefined ? "CREATE" : "UPDATE";
+  const object = newObject ?? old ?? {};
   const kind = await findKind(object, old, target, context);
   const request: AdmissionRequest = {
     ...buildAdmissionRequest({ ...target, operation }, kind, user, object),
-    object: given === undefined ? null : addNamespace(addKind(given, kind), target),
+    object: newObject === undefined ? null : addNamespace(addKind(newObject, kind), target),
     oldObject: old ?? null,
   };
   const result = await evaluateChain(request, context);
-  return given !== undefined && result.isChanged
-    ? { ...result, object: removeAddedNamespace(result.object, given) }
+  return newObject !== undefined && result.isChanged
+    ? { ...result, object: removeAddedNamespace(result.object, newObject) }
     : result;
 };
 
@@ -128,8 +128,8 @@ const findKind = async (
       return { ...splitApiVersion(apiVersion), kind };
   const { group, version, resource, subResource } = target;
   const path = subResource === undefined ? resource : `${resource}/${subResource}`;
-  const served = await capabilities(discoveryTimeout).discover(joinApiVersion(target));
-  const found = served?.find((one) => one.resource === path);
+  const resources = await capabilities(discoveryTimeout).discover(joinApiVersion(target));
+  const found = resources?.find((candidate) => candidate.resource === path);
   if (found === undefined) throw new Failure(400, "the object must state its apiVersion and kind");
   return { group, version, kind: found.kind };
 };
@@ -150,11 +150,11 @@ const addNamespace = (object: KubernetesObject, target: RequestTarget): Kubernet
 };
 
 /** Removes the namespace that `addNamespace` added. */
-const removeAddedNamespace = (object: KubernetesObject, given: KubernetesObject): KubernetesObject => {
-  if (getNamespace(given) !== undefined || getNamespace(object) === undefined) return object;
+const removeAddedNamespace = (object: KubernetesObject, sentObject: KubernetesObject): KubernetesObject => {
+  if (getNamespace(sentObject) !== undefined || getNamespace(object) === undefined) return object;
   const { metadata: filled, ...rest } = object;
   const { namespace: _, ...metadata } = filled ?? {};
-  return given.metadata === undefined && Object.keys(metadata).length === 0 ? rest : { ...object, metadata };
+  return sentObject.metadata === undefined && Object.keys(metadata).length === 0 ? rest : { ...object, metadata };
 };
 
 const getNamespace = ({ metadata }: KubernetesObject): string | undefined =>

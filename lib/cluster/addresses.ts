@@ -41,15 +41,15 @@ const perilous = parseRanges([
  * them, and to one where machines get credentials only if it is listed by itself.
  */
 export const createAddressCheck = (texts: readonly string[]): ((address: string) => boolean) => {
-  const given = parseRanges(texts);
+  const allowedRanges = parseRanges(texts);
   return (address) => {
     const own = parseIpAddress(address);
     if (own === undefined) return false;
     const [, from = 0] = disguises.find(([[range]]) => range && isInRange(own)(range)) ?? [];
     const bytes = from ? own.slice(from, from + 4) : own;
     const has = isInRange(bytes);
-    if (perilous.some(has)) return given.some((range) => range[1] === bytes.length * 8 && has(range));
-    return given.some(has) || (common.some(has) && !apart.some(has));
+    if (perilous.some(has)) return allowedRanges.some((range) => range[1] === bytes.length * 8 && has(range));
+    return allowedRanges.some(has) || (common.some(has) && !apart.some(has));
   };
 };
 

@@ -26,7 +26,7 @@ interface CredentialSources {
 /** Returns a source of tokens, which renews a token before it ends and after a server refused it. */
 export const createTokenSource = (
   credentials: Credentials,
-  around: CredentialSources = { identity: readAwsKeysFromEnvironment, ask: sendRequest },
+  sources: CredentialSources = { identity: readAwsKeysFromEnvironment, ask: sendRequest },
 ) => {
   let current: Promise<Token> | undefined;
   let until = 0;
@@ -36,7 +36,7 @@ export const createTokenSource = (
       if (!current || until <= Date.now()) {
         // The token counts as valid until it has arrived, so that other callers wait for it and don't fetch another.
         until = Number.POSITIVE_INFINITY;
-        current = fetchToken(credentials, around, deadline);
+        current = fetchToken(credentials, sources, deadline);
         current.then(
           (token) => {
             until = token.until;

@@ -73,7 +73,7 @@ export const presignUrl = (request: SignableRequest, identity: AwsKeys, now: Dat
 const listHeaders = (headers: Record<string, string>, host: string) =>
   Object.entries({ ...headers, host })
     .map(([name, value]) => [name.toLowerCase(), value] as const)
-    .sort(([one], [other]) => (one < other ? -1 : 1));
+    .sort(([left], [right]) => (left < right ? -1 : 1));
 
 const formatHeaderNames = (headers: Record<string, string> = {}, host: string) =>
   listHeaders(headers, host)
@@ -87,7 +87,7 @@ const formatQuery = (query: Record<string, string>) =>
     .join("&");
 
 const encodeComponent = (text: string) =>
-  encodeURIComponent(text).replace(/[!'()*]/g, (one) => `%${one.charCodeAt(0).toString(16).toUpperCase()}`);
+  encodeURIComponent(text).replace(/[!'()*]/g, (character) => `%${character.charCodeAt(0).toString(16).toUpperCase()}`);
 
 const formatStamp = (now: Date) => now.toISOString().replace(/[-:]|\.\d+/g, "");
 const buildScope = (stamp: string, region: string, service: string) =>

@@ -64,9 +64,9 @@ const [integer, bitString, objectIdentifier, sequence, set, attributes] = [0x02,
 
 /** CertificationRequest → CertificationRequestInfo → Name. */
 const readSubject = (bytes: Uint8Array): CertificateSubject | undefined => {
-  const whole = readElement(bytes, 0, bytes.length);
-  if (whole?.identifier !== sequence || whole.end !== bytes.length) return undefined;
-  const [information] = readFields(bytes, whole, sequence, sequence, bitString) ?? [];
+  const certificateRequest = readElement(bytes, 0, bytes.length);
+  if (certificateRequest?.identifier !== sequence || certificateRequest.end !== bytes.length) return undefined;
+  const [information] = readFields(bytes, certificateRequest, sequence, sequence, bitString) ?? [];
   const [, name] = (information && readFields(bytes, information, integer, sequence, sequence, attributes)) ?? [];
   return name && toSubject(bytes, name);
 };

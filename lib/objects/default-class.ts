@@ -8,8 +8,8 @@ interface Class {
 export const findDefaultClass = (classes: readonly Class[], marks: readonly string[]): string | undefined => {
   const marked = classes.filter(({ metadata }) => marks.some((mark) => metadata?.annotations?.[mark] === "true"));
   const [newest] = marked.sort(
-    (one, other) =>
-      compare(getCreationTime(other), getCreationTime(one)) || compare(getClassName(one), getClassName(other)),
+    (left, right) =>
+      compare(getCreationTime(right), getCreationTime(left)) || compare(getClassName(left), getClassName(right)),
   );
   return newest && getClassName(newest);
 };
@@ -17,4 +17,4 @@ export const findDefaultClass = (classes: readonly Class[], marks: readonly stri
 /** Timestamps have equal length, so that string order is time order. */
 const getCreationTime = ({ metadata }: Class) => metadata?.creationTimestamp ?? "";
 const getClassName = ({ metadata }: Class) => metadata?.name ?? "";
-const compare = (one: string, other: string) => (one < other ? -1 : one > other ? 1 : 0);
+const compare = (left: string, right: string) => (left < right ? -1 : left > right ? 1 : 0);

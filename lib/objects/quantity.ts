@@ -31,8 +31,8 @@ const largestExponent = 1000;
 export const parseQuantity = (written: string | number): Quantity | undefined => {
   const text = String(written);
   if (text.length > longest) return undefined;
-  const [matched, sign, whole = "", fraction = "", suffix = ""] = shape.exec(text) ?? [];
-  const digits = whole + fraction;
+  const [matched, sign, integer = "", fraction = "", suffix = ""] = shape.exec(text) ?? [];
+  const digits = integer + fraction;
   if (matched === undefined || digits === "") return undefined;
 
   const power = Math.max(binarySuffixes.indexOf(suffix), 0);
@@ -67,16 +67,17 @@ export const zeroQuantity: Quantity = requireQuantity("0");
 export const isQuantity = (text: string): boolean => parseQuantity(text) !== undefined;
 
 /** Returns a number below, equal to or above 0; texts must be quantities. */
-export const compareQuantities = (one: Quantity | string, other: Quantity | string): number => {
-  const [first, second] = [toNanos(one), toNanos(other)];
+export const compareQuantities = (left: Quantity | string, right: Quantity | string): number => {
+  const [first, second] = [toNanos(left), toNanos(right)];
   return Number(first > second) - Number(first < second);
 };
 
-const toNanos = (given: Quantity | string) => (typeof given === "string" ? requireQuantity(given) : given).nanos;
+const toNanos = (quantity: Quantity | string) =>
+  (typeof quantity === "string" ? requireQuantity(quantity) : quantity).nanos;
 
 /** Adds quantities, in the notation of the first unless that is zero. */
-export const addQuantities = (one: Quantity, other: Quantity): Quantity => {
-  return { nanos: one.nanos + other.nanos, notation: (one.nanos === 0n ? other : one).notation };
+export const addQuantities = (left: Quantity, right: Quantity): Quantity => {
+  return { nanos: left.nanos + right.nanos, notation: (left.nanos === 0n ? right : left).notation };
 };
 
 /** Returns whole units, rounded away from zero: Go's `Value()` without its overflow. */

@@ -25,7 +25,7 @@ export const refuseExec = async (
 ): Promise<{ refuse: Status } | undefined> => {
   const pod = await pods(request.name ?? "", request.namespace);
   if (pod === undefined) return { refuse: forbidden(request, `pods "${request.name ?? ""}" not found`) };
-  const found = of.find((one) => (one === "privileged" ? isPrivileged(pod, settings) : pod.spec?.[one] === true));
+  const found = of.find((field) => (field === "privileged" ? isPrivileged(pod, settings) : pod.spec?.[field] === true));
   if (found) return { refuse: forbidden(request, `cannot exec into or attach to ${escalations[found]}`) };
 };
 

@@ -14,14 +14,14 @@ export type Amounts = ReadonlyMap<string, Quantity>;
 export const parseAmounts = (stated: Record<string, string> = {}): Amounts =>
   new Map(Object.entries(stated).map(([resource, written]) => [resource, requireQuantity(written)]));
 
-export const addAmounts = (one: Amounts, other: Amounts): Amounts => combineAmounts(one, other, addQuantities);
+export const addAmounts = (left: Amounts, right: Amounts): Amounts => combineAmounts(left, right, addQuantities);
 
-const maximizeAmounts = (one: Amounts, other: Amounts): Amounts =>
-  combineAmounts(one, other, (first, second) => (compareQuantities(second, first) > 0 ? second : first));
+const maximizeAmounts = (left: Amounts, right: Amounts): Amounts =>
+  combineAmounts(left, right, (first, second) => (compareQuantities(second, first) > 0 ? second : first));
 
-const combineAmounts = (one: Amounts, other: Amounts, combine: typeof addQuantities): Amounts => {
-  const both = new Map(one);
-  for (const [resource, amount] of other) {
+const combineAmounts = (left: Amounts, right: Amounts, combine: typeof addQuantities): Amounts => {
+  const both = new Map(left);
+  for (const [resource, amount] of right) {
     const present = both.get(resource);
     both.set(resource, present ? combine(present, amount) : amount);
   }

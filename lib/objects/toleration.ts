@@ -7,7 +7,7 @@ export const mergeTolerations = (first: readonly Toleration[], second: readonly 
   for (const [index, { toleration, reach }] of all.entries()) {
     const isCovered =
       merged.some((kept) => covers(kept.reach, reach)) ||
-      all.some((other, at) => at > index && !isSame(other.reach, reach) && covers(other.reach, reach));
+      all.some((candidate, at) => at > index && !isSame(candidate.reach, reach) && covers(candidate.reach, reach));
     if (!isCovered) merged.push({ toleration, reach });
   }
   return merged.map(({ toleration }) => toleration);
@@ -40,9 +40,9 @@ const covers = (wide: FilledInToleration, narrow: FilledInToleration): boolean =
   return (operator === "Equal" || operator === "") && narrow.operator === "Equal" && value === narrow.value;
 };
 
-const isSame = (one: FilledInToleration, other: FilledInToleration) =>
-  one.key === other.key &&
-  one.operator === other.operator &&
-  one.value === other.value &&
-  one.effect === other.effect &&
-  one.seconds === other.seconds;
+const isSame = (left: FilledInToleration, right: FilledInToleration) =>
+  left.key === right.key &&
+  left.operator === right.operator &&
+  left.value === right.value &&
+  left.effect === right.effect &&
+  left.seconds === right.seconds;

@@ -30,8 +30,8 @@ export interface CheckedPolicyDocument {
 export const checkPolicyDocuments = (documents: readonly unknown[]): CheckedPolicyDocument[] => {
   const names = new Set<string>();
   return unpackLists(documents).map(({ value, ...place }) => {
-    const other = findKindFault(value);
-    const faults = other ? [other] : findPolicyFaults(value);
+    const kindFault = findKindFault(value);
+    const faults = kindFault ? [kindFault] : findPolicyFaults(value);
     const name = describePolicy(value);
     if (faults.length === 0 && names.has(name)) faults.push("is there twice");
     names.add(name);

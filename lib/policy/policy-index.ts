@@ -45,10 +45,10 @@ const isValidatePolicy = (policy: KinitirasPolicy): policy is ValidatePolicy => 
 const indexPolicies = <P extends KinitirasPolicy>(policies: P[]): IndexedPolicies<P> => {
   const getMetadata = ({ metadata }: P, key: "name" | "namespace") => toText(isMap(metadata) ? metadata[key] : "");
   const sorted = policies.toSorted(
-    (one, other) =>
-      Number(isInNamespace(one)) - Number(isInNamespace(other)) ||
-      compareBytes(getMetadata(one, "name"), getMetadata(other, "name")) ||
-      compareBytes(getMetadata(one, "namespace"), getMetadata(other, "namespace")),
+    (left, right) =>
+      Number(isInNamespace(left)) - Number(isInNamespace(right)) ||
+      compareBytes(getMetadata(left, "name"), getMetadata(right, "name")) ||
+      compareBytes(getMetadata(left, "namespace"), getMetadata(right, "namespace")),
   );
   const byKey = new Map<string, PositionedPolicy<P>[]>();
   const ofAll: PositionedPolicy<P>[] = [];
@@ -108,7 +108,7 @@ const findPolicies = <P extends KinitirasPolicy>({ byKey, ofAll }: IndexedPolici
   const namespace = resolveNamespace(request);
   const found = new Set([...ofAll, ...listObjectKeys(object).flatMap((key) => byKey.get(key) ?? [])]);
   return [...found]
-    .sort((one, other) => one.place - other.place)
+    .sort((left, right) => left.place - right.place)
     .map(({ policy }) => policy)
     .filter((policy) => {
       const selectors = getSelectors(policy);

@@ -109,7 +109,7 @@ export const listPolicies = async (
   if (known?.policies === policies && hasSameLists(known.lists, lists)) return known.all;
   const own = new Set(policies.map(formatIdentity));
   // The cluster lists only policies here, but their content is not checked.
-  const others = lists.flat().filter((one) => !own.has(formatIdentity(one))) as unknown as KinitirasPolicy[];
+  const others = lists.flat().filter((policy) => !own.has(formatIdentity(policy))) as unknown as KinitirasPolicy[];
   const all = others.length > 0 ? [...policies, ...others] : policies;
   joinedPolicies.set(first, { policies, lists, all });
   // Starts loading CUE now, so that the first request that needs it waits less.
@@ -153,8 +153,8 @@ const noObjects: readonly KubernetesObject[] = [];
 /** Builds the functions through which an evaluation asks the cluster, HTTP services and CUE. */
 export const createPolicyCapabilities = ({ settings, reader, cue, http }: PolicyRuleContext): PolicyCapabilities => {
   const findServedResource = async (apiVersion: string, kind: string) => {
-    const served = await reader.discover(apiVersion);
-    const found = served?.find((one) => one.kind === kind && !one.resource.includes("/"));
+    const servedResources = await reader.discover(apiVersion);
+    const found = servedResources?.find((candidate) => candidate.kind === kind && !candidate.resource.includes("/"));
     if (found === undefined) throw new Error(`the cluster serves no ${kind} of ${apiVersion}`);
     return found;
   };
@@ -162,7 +162,7 @@ export const createPolicyCapabilities = ({ settings, reader, cue, http }: Policy
     const { resource, namespaced } = await findServedResource(apiVersion, kind);
     const { group, version } = splitApiVersion(apiVersion);
     const isSecret = group === "" && resource === "secrets";
-    if (isSecret && !settings.reads.some((one) => one.group === group && one.resource === resource))
+    if (isSecret && !settings.reads.some((read) => read.group === group && read.resource === resource))
       throw new Error("Secrets are read only if the setting reads lists them");
     return { place: { group, version, resource }, namespaced };
   };
@@ -213,12 +213,12 @@ export const countMetrics = (
 };
 
 /** Runs an evaluation; if it throws, counts an error in the metrics of the policy that failed, and throws again. */
-export const countErrors = async <T>(around: PolicyRuleContext, evaluate: () => Promise<T>): Promise<T> => {
+export const countErrors = async <T>(context: PolicyRuleContext, evaluate: () => Promise<T>): Promise<T> => {
   try {
     return await evaluate();
   } catch (error) {
     const policy = findFailedPolicy(error);
-    if (policy) countMetrics(around, [{ metric: "policy_error_count", policy }]);
+    if (policy) countMetrics(context, [{ metric: "policy_error_count", policy }]);
     throw error;
   }
 };

@@ -124,10 +124,10 @@ const renderInputs = (name: string, inputs: Record<string, unknown>): string =>
 /** Renders JSON as CUE accepts it: without lone surrogates, and with byte order marks escaped. */
 const toCueLiteral = (value: unknown): string => {
   const text = JSON.stringify(value) ?? "null";
-  const whole = text.includes("\\ud")
+  const wellFormed = text.includes("\\ud")
     ? text.replace(/\\(?:ud[89a-f][\da-f]{2}|.)/g, (sequence) => (sequence.startsWith("\\ud") ? "\\ufffd" : sequence))
     : text;
-  return whole.replaceAll("\uFEFF", "\\ufeff");
+  return wellFormed.replaceAll("\uFEFF", "\\ufeff");
 };
 
 /** Evaluates CUE to a struct; removes the hidden field's name from error messages. */
@@ -225,7 +225,7 @@ const parseVerdict = (found: unknown): ScriptVerdict => {
 
 /** Lowercases field names: Go, for which such scripts were written, ignores their case; the last duplicate counts. */
 const lowercaseFields = (value: unknown, field: string): Record<string, unknown> =>
-  Object.fromEntries(Object.entries(requireStruct(value, field)).map(([name, one]) => [name.toLowerCase(), one]));
+  Object.fromEntries(Object.entries(requireStruct(value, field)).map(([name, header]) => [name.toLowerCase(), header]));
 
 const requireStruct = (value: unknown, field: string): Record<string, unknown> => {
   if (!isMap(value)) throw new Error(`${field} must be a struct`);

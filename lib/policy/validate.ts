@@ -40,9 +40,9 @@ export const evaluateValidatePolicies = async (
 };
 
 const findDenial = async (policy: ValidatePolicy, request: PolicyRequest, capabilities: PolicyCapabilities) => {
-  for (const [rule, given] of listPolicyRules(policy, "validateRules").entries()) {
+  for (const [rule, validateRule] of listPolicyRules(policy, "validateRules").entries()) {
     try {
-      const reason = await findRefusalReason(given, request, capabilities);
+      const reason = await findRefusalReason(validateRule, request, capabilities);
       if (reason !== undefined) return { rule, reason };
     } catch (error) {
       throw toPolicyFailure(policy, "validateRules", rule, error);

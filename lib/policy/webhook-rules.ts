@@ -33,7 +33,7 @@ const buildWebhookRules = (
   const rules = [overrideRules, validateRules].flatMap(toList);
   const wanted = rules.map((rule) => toList(toMap(rule).targetOperations));
   const isAny = wanted.some((operations) => operations.length === 0 || operations.includes("*"));
-  const operations = possible.filter((one) => isAny || wanted.some((some) => some.includes(one)));
+  const operations = possible.filter((operation) => isAny || wanted.some((some) => some.includes(operation)));
   if (operations.length === 0) return [];
   const selectors = listSelectors(policy);
   if (selectors.length === 0) {
@@ -41,9 +41,9 @@ const buildWebhookRules = (
     return [{ apiGroups: ["*"], apiVersions: ["*"], resources: ["*"], operations, ...(scope && { scope }) }];
   }
   return selectors.filter(isKind).flatMap((selector) => {
-    const served = plurals(selector);
-    if (served === undefined || served.group === policyGroup) return [];
-    return [{ apiGroups: [served.group], apiVersions: [served.version], resources: [served.resource], operations }];
+    const type = plurals(selector);
+    if (type === undefined || type.group === policyGroup) return [];
+    return [{ apiGroups: [type.group], apiVersions: [type.version], resources: [type.resource], operations }];
   });
 };
 
@@ -52,15 +52,16 @@ const mergeWebhookRules = (rows: readonly RequestMatch[], possible: readonly Ope
   const single = rows.flatMap((row) => row.resources.map((resource) => ({ ...row, resources: [resource] })));
   const each = [...Map.groupBy(single, ({ operations: _, ...row }) => JSON.stringify(row)).values()].map((some) => {
     const { operations: _, ...row } = some[0] as RequestMatch;
-    return { ...row, operations: possible.filter((one) => some.some((other) => includesValue(other.operations, one))) };
+    const isUsed = (operation: Operation) => some.some(({ operations }) => includesValue(operations, operation));
+    return { ...row, operations: possible.filter(isUsed) };
   });
   const matchesEverything = ({ apiGroups, apiVersions, resources, scope }: RequestMatch) =>
     scope === undefined && [apiGroups, apiVersions, resources].every((names) => names.includes("*"));
-  const whole = each.filter(matchesEverything);
+  const rowsForAll = each.filter(matchesEverything);
   const others = each.filter(
     (row) =>
-      whole.includes(row) ||
-      !row.operations.every((one) => whole.some((all) => all.operations.includes(one))) ||
+      rowsForAll.includes(row) ||
+      !row.operations.every((operation) => rowsForAll.some((all) => all.operations.includes(operation))) ||
       row.resources.some((path) => path.includes("/")),
   );
   const alike = Map.groupBy(others, ({ resources: _, ...row }) => JSON.stringify(row));
@@ -69,7 +70,7 @@ const mergeWebhookRules = (rows: readonly RequestMatch[], possible: readonly Ope
       ...(some[0] as RequestMatch),
       resources: [...new Set(some.flatMap(({ resources }) => resources))].sort(),
     }))
-    .sort((one, other) => (JSON.stringify(one) < JSON.stringify(other) ? -1 : 1));
+    .sort((left, right) => (JSON.stringify(left) < JSON.stringify(right) ? -1 : 1));
 };
 
 /** Returns a function that builds the webhook rules of settings; `possible` are the operations at which policies apply. */
@@ -78,8 +79,8 @@ export const createWebhookRulesBuilder =
   ({ policies, intercept }: PolicySettings): RequestMatch[] =>
     mergeWebhookRules(
       [
-        ...intercept.map((one) => toWebhookRule(one, possible)),
-        ...policies.flatMap((one) => buildWebhookRules(one, possible, guessResource)),
+        ...intercept.map((row) => toWebhookRule(row, possible)),
+        ...policies.flatMap((policy) => buildWebhookRules(policy, possible, guessResource)),
       ],
       possible,
     );
@@ -88,10 +89,10 @@ const toWebhookRule = (
   { operations = ["*"], ...row }: InterceptedRequests,
   possible: readonly Operation[],
 ): RequestMatch => {
-  return { ...row, operations: possible.filter((one) => includesValue(operations, one)) };
+  return { ...row, operations: possible.filter((operation) => includesValue(operations, operation)) };
 };
 
-const includesValue = (wanted: readonly string[], one = "") => wanted.includes("*") || wanted.includes(one);
+const includesValue = (wanted: readonly string[], value = "") => wanted.includes("*") || wanted.includes(value);
 
 /**
  * Returns a function that inspects a cluster: it replaces the policies of settings, and those in the cluster's
@@ -151,8 +152,8 @@ const discoverResources = async (
     }
   return ({ apiVersion, kind }) => {
     if (silent.has(apiVersion)) return guessResource({ apiVersion, kind });
-    const served = known.get(apiVersion)?.find((one) => one.kind === kind && !one.resource.includes("/"));
-    return served && { ...splitApiVersion(apiVersion), resource: served.resource };
+    const found = known.get(apiVersion)?.find((type) => type.kind === kind && !type.resource.includes("/"));
+    return found && { ...splitApiVersion(apiVersion), resource: found.resource };
   };
 };
 
@@ -204,7 +205,7 @@ export const createManifestReader =
   };
 
 const isTextList = (value: unknown): value is string[] =>
-  Array.isArray(value) && value.length > 0 && value.every((one) => typeof one === "string");
+  Array.isArray(value) && value.length > 0 && value.every((element) => typeof element === "string");
 const knownOperations = ["CREATE", "UPDATE", "DELETE", "CONNECT", "*"];
 
 /** Returns the first fault of settings of the right shape, in a sentence. */
@@ -215,7 +216,7 @@ export const findSettingsFault = ({
   reads,
   http,
 }: PolicySettings): string | undefined => {
-  const names = policies.map((one) => `${one.kind} ${getPolicyName(one)}`);
+  const names = policies.map((policy) => `${policy.kind} ${getPolicyName(policy)}`);
   const twice = names.find((name, index) => names.indexOf(name) < index);
   if (twice !== undefined) return `must have one ${twice} among its policies, not two`;
   const odd = intercept.findIndex((row: unknown) => {
@@ -224,15 +225,15 @@ export const findSettingsFault = ({
       [apiGroups, apiVersions, resources, own ?? ["*"]].every(isTextList) && Object.keys(others).length === 0;
     return (
       !isFit ||
-      !toList(own ?? []).every((one) => knownOperations.includes(String(one))) ||
+      !toList(own ?? []).every((operation) => knownOperations.includes(String(operation))) ||
       ![undefined, "*", "Cluster", "Namespaced"].includes(scope as undefined)
     );
   });
   if (odd >= 0)
     return `must have apiGroups, apiVersions and resources as lists of texts in intercept[${odd}], and perhaps operations and scope, as a webhook's rules have them`;
   if (!isLabelSelector(objectSelector)) return "must have a label selector, as Kubernetes has them, as objectSelector";
-  const unread = reads.findIndex((one: unknown) => {
-    const { group, resource, version = "v1", ...others } = toMap(one);
+  const unread = reads.findIndex((read: unknown) => {
+    const { group, resource, version = "v1", ...others } = toMap(read);
     return (
       [group, resource, version].some((text) => typeof text !== "string") ||
       resource === "" ||

@@ -42,21 +42,21 @@ export const createRecordingHandler = (
   put = putObject,
 ): Handler => {
   let reviews: RecordedReview[] = [];
-  const { host: around, evaluate } = createRecorder(host, parts, (one) => void reviews.push(one));
-  const handler = make(around, evaluate);
+  const { host: recordingHost, evaluate } = createRecorder(host, parts, (review) => void reviews.push(review));
+  const handler = make(recordingHost, evaluate);
   return async (event, context) => {
     // Lambda runs one invocation at a time in a process.
     reviews = [];
     const answer = await handler(event, context);
-    const kept = reviews.flatMap((one, index) => {
-      const place = findTarget(places, one);
-      return place ? [{ one, place, index }] : [];
+    const kept = reviews.flatMap((review, index) => {
+      const place = findTarget(places, review);
+      return place ? [{ review, place, index }] : [];
     });
     if (kept.length === 0) return answer;
     const deadline = Date.now() + Math.min(longestWait, computeTimeLeft(readLambdaEvent(event), context));
     await Promise.all(
-      kept.map(({ one, place, index }) =>
-        writeRecording(one, place, index, deadline, put).catch((error) => logFailure(one, error)),
+      kept.map(({ review, place, index }) =>
+        writeRecording(review, place, index, deadline, put).catch((error) => logFailure(review, error)),
       ),
     );
     return answer;
@@ -76,19 +76,19 @@ const findTarget = (
 const toFraction = (uid: string): number => createHash("sha256").update(uid).digest().readUInt32BE() / 2 ** 32;
 
 const writeRecording = async (
-  one: RecordedReview,
+  review: RecordedReview,
   { bucket, prefix, keep: paths }: RecordingTarget,
   index: number,
   deadline: number,
   put: typeof putObject,
 ): Promise<void> => {
-  const { cluster, rule, at } = one.origin;
-  const { uid } = one.request;
+  const { cluster, rule, at } = review.origin;
+  const { uid } = review.request;
   // The API server's uids have this form; any other text is hashed.
   const name = /^[A-Za-z0-9-]{1,64}$/.test(uid) ? uid : createHash("sha256").update(uid).digest("hex");
   const time = `${at.slice(0, 10)}/${at.slice(11, 23).replaceAll(":", "-")}`;
   const key = `${prefix}${cluster}/${rule}/${time}-${name}${index > 0 ? `-${index}` : ""}.yaml`;
-  await put(bucket, key, await awaitUntil(deadline, one.line(paths)), deadline);
+  await put(bucket, key, await awaitUntil(deadline, review.line(paths)), deadline);
 };
 
 const logFailure = ({ origin: { cluster, rule }, request: { uid } }: RecordedReview, error: unknown) => {

@@ -141,13 +141,13 @@ describe("a recording", () => {
       [scripted, "", undefined],
     ] as const) {
       const request = requestWith({ object: { metadata: { name: "web", annotations: { note: text } } } });
-      const circumstances = { ...around, settings: {}, capabilities: createRecordedCapabilities({}) };
-      const decision = await evaluateRule(one, "validate", request, circumstances);
+      const context = { ...around, settings: {}, capabilities: createRecordedCapabilities({}) };
+      const decision = await evaluateRule(one, "validate", request, context);
       const judged = {
         rule: one,
         phase: "validate" as const,
         request,
-        circumstances,
+        context,
         needs: one.needs && {},
         decision,
       };
@@ -165,7 +165,7 @@ describe("a recording", () => {
       rule: silent,
       phase: "validate" as const,
       request,
-      circumstances: { ...around, settings: {} },
+      context: { ...around, settings: {} },
       decision,
     };
     const made = JSON.parse(
@@ -186,7 +186,7 @@ describe("a recording", () => {
       rule: copying,
       phase: "validate" as const,
       request,
-      circumstances: { ...around, settings: {} },
+      context: { ...around, settings: {} },
       decision,
     };
     const made = JSON.parse((await formatRecording(judged, origin, completeRecorderParts)).slice(2));
@@ -217,7 +217,7 @@ describe("a recording", () => {
     const decision = { outcome: { allowed: true }, refused: false, operations: 0 };
     const judged = { rule: moody, phase: "validate" as const, request: requestWith({}), decision };
     await assert.rejects(
-      formatRecording({ ...judged, circumstances: { ...around, settings: {} } }, origin, completeRecorderParts),
+      formatRecording({ ...judged, context: { ...around, settings: {} } }, origin, completeRecorderParts),
       /^Error: not again$/,
     );
   });

@@ -38,7 +38,7 @@ export const formatRecording = async (
 
 /** Characters that JSON leaves unescaped, and some parsers take for a line break or ignore. */
 const unsafe = /[\u007f-\u009f\u2028\u2029\ufeff]/g;
-const escapeCharacter = (one: string) => `\\u${one.charCodeAt(0).toString(16).padStart(4, "0")}`;
+const escapeCharacter = (character: string) => `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`;
 
 const createRecording = async (
   evaluation: RecordedEvaluation,
@@ -46,8 +46,8 @@ const createRecording = async (
   parts: RecorderParts,
   keep: readonly KeptPath[],
 ): Promise<Recording> => {
-  const { rule, phase, request, circumstances, decision } = evaluation;
-  const { variant, now, mode } = circumstances;
+  const { rule, phase, request, context, decision } = evaluation;
+  const { variant, now, mode } = context;
   // Some rules copy their arguments in ways that views don't support; they are traced without views, so nothing counts as
   // read. Errors of `traceEvaluation` may quote free text and are dropped. Errors below quote only redacted text.
   const traced = await traceEvaluation(evaluation, trackReads(), parts)
@@ -56,22 +56,22 @@ const createRecording = async (
   const isSecret = [request.kind.kind, request.requestKind?.kind].includes("Secret");
   const redact = openRedaction({ reads: traced.reads, isSecret });
 
-  const asked = redact(recordRequest(request, phase), [
+  const redacted = redact(recordRequest(request, phase), [
     ...[phase, "oldObject"].flatMap((member) => keep.map((path) => [member, ...path])),
   ]);
-  const settings = selectChangedSettings(circumstances.settings, rule.settings, redact);
-  const given = {
-    ...asked,
+  const settings = selectChangedSettings(context.settings, rule.settings, redact);
+  const input = {
+    ...redacted,
     ...(variant !== undefined && { variant }),
     ...(Object.keys(settings).length > 0 && { settings }),
     now: now.toISOString(),
   };
-  const rest = restoreRequest(given);
+  const rest = restoreRequest(input);
   const again = traced.answers?.redact(redact);
   const second = await parts.evaluate(rule, phase, rest, {
-    ...circumstances,
+    ...context,
     mode: "enforce",
-    settings: freezeDeep(mergeWithDefaults(rule.settings ?? {}, given.settings)),
+    settings: freezeDeep(mergeWithDefaults(rule.settings ?? {}, input.settings)),
     capabilities: again?.capabilities,
   });
   const isOther =
@@ -81,10 +81,10 @@ const createRecording = async (
   const isRedacted = isOther || again?.isScriptBlind() === true;
   return {
     name: buildCaseName(second, rest),
-    ...given,
+    ...input,
     ...(again && { needs: again.noted() }),
-    // `recordRequest` always sets the member `asked[phase]`, so the type assertion is safe.
-    ...toCaseOutcome(second.outcome, asked[phase] as KubernetesObject),
+    // `recordRequest` always sets the member `redacted[phase]`, so the type assertion is safe.
+    ...toCaseOutcome(second.outcome, redacted[phase] as KubernetesObject),
     recorded: { ...origin, ...(isRedacted && { redacted: true }) },
   };
 };

@@ -110,7 +110,7 @@ const assignedInScript = new RegExp(`(${secretName}:\\s*)("(?:[^"\\\\\\n]|\\\\.)
 
 /** Reports whether a text that a rule reads seems to contain a secret. */
 export const seemsSecret = (text: string): boolean =>
-  [text, decodeBase64(text)].some((one) => secretForm.test(one) || assigned.test(one)) ||
+  [text, decodeBase64(text)].some((form) => secretForm.test(form) || assigned.test(form)) ||
   (/^\w{1,12}:\/\//.test(text) && isRandom(text));
 
 /** Returns a policy's script with its secret literals replaced; undefined if it contains a secret elsewhere. */

@@ -112,7 +112,7 @@ const openNotes = () => {
       }
     },
     may: ([access], permission) => void may.set(JSON.stringify(access), { ...access, ...permission }),
-    discover: ([groupVersion], served) => void discovery.set(groupVersion, served),
+    discover: ([groupVersion], resources) => void discovery.set(groupVersion, resources),
     https: ([request], answer) => keepRequest("https", toRecordedRequest(request), answer),
     http: ([request], answer) => keepRequest("http", toRecordedRequest(request), answer),
     aws: ([action, request], answer) => keepRequest("aws", { action, ...request }, answer),
@@ -134,7 +134,7 @@ const openNotes = () => {
       // Sorts questions with more members first: the first match counts, and a general one would match specific ones.
       ...toOptionalField(
         "may",
-        [...may.values()].sort((one, other) => countMembers(other) - countMembers(one)),
+        [...may.values()].sort((left, right) => countMembers(right) - countMembers(left)),
       ),
       ...(discovery.size > 0 && { discovery: toObject(discovery) }),
       ...toOptionalField("https", requests.https.values()),

@@ -21,13 +21,13 @@ export interface Recorder {
 }
 
 /**
- * Calls `heard`, which records a review, after the answer to each. Leaves out failures and direct invocations,
- * which are tests. For a group, `heard` is called for each member, because a case belongs to one rule.
+ * Calls `record`, which records a review, after the answer to each. Leaves out failures and direct invocations,
+ * which are tests. For a group, `record` is called for each member, because a case belongs to one rule.
  */
 export const createRecorder = (
   host: EndpointHost,
   parts: RecorderParts,
-  heard: (one: RecordedReview) => void,
+  record: (review: RecordedReview) => void,
 ): Recorder => {
   /** The recorded evaluations of unfinished requests, by userInfo: all copies of a request share this object. */
   const open = new WeakMap<object, RecordedEvaluation[]>();
@@ -36,10 +36,10 @@ export const createRecorder = (
     const all = request && !group ? (open.get(request.userInfo) ?? []) : [];
     if (request && !group) open.delete(request.userInfo);
     if (code !== 200 || cluster === undefined || key === "direct") return;
-    for (const judged of all) {
-      const { name, now } = judged.circumstances;
+    for (const evaluation of all) {
+      const { name, now } = evaluation.context;
       const origin = { rule: name, cluster, version, at: now.toISOString() };
-      heard({ origin, request: judged.request, line: (keep) => formatRecording(judged, origin, parts, keep) });
+      record({ origin, request: evaluation.request, line: (keep) => formatRecording(evaluation, origin, parts, keep) });
     }
   };
 
@@ -51,22 +51,22 @@ export const createRecorder = (
         finishRequest(report);
       },
     },
-    evaluate: (rule, phase, request, circumstances) => {
-      const { mode, capabilities } = circumstances;
-      if (mode === "off") return parts.evaluate(rule, phase, request, circumstances);
+    evaluate: (rule, phase, request, context) => {
+      const { mode, capabilities } = context;
+      if (mode === "off") return parts.evaluate(rule, phase, request, context);
       // A member of a group without needs gets the other members' capabilities, but asks nothing: nothing is noted.
       const notes = rule.needs && capabilities && parts.answers?.noteAnswers(capabilities);
       const note = (decision: Decision): Decision => {
         const before = open.get(request.userInfo) ?? [];
-        const judged = { rule, phase, request, circumstances, needs: notes?.noted(), decision };
-        open.set(request.userInfo, [...before, judged]);
+        const evaluation = { rule, phase, request, context, needs: notes?.noted(), decision };
+        open.set(request.userInfo, [...before, evaluation]);
         return decision;
       };
       const decision = parts.evaluate(
         rule,
         phase,
         request,
-        notes ? { ...circumstances, capabilities: notes.capabilities } : circumstances,
+        notes ? { ...context, capabilities: notes.capabilities } : context,
       );
       return decision instanceof Promise ? decision.then(note) : note(decision);
     },

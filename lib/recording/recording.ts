@@ -8,7 +8,7 @@ export interface RecordedEvaluation {
   rule: Rule;
   phase: Phase;
   request: AdmissionRequest;
-  circumstances: EvaluationContext;
+  context: EvaluationContext;
   /** The answers to the questions that the rule asked; undefined if the rule has no needs. */
   needs?: RecordedAnswers | undefined;
   decision: Decision;
@@ -95,7 +95,7 @@ export const recordRequest = (
   const { uid: _, operation, userInfo, namespace, subResource, dryRun, object, oldObject, ...rest } = request;
   const isDelete = operation === "DELETE";
   // `checkReview` has checked that this object is present.
-  const judged = (isDelete ? oldObject : object) as KubernetesObject;
+  const subject = (isDelete ? oldObject : object) as KubernetesObject;
   const isOld = !isDelete && isObject(oldObject);
   const left = {
     ...("namespace" in request && !namespace && { namespace }),
@@ -105,7 +105,7 @@ export const recordRequest = (
     ...("oldObject" in request && !isDelete && !isOld && { oldObject }),
   };
   return {
-    [phase]: judged,
+    [phase]: subject,
     ...(isOld && { oldObject: oldObject as KubernetesObject }),
     operation,
     resource: [rest.resource.resource, subResource].filter(Boolean).join("/"),
@@ -120,10 +120,10 @@ export const recordRequest = (
 /** The uid of every request made from a case; no verdict depends on it. */
 export const recordedUid = "705ab4f5-6393-11e8-b7cc-42010a800002";
 
-export const restoreRequest = (asked: RecordedRequest): AdmissionRequest => {
-  const { mutate, validate, oldObject, resource = "", namespace, user = {}, dryRun, request } = asked;
-  const { operation = oldObject === undefined ? "CREATE" : "UPDATE" } = asked;
-  const judged = mutate ?? validate;
+export const restoreRequest = (recorded: RecordedRequest): AdmissionRequest => {
+  const { mutate, validate, oldObject, resource = "", namespace, user = {}, dryRun, request } = recorded;
+  const { operation = oldObject === undefined ? "CREATE" : "UPDATE" } = recorded;
+  const subject = mutate ?? validate;
   // A recording names its subresource twice; a user may have edited only `resource`.
   const subResource = resource.split("/").slice(1).join("/");
   return {
@@ -134,6 +134,6 @@ export const restoreRequest = (asked: RecordedRequest): AdmissionRequest => {
     operation,
     userInfo: user,
     ...(dryRun !== undefined && { dryRun }),
-    ...(operation === "DELETE" ? { oldObject: judged } : { object: judged, ...(oldObject && { oldObject }) }),
+    ...(operation === "DELETE" ? { oldObject: subject } : { object: subject, ...(oldObject && { oldObject }) }),
   };
 };

@@ -66,12 +66,12 @@ export const openRedaction = ({ reads = noReads, isSecret = false }: RedactionOp
     if (!isObject(value)) return value;
     const inner = { ...at, holder: value, depth: at.depth + 1 };
     if (Array.isArray(value))
-      return value.map((one, index) =>
-        copyValue(one, { ...inner, ...choosePaths(at, selectElementPaths(at.paths, index)), member: String(index) }),
+      return value.map((item, index) =>
+        copyValue(item, { ...inner, ...choosePaths(at, selectElementPaths(at.paths, index)), member: String(index) }),
       );
     const isOfSecret = isSecret || Reflect.get(value, "kind") === "Secret";
     const isPolicy = at.isPolicy || String(Reflect.get(value, "apiVersion")).startsWith(`${policyGroup}/`);
-    const members = Object.entries(value).map(([key, one]) => {
+    const members = Object.entries(value).map(([key, member]) => {
       const isHeld = at.isHeld || (isOfSecret && (key === "data" || key === "stringData"));
       const place = {
         ...inner,
@@ -82,7 +82,7 @@ export const openRedaction = ({ reads = noReads, isSecret = false }: RedactionOp
         key,
         above: at.key,
       };
-      return [place.isChosen || isKeptKey(key) ? key : getPlaceholder(key), copyValue(one, place)];
+      return [place.isChosen || isKeptKey(key) ? key : getPlaceholder(key), copyValue(member, place)];
     });
     // fromEntries treats __proto__ as an ordinary key; an assignment would not.
     return Object.fromEntries(members);
@@ -110,9 +110,9 @@ export const openRedaction = ({ reads = noReads, isSecret = false }: RedactionOp
   const redactBody = (text: string, content = parseJson(text)): string => {
     if (content !== undefined) return JSON.stringify(redact(content));
     if (!/^\s*</.test(text)) return text === "" ? "" : getPlaceholder(text);
-    return text.replace(/(<(\w+)>)([^<>]+)(?=<)/g, (_, tag: string, key: string, given: string) => {
+    return text.replace(/(<(\w+)>)([^<>]+)(?=<)/g, (_, tag: string, key: string, elementText: string) => {
       const at = { ...root, key: key.charAt(0).toLowerCase() + key.slice(1) };
-      return `${tag}${given.trim() === "" ? given : (keepText(given, at) ?? getPlaceholder(given))}`;
+      return `${tag}${elementText.trim() === "" ? elementText : (keepText(elementText, at) ?? getPlaceholder(elementText))}`;
     });
   };
 

@@ -125,8 +125,8 @@ const isService = (answer: unknown): answer is HttpsResponse => {
 };
 
 /** Restores the name of an object that was read by name, if redaction replaced it. */
-const restoreName = (answer: unknown, [way, , name]: Question): unknown => {
+const restoreName = (answer: unknown, [verb, , name]: Question): unknown => {
   const { metadata } = Object(answer) as KubernetesObject;
-  if (way !== "get" || metadata?.name === name || metadata === undefined) return answer;
+  if (verb !== "get" || metadata?.name === name || metadata === undefined) return answer;
   return { ...Object(answer), metadata: { ...metadata, name } };
 };

@@ -20,24 +20,24 @@ export interface TracedEvaluation {
 
 /** Evaluates the rule again, on views of everything it was given. The outcome is not used. */
 export const traceEvaluation = async (
-  { rule, phase, request, circumstances, needs }: RecordedEvaluation,
+  { rule, phase, request, context, needs }: RecordedEvaluation,
   reads: ReadTracker,
   parts: RecorderParts,
 ): Promise<TracedEvaluation> => {
   const answers = needs && parts.answers?.repeatAnswers(needs);
   const { watch } = reads;
-  const judge = rule[phase];
-  const evaluateWatched: Rule["mutate"] = (object, around) => {
-    const { request, oldObject, settings } = around;
+  const decide = rule[phase];
+  const evaluateWatched: Rule["mutate"] = (object, ruleContext) => {
+    const { request, oldObject, settings } = ruleContext;
     const views = { request: watch(request), oldObject: watch(oldObject), settings: watch(settings) };
-    const verdict = judge?.call(rule, watch(object), { ...around, ...views });
+    const verdict = decide?.call(rule, watch(object), { ...ruleContext, ...views });
     if (verdict instanceof Promise) return verdict.finally(reads.close);
     reads.close();
     return verdict;
   };
   const capabilities = answers?.watch(reads);
   await parts.evaluate({ ...rule, [phase]: evaluateWatched }, phase, request, {
-    ...circumstances,
+    ...context,
     mode: "enforce",
     capabilities,
   });

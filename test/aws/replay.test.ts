@@ -187,11 +187,11 @@ const judgedAs = async (listed: CatalogueRule, entry: Case): Promise<Parameters<
   const { needs = {}, variant, now = "2026-01-01" } = entry;
   const review = buildReview(listed, entry);
   const { settings } = selectCaseVariant(rule, entry);
-  const circumstances = { name, mode: "enforce" as const, settings, variant, now: new Date(now) };
+  const context = { name, mode: "enforce" as const, settings, variant, now: new Date(now) };
   const decision = await evaluateCase(listed, entry, review);
-  const judged = { rule, phase: getCasePhase(entry), request: review.request, circumstances, decision };
+  const evaluation = { rule, phase: getCasePhase(entry), request: review.request, context, decision };
   const origin = { rule: name, cluster: "local", version: "local", at: "2026-11-20T10:00:00Z" };
-  return [{ ...judged, needs: rule.needs && needs }, origin, completeRecorderParts];
+  return [{ ...evaluation, needs: rule.needs && needs }, origin, completeRecorderParts];
 };
 
 describe("a replay", withGit, () => {

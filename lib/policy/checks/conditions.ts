@@ -52,8 +52,8 @@ const checkTextOrInteger: ValueCheck = (value, at, faults) =>
 
 const checkValueProcess: ValueCheck = checkFields<NonNullable<PolicyCondition["valueProcess"]>>(
   { operation: checkRequired(checkOneOf("+", "-", "*", "/")), operationWith: checkTextOrInteger },
-  (given, blame) => {
-    const fault = findOperandFault(given);
+  (process, blame) => {
+    const fault = findOperandFault(process);
     if (fault) blame("operationWith", fault);
   },
 );

@@ -77,12 +77,12 @@ const payloadChecks: Record<OverrideTemplate["type"], (template: OverrideTemplat
     if (names.length === 0) blame("resources", "is missing; it lists the requests and limits of the template");
   },
   resourcesOversell({ operation, resourcesOversell: factors = {} }, blame) {
-    const given = Object.entries(factors).filter(([, factor]) => factor !== "");
-    if (given.length === 0)
+    const setFactors = Object.entries(factors).filter(([, factor]) => factor !== "");
+    if (setFactors.length === 0)
       blame("resourcesOversell", "is missing; it has at least one of cpuFactor, memoryFactor and diskFactor");
     // Operation `remove` ignores the values of factors: only their names count.
     if (operation === "remove") return;
-    for (const [name, factor] of given) {
+    for (const [name, factor] of setFactors) {
       const fault = findFractionFault(factor);
       if (fault) blame(`resourcesOversell.${name}`, fault);
     }
@@ -108,7 +108,7 @@ export const checkTemplate: ValueCheck = checkFields<OverrideTemplate>(
     tolerations: checkTolerations,
     affinity: checkAffinity,
   },
-  (given, blame) => payloadChecks[given.type](given, blame),
+  (template, blame) => payloadChecks[template.type](template, blame),
 );
 
 const originFields: Record<keyof OriginOverrider, ValueCheck> = {
@@ -138,15 +138,15 @@ export const checkOrigin: ValueCheck = (value, at, faults) => {
   checkEach(checkOverrider)(value, at, faults);
   if (!Array.isArray(value) || faults.length > before) return;
   // listOf has checked the shape.
-  const given = value as OriginOverrider[];
+  const overriders = value as OriginOverrider[];
   const listContainers = (type: OriginOverrider["type"]) =>
-    new Set(given.filter((one) => one.type === type).map(({ containerCount = 0 }) => containerCount));
+    new Set(overriders.filter((overrider) => overrider.type === type).map(({ containerCount = 0 }) => containerCount));
   const required = listContainers("resourceRequirements");
   if ([...listContainers("resourceOversell")].some((container) => required.has(container)))
     faults.push(
       "cop is invalid: in the same cop, there cannot be a unified containerCount in OverrideRuleOriginResourceRequirements and OverrideRuleOriginResourceOversell",
     );
-  for (const { type, tolerations = [] } of given)
+  for (const { type, tolerations = [] } of overriders)
     if (type === "tolerations" && faults.length < 100)
       for (const fault of findTolerationFaults(tolerations, "spec.affinity.toleration")) faults.push(fault);
 };

@@ -20,8 +20,10 @@ import {
 
 const checkQuantity: ValueCheck = (value, at, faults) => {
   if (Number.isInteger(value)) return;
-  checkTextWith((given) =>
-    parseQuantity(given) === undefined ? `must be a quantity such as 500m or 1Gi, not ${quoteValue(given)}` : undefined,
+  checkTextWith((quantity) =>
+    parseQuantity(quantity) === undefined
+      ? `must be a quantity such as 500m or 1Gi, not ${quoteValue(quantity)}`
+      : undefined,
   )(value, at, faults);
 };
 

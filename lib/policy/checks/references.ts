@@ -27,11 +27,11 @@ const isHttpAddress = (text: string) => {
   return parsed !== null && /^https?:$/.test(parsed.protocol);
 };
 
-const checkUrl: ValueCheck = checkTextWith((given) =>
+const checkUrl: ValueCheck = checkTextWith((url) =>
   // Placeholders count as 1: the URL needs a literal scheme and must be valid for some values.
-  given.length < 10_000 && /^https?:\/\//i.test(given) && isHttpAddress(given.replace(/\{\{[^{}]*\}\}/g, "1"))
+  url.length < 10_000 && /^https?:\/\//i.test(url) && isHttpAddress(url.replace(/\{\{[^{}]*\}\}/g, "1"))
     ? undefined
-    : `must be an address that begins with http:// or https://, not ${quoteValue(given)}`,
+    : `must be an address that begins with http:// or https://, not ${quoteValue(url)}`,
 );
 
 // Accepts what Go's ParseDuration accepts, with limits that bound the time of a match; Go has fewer than 16 units.
@@ -45,8 +45,10 @@ const checkHeaderValue: ValueCheck = checkTextWith((value) =>
 const checkHeader: ValueCheck = (value, at, faults) => {
   checkEachValue(checkHeaderValue)(value, at, faults);
   for (const name of Object.keys(Object(value)).slice(0, 1000))
-    checkTextWith((given) =>
-      /^[\w!#$%&'*+.^`|~-]+$/.test(given) ? undefined : `is ${quoteValue(given)}, which is no name of a header`,
+    checkTextWith((headerName) =>
+      /^[\w!#$%&'*+.^`|~-]+$/.test(headerName)
+        ? undefined
+        : `is ${quoteValue(headerName)}, which is no name of a header`,
     )(name, `${at}: a name`, faults);
 };
 
@@ -86,8 +88,8 @@ export const checkReference: ValueCheck = checkFields<ValueReference>(
     k8s: checkObjectSelector,
     http: checkHttp,
   },
-  ({ from, ...given }, blame) => {
-    if ((from === "k8s" || from === "http") && given[from] === undefined)
+  ({ from, ...reference }, blame) => {
+    if ((from === "k8s" || from === "http") && reference[from] === undefined)
       blame(from, `is missing; a reference from ${from} needs it`);
   },
 );

@@ -56,10 +56,10 @@ const checkFilledValue: ValueCheck = (value, at, faults) =>
 
 const createLabelSelectorCheck = (value: ValueCheck): ValueCheck =>
   checkKnownFields<LabelSelector>({
-    matchLabels: (given, at, faults) => {
-      checkEachValue(value)(given, at, faults);
+    matchLabels: (labels, at, faults) => {
+      checkEachValue(value)(labels, at, faults);
       // checkEachValue has reported a value that is no map.
-      for (const name of Object.keys(Object(given)).slice(0, 1000)) checkLabelKey(name, `${at}: the key`, faults);
+      for (const name of Object.keys(Object(labels)).slice(0, 1000)) checkLabelKey(name, `${at}: the key`, faults);
     },
     matchExpressions: checkEach(
       checkKnownFields<Expression>(

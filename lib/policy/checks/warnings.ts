@@ -99,7 +99,7 @@ const warnOfOverrideRule = (
   const without = selectors.find(({ kind }) => !podKinds.has(kind));
   if (onPods && without) warn(`${place} changes ${onPods}, which ${without.kind} doesn't have: nothing happens there`);
   const repeated = origin.find(
-    ({ type }, index) => mergedTypes.has(type) && origin.findIndex((one) => one.type === type) < index,
+    ({ type }, index) => mergedTypes.has(type) && origin.findIndex((overrider) => overrider.type === type) < index,
   );
   if (repeated)
     warn(`${place}.origin has ${repeated.type} more than once: only the last of these entries takes effect`);
@@ -132,12 +132,12 @@ const warnOfTemplate = (
     kind === "stringMap"
       ? Object.entries(value?.stringMap ?? {}).map(([key, text]) => [`value.stringMap[${quoteValue(key)}]`, key, text])
       : [["path", path, kind && value?.[kind]]];
-  for (const [place, escaped, given] of pairs.slice(0, 100)) {
+  for (const [place, escaped, entryValue] of pairs.slice(0, 100)) {
     const key = unescapeStep(escaped);
     // Kubernetes validates annotation keys in lower case.
     const fault =
       findLabelKeyFault(type === "labels" ? key : key.toLowerCase()) ??
-      (type === "labels" && typeof given === "string" ? findLabelValueFault(given) : undefined);
+      (type === "labels" && typeof entryValue === "string" ? findLabelValueFault(entryValue) : undefined);
     if (fault) warn(`${at}.${place} makes ${type} that Kubernetes refuses: one ${fault}`);
   }
 };

@@ -27,14 +27,14 @@ type AffinityList = (typeof affinityLists)[number];
 
 /** Applies a template of affinities to a pod spec in place, and reports whether anything changed. */
 export const changeAffinity = (podSpec: JsonMap, { operation, affinity }: OverrideTemplate): boolean => {
-  const given = affinityLists.flatMap((place) => {
+  const termLists = affinityLists.flatMap((place) => {
     const terms = findList({ affinity }, place);
     // A template with the operation `remove` only names the list to delete, so that list may be empty.
     return terms === undefined || (terms.length === 0 && operation !== "remove") ? [] : [{ place, terms }];
   });
-  if (given.length === 0) throw new Error("template.affinity must have one list of terms at least");
+  if (termLists.length === 0) throw new Error("template.affinity must have one list of terms at least");
 
-  return applyToEach(given, ({ place, terms }) => {
+  return applyToEach(termLists, ({ place, terms }) => {
     if (operation === "remove") return removeFrom(podSpec, place.parents, place.key);
     const present = operation === "add" ? findList(podSpec, place) : undefined;
     const parent = openParent(podSpec, place);

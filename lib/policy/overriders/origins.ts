@@ -74,25 +74,25 @@ const createReplacement =
 const createTextMerge =
   (key: "annotations" | "labels" | "nodeSelector"): ComputeChange =>
   (parent, origin) => {
-    const given = requireTexts(origin[key], key);
+    const entries = requireTexts(origin[key], key);
     const present = requireMap(getOwn(parent, key), key);
     const toChange = (value: JsonMap | undefined) => ({ parent, key, value });
-    if (origin.replace === true) return toChange(given);
-    if (origin.operation !== "remove") return toChange(given || present ? { ...present, ...given } : undefined);
-    const kept = Object.entries(present ?? {}).filter(([name]) => !Object.hasOwn(given ?? {}, name));
+    if (origin.replace === true) return toChange(entries);
+    if (origin.operation !== "remove") return toChange(entries || present ? { ...present, ...entries } : undefined);
+    const kept = Object.entries(present ?? {}).filter(([name]) => !Object.hasOwn(entries ?? {}, name));
     return toChange(present && Object.fromEntries(kept));
   };
 
 const mergeTolerations: ComputeChange = (parent, origin) => {
-  const given = requireList(origin.tolerations, "tolerations");
-  if (given?.every(isMap) === false) throw new Error("tolerations must be maps");
+  const tolerations = requireList(origin.tolerations, "tolerations");
+  if (tolerations?.every(isMap) === false) throw new Error("tolerations must be maps");
   const present = requireList(getOwn(parent, "tolerations"), "tolerations") ?? [];
-  const named = new Set(given?.map(identifyToleration));
+  const named = new Set(tolerations?.map(identifyToleration));
   const others = present.filter((toleration) => !named.has(identifyToleration(toleration)));
   const toChange = (value: unknown[] | undefined) => ({ parent, key: "tolerations", value });
-  if (origin.replace === true) return toChange(given);
+  if (origin.replace === true) return toChange(tolerations);
   if (origin.operation !== "remove")
-    return toChange(given || present.length > 0 ? [...(given ?? []), ...others] : undefined);
+    return toChange(tolerations || present.length > 0 ? [...(tolerations ?? []), ...others] : undefined);
   return toChange(others.length > 0 ? others : undefined);
 };
 

@@ -22,10 +22,10 @@ export const findPodSpec = (object: KubernetesObject): JsonMap | undefined => {
 };
 
 /** Prepends each element that a list lacks, one after the other; reports whether any was added. */
-export const addMissing = (parent: JsonMap, key: string, given: readonly unknown[]): boolean => {
+export const addMissing = (parent: JsonMap, key: string, terms: readonly unknown[]): boolean => {
   const present = requireList(getOwn(parent, key), key) ?? [];
   const fresh: unknown[] = [];
-  for (const term of given)
-    if (![fresh, present].some((list) => list.some((other) => isSame(other, term)))) fresh.push(term);
+  for (const term of terms)
+    if (![fresh, present].some((list) => list.some((element) => isSame(element, term)))) fresh.push(term);
   return fresh.length > 0 && setMember(parent, key, [...fresh.reverse(), ...present]);
 };

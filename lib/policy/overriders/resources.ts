@@ -24,12 +24,12 @@ const lists = ["requests", "limits"] as const;
 
 /** Sets or removes requests and limits of the first container. */
 export const changeResources = (podSpec: JsonMap, { operation, resources }: OverrideTemplate): boolean => {
-  const given = requireMap(resources, "template.resources");
-  if (given === undefined) throw new Error("template.resources is missing");
+  const amounts = requireMap(resources, "template.resources");
+  if (amounts === undefined) throw new Error("template.resources is missing");
   const container = findFirstContainer(podSpec);
   if (container === undefined) return false;
   return applyToEach(lists, (list) => {
-    const quantities = Object.entries(requireMap(getOwn(given, list), `template.resources.${list}`) ?? {});
+    const quantities = Object.entries(requireMap(getOwn(amounts, list), `template.resources.${list}`) ?? {});
     return applyToEach(quantities, ([name, quantity]) =>
       operation === "remove"
         ? removeQuantity(container, list, unescapeStep(name))
@@ -56,8 +56,8 @@ export const oversellFactors = [
 
 /** Sets requests of the first container to a share of its limits, or removes them. */
 export const changeOversell = (podSpec: JsonMap, { operation, resourcesOversell }: OverrideTemplate): boolean => {
-  const given = requireMap(resourcesOversell, "template.resourcesOversell");
-  const wanted = oversellFactors.filter(({ factor }) => (getOwn(given, factor) ?? "") !== "");
+  const factors = requireMap(resourcesOversell, "template.resourcesOversell");
+  const wanted = oversellFactors.filter(({ factor }) => (getOwn(factors, factor) ?? "") !== "");
   if (wanted.length === 0)
     throw new Error(
       `template.resourcesOversell must have at least one of ${oversellFactors.map(({ factor }) => factor).join(", ")}`,
@@ -66,12 +66,12 @@ export const changeOversell = (podSpec: JsonMap, { operation, resourcesOversell 
   if (container === undefined) return false;
   return applyToEach(wanted, ({ factor, name, unit, suffix }) => {
     if (operation === "remove") return removeQuantity(container, "requests", name);
-    const share = requireFraction(getOwn(given, factor), `template.resourcesOversell.${factor}`);
+    const fraction = requireFraction(getOwn(factors, factor), `template.resourcesOversell.${factor}`);
     const limit = getQuantity(container, "limits", name);
     if (limit === undefined || (name === "ephemeral-storage" && limit.nanos === 0n)) return false;
     // A CPU request that is written as "0" stays 0.
     const isZero = name === "cpu" && getOwn(getQuantities(container, "requests"), name) === "0";
-    const text = `${isZero ? 0n : multiplyRounded(limit, share, unit)}${suffix}`;
+    const text = `${isZero ? 0n : multiplyRounded(limit, fraction, unit)}${suffix}`;
     return setQuantity(container, "requests", name, parseTemplateQuantity(text, name), text);
   });
 };

@@ -3,28 +3,29 @@ import type { OverrideTemplate } from "../types.ts";
 import { addMissing } from "./pod-spec.ts";
 
 export const changeTolerations = (podSpec: JsonMap, { operation, tolerations }: OverrideTemplate): boolean => {
-  const given = requireList(tolerations, "template.tolerations") ?? [];
-  if (given.length === 0) throw new Error("template.tolerations must have at least one element");
-  if (!given.every(isMap)) throw new Error("template.tolerations must be maps");
+  const newTolerations = requireList(tolerations, "template.tolerations") ?? [];
+  if (newTolerations.length === 0) throw new Error("template.tolerations must have at least one element");
+  if (!newTolerations.every(isMap)) throw new Error("template.tolerations must be maps");
 
   const present = listTolerations(podSpec);
   if (operation === "remove") {
-    const kept = present.filter((there) => !given.some((toleration) => matches(toleration, there)));
+    const kept = present.filter((there) => !newTolerations.some((toleration) => matches(toleration, there)));
     return kept.length < present.length && setMember(podSpec, "tolerations", kept);
   }
-  if (present.length === 0) return setMember(podSpec, "tolerations", given);
-  if (operation === "add") return addMissing(podSpec, "tolerations", given);
-  return applyToEach(given, (toleration) => replaceToleration(podSpec, toleration, given));
+  if (present.length === 0) return setMember(podSpec, "tolerations", newTolerations);
+  if (operation === "add") return addMissing(podSpec, "tolerations", newTolerations);
+  return applyToEach(newTolerations, (toleration) => replaceToleration(podSpec, toleration, newTolerations));
 };
 
 const listTolerations = (podSpec: JsonMap): unknown[] =>
   requireList(getOwn(podSpec, "tolerations"), "tolerations") ?? [];
 
 /** Replaces the tolerations with the same key and value, or adds one. Those equal to another of `given` stay. */
-const replaceToleration = (podSpec: JsonMap, toleration: JsonMap, given: JsonMap[]): boolean => {
+const replaceToleration = (podSpec: JsonMap, toleration: JsonMap, newTolerations: JsonMap[]): boolean => {
   const present = listTolerations(podSpec);
   const isReplaced = (there: unknown) =>
-    matches(toleration, there) && !given.some((other) => other !== toleration && isSame(other, there));
+    matches(toleration, there) &&
+    !newTolerations.some((candidate) => candidate !== toleration && isSame(candidate, there));
   const places = [...present.keys()].filter((index) => isReplaced(present[index]));
   return places.length === 0
     ? addMissing(podSpec, "tolerations", [toleration])

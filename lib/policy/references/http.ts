@@ -108,18 +108,18 @@ export const createHttpCapabilities = (
       if (text !== undefined && typeof text !== "string") throw new Error("request.body must be a text, or bytes");
       const body = text !== undefined && request.bodyIsBytes ? Buffer.from(text, "base64") : text;
       const headers = buildHeaders(request.header ?? { "Content-Type": "application/json" }, body);
-      const asked = { method: parseMethod(method, scriptMethods), headers, milliseconds: timeouts.script };
+      const options = { method: parseMethod(method, scriptMethods), headers, milliseconds: timeouts.script };
       const trust = tls && (() => createTlsContext(settings, tls));
-      return parseJsonObject(await sendAllowed(url, { ...asked, ...(body !== undefined && { body }) }, trust), url);
+      return parseJsonObject(await sendAllowed(url, { ...options, ...(body !== undefined && { body }) }, trust), url);
     },
   };
 };
 
 const scriptMethods = ["GET", "POST", "PUT", "PATCH", "DELETE"] as const;
 
-const buildReferenceRequest = ({ url: text, method, header, params, body: given, auth }: HttpReference) => {
+const buildReferenceRequest = ({ url: text, method, header, params, body: content, auth }: HttpReference) => {
   const url = buildAddress(text, "url", params);
-  const body = toBody(given);
+  const body = toBody(content);
   const ofBody: Record<string, string> = body === undefined ? {} : { "content-type": "application/json" };
   const request: Omit<HttpsRequest, "url"> = {
     ...{ method: parseMethod(method, ["GET", "POST"]), milliseconds: timeouts.reference, isWhole: true },
@@ -154,7 +154,7 @@ const locateSecret = ({ secret = "", parameter = "", region = "" }: HttpCredenti
   findTokenPlace({ tokenSecret: secret, tokenParameter: parameter, region });
 
 export const listSecretPlaces = ({ credentials }: HttpSettings): SecretPlace[] =>
-  credentials.flatMap((one) => locateSecret(one) ?? []);
+  credentials.flatMap((credential) => locateSecret(credential) ?? []);
 
 const createLimits = (settings: HttpSettings) => {
   const known = limitsBySettings.get(settings);
@@ -221,12 +221,12 @@ const toGoHeaders = (headers: NodeJS.Dict<string[]> = {}): Record<string, string
 
 export const findHttpFault = ({ hosts, ca, addresses, credentials }: HttpSettings): string | undefined => {
   const quoteStart = (value: unknown) => JSON.stringify(value)?.slice(0, 100);
-  const host = hosts.find((one) => typeof one !== "string" || !isHost(one));
+  const host = hosts.find((entry) => typeof entry !== "string" || !isHost(entry));
   if (host !== undefined)
     return `must have hosts such as api.example.com, api.example.com:8443 or *.example.com in http.hosts, not ${quoteStart(host)}`;
   if (ca !== "" && !ca.includes("-----BEGIN CERTIFICATE-----"))
     return "must have a certificate in PEM as http.ca, or nothing";
-  const address = addresses.find((one) => typeof one !== "string" || !isRange(one));
+  const address = addresses.find((entry) => typeof entry !== "string" || !isRange(entry));
   if (address !== undefined)
     return `must have addresses or ranges such as 10.0.0.0/8 in http.addresses, not ${quoteStart(address)}`;
   for (const [index, credential] of credentials.entries()) {

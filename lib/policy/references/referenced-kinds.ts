@@ -22,16 +22,16 @@ export const listReferencedKinds = (policy: unknown): ReferencedKind[] => {
   const templates = toList(overrideRules).map((rule) => toMap(toMap(rule).overriders).template);
   const conditions = toList(validateRules).map((rule) => toMap(toMap(rule).template).condition);
   const references = [...templates, ...conditions]
-    .flatMap((one) => [toMap(one).valueRef, toMap(one).dataRef])
+    .flatMap((template) => [toMap(template).valueRef, toMap(template).dataRef])
     .map(toMap);
   const named = references.filter(({ from }) => from === "k8s").map(({ k8s }) => k8s);
   const owning = references.some(({ from }) => from === "owner")
-    ? toList(resourceSelectors).flatMap((one) => {
-        const { kind } = toMap(one);
+    ? toList(resourceSelectors).flatMap((selector) => {
+        const { kind } = toMap(selector);
         return typeof kind === "string" && Object.hasOwn(ownerKinds, kind) ? ownerKinds[kind] : [];
       })
     : [];
-  return [...named, ...owning].filter(isKind).filter((one) => !isSecret(one));
+  return [...named, ...owning].filter(isKind).filter((kind) => !isSecret(kind));
 };
 
 /** Compares the guessed plural, not the kind: the reader guesses it, too, so `secret` would read Secrets. */

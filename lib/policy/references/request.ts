@@ -11,7 +11,7 @@ export const buildAddress = (text: unknown, field: string, params?: unknown): UR
   return url;
 };
 
-const compareNames = ([one]: [string, string], [other]: [string, string]) => (one < other ? -1 : 1);
+const compareNames = ([left]: [string, string], [right]: [string, string]) => (left < right ? -1 : 1);
 
 /** Returns the entries of a map of texts; null entries are left out, as in Go. */
 export const parseTextEntries = (value: unknown, field: string): [string, string][] => {
@@ -39,8 +39,8 @@ const forbiddenHeaders =
   /^(host|connection|keep-alive|proxy-.*|te|trailer|transfer-encoding|upgrade|content-length|expect|http2-settings)$/;
 
 /** Lowercases names and adds content-length, which Node would leave out of a GET. */
-export const buildHeaders = (given: unknown, body: string | Uint8Array | undefined): Record<string, string> => {
-  const headers = parseTextEntries(given, "header").map(([name, value]): [string, string] => [
+export const buildHeaders = (value: unknown, body: string | Uint8Array | undefined): Record<string, string> => {
+  const headers = parseTextEntries(value, "header").map(([name, value]): [string, string] => [
     name.toLowerCase(),
     value,
   ]);
@@ -58,9 +58,9 @@ interface AllowedHost {
 }
 
 const parseHost = (text: string): AllowedHost | undefined => {
-  const [, star, given = "", port = ""] = /^(\*\.)?([^\s:/@?#\\*]+|\[[^\]\s]+\])(?::(\d{1,5}))?$/.exec(text) ?? [];
-  const url = `http://${given}/`;
-  if (given === "" || Number(port) > 65_535 || !URL.canParse(url)) return undefined;
+  const [, star, host = "", port = ""] = /^(\*\.)?([^\s:/@?#\\*]+|\[[^\]\s]+\])(?::(\d{1,5}))?$/.exec(text) ?? [];
+  const url = `http://${host}/`;
+  if (host === "" || Number(port) > 65_535 || !URL.canParse(url)) return undefined;
   // Normalized as in the URL that it is compared with.
   const { hostname } = new URL(url);
   return { name: star ? `.${hostname}` : hostname, isEnding: star !== undefined, port };

@@ -35,17 +35,17 @@ interface TermList extends ParentMap {
 
 /** Renders a template of affinities as a CUE script, which shows readers what it does. */
 export const renderAffinity = ({ operation: act, affinity }: OverrideTemplate): string => {
-  const given = namedLists.flatMap(({ name, steps }): TermList[] => {
+  const termLists = namedLists.flatMap(({ name, steps }): TermList[] => {
     const terms = lookUp({ affinity }, steps)?.value;
     return Array.isArray(terms) && (terms.length > 0 || act === "remove")
       ? [{ name, steps, terms, within: toFieldName(steps.at(-2)) }]
       : [];
   });
   const parents = [
-    ...new Map(given.flatMap(({ steps }) => listParents(steps)).map((parent) => [parent.name, parent])).values(),
+    ...new Map(termLists.flatMap(({ steps }) => listParents(steps)).map((parent) => [parent.name, parent])).values(),
   ];
   const present = parents.map(({ name, steps, within }) => renderNullable(name, `${within}.${steps.at(-1)}`, "{...}"));
-  const parts = act === "remove" ? renderRemoval(given, parents) : renderSetting(given, parents, act === "add");
+  const parts = act === "remove" ? renderRemoval(termLists, parents) : renderSetting(termLists, parents, act === "add");
   return renderScript(podInputs, [podSpecDefinition, present.join("\n"), ...parts]);
 };
 
@@ -57,16 +57,16 @@ const listParents = (steps: readonly string[]): ParentMap[] =>
 /** Returns a step as a CUE field name; `required` for the list of required terms, which only one map has. */
 const toFieldName = (step = "podSpec") => (step === requiredTerms ? "required" : step);
 
-const renderSetting = (given: TermList[], parents: ParentMap[], adds: boolean) => {
-  const existing = given.map(({ name, steps, within }) => renderListOrEmpty(name, `${within}.${steps.at(-1)}`));
-  const operations = given.flatMap(({ name, steps, terms }) => {
+const renderSetting = (termLists: TermList[], parents: ParentMap[], adds: boolean) => {
+  const existing = termLists.map(({ name, steps, within }) => renderListOrEmpty(name, `${within}.${steps.at(-1)}`));
+  const operations = termLists.flatMap(({ name, steps, terms }) => {
     const [path, wanted] = [renderPodPath(...steps), `${name}Wanted`];
     if (!adds) return [renderOperation("add", path, wanted)];
     return [renderOperation("add", path, wanted, `if len(${name}) == 0`), renderPrepending(path, name, terms, wanted)];
   });
   return [
     adds ? existing.join("\n") : "",
-    given.map(({ name, terms }) => `${name}Wanted: ${renderLiterals(terms)}`).join("\n"),
+    termLists.map(({ name, terms }) => `${name}Wanted: ${renderLiterals(terms)}`).join("\n"),
     renderPatches(
       "podSpec",
       renderList([...parents.map(({ name, steps }) => renderMissingMap(name, renderPodPath(...steps))), ...operations]),
@@ -74,11 +74,11 @@ const renderSetting = (given: TermList[], parents: ParentMap[], adds: boolean) =
   ];
 };
 
-const renderRemoval = (given: TermList[], parents: ParentMap[]) => {
+const renderRemoval = (termLists: TermList[], parents: ParentMap[]) => {
   const maps = [{ name: "podSpec", steps: [] as string[], within: "" }, ...parents].reverse();
   const gone = maps.map(({ name }) => {
     const isIn = ({ within }: ParentMap) => within === name;
-    const ofLists = given.filter(isIn).map(({ steps }) => `if ${name}.${steps.at(-1)} != _|_ {"${steps.at(-1)}"}`);
+    const ofLists = termLists.filter(isIn).map(({ steps }) => `if ${name}.${steps.at(-1)} != _|_ {"${steps.at(-1)}"}`);
     const ofMaps = parents
       .filter(isIn)
       .map(({ name: map, steps }) => `if len(${map}Gone) > 0 if len(${map}Gone) == len(${map}) {"${steps.at(-1)}"}`);

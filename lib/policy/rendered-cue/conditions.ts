@@ -53,12 +53,12 @@ const renderComparison = (condition: PolicyCondition): RenderedCondition => {
   const place = valueRef && locateReference(valueRef);
   const value = place ? undefined : parseConstant(condition.value);
   if (!place && !value) throw new Error("condition needs value or valueRef");
-  const given = place ? `[if ${place.place} != _|_ {${place.place}}]` : `[${renderConstant(value?.value)}]`;
+  const compared = place ? `[if ${place.place} != _|_ {${place.place}}]` : `[${renderConstant(value?.value)}]`;
   const isProcessed = condition.valueProcess && !cond.endsWith("In");
   const { test, shape } = isProcessed ? renderProcessedTest(condition, value) : renderTest(cond, value);
   return {
     inputs: place ? [place.input] : [],
-    parts: [`// the compared value${place ? ", if it exists" : ""}\ngiven: ${given}`],
+    parts: [`// the compared value${place ? ", if it exists" : ""}\ngiven: ${compared}`],
     hit: `list.Contains([for one in found for other in given {${test}}], true)`,
     definitions: [
       ...(test.includes("_same") ? [sameDefinition] : []),
@@ -110,7 +110,7 @@ _same: {
 	][0]
 }`;
 
-const renderSame = (one: string, other: string) => `(_same & {"one": ${one}, "other": ${other}}).out`;
+const renderSame = (left: string, right: string) => `(_same & {"one": ${left}, "other": ${right}}).out`;
 
 const renderEquality = (value: ConstantValue): string => {
   if (value === undefined) return renderSame("one", "other");
@@ -202,14 +202,14 @@ const renderConstantSides = (wanted: Decimal | undefined): ComparedSides => {
 };
 
 const renderReferenceSides = (sign: string, operand: Decimal): ComparedSides => {
-  const other = `${renderAmount("other")}[0]`;
+  const amount = `${renderAmount("other")}[0]`;
   const text = formatDecimal(operand) ?? "";
   if (sign === "+" || sign === "-")
-    return { amount: "", wanted: `${other} ${sign} (${text})`, shape: buildSummandPattern(text) };
+    return { amount: "", wanted: `${amount} ${sign} (${text})`, shape: buildSummandPattern(text) };
   const shape = buildFactorPattern(text.replace(/[-.]/g, "").length);
-  if (sign === "*") return { amount: "", wanted: `${other} * (${text})`, shape };
+  if (sign === "*") return { amount: "", wanted: `${amount} * (${text})`, shape };
   // `a == b / c` is rendered as `a * c == b`, because a division might be inexact in CUE.
   return text.startsWith("-")
-    ? { amount: ` * ${text.slice(1)}`, wanted: `-(${other})`, shape }
-    : { amount: ` * ${text}`, wanted: other, shape };
+    ? { amount: ` * ${text.slice(1)}`, wanted: `-(${amount})`, shape }
+    : { amount: ` * ${text}`, wanted: amount, shape };
 };

@@ -9,8 +9,8 @@ export const renderScript = (inputs: readonly string[], parts: readonly string[]
   const body = parts.filter((part) => part !== "").join("\n\n");
   const imports = cuePackages.filter((path) => new RegExp(`\\b${path.replace(/.*\//, "")}\\.[A-Z]`).test(body));
   const head = imports.length === 0 ? "" : `import (\n${imports.map((path) => `\t"${path}"\n`).join("")})\n\n`;
-  const given = [...new Set(inputs)].map((line) => `${line}\n`).join("");
-  return `${head}data: _ @tag(data)\n${given}\n${body}\n`;
+  const inputLines = [...new Set(inputs)].map((line) => `${line}\n`).join("");
+  return `${head}data: _ @tag(data)\n${inputLines}\n${body}\n`;
 };
 
 /** Renders a policy's value as JSON, which is CUE without code. CUE accepts no lone surrogate or byte order mark. */
@@ -69,9 +69,9 @@ export const locateReference = ({ from, path }: ValueReference, suffix: "" | "_d
 };
 
 /** Returns an operation that prepends, one after the other, the elements that a list lacks. */
-export const renderPrepending = (path: string, list: string, given: readonly unknown[], name: string): string => {
-  const distinct = given.filter((one, index) => !given.slice(0, index).some((other) => isSame(one, other)));
-  const from = distinct.length === given.length ? name : renderLiteral(distinct);
+export const renderPrepending = (path: string, list: string, terms: readonly unknown[], name: string): string => {
+  const distinct = terms.filter((term, index) => !terms.slice(0, index).some((earlier) => isSame(term, earlier)));
+  const from = distinct.length === terms.length ? name : renderLiteral(distinct);
   const clauses = `if len(${list}) > 0 for term in ${from} if !list.Contains(${list}, term)`;
   return renderOperation("add", `${path.slice(0, -1)}/0"`, "term", clauses);
 };

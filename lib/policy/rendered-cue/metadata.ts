@@ -16,10 +16,10 @@ export const renderMetadata = (template: OverrideTemplate): string => {
   if (act === "remove")
     return renderScript(["object: data.object"], [renderPresentMaps(type), renderRemoval(type, getKey(template))]);
 
-  const given = renderConstants(template);
+  const constants = renderConstants(template);
   const { valueRef } = template;
-  if (given.length > 0 || valueRef === undefined)
-    return renderScript(["object: data.object"], [renderPresentMaps(type), renderPatches(type, given)]);
+  if (constants.length > 0 || valueRef === undefined)
+    return renderScript(["object: data.object"], [renderPresentMaps(type), renderPatches(type, constants)]);
   const { input, place } = locateReference(valueRef);
   return renderScript(
     ["object: data.object", input],

@@ -29,14 +29,14 @@ const renderRemoval = (list: string, name: string) =>
 export const renderResources = ({ operation: act, resources = {} }: OverrideTemplate): string => {
   const lists = (["requests", "limits"] as const).filter((list) => Object.keys(resources[list] ?? {}).length > 0);
   const operations = lists.flatMap((list) => {
-    const given = Object.entries(resources[list] ?? {}).map(
+    const quantities = Object.entries(resources[list] ?? {}).map(
       ([name, quantity]) => [unescapeStep(name), quantity] as const,
     );
-    if (act === "remove") return given.map(([name]) => renderRemoval(list, name));
+    if (act === "remove") return quantities.map(([name]) => renderRemoval(list, name));
     const parent = renderMissingMap(list, renderPodPath(...resourcesPath, list));
     return [
       parent,
-      ...given.map(([name, quantity]) => renderOperation("add", renderPath(list, name), renderLiteral(quantity))),
+      ...quantities.map(([name, quantity]) => renderOperation("add", renderPath(list, name), renderLiteral(quantity))),
     ];
   });
   const parents =
@@ -49,9 +49,9 @@ export const renderResources = ({ operation: act, resources = {} }: OverrideTemp
 };
 
 export const renderOversell = ({ operation: act, resourcesOversell = {} }: OverrideTemplate): string => {
-  const given = oversellFactors.filter(({ factor }) => (resourcesOversell[factor] ?? "") !== "");
+  const factors = oversellFactors.filter(({ factor }) => (resourcesOversell[factor] ?? "") !== "");
   if (act === "remove") {
-    const removals = renderList(given.map(({ name }) => renderRemoval("requests", name)));
+    const removals = renderList(factors.map(({ name }) => renderRemoval("requests", name)));
     return renderScript(podInputs, [
       podSpecDefinition,
       renderFirstContainer("requests"),
@@ -59,7 +59,7 @@ export const renderOversell = ({ operation: act, resourcesOversell = {} }: Overr
     ]);
   }
 
-  const shared = given.map(({ factor, name }) => {
+  const shared = factors.map(({ factor, name }) => {
     return { name, field: factor.replace("Factor", ""), times: formatFactor(resourcesOversell[factor]) };
   });
   const digits = Math.max(...shared.map(({ times }) => times.length - "0.".length));

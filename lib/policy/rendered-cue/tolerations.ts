@@ -16,22 +16,26 @@ import {
 
 const tolerationsPath = `"\\(place)/tolerations"`;
 
-export const renderTolerations = ({ operation: act, tolerations: given = [] }: OverrideTemplate): string => {
+export const renderTolerations = ({ operation: act, tolerations = [] }: OverrideTemplate): string => {
   const parts =
-    act === "add" ? renderAddition(given) : act === "remove" ? renderRemoval(given) : renderReplacement(given);
+    act === "add"
+      ? renderAddition(tolerations)
+      : act === "remove"
+        ? renderRemoval(tolerations)
+        : renderReplacement(tolerations);
   return renderScript(podInputs, [podSpecDefinition, renderListOrEmpty("existing", "podSpec.tolerations"), ...parts]);
 };
 
 const setAll = renderOperation("add", tolerationsPath, "wanted", "if len(existing) == 0");
 
-const renderAddition = (given: readonly Toleration[]) => [
-  `wanted: ${renderLiterals(given)}`,
-  renderPatches("podSpec", renderList([setAll, renderPrepending(tolerationsPath, "existing", given, "wanted")])),
+const renderAddition = (tolerations: readonly Toleration[]) => [
+  `wanted: ${renderLiterals(tolerations)}`,
+  renderPatches("podSpec", renderList([setAll, renderPrepending(tolerationsPath, "existing", tolerations, "wanted")])),
 ];
 
-const renderRemoval = (given: readonly Toleration[]) => [
+const renderRemoval = (tolerations: readonly Toleration[]) => [
   `// by their key, or by key and value
-meant: ${renderLiterals(given.flatMap(listMeant))}
+meant: ${renderLiterals(tolerations.flatMap(listMeant))}
 gone: [for index, toleration in existing if (_meant & {of: toleration, by: meant}).out {index}]
 ${meantDefinition}`,
   renderPatches(
@@ -50,17 +54,17 @@ ${meantDefinition}`,
 const renderStep = (
   toleration: Toleration,
   index: number,
-  given: readonly Toleration[],
+  tolerations: readonly Toleration[],
 ) => `_step${index + 1}: _replacement & {
 	before: ${index === 0 ? "existing" : `_step${index}.after`}
 	by: wanted[${index}]
 	meant: ${renderLiteral(listMeant(toleration))}
-	others: ${renderLiteral(given.filter((_, other) => other !== index))}
+	others: ${renderLiteral(tolerations.filter((_, otherIndex) => otherIndex !== index))}
 }`;
 
-const renderReplacement = (given: readonly Toleration[]) => [
-  `wanted: ${renderLiterals(given)}`,
-  `// each replaces those with its key, or with its key and value; if there are none, it is prepended\n${given.map(renderStep).join("\n")}`,
+const renderReplacement = (tolerations: readonly Toleration[]) => [
+  `wanted: ${renderLiterals(tolerations)}`,
+  `// each replaces those with its key, or with its key and value; if there are none, it is prepended\n${tolerations.map(renderStep).join("\n")}`,
   `${meantDefinition}
 _replacement: {
 	before: [...]
@@ -77,7 +81,10 @@ _replacement: {
 }`,
   renderPatches(
     "podSpec",
-    renderList([setAll, renderOperation("add", tolerationsPath, `_step${given.length}.after`, "if len(existing) > 0")]),
+    renderList([
+      setAll,
+      renderOperation("add", tolerationsPath, `_step${tolerations.length}.after`, "if len(existing) > 0"),
+    ]),
   ),
 ];
 

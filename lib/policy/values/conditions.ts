@@ -39,12 +39,13 @@ const processValue = (value: unknown, process: PolicyCondition["valueProcess"]):
   if (!isMap(process)) throw new Error("valueProcess must be an object");
   const { operation, operationWith } = process;
   const isWritten = typeof operationWith === "string" || typeof operationWith === "number";
-  const other = isWritten ? parsePercentage(operationWith) : undefined;
-  if (other === undefined) throw new Error("valueProcess.operationWith must be a number or a percentage such as 50%");
+  const percentage = isWritten ? parsePercentage(operationWith) : undefined;
+  if (percentage === undefined)
+    throw new Error("valueProcess.operationWith must be a number or a percentage such as 50%");
   const number = toDecimal(value);
   if (number === undefined)
     throw new Error(`valueProcess needs a number, and the value is ${describeValueType(value)}`);
-  const result = calculate(number, operation, other);
+  const result = calculate(number, operation, percentage);
   if (result !== undefined) return result;
   throw new Error(
     operation === "/"
@@ -63,31 +64,31 @@ const isElement = (data: unknown, values: unknown): boolean => {
 const maximumDepth = 1000;
 
 /** Compares numbers by value, even if one of them is a text; two texts must be identical. */
-const isEqual = (one: unknown, other: unknown, depth = 0): boolean => {
+const isEqual = (left: unknown, right: unknown, depth = 0): boolean => {
   if (depth > maximumDepth) throw new Error(`the values are nested deeper than ${maximumDepth} levels`);
-  if (isNumber(one) || isNumber(other)) {
-    const [first, second] = [toDecimal(one), toDecimal(other)];
+  if (isNumber(left) || isNumber(right)) {
+    const [first, second] = [toDecimal(left), toDecimal(right)];
     return first !== undefined && second !== undefined && compareDecimals(first, second) === 0;
   }
-  if (Array.isArray(one) && Array.isArray(other))
-    return one.length === other.length && one.every((value, index) => isEqual(value, other[index], depth + 1));
-  if (!isMap(one) || !isMap(other)) return one === other;
-  const keys = Object.keys(one);
+  if (Array.isArray(left) && Array.isArray(right))
+    return left.length === right.length && left.every((value, index) => isEqual(value, right[index], depth + 1));
+  if (!isMap(left) || !isMap(right)) return left === right;
+  const keys = Object.keys(left);
   return (
-    keys.length === Object.keys(other).length &&
-    keys.every((key) => Object.hasOwn(other, key) && isEqual(one[key], other[key], depth + 1))
+    keys.length === Object.keys(right).length &&
+    keys.every((key) => Object.hasOwn(right, key) && isEqual(left[key], right[key], depth + 1))
   );
 };
 
 const isNumber = (value: unknown) => typeof value === "number" || isDecimal(value);
 
 /** Returns less than 0 if `one` is smaller. Two texts that are numbers or quantities compare as numbers. */
-const compareOrder = (one: unknown, other: unknown): number => {
-  const [first, second] = [toDecimal(one), toDecimal(other)];
+const compareOrder = (left: unknown, right: unknown): number => {
+  const [first, second] = [toDecimal(left), toDecimal(right)];
   if (first !== undefined && second !== undefined) return compareDecimals(first, second);
-  if (typeof one === "string" && typeof other === "string") return compareBytes(one, other);
+  if (typeof left === "string" && typeof right === "string") return compareBytes(left, right);
   // The message doesn't quote the values: the user may not be allowed to read their object.
-  throw new Error(`${describeValueType(one)} and ${describeValueType(other)} can't be ordered`);
+  throw new Error(`${describeValueType(left)} and ${describeValueType(right)} can't be ordered`);
 };
 
 const describeValueType = (value: unknown) => (isDecimal(value) ? "a number" : describeType(value));

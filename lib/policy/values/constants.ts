@@ -37,10 +37,10 @@ export const findSetField = (constant: PolicyConstant | undefined): keyof Policy
 
 /** Returns a constant's value, with floats as exact `Decimal`s; undefined if it has none. */
 export const parseConstant = (constant: PolicyConstant | undefined): { value: unknown } | undefined => {
-  const given: unknown = constant ?? {};
-  if (!isMap(given)) throw new Error("value must be an object with a field such as string or integer");
+  const constantFields: unknown = constant ?? {};
+  if (!isMap(constantFields)) throw new Error("value must be an object with a field such as string or integer");
   for (const [field, [expected, membersOf, fits]] of Object.entries(fields)) {
-    const value = Object.hasOwn(given, field) ? given[field] : undefined;
+    const value = Object.hasOwn(constantFields, field) ? constantFields[field] : undefined;
     if (value === undefined || value === null) continue;
     const members = membersOf(value);
     if (!members?.every(fits)) throw new Error(`value.${field} must be ${expected}`);

@@ -16,11 +16,11 @@ const decimalPattern = /^([+-]?)(\d*)(?:\.(\d*))?(?:[eE]([+-]?\d{1,9}))?$/;
 export const parseDecimal = (written: string | number): Decimal | undefined => {
   const text = String(written);
   if (text.length > maximumLength) return undefined;
-  const [matched, sign, whole = "", fraction = "", exponent = "0"] = decimalPattern.exec(text) ?? [];
+  const [matched, sign, integer = "", fraction = "", exponent = "0"] = decimalPattern.exec(text) ?? [];
   const power = Number(exponent) - fraction.length;
-  if (matched === undefined || whole + fraction === "" || Math.abs(Number(exponent)) > maximumExponent)
+  if (matched === undefined || integer + fraction === "" || Math.abs(Number(exponent)) > maximumExponent)
     return undefined;
-  const digits = BigInt(`${whole}${fraction}`);
+  const digits = BigInt(`${integer}${fraction}`);
   const signed = sign === "-" ? -digits : digits;
   return power < 0
     ? { numerator: signed, denominator: 10n ** BigInt(-power) }
@@ -45,28 +45,28 @@ export const toDecimal = (value: unknown): Decimal | undefined => {
 
 export const isDecimal = (value: unknown): value is Decimal => isMap(value) && typeof value.denominator === "bigint";
 
-export const compareDecimals = (one: Decimal, other: Decimal): number => {
-  const [first, second] = [one.numerator * other.denominator, other.numerator * one.denominator];
+export const compareDecimals = (left: Decimal, right: Decimal): number => {
+  const [first, second] = [left.numerator * right.denominator, right.numerator * left.denominator];
   return Number(first > second) - Number(first < second);
 };
 
-const multiply = (one: Decimal, other: Decimal): Decimal => ({
-  numerator: one.numerator * other.numerator,
-  denominator: one.denominator * other.denominator,
+const multiply = (left: Decimal, right: Decimal): Decimal => ({
+  numerator: left.numerator * right.numerator,
+  denominator: left.denominator * right.denominator,
 });
 
-const add = (one: Decimal, other: Decimal): Decimal => ({
-  numerator: one.numerator * other.denominator + other.numerator * one.denominator,
-  denominator: one.denominator * other.denominator,
+const add = (left: Decimal, right: Decimal): Decimal => ({
+  numerator: left.numerator * right.denominator + right.numerator * left.denominator,
+  denominator: left.denominator * right.denominator,
 });
 
 /** Calculates with `+`, `-`, `*` or `/`; undefined for a division by zero or an unknown operation. */
-export const calculate = (one: Decimal, operation: unknown, other: Decimal): Decimal | undefined => {
-  const { numerator, denominator } = other;
-  if (operation === "+") return add(one, other);
-  if (operation === "-") return add(one, { numerator: -numerator, denominator });
-  if (operation === "*") return multiply(one, other);
+export const calculate = (left: Decimal, operation: unknown, right: Decimal): Decimal | undefined => {
+  const { numerator, denominator } = right;
+  if (operation === "+") return add(left, right);
+  if (operation === "-") return add(left, { numerator: -numerator, denominator });
+  if (operation === "*") return multiply(left, right);
   if (operation !== "/" || numerator === 0n) return undefined;
   const sign = numerator < 0n ? -1n : 1n;
-  return multiply(one, { numerator: sign * denominator, denominator: sign * numerator });
+  return multiply(left, { numerator: sign * denominator, denominator: sign * numerator });
 };

@@ -1,6 +1,6 @@
 /** Compares UTF-8 bytes, not UTF-16 units as `<` does. */
-export const compareBytes = (one: string, other: string): number =>
-  Buffer.compare(Buffer.from(one), Buffer.from(other));
+export const compareBytes = (left: string, right: string): number =>
+  Buffer.compare(Buffer.from(left), Buffer.from(right));
 
 /** Quotes a value for an error message; a long text is cut, and objects are only named. */
 export const quoteValue = (value: unknown): string => {
