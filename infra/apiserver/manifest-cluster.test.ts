@@ -11,7 +11,7 @@ import { createManifestCluster, type ManifestCluster, readManifestFolder } from 
 
 describe("a cluster made of a folder of manifests", () => {
   let folder: string;
-  let world: ManifestCluster;
+  let cluster: ManifestCluster;
   before(async () => {
     folder = await mkdtemp(join(tmpdir(), "postern-manifests-"));
     await mkdir(join(folder, "more", "deep"), { recursive: true });
@@ -21,15 +21,15 @@ describe("a cluster made of a folder of manifests", () => {
     const list = { apiVersion: "v1", kind: "List", items: others };
     await writeFile(join(folder, "more", "deep", "others.yml"), stringify(list));
     await writeFile(join(folder, "more", "README.md"), "apiVersion: none");
-    world = createManifestCluster(await readManifestFolder(folder));
+    cluster = createManifestCluster(await readManifestFolder(folder));
   });
   after(() => rm(folder, { recursive: true, force: true }));
 
-  testObjects(() => world);
+  testObjects(() => cluster);
 
   it("has the initial objects of every cluster, and puts objects without a namespace into `default`", async () => {
     const pod = named("Pod", "lonely");
-    const { get } = createManifestCluster(await manifests({ "pod.json": JSON.stringify(pod) }));
+    const { get } = createManifestCluster(await readManifests({ "pod.json": JSON.stringify(pod) }));
     assert.equal((await get(namespaces, "kube-system"))?.kind, "Namespace");
     assert.equal((await get({ group: "", resource: "pods" }, "lonely", "default"))?.metadata?.namespace, "default");
   });
@@ -37,24 +37,25 @@ describe("a cluster made of a folder of manifests", () => {
   it("has the initial objects of every namespace, unless a manifest replaces them", async () => {
     const own = named("ServiceAccount", "default", "b", { imagePullSecrets: [{ name: "pull" }] });
     const { get } = createManifestCluster(
-      await manifests({ "all.json": JSON.stringify(annotated("b")), "own.json": JSON.stringify(own) }),
+      await readManifests({ "all.json": JSON.stringify(annotated("b")), "own.json": JSON.stringify(own) }),
     );
-    const account = async (namespace: string) => get({ group: "", resource: "serviceaccounts" }, "default", namespace);
-    assert.equal((await account("kube-system"))?.kind, "ServiceAccount");
-    assert.deepEqual(Object(await account("b")).imagePullSecrets, [{ name: "pull" }]);
-    assert.equal(await account("none"), undefined);
+    const getAccount = async (namespace: string) =>
+      get({ group: "", resource: "serviceaccounts" }, "default", namespace);
+    assert.equal((await getAccount("kube-system"))?.kind, "ServiceAccount");
+    assert.deepEqual(Object(await getAccount("b")).imagePullSecrets, [{ name: "pull" }]);
+    assert.equal(await getAccount("none"), undefined);
     assert.equal((await get({ group: "", resource: "configmaps" }, "kube-root-ca.crt", "b"))?.kind, "ConfigMap");
   });
 
   it("refuses to answer access reviews", async () => {
     const sentence = /^a folder of manifests has no authorizer; only a cluster can answer access reviews$/;
     await assert.rejects(
-      () => world.may({ user, verb: "get", resource: "pods" }),
+      () => cluster.may({ user, verb: "get", resource: "pods" }),
       (error) => error instanceof Failure && error.code === 503 && sentence.test(error.message),
     );
   });
 
-  const manifests = async (files: Record<string, string>) => {
+  const readManifests = async (files: Record<string, string>) => {
     const own = await mkdtemp(join(folder, "own-"));
     for (const [name, text] of Object.entries(files)) await writeFile(join(own, name), text);
     return readManifestFolder(own).finally(() => rm(own, { recursive: true }));
@@ -71,7 +72,7 @@ describe("a cluster made of a folder of manifests", () => {
   for (const [name, text, sentence] of wrong)
     it(`names the file of a manifest ${name}`, () =>
       assert.rejects(
-        manifests({ "a.yaml": text }),
+        readManifests({ "a.yaml": text }),
         (error) => error instanceof Complaint && sentence.test(error.message),
       ));
 });

@@ -20,13 +20,13 @@ describe("bench", () => {
   });
 
   it("measures two functions in turn, and returns the ratios of the second to the first", async () => {
-    const asked: number[] = [];
-    const taking = (time: number) => async () => {
-      asked.push(time);
+    const calls: number[] = [];
+    const createMeasurement = (time: number) => async () => {
+      calls.push(time);
       return time;
     };
-    assert.deepEqual(await measureRatiosInTurn(3, taking(2), taking(6)), [3, 3, 3]);
-    assert.deepEqual(asked, [6, 2, 2, 6, 6, 2, 2, 6]);
+    assert.deepEqual(await measureRatiosInTurn(3, createMeasurement(2), createMeasurement(6)), [3, 3, 3]);
+    assert.deepEqual(calls, [6, 2, 2, 6, 6, 2, 2, 6]);
   });
 
   for (const bytes of [5_000, 50_000, 1_000_000])
@@ -36,7 +36,7 @@ describe("bench", () => {
       assert.ok(Math.abs(body.length / bytes - 1) < 0.1, `${body.length} bytes`);
     });
 
-  const firstOf = async (name: string) => {
+  const findFirstCase = async (name: string) => {
     const listed = await readRule(join(catalogueFolder, name), name);
     const { entry } = (await findAskingCase(listed)) ?? {};
     assert.ok(entry);
@@ -44,7 +44,7 @@ describe("bench", () => {
   };
 
   it("starts a rule with a case for which it asks the cluster", async () => {
-    const { listed, entry } = await firstOf("owner-references-permission-enforcement");
+    const { listed, entry } = await findFirstCase("owner-references-permission-enforcement");
     await assert.rejects(
       evaluateCase(listed, entry, buildReview(listed, entry), createUnconnectedCapabilities("bench")),
       /no connection/,
@@ -52,7 +52,7 @@ describe("bench", () => {
   });
 
   it("doesn't count the evaluation of a script as asking the cluster", async () => {
-    const { entry } = await firstOf("policy-admission");
+    const { entry } = await findFirstCase("policy-admission");
     assert.doesNotMatch(JSON.stringify(entry), /"cue":/);
   });
 

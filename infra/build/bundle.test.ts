@@ -19,7 +19,7 @@ import { getContents, unzip } from "./zip.ts";
 const folders: string[] = [];
 
 /** A rule that warns of its own settings, in a folder of its own. */
-const telltale = async (name = "telltale", phase = "validate", more = ""): Promise<CatalogueRule> => {
+const createTelltaleRule = async (name = "telltale", phase = "validate", more = ""): Promise<CatalogueRule> => {
   const root = await mkdtemp(join(tmpdir(), "postern-bundle-"));
   folders.push(root);
   const folder = join(root, "functions", name);
@@ -45,7 +45,7 @@ import { mergeWithDefaults } from "postern/settings";
   return readRule(folder, name);
 };
 
-const shareWith = (settings: object): EndpointConfig => {
+const buildConfig = (settings: object): EndpointConfig => {
   return { rule: "telltale", clusters: { local: { keyVersions: [1], mode: "enforce", settings } } };
 };
 
@@ -62,40 +62,45 @@ const review = {
   },
 };
 
-const roomy = 60 * 1024;
+const largeBudget = 60 * 1024;
 
 describe("bundle", () => {
   after(() => Promise.all(folders.map((folder) => rm(folder, { recursive: true, force: true }))));
-  const listed = telltale();
-  const out = (name: string) => join(folders[0] ?? "", name);
+  const listed = createTelltaleRule();
+  const toOutputPath = (name: string) => join(folders[0] ?? "", name);
 
   it("hands every setting to the rule as it was, whatever it says", async () => {
     const settings = JSON.parse(
       '{ "any": { "__proto__": { "polluted": true }, "constructor": 1 }, "text": "\\u2028\\u2029 \\ud800 \' \\" ` $$ \\\\ </script> é" }',
     );
-    await bundleRule(await listed, shareWith(settings), out("odd"), roomy);
-    const { handler } = createRequire(import.meta.url)(out("odd/telltale/index.cjs"));
+    await bundleRule(await listed, buildConfig(settings), toOutputPath("odd"), largeBudget);
+    const { handler } = createRequire(import.meta.url)(toOutputPath("odd/telltale/index.cjs"));
     const { response } = await handler({ phase: "validate", cluster: "local", review }, {});
     assert.equal(response.auditAnnotations.settings, JSON.stringify(settings));
     assert.equal(Reflect.get({}, "polluted"), undefined);
   });
 
   it("is the same, byte by byte, wherever it is made", async () => {
-    const one = await bundleRule(await listed, shareWith({}), out("one"), roomy);
-    const other = await bundleRule(await telltale(), shareWith({}), out("other"), roomy);
+    const firstBundle = await bundleRule(await listed, buildConfig({}), toOutputPath("one"), largeBudget);
+    const secondBundle = await bundleRule(
+      await createTelltaleRule(),
+      buildConfig({}),
+      toOutputPath("other"),
+      largeBudget,
+    );
     const [first, second] = await Promise.all(
-      ["one", "other"].map((name) => readFile(out(`${name}/telltale/index.cjs`), "utf8")),
+      ["one", "other"].map((name) => readFile(toOutputPath(`${name}/telltale/index.cjs`), "utf8")),
     );
     assert.equal(first, second);
-    assert.deepEqual(one, other);
+    assert.deepEqual(firstBundle, secondBundle);
     for (const place of [...folders, process.cwd(), "node_modules", "sourceMappingURL", "@license"])
       assert.ok(!first?.includes(place), place);
   });
 
   it("of a group asks each of its members, and may have 3 KB more for each", async () => {
-    const members = await Promise.all(["scribe", "notary"].map((name) => telltale(name, "mutate")));
-    const face = rule({ summary: "Both.", match: [], mutate() {} });
-    const together: CatalogueRule = { name: "together", folder: "", phases: ["mutate"], rule: face, members };
+    const members = await Promise.all(["scribe", "notary"].map((name) => createTelltaleRule(name, "mutate")));
+    const groupRule = rule({ summary: "Both.", match: [], mutate() {} });
+    const group: CatalogueRule = { name: "together", folder: "", phases: ["mutate"], rule: groupRule, members };
     const match = [{ apiGroups: ["*"], apiVersions: ["*"], resources: ["*"], operations: ["*" as const] }];
     const settings = Object.fromEntries(
       members.map(({ name }) => [
@@ -104,34 +109,34 @@ describe("bundle", () => {
       ]),
     );
     const clusters = { local: { keyVersions: [1], mode: "enforce" as const, settings } };
-    const share: GroupConfig = { rule: "together", clusters, alone: settings };
-    await bundleRule(together, share, out("together"));
-    const { handler } = createRequire(import.meta.url)(out("together/together/index.cjs"));
+    const config: GroupConfig = { rule: "together", clusters, alone: settings };
+    await bundleRule(group, config, toOutputPath("together"));
+    const { handler } = createRequire(import.meta.url)(toOutputPath("together/together/index.cjs"));
     const { response } = await handler({ phase: "mutate", cluster: "local", review }, {});
     assert.deepEqual(response.auditAnnotations, {
       "scribe.settings": '{"any":{"name":"scribe"}}',
       "notary.settings": '{"any":{"name":"notary"}}',
     });
     await assert.rejects(
-      bundleRule(together, share, out("narrow"), 20_000),
+      bundleRule(group, config, toOutputPath("narrow"), 20_000),
       /^Error: the group together has a bundle of \d+ bytes/,
     );
   });
 
   it("has another hash for other settings", async () => {
-    const [one, other] = await Promise.all(
-      [1, 2].map(async (any) => bundleRule(await listed, shareWith({ any }), out(`${any}`), roomy)),
+    const [first, second] = await Promise.all(
+      [1, 2].map(async (any) => bundleRule(await listed, buildConfig({ any }), toOutputPath(`${any}`), largeBudget)),
     );
-    assert.notEqual(one?.hash, other?.hash);
-    assert.match(one?.hash ?? "", /^[\w-]{43}$/);
+    assert.notEqual(first?.hash, second?.hash);
+    assert.match(first?.hash ?? "", /^[\w-]{43}$/);
   });
 
   it("refuses a bundle over its budget, and names what is large in it", async () => {
-    const share = shareWith({ any: { large: "x".repeat(30_000) } });
-    const { bytes } = await bundleRule(await listed, share, out("fits"), roomy);
-    const code = bytes - JSON.stringify(share).length;
+    const config = buildConfig({ any: { large: "x".repeat(30_000) } });
+    const { bytes } = await bundleRule(await listed, config, toOutputPath("fits"), largeBudget);
+    const code = bytes - JSON.stringify(config).length;
     assert.ok(code < 20_000, "what postern.yaml puts in isn't counted");
-    await assert.rejects(bundleRule(await listed, share, out("over"), code - 1), {
+    await assert.rejects(bundleRule(await listed, config, toOutputPath("over"), code - 1), {
       name: "Error",
       message: new RegExp(
         `^functions/telltale has a bundle of ${code} bytes without its settings, over its budget of ${code - 1}; the largest inputs are (\\S+ \\(\\d+\\)(, )?){3}$`,
@@ -140,83 +145,83 @@ describe("bundle", () => {
   });
 
   it("leaves out what only a webhook entry or a check asks of a rule, and what this rule never gets to", async () => {
-    const rule = await telltale("bare", "validate", 'suggest: () => "say something else",');
-    const { name } = await bundleRule(rule, shareWith({}), out("bare"), roomy);
-    const code = await readFile(out(`bare/${name}/index.cjs`), "utf8");
+    const rule = await createTelltaleRule("bare", "validate", 'suggest: () => "say something else",');
+    const { name } = await bundleRule(rule, buildConfig({}), toOutputPath("bare"), largeBudget);
+    const code = await readFile(toOutputPath(`bare/${name}/index.cjs`), "utf8");
     assert.doesNotMatch(code, /Tells its settings|say something else|new Proxy|no answer is recorded/);
     assert.match(code, /JSON.stringify\(\w+\)/, "its function is there");
   });
 
   it("of a rule that asks a cluster brings the way to it, and loads Node's part of it when it asks", async () => {
-    const asking = await telltale("asking", "validate", 'needs: { all: list("namespaces") },');
+    const asking = await createTelltaleRule("asking", "validate", 'needs: { all: list("namespaces") },');
     const credentials = { token: "t" };
     const connections = { local: { server: "https://127.0.0.1:1", credentials } };
-    await bundleRule(asking, { ...shareWith({}), rule: "asking" }, out("asking"), roomy, connections);
-    const code = await readFile(out("asking/asking/index.cjs"), "utf8");
+    await bundleRule(asking, { ...buildConfig({}), rule: "asking" }, toOutputPath("asking"), largeBudget, connections);
+    const code = await readFile(toOutputPath("asking/asking/index.cjs"), "utf8");
     assert.doesNotMatch(code, /require\("node:(https|http|zlib|tls|worker_threads)"\)|worker_threads/);
-    const { handler } = createRequire(import.meta.url)(out("asking/asking/index.cjs"));
+    const { handler } = createRequire(import.meta.url)(toOutputPath("asking/asking/index.cjs"));
     const { response } = await handler({ phase: "validate", cluster: "local", review }, {});
     assert.equal(response.allowed, true, "it didn't have to ask");
     const elsewhere = await handler({ phase: "validate", cluster: "other", review }, {});
     assert.equal(elsewhere.response.allowed, true);
-    const asks = { ...review, request: { ...review.request, object: { ask: true } } };
-    const { code: status, message } = await handler({ phase: "validate", cluster: "local", review: asks }, {});
+    const askingReview = { ...review, request: { ...review.request, object: { ask: true } } };
+    const { code: status, message } = await handler({ phase: "validate", cluster: "local", review: askingReview }, {});
     assert.equal(status, 503);
     assert.match(message, /^could not read namespaces of cluster "local": connect ECONNREFUSED 127.0.0.1:1$/);
   });
 
   it("of a rule that evaluates scripts brings CUE along, where a cluster's settings use it", async () => {
     const more = 'needs: { all: cue((settings) => settings.any !== "plain") },';
-    const rule = await telltale("scripted", "validate", more);
-    const shared = (any: string): EndpointConfig => ({ ...shareWith({ any }), rule: "scripted" });
+    const rule = await createTelltaleRule("scripted", "validate", more);
+    const buildScriptConfig = (any: string): EndpointConfig => ({ ...buildConfig({ any }), rule: "scripted" });
 
-    const made = await bundleRule(rule, shared("scripts"), out("scripts"));
-    assert.equal(made.scripts, true);
-    const archive = await readFile(out("scripts/scripted.zip"));
+    const bundle = await bundleRule(rule, buildScriptConfig("scripts"), toOutputPath("scripts"));
+    assert.equal(bundle.scripts, true);
+    const archive = await readFile(toOutputPath("scripts/scripted.zip"));
     assert.ok(archive.length < 6e6, `${archive.length}`);
     const files = unzip(archive) ?? {};
     assert.deepEqual(Object.keys(files), ["index.cjs", "cue-worker.cjs", "cue-glue.cjs", "cue.wasm"]);
-    for (const [name, one] of Object.entries(files))
-      assert.ok(Buffer.from(getContents(one)).equals(await readFile(out(`scripts/scripted/${name}`))), name);
-    const again = await bundleRule(rule, shared("scripts"), out("scripts-again"));
-    assert.equal(again.codeSha256, made.codeSha256);
+    for (const [name, file] of Object.entries(files))
+      assert.ok(Buffer.from(getContents(file)).equals(await readFile(toOutputPath(`scripts/scripted/${name}`))), name);
+    const again = await bundleRule(rule, buildScriptConfig("scripts"), toOutputPath("scripts-again"));
+    assert.equal(again.codeSha256, bundle.codeSha256);
 
-    const { handler } = createRequire(import.meta.url)(out("scripts/scripted/index.cjs"));
-    const asks = { ...review, request: { ...review.request, object: { ask: true, with: "a: 6*7" } } };
-    const { response } = await handler({ phase: "validate", cluster: "local", review: asks }, {});
+    const { handler } = createRequire(import.meta.url)(toOutputPath("scripts/scripted/index.cjs"));
+    const askingReview = { ...review, request: { ...review.request, object: { ask: true, with: "a: 6*7" } } };
+    const { response } = await handler({ phase: "validate", cluster: "local", review: askingReview }, {});
     assert.deepEqual([response.allowed, response.status?.message], [false, '{"a":42}']);
 
-    const plain = await bundleRule(rule, shared("plain"), out("plain"));
+    const plain = await bundleRule(rule, buildScriptConfig("plain"), toOutputPath("plain"));
     assert.equal(plain.scripts, false);
-    assert.deepEqual(Object.keys(unzip(await readFile(out("plain/scripted.zip"))) ?? {}), ["index.cjs"]);
+    assert.deepEqual(Object.keys(unzip(await readFile(toOutputPath("plain/scripted.zip"))) ?? {}), ["index.cjs"]);
   });
 
   it("starts CUE when it loads, where reviews can't do without", async () => {
     const more = 'needs: { all: cue(() => true, ({ any }) => any === "awaited") },';
-    const rule = await telltale("starting", "validate", more);
-    const startedBy = async (any: string) => {
-      await bundleRule(rule, { ...shareWith({ any }), rule: "starting" }, out(any));
+    const rule = await createTelltaleRule("starting", "validate", more);
+    const countWorkers = async (any: string) => {
+      await bundleRule(rule, { ...buildConfig({ any }), rule: "starting" }, toOutputPath(any));
       const code = `let started = 0;
         process.on("worker", () => started++).on("exit", () => console.log(started));
-        require(${JSON.stringify(out(`${any}/starting/index.cjs`))});`;
+        require(${JSON.stringify(toOutputPath(`${any}/starting/index.cjs`))});`;
       return (await promisify(execFile)(process.execPath, ["--eval", code])).stdout;
     };
-    assert.deepEqual([await startedBy("awaited"), await startedBy("perhaps")], ["1\n", "0\n"]);
+    assert.deepEqual([await countWorkers("awaited"), await countWorkers("perhaps")], ["1\n", "0\n"]);
   });
 
   it("that records reviews may be larger, and any other has nothing of that", async () => {
-    const places = { local: { telltale: { bucket: "reviews", prefix: "", share: 1 } } };
-    const off = await bundleRule(await listed, shareWith({}), out("silent"));
-    const on = await bundleRule(await listed, shareWith({}), out("heard"), undefined, {}, places);
+    const recordingPlaces = { local: { telltale: { bucket: "reviews", prefix: "", share: 1 } } };
+    const off = await bundleRule(await listed, buildConfig({}), toOutputPath("silent"));
+    const on = await bundleRule(await listed, buildConfig({}), toOutputPath("heard"), undefined, {}, recordingPlaces);
     assert.deepEqual([off.records, on.records], [[], ["reviews/local/telltale/"]]);
     assert.ok(off.bytes <= 20 * 1024 && on.bytes > 20 * 1024 && on.bytes <= 44 * 1024, `${on.bytes}`);
-    const code = await readFile(out("silent/telltale/index.cjs"), "utf8");
+    const code = await readFile(toOutputPath("silent/telltale/index.cjs"), "utf8");
     for (const word of ["redacted", "PutObject", "s3"]) assert.ok(!code.includes(word), word);
   });
 
   it("takes from its packages what it uses, and loads no more of Node than it must", async () => {
-    await bundleRule(await listed, shareWith({}), out("lean"), roomy);
-    const code = await readFile(out("lean/telltale/index.cjs"), "utf8");
+    await bundleRule(await listed, buildConfig({}), toOutputPath("lean"), largeBudget);
+    const code = await readFile(toOutputPath("lean/telltale/index.cjs"), "utf8");
     assert.doesNotMatch(code, /STATUS_CODES/);
     assert.deepEqual([...new Set(Array.from(code.matchAll(/require\("([^"]+)"\)/g), ([, name]) => name))].sort(), [
       "node:buffer",
@@ -231,20 +236,20 @@ describe("bundle", () => {
       fileURLToPath(new URL("../../functions/image-policy-webhook", import.meta.url)),
       "images",
     );
-    const backend = (more: object) =>
+    const buildSettings = (more: object) =>
       mergeWithDefaults(image.rule.settings ?? {}, { backend: { url: "https://a.example", ...more } });
-    const cluster = (more: object, mode: "enforce" | "off" = "enforce") => {
-      return { keyVersions: [1], mode, settings: backend(more) };
+    const buildCluster = (more: object, mode: "enforce" | "off" = "enforce") => {
+      return { keyVersions: [1], mode, settings: buildSettings(more) };
     };
     const arn = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:images-AbCdEf";
     const clusters = {
-      one: cluster({ tokenSecret: arn }),
-      two: cluster({ tokenParameter: "/images", region: "us-east-1" }),
-      same: cluster({ tokenSecret: arn, region: "us-east-1" }),
-      without: cluster({}),
-      off: cluster({ tokenSecret: "other", region: "us-east-1" }, "off"),
+      one: buildCluster({ tokenSecret: arn }),
+      two: buildCluster({ tokenParameter: "/images", region: "us-east-1" }),
+      same: buildCluster({ tokenSecret: arn, region: "us-east-1" }),
+      without: buildCluster({}),
+      off: buildCluster({ tokenSecret: "other", region: "us-east-1" }, "off"),
     };
-    const { tokens } = await bundleRule(image, { rule: "images", clusters }, out("images"));
+    const { tokens } = await bundleRule(image, { rule: "images", clusters }, toOutputPath("images"));
     assert.deepEqual(tokens, [
       { secret: arn, region: "eu-west-1" },
       { parameter: "/images", region: "us-east-1" },
@@ -259,17 +264,17 @@ describe("bundle", () => {
     const [history, volumes] = members.map(({ rule }) => rule.settings ?? {});
     const prometheus = { url: "https://a.example", tokenSecret: "metrics", region: "eu-west-1" };
     const share = (mode: "enforce" | "off"): GroupConfig => {
-      const around = { match: [], failsOpen: true, exempt: {} };
+      const common = { match: [], failsOpen: true, exempt: {} };
       const settings = {
-        "initial-resources": { mode, settings: mergeWithDefaults(history ?? {}, { prometheus }), ...around },
-        "persistent-volume-label": { mode: "enforce" as const, settings: volumes ?? {}, ...around },
+        "initial-resources": { mode, settings: mergeWithDefaults(history ?? {}, { prometheus }), ...common },
+        "persistent-volume-label": { mode: "enforce" as const, settings: volumes ?? {}, ...common },
       };
       return { rule: "both", alone: settings, clusters: { local: { keyVersions: [1], mode: "enforce", settings } } };
     };
-    const on = await bundleRule(toGroupRule({ name: "both", members }), share("enforce"), out("rights"));
+    const on = await bundleRule(toGroupRule({ name: "both", members }), share("enforce"), toOutputPath("rights"));
     assert.deepEqual([on.tokens, on.actions], [[{ secret: "metrics", region: "eu-west-1" }], ["ec2:DescribeVolumes"]]);
     assert.deepEqual(
-      (await bundleRule(toGroupRule({ name: "both", members }), share("off"), out("rights"))).tokens,
+      (await bundleRule(toGroupRule({ name: "both", members }), share("off"), toOutputPath("rights"))).tokens,
       [],
     );
   });

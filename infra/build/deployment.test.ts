@@ -26,7 +26,7 @@ const sample: Bundle = {
 };
 const folders: string[] = [];
 
-const deployment = async (bundle: Partial<Bundle> = {}, keys = "key") => {
+const writeTestDeployment = async (bundle: Partial<Bundle> = {}, keys = "key") => {
   const folder = await mkdtemp(join(tmpdir(), "postern-endpoints-"));
   folders.push(folder);
   await writeDeployment([{ ...sample, ...bundle }], keys, join(folder, "dist"));
@@ -41,20 +41,20 @@ describe("a function's version", () => {
 
   it("is the stack's once: neither it nor the alias changes with what a function carries", async () => {
     const all = await Promise.all([
-      deployment(),
-      deployment({ hash: "bbb", codeSha256: "BBB=" }),
-      deployment({}, "other"),
-      deployment({ timeoutSeconds: 15 }),
-      deployment({ accepts: ["prod.2"] }),
+      writeTestDeployment(),
+      writeTestDeployment({ hash: "bbb", codeSha256: "BBB=" }),
+      writeTestDeployment({}, "other"),
+      writeTestDeployment({ timeoutSeconds: 15 }),
+      writeTestDeployment({ accepts: ["prod.2"] }),
     ]);
-    const made = all.map(({ Resources }) => [Resources.LimitDashitVersion, Resources.LimitDashitAlias]);
-    for (const one of made) assert.deepEqual(one, made[0]);
-    assert.deepEqual(made[0]?.[0].Properties, { FunctionName: { Ref: "LimitDashitLambdaFunction" } });
-    assert.deepEqual(made[0]?.[1].Properties.FunctionVersion, { "Fn::GetAtt": ["LimitDashitVersion", "Version"] });
+    const pairs = all.map(({ Resources }) => [Resources.LimitDashitVersion, Resources.LimitDashitAlias]);
+    for (const pair of pairs) assert.deepEqual(pair, pairs[0]);
+    assert.deepEqual(pairs[0]?.[0].Properties, { FunctionName: { Ref: "LimitDashitLambdaFunction" } });
+    assert.deepEqual(pairs[0]?.[1].Properties.FunctionVersion, { "Fn::GetAtt": ["LimitDashitVersion", "Version"] });
   });
 
   it("may take longer than any entry waits, the gateway no longer than it can", async () => {
-    const times = await Promise.all([3, 15, 30].map((timeoutSeconds) => deployment({ timeoutSeconds })));
+    const times = await Promise.all([3, 15, 30].map((timeoutSeconds) => writeTestDeployment({ timeoutSeconds })));
     assert.deepEqual(
       times.map(({ lambda }) => lambda?.timeout),
       [10, 16, 31],
@@ -66,7 +66,7 @@ describe("a function's version", () => {
   });
 
   it("keeps a long summary within what Lambda takes", async () => {
-    const { lambda } = await deployment({ summary: `${"Long ".repeat(100)}.` });
+    const { lambda } = await writeTestDeployment({ summary: `${"Long ".repeat(100)}.` });
     assert.ok(String(lambda?.description).length <= 256);
   });
 });
@@ -81,9 +81,9 @@ describe("a function that asks a cluster", () => {
   ];
 
   it("may read its tokens, and no others", async () => {
-    const { Resources } = await deployment({ asks: true, tokens });
+    const { Resources } = await writeTestDeployment({ asks: true, tokens });
     const [, policy] = Resources.LimitDashitRole.Properties.Policies;
-    const place = (service: string, path: string) => {
+    const buildArn = (service: string, path: string) => {
       const [partition, account] = ["Partition", "AccountId"].map((name) => `\${AWS::${name}}`);
       return { "Fn::Sub": `arn:${partition}:${service}:${account}:${path}` };
     };
@@ -92,26 +92,26 @@ describe("a function that asks a cluster", () => {
       {
         Effect: "Allow",
         Action: "secretsmanager:GetSecretValue",
-        Resource: place("secretsmanager:eu-west-2", "secret:postern-??????"),
+        Resource: buildArn("secretsmanager:eu-west-2", "secret:postern-??????"),
       },
       {
         Effect: "Allow",
         Action: "ssm:GetParameter",
-        Resource: place("ssm:eu-west-3", "parameter/postern/prod"),
+        Resource: buildArn("ssm:eu-west-3", "parameter/postern/prod"),
       },
     ]);
   });
 
   it("may do in AWS what its rule needs, and no more", async () => {
-    const { Resources } = await deployment({ actions: ["ec2:DescribeVolumes"] });
+    const { Resources } = await writeTestDeployment({ actions: ["ec2:DescribeVolumes"] });
     const [, policy] = Resources.LimitDashitRole.Properties.Policies;
     const allowed = { Effect: "Allow", Action: ["ec2:DescribeVolumes"], Resource: "*" };
     assert.deepEqual(policy.PolicyDocument.Statement, [allowed]);
-    assert.equal((await deployment()).Resources.LimitDashitRole.Properties.Policies.length, 1);
+    assert.equal((await writeTestDeployment()).Resources.LimitDashitRole.Properties.Policies.length, 1);
   });
 
   it("may write what it records below its own names, and read nothing there", async () => {
-    const { Resources } = await deployment({ records: ["reviews/a/prod/limit-it/"] });
+    const { Resources } = await writeTestDeployment({ records: ["reviews/a/prod/limit-it/"] });
     const [, policy] = Resources.LimitDashitRole.Properties.Policies;
     const place = `arn:\${AWS::Partition}:s3:::reviews/a/prod/limit-it/*`;
     assert.deepEqual(policy.PolicyDocument.Statement, [
@@ -120,8 +120,8 @@ describe("a function that asks a cluster", () => {
   });
 
   it("has an output with its role, and functions that don't ask a cluster have none", async () => {
-    const { Outputs } = await deployment({ asks: true });
+    const { Outputs } = await writeTestDeployment({ asks: true });
     assert.deepEqual(Outputs.LimitDashitRoleArn.Value, { "Fn::GetAtt": ["LimitDashitRole", "Arn"] });
-    assert.deepEqual(Object.keys((await deployment()).Outputs), ["BaseUrl", "LossMetric"]);
+    assert.deepEqual(Object.keys((await writeTestDeployment()).Outputs), ["BaseUrl", "LossMetric"]);
   });
 });

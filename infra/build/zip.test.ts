@@ -49,24 +49,24 @@ describe("zip", () => {
     assert.deepEqual(found, files);
     assert.deepEqual(zip(found), archive);
     assert.deepEqual(
-      Object.values(found).map((one) => String(getContents(one))),
+      Object.values(found).map((file) => String(getContents(file))),
       [contents, text, contents].map(String),
     );
   });
 
   it("that others made, or that is broken, gives nothing back", () => {
-    for (const other of [
+    for (const archive of [
       Buffer.alloc(0),
       Buffer.from("PK"),
       bytes.subarray(0, -1),
       bytes.subarray(1),
       Buffer.alloc(99),
     ])
-      assert.equal(unzip(other), undefined);
-    for (const at of [6, 8, 14, 18, 26, 28, 35, end]) {
+      assert.equal(unzip(archive), undefined);
+    for (const position of [6, 8, 14, 18, 26, 28, 35, end]) {
       const broken = Buffer.from(bytes);
-      broken[at] = (broken[at] ?? 0) ^ 1;
-      assert.equal(unzip(broken), undefined, `a bit of byte ${at}`);
+      broken[position] = (broken[position] ?? 0) ^ 1;
+      assert.equal(unzip(broken), undefined, `a bit of byte ${position}`);
     }
   });
 });

@@ -5,20 +5,20 @@ import type { Case } from "#lib/recording/recording.ts";
 import type { ReviewOutcome } from "#lib/review.ts";
 import { describeDifferences, listDifferences } from "./case-differences.ts";
 
-const decided = (outcome: ReviewOutcome): Decision => ({ outcome, refused: !outcome.allowed, operations: 0 });
-const denied = (message: string, code = 403, reason = "Forbidden") =>
-  decided({ allowed: false, status: { message, code, reason } });
+const toDecision = (outcome: ReviewOutcome): Decision => ({ outcome, refused: !outcome.allowed, operations: 0 });
+const toDenial = (message: string, code = 403, reason = "Forbidden") =>
+  toDecision({ allowed: false, status: { message, code, reason } });
 const pod = { metadata: { name: "web", labels: { app: "web" } } };
 const labelled = { metadata: { labels: { app: "api" }, name: "web" } };
-const set = (value: string) =>
-  decided({ allowed: true, patch: [{ op: "replace", path: "/metadata/labels/app", value }] });
+const toLabelChange = (value: string) =>
+  toDecision({ allowed: true, patch: [{ op: "replace", path: "/metadata/labels/app", value }] });
 
 describe("what a rule does", () => {
   const same: [name: string, entry: Partial<Case>, decision: Decision][] = [
-    ["admits", { validate: pod, admitted: true }, decided({ allowed: true })],
-    ["refuses", { validate: pod, refused: "nope" }, denied("nope")],
-    ["changes the object, whatever the order of its keys", { mutate: pod, becomes: labelled }, set("api")],
-    ["leaves the object alone", { mutate: pod, admitted: true }, decided({ allowed: true })],
+    ["admits", { validate: pod, admitted: true }, toDecision({ allowed: true })],
+    ["refuses", { validate: pod, refused: "nope" }, toDenial("nope")],
+    ["changes the object, whatever the order of its keys", { mutate: pod, becomes: labelled }, toLabelChange("api")],
+    ["leaves the object alone", { mutate: pod, admitted: true }, toDecision({ allowed: true })],
   ];
   for (const [name, entry, decision] of same)
     it(`is what a case says: it ${name}`, () => {
@@ -30,25 +30,25 @@ describe("what a rule does", () => {
     [
       "refuses instead of admitting",
       { validate: pod, admitted: true },
-      denied("nope"),
+      toDenial("nope"),
       ["- admitted: true", "+ refused: nope", "+ code: 403", "+ reason: Forbidden"],
     ],
     [
       "admits instead of refusing, with a warning",
       { validate: pod, refused: "nope" },
-      decided({ allowed: true, warnings: ["oh"] }),
+      toDecision({ allowed: true, warnings: ["oh"] }),
       ["- refused: nope", "- code: 403", "- reason: Forbidden", "+ admitted: true", "+ warnings:", "+ - oh"],
     ],
     [
       "refuses in other words",
       { mutate: pod, refused: "nope", code: 422, reason: "Invalid" },
-      denied("never", 422, "Invalid"),
+      toDenial("never", 422, "Invalid"),
       ["- refused: nope", "+ refused: never", "  code: 422", "  reason: Invalid"],
     ],
     [
       "changes the object otherwise",
       { mutate: pod, becomes: labelled },
-      set("db"),
+      toLabelChange("db"),
       ["  becomes:", "    metadata:", "      labels:", "-       app: api", "+       app: db", "      name: web"],
     ],
   ];

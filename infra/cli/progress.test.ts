@@ -14,8 +14,8 @@ const createStream = (isTTY: boolean) => {
       return true;
     },
   });
-  const lines = () => written.join("").replaceAll(/\d+\.\d s/g, "N s");
-  return { progress: openProgress(stream), written, lines };
+  const readLines = () => written.join("").replaceAll(/\d+\.\d s/g, "N s");
+  return { progress: openProgress(stream), written, readLines };
 };
 
 /** Sets or deletes the variable CI. */
@@ -36,7 +36,7 @@ const runWithCi = <T>(value: string | undefined, act: () => T): T => {
 describe("progress", () => {
   describe("without a terminal", () => {
     it("is one line for each step", async () => {
-      const { progress, written, lines } = runWithCi(undefined, () => createStream(false));
+      const { progress, written, readLines } = runWithCi(undefined, () => createStream(false));
       await progress.step("versions", async (tell) => {
         for (const done of [1, 2, 3]) tell(done, 3);
         await turn();
@@ -44,22 +44,22 @@ describe("progress", () => {
         return "3 published";
       });
       progress.say("a word");
-      assert.equal(lines(), "   N s  versions: 3 published\na word\n");
+      assert.equal(readLines(), "   N s  versions: 3 published\na word\n");
     });
 
     it("names the step that failed, and throws its error", async () => {
-      const { progress, lines } = runWithCi(undefined, () => createStream(false));
+      const { progress, readLines } = runWithCi(undefined, () => createStream(false));
       const failure = new Error("no");
       const step = progress.step("stack", () => Promise.reject(failure));
       await assert.rejects(step, (error) => error === failure);
-      assert.equal(lines(), "   N s  stack: failed\n");
+      assert.equal(readLines(), "   N s  stack: failed\n");
     });
   });
 
   it("is lines in CI, even on a terminal", async () => {
-    const { progress, lines } = runWithCi("true", () => createStream(true));
+    const { progress, readLines } = runWithCi("true", () => createStream(true));
     await progress.step("stack", async () => "made");
-    assert.equal(lines(), "   N s  stack: made\n");
+    assert.equal(readLines(), "   N s  stack: made\n");
   });
 
   describe("on a terminal", () => {
@@ -67,14 +67,14 @@ describe("progress", () => {
     afterEach(() => mock.timers.reset());
 
     /** Returns the output of a step after 200 ms, and after its end. */
-    const drawStep = async (...told: [number, number][]): Promise<string[]> => {
-      const { progress, lines } = runWithCi(undefined, () => createStream(true));
+    const drawStep = async (...reports: [number, number][]): Promise<string[]> => {
+      const { progress, readLines } = runWithCi(undefined, () => createStream(true));
       await progress.step("versions", async (tell) => {
-        for (const [done, total] of told) tell(done, total);
+        for (const [done, total] of reports) tell(done, total);
         mock.timers.tick(200);
         return "over";
       });
-      return lines().split("\r\u001b[K").slice(1);
+      return readLines().split("\r\u001b[K").slice(1);
     };
     const end = "   N s  versions: over\n";
 
@@ -97,13 +97,13 @@ describe("progress", () => {
     });
 
     it("stops drawing when a step ends or fails", async () => {
-      const { progress, written, lines } = runWithCi(undefined, () => createStream(true));
+      const { progress, written, readLines } = runWithCi(undefined, () => createStream(true));
       const step = progress.step("stack", async () => {
         mock.timers.tick(400);
         throw new Error("no");
       });
       await assert.rejects(step, /^Error: no$/);
-      assert.deepEqual(lines().split("\r\u001b[K"), ["", "stack N s", "stack N s", "   N s  stack: failed\n"]);
+      assert.deepEqual(readLines().split("\r\u001b[K"), ["", "stack N s", "stack N s", "   N s  stack: failed\n"]);
       const count = written.length;
       mock.timers.tick(1000);
       assert.equal(written.length, count);
@@ -113,24 +113,24 @@ describe("progress", () => {
 
 describe("parallel actions", () => {
   /** Actions that end when the test ends them. */
-  const gates = () => {
+  const createGates = () => {
     const open = new Map<number, { resolve(): void; reject(error: Error): void }>();
     const act = (item: number) =>
       new Promise<string>((resolve, reject) => {
-        const over = (end: () => void) => () => {
+        const finish = (end: () => void) => () => {
           open.delete(item);
           end();
         };
         open.set(item, {
-          resolve: over(() => resolve(`${item} done`)),
-          reject: (error) => over(() => reject(error))(),
+          resolve: finish(() => resolve(`${item} done`)),
+          reject: (error) => finish(() => reject(error))(),
         });
       });
     return { open, act };
   };
 
   it("return results in the order of the items", async () => {
-    const { open, act } = gates();
+    const { open, act } = createGates();
     const all = runInParallel(3, [1, 2, 3], act);
     for (const item of [3, 1, 2]) {
       await turn();
@@ -145,21 +145,21 @@ describe("parallel actions", () => {
         fc.integer({ min: 1, max: 6 }),
         fc.array(fc.integer({ min: 0, max: 3 }), { maxLength: 12 }),
         async (atOnce, turns) => {
-          let [under, most] = [0, 0];
-          const began: number[] = [];
+          let [running, highest] = [0, 0];
+          const started: number[] = [];
           const items = turns.map((count, index) => ({ count, index }));
           const answers = await runInParallel(atOnce, items, async ({ count, index }) => {
-            began.push(index);
-            under += 1;
-            most = Math.max(most, under);
+            started.push(index);
+            running += 1;
+            highest = Math.max(highest, running);
             for (let time = 0; time < count; time++) await turn();
-            under -= 1;
+            running -= 1;
             return index;
           });
           assert.deepEqual(answers, [...turns.keys()]);
-          assert.deepEqual(began, [...turns.keys()]);
-          assert.equal(under, 0);
-          assert.ok(most <= atOnce);
+          assert.deepEqual(started, [...turns.keys()]);
+          assert.equal(running, 0);
+          assert.ok(highest <= atOnce);
         },
       ),
       { numRuns: 50 },
@@ -167,7 +167,7 @@ describe("parallel actions", () => {
   });
 
   it("start as many actions as the limit allows", async () => {
-    const { open, act } = gates();
+    const { open, act } = createGates();
     const all = runInParallel(2, [1, 2, 3], act);
     await turn();
     assert.deepEqual([...open.keys()], [1, 2]);
@@ -179,7 +179,7 @@ describe("parallel actions", () => {
   });
 
   it("throw an error after the actions under way have ended, and start no more", async () => {
-    const { open, act } = gates();
+    const { open, act } = createGates();
     let isOver = false;
     const all = runInParallel(2, [1, 2, 3, 4], act).finally(() => {
       isOver = true;

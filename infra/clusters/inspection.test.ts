@@ -44,12 +44,12 @@ const follower: Rule = rule({
 });
 const catalogue: CatalogueRule[] = [{ name: "follower", folder: "", phases: listPhases(follower), rule: follower }];
 const registration = { name: "postern", address: () => "https://host", harden: false };
-const local = ({ clusters }: PosternConfig) => {
+const getLocalCluster = ({ clusters }: PosternConfig) => {
   const cluster = clusters.get("local");
   assert.ok(cluster);
   return cluster;
 };
-const rows = (cluster: ReturnType<typeof local>) =>
+const listResources = (cluster: ReturnType<typeof getLocalCluster>) =>
   buildConfigurations(catalogue, cluster, registration).flatMap(({ webhooks }) =>
     webhooks.flatMap(({ rules }) => rules.flatMap(({ resources }) => resources)),
   );
@@ -76,8 +76,8 @@ describe("entries that follow from objects", () => {
   };
 
   it("take them from a folder, from files, and from postern.yaml itself", async () => {
-    assert.deepEqual(rows(local(await read("wishes"))), ["pods", "services", "nodes"]);
-    assert.deepEqual(rows(local(await read("[one.yaml, { kind: jobs }]"))), ["secrets", "jobs"]);
+    assert.deepEqual(listResources(getLocalCluster(await read("wishes"))), ["pods", "services", "nodes"]);
+    assert.deepEqual(listResources(getLocalCluster(await read("[one.yaml, { kind: jobs }]"))), ["secrets", "jobs"]);
   });
 
   it("say which file is wrong, and how, with the line that names it", async () => {
@@ -91,7 +91,7 @@ describe("entries that follow from objects", () => {
   });
 
   it("say that they aren't asked again, where the rule says so", async () => {
-    const [entry] = buildConfigurations(catalogue, local(await read("one.yaml")), registration).flatMap(
+    const [entry] = buildConfigurations(catalogue, getLocalCluster(await read("one.yaml")), registration).flatMap(
       (one) => one.webhooks,
     );
     assert.equal(entry?.reinvocationPolicy, "Never");
@@ -99,20 +99,20 @@ describe("entries that follow from objects", () => {
 
   it("are none where there are no objects", async () => {
     const { clusters } = parseConfig("rules: { follower: }", catalogue);
-    assert.deepEqual(rows(local({ clusters, groups: [] })), []);
+    assert.deepEqual(listResources(getLocalCluster({ clusters, groups: [] })), []);
   });
 
   it("and rights are extended by what is found in the cluster, where the rule asks it", async () => {
     const [quiet, asking] = ["", "{ settings: { kinds: [gulls] } }"].map((text) =>
-      local(parseConfig(`rules: { follower: ${text} }`, catalogue)),
+      getLocalCluster(parseConfig(`rules: { follower: ${text} }`, catalogue)),
     );
     assert.ok(quiet && asking);
     assert.deepEqual(listAskingRules(catalogue, quiet), []);
-    const never = () => assert.fail("nobody is asked");
-    assert.equal((await inspectCluster(catalogue, quiet, never)).cluster, quiet);
+    const failIfCalled = () => assert.fail("nobody is asked");
+    assert.equal((await inspectCluster(catalogue, quiet, failIfCalled)).cluster, quiet);
     const { cluster: found, notes } = await inspectCluster(catalogue, asking, async () => cluster);
-    assert.deepEqual(rows(found), ["gulls", "geese"]);
-    assert.deepEqual(rows(asking), ["gulls"]);
+    assert.deepEqual(listResources(found), ["gulls", "geese"]);
+    assert.deepEqual(listResources(asking), ["gulls"]);
     assert.deepEqual(notes, ["follower: found geese"]);
     const [role] = buildRoles(catalogue, found, "postern");
     assert.deepEqual(Object(role).rules, [

@@ -187,14 +187,15 @@ clusters:
   one:
   two: { rules: { plain: { record: off }, spares: { record: { bucket: own, prefix: a/, share: 1, keep: [spec.containers.args, 'metadata.annotations["a.b/c"]', /data/a~1b] } } } }
 `;
-    const of = (name: string) => ["plain", "spares"].map((rule) => parseRuleConfig(text, rule, name).record);
-    assert.deepEqual(of("one"), [{ bucket: "reviews", prefix: "", share: 0.01 }, undefined]);
+    const listRecordSections = (name: string) =>
+      ["plain", "spares"].map((rule) => parseRuleConfig(text, rule, name).record);
+    assert.deepEqual(listRecordSections("one"), [{ bucket: "reviews", prefix: "", share: 0.01 }, undefined]);
     const keep = [
       ["spec", "containers", "args"],
       ["metadata", "annotations", "a.b/c"],
       ["data", "a/b"],
     ];
-    assert.deepEqual(of("two"), [undefined, { bucket: "own", prefix: "a/", share: 1, keep }]);
+    assert.deepEqual(listRecordSections("two"), [undefined, { bucket: "own", prefix: "a/", share: 1, keep }]);
     const [listed] = catalogue.slice(2);
     assert.ok(listed);
     const places = listRecordingPlaces(parse(text), listed);

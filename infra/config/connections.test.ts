@@ -16,7 +16,7 @@ import { readConnections } from "./connections.ts";
 const { wrong, refused } = readRows<{
   wrong: [name: string, connect: object, sentence: string][];
   refused: {
-    buildKubeconfig: string;
+    kubeconfig: string;
     user?: object;
     cluster?: object;
     content?: object;
@@ -113,12 +113,12 @@ describe("a connect setting", () => {
   });
 
   it("is required only if a rule reads the cluster", async () => {
-    const faults = async (text: string) => (await readTestConnections(text)).faults;
+    const listFaults = async (text: string) => (await readTestConnections(text)).faults;
     const missing = "has no connect, but asking must read it; docs/clusters.md says how";
-    assert.deepEqual(await faults("rules: { calling: , asking: }"), [`postern.yaml clusters.local ${missing}`]);
-    assert.deepEqual(await faults("rules: { calling: , asking: { mode: 'off' } }"), []);
+    assert.deepEqual(await listFaults("rules: { calling: , asking: }"), [`postern.yaml clusters.local ${missing}`]);
+    assert.deepEqual(await listFaults("rules: { calling: , asking: { mode: 'off' } }"), []);
     const broken = JSON.stringify({ connect: { tokenSecret: arn, server, ca: "none.crt" } });
-    assert.deepEqual(await faults(`rules: { calling: }\nclusters: { prod: ${broken} }`), []);
+    assert.deepEqual(await listFaults(`rules: { calling: }\nclusters: { prod: ${broken} }`), []);
   });
 
   it("with a mistake does not affect other clusters", async () => {
@@ -139,7 +139,7 @@ describe("a connect setting", () => {
   });
 
   describe("with a kubeconfig", () => {
-    const kubeconfig = (user: object, cluster: object = {}) => ({
+    const buildKubeconfig = (user: object, cluster: object = {}) => ({
       "current-context": "now",
       contexts: [
         { name: "now", context: { cluster: "c", user: "u" } },
@@ -158,7 +158,7 @@ describe("a connect setting", () => {
     };
 
     it("uses the current context or the named one", async () => {
-      const config = kubeconfig({ token: "t" });
+      const config = buildKubeconfig({ token: "t" });
       assert.deepEqual(await readWith(config), { server, ca, credentials: { token: "t" } });
       assert.deepEqual(await readWith(config, "other"), { server: "https://203.0.113.8", credentials: { token: "t" } });
     });
@@ -166,7 +166,7 @@ describe("a connect setting", () => {
       await writeFile(join(folder, "key.pem"), "key");
       const user = { "client-certificate-data": toBase64("cert"), "client-key": "key.pem" };
       const cluster = { "certificate-authority-data": undefined, "certificate-authority": "ca.crt" };
-      assert.deepEqual(await readWith(kubeconfig(user, cluster)), {
+      assert.deepEqual(await readWith(buildKubeconfig(user, cluster)), {
         server,
         ca,
         credentials: { cert: "cert", key: "key" },
@@ -174,12 +174,17 @@ describe("a connect setting", () => {
     });
     it("reads a token from a file", async () => {
       await writeFile(join(folder, "token"), "t\n");
-      assert.deepEqual((await readWith(kubeconfig({ tokenFile: join(folder, "token") })))?.credentials, { token: "t" });
+      assert.deepEqual((await readWith(buildKubeconfig({ tokenFile: join(folder, "token") })))?.credentials, {
+        token: "t",
+      });
     });
 
-    for (const { buildKubeconfig: name, user = { token: "t" }, cluster, content, context, says } of refused)
+    for (const { kubeconfig: name, user = { token: "t" }, cluster, content, context, says } of refused)
       it(`${name} is refused`, () =>
-        assert.rejects(readWith(content ?? kubeconfig(user, cluster), context), expectComplaint(new RegExp(says))));
+        assert.rejects(
+          readWith(content ?? buildKubeconfig(user, cluster), context),
+          expectComplaint(new RegExp(says)),
+        ));
 
     it("that is no YAML is refused without quoting it", async () => {
       await writeFile(join(folder, "config"), 'users: [{ token: "SECRET');

@@ -9,10 +9,10 @@ import { formatFlow, formatYamlLines } from "./yaml-lines.ts";
 const texts = fc.array(fc.constantFrom("a", "b", "c"), { maxLength: 12 });
 
 /** Returns the number of lines that two texts can have in common, by a slow algorithm. */
-const common = ([first, ...others]: string[], [other, ...rest]: string[]): number => {
+const countCommonLines = ([first, ...others]: string[], [other, ...rest]: string[]): number => {
   if (first === undefined || other === undefined) return 0;
-  if (first === other) return 1 + common(others, rest);
-  return Math.max(common([first, ...others], rest), common(others, [other, ...rest]));
+  if (first === other) return 1 + countCommonLines(others, rest);
+  return Math.max(countCommonLines([first, ...others], rest), countCommonLines(others, [other, ...rest]));
 };
 
 describe("a difference", () => {
@@ -34,7 +34,7 @@ describe("a difference", () => {
           now.filter((_, index) => (lines[index] ?? -1) >= 0),
         );
         for (const [index, line] of kept.entries()) assert.ok(line > (kept[index - 1] ?? -1));
-        assert.equal(kept.length, common(old, now));
+        assert.equal(kept.length, countCommonLines(old, now));
       }),
     );
   });
@@ -49,9 +49,9 @@ describe("a difference", () => {
         const last = stages.at(-1) ?? [];
         let [old, now] = [formatYamlLines(before), formatYamlLines(last)];
         for (const hunk of hunks.toReversed()) {
-          const of = (sign: string) => hunk.lines.filter((line) => line.sign !== sign).map(({ text }) => text);
-          assert.deepEqual(old.slice(hunk.old - 1, hunk.old - 1 + of("+").length), of("+"));
-          assert.deepEqual(now.slice(hunk.now - 1, hunk.now - 1 + of("-").length), of("-"));
+          const listTexts = (sign: string) => hunk.lines.filter((line) => line.sign !== sign).map(({ text }) => text);
+          assert.deepEqual(old.slice(hunk.old - 1, hunk.old - 1 + listTexts("+").length), listTexts("+"));
+          assert.deepEqual(now.slice(hunk.now - 1, hunk.now - 1 + listTexts("-").length), listTexts("-"));
           for (const { sign, rule } of hunk.lines) assert.equal(sign === " ", rule === undefined);
           [old, now] = [old.slice(0, hunk.old - 1), now.slice(0, hunk.now - 1)];
         }
@@ -84,8 +84,8 @@ describe("a difference", () => {
   });
 
   it("of a Secret shows only that it changed", () => {
-    const secret = (value: string) => ({ kind: "Secret", data: { key: value, same: "c2FtZQ==" } });
-    const text = JSON.stringify(computeHunks(secret("b2xk"), [{ rule: "r", after: secret("bmV3") }]));
+    const buildSecret = (value: string) => ({ kind: "Secret", data: { key: value, same: "c2FtZQ==" } });
+    const text = JSON.stringify(computeHunks(buildSecret("b2xk"), [{ rule: "r", after: buildSecret("bmV3") }]));
     assert.match(text, /\*\*\* \(other\)/);
     assert.doesNotMatch(text, /b2xk|bmV3|c2FtZQ/);
   });

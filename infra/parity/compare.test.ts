@@ -25,8 +25,9 @@ const verifyKnown = (
   verify([...known.map((pair): Row => ["known", ...pair]), ...others.map((pair): Row => ["different", ...pair])], rule);
   verify(known.map((pair): Row => ["different", ...pair]));
 };
-const refused = (...faults: string[]) => answer(403, { message: `pods "s0" is forbidden: [${faults.join(", ")}]` });
-const stated = (code: number, message: string) =>
+const buildRefusal = (...faults: string[]) =>
+  answer(403, { message: `pods "s0" is forbidden: [${faults.join(", ")}]` });
+const buildStatus = (code: number, message: string) =>
   answer(code, { message, ...(code === 403 && { reason: "Forbidden" }) });
 
 interface Sample {
@@ -72,18 +73,18 @@ describe("a comparison", () => {
       [cpu, cpu.replace("8", "9")],
     ];
     verify([
-      ["equal", refused(least, cpu, memory, ratio, whole), refused(least, memory, cpu, ratio, whole)],
-      ...others.map((faults): Row => ["different", refused(cpu, memory), refused(...faults)]),
-      ["different", refused(cpu, whole), refused(whole, cpu)],
-      ["different", refused(least, cpu), refused(cpu, least)],
+      ["equal", buildRefusal(least, cpu, memory, ratio, whole), buildRefusal(least, memory, cpu, ratio, whole)],
+      ...others.map((faults): Row => ["different", buildRefusal(cpu, memory), buildRefusal(...faults)]),
+      ["different", buildRefusal(cpu, whole), buildRefusal(whole, cpu)],
+      ["different", buildRefusal(least, cpu), buildRefusal(cpu, least)],
     ]);
   });
 
   const claims = "other than status.quantity and status.conditions:";
-  const asked = 'PodCertificateRequest for pod "a/b"';
+  const request = 'PodCertificateRequest for pod "a/b"';
   const unread = "the PEM block holds no PKCS #10 certificate request in DER";
-  const differs = `${asked} contains pod UID ("0") which differs from running pod`;
-  const inconsistent = `${asked} names node UID "0", inconsistent with the running node`;
+  const differs = `${request} contains pod UID ("0") which differs from running pod`;
+  const inconsistent = `${request} names node UID "0", inconsistent with the running node`;
   const toKubelets: [code: number, upstream: string, ours: string][] = [
     [403, "node n1 UID mismatch: expected 0 got ?", "node n1 UID mismatch: expected 0 got another"],
     [403, `${claims} @@ -3 +4\n b`, `${claims} metadata.labels`],
@@ -91,18 +92,18 @@ describe("a comparison", () => {
     [500, `${differs} "?"`, differs],
     [500, `${inconsistent} ("?")`, inconsistent],
   ];
-  for (const [code, said, ours] of toKubelets)
+  for (const [code, upstreamText, ours] of toKubelets)
     it(`knows another text for a kubelet: ${ours}`, () => {
-      const [there, here] = [said, ours].map((text) => `pods "s0" is forbidden: ${text}`) as [string, string];
-      const upstream = stated(code, there);
+      const [there, here] = [upstreamText, ours].map((text) => `pods "s0" is forbidden: ${text}`) as [string, string];
+      const upstream = buildStatus(code, there);
       verifyKnown(
         "node-restriction",
-        [[upstream, stated(403, here)]],
+        [[upstream, buildStatus(403, here)]],
         [
-          [upstream, stated(403, `${here}!`.replace("pods", "nodes"))],
-          [stated(201, there), stated(403, here)],
-          [upstream, stated(201, here)],
-          [upstream, { ...stated(403, here), warnings: ["c"] }],
+          [upstream, buildStatus(403, `${here}!`.replace("pods", "nodes"))],
+          [buildStatus(201, there), buildStatus(403, here)],
+          [upstream, buildStatus(201, here)],
+          [upstream, { ...buildStatus(403, here), warnings: ["c"] }],
         ],
       );
     });
@@ -113,30 +114,30 @@ describe("a comparison", () => {
       { length: 20 },
       (_, index) => ({ 4: '"Env": null,', 14: '"Image": "a",' })[index] ?? `l${index + 1}`,
     );
-    const line = (number: number) => ` ${old[number - 1]}`;
-    const hunk = (start: number, end: number, changed: number, ...added: string[]) =>
+    const getLine = (number: number) => ` ${old[number - 1]}`;
+    const buildHunk = (start: number, end: number, changed: number, ...added: string[]) =>
       [
         `@@ -${start},${end - start + 1} +${start},${end - start + added.length} @@`,
-        ...Array.from({ length: changed - start }, (_, index) => line(start + index)),
+        ...Array.from({ length: changed - start }, (_, index) => getLine(start + index)),
         `-${old[changed - 1]}`,
         ...added.map((text) => `+${text}`),
-        ...Array.from({ length: end - changed }, (_, index) => line(changed + 1 + index)),
+        ...Array.from({ length: end - changed }, (_, index) => getLine(changed + 1 + index)),
         "",
       ].join("\n");
-    const invalid = (...hunks: string[]) =>
+    const buildInvalid = (...hunks: string[]) =>
       answer(422, { message: `Pod is invalid: spec: Forbidden: may not change\n${hunks.join("")}` });
-    const image = hunk(12, 18, 15, '"Image": "b",');
-    const emptied = invalid(hunk(2, 8, 5, '"Env": [],'), image);
+    const image = buildHunk(12, 18, 15, '"Image": "b",');
+    const emptied = buildInvalid(buildHunk(2, 8, 5, '"Env": [],'), image);
     verifyKnown(
       "always-pull-images",
-      [[emptied, invalid(image)]],
+      [[emptied, buildInvalid(image)]],
       [
         // It is upstream that shows what is empty.
-        [invalid(image), emptied],
-        [emptied, invalid(hunk(12, 18, 15, '"Image": "c",'))],
-        [emptied, invalid(hunk(12, 18, 15, '"Image": "b",', '"Policy": "Always",'))],
-        [invalid(hunk(2, 8, 5, '"Env": ["x"],'), image), invalid(image)],
-        [emptied, invalid(hunk(2, 8, 6, "other"), image)],
+        [buildInvalid(image), emptied],
+        [emptied, buildInvalid(buildHunk(12, 18, 15, '"Image": "c",'))],
+        [emptied, buildInvalid(buildHunk(12, 18, 15, '"Image": "b",', '"Policy": "Always",'))],
+        [buildInvalid(buildHunk(2, 8, 5, '"Env": ["x"],'), image), buildInvalid(image)],
+        [emptied, buildInvalid(buildHunk(2, 8, 6, "other"), image)],
         [emptied, answer(422, { message: "Pod is invalid: spec: Forbidden: may not change" })],
       ],
     );

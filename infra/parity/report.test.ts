@@ -8,7 +8,7 @@ import type { PortParity } from "./parity.ts";
 import { listPorts } from "./plugins.ts";
 import { areAsExpected, describeCases, insertReport } from "./report.ts";
 
-const found: PortParity = {
+const parity: PortParity = {
   rule: "a-rule",
   plugin: "ARule",
   requests: 10,
@@ -79,7 +79,7 @@ describe("the results of cases", () => {
 
 describe("the report in the catalogue", () => {
   const page = "# The catalogue\n\nA list.\n\nMore.\n";
-  const once = insertReport(page, { found: [found], cases: [fine], version: "v1.36.3", seed: 7 });
+  const once = insertReport(page, { found: [parity], cases: [fine], version: "v1.36.3", seed: 7 });
 
   it("has the number of requests, the differences with reasons, and the calls that conditions save", () => {
     assert.match(once, /kube-apiserver v1\.36\.3/);
@@ -91,7 +91,7 @@ describe("the report in the catalogue", () => {
   it("is appended to the page, and is replaced by the next report", () => {
     assert.ok(once.startsWith(page));
     const edited = `${once}\nWhat somebody wrote below.\n`;
-    const twice = insertReport(edited, { found: [found], cases: [fine], version: "v1.36.4", seed: 8 });
+    const twice = insertReport(edited, { found: [parity], cases: [fine], version: "v1.36.4", seed: 8 });
     assert.equal(twice.split("## Parity").length, 2);
     assert.doesNotMatch(twice, /v1\.36\.3/);
     assert.ok(twice.startsWith(page) && twice.endsWith("\nWhat somebody wrote below.\n"));

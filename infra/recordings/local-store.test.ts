@@ -10,13 +10,13 @@ import { fetchRecordings, parseAge, parseS3Address, requireEmptyFolder } from ".
 import { openRecordingStore } from "./local-store.ts";
 
 const folders: string[] = [];
-const place = async () => {
+const createTarget = async () => {
   const folder = await mkdtemp(join(tmpdir(), "postern-recordings-"));
   folders.push(folder);
   return join(folder, "to");
 };
 
-const heard = (line: string | Error, rule = "limit-it", cluster = "prod"): RecordedReview => ({
+const buildReview = (line: string | Error, rule = "limit-it", cluster = "prod"): RecordedReview => ({
   origin: { rule, cluster, version: "1", at: "2026-01-01T00:00:00.000Z" },
   request: {} as RecordedReview["request"],
   line: async () => {
@@ -26,20 +26,25 @@ const heard = (line: string | Error, rule = "limit-it", cluster = "prod"): Recor
 });
 
 /** Returns the written files and the reported sentences. */
-const kept = async (folder: string, all: RecordedReview[], most = 100) => {
-  const said: string[] = [];
-  const recordings = await openRecordingStore(folder, most, (sentence) => void said.push(sentence));
+const record = async (folder: string, all: RecordedReview[], most = 100) => {
+  const sentences: string[] = [];
+  const recordings = await openRecordingStore(folder, most, (sentence) => void sentences.push(sentence));
   for (const one of all) recordings.hear(one);
-  return { end: await recordings.close(), said };
+  return { end: await recordings.close(), sentences };
 };
 
 after(() => Promise.all(folders.map((folder) => rm(folder, { recursive: true, force: true }))));
 
 describe("a folder of recordings", () => {
   it("has a file for each rule of each cluster, which only its owner can read", async () => {
-    const to = await place();
-    const all = [heard("- {}\n"), heard("- {}\n", "other"), heard("- {}\n", "other", "test"), heard("- []\n")];
-    assert.deepEqual(await kept(to, all), { end: `4 reviews recorded in ${to}`, said: [] });
+    const to = await createTarget();
+    const all = [
+      buildReview("- {}\n"),
+      buildReview("- {}\n", "other"),
+      buildReview("- {}\n", "other", "test"),
+      buildReview("- []\n"),
+    ];
+    assert.deepEqual(await record(to, all), { end: `4 reviews recorded in ${to}`, sentences: [] });
     assert.deepEqual((await readdir(to, { recursive: true })).sort(), [
       "prod",
       "prod/limit-it.yaml",
@@ -55,56 +60,61 @@ describe("a folder of recordings", () => {
   });
 
   it("is gone on with, on a line of its own where the last one was cut off", async () => {
-    const to = await place();
+    const to = await createTarget();
     await mkdir(join(to, "prod"), { recursive: true });
     await writeFile(join(to, "prod/limit-it.yaml"), "- {}\n- {");
-    await kept(to, [heard("- []\n")]);
-    await kept(to, [heard("- []\n")]);
+    await record(to, [buildReview("- []\n")]);
+    await record(to, [buildReview("- []\n")]);
     assert.equal(await readFile(join(to, "prod/limit-it.yaml"), "utf8"), "- {}\n- {\n- []\n- []\n");
   });
 
   it("has whole lines where several write there", async () => {
-    const to = await place();
-    const long = (who: string) => `- {"name":"${who.repeat(300_000)}"}\n`;
-    const all = (who: string) => Array.from({ length: 12 }, () => heard(long(who)));
-    await Promise.all(["a", "b", "c"].map((who) => kept(to, all(who))));
+    const to = await createTarget();
+    const buildLine = (writer: string) => `- {"name":"${writer.repeat(300_000)}"}\n`;
+    const buildReviews = (writer: string) => Array.from({ length: 12 }, () => buildReview(buildLine(writer)));
+    await Promise.all(["a", "b", "c"].map((writer) => record(to, buildReviews(writer))));
     // A writer that found a half-written line starts with an empty line, which readers skip.
     const lines = (await readFile(join(to, "prod/limit-it.yaml"), "utf8")).split("\n").filter(Boolean);
     assert.equal(lines.length, 36);
-    for (const line of lines) assert.ok(["a", "b", "c"].some((who) => `${line}\n` === long(who)));
+    for (const line of lines) assert.ok(["a", "b", "c"].some((writer) => `${line}\n` === buildLine(writer)));
   });
 
   it("takes so many of a rule and no more, which it says once", async () => {
-    const to = await place();
-    const all = [..."12345"].map((digit) => heard(`- ${digit}\n`));
-    const { end, said } = await kept(to, [...all, heard("- {}\n", "other")], 2);
+    const to = await createTarget();
+    const all = [..."12345"].map((digit) => buildReview(`- ${digit}\n`));
+    const { end, sentences } = await record(to, [...all, buildReview("- {}\n", "other")], 2);
     assert.equal(end, `3 reviews recorded in ${to}; left out: 3 beyond 2 of a rule`);
-    assert.deepEqual(said, ["prod/limit-it.yaml has 2 reviews, and gets no more; --most N takes more"]);
+    assert.deepEqual(sentences, ["prod/limit-it.yaml has 2 reviews, and gets no more; --most N takes more"]);
     assert.equal(await readFile(join(to, "prod/limit-it.yaml"), "utf8"), "- 1\n- 2\n");
   });
 
   it("leaves out what can't be recorded, and says how often and why", async () => {
-    const to = await place();
+    const to = await createTarget();
     const large = new Error("too large");
-    const { end, said } = await kept(to, [heard(large), heard("- {}\n"), heard(large), heard(new Error("other"))]);
+    const { end, sentences } = await record(to, [
+      buildReview(large),
+      buildReview("- {}\n"),
+      buildReview(large),
+      buildReview(new Error("other")),
+    ]);
     assert.equal(end, `1 review recorded in ${to}; left out: 2 too large, 1 other`);
-    assert.deepEqual(said, []);
+    assert.deepEqual(sentences, []);
   });
 
   it("that is taken away is complained of once, and not made again", async () => {
-    const to = await place();
-    const said: string[] = [];
-    const recordings = await openRecordingStore(to, 10, (sentence) => void said.push(sentence));
+    const to = await createTarget();
+    const sentences: string[] = [];
+    const recordings = await openRecordingStore(to, 10, (sentence) => void sentences.push(sentence));
     await rm(to, { recursive: true });
-    for (let time = 0; time < 3; time++) recordings.hear(heard("- {}\n"));
+    for (let time = 0; time < 3; time++) recordings.hear(buildReview("- {}\n"));
     assert.equal(await recordings.close(), `0 reviews recorded in ${to}; left out: 3 not written`);
-    assert.equal(said.length, 1);
-    assert.match(said[0] ?? "", /^.*to\/prod\/limit-it\.yaml can't be written: ENOENT/);
+    assert.equal(sentences.length, 1);
+    assert.match(sentences[0] ?? "", /^.*to\/prod\/limit-it\.yaml can't be written: ENOENT/);
     await assert.rejects(stat(to), /ENOENT/);
   });
 
   it("must be one that can be made", async () => {
-    const to = await place();
+    const to = await createTarget();
     await writeFile(to, "");
     await assert.rejects(
       openRecordingStore(to, 1, () => {}),
@@ -113,21 +123,21 @@ describe("a folder of recordings", () => {
   });
 
   it("holds no more of what waits than it must, however much comes at once", async () => {
-    const small = await place();
-    const many = Array.from({ length: 10_000 }, (_, index) => heard("- {}\n", `rule-${index % 3}`));
-    assert.equal((await kept(small, many, 10_000)).end, `10000 reviews recorded in ${small}`);
-    const large = await place();
+    const small = await createTarget();
+    const many = Array.from({ length: 10_000 }, (_, index) => buildReview("- {}\n", `rule-${index % 3}`));
+    assert.equal((await record(small, many, 10_000)).end, `10000 reviews recorded in ${small}`);
+    const large = await createTarget();
     const request: object = { object: "x".repeat(4 * 1024 * 1024) };
     const those = Array.from({ length: 10 }, () => ({
-      ...heard("- {}\n"),
+      ...buildReview("- {}\n"),
       request: request as RecordedReview["request"],
     }));
-    const { end } = await kept(large, those);
+    const { end } = await record(large, those);
     assert.equal(end, `7 reviews recorded in ${large}; left out: 3 too many at once`);
   });
 
   it("is written after what was heard was answered, and one that can't be weighed doesn't change that", async () => {
-    const to = await place();
+    const to = await createTarget();
     const deep = JSON.parse("[".repeat(200_000) + "]".repeat(200_000));
     let isAnswered = false;
     const line = async () => {
@@ -135,16 +145,16 @@ describe("a folder of recordings", () => {
       return "- {}\n";
     };
     const recordings = await openRecordingStore(to, 10, () => {});
-    recordings.hear({ ...heard(""), line, request: { object: deep } as RecordedReview["request"] });
+    recordings.hear({ ...buildReview(""), line, request: { object: deep } as RecordedReview["request"] });
     await Promise.resolve();
     isAnswered = true;
     assert.equal(await recordings.close(), `1 review recorded in ${to}`);
   });
 
   it("counts a limited number of reasons separately", async () => {
-    const to = await place();
-    const all = Array.from({ length: 100 }, (_, index) => heard(new Error(`it\u001b has ${index} bytes`)));
-    const { end } = await kept(to, all);
+    const to = await createTarget();
+    const all = Array.from({ length: 100 }, (_, index) => buildReview(new Error(`it\u001b has ${index} bytes`)));
+    const { end } = await record(to, all);
     assert.match(end, /; left out: 1 it\? has 0 bytes, /);
     assert.equal(end.split(", ").length, 21);
     assert.match(end, /, 80 for other reasons$/);
@@ -153,25 +163,25 @@ describe("a folder of recordings", () => {
   it("says that the disk is full, and once", {
     skip: existsSync("/dev/full") ? false : "there is no /dev/full",
   }, async () => {
-    const to = await place();
+    const to = await createTarget();
     await mkdir(join(to, "prod"), { recursive: true });
     await symlink("/dev/full", join(to, "prod/limit-it.yaml"));
-    const all = [heard("- {}\n"), heard("- {}\n", "other"), heard("- {}\n")];
-    const { end, said } = await kept(to, all);
+    const all = [buildReview("- {}\n"), buildReview("- {}\n", "other"), buildReview("- {}\n")];
+    const { end, sentences } = await record(to, all);
     assert.equal(end, `1 review recorded in ${to}; left out: 2 not written`);
-    assert.match(said.join(), /^[^,]*limit-it\.yaml can't be written: ENOSPC[^,]*, write$/);
+    assert.match(sentences.join(), /^[^,]*limit-it\.yaml can't be written: ENOSPC[^,]*, write$/);
   });
 });
 
 describe("recordings in a bucket", () => {
-  const line = (origin: object) => `- ${JSON.stringify({ name: "a", recorded: origin })}\n`;
-  const good = line({ rule: "limit-it", cluster: "prod" });
-  const at = (day: number) => new Date(Date.UTC(2026, 0, day));
+  const printLine = (origin: object) => `- ${JSON.stringify({ name: "a", recorded: origin })}\n`;
+  const good = printLine({ rule: "limit-it", cluster: "prod" });
+  const onDay = (day: number) => new Date(Date.UTC(2026, 0, day));
   const objects: Record<string, { text: string; modified?: Date; bytes?: number }> = {
-    "a/1.yaml": { text: good, modified: at(1) },
-    "a/2.yaml": { text: good, modified: at(3) },
-    "a/3.yaml": { text: line({ rule: "../x", cluster: "prod" }) },
-    "a/4.yaml": { text: line({ rule: "limit-it", cluster: ".." }) },
+    "a/1.yaml": { text: good, modified: onDay(1) },
+    "a/2.yaml": { text: good, modified: onDay(3) },
+    "a/3.yaml": { text: printLine({ rule: "../x", cluster: "prod" }) },
+    "a/4.yaml": { text: printLine({ rule: "limit-it", cluster: ".." }) },
     "a/5.yaml": { text: `${good}${good}` },
     "a/6.yaml": { text: "- {nonsense}\n" },
     "a/7.json": { text: good },
@@ -180,7 +190,7 @@ describe("recordings in a bucket", () => {
     ...Object.fromEntries(
       Array.from({ length: 40 }, (_, index) => [
         `b/${index}.yaml`,
-        { text: line({ rule: `rule-${index % 3}`, cluster: "test" }) },
+        { text: printLine({ rule: `rule-${index % 3}`, cluster: "test" }) },
       ]),
     ),
     "c.yaml": { text: good },
@@ -188,44 +198,44 @@ describe("recordings in a bucket", () => {
   const read: string[] = [];
   const bucket: Pick<StageBucket, "list" | "read"> = {
     list: async function* (prefix) {
-      for (const [key, { text, modified = at(2), bytes = text.length }] of Object.entries(objects))
+      for (const [key, { text, modified = onDay(2), bytes = text.length }] of Object.entries(objects))
         if (key.startsWith(prefix)) yield { key, modified, bytes };
-      if (prefix === "c") yield { key: "c/gone.yaml", modified: at(2), bytes: 100 };
+      if (prefix === "c") yield { key: "c/gone.yaml", modified: onDay(2), bytes: 100 };
     },
     read: async (key) => {
       read.push(key);
       const text = objects[key]?.text;
-      return text === undefined ? undefined : { text, etag: "", modified: at(2), age: 0 };
+      return text === undefined ? undefined : { text, etag: "", modified: onDay(2), age: 0 };
     },
   };
-  const fetched = async (prefix: string, since = at(1)) => {
-    const to = await place();
+  const fetchInto = async (prefix: string, since = onDay(1)) => {
+    const to = await createTarget();
     const recordings = await openRecordingStore(to, 1000, () => {});
     const strange = await fetchRecordings(bucket, prefix, since, recordings);
     return { strange, end: (await recordings.close()).replace(` in ${to}`, ""), to };
   };
 
   it("are fetched, and nothing else that lies there", async () => {
-    const { strange, end, to } = await fetched("a/");
+    const { strange, end, to } = await fetchInto("a/");
     assert.deepEqual([strange, end], [7, "2 reviews recorded"]);
     assert.equal(await readFile(join(to, "prod/limit-it.yaml"), "utf8"), good + good);
     assert.ok(!read.includes("a/8.yaml"), "it is too large to be read");
   });
 
   it("are fetched from a time on, and below a prefix", async () => {
-    assert.equal((await fetched("a/", at(3))).end, "1 review recorded");
-    assert.deepEqual((await fetched("b/")).end, "40 reviews recorded");
-    assert.deepEqual((await readdir(join((await fetched("")).to))).sort(), ["prod", "test"]);
+    assert.equal((await fetchInto("a/", onDay(3))).end, "1 review recorded");
+    assert.deepEqual((await fetchInto("b/")).end, "40 reviews recorded");
+    assert.deepEqual((await readdir(join((await fetchInto("")).to))).sort(), ["prod", "test"]);
   });
 
   it("are fetched, but for what a lifecycle rule has taken away meanwhile", async () => {
-    const { strange, end } = await fetched("c");
+    const { strange, end } = await fetchInto("c");
     assert.deepEqual([strange, end], [0, "1 review recorded"]);
     assert.ok(read.includes("c/gone.yaml"));
   });
 
   it("go into a folder of their own", async () => {
-    const to = await place();
+    const to = await createTarget();
     await requireEmptyFolder(to);
     await mkdir(join(to, "prod"), { recursive: true });
     await assert.rejects(requireEmptyFolder(to), {

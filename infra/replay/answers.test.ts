@@ -15,40 +15,40 @@ const listed = { name: "notes", folder: "", phases: [], rule: { summary: "Notes.
 const review = buildReview(listed, changing);
 
 /** Returns the answer of a function. */
-const made = (outcome: ReviewOutcome, entry = changing) => {
+const answerWith = (outcome: ReviewOutcome, entry = changing) => {
   const answer = readAnswer(respond(review, outcome), entry, review.request.uid);
   assert.ok("made" in answer, JSON.stringify(answer));
   return answer;
 };
-const recorded = (said: Partial<Case>) => {
-  const answer = readRecordedAnswer({ name: "is asked", mutate: note, ...said });
+const readRecorded = (entry: Partial<Case>) => {
+  const answer = readRecordedAnswer({ name: "is asked", mutate: note, ...entry });
   assert.ok("made" in answer);
   return answer;
 };
-const denied = (status: ReviewOutcome["status"]): ReviewOutcome => ({ allowed: false, ...(status && { status }) });
+const deny = (status: ReviewOutcome["status"]): ReviewOutcome => ({ allowed: false, ...(status && { status }) });
 
 describe("an answer", () => {
   it("is what the patch makes, however it makes it", () => {
-    const whole = made({ allowed: true, patch: [{ op: "replace", path: "/data", value: { a: "1", b: "2" } }] });
-    const single = made({ allowed: true, patch: [{ op: "add", path: "/data/b", value: "2" }] });
+    const whole = answerWith({ allowed: true, patch: [{ op: "replace", path: "/data", value: { a: "1", b: "2" } }] });
+    const single = answerWith({ allowed: true, patch: [{ op: "add", path: "/data/b", value: "2" }] });
     assert.deepEqual(listDifferingAspects(whole, single), []);
-    assert.deepEqual(listDifferingAspects(recorded(changing), single), []);
+    assert.deepEqual(listDifferingAspects(readRecorded(changing), single), []);
     assert.equal(whole.made.verdict, "changed");
   });
 
   it("is no change where the patch leaves all as it is", () => {
-    const idle = made({ allowed: true, patch: [{ op: "replace", path: "/data/a", value: "1" }] });
+    const idle = answerWith({ allowed: true, patch: [{ op: "replace", path: "/data/a", value: "1" }] });
     assert.equal(idle.made.verdict, "allowed");
-    assert.deepEqual(listDifferingAspects(idle, recorded({ admitted: true })), []);
+    assert.deepEqual(listDifferingAspects(idle, readRecorded({ admitted: true })), []);
   });
 
   const status = { code: 403, reason: "Forbidden", message: "no" };
-  for (const [what, one, other, expected] of [
-    ["its verdict", { allowed: true }, denied(status), ["verdict", "message", "code", "reason"]],
-    ["its message", denied(status), denied({ ...status, message: "never" }), ["message"]],
-    ["its code", denied(status), denied({ ...status, code: 422 }), ["code"]],
-    ["its reason", denied(status), denied({ code: 403, message: "no" }), ["reason"]],
-    ["its details", denied(status), denied({ ...status, details: { name: "a" } }), ["details"]],
+  for (const [what, left, right, expected] of [
+    ["its verdict", { allowed: true }, deny(status), ["verdict", "message", "code", "reason"]],
+    ["its message", deny(status), deny({ ...status, message: "never" }), ["message"]],
+    ["its code", deny(status), deny({ ...status, code: 422 }), ["code"]],
+    ["its reason", deny(status), deny({ code: 403, message: "no" }), ["reason"]],
+    ["its details", deny(status), deny({ ...status, details: { name: "a" } }), ["details"]],
     ["its warnings", { allowed: true }, { allowed: true, warnings: ["soon"] }, ["warnings"]],
     ["its audit annotations", { allowed: true, audit: { a: "1" } }, { allowed: true }, ["audit"]],
     [
@@ -57,35 +57,39 @@ describe("an answer", () => {
       { allowed: true, patch: [{ op: "add", path: "/data/c", value: "2" }] },
       ["object"],
     ],
-    ["nothing", denied(status), denied(status), []],
+    ["nothing", deny(status), deny(status), []],
   ] as [string, ReviewOutcome, ReviewOutcome, string[]][])
-    it(`differs in ${what}`, () => assert.deepEqual(listDifferingAspects(made(one), made(other)), expected));
+    it(`differs in ${what}`, () =>
+      assert.deepEqual(listDifferingAspects(answerWith(left), answerWith(right)), expected));
 
   it("differs in its mode only where there is something to say", () => {
-    const [no, yes] = [made(denied(status)), made({ allowed: true })];
+    const [no, yes] = [answerWith(deny(status)), answerWith({ allowed: true })];
     assert.deepEqual(listDifferingAspects({ ...no, mode: "warn" }, { ...no, mode: "enforce" }), ["mode"]);
     assert.deepEqual(listDifferingAspects({ ...yes, mode: "warn" }, { ...yes, mode: "enforce" }), []);
     assert.deepEqual(listDifferingAspects(no, { ...no, mode: "enforce" }), []);
   });
 
   it("that was recorded has a code and a reason though it doesn't say them", () => {
-    assert.deepEqual(listDifferingAspects(recorded({ refused: "no" }), made(denied(status))), []);
+    assert.deepEqual(listDifferingAspects(readRecorded({ refused: "no" }), answerWith(deny(status))), []);
     assert.deepEqual(
-      listDifferingAspects(recorded({ refused: "no", reason: null }), made(denied({ code: 403, message: "no" }))),
+      listDifferingAspects(
+        readRecorded({ refused: "no", reason: null }),
+        answerWith(deny({ code: 403, message: "no" })),
+      ),
       [],
     );
   });
 
   it("written by hand has no details, and a recorded one has them", () => {
-    const detailed = made(denied({ ...status, details: { name: "a" } }));
-    assert.deepEqual(listDifferingAspects(recorded({ refused: "no" }), detailed), []);
-    assert.deepEqual(listDifferingAspects(recorded({ refused: "no", recorded: {} }), detailed), ["details"]);
+    const detailed = answerWith(deny({ ...status, details: { name: "a" } }));
+    assert.deepEqual(listDifferingAspects(readRecorded({ refused: "no" }), detailed), []);
+    assert.deepEqual(listDifferingAspects(readRecorded({ refused: "no", recorded: {} }), detailed), ["details"]);
   });
 
   it("that was recorded is fitted into a response as any other", () => {
     const warnings = ["a\nb", "a\nb"];
     assert.deepEqual(
-      listDifferingAspects(recorded({ admitted: true, warnings }), made({ allowed: true, warnings })),
+      listDifferingAspects(readRecorded({ admitted: true, warnings }), answerWith({ allowed: true, warnings })),
       [],
     );
   });

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { findConfiguredRule, findServingFunction } from "./sides.ts";
 
-const share = {
+const config = {
   rule: "notes",
   variants: { strict: { level: 2 } },
   clusters: {
@@ -13,48 +13,52 @@ const share = {
     worn: { mode: "sometimes", settings: [] },
   },
 };
-const member = (mode: string) => ({ mode, settings: { level: 1 } });
+const buildMember = (mode: string) => ({ mode, settings: { level: 1 } });
 const group = {
   rule: "all",
-  alone: { notes: member("enforce"), others: member("enforce") },
+  alone: { notes: buildMember("enforce"), others: buildMember("enforce") },
   clusters: {
-    prod: { mode: "enforce", settings: { notes: member("warn"), others: member("off") } },
-    off: { mode: "off", settings: { notes: member("off"), others: member("off") } },
+    prod: { mode: "enforce", settings: { notes: buildMember("warn"), others: buildMember("off") } },
+    off: { mode: "off", settings: { notes: buildMember("off"), others: buildMember("off") } },
   },
 };
 
 describe("how a rule stands in a version", () => {
   for (const [what, given, expected] of [
-    ["its mode and settings", [share, "prod"], { mode: "enforce", settings: { level: 1, names: ["a"] } }],
-    ["a variant's settings", [share, "prod", "strict"], { mode: "enforce", settings: { level: 2, names: ["a"] } }],
+    ["its mode and settings", [config, "prod"], { mode: "enforce", settings: { level: 1, names: ["a"] } }],
+    ["a variant's settings", [config, "prod", "strict"], { mode: "enforce", settings: { level: 2, names: ["a"] } }],
     [
       "a variant's settings in a cluster where they are more",
-      [share, "more", "strict"],
+      [config, "more", "strict"],
       { mode: "audit", settings: { level: 2, more: true } },
     ],
-    ["a variant that only a cluster has", [share, "more", "other"], { mode: "audit", settings: {} }],
-    ["that it is off", [share, "off"], { absent: "has it off in off" }],
+    ["a variant that only a cluster has", [config, "more", "other"], { mode: "audit", settings: {} }],
+    ["that it is off", [config, "off"], { absent: "has it off in off" }],
     [
       "that there is no such cluster",
-      [share, "nowhere"],
+      [config, "nowhere"],
       { absent: 'has no cluster "nowhere"; it has prod, test, off, more, worn' },
     ],
-    ["that there is no such variant", [share, "prod", "lax"], { absent: "has no variant lax of it" }],
+    ["that there is no such variant", [config, "prod", "lax"], { absent: "has no variant lax of it" }],
     [
       "no cluster by a name that any map has",
-      [share, "constructor"],
+      [config, "constructor"],
       { absent: 'has no cluster "constructor"; it has prod, test, off, more, worn' },
     ],
-    ["no variant by a name that any map has", [share, "prod", "toString"], { absent: "has no variant toString of it" }],
+    [
+      "no variant by a name that any map has",
+      [config, "prod", "toString"],
+      { absent: "has no variant toString of it" },
+    ],
     [
       "that the cluster must be said",
-      [share],
+      [config],
       { fault: "--cluster must say in which cluster it is asked: prod, test, off, more, worn" },
     ],
-    ["that its settings can't be read", [share, "worn"], { fault: "its settings in worn can't be read" }],
+    ["that its settings can't be read", [config, "worn"], { fault: "its settings in worn can't be read" }],
     [
       "settings that can't be sent",
-      [share, "test", "strict"],
+      [config, "test", "strict"],
       { fault: "the settings that variant strict has in test can't be sent" },
     ],
     [
@@ -72,16 +76,16 @@ describe("how a rule stands in a version", () => {
     assert.deepEqual(findConfiguredRule(group, "others", "prod", undefined), { absent: "has it off in prod" }));
 
   it("is as a member only of a group that has it, and where it mutates", () => {
-    const shares = new Map<string, unknown>([
-      ...["notes", "toString"].map((name) => [name, share] as const),
+    const configs = new Map<string, unknown>([
+      ...["notes", "toString"].map((name) => [name, config] as const),
       ["all", group],
     ]);
     assert.deepEqual(
       (["notes", "toString", "all", "others", "gone"] as const).map((name) =>
-        findServingFunction(shares, name, "mutate"),
+        findServingFunction(configs, name, "mutate"),
       ),
       ["all", "toString", "all", "all", undefined],
     );
-    assert.equal(findServingFunction(shares, "notes", "validate"), "notes");
+    assert.equal(findServingFunction(configs, "notes", "validate"), "notes");
   });
 });

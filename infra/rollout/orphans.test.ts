@@ -4,22 +4,26 @@ import type { DeployedObject } from "../clusters/api.ts";
 import { findUnansweredEntries, removeUnansweredEntries, type ServedVersion, type UnansweredEntry } from "./orphans.ts";
 import type { ReleasedCluster } from "./releases.ts";
 
-const configuration = (kind: "Mutating" | "Validating", ...entries: string[]): DeployedObject => ({
+const buildConfiguration = (kind: "Mutating" | "Validating", ...entries: string[]): DeployedObject => ({
   apiVersion: "admissionregistration.k8s.io/v1",
   kind: `${kind}WebhookConfiguration`,
   metadata: { name: "postern" },
   webhooks: entries.map((entry) => ({ name: `${entry}.postern.dev` })),
 });
 const role: DeployedObject = { apiVersion: "v1", kind: "ClusterRole", metadata: { name: "postern:a" } };
-const toldOf = (manifests: DeployedObject[], keyVersion = 1): ReleasedCluster => ({
+const buildRecord = (manifests: DeployedObject[], keyVersion = 1): ReleasedCluster => ({
   ...{ at: "", keyVersion, hardened: [], since: {}, manifests },
 });
-const both: DeployedObject[] = [role, configuration("Mutating", "a"), configuration("Validating", "a", "x.b", "y.b")];
+const both: DeployedObject[] = [
+  role,
+  buildConfiguration("Mutating", "a"),
+  buildConfiguration("Validating", "a", "x.b", "y.b"),
+];
 
-type Own = Partial<ServedVersion["share"]["clusters"][string]>;
-const served = (
+type OwnConfig = Partial<ServedVersion["share"]["clusters"][string]>;
+const buildVersion = (
   phases: ServedVersion["phases"],
-  own: Own = {},
+  own: OwnConfig = {},
   variants?: ServedVersion["share"]["variants"],
 ): ServedVersion => ({
   phases,
@@ -31,57 +35,72 @@ const served = (
 
 describe("entries that get no answer", () => {
   const usual = { x: {}, y: {} };
-  const table: [it: string, cluster: ReleasedCluster, served: Record<string, ServedVersion>, orphans: string[]][] = [
-    ["are none, where none are served yet", toldOf([]), { a: served([]) }, []],
-    ["are none of rules that nothing is said of", toldOf(both), {}, []],
+  const table: [
+    it: string,
+    cluster: ReleasedCluster,
+    buildVersion: Record<string, ServedVersion>,
+    orphans: string[],
+  ][] = [
+    ["are none, where none are served yet", buildRecord([]), { a: buildVersion([]) }, []],
+    ["are none of rules that nothing is said of", buildRecord(both), {}, []],
     [
       "are none, where all is answered",
-      toldOf(both),
-      { a: served(["mutate", "validate"]), b: served(["validate"], {}, usual) },
+      buildRecord(both),
+      { a: buildVersion(["mutate", "validate"]), b: buildVersion(["validate"], {}, usual) },
       [],
     ],
-    ["are those of a half that went", toldOf(both), { a: served(["validate"]) }, ["a/mutate doesn't mutate"]],
+    [
+      "are those of a half that went",
+      buildRecord(both),
+      { a: buildVersion(["validate"]) },
+      ["a/mutate doesn't mutate"],
+    ],
     [
       "are those of both halves, where the rule has none",
-      toldOf(both),
-      { a: served([]) },
+      buildRecord(both),
+      { a: buildVersion([]) },
       ["a/mutate doesn't mutate", "a/validate doesn't validate"],
     ],
     [
       "are those of a variant that went",
-      toldOf(both),
-      { b: served(["validate"], {}, { x: {} }) },
+      buildRecord(both),
+      { b: buildVersion(["validate"], {}, { x: {} }) },
       ["y.b/validate has no variant y"],
     ],
     [
       "are those of a variant that went in this cluster alone",
-      toldOf(both),
-      { b: served(["validate"], { variants: { y: {} } }, usual) },
+      buildRecord(both),
+      { b: buildVersion(["validate"], { variants: { y: {} } }, usual) },
       ["x.b/validate has no variant x"],
     ],
     [
       "are none of a variant that only this cluster has",
-      toldOf(both),
-      { b: served(["validate"], { variants: usual }, {}) },
+      buildRecord(both),
+      { b: buildVersion(["validate"], { variants: usual }, {}) },
       [],
     ],
     [
       "are those of all variants, where the rule has none any more",
-      toldOf(both),
-      { b: served(["validate"]) },
+      buildRecord(both),
+      { b: buildVersion(["validate"]) },
       ["x.b/validate has no variant x", "y.b/validate has no variant y"],
     ],
     [
       "are none that a variant shares its name with what any object has",
-      toldOf([configuration("Validating", "constructor.b")]),
-      { b: served(["validate"], {}, {}) },
+      buildRecord([buildConfiguration("Validating", "constructor.b")]),
+      { b: buildVersion(["validate"], {}, {}) },
       ["constructor.b/validate has no variant constructor"],
     ],
-    ["are none of a rule that is off: it lets them by", toldOf(both), { a: served([], { mode: "off" }) }, []],
+    [
+      "are none of a rule that is off: it lets them by",
+      buildRecord(both),
+      { a: buildVersion([], { mode: "off" }) },
+      [],
+    ],
     [
       "are all of a cluster with another key",
-      toldOf(both, 2),
-      { b: served(["validate"], {}, usual) },
+      buildRecord(both, 2),
+      { b: buildVersion(["validate"], {}, usual) },
       [
         "x.b/validate doesn't accept its key of version 2 (key)",
         "y.b/validate doesn't accept its key of version 2 (key)",
@@ -89,14 +108,14 @@ describe("entries that get no answer", () => {
     ],
     [
       "are none of a key that is still taken",
-      toldOf(both, 2),
-      { a: served(["mutate", "validate"], { keyVersions: [2, 3] }) },
+      buildRecord(both, 2),
+      { a: buildVersion(["mutate", "validate"], { keyVersions: [2, 3] }) },
       [],
     ],
     [
       "are those of a key that isn't, of a rule that is off, too",
-      toldOf([configuration("Mutating", "a")], 2),
-      { a: served(["mutate"], { mode: "off" }) },
+      buildRecord([buildConfiguration("Mutating", "a")], 2),
+      { a: buildVersion(["mutate"], { mode: "off" }) },
       ["a/mutate doesn't accept its key of version 2 (key)"],
     ],
   ];
@@ -113,8 +132,8 @@ describe("entries that get no answer", () => {
     it(`are all of a cluster that isn't known: ${name}`, () => {
       const found = findUnansweredEntries(
         name,
-        toldOf([configuration("Mutating", "a")]),
-        new Map([["a", served(["mutate"])]]),
+        buildRecord([buildConfiguration("Mutating", "a")]),
+        new Map([["a", buildVersion(["mutate"])]]),
       );
       const [entry, phase] = ["a", "mutate"] as const;
       assert.deepEqual(found, [{ entry, phase, why: `doesn't know cluster ${name}`, isKey: true }]);
@@ -122,7 +141,7 @@ describe("entries that get no answer", () => {
 });
 
 describe("manifests without them", () => {
-  const orphan = (entry: string, phase: UnansweredEntry["phase"]): UnansweredEntry => ({
+  const buildOrphan = (entry: string, phase: UnansweredEntry["phase"]): UnansweredEntry => ({
     entry,
     phase,
     why: "",
@@ -130,20 +149,25 @@ describe("manifests without them", () => {
   });
   const table: [it: string, orphans: UnansweredEntry[], left: DeployedObject[]][] = [
     ["are the same, where there are none", [], both],
-    ["are the same, where they have none of these", [orphan("c", "validate"), orphan("x.b", "mutate")], both],
+    ["are the same, where they have none of these", [buildOrphan("c", "validate"), buildOrphan("x.b", "mutate")], both],
     [
       "have the other half, the other variants and the roles",
-      [orphan("a", "validate"), orphan("y.b", "validate")],
-      [role, configuration("Mutating", "a"), configuration("Validating", "x.b")],
+      [buildOrphan("a", "validate"), buildOrphan("y.b", "validate")],
+      [role, buildConfiguration("Mutating", "a"), buildConfiguration("Validating", "x.b")],
     ],
     [
       "have no configuration that would be empty",
-      [orphan("a", "mutate")],
-      [role, configuration("Validating", "a", "x.b", "y.b")],
+      [buildOrphan("a", "mutate")],
+      [role, buildConfiguration("Validating", "a", "x.b", "y.b")],
     ],
     [
       "have roles alone, where every entry goes",
-      [orphan("a", "mutate"), orphan("a", "validate"), orphan("x.b", "validate"), orphan("y.b", "validate")],
+      [
+        buildOrphan("a", "mutate"),
+        buildOrphan("a", "validate"),
+        buildOrphan("x.b", "validate"),
+        buildOrphan("y.b", "validate"),
+      ],
       [role],
     ],
   ];

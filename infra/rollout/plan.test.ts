@@ -14,43 +14,47 @@ import type { Release } from "./releases.ts";
 import { compareRights, findKeptRules, planStack } from "./stack-plan.ts";
 
 const pods = { apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE" as const] };
-const made = rule({ summary: "Says no.", match: [pods], validate: () => "no" });
+const denyingRule = rule({ summary: "Says no.", match: [pods], validate: () => "no" });
 const environment = { POSTERN_KEYS: "key", POSTERN_STAGE: "test", POSTERN_ACCEPTS: "local.1" };
 const substance = { codeSha256: "sha", environment, memorySize: 256, timeout: 10 };
-const settled = (settings: object, mode: "enforce" | "warn" = "enforce") => ({ keyVersions: [1], mode, settings });
+const buildClusterConfig = (settings: object, mode: "enforce" | "warn" = "enforce") => ({
+  keyVersions: [1],
+  mode,
+  settings,
+});
 
-const partOf = (name: string, more: Partial<PackagedRule> = {}): PackagedRule => ({
+const buildPart = (name: string, more: Partial<PackagedRule> = {}): PackagedRule => ({
   ...{
     name,
-    listed: { name, folder: "", phases: ["validate"], rule: made },
+    listed: { name, folder: "", phases: ["validate"], rule: denyingRule },
     asks: false,
     scripts: false,
     logic: "logic",
   },
   wanted: { ...substance, zip: new Uint8Array(), description: `code of ${name}` },
-  share: { rule: name, clusters: { local: settled({}) } },
+  share: { rule: name, clusters: { local: buildClusterConfig({}) } },
   ...more,
 });
 
 const modified = new Date("2026-01-01T00:00:00Z");
-const knownOf = (name: string, more: Partial<FunctionState> = {}, version = "1"): FunctionState => {
+const buildState = (name: string, more: Partial<FunctionState> = {}, version = "1"): FunctionState => {
   const whole = { ...substance, version, description: "", modified };
   const live = { version, weights: {}, revision: "r" };
   return { ...{ rule: name, version, weights: {}, modified, live, versions: [whole], whole }, ...more };
 };
 
-const releaseOf = (id: number, rules: Record<string, string>, more: Partial<Release> = {}): Release => ({
+const buildRelease = (id: number, rules: Record<string, string>, more: Partial<Release> = {}): Release => ({
   ...{ id, at: modified.toISOString(), by: "somebody", complete: true, clusters: {} },
   rules: Object.fromEntries(
     Object.entries(rules).map(([name, version]) => {
-      const { logic, share } = partOf(name);
+      const { logic, share } = buildPart(name);
       return [name, { version, logic, share, phases: ["validate" as const], earlier: [] }];
     }),
   ),
   ...more,
 });
 /** The record of a cluster that has entries for these rules. */
-const toldOf = (...names: string[]) => {
+const buildClusterRecord = (...names: string[]) => {
   const manifest: DeployedObject = {
     ...{ apiVersion: "v1", kind: "ValidatingWebhookConfiguration", metadata: { name: "postern" } },
     webhooks: names.map((name) => ({ name: `${name}.postern.dev` })),
@@ -60,83 +64,105 @@ const toldOf = (...names: string[]) => {
 
 describe("what becomes of a rule", () => {
   const name = "a";
-  const released = [releaseOf(1, { a: "1" })];
-  const planned = (part: PackagedRule, known: FunctionState | undefined, all = released) => {
+  const released = [buildRelease(1, { a: "1" })];
+  const planRule = (part: PackagedRule, known: FunctionState | undefined, all = released) => {
     const [plan, ...more] = planRules([part], new Map(known ? [[name, known]] : []), all);
     assert.ok(plan && more.length === 0);
     assert.deepEqual([plan.part, plan.known], [part, known]);
     return { changes: plan.changes, settings: plan.settings };
   };
-  const wanted = (change: object): PackagedRule => {
-    const part = partOf(name);
+  const buildWanted = (change: object): PackagedRule => {
+    const part = buildPart(name);
     return { ...part, wanted: { ...part.wanted, ...change } };
   };
-  const shared = (settings: object, mode?: "warn"): Partial<PackagedRule> => ({
-    share: { rule: name, clusters: { local: settled(settings, mode) } },
+  const buildShare = (settings: object, mode?: "warn"): Partial<PackagedRule> => ({
+    share: { rule: name, clusters: { local: buildClusterConfig(settings, mode) } },
   });
-  const otherCode = { ...partOf(name).wanted, codeSha256: "other" };
+  const otherCode = { ...buildPart(name).wanted, codeSha256: "other" };
   const disarmed = { disarmed: { until: new Date("2027-01-01T00:00:00Z"), version: "1" }, version: "2" };
 
   const table: [string, PackagedRule, FunctionState | undefined, string[], string[]?][] = [
-    ["nothing, where it is as wanted", partOf(name), knownOf(name), []],
-    ["a new function", partOf(name), undefined, ["new"]],
-    ["other code", { ...partOf(name, { logic: "other" }), wanted: otherCode }, knownOf(name), ["code"]],
+    ["nothing, where it is as wanted", buildPart(name), buildState(name), []],
+    ["a new function", buildPart(name), undefined, ["new"]],
+    ["other code", { ...buildPart(name, { logic: "other" }), wanted: otherCode }, buildState(name), ["code"]],
     [
       "other settings",
-      { ...partOf(name, shared({ minimum: 2 })), wanted: otherCode },
-      knownOf(name),
+      { ...buildPart(name, buildShare({ minimum: 2 })), wanted: otherCode },
+      buildState(name),
       ["settings"],
       ["local.settings.minimum: nothing → 2"],
     ],
     [
       "both",
-      { ...partOf(name, { ...shared({}, "warn"), logic: "other" }), wanted: otherCode },
-      knownOf(name),
+      { ...buildPart(name, { ...buildShare({}, "warn"), logic: "other" }), wanted: otherCode },
+      buildState(name),
       ["code", "settings"],
       ['local.mode: "enforce" → "warn"'],
     ],
-    ["other code, where nobody knows what it is made of", wanted({ codeSha256: "other" }), knownOf(name), ["code"]],
-    ["other keys", wanted({ environment: { ...environment, POSTERN_KEYS: "key,second" } }), knownOf(name), ["keys"]],
-    ["more time", wanted({ timeout: 11 }), knownOf(name), ["sizing"]],
-    ["more memory and other keys", wanted({ memorySize: 512, environment: {} }), knownOf(name), ["keys", "sizing"]],
-    ["nothing, where the version that it stands in for is as wanted", partOf(name), knownOf(name, disarmed), []],
+    [
+      "other code, where nobody knows what it is made of",
+      buildWanted({ codeSha256: "other" }),
+      buildState(name),
+      ["code"],
+    ],
+    [
+      "other keys",
+      buildWanted({ environment: { ...environment, POSTERN_KEYS: "key,second" } }),
+      buildState(name),
+      ["keys"],
+    ],
+    ["more time", buildWanted({ timeout: 11 }), buildState(name), ["sizing"]],
+    [
+      "more memory and other keys",
+      buildWanted({ memorySize: 512, environment: {} }),
+      buildState(name),
+      ["keys", "sizing"],
+    ],
+    ["nothing, where the version that it stands in for is as wanted", buildPart(name), buildState(name, disarmed), []],
     [
       "a trial that is left, where all else is as wanted",
-      partOf(name),
-      knownOf(name, { live: { version: "1", weights: { 2: 0.1 }, revision: "r" } }),
+      buildPart(name),
+      buildState(name, { live: { version: "1", weights: { 2: 0.1 }, revision: "r" } }),
       ["an abandoned canary"],
     ],
     [
       "other code and a trial that is left",
-      { ...partOf(name, { logic: "other" }), wanted: otherCode },
-      knownOf(name, { live: { version: "1", weights: { 2: 0.1 }, revision: "r" } }),
+      { ...buildPart(name, { logic: "other" }), wanted: otherCode },
+      buildState(name, { live: { version: "1", weights: { 2: 0.1 }, revision: "r" } }),
       ["code", "an abandoned canary"],
     ],
   ];
   for (const [what, part, known, changes, settings = []] of table)
-    it(`is ${what}`, () => assert.deepEqual(planned(part, known), { changes, settings }));
+    it(`is ${what}`, () => assert.deepEqual(planRule(part, known), { changes, settings }));
 
   it("is a proof, where a version is as wanted that was never released", () => {
-    for (const all of [[], [releaseOf(1, { b: "1" })], [releaseOf(2, { a: "2" })]])
-      assert.deepEqual(planned(partOf(name), knownOf(name), all).changes, ["not tested yet"]);
-    assert.deepEqual(planned(partOf(name), knownOf(name), [releaseOf(2, { a: "2" }), ...released]).changes, []);
+    for (const all of [[], [buildRelease(1, { b: "1" })], [buildRelease(2, { a: "2" })]])
+      assert.deepEqual(planRule(buildPart(name), buildState(name), all).changes, ["not tested yet"]);
+    assert.deepEqual(
+      planRule(buildPart(name), buildState(name), [buildRelease(2, { a: "2" }), ...released]).changes,
+      [],
+    );
   });
 
   it("is compared with the release that had its version, whatever came after", () => {
-    const older = releaseOf(1, { a: "1" });
-    const newer = releaseOf(2, { a: "2" });
-    if (newer.rules.a) newer.rules.a.share = { rule: name, clusters: { local: settled({ minimum: 9 }) } };
-    const part = { ...partOf(name, shared({ minimum: 2 })), wanted: otherCode };
-    assert.deepEqual(planned(part, knownOf(name), [newer, older]).settings, ["local.settings.minimum: nothing → 2"]);
-    assert.deepEqual(planned(part, knownOf(name, {}, "2"), [newer, older]).settings, ["local.settings.minimum: 9 → 2"]);
+    const older = buildRelease(1, { a: "1" });
+    const newer = buildRelease(2, { a: "2" });
+    if (newer.rules.a) newer.rules.a.share = { rule: name, clusters: { local: buildClusterConfig({ minimum: 9 }) } };
+    const part = { ...buildPart(name, buildShare({ minimum: 2 })), wanted: otherCode };
+    assert.deepEqual(planRule(part, buildState(name), [newer, older]).settings, [
+      "local.settings.minimum: nothing → 2",
+    ]);
+    assert.deepEqual(planRule(part, buildState(name, {}, "2"), [newer, older]).settings, [
+      "local.settings.minimum: 9 → 2",
+    ]);
   });
 
   it("is planned for each rule, in their order", () => {
-    const states = new Map([["b", knownOf("b")]]);
+    const states = new Map([["b", buildState("b")]]);
     const plans = planRules(
-      ["c", "b", "a"].map((one) => partOf(one)),
+      ["c", "b", "a"].map((one) => buildPart(one)),
       states,
-      [releaseOf(1, { b: "1" })],
+      [buildRelease(1, { b: "1" })],
     );
     assert.deepEqual(
       plans.map(({ part, changes }) => [part.name, changes]),
@@ -150,11 +176,11 @@ describe("what becomes of a rule", () => {
 });
 
 describe("settings that differ", () => {
-  const differences = (before: object, after: object): string[] => {
-    const release = releaseOf(1, { a: "1" });
-    if (release.rules.a) release.rules.a.share = { rule: "a", clusters: { "prod-eu": settled(before) } };
-    const part = partOf("a", { share: { rule: "a", clusters: { "prod-eu": settled(after) } } });
-    return planRules([part], new Map([["a", knownOf("a")]]), [release])[0]?.settings ?? [];
+  const listDifferences = (before: object, after: object): string[] => {
+    const release = buildRelease(1, { a: "1" });
+    if (release.rules.a) release.rules.a.share = { rule: "a", clusters: { "prod-eu": buildClusterConfig(before) } };
+    const part = buildPart("a", { share: { rule: "a", clusters: { "prod-eu": buildClusterConfig(after) } } });
+    return planRules([part], new Map([["a", buildState("a")]]), [release])[0]?.settings ?? [];
   };
   const long = "x".repeat(100);
   const table: [string, object, object, string[]][] = [
@@ -180,22 +206,22 @@ describe("settings that differ", () => {
   for (const [name, before, after, sentences] of table)
     it(`are listed with their paths: ${name}`, () =>
       assert.deepEqual(
-        differences(before, after),
+        listDifferences(before, after),
         sentences.map((sentence) => `prod-eu.settings.${sentence}`),
       ));
 
   it("may be a whole cluster's", () => {
-    const release = releaseOf(1, { a: "1" });
-    const part = partOf("a", { share: { rule: "a", clusters: { other: settled({}) } } });
-    const [plan] = planRules([part], new Map([["a", knownOf("a")]]), [release]);
-    const text = JSON.stringify(settled({}));
+    const release = buildRelease(1, { a: "1" });
+    const part = buildPart("a", { share: { rule: "a", clusters: { other: buildClusterConfig({}) } } });
+    const [plan] = planRules([part], new Map([["a", buildState("a")]]), [release]);
+    const text = JSON.stringify(buildClusterConfig({}));
     assert.deepEqual(plan?.settings, [`local: ${text} → nothing`, `other: nothing → ${text}`]);
   });
 });
 
 /** The logical ids that osls and serverless.yml give to rules. */
 const idOf: Record<string, string> = { constructor: "Constructor", a: "A", "a-b": "ADashb", ab: "Ab", b: "B" };
-const templateOf = (...rules: string[]): StackTemplate => ({
+const buildTemplate = (...rules: string[]): StackTemplate => ({
   Resources: {
     HttpApi: { Type: "AWS::ApiGatewayV2::Api" },
     ...Object.fromEntries(
@@ -210,80 +236,90 @@ const templateOf = (...rules: string[]): StackTemplate => ({
   },
   Outputs: {},
 });
-const functionsIn = ({ Resources }: StackTemplate) =>
+const listFunctions = ({ Resources }: StackTemplate) =>
   Object.keys(Resources)
     .filter((id) => id.endsWith("LambdaFunction"))
     .map((id) => id.replace("LambdaFunction", ""));
 
 describe("a rule that is off now", () => {
-  const parts = [partOf("a-b")];
-  const deployed = templateOf("a", "a-b", "ab");
-  const kept = (all: Release[], template: StackTemplate | undefined = deployed) =>
+  const parts = [buildPart("a-b")];
+  const deployed = buildTemplate("a", "a-b", "ab");
+  const findKept = (all: Release[], template: StackTemplate | undefined = deployed) =>
     findKeptRules("test", template, parts, all);
 
   const table: [string, Release[], string[]][] = [
     ["goes, where nothing was ever released", [], []],
-    ["stays, where the newest release has it", [releaseOf(1, { a: "1", "a-b": "1" })], ["a"]],
-    ["goes, where the newest release hasn't", [releaseOf(2, { "a-b": "1" }), releaseOf(1, { a: "1", "a-b": "1" })], []],
+    ["stays, where the newest release has it", [buildRelease(1, { a: "1", "a-b": "1" })], ["a"]],
+    [
+      "goes, where the newest release hasn't",
+      [buildRelease(2, { "a-b": "1" }), buildRelease(1, { a: "1", "a-b": "1" })],
+      [],
+    ],
     [
       "stays, as long as any cluster has an entry for it",
-      [releaseOf(2, { "a-b": "1" }, { clusters: { one: toldOf("a-b"), two: toldOf("variant.ab", "a-b") } })],
+      [
+        buildRelease(
+          2,
+          { "a-b": "1" },
+          { clusters: { one: buildClusterRecord("a-b"), two: buildClusterRecord("variant.ab", "a-b") } },
+        ),
+      ],
       ["ab"],
     ],
     [
       "stays, where one has a release, another an entry",
-      [releaseOf(2, { a: "1" }, { clusters: { one: toldOf("ab") } })],
+      [buildRelease(2, { a: "1" }, { clusters: { one: buildClusterRecord("ab") } })],
       ["a", "ab"],
     ],
     [
       "stays for its own sake, not for one whose name begins as its own",
-      [releaseOf(2, { "a-b": "1" }, { clusters: { one: toldOf("a-b") } })],
+      [buildRelease(2, { "a-b": "1" }, { clusters: { one: buildClusterRecord("a-b") } })],
       [],
     ],
   ];
-  for (const [name, all, names] of table) it(name, () => assert.deepEqual(kept(all), names));
+  for (const [name, all, names] of table) it(name, () => assert.deepEqual(findKept(all), names));
 
   it("has no release by a name that every object has", () =>
-    assert.deepEqual(kept([releaseOf(1, {})], templateOf("constructor")), []));
+    assert.deepEqual(findKept([buildRelease(1, {})], buildTemplate("constructor")), []));
 
   it("can only stay where it is", () => {
-    const all = [releaseOf(1, { a: "1", b: "1", "a-b": "1" })];
-    assert.deepEqual(kept(all), ["a"]);
+    const all = [buildRelease(1, { a: "1", b: "1", "a-b": "1" })];
+    assert.deepEqual(findKept(all), ["a"]);
     assert.deepEqual(findKeptRules("test", undefined, parts, all), []);
     assert.deepEqual(findKeptRules("other", deployed, parts, all), []);
   });
 
   describe("in the stack", () => {
-    const off = { parts, template: templateOf("a-b"), notes: [] };
-    const on = [releaseOf(1, { a: "1", "a-b": "1" })];
-    const since = [releaseOf(2, { "a-b": "1" }), ...on];
-    const both = templateOf("a", "a-b");
+    const off = { parts, template: buildTemplate("a-b"), notes: [] };
+    const on = [buildRelease(1, { a: "1", "a-b": "1" })];
+    const since = [buildRelease(2, { "a-b": "1" }), ...on];
+    const both = buildTemplate("a", "a-b");
 
     it("keeps its function one release, so that nothing of the stack changes", () => {
       const { template, stack, kept } = planStack("test", off, both, on, false);
-      assert.deepEqual([functionsIn(template).sort(), kept], [["A", "ADashb"], ["a"]]);
+      assert.deepEqual([listFunctions(template).sort(), kept], [["A", "ADashb"], ["a"]]);
       assert.deepEqual(stack, { isNew: false, added: [], changed: [], removed: [] });
     });
 
     it("is left there by a deployment that has nothing else to do, however often", () => {
       const { template, stack, kept } = planStack("test", off, both, since, false);
-      assert.deepEqual([functionsIn(template).sort(), kept], [["A", "ADashb"], ["a"]]);
+      assert.deepEqual([listFunctions(template).sort(), kept], [["A", "ADashb"], ["a"]]);
       assert.deepEqual(stack, { isNew: false, added: [], changed: [], removed: [] });
     });
 
     it("goes with the next one that has something to do, elsewhere or in the stack", () => {
       const removed = ["ALambdaFunction", "ARole"];
       const elsewhere = planStack("test", off, both, since, true);
-      assert.deepEqual([functionsIn(elsewhere.template), elsewhere.kept], [["ADashb"], []]);
+      assert.deepEqual([listFunctions(elsewhere.template), elsewhere.kept], [["ADashb"], []]);
       assert.deepEqual(elsewhere.stack, { isNew: false, added: [], changed: [], removed });
-      const grown = { ...off, parts: [...parts, partOf("b")], template: templateOf("a-b", "b") };
+      const grown = { ...off, parts: [...parts, buildPart("b")], template: buildTemplate("a-b", "b") };
       const here = planStack("test", grown, both, since, false);
-      assert.deepEqual([functionsIn(here.template), here.kept], [["ADashb", "B"], []]);
+      assert.deepEqual([listFunctions(here.template), here.kept], [["ADashb", "B"], []]);
       assert.deepEqual(here.stack, { isNew: false, added: ["BLambdaFunction", "BRole"], changed: [], removed });
     });
 
     it("is served as it was when it is on again", () => {
-      const again = { parts: [partOf("a"), ...parts], template: both, notes: [] };
+      const again = { parts: [buildPart("a"), ...parts], template: both, notes: [] };
       const { stack, kept } = planStack("test", again, both, since, true);
       assert.deepEqual([stack, kept], [{ isNew: false, added: [], changed: [], removed: [] }, []]);
     });
@@ -296,26 +332,26 @@ describe("a rule that is off now", () => {
 });
 
 describe("a cluster that is compared with the newest release", () => {
-  const manifestOf = (kind: "ClusterRole" | "ValidatingWebhookConfiguration", fields: object): DeployedObject => ({
+  const buildManifest = (kind: "ClusterRole" | "ValidatingWebhookConfiguration", fields: object): DeployedObject => ({
     ...{ apiVersion: "v1", kind, metadata: { name: "postern" } },
     ...fields,
   });
-  const entriesOf = (...webhooks: object[]) => manifestOf("ValidatingWebhookConfiguration", { webhooks });
+  const buildEntries = (...webhooks: object[]) => buildManifest("ValidatingWebhookConfiguration", { webhooks });
   const entry = { name: "a.postern.dev", timeoutSeconds: 3, clientConfig: { url: "https://x/local.{key}/a/validate" } };
-  const role = manifestOf("ClusterRole", { rules: [] });
-  const recorded = { manifests: [entriesOf(entry)], keyVersion: 1, signer: "first" };
+  const role = buildManifest("ClusterRole", { rules: [] });
+  const recorded = { manifests: [buildEntries(entry)], keyVersion: 1, signer: "first" };
   const at = { at: modified.toISOString(), hardened: [], since: {} };
-  const newest = releaseOf(2, { a: "1" }, { clusters: { local: { ...at, ...recorded } } });
+  const newest = buildRelease(2, { a: "1" }, { clusters: { local: { ...at, ...recorded } } });
   const { signer: _, ...unsigned } = recorded;
 
   const table: [string, Release | undefined, object, string[]][] = [
     ["is as it was", newest, {}, []],
     ["has nothing before the first deployment", undefined, {}, ["validating entry a.postern.dev is missing"]],
-    ["has nothing before it was told", releaseOf(2, {}), {}, ["validating entry a.postern.dev is missing"]],
+    ["has nothing before it was told", buildRelease(2, {}), {}, ["validating entry a.postern.dev is missing"]],
     [
       "gets another entry",
       newest,
-      { manifests: [entriesOf({ ...entry, timeoutSeconds: 5 }, { name: "b.postern.dev" })] },
+      { manifests: [buildEntries({ ...entry, timeoutSeconds: 5 }, { name: "b.postern.dev" })] },
       ["validating entry a.postern.dev: timeoutSeconds is 3, not 5", "validating entry b.postern.dev is missing"],
     ],
     [
@@ -333,7 +369,7 @@ describe("a cluster that is compared with the newest release", () => {
     ],
     [
       "was told by a version of Postern that didn't record which key signed",
-      releaseOf(2, {}, { clusters: { local: { ...at, ...unsigned } } }),
+      buildRelease(2, {}, { clusters: { local: { ...at, ...unsigned } } }),
       {},
       ["its URLs must be signed with the stage's current key"],
     ],
@@ -358,10 +394,17 @@ describe("rights", () => {
   });
 });
 
-const same: RuleChangePlan = { part: partOf("a"), known: knownOf("a"), changes: [], settings: [] };
-const asItShallBe: ClusterPlan = { cluster: "local", hardened: [], differences: [], notes: [] };
+const unchangedRule: RuleChangePlan = { part: buildPart("a"), known: buildState("a"), changes: [], settings: [] };
+const unchangedCluster: ClusterPlan = { cluster: "local", hardened: [], differences: [], notes: [] };
 const idle: DeploymentPlan = {
-  ...{ stage: "test", template: templateOf("a"), parts: [same], kept: [], clusters: [asItShallBe], notes: [] },
+  ...{
+    stage: "test",
+    template: buildTemplate("a"),
+    parts: [unchangedRule],
+    kept: [],
+    clusters: [unchangedCluster],
+    notes: [],
+  },
   stack: { isNew: false, added: [], changed: [], removed: [] },
   rights: { added: [], removed: [] },
 };
@@ -369,13 +412,21 @@ const idle: DeploymentPlan = {
 describe("a plan", () => {
   const table: [string, Partial<DeploymentPlan>, boolean][] = [
     ["is idle where nothing differs", {}, true],
-    ["is idle where notes are all there is", { notes: ["a"], clusters: [{ ...asItShallBe, notes: ["b"] }] }, true],
+    ["is idle where notes are all there is", { notes: ["a"], clusters: [{ ...unchangedCluster, notes: ["b"] }] }, true],
     ["is idle where a function is only kept", { kept: ["b"] }, true],
     ["isn't where the stack is new", { stack: { ...idle.stack, isNew: true } }, false],
     ["isn't where the stack changes", { stack: { ...idle.stack, changed: ["A"] } }, false],
-    ["isn't where a rule changes", { parts: [same, { ...same, changes: ["keys"] }] }, false],
-    ["isn't where a cluster differs", { clusters: [asItShallBe, { ...asItShallBe, differences: ["a"] }] }, false],
-    ["isn't where nobody knows how a cluster is", { clusters: [{ ...asItShallBe, unknown: "no way there" }] }, false],
+    ["isn't where a rule changes", { parts: [unchangedRule, { ...unchangedRule, changes: ["keys"] }] }, false],
+    [
+      "isn't where a cluster differs",
+      { clusters: [unchangedCluster, { ...unchangedCluster, differences: ["a"] }] },
+      false,
+    ],
+    [
+      "isn't where nobody knows how a cluster is",
+      { clusters: [{ ...unchangedCluster, unknown: "no way there" }] },
+      false,
+    ],
   ];
   for (const [name, change, expected] of table)
     it(name, () => assert.equal(changesNothing({ ...idle, ...change }), expected));
@@ -383,86 +434,96 @@ describe("a plan", () => {
   describe("costs", () => {
     const now = new Date("2026-02-01T00:00:00Z");
     const functions = { getFunctionName: (name: string) => `postern-test-${name}` };
-    const costs = (metrics: StageMetrics, door: "http" | "url", parts: PackagedRule[]) =>
+    const estimate = (metrics: StageMetrics, endpointType: "http" | "url", parts: PackagedRule[]) =>
       // Nothing but its name is asked of a function.
-      estimateCosts({ functions: { ...unasked, ...functions }, metrics }, door, parts, now);
-    const no = () => assert.fail("the price is known without it");
+      estimateCosts({ functions: { ...unasked, ...functions }, metrics }, endpointType, parts, now);
+    const refuseCall = () => assert.fail("the price is known without it");
     const unasked = {
       ...{
-        listRules: no,
-        readAlias: no,
-        listVersions: no,
-        invoke: no,
-        moveAlias: no,
-        publishVersion: no,
-        deleteVersion: no,
+        listRules: refuseCall,
+        readAlias: refuseCall,
+        listVersions: refuseCall,
+        invoke: refuseCall,
+        moveAlias: refuseCall,
+        publishVersion: refuseCall,
+        deleteVersion: refuseCall,
       },
-      ...{ readLatestEnvironment: no, restore: no, republish: no },
+      ...{ readLatestEnvironment: refuseCall, restore: refuseCall, republish: refuseCall },
     };
     const metrics: StageMetrics = {
       ask: async (questions, from, to) => {
         assert.deepEqual([from, to], [new Date("2026-01-02T00:00:00Z"), now]);
-        const told: Record<string, number> = {
+        const values: Record<string, number> = {
           "AWS/Lambda Invocations of postern-test-a": 2_000_000,
           "AWS/Lambda Duration of postern-test-a": 20_000_000,
         };
         const answers = Object.entries<(typeof questions)[keyof typeof questions]>(questions).map(
           ([name, { namespace, metric, dimensions, stat }]) => {
             assert.equal(stat, "Sum");
-            return [name, told[`${namespace} ${metric} of ${dimensions.FunctionName}`] ?? 0];
+            return [name, values[`${namespace} ${metric} of ${dimensions.FunctionName}`] ?? 0];
           },
         );
         return Object.fromEntries(answers);
       },
     };
-    const rounded = (all: RuleCost[]) =>
+    const roundCosts = (all: RuleCost[]) =>
       all.map(({ rule, million, reviews, month }) => [rule, million.toFixed(2), reviews, month.toFixed(2)]);
 
     it("what its reviews of the last thirty days did", async () => {
-      const asking = partOf("b", { asks: true });
-      assert.deepEqual(rounded(await costs(metrics, "url", [partOf("a"), asking])), [
+      const asking = buildPart("b", { asks: true });
+      assert.deepEqual(roundCosts(await estimate(metrics, "url", [buildPart("a"), asking])), [
         ["a", "0.74", 2_000_000, "1.48"],
         ["b", "0.81", 0, "0.00"],
       ]);
-      assert.deepEqual(rounded(await costs(metrics, "http", [partOf("a")])), [["a", "1.74", 2_000_000, "3.48"]]);
+      assert.deepEqual(roundCosts(await estimate(metrics, "http", [buildPart("a")])), [
+        ["a", "1.74", 2_000_000, "3.48"],
+      ]);
     });
 
     it("what is usual, where CloudWatch doesn't answer", async () => {
       const silent = { ask: () => Promise.reject(new Error("Rate exceeded")) };
-      assert.deepEqual(rounded(await costs(silent, "url", [partOf("a")])), [["a", "0.72", 0, "0.00"]]);
+      assert.deepEqual(roundCosts(await estimate(silent, "url", [buildPart("a")])), [["a", "0.72", 0, "0.00"]]);
     });
   });
 
   const until = new Date("2999-01-01T00:00:00Z");
   const busy: DeploymentPlan = {
     stage: "prod",
-    template: templateOf(),
+    template: buildTemplate(),
     stack: { isNew: false, added: ["BRole"], changed: ["HttpApiStage"], removed: ["CRole", "output COut"] },
     parts: [
-      { part: partOf("b"), known: undefined, changes: ["new"], settings: [] },
+      { part: buildPart("b"), known: undefined, changes: ["new"], settings: [] },
       {
-        ...{ part: partOf("minimum-replicas"), known: knownOf("minimum-replicas", { previous: "6" }, "7") },
+        ...{ part: buildPart("minimum-replicas"), known: buildState("minimum-replicas", { previous: "6" }, "7") },
         ...{
           changes: ["code", "settings"],
           settings: ["prod-eu.settings.minimum: 2 → 3", 'prod-eu.mode: "warn" → "enforce"'],
         },
       },
-      same,
-      { ...same, part: partOf("priority"), known: knownOf("priority", { disarmed: { until, version: "3" } }, "4") },
-      { ...same, part: partOf("armed"), known: knownOf("armed", { disarmed: { until: modified, version: "3" } }) },
+      unchangedRule,
+      {
+        ...unchangedRule,
+        part: buildPart("priority"),
+        known: buildState("priority", { disarmed: { until, version: "3" } }, "4"),
+      },
+      {
+        ...unchangedRule,
+        part: buildPart("armed"),
+        known: buildState("armed", { disarmed: { until: modified, version: "3" } }),
+      },
     ],
     kept: ["old-rule"],
     rights: { added: ["BRole: ec2:DescribeVolumes on *"], removed: ["ARole: ssm:GetParameter on arn:x"] },
     clusters: [
       {
-        ...asItShallBe,
+        ...unchangedCluster,
         cluster: "prod-eu",
         hardened: ["b"],
         differences: ["entry b.postern.dev is missing"],
         notes: ["b still fails open"],
       },
-      asItShallBe,
-      { ...asItShallBe, cluster: "prod-us", unknown: "cluster prod-us doesn't answer" },
+      unchangedCluster,
+      { ...unchangedCluster, cluster: "prod-us", unknown: "cluster prod-us doesn't answer" },
     ],
     notes: ["a note", "another"],
   };
@@ -472,7 +533,7 @@ describe("a plan", () => {
   ];
 
   it("is read by people", () => {
-    assert.equal(formatPlan(busy, costs), inWords);
+    assert.equal(formatPlan(busy, costs), planText);
   });
 
   it("says so where nothing is to be done", () => {
@@ -519,7 +580,7 @@ cluster local
   });
 });
 
-const inWords = `stage prod
+const planText = `stage prod
 
 stack
   + BRole

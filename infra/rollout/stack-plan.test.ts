@@ -15,7 +15,7 @@ const ids: Record<string, string> = {
 const rules = Object.keys(ids);
 type Resources = StackTemplate["Resources"];
 
-const around = (rule: string, mark = ""): Resources => {
+const buildRuleResources = (rule: string, mark = ""): Resources => {
   const id = ids[rule];
   return {
     [`${id}LambdaFunction`]: {
@@ -27,10 +27,10 @@ const around = (rule: string, mark = ""): Resources => {
     [`${id}Alias`]: { Type: "AWS::Lambda::Alias", Properties: { Name: "live" } },
   };
 };
-const templateOf = (names: string[], mark = "", more: Resources = {}): StackTemplate => ({
+const buildTemplate = (names: string[], mark = "", more: Resources = {}): StackTemplate => ({
   Resources: {
     HttpApi: { Type: "AWS::ApiGatewayV2::Api", Properties: { Name: "postern-test" } },
-    ...Object.assign({}, ...names.map((rule) => around(rule, mark))),
+    ...Object.assign({}, ...names.map((rule) => buildRuleResources(rule, mark))),
     ...more,
   },
   Outputs: {
@@ -40,9 +40,9 @@ const templateOf = (names: string[], mark = "", more: Resources = {}): StackTemp
 });
 
 describe("a stack that would change", () => {
-  const before = templateOf(["a", "a-b"]);
-  const lambda = (properties: object): StackTemplate =>
-    templateOf(["a", "a-b"], "", {
+  const before = buildTemplate(["a", "a-b"]);
+  const changeFunction = (properties: object): StackTemplate =>
+    buildTemplate(["a", "a-b"], "", {
       ALambdaFunction: {
         Type: "AWS::Lambda::Function",
         Properties: { FunctionName: "postern-test-a", Handler: "index.handler", ...properties },
@@ -50,7 +50,7 @@ describe("a stack that would change", () => {
     });
 
   it("is new where there was none", () => {
-    const { isNew, added, changed, removed } = compareStacks(undefined, templateOf(["a"]));
+    const { isNew, added, changed, removed } = compareStacks(undefined, buildTemplate(["a"]));
     assert.deepEqual([isNew, changed, removed], [true, [], []]);
     const own = ["ALambdaFunction", "ALogGroup", "ARole", "AAlias"];
     assert.deepEqual(added, ["HttpApi", ...own, "output BaseUrl", "output ARoleArn"]);
@@ -58,8 +58,8 @@ describe("a stack that would change", () => {
   });
 
   it("is the same, whatever the order", () => {
-    const turned = Object.fromEntries(Object.entries(before.Resources).reverse());
-    const change = compareStacks(before, { ...before, Resources: turned });
+    const reordered = Object.fromEntries(Object.entries(before.Resources).reverse());
+    const change = compareStacks(before, { ...before, Resources: reordered });
     assert.deepEqual(change, { isNew: false, added: [], changed: [], removed: [] });
     assert.equal(isUnchanged(change), true);
   });
@@ -70,19 +70,19 @@ describe("a stack that would change", () => {
       ...{ MemorySize: 1024, Timeout: 30 },
     };
     for (const [name, value] of Object.entries(carried))
-      assert.equal(isUnchanged(compareStacks(before, lambda({ [name]: value }))), true, name);
+      assert.equal(isUnchanged(compareStacks(before, changeFunction({ [name]: value }))), true, name);
     for (const [name, value] of Object.entries({ Runtime: "nodejs26.x", Role: "other", Handler: "other" }))
-      assert.deepEqual(compareStacks(before, lambda({ [name]: value })).changed, ["ALambdaFunction"], name);
+      assert.deepEqual(compareStacks(before, changeFunction({ [name]: value })).changed, ["ALambdaFunction"], name);
   });
 
   it("has such fields of other resources, too", () => {
-    const described = (Description: string) =>
-      templateOf([], "", { Alarm: { Type: "AWS::CloudWatch::Alarm", Properties: { Description } } });
-    assert.deepEqual(compareStacks(described("a"), described("b")).changed, ["Alarm"]);
+    const describeAlarm = (Description: string) =>
+      buildTemplate([], "", { Alarm: { Type: "AWS::CloudWatch::Alarm", Properties: { Description } } });
+    assert.deepEqual(compareStacks(describeAlarm("a"), describeAlarm("b")).changed, ["Alarm"]);
   });
 
   it("has what is added, changed and removed, resources and outputs", () => {
-    const after = templateOf(["a-b", "ab"]);
+    const after = buildTemplate(["a-b", "ab"]);
     after.Resources.ADashbRole = { Type: "AWS::IAM::Role", Properties: { Policies: [] } };
     after.Outputs = { ...after.Outputs, BaseUrl: { Value: "https://other" } };
     const change = compareStacks(before, after);
@@ -104,43 +104,44 @@ describe("a stack that would change", () => {
 
 describe("the rules of a stack", () => {
   it("are those with functions of the stage", () => {
-    assert.deepEqual(listStackRules(templateOf(rules), "test"), rules);
-    assert.deepEqual(listStackRules(templateOf(rules), "other"), []);
+    assert.deepEqual(listStackRules(buildTemplate(rules), "test"), rules);
+    assert.deepEqual(listStackRules(buildTemplate(rules), "other"), []);
     assert.deepEqual(listStackRules(undefined, "test"), []);
   });
 });
 
 describe("what is kept of rules that are off", () => {
-  const old = templateOf(rules, " as it was");
-  const own = (rule: string, { Resources, Outputs }: StackTemplate) =>
-    [...Object.keys(around(rule)), `${ids[rule]}RoleArn`].map((id) => Resources[id] ?? Outputs?.[id]);
+  const old = buildTemplate(rules, " as it was");
+  const pickRuleResources = (rule: string, { Resources, Outputs }: StackTemplate) =>
+    [...Object.keys(buildRuleResources(rule)), `${ids[rule]}RoleArn`].map((id) => Resources[id] ?? Outputs?.[id]);
 
   for (const rule of rules)
     it(`is all of ${rule}, and nothing of any other`, () => {
-      const fresh = templateOf(rules.filter((one) => one !== rule));
+      const fresh = buildTemplate(rules.filter((one) => one !== rule));
       const whole = copyRuleResources(fresh, old, [rule]);
-      assert.deepEqual(own(rule, whole), own(rule, old));
-      for (const other of rules.filter((one) => one !== rule)) assert.deepEqual(own(other, whole), own(other, fresh));
+      assert.deepEqual(pickRuleResources(rule, whole), pickRuleResources(rule, old));
+      for (const other of rules.filter((one) => one !== rule))
+        assert.deepEqual(pickRuleResources(other, whole), pickRuleResources(other, fresh));
       assert.deepEqual(whole.Resources.HttpApi, fresh.Resources.HttpApi);
       assert.deepEqual(Object.keys(whole.Resources).sort(), Object.keys(old.Resources).sort());
       assert.deepEqual(Object.keys(whole.Outputs ?? {}).sort(), Object.keys(old.Outputs ?? {}).sort());
     });
 
   it("is nothing where nothing was there, or nothing is kept", () => {
-    const fresh = templateOf(["a"]);
+    const fresh = buildTemplate(["a"]);
     assert.deepEqual(copyRuleResources(fresh, undefined, ["a-b"]), fresh);
     assert.deepEqual(copyRuleResources(fresh, old, []), fresh);
   });
 
   it("leaves the templates as they were", () => {
-    const [fresh, copy] = [templateOf(["a"]), templateOf(["a"])];
+    const [fresh, copy] = [buildTemplate(["a"]), buildTemplate(["a"])];
     copyRuleResources(fresh, old, ["a-b"]);
-    assert.deepEqual([fresh, old], [copy, templateOf(rules, " as it was")]);
+    assert.deepEqual([fresh, old], [copy, buildTemplate(rules, " as it was")]);
   });
 });
 
 describe("the rights of a stack", () => {
-  const roleOf = (...Statement: object[]): Resources[string] => ({
+  const buildRole = (...Statement: object[]): Resources[string] => ({
     Type: "AWS::IAM::Role",
     Properties: { Policies: [{ PolicyName: "one", PolicyDocument: { Statement } }] },
   });
@@ -166,12 +167,12 @@ describe("the rights of a stack", () => {
     ["on several", { Action: "a:B", Resource: ["x", "y"] }, ['ARole: a:B on ["x","y"]']],
   ];
   for (const [name, statement, rights] of table)
-    it(`are ${name}`, () => assert.deepEqual(listRights({ Resources: { ARole: roleOf(statement) } }), rights));
+    it(`are ${name}`, () => assert.deepEqual(listRights({ Resources: { ARole: buildRole(statement) } }), rights));
 
   it("are those of every role, and there are none without roles", () => {
     const Resources = {
-      ARole: roleOf({ Action: "a:A", Resource: "*" }, { Action: "a:B", Resource: "*" }),
-      BRole: roleOf({ Action: "b:A", Resource: "*" }),
+      ARole: buildRole({ Action: "a:A", Resource: "*" }, { Action: "a:B", Resource: "*" }),
+      BRole: buildRole({ Action: "b:A", Resource: "*" }),
       Plain: { Type: "AWS::IAM::Role" },
       Bucket: { Type: "AWS::S3::Bucket", Properties: { Policies: "none of a role" } },
     };

@@ -75,7 +75,7 @@ for (const listed of catalogue) {
           fail(`functions/${listed.name}/cases.yaml:${(await readCaseLines(listed))[index]}`, ...lines);
       });
     }
-    describe("as every rule", () => laws(listed, cases));
+    describe("as every rule", () => testLaws(listed, cases));
     for (const { settings, refused } of checks)
       it(`${refused === undefined ? "accepts" : "refuses"} the settings ${JSON.stringify(settings)}`, () =>
         assert.equal(listed.rule.checkSettings?.(mergeWithDefaults(listed.rule.settings ?? {}, settings)), refused));
@@ -143,7 +143,7 @@ groups:
       });
   });
 
-function laws(listed: CatalogueRule, cases: Case[]) {
+function testLaws(listed: CatalogueRule, cases: Case[]) {
   const mutations = cases.filter(
     (entry) => entry.mutate && entry.refused === undefined && getCaseOperation(entry) !== "DELETE",
   );
@@ -245,9 +245,9 @@ function laws(listed: CatalogueRule, cases: Case[]) {
     it("suggests nothing else with any object like those", () =>
       fc.assert(
         fc.asyncProperty(perturbCases(refusals), async (entry) => {
-          const isRefused = await evaluateFrozen(listed, entry).then(({ refused }) => refused, unanswered);
+          const isRefused = await evaluateFrozen(listed, entry).then(({ refused }) => refused, ignoreUnanswered);
           if (isRefused)
-            await assertSuggestionHelps(listed, entry, await findSuggestion(listed, entry).catch(unanswered));
+            await assertSuggestionHelps(listed, entry, await findSuggestion(listed, entry).catch(ignoreUnanswered));
         }),
         { numRuns: 100 },
       ));
@@ -319,18 +319,18 @@ async function evaluateFrozen(listed: CatalogueRule, entry: Case): Promise<Decis
 async function findSuggestion(listed: CatalogueRule, entry: Case): Promise<Suggestion | undefined> {
   const { rule, settings } = selectCaseVariant(listed.rule, entry);
   const { request } = freezeReview(buildReview(listed, structuredClone(entry)));
-  const acts = () => assert.fail(`${entry.name}: it does something`);
+  const failOnAction = () => assert.fail(`${entry.name}: it does something`);
   const capabilities = {
     ...createRecordedCapabilities(entry.needs ?? {}),
-    create: acts,
-    https: acts,
-    http: acts,
-    aws: acts,
-    ledger: acts,
+    create: failOnAction,
+    https: failOnAction,
+    http: failOnAction,
+    aws: failOnAction,
+    ledger: failOnAction,
   };
   const now = new Date(entry.now ?? "2026-01-01T00:00:00Z");
-  const around = { name: listed.name, settings: freezeReview(settings), variant: entry.variant, now, capabilities };
-  return suggestFix(rule, getCasePhase(entry), request, around);
+  const context = { name: listed.name, settings: freezeReview(settings), variant: entry.variant, now, capabilities };
+  return suggestFix(rule, getCasePhase(entry), request, context);
 }
 
 /** Fails unless the suggestion has one line without a full stop, and the rule admits the edited object. */
@@ -347,7 +347,7 @@ async function assertSuggestionHelps(
 }
 
 /** A rule may ask about another object than its cases have an answer for. */
-function unanswered(error: Error): undefined {
+function ignoreUnanswered(error: Error): undefined {
   if (!isUnanswered(error)) throw error;
 }
 
@@ -364,11 +364,11 @@ function freezeReview<T>(value: T): T {
 /** Returns capabilities of a cluster that has just changed: questions that accept old answers get those from before. */
 function buildChangedCapabilities(now: RecordedAnswers, before: RecordedAnswers): Capabilities {
   const [fresh, remembered] = [createRecordedCapabilities(now), createRecordedCapabilities(before)];
-  const at = (freshness?: Freshness) => (freshness?.maxAge === 0 ? fresh : remembered);
+  const chooseCapabilities = (freshness?: Freshness) => (freshness?.maxAge === 0 ? fresh : remembered);
   return {
     ...fresh,
-    get: (kind, name, namespace, freshness) => at(freshness).get(kind, name, namespace, freshness),
-    list: (kind, namespace, freshness) => at(freshness).list(kind, namespace, freshness),
+    get: (kind, name, namespace, freshness) => chooseCapabilities(freshness).get(kind, name, namespace, freshness),
+    list: (kind, namespace, freshness) => chooseCapabilities(freshness).list(kind, namespace, freshness),
     anew: () => fresh,
   };
 }

@@ -79,8 +79,8 @@ const buildEntries = (yaml: string, change: Partial<RegistrationOptions> = {}): 
       webhooks.map((webhook) => [`${kind.slice(0, -"ingWebhookConfiguration".length)} ${webhook.name}`, webhook]),
     ),
   );
-const buildSecondEntry = (said: string, change: Partial<RegistrationOptions> = {}) => {
-  const entry = buildEntries(`rules: { second: ${said} }`, change)["Validat second.postern.dev"];
+const buildSecondEntry = (section: string, change: Partial<RegistrationOptions> = {}) => {
+  const entry = buildEntries(`rules: { second: ${section} }`, change)["Validat second.postern.dev"];
   assert.ok(entry);
   return entry;
 };
@@ -242,14 +242,18 @@ describe("a rule with variants", () => {
         validate() {},
       }),
     );
-  const entriesIn = (yaml: string, change: Partial<RegistrationOptions> = {}, names: string[] = []) =>
+  const buildVariantEntries = (yaml: string, change: Partial<RegistrationOptions> = {}, names: string[] = []) =>
     buildFor(yaml, change, [...catalogue, createLevelsRule(names)]).flatMap(({ kind, webhooks }) =>
       webhooks.map((webhook) => ({ kind, ...webhook })),
     );
 
   it("has an entry with its own address for each variant that matches something", () =>
     assert.deepEqual(
-      entriesIn("rules: { first: , levels: }").map(({ kind, name, clientConfig }) => [kind[0], name, clientConfig.url]),
+      buildVariantEntries("rules: { first: , levels: }").map(({ kind, name, clientConfig }) => [
+        kind[0],
+        name,
+        clientConfig.url,
+      ]),
       [
         ["M", "first.postern.dev", "https://host/local.key/first/mutate"],
         ["M", "strict.levels.postern.dev", "https://host/local.key/levels/mutate/strict"],
@@ -260,9 +264,9 @@ describe("a rule with variants", () => {
     ));
 
   it("has entries that differ only in what the variants set", () => {
-    const [strictly, loosely] = entriesIn("rules: { levels: { exempt: { namespaces: [a] } } }", { harden: true }).slice(
-      1,
-    );
+    const [strictly, loosely] = buildVariantEntries("rules: { levels: { exempt: { namespaces: [a] } } }", {
+      harden: true,
+    }).slice(1);
     const exempt = { matchExpressions: [{ key: "kubernetes.io/metadata.name", operator: "NotIn", values: ["a"] }] };
     assert.deepEqual(strictly?.namespaceSelector, { ...strict, ...exempt });
     assert.deepEqual(loosely?.namespaceSelector, exempt);
@@ -276,17 +280,17 @@ describe("a rule with variants", () => {
   });
 
   it("has as many entries as its settings say", () => {
-    const names = entriesIn("rules: { levels: { settings: { levels: [more] } } }").map(({ name }) => name);
+    const names = buildVariantEntries("rules: { levels: { settings: { levels: [more] } } }").map(({ name }) => name);
     assert.equal(names.filter((name) => name === "more.levels.postern.dev").length, 2);
   });
 
   it("puts the names and settings of variants into its bundle, for each cluster that differs", () => {
     const one = createLevelsRule([]);
     const clusters = "clusters: { a: , b: { rules: { levels: { settings: { levels: [more] } } } } }";
-    const share = buildEndpointConfig(parseConfig(`{ rules: { levels: }, ${clusters} }`, [one]), one);
+    const config = buildEndpointConfig(parseConfig(`{ rules: { levels: }, ${clusters} }`, [one]), one);
     const usual = { strict: { limit: 2 }, loose: {}, idle: {} };
     assert.deepEqual(
-      [share.variants, share.clusters.a?.variants, share.clusters.b?.variants],
+      [config.variants, config.clusters.a?.variants, config.clusters.b?.variants],
       [usual, undefined, { ...usual, more: {} }],
     );
   });
@@ -294,7 +298,7 @@ describe("a rule with variants", () => {
   for (const name of ["strict", "mutate", "validate", "Loud", "a.b", "", "-"])
     it(`can't have a variant called "${name}"`, () =>
       assert.throws(
-        () => entriesIn("rules: { levels: }", {}, [name]),
+        () => buildVariantEntries("rules: { levels: }", {}, [name]),
         new Complaint(
           `functions/levels/rule.ts has a variant "${name}"; each needs a name of its own of lower-case letters, digits and hyphens, and not mutate or validate`,
         ),

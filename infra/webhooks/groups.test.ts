@@ -45,8 +45,8 @@ const parse = (yaml: string) => parseConfig(yaml, catalogue);
 const buildEntries = (yaml: string, harden = false): WebhookEntry[] => {
   const cluster = parse(yaml).clusters.get("local");
   assert.ok(cluster);
-  const address = (name: string, phase: string) => `https://host/local.key/${name}/${phase}`;
-  return buildConfigurations(catalogue, cluster, { name: "postern", address, harden }).flatMap(
+  const buildAddress = (name: string, phase: string) => `https://host/local.key/${name}/${phase}`;
+  return buildConfigurations(catalogue, cluster, { name: "postern", address: buildAddress, harden }).flatMap(
     ({ webhooks }) => webhooks,
   );
 };
@@ -74,21 +74,21 @@ describe("a group in postern.yaml", () => {
     it(`${name} is refused`, () => expectComplaint(`${rules}\ngroups:\n  ${groups}`, sentence));
 
   it("with members of different failurePolicies is refused, unless one of them only warns", () => {
-    const yaml = (mode: string) =>
+    const printConfig = (mode: string) =>
       `groups: { both: [early, late] }\nrules: { early: { failurePolicy: Fail, mode: ${mode} }, late: }`;
     expectComplaint(
-      yaml("enforce"),
+      printConfig("enforce"),
       'postern.yaml:1 groups.both must agree in failurePolicy: early has "Fail", late has "Ignore"',
     );
-    assert.equal(findGroupEntry(yaml("warn")).failurePolicy, "Ignore");
+    assert.equal(findGroupEntry(printConfig("warn")).failurePolicy, "Ignore");
   });
 
   it("with members that exempt different namespace labels is refused", () => {
-    const spare = (label: string) => `{ exempt: { namespaceLabels: { ${label}: "yes" } } }`;
-    const yaml = (one: string, other: string) =>
-      `groups: { both: [early, late] }\nrules: { early: ${spare(one)}, late: ${spare(other)} }`;
-    expectComplaint(yaml("a", "b"), /groups.both must agree in exempt.namespaceLabels/);
-    assert.deepEqual(findGroupEntry(yaml("a", "a")).namespaceSelector, {
+    const exempt = (label: string) => `{ exempt: { namespaceLabels: { ${label}: "yes" } } }`;
+    const printConfig = (one: string, other: string) =>
+      `groups: { both: [early, late] }\nrules: { early: ${exempt(one)}, late: ${exempt(other)} }`;
+    expectComplaint(printConfig("a", "b"), /groups.both must agree in exempt.namespaceLabels/);
+    assert.deepEqual(findGroupEntry(printConfig("a", "a")).namespaceSelector, {
       matchExpressions: [{ key: "a", operator: "NotIn", values: ["yes"] }],
     });
   });
@@ -134,7 +134,7 @@ describe("a group in postern.yaml", () => {
     assert.ok(group);
     const failsOpen = true;
     const late = { mode: "enforce", settings: { a: 2 }, match: [pods], failsOpen, exempt: {} };
-    const off = (settings: object) => ({ mode: "off", settings, match: [], failsOpen, exempt: {} });
+    const buildOffMember = (settings: object) => ({ mode: "off", settings, match: [], failsOpen, exempt: {} });
     const exempt = { users: ["u"], groups: ["g"], namespaces: ["n"] };
     assert.deepEqual(buildEndpointConfig(config, group), {
       rule: "both",
@@ -144,7 +144,7 @@ describe("a group in postern.yaml", () => {
           mode: "enforce",
           settings: { early: { mode: "warn", settings: {}, match: [pods], failsOpen, exempt }, late },
         },
-        two: { keyVersions: [1], mode: "off", settings: { early: off({}), late: off({ a: 2 }) } },
+        two: { keyVersions: [1], mode: "off", settings: { early: buildOffMember({}), late: buildOffMember({ a: 2 }) } },
       },
       alone: {
         early: { mode: "enforce", settings: {}, match: [pods], failsOpen, exempt: {} },
@@ -155,10 +155,10 @@ describe("a group in postern.yaml", () => {
 });
 
 describe("a group's entry", () => {
-  const together = (...names: string[]) => `groups: { both: [${names.join(", ")}] }\n`;
+  const printGroup = (...names: string[]) => `groups: { both: [${names.join(", ")}] }\n`;
 
   it("has the position of its first active member; validating entries stay", () => {
-    const yaml = `rules: { always: , early: { mode: "off" }, middle: , late: }\n${together("early", "middle", "late")}`;
+    const yaml = `rules: { always: , early: { mode: "off" }, middle: , late: }\n${printGroup("early", "middle", "late")}`;
     assert.deepEqual(
       buildEntries(yaml).map(({ name, clientConfig }) => [name, clientConfig.url]),
       [
@@ -171,12 +171,12 @@ describe("a group's entry", () => {
 
   it("is left out if all members are off", () =>
     assert.deepEqual(
-      buildEntries(`rules: { early: { mode: "off" }, late: { mode: "off" } }\n${together("early", "late")}`),
+      buildEntries(`rules: { early: { mode: "off" }, late: { mode: "off" } }\n${printGroup("early", "late")}`),
       [],
     ));
 
   it("matches what any member matches, has the longest timeout, and is called if a member is concerned", () => {
-    const entry = findGroupEntry(`rules: { early: , middle: , late: }\n${together("early", "middle", "late")}`);
+    const entry = findGroupEntry(`rules: { early: , middle: , late: }\n${printGroup("early", "middle", "late")}`);
     assert.deepEqual(entry.rules, [
       { scope: "*", ...pods },
       { scope: "*", ...services },
@@ -184,23 +184,23 @@ describe("a group's entry", () => {
     assert.deepEqual([entry.timeoutSeconds, entry.reinvocationPolicy], [5, "IfNeeded"]);
     const [only_, ...others] = entry.matchConditions ?? [];
     assert.deepEqual([only_?.name, others], ["concerns-a-member", []]);
-    const called = (resource: string, object: object, operation = "CREATE") =>
+    const isCalled = (resource: string, object: object, operation = "CREATE") =>
       evaluateCondition(String(only_?.expression), {
         resource: { group: "", version: "v1", resource },
         operation,
         object,
       } as unknown as AdmissionRequest);
-    assert.equal(called("pods", { metadata: { name: "a" } }), true);
-    assert.equal(called("pods", { metadata: { name: "b", labels: {} } }), true);
-    assert.equal(called("pods", { metadata: { name: "b" } }), false);
-    assert.equal(called("services", { metadata: {} }), true);
-    assert.equal(called("services", { metadata: {} }, "UPDATE"), true);
-    assert.equal(called("services", { metadata: { name: "a" } }, "DELETE"), false);
+    assert.equal(isCalled("pods", { metadata: { name: "a" } }), true);
+    assert.equal(isCalled("pods", { metadata: { name: "b", labels: {} } }), true);
+    assert.equal(isCalled("pods", { metadata: { name: "b" } }), false);
+    assert.equal(isCalled("services", { metadata: {} }), true);
+    assert.equal(isCalled("services", { metadata: {} }, "UPDATE"), true);
+    assert.equal(isCalled("services", { metadata: { name: "a" } }, "DELETE"), false);
   });
 
   it("has no condition if a member is always concerned", () => {
     assert.equal(
-      findGroupEntry(`rules: { early: , always: }\n${together("early", "always")}`).matchConditions,
+      findGroupEntry(`rules: { early: , always: }\n${printGroup("early", "always")}`).matchConditions,
       undefined,
     );
   });
@@ -210,12 +210,12 @@ describe("a group's entry", () => {
       `{ exempt: { namespaces: [${namespaces}], users: [${users}] } }`;
     const entry = findGroupEntry(
       `rules: { early: ${exempt("a, b", "u")}, always: ${exempt("b, c", "v")} }
-      ${together("early", "always").trim()}`.replace(/\n\s+/, "\n"),
+      ${printGroup("early", "always").trim()}`.replace(/\n\s+/, "\n"),
     );
     assert.deepEqual(entry.namespaceSelector, {
       matchExpressions: [{ key: "kubernetes.io/metadata.name", operator: "NotIn", values: ["b"] }],
     });
-    const called = (namespace: string, username: string, name: string) =>
+    const isCalled = (namespace: string, username: string, name: string) =>
       evaluateCondition(String(entry.matchConditions?.[0]?.expression), {
         resource: { group: "", version: "v1", resource: "pods" },
         operation: "CREATE",
@@ -223,29 +223,29 @@ describe("a group's entry", () => {
         userInfo: { username },
         object: { metadata: { name } },
       } as unknown as AdmissionRequest);
-    assert.equal(called("a", "u", "a"), true, "the other one is concerned");
-    assert.equal(called("c", "w", "a"), true, "the first one is concerned");
-    assert.equal(called("c", "w", "b"), false, "the first one would do nothing, the other spares the namespace");
-    assert.equal(called("d", "v", "b"), false, "the first one would do nothing, the other spares the user");
-    assert.equal(called("d", "v", "a"), true);
+    assert.equal(isCalled("a", "u", "a"), true, "the other one is concerned");
+    assert.equal(isCalled("c", "w", "a"), true, "the first one is concerned");
+    assert.equal(isCalled("c", "w", "b"), false, "the first one would do nothing, the other spares the namespace");
+    assert.equal(isCalled("d", "v", "b"), false, "the first one would do nothing, the other spares the user");
+    assert.equal(isCalled("d", "v", "a"), true);
   });
 
   it("that fails closed exempts the vital namespaces, unless an enforcing member sets others", () => {
     const fail = "{ failurePolicy: Fail }";
-    const yaml = `rules: { early: ${fail}, late: ${fail}, always: { mode: warn } }\n${together("early", "late", "always")}`;
+    const yaml = `rules: { early: ${fail}, late: ${fail}, always: { mode: warn } }\n${printGroup("early", "late", "always")}`;
     assert.equal(findGroupEntry(yaml).failurePolicy, "Fail");
     const vital = { key: "kubernetes.io/metadata.name", operator: "NotIn", values: ["kube-system", "kube-node-lease"] };
     assert.deepEqual(findGroupEntry(yaml).namespaceSelector, { matchExpressions: [vital] });
   });
 
   it("hardens if all members guard; it is refused if one doesn't, or if their exempt namespaces differ", () => {
-    const yaml = (early: string) => `rules: { early: ${early}, guard: }\n${together("early", "guard")}`;
-    assert.equal(findGroupEntry(yaml("")).failurePolicy, "Ignore");
-    const hardened = (early: string, pattern: RegExp) =>
-      assert.throws(() => findGroupEntry(yaml(early), true), pattern);
-    hardened("", /groups.both must agree in failurePolicy: early has "Ignore", guard has "Fail"/);
-    expectComplaint(yaml("{ failurePolicy: Fail }"), /must agree in failurePolicy/);
-    const explicit = `rules: { early: { failurePolicy: Fail, exempt: { namespaces: [a] } }, guard: { failurePolicy: Fail } }\n${together("early", "guard")}`;
+    const printConfig = (early: string) => `rules: { early: ${early}, guard: }\n${printGroup("early", "guard")}`;
+    assert.equal(findGroupEntry(printConfig("")).failurePolicy, "Ignore");
+    const expectRefusal = (early: string, pattern: RegExp) =>
+      assert.throws(() => findGroupEntry(printConfig(early), true), pattern);
+    expectRefusal("", /groups.both must agree in failurePolicy: early has "Ignore", guard has "Fail"/);
+    expectComplaint(printConfig("{ failurePolicy: Fail }"), /must agree in failurePolicy/);
+    const explicit = `rules: { early: { failurePolicy: Fail, exempt: { namespaces: [a] } }, guard: { failurePolicy: Fail } }\n${printGroup("early", "guard")}`;
     assert.throws(
       () => findGroupEntry(explicit, true),
       /groups.both must agree in exempt.namespaces where it fails closed/,
@@ -253,14 +253,14 @@ describe("a group's entry", () => {
   });
 
   it("counts once in the time that a request may wait", () => {
-    const slow = (name: string) => createMutator(name, { timeoutSeconds: 15 });
-    const rules = [slow("a"), slow("b")];
-    const on = (yaml: string) => {
-      const cluster = parseConfig(yaml, rules).clusters.get("local");
+    const createSlowRule = (name: string) => createMutator(name, { timeoutSeconds: 15 });
+    const rules = [createSlowRule("a"), createSlowRule("b")];
+    const buildFor = (printConfig: string) => {
+      const cluster = parseConfig(printConfig, rules).clusters.get("local");
       assert.ok(cluster);
       return buildConfigurations(rules, cluster, { name: "postern", address: () => "https://host", harden: false });
     };
-    assert.throws(() => on("rules: { a: , b: }"), /could wait 30 s for a, b, .*; group them, or shorten one/);
-    assert.equal(on("rules: { a: , b: }\ngroups: { both: [a, b] }").length, 1);
+    assert.throws(() => buildFor("rules: { a: , b: }"), /could wait 30 s for a, b, .*; group them, or shorten one/);
+    assert.equal(buildFor("rules: { a: , b: }\ngroups: { both: [a, b] }").length, 1);
   });
 });

@@ -9,11 +9,16 @@ import { buildAccessEntries, buildRoles } from "./rbac.ts";
 // test/cluster/rights.test.ts checks what these roles allow in a cluster.
 
 const pods = [{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE" as const] }];
-const listed = (name: string, one: Rule): CatalogueRule => ({ name, folder: "", phases: listPhases(one), rule: one });
+const toCatalogueRule = (name: string, one: Rule): CatalogueRule => ({
+  name,
+  folder: "",
+  phases: listPhases(one),
+  rule: one,
+});
 const reads = { recent: get("namespaces"), now: get("namespaces", { maxAge: 0 }), all: list("namespaces") };
 const catalogue = [
-  listed("reads", rule({ summary: "Reads.", match: pods, needs: reads, mutate() {} })),
-  listed(
+  toCatalogueRule("reads", rule({ summary: "Reads.", match: pods, needs: reads, mutate() {} })),
+  toCatalogueRule(
     "asks",
     rule({
       summary: "Asks.",
@@ -23,10 +28,10 @@ const catalogue = [
       validate() {},
     }),
   ),
-  listed("calls", rule({ summary: "Calls.", match: pods, needs: { call: https() }, validate() {} })),
-  listed("thinks", rule({ summary: "Thinks.", match: pods, validate() {} })),
+  toCatalogueRule("calls", rule({ summary: "Calls.", match: pods, needs: { call: https() }, validate() {} })),
+  toCatalogueRule("thinks", rule({ summary: "Thinks.", match: pods, validate() {} })),
 ];
-const clusterOf = (yaml: string) => {
+const parseCluster = (yaml: string) => {
   const [cluster] = parseConfig(yaml, catalogue).clusters.values();
   assert.ok(cluster);
   return cluster;
@@ -35,19 +40,19 @@ const eks = JSON.stringify({ eks: "prod", region: "eu-west-1" });
 const token = JSON.stringify({ tokenSecret: "t", region: "eu-west-1", server: "https://192.0.2.1" });
 const rules = "rules: { reads: , asks: , calls: , thinks: }";
 
-interface Printed {
+interface RoleManifest {
   kind: string;
   metadata: { name: string };
   rules?: unknown;
   subjects?: { kind: string; name: string }[];
 }
 // The assertions read only these fields of the printed objects.
-const printed = (yaml: string) => buildRoles(catalogue, clusterOf(yaml), "postern") as Printed[];
-const namesOf = (yaml: string) => printed(yaml).map(({ kind, metadata }) => `${kind} ${metadata.name}`);
+const printRoles = (yaml: string) => buildRoles(catalogue, parseCluster(yaml), "postern") as RoleManifest[];
+const listNames = (yaml: string) => printRoles(yaml).map(({ kind, metadata }) => `${kind} ${metadata.name}`);
 
 describe("a rule's rights", () => {
   it("are the rights that it needs, once each", () => {
-    const [reading, , asking] = printed(`${rules}\nclusters: { prod: { connect: ${eks} } }`);
+    const [reading, , asking] = printRoles(`${rules}\nclusters: { prod: { connect: ${eks} } }`);
     assert.deepEqual(reading?.rules, [{ apiGroups: [""], resources: ["namespaces"], verbs: ["get", "list"] }]);
     assert.deepEqual(asking?.rules, [
       { apiGroups: ["authorization.k8s.io"], resources: ["subjectaccessreviews"], verbs: ["create"] },
@@ -57,7 +62,7 @@ describe("a rule's rights", () => {
   });
 
   it("belong to its function's group; a rule without needs has none", () => {
-    const all = printed(`${rules}\nclusters: { prod: { connect: ${eks} } }`);
+    const all = printRoles(`${rules}\nclusters: { prod: { connect: ${eks} } }`);
     assert.deepEqual(
       all.map(({ kind, metadata, subjects }) => [kind, metadata.name, subjects?.map(({ kind, name }) => [kind, name])]),
       ["reads", "asks"].flatMap((name) => [
@@ -65,11 +70,11 @@ describe("a rule's rights", () => {
         ["ClusterRoleBinding", `postern:${name}`, [["Group", `postern:${name}`]]],
       ]),
     );
-    assert.deepEqual(printed("rules: { calls: , thinks: , reads: { mode: 'off' } }"), []);
+    assert.deepEqual(printRoles("rules: { calls: , thinks: , reads: { mode: 'off' } }"), []);
   });
 
   it("also belong to the service account if its token is stored", () => {
-    const all = printed(`${rules}\nclusters: { prod: { connect: ${token} } }`);
+    const all = printRoles(`${rules}\nclusters: { prod: { connect: ${token} } }`);
     assert.deepEqual(
       all.slice(0, 2).map(({ kind, metadata }) => [kind, metadata.name]),
       [
@@ -86,7 +91,7 @@ describe("a rule's rights", () => {
 
   it("of a group are the rights of its members; a member that also validates has its own", () => {
     const groups = "groups: { both: [reads, asks] }";
-    assert.deepEqual(namesOf(`${rules}\n${groups}`), [
+    assert.deepEqual(listNames(`${rules}\n${groups}`), [
       "ClusterRole postern:asks",
       "ClusterRoleBinding postern:asks",
       "ClusterRole postern:both",
@@ -97,7 +102,7 @@ describe("a rule's rights", () => {
 
 describe("the access entries of an EKS cluster", () => {
   it("make each function's role a member of its rule's group", () => {
-    const cluster = clusterOf(`${rules}\nclusters: { prod: { connect: ${eks} } }`);
+    const cluster = parseCluster(`${rules}\nclusters: { prod: { connect: ${eks} } }`);
     const template = buildAccessEntries(catalogue, cluster, "postern");
     assert.deepEqual(Reflect.get(template, "Resources").ReadsAccessEntry, {
       Type: "AWS::EKS::AccessEntry",

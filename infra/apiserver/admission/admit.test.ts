@@ -13,7 +13,7 @@ const attributes: Attributes = {
   object: { apiVersion: "v1", kind: "ConfigMap", metadata: { name: "c", labels: { a: "b" } } },
 };
 
-const entry = (name: string, more: object = {}) => {
+const buildEntry = (name: string, more: object = {}) => {
   return {
     name: `${name}.example.com`,
     clientConfig: { url: `https://127.0.0.1:1/${name}/` },
@@ -22,7 +22,7 @@ const entry = (name: string, more: object = {}) => {
     ...more,
   };
 };
-const configuration = (kind: string, webhooks: object[]) => {
+const buildConfiguration = (kind: string, webhooks: object[]) => {
   return {
     apiVersion: "admissionregistration.k8s.io/v1",
     kind: `${kind}WebhookConfiguration`,
@@ -31,7 +31,7 @@ const configuration = (kind: string, webhooks: object[]) => {
   };
 };
 
-type Say = (
+type HookStub = (
   uid: string,
   object: { metadata: { labels: Record<string, string> } },
 ) => HookCallResult | Promise<HookCallResult>;
@@ -41,18 +41,18 @@ const answer = (uid: string, response: object = {}): HookCallResult => {
     body: { apiVersion: "admission.k8s.io/v1", kind: "AdmissionReview", response: { uid, allowed: true, ...response } },
   };
 };
-const patch = (changes: unknown) => {
+const buildPatch = (changes: unknown) => {
   return { patchType: "JSONPatch", patch: Buffer.from(JSON.stringify(changes)).toString("base64") };
 };
 
 const run = async (
   mutating: object[],
   validating: object[],
-  said: Record<string, Say>,
+  stubs: Record<string, HookStub>,
   more: Partial<Attributes> = {},
 ) => {
-  const asked: string[] = [];
-  const around: ServerContext = {
+  const called: string[] = [];
+  const context: ServerContext = {
     findNamespace: (name) => (name === "default" ? { metadata: { name } } : undefined),
     equivalents: () => [],
     convert: (object) => object,
@@ -60,22 +60,26 @@ const run = async (
     cel: celEvaluator,
     call: async (hook, { request }) => {
       const [name = ""] = hook.name.split(".");
-      asked.push(name);
-      return said[name]?.(request.uid, request.object as Parameters<Say>[1]) ?? answer(request.uid);
+      called.push(name);
+      return stubs[name]?.(request.uid, request.object as Parameters<HookStub>[1]) ?? answer(request.uid);
     },
   };
-  const hooks = parseHooks([configuration("Mutating", mutating), configuration("Validating", validating)]);
+  const hooks = parseHooks([buildConfiguration("Mutating", mutating), buildConfiguration("Validating", validating)]);
   assert.deepEqual(hooks.faults, []);
-  const trace = await runAdmissionChain({ ...attributes, ...more }, hooks, around);
-  return { trace, asked: asked.join(" ") };
+  const trace = await runAdmissionChain({ ...attributes, ...more }, hooks, context);
+  return { trace, called: called.join(" ") };
 };
 
 describe("a write", () => {
   it("calls mutating hooks in order, calls hooks before a change once more, and then calls all validating hooks", async () => {
     const label = (uid: string, _: unknown) =>
-      answer(uid, patch([{ op: "add", path: "/metadata/labels/new", value: "1" }]));
-    const { trace, asked } = await run([entry("a"), entry("b"), entry("c")], [entry("v"), entry("w")], { b: label });
-    assert.equal(asked, "a b c a v w");
+      answer(uid, buildPatch([{ op: "add", path: "/metadata/labels/new", value: "1" }]));
+    const { trace, called } = await run(
+      [buildEntry("a"), buildEntry("b"), buildEntry("c")],
+      [buildEntry("v"), buildEntry("w")],
+      { b: label },
+    );
+    assert.equal(called, "a b c a v w");
     assert.ok(trace.allowed);
     assert.deepEqual(Object(trace.object).metadata.labels, { a: "b", new: "1" });
     const [step] = trace.steps.filter(({ patch }) => patch);
@@ -87,17 +91,18 @@ describe("a write", () => {
   });
 
   it("is refused with the hook's message, and calls no other hook", async () => {
-    const deny: Say = (uid) => answer(uid, { allowed: false, status: { code: 403, message: "no" }, warnings: ["w"] });
-    const { trace, asked } = await run([entry("a"), entry("b")], [entry("v")], { a: deny });
-    assert.equal(asked, "a");
+    const deny: HookStub = (uid) =>
+      answer(uid, { allowed: false, status: { code: 403, message: "no" }, warnings: ["w"] });
+    const { trace, called } = await run([buildEntry("a"), buildEntry("b")], [buildEntry("v")], { a: deny });
+    assert.equal(called, "a");
     assert.deepEqual(trace.status, { code: 403, message: 'admission webhook "a.example.com" denied the request: no' });
     assert.deepEqual(trace.warnings, ["w"]);
   });
 
   it("has the refusals of all validating hooks that refuse it", async () => {
-    const deny: Say = (uid) => answer(uid, { allowed: false });
-    const { trace, asked } = await run([], [entry("v"), entry("w"), entry("x")], { v: deny, x: deny });
-    assert.equal(asked, "v w x");
+    const deny: HookStub = (uid) => answer(uid, { allowed: false });
+    const { trace, called } = await run([], [buildEntry("v"), buildEntry("w"), buildEntry("x")], { v: deny, x: deny });
+    assert.equal(called, "v w x");
     assert.deepEqual(
       trace.refusals.map(({ message }) => message),
       ["v", "x"].map((name) => `admission webhook "${name}.example.com" denied the request without explanation`),
@@ -105,61 +110,61 @@ describe("a write", () => {
   });
 
   it("fails if a hook fails, unless failurePolicy is Ignore", async () => {
-    const never: Say = () => new Promise(() => {});
+    const hang: HookStub = () => new Promise(() => {});
     const text =
       'failed calling webhook "a.example.com": failed to call webhook: Post "https://127.0.0.1:1/a?timeout=1s": context deadline exceeded';
-    const { trace } = await run([entry("a")], [], { a: never });
+    const { trace } = await run([buildEntry("a")], [], { a: hang });
     assert.equal(trace.status?.message, `Internal error occurred: ${text}`);
-    const { trace: open } = await run([entry("a", { failurePolicy: "Ignore" })], [], { a: never });
-    assert.ok(open.allowed);
+    const { trace: ignoring } = await run([buildEntry("a", { failurePolicy: "Ignore" })], [], { a: hang });
+    assert.ok(ignoring.allowed);
     assert.deepEqual(
-      open.steps.map(({ failure, ignored }) => [failure, ignored]),
+      ignoring.steps.map(({ failure, ignored }) => [failure, ignored]),
       [[text, true]],
     );
   });
 
   it("fails if a patch can't be applied, even if failurePolicy is Ignore", async () => {
-    const bad: Say = (uid) => answer(uid, patch([{ op: "remove", path: "/data/none" }]));
-    const { trace } = await run([entry("a", { failurePolicy: "Ignore" })], [], { a: bad });
+    const sendUnfitPatch: HookStub = (uid) => answer(uid, buildPatch([{ op: "remove", path: "/data/none" }]));
+    const { trace } = await run([buildEntry("a", { failurePolicy: "Ignore" })], [], { a: sendUnfitPatch });
     assert.match(String(trace.status?.message), /^Internal error occurred: remove operation does not apply/);
   });
 
   it("is not sent to a hook with side effects if it is a dry run", async () => {
-    const { trace, asked } = await run([entry("a", { sideEffects: "Some" })], [], {}, { dryRun: true });
-    assert.equal(asked, "");
+    const { trace, called } = await run([buildEntry("a", { sideEffects: "Some" })], [], {}, { dryRun: true });
+    assert.equal(called, "");
     assert.equal(trace.status?.message, 'admission webhook "a.example.com" does not support dry run');
   });
 
   it("is undecided if a condition can't be evaluated, and skips the hook", async () => {
     const matchConditions = [{ name: "may", expression: "authorizer.path('/x').check('get').allowed()" }];
-    const { trace, asked } = await run([], [entry("v", { matchConditions }), entry("w")], {});
-    assert.equal(asked, "w");
+    const { trace, called } = await run([], [buildEntry("v", { matchConditions }), buildEntry("w")], {});
+    assert.equal(called, "w");
     assert.equal(trace.undecided.length, 1);
     assert.equal(trace.steps[0]?.outcome, "can't say");
   });
 
   it("reports a hook that would be called but is not", async () => {
-    const { trace } = await run([], [entry("v")], { v: () => ({ would: true }) });
+    const { trace } = await run([], [buildEntry("v")], { v: () => ({ would: true }) });
     assert.deepEqual([trace.allowed, trace.steps[0]?.outcome], [true, "would be called"]);
   });
 
   it("is not found if a namespaceSelector needs the labels of a missing namespace", async () => {
     const namespaceSelector = { matchLabels: { a: "b" } };
-    const { trace } = await run([], [entry("v", { namespaceSelector })], {}, { namespace: "gone" });
+    const { trace } = await run([], [buildEntry("v", { namespaceSelector })], {}, { namespace: "gone" });
     assert.equal(trace.status?.message, 'namespaces "gone" not found');
   });
 
   it("calls no hook for a webhook configuration", async () => {
     const group = "admissionregistration.k8s.io";
     const kind = { group, version: "v1", kind: "ValidatingWebhookConfiguration" };
-    const { trace, asked } = await run([entry("a")], [entry("v")], {}, { kind });
-    assert.deepEqual([asked, trace.allowed], ["", true]);
+    const { trace, called } = await run([buildEntry("a")], [buildEntry("v")], {}, { kind });
+    assert.deepEqual([called, trace.allowed], ["", true]);
   });
 
   it("gets a generated name before validating hooks are called", async () => {
     const object = { apiVersion: "v1", kind: "ConfigMap", metadata: { generateName: "g-" } };
     const { name: _, ...unnamed } = attributes;
-    const { trace } = await run([], [entry("v")], {}, { ...unnamed, name: "", object });
+    const { trace } = await run([], [buildEntry("v")], {}, { ...unnamed, name: "", object });
     assert.match(String(trace.steps[0]?.request?.name), /^g-.{5}$/);
     assert.deepEqual(trace.object, object);
   });

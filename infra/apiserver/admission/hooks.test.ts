@@ -3,7 +3,7 @@ import { describe, it } from "node:test";
 import { readRows } from "../../../test/rows.ts";
 import { parseHooks } from "./hooks.ts";
 
-const entry = (more: object = {}) => {
+const buildEntry = (more: object = {}) => {
   return {
     name: "a.example.com",
     clientConfig: { url: "https://127.0.0.1:1/a" },
@@ -13,7 +13,7 @@ const entry = (more: object = {}) => {
     ...more,
   };
 };
-const configuration = (name: string, webhooks: unknown[], kind = "MutatingWebhookConfiguration") => {
+const buildConfiguration = (name: string, webhooks: unknown[], kind = "MutatingWebhookConfiguration") => {
   return { apiVersion: "admissionregistration.k8s.io/v1", kind, metadata: { name }, webhooks };
 };
 
@@ -24,9 +24,9 @@ const { broken } = readRows<{
 describe("hooks", () => {
   it("are in the order of their configurations' names, with the API server's defaults", () => {
     const { mutating, validating, faults } = parseHooks([
-      configuration("b", [entry({ name: "z.example.com" }), entry()]),
-      configuration("10", [entry()]),
-      configuration("9", [entry()], "ValidatingWebhookConfiguration"),
+      buildConfiguration("b", [buildEntry({ name: "z.example.com" }), buildEntry()]),
+      buildConfiguration("10", [buildEntry()]),
+      buildConfiguration("9", [buildEntry()], "ValidatingWebhookConfiguration"),
     ]);
     assert.deepEqual(faults, []);
     assert.deepEqual(
@@ -45,7 +45,7 @@ describe("hooks", () => {
     what,
     entry: more = {},
     rule,
-    manifest = configuration("a", [entry(rule ? { rules: [rule] } : more)]),
+    manifest = buildConfiguration("a", [buildEntry(rule ? { rules: [rule] } : more)]),
     fault,
   } of broken)
     it(`are not read from a configuration with ${what}`, () => {

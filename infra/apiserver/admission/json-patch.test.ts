@@ -38,9 +38,9 @@ describe("a patch", () => {
     const json = fc.dictionary(fc.string({ maxLength: 4 }), fc.jsonValue({ maxDepth: 3 }), { maxKeys: 4 });
     fc.assert(
       fc.property(json, json, (before, after) => {
-        const [from, to] = [before, after].map((one) => JSON.parse(JSON.stringify(one)));
-        const said = applyServerPatch(from, parsePatchOperations(JSON.stringify(computePatch(from, to, ""))));
-        assert.deepEqual(JSON.parse(JSON.stringify(said)), to);
+        const [from, to] = [before, after].map((value) => JSON.parse(JSON.stringify(value)));
+        const result = applyServerPatch(from, parsePatchOperations(JSON.stringify(computePatch(from, to, ""))));
+        assert.deepEqual(JSON.parse(JSON.stringify(result)), to);
       }),
     );
   });

@@ -14,6 +14,6 @@ describe("warnings", () => {
       (texts) => texts.length === 16 && texts.every((text) => text.length === 256),
     ],
   ];
-  for (const [what, given, isSo] of table)
-    it(what, () => assert.ok(isSo(limitWarnings(given)), JSON.stringify(limitWarnings(given))));
+  for (const [what, given, isExpected] of table)
+    it(what, () => assert.ok(isExpected(limitWarnings(given)), JSON.stringify(limitWarnings(given))));
 });

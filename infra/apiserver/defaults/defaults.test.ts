@@ -12,9 +12,9 @@ import {
 } from "./scalars.ts";
 import table from "./types.json" with { type: "json" };
 
-const object = (fields: object): KubernetesObject => JSON.parse(JSON.stringify(fields));
-const pod = (spec: unknown, metadata: object = { name: "a" }) =>
-  object({ apiVersion: "v1", kind: "Pod", metadata, spec });
+const buildObject = (fields: object): KubernetesObject => JSON.parse(JSON.stringify(fields));
+const buildPod = (spec: unknown, metadata: object = { name: "a" }) =>
+  buildObject({ apiVersion: "v1", kind: "Pod", metadata, spec });
 const kinds = Object.entries(table.kinds).flatMap(([apiVersion, kinds]) =>
   Object.keys(kinds).map((kind) => ({ apiVersion, kind })),
 );
@@ -22,7 +22,7 @@ const kinds = Object.entries(table.kinds).flatMap(([apiVersion, kinds]) =>
 describe("an object with defaults", () => {
   it("has the API server's defaults for absent members", () => {
     const { object: filled } = fillDefaults(
-      pod({ containers: [{ name: "a", image: "app", resources: { limits: { cpu: "1" } } }] }),
+      buildPod({ containers: [{ name: "a", image: "app", resources: { limits: { cpu: "1" } } }] }),
     );
     assert.deepEqual(filled, {
       apiVersion: "v1",
@@ -44,12 +44,14 @@ describe("an object with defaults", () => {
   });
   it("keeps the order of its members and adds defaults at the end", () => {
     const { object: filled } = fillDefaults(
-      object({ spec: { ports: [{ port: 80 }] }, kind: "Service", apiVersion: "v1" }),
+      buildObject({ spec: { ports: [{ port: 80 }] }, kind: "Service", apiVersion: "v1" }),
     );
     assert.deepEqual(Object.keys(filled).slice(0, 3), ["spec", "kind", "apiVersion"]);
   });
   it("loses unknown members, which are reported", () => {
-    const { object: filled, strays } = fillDefaults(pod({ containers: [{ imagePullPolice: "Always" }], __proto__: 1 }));
+    const { object: filled, strays } = fillDefaults(
+      buildPod({ containers: [{ imagePullPolice: "Always" }], __proto__: 1 }),
+    );
     assert.deepEqual(strays, ["spec.containers[0].imagePullPolice"]);
     assert.doesNotMatch(JSON.stringify(filled), /imagePullPolice/);
   });
@@ -60,7 +62,7 @@ describe("an object with defaults", () => {
     assert.deepEqual(strays, ["__proto__"]);
   });
   it("is not changed if the API server couldn't decode it, and the reasons are reported", () => {
-    const given = pod({
+    const given = buildPod({
       containers: [{ name: 7, env: { A: "1" }, resources: { limits: { cpu: "one" } } }],
       hostPID: "yes",
     });
@@ -84,7 +86,7 @@ describe("an object with defaults", () => {
       assert.equal(fillDefaults(given).object, given);
     });
 
-  const hostile = fc
+  const unusualObject = fc
     .oneof(fc.constantFrom(...kinds), fc.object({ withNullPrototype: false, maxDepth: 5 }))
     .chain((fields) =>
       fc
@@ -98,7 +100,7 @@ describe("an object with defaults", () => {
     );
   it("is never changed in place, and no input throws", () =>
     fc.assert(
-      fc.property(hostile, (given) => {
+      fc.property(unusualObject, (given) => {
         const text = JSON.stringify(given, (_, value) => (typeof value === "bigint" ? 1 : value));
         const parsed = JSON.parse(text);
         fillDefaults(parsed);
@@ -108,7 +110,7 @@ describe("an object with defaults", () => {
   it("does not change if defaults are added again", () =>
     fc.assert(
       fc.property(fc.constantFrom(...kinds), (kind) => {
-        const once = fillDefaults(object({ ...kind, metadata: { name: "a" }, spec: {} }));
+        const once = fillDefaults(buildObject({ ...kind, metadata: { name: "a" }, spec: {} }));
         assert.deepEqual(fillDefaults(once.object).object, once.object);
       }),
     ));

@@ -21,18 +21,18 @@ describe("a cluster of recorded objects", () => {
   const geese = { group: "example.com", version: "v1", resource: "geese" };
 
   it("has objects under the plural that their definition sets", async () => {
-    const world = createRecordedCluster({ objects: [definition, goose] });
-    assert.equal((await world.get(geese, "a", "pond"))?.kind, "Goose");
-    assert.equal((await world.list(geese)).length, 1);
-    await world.create(geese, { ...goose, metadata: { name: "b", namespace: "pond" } });
-    assert.equal((await world.list(geese, "pond")).length, 2);
+    const cluster = createRecordedCluster({ objects: [definition, goose] });
+    assert.equal((await cluster.get(geese, "a", "pond"))?.kind, "Goose");
+    assert.equal((await cluster.list(geese)).length, 1);
+    await cluster.create(geese, { ...goose, metadata: { name: "b", namespace: "pond" } });
+    assert.equal((await cluster.list(geese, "pond")).length, 2);
   });
 
   it("prefers the recorded discovery of a version", async () => {
     const discovery = { v1: [{ resource: "pods", kind: "Pod", namespaced: false }] };
-    const world = createRecordedCluster({ discovery });
-    assert.deepEqual(await world.discover("v1"), discovery.v1);
-    assert.equal((await world.discover("apps/v1"))?.length, 5);
-    assert.equal(await world.discover("example.com/v1"), undefined);
+    const cluster = createRecordedCluster({ discovery });
+    assert.deepEqual(await cluster.discover("v1"), discovery.v1);
+    assert.equal((await cluster.discover("apps/v1"))?.length, 5);
+    assert.equal(await cluster.discover("example.com/v1"), undefined);
   });
 });

@@ -9,7 +9,7 @@ import { buildRequest } from "./requests.ts";
 import { openUnevaluated } from "./unevaluated.ts";
 
 /** A request, and what is known of its namespace. */
-interface Asked {
+interface RequestSample {
   object?: object;
   operation?: Operation;
   old?: object;
@@ -31,7 +31,7 @@ interface PolicyCase {
   isMutating?: boolean;
   /** True if the policy itself doesn't exist. */
   isAlone?: boolean;
-  asked?: Asked;
+  sample?: RequestSample;
   found: boolean;
 }
 
@@ -39,7 +39,7 @@ interface QuotaCase {
   name: string;
   hard?: string[];
   status?: object;
-  asked?: Asked;
+  sample?: RequestSample;
   found: boolean;
 }
 
@@ -55,23 +55,23 @@ const toObject = (given: KubernetesObject & object): KubernetesObject => {
 };
 
 /** Returns the kinds and names of what matches. */
-const findNames = (standing: KubernetesObject[], asked: Asked = {}): string[] => {
-  const object = toObject(asked.object ?? {});
-  const { operation = "CREATE", subResource, home = { metadata: { name: "shop" } }, isAssumed = false } = asked;
+const findNames = (objects: KubernetesObject[], sample: RequestSample = {}): string[] => {
+  const object = toObject(sample.object ?? {});
+  const { operation = "CREATE", subResource, home = { metadata: { name: "shop" } }, isAssumed = false } = sample;
   const kind = kinds.of(String(object.apiVersion), String(object.kind));
   assert.ok(kind);
   const user = { username: "jane" };
-  const old = operation === "UPDATE" ? toObject(asked.old ?? asked.object ?? {}) : null;
+  const old = operation === "UPDATE" ? toObject(sample.old ?? sample.object ?? {}) : null;
   const request = buildRequest(object, old, kind, { operation, user, namespace: "" });
-  const around = {
+  const context = {
     ...{ findNamespace: () => home, equivalents: kinds.equivalents, convert: kinds.convert, cel: celEvaluator },
-    fill: (one: unknown) => one,
+    fill: (object: unknown) => object,
     call: async () => ({ would: true }) as const,
   };
   const attributes = { ...request, ...(subResource !== undefined && { subResource }) };
-  const { findMatching } = openUnevaluated(standing, asked.isWhole ?? true);
-  const last = operation === "DELETE" ? null : asked.last ? toObject(asked.last) : object;
-  return findMatching(attributes, last, around, isAssumed).map((sentence) => sentence.split(" ", 2).join(" "));
+  const { findMatching } = openUnevaluated(objects, sample.isWhole ?? true);
+  const last = operation === "DELETE" ? null : sample.last ? toObject(sample.last) : object;
+  return findMatching(attributes, last, context, isAssumed).map((sentence) => sentence.split(" ", 2).join(" "));
 };
 
 describe("a request that admission policies match", () => {
@@ -79,11 +79,11 @@ describe("a request that admission policies match", () => {
     ...{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods"] },
     operations: ["CREATE", "UPDATE", "DELETE"],
   };
-  for (const { name, asked, found, bindings = [{}], isAlone, ...one } of tables.policies)
+  for (const { name, sample, found, bindings = [{}], isAlone, ...policyCase } of tables.policies)
     it(name, () => {
-      const kind = one.isMutating ? "MutatingAdmissionPolicy" : "ValidatingAdmissionPolicy";
-      const matchConstraints = { resourceRules: [{ ...usual, ...one.rule }], ...one.constraints };
-      const conditions = one.condition && { matchConditions: [{ name: "c", expression: one.condition }] };
+      const kind = policyCase.isMutating ? "MutatingAdmissionPolicy" : "ValidatingAdmissionPolicy";
+      const matchConstraints = { resourceRules: [{ ...usual, ...policyCase.rule }], ...policyCase.constraints };
+      const conditions = policyCase.condition && { matchConditions: [{ name: "c", expression: policyCase.condition }] };
       const spec = { matchConstraints, ...Object(conditions) };
       const policy = { apiVersion: group, kind, metadata: { name: "p" }, spec };
       const bound = bindings.map((more) => {
@@ -94,16 +94,16 @@ describe("a request that admission policies match", () => {
           spec: { policyName: "p", ...more },
         };
       });
-      assert.deepEqual(findNames([...(isAlone ? [] : [policy]), ...bound], asked), found ? [`${kind} p`] : []);
+      assert.deepEqual(findNames([...(isAlone ? [] : [policy]), ...bound], sample), found ? [`${kind} p`] : []);
     });
 });
 
 describe("a request that a ResourceQuota counts", () => {
-  for (const { name, hard = [], status, asked, found } of tables.quotas)
+  for (const { name, hard = [], status, sample, found } of tables.quotas)
     it(name, () => {
       const spec = { hard: Object.fromEntries(hard.map((key) => [key, "0"])) };
       const metadata = { name: "q", namespace: "shop" };
       const quota = { apiVersion: "v1", kind: "ResourceQuota", metadata, spec, status };
-      assert.deepEqual(findNames([quota], asked), found ? ["ResourceQuota q"] : []);
+      assert.deepEqual(findNames([quota], sample), found ? ["ResourceQuota q"] : []);
     });
 });

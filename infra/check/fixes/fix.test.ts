@@ -7,11 +7,11 @@ import { parseManifests } from "../manifests/manifests.ts";
 import { applyFixes } from "./fix.ts";
 
 /** A file after its first object became another. */
-const becoming = (text: string, change: (object: any) => void, filled: (object: any) => void = () => {}): string => {
+const applyChange = (text: string, change: (object: any) => void, fill: (object: any) => void = () => {}): string => {
   const [manifest] = parseManifests({ name: "a.yaml", text }).manifests;
   assert.ok(manifest);
   const before = structuredClone(manifest.object);
-  filled(before);
+  fill(before);
   const after = structuredClone(before);
   change(after);
   const result = applyFixes(text, [{ manifest, patch: computePatch(before, after, ""), after }]);
@@ -76,19 +76,19 @@ describe("applyFixes", () => {
   for (const [name, text, change, wanted] of cases)
     it(name, () => {
       const top = text.includes("\r") ? head.replaceAll("\n", "\r\n") : head;
-      assert.equal(becoming(top + text, change), top + wanted);
+      assert.equal(applyChange(top + text, change), top + wanted);
     });
 
   it("makes what leads to a change where only the API server filled it in", () => {
     const text = `${head}spec:\n  containers:\n  - name: a\n`;
-    const filled = (object: any) =>
+    const fill = (object: any) =>
       Object.assign(object.spec.containers[0], { resources: {}, ports: [], pull: "Always" });
     const change = (object: any) => {
       object.spec.containers[0].resources.requests = { cpu: "1" };
       object.spec.containers[0].ports.push({ port: 1 });
       object.spec.containers[0].pull = "Never";
     };
-    assert.deepEqual(parse(becoming(text, change, filled)).spec.containers, [
+    assert.deepEqual(parse(applyChange(text, change, fill)).spec.containers, [
       { name: "a", resources: { requests: { cpu: "1" } }, ports: [{ port: 1 }], pull: "Never" },
     ]);
   });
@@ -97,31 +97,31 @@ describe("applyFixes", () => {
     const object = { apiVersion: "v1", kind: "Pod", a: { b: [1] } };
     const change = (given: any) => Object.assign(given.a, { c: { d: 1 } });
     assert.equal(
-      becoming(JSON.stringify(object), change),
+      applyChange(JSON.stringify(object), change),
       '{"apiVersion":"v1","kind":"Pod","a":{"b":[1], "c": {"d":1}}}',
     );
     const changed = { ...object, a: { b: [1], c: { d: 1 } } };
     for (const space of [2, 4, "\t"])
-      assert.equal(becoming(JSON.stringify(object, null, space), change), JSON.stringify(changed, null, space));
+      assert.equal(applyChange(JSON.stringify(object, null, space), change), JSON.stringify(changed, null, space));
     // A longer document is printed anew.
     const filler = "x".repeat(256 * 1024);
     for (const space of [0, 2, "\t"]) {
-      const written = (one: object) => `\n${JSON.stringify({ ...one, filler }, null, space)}\n`;
-      assert.equal(becoming(written(object), change), written(changed));
+      const print = (object: object) => `\n${JSON.stringify({ ...object, filler }, null, space)}\n`;
+      assert.equal(applyChange(print(object), change), print(changed));
     }
   });
 
   it("keeps other documents as they are, to the last blank", () => {
     const text = `${head}a: 1\n--- # next\n${head}b:   [ 1 ]   \n\n---\n# nothing\n`;
     assert.equal(
-      becoming(text, (o) => Object.assign(o, { a: 2 })),
+      applyChange(text, (o) => Object.assign(o, { a: 2 })),
       text.replace("a: 1", "a: 2"),
     );
   });
 
   it("is left alone where aliases are in it", () => {
     assert.match(
-      becoming(`${head}a: &a { b: 1 }\nc: *a\n`, (o) => Object.assign(o.a, { b: 2 })),
+      applyChange(`${head}a: &a { b: 1 }\nc: *a\n`, (o) => Object.assign(o.a, { b: 2 })),
       /^it has aliases/,
     );
   });

@@ -8,29 +8,29 @@ import type { ApiGet } from "./reader.ts";
 
 const answer = (body: string): HttpsAnswer => ({ status: 200, body, retryAfter: undefined });
 const page = answer("<html>sign in, please</html>");
-const why = () => "refused";
+const explainRefusal = () => "refused";
 
 // A proxy before the API server may answer every request with 200.
 describe("what answers in an API server's place", () => {
   it("is no cluster that has nothing", async () => {
-    for (const one of [page, answer("null"), answer("[]"), answer('{"kind":"Status"}')])
+    for (const response of [page, answer("null"), answer("[]"), answer('{"kind":"Status"}')])
       await assert.rejects(
-        discover(async () => one, why),
+        discover(async () => response, explainRefusal),
         new Complaint("the kinds of the cluster can't be read: /api has an answer that is not from an API server", 3),
       );
   });
   it("leaves unknown what a group has, and only that", async () => {
-    const shown: Record<string, string> = {
+    const bodies: Record<string, string> = {
       "/api": JSON.stringify({ kind: "APIVersions", versions: ["v1"] }),
       "/apis": JSON.stringify({ kind: "APIGroupList", groups: null }),
     };
-    const read: ApiGet = async (path) => (shown[path] === undefined ? page : answer(shown[path]));
-    const { resources, unknown } = await discover(read, why);
+    const read: ApiGet = async (path) => (bodies[path] === undefined ? page : answer(bodies[path]));
+    const { resources, unknown } = await discover(read, explainRefusal);
     assert.deepEqual(resources, []);
     assert.deepEqual(unknown, [{ group: "", version: "v1", why: "the API server answers no list of them" }]);
   });
   it("is no namespace without labels", async () => {
-    const namespaces = openNamespaceCache(async () => page, why);
+    const namespaces = openNamespaceCache(async () => page, explainRefusal);
     assert.equal(await namespaces.fetch("shop"), "the API server didn't answer with a Namespace");
     assert.equal(namespaces.find({ group: "", resource: "namespaces" }, "shop"), undefined);
   });

@@ -13,41 +13,41 @@ const answer = (status: number, body: object): HttpsAnswer => ({
   body: JSON.stringify(body),
   retryAfter: undefined,
 });
-const named = (name: string) => ({ metadata: { name, namespace: name.slice(0, 1) } });
-const keyOf = (name: string) => `${name.slice(0, 1)}/${name}`;
+const buildObject = (name: string) => ({ metadata: { name, namespace: name.slice(0, 1) } });
+const toKey = (name: string) => `${name.slice(0, 1)}/${name}`;
 
 /** A list as an API server pages it, by the key of the last object, and what goes wrong meanwhile, page by page. */
-const served = (names: Iterable<string>, troubles: readonly Trouble[]) => {
-  const left = new Set(names);
-  const asked: URL[] = [];
+const servePages = (names: Iterable<string>, troubles: readonly Trouble[]) => {
+  const remaining = new Set(names);
+  const requests: URL[] = [];
   const read: ApiGet = async (path) => {
     const url = new URL(path, "https://localhost");
-    const trouble = troubles[asked.length] ?? "none";
-    asked.push(url);
+    const trouble = troubles[requests.length] ?? "none";
+    requests.push(url);
     const last = url.searchParams.get("continue") ?? "";
     const limit = Number(url.searchParams.get("limit"));
     if (trouble === "too large" && limit > 1) return new UnansweredError("its answer has more than 10 bytes");
     if (trouble.startsWith("expired") && last !== "")
       return answer(410, { metadata: trouble === "expired" ? {} : { continue: `${last}\u0000` } });
-    if (trouble === "made") left.add(`m${asked.length}`);
-    if (trouble === "removed") left.delete([...left][0] ?? "");
-    const all = [...left].sort((one, other) => (keyOf(one) < keyOf(other) ? -1 : 1));
-    const items = all.filter((one) => keyOf(one) > last.replace("\u0000", "")).slice(0, limit);
-    const rest = all.filter((one) => keyOf(one) > keyOf(items.at(-1) ?? "")).length;
+    if (trouble === "made") remaining.add(`m${requests.length}`);
+    if (trouble === "removed") remaining.delete([...remaining][0] ?? "");
+    const all = [...remaining].sort((left, right) => (toKey(left) < toKey(right) ? -1 : 1));
+    const items = all.filter((left) => toKey(left) > last.replace("\u0000", "")).slice(0, limit);
+    const rest = all.filter((left) => toKey(left) > toKey(items.at(-1) ?? "")).length;
     const further =
-      rest > 0 && items.length > 0 ? { continue: keyOf(items.at(-1) ?? ""), remainingItemCount: rest } : {};
-    return answer(200, { kind: "List", metadata: further, items: items.map(named) });
+      rest > 0 && items.length > 0 ? { continue: toKey(items.at(-1) ?? ""), remainingItemCount: rest } : {};
+    return answer(200, { kind: "List", metadata: further, items: items.map(buildObject) });
   };
-  return { read, left, asked };
+  return { read, remaining, requests };
 };
 
-const all = async (read: ApiGet, limit = 3) => {
-  const [told, broken] = [[] as string[], [] as string[]];
+const readAll = async (read: ApiGet, limit = 3) => {
+  const [listed, broken] = [[] as string[], [] as string[]];
   for await (const page of readListPages(read, () => "refused", "/api/v1/things", {}, limit)) {
     if ("broken" in page) broken.push(page.broken);
-    else told.push(...page.items.map(({ metadata }) => metadata?.name ?? ""));
+    else listed.push(...page.items.map(({ metadata }) => metadata?.name ?? ""));
   }
-  return { told, broken };
+  return { listed, broken };
 };
 
 const name = fc.stringMatching(/^[a-c][a-d0-9-]{0,3}[a-d0-9]$/);
@@ -62,41 +62,41 @@ describe("the pages of a list", () => {
         async (names, troubles) => {
           const inRow = /(expired[^,]*,?){5}/.test(troubles.join(","));
           fc.pre(!inRow);
-          const { read, left } = served(names, troubles);
-          const { told, broken } = await all(read);
+          const { read, remaining } = servePages(names, troubles);
+          const { listed, broken } = await readAll(read);
           assert.deepEqual(broken, []);
-          assert.equal(new Set(told).size, told.length, "twice");
-          assert.deepEqual(told.map(keyOf), told.map(keyOf).sort());
-          for (const one of names) if (left.has(one)) assert.ok(told.includes(one), one);
+          assert.equal(new Set(listed).size, listed.length, "twice");
+          assert.deepEqual(listed.map(toKey), listed.map(toKey).sort());
+          for (const left of names) if (remaining.has(left)) assert.ok(listed.includes(left), left);
         },
       ),
     ));
   it("are asked for in parts where one is too large, and one by one in the end", async () => {
-    const { read, asked } = served(["a1", "a2", "a3"], ["too large", "too large", "too large"]);
-    assert.deepEqual((await all(read, 100)).told, ["a1", "a2", "a3"]);
+    const { read, requests } = servePages(["a1", "a2", "a3"], ["too large", "too large", "too large"]);
+    assert.deepEqual((await readAll(read, 100)).listed, ["a1", "a2", "a3"]);
     assert.deepEqual(
-      asked.slice(0, 4).map(({ searchParams }) => searchParams.get("limit")),
+      requests.slice(0, 4).map(({ searchParams }) => searchParams.get("limit")),
       ["100", "25", "7", "2"],
     );
   });
   it("end where the API server forgets again and again, shows the same page for ever, or pages with nothing in them", async () => {
-    const circles: Record<string, ApiGet> = {
+    const endlessLists: Record<string, ApiGet> = {
       forgetting: async () => answer(410, { metadata: {} }),
       "forgetting at the second page": async (path) =>
         path.includes("continue=")
           ? answer(410, {})
-          : answer(200, { metadata: { continue: "a" }, items: [named("a1")] }),
-      "the same": async () => answer(200, { metadata: { continue: "a" }, items: [named("a1")] }),
+          : answer(200, { metadata: { continue: "a" }, items: [buildObject("a1")] }),
+      "the same": async () => answer(200, { metadata: { continue: "a" }, items: [buildObject("a1")] }),
       "one after the other, for ever": async (path) => {
         const [here, next] = path.includes("continue=b") ? ["b1", "a"] : ["a1", "b"];
-        return answer(200, { metadata: { continue: next }, items: [named(here)] });
+        return answer(200, { metadata: { continue: next }, items: [buildObject(here)] });
       },
       "the same under other names": async () =>
-        answer(200, { metadata: { continue: String(Math.random()) }, items: [named("a1")] }),
+        answer(200, { metadata: { continue: String(Math.random()) }, items: [buildObject("a1")] }),
       empty: async () => answer(200, { metadata: { continue: String(Math.random()) }, items: [] }),
     };
-    for (const [what, read] of Object.entries(circles)) {
-      const { broken } = await all(read);
+    for (const [what, read] of Object.entries(endlessLists)) {
+      const { broken } = await readAll(read);
       assert.deepEqual(broken, ["its list goes in circles"], what);
     }
   });
@@ -109,7 +109,8 @@ describe("the pages of a list", () => {
       [answer(200, { items: { length: 3 } }), "the API server answers no list"],
       [answer(200, { items: [null, 1, { metadata: { name: 3 } }] }), "what the API server lists is no objects"],
     ];
-    for (const [said, sentence] of odd) assert.deepEqual(await all(async () => said), { told: [], broken: [sentence] });
-    assert.deepEqual(await all(async () => answer(200, { items: null })), { told: [], broken: [] });
+    for (const [response, sentence] of odd)
+      assert.deepEqual(await readAll(async () => response), { listed: [], broken: [sentence] });
+    assert.deepEqual(await readAll(async () => answer(200, { items: null })), { listed: [], broken: [] });
   });
 });

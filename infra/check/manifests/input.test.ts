@@ -21,13 +21,13 @@ const write = async (name: string, content: string | Buffer): Promise<string> =>
 };
 
 /** Returns the names of the manifests, the faults and the notes, without the folder. */
-const found = async (...paths: string[]) => {
+const readPaths = async (...paths: string[]) => {
   const { manifests, faults, notes } = await readInput(paths.map((path) => join(folder, path)));
-  const short = (text: string) => text.replaceAll(`${folder}/`, "");
+  const shorten = (text: string) => text.replaceAll(`${folder}/`, "");
   return {
     names: manifests.map(({ object }) => Object(object.metadata).name),
-    faults: faults.map((fault) => short(formatManifestFault(fault))),
-    notes: notes.map(short),
+    faults: faults.map((fault) => shorten(formatManifestFault(fault))),
+    notes: notes.map(shorten),
   };
 };
 
@@ -76,14 +76,14 @@ describe("readInput", () => {
   for (const [name, content, faults] of read)
     it(`may have ${name}`, async () => {
       await write("a.yaml", content);
-      assert.deepEqual(await found("a.yaml"), { names: faults.length === 0 ? ["fine"] : [], faults, notes: [] });
+      assert.deepEqual(await readPaths("a.yaml"), { names: faults.length === 0 ? ["fine"] : [], faults, notes: [] });
     });
 
   it("may be a chart, of which only the templates are meant", async () => {
     await write("chart/Chart.yaml", "apiVersion: v2\nname: a\nversion: 1.0.0\n");
     await write("chart/values.yaml", "a: 1\n");
     await write("chart/templates/a.yaml", `{{- if .Values.a }}\n${fine}{{- end }}\n`);
-    assert.deepEqual(await found("chart"), {
+    assert.deepEqual(await readPaths("chart"), {
       names: [],
       faults: [
         "chart/templates/a.yaml:1 is a template; helm template prints the manifests that it makes, which - reads",
@@ -100,7 +100,7 @@ describe("readInput", () => {
     await symlink(".", join(folder, "links/self"));
     await symlink("b.yaml", join(folder, "links/a.yaml"));
     await symlink("a.yaml", join(folder, "links/b.yaml"));
-    const { names, faults } = await found("links");
+    const { names, faults } = await readPaths("links");
     assert.deepEqual(
       [names, faults],
       [["fine"], ["a", "b"].map((name) => `links/${name}.yaml:1 is a link that leads to no file`)],
@@ -113,7 +113,7 @@ describe("readInput", () => {
     await large.truncate(65 * 1024 * 1024);
     await large.close();
     const sentence = "can't be read: it has more than 67108864 bytes, the most that is read";
-    const { names, faults } = await found("large");
+    const { names, faults } = await readPaths("large");
     assert.deepEqual([names, faults], [["fine"], [`large/large.yaml:1 ${sentence}`]]);
   });
 

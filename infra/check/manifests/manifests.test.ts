@@ -54,9 +54,9 @@ describe("what a file holds", () => {
     const [manifest] = read(
       "apiVersion: v1\nkind: A\nmode: 0644\nnew: 0o17\nset: off\ntime: 12:30\nday: 2026-01-01\nmany: 1_000\nhash: e1\nbig: 1e3\n",
     ).manifests;
-    const { mode, new: fresh, set, time, day, many, hash, big } = manifest?.object ?? {};
+    const { mode, new: octal, set, time, day, many, hash, big } = manifest?.object ?? {};
     assert.deepEqual(
-      [mode, fresh, set, time, day, many, hash, big],
+      [mode, octal, set, time, day, many, hash, big],
       [420, 15, false, "12:30", "2026-01-01", 1000, "e1", 1000],
     );
   });
@@ -124,8 +124,8 @@ items:
     assert.ok(Object.hasOwn(manifest?.object ?? {}, "__proto__"));
   });
 
-  const object = (name: string) => JSON.stringify({ apiVersion: "v1", kind: "A", metadata: { name } }, null, 2);
-  const where = (text: string) => {
+  const printObject = (name: string) => JSON.stringify({ apiVersion: "v1", kind: "A", metadata: { name } }, null, 2);
+  const summarize = (text: string) => {
     const { manifests, faults } = read(text);
     return [
       manifests.map(({ object, document, line }) => [Object(object.metadata).name, document, line]),
@@ -134,10 +134,10 @@ items:
   };
 
   const streams: [name: string, text: string, found: object[], faults?: object[]][] = [
-    ["one object of JSON", object("a"), [["a", 0, 1]]],
+    ["one object of JSON", printObject("a"), [["a", 0, 1]]],
     [
       "several, one after the other",
-      `\n${object("a")}\n\n${object("b")}`,
+      `\n${printObject("a")}\n\n${printObject("b")}`,
       [
         ["a", 0, 2],
         ["b", 1, 10],
@@ -145,16 +145,16 @@ items:
     ],
     [
       "several on a line",
-      JSON.stringify(JSON.parse(object("a"))).repeat(2),
+      JSON.stringify(JSON.parse(printObject("a"))).repeat(2),
       [
         ["a", 0, 1],
         ["a", 1, 1],
       ],
     ],
-    ["JSON with tabs", object("a").replaceAll("  ", "\t"), [["a", 0, 1]]],
+    ["JSON with tabs", printObject("a").replaceAll("  ", "\t"), [["a", 0, 1]]],
     [
       "JSON and YAML with a marker between",
-      `${object("a")}\n---\n${object("b")}`,
+      `${printObject("a")}\n---\n${printObject("b")}`,
       [
         ["a", 0, 1],
         ["b", 1, 9],
@@ -163,7 +163,7 @@ items:
     ["a map of YAML in braces", "{apiVersion: v1, kind: A, metadata: {name: a}}\n", [["a", 0, 1]]],
     [
       "braces and brackets in texts",
-      `${object('{"[')}${object("]}\\")}`,
+      `${printObject('{"[')}${printObject("]}\\")}`,
       [
         ['{"[', 0, 1],
         ["]}\\", 1, 7],
@@ -172,14 +172,14 @@ items:
   ];
   for (const [name, text, found] of streams)
     it(`may be ${name}`, () => {
-      assert.deepEqual(where(text), [found, []]);
+      assert.deepEqual(summarize(text), [found, []]);
     });
 
   const brokenStreams: [name: string, text: string, line: number][] = [
-    ["is a text without an end", `${object("a")}\n{"${'\\"'.repeat(50_000)}`, 8],
-    ["isn't closed", `${object("a")}\n{"apiVersion"`, 8],
-    ["is something else", `${object("a")}${object("b")}\nword`, 14],
-    ["has a key twice", `${object("a")}\n{"a":1,"b":{"c":1,"c":2}}`, 8],
+    ["is a text without an end", `${printObject("a")}\n{"${'\\"'.repeat(50_000)}`, 8],
+    ["isn't closed", `${printObject("a")}\n{"apiVersion"`, 8],
+    ["is something else", `${printObject("a")}${printObject("b")}\nword`, 14],
+    ["has a key twice", `${printObject("a")}\n{"a":1,"b":{"c":1,"c":2}}`, 8],
   ];
   for (const [name, text, line] of brokenStreams)
     it(`reports the line of a part of a stream that ${name}`, () => {
@@ -193,8 +193,12 @@ items:
   });
 
   it("is every object of a List in JSON as well", () => {
-    const list = { apiVersion: "v1", kind: "List", items: [JSON.parse(object("a")), JSON.parse(object("b"))] };
-    assert.deepEqual(where(JSON.stringify(list, null, 2)), [
+    const list = {
+      apiVersion: "v1",
+      kind: "List",
+      items: [JSON.parse(printObject("a")), JSON.parse(printObject("b"))],
+    };
+    assert.deepEqual(summarize(JSON.stringify(list, null, 2)), [
       [
         ["a", 0, 5],
         ["b", 0, 12],
@@ -204,15 +208,15 @@ items:
   });
 
   it("is found again in a stream of JSON, each field by its line and column", () => {
-    const { manifests } = read(`${object("a")} ${object("b")}`);
-    const at = (index: number, ...field: string[]) => {
+    const { manifests } = read(`${printObject("a")} ${printObject("b")}`);
+    const locate = (index: number, ...field: string[]) => {
       const manifest = manifests[index];
       assert.ok(manifest);
       return Object.values(findPosition(manifest, field));
     };
-    assert.deepEqual(at(0, "metadata", "name"), [5, 5]);
-    assert.deepEqual(at(1), [7, 3]);
-    assert.deepEqual(at(1, "metadata", "name"), [11, 5]);
+    assert.deepEqual(locate(0, "metadata", "name"), [5, 5]);
+    assert.deepEqual(locate(1), [7, 3]);
+    assert.deepEqual(locate(1, "metadata", "name"), [11, 5]);
   });
 
   it("is found again, each field by its line and column", () => {
@@ -230,12 +234,12 @@ items:
       image: b
 `).manifests;
     assert.ok(manifest);
-    const at = (...field: (string | number)[]) => Object.values(findPosition(manifest, field));
-    assert.deepEqual(at("spec", "containers", 0, "image"), [12, 7]);
-    assert.deepEqual(at("spec", "containers", 0), [11, 7]);
-    assert.deepEqual(at("spec", "containers", 0, "resources", "limits"), [11, 7]);
-    assert.deepEqual(at("spec", "containers", 7), [9, 5]);
-    assert.deepEqual(at(), [6, 3]);
-    assert.deepEqual(at("nothing"), [6, 3]);
+    const locate = (...field: (string | number)[]) => Object.values(findPosition(manifest, field));
+    assert.deepEqual(locate("spec", "containers", 0, "image"), [12, 7]);
+    assert.deepEqual(locate("spec", "containers", 0), [11, 7]);
+    assert.deepEqual(locate("spec", "containers", 0, "resources", "limits"), [11, 7]);
+    assert.deepEqual(locate("spec", "containers", 7), [9, 5]);
+    assert.deepEqual(locate(), [6, 3]);
+    assert.deepEqual(locate("nothing"), [6, 3]);
   });
 });

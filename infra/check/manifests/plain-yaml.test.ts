@@ -6,59 +6,65 @@ import type { ParsedDocument } from "./plain-yaml.ts";
 import { createPositionFinder, type PositionFinder, parseDocuments, readPieces } from "./yaml.ts";
 
 /** Returns the contents and lines of the documents, read by the full parser. */
-const wholly = (text: string) =>
+const parseFully = (text: string) =>
   [...parseDocuments(text)].map(({ document, getPosition }) => {
     if (document.errors[0]) throw document.errors[0];
     const value: unknown = document.toJS();
     return { value, line: value === null ? undefined : getPosition(document.contents?.range[0] ?? 0).line };
   });
 
-const plainIn = (text: string) => readPieces(text)?.pieces;
+const readPlain = (text: string) => readPieces(text)?.pieces;
 
 /** Read here, or left to the parser; never otherwise than that reads it. */
-const agrees = (text: string): boolean => {
-  const pieces = plainIn(text);
+const isReadAlike = (text: string): boolean => {
+  const pieces = readPlain(text);
   if (pieces === undefined) return false;
   assert.deepEqual(
     pieces.map(({ value, line }) => ({ value, line: value === null ? undefined : line })),
-    wholly(text),
+    parseFully(text),
     text,
   );
   for (const [index, { document, getPosition }] of [...parseDocuments(text)].entries()) {
     const piece: ParsedDocument | undefined = pieces[index];
     const places: PositionFinder | undefined = piece && createPositionFinder(text, piece);
-    for (const { path, offset } of membersOf(document.contents))
+    for (const { path, offset } of listMembers(document.contents))
       if (places !== undefined) assert.deepEqual(places(path), getPosition(offset), `${text}\n${path.join(".")}`);
   }
   return true;
 };
 
 /** Every key and every item. */
-const membersOf = (node: unknown, path: (string | number)[] = []): { path: (string | number)[]; offset: number }[] => {
+const listMembers = (
+  node: unknown,
+  path: (string | number)[] = [],
+): { path: (string | number)[]; offset: number }[] => {
   if (isMap(node))
     return node.items.flatMap(({ key, value }) => {
       const inner = [...path, String(isScalar(key) ? key.value : "")];
       return [
         ...(isScalar(key) && key.range ? [{ path: inner, offset: key.range[0] }] : []),
-        ...membersOf(value, inner),
+        ...listMembers(value, inner),
       ];
     });
   if (!isSeq(node)) return [];
   return node.items.flatMap((item, index) => {
     const inner = [...path, index];
-    return [...(isNode(item) && item.range ? [{ path: inner, offset: item.range[0] }] : []), ...membersOf(item, inner)];
+    return [
+      ...(isNode(item) && item.range ? [{ path: inner, offset: item.range[0] }] : []),
+      ...listMembers(item, inner),
+    ];
   });
 };
 
 /** Draws from the words of a text, which are divided by §. */
-const wordsIn = (text: string) => fc.constantFrom(...text.split("§"));
-const words = wordsIn(
+const drawWords = (text: string) => fc.constantFrom(...text.split("§"));
+const words = drawWords(
   `a§nginx:1.2§yes§No§on§null§~§0644§0o17§1_000§1e3§e1§.5§-1§+1§12:30§0x1f§0b1§1.2.3§100m§1Gi§2026-01-01§true§False§.inf§-.INF` +
     `§.NaN§y§N§...§---§http://a/b§a b  c§a#b§a #b§a: b§a:§: a§- a§-a§--x=1§?a§? a§!a§&a§*a§@a§%a§\`a\`§[a, b]§[]§{}§{ }§{a: b}` +
     `§["a", 1, b/c]§[ "a" ]§[a,]§]§,a§"a"§"a\\n"§"a§'a'§'it''s'§'a§"a" # b§"a"#b§'a' b§|§|-§|+§>§|2§| # a§<<§=§\\a§$(A)§ü§日本§😀` +
     `§a\tb§\ta§a §§ §# a§(a)§^a$§0§00§1.0§-§9007199254740993§1 2`,
 );
-const keyTexts = wordsIn(`a§b§a.b/c§on§null§"q k"§'s'§1§<<§__proto__§constructor§? a§a b§§x-y§ü`);
+const keyTexts = drawWords(`a§b§a.b/c§on§null§"q k"§'s'§1§<<§__proto__§constructor§? a§a b§§x-y§ü`);
 const line = fc
   .tuple(
     fc.constantFrom(0, 0, 2, 2, 4, 4, 6, 1, 3),
@@ -95,7 +101,7 @@ describe("plain YAML", () => {
     let read = 0;
     fc.assert(
       fc.property(texts, (text) => {
-        if (agrees(text)) read++;
+        if (isReadAlike(text)) read++;
       }),
       { numRuns: 3000 },
     );
@@ -107,7 +113,9 @@ describe("plain YAML", () => {
     const several = fc.array(object, { minLength: 1, maxLength: 3 });
     fc.assert(
       fc.property(several, forms, (objects, form) => {
-        agrees(objects.map((one) => stringify(one, { version: "1.1", lineWidth: 0, ...form })).join("---\n"));
+        isReadAlike(
+          objects.map((object) => stringify(object, { version: "1.1", lineWidth: 0, ...form })).join("---\n"),
+        );
       }),
       { numRuns: 500 },
     );
@@ -116,8 +124,8 @@ describe("plain YAML", () => {
   it("may be JSON, in whatever layout", () => {
     const spaces = fc.constantFrom(0, 1, 2, 4);
     fc.assert(
-      fc.property(object, spaces, (one, indent) => {
-        assert.ok(agrees(`\n${JSON.stringify(one, null, indent)}`));
+      fc.property(object, spaces, (object, indent) => {
+        assert.ok(isReadAlike(`\n${JSON.stringify(object, null, indent)}`));
       }),
     );
   });
@@ -177,9 +185,9 @@ data:
     ["several thousand levels", Array.from({ length: 2000 }, (_, depth) => `${" ".repeat(depth)}a:\n`).join("")],
   ];
 
-  it("is what manifests are written in", () => assert.ok(agrees(usual)));
+  it("is what manifests are written in", () => assert.ok(isReadAlike(usual)));
   for (const [name, text] of unread)
     it(`has no ${name}`, () => {
-      assert.equal(plainIn(text), undefined);
+      assert.equal(readPlain(text), undefined);
     });
 });

@@ -13,7 +13,7 @@ import { createSarifReport } from "./sarif.ts";
 // The variable, if it is set, names another checkout than the one of these files.
 delete process.env.GITHUB_WORKSPACE;
 const now = new Date("2026-11-22T01:02:03.456Z");
-const none = { denials: [], warnings: [], changes: [], undecided: [], passed: [] };
+const noFindings = { denials: [], warnings: [], changes: [], undecided: [], passed: [] };
 const web: CheckResult = {
   file: "k8s/web.yaml",
   line: 3,
@@ -22,7 +22,7 @@ const web: CheckResult = {
   namespace: "shop",
   name: "web",
   verdict: "allowed",
-  ...none,
+  ...noFindings,
 };
 const denied: CheckResult = {
   ...web,
@@ -38,7 +38,7 @@ const denied: CheckResult = {
   warnings: [{ rule: "pod-security", text: "would violate restricted" }],
   passed: ["limit-ranger"],
 };
-const open: CheckResult = {
+const undecidedResult: CheckResult = {
   ...web,
   file: "-",
   name: "db",
@@ -46,28 +46,28 @@ const open: CheckResult = {
   undecided: ["the condition of priority can't be evaluated"],
 };
 const changed: CheckResult = { ...web, verdict: "changed", changes: [{ rule: "always-pull-images", patch: [{}] }] };
-const whole: CheckResult = {
-  ...none,
+const clusterScoped: CheckResult = {
+  ...noFindings,
   apiVersion: "v1",
   kind: "Node",
   name: "n1",
   verdict: "allowed",
   passed: ["node-restriction"],
 };
-const all = [denied, open, changed, whole];
+const all = [denied, undecidedResult, changed, clusterScoped];
 
-const closing: FinishedCheck = {
+const finished: FinishedCheck = {
   summary: { objects: 4, allowed: 0, changed: 0, denied: 0, undecided: 0, noRule: 0, warnings: 0, faults: 0 },
   ...{ unread: [], notes: [], isCut: false },
 };
 
 /** All that a report writes. */
-const written = (report: ResultReport, all: readonly CheckResult[], last: FinishedCheck = closing): string =>
+const writeReport = (report: ResultReport, all: readonly CheckResult[], last: FinishedCheck = finished): string =>
   [...all.map((checked) => report.add({ checked })), ...report.end(last)].join("");
 
 /** The same, with those that can't be read in the place of some. */
 const withUnread = (all: readonly CheckResult[]): FinishedCheck => {
-  return { ...closing, unread: all.map((checked) => ({ fault: {}, text: "", checked })) };
+  return { ...finished, unread: all.map((checked) => ({ fault: {}, text: "", checked })) };
 };
 
 /** Texts that do harm if a report doesn't escape them. */
@@ -84,7 +84,7 @@ const hostile = [
   ],
 ];
 const text = fc.oneof(fc.constantFrom(...hostile), fc.string({ unit: "binary" }));
-const anybody: fc.Arbitrary<CheckResult> = fc
+const anyResult: fc.Arbitrary<CheckResult> = fc
   .record(
     {
       ...{
@@ -103,12 +103,12 @@ const anybody: fc.Arbitrary<CheckResult> = fc
     { requiredKeys: ["apiVersion", "kind", "name", "denials", "warnings", "undecided", "passed"] },
   )
   .map((one): CheckResult => ({ ...one, verdict: "denied", changes: [] }));
-const anything = fc.array(anybody, { maxLength: 4 });
+const anyResults = fc.array(anyResult, { maxLength: 4 });
 
 describe("the report for GitHub", () => {
   it("has a command for each denial, warning and undecided object, with its line", () =>
     assert.equal(
-      written(createGithubReport(), all),
+      writeReport(createGithubReport(), all),
       [
         "::error file=k8s/web.yaml,line=12,col=14,title=allowed-registries%3A Pod shop/web::containers[0].image is from docker.io%0ATo fix it, name an image of registry.example.com",
         "::warning file=k8s/web.yaml,line=3,title=pod-security%3A Pod shop/web::would violate restricted",
@@ -117,7 +117,7 @@ describe("the report for GitHub", () => {
     ));
   it("has no control characters but line breaks in the texts that the runner decodes", () => {
     const message = "\u001b[31mred\u0000\r\nsecond\rline\u202e";
-    const commands = written(createGithubReport(), [
+    const commands = writeReport(createGithubReport(), [
       { ...denied, name: message, denials: [{ rule: "r\u001b", message }] },
     ]);
     assert.doesNotMatch(commands.replaceAll("\n", ""), /\p{Cc}|\p{Bidi_Control}/u);
@@ -126,8 +126,8 @@ describe("the report for GitHub", () => {
   });
   it("keeps every text as the runner decodes it", () =>
     fc.assert(
-      fc.property(anything, (all) => {
-        const lines = written(createGithubReport(), all).split(/\r?\n/).slice(0, -1);
+      fc.property(anyResults, (all) => {
+        const lines = writeReport(createGithubReport(), all).split(/\r?\n/).slice(0, -1);
         const wanted = all.flatMap(({ denials, warnings, undecided }) => [
           ...denials.map(({ message, suggestion }) => [
             "error",
@@ -138,7 +138,7 @@ describe("the report for GitHub", () => {
         ]);
         const read = lines.map((line) => /^::(error|warning) ([^:]*)::([\s\S]*)$/.exec(line) ?? []);
         assert.deepEqual(
-          read.map(([, command, , message = ""]) => [command, unescaped(message)]),
+          read.map(([, command, , message = ""]) => [command, decodeMessage(message)]),
           wanted.map(([command = "", message = ""]) => [
             command,
             message.split(/\r?\n/).map(escapeControls).join("\n"),
@@ -151,7 +151,7 @@ describe("the report for GitHub", () => {
 });
 
 /** Decodes a message as the runner of GitHub does. */
-const unescaped = (text: string) => text.replaceAll("%0A", "\n").replaceAll("%25", "%");
+const decodeMessage = (text: string) => text.replaceAll("%0A", "\n").replaceAll("%25", "%");
 
 describe("the Pods that a workload would make", () => {
   const madeBy = { apiVersion: "apps/v1", kind: "Deployment", name: "web", uid: "u1" };
@@ -159,13 +159,13 @@ describe("the Pods that a workload would make", () => {
   const made: CheckResult = { ...live, name: "web-", madeBy };
   it("stand under the workload's name in every report", () => {
     const [github_, junit_, sarif_] = [createGithubReport(), createJunitReport(now), createSarifReport()].map(
-      (report) => written(report, [made]),
+      (report) => writeReport(report, [made]),
     );
     assert.match(String(github_), /^::error title=allowed-registries%3A Deployment shop\/web \(its Pods\)::/);
     assert.match(String(junit_), /<testsuite name="apps\/v1 Deployment"/);
     assert.match(String(junit_), /<testcase classname="Deployment shop\/web \(its Pods\)" name="allowed-registries"/);
     assert.match(String(sarif_), /"uri": "cluster\/apps\/v1\/Deployment\/shop\/web"/);
-    const [report] = JSON.parse(written(createPolicyReport({ passes: true }, now), [made])).items;
+    const [report] = JSON.parse(writeReport(createPolicyReport({ passes: true }, now), [made])).items;
     assert.deepEqual(report.results[0].resources, [{ ...madeBy, namespace: "shop" }]);
   });
 });
@@ -173,7 +173,7 @@ describe("the Pods that a workload would make", () => {
 describe("the JUnit report", () => {
   it("has a suite for each file, and a test for each rule that evaluated an object", () =>
     assert.equal(
-      written(createJunitReport(now), all),
+      writeReport(createJunitReport(now), all),
       `<?xml version="1.0" encoding="UTF-8"?>
 <testsuites>
   <testsuite name="k8s/web.yaml" id="0" package="postern" timestamp="2026-11-22T01:02:03" hostname="localhost" tests="3" failures="1" errors="0" time="0">
@@ -202,7 +202,7 @@ To fix it, name an image of registry.example.com</failure></testcase>
     ));
   it("gives each test its own name, because some viewers show only the first of several", () => {
     const open = { ...web, undecided: ["who may", "what is there"] };
-    const text = written(createJunitReport(now), [denied, { ...denied, file: "prod/web.yaml", line: 7 }, open]);
+    const text = writeReport(createJunitReport(now), [denied, { ...denied, file: "prod/web.yaml", line: 7 }, open]);
     const tests = [...text.matchAll(/<testcase classname="([^"]*)" name="([^"]*)"/g)].map(([, object, name]) =>
       [object, name].join(" "),
     );
@@ -212,11 +212,11 @@ To fix it, name an image of registry.example.com</failure></testcase>
   });
   it("lists an object that no rule matches", () =>
     assert.match(
-      written(createJunitReport(), [web]),
+      writeReport(createJunitReport(), [web]),
       /<testcase classname="Pod shop\/web" name="postern check" time="0"><\/testcase>/,
     ));
   it("writes several suites for a file with too many tests, each with its own counts", () => {
-    const text = written(
+    const text = writeReport(
       createJunitReport(now, 1000),
       Array.from({ length: 50 }, () => denied),
     );
@@ -233,8 +233,8 @@ To fix it, name an image of registry.example.com</failure></testcase>
   });
   it("is well-formed with any text", () =>
     fc.assert(
-      fc.property(anything, (all) => {
-        const text = written(createJunitReport(now), all);
+      fc.property(anyResults, (all) => {
+        const text = writeReport(createJunitReport(now), all);
         assert.doesNotMatch(text.replace(/[\t\n]/g, ""), /[^\P{Cc}\u007f-\u009f]|[\ufffe\uffff]/u);
         assert.equal(text, text.toWellFormed());
         assert.doesNotMatch(text, /&(?!(amp|lt|gt|quot|#\d+);)/);
@@ -262,11 +262,12 @@ To fix it, name an image of registry.example.com</failure></testcase>
 });
 
 describe("the SARIF report", () => {
-  const parsed = (all: CheckResult[], last = closing) =>
-    JSON.parse(written(createSarifReport([{ name: "allowed-registries", summary: "Only some." }]), all, last)).runs[0];
+  const parseRun = (all: CheckResult[], last = finished) =>
+    JSON.parse(writeReport(createSarifReport([{ name: "allowed-registries", summary: "Only some." }]), all, last))
+      .runs[0];
 
   it("has a result for each denial and warning, with its rule and position", () => {
-    const { tool, results } = parsed(all);
+    const { tool, results } = parseRun(all);
     assert.deepEqual(tool.driver, {
       name: "Postern",
       semanticVersion: project.version,
@@ -288,7 +289,7 @@ describe("the SARIF report", () => {
     assert.equal(second.locations[0].physicalLocation.region.startLine, 3);
   });
   it("has a notification of the run for an undecided object, without a file if there is none", () =>
-    assert.deepEqual(parsed(all).invocations[0].toolExecutionNotifications, [
+    assert.deepEqual(parseRun(all).invocations[0].toolExecutionNotifications, [
       {
         level: "warning",
         message: { text: "Pod shop/db: the condition of priority can't be evaluated" },
@@ -296,40 +297,40 @@ describe("the SARIF report", () => {
       },
     ]));
   it("has a file for each result, as GitHub requires, even if the object has none", () => {
-    const uris = (one: CheckResult) =>
-      parsed([one]).results.map(
+    const listUris = (one: CheckResult) =>
+      parseRun([one]).results.map(
         ({ locations }: { locations: { physicalLocation: { artifactLocation: { uri: string } } }[] }) =>
           locations[0]?.physicalLocation.artifactLocation.uri,
       );
     const { file: _, line: __, ...live } = denied;
-    assert.deepEqual(uris({ ...denied, file: "-" }), ["stdin", "stdin"]);
-    assert.deepEqual(uris(live), ["cluster/v1/Pod/shop/web", "cluster/v1/Pod/shop/web"]);
+    assert.deepEqual(listUris({ ...denied, file: "-" }), ["stdin", "stdin"]);
+    assert.deepEqual(listUris(live), ["cluster/v1/Pod/shop/web", "cluster/v1/Pod/shop/web"]);
   });
   it("reports that the check ended early, and lists read failures", () => {
-    const [{ executionSuccessful, toolExecutionNotifications }] = parsed([], {
-      ...withUnread([open]),
+    const [{ executionSuccessful, toolExecutionNotifications }] = parseRun([], {
+      ...withUnread([undecidedResult]),
       isCut: true,
     }).invocations;
     assert.equal(executionSuccessful, false);
     assert.equal(toolExecutionNotifications.length, 1);
   });
   it("has a fingerprint of a finding that doesn't depend on its line", () => {
-    const of = (line: number) => parsed([{ ...denied, line }]).results[0].partialFingerprints;
-    assert.deepEqual(of(1), of(2));
+    const getFingerprints = (line: number) => parseRun([{ ...denied, line }]).results[0].partialFingerprints;
+    assert.deepEqual(getFingerprints(1), getFingerprints(2));
   });
   it("escapes links in messages", () => {
-    const [{ message }] = parsed([{ ...denied, denials: [{ rule: "a", message: "[here](http://evil)" }] }]).results;
+    const [{ message }] = parseRun([{ ...denied, denials: [{ rule: "a", message: "[here](http://evil)" }] }]).results;
     assert.equal(message.text, "\\[here\\](http://evil)");
   });
   it("escapes many brackets fast", () => {
     const message = "[".repeat(500_000);
-    const [{ message: said }] = parsed([{ ...denied, denials: [{ rule: "a", message }] }]).results;
-    assert.equal(said.text, message);
+    const [{ message: escaped }] = parseRun([{ ...denied, denials: [{ rule: "a", message }] }]).results;
+    assert.equal(escaped.text, message);
   });
   it("is JSON with URIs and rules that are there, whatever the texts hold", () =>
     fc.assert(
-      fc.property(anything, (all) => {
-        const { tool, results } = parsed(all);
+      fc.property(anyResults, (all) => {
+        const { tool, results } = parseRun(all);
         for (const { ruleId, ruleIndex, locations } of results) {
           assert.equal(tool.driver.rules[ruleIndex].id, ruleId);
           const { uri } = locations[0].physicalLocation.artifactLocation;
@@ -340,10 +341,11 @@ describe("the SARIF report", () => {
 });
 
 describe("the PolicyReports", () => {
-  const items = (all: CheckResult[]) => JSON.parse(written(createPolicyReport({ passes: true }, now), all)).items;
+  const parseItems = (all: CheckResult[]) =>
+    JSON.parse(writeReport(createPolicyReport({ passes: true }, now), all)).items;
 
   it("are one for each namespace, and one for what has none", () => {
-    const found = items(all);
+    const found = parseItems(all);
     assert.deepEqual(
       found.map(({ kind, metadata, summary }: Record<string, { namespace?: string }>) => [
         kind,
@@ -365,7 +367,7 @@ describe("the PolicyReports", () => {
   it("are of openreports.io where that is asked for, with the same members", () => {
     const options = { passes: true, apiVersion: "openreports.io/v1alpha1" } as const;
     const [found, others] = [createPolicyReport(options, now), createPolicyReport({ passes: true }, now)].map(
-      (report): Record<string, unknown>[] => JSON.parse(written(report, all)).items,
+      (report): Record<string, unknown>[] => JSON.parse(writeReport(report, all)).items,
     );
     assert.deepEqual(
       found?.map(({ apiVersion, kind }) => [apiVersion, kind]),
@@ -374,8 +376,8 @@ describe("the PolicyReports", () => {
         ["openreports.io/v1alpha1", "ClusterReport"],
       ],
     );
-    const members = (reports = found) => reports?.map(({ apiVersion: _, kind: __, ...rest }) => rest);
-    assert.deepEqual(members(), members(others));
+    const omitVersions = (reports = found) => reports?.map(({ apiVersion: _, kind: __, ...rest }) => rest);
+    assert.deepEqual(omitVersions(), omitVersions(others));
   });
   const serving: [name: string, groups: string[], version: string | undefined][] = [
     ["the only group that a cluster serves", ["wgpolicyk8s.io/v1alpha2"], "wgpolicyk8s.io/v1alpha2"],
@@ -397,20 +399,20 @@ describe("the PolicyReports", () => {
       undefined,
     ));
   it("are split if one would be too large for kubectl, each with its own name", () => {
-    const many = items(Array.from({ length: 3000 }, () => denied));
+    const many = parseItems(Array.from({ length: 3000 }, () => denied));
     assert.ok(many.length > 3);
     assert.equal(new Set(many.map(({ metadata }: { metadata: { name: string } }) => metadata.name)).size, many.length);
     for (const one of many) assert.ok(JSON.stringify(one).length < 256 * 1024);
   });
   it("truncate long messages", () => {
     const message = "x".repeat(400_000);
-    const [one, ...more] = items([{ ...denied, kind: message, name: message, denials: [{ rule: "a", message }] }]);
+    const [one, ...more] = parseItems([{ ...denied, kind: message, name: message, denials: [{ rule: "a", message }] }]);
     assert.deepEqual([one.metadata.name, more], ["postern", []]);
     assert.ok(JSON.stringify(one).length < 64_000);
     assert.match(one.results[0].message, /^x{4000,}…$/);
   });
   it("only count results that passed unchanged, if a cluster stores the reports", () => {
-    const [report] = JSON.parse(written(createPolicyReport({ passes: false }, now), [denied, changed, web])).items;
+    const [report] = JSON.parse(writeReport(createPolicyReport({ passes: false }, now), [denied, changed, web])).items;
     assert.equal(report.summary.pass, 2);
     assert.deepEqual(
       report.results.map(({ result, message }: Record<string, unknown>) => [result, message]),
@@ -427,21 +429,22 @@ describe("the PolicyReports", () => {
       namespace: `n${index % 20}`,
       name: `p${index}`,
     }));
-    const reports = JSON.parse(written(createPolicyReport({ passes: false, waiting: 5000 }, now), many)).items;
+    const reports = JSON.parse(writeReport(createPolicyReport({ passes: false, waiting: 5000 }, now), many)).items;
     const names = reports.map(
       ({ metadata }: Record<string, Record<string, string>>) => `${metadata?.namespace}/${metadata?.name}`,
     );
     assert.equal(new Set(names).size, names.length);
-    const told = reports.flatMap(({ results }: { results: { result: string; resources: { name: string }[] }[] }) =>
-      results.flatMap(({ result, resources }) => (result === "fail" ? resources.map(({ name }) => name) : [])),
+    const listedNames = reports.flatMap(
+      ({ results }: { results: { result: string; resources: { name: string }[] }[] }) =>
+        results.flatMap(({ result, resources }) => (result === "fail" ? resources.map(({ name }) => name) : [])),
     );
-    assert.deepEqual(told.toSorted(), many.map(({ name }) => name).toSorted());
+    assert.deepEqual(listedNames.toSorted(), many.map(({ name }) => name).toSorted());
     const counted = reports.reduce((sum: number, { summary }: { summary: { pass: number } }) => sum + summary.pass, 0);
     assert.equal(counted, 300);
   });
   it("exist for a namespace without findings, to replace older reports", () =>
     assert.deepEqual(
-      JSON.parse(written(createPolicyReport({ passes: false }, now), [{ ...web, passed: ["a"] }])).items.map(
+      JSON.parse(writeReport(createPolicyReport({ passes: false }, now), [{ ...web, passed: ["a"] }])).items.map(
         ({ metadata, summary, results }: Record<string, Record<string, unknown>>) => [
           metadata?.name,
           summary?.pass,

@@ -10,23 +10,23 @@ import { namespaceNames } from "./surroundings.ts";
 const everything = [{ apiGroups: ["*"], apiVersions: ["*"], resources: ["*/*"], operations: ["*" as const] }];
 
 describe("generated requests", () => {
-  const sampled = (seed: number) => fc.sample(buildSequences(everything), { seed, numRuns: 2000 });
+  const sampleSequences = (seed: number) => fc.sample(buildSequences(everything), { seed, numRuns: 2000 });
 
   it("are the same for the same seed", () => {
-    assert.deepEqual(sampled(7), sampled(7));
-    assert.notDeepEqual(sampled(7), sampled(8));
+    assert.deepEqual(sampleSequences(7), sampleSequences(7));
+    assert.notDeepEqual(sampleSequences(7), sampleSequences(8));
   });
 
   it("cover every kind, verb and user", () => {
-    const sequences = sampled(7);
+    const sequences = sampleSequences(7);
     const steps = sequences.flatMap(({ steps }) => steps);
     assert.equal(new Set(sequences.map(({ kind }) => kind)).size, 13);
     assert.equal(new Set(steps.map(({ verb }) => verb)).size, 6);
     assert.equal(new Set(steps.map(({ user }) => user)).size, 3);
     assert.equal(new Set(steps.flatMap((step) => (step.verb === "patch" ? [step.type] : []))).size, 3);
     const subresources = steps.flatMap((step) => ("subresource" in step ? [step.subresource] : []));
-    for (const one of ["status", "ephemeralcontainers", "binding", "eviction", "resize", "scale"])
-      assert.ok(subresources.includes(one), one);
+    for (const subresource of ["status", "ephemeralcontainers", "binding", "eviction", "resize", "scale"])
+      assert.ok(subresources.includes(subresource), subresource);
     const dry = new Set(steps.flatMap(({ verb, dryRun }) => (dryRun ? [verb] : [])));
     assert.equal(dry.size, 6);
     assert.ok(sequences.some(({ generateName }) => generateName));
@@ -34,7 +34,7 @@ describe("generated requests", () => {
 
   it("have all fields that rules read, and many others", () => {
     const fields = new Set<string>();
-    JSON.stringify(sampled(7), (key, value) => {
+    JSON.stringify(sampleSequences(7), (key, value) => {
       fields.add(key);
       return value;
     });
@@ -52,11 +52,11 @@ describe("generated requests", () => {
 });
 
 describe("the requests for one plugin", () => {
-  const sampled = (namespaces: (string | undefined)[]) =>
+  const sampleSequences = (namespaces: (string | undefined)[]) =>
     fc.sample(buildSequences(everything, { namespaces, scenarios: [scenarios.growth] }), { seed: 7, numRuns: 1000 });
 
   it("use the given namespaces, and missing ones, with a last read of the namespace", () => {
-    const sequences = sampled(["limited", undefined]);
+    const sequences = sampleSequences(["limited", undefined]);
     const homes = new Set(sequences.map(({ namespace }) => namespace));
     assert.deepEqual(homes, new Set(["default", "limited", undefined]));
     for (const { namespace, steps } of sequences)
@@ -64,7 +64,7 @@ describe("the requests for one plugin", () => {
   });
 
   it("don't move existing objects to other namespaces", () => {
-    const standing = sampled(["ending"]).filter(({ standing }) => standing !== undefined);
+    const standing = sampleSequences(["ending"]).filter(({ standing }) => standing !== undefined);
     const places = new Set(standing.map(({ namespace, standing }) => `${namespace}/${standing}`));
     assert.ok(places.has("default/bound-fast") && places.has("limited/bound-within"));
     assert.ok(![...places].some((place) => place.startsWith("ending/")));

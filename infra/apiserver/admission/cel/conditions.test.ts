@@ -22,41 +22,41 @@ describe("a condition", () => {
 
   const many = { list: Array.from({ length: 2000 }, (_, index) => index) };
   it("is unsupported if it could exceed the cost limit", () => {
-    const said = celEvaluator.compile("object.list.all(a, object.list.all(b, a + b >= 0))");
-    assert.deepEqual(said({ object: many, oldObject: null, request }), {
+    const evaluate = celEvaluator.compile("object.list.all(a, object.list.all(b, a + b >= 0))");
+    assert.deepEqual(evaluate({ object: many, oldObject: null, request }), {
       unsupported: "it may cost more than an API server allows",
     });
-    assert.deepEqual(said({ object: { list: [1] }, oldObject: null, request }), { holds: true });
+    assert.deepEqual(evaluate({ object: { list: [1] }, oldObject: null, request }), { holds: true });
   });
 
   it("is unsupported if a number isn't held exactly", () => {
-    const said = celEvaluator.compile("object.n > 1");
-    assert.ok("unsupported" in said({ object: { n: 2 ** 60 }, oldObject: null, request }));
-    assert.ok("unsupported" in said({ object: { n: 2, spec: { list: [2 ** 60] } }, oldObject: null, request }));
+    const evaluate = celEvaluator.compile("object.n > 1");
+    assert.ok("unsupported" in evaluate({ object: { n: 2 ** 60 }, oldObject: null, request }));
+    assert.ok("unsupported" in evaluate({ object: { n: 2, spec: { list: [2 ** 60] } }, oldObject: null, request }));
   });
 
   it("is evaluated for each object, even if objects share parts", () => {
-    const said = celEvaluator.compile("object.spec.n == 1 && object.metadata.name == oldObject.metadata.name");
-    const [one, other] = [{ n: 1 }, { n: 2 }];
+    const evaluate = celEvaluator.compile("object.spec.n == 1 && object.metadata.name == oldObject.metadata.name");
+    const [sameSpec, otherSpec] = [{ n: 1 }, { n: 2 }];
     const metadata = { name: "x" };
-    const before = { metadata, spec: one };
+    const oldObject = { metadata, spec: sameSpec };
     for (const [spec, name, holds] of [
-      [one, "x", true],
-      [other, "x", false],
-      [one, "y", false],
-      [one, "x", true],
+      [sameSpec, "x", true],
+      [otherSpec, "x", false],
+      [sameSpec, "y", false],
+      [sameSpec, "x", true],
     ] as const)
-      assert.deepEqual(said({ object: { spec, metadata: { ...metadata, name } }, oldObject: before, request }), {
+      assert.deepEqual(evaluate({ object: { spec, metadata: { ...metadata, name } }, oldObject, request }), {
         holds,
       });
   });
 
   it("has the same cost for an object and for its parts", () => {
-    const said = celEvaluator.compile("object.spec.list.all(a, object.spec.list.all(b, a + b >= 0))");
-    assert.ok("unsupported" in said({ object: { metadata: {}, spec: many }, oldObject: null, request }));
+    const evaluate = celEvaluator.compile("object.spec.list.all(a, object.spec.list.all(b, a + b >= 0))");
+    assert.ok("unsupported" in evaluate({ object: { metadata: {}, spec: many }, oldObject: null, request }));
     // A long list that the expression doesn't read costs nothing.
     const short = { metadata: { labels: { other: many.list } }, spec: { list: [1] } };
-    assert.deepEqual(said({ object: short, oldObject: null, request }), { holds: true });
+    assert.deepEqual(evaluate({ object: short, oldObject: null, request }), { holds: true });
   });
 });
 
