@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { discovery, may, named, objects, refused, testAnswers, testObjects } from "../test/capabilities.ts";
+import { buildObject, discovery, may, objects, refused, testAnswers, testObjects } from "../test/capabilities.ts";
 import { Failure } from "./failure.ts";
 import { createRecordedCapabilities, toPlural } from "./recorded-answers.ts";
 
@@ -10,7 +10,7 @@ describe("recorded answers", () => {
   testAnswers(() => capabilities);
 
   it("have an object under its group and namespace only, in any version", async () => {
-    const widget = named("Widget", "w", "a", {}, "example.com/v1beta2");
+    const widget = buildObject("Widget", "w", "a", {}, "example.com/v1beta2");
     const { get } = createRecordedCapabilities({ objects: [widget] });
     assert.deepEqual(await get({ group: "example.com", resource: "widgets" }, "w", "a"), widget);
     assert.equal(await get({ group: "example.com", resource: "widgets" }, "w"), undefined);

@@ -6,7 +6,7 @@ import type { RecordedAnswers } from "#lib/recorded-answers.ts";
 
 // The contract of capabilities: rules get the same answers from recordings, from manifests and from a real API server.
 
-export const named = (
+export const buildObject = (
   kind: string,
   name: string,
   namespace?: string,
@@ -21,23 +21,23 @@ export const named = (
     ...rest,
   };
 };
-const labelled = <T extends { metadata: object }>(object: T): T => ({
+const addLabel = <T extends { metadata: object }>(object: T): T => ({
   ...object,
   metadata: { ...object.metadata, labels: { tier: "cheap" } },
 });
-export const annotated = (name: string) => named("Namespace", name, undefined, {}, "v1", { a: name });
+export const buildNamespace = (name: string) => buildObject("Namespace", name, undefined, {}, "v1", { a: name });
 const limits = { spec: { limits: [{ type: "Container", max: { cpu: "1" } }] } };
 export const objects = [
-  annotated("a"),
-  annotated("ab"),
-  annotated("b"),
-  named("LimitRange", "small", "a", limits),
-  named("LimitRange", "large", "a", limits),
-  named("LimitRange", "near", "ab", limits),
-  named("LimitRange", "other", "b", limits),
-  named("StorageClass", "fast", undefined, { provisioner: "example.com/fast" }, "storage.k8s.io/v1"),
-  labelled(named("StorageClass", "slow", undefined, { provisioner: "example.com/slow" }, "storage.k8s.io/v1")),
-  named("PriorityClass", "high", undefined, { value: 1000 }, "scheduling.k8s.io/v1"),
+  buildNamespace("a"),
+  buildNamespace("ab"),
+  buildNamespace("b"),
+  buildObject("LimitRange", "small", "a", limits),
+  buildObject("LimitRange", "large", "a", limits),
+  buildObject("LimitRange", "near", "ab", limits),
+  buildObject("LimitRange", "other", "b", limits),
+  buildObject("StorageClass", "fast", undefined, { provisioner: "example.com/fast" }, "storage.k8s.io/v1"),
+  addLabel(buildObject("StorageClass", "slow", undefined, { provisioner: "example.com/slow" }, "storage.k8s.io/v1")),
+  buildObject("PriorityClass", "high", undefined, { value: 1000 }, "scheduling.k8s.io/v1"),
 ];
 export const user = { username: "jane", groups: ["developers"] };
 export const may: NonNullable<RecordedAnswers["may"]> = [
@@ -47,10 +47,10 @@ export const may: NonNullable<RecordedAnswers["may"]> = [
 export const discovery = {
   "scheduling.k8s.io/v1": [{ resource: "priorityclasses", kind: "PriorityClass", namespaced: false }],
 };
-const because =
+const reason =
   "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an " +
   "alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')";
-const message = `Namespace "New" is invalid: metadata.name: Invalid value: "New": ${because}`;
+const message = `Namespace "New" is invalid: metadata.name: Invalid value: "New": ${reason}`;
 export const refused = [{ resource: "namespaces", name: "New", status: { code: 422, reason: "Invalid", message } }];
 
 const limitranges = { group: "", resource: "limitranges" };
@@ -59,7 +59,7 @@ const classes = { group: "storage.k8s.io", resource: "storageclasses" };
 
 /** Tests capabilities that have these objects. */
 export const testObjects = (open: () => Pick<Capabilities, "get" | "list" | "create">) => {
-  const names = async (namespace?: string) =>
+  const listNames = async (namespace?: string) =>
     (await open().list(limitranges, namespace)).map(({ metadata }) => `${metadata?.namespace}/${metadata?.name}`);
 
   it("returns objects by name, with their kind and version", async () => {
@@ -86,32 +86,38 @@ export const testObjects = (open: () => Pick<Capabilities, "get" | "list" | "cre
   });
 
   it("lists the objects of one namespace, and of none with the same prefix", async () => {
-    assert.deepEqual(await names("a"), ["a/large", "a/small"]);
-    assert.deepEqual(await names("b"), ["b/other"]);
-    assert.deepEqual(await names("none"), []);
-    assert.deepEqual(await names(".."), []);
+    assert.deepEqual(await listNames("a"), ["a/large", "a/small"]);
+    assert.deepEqual(await listNames("b"), ["b/other"]);
+    assert.deepEqual(await listNames("none"), []);
+    assert.deepEqual(await listNames(".."), []);
   });
 
   it("lists the objects of a cluster, each with its kind", async () => {
-    assert.deepEqual(await names(), ["a/large", "a/small", "ab/near", "b/other"]);
+    assert.deepEqual(await listNames(), ["a/large", "a/small", "ab/near", "b/other"]);
     for (const { kind, apiVersion } of await open().list(limitranges))
       assert.deepEqual([kind, apiVersion], ["LimitRange", "v1"]);
   });
 
   it("lists no more objects than the limit", async () => {
-    const first = async (most: number) => (await open().list(limitranges, undefined, { most })).length;
-    assert.deepEqual([await first(1), await first(3), await first(4), await first(100)], [1, 3, 4, 4]);
+    const countListed = async (most: number) => (await open().list(limitranges, undefined, { most })).length;
+    assert.deepEqual(
+      [await countListed(1), await countListed(3), await countListed(4), await countListed(100)],
+      [1, 3, 4, 4],
+    );
     assert.equal((await open().list(limitranges, "a", { most: 1 }))[0]?.metadata?.name, "large");
     assert.equal((await open().list(limitranges, "a")).length, 2);
   });
 
   it("lists the objects that a label selector selects", async () => {
-    const by = async (labels: LabelSelector) =>
+    const listSelected = async (labels: LabelSelector) =>
       (await open().list(classes, undefined, { labels, most: 1 })).map(({ metadata }) => metadata?.name);
-    assert.deepEqual(await by({ matchLabels: { tier: "cheap" } }), ["slow"]);
-    assert.deepEqual(await by({ matchExpressions: [{ key: "tier", operator: "NotIn", values: ["cheap"] }] }), ["fast"]);
-    assert.deepEqual(await by({ matchLabels: { tier: "cheap,a=b" } }), []);
-    assert.deepEqual(await by({}), ["fast"]);
+    assert.deepEqual(await listSelected({ matchLabels: { tier: "cheap" } }), ["slow"]);
+    assert.deepEqual(
+      await listSelected({ matchExpressions: [{ key: "tier", operator: "NotIn", values: ["cheap"] }] }),
+      ["fast"],
+    );
+    assert.deepEqual(await listSelected({ matchLabels: { tier: "cheap,a=b" } }), []);
+    assert.deepEqual(await listSelected({}), ["fast"]);
   });
 
   it("returns objects that a rule can't change", async () => {
@@ -121,7 +127,7 @@ export const testObjects = (open: () => Pick<Capabilities, "get" | "list" | "cre
   });
 
   it("creates a missing object, and reports an existing one", async () => {
-    const create = (name: string) => open().create(namespaces, named("Namespace", name));
+    const create = (name: string) => open().create(namespaces, buildObject("Namespace", name));
     assert.deepEqual([await create("new"), await create("new"), await create("a")], ["created", "exists", "exists"]);
     assert.equal((await open().get(namespaces, "new"))?.metadata?.name, "new");
   });
@@ -145,7 +151,7 @@ export const testAnswers = (open: () => Capabilities) => {
   });
 
   it("returns the API server's refusal of an object", async () => {
-    const made = await open().create(namespaces, named("Namespace", "New"));
+    const made = await open().create(namespaces, buildObject("Namespace", "New"));
     const { details: _, ...status } = typeof made === "string" ? assert.fail(made) : made.refused;
     assert.deepEqual(status, refused[0]?.status);
   });

@@ -27,19 +27,19 @@ const createCapabilities = ({ cluster = [], http = [] }: PolicyCase): Capabiliti
 /** A case without a namespace in its object: the API server adds it before admission, and so does a guard. */
 const unheardOf = new Set(["ns-from-request"]);
 
-const sendCase = async (one: PolicyCase) => {
-  const { operation, object, oldObject = object, policies, requestNamespace } = one;
-  const shown = (operation === "DELETE" ? oldObject : object) ?? {};
-  const name = shown.metadata?.name ?? "unnamed";
-  const namespace = shown.metadata?.namespace ?? requestNamespace;
-  const collection = getCollectionPath({ ...shown, metadata: namespace === undefined ? {} : { namespace } });
+const sendCase = async (policyCase: PolicyCase) => {
+  const { operation, object, oldObject = object, policies, requestNamespace } = policyCase;
+  const target = (operation === "DELETE" ? oldObject : object) ?? {};
+  const name = target.metadata?.name ?? "unnamed";
+  const namespace = target.metadata?.namespace ?? requestNamespace;
+  const collection = getCollectionPath({ ...target, metadata: namespace === undefined ? {} : { namespace } });
   const path = operation === "CREATE" ? collection : `${collection}/${name}`;
   const { send, writes } = createRecorder(operation === "CREATE" ? {} : { [path]: oldObject });
   const references = { http: { hosts: ["mock"] }, reads: [{ group: "", resource: "secrets" }] };
-  const judged = guard(send, { policies, references, capabilities: () => createCapabilities(one) });
+  const guarded = guard(send, { policies, references, capabilities: () => createCapabilities(policyCase) });
   const method = { CREATE: "POST", UPDATE: "PUT", DELETE: "DELETE" }[String(operation)] ?? "GET";
   const body = operation === "DELETE" ? null : JSON.stringify(object);
-  const response = await judged(`${server}${path}`, { method, headers: { "content-type": "application/json" }, body });
+  const response = await guarded(`${server}${path}`, { method, headers: { "content-type": "application/json" }, body });
   return { response, writes: writes(), text: await response.text() };
 };
 
@@ -47,11 +47,11 @@ describe("policies in a guard", () => {
   // CUE may take longer to start than the time limit of a script.
   before(() => evaluate("1"));
 
-  for (const one of policyCases) {
-    const { id, operation, expect, object } = one;
+  for (const policyCase of policyCases) {
+    const { id, operation, expect, object } = policyCase;
     if (operation === "CONNECT" || expect.policy === "rejected" || unheardOf.has(id)) continue;
     it(`give the measured result: ${id}`, async () => {
-      const { response, writes, text } = await sendCase(one);
+      const { response, writes, text } = await sendCase(policyCase);
       if (expect.error) {
         assert.equal(response.status, 500, text);
         assert.match(JSON.parse(text).message, /^Internal error occurred: failed calling webhook "policy-/);
@@ -101,8 +101,8 @@ describe("policies in a guard", () => {
   it("are read again for each write, if they are a function", async () => {
     const { send, writes } = createRecorder();
     let owner = "one";
-    const policies = async () => [buildPolicy({ op: "add", path: "/metadata/labels/owner", value: owner })];
-    const guarded = guard(send, { policies });
+    const listPolicies = async () => [buildPolicy({ op: "add", path: "/metadata/labels/owner", value: owner })];
+    const guarded = guard(send, { policies: listPolicies });
     await createConfigMap(guarded, {});
     owner = "two";
     await createConfigMap(guarded, {});

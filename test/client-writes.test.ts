@@ -12,11 +12,11 @@ import { createRecorder, failedPatchStatus } from "./client/recorder.ts";
 
 // Single requests: what a guard sends, and what the program gets.
 const server = "https://cluster.example:6443";
-const maps = `${server}/api/v1/namespaces/a/configmaps`;
-const one = `${maps}/one`;
+const collectionUrl = `${server}/api/v1/namespaces/a/configmaps`;
+const objectUrl = `${collectionUrl}/one`;
 
-type Map = KubernetesObject & { data?: Record<string, string> };
-const map = (data: Record<string, string> = {}, more: object = {}): Map => {
+type ConfigMap = KubernetesObject & { data?: Record<string, string> };
+const buildMap = (data: Record<string, string> = {}, more: object = {}): ConfigMap => {
   return { apiVersion: "v1", kind: "ConfigMap", metadata: { name: "one", namespace: "a", ...more }, data };
 };
 const match = [
@@ -24,7 +24,7 @@ const match = [
 ] as const;
 
 /** Copies data.a to data.stamp. */
-const stamps = rule<Map>({
+const stamps = rule<ConfigMap>({
   summary: "Stamps.",
   match,
   mutate(object, { request }) {
@@ -32,7 +32,7 @@ const stamps = rule<Map>({
     object.data = { ...object.data, stamp: object.data?.a ?? "none" };
   },
 });
-const forbids = rule<Map>({
+const forbids = rule<ConfigMap>({
   summary: "Forbids.",
   match,
   validate: (object, { request, oldObject }) => {
@@ -45,13 +45,13 @@ const forbids = rule<Map>({
   },
 });
 const both: Guard = { rules: { stamps: { rule: stamps }, forbids: { rule: forbids } } };
-const given = { method: "POST", headers: { "content-type": "application/json" } };
-const sending = (method: string, body: unknown, type = "application/json") => {
+const jsonPost = { method: "POST", headers: { "content-type": "application/json" } };
+const buildRequest = (method: string, body: unknown, type = "application/json") => {
   return { method, headers: { "content-type": type, authorization: "Bearer t" }, body: JSON.stringify(body) };
 };
-const merging = (body: unknown) => sending("PATCH", body, "application/merge-patch+json");
-const stored = (data: Record<string, string> = {}) => ({
-  [new URL(one).pathname]: map(data, { resourceVersion: "7" }),
+const buildMergePatch = (body: unknown) => buildRequest("PATCH", body, "application/merge-patch+json");
+const buildStored = (data: Record<string, string> = {}) => ({
+  [new URL(objectUrl).pathname]: buildMap(data, { resourceVersion: "7" }),
 });
 const readStatus = async (response: Response) => {
   const { kind, code, reason, message } = Object(await response.json());
@@ -76,35 +76,35 @@ describe("a guarded write", () => {
     await fc.assert(
       fc.asyncProperty(fc.json(), async (json) => {
         const body = ` {"kind":"ConfigMap", "apiVersion":"v1","more":${json},"big":12345678901234567890 } `;
-        const { response, writes } = await write(maps, { ...given, body });
+        const { response, writes } = await write(collectionUrl, { ...jsonPost, body });
         assert.equal(response.status, 201);
         assert.equal(writes()[0]?.text, body);
       }),
     );
   });
   it("is sent with the rules' changes, and with their length", async () => {
-    const headers = { ...given.headers, "content-length": "9999" };
-    const { writes } = await write(maps, { ...given, headers, body: JSON.stringify(map({ a: "1" })) });
-    assert.deepEqual(writes()[0]?.body, map({ a: "1", stamp: "1" }));
+    const headers = { ...jsonPost.headers, "content-length": "9999" };
+    const { writes } = await write(collectionUrl, { ...jsonPost, headers, body: JSON.stringify(buildMap({ a: "1" })) });
+    assert.deepEqual(writes()[0]?.body, buildMap({ a: "1", stamp: "1" }));
     assert.notEqual(writes()[0]?.headers.get("content-length"), "9999");
   });
   it("is sent as JSON if rules change it and it has no content type", async () => {
     const { send, writes } = createRecorder();
     const bodies: Record<string, string>[] = [{ a: "1" }, { a: "1", stamp: "1" }];
     for (const data of bodies)
-      await guard(send, both)(maps, { method: "POST", body: Buffer.from(JSON.stringify(map(data))) });
+      await guard(send, both)(collectionUrl, { method: "POST", body: Buffer.from(JSON.stringify(buildMap(data))) });
     assert.deepEqual(
       writes().map(({ headers }) => headers.get("content-type")),
       ["application/json", null],
     );
   });
   it("keeps its query and its headers", async () => {
-    const { writes } = await write(`${maps}?fieldManager=me`, sending("POST", map({ a: "1" })));
-    assert.equal(writes()[0]?.url, `${maps}?fieldManager=me`);
+    const { writes } = await write(`${collectionUrl}?fieldManager=me`, buildRequest("POST", buildMap({ a: "1" })));
+    assert.equal(writes()[0]?.url, `${collectionUrl}?fieldManager=me`);
     assert.equal(writes()[0]?.headers.get("authorization"), "Bearer t");
   });
   it("is not sent if a rule refuses it, and gets the API server's response", async () => {
-    const { response, writes } = await write(maps, sending("POST", map({ bad: "x" })));
+    const { response, writes } = await write(collectionUrl, buildRequest("POST", buildMap({ bad: "x" })));
     assert.deepEqual(await readStatus(response), {
       code: 403,
       reason: "Forbidden",
@@ -113,55 +113,63 @@ describe("a guarded write", () => {
     assert.deepEqual(writes(), []);
   });
   it("gets the rules' warnings in headers, as from the API server", async () => {
-    const { response } = await write(maps, sending("POST", map({ odd: "x" })));
+    const { response } = await write(collectionUrl, buildRequest("POST", buildMap({ odd: "x" })));
     const header = Buffer.from(response.headers.get("warning") ?? "", "latin1").toString();
     assert.equal(header, '299 - "it is \\"odd\\", ä"');
     assert.deepEqual(Object(await response.json()).kind, "ConfigMap");
   });
 
-  const inputs: [string, (init: ReturnType<typeof sending>) => [string | Request, RequestInit?]][] = [
-    ["bytes", (init) => [maps, { ...init, body: Buffer.from(init.body) }]],
-    ["a blob", (init) => [maps, { ...init, body: new Blob([init.body]) }]],
-    ["a stream", (init) => [maps, { ...init, body: new Blob([init.body]).stream(), duplex: "half" } as RequestInit]],
-    ["a Request", (init) => [new Request(maps, init)]],
+  const inputs: [string, (init: ReturnType<typeof buildRequest>) => [string | Request, RequestInit?]][] = [
+    ["bytes", (init) => [collectionUrl, { ...init, body: Buffer.from(init.body) }]],
+    ["a blob", (init) => [collectionUrl, { ...init, body: new Blob([init.body]) }]],
+    [
+      "a stream",
+      (init) => [collectionUrl, { ...init, body: new Blob([init.body]).stream(), duplex: "half" } as RequestInit],
+    ],
+    ["a Request", (init) => [new Request(collectionUrl, init)]],
   ];
   for (const [name, build] of inputs)
     it(`may be ${name}`, async () => {
-      const { response, writes } = await write(...build(sending("POST", map({ a: "1" }))));
+      const { response, writes } = await write(...build(buildRequest("POST", buildMap({ a: "1" }))));
       assert.equal(response.status, 201);
-      assert.deepEqual(writes()[0]?.body, map({ a: "1", stamp: "1" }));
+      assert.deepEqual(writes()[0]?.body, buildMap({ a: "1", stamp: "1" }));
       assert.equal(writes()[0]?.headers.get("authorization"), "Bearer t");
     });
 
   it("is evaluated as an update of the current object if it is a PUT", async () => {
-    const { send, writes, arrivals } = createRecorder(stored({ fixed: "1" }));
-    const judged = guard(send, both);
-    assert.equal((await judged(one, sending("PUT", map({ fixed: "1", a: "2" })))).status, 200);
-    assert.deepEqual(writes()[0]?.body, map({ fixed: "1", a: "2", stamp: "2" }));
+    const { send, writes, arrivals } = createRecorder(buildStored({ fixed: "1" }));
+    const guarded = guard(send, both);
+    assert.equal((await guarded(objectUrl, buildRequest("PUT", buildMap({ fixed: "1", a: "2" })))).status, 200);
+    assert.deepEqual(writes()[0]?.body, buildMap({ fixed: "1", a: "2", stamp: "2" }));
     assert.equal(arrivals[0]?.headers.get("authorization"), "Bearer t");
-    assert.equal((await readStatus(await judged(one, sending("PUT", map({ fixed: "2" }))))).code, 403);
+    assert.equal((await readStatus(await guarded(objectUrl, buildRequest("PUT", buildMap({ fixed: "2" }))))).code, 403);
   });
   it("is evaluated as a creation if it is a PUT and there is no current object", async () => {
     const { send, writes } = createRecorder();
-    assert.equal((await guard(send, both)(one, sending("PUT", map({ bad: "1" })))).status, 403);
-    assert.equal((await guard(send, both)(one, sending("PUT", map({ a: "1" })))).status, 404);
-    assert.deepEqual(writes()[0]?.body, map({ a: "1", stamp: "1" }));
+    assert.equal((await guard(send, both)(objectUrl, buildRequest("PUT", buildMap({ bad: "1" })))).status, 403);
+    assert.equal((await guard(send, both)(objectUrl, buildRequest("PUT", buildMap({ a: "1" })))).status, 404);
+    assert.deepEqual(writes()[0]?.body, buildMap({ a: "1", stamp: "1" }));
   });
   it("is refused if a rule keeps the object that it deletes", async () => {
-    const kept = await write(one, { method: "DELETE" }, both, stored({ keep: "yes" }));
+    const kept = await write(objectUrl, { method: "DELETE" }, both, buildStored({ keep: "yes" }));
     assert.match((await readStatus(kept.response)).message, /denied the request: it must be kept$/);
     assert.deepEqual(kept.writes(), []);
-    const free = await write(one, { ...given, method: "DELETE", body: '{"dryRun":["All"]}' }, both, stored());
+    const free = await write(
+      objectUrl,
+      { ...jsonPost, method: "DELETE", body: '{"dryRun":["All"]}' },
+      both,
+      buildStored(),
+    );
     assert.equal(free.response.status, 200);
     assert.equal(free.writes()[0]?.text, '{"dryRun":["All"]}');
   });
   it("gets the API server's own 404 if there is nothing to delete or patch", async () => {
-    assert.equal((await write(one, { method: "DELETE" })).response.status, 404);
-    assert.equal((await write(one, merging({}))).response.status, 404);
+    assert.equal((await write(objectUrl, { method: "DELETE" })).response.status, 404);
+    assert.equal((await write(objectUrl, buildMergePatch({}))).response.status, 404);
   });
   it("is evaluated with the namespace and the kind of its URL", async () => {
     const seen: unknown[] = [];
-    const looks = rule<Map>({
+    const looks = rule<ConfigMap>({
       summary: "Looks.",
       match,
       validate: (object, { request }) => void seen.push(object, request.kind),
@@ -171,7 +179,7 @@ describe("a guarded write", () => {
       rules: { looks: { rule: looks } },
       capabilities: () => createRecordedCapabilities({ discovery }),
     };
-    const { writes } = await write(maps, { ...given, body: '{"metadata":{"name":"x"}}' }, options);
+    const { writes } = await write(collectionUrl, { ...jsonPost, body: '{"metadata":{"name":"x"}}' }, options);
     const whole = { apiVersion: "v1", kind: "ConfigMap", metadata: { name: "x", namespace: "a" } };
     assert.deepEqual(seen, [whole, { group: "", version: "v1", kind: "ConfigMap" }]);
     assert.equal(writes()[0]?.text, '{"metadata":{"name":"x"}}');
@@ -179,8 +187,8 @@ describe("a guarded write", () => {
 
   it("is evaluated by later rules with the earlier ones' changes, and by the earlier ones again", async () => {
     const seen: string[] = [];
-    const adding = (own: string) =>
-      rule<Map>({
+    const createAdder = (own: string) =>
+      rule<ConfigMap>({
         summary: "Adds.",
         match,
         mutate(object) {
@@ -188,9 +196,9 @@ describe("a guarded write", () => {
           object.data = { ...object.data, [own]: "1" };
         },
       });
-    const early = { ...adding("early"), order: 3 };
-    const rules = { b: { rule: adding("b") }, a: { rule: adding("a") }, z: { rule: early } };
-    const { writes } = await write(maps, sending("POST", map()), { rules });
+    const early = { ...createAdder("early"), order: 3 };
+    const rules = { b: { rule: createAdder("b") }, a: { rule: createAdder("a") }, z: { rule: early } };
+    const { writes } = await write(collectionUrl, buildRequest("POST", buildMap()), { rules });
     assert.deepEqual(seen, ["early:", "a:early", "b:early,a", "early:early,a,b", "a:early,a,b"]);
     assert.deepEqual(Object(writes()[0]?.body).data, { early: "1", a: "1", b: "1" });
   });
@@ -199,12 +207,15 @@ describe("a guarded write", () => {
       stamps: { rule: stamps, mode: "warn" as const },
       forbids: { rule: forbids, mode: "audit" as const },
     };
-    const told: string[] = [];
-    const onOutcome: Guard["onOutcome"] = ({ rule, decision }) => void told.push(`${rule} ${decision?.refused}`);
-    const { response, writes } = await write(maps, sending("POST", map({ bad: "1", a: "1" })), { rules, onOutcome });
+    const outcomes: string[] = [];
+    const onOutcome: Guard["onOutcome"] = ({ rule, decision }) => void outcomes.push(`${rule} ${decision?.refused}`);
+    const { response, writes } = await write(collectionUrl, buildRequest("POST", buildMap({ bad: "1", a: "1" })), {
+      rules,
+      onOutcome,
+    });
     assert.equal(response.headers.get("warning"), '299 - "stamps would change: /data/stamp"');
-    assert.deepEqual(writes()[0]?.body, map({ bad: "1", a: "1" }));
-    assert.deepEqual(told, ["stamps false", "forbids true"]);
+    assert.deepEqual(writes()[0]?.body, buildMap({ bad: "1", a: "1" }));
+    assert.deepEqual(outcomes, ["stamps false", "forbids true"]);
   });
 
   const fails = rule({
@@ -216,33 +227,36 @@ describe("a guarded write", () => {
   });
   it("gets an error if a rule fails, unless failurePolicy is Ignore", async () => {
     const rules = { fails: { rule: fails } };
-    const { response, writes } = await write(maps, sending("POST", map()), { rules });
+    const { response, writes } = await write(collectionUrl, buildRequest("POST", buildMap()), { rules });
     assert.deepEqual(await readStatus(response), {
       code: 500,
       reason: "InternalError",
       message: 'Internal error occurred: failed calling webhook "fails.postern.dev": the rule failed: Error: no',
     });
     assert.deepEqual(writes(), []);
-    const ignoring = await write(maps, sending("POST", map()), { rules, failurePolicy: "Ignore" });
+    const ignoring = await write(collectionUrl, buildRequest("POST", buildMap()), { rules, failurePolicy: "Ignore" });
     assert.equal(ignoring.response.status, 201);
   });
   it("gets an error if the current object can't be read, unless failurePolicy is Ignore", async () => {
-    const { send, writes, instead } = createRecorder(stored());
-    const hidden = () => ({ method: "GET", answer: new Response("{}", { status: 403 }) });
-    instead.push(hidden(), hidden());
-    const { code, message } = await readStatus(await guard(send, both)(one, sending("PUT", map())));
+    const { send, writes, instead } = createRecorder(buildStored());
+    const createRefusal = () => ({ method: "GET", answer: new Response("{}", { status: 403 }) });
+    instead.push(createRefusal(), createRefusal());
+    const { code, message } = await readStatus(await guard(send, both)(objectUrl, buildRequest("PUT", buildMap())));
     assert.deepEqual(
       [code, message],
       [500, "the current object, which rules need, can't be read: the API server answers 403"],
     );
     assert.equal(writes().length, 0);
-    assert.equal((await guard(send, { ...both, failurePolicy: "Ignore" })(one, sending("PUT", map()))).status, 200);
+    assert.equal(
+      (await guard(send, { ...both, failurePolicy: "Ignore" })(objectUrl, buildRequest("PUT", buildMap()))).status,
+      200,
+    );
   });
   it("rejects as fetch does if the request fails", async () => {
     const send = async () => {
       throw new TypeError("fetch failed");
     };
-    await assert.rejects(guard(send, both)(maps, sending("POST", map())), /fetch failed/);
+    await assert.rejects(guard(send, both)(collectionUrl, buildRequest("POST", buildMap())), /fetch failed/);
   });
   it("rejects as fetch does if the program aborts while rules wait", async () => {
     const gone = new AbortController();
@@ -257,25 +271,28 @@ describe("a guarded write", () => {
     });
     const send: typeof fetch = (_, init) =>
       new Promise((_, reject) => init?.signal?.addEventListener("abort", () => reject(init.signal?.reason)));
-    const init = { ...sending("POST", map()), signal: gone.signal };
-    await assert.rejects(guard(send, { rules: { waits: { rule: waits } } })(maps, init), { name: "AbortError" });
+    const init = { ...buildRequest("POST", buildMap()), signal: gone.signal };
+    await assert.rejects(guard(send, { rules: { waits: { rule: waits } } })(collectionUrl, init), {
+      name: "AbortError",
+    });
   });
   it("is evaluated with reads by the program's own rights, cached for each user separately", async () => {
     const { send, arrivals } = createRecorder({
       "/api/v1/namespaces/a": { apiVersion: "v1", kind: "Namespace", metadata: { name: "a", labels: { x: "y" } } },
     });
     const selective = { ...forbids, namespaceSelector: { matchLabels: { x: "y" } } };
-    const judged = guard(send, { rules: { selective: { rule: selective } } });
-    for (const who of ["one", "one", "two"]) {
-      const init = sending("POST", map({ bad: "1" }));
+    const guarded = guard(send, { rules: { selective: { rule: selective } } });
+    for (const user of ["one", "one", "two"]) {
+      const init = buildRequest("POST", buildMap({ bad: "1" }));
       assert.equal(
-        (await judged(maps, { ...init, headers: { ...init.headers, authorization: who, "x-own": "1" } })).status,
+        (await guarded(collectionUrl, { ...init, headers: { ...init.headers, authorization: user, "x-own": "1" } }))
+          .status,
         403,
       );
     }
     assert.deepEqual(
       arrivals.map(({ url, headers }) => [new URL(url).pathname, headers.get("authorization"), headers.get("x-own")]),
-      ["one", "two"].map((who) => ["/api/v1/namespaces/a", who, "1"]),
+      ["one", "two"].map((user) => ["/api/v1/namespaces/a", user, "1"]),
     );
   });
   it("is not evaluated by a rule whose selectors don't select its namespace or object", async () => {
@@ -283,7 +300,7 @@ describe("a guarded write", () => {
     const objects = { "/api/v1/namespaces/a": namespace };
     for (const selector of ["namespaceSelector", "objectSelector"]) {
       const rules = { selective: { rule: { ...forbids, [selector]: { matchLabels: { x: "y" } } } } };
-      const { response } = await write(maps, sending("POST", map({ bad: "1" })), { rules }, objects);
+      const { response } = await write(collectionUrl, buildRequest("POST", buildMap({ bad: "1" })), { rules }, objects);
       assert.equal(response.status, 201);
     }
   });
@@ -301,11 +318,11 @@ describe("a guarded patch", () => {
       ],
       "application/json-patch+json",
     ],
-    ["an apply", map({ a: "1", stamp: "1" }), "application/apply-patch+yaml"],
+    ["an apply", buildMap({ a: "1", stamp: "1" }), "application/apply-patch+yaml"],
   ];
   for (const [name, body, type] of kinds)
     it(`is sent unchanged if no rule changes its result: ${name}`, async () => {
-      const { response, writes } = await write(one, sending("PATCH", body, type), both, stored());
+      const { response, writes } = await write(objectUrl, buildRequest("PATCH", body, type), both, buildStored());
       assert.equal(response.status, 200);
       assert.deepEqual(
         writes().map(({ body, headers }) => [body, headers.get("content-type")]),
@@ -317,9 +334,9 @@ describe("a guarded patch", () => {
     ["a JSON patch", [{ op: "add", path: "/data/a", value: "1" }], "application/json-patch+json"],
   ] as const)
     it(`is sent as the difference from the current object if rules change its result: ${name}`, async () => {
-      const patch = sending("PATCH", body, type);
-      const sentTo = `${one}?fieldManager=me`;
-      const { response, writes, stored: now } = await write(sentTo, patch, both, stored({ old: "1" }));
+      const patch = buildRequest("PATCH", body, type);
+      const sentTo = `${objectUrl}?fieldManager=me`;
+      const { response, writes, stored: now } = await write(sentTo, patch, both, buildStored({ old: "1" }));
       assert.equal(response.status, 200);
       const [{ body: sent, headers, url } = { body: [], headers: new Headers(), url: "" }] = writes();
       assert.equal(headers.get("content-type"), "application/json-patch+json");
@@ -329,22 +346,22 @@ describe("a guarded patch", () => {
         { op: "add", path: "/data/a", value: "1" },
         { op: "add", path: "/data/stamp", value: "1" },
       ]);
-      assert.deepEqual(Object(now.get(new URL(one).pathname)).data, { old: "1", a: "1", stamp: "1" });
+      assert.deepEqual(Object(now.get(new URL(objectUrl).pathname)).data, { old: "1", a: "1", stamp: "1" });
     });
   it("is refused for its result", async () => {
-    const { response, writes } = await write(one, merging({ data: { bad: "x" } }), both, stored());
+    const { response, writes } = await write(objectUrl, buildMergePatch({ data: { bad: "x" } }), both, buildStored());
     assert.match((await readStatus(response)).message, /x is bad$/);
     assert.deepEqual(writes(), []);
   });
   it("is tried again if another client was faster, up to three times", async () => {
-    const { send, writes, arrivals } = createRecorder(stored());
-    const faster = () => Response.json(failedPatchStatus, { status: 422 });
+    const { send, writes, arrivals } = createRecorder(buildStored());
+    const createConflict = () => Response.json(failedPatchStatus, { status: 422 });
     let refusals = 2;
-    const racing: typeof fetch = (input, init) => {
+    const sendRacing: typeof fetch = (input, init) => {
       const isFinal = init?.method === "PATCH" && !String(input).includes("dryRun");
-      return isFinal && refusals-- > 0 ? Promise.resolve(faster()) : send(input, init);
+      return isFinal && refusals-- > 0 ? Promise.resolve(createConflict()) : send(input, init);
     };
-    const patch = (a: string) => guard(racing, both)(one, merging({ data: { a } }));
+    const patch = (a: string) => guard(sendRacing, both)(objectUrl, buildMergePatch({ data: { a } }));
     assert.equal((await patch("1")).status, 200);
     assert.equal(arrivals.filter(({ method }) => method === "GET").length, 3);
     assert.equal(writes().length, 1);
@@ -353,12 +370,12 @@ describe("a guarded patch", () => {
     assert.equal(refusals, 5);
   });
   it("gets the API server's refusal of the dry run, and is not sent", async () => {
-    const { send, instead, writes } = createRecorder(stored());
+    const { send, instead, writes } = createRecorder(buildStored());
     instead.push({
       method: "PATCH",
       answer: Response.json({ kind: "Status", code: 422, message: "no" }, { status: 422 }),
     });
-    const response = await guard(send, both)(one, merging({ data: 5 }));
+    const response = await guard(send, both)(objectUrl, buildMergePatch({ data: 5 }));
     assert.deepEqual(await response.json(), { kind: "Status", code: 422, message: "no" });
     assert.deepEqual(writes(), []);
   });
@@ -375,7 +392,7 @@ describe("a guarded patch", () => {
     const objects = { [new URL(pods).pathname]: { apiVersion: "v1", kind: "Pod", spec: {} } };
     const apply = (containers: object[]) => {
       const body = { apiVersion: "v1", kind: "Pod", spec: { containers } };
-      const init = sending("PATCH", body, "application/apply-patch+yaml");
+      const init = buildRequest("PATCH", body, "application/apply-patch+yaml");
       return write(pods, init, { rules: { pulls: { rule: pulls } } }, objects);
     };
     const { response, writes } = await apply([{ name: "c", image: "i" }]);
@@ -407,14 +424,19 @@ describe("a write that can't be evaluated", () => {
       const headers = { ...(type && { "content-type": type }), ...(encoding && { "content-encoding": encoding }) };
       return [name, code, message, { method: "POST", headers, ...(body !== undefined && { body }) }];
     }),
-    ["a body that is too long", 413, "limit is 3145728", { ...given, body: `{"a":"${"x".repeat(4_000_000)}"}` }],
-    ["an endless body", 413, "limit is 3145728", { ...given, body: endless(), duplex: "half" } as RequestInit],
+    ["a body that is too long", 413, "limit is 3145728", { ...jsonPost, body: `{"a":"${"x".repeat(4_000_000)}"}` }],
+    [
+      "an endless body",
+      413,
+      "limit is 3145728",
+      { ...jsonPost, body: createEndlessBody(), duplex: "half" } as RequestInit,
+    ],
     ["a form", 415, "multipart/form-data", { method: "POST", body: new FormData() }],
-    ["a body that is not UTF-8", 400, "the body is not JSON", { ...given, body: new Uint8Array([123, 255, 125]) }],
+    ["a body that is not UTF-8", 400, "the body is not JSON", { ...jsonPost, body: new Uint8Array([123, 255, 125]) }],
   ];
   for (const [name, code, message, init] of refused)
     it(`is ${name}`, async () => {
-      const { response, arrivals } = await write(maps, init);
+      const { response, arrivals } = await write(collectionUrl, init);
       const status = await readStatus(response);
       assert.equal(status.code, code);
       assert.ok(status.message.includes(message), status.message);
@@ -424,32 +446,41 @@ describe("a write that can't be evaluated", () => {
     const { send, arrivals } = createRecorder();
     for (const options of [both, { ...both, server }])
       for (const address of ["/api/v1/namespaces/a/configmaps", "api/v1/namespaces/a/configmaps"]) {
-        const init = { ...given, body: JSON.stringify(map({ bad: "x" })) };
+        const init = { ...jsonPost, body: JSON.stringify(buildMap({ bad: "x" })) };
         const status = await readStatus(await guard(send, options)(address, init));
         assert.equal(status.code, 400);
         assert.match(status.message, /must begin with https/);
       }
     assert.deepEqual(arrivals, []);
     const asked: unknown[] = [];
-    const other: typeof fetch = async (input) => {
+    const recordInput: typeof fetch = async (input) => {
       asked.push(input);
       return new Response();
     };
-    await guard(other, both)("/elsewhere", { method: "POST", body: "x" });
+    await guard(recordInput, both)("/elsewhere", { method: "POST", body: "x" });
     assert.deepEqual(asked, ["/elsewhere"]);
   });
   it("is not an object with unusual keys, each once", async () => {
     await fc.assert(
       fc.asyncProperty(fc.dictionary(fc.string(), fc.jsonValue()), fc.nat(2), async (data, indent) => {
         const body = JSON.stringify({ apiVersion: "v1", kind: "ConfigMap", other: data }, undefined, indent);
-        const { response } = await write(maps, { ...given, body }, { rules: { forbids: { rule: forbids } } });
+        const { response } = await write(
+          collectionUrl,
+          { ...jsonPost, body },
+          { rules: { forbids: { rule: forbids } } },
+        );
         assert.equal(response.status, 201);
       }),
     );
   });
   it("is an apply in YAML that is not JSON", async () => {
     const headers = { "content-type": "application/apply-patch+yaml" };
-    const { response } = await write(one, { method: "PATCH", headers, body: "kind: ConfigMap" }, both, stored());
+    const { response } = await write(
+      objectUrl,
+      { method: "PATCH", headers, body: "kind: ConfigMap" },
+      both,
+      buildStored(),
+    );
     assert.match(
       (await readStatus(response)).message,
       /is not JSON; rules evaluate application\/apply-patch\+yaml only as JSON/,
@@ -470,7 +501,7 @@ describe("a write that can't be evaluated", () => {
     await fc.assert(
       fc.asyncProperty(text, types, fc.constantFrom("POST", "PUT", "PATCH", "DELETE"), async (body, type, method) => {
         const init = { method, headers: { "content-type": type }, body };
-        const { response } = await write(method === "POST" ? maps : one, init, both, stored());
+        const { response } = await write(method === "POST" ? collectionUrl : objectUrl, init, both, buildStored());
         assert.ok([200, 201, 400, 403, 415, 422, 500].includes(response.status), String(response.status));
       }),
     );
@@ -483,7 +514,7 @@ describe("a write that can't be evaluated", () => {
   it("is not an object with keys that prototypes have", async () => {
     const body =
       '{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"x"},"data":{"__proto__":"p","constructor":"c","a":"1"}}';
-    const { writes } = await write(maps, { ...given, body });
+    const { writes } = await write(collectionUrl, { ...jsonPost, body });
     const { data } = Object(writes()[0]?.body);
     assert.deepEqual(Object.entries(data), [
       ["__proto__", "p"],
@@ -494,11 +525,11 @@ describe("a write that can't be evaluated", () => {
   });
   it("is an object that nests deeper than 1000 levels", async () => {
     const { send, writes } = createRecorder();
-    const nested = (depth: number) =>
+    const nestBody = (depth: number) =>
       `{"apiVersion":"v1","kind":"ConfigMap","data":{"a":"1"},"deep":${"[".repeat(depth)}${"]".repeat(depth)}}`;
-    const judged = (depth: number) => guard(send, both)(maps, { ...given, body: nested(depth) });
-    assert.equal((await readStatus(await judged(300_000))).message, "the body nests deeper than 1000 levels");
-    assert.equal((await judged(900)).status, 201);
+    const sendNested = (depth: number) => guard(send, both)(collectionUrl, { ...jsonPost, body: nestBody(depth) });
+    assert.equal((await readStatus(await sendNested(300_000))).message, "the body nests deeper than 1000 levels");
+    assert.equal((await sendNested(900)).status, 201);
     assert.equal(Object(writes()[0]?.body).data.stamp, "1");
   });
 });
@@ -531,6 +562,6 @@ describe("a guard", () => {
   });
 });
 
-function endless() {
+function createEndlessBody() {
   return new ReadableStream({ pull: (controller) => controller.enqueue(new Uint8Array(100_000).fill(32)) });
 }

@@ -44,7 +44,7 @@ const explainExclusion = (listed: CatalogueRule, entry: Case): string | undefine
   const { rule, settings } = selectCaseVariant(listed.rule, entry);
   const phase = getCasePhase(entry);
   if (Object.keys(selectPhase(rule.authorizedBy, phase, settings) ?? {}).length > 0)
-    return "only an API server can judge it";
+    return "only an API server can evaluate it";
   if (getCaseOperation(entry) === "CONNECT") return "it connects";
   return undefined;
 };
@@ -92,9 +92,9 @@ const sendCase = async (listed: CatalogueRule, entry: Case) => {
     now: () => new Date(entry.now ?? "2026-01-01T00:00:00Z"),
   };
   const { send, writes } = createRecorder(operation === "CREATE" ? {} : { [path]: old });
-  const told: Parameters<NonNullable<Guard["onOutcome"]>>[0][] = [];
+  const outcomes: Parameters<NonNullable<Guard["onOutcome"]>>[0][] = [];
   const query = request.dryRun ? "?dryRun=All" : "";
-  const response = await guard(send, { ...options, onOutcome: (one) => void told.push(one) })(
+  const response = await guard(send, { ...options, onOutcome: (outcome) => void outcomes.push(outcome) })(
     `${server}${path}${query}`,
     {
       method: methods[operation],
@@ -102,7 +102,7 @@ const sendCase = async (listed: CatalogueRule, entry: Case) => {
       ...(operation !== "DELETE" && { body: JSON.stringify(object) }),
     },
   );
-  return { response, writes: writes(), told, request, name, object };
+  return { response, writes: writes(), outcomes, request, name, object };
 };
 
 for (const listed of await readCatalogue()) {
@@ -112,7 +112,7 @@ for (const listed of await readCatalogue()) {
       const reason = explainExclusion(listed, entry);
       if (reason !== undefined) continue;
       it(entry.name, async () => {
-        const { response, writes, told, request, name, object } = await sendCase(listed, entry);
+        const { response, writes, outcomes, request, name, object } = await sendCase(listed, entry);
         if (entry.refused !== undefined) {
           const { message, code, reason } = Object(await response.json());
           // Without a message, the API server shows the reason.
@@ -126,12 +126,12 @@ for (const listed of await readCatalogue()) {
           return;
         }
         assert.ok(response.ok, await response.clone().text());
-        const outcomes = told.map(({ decision }) => decision?.outcome);
+        const decided = outcomes.map(({ decision }) => decision?.outcome);
         assert.deepEqual(
-          outcomes.flatMap((outcome) => outcome?.warnings ?? []),
+          decided.flatMap((outcome) => outcome?.warnings ?? []),
           entry.warnings ?? [],
         );
-        assert.deepEqual(Object.assign({}, ...outcomes.map((outcome) => outcome?.audit)), entry.audit ?? {});
+        assert.deepEqual(Object.assign({}, ...decided.map((outcome) => outcome?.audit)), entry.audit ?? {});
         assert.equal(response.headers.has("warning"), entry.warnings !== undefined);
         assert.equal(writes.length, 1);
         if (getCaseOperation(entry) === "DELETE") return;

@@ -21,7 +21,7 @@ const examples = /^functions\/require-owner-label\b|\/(?:RULE|VERB)\b/;
 const doesExist = (path: string): boolean => examples.test(path) || globSync(path, { cwd: root }).length > 0;
 
 /** The anchors that GitHub gives to a page's headings. */
-const anchorsIn = (page: string): string[] =>
+const listAnchors = (page: string): string[] =>
   [...(pages.get(page) ?? "").matchAll(/^#{1,6} (.*)$/gm)].map(([, heading = ""]) =>
     heading
       .toLowerCase()
@@ -30,7 +30,7 @@ const anchorsIn = (page: string): string[] =>
   );
 
 /** Reports whether code declares a function or a value, or has a member, of this name. */
-const defines = (code: string, name: string): boolean =>
+const declaresName = (code: string, name: string): boolean =>
   new RegExp(`\\b(?:const|function\\*?|interface) ${name}\\b|^ +(?:async )?${name}[(:]`, "m").test(code);
 
 describe("the pages", () => {
@@ -38,7 +38,7 @@ describe("the pages", () => {
     const broken = [...pages].flatMap(([page, text]) =>
       [...text.matchAll(/\]\((?!https?:)([^)#\s]*)(?:#([^)\s]*))?\)/g)].flatMap(([, path = "", anchor]) => {
         const target = path === "" ? page : relative(root, join(root, dirname(page), path));
-        const isFound = doesExist(target) && (anchor === undefined || anchorsIn(target).includes(anchor));
+        const isFound = doesExist(target) && (anchor === undefined || listAnchors(target).includes(anchor));
         return isFound ? [] : [`${page}: ${path}${anchor === undefined ? "" : `#${anchor}`}`];
       }),
     );
@@ -71,7 +71,7 @@ describe("the pages", () => {
         ([, file = "", names = ""]) => {
           const code = doesExist(file) ? readFileSync(join(root, file), "utf8") : "";
           return (names.match(/\w+/g) ?? []).flatMap((name) =>
-            defines(code, name) ? [] : [`${page}: ${file} ${name}`],
+            declaresName(code, name) ? [] : [`${page}: ${file} ${name}`],
           );
         },
       ),

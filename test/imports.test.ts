@@ -13,12 +13,12 @@ const rows = [...text.matchAll(/^\| `(\w+)` \| .* \|(.*)\|$/gm)].map(([, folder 
   imports,
 }));
 const folders = rows.map(({ folder }) => folder);
-const allowedIn = ({ folder, imports }: { folder: string; imports: string }) =>
+const listAllowedFolders = ({ folder, imports }: { folder: string; imports: string }) =>
   imports.trim() === "all of these" ? folders : [folder, ...imports.split(",").map((name) => name.trim())];
 
 /** What biome.json says of files that have nothing but these imports: the rules that each breaks. */
 const lint = async (files: Map<string, string[]>): Promise<Map<string, string[]>> => {
-  const place = await mkdtemp(join(tmpdir(), "postern-imports-"));
+  const copy = await mkdtemp(join(tmpdir(), "postern-imports-"));
   try {
     const { vcs: _, $schema: __, ...config } = JSON.parse(await readFile(join(root, "biome.json"), "utf8"));
     const code = [...files].map(([file, imports]) => {
@@ -34,8 +34,8 @@ const lint = async (files: Map<string, string[]>): Promise<Map<string, string[]>
       ["biome.json", JSON.stringify(config)],
       ["package.json", manifest],
     ] as const) {
-      await mkdir(dirname(join(place, file)), { recursive: true });
-      await writeFile(join(place, file), content);
+      await mkdir(dirname(join(copy, file)), { recursive: true });
+      await writeFile(join(copy, file), content);
     }
     const biome = join(root, "node_modules/@biomejs/biome/bin/biome");
     const words = [
@@ -48,7 +48,7 @@ const lint = async (files: Map<string, string[]>): Promise<Map<string, string[]>
       ".",
     ];
     const output = await new Promise<string>((resolve) =>
-      execFile(process.execPath, words, { cwd: place, maxBuffer: 1e9 }, (_, stdout) => resolve(stdout)),
+      execFile(process.execPath, words, { cwd: copy, maxBuffer: 1e9 }, (_, stdout) => resolve(stdout)),
     );
     const found: { category: string; location: { path: string } }[] = JSON.parse(output).diagnostics;
     const broken = Map.groupBy(found, ({ location }) => location.path);
@@ -56,7 +56,7 @@ const lint = async (files: Map<string, string[]>): Promise<Map<string, string[]>
       [...broken].map(([path, all]) => [path, all.map(({ category }) => category.split("/").at(-1) ?? "")]),
     );
   } finally {
-    await rm(place, { recursive: true });
+    await rm(copy, { recursive: true });
   }
 };
 
@@ -69,7 +69,7 @@ describe("an import", () => {
           : ["../", "#infra/"].map((way, index) => [
               `infra/${row.folder}/${to}${index}.ts`,
               `${way}${to}/any.ts`,
-              allowedIn(row).includes(to),
+              listAllowedFolders(row).includes(to),
             ]),
       ),
     ),

@@ -4,7 +4,7 @@ import fc from "fast-check";
 import { createMemoryLedger, type Ledger, type LedgerTerms, prefixLedger } from "#lib/ledger.ts";
 
 /** The law of every ledger. */
-const suite = (open: () => Ledger) => {
+const testLedger = (open: () => Ledger) => {
   let ledger: Ledger;
   beforeEach(() => {
     ledger = open();
@@ -12,7 +12,7 @@ const suite = (open: () => Ledger) => {
   });
   afterEach(() => mock.timers.reset());
   const count = (key: string, terms?: LedgerTerms) => ledger.change<number>(key, (kept = 0) => kept + 1, terms);
-  const kept = (key: string, terms?: LedgerTerms) => ledger.change(key, (value) => value, terms);
+  const read = (key: string, terms?: LedgerTerms) => ledger.change(key, (value) => value, terms);
 
   it("keeps what a change makes, by key", async () => {
     assert.deepEqual([await count("a"), await count("a"), await count("b")], [1, 2, 1]);
@@ -26,13 +26,13 @@ const suite = (open: () => Ledger) => {
 
   it("keeps nothing of undefined, nor of a change that fails", async () => {
     await count("a");
-    const broken = () => {
+    const fail = () => {
       throw new Error("no");
     };
-    await assert.rejects(async () => ledger.change("a", broken), /no/);
-    assert.equal(await kept("a"), 1);
+    await assert.rejects(async () => ledger.change("a", fail), /no/);
+    assert.equal(await read("a"), 1);
     assert.equal(await ledger.change("a", () => undefined), undefined);
-    assert.equal(await kept("a"), undefined);
+    assert.equal(await read("a"), undefined);
   });
 
   it("forgets what was not changed for as long as was said", async () => {
@@ -48,9 +48,9 @@ const suite = (open: () => Ledger) => {
     for (const key of ["a", "b", "a", "c"]) await count(key, { shelf });
     for (const key of ["d", "e"]) await count(key);
     await count("f", { shelf: { name: "two", most: 2 } });
-    const kinds = await Promise.all(["a", "b", "c"].map((key) => kept(key, { shelf })));
+    const kinds = await Promise.all(["a", "b", "c"].map((key) => read(key, { shelf })));
     assert.deepEqual(kinds, [2, undefined, 1]);
-    assert.deepEqual(await Promise.all(["d", "e", "f"].map((key) => kept(key))), [1, 1, 1]);
+    assert.deepEqual(await Promise.all(["d", "e", "f"].map((key) => read(key))), [1, 1, 1]);
   });
 
   it("has a key on the shelf where it was last put", async () => {
@@ -58,7 +58,7 @@ const suite = (open: () => Ledger) => {
     await count("a");
     assert.equal(await count("a", { shelf }), 2);
     await count("b", { shelf });
-    assert.equal(await kept("a"), undefined);
+    assert.equal(await read("a"), undefined);
   });
 
   it("returns entries that can't be edited", async () => {
@@ -82,4 +82,4 @@ const suite = (open: () => Ledger) => {
   });
 };
 
-describe("a ledger in memory", () => suite(createMemoryLedger));
+describe("a ledger in memory", () => testLedger(createMemoryLedger));

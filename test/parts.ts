@@ -5,26 +5,27 @@ import { requireBinaries } from "../infra/parity/control-plane/binaries.ts";
 import { findEvaluator } from "../infra/parity/pod-security/evaluator.ts";
 import { findCfnLint, findMissingRuntimeClient, findMoto, type Tool } from "./aws/tools.ts";
 
-const missingTool = (tool: Tool) => ("missing" in tool ? tool.missing : undefined);
-const unless = async (find: () => Promise<unknown>, sentence: string) =>
+const getMissingTool = (tool: Tool) => ("missing" in tool ? tool.missing : undefined);
+const explainIfMissing = async (find: () => Promise<unknown>, sentence: string) =>
   (await find()) === undefined ? sentence : undefined;
 
 /**
  * The parts that suites need besides `npm ci`. Each function returns the reason why a part can't be used, or undefined.
  */
 const parts = {
-  "API server": () => requireBinaries().then(() => undefined, sentenceOf),
-  "cfn-lint": () => missingTool(findCfnLint()),
+  "API server": () => requireBinaries().then(() => undefined, getMessage),
+  "cfn-lint": () => getMissingTool(findCfnLint()),
   git: () => (spawnSync("git", ["--version"]).status === 0 ? undefined : "git is not installed"),
-  "Go webhook": () => unless(findGoWebhook, "the webhook in Go is not here: npm run cluster builds it"),
-  kinitiras: () => unless(findBuiltEngine, "kinitiras' engine is not here: node infra/bench/kinitiras.ts builds it"),
-  moto: () => missingTool(findMoto()),
+  "Go webhook": () => explainIfMissing(findGoWebhook, "the webhook in Go is not here: npm run cluster builds it"),
+  kinitiras: () =>
+    explainIfMissing(findBuiltEngine, "kinitiras' engine is not here: node infra/bench/kinitiras.ts builds it"),
+  moto: () => getMissingTool(findMoto()),
   "Pod Security evaluator": () =>
-    unless(findEvaluator, "upstream's Pod Security evaluator is not here: npm run cluster builds it"),
+    explainIfMissing(findEvaluator, "upstream's Pod Security evaluator is not here: npm run cluster builds it"),
   "runtime client": findMissingRuntimeClient,
 };
 
-const sentenceOf = (error: Error) => error.message;
+const getMessage = (error: Error) => error.message;
 
 /** kinitiras' module is not available everywhere, so no run requires it. */
 const optional = new Set<Part>(["kinitiras"]);

@@ -62,7 +62,7 @@ export interface Script {
 const listPlainVariables = (env: Record<string, string> = {}) =>
   Object.fromEntries(Object.entries(env).filter(([, value]) => !value.includes("${{")));
 
-export const scriptGitHubJob = ({ env, jobs }: GitHub, job: string): Script => {
+export const toGitHubScript = ({ env, jobs }: GitHub, job: string): Script => {
   const steps = jobs[job]?.steps.filter(({ run }) => run !== undefined) ?? [];
   // Each is a process of its own.
   const lines = steps.map(({ run = "", ...step }) => {
@@ -73,14 +73,14 @@ export const scriptGitHubJob = ({ env, jobs }: GitHub, job: string): Script => {
   return { flags: ["-eo", "pipefail"], lines: lines.join("\n"), env: all };
 };
 
-export const scriptGitLabJob = (
+export const toGitLabScript = (
   { before_script = [], script = [] }: GitLabJob,
   variables: Record<string, string> = {},
 ): Script => {
   return { flags: ["-eo", "pipefail"], lines: [...before_script, ...script].join("\n"), env: variables };
 };
 
-export const scriptCodeBuild = ({ env, phases }: CodeBuild): Script => {
+export const toCodeBuildScript = ({ env, phases }: CodeBuild): Script => {
   const commands = Object.values(phases).flatMap((phase) => phase.commands);
   // The first that fails ends it.
   return { flags: [], lines: commands.join(" || exit $?\n"), env: env.variables };

@@ -20,7 +20,7 @@ const [override, validate, admission] = await Promise.all(
 );
 
 /** What a case has written down: objects, and what the host `mock` answers. */
-const worldOf = ({ cluster = [], http = [] }: PolicyCase): Capabilities => {
+const createCapabilities = ({ cluster = [], http = [] }: PolicyCase): Capabilities => {
   const served = new Map<string, ServedResource[]>([
     ["v1", [{ resource: "configmaps", kind: "ConfigMap", namespaced: true }]],
   ]);
@@ -39,78 +39,81 @@ const worldOf = ({ cluster = [], http = [] }: PolicyCase): Capabilities => {
 
 const settings = { inCluster: false, http: { hosts: ["mock"] } };
 
-const ask = async (
+const evaluate = async (
   listed: typeof override,
   phase: Phase,
   request: Partial<AdmissionRequest>,
-  world: Capabilities,
+  capabilities: Capabilities,
   policies?: readonly KinitirasPolicy[],
 ): Promise<Decision> => {
   assert.ok(listed);
   const { name, rule } = listed;
   const given = policies ? { ...settings, policies } : {};
-  const around = {
+  const context = {
     name,
     mode: "enforce" as const,
     settings: freezeDeep(mergeWithDefaults(rule.settings ?? {}, given)),
   };
   return evaluateRule(rule, phase, freezeDeep(request) as AdmissionRequest, {
-    ...around,
+    ...context,
     now: new Date(0),
-    capabilities: world,
+    capabilities: capabilities,
   });
 };
 
-const kindOf = ({ apiVersion = "", kind = "" }: KubernetesObject) => {
+const getKind = ({ apiVersion = "", kind = "" }: KubernetesObject) => {
   const { group, version } = splitApiVersion(apiVersion);
   return { group, version, kind };
 };
 
-const requestOf = ({ operation, object, oldObject, requestNamespace }: PolicyCase): Partial<AdmissionRequest> => {
-  const judged = (operation === "DELETE" ? oldObject : object) ?? {};
-  const namespace = requestNamespace ?? judged.metadata?.namespace;
+const buildRequest = ({ operation, object, oldObject, requestNamespace }: PolicyCase): Partial<AdmissionRequest> => {
+  const target = (operation === "DELETE" ? oldObject : object) ?? {};
+  const namespace = requestNamespace ?? target.metadata?.namespace;
   return {
     ...{ operation, object: operation === "DELETE" ? null : object, oldObject: oldObject ?? null },
-    ...{ kind: kindOf(judged), userInfo: {}, ...(namespace !== undefined && { namespace }) },
+    ...{ kind: getKind(target), userInfo: {}, ...(namespace !== undefined && { namespace }) },
   };
 };
 
 /** A policy as it is after its own admission, and why it was not let in. */
-const admitted = async (
+const admitPolicy = async (
   policy: KinitirasPolicy,
-  world: Capabilities,
+  capabilities: Capabilities,
 ): Promise<{ policy: KinitirasPolicy; refusal: string | undefined }> => {
-  const request = { operation: "CREATE", kind: kindOf(policy), userInfo: {}, object: policy } as const;
-  const { outcome } = await ask(admission, "mutate", request, world);
+  const request = { operation: "CREATE", kind: getKind(policy), userInfo: {}, object: policy } as const;
+  const { outcome } = await evaluate(admission, "mutate", request, capabilities);
   const completed = applyOutcomePatch(policy, outcome) as KinitirasPolicy;
-  const said = await ask(admission, "validate", { ...request, object: completed }, world);
-  return { policy: completed, refusal: said.outcome.status?.message };
+  const validated = await evaluate(admission, "validate", { ...request, object: completed }, capabilities);
+  return { policy: completed, refusal: validated.outcome.status?.message };
 };
 
 describe("policies, measured upstream or decided otherwise", () => {
-  for (const one of policyCases)
-    it(one.id, async () => {
-      const world = worldOf(one);
-      const { expect, operation } = one;
-      const all = await Promise.all(one.policies.map((policy) => admitted(policy, world)));
+  for (const policyCase of policyCases)
+    it(policyCase.id, async () => {
+      const capabilities = createCapabilities(policyCase);
+      const { expect, operation } = policyCase;
+      const all = await Promise.all(policyCase.policies.map((policy) => admitPolicy(policy, capabilities)));
       const refusals = all.flatMap(({ refusal }) => refusal ?? []);
       if (expect.policy !== undefined)
         assert.equal(refusals.length > 0 ? "rejected" : "accepted", expect.policy, refusals.join("; "));
       if (expect.policy === "rejected") return;
 
-      const request = requestOf(one);
-      const judge = async () => {
+      const request = buildRequest(policyCase);
+      const evaluateCase = async () => {
         const policies = all.map(({ policy }) => policy);
-        const changed = await ask(override, "mutate", request, world, policies);
+        const changed = await evaluate(override, "mutate", request, capabilities, policies);
         if (operation === "DELETE") assert.equal(changed.operations, 0);
         const object = operation === "DELETE" ? null : applyOutcomePatch(request.object, changed.outcome);
-        return { object, verdict: (await ask(validate, "validate", { ...request, object }, world, policies)).outcome };
+        return {
+          object,
+          verdict: (await evaluate(validate, "validate", { ...request, object }, capabilities, policies)).outcome,
+        };
       };
       if (expect.error) {
-        await assert.rejects(judge, /^(Error: )?\w+Policy .*(override|validate)Rules\[\d+\]: /);
+        await assert.rejects(evaluateCase, /^(Error: )?\w+Policy .*(override|validate)Rules\[\d+\]: /);
         return;
       }
-      const { object, verdict } = await judge();
+      const { object, verdict } = await evaluateCase();
       if (expect.object) assert.deepEqual(normalizePolicyObject(object), normalizePolicyObject(expect.object));
       if (expect.allowed !== undefined) assert.equal(verdict.allowed, expect.allowed);
       if (expect.reason !== undefined) assert.equal(verdict.status?.message, expect.reason);

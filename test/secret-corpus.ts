@@ -5,7 +5,7 @@ import { toPlural } from "#lib/recorded-answers.ts";
 import type { AdmissionRequest, KubernetesObject } from "#lib/review.ts";
 
 /** An object with secrets in it, and what else its request says. */
-export interface Planted extends Partial<Pick<AdmissionRequest, "oldObject" | "options">> {
+export interface SecretSample extends Partial<Pick<AdmissionRequest, "oldObject" | "options">> {
   what: string;
   /** As they are in the object, or in base64 there. */
   secrets: string[];
@@ -13,10 +13,10 @@ export interface Planted extends Partial<Pick<AdmissionRequest, "oldObject" | "o
   user?: AdmissionRequest["userInfo"];
 }
 
-export const readSecrets = (): Planted[] =>
+export const readSecrets = (): SecretSample[] =>
   parse(readFileSync(new URL("fixtures/secrets.yaml", import.meta.url), "utf8"));
 
-export const requestWith = ({ object, oldObject, options = null, user }: Planted): AdmissionRequest => {
+export const buildSecretRequest = ({ object, oldObject, options = null, user }: SecretSample): AdmissionRequest => {
   const { apiVersion = "v1", kind = "", metadata = {} } = object;
   const { group, version } = splitApiVersion(apiVersion);
   return {
@@ -34,10 +34,10 @@ export const requestWith = ({ object, oldObject, options = null, user }: Planted
 };
 
 /** The secrets that a text has, as they are, as JSON writes them, or in base64, wherever in other base64 they begin. */
-export const secretsIn = (text: string, { secrets }: Planted): string[] =>
-  secrets.filter((secret) => formsOf(secret).some((form) => text.includes(form)));
+export const findSecrets = (text: string, { secrets }: SecretSample): string[] =>
+  secrets.filter((secret) => listForms(secret).some((form) => text.includes(form)));
 
-const formsOf = (secret: string): string[] => [
+const listForms = (secret: string): string[] => [
   secret,
   JSON.stringify(secret).slice(1, -1),
   ...[0, 1, 2].map((shift) => {

@@ -14,7 +14,7 @@ export interface TreeDeployment {
   /** The catalogue's folder below trees/. */
   name: string;
   /** The rule's entry in postern.yaml. */
-  said: string;
+  ruleConfig: string;
   kubeconfig: string;
   /** The CA of the gateway. */
   ca: string;
@@ -63,7 +63,7 @@ export const loadJob = async (
 };
 
 export const openTreeJob = async (
-  { folder, name, said, kubeconfig, ca }: TreeDeployment,
+  { folder, name, ruleConfig: said, kubeconfig, ca }: TreeDeployment,
   caller: string,
 ): Promise<DeploymentJob> => {
   const text = `rules: { stamp-notes: ${said} }\nclusters: { shop: {} }`;
@@ -72,16 +72,16 @@ export const openTreeJob = async (
 };
 
 /** Builds as a deployment does, once for each tree: what it builds is the same each time, in every process. */
-const buildOnce = (order: TreeDeployment) => async (): Promise<StagePackage> => {
-  const { catalogue } = await openTreeJob(order, String(process.env.AWS_ACCESS_KEY_ID));
-  const { parts, ...rest } = JSON.parse(await readFile(getPackageFile(order), "utf8"));
+const buildOnce = (deployment: TreeDeployment) => async (): Promise<StagePackage> => {
+  const { catalogue } = await openTreeJob(deployment, String(process.env.AWS_ACCESS_KEY_ID));
+  const { parts, ...rest } = JSON.parse(await readFile(getPackageFile(deployment), "utf8"));
   const revive = (part: { name: string; wanted: { zip: string; environment: object } }) => ({
     ...part,
     listed: catalogue.find(({ name }) => name === part.name),
     wanted: {
       ...part.wanted,
       zip: Buffer.from(part.wanted.zip, "base64"),
-      environment: { ...part.wanted.environment, MARK: order.mark },
+      environment: { ...part.wanted.environment, MARK: deployment.mark },
     },
   });
   return { ...rest, parts: parts.map(revive) };
@@ -89,32 +89,32 @@ const buildOnce = (order: TreeDeployment) => async (): Promise<StagePackage> => 
 
 const packAndStore =
   (
-    order: TreeDeployment,
+    deployment: TreeDeployment,
     packageStage: typeof import("../infra/rollout/package.ts").packageStage,
   ): typeof packageStage =>
-  async (...of) => {
-    const built = await packageStage(...of);
+  async (...args) => {
+    const built = await packageStage(...args);
     const parts = built.parts.map(({ listed: _, wanted, ...part }) => {
       return { ...part, wanted: { ...wanted, zip: Buffer.from(wanted.zip).toString("base64") } };
     });
-    await writeFile(getPackageFile(order), JSON.stringify({ ...built, parts }));
+    await writeFile(getPackageFile(deployment), JSON.stringify({ ...built, parts }));
     return built;
   };
 
 /** Deploys a tree, and answers what that says. */
-export const deployTree = async (order: TreeDeployment, caller: string, isPacked: boolean): Promise<string> => {
-  const { folder } = order;
+export const deployTree = async (deployment: TreeDeployment, caller: string, isPacked: boolean): Promise<string> => {
+  const { folder } = deployment;
   const { deploy } = await loadFrom<typeof import("../infra/rollout/deploy.ts")>(folder, "infra/rollout/deploy.ts");
   const { packageStage } = await loadFrom<typeof import("../infra/rollout/package.ts")>(
     folder,
     "infra/rollout/package.ts",
   );
-  const build = isPacked ? buildOnce(order) : packAndStore(order, packageStage);
-  return deploy(await openTreeJob(order, caller), async () => {}, build);
+  const build = isPacked ? buildOnce(deployment) : packAndStore(deployment, packageStage);
+  return deploy(await openTreeJob(deployment, caller), async () => {}, build);
 };
 
 /** Source for `node --eval`: deploys a tree by a clock that is so many milliseconds ahead, and prints what that says. */
-export const buildProgram = (order: TreeDeployment, caller: string, ahead: number) => `
+export const buildProgram = (deployment: TreeDeployment, caller: string, ahead: number) => `
   const now = Date.now;
   const Right = Date;
   globalThis.Date = class extends Right {
@@ -122,6 +122,6 @@ export const buildProgram = (order: TreeDeployment, caller: string, ahead: numbe
     static now() { return now() + ${ahead}; }
   };
   const { deployTree } = await import(${JSON.stringify(import.meta.url)});
-  const said = await deployTree(${JSON.stringify(order)}, ${JSON.stringify(caller)}, true).catch(({ message }) => message);
-  console.log(said);
+  const outcome = await deployTree(${JSON.stringify(deployment)}, ${JSON.stringify(caller)}, true).catch(({ message }) => message);
+  console.log(outcome);
 `;

@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
 import { stringify } from "yaml";
 import { Failure } from "#lib/failure.ts";
-import { annotated, named, namespaces, objects, testObjects, user } from "../../test/capabilities.ts";
+import { buildNamespace, buildObject, namespaces, objects, testObjects, user } from "../../test/capabilities.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { createManifestCluster, type ManifestCluster, readManifestFolder } from "./manifest-cluster.ts";
 
@@ -28,16 +28,16 @@ describe("a cluster made of a folder of manifests", () => {
   testObjects(() => cluster);
 
   it("has the initial objects of every cluster, and puts objects without a namespace into `default`", async () => {
-    const pod = named("Pod", "lonely");
+    const pod = buildObject("Pod", "lonely");
     const { get } = createManifestCluster(await readManifests({ "pod.json": JSON.stringify(pod) }));
     assert.equal((await get(namespaces, "kube-system"))?.kind, "Namespace");
     assert.equal((await get({ group: "", resource: "pods" }, "lonely", "default"))?.metadata?.namespace, "default");
   });
 
   it("has the initial objects of every namespace, unless a manifest replaces them", async () => {
-    const own = named("ServiceAccount", "default", "b", { imagePullSecrets: [{ name: "pull" }] });
+    const own = buildObject("ServiceAccount", "default", "b", { imagePullSecrets: [{ name: "pull" }] });
     const { get } = createManifestCluster(
-      await readManifests({ "all.json": JSON.stringify(annotated("b")), "own.json": JSON.stringify(own) }),
+      await readManifests({ "all.json": JSON.stringify(buildNamespace("b")), "own.json": JSON.stringify(own) }),
     );
     const getAccount = async (namespace: string) =>
       get({ group: "", resource: "serviceaccounts" }, "default", namespace);

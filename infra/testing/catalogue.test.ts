@@ -15,7 +15,7 @@ import type { Case } from "#lib/recording/recording.ts";
 import type { AdmissionReview, KubernetesObject } from "#lib/review.ts";
 import { type Phase, selectPhase } from "#lib/rule.ts";
 import { mergeWithDefaults } from "#lib/settings.ts";
-import { buildOddCases, perturbCases } from "../../test/perturbed.ts";
+import { buildOddCases, perturbCases } from "../../test/case-generators.ts";
 import { applyOutcomePatch, describeDifferences } from "../catalogue/case-differences.ts";
 import {
   buildReview,

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import fc from "fast-check";
-import { holder, secretIn } from "../../test/planted.ts";
+import { generateHolder, generateSecret } from "../../test/secret-generators.ts";
 import type { Decision } from "../decide.ts";
 import { evaluateRule } from "../evaluation.ts";
 import { aws, cue, get, http, https, list } from "../needs.ts";
@@ -81,7 +81,7 @@ describe("a recording", () => {
   it("has no byte of a secret, wherever it stood and whatever the rule made of it", () =>
     fc.assert(
       fc.asyncProperty(
-        fc.uuid().chain((planted) => fc.tuple(fc.constant(planted), holder(secretIn(planted)))),
+        fc.uuid().chain((planted) => fc.tuple(fc.constant(planted), generateHolder(generateSecret(planted)))),
         fc.constantFrom("object", "oldObject", "extra", "options", "settings", "answer"),
         async ([planted, value], where) => {
           const texts = [told(value)];

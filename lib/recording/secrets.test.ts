@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { readSecrets, requestWith, secretsIn } from "../../test/secret-corpus.ts";
+import { buildSecretRequest, findSecrets, readSecrets } from "../../test/secret-corpus.ts";
 import { https } from "../needs.ts";
 import { createRecordedCapabilities } from "../recorded-answers.ts";
 import type { AdmissionRequest, KubernetesObject } from "../review.ts";
@@ -77,16 +77,16 @@ describe("a recording of objects with secrets in them", () => {
     const count = corpus.reduce((sum, { secrets }) => sum + secrets.length, 0);
     assert.ok(count >= 300 && new Set(corpus.map(({ object }) => object.kind)).size >= 40, `${count}`);
     for (const planted of corpus) {
-      const request = JSON.stringify(requestWith(planted));
-      assert.deepEqual(secretsIn(request, planted), planted.secrets, planted.what);
+      const request = JSON.stringify(buildSecretRequest(planted));
+      assert.deepEqual(findSecrets(request, planted), planted.secrets, planted.what);
     }
   });
 
   for (const [what, one] of rules)
     it(`has none of the secrets where the rule reads ${what}`, async () => {
       for (const planted of corpus) {
-        const line = await lineOf(one, requestWith(planted));
-        assert.deepEqual(secretsIn(line, planted), [], `${planted.what}: ${line}`);
+        const line = await lineOf(one, buildSecretRequest(planted));
+        assert.deepEqual(findSecrets(line, planted), [], `${planted.what}: ${line}`);
       }
     });
 });

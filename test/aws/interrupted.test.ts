@@ -82,7 +82,7 @@ describe("a deployment that ends midway", await needs("moto", "runtime client", 
     cases = buildCases(stamp),
   ): Promise<TreeDeployment> => {
     await checkout.rule("stamp-notes", buildRule(stamp), cases, `trees/${name}`);
-    return { folder: checkout.folder, name, said, kubeconfig, ca: account.ca, mark: "" };
+    return { folder: checkout.folder, name, ruleConfig: said, kubeconfig, ca: account.ca, mark: "" };
   };
 
   /** Requires for each entry that its rule's live version passes the cases, and that its address answers. */

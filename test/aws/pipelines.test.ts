@@ -17,9 +17,9 @@ import {
   readPipelineText,
   runBash,
   type Script,
-  scriptCodeBuild,
-  scriptGitHubJob,
-  scriptGitLabJob,
+  toCodeBuildScript,
+  toGitHubScript,
+  toGitLabScript,
 } from "../pipelines.ts";
 import { type Account, openAccount } from "./account.ts";
 
@@ -49,8 +49,8 @@ const gitlabJobs = new Map(
     .map(([name, job]) => [name, { ...(job.extends && gitlab[job.extends]), ...job }]),
 );
 
-const ofWorkflow = (job: string) => scriptGitHubJob(github, job);
-const ofJob = (job: string) => scriptGitLabJob(gitlabJobs.get(job) ?? {}, gitlab.variables);
+const ofWorkflow = (job: string) => toGitHubScript(github, job);
+const ofJob = (job: string) => toGitLabScript(gitlabJobs.get(job) ?? {}, gitlab.variables);
 
 const plan = "npx postern deploy --stage prod --plan-only";
 const deploy = "node infra/postern.js deploy --stage prod --canary 10% --for 10m";
@@ -88,11 +88,11 @@ const runs: [string, Script, Record<string, string>, string[]][] = [
   ["GitLab's rollback to a release", ofJob("rollback every rule"), { TO: "r7" }, [install, allTo]],
   ["GitLab's rollback of a rule", ofJob("rollback one rule"), { RULE: "pod-security" }, [install, one]],
   ["GitLab's check", ofJob("check"), whatToCheck, [install, check]],
-  ["CodeBuild's check", scriptCodeBuild(checking), whatToCheck, [install, check]],
-  ["CodeBuild's plan", scriptCodeBuild(codebuild), { DO: "plan" }, [install, "npm test", plan]],
-  ["CodeBuild's deploy", scriptCodeBuild(codebuild), { DO: "deploy" }, [install, deploy]],
-  ["CodeBuild's rollback", scriptCodeBuild(codebuild), { DO: "rollback" }, [install, all]],
-  ["CodeBuild's rollback to a release", scriptCodeBuild(codebuild), { DO: "rollback", TO: "r7" }, [install, allTo]],
+  ["CodeBuild's check", toCodeBuildScript(checking), whatToCheck, [install, check]],
+  ["CodeBuild's plan", toCodeBuildScript(codebuild), { DO: "plan" }, [install, "npm test", plan]],
+  ["CodeBuild's deploy", toCodeBuildScript(codebuild), { DO: "deploy" }, [install, deploy]],
+  ["CodeBuild's rollback", toCodeBuildScript(codebuild), { DO: "rollback" }, [install, all]],
+  ["CodeBuild's rollback to a release", toCodeBuildScript(codebuild), { DO: "rollback", TO: "r7" }, [install, allTo]],
 ];
 
 describe("the pipelines", () => {
@@ -166,7 +166,7 @@ describe("the pipelines", () => {
   });
 
   it("refuse unknown actions in CodeBuild", async () => {
-    const { code, stderr, calls } = await called(scriptCodeBuild(codebuild), { DO: "everything" });
+    const { code, stderr, calls } = await called(toCodeBuildScript(codebuild), { DO: "everything" });
     assert.deepEqual({ code, calls }, { code: 2, calls: [install] });
     assert.equal(stderr, "DO must be plan, deploy or rollback, not everything\n");
   });

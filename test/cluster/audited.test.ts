@@ -19,7 +19,7 @@ import {
   waitUntilCalled,
 } from "../../infra/parity/rule-server.ts";
 import { buildReviewAnswer, openScriptedEndpoints } from "../../infra/parity/scripted-endpoints.ts";
-import { audit, json, postern } from "../auditing.ts";
+import { printConfig, runAudit, runJsonAudit } from "../audits.ts";
 import { buildKubeconfig } from "../checkout.ts";
 import { needs } from "../parts.ts";
 
@@ -33,7 +33,7 @@ describe("an audit of a cluster", await needs("API server"), () => {
   let admin: ClusterClient;
   const stops: (() => Promise<unknown>)[] = [];
   const rules = ["always-pull-images", "allowed-registries", "security-context-deny", "deny-service-external-ips"];
-  const yaml = postern(
+  const yaml = printConfig(
     [
       "  always-pull-images: { exempt: { namespaceLabels: { pull: never } } }",
       "  allowed-registries: { settings: { registries: [docker.io] } }",
@@ -181,7 +181,7 @@ describe("an audit of a cluster", await needs("API server"), () => {
   const foreign = ["--webhooks", "sizes.json", "--call", "loopback"];
 
   it("says of each object once what the cluster itself would say, were it made again", async () => {
-    const { code, objects, summary, faults, notes, stderr } = await json(folder, [...foreign, "--page", "50"]);
+    const { code, objects, summary, faults, notes, stderr } = await runJsonAudit(folder, [...foreign, "--page", "50"]);
     assert.equal(code, 1);
     assert.deepEqual([faults, notes, summary.undecided], [[], [], 0], stderr);
     assert.match(stderr, /^ +\d+\.\d s {2}pods: 120 objects, \d+ denied$/m);
@@ -229,13 +229,13 @@ describe("an audit of a cluster", await needs("API server"), () => {
   });
 
   it("is of some namespaces alone where they are named, and of none that isn't there", async () => {
-    const { objects } = await json(folder, ["--namespace", "n1,n3", "--rules", "always-pull-images"]);
+    const { objects } = await runJsonAudit(folder, ["--namespace", "n1,n3", "--rules", "always-pull-images"]);
     assert.deepEqual([...new Set(objects.map(({ namespace }) => namespace))], ["n1", "n3"]);
     assert.equal(objects.length, 40);
     // Its label exempts it.
     const changed = objects.filter(({ verdict }) => verdict === "changed").map(({ namespace }) => namespace);
     assert.deepEqual([...new Set(changed)], ["n1"]);
-    const { code, stderr } = await audit(folder, ["--namespace", "nowhere"]);
+    const { code, stderr } = await runAudit(folder, ["--namespace", "nowhere"]);
     assert.equal(code, 2);
     assert.equal(stderr, '--namespace nowhere: the API server answers 404: namespaces "nowhere" not found\n');
   });
@@ -250,7 +250,7 @@ describe("an audit of a cluster", await needs("API server"), () => {
       subjects: [{ apiGroup: "rbac.authorization.k8s.io", kind: "User", name: "jane" }],
     };
     await admin({ method: "POST", path: `${rbac}/clusterrolebindings`, body: binding });
-    const { code, objects, faults, stderr } = await json(folder, [
+    const { code, objects, faults, stderr } = await runJsonAudit(folder, [
       "--kubeconfig",
       "janes",
       "--rules",
@@ -282,7 +282,7 @@ describe("an audit of a cluster", await needs("API server"), () => {
       /^services could not be read whole: the API server answers 403: services is forbidden: .*jane/m,
     );
     // Whether one is exempt, its labels say.
-    const blind = await json(folder, ["--kubeconfig", "janes", "--rules", "always-pull-images"]);
+    const blind = await runJsonAudit(folder, ["--kubeconfig", "janes", "--rules", "always-pull-images"]);
     assert.equal(blind.code, 3);
     assert.equal(blind.summary.undecided, 120);
     assert.match(
@@ -293,7 +293,7 @@ describe("an audit of a cluster", await needs("API server"), () => {
       blind.notes.join("\n"),
       /^of namespaces that can't be read, [^\n]* as of n0: [^\n]* 403: [^\n]*jane[^\n]*$/m,
     );
-    const silent = await audit(folder, ["--kubeconfig", "janes", "--rules", "deny-service-external-ips"]);
+    const silent = await runAudit(folder, ["--kubeconfig", "janes", "--rules", "deny-service-external-ips"]);
     assert.equal(silent.code, 3);
   });
 
@@ -304,7 +304,7 @@ describe("an audit of a cluster", await needs("API server"), () => {
     const secret = { metadata: { name: "key", annotations: last }, stringData: { password: "correct horse" } };
     await make("/api/v1/namespaces/n0/secrets", [secret]);
     const words = ["--webhooks", "more.json", "--call", "loopback", "--rules", "allowed-registries"];
-    const { objects, stdout } = await json(folder, words);
+    const { objects, stdout } = await runJsonAudit(folder, words);
     const found = objects.find(({ kind }) => kind === "Secret");
     assert.equal(found?.verdict, "changed");
     assert.match(JSON.stringify(found?.difference), /more: /);
@@ -334,7 +334,7 @@ describe("an audit of a cluster", await needs("API server"), () => {
     ]);
     const words = ["--namespace", "n0", "--rules", "allowed-registries"];
     const verdictsOf = async (...more: string[]) =>
-      (await json(folder, [...words, ...more])).objects
+      (await runJsonAudit(folder, [...words, ...more])).objects
         .filter(
           ({ uid, madeBy, kind }) =>
             madeBy !== undefined || (uid !== undefined && /^(Deployment|ReplicaSet)$/.test(kind)),
@@ -342,7 +342,7 @@ describe("an audit of a cluster", await needs("API server"), () => {
         .map(({ kind, madeBy, verdict }) => [kind, ...(madeBy ? [`of ${madeBy}`] : []), verdict].join(" "));
     assert.deepEqual(await verdictsOf(), ["Deployment allowed", "Pod of Deployment web denied", "ReplicaSet allowed"]);
     assert.deepEqual(await verdictsOf("--no-pod-templates"), []);
-    const { stdout } = await audit(folder, words);
+    const { stdout } = await runAudit(folder, words);
     assert.match(stdout, /^Deployment n0\/web \(its Pods\) denied$/m);
   });
 
@@ -363,7 +363,12 @@ describe("an audit of a cluster", await needs("API server"), () => {
     ];
     for (const [path, body] of bodies) assert.equal((await admin({ method: "POST", path, body })).code, 201);
     try {
-      const { code, objects } = await json(folder, ["--namespace", "n1,n2,n3", "--rules", "always-pull-images"]);
+      const { code, objects } = await runJsonAudit(folder, [
+        "--namespace",
+        "n1,n2,n3",
+        "--rules",
+        "always-pull-images",
+      ]);
       assert.equal(code, 3);
       const open = Map.groupBy(objects, ({ namespace, undecided }) => `${namespace}: ${undecided.join()}`);
       assert.deepEqual(
@@ -408,9 +413,11 @@ describe("an audit of a cluster", await needs("API server"), () => {
         if (index % 2 === 0) await admin({ method: "DELETE", path: `${path}/c${index}` });
       }
     })();
-    const { code, objects, summary } = await json(folder, ["--rules", "always-admit", "--page", "7"]).finally(() => {
-      isOver = true;
-    });
+    const { code, objects, summary } = await runJsonAudit(folder, ["--rules", "always-admit", "--page", "7"]).finally(
+      () => {
+        isOver = true;
+      },
+    );
     await others;
     assert.equal(code, 0);
     assert.equal(summary.undecided, 0);
@@ -430,7 +437,7 @@ describe("an audit of a cluster", await needs("API server"), () => {
   });
 
   it("makes PolicyReports that the API server takes as they are, again and again", async () => {
-    const none = await audit(folder, [...foreign, "-o", "policyreport"]);
+    const none = await runAudit(folder, [...foreign, "-o", "policyreport"]);
     assert.match(
       none.stderr,
       /^cluster c does not serve reports; kubectl apply accepts them once the cluster has the CRDs of openreports/m,
@@ -445,7 +452,7 @@ describe("an audit of a cluster", await needs("API server"), () => {
       await define(admin, kind, plural, group, "Namespaced", [version], report);
       await define(admin, `Cluster${kind}`, `cluster${plural}`, group, "Cluster", [version], report);
       for (const _ of ["first", "again"]) {
-        const { stdout, stderr } = await audit(folder, [...foreign, "-o", "policyreport"]);
+        const { stdout, stderr } = await runAudit(folder, [...foreign, "-o", "policyreport"]);
         assert.doesNotMatch(stderr, /does not serve reports/);
         const { items } = JSON.parse(stdout);
         assert.deepEqual(

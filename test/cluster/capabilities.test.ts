@@ -10,7 +10,7 @@ import { listServedResources } from "../../infra/apiserver/kinds/served.ts";
 import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
 import { getCollectionPath } from "../../infra/parity/control-plane/client.ts";
 import { bootCluster, type TestCluster } from "../../infra/parity/control-plane/cluster.ts";
-import { named, namespaces, objects, testAnswers, testObjects } from "../capabilities.ts";
+import { buildObject, namespaces, objects, testAnswers, testObjects } from "../capabilities.ts";
 import { needs } from "../parts.ts";
 
 describe("the capabilities of a real API server", await needs("API server"), () => {
@@ -19,11 +19,11 @@ describe("the capabilities of a real API server", await needs("API server"), () 
   const rbac = "rbac.authorization.k8s.io";
   const role = (name: string, namespace: string) => [
     {
-      ...named("Role", name, namespace, {}, `${rbac}/v1`),
+      ...buildObject("Role", name, namespace, {}, `${rbac}/v1`),
       rules: [{ apiGroups: [""], resources: ["limitranges"], verbs: ["get"] }],
     },
     {
-      ...named("RoleBinding", name, namespace, {}, `${rbac}/v1`),
+      ...buildObject("RoleBinding", name, namespace, {}, `${rbac}/v1`),
       roleRef: { apiGroup: rbac, kind: "Role", name },
       subjects: [{ apiGroup: rbac, kind: "User", name: "jane" }],
     },
@@ -66,7 +66,7 @@ describe("the capabilities of a real API server", await needs("API server"), () 
   it("fail if the user may not create an object, or its kind is not served", async () => {
     const credentials = { token: cluster.getToken("jane") };
     const world = createLiveCapabilities({ prod: { server: cluster.server, ca: cluster.ca, credentials } });
-    const [widget, namespace] = [named("Widget", "w"), named("Namespace", "newer")];
+    const [widget, namespace] = [buildObject("Widget", "w"), buildObject("Namespace", "newer")];
     await assert.rejects(world("prod", 5000).create(namespaces, namespace), Failure);
     await assert.rejects(open().create({ group: "example.com", resource: "widgets" }, widget), Failure);
   });

@@ -38,14 +38,14 @@ const check = (words: string[], stdin = "", cluster = "test"): Promise<Ended> =>
   runVerb(folder, ["check", "--config", "postern.yaml", "--cluster", cluster, ...words], stdin);
 
 /** The findings themselves. */
-const found = async (words: string[], stdin?: string, cluster?: string) => {
+const runJson = async (words: string[], stdin?: string, cluster?: string) => {
   const { code, stdout, stderr } = await check([...words, "-o", "json"], stdin, cluster);
   assert.notEqual(stdout, "", stderr);
   const { objects, summary, faults, notes } = JSON.parse(stdout);
   return { code, objects: objects as any[], summary, faults: faults as any[], notes: notes as string[] };
 };
 
-const pod = (name: string, spec: object = {}, metadata: object = {}) => {
+const buildPod = (name: string, spec: object = {}, metadata: object = {}) => {
   const container = {
     name: "a",
     image: "docker.io/a:1",
@@ -55,7 +55,7 @@ const pod = (name: string, spec: object = {}, metadata: object = {}) => {
   return { apiVersion: "v1", kind: "Pod", metadata: { name, ...metadata }, spec: { containers: [container], ...spec } };
 };
 /** A recorded review. */
-const review = (kind: string, resource: string, more: object, group = "", version = "v1") => ({
+const buildReview = (kind: string, resource: string, more: object, group = "", version = "v1") => ({
   apiVersion: "admission.k8s.io/v1",
   kind: "AdmissionReview",
   request: {
@@ -70,7 +70,7 @@ const review = (kind: string, resource: string, more: object, group = "", versio
     ...more,
   },
 });
-const documents = (...all: object[]) => all.map((one) => stringify(one)).join("---\n");
+const joinDocuments = (...all: object[]) => all.map((one) => stringify(one)).join("---\n");
 
 describe("postern check", () => {
   it("reports the verdict of every object in a folder, with the line of each denied field", async () => {
@@ -120,7 +120,7 @@ describe("postern check", () => {
 
   it("reads standard input, globs and Lists of one kind", async () => {
     const list = { apiVersion: "v1", kind: "PodList", items: [{ metadata: { name: "x" }, spec: {} }] };
-    const { objects } = await found(["-", "k8s/*.json"], stringify(list));
+    const { objects } = await runJson(["-", "k8s/*.json"], stringify(list));
     assert.deepEqual(objects.map(({ kind, name, file }) => [kind, name, file]).sort(), [
       ["Pod", "x", "-"],
       ["Service", "s", "k8s/list.json"],
@@ -128,13 +128,13 @@ describe("postern check", () => {
   });
 
   it("evaluates the rules of a cluster, or those of --rules", async () => {
-    const root = documents(pod("root", { securityContext: { runAsUser: 0 } }));
-    const [loose, strict] = [await found(["-"], root), await found(["-"], root, "strict")];
+    const root = joinDocuments(buildPod("root", { securityContext: { runAsUser: 0 } }));
+    const [loose, strict] = [await runJson(["-"], root), await runJson(["-"], root, "strict")];
     assert.deepEqual([loose.code, loose.objects[0].warnings[0].rule], [0, "security-context-deny"]);
     assert.match(loose.objects[0].warnings[0].text, /^would deny: pods "root" is forbidden/);
     assert.deepEqual([strict.code, strict.objects[0].denials[0].rule], [1, "security-context-deny"]);
     assert.equal(strict.objects[0].denials[0].line, 14);
-    const only = await found(["-", "--rules", "always-deny"], root);
+    const only = await runJson(["-", "--rules", "always-deny"], root);
     assert.deepEqual(
       only.objects[0].denials.map(({ rule }: any) => rule),
       ["always-deny"],
@@ -142,36 +142,39 @@ describe("postern check", () => {
   });
 
   it("evaluates updates of existing objects, and deletions", async () => {
-    const scaled = (replicas: number) => parse(deployment.replace("replicas: 1", `replicas: ${replicas}`));
-    await write("old.yaml", stringify(scaled(3)));
+    const scaleDeployment = (replicas: number) => parse(deployment.replace("replicas: 1", `replicas: ${replicas}`));
+    await write("old.yaml", stringify(scaleDeployment(3)));
     const words = ["-", "--rules", "minimum-replicas", "-n", "shop"];
-    const update = await found([...words, "--old", "old.yaml"], stringify(scaled(1)));
+    const update = await runJson([...words, "--old", "old.yaml"], stringify(scaleDeployment(1)));
     assert.equal(update.objects[0].hooks[0].outcome, "called");
-    const unknown = await found([...words, "--operation", "UPDATE"], stringify(scaled(1)));
+    const unknown = await runJson([...words, "--operation", "UPDATE"], stringify(scaleDeployment(1)));
     assert.deepEqual(
       [unknown.code, unknown.objects[0].undecided],
       [3, ["there is nothing to update; --old or --state must hold it as it is now"]],
     );
-    const deletion = await found(["-", "--operation", "delete", "--rules", "always-deny"], documents(pod("gone")));
+    const deletion = await runJson(
+      ["-", "--operation", "delete", "--rules", "always-deny"],
+      joinDocuments(buildPod("gone")),
+    );
     assert.equal(deletion.objects[0].verdict, "denied");
   });
 
   it("evaluates the Pods that workloads would create, with the workload's name and the template's lines", async () => {
-    const { objects, code } = await found(["k8s/web.yaml"]);
+    const { objects, code } = await runJson(["k8s/web.yaml"]);
     assert.equal(code, 1);
     const made = objects.find(({ madeBy }) => madeBy === "Deployment web");
     assert.deepEqual([made.kind, made.namespace, made.name, made.verdict], ["Pod", "shop", "web-", "denied"]);
     assert.deepEqual([made.denials[0].rule, made.denials[0].line], ["allowed-registries", 15]);
-    const asked = await found(["k8s/web.yaml", "--also-pod-templates"]);
-    assert.deepEqual(asked.objects, objects);
-    const without = await found(["k8s/web.yaml", "--no-pod-templates"]);
+    const repeated = await runJson(["k8s/web.yaml", "--also-pod-templates"]);
+    assert.deepEqual(repeated.objects, objects);
+    const without = await runJson(["k8s/web.yaml", "--no-pod-templates"]);
     assert.deepEqual([without.code, without.objects.length], [0, 1]);
-    const gone = await found(["k8s/web.yaml", "--operation", "DELETE"]);
+    const gone = await runJson(["k8s/web.yaml", "--operation", "DELETE"]);
     assert.deepEqual([gone.code, gone.objects.length], [0, 1]);
 
-    const text = stringify(review("Deployment", "deployments", { object: parse(deployment) }, "apps"));
+    const text = stringify(buildReview("Deployment", "deployments", { object: parse(deployment) }, "apps"));
     await write("workload.yaml", text);
-    const reviewed = await found(["--review", "workload.yaml"]);
+    const reviewed = await runJson(["--review", "workload.yaml"]);
     const line = text.slice(0, text.indexOf("image:")).split("\n").length;
     assert.equal(reviewed.objects[1].denials[0].line, line);
   });
@@ -179,22 +182,22 @@ describe("postern check", () => {
   it("evaluates requests of the given user, with the groups that an API server adds", async () => {
     const groups = `clusters: { test: { rules: { always-deny: { exempt: { groups: ["system:serviceaccounts:shop"] } } } } }`;
     await write("groups.yaml", `rules: {}\n${groups}\n`);
-    const verdictOf = async (...words: string[]) =>
-      (await found(["-", "--config", "groups.yaml", ...words], documents(pod("p")))).objects[0].verdict;
+    const getVerdict = async (...words: string[]) =>
+      (await runJson(["-", "--config", "groups.yaml", ...words], joinDocuments(buildPod("p")))).objects[0].verdict;
     const builder = ["--as", "system:serviceaccount:shop:builder"];
-    assert.equal(await verdictOf(...builder), "allowed");
+    assert.equal(await getVerdict(...builder), "allowed");
     // --as-group replaces all groups, as in kubectl.
-    assert.equal(await verdictOf(...builder, "--as-group", "team"), "denied");
-    assert.equal(await verdictOf("--as", "jane", "--as-group", "system:serviceaccounts:shop"), "allowed");
-    assert.equal(await verdictOf("--as", "system:serviceaccount:other:builder"), "denied");
+    assert.equal(await getVerdict(...builder, "--as-group", "team"), "denied");
+    assert.equal(await getVerdict("--as", "jane", "--as-group", "system:serviceaccounts:shop"), "allowed");
+    assert.equal(await getVerdict("--as", "system:serviceaccount:other:builder"), "denied");
   });
 
   it("evaluates recorded reviews of any kind", async () => {
     const object = { apiVersion: "v1", kind: "PodExecOptions", command: ["sh"] };
     const exec = { subResource: "exec", name: "p", operation: "CONNECT", object };
-    const all = [exec, { ...exec, uid: 7 }].map((more) => review("PodExecOptions", "pods", more));
-    await write("reviews.yaml", documents(...all));
-    const { objects, code } = await found(["--review", "reviews.yaml", "--rules", "always-deny"]);
+    const all = [exec, { ...exec, uid: 7 }].map((more) => buildReview("PodExecOptions", "pods", more));
+    await write("reviews.yaml", joinDocuments(...all));
+    const { objects, code } = await runJson(["--review", "reviews.yaml", "--rules", "always-deny"]);
     assert.equal(code, 1);
     assert.deepEqual(
       objects.map(({ verdict }) => verdict),
@@ -205,7 +208,7 @@ describe("postern check", () => {
 
   it("reports that no rule is about an unknown kind", async () => {
     const widget = { apiVersion: "shop.example/v1", kind: "Widget", metadata: { name: "x" } };
-    const { code, stdout } = await check(["-"], documents(widget, pod("p")));
+    const { code, stdout } = await check(["-"], joinDocuments(widget, buildPod("p")));
     assert.equal(code, 0);
     assert.match(
       stdout,
@@ -217,7 +220,7 @@ describe("postern check", () => {
   it("names other webhooks, and calls those of allowed hosts", async (test) => {
     const state = join(folder, ".postern");
     const certificate = await openCertificate(state, "127.0.0.1");
-    const heard: any[] = [];
+    const requests: any[] = [];
     const server = createServer({ cert: certificate.cert, key: certificate.key }, (request, response) => {
       let body = "";
       request.on("data", (chunk) => {
@@ -225,7 +228,7 @@ describe("postern check", () => {
       });
       request.on("end", () => {
         const review = JSON.parse(body);
-        heard.push({ url: request.url, dryRun: review.request.dryRun });
+        requests.push({ url: request.url, dryRun: review.request.dryRun });
         if (request.url?.startsWith("/on")) {
           response.writeHead(307, { location: "https://far.example/judge" }).end();
           return;
@@ -239,16 +242,16 @@ describe("postern check", () => {
     await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
     test.after(() => server.close());
     const { port } = server.address() as AddressInfo;
-    const hook = (name: string, url: string, more: object = {}) => ({
+    const buildHook = (name: string, url: string, more: object = {}) => ({
       ...{ name, clientConfig: { url, caBundle: Buffer.from(certificate.ca).toString("base64") }, sideEffects: "None" },
       rules: [{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE"] }],
       ...{ admissionReviewVersions: ["v1"], ...more },
     });
     const team = { namespaceSelector: { matchLabels: { team: "a" } } };
     const webhooks = [
-      hook("friday.other.example", `https://127.0.0.1:${port}/judge`),
-      hook("far.other.example", "https://far.example/judge"),
-      hook("team.other.example", "https://far.example/judge", team),
+      buildHook("friday.other.example", `https://127.0.0.1:${port}/judge`),
+      buildHook("far.other.example", "https://far.example/judge"),
+      buildHook("team.other.example", "https://far.example/judge", team),
     ];
     const configuration = {
       apiVersion: "admissionregistration.k8s.io/v1",
@@ -259,29 +262,32 @@ describe("postern check", () => {
     await write("webhooks.yaml", stringify(configuration));
     const words = ["-", "--webhooks", "webhooks.yaml"];
 
-    const named = await check(words, documents(pod("p")));
+    const named = await check(words, joinDocuments(buildPod("p")));
     assert.match(named.stdout, /would call friday.other.example, far.other.example\n/);
-    assert.deepEqual([named.code, heard], [0, []]);
+    assert.deepEqual([named.code, requests], [0, []]);
 
-    const called = await found([...words, "--call", "loopback"], documents(pod("p", {}, { namespace: "shop" })));
+    const called = await runJson(
+      [...words, "--call", "loopback"],
+      joinDocuments(buildPod("p", {}, { namespace: "shop" })),
+    );
     assert.equal(called.code, 1);
     assert.deepEqual(
       called.objects[0].denials.map(({ rule, message }: any) => [rule, message]),
       [["friday.other.example", "not on a Friday"]],
     );
-    assert.deepEqual(heard, [{ url: "/judge?timeout=10s", dryRun: true }]);
+    assert.deepEqual(requests, [{ url: "/judge?timeout=10s", dryRun: true }]);
     // The others no client hears.
     assert.deepEqual(called.objects[0].warnings, [{ rule: "friday.other.example", text: "rest" }]);
     assert.match(called.objects[0].undecided[0], /^team.other.example: whether its namespace has the label team/);
 
-    const elsewhere = [hook("moved.other.example", `https://127.0.0.1:${port}/on`)];
+    const elsewhere = [buildHook("moved.other.example", `https://127.0.0.1:${port}/on`)];
     await write("webhooks.yaml", stringify({ ...configuration, webhooks: elsewhere }));
-    const moved = await found([...words, "--call", "loopback"], documents(pod("p")));
+    const moved = await runJson([...words, "--call", "loopback"], joinDocuments(buildPod("p")));
     assert.equal(moved.code, 3);
     assert.match(moved.objects[0].undecided[0], /it redirects to https:\/\/far\.example\/judge, which is not called/);
 
-    await write("webhooks.yaml", stringify({ ...configuration, webhooks: [hook("bad", "http://x")] }));
-    const refused = await check(words, documents(pod("p")));
+    await write("webhooks.yaml", stringify({ ...configuration, webhooks: [buildHook("bad", "http://x")] }));
+    const refused = await check(words, joinDocuments(buildPod("p")));
     assert.equal(refused.code, 2);
     assert.match(
       refused.stderr,
@@ -294,9 +300,9 @@ describe("postern check", () => {
     const metadata = { name: "c" };
     const [group, kind] = ["certificates.k8s.io", "CertificateSigningRequest"];
     const object = { apiVersion: `${group}/v1`, kind, metadata, spec: { signerName: "example.com/a" } };
-    const asked = { subResource: "approval", namespace: undefined, operation: "UPDATE", object, oldObject: object };
-    const approval = review(kind, "certificatesigningrequests", { ...metadata, ...asked }, group);
-    const { code, objects } = await found(words, stringify(approval));
+    const update = { subResource: "approval", namespace: undefined, operation: "UPDATE", object, oldObject: object };
+    const approval = buildReview(kind, "certificatesigningrequests", { ...metadata, ...update }, group);
+    const { code, objects } = await runJson(words, stringify(approval));
     assert.deepEqual([code, objects[0].verdict], [3, "undecided"]);
   });
 
@@ -304,7 +310,7 @@ describe("postern check", () => {
     await write("fix/pods.yaml", pods);
     await write(
       "fix/one.json",
-      `${JSON.stringify(pod("j", { containers: [{ name: "a", image: "docker.io/a" }] }), null, 2)}\n`,
+      `${JSON.stringify(buildPod("j", { containers: [{ name: "a", image: "docker.io/a" }] }), null, 2)}\n`,
     );
     const aliased =
       "apiVersion: v1\nkind: Pod\nmetadata: { name: al, labels: &l { a: b }, annotations: *l }\nspec: { containers: [{ name: a, image: docker.io/a }] }\n";
@@ -312,8 +318,8 @@ describe("postern check", () => {
     const marked =
       "\uFEFFapiVersion: v1\r\nkind: Pod\r\nmetadata: { name: m }\r\nspec: { containers: [{ name: a, image: docker.io/a, imagePullPolicy: Never }] }\r\n";
     await write("fix/marked.yaml", marked);
-    const object = pod("r", { containers: [{ name: "a", image: "docker.io/a" }] });
-    const recorded = stringify(review("Pod", "pods", { name: "r", userInfo: {}, object }));
+    const object = buildPod("r", { containers: [{ name: "a", image: "docker.io/a" }] });
+    const recorded = stringify(buildReview("Pod", "pods", { name: "r", userInfo: {}, object }));
     await write("reviewed.yaml", recorded);
     const { stderr } = await check(["fix", "--review", "reviewed.yaml", "--fix"]);
     assert.equal(await readFile(join(folder, "reviewed.yaml"), "utf8"), recorded);
@@ -325,7 +331,7 @@ describe("postern check", () => {
     assert.match(still, /imagePullPolicy: Always/);
     const { spec } = JSON.parse(await readFile(join(folder, "fix/one.json"), "utf8"));
     assert.deepEqual(spec.containers[0].resources, { requests: { cpu: "100m" } });
-    const again = await found(["fix/one.json", "fix/pods.yaml", "fix/marked.yaml"]);
+    const again = await runJson(["fix/one.json", "fix/pods.yaml", "fix/marked.yaml"]);
     assert.deepEqual([again.summary.changed, again.summary.denied], [0, 1]);
   });
 
@@ -334,7 +340,7 @@ describe("postern check", () => {
     const texts = Object.fromEntries(
       ["outside/target.yaml", "outside/one.yaml", "linked/here.yaml"].map((name, index) => [
         name,
-        stringify(pod(`l${index}`, { containers: [container] })),
+        stringify(buildPod(`l${index}`, { containers: [container] })),
       ]),
     );
     for (const [name, text] of Object.entries(texts)) await write(name, text);
@@ -342,12 +348,12 @@ describe("postern check", () => {
     await symlink("here.yaml", join(folder, "linked/near.yaml"));
     await symlink("../outside", join(folder, "linked/all"));
     const outside = await realpath(join(folder, "outside"));
-    const isLeft = (name: string, target: string, given: string) =>
+    const describeLeft = (name: string, target: string, given: string) =>
       `${name} is left as it is: it is a symbolic link to ${join(outside, target)}, outside of ${given}\n`;
     const cases: [path: string, left: string][] = [
-      ["linked", isLeft("linked/away.yaml", "target.yaml", "linked")],
-      ["linked/away.yaml", isLeft("linked/away.yaml", "target.yaml", "linked")],
-      ["linked/al*", isLeft("linked/all/one.yaml", "one.yaml", "linked")],
+      ["linked", describeLeft("linked/away.yaml", "target.yaml", "linked")],
+      ["linked/away.yaml", describeLeft("linked/away.yaml", "target.yaml", "linked")],
+      ["linked/al*", describeLeft("linked/all/one.yaml", "one.yaml", "linked")],
     ];
     for (const [path, left] of cases) {
       const { code, stderr } = await check([path, "--fix", "--rules", "always-pull-images"]);
@@ -389,18 +395,18 @@ describe("postern check", () => {
   });
 
   it("prints no pipeline commands that names of objects contain", async () => {
-    const text = documents(
+    const text = joinDocuments(
       { apiVersion: "v1", kind: "::error file=a::kind", metadata: { name: "a" } },
       { apiVersion: "example.com/v1", kind: "Foo\n::error::kind", metadata: { name: "\u202ea" } },
-      pod("a", { containers: [{ name: "a", image: "##vso[task.setvariable variable=PATH]a" }] }),
-      pod("b", {}, { namespace: "x\n::stop-commands::token\u001b[31m" }),
+      buildPod("a", { containers: [{ name: "a", image: "##vso[task.setvariable variable=PATH]a" }] }),
+      buildPod("b", {}, { namespace: "x\n::stop-commands::token\u001b[31m" }),
     );
     const { code, stdout, stderr } = await check(["-"], text);
     assert.equal(code, 1);
     for (const word of ["::kind", "setvariable", "::token"]) assert.ok(`${stdout}${stderr}`.includes(word), word);
     for (const line of `${stdout}${stderr}`.split("\n"))
       assert.doesNotMatch(line, /^\s*::|##\w*\[|\p{Cc}|\p{Bidi_Control}/u);
-    await write("strange.yaml", documents({ apiVersion: "v1", kind: "a\n::error::b", metadata: { name: "a" } }));
+    await write("strange.yaml", joinDocuments({ apiVersion: "v1", kind: "a\n::error::b", metadata: { name: "a" } }));
     const refused = await check(["k8s", "--webhooks", "strange.yaml"]);
     assert.equal(refused.code, 2);
     assert.doesNotMatch(refused.stderr, /^\s*::[^:]*b/m);
@@ -410,12 +416,12 @@ describe("postern check", () => {
       const args = [program, "check", "--config", "postern.yaml", "--cluster", cluster, "-"];
       return spawnSync(process.execPath, args, { cwd: folder, input }).status;
     };
-    const allowed = documents(pod("a"));
+    const allowed = joinDocuments(buildPod("a"));
     assert.deepEqual([end(allowed), end(services), end("kind: [\n"), end(allowed, "none")], [0, 1, 3, 2]);
   });
   it("does not exit with 0 if its standard output is closed", async () => {
     const containers = Array.from({ length: 2000 }, (_, index) => ({ name: `c${index}`, image: "docker.io/a" }));
-    await write("loud.json", JSON.stringify(pod("loud", { containers })));
+    await write("loud.json", JSON.stringify(buildPod("loud", { containers })));
     for (const words of [["loud.json"], ["k8s/web.yaml"]]) {
       const args = [program, "check", "--config", "postern.yaml", "--cluster", "test", ...words];
       const child = spawn(process.execPath, args, { cwd: folder, stdio: ["ignore", "pipe", "ignore"] });

@@ -23,7 +23,7 @@ before(async () => {
 after(() => rm(folder, { recursive: true }));
 
 /** The exit code and the last line, where the tests do this. */
-const ending = (tests: string) => {
+const runCi = (tests: string) => {
   const env = {
     ...process.env,
     PATH: `${join(folder, "bin")}:${process.env.PATH}`,
@@ -35,15 +35,15 @@ const ending = (tests: string) => {
 
 describe(".ci/run", () => {
   it("counts the checks and the tests that passed", () => {
-    assert.deepEqual(ending('printf "ℹ pass 7\\nℹ fail 0\\nℹ cancelled 0\\n"'), [0, "16 passed, 0 failed"]);
+    assert.deepEqual(runCi('printf "ℹ pass 7\\nℹ fail 0\\nℹ cancelled 0\\n"'), [0, "16 passed, 0 failed"]);
   });
 
   it("fails where tests fail", () => {
     const tests = 'printf "ℹ pass 5\\nℹ fail 1\\nℹ cancelled 1\\n"; exit 1';
-    assert.deepEqual(ending(tests), [1, "13 passed, 3 failed"]);
+    assert.deepEqual(runCi(tests), [1, "13 passed, 3 failed"]);
   });
 
   it("fails where the tests end before they are counted", () => {
-    assert.deepEqual(ending("exit 137"), [1, "8 passed, 1 failed"]);
+    assert.deepEqual(runCi("exit 137"), [1, "8 passed, 1 failed"]);
   });
 });

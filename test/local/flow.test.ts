@@ -27,7 +27,7 @@ interface Reply {
 type Event = Record<string, unknown> & { body: string };
 type Map = Record<string, unknown>;
 
-const fixture = <T = Event>(name: string): T =>
+const readFixture = <T = Event>(name: string): T =>
   JSON.parse(readFileSync(new URL(`../fixtures/${name}.json`, import.meta.url), "utf8"));
 
 const judge = rule<KubernetesObject, { label: string }, { ranges: ReturnType<typeof list<"limitranges">> }>({
@@ -50,22 +50,22 @@ const judge = rule<KubernetesObject, { label: string }, { ranges: ReturnType<typ
   },
 });
 
-const one = createTestSigner(1);
+const signer = createTestSigner(1);
 const cluster = { keyVersions: [1], mode: "enforce", settings: { label: "seen" } } as const;
-const share: EndpointConfig = {
+const config: EndpointConfig = {
   rule: "judge",
   clusters: { "prod-eu": cluster, idle: { ...cluster, mode: "off" }, raised: { ...cluster, keyVersions: [2, 3] } },
 };
 
-const context = (remaining = 10_000) =>
+const buildContext = (remaining = 10_000) =>
   ({ functionName: "judge", functionVersion: "7", getRemainingTimeInMillis: () => remaining }) as Context;
 
 /** An endpoint with no cluster to ask, and what it tells of its reviews. */
-const opened = (asked: Rule, itsShare = share, host: Partial<EndpointHost> = {}) => {
+const openEndpoint = (endpointRule: Rule, ownConfig = config, host: Partial<EndpointHost> = {}) => {
   const reports: LogReport[] = [];
   const journal = (report: LogReport) => void reports.push(report);
-  const handler = createCompleteEndpoint(asked, itsShare, {
-    publicKeys: one.publicKey,
+  const handler = createCompleteEndpoint(endpointRule, ownConfig, {
+    publicKeys: signer.publicKey,
     openCapabilities: createUnconnectedCapabilities,
     writeLogLine: journal,
     ...host,
@@ -73,12 +73,12 @@ const opened = (asked: Rule, itsShare = share, host: Partial<EndpointHost> = {})
   return { handler, reports };
 };
 
-const running = () => {
-  const { handler, reports } = opened(judge);
+const openTestEndpoint = () => {
+  const { handler, reports } = openEndpoint(judge);
   return {
     handler,
     reports,
-    ask: async (event: unknown, remaining?: number) => (await handler(event, context(remaining))) as Reply,
+    ask: async (event: unknown, remaining?: number) => (await handler(event, buildContext(remaining))) as Reply,
   };
 };
 
@@ -90,36 +90,41 @@ describe("a rule with variants", () => {
     validate: (_, { variant, settings: { limit, unit } }) => `${variant} ${limit}${unit}`,
   });
   const variants = { strict: { limit: 2 }, loose: {} };
-  const setup = { keyVersions: [1], mode: "enforce", settings: { limit: 5, unit: "k" } } as const;
-  const clusters = { "prod-eu": { ...setup, variants }, idle: { ...setup, mode: "off" as const }, other: setup };
-  const { handler } = opened(levels, { rule: "levels", variants: { usual: { limit: 3 } }, clusters });
-  const ask = async (event: unknown) => (await handler(event, context())) as Reply & { response?: Map };
-  const saidAt = async (path: string, cluster = "prod-eu") => {
-    const rawPath = `/${one.segment(cluster)}/levels/${path}`;
+  const clusterConfig = { keyVersions: [1], mode: "enforce", settings: { limit: 5, unit: "k" } } as const;
+  const clusters = {
+    "prod-eu": { ...clusterConfig, variants },
+    idle: { ...clusterConfig, mode: "off" as const },
+    other: clusterConfig,
+  };
+  const { handler } = openEndpoint(levels, { rule: "levels", variants: { usual: { limit: 3 } }, clusters });
+  const ask = async (event: unknown) => (await handler(event, buildContext())) as Reply & { response?: Map };
+  const askVariant = async (path: string, cluster = "prod-eu") => {
+    const rawPath = `/${signer.segment(cluster)}/levels/${path}`;
     const { statusCode, body } = await ask({ ...plain, rawPath });
     const { response } = JSON.parse(body);
     return statusCode === 200 ? (response.status?.message ?? response.allowed) : statusCode;
   };
 
   it("gets the name and the settings of the called variant", async () => {
-    assert.equal(await saidAt("validate/strict"), "strict 2k");
-    assert.equal(await saidAt("validate/loose"), "loose 5k");
+    assert.equal(await askVariant("validate/strict"), "strict 2k");
+    assert.equal(await askVariant("validate/loose"), "loose 5k");
   });
 
   it("answers without one, for it may have had none when the entry was made", async () =>
-    assert.equal(await saidAt("validate"), "undefined 5k"));
+    assert.equal(await askVariant("validate"), "undefined 5k"));
 
   it("has nothing under names that are none", async () => {
     for (const name of ["", "usual", "stric", "strict/", "__proto__", "constructor", "validate", "STRICT"])
-      assert.equal(await saidAt(`validate/${name}`), 404, name);
+      assert.equal(await askVariant(`validate/${name}`), 404, name);
   });
 
   it("has those of its cluster, or of its own settings where that one says nothing", async () => {
-    assert.equal(await saidAt("validate/usual", "other"), "usual 3k");
-    assert.equal(await saidAt("validate/strict", "other"), 404);
+    assert.equal(await askVariant("validate/usual", "other"), "usual 3k");
+    assert.equal(await askVariant("validate/strict", "other"), 404);
   });
 
-  it("allows whatever comes where it is off", async () => assert.equal(await saidAt("validate/gone", "idle"), true));
+  it("allows whatever comes where it is off", async () =>
+    assert.equal(await askVariant("validate/gone", "idle"), true));
 
   it("can be run with any settings by a direct invocation", async () => {
     const say = async (event: object) =>
@@ -140,11 +145,11 @@ interface Change {
 }
 
 /** A recorded event as it would be if the client had sent something else. */
-const altered = (event: Event, { method, path, headers = {}, timeout, ...rest }: Change): Event => {
+const alterEvent = (event: Event, { method, path, headers = {}, timeout, ...rest }: Change): Event => {
   const changed = structuredClone({ ...event, ...rest }) as Event;
   const set = (map: unknown, key: string, value: unknown) => {
     if (typeof map !== "object" || map === null) return;
-    const present = Object.keys(map).find((one) => one.toLowerCase() === key.toLowerCase());
+    const present = Object.keys(map).find((signer) => signer.toLowerCase() === key.toLowerCase());
     Reflect.deleteProperty(map, present ?? key);
     Reflect.set(map, key, value);
   };
@@ -162,18 +167,18 @@ const altered = (event: Event, { method, path, headers = {}, timeout, ...rest }:
   return changed;
 };
 
-const base64 = (event: Event): Event => ({
+const encodeBody = (event: Event): Event => ({
   ...event,
   body: Buffer.from(event.body).toString("base64"),
   isBase64Encoded: true,
 });
 
 const shapes = ["http-api-2.0", "http-api-1.0", "rest-proxy", "function-url", "alb", "alb-multi-value"];
-const plain = fixture("http-api-2.0");
-const review = fixture<{ review: { request: Map } & Map }>("direct").review;
+const plain = readFixture("http-api-2.0");
+const review = readFixture<{ review: { request: Map } & Map }>("direct").review;
 const withRequest = (request: Map) => JSON.stringify({ ...review, request: { ...review.request, ...request } });
-const named = (name: string) => withRequest({ object: { metadata: { name } } });
-const to = (phase: string, segment = one.segment("prod-eu")) => `/${segment}/judge/${phase}`;
+const nameObject = (name: string) => withRequest({ object: { metadata: { name } } });
+const toPath = (phase: string, segment = signer.segment("prod-eu")) => `/${segment}/judge/${phase}`;
 
 const changed =
   '{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","response":{"uid":"b52f2b5a-66b5-4d0e-9a0a-6f1d2f2f7c11","allowed":true,' +
@@ -186,10 +191,10 @@ const refused =
   '{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","response":{"uid":"b52f2b5a-66b5-4d0e-9a0a-6f1d2f2f7c11","allowed":false,' +
   '"status":{"code":403,"reason":"Forbidden","message":"metadata.name must not be \\"bad\\""}}}';
 
-const failed = (code: number, reason: string, message: string) =>
+const printFailure = (code: number, reason: string, message: string) =>
   `{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":${JSON.stringify(message)},"reason":"${reason}","code":${code}}`;
 
-const nested = (depth: number) => ['{"a":'.repeat(depth), 1, "}".repeat(depth)].join("");
+const nest = (depth: number) => ['{"a":'.repeat(depth), 1, "}".repeat(depth)].join("");
 const reasons: Record<number, string> = {
   400: "BadRequest",
   404: "NotFound",
@@ -215,11 +220,11 @@ describe("an event", () => {
 
   for (const shape of shapes)
     for (const [encoding, event] of [
-      ["text", fixture(shape)],
-      ["base64", base64(fixture(shape))],
+      ["text", readFixture(shape)],
+      ["base64", encodeBody(readFixture(shape))],
     ] as const) {
       it(`of ${shape} with a body in ${encoding} is answered in its own shape`, async () => {
-        const { ask, reports } = running();
+        const { ask, reports } = openTestEndpoint();
         assert.deepEqual(await ask(event), {
           statusCode: 200,
           ...replies[shape],
@@ -232,37 +237,37 @@ describe("an event", () => {
         );
       });
       it(`of ${shape} with a body in ${encoding} may be refused`, async () => {
-        const bad = altered(fixture(shape), { path: to("validate"), body: named("bad") });
-        const { statusCode, body } = await running().ask(encoding === "text" ? bad : base64(bad));
+        const bad = alterEvent(readFixture(shape), { path: toPath("validate"), body: nameObject("bad") });
+        const { statusCode, body } = await openTestEndpoint().ask(encoding === "text" ? bad : encodeBody(bad));
         assert.deepEqual([statusCode, body], [200, refused]);
       });
     }
 
   it("of a direct invocation is answered with the review itself", async () => {
-    assert.equal(JSON.stringify(await running().ask(fixture("direct"))), changed);
+    assert.equal(JSON.stringify(await openTestEndpoint().ask(readFixture("direct"))), changed);
     const anonymous = {
       phase: "validate",
       review: { ...review, request: { ...review.request, object: { metadata: { name: "bad" } } } },
     };
-    assert.equal(JSON.stringify(await running().ask(anonymous)), refused);
+    assert.equal(JSON.stringify(await openTestEndpoint().ask(anonymous)), refused);
   });
 
   it("of a direct invocation may bring settings, needs and time", async () => {
-    const told: unknown[] = [];
+    const given: unknown[] = [];
     const curious = rule<KubernetesObject, { label: string }, { ranges: ReturnType<typeof list<"limitranges">> }>({
       summary: "Tells what it was given.",
       match: [],
       settings: { label: "seen" },
       needs: { ranges: list("limitranges") },
       async validate(_, { settings, now, ranges }) {
-        told.push(
+        given.push(
           settings,
           now.toISOString(),
           (await ranges("shop")).map(({ metadata }) => metadata?.name),
         );
       },
     });
-    const { handler } = opened(curious);
+    const { handler } = openEndpoint(curious);
     const objects = [{ kind: "LimitRange", apiVersion: "v1", metadata: { name: "small", namespace: "shop" } }];
     const event = {
       phase: "validate",
@@ -272,27 +277,30 @@ describe("an event", () => {
       needs: { objects },
       now: "2026-02-03T04:05:06Z",
     };
-    assert.equal(JSON.stringify(await handler(event, context())), admitted);
-    assert.deepEqual(told, [{ label: "told" }, "2026-02-03T04:05:06.000Z", ["small"]]);
+    assert.equal(JSON.stringify(await handler(event, buildContext())), admitted);
+    assert.deepEqual(given, [{ label: "told" }, "2026-02-03T04:05:06.000Z", ["small"]]);
     // What an invocation brings stands in the place of what is baked: what it leaves out is the rule's default.
     const baked = { rule: "judge", clusters: { "prod-eu": { ...cluster, settings: { label: "baked", other: 1 } } } };
-    const again = opened(curious, baked);
-    await again.handler({ ...event, settings: {} }, context());
-    assert.deepEqual(told[3], { label: "seen" });
+    const again = openEndpoint(curious, baked);
+    await again.handler({ ...event, settings: {} }, buildContext());
+    assert.deepEqual(given[3], { label: "seen" });
   });
 
   it("of a direct invocation with its own settings sends no request with the function's rights", async () => {
-    let asked = 0;
-    const world = () => {
-      asked += 1;
+    let opened = 0;
+    const openCapabilities = () => {
+      opened += 1;
       return createUnconnectedCapabilities("prod-eu");
     };
-    const { handler } = opened(judge, share, { openCapabilities: world });
-    const event = { phase: "validate", cluster: "prod-eu", review: JSON.parse(named("curious")) };
-    assert.equal(Object(await handler({ ...event, settings: { label: "mine" } }, context())).response?.allowed, true);
-    assert.equal(asked, 0);
-    assert.equal(Object(await handler(event, context())).code, 503);
-    assert.equal(asked, 1);
+    const { handler } = openEndpoint(judge, config, { openCapabilities });
+    const event = { phase: "validate", cluster: "prod-eu", review: JSON.parse(nameObject("curious")) };
+    assert.equal(
+      Object(await handler({ ...event, settings: { label: "mine" } }, buildContext())).response?.allowed,
+      true,
+    );
+    assert.equal(opened, 0);
+    assert.equal(Object(await handler(event, buildContext())).code, 503);
+    assert.equal(opened, 1);
   });
 
   it("can't have a rule change the settings of the next review", async () => {
@@ -305,7 +313,7 @@ describe("an event", () => {
         Object.assign(object.metadata.labels ?? {}, { [request.uid]: "was here" });
       },
     });
-    const answer = JSON.stringify(await opened(careless).handler({ phase: "mutate", review }, context()));
+    const answer = JSON.stringify(await openEndpoint(careless).handler({ phase: "mutate", review }, buildContext()));
     assert.match(answer, /"code":500/);
     assert.deepEqual(careless.settings, { labels: { seen: "yes" } });
   });
@@ -321,12 +329,12 @@ describe("an event", () => {
   ];
   for (const [name, event, sentence] of wrongDirect)
     it(`of a direct invocation ${name} is answered with a Status`, async () => {
-      assert.equal(JSON.stringify(await running().ask(event)), failed(400, "BadRequest", sentence));
+      assert.equal(JSON.stringify(await openTestEndpoint().ask(event)), printFailure(400, "BadRequest", sentence));
     });
 
   const same: [string, Change][] = [
-    ["whose path begins with a stage", { path: `/prod${to("mutate")}` }],
-    ["whose path begins with several segments", { path: `/a/b/c${to("mutate")}` }],
+    ["whose path begins with a stage", { path: `/prod${toPath("mutate")}` }],
+    ["whose path begins with several segments", { path: `/a/b/c${toPath("mutate")}` }],
     ["with CONTENT-TYPE in capitals", { headers: { "CONTENT-TYPE": "Application/JSON" } }],
     ["with a charset", { headers: { "content-type": "application/json; charset=utf-8" } }],
     ["with a timeout that is none", { timeout: "soon" }],
@@ -334,19 +342,19 @@ describe("an event", () => {
   for (const [name, change] of same)
     for (const shape of shapes)
       it(`of ${shape} ${name} is answered alike`, async () => {
-        const { statusCode, body } = await running().ask(altered(fixture(shape), change));
+        const { statusCode, body } = await openTestEndpoint().ask(alterEvent(readFixture(shape), change));
         assert.deepEqual([statusCode, body], [200, changed]);
       });
 
   it("of a load balancer that asks for health is answered 200", async () => {
-    const { ask, reports } = running();
-    const { statusCode, body } = await ask(fixture("alb-health-check"));
+    const { ask, reports } = openTestEndpoint();
+    const { statusCode, body } = await ask(readFixture("alb-health-check"));
     assert.deepEqual([statusCode, body, reports], [200, "", []]);
   });
 
   it("asks for health only where there is a load balancer", async () => {
-    const { statusCode } = await running().ask(
-      altered(plain, { path: "/", headers: { "user-agent": "ELB-HealthChecker/2.0" } }),
+    const { statusCode } = await openTestEndpoint().ask(
+      alterEvent(plain, { path: "/", headers: { "user-agent": "ELB-HealthChecker/2.0" } }),
     );
     assert.equal(statusCode, 404);
   });
@@ -358,39 +366,45 @@ describe("a request that is no review", () => {
     readFileSync(new URL("flow.test.yaml", import.meta.url), "utf8"),
   );
   const text = JSON.stringify(review);
-  const noJson = (position: number) => `the body is not JSON (at position ${position}); an AdmissionReview is expected`;
-  const noReview = (sentence: string) => `this is no AdmissionReview: ${sentence}`;
-  const noOperation = noReview("request.operation must be CREATE, UPDATE, DELETE or CONNECT");
+  const describeInvalidJson = (position: number) =>
+    `the body is not JSON (at position ${position}); an AdmissionReview is expected`;
+  const describeInvalidReview = (sentence: string) => `this is no AdmissionReview: ${sentence}`;
+  const noOperation = describeInvalidReview("request.operation must be CREATE, UPDATE, DELETE or CONNECT");
   const tooLong = "the body has more than 6291456 bytes, the most that Lambda takes";
   const deep = "[".repeat(200_000) + "]".repeat(200_000);
-  const inBase64 = (bytes: Buffer): Change => ({ body: bytes.toString("base64"), isBase64Encoded: true });
-  const operation = (value: string) =>
+  const encodeBytes = (bytes: Buffer): Change => ({ body: bytes.toString("base64"), isBase64Encoded: true });
+  const replaceOperation = (value: string) =>
     text.replace('"operation":"CREATE"', `"operation":"CREATE","operation":${value}`);
   const badInputs: [string, Change, number, string][] = [
     ...written.map(([name, { request, phase, ...change }, code, sentence]): [string, Change, number, string] => [
       name,
-      { ...change, ...(request && { body: withRequest(request) }), ...(phase && { path: to(phase) }) },
+      { ...change, ...(request && { body: withRequest(request) }), ...(phase && { path: toPath(phase) }) },
       code,
       sentence,
     ]),
-    ["trailing data", { body: `${text} x` }, 400, noJson(text.length + 1)],
-    ["two reviews", { body: text.repeat(2) }, 400, noJson(text.length)],
+    ["trailing data", { body: `${text} x` }, 400, describeInvalidJson(text.length + 1)],
+    ["two reviews", { body: text.repeat(2) }, 400, describeInvalidJson(text.length)],
     [
       "a review without a uid",
       { body: withRequest({ uid: undefined }) },
       400,
-      noReview("request.uid must be a non-empty string"),
+      describeInvalidReview("request.uid must be a non-empty string"),
     ],
-    ["an answer in place of a question", { body: admitted }, 400, noReview("request must be an object")],
+    ["an answer in place of a question", { body: admitted }, 400, describeInvalidReview("request must be an object")],
     ["7 MB", { body: " ".repeat(7_000_000) }, 413, tooLong],
-    ["7 MB in base64", inBase64(Buffer.alloc(7_000_000, 32)), 413, tooLong],
-    ["lists 200,000 levels deep", { body: deep }, 400, noReview("the review must be an object")],
-    ["objects 200,000 levels deep", { body: nested(200_000) }, 400, noReview('kind must be "AdmissionReview"')],
-    ["an operation 200,000 levels deep", { body: operation(deep) }, 400, noOperation],
-    ["a duplicate key whose last value is wrong", { body: operation('"READ"') }, 400, noOperation],
+    ["7 MB in base64", encodeBytes(Buffer.alloc(7_000_000, 32)), 413, tooLong],
+    ["lists 200,000 levels deep", { body: deep }, 400, describeInvalidReview("the review must be an object")],
+    [
+      "objects 200,000 levels deep",
+      { body: nest(200_000) },
+      400,
+      describeInvalidReview('kind must be "AdmissionReview"'),
+    ],
+    ["an operation 200,000 levels deep", { body: replaceOperation(deep) }, 400, noOperation],
+    ["a duplicate key whose last value is wrong", { body: replaceOperation('"READ"') }, 400, noOperation],
     [
       "invalid UTF-8 in base64",
-      inBase64(Buffer.from([0x7b, 0xff, 0x7d])),
+      encodeBytes(Buffer.from([0x7b, 0xff, 0x7d])),
       400,
       "the body is not UTF-8; an AdmissionReview as JSON is expected",
     ],
@@ -404,71 +418,71 @@ describe("a request that is no review", () => {
       "a review hidden in __proto__",
       { body: `{"__proto__":${text}}` },
       400,
-      noReview('kind must be "AdmissionReview"'),
+      describeInvalidReview('kind must be "AdmissionReview"'),
     ],
   ];
   for (const [name, change, code, sentence] of badInputs)
     it(`for ${name} is answered ${code} in every shape`, async () => {
       for (const shape of shapes) {
-        const { statusCode, headers, body } = await running().ask(altered(fixture(shape), change));
+        const { statusCode, headers, body } = await openTestEndpoint().ask(alterEvent(readFixture(shape), change));
         const allow = code === 405 ? { allow: "POST" } : {};
         assert.deepEqual(
           [statusCode, headers, body],
-          [code, { "content-type": "application/json", ...allow }, failed(code, reasons[code] ?? "", sentence)],
+          [code, { "content-type": "application/json", ...allow }, printFailure(code, reasons[code] ?? "", sentence)],
           shape,
         );
       }
     });
 
   it("does not affect the next request", async () => {
-    const { ask } = running();
+    const { ask } = openTestEndpoint();
     for (const [, change] of badInputs) {
-      await ask(altered(plain, change));
-      assert.equal((await ask(base64(plain))).body, changed);
+      await ask(alterEvent(plain, change));
+      assert.equal((await ask(encodeBody(plain))).body, changed);
     }
   });
 
-  const nobody: [string, string][] = [
-    ["a wrong key", to("mutate", `prod-eu.${"A".repeat(86)}`)],
-    ["a key of another signer", to("mutate", createTestSigner(2).segment("prod-eu"))],
-    ["another cluster's key", to("mutate", one.segment("prod-us").replace("prod-us", "prod-eu"))],
-    ["a cluster that isn't here", to("mutate", one.segment("prod-us"))],
-    ["a cluster named as a member of every object", to("mutate", one.segment("constructor"))],
-    ["a key of a version that is over", to("mutate", one.segment("raised", 1))],
+  const unknownPaths: [string, string][] = [
+    ["a wrong key", toPath("mutate", `prod-eu.${"A".repeat(86)}`)],
+    ["a key of another signer", toPath("mutate", createTestSigner(2).segment("prod-eu"))],
+    ["another cluster's key", toPath("mutate", signer.segment("prod-us").replace("prod-us", "prod-eu"))],
+    ["a cluster that isn't here", toPath("mutate", signer.segment("prod-us"))],
+    ["a cluster named as a member of every object", toPath("mutate", signer.segment("constructor"))],
+    ["a key of a version that is over", toPath("mutate", signer.segment("raised", 1))],
     ["no key", "/judge/mutate"],
     ["a cluster without its key", "/prod-eu/judge/mutate"],
     ["an empty segment", "//judge/mutate"],
     ["no path", ""],
     ["a slash", "/"],
-    ["an unknown rule", `/${one.segment("prod-eu")}/judges/mutate`],
-    ["an unknown phase", to("judge")],
-    ["no phase", `/${one.segment("prod-eu")}/judge`],
-    ["an unknown variant", to("mutate/strict")],
-    ["a phase for a variant", to("mutate/validate")],
-    ["an empty variant", to("mutate/")],
-    ["a key in another letter case", to("mutate").toUpperCase()],
-    ["an encoded slash", to("mutate").replaceAll("/", "%2F")],
+    ["an unknown rule", `/${signer.segment("prod-eu")}/judges/mutate`],
+    ["an unknown phase", toPath("judge")],
+    ["no phase", `/${signer.segment("prod-eu")}/judge`],
+    ["an unknown variant", toPath("mutate/strict")],
+    ["a phase for a variant", toPath("mutate/validate")],
+    ["an empty variant", toPath("mutate/")],
+    ["a key in another letter case", toPath("mutate").toUpperCase()],
+    ["an encoded slash", toPath("mutate").replaceAll("/", "%2F")],
   ];
   it("for what isn't here is answered alike, whatever it is that isn't", async () => {
-    const { ask, reports } = running();
+    const { ask, reports } = openTestEndpoint();
     const expected = {
       statusCode: 404,
       headers: { "content-type": "application/json" },
-      body: failed(404, "NotFound", "there is nothing here"),
+      body: printFailure(404, "NotFound", "there is nothing here"),
       isBase64Encoded: false,
     };
-    for (const [name, path] of nobody) {
-      assert.deepEqual(await ask(altered(plain, { path })), expected, name);
+    for (const [name, path] of unknownPaths) {
+      assert.deepEqual(await ask(alterEvent(plain, { path })), expected, name);
       // The key is what is looked at first: nothing else of the request may show.
       for (const also of [{ method: "GET" }, { body: "{" }, { headers: { "content-type": "text/plain" } }])
-        assert.deepEqual(await ask(altered(plain, { path, ...also })), expected, name);
+        assert.deepEqual(await ask(alterEvent(plain, { path, ...also })), expected, name);
     }
-    assert.equal(reports.length, nobody.length * 4);
+    assert.equal(reports.length, unknownPaths.length * 4);
   });
 
   it("for a phase that the rule hasn't is answered alike", async () => {
     const half = rule({ summary: "Validates.", match: [], validate() {} });
-    assert.equal(((await opened(half).handler(plain, context())) as Reply).statusCode, 404);
+    assert.equal(((await openEndpoint(half).handler(plain, buildContext())) as Reply).statusCode, 404);
   });
 });
 
@@ -476,38 +490,42 @@ describe("a review", () => {
   const good: [string, Change, string][] = [
     [
       "with a deep object is admitted",
-      { path: to("validate"), body: withRequest({ object: 1 }).replace('"object":1', `"object":${nested(200_000)}`) },
+      { path: toPath("validate"), body: withRequest({ object: 1 }).replace('"object":1', `"object":${nest(200_000)}`) },
       admitted,
     ],
     [
       "with duplicate keys means the last",
-      { path: to("validate"), body: named("good").replace('"name":"good"', '"name":"good","name":"bad"') },
+      { path: toPath("validate"), body: nameObject("good").replace('"name":"good"', '"name":"good","name":"bad"') },
       refused,
     ],
     [
       "with a key of an old version that still holds is admitted",
-      { path: to("validate", one.segment("raised", 2)) },
+      { path: toPath("validate", signer.segment("raised", 2)) },
       admitted,
     ],
-    ["with a key of the new version is admitted", { path: to("validate", one.segment("raised", 3)) }, admitted],
-    ["for a rule that is off is admitted", { path: to("validate", one.segment("idle")), body: named("bad") }, admitted],
-    ["for a rule that is off changes nothing", { path: to("mutate", one.segment("idle")) }, admitted],
+    ["with a key of the new version is admitted", { path: toPath("validate", signer.segment("raised", 3)) }, admitted],
+    [
+      "for a rule that is off is admitted",
+      { path: toPath("validate", signer.segment("idle")), body: nameObject("bad") },
+      admitted,
+    ],
+    ["for a rule that is off changes nothing", { path: toPath("mutate", signer.segment("idle")) }, admitted],
     [
       "of v1beta1 is answered in v1beta1",
-      { path: to("validate"), body: JSON.stringify({ ...review, apiVersion: "admission.k8s.io/v1beta1" }) },
+      { path: toPath("validate"), body: JSON.stringify({ ...review, apiVersion: "admission.k8s.io/v1beta1" }) },
       admitted.replace("k8s.io/v1", "k8s.io/v1beta1"),
     ],
   ];
   for (const [name, change, expected] of good)
     it(name, async () => {
-      const { statusCode, body } = await running().ask(altered(plain, change));
+      const { statusCode, body } = await openTestEndpoint().ask(alterEvent(plain, change));
       assert.deepEqual([statusCode, body], [200, expected]);
     });
 
   it("keeps what stands under __proto__, and takes nothing from it", async () => {
     const labels = '{"__proto__":{"seen":"no"},"app":"web"}';
     const body = withRequest({ object: { metadata: { labels: 1 } } }).replace('"labels":1', `"labels":${labels}`);
-    const reply = await running().ask(altered(plain, { body }));
+    const reply = await openTestEndpoint().ask(alterEvent(plain, { body }));
     const { patch } = JSON.parse(reply.body).response;
     assert.equal(
       Buffer.from(patch, "base64").toString(),
@@ -516,12 +534,9 @@ describe("a review", () => {
   });
 
   it("for a rule whose deep object is changed is answered, one way or the other", async () => {
-    const body = withRequest({ object: 1 }).replace(
-      '"object":1',
-      `"object":{"metadata":{"labels":${nested(200_000)}}}`,
-    );
-    const { ask } = running();
-    assert.ok([200, 500].includes((await ask(altered(plain, { body }))).statusCode));
+    const body = withRequest({ object: 1 }).replace('"object":1', `"object":{"metadata":{"labels":${nest(200_000)}}}`);
+    const { ask } = openTestEndpoint();
+    assert.ok([200, 500].includes((await ask(alterEvent(plain, { body }))).statusCode));
     assert.equal((await ask(plain)).body, changed);
   });
 
@@ -530,15 +545,15 @@ describe("a review", () => {
       ["30s", 0],
       ["1s", 10_000],
     ] as const) {
-      const event = altered(plain, { path: to("validate"), body: named("silent"), timeout });
-      const { statusCode, body } = await running().ask(event, remaining);
-      assert.deepEqual([statusCode, body], [504, failed(504, "Timeout", "the rule did not answer in time")]);
+      const event = alterEvent(plain, { path: toPath("validate"), body: nameObject("silent"), timeout });
+      const { statusCode, body } = await openTestEndpoint().ask(event, remaining);
+      assert.deepEqual([statusCode, body], [504, printFailure(504, "Timeout", "the rule did not answer in time")]);
     }
   });
 
   it("that breaks a rule leaves its stack in the journal, and not in the answer", async () => {
-    const { ask, reports } = running();
-    const { body } = await ask(altered(plain, { path: to("validate"), body: named("broken") }));
+    const { ask, reports } = openTestEndpoint();
+    const { body } = await ask(alterEvent(plain, { path: toPath("validate"), body: nameObject("broken") }));
     const [report] = reports;
     assert.ok(report);
     const { error, verdict } = JSON.parse(formatLogLine(report, "test", 0));
@@ -549,10 +564,11 @@ describe("a review", () => {
 });
 
 describe("a handler", () => {
-  it("declares fewer than three parameters, or Node 24 would refuse it", () => assert.ok(running().handler.length < 3));
+  it("declares fewer than three parameters, or Node 24 would refuse it", () =>
+    assert.ok(openTestEndpoint().handler.length < 3));
 
   it("answers any event at all", async () => {
-    const { ask } = running();
+    const { ask } = openTestEndpoint();
     const keys = [
       "version",
       "requestContext",
@@ -588,8 +604,8 @@ describe("a handler", () => {
       "mutate",
       "validate",
       "application/json",
-      to("mutate"),
-      to("validate"),
+      toPath("mutate"),
+      toPath("validate"),
       "e30=",
       JSON.stringify(review),
       "1s",
@@ -607,7 +623,7 @@ describe("a handler", () => {
     }));
     const near = fc
       .tuple(fc.constantFrom(...shapes, "direct"), fc.array(fc.tuple(fc.constantFrom(...keys), any), { maxLength: 3 }))
-      .map(([shape, changes]) => ({ ...fixture<object>(shape), ...Object.fromEntries(changes) }));
+      .map(([shape, changes]) => ({ ...readFixture<object>(shape), ...Object.fromEntries(changes) }));
     await fc.assert(
       fc.asyncProperty(fc.oneof(any, near), async (event) => {
         const reply = (await ask(event)) as unknown as Map;
@@ -629,8 +645,11 @@ describe("a handler", () => {
           },
         });
         const journal = (report: LogReport) => void JSON.parse(formatLogLine(report, "test", 0));
-        const { handler } = opened(broken, share, { writeLogLine: journal });
-        const { statusCode, body } = (await handler(altered(plain, { path: to("validate") }), context())) as Reply;
+        const { handler } = openEndpoint(broken, config, { writeLogLine: journal });
+        const { statusCode, body } = (await handler(
+          alterEvent(plain, { path: toPath("validate") }),
+          buildContext(),
+        )) as Reply;
         assert.equal(statusCode, 500);
         assert.match(JSON.parse(body).message, /^the rule failed: /);
       }),
@@ -647,8 +666,11 @@ describe("a handler", () => {
         throw error;
       },
     });
-    const { handler, reports } = opened(broken);
-    assert.equal(((await handler(altered(plain, { path: to("validate") }), context())) as Reply).statusCode, 500);
+    const { handler, reports } = openEndpoint(broken);
+    assert.equal(
+      ((await handler(alterEvent(plain, { path: toPath("validate") }), buildContext())) as Reply).statusCode,
+      500,
+    );
     assert.match(reports.map((report) => formatLogLine(report, "test", 0)).join(), /and round/);
   });
 });

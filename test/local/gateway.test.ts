@@ -55,14 +55,14 @@ const createWaitingHandler = () => {
   return { handler, started: started.promise, release: () => released.resolve() };
 };
 
-const slow = { sending: 120_000, keyless: 120_000 };
+const longTimeouts = { sending: 120_000, keyless: 120_000 };
 
 /** Opens a gateway with long time limits, so that slow machines pass; tests may shorten them. */
 const openTestGateway = async (
   handlers: Record<string, LambdaHandler> = {},
-  patience: Parameters<typeof openGateway>[3] = slow,
+  timeouts: Parameters<typeof openGateway>[3] = longTimeouts,
 ) => {
-  const gateway = await openGateway(certificate, "127.0.0.1", 0, patience);
+  const gateway = await openGateway(certificate, "127.0.0.1", 0, timeouts);
   gateways.push(gateway);
   const admits = openKeyVerifier(signer.publicKey, () => [1]);
   gateway.serve(new Map(Object.entries({ judge: judging, ...handlers })), admits);
@@ -120,7 +120,7 @@ const send = async (client: ReturnType<typeof httpsRequest>, chunks: AsyncIterab
   client.end();
 };
 
-const reviewOf = (name: string, uid = "1", more: object = {}) =>
+const printReview = (name: string, uid = "1", more: object = {}) =>
   JSON.stringify({
     kind: "AdmissionReview",
     apiVersion: "admission.k8s.io/v1",
@@ -157,8 +157,8 @@ describe("the gateway", () => {
   it("answers reviews, and keeps the connection", async () => {
     const { gateway, path } = await openTestGateway();
     const agent = new Agent({ keepAlive: true, maxSockets: 1 });
-    const first = await post(gateway.url + path, reviewOf("good"), { agent });
-    const second = await post(gateway.url + path, reviewOf("bad"), { agent });
+    const first = await post(gateway.url + path, printReview("good"), { agent });
+    const second = await post(gateway.url + path, printReview("bad"), { agent });
     agent.destroy();
     assert.deepEqual([...getVerdict(first), ...getVerdict(second)], [200, true, 200, false]);
     assert.deepEqual([first.reused, second.reused], [false, true]);
@@ -221,10 +221,10 @@ describe("the gateway", () => {
 
   it("sends the same response to an unknown rule and to a wrong key", async () => {
     const { gateway, path } = await openTestGateway();
-    const rule = await post(gateway.url + path.replace("judge", "nobody"), reviewOf("good"));
+    const rule = await post(gateway.url + path.replace("judge", "unknown"), printReview("good"));
     const key = await post(
       gateway.url + path.replace("local.", "local.A").replace(/.\/judge/, "/judge"),
-      reviewOf("good"),
+      printReview("good"),
     );
     const { date: _, ...headers } = rule.headers;
     const { date: __, ...others } = key.headers;
@@ -235,14 +235,14 @@ describe("the gateway", () => {
   it("accepts a review of 5 MB", async () => {
     const { gateway, path } = await openTestGateway();
     assert.deepEqual(
-      getVerdict(await post(gateway.url + path, reviewOf("good", "1", { data: "x".repeat(5_000_000) }))),
+      getVerdict(await post(gateway.url + path, printReview("good", "1", { data: "x".repeat(5_000_000) }))),
       [200, true],
     );
   });
 
   const large: [string, () => string | AsyncIterable<Buffer>][] = [
-    ["7 MB", () => reviewOf("good", "1", { data: "x".repeat(7_000_000) })],
-    ["5 MB that become larger as an event", () => reviewOf("good", "1", { data: '"'.repeat(2_500_000) })],
+    ["7 MB", () => printReview("good", "1", { data: "x".repeat(7_000_000) })],
+    ["5 MB that become larger as an event", () => printReview("good", "1", { data: '"'.repeat(2_500_000) })],
     ["20 MB", () => " ".repeat(20_000_000)],
     ["20 MB in chunks", () => generateChunks(20)],
   ];
@@ -251,7 +251,7 @@ describe("the gateway", () => {
       const { gateway, path } = await openTestGateway();
       const answer = await post(gateway.url + path, body());
       assert.deepEqual([answer.code, getMessage(answer)], [413, tooLarge]);
-      assert.deepEqual(getVerdict(await post(gateway.url + path, reviewOf("good"))), [200, true]);
+      assert.deepEqual(getVerdict(await post(gateway.url + path, printReview("good"))), [200, true]);
     });
 
   it("receives a body that is too large to its end", async () => {
@@ -270,22 +270,22 @@ describe("the gateway", () => {
     const { gateway, path } = await openTestGateway();
     const before = process.memoryUsage().arrayBuffers;
     let most = 0;
-    const counted = async function* () {
+    const measureChunks = async function* () {
       for await (const chunk of generateChunks(300)) {
         most = Math.max(most, process.memoryUsage().arrayBuffers - before);
         yield chunk;
       }
     };
-    assert.equal((await post(gateway.url + path, counted())).code, 413);
+    assert.equal((await post(gateway.url + path, measureChunks())).code, 413);
     assert.ok(most < 100 * 1024 * 1024, `${most} bytes`);
   });
 
   it("refuses headers over 10,240 bytes with 431, and continues to serve", async () => {
     const { gateway, path } = await openTestGateway();
-    const filled = (length: number) =>
-      post(gateway.url + path, reviewOf("good"), { headers: { "x-long": "x".repeat(length) } });
-    assert.equal((await filled(10_240)).code, 431);
-    assert.deepEqual(getVerdict(await filled(9000)), [200, true]);
+    const sendHeaders = (length: number) =>
+      post(gateway.url + path, printReview("good"), { headers: { "x-long": "x".repeat(length) } });
+    assert.equal((await sendHeaders(10_240)).code, 431);
+    assert.deepEqual(getVerdict(await sendHeaders(9000)), [200, true]);
   });
 
   it("answers 400 for a body that is not UTF-8, and continues to serve", async () => {
@@ -295,7 +295,7 @@ describe("the gateway", () => {
       [answer.code, getMessage(answer)],
       [400, "the body is not UTF-8; an AdmissionReview as JSON is expected"],
     );
-    assert.deepEqual(getVerdict(await post(gateway.url + path, reviewOf("good"))), [200, true]);
+    assert.deepEqual(getVerdict(await post(gateway.url + path, printReview("good"))), [200, true]);
   });
 
   const hanging: [string, string][] = [
@@ -312,17 +312,17 @@ describe("the gateway", () => {
       const { socket, closed } = await openRawConnection(port);
       socket.write(text);
       await closed;
-      assert.deepEqual(getVerdict(await post(gateway.url + path, reviewOf("good"))), [200, true]);
+      assert.deepEqual(getVerdict(await post(gateway.url + path, printReview("good"))), [200, true]);
     });
 
   it("waits as long for the first request of a connection as for others, if its address has a valid key", async () => {
     const { gateway, port, path } = await openTestGateway({}, { sending: 100, keyless: 2000, idle: 30_000 });
     const agent = new Agent({ keepAlive: true });
-    await post(gateway.url + path, reviewOf("good"), { agent });
+    await post(gateway.url + path, printReview("good"), { agent });
     const { socket, closed, heard } = await openRawConnection(port);
     // This is longer than the limit for a request, and for a client without a key.
     await wait(3000);
-    const body = reviewOf("good");
+    const body = printReview("good");
     const headers = ["content-type: application/json", "host: x", `content-length: ${body.length}`];
     socket.write(`POST ${path} HTTP/1.1\r\n${headers.join("\r\n")}\r\n\r\n${body}`);
     while (!heard().includes("\r\n\r\n")) await once(socket, "data");
@@ -337,7 +337,7 @@ describe("the gateway", () => {
   it("closes an unused connection of an address with a valid key in the end", async () => {
     const { gateway, port, path } = await openTestGateway({}, { sending: 100, keyless: 2000, idle: 2500 });
     const agent = new Agent({ keepAlive: true });
-    await post(gateway.url + path, reviewOf("good"), { agent });
+    await post(gateway.url + path, printReview("good"), { agent });
     const { closed, heard } = await openRawConnection(port);
     await closed;
     assert.equal(heard(), "");
@@ -347,7 +347,7 @@ describe("the gateway", () => {
   it("keeps a limited number of unused connections of an address with a valid key", async () => {
     const { gateway, port, path } = await openTestGateway({}, { keyless: 2000, reserves: 1 });
     const agent = new Agent({ keepAlive: true });
-    await post(gateway.url + path, reviewOf("good"), { agent });
+    await post(gateway.url + path, printReview("good"), { agent });
     const [first, second] = [await openRawConnection(port), await openRawConnection(port)];
     await second.closed;
     assert.equal(first.socket.destroyed, false);
@@ -391,14 +391,14 @@ describe("the gateway", () => {
         return socket;
       }),
     );
-    assert.deepEqual(getVerdict(await post(gateway.url + path, reviewOf("good"))), [200, true]);
+    assert.deepEqual(getVerdict(await post(gateway.url + path, printReview("good"))), [200, true]);
     for (const socket of sockets) socket.destroy();
   });
 
   it("closes the oldest connection without a key if an address has too many, and none with a key", async () => {
     const { gateway, port, path } = await openTestGateway({}, { keylessConnections: 2, keyless: 600_000 });
     const agent = new Agent({ keepAlive: true, maxSockets: 1 });
-    const ask = () => post(gateway.url + path, reviewOf("good"), { agent });
+    const ask = () => post(gateway.url + path, printReview("good"), { agent });
     assert.equal((await ask()).reused, false);
     const [first, second, third, fourth] = [
       await openRawConnection(port),
@@ -409,14 +409,14 @@ describe("the gateway", () => {
     await Promise.all([first.closed, second.closed]);
     assert.deepEqual([third.socket.destroyed, fourth.socket.destroyed], [false, false]);
     assert.equal((await ask()).reused, true);
-    assert.deepEqual(getVerdict(await post(gateway.url + path, reviewOf("good"))), [200, true]);
+    assert.deepEqual(getVerdict(await post(gateway.url + path, printReview("good"))), [200, true]);
     agent.destroy();
   });
 
   it("closes a new connection only if all others have shown a key", async () => {
     const { gateway, port, path } = await openTestGateway({}, { connections: 2, keyless: 600_000 });
     const agent = new Agent({ keepAlive: true, maxSockets: 2 });
-    const ask = (options: RequestOptions = {}) => post(gateway.url + path, reviewOf("good"), options);
+    const ask = (options: RequestOptions = {}) => post(gateway.url + path, printReview("good"), options);
     await ask({ agent });
     const { closed } = await openRawConnection(port);
     // Two parallel requests: one of them replaces the connection without a key.
@@ -436,7 +436,7 @@ describe("the gateway", () => {
       socket.destroy();
       await closed;
     }
-    assert.deepEqual(getVerdict(await post(gateway.url + path, reviewOf("good"))), [200, true]);
+    assert.deepEqual(getVerdict(await post(gateway.url + path, printReview("good"))), [200, true]);
   });
 
   it("survives a client that disconnects before its response", async () => {
@@ -448,7 +448,7 @@ describe("the gateway", () => {
     socket.destroy();
     await closed;
     release();
-    assert.deepEqual(getVerdict(await post(gateway.url + path, reviewOf("good"))), [200, true]);
+    assert.deepEqual(getVerdict(await post(gateway.url + path, printReview("good"))), [200, true]);
   });
 
   it("survives a client that disconnects during its response", async () => {
@@ -458,7 +458,7 @@ describe("the gateway", () => {
     await once(socket, "data");
     socket.destroy();
     await closed;
-    assert.deepEqual(getVerdict(await post(gateway.url + path, reviewOf("good"))), [200, true]);
+    assert.deepEqual(getVerdict(await post(gateway.url + path, printReview("good"))), [200, true]);
   });
 
   it("survives a handler that fails", async () => {
@@ -467,8 +467,10 @@ describe("the gateway", () => {
         throw new Error("broken");
       },
     });
-    await assert.rejects(post(gateway.url + path.replace("judge", "broken"), reviewOf("good")), { code: "ECONNRESET" });
-    assert.deepEqual(getVerdict(await post(gateway.url + path, reviewOf("good"))), [200, true]);
+    await assert.rejects(post(gateway.url + path.replace("judge", "broken"), printReview("good")), {
+      code: "ECONNRESET",
+    });
+    assert.deepEqual(getVerdict(await post(gateway.url + path, printReview("good"))), [200, true]);
   });
 
   for (const text of [
@@ -481,7 +483,7 @@ describe("the gateway", () => {
       const socket = connectPlain(port, "127.0.0.1", () => socket.write(text));
       socket.on("error", () => {}).resume();
       await once(socket, "close");
-      assert.deepEqual(getVerdict(await post(gateway.url + path, reviewOf("good"))), [200, true]);
+      assert.deepEqual(getVerdict(await post(gateway.url + path, printReview("good"))), [200, true]);
     });
 
   it("survives text that is not HTTP inside TLS", async () => {
@@ -490,13 +492,13 @@ describe("the gateway", () => {
     socket.write("hello\r\n\r\n");
     await closed;
     assert.match(heard(), /^HTTP\/1\.1 400 /);
-    assert.deepEqual(getVerdict(await post(gateway.url + path, reviewOf("good"))), [200, true]);
+    assert.deepEqual(getVerdict(await post(gateway.url + path, printReview("good"))), [200, true]);
   });
 
   it("answers 200 parallel requests, each with its own response", async () => {
     const { gateway, path } = await openTestGateway();
     const uids = Array.from({ length: 200 }, (_, index) => `uid-${index}`);
-    const answers = await Promise.all(uids.map((uid) => post(gateway.url + path, reviewOf("good", uid))));
+    const answers = await Promise.all(uids.map((uid) => post(gateway.url + path, printReview("good", uid))));
     assert.deepEqual(
       answers.map(({ body }) => JSON.parse(body).response.uid),
       uids,
@@ -508,7 +510,7 @@ describe("the gateway", () => {
     const { socket, heard, closed } = await openRawConnection(port);
     const uids = Array.from({ length: 200 }, (_, index) => `uid-${index}`);
     const requests = uids.map((uid, index) => {
-      const body = reviewOf("good", uid);
+      const body = printReview("good", uid);
       const end = index === 199 ? "connection: close\r\n" : "";
       return `POST ${path} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n${end}content-length: ${body.length}\r\n\r\n${body}`;
     });
@@ -566,7 +568,7 @@ describe("the gateway", () => {
     await new Promise((resolve) => busy.socket.write("", resolve));
     const closing = gateway.close();
     await reserve.closed;
-    const body = reviewOf("good");
+    const body = printReview("good");
     const headers = ["content-type: application/json", "host: x", `content-length: ${body.length}`];
     busy.socket.write(`${headers.join("\r\n")}\r\n\r\n${body}`);
     await busy.closed;

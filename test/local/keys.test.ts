@@ -159,8 +159,8 @@ describe("the certificate", () => {
 
   it("lasts less than the 825 days that some clients allow, its CA longer", async () => {
     const { ca, cert } = await openCertificate(folder, "127.0.0.1");
-    const days = (pem: string) => (Date.parse(new X509Certificate(pem).validTo) - Date.now()) / 86_400_000;
-    assert.ok(days(cert) > 300 && days(cert) < 825 && days(ca) > 3000);
+    const countDays = (pem: string) => (Date.parse(new X509Certificate(pem).validTo) - Date.now()) / 86_400_000;
+    assert.ok(countDays(cert) > 300 && countDays(cert) < 825 && countDays(ca) > 3000);
     assert.ok(new X509Certificate(ca).ca && !new X509Certificate(cert).ca);
   });
 
@@ -196,7 +196,7 @@ describe("the certificate", () => {
 
 describe("the CA", () => {
   const remedy = "delete ca.key and ca.crt to have a new CA made, and register the webhooks of every cluster again";
-  const place = (file: string) => join(folder, file);
+  const toPath = (file: string) => join(folder, file);
   const expectRefusal = async (sentence: () => string) => {
     const before = await readContents();
     await assert.rejects(openCertificate(folder, "127.0.0.1"), expectComplaint(`${sentence()}${remedy}`));
@@ -206,31 +206,31 @@ describe("the CA", () => {
 
   for (const [name, text] of damaged) {
     it(`is not replaced if the file of its key ${name}`, async () => {
-      await writeFile(place("ca.key"), text);
-      await expectRefusal(() => `${place("ca.key")} holds no P-256 private key in PEM; restore it, or `);
+      await writeFile(toPath("ca.key"), text);
+      await expectRefusal(() => `${toPath("ca.key")} holds no P-256 private key in PEM; restore it, or `);
     });
     it(`is not replaced if its file ${name}`, async () => {
-      await writeFile(place("ca.crt"), text);
-      await expectRefusal(() => `${place("ca.crt")} holds no certificate in PEM; restore it, or `);
+      await writeFile(toPath("ca.crt"), text);
+      await expectRefusal(() => `${toPath("ca.crt")} holds no certificate in PEM; restore it, or `);
     });
   }
   it("is not replaced if its file contains an invalid certificate", async () => {
-    await writeFile(place("ca.crt"), "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n");
-    await expectRefusal(() => `${place("ca.crt")} holds no certificate in PEM; restore it, or `);
+    await writeFile(toPath("ca.crt"), "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n");
+    await expectRefusal(() => `${toPath("ca.crt")} holds no certificate in PEM; restore it, or `);
   });
   it("gets no new key if its key is missing", async () => {
-    await rm(place("ca.key"));
-    await expectRefusal(() => `${place("ca.key")} is missing, the key of ca.crt; restore it, or `);
+    await rm(toPath("ca.key"));
+    await expectRefusal(() => `${toPath("ca.key")} is missing, the key of ca.crt; restore it, or `);
   });
   it("is refused with another CA's key", async () => {
     await openCertificate(join(parent, "other"), "127.0.0.1");
-    await rename(join(parent, "other/ca.key"), place("ca.key"));
-    await expectRefusal(() => `${place("ca.crt")} is not the certificate of ca.key; restore it, or `);
+    await rename(join(parent, "other/ca.key"), toPath("ca.key"));
+    await expectRefusal(() => `${toPath("ca.crt")} is not the certificate of ca.key; restore it, or `);
   });
   it("is not replaced if it has expired", async ({ mock }) => {
-    const { validTo } = new X509Certificate(await readFile(place("ca.crt"), "utf8"));
+    const { validTo } = new X509Certificate(await readFile(toPath("ca.crt"), "utf8"));
     mock.timers.enable({ apis: ["Date"], now: Date.parse(validTo) });
-    await expectRefusal(() => `${place("ca.crt")} expired on ${validTo}; `);
+    await expectRefusal(() => `${toPath("ca.crt")} expired on ${validTo}; `);
   });
 });
 

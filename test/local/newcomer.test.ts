@@ -37,7 +37,7 @@ interface Ended {
 }
 
 /** `npx postern …`, to its end. */
-const postern = (...words: string[]): Promise<Ended> =>
+const runPostern = (...words: string[]): Promise<Ended> =>
   new Promise((resolve) => {
     const { NODE_TEST_CONTEXT: _, ...env } = process.env;
     execFile(
@@ -49,11 +49,11 @@ const postern = (...words: string[]): Promise<Ended> =>
   });
 
 /** Prints a line for each thread that is started. */
-const tellingThreads = 'process.on("worker", () => console.log("a thread started"))';
+const threadReporter = 'process.on("worker", () => console.log("a thread started"))';
 
 /** Runs `npx postern serve …` until it is stopped. */
 const serve = async (...words: string[]) => {
-  const env = { ...process.env, NODE_OPTIONS: `--import=data:text/javascript,${encodeURIComponent(tellingThreads)}` };
+  const env = { ...process.env, NODE_OPTIONS: `--import=data:text/javascript,${encodeURIComponent(threadReporter)}` };
   const child = spawn(process.execPath, ["infra/postern.js", "serve", "--port", "0", ...words], { cwd: copy, env });
   let printed = "";
   const waiting: (() => void)[] = [];
@@ -64,7 +64,7 @@ const serve = async (...words: string[]) => {
     });
   const ended = new Promise<number | null>((resolve) => child.once("exit", resolve));
   /** Waits for something to be printed; a gateway that ends instead fails the test. */
-  const says = (what: RegExp): Promise<string> =>
+  const waitFor = (what: RegExp): Promise<string> =>
     new Promise((resolve, reject) => {
       const look = () => what.test(printed) && resolve(what.exec(printed)?.[0] ?? "");
       setTimeout(() => reject(new Error(`did not say ${what} in time: ${printed}`)), 60_000).unref();
@@ -76,11 +76,11 @@ const serve = async (...words: string[]) => {
     child.kill("SIGINT");
     return ended;
   };
-  return { says, stop, ended, printed: () => printed };
+  return { waitFor, stop, ended, printed: () => printed };
 };
 
 /** A review of the fixture's pod, over TLS with the CA that the gateway made. */
-const review = async (url: string): Promise<{ code: number; body: string }> => {
+const sendReview = async (url: string): Promise<{ code: number; body: string }> => {
   const [ca, body] = await Promise.all(
     [".postern/ca.crt", "test/fixtures/pod-review.json"].map((file) => readFile(join(copy, file))),
   );
@@ -97,31 +97,31 @@ const review = async (url: string): Promise<{ code: number; body: string }> => {
 };
 
 /** A command beside a broken rule, its output, and whether stderr has the rule's fault. */
-type Told = [name: string, words: string[], code: number, stdout: string, isTold: boolean];
+type BrokenRuleCase = [name: string, words: string[], code: number, stdout: string, hasFault: boolean];
 
 describe("a newcomer", () => {
   it("lists what there is", async () => {
-    const { code, stdout } = await postern("rules");
+    const { code, stdout } = await runPostern("rules");
     assert.equal(code, 0);
     assert.match(stdout, /^always-pull-images +mutate, validate +enforce/m);
-    assert.match((await postern("--help")).stdout, /^manifests +Prints/m);
-    assert.match((await postern("explain", "always-pull-images")).stdout, /CREATE, UPDATE of pods/);
-    assert.equal((await postern("--version")).stdout, "postern 0.1.0\n");
-    const help = await postern("check", "--help");
+    assert.match((await runPostern("--help")).stdout, /^manifests +Prints/m);
+    assert.match((await runPostern("explain", "always-pull-images")).stdout, /CREATE, UPDATE of pods/);
+    assert.equal((await runPostern("--version")).stdout, "postern 0.1.0\n");
+    const help = await runPostern("check", "--help");
     assert.match(help.stdout, /--rules RULE….*\n/);
     assert.match(
       help.stdout,
       /\nAn option with … takes several values: --rules A B, or --rules A --rules B\. Write PATH… before/,
     );
-    assert.deepEqual(await postern("help", "check"), help);
+    assert.deepEqual(await runPostern("help", "check"), help);
   });
 
   it("calls a rule by the name of the plugin that it ports, in postern.yaml as well", async () => {
     await writeFile(join(copy, "upstream.yaml"), "rules: { AlwaysPullImages: { mode: warn } }\n");
-    const { stdout } = await postern("explain", "AlwaysPullImages", "--config", "upstream.yaml");
+    const { stdout } = await runPostern("explain", "AlwaysPullImages", "--config", "upstream.yaml");
     assert.match(stdout, /^always-pull-images\n[\s\S]*\n {2}local:\n {4}mode: warn\n/);
     const words = ["--rules", "AlwaysPullImages", "always-deny", "--to", "built", "-o", "json"];
-    const { stdout: built } = await postern("build", ...words);
+    const { stdout: built } = await runPostern("build", ...words);
     assert.deepEqual(
       JSON.parse(built).map(({ rule }: { rule: string }) => rule),
       ["always-pull-images", "always-deny"],
@@ -142,9 +142,9 @@ describe("a newcomer", () => {
   });
 
   it("makes a rule that passes all checks at once, and sees an edit at the next review", async () => {
-    const made = await postern("new", "require-newcomers-label");
+    const made = await runPostern("new", "require-newcomers-label");
     assert.deepEqual([made.code, made.stderr], [0, ""]);
-    assert.equal((await postern("test", "require-newcomers-label")).code, 0);
+    assert.equal((await runPostern("test", "require-newcomers-label")).code, 0);
     assert.match(await readFile(join(copy, "functions/README.md"), "utf8"), /require-newcomers-label/);
     const rule = join(copy, "functions/require-newcomers-label/rule.ts");
     const first = await readFile(rule, "utf8");
@@ -153,7 +153,7 @@ describe("a newcomer", () => {
     assert.equal(first, shown, "the README shows exactly this");
 
     await writeFile(rule, first.replace("must have a label", "lacks the label"));
-    const failed = await postern("test", "require-newcomers-label");
+    const failed = await runPostern("test", "require-newcomers-label");
     assert.equal(failed.code, 1);
     const difference = [
       "failed  refuses a pod without it",
@@ -167,8 +167,8 @@ describe("a newcomer", () => {
     assert.doesNotMatch(failed.stdout + failed.stderr, /deepStrictEqual|infra\/cases|node:internal/);
     assert.match(failed.stdout, /\n8 tests: 5 passed, 3 failed\n$/);
     const [json, xml] = [
-      await postern("test", "require-newcomers-label", "-o", "json"),
-      await postern("test", "require-newcomers-label", "-o", "junit"),
+      await runPostern("test", "require-newcomers-label", "-o", "json"),
+      await runPostern("test", "require-newcomers-label", "-o", "junit"),
     ];
     const { because, ...place } = JSON.parse(json.stdout).cases[1];
     const file = "functions/require-newcomers-label/cases.yaml";
@@ -188,21 +188,21 @@ describe("a newcomer", () => {
     await writeFile(rule, first);
 
     const gateway = await serve("--watch");
-    const url = (await gateway.says(/https:\S+\/require-newcomers-label\/validate/)).trim();
-    assert.match((await review(url)).body, /metadata.labels must have a label \\"owner\\"/);
-    await gateway.says(/local require-newcomers-label\/validate CREATE Pod default\/web denied [\d.]+ ms/);
+    const url = (await gateway.waitFor(/https:\S+\/require-newcomers-label\/validate/)).trim();
+    assert.match((await sendReview(url)).body, /metadata.labels must have a label \\"owner\\"/);
+    await gateway.waitFor(/local require-newcomers-label\/validate CREATE Pod default\/web denied [\d.]+ ms/);
 
     await writeFile(rule, first.replace("must have a label", "lacks the label"));
-    await gateway.says(/reloaded: .*require-newcomers-label/);
-    assert.match((await review(url)).body, /metadata.labels lacks the label/);
+    await gateway.waitFor(/reloaded: .*require-newcomers-label/);
+    assert.match((await sendReview(url)).body, /metadata.labels lacks the label/);
 
     await writeFile(rule, `${first}\nconst broken = ;\n`);
-    await gateway.says(
+    await gateway.waitFor(
       /not reloaded, serving as before: functions\/require-newcomers-label\/rule.ts does not load: .*line 14/,
     );
-    assert.match((await review(url)).body, /metadata.labels lacks the label/);
+    assert.match((await sendReview(url)).body, /metadata.labels lacks the label/);
     await writeFile(rule, first);
-    await gateway.says(/reloaded: [\s\S]*reloaded: /);
+    await gateway.waitFor(/reloaded: [\s\S]*reloaded: /);
 
     assert.equal(await gateway.stop(), 0);
   });
@@ -219,7 +219,7 @@ describe("a newcomer", () => {
       commands
         .trim()
         .split("\n")
-        .map((line) => postern(...line.split(" ").slice(2))),
+        .map((line) => runPostern(...line.split(" ").slice(2))),
     );
     assert.match(explained?.stdout ?? "", /^ClusterOverridePolicy team\n/);
     assert.deepEqual(tested, { code: 0, stdout: printed, stderr: "" });
@@ -227,7 +227,7 @@ describe("a newcomer", () => {
   });
 
   it("sees an edit of a policy and of manifests at the next review, and keeps what was there while one is broken", async () => {
-    const template = (path: string) => ({
+    const buildTemplate = (path: string) => ({
       ...{ type: "annotations", operation: "add", path },
       valueRef: {
         from: "k8s",
@@ -235,15 +235,15 @@ describe("a newcomer", () => {
         k8s: { apiVersion: "v1", kind: "ConfigMap", name: "a", namespace: "b" },
       },
     });
-    const policy = (path: string) =>
+    const printPolicy = (path: string) =>
       JSON.stringify({
         ...{ apiVersion: "policy.kcloudlabs.io/v1alpha1", kind: "ClusterOverridePolicy", metadata: { name: "a" } },
         spec: {
           resourceSelectors: [{ apiVersion: "v1", kind: "Pod" }],
-          overrideRules: [{ overriders: { template: template(path) } }],
+          overrideRules: [{ overriders: { template: buildTemplate(path) } }],
         },
       });
-    const map = (of: string) =>
+    const printMap = (of: string) =>
       JSON.stringify({ apiVersion: "v1", kind: "ConfigMap", metadata: { name: "a", namespace: "b" }, data: { of } });
     // At once: half of a file is another file.
     const write = async (file: string, text: string) => {
@@ -255,60 +255,69 @@ describe("a newcomer", () => {
       "watched.yaml",
       "rules: { policy-override: { settings: { policies: own/ } } }\nclusters: { paper: { connect: { manifests: paper/ } } }\n",
     );
-    await write("own/deep/a.json", policy("first"));
-    await write("paper/map.json", map("one"));
+    await write("own/deep/a.json", printPolicy("first"));
+    await write("paper/map.json", printMap("one"));
     const gateway = await serve("--watch", "--config", "watched.yaml");
-    const url = (await gateway.says(/https:\S+\/policy-override\/mutate/)).trim();
+    const url = (await gateway.waitFor(/https:\S+\/policy-override\/mutate/)).trim();
     const patch = async () => {
-      const { body } = await review(url);
+      const { body } = await sendReview(url);
       return Buffer.from(JSON.parse(body).response?.patch ?? "", "base64").toString() || body;
     };
-    const times = (count: number, what: string) => gateway.says(new RegExp(`(?:${what}[^]*){${count}}`));
+    const waitForLines = (count: number, what: string) => gateway.waitFor(new RegExp(`(?:${what}[^]*){${count}}`));
     assert.match(await patch(), /"first":"one"/);
 
-    await write("own/deep/a.json", policy("second"));
-    await times(1, " reloaded: policy-override");
+    await write("own/deep/a.json", printPolicy("second"));
+    await waitForLines(1, " reloaded: policy-override");
     assert.match(await patch(), /"second":"one"/);
-    await write("own/deep/a.json", policy(""));
-    await times(1, " not reloaded, serving as before: watched.yaml:1 .*deep/a.json: ClusterOverridePolicy a: .*path");
+    await write("own/deep/a.json", printPolicy(""));
+    await waitForLines(
+      1,
+      " not reloaded, serving as before: watched.yaml:1 .*deep/a.json: ClusterOverridePolicy a: .*path",
+    );
     assert.match(await patch(), /"second":"one"/);
-    await write("own/deep/a.json", policy("third"));
-    await times(2, " reloaded: policy-override");
+    await write("own/deep/a.json", printPolicy("third"));
+    await waitForLines(2, " reloaded: policy-override");
     assert.match(await patch(), /"third":"one"/);
 
-    await write("paper/map.json", map("two"));
-    await times(3, " reloaded: policy-override");
+    await write("paper/map.json", printMap("two"));
+    await waitForLines(3, " reloaded: policy-override");
     assert.match(await patch(), /"third":"two"/);
     await write("paper/map.json", "{");
-    await times(1, " not reloaded, serving as before: watched.yaml clusters.paper.connect: map.json:1 is no YAML");
+    await waitForLines(
+      1,
+      " not reloaded, serving as before: watched.yaml clusters.paper.connect: map.json:1 is no YAML",
+    );
     assert.match(await patch(), /"third":"two"/);
     await rm(join(copy, "own"), { recursive: true });
-    await times(1, " not reloaded, serving as before: watched.yaml:1 .*own can't be read");
+    await waitForLines(1, " not reloaded, serving as before: watched.yaml:1 .*own can't be read");
     assert.match(await patch(), /"third":"two"/);
-    await write("paper/map.json", map("three"));
-    await write("own/b.json", policy("last"));
-    await times(4, " reloaded: policy-override");
+    await write("paper/map.json", printMap("three"));
+    await write("own/b.json", printPolicy("last"));
+    await waitForLines(4, " reloaded: policy-override");
     // The folder may be seen before what is in it.
     for (let tries = 0; tries < 1000 && !(await patch()).includes('"last"'); tries += 1) await wait(50);
     assert.match(await patch(), /"last":"three"/);
 
     const config = await readFile(join(copy, "watched.yaml"), "utf8");
     await write("watched.yaml", "");
-    await times(1, " not reloaded, serving as before: watched.yaml is empty; it must name the rules that are on");
+    await waitForLines(
+      1,
+      " not reloaded, serving as before: watched.yaml is empty; it must name the rules that are on",
+    );
     assert.match(await patch(), /"last":"three"/);
     await write("more/a.json", "{");
     await write("watched.yaml", config.replace("own/", "more/"));
-    await times(1, " not reloaded, serving as before: watched.yaml:1 .*a.json:1 is no YAML");
-    await write("more/a.json", policy("other"));
+    await waitForLines(1, " not reloaded, serving as before: watched.yaml:1 .*a.json:1 is no YAML");
+    await write("more/a.json", printPolicy("other"));
     for (let tries = 0; tries < 1000 && !(await patch()).includes('"other"'); tries += 1) await wait(50);
     assert.match(await patch(), /"other":"three"/);
 
     // CUE starts with the first policy that has a script, before any review needs it.
     assert.doesNotMatch(gateway.printed(), /a thread started/);
-    const { spec: _, ...scripted } = JSON.parse(policy(""));
+    const { spec: _, ...scripted } = JSON.parse(printPolicy(""));
     const overriders = { cue: "patches: []" };
     await write("more/a.json", JSON.stringify({ ...scripted, spec: { overrideRules: [{ overriders }] } }));
-    await gateway.says(/a thread started/);
+    await gateway.waitFor(/a thread started/);
     assert.equal(await gateway.stop(), 0);
   });
 
@@ -325,7 +334,7 @@ describe("a newcomer", () => {
   for (const [name, before, wanted] of turnedOn)
     it(`has a new rule turned on ${name}`, async () => {
       await writeFile(join(copy, "other.yaml"), before);
-      assert.equal((await postern("new", "forbid-newcomers-thing", "--config", "other.yaml")).stderr, "");
+      assert.equal((await runPostern("new", "forbid-newcomers-thing", "--config", "other.yaml")).stderr, "");
       assert.equal(await readFile(join(copy, "other.yaml"), "utf8"), wanted);
       await rm(join(copy, "functions/forbid-newcomers-thing"), { recursive: true });
     });
@@ -333,7 +342,7 @@ describe("a newcomer", () => {
   it("has two rules turned on, one after the other", async () => {
     await writeFile(join(copy, "other.yaml"), "rules:\n");
     for (const name of ["forbid-newcomers-one", "forbid-newcomers-two"]) {
-      assert.equal((await postern("new", name, "--config", "other.yaml")).stderr, "");
+      assert.equal((await runPostern("new", name, "--config", "other.yaml")).stderr, "");
       await rm(join(copy, "functions", name), { recursive: true });
       await mkdir(join(copy, "functions", name));
       await cp(join(here, "functions/always-admit"), join(copy, "functions", name), { recursive: true });
@@ -347,14 +356,14 @@ describe("a newcomer", () => {
   });
 
   it("keeps the CA and the keys", async () => {
-    const before = await postern("key", "local");
+    const before = await runPostern("key", "local");
     const first = await serve();
-    const url = await first.says(/https:\S+\/always-pull-images\/mutate/);
+    const url = await first.waitFor(/https:\S+\/always-pull-images\/mutate/);
     assert.ok(url.includes(before.stdout.trim()));
     await first.stop();
     const ca = await readFile(join(copy, ".postern/ca.crt"), "utf8");
     const second = await serve("--host", "localhost");
-    await second.says(/https:\/\/localhost:/);
+    await second.waitFor(/https:\/\/localhost:/);
     await second.stop();
     assert.equal(await readFile(join(copy, ".postern/ca.crt"), "utf8"), ca);
   });
@@ -384,7 +393,7 @@ describe("a newcomer", () => {
   });
 
   it("registers the rules with a cluster by manifests in the compiled-in order", async () => {
-    const { stdout } = await postern("manifests", "--url", "https://rules.example.com/", "--cluster", "local");
+    const { stdout } = await runPostern("manifests", "--url", "https://rules.example.com/", "--cluster", "local");
     const [mutating, validating] = parseAllDocuments(stdout).map((document) => document.toJS());
     assert.deepEqual(
       [mutating.kind, validating.kind],
@@ -405,7 +414,7 @@ describe("a newcomer", () => {
   it("is warned before kubectl would stop at an object that is too large", async () => {
     const { ca } = await openCertificate(join(copy, "large"), "127.0.0.1");
     await writeFile(join(copy, "large.crt"), ca.repeat(60));
-    const { code, stdout, stderr } = await postern("manifests", "--url", "https://x", "--ca", "large.crt");
+    const { code, stdout, stderr } = await runPostern("manifests", "--url", "https://x", "--ca", "large.crt");
     assert.equal(code, 0);
     const large = parseAllDocuments(stdout).map((document) => document.toJS());
     const sentence = (kind: string) =>
@@ -414,27 +423,26 @@ describe("a newcomer", () => {
   });
 
   /** What is wrong, what is typed, and what is printed: a pattern. */
-  const { sentences, told }: { sentences: [string, string[], string][]; told: Told[] } = parseYaml(
-    readFileSync(new URL("newcomer.test.yaml", import.meta.url), "utf8"),
-  );
+  const { sentences, brokenRule }: { sentences: [string, string[], string][]; brokenRule: BrokenRuleCase[] } =
+    parseYaml(readFileSync(new URL("newcomer.test.yaml", import.meta.url), "utf8"));
   for (const [name, words, stderr] of sentences)
     it(`gets one sentence about ${name}`, async () => {
-      const ended = await postern(...words);
+      const ended = await runPostern(...words);
       assert.equal(ended.code, 2);
       assert.match(ended.stderr, new RegExp(stderr));
     });
 
   it("gets one sentence about a port in use", async () => {
     const gateway = await serve();
-    const [, port] = /127.0.0.1:(\d+)/.exec(await gateway.says(/Serving .*/)) ?? [];
-    const second = await postern("serve", "--port", String(port));
+    const [, port] = /127.0.0.1:(\d+)/.exec(await gateway.waitFor(/Serving .*/)) ?? [];
+    const second = await runPostern("serve", "--port", String(port));
     assert.deepEqual([second.code, second.stderr], [1, `port ${port} of 127.0.0.1 is in use; --port takes another\n`]);
     await gateway.stop();
   });
 
   it("gets the line of a mistake in postern.yaml", async () => {
     await writeFile(join(copy, "broken.yaml"), "rules:\n  always-admit:\n    mode: loud\n  nope:\n");
-    const broken = await postern("serve", "--config", "broken.yaml");
+    const broken = await runPostern("serve", "--config", "broken.yaml");
     assert.deepEqual(broken.stderr.split("\n").slice(0, 2), [
       "broken.yaml:3 rules.always-admit.mode must be one of enforce, warn, audit, off",
       "broken.yaml:4 rules.nope is no rule; there is no folder functions/nope",
@@ -442,36 +450,36 @@ describe("a newcomer", () => {
   });
 
   describe("with one rule that is broken", () => {
-    const folder = () => join(copy, "functions/forbid-newcomers-nothing");
+    const getFolder = () => join(copy, "functions/forbid-newcomers-nothing");
     const sentence =
       'functions/forbid-newcomers-nothing/rule.ts does not load: Expected identifier but found "{" (line 1)';
     before(async () => {
       await writeFile(join(copy, "nothing.yaml"), "rules:\n  always-admit:\n");
-      await postern("new", "forbid-newcomers-nothing", "--config", "nothing.yaml");
-      await writeFile(join(folder(), "rule.ts"), "export default {{\n");
+      await runPostern("new", "forbid-newcomers-nothing", "--config", "nothing.yaml");
+      await writeFile(join(getFolder(), "rule.ts"), "export default {{\n");
       await writeFile(join(copy, "other.yaml"), "rules: { always-admit: }\n");
       await writeFile(
         join(copy, "pod.yaml"),
         "apiVersion: v1\nkind: Pod\nmetadata: { name: a }\nspec: { containers: [{ name: a, image: a }] }\n",
       );
     });
-    after(() => rm(folder(), { recursive: true }));
+    after(() => rm(getFolder(), { recursive: true }));
 
-    for (const [name, words, code, stdout, isTold] of told)
+    for (const [name, words, code, stdout, hasFault] of brokenRule)
       it(name, async () => {
-        const ended = await postern(...words);
-        assert.deepEqual([ended.code, ended.stderr], [code, isTold ? `${sentence}\n` : ""]);
+        const ended = await runPostern(...words);
+        assert.deepEqual([ended.code, ended.stderr], [code, hasFault ? `${sentence}\n` : ""]);
         assert.match(ended.stdout, new RegExp(stdout));
       });
 
     it("serves the others, and it as soon as it loads", async () => {
       const gateway = await serve("--watch", "--config", "nothing.yaml");
-      await gateway.says(/forbid-newcomers-nothing is not served: functions\/.* \(line 1\)/);
-      const url = (await gateway.says(/https:\S+\/always-admit\/validate/)).trim();
-      assert.equal((await review(url)).code, 200);
-      await cp(join(copy, "functions/always-admit/rule.ts"), join(folder(), "rule.ts"));
-      await gateway.says(/reloaded: .*forbid-newcomers-nothing/);
-      assert.equal((await review(url.replace("always-admit", "forbid-newcomers-nothing"))).code, 200);
+      await gateway.waitFor(/forbid-newcomers-nothing is not served: functions\/.* \(line 1\)/);
+      const url = (await gateway.waitFor(/https:\S+\/always-admit\/validate/)).trim();
+      assert.equal((await sendReview(url)).code, 200);
+      await cp(join(copy, "functions/always-admit/rule.ts"), join(getFolder(), "rule.ts"));
+      await gateway.waitFor(/reloaded: .*forbid-newcomers-nothing/);
+      assert.equal((await sendReview(url.replace("always-admit", "forbid-newcomers-nothing"))).code, 200);
       assert.equal(await gateway.stop(), 0);
     });
   });

@@ -10,17 +10,17 @@ import { fileURLToPath } from "node:url";
 const root = fileURLToPath(new URL("../..", import.meta.url));
 let folder = "";
 
-const command = async (file: string, text: string) => {
+const writeCommand = async (file: string, text: string) => {
   await mkdir(dirname(join(folder, file)), { recursive: true });
   await writeFile(join(folder, file), `#!/bin/sh\necho "${text}"\n`);
   await chmod(join(folder, file), 0o755);
 };
 before(async () => {
   folder = await mkdtemp(join(tmpdir(), "postern-parts-"));
-  await command("old/python3", "5.2.1");
-  await command("old/cfn-lint", "cfn-lint 1.40.0");
-  await command("assets/kube-apiserver", "Kubernetes v1.30.2");
-  await command("assets/etcd", "");
+  await writeCommand("old/python3", "5.2.1");
+  await writeCommand("old/cfn-lint", "cfn-lint 1.40.0");
+  await writeCommand("assets/kube-apiserver", "Kubernetes v1.30.2");
+  await writeCommand("assets/etcd", "");
   const suites = [
     'describe("templates", await needs("cfn-lint"), () => it("are linted", () => {}));',
     'describe("calls", await needs("moto"), () => it("are answered", () => {}));',
@@ -40,15 +40,15 @@ const run = (env: Record<string, string>) => {
     env: { ...own, XDG_CACHE_HOME: join(folder, "cache"), POSTERN_SEED: "7", ...env },
     encoding: "utf8",
   });
-  const [, told = ""] = /\n(Skipped:\n[\s\S]*)$/.exec(stdout) ?? [];
-  return { status, told, stdout };
+  const [, report = ""] = /\n(Skipped:\n[\s\S]*)$/.exec(stdout) ?? [];
+  return { status, report, stdout };
 };
 
 describe("a run of tests", () => {
   it("ends with what it skipped, and why, where parts have other versions than the project pins", () => {
     const path = [join(folder, "old"), process.env.PATH].join(delimiter);
-    const { status, told } = run({ PATH: path, KUBEBUILDER_ASSETS: join(folder, "assets") });
-    const [linter, moto, apiserver, ...rest] = told.split("\n- ").slice(1);
+    const { status, report } = run({ PATH: path, KUBEBUILDER_ASSETS: join(folder, "assets") });
+    const [linter, moto, apiserver, ...rest] = report.split("\n- ").slice(1);
     assert.match(
       linter ?? "",
       /^cfn-lint 1\.40\.0 is here and [\d.]+ is wanted: npm run aws installs it\n +templates$/,
@@ -61,9 +61,9 @@ describe("a run of tests", () => {
   });
 
   it("skips what needs a part that isn't here at all", () => {
-    const { status, told } = run({ PATH: join(folder, "none") });
+    const { status, report } = run({ PATH: join(folder, "none") });
     for (const part of ["cfn-lint", "moto", "kube-apiserver and etcd"])
-      assert.match(told, new RegExp(`^- ${part} v?[\\d.]+ (is|are) not here: npm run (aws|cluster) `, "m"));
+      assert.match(report, new RegExp(`^- ${part} v?[\\d.]+ (is|are) not here: npm run (aws|cluster) `, "m"));
     assert.equal(status, 0);
   });
 

@@ -13,9 +13,9 @@ import {
   readPipeline,
   runBash,
   type Script,
-  scriptCodeBuild,
-  scriptGitHubJob,
-  scriptGitLabJob,
+  toCodeBuildScript,
+  toGitHubScript,
+  toGitLabScript,
 } from "../pipelines.ts";
 
 // The check jobs of the pipelines run on manifests in Postern's own repository, and in a repository with only manifests.
@@ -70,7 +70,7 @@ const githubs = await readPipeline<GitHub>("github");
 const gitlabs = await readPipeline<Record<string, GitLabJob>>("gitlab");
 const theirGitHub = await readPipeline<GitHub>("manifests/github");
 const theirGitLab = (await readPipeline<Record<string, GitLabJob>>("manifests/gitlab"))["check manifests"] ?? {};
-const codebuild = scriptCodeBuild(await readPipeline<CodeBuild>("manifests/codebuild"));
+const codebuild = toCodeBuildScript(await readPipeline<CodeBuild>("manifests/codebuild"));
 
 /** The output of a run, and its reports. */
 interface Checked extends ProgramOutput {
@@ -81,7 +81,7 @@ interface Checked extends ProgramOutput {
 describe("the pipelines' checks", { concurrency: 2 }, () => {
   let checkout: Checkout;
   let home: string;
-  let surroundings: Record<string, string>;
+  let environment: Record<string, string>;
   let revision: string;
 
   before(async () => {
@@ -94,17 +94,17 @@ describe("the pipelines' checks", { concurrency: 2 }, () => {
     await writeFile(join(home, "bin/npm"), `#!/bin/sh\n[ -e node_modules ] || ln -s "${modules}" node_modules\n`);
     await chmod(join(home, "bin/npm"), 0o755);
     // The team's repository of Postern, at the URL that GitLab uses.
-    const git = (...words: string[]) => run("git", ["-C", checkout.folder, ...words]);
-    await git("init", "--quiet");
-    await git("add", "infra", "lib", "functions", "package.json", "postern.yaml");
+    const runGit = (...words: string[]) => run("git", ["-C", checkout.folder, ...words]);
+    await runGit("init", "--quiet");
+    await runGit("add", "infra", "lib", "functions", "package.json", "postern.yaml");
     const who = ["-c", "user.name=team", "-c", "user.email=team@example.com"];
-    await git(...who, "commit", "--quiet", "--no-gpg-sign", "--message", "rules");
-    revision = (await git("rev-parse", "HEAD")).stdout.trim();
-    const place = "https://gitlab-ci-token:the-token@gitlab.example.com/acme/postern.git";
-    const gitconfig = `[url "file://${checkout.folder}"]\n\tinsteadOf = ${place}\n`;
+    await runGit(...who, "commit", "--quiet", "--no-gpg-sign", "--message", "rules");
+    revision = (await runGit("rev-parse", "HEAD")).stdout.trim();
+    const url = "https://gitlab-ci-token:the-token@gitlab.example.com/acme/postern.git";
+    const gitconfig = `[url "file://${checkout.folder}"]\n\tinsteadOf = ${url}\n`;
     await writeFile(join(home, ".gitconfig"), gitconfig);
     const { NODE_TEST_CONTEXT: _, ...env } = process.env;
-    surroundings = {
+    environment = {
       ...{ PATH: `${join(home, "bin")}:${env.PATH}`, HOME: home, CLUSTER: "eu" },
       ...{ CI_JOB_TOKEN: "the-token", CI_SERVER_HOST: "gitlab.example.com", POSTERN_REVISION: revision },
     };
@@ -133,25 +133,25 @@ describe("the pipelines' checks", { concurrency: 2 }, () => {
     more: Record<string, string> = {},
     input = "",
   ): Promise<Checked> => {
-    const said = await runBash(folder, script, { ...surroundings, ...more }, input);
-    const file = (name: string) => readFile(join(folder, "postern-check", name), "utf8");
+    const output = await runBash(folder, script, { ...environment, ...more }, input);
+    const readReport = (name: string) => readFile(join(folder, "postern-check", name), "utf8");
     const summary = more.GITHUB_STEP_SUMMARY === undefined ? "" : await readFile(more.GITHUB_STEP_SUMMARY, "utf8");
-    return { ...said, file, summary };
+    return { ...output, file: readReport, summary };
   };
 
   /** Runs the check as a GitHub job does, after its checkouts. */
   const runGitHubCheck = async (folder: string, workflow: GitHub, more: Record<string, string> = {}) => {
     if (workflow === theirGitHub) await symlink(checkout.folder, join(folder, ".postern"));
     const env = { GITHUB_WORKSPACE: folder, GITHUB_STEP_SUMMARY: join(folder, ".summary"), ...more };
-    return runCheck(folder, scriptGitHubJob(workflow, "check"), env);
+    return runCheck(folder, toGitHubScript(workflow, "check"), env);
   };
 
   type Run = (folder: string, more?: Record<string, string>) => Promise<Checked>;
   const services: [string, boolean, Run][] = [
     ["GitHub", true, (folder, more) => runGitHubCheck(folder, githubs, more)],
     ["GitHub", false, (folder, more) => runGitHubCheck(folder, theirGitHub, more)],
-    ["GitLab", true, (folder, more) => runCheck(folder, scriptGitLabJob(gitlabs.check ?? {}), more)],
-    ["GitLab", false, (folder, more) => runCheck(folder, scriptGitLabJob(theirGitLab, theirGitLab.variables), more)],
+    ["GitLab", true, (folder, more) => runCheck(folder, toGitLabScript(gitlabs.check ?? {}), more)],
+    ["GitLab", false, (folder, more) => runCheck(folder, toGitLabScript(theirGitLab, theirGitLab.variables), more)],
     ["CodeBuild", true, (folder, more) => runCheck(folder, codebuild, more)],
     [
       "CodeBuild",
@@ -185,10 +185,10 @@ describe("the pipelines' checks", { concurrency: 2 }, () => {
     });
   }
 
-  const own = (files: Record<string, string>) => createRepository(files, true);
+  const createOwnRepository = (files: Record<string, string>) => createRepository(files, true);
 
   it("fail if the Pods of a workload are denied, and name the place of the template", async () => {
-    const folder = await own({ "k8s/web.yaml": workload });
+    const folder = await createOwnRepository({ "k8s/web.yaml": workload });
     const { code, stdout } = await runGitHubCheck(folder, githubs);
     assert.equal(code, 1, stdout);
     assert.match(
@@ -198,39 +198,39 @@ describe("the pipelines' checks", { concurrency: 2 }, () => {
   });
 
   it("do nothing if there is no folder of manifests and no variable names one", async () => {
-    const folder = await own({ "notes.txt": "nothing\n" });
-    const { code, stdout } = await runCheck(folder, scriptGitLabJob(gitlabs.check ?? {}));
+    const folder = await createOwnRepository({ "notes.txt": "nothing\n" });
+    const { code, stdout } = await runCheck(folder, toGitLabScript(gitlabs.check ?? {}));
     assert.equal(code, 0);
     assert.equal(stdout, "There is no folder k8s, so nothing is checked; the variable MANIFESTS names another.\n");
     assert.ok(!(await readdir(folder)).includes("postern-check"));
   });
 
   it("fail if a variable names a missing folder", async () => {
-    const folder = await own({ "k8s/till.yaml": admitted });
-    const { code, stdout } = await runCheck(folder, scriptGitLabJob(gitlabs.check ?? {}), { MANIFESTS: "k9s" });
+    const folder = await createOwnRepository({ "k8s/till.yaml": admitted });
+    const { code, stdout } = await runCheck(folder, toGitLabScript(gitlabs.check ?? {}), { MANIFESTS: "k9s" });
     assert.deepEqual({ code, stdout }, { code: 2, stdout: "k9s is no file or folder, and matches none\n" });
   });
 
   it("check the manifests and the cluster that variables name", async () => {
-    const folder = await own({
+    const folder = await createOwnRepository({
       "apps/one/till.yaml": denied,
       "apps/two/till.yaml": denied.replace("till\n", "two\n"),
       "k8s/x.yaml": unreadable,
     });
     const more = { MANIFESTS: "apps/*/till.yaml", CLUSTER: "us" };
-    const { code, stdout } = await runCheck(folder, scriptGitLabJob(gitlabs.check ?? {}), more);
+    const { code, stdout } = await runCheck(folder, toGitLabScript(gitlabs.check ?? {}), more);
     assert.equal(code, 0, stdout);
     assert.match(stdout, /^2 objects: 2 allowed, 2 warnings$/m);
   });
 
   it("list the clusters if there are several and no variable names one", async () => {
-    const folder = await own({ "k8s/till.yaml": admitted });
-    const { code, stdout } = await runCheck(folder, scriptGitLabJob(gitlabs.check ?? {}), { CLUSTER: "" });
+    const folder = await createOwnRepository({ "k8s/till.yaml": admitted });
+    const { code, stdout } = await runCheck(folder, toGitLabScript(gitlabs.check ?? {}), { CLUSTER: "" });
     assert.deepEqual({ code, stdout }, { code: 2, stdout: "--cluster must name one of eu, us\n" });
   });
 
   it("report undecided objects, and fail because of them only if STRICT is set", async () => {
-    const folder = await own({ "k8s/web.yaml": undecided });
+    const folder = await createOwnRepository({ "k8s/web.yaml": undecided });
     const github = await runGitHubCheck(folder, githubs);
     assert.equal(github.code, 0, github.stdout);
     assert.match(github.stdout, /^::warning file=k8s\/web\.yaml,line=1,title=undecided/m);
@@ -244,15 +244,15 @@ describe("the pipelines' checks", { concurrency: 2 }, () => {
       [gitlabs.check ?? {}, true],
       [theirGitLab, false],
     ] as const) {
-      const one = await createRepository({ "k8s/web.yaml": undecided }, isOwn);
-      assert.equal((await runCheck(one, scriptGitLabJob(job, job.variables))).code, 3);
+      const folder = await createRepository({ "k8s/web.yaml": undecided }, isOwn);
+      assert.equal((await runCheck(folder, toGitLabScript(job, job.variables))).code, 3);
       assert.deepEqual(job.allow_failure, { exit_codes: [3] });
     }
     assert.equal((await runCheck(folder, codebuild, { STRICT: "yes" })).code, 1);
   });
 
   it("fail if a file can't be read, even if nothing is denied", async () => {
-    const folder = await own({ "k8s/broken.yaml": unreadable, "k8s/till.yaml": admitted });
+    const folder = await createOwnRepository({ "k8s/broken.yaml": unreadable, "k8s/till.yaml": admitted });
     const { code, stdout, file } = await runGitHubCheck(folder, githubs);
     assert.equal(code, 1);
     assert.match(stdout, /k8s\/broken\.yaml/);
@@ -260,7 +260,7 @@ describe("the pipelines' checks", { concurrency: 2 }, () => {
   });
 
   it("fail if the check fails, whatever the previous run has left", async () => {
-    const folder = await own({ "k8s/web.yaml": undecided });
+    const folder = await createOwnRepository({ "k8s/web.yaml": undecided });
     await mkdir(join(folder, "postern-check"));
     await writeFile(join(folder, "postern-check/check.json"), `{"summary":{"faults":0}}`);
     await writeFile(join(folder, "infra/commands/check.ts"), `throw new Error("torn");\n`);
@@ -270,7 +270,7 @@ describe("the pipelines' checks", { concurrency: 2 }, () => {
   });
 
   it("annotate the lines at GitHub, and write the report into the summary", async () => {
-    const { stdout, summary } = await runGitHubCheck(await own({ "k8s/till.yaml": denied }), githubs);
+    const { stdout, summary } = await runGitHubCheck(await createOwnRepository({ "k8s/till.yaml": denied }), githubs);
     assert.match(stdout, /^::error file=k8s\/till\.yaml,line=\d+,.*title=deny-service-external-ips/m);
     const [head, , ...lines] = summary.split("\n");
     assert.equal(head, "### What the rules would do in eu");
@@ -279,22 +279,24 @@ describe("the pipelines' checks", { concurrency: 2 }, () => {
   });
 
   it("let no line of a manifest become a command for GitHub's runner", async () => {
-    const { stdout } = await runGitHubCheck(await own({ "k8s/web.yaml": commanding }), githubs);
-    const heard: string[] = [];
+    const { stdout } = await runGitHubCheck(await createOwnRepository({ "k8s/web.yaml": commanding }), githubs);
+    const commands: string[] = [];
     let until: string | undefined;
     // GitHub's runner trims lines, and after stop-commands it reads only the token.
-    for (const line of stdout.split("\n").map((one) => one.trim())) {
+    for (const line of stdout.split("\n").map((folder) => folder.trim())) {
       if (until !== undefined) {
         if (line === `::${until}::`) until = undefined;
       } else if (line.startsWith("::stop-commands::")) until = line.slice("::stop-commands::".length);
-      else if (line.startsWith("::")) heard.push(line);
+      else if (line.startsWith("::")) commands.push(line);
     }
-    assert.deepEqual([until, heard], [undefined, []]);
+    assert.deepEqual([until, commands], [undefined, []]);
     assert.match(stdout, /^ +\?:error title=forged/m, "what it is told with is no command in itself");
   });
 
   it("accept standard input and more options", async () => {
-    const folder = await own({ "state/ns.yaml": "apiVersion: v1\nkind: Namespace\nmetadata: { name: shop }\n" });
+    const folder = await createOwnRepository({
+      "state/ns.yaml": "apiVersion: v1\nkind: Namespace\nmetadata: { name: shop }\n",
+    });
     const lines = "npm ci; bash infra/pipelines/check.sh --state state";
     const script = { flags: ["-eo", "pipefail"], lines, env: { MANIFESTS: "-" } };
     const { code, stdout } = await runCheck(folder, script, {}, undecided);
@@ -304,7 +306,7 @@ describe("the pipelines' checks", { concurrency: 2 }, () => {
 
   it("fetch the pinned revision at GitLab, and write no token to a log or a file", async () => {
     const folder = await createRepository({ "k8s/till.yaml": admitted }, false);
-    const { stdout, stderr } = await runCheck(folder, scriptGitLabJob(theirGitLab, theirGitLab.variables));
+    const { stdout, stderr } = await runCheck(folder, toGitLabScript(theirGitLab, theirGitLab.variables));
     assert.ok(!`${stdout}${stderr}`.includes("the-token"));
     const { stdout: head } = await run("git", ["-C", join(folder, ".postern"), "rev-parse", "HEAD"]);
     assert.equal(head.trim(), revision);

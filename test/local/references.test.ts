@@ -32,20 +32,20 @@ describe("a policy's request", () => {
   let certificate: { ca: string; cert: string; key: string };
   let received: ReceivedRequest[] = [];
   let connections = 0;
-  let answer: (response: ServerResponse, heard: ReceivedRequest) => void;
-  const listener = async (request: IncomingMessage, response: ServerResponse) => {
+  let answer: (response: ServerResponse, request: ReceivedRequest) => void;
+  const handleRequest = async (request: IncomingMessage, response: ServerResponse) => {
     const chunks: Buffer[] = [];
     for await (const chunk of request) chunks.push(chunk);
     const { method, url, headers } = request;
-    const one = { method, url, headers, body: Buffer.concat(chunks).toString() };
-    received.push(one);
-    answer(response, one);
+    const receivedRequest = { method, url, headers, body: Buffer.concat(chunks).toString() };
+    received.push(receivedRequest);
+    answer(response, receivedRequest);
   };
-  const secure = createServer(listener);
-  const plain = createPlainServer(listener);
+  const secure = createServer(handleRequest);
+  const plain = createPlainServer(handleRequest);
   let host: string;
   let plainHost: string;
-  let world: ReturnType<typeof createLiveCapabilities>;
+  let createCapabilities: ReturnType<typeof createLiveCapabilities>;
 
   const respondWith =
     (body: unknown, status = 200, headers: Record<string, string | string[]> = {}) =>
@@ -71,7 +71,7 @@ describe("a policy's request", () => {
     received = [];
     connections = 0;
     answer = respondWith({ ok: true });
-    world = createLiveCapabilities({});
+    createCapabilities = createLiveCapabilities({});
   });
   after(async () => {
     for (const server of [secure, plain]) {
@@ -86,12 +86,12 @@ describe("a policy's request", () => {
     ...{ hosts: [host, plainHost], ca: certificate.ca, addresses: ["127.0.0.1/32"] },
     ...further,
   });
-  const reach = (further: Partial<HttpSettings> = {}, milliseconds = 8000, cluster = "one") =>
-    createHttpCapabilities(buildSettings(further), world(cluster, milliseconds).http);
+  const createTestCapabilities = (further: Partial<HttpSettings> = {}, milliseconds = 8000, cluster = "one") =>
+    createHttpCapabilities(buildSettings(further), createCapabilities(cluster, milliseconds).http);
   const fetchReference = (reference: Partial<HttpReference> = {}, further: Partial<HttpSettings> = {}) =>
-    reach(further).fetchReference({ url: `https://${host}/a`, ...reference });
+    createTestCapabilities(further).fetchReference({ url: `https://${host}/a`, ...reference });
   const sendScriptRequest = (request: Partial<ScriptHttpRequest> = {}, further: Partial<HttpSettings> = {}) =>
-    reach(further).sendScriptRequest({ method: "GET", url: `https://${host}/a`, ...request });
+    createTestCapabilities(further).sendScriptRequest({ method: "GET", url: `https://${host}/a`, ...request });
 
   describe("of a reference", () => {
     it("returns body, headers and trailers", async () => {
@@ -174,8 +174,9 @@ describe("a policy's request", () => {
       ],
       "what never ends": [
         () => (response) => {
-          const again = () => void (response.write(" ".repeat(1024)) && !response.destroyed && setTimeout(again, 20));
-          again();
+          const writeMore = () =>
+            void (response.write(" ".repeat(1024)) && !response.destroyed && setTimeout(writeMore, 20));
+          writeMore();
         },
         /could not ask localhost:\d+: it did not answer in time$/,
       ],
@@ -200,9 +201,9 @@ describe("a policy's request", () => {
         /it did not answer in time$/,
       ],
     };
-    for (const [what, [say, sentence]] of Object.entries(wrong))
+    for (const [what, [createAnswer, sentence]] of Object.entries(wrong))
       it(`fails for ${what}`, async () => {
-        answer = say();
+        answer = createAnswer();
         await assert.rejects(fetchReference(), { message: sentence });
         assert.equal(received.length, 1);
       });
@@ -214,7 +215,7 @@ describe("a policy's request", () => {
 
     it("has only the time of the review", async () => {
       answer = () => {};
-      const late = reach({}, 400).fetchReference({ url: `https://${host}/a` });
+      const late = createTestCapabilities({}, 400).fetchReference({ url: `https://${host}/a` });
       await assert.rejects(late, /did not answer in time$/);
     });
 
@@ -231,10 +232,10 @@ describe("a policy's request", () => {
   });
 
   describe("to a forbidden address", () => {
-    const port = () => host.split(":")[1];
+    const getPort = () => host.split(":")[1];
     /** The hosts are listed, so that only the addresses are in the way. */
     const forbidden: Record<string, () => [url: string, hosts: string[], addresses?: string[]]> = {
-      "to a host that isn't listed": () => [`https://127.0.0.1:${port()}/`, [host], ["127.0.0.1"]],
+      "to a host that isn't listed": () => [`https://127.0.0.1:${getPort()}/`, [host], ["127.0.0.1"]],
       "to another port of one": () => [`https://localhost/`, [host], ["127.0.0.1"]],
       "to a port that isn't listed": () => [`https://${host}/`, ["localhost"], ["127.0.0.1"]],
       "where no host is listed": () => [`https://${host}/`, [], ["127.0.0.1"]],
@@ -244,8 +245,8 @@ describe("a policy's request", () => {
         [host],
         ["127.0.0.2", "10.0.0.0/8"],
       ],
-      "to an address of this machine": () => [`https://127.0.0.1:${port()}/`, [`127.0.0.1:${port()}`]],
-      "to no address": () => [`https://0.0.0.0:${port()}/`, [`0.0.0.0:${port()}`]],
+      "to an address of this machine": () => [`https://127.0.0.1:${getPort()}/`, [`127.0.0.1:${getPort()}`]],
+      "to no address": () => [`https://0.0.0.0:${getPort()}/`, [`0.0.0.0:${getPort()}`]],
       "to what a machine is told by its cloud": () => ["http://169.254.169.254/latest/meta-data", ["169.254.169.254"]],
       "to that, whatever is private": () => ["http://169.254.169.254/", ["169.254.169.254"], ["0.0.0.0/0", "::/0"]],
       "to that of EKS": () => ["http://[fd00:ec2::23]/", ["[fd00:ec2::23]"], ["::/0"]],
@@ -350,20 +351,23 @@ describe("a policy's request", () => {
       await fetchToken();
       assert.equal(await fetchToken({ username: "v" }), "Bearer T2");
       assert.equal(await fetchToken({ password: "q" }), "Bearer T3");
-      const { body } = await reach({}, 8000, "two").fetchReference({ url: `https://${host}/a`, auth: buildAuth() });
+      const { body } = await createTestCapabilities({}, 8000, "two").fetchReference({
+        url: `https://${host}/a`,
+        auth: buildAuth(),
+      });
       assert.equal(body.n, "Bearer T4");
     });
 
     it("keeps a token as long as the service or the policy states, less a margin", async (test) => {
       test.mock.timers.enable({ apis: ["Date"], now: Date.now() });
       const advanceMinutes = (count: number) => test.mock.timers.setTime(Date.now() + count * 60_000);
-      for (const [say, given, life] of [
+      for (const [createAnswer, given, life] of [
         [{}, {}, 5],
         [{}, { expireDuration: "1h40m" }, 100],
         [() => ({ expireAt: Date.now() + 10 * 60_000 }), { expireDuration: "1h" }, 10],
       ] as const) {
-        world = createLiveCapabilities({});
-        further = typeof say === "function" ? say() : say;
+        createCapabilities = createLiveCapabilities({});
+        further = typeof createAnswer === "function" ? createAnswer() : createAnswer;
         const first = await fetchToken(given);
         advanceMinutes(life * 0.89);
         assert.equal(await fetchToken(given), first);
@@ -412,7 +416,7 @@ describe("a policy's request", () => {
 
     it("is not requested again when a refusal is reevaluated", async () => {
       await fetchToken();
-      const review = world("one", 8000);
+      const review = createCapabilities("one", 8000);
       await createHttpCapabilities(buildSettings(), review.http).fetchReference({
         url: `https://${host}/a`,
         auth: buildAuth(),
@@ -429,9 +433,9 @@ describe("a policy's request", () => {
       "too much": [respondWith({ token: "t".repeat(70_000) }), /its answer has more than 65536 bytes$/],
       nothing: [() => {}, /it did not answer in time$/],
     };
-    for (const [what, [say, sentence]] of Object.entries(wrong))
+    for (const [what, [createAnswer, sentence]] of Object.entries(wrong))
       it(`fails without secrets in the message if the token service answers with ${what}`, async () => {
-        answer = say;
+        answer = createAnswer;
         await assert.rejects(fetchToken(), (error: Error) => {
           assert.match(error.message, sentence);
           assert.doesNotMatch(error.message, /p w|Basic/);
@@ -455,8 +459,8 @@ describe("a policy's request", () => {
 
     it("sends no secret of the settings over http://", async () => {
       const credentials = [{ host: plainHost, secret: "s", region: "eu-west-1" }];
-      const asked = fetchReference({ url: `http://${plainHost}/a`, auth: {} }, { credentials });
-      await assert.rejects(asked, /gets a credential of http\.credentials only over https:\/\/$/);
+      const rejected = fetchReference({ url: `http://${plainHost}/a`, auth: {} }, { credentials });
+      await assert.rejects(rejected, /gets a credential of http\.credentials only over https:\/\/$/);
       assert.equal(received.length, 0);
     });
   });
@@ -490,12 +494,12 @@ describe("a policy's request", () => {
     });
 
     it("fails for an invalid response", async () => {
-      for (const [say, sentence] of [
+      for (const [createAnswer, sentence] of [
         [respondWith({ token: "tk" }, 503), /answers 503$/],
         [respondWith("xx"), /must answer a JSON object$/],
         [respondWith({}, 301, { location: "/" }), /redirects are not followed$/],
       ] as const) {
-        answer = say;
+        answer = createAnswer;
         await assert.rejects(sendScriptRequest(), { message: sentence });
       }
     });
@@ -505,17 +509,17 @@ describe("a policy's request", () => {
       assert.deepEqual(await sendScriptRequest({ tls_config: { ca } }, { ca: "" }), { ok: true });
       // This certificate says of itself that it is a server's.
       const options = { cert, key, ca, requestCert: true, rejectUnauthorized: false };
-      const asking = createServer(options, ({ socket }, response) => {
+      const server = createServer(options, ({ socket }, response) => {
         const { fingerprint256 } = socket instanceof TLSSocket ? socket.getPeerCertificate() : {};
         respondWith({ fingerprint256 })(response);
       });
-      asking.listen(0, "127.0.0.1");
-      await once(asking, "listening");
+      server.listen(0, "127.0.0.1");
+      await once(server, "listening");
       try {
         // Listening on a port, it has one.
-        const other = `localhost:${(asking.address() as AddressInfo).port}`;
+        const asker = `localhost:${(server.address() as AddressInfo).port}`;
         const ask = (tls_config?: ScriptHttpRequest["tls_config"]) =>
-          sendScriptRequest({ url: `https://${other}/`, ...(tls_config && { tls_config }) }, { hosts: [other] });
+          sendScriptRequest({ url: `https://${asker}/`, ...(tls_config && { tls_config }) }, { hosts: [asker] });
         assert.deepEqual(await ask({ ca, client_crt: cert, client_key: key }), {
           fingerprint256: new X509Certificate(cert).fingerprint256,
         });
@@ -526,8 +530,8 @@ describe("a policy's request", () => {
           return true;
         });
       } finally {
-        asking.closeAllConnections();
-        asking.close();
+        server.closeAllConnections();
+        server.close();
       }
     });
 

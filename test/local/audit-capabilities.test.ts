@@ -11,7 +11,7 @@ import type { Capabilities } from "#lib/needs.ts";
 import { openCapabilities } from "../../infra/check/live/rule-capabilities.ts";
 import { openCertificate } from "../../infra/keys/keys.ts";
 
-const asked: string[] = [];
+const requests: string[] = [];
 const answers: Record<string, object> = {
   "GET /api/v1/namespaces/a/limitranges/l": { kind: "LimitRange", metadata: { name: "l" } },
   "POST /apis/authorization.k8s.io/v1/subjectaccessreviews": { kind: "SubjectAccessReview", status: { allowed: true } },
@@ -20,31 +20,34 @@ const answers: Record<string, object> = {
 describe("what rules may ask while a cluster is audited", () => {
   let folder: string;
   let stop: () => void;
-  let open: (hosts?: string[]) => Promise<{ world: Capabilities; told: string[] }>;
+  let open: (hosts?: string[]) => Promise<{ capabilities: Capabilities; sentences: string[] }>;
 
   before(async () => {
     folder = await mkdtemp(join(tmpdir(), "postern-world-"));
     const { cert, key, ca } = await openCertificate(folder, "127.0.0.1");
-    const show: RequestListener = ({ method, url, headers }, response) => {
-      asked.push(`${method} ${url} ${headers.authorization}`);
+    const respond: RequestListener = ({ method, url, headers }, response) => {
+      requests.push(`${method} ${url} ${headers.authorization}`);
       const found = answers[`${method} ${url}`];
       const missing = { kind: "Status", details: { name: "x" }, message: "not found" };
       response.writeHead(found ? 200 : 404).end(JSON.stringify(found ?? missing));
     };
-    const server = createServer({ cert, key }, show);
+    const server = createServer({ cert, key }, respond);
     await once(server.listen(0, "127.0.0.1"), "listening");
     stop = () => {
       server.close();
       server.closeAllConnections();
     };
     let tokens = 0;
-    const way = {
+    const connection = {
       ...{ server: `https://127.0.0.1:${(server.address() as AddressInfo).port}`, ca, unknown: "" },
       token: async () => `t${++tokens}`,
     };
     open = async (hosts = []) => {
-      const told: string[] = [];
-      return { world: (await openCapabilities("c", way, hosts))((sentence) => told.push(sentence), 5000), told };
+      const sentences: string[] = [];
+      return {
+        capabilities: (await openCapabilities("c", connection, hosts))((sentence) => sentences.push(sentence), 5000),
+        sentences,
+      };
     };
   });
   after(async () => {
@@ -53,55 +56,58 @@ describe("what rules may ask while a cluster is audited", () => {
   });
 
   it("is the cluster itself, by the token of the moment, and its authorizer", async () => {
-    const { world, told } = await open();
-    asked.length = 0;
-    assert.equal((await world.get({ group: "", resource: "limitranges" }, "l", "a"))?.metadata?.name, "l");
+    const { capabilities, sentences } = await open();
+    requests.length = 0;
+    assert.equal((await capabilities.get({ group: "", resource: "limitranges" }, "l", "a"))?.metadata?.name, "l");
     const user = { username: "jane" };
-    assert.deepEqual(await world.may({ user, verb: "get", resource: "pods" }), { allowed: true });
-    assert.deepEqual(told, []);
-    assert.equal(asked.length, 2);
-    assert.equal(new Set(asked.map((one) => one.replace(/.* /, ""))).size, 2);
+    assert.deepEqual(await capabilities.may({ user, verb: "get", resource: "pods" }), { allowed: true });
+    assert.deepEqual(sentences, []);
+    assert.equal(requests.length, 2);
+    assert.equal(new Set(requests.map((request) => request.replace(/.* /, ""))).size, 2);
   });
 
   it("waits for nothing that isn't there", async () => {
-    const { world } = await open();
-    asked.length = 0;
-    assert.equal(await world.get({ group: "", resource: "namespaces" }, "x", undefined, { patience: 3 }), undefined);
-    assert.equal(asked.length, 1);
+    const { capabilities } = await open();
+    requests.length = 0;
+    assert.equal(
+      await capabilities.get({ group: "", resource: "namespaces" }, "x", undefined, { patience: 3 }),
+      undefined,
+    );
+    assert.equal(requests.length, 1);
   });
 
   it("writes nothing, and asks no host that isn't named", async () => {
-    const { world, told } = await open(["127.0.0.1"]);
-    asked.length = 0;
+    const { capabilities, sentences } = await open(["127.0.0.1"]);
+    requests.length = 0;
     const namespaces = { group: "", resource: "namespaces" };
     const rejected: [() => Promise<unknown>, string][] = [
       [
-        () => world.create(namespaces, { metadata: { name: "n" } }),
+        () => capabilities.create(namespaces, { metadata: { name: "n" } }),
         'it would create namespaces "n", and an audit writes nothing',
       ],
       [
-        () => world.https({ url: "https://images.example.com/x" }),
+        () => capabilities.https({ url: "https://images.example.com/x" }),
         "it would call images.example.com; --call images.example.com allows that",
       ],
-      [() => world.http({ url: "nothing" }), "it would call nothing, which is not a valid address"],
+      [() => capabilities.http({ url: "nothing" }), "it would call nothing, which is not a valid address"],
       [
-        () => world.aws("ec2:DescribeVolumes", { region: "eu-west-1", parameters: {} }),
+        () => capabilities.aws("ec2:DescribeVolumes", { region: "eu-west-1", parameters: {} }),
         "it would call ec2.eu-west-1.amazonaws.com; --call ec2.eu-west-1.amazonaws.com allows that",
       ],
     ];
     for (const [ask, sentence] of rejected) {
       await assert.rejects(ask, new RegExp(sentence));
-      assert.equal(told.pop(), sentence);
+      assert.equal(sentences.pop(), sentence);
     }
-    assert.deepEqual(asked, []);
-    await assert.rejects(world.https({ url: "https://127.0.0.1:1/x" }), /could not ask 127\.0\.0\.1:1/);
-    assert.deepEqual(told, []);
+    assert.deepEqual(requests, []);
+    await assert.rejects(capabilities.https({ url: "https://127.0.0.1:1/x" }), /could not ask 127\.0\.0\.1:1/);
+    assert.deepEqual(sentences, []);
   });
 
   it("keeps nothing from one review to the next", async () => {
     const count = async () => {
-      const { world } = await open();
-      const ledger = world.ledger("event-rate-limit");
+      const { capabilities } = await open();
+      const ledger = capabilities.ledger("event-rate-limit");
       await ledger.change<number>("key", (kept = 0) => kept + 1);
       return ledger.change<number>("key", (kept = 0) => kept + 1);
     };

@@ -1,16 +1,19 @@
 import fc from "fast-check";
 
-const base64 = (text: string) => Buffer.from(text).toString("base64");
-const docker = (auths: object) => base64(JSON.stringify({ auths }));
+const encode = (text: string) => Buffer.from(text).toString("base64");
+const encodeDockerConfig = (auths: object) => encode(JSON.stringify({ auths }));
 
 /** The forms in which a secret may be written. */
-export const secretIn = (planted: string) =>
+export const generateSecret = (planted: string) =>
   fc.constantFrom<unknown>(
-    { kind: "Secret", data: { a: base64(planted), ".dockerconfigjson": docker({ "a.b": { password: planted } }) } },
+    {
+      kind: "Secret",
+      data: { a: encode(planted), ".dockerconfigjson": encodeDockerConfig({ "a.b": { password: planted } }) },
+    },
     { kind: "Secret", stringData: { a: planted, ".dockercfg": JSON.stringify({ "a.b": { auth: planted } }) } },
-    { kind: "Secret", data: { ".dockerconfigjson": base64(`broken ${planted}`), deeper: { a: planted } } },
+    { kind: "Secret", data: { ".dockerconfigjson": encode(`broken ${planted}`), deeper: { a: planted } } },
     { kind: "Secret", data: [planted] },
-    { kind: "SecretList", items: [{ data: { a: base64(planted) } }] },
+    { kind: "SecretList", items: [{ data: { a: encode(planted) } }] },
     { spec: { token: planted } },
     { status: { token: planted } },
     { headers: { authorization: `Bearer ${planted}`, "x-api-key": [planted], "Set-Cookie": planted } },
@@ -26,15 +29,15 @@ export const secretIn = (planted: string) =>
     { httpHeaders: [{ name: "Cookie", value: planted }], env: [{ name: "DB_PASS", value: planted }] },
     { args: ["--db-password", planted, "--verbose"] },
     { password: { value: planted }, credentials: [{ value: planted }] },
-    { template: { type: "Opaque", data: { a: base64(planted) } } },
-    { binaryData: { a: base64(`users:\n- user:\n    token: a ${planted}\n`) } },
+    { template: { type: "Opaque", data: { a: encode(planted) } } },
+    { binaryData: { a: encode(`users:\n- user:\n    token: a ${planted}\n`) } },
     `{"a":"Bearer ${planted}","a":1}`,
     `<server><password>${planted}</password></server>`,
     `sent ghp_${planted} there`,
     `https://a:${planted}@b.c/?token=${planted}&d=e`,
     {
       kind: "ConfigMap",
-      data: { JWT_SECRET: planted, a: JSON.stringify({ auths: { b: { auth: base64(`c:${planted}`) } } }) },
+      data: { JWT_SECRET: planted, a: JSON.stringify({ auths: { b: { auth: encode(`c:${planted}`) } } }) },
     },
     `env:\n- name: DB_PASSWORD\n  value: ${planted}\nargs:\n- --token\n- ${planted}\n`,
     `SECRET_KEY_BASE=${planted}\n`,
@@ -44,7 +47,7 @@ export const secretIn = (planted: string) =>
   );
 
 /** Wherever it may stand: deep in an object, in a list, in a text of JSON. */
-export const holder = (secret: fc.Arbitrary<unknown>) =>
+export const generateHolder = (secret: fc.Arbitrary<unknown>) =>
   fc
     .tuple(secret, fc.array(fc.constantFrom("in", "list", "text", "annotation"), { maxLength: 5 }))
     .map(([value, ways]) =>

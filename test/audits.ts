@@ -9,7 +9,7 @@ import type { CheckSummary } from "../infra/check/reports/report.ts";
 const program = fileURLToPath(new URL("../infra/postern.js", import.meta.url));
 
 /** How a run ended. */
-export interface Ended {
+export interface AuditOutput {
   code: number | null;
   stdout: string;
   stderr: string;
@@ -18,18 +18,18 @@ export interface Ended {
 }
 
 /** `npx postern check --live …` in a folder, to its end. */
-export const audit = async (
+export const runAudit = async (
   folder: string,
   words: string[],
   node: string[] = [],
-  started = (_: number) => {},
-): Promise<Ended> => {
+  onStart = (_: number) => {},
+): Promise<AuditOutput> => {
   const { NODE_TEST_CONTEXT: _, ...env } = process.env;
   const child = spawn(process.execPath, [...node, program, "check", "--live", "--config", "postern.yaml", ...words], {
     cwd: folder,
     env,
   });
-  started(child.pid ?? 0);
+  onStart(child.pid ?? 0);
   const ended = { stdout: "", stderr: "", peak: 0 };
   child.stdout.on("data", (chunk) => {
     ended.stdout += chunk;
@@ -37,18 +37,18 @@ export const audit = async (
   child.stderr.on("data", (chunk) => {
     ended.stderr += chunk;
   });
-  const look = async () => {
+  const measureMemory = async () => {
     const status = await readFile(`/proc/${child.pid}/status`, "utf8").catch(() => "");
     ended.peak = Math.max(ended.peak, Number(/VmHWM:\s+(\d+) kB/.exec(status)?.[1] ?? 0) / 1024);
   };
-  const timer = setInterval(look, 100);
+  const timer = setInterval(measureMemory, 100);
   const [code] = await once(child, "close");
   clearInterval(timer);
   return { code, ...ended };
 };
 
 /** The JSON output of a command. */
-interface Told {
+interface AuditReport {
   objects: (CheckResult & { difference: unknown; madeBy?: string })[];
   summary: CheckSummary;
   faults: { apiVersion: string; kind: string; sentence: string }[];
@@ -56,11 +56,12 @@ interface Told {
 }
 
 /** Runs a command and parses its JSON output. */
-export const json = async (folder: string, words: string[]): Promise<Ended & Told> => {
-  const ended = await audit(folder, [...words, "-o", "json"]);
+export const runJsonAudit = async (folder: string, words: string[]): Promise<AuditOutput & AuditReport> => {
+  const ended = await runAudit(folder, [...words, "-o", "json"]);
   assert.notEqual(ended.stdout, "", ended.stderr);
   return { ...ended, ...JSON.parse(ended.stdout) };
 };
 
 /** A postern.yaml with these rules, and one cluster by the kubeconfig beside it. */
-export const postern = (rules: string) => `rules:\n${rules}clusters:\n  c: { connect: { kubeconfig: kubeconfig } }\n`;
+export const printConfig = (rules: string) =>
+  `rules:\n${rules}clusters:\n  c: { connect: { kubeconfig: kubeconfig } }\n`;

@@ -17,14 +17,14 @@ import { openCertificate } from "../../infra/keys/keys.ts";
 describe("a service outside the cluster", () => {
   let folder: string;
   let service: { url: string; ca: string };
-  let asked = 0;
-  let says = "yes";
+  let requests = 0;
+  let answer = "yes";
   const server = createServer((request, response) => {
-    asked += 1;
+    requests += 1;
     request.resume();
-    if (says !== "nothing") request.on("end", () => response.end(says));
+    if (answer !== "nothing") request.on("end", () => response.end(answer));
   });
-  let world: ReturnType<typeof createLiveCapabilities>;
+  let createCapabilities: ReturnType<typeof createLiveCapabilities>;
 
   before(async () => {
     folder = await mkdtemp(join(tmpdir(), "postern-outside-"));
@@ -35,8 +35,8 @@ describe("a service outside the cluster", () => {
     service = { url: `https://127.0.0.1:${(server.address() as AddressInfo).port}/`, ca };
   });
   beforeEach(() => {
-    [asked, says] = [0, "yes"];
-    world = createLiveCapabilities({});
+    [requests, answer] = [0, "yes"];
+    createCapabilities = createLiveCapabilities({});
   });
   after(async () => {
     server.closeAllConnections();
@@ -45,20 +45,20 @@ describe("a service outside the cluster", () => {
   });
 
   const ask = async (further: Partial<HttpsRequest> = {}, cluster = "one", milliseconds = 5000) =>
-    (await world(cluster, milliseconds).https({ ...service, ...further })).body;
+    (await createCapabilities(cluster, milliseconds).https({ ...service, ...further })).body;
   const keep = () => 60;
 
   it("is asked each time", async () => {
     await ask();
     await ask();
-    assert.equal(asked, 2);
+    assert.equal(requests, 2);
   });
 
   it("is not asked while its answer holds for the same question of the same cluster", async () => {
     await ask({ keep });
-    says = "no";
+    answer = "no";
     assert.equal(await ask({ keep }), "yes");
-    assert.equal(asked, 1);
+    assert.equal(requests, 1);
     assert.equal(await ask({ keep, method: "POST", body: "other" }), "no");
     assert.equal(await ask({ keep }, "two"), "no");
     assert.equal(await ask({ keep: () => 0 }), "no");
@@ -67,28 +67,28 @@ describe("a service outside the cluster", () => {
   it("is asked once for several equal questions at the same time", async () => {
     const answers = await Promise.all([ask({ keep }), ask({ keep }), ask({ keep })]);
     assert.deepEqual(answers, ["yes", "yes", "yes"]);
-    assert.equal(asked, 1);
+    assert.equal(requests, 1);
   });
 
   it("that says nothing is waited for by each for as long as that one has", async () => {
-    says = "nothing";
+    answer = "nothing";
     const late = { code: 503, message: /^could not ask 127\.0\.0\.1:\d+: it did not answer in time$/ };
     const waiting = [700, 200, 400].map((time) => assert.rejects(ask({ keep }, "one", time), late));
     await Promise.all([...waiting, assert.rejects(ask({}, "one", 200), late)]);
-    assert.equal(asked, 2);
+    assert.equal(requests, 2);
   });
 
   it("gives several askers at the same time only an answer that may be kept", async () => {
     const mayKeep = (answer: { body: string }) => (answer.body === "yes" ? 60 : 0);
-    says = "nothing";
+    answer = "nothing";
     const hasty = assert.rejects(ask({ keep: mayKeep }, "one", 300), /did not answer in time$/);
-    const other = ask({ keep: mayKeep });
-    while (asked === 0) await wait(5);
-    says = "no";
+    const url = ask({ keep: mayKeep });
+    while (requests === 0) await wait(5);
+    answer = "no";
     await hasty;
-    assert.equal(await other, "no");
+    assert.equal(await url, "no");
     assert.deepEqual(await Promise.all([ask({ keep: mayKeep }), ask({ keep: mayKeep })]), ["no", "no"]);
-    assert.equal(asked, 4, "each for itself");
+    assert.equal(requests, 4, "each for itself");
   });
 
   it("is asked without a certificate only where the rule said so", async () => {
@@ -100,13 +100,20 @@ describe("a service outside the cluster", () => {
     // Listening on a port, it has one.
     const url = `http://127.0.0.1:${(plain.address() as AddressInfo).port}/`;
     try {
-      assert.equal((await world("one", 5000).http({ url })).body, "plain");
-      assert.equal((await world("one", 5000).http(service)).body, "yes");
-      assert.equal((await world("one", 5000).http({ url: `${url}moved` })).status, 302, "redirects are not followed");
+      assert.equal((await createCapabilities("one", 5000).http({ url })).body, "plain");
+      assert.equal((await createCapabilities("one", 5000).http(service)).body, "yes");
+      assert.equal(
+        (await createCapabilities("one", 5000).http({ url: `${url}moved` })).status,
+        302,
+        "redirects are not followed",
+      );
       const message = `could not ask ${new URL(url).host}: its address must begin with https://`;
-      await assert.rejects(world("one", 5000).https({ url }), { code: 500, message });
-      for (const other of ["file:///etc/passwd", "", "http:"])
-        await assert.rejects(world("one", 5000).http({ url: other }), /must begin with https:\/\/ or http:\/\/$/);
+      await assert.rejects(createCapabilities("one", 5000).https({ url }), { code: 500, message });
+      for (const wrongUrl of ["file:///etc/passwd", "", "http:"])
+        await assert.rejects(
+          createCapabilities("one", 5000).http({ url: wrongUrl }),
+          /must begin with https:\/\/ or http:\/\/$/,
+        );
     } finally {
       plain.closeAllConnections();
       plain.close();
@@ -132,18 +139,18 @@ describe("a service outside the cluster", () => {
       (
         await evaluateRule(picky, "validate", request, {
           ...{ name: "picky", mode: "enforce" as const, settings: {}, now: new Date() },
-          capabilities: world("one", 5000),
+          capabilities: createCapabilities("one", 5000),
         })
       ).refused;
 
-    says = "no";
+    answer = "no";
     assert.equal(await isRefused(), true);
-    assert.equal(asked, 1);
-    says = "yes";
+    assert.equal(requests, 1);
+    answer = "yes";
     assert.equal(await isRefused(), false);
-    assert.equal(asked, 2);
-    says = "no";
+    assert.equal(requests, 2);
+    answer = "no";
     assert.equal(await isRefused(), false);
-    assert.equal(asked, 2);
+    assert.equal(requests, 2);
   });
 });

@@ -9,7 +9,7 @@ import { explainPolicyDocuments, readPolicies } from "../infra/policies/explanat
 import { runVerb } from "./verb.ts";
 
 const root = fileURLToPath(new URL("../", import.meta.url));
-const example = (file: string) => join("infra/bench/kinitiras-examples/examples", file);
+const toExamplePath = (file: string) => join("infra/bench/kinitiras-examples/examples", file);
 let folder = "";
 before(async () => {
   folder = await mkdtemp(join(tmpdir(), "postern-"));
@@ -20,7 +20,7 @@ after(() => rm(folder, { recursive: true }));
 const explain = (...words: string[]) => runVerb(root, ["explain", ...words]);
 
 test("it says what a policy does", async () => {
-  const { code, stdout } = await explain("--policy", example("addanno-op.yaml"));
+  const { code, stdout } = await explain("--policy", toExamplePath("addanno-op.yaml"));
   assert.equal(code, 0);
   assert.equal(
     stdout,
@@ -52,10 +52,10 @@ test("it says what is wrong with a policy and its scripts, and what to look at",
   assert.deepEqual(first.warnings, [`${file}:4 spec.resourceSelectors is empty: the policy applies to every object`]);
 });
 
-const header = (kind: string) =>
+const printHeader = (kind: string) =>
   `apiVersion: policy.kcloudlabs.io/v1alpha1\nkind: ${kind}\nmetadata: { name: a }\nspec:`;
-const validating = header("ClusterValidatePolicy");
-const overriding = header("ClusterOverridePolicy");
+const validating = printHeader("ClusterValidatePolicy");
+const overriding = printHeader("ClusterOverridePolicy");
 const everything = "4 spec.resourceSelectors is empty: the policy applies to every object";
 
 const located: [name: string, text: string, faults: string[], warnings: string[]][] = [
@@ -129,10 +129,10 @@ for (const [name, text, faults, warnings] of located)
     const file = join(folder, "located.yaml");
     await writeFile(file, text);
     const all = await explainPolicyDocuments(await readPolicies([file]), evaluate);
-    const below = (lines: string[]) => lines.map((line) => `${file}:${line}`);
+    const addFile = (lines: string[]) => lines.map((line) => `${file}:${line}`);
     assert.deepEqual(
-      [all.flatMap((one) => one.faults), all.flatMap((one) => one.warnings)],
-      [below(faults), below(warnings)],
+      [all.flatMap((explanation) => explanation.faults), all.flatMap((explanation) => explanation.warnings)],
+      [addFile(faults), addFile(warnings)],
     );
   });
 

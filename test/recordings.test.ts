@@ -23,8 +23,8 @@ import {
 } from "../infra/catalogue/cases.ts";
 import { type CatalogueRule, readCatalogue } from "../infra/catalogue/registry.ts";
 import { createTestSigner } from "../infra/parity/test-key.ts";
-import { perturbCases } from "./perturbed.ts";
-import { readSecrets, requestWith, secretsIn } from "./secret-corpus.ts";
+import { perturbCases } from "./case-generators.ts";
+import { buildSecretRequest, findSecrets, readSecrets } from "./secret-corpus.ts";
 
 // What is recorded of a review is a case that says the same. POSTERN_RULES narrows it to some rules.
 const only = process.env.POSTERN_RULES?.split(",").filter(Boolean) ?? [];
@@ -57,25 +57,25 @@ const envelope = fc
   );
 
 /** What a rule's endpoint answers, and what is heard of it. */
-const answered = async (listed: CatalogueRule, entry: Case, request: AdmissionRequest, mode: Mode) => {
+const sendReview = async (listed: CatalogueRule, entry: Case, request: AdmissionRequest, mode: Mode) => {
   const { name, rule } = listed;
   const settings = mergeWithDefaults(rule.settings ?? {}, entry.settings);
   const variants = getVariants(rule, settings)?.map(({ name, settings = {} }) => [name, settings]);
-  const heard: RecordedReview[] = [];
+  const recordings: RecordedReview[] = [];
   const host: EndpointHost = {
     publicKeys: signer.publicKey,
     openCapabilities: () => createRecordedCapabilities(entry.needs ?? {}),
     writeLogLine: () => {},
   };
-  const ear = createRecorder(host, completeRecorderParts, (one) => void heard.push(one));
-  const share = {
+  const recorder = createRecorder(host, completeRecorderParts, (one) => void recordings.push(one));
+  const config = {
     rule: name,
     ...(variants && { variants: Object.fromEntries(variants) }),
     clusters: { local: { keyVersions: [1], mode, settings } },
   };
   const phase = getCasePhase(entry);
-  const ways = [signer.segment("local"), name, phase, ...(variants && entry.variant ? [entry.variant] : [])];
-  const path = `/${ways.join("/")}`;
+  const segments = [signer.segment("local"), name, phase, ...(variants && entry.variant ? [entry.variant] : [])];
+  const path = `/${segments.join("/")}`;
   const event = {
     version: "2.0",
     rawPath: path,
@@ -83,33 +83,38 @@ const answered = async (listed: CatalogueRule, entry: Case, request: AdmissionRe
     requestContext: { http: { method: "POST", path } },
     body: JSON.stringify({ kind: "AdmissionReview", apiVersion: "admission.k8s.io/v1", request }),
   };
-  const handler = createCompleteEndpoint(rule, share, ear.host, ear.evaluate);
+  const handler = createCompleteEndpoint(rule, config, recorder.host, recorder.evaluate);
   const { statusCode, body } = Object(await handler(event, {} as Context));
-  return { statusCode, answer: JSON.parse(body), heard };
+  return { statusCode, answer: JSON.parse(body), recordings };
 };
 
 /** A recording that is evaluated again gives its own outcome and, unless it is marked as redacted, the original answer. */
-const law = async (listed: CatalogueRule, entry: Case, request: AdmissionRequest, mode: Mode = "enforce") => {
-  const { statusCode, answer, heard } = await answered(listed, entry, request, mode);
+const assertRecording = async (
+  listed: CatalogueRule,
+  entry: Case,
+  request: AdmissionRequest,
+  mode: Mode = "enforce",
+) => {
+  const { statusCode, answer, recordings } = await sendReview(listed, entry, request, mode);
   const what = `${entry.name}: ${JSON.stringify(request)}`;
-  const [first, ...others] = heard;
+  const [first, ...others] = recordings;
   if (statusCode !== 200) {
-    assert.deepEqual(heard, [], "a failure is no recording");
+    assert.deepEqual(recordings, [], "a failure is no recording");
     return undefined;
   }
   assert.ok(first && others.length === 0, what);
   const line = await first.line();
   assert.match(line, /^- \{.*\}\n$/, what);
-  const [made] = parseCases(line, "a recording", [getCasePhase(entry)]);
-  assert.ok(made, what);
-  const review = buildReview(listed, made);
-  const { redacted, ...origin } = made.recorded as RecordingOrigin;
-  assert.deepEqual(origin, { rule: listed.name, cluster: "local", version: "$LATEST", at: made.now }, what);
+  const [recordedCase] = parseCases(line, "a recording", [getCasePhase(entry)]);
+  assert.ok(recordedCase, what);
+  const review = buildReview(listed, recordedCase);
+  const { redacted, ...origin } = recordedCase.recorded as RecordingOrigin;
+  assert.deepEqual(origin, { rule: listed.name, cluster: "local", version: "$LATEST", at: recordedCase.now }, what);
   assert.deepEqual(Object.keys(review.request).sort(), Object.keys(request).sort(), what);
-  const decision = await evaluateCase(listed, made, review);
-  assert.deepEqual(listDifferences(made, decision), [], what);
+  const decision = await evaluateCase(listed, recordedCase, review);
+  assert.deepEqual(listDifferences(recordedCase, decision), [], what);
   if (mode === "enforce" && !redacted)
-    assert.deepEqual(gistOf(decision), gistOf(parseDecision(answer, request.uid) ?? assert.fail(what)), what);
+    assert.deepEqual(summarize(decision), summarize(parseDecision(answer, request.uid) ?? assert.fail(what)), what);
   return { line, redacted };
 };
 
@@ -121,7 +126,7 @@ const isMatched = ({ rule }: CatalogueRule, example: Case, { resource }: Admissi
 };
 
 /** Of a decision, what quotes nothing. */
-const gistOf = ({ refused, operations, outcome: { status, warnings = [], audit = {} } }: Decision) => {
+const summarize = ({ refused, operations, outcome: { status, warnings = [], audit = {} } }: Decision) => {
   const { code, reason } = status ?? {};
   return { refused, operations, code, reason, warnings: warnings.length, audit: Object.keys(audit).length };
 };
@@ -131,18 +136,18 @@ for (const listed of catalogue) {
   describe(`what is recorded of ${listed.name}`, () => {
     it("is a case with the same verdict, for each of its cases", async () => {
       for (const entry of cases) {
-        const found = await law(listed, entry, buildReview(listed, entry).request);
+        const found = await assertRecording(listed, entry, buildReview(listed, entry).request);
         assert.equal(found?.redacted, undefined, `${entry.name} is judged otherwise without its free text`);
       }
     });
     it("is one in the other modes, and says what the rule says", async () => {
       for (const [index, entry] of cases.entries())
-        await law(listed, entry, buildReview(listed, entry).request, index % 2 === 0 ? "warn" : "audit");
+        await assertRecording(listed, entry, buildReview(listed, entry).request, index % 2 === 0 ? "warn" : "audit");
     });
     it("is one for any requests like those", () =>
       fc.assert(
         fc.asyncProperty(perturbCases(cases), envelope, async (entry, changes) => {
-          await law(listed, entry, changes(buildReview(listed, entry).request));
+          await assertRecording(listed, entry, changes(buildReview(listed, entry).request));
         }),
         { numRuns: 10 },
       ));
@@ -150,10 +155,10 @@ for (const listed of catalogue) {
       const examples = listed.phases.flatMap((phase) => cases.find((entry) => getCasePhase(entry) === phase) ?? []);
       for (const planted of readSecrets())
         for (const example of examples) {
-          const request = requestWith(planted);
+          const request = buildSecretRequest(planted);
           if (!isMatched(listed, example, request)) continue;
-          const { line } = (await law(listed, example, request)) ?? { line: "" };
-          assert.deepEqual(secretsIn(line, planted), [], `${planted.what}: ${line}`);
+          const { line } = (await assertRecording(listed, example, request)) ?? { line: "" };
+          assert.deepEqual(findSecrets(line, planted), [], `${planted.what}: ${line}`);
         }
     });
   });

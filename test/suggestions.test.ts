@@ -22,7 +22,7 @@ import { runVerb } from "./verb.ts";
 
 // The suggestions for refused objects. catalogue.test.ts tests that the suggestions of each rule help.
 
-const requestOf = (object: KubernetesObject, oldObject: KubernetesObject | null = null) =>
+const buildRequest = (object: KubernetesObject, oldObject: KubernetesObject | null = null) =>
   checkReview({
     kind: "AdmissionReview",
     apiVersion: "admission.k8s.io/v1",
@@ -93,48 +93,48 @@ describe("edits in words", () => {
 });
 
 describe("a suggestion", () => {
-  const refusing = (suggest: Rule["suggest"], isRefused = (_: Pod) => true): Rule =>
+  const createRefusingRule = (suggest: Rule["suggest"], isRefused = (_: Pod) => true): Rule =>
     rule<Pod>({ summary: "Refuses.", match: [], validate: (pod) => (isRefused(pod) ? "no" : undefined), suggest });
-  const of = (rule: Rule, object: KubernetesObject = { metadata: { name: "a" } }) =>
-    suggestFix(rule, "validate", requestOf(object), around);
+  const findFix = (rule: Rule, object: KubernetesObject = { metadata: { name: "a" } }) =>
+    suggestFix(rule, "validate", buildRequest(object), around);
 
   it("is what an edit would be, where the rule admits what comes of it", async () => {
     const suggest = ({ metadata }: KubernetesObject) => {
       if (metadata) metadata.labels = { team: "payments" };
     };
-    const mending = refusing(suggest, ({ metadata }) => metadata?.labels?.team === undefined);
+    const fixableRule = createRefusingRule(suggest, ({ metadata }) => metadata?.labels?.team === undefined);
     const given = Object.freeze({ metadata: Object.freeze({ name: "a" }) });
-    const found = await of(mending, given);
+    const found = await findFix(fixableRule, given);
     assert.deepEqual(found, {
       text: "set metadata.labels.team to payments",
       object: { metadata: { name: "a", labels: { team: "payments" } } },
       isVain: false,
     });
-    assert.equal((await of(refusing(suggest)))?.isVain, true);
+    assert.equal((await findFix(createRefusingRule(suggest)))?.isVain, true);
   });
   it("is a sentence where the rule says one, whatever it edited", async () => {
-    const says = refusing((object) => {
+    const advisingRule = createRefusingRule((object) => {
       object.metadata = {};
-      return "ask\nsomebody \u001b[31melse";
+      return "ask\na person \u001b[31melse";
     });
-    assert.deepEqual(await of(says), { text: "ask?somebody ?[31melse" });
+    assert.deepEqual(await findFix(advisingRule), { text: "ask?a person ?[31melse" });
   });
   it("isn't there where the rule has none", async () => {
-    assert.equal(await of(refusing(undefined)), undefined);
-    assert.equal(await of(refusing(() => {})), undefined);
+    assert.equal(await findFix(createRefusingRule(undefined)), undefined);
+    assert.equal(await findFix(createRefusingRule(() => {})), undefined);
   });
   it("is made by the rule's own settings, and needs", async () => {
-    const judging = rule<KubernetesObject, { least: number }>({
+    const settingsRule = rule<KubernetesObject, { least: number }>({
       ...{ summary: "Refuses.", match: [], settings: { least: 1 } },
       validate: (_, { settings: { least } }) => `not ${least}`,
       suggest: async (_, { settings: { least }, request }) => `have ${least} in ${request.namespace}`,
     });
-    const found = await suggestFix(judging, "validate", requestOf({}), { ...around, settings: { least: 4 } });
+    const found = await suggestFix(settingsRule, "validate", buildRequest({}), { ...around, settings: { least: 4 } });
     assert.equal(found?.text, "have 4 in shop");
   });
 });
 
-const namespaceAt = (level: string, version: string) => {
+const buildNamespace = (level: string, version: string) => {
   const labels = {
     "pod-security.kubernetes.io/enforce": level,
     "pod-security.kubernetes.io/enforce-version": version,
@@ -152,14 +152,14 @@ describe("what pod-security suggests", () => {
         async (given, level, version) => {
           const pod = JSON.parse(JSON.stringify(given));
           const settings = podSecurity.settings ?? {};
-          const capabilities = createRecordedCapabilities({ objects: [namespaceAt(level, version)] });
-          const circumstances = { ...around, settings, capabilities };
-          const request = requestOf(pod);
+          const capabilities = createRecordedCapabilities({ objects: [buildNamespace(level, version)] });
+          const context = { ...around, settings, capabilities };
+          const request = buildRequest(pod);
           const { refused } = await evaluateRule(podSecurity, "validate", request, {
-            ...circumstances,
+            ...context,
             mode: "enforce",
           });
-          const found = await suggestFix(podSecurity, "validate", request, circumstances);
+          const found = await suggestFix(podSecurity, "validate", request, context);
           if (refused) assert.equal(found?.isVain, false, `nothing helps ${JSON.stringify(pod)}`);
           else assert.equal(found, undefined);
         },
@@ -170,11 +170,11 @@ describe("what pod-security suggests", () => {
 
 describe("what rules suggest", () => {
   const name = "a";
-  const pod = (spec: object) => ({ metadata: { name, namespace: "shop" }, spec: { containers: [], ...spec } });
-  const claim = (storage: string) => ({ metadata: { name }, spec: { resources: { requests: { storage } } } });
-  const holding = (kind: string, metadata: object, more: object, apiVersion = "v1") =>
+  const buildPod = (spec: object) => ({ metadata: { name, namespace: "shop" }, spec: { containers: [], ...spec } });
+  const buildClaim = (storage: string) => ({ metadata: { name }, spec: { resources: { requests: { storage } } } });
+  const createCapabilities = (kind: string, metadata: object, more: object, apiVersion = "v1") =>
     createRecordedCapabilities({ objects: [{ apiVersion, kind, metadata: { name, ...metadata }, ...more }] });
-  const said = async (
+  const getSuggestion = async (
     rule: Rule,
     {
       object,
@@ -189,56 +189,57 @@ describe("what rules suggest", () => {
       subResource?: string;
     },
   ) => {
-    const request = requestOf(object, oldObject);
-    const asked = { ...request, resource: { ...request.resource, resource }, ...(subResource && { subResource }) };
-    const circumstances = { ...around, settings: rule.settings ?? {}, ...more };
-    const { refused } = await evaluateRule(rule, "validate", asked, { ...circumstances, mode: "enforce" });
+    const request = buildRequest(object, oldObject);
+    const sample = { ...request, resource: { ...request.resource, resource }, ...(subResource && { subResource }) };
+    const context = { ...around, settings: rule.settings ?? {}, ...more };
+    const { refused } = await evaluateRule(rule, "validate", sample, { ...context, mode: "enforce" });
     assert.ok(refused);
-    return (await suggestFix(rule, "validate", asked, circumstances))?.text;
+    return (await suggestFix(rule, "validate", sample, context))?.text;
   };
 
   it("is no claim that shrinks, for one that is there can't", async () => {
     const spec = { limits: [{ type: "PersistentVolumeClaim", max: { storage: "2Gi" } }] };
-    const capabilities = holding("LimitRange", { namespace: "shop" }, { spec });
-    const asked = { object: claim("5Gi"), resource: "persistentvolumeclaims", capabilities };
+    const capabilities = createCapabilities("LimitRange", { namespace: "shop" }, { spec });
+    const sample = { object: buildClaim("5Gi"), resource: "persistentvolumeclaims", capabilities };
     const text = "set spec.resources.requests.storage to 2Gi";
-    assert.equal(await said(limitRanger, asked), text);
-    assert.equal(await said(limitRanger, { ...asked, oldObject: claim("1Gi") }), text);
-    assert.equal(await said(limitRanger, { ...asked, oldObject: claim("5Gi") }), undefined);
+    assert.equal(await getSuggestion(limitRanger, sample), text);
+    assert.equal(await getSuggestion(limitRanger, { ...sample, oldObject: buildClaim("1Gi") }), text);
+    assert.equal(await getSuggestion(limitRanger, { ...sample, oldObject: buildClaim("5Gi") }), undefined);
   });
   it("names no repository on Docker Hub that has no owner", async () => {
-    const object = pod({ containers: [{ name, image: "quay.io/team/app" }] });
-    const placed = (...registries: string[]) => said(allowedRegistries, { object, settings: { registries } });
-    for (const nobodys of ["docker.io", "docker.io/library", "docker.io/library/nginx"])
-      assert.equal(await placed(nobodys), undefined);
+    const object = buildPod({ containers: [{ name, image: "quay.io/team/app" }] });
+    const suggestFor = (...registries: string[]) =>
+      getSuggestion(allowedRegistries, { object, settings: { registries } });
+    for (const registry of ["docker.io", "docker.io/library", "docker.io/library/nginx"])
+      assert.equal(await suggestFor(registry), undefined);
     const text = "copy quay.io/team/app to an allowed registry, and use docker.io/acme/team/app";
-    assert.equal(await placed("docker.io", "docker.io/acme"), text);
+    assert.equal(await suggestFor("docker.io", "docker.io/acme"), text);
   });
   it("loses nothing that a pod keeps on its node: it waits for a claim", async () => {
-    const object = pod({ volumes: [{ name: "data", hostPath: { path: "/srv" } }] });
-    const capabilities = createRecordedCapabilities({ objects: [namespaceAt("baseline", "latest")] });
+    const object = buildPod({ volumes: [{ name: "data", hostPath: { path: "/srv" } }] });
+    const capabilities = createRecordedCapabilities({ objects: [buildNamespace("baseline", "latest")] });
     assert.equal(
-      await said(podSecurity, { object, capabilities }),
+      await getSuggestion(podSecurity, { object, capabilities }),
       "remove spec.volumes[0].hostPath; set spec.volumes[0].persistentVolumeClaim.claimName to data",
     );
   });
   it("takes no toleration from a pod that is there, for that can't be", async () => {
-    const object = pod({ tolerations: [{ key: "k", operator: "Exists" }] });
+    const object = buildPod({ tolerations: [{ key: "k", operator: "Exists" }] });
     const settings = { default: [], whitelist: [{ key: "other", operator: "Exists" }] };
-    const capabilities = holding("Namespace", { name: "shop" }, {});
-    assert.equal(await said(tolerations, { object, settings, capabilities }), "remove spec.tolerations");
-    assert.equal(await said(tolerations, { object, oldObject: object, settings, capabilities }), undefined);
+    const capabilities = createCapabilities("Namespace", { name: "shop" }, {});
+    assert.equal(await getSuggestion(tolerations, { object, settings, capabilities }), "remove spec.tolerations");
+    assert.equal(await getSuggestion(tolerations, { object, oldObject: object, settings, capabilities }), undefined);
   });
   it("is nothing where a node doesn't say what it has", async () => {
-    const of = (cpu: string, generation: number) => ({
-      ...pod({ nodeName: name, containers: [{ name, resources: { requests: { cpu } } }] }),
+    const buildResizedPod = (cpu: string, generation: number) => ({
+      ...buildPod({ nodeName: name, containers: [{ name, resources: { requests: { cpu } } }] }),
       metadata: { name, namespace: "shop", generation },
     });
-    const asked = { object: of("2", 2), oldObject: of("1", 1), subResource: "resize" };
-    const buildCapabilities = (allocatable: object) => holding("Node", {}, { status: { allocatable } });
-    assert.equal(await said(resize, { ...asked, capabilities: buildCapabilities({}) }), undefined);
+    const sample = { object: buildResizedPod("2", 2), oldObject: buildResizedPod("1", 1), subResource: "resize" };
+    const buildCapabilities = (allocatable: object) => createCapabilities("Node", {}, { status: { allocatable } });
+    assert.equal(await getSuggestion(resize, { ...sample, capabilities: buildCapabilities({}) }), undefined);
     assert.match(
-      String(await said(resize, { ...asked, capabilities: buildCapabilities({ cpu: "1", memory: "1Gi" }) })),
+      String(await getSuggestion(resize, { ...sample, capabilities: buildCapabilities({ cpu: "1", memory: "1Gi" }) })),
       /^request at most 1 of cpu /,
     );
   });

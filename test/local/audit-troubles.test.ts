@@ -12,7 +12,7 @@ import type { Options } from "../../infra/cli/command.ts";
 import { Complaint } from "../../infra/cli/complaint.ts";
 import check from "../../infra/commands/check.ts";
 import { openCertificate, type ServerCertificate } from "../../infra/keys/keys.ts";
-import { audit, json, postern } from "../auditing.ts";
+import { printConfig, runAudit, runJsonAudit } from "../audits.ts";
 import { buildKubeconfig } from "../checkout.ts";
 
 // `npx postern check --live` where the cluster doesn't do as it should, has more than anybody holds, or isn't there.
@@ -22,15 +22,18 @@ describe("an audit of a cluster in trouble", () => {
   before(async () => {
     folder = await mkdtemp(join(tmpdir(), "postern-troubled-"));
     certificate = await openCertificate(folder, "127.0.0.1");
-    await writeFile(join(folder, "postern.yaml"), postern("  always-admit:\n"));
+    await writeFile(join(folder, "postern.yaml"), printConfig("  always-admit:\n"));
   });
   after(() => rm(folder, { recursive: true, force: true }));
 
-  type Show = (url: URL, response: ServerResponse, request: IncomingMessage) => object | undefined;
+  type Responder = (url: URL, response: ServerResponse, request: IncomingMessage) => object | undefined;
 
   /** An API server that has these kinds of the core, each shown by a function, which may answer by itself. */
-  const serving = async (kinds: Record<string, Show>, act: (asked: string[]) => Promise<void>): Promise<void> => {
-    const asked: string[] = [];
+  const runWithServer = async (
+    kinds: Record<string, Responder>,
+    act: (requests: string[]) => Promise<void>,
+  ): Promise<void> => {
+    const requests: string[] = [];
     const shown: Record<string, (url: URL) => object> = {
       "/api": () => ({ kind: "APIVersions", versions: ["v1"] }),
       "/apis": () => ({ kind: "APIGroupList", groups: [] }),
@@ -44,7 +47,7 @@ describe("an audit of a cluster in trouble", () => {
     };
     const server = createServer({ cert: certificate.cert, key: certificate.key }, (request, response) => {
       const url = new URL(request.url ?? "", "https://localhost");
-      asked.push(String(request.url));
+      requests.push(String(request.url));
       const [, , , name = ""] = url.pathname.split("/");
       const namespace = /^\/api\/v1\/namespaces\/([^/]+)$/.exec(url.pathname)?.[1];
       const body =
@@ -59,7 +62,7 @@ describe("an audit of a cluster in trouble", () => {
     const cluster = { server: address, ca: certificate.ca, getToken: () => "token" };
     await writeFile(join(folder, "kubeconfig"), buildKubeconfig({ c: cluster }));
     try {
-      await act(asked);
+      await act(requests);
     } finally {
       server.close();
       server.closeAllConnections();
@@ -91,14 +94,14 @@ describe("an audit of a cluster in trouble", () => {
       (response) => said(response, 410, { message: "too old" }),
     ];
     let isNext = false;
-    const show: Show = (url, response, request) => {
+    const respond: Responder = (url, response, request) => {
       isNext = !isNext;
       const trouble = isNext || !url.searchParams.has("continue") ? undefined : troubles.shift();
       if (trouble) return trouble(response, request, url);
       return pageOf(40, url, "x");
     };
-    await serving({ configmaps: show }, async () => {
-      const { code, objects, faults } = await json(folder, ["--page", "5"]);
+    await runWithServer({ configmaps: respond }, async () => {
+      const { code, objects, faults } = await runJsonAudit(folder, ["--page", "5"]);
       assert.deepEqual(troubles, []);
       assert.deepEqual(faults, []);
       assert.equal(code, 0);
@@ -110,32 +113,32 @@ describe("an audit of a cluster in trouble", () => {
   });
 
   it("gives up a kind that never answers, and goes on with the next one", async () => {
-    await serving(
+    await runWithServer(
       {
         secrets: (_, response) => said(response, 503, { message: "not today" }, { "retry-after": "0" }),
         configmaps: (url) => pageOf(3, url, "x"),
       },
-      async (asked) => {
-        const { code, objects, stderr } = await json(folder, []);
+      async (requests) => {
+        const { code, objects, stderr } = await runJsonAudit(folder, []);
         assert.equal(code, 3);
         assert.equal(objects.length, 3);
         assert.match(stderr, /^secrets could not be read whole: the API server answers 503: not today$/m);
-        assert.equal(asked.filter((path) => path.startsWith("/api/v1/secrets")).length, 5);
+        assert.equal(requests.filter((path) => path.startsWith("/api/v1/secrets")).length, 5);
       },
     );
   });
 
   it("follows no redirect, decompresses no bomb, and doesn't loop", async () => {
-    let strangers = 0;
+    let strayRequests = 0;
     const elsewhere = createServer({ cert: certificate.cert, key: certificate.key }, (_, response) => {
-      strangers++;
+      strayRequests++;
       response.end("{}");
     });
     await once(elsewhere.listen(0, "127.0.0.1"), "listening");
     const location = `https://127.0.0.1:${(elsewhere.address() as AddressInfo).port}/api/v1/secrets`;
     const bomb = gzipSync(Buffer.alloc(64 * 1024 * 1024, " "));
     const esc = "\u001b[31m::error::";
-    await serving(
+    await runWithServer(
       {
         secrets: (_, response) => said(response, 302, { message: `gone ${esc}` }, { location }),
         services: (_, response) => void response.writeHead(200, { "content-encoding": "gzip" }).end(bomb),
@@ -145,7 +148,7 @@ describe("an audit of a cluster in trouble", () => {
         },
       },
       async () => {
-        const { code, objects, stderr } = await json(folder, []);
+        const { code, objects, stderr } = await runJsonAudit(folder, []);
         assert.equal(code, 3);
         assert.deepEqual(
           objects.map(({ name }) => name),
@@ -154,7 +157,7 @@ describe("an audit of a cluster in trouble", () => {
         assert.match(stderr, /^secrets could not be read whole: the API server answers 302: gone \?\[31m::error::$/m);
         assert.match(stderr, /^services could not be read whole: .*: its answer has more than 8388608 bytes$/m);
         assert.match(stderr, /^configmaps could not be read whole: its list goes in circles$/m);
-        assert.equal(strangers, 0);
+        assert.equal(strayRequests, 0);
       },
     );
     elsewhere.close();
@@ -162,15 +165,15 @@ describe("an audit of a cluster in trouble", () => {
 
   it("writes whole files with everything it has if it is interrupted", async () => {
     let child = 0;
-    const show: Show = (url) => {
+    const respond: Responder = (url) => {
       if (!url.searchParams.has("continue")) return pageOf(100, url, "x");
       process.kill(child, "SIGINT");
       return undefined;
     };
-    await serving({ configmaps: show }, async () => {
+    await runWithServer({ configmaps: respond }, async () => {
       await writeFile(join(folder, "out.json"), "from before");
       const words = ["--page", "10", "-o", "json=out.json", "-o", "sarif=out.sarif"];
-      const { code, stdout, stderr } = await audit(folder, words, [], (pid) => {
+      const { code, stdout, stderr } = await runAudit(folder, words, [], (pid) => {
         child = pid;
       });
       assert.equal(code, 3, stderr);
@@ -190,21 +193,21 @@ describe("an audit of a cluster in trouble", () => {
   it("holds no more than a page of however much there is", {
     skip: process.platform !== "linux" && "memory is read from /proc",
   }, async () => {
-    let [under, most] = [0, 0];
+    let [open, most] = [0, 0];
     const data = "x".repeat(10_000);
-    const show: Show = (url, response) => {
-      most = Math.max(most, ++under);
-      response.on("close", () => under--);
+    const respond: Responder = (url, response) => {
+      most = Math.max(most, ++open);
+      response.on("close", () => open--);
       return pageOf(20_000, url, data);
     };
-    await serving({ configmaps: show }, async (asked) => {
+    await runWithServer({ configmaps: respond }, async (requests) => {
       const words = ["-o", "json=all.json", "-o", "junit=all.xml,sarif=all.sarif,policyreport=all.reports"];
       // All objects at once would be 200 MB, and what is said of them twice as much.
-      const { code, stdout, stderr, peak } = await audit(folder, words, ["--max-old-space-size=150"]);
+      const { code, stdout, stderr, peak } = await runAudit(folder, words, ["--max-old-space-size=150"]);
       assert.equal(stdout, "20000 objects: 20000 allowed\n", stderr);
       assert.equal(code, 0);
       assert.equal(most, 1);
-      assert.equal(asked.filter((path) => path.startsWith("/api/v1/configmaps")).length, 80);
+      assert.equal(requests.filter((path) => path.startsWith("/api/v1/configmaps")).length, 80);
       assert.ok(peak > 0 && peak < 360, `${peak} MiB`);
     });
   });
@@ -236,11 +239,11 @@ describe("an audit of a cluster in trouble", () => {
       [{ output: "json=x,sarif=x" }, [], "x can hold one report; give each --output a file of its own"],
     ] as const)
       await assert.rejects(check.run({ options: options(said), words: [...words] }), new Complaint(sentence));
-    await serving({}, async () => {
+    await runWithServer({}, async () => {
       const file = join(folder, "no/such");
       const nowhere = check.run({ options: options({ output: `json=${file}` }), words: [] });
       await assert.rejects(nowhere, /^Error: .*no\/such can't be written: ENOENT/);
-      const { code, stderr } = await audit(folder, []);
+      const { code, stderr } = await runAudit(folder, []);
       assert.deepEqual([code, stderr], [0, "no rule is about anything that cluster c has\n"]);
     });
     await assert.rejects(

@@ -19,7 +19,7 @@ export const perturbCases = (cases: Case[]): fc.Arbitrary<Case> => {
         seen.set(place, [...(seen.get(place) ?? []), value]);
         if (isMap(value)) parents.set(place, [...(parents.get(place) ?? []), new Set(Object.keys(value))]);
       });
-  const optional = (path: Path) => {
+  const isOptional = (path: Path) => {
     const key = String(path.at(-1));
     return (
       typeof path.at(-1) === "number" ||
@@ -43,7 +43,7 @@ export const perturbCases = (cases: Case[]): fc.Arbitrary<Case> => {
           .reduce<unknown>((value, key) => Reflect.get(value as object, key), root) as object;
         const key = path.at(-1) ?? "";
         const others = seen.get(toPlaceKey(path)) ?? [];
-        if (drop && optional(path))
+        if (drop && isOptional(path))
           Array.isArray(parent) ? parent.splice(Number(key), 1) : Reflect.deleteProperty(parent, key);
         else if (others.length > 0) Reflect.set(parent, key, structuredClone(others[other % others.length]));
       }
