@@ -1,13 +1,13 @@
 import { readdir, readFile } from "node:fs/promises";
 import { describeParseError, type ParsedArguments, parseArguments } from "./cli/arguments.ts";
-import { type Command, formatTable, type Options } from "./cli/command.ts";
+import { type Command, formatTable, type ParsedOptions } from "./cli/command.ts";
 import { Complaint, toSentence } from "./cli/complaint.ts";
 import { suggestName } from "./cli/did-you-mean.ts";
 import { escapeControls } from "./cli/terminal.ts";
 
 const folder = new URL("commands/", import.meta.url);
 
-export const main = async (words: string[]): Promise<void> => {
+export const runCommandLine = async (words: string[]): Promise<void> => {
   // The process ends when standard output is closed, with the exit code that is set by then.
   process.stdout.on("error", () => process.exit());
   process.exitCode = await runPostern(words);
@@ -80,7 +80,7 @@ const parseVerbArguments = (verb: string, command: Command, args: string[]): Par
   }
 };
 
-const createOptions = (values: Record<string, unknown>): Options => {
+const createOptions = (values: Record<string, unknown>): ParsedOptions => {
   return {
     text: (name) => (values[name] === undefined ? undefined : String(values[name])),
     texts: (name) => [values[name] ?? []].flat().map(String),
@@ -122,5 +122,5 @@ if (import.meta.main) {
   // SIGTERM.
   process.once("disconnect", () => process.kill(process.pid, "SIGTERM"));
   process.channel?.unref();
-  void main(process.argv.slice(2));
+  void runCommandLine(process.argv.slice(2));
 }

@@ -3,12 +3,12 @@ import type { Ledger } from "./ledger.ts";
 import type { AccessAnswer, Capabilities, Needs } from "./needs.ts";
 
 const verbs = ["get", "list", "create", "may", "discover", "https", "http", "aws", "cue"] as const;
-export type Verb = (typeof verbs)[number];
+export type CapabilityVerb = (typeof verbs)[number];
 
 /** Wraps capabilities so that every call goes through `answer`, which gets the question and a way to ask it. */
 export const interceptCalls = (
   capabilities: Capabilities,
-  answer: (verb: Verb, args: readonly unknown[], ask: () => Promise<unknown>) => Promise<unknown>,
+  answer: (verb: CapabilityVerb, args: readonly unknown[], ask: () => Promise<unknown>) => Promise<unknown>,
 ): Capabilities => {
   const wrapped = verbs.map((verb) => {
     const ask = capabilities[verb] as (...args: unknown[]) => Promise<unknown>;
@@ -32,7 +32,7 @@ export const bindNeeds = (needs: Needs, capabilities: Capabilities, rule: string
 };
 
 /** Verbs that may have effects, so that each call counts. */
-const effects: readonly Verb[] = ["create", "https", "http", "cue"];
+const effects: readonly CapabilityVerb[] = ["create", "https", "http", "cue"];
 
 /** Handles a rejection that the rule may never await, because another question failed before. */
 const ignoreRejection = <T>(answer: Promise<T>): Promise<T> => {
@@ -52,7 +52,7 @@ export const createUnconnectedCapabilities = (cluster: string): Capabilities => 
   const fail = async () => {
     throw new Failure(503, `nothing can be read from cluster "${cluster}": it has no connection here`);
   };
-  const reads = Object.fromEntries(verbs.map((verb) => [verb, fail])) as Record<Verb, typeof fail>;
+  const reads = Object.fromEntries(verbs.map((verb) => [verb, fail])) as Record<CapabilityVerb, typeof fail>;
   return { ...reads, ledger: () => unavailableLedger, count: () => {}, cue: (source, evaluate) => evaluate(source) };
 };
 

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { createUnconnectedCapabilities } from "./capabilities.ts";
-import type { Decision, EvaluationContext, Mode } from "./decide.ts";
+import type { EnforcementMode, EvaluationContext, RuleDecision } from "./decide.ts";
 import { evaluateRule } from "./evaluation.ts";
 import { type Capabilities, list } from "./needs.ts";
 import { createRecordedCapabilities } from "./recorded-answers.ts";
@@ -18,7 +18,7 @@ const request = (change: Partial<AdmissionRequest> = {}): AdmissionRequest => ({
   oldObject: null,
   ...change,
 });
-const circumstances = (mode: Mode = "enforce"): EvaluationContext => ({
+const circumstances = (mode: EnforcementMode = "enforce"): EvaluationContext => ({
   name: "judge",
   mode,
   settings: { a: 1 },
@@ -47,17 +47,17 @@ const invalid = { code: 422, reason: "Invalid", message: "wrong", details: { kin
 const also = { warnings: ["w"], audit: { k: "v" } };
 const none = { warnings: [], audit: {} };
 
-const admitting = (outcome: ReviewOutcome): Decision => ({ outcome, refused: false, operations: 0 });
+const admitting = (outcome: ReviewOutcome): RuleDecision => ({ outcome, refused: false, operations: 0 });
 
 describe("a decision", () => {
-  const refusing = (outcome: ReviewOutcome): Decision => ({ outcome, refused: true, operations: 0 });
-  const changing = (outcome: ReviewOutcome): Decision => ({ outcome, refused: false, operations: 1 });
+  const refusing = (outcome: ReviewOutcome): RuleDecision => ({ outcome, refused: true, operations: 0 });
+  const changing = (outcome: ReviewOutcome): RuleDecision => ({ outcome, refused: false, operations: 1 });
   const admitted = { allowed: true, ...none };
   const denied = { allowed: false, status, ...none };
   const invalidAlso = { refuse: invalid, ...also };
   const wouldDeny = { "would-deny": "no" };
   const would = "judge would change: /metadata/labels/seen";
-  const validations: [string, Mode, Verdict, Decision][] = [
+  const validations: [string, EnforcementMode, Verdict, RuleDecision][] = [
     ["to admit, enforced, admits", "enforce", undefined, admitting(admitted)],
     ["to admit with words passes them on", "enforce", also, admitting({ allowed: true, ...also })],
     ["to refuse, enforced, refuses", "enforce", "no", refusing(denied)],
@@ -94,7 +94,7 @@ describe("a decision", () => {
       assert.deepEqual(evaluateRule(validating(verdict), "validate", request(), circumstances(mode)), decision),
     );
 
-  const mutations: [string, Mode, Verdict, Decision][] = [
+  const mutations: [string, EnforcementMode, Verdict, RuleDecision][] = [
     ["to change, enforced, changes", "enforce", undefined, changing({ ...admitted, patch })],
     ["to change with words passes them on", "enforce", also, changing({ allowed: true, patch, ...also })],
     ["to change, warned of, changes nothing", "warn", undefined, changing({ ...admitted, warnings: [would] })],

@@ -6,13 +6,13 @@ import type { AdmissionRequest, KubernetesObject, Patch, ReviewOutcome, Status }
 import type { Phase, Rule, Verdict } from "./rule.ts";
 
 /** What becomes of a rule's verdict: it applies, or becomes a warning or an audit annotation; "off" gives none. */
-export type Mode = "enforce" | "warn" | "audit" | "off";
+export type EnforcementMode = "enforce" | "warn" | "audit" | "off";
 
 /** What an evaluation of a rule gets beside the request. */
 export interface EvaluationContext {
   /** Shown in warnings, and part of the rule's keys in the ledger. */
   name: string;
-  mode: Mode;
+  mode: EnforcementMode;
   settings: object;
   variant?: string | undefined;
   now: Date;
@@ -20,15 +20,15 @@ export interface EvaluationContext {
 }
 
 /** Evaluates a rule for one request. Returns a promise only for rules that wait for answers. */
-export type Evaluate = (
+export type EvaluateRequest = (
   rule: Rule,
   phase: Phase,
   request: AdmissionRequest,
   context: EvaluationContext,
-) => Decision | Promise<Decision>;
+) => RuleDecision | Promise<RuleDecision>;
 
 /** An outcome. `refused` and `operations` are the rule's own result, whatever the mode. */
-export interface Decision {
+export interface RuleDecision {
   outcome: ReviewOutcome;
   refused: boolean;
   operations: number;
@@ -38,7 +38,7 @@ export interface Decision {
 /** What one member of a group decided; `operations` is the number of operations in its patch. */
 export interface MemberResult {
   rule: string;
-  mode: Mode;
+  mode: EnforcementMode;
   refused: boolean;
   operations: number;
   error?: Failure | undefined;
@@ -48,8 +48,8 @@ export interface MemberResult {
  * Returns the function that evaluates rules. A bundle passes only the parts that its rule uses: `createDraft` if it
  * mutates, `bindNeeds` if it has needs.
  */
-export const createEvaluate = (draft?: typeof createDraft, bind?: typeof bindNeeds): Evaluate => {
-  const evaluate: Evaluate = (rule, phase, request, context) => {
+export const createEvaluate = (draft?: typeof createDraft, bind?: typeof bindNeeds): EvaluateRequest => {
+  const evaluate: EvaluateRequest = (rule, phase, request, context) => {
     const { name, mode, capabilities, ...rest } = context;
     const decide = rule[phase];
     if (decide === undefined || mode === "off") return nothing;
@@ -74,14 +74,14 @@ export const createEvaluate = (draft?: typeof createDraft, bind?: typeof bindNee
   return evaluate;
 };
 
-const nothing: Decision = { outcome: { allowed: true }, refused: false, operations: 0 };
+const nothing: RuleDecision = { outcome: { allowed: true }, refused: false, operations: 0 };
 
 const concludeVerdict = (
   verdict: Verdict,
   changes: () => Patch,
   request: AdmissionRequest,
   { name, mode }: EvaluationContext,
-): Decision => {
+): RuleDecision => {
   const { refuse, warnings = [], audit = {} } = typeof verdict === "string" ? { refuse: verdict } : (verdict ?? {});
   const status = typeof refuse === "string" ? toPlainForbidden(refuse) : refuse;
   const patch = status === undefined ? changes() : [];

@@ -1,7 +1,7 @@
 import middy from "@middy/core";
 import type { Context } from "aws-lambda";
 import type { evaluateInTime } from "./deadline.ts";
-import type { Evaluate, Mode } from "./decide.ts";
+import type { EnforcementMode, EvaluateRequest } from "./decide.ts";
 import { Failure, toFailure, toFailureStatus } from "./failure.ts";
 import { freezeDeep } from "./json.ts";
 import { type DirectInvocation, type IncomingRequest, isDirectInvocation, readLambdaEvent } from "./lambda-event.ts";
@@ -11,14 +11,14 @@ import { printSync } from "./print.ts";
 import type { readRecordedAnswers } from "./recorded-answers.ts";
 import {
   type AdmissionReview,
+  buildReviewResponse,
   checkReview,
   decodeReview,
   encodeReview,
   type ReviewOutcome,
-  respond,
 } from "./review.ts";
 import type { Phase, Rule } from "./rule.ts";
-import type { findVariantSettings, Variants } from "./settings.ts";
+import type { findVariantSettings, SettingsVariants } from "./settings.ts";
 import { mergeWithDefaults } from "./settings.ts";
 import { openKeyVerifier } from "./url-key.ts";
 
@@ -26,8 +26,11 @@ import { openKeyVerifier } from "./url-key.ts";
 export interface EndpointConfig {
   rule: string;
   /** The rule's variants, for clusters without `variants` in `clusters`. */
-  variants?: Variants;
-  clusters: Record<string, { keyVersions: readonly number[]; mode: Mode; settings: object; variants?: Variants }>;
+  variants?: SettingsVariants;
+  clusters: Record<
+    string,
+    { keyVersions: readonly number[]; mode: EnforcementMode; settings: object; variants?: SettingsVariants }
+  >;
 }
 
 /** What an endpoint gets from where it runs: keys, capabilities and a log. */
@@ -70,7 +73,7 @@ const longestBody = 6 * 1024 * 1024;
 export const createEndpoint = (
   rule: Rule,
   config: EndpointConfig,
-  evaluate: Evaluate,
+  evaluate: EvaluateRequest,
   host: EndpointHost = createLambdaHost(),
   { findVariantSettings, evaluateInTime, readRecordedAnswers }: EndpointParts = {},
 ) => {
@@ -194,7 +197,7 @@ const decodeBody = ({ event: turn }: Step) => {
 
 const encodeAnswer = (step: Step) => {
   const { call, review, outcome } = step.event as Required<Turn>;
-  step.response = call ? call.answer(200, encodeReview(review, outcome)) : respond(review, outcome);
+  step.response = call ? call.answer(200, encodeReview(review, outcome)) : buildReviewResponse(review, outcome);
 };
 
 const answerFailure = (step: Step) => {

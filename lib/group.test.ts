@@ -3,8 +3,8 @@ import { describe, it } from "node:test";
 import type { Context } from "aws-lambda";
 import { createUnconnectedCapabilities } from "./capabilities.ts";
 import { createCompleteGroup } from "./complete-endpoint.ts";
-import type { Mode } from "./decide.ts";
-import type { GroupConfig, Membership } from "./group.ts";
+import type { EnforcementMode } from "./decide.ts";
+import type { GroupConfig, GroupMembership } from "./group.ts";
 import { formatLogLine, type LogReport } from "./log-line.ts";
 import { get } from "./needs.ts";
 import type { KubernetesObject } from "./review.ts";
@@ -44,14 +44,14 @@ const failing: Rule = rule({
   },
 });
 
-const member = (change: Partial<Membership> = {}): Membership => ({
+const member = (change: Partial<GroupMembership> = {}): GroupMembership => ({
   ...{ mode: "enforce", settings: {}, match: pods, failsOpen: false, exempt: {} },
   ...change,
 });
 
-const asked = (members: Record<string, Rule>, memberships: Record<string, Membership>) => {
+const asked = (members: Record<string, Rule>, memberships: Record<string, GroupMembership>) => {
   const reports: LogReport[] = [];
-  const mode: Mode = "enforce";
+  const mode: EnforcementMode = "enforce";
   const share: GroupConfig = {
     rule: "together",
     clusters: { one: { keyVersions: [1], mode, settings: memberships } },
@@ -156,7 +156,7 @@ describe("a group", () => {
     assert.deepEqual(answer.auditAnnotations, { "audits.would-change": "/seen", "no.note": "seen" });
   });
 
-  const unconcerned: [string, Partial<Membership>, object][] = [
+  const unconcerned: [string, Partial<GroupMembership>, object][] = [
     ["that is off", { mode: "off" }, {}],
     ["that matches another resource", { match: [{ ...pods[0], resources: ["services"] } as never] }, {}],
     ["that matches another operation", { match: [{ ...pods[0], operations: ["UPDATE"] } as never] }, {}],

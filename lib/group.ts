@@ -1,5 +1,5 @@
 import type { Context } from "aws-lambda";
-import type { Decision, Evaluate, MemberResult, Mode } from "./decide.ts";
+import type { EnforcementMode, EvaluateRequest, MemberResult, RuleDecision } from "./decide.ts";
 import {
   createEndpoint,
   createLambdaHost,
@@ -16,8 +16,8 @@ import type { AdmissionRequest, Patch, ReviewOutcome } from "./review.ts";
 import { type RequestMatch, type Rule, rule } from "./rule.ts";
 
 /** What a member's own webhook entry would contain. The endpoint checks it, as the group's shared entry can't. */
-export interface Membership {
-  mode: Mode;
+export interface GroupMembership {
+  mode: EnforcementMode;
   settings: object;
   match: readonly RequestMatch[];
   /** True if a request is admitted when this member fails. */
@@ -26,11 +26,11 @@ export interface Membership {
   exempt: { namespaces?: readonly string[]; users?: readonly string[]; groups?: readonly string[] };
 }
 
-type Memberships = Record<string, Membership>;
+type Memberships = Record<string, GroupMembership>;
 
 /** The config of a group; `alone` holds its members' config for invocations without a cluster. */
 export interface GroupConfig extends EndpointConfig {
-  clusters: Record<string, { keyVersions: readonly number[]; mode: Mode; settings: Memberships }>;
+  clusters: Record<string, { keyVersions: readonly number[]; mode: EnforcementMode; settings: Memberships }>;
   alone: Memberships;
 }
 
@@ -41,7 +41,7 @@ export interface GroupConfig extends EndpointConfig {
 export const createGroupEndpoint = (
   members: Record<string, Rule>,
   config: GroupConfig,
-  evaluate: Evaluate,
+  evaluate: EvaluateRequest,
   host: EndpointHost = createLambdaHost(),
   parts: EndpointParts = {},
 ) => {
@@ -82,8 +82,8 @@ const selectMember = (name: string, members: Record<string, Rule>, config: Group
 
 /** Calls each member rule whose match fits the request, with the object as the earlier members changed it. */
 const evaluateMembers =
-  (members: Record<string, Rule>, evaluate: Evaluate): Evaluate =>
-  async (_, phase, request, { settings, ...context }): Promise<Decision> => {
+  (members: Record<string, Rule>, evaluate: EvaluateRequest): EvaluateRequest =>
+  async (_, phase, request, { settings, ...context }): Promise<RuleDecision> => {
     const patch: Patch = [];
     const warnings: string[] = [];
     const audit: Record<string, string> = {};
@@ -91,12 +91,12 @@ const evaluateMembers =
     const results = new Map<string, MemberResult>();
     let { object } = request;
 
-    const evaluateMember = async ([name, membership]: [string, Membership]): Promise<boolean | undefined> => {
+    const evaluateMember = async ([name, membership]: [string, GroupMembership]): Promise<boolean | undefined> => {
       const { mode, settings, failsOpen } = membership;
       const rule = members[name];
       if (!rule) return false;
       const before = results.get(name) ?? { rule: name, mode, refused: false, operations: 0 };
-      let decision: Decision;
+      let decision: RuleDecision;
       try {
         decision = await evaluate(rule, phase, { ...request, object }, { ...context, name, mode, settings });
       } catch (thrown) {
@@ -131,7 +131,7 @@ const evaluateMembers =
     return { outcome, refused: !outcome.allowed, operations: patch.length, members: reported };
   };
 
-const concernsMember = ({ mode, match, exempt }: Membership, request: AdmissionRequest): boolean => {
+const concernsMember = ({ mode, match, exempt }: GroupMembership, request: AdmissionRequest): boolean => {
   const { namespaces = [], users = [], groups = [] } = exempt;
   const { namespace = "", userInfo } = request;
   return (

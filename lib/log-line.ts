@@ -1,4 +1,4 @@
-import type { MemberResult, Mode } from "./decide.ts";
+import type { EnforcementMode, MemberResult } from "./decide.ts";
 import type { AdmissionRequest } from "./review.ts";
 import type { Phase } from "./rule.ts";
 
@@ -9,7 +9,7 @@ export interface LogReport {
   variant?: string | undefined;
   cluster?: string | undefined;
   key?: string | undefined;
-  mode?: Mode | undefined;
+  mode?: EnforcementMode | undefined;
   request?: AdmissionRequest | undefined;
   code: number;
   refused: boolean;

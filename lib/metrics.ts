@@ -1,13 +1,13 @@
 import { printSync } from "./print.ts";
 
 /** One event that adds 1 to a metric with these labels. */
-export interface Count {
+export interface MetricCount {
   metric: string;
   labels: Readonly<Record<string, string>>;
 }
 
 /** Returns a line of JSON for each set of labels, which CloudWatch reads as metrics. */
-export const formatCounts = (cluster: string, counts: readonly Count[], time: number): string[] => {
+export const formatCounts = (cluster: string, counts: readonly MetricCount[], time: number): string[] => {
   const bySet = Map.groupBy(counts, ({ labels }) => JSON.stringify(labels)).values();
   return [...bySet].map((same) => {
     const labels = { cluster, ...same[0]?.labels };
@@ -23,6 +23,6 @@ export const formatCounts = (cluster: string, counts: readonly Count[], time: nu
 };
 
 /** Prints a cluster's counts to standard output as CloudWatch embedded metrics, one line each. */
-export const printMetrics = (cluster: string, counts: readonly Count[]): void => {
+export const printMetrics = (cluster: string, counts: readonly MetricCount[]): void => {
   for (const line of formatCounts(cluster, counts, Date.now())) printSync(`${line}\n`);
 };

@@ -17,7 +17,7 @@ import type { StorageClass } from "kubernetes-types/storage/v1.d.ts";
 import { evaluate as evaluateCue } from "./cue/engine.ts";
 import { parseJson } from "./json.ts";
 import type { Ledger } from "./ledger.ts";
-import type { Count } from "./metrics.ts";
+import type { MetricCount } from "./metrics.ts";
 import type { LabelSelector } from "./objects/selection.ts";
 import type { KubernetesObject, Status, UserInfo } from "./review.ts";
 
@@ -128,7 +128,7 @@ export interface ServedResource {
 export type CreationResult = "created" | "exists" | { refused: Status };
 
 /** How current an answer must be, and how much of a list is read. */
-export interface Freshness {
+export interface AnswerFreshness {
   /** The most seconds since the answer was read; 0 reads it for this review. */
   maxAge?: number;
   /** The seconds to look for an absent object that another client is about to create. */
@@ -144,9 +144,9 @@ export interface Capabilities {
     kind: ResourceType,
     name: string,
     namespace?: string,
-    freshness?: Freshness,
+    freshness?: AnswerFreshness,
   ): Promise<KubernetesObject | undefined>;
-  list(kind: ResourceType, namespace?: string, freshness?: Freshness): Promise<KubernetesObject[]>;
+  list(kind: ResourceType, namespace?: string, freshness?: AnswerFreshness): Promise<KubernetesObject[]>;
   create(kind: ResourceType, object: KubernetesObject): Promise<CreationResult>;
   may(access: AccessQuestion): Promise<AccessAnswer>;
   /** Lists the resources of a group and version such as `apps/v1`; undefined if it isn't served. */
@@ -158,7 +158,7 @@ export interface Capabilities {
   /** Evaluates CUE source to JSON by `evaluate`; rejects with CUE's message if it has no value. */
   cue(source: string, evaluate: typeof evaluateCue): Promise<string>;
   ledger(rule: string): Ledger;
-  count(counts: readonly Count[]): void;
+  count(counts: readonly MetricCount[]): void;
   /** Returns capabilities that read again what was cached; undefined if this review used no cached answer. */
   anew?(): Capabilities | undefined;
 }
@@ -208,7 +208,7 @@ const toResourceType = (kind: keyof ReadableKinds | ResourceType): ResourceType 
 /** Reads one object by name; undefined if it doesn't exist. */
 export const get = <K extends keyof ReadableKinds | ResourceType, Object = NamedObject<K>>(
   kind: K,
-  freshness?: Freshness,
+  freshness?: AnswerFreshness,
 ): Need<(name: string, namespace?: string) => Promise<Object | undefined>> => ({
   verb: "get",
   kind: toResourceType(kind),
@@ -219,7 +219,7 @@ export const get = <K extends keyof ReadableKinds | ResourceType, Object = Named
 /** Lists the objects of a namespace; without a namespace, of the whole cluster. */
 export const list = <K extends keyof ReadableKinds | ResourceType>(
   kind: K,
-  freshness?: Freshness,
+  freshness?: AnswerFreshness,
 ): Need<(namespace?: string) => Promise<NamedObject<K>[]>> => ({
   verb: "list",
   kind: toResourceType(kind),
@@ -299,7 +299,7 @@ export const cue = <Settings>(
 export const ledger = (): Need<Ledger> => ({ verb: "ledger", bind: (capabilities, rule) => capabilities.ledger(rule) });
 
 /** Lets a rule count events in metrics of its own, with labels of its own. */
-export const counter = (): Need<(counts: readonly Count[]) => void> => ({
+export const counter = (): Need<(counts: readonly MetricCount[]) => void> => ({
   verb: "count",
   bind: ({ count }) => count,
 });

@@ -20,14 +20,14 @@ interface Node {
 }
 
 /** An editable form of an object that leaves the object itself as it is. */
-export interface Draft<T> {
+export interface ObjectDraft<T> {
   readonly value: T;
   /** Returns the patch from the original to the edited object; empty if nothing changed. */
   changes(): Patch;
 }
 
 /** Returns a draft that records writes: what isn't written is neither compared, copied nor walked. */
-export const createDraft = <T extends object>(original: T): Draft<T> => {
+export const createDraft = <T extends object>(original: T): ObjectDraft<T> => {
   const root = createNode(original as Container, undefined);
   const collectChanges = () => {
     const patch: Patch = [];

@@ -5,10 +5,10 @@ import { createMemoryLedger } from "./ledger.ts";
 import type {
   AccessAnswer,
   AccessQuestion,
+  AnswerFreshness,
   AwsAction,
   AwsRequest,
   Capabilities,
-  Freshness,
   HttpsRequest,
   HttpsResponse,
   ResourceType,
@@ -37,7 +37,7 @@ export interface RecordedAnswers {
 }
 
 /** An object or a list that was read; without a namespace, in any namespace. */
-export interface RecordedRead extends Pick<Freshness, "most" | "labels"> {
+export interface RecordedRead extends Pick<AnswerFreshness, "most" | "labels"> {
   group: string;
   resource: string;
   namespace?: string;

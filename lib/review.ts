@@ -171,9 +171,9 @@ const operations = new Set(["CREATE", "UPDATE", "DELETE", "CONNECT"]);
 
 /** Returns the response body for an outcome, in the review's version and within the limits of the API server. */
 export const encodeReview = (review: AdmissionReview, outcome: ReviewOutcome): string =>
-  JSON.stringify(respond(review, outcome));
+  JSON.stringify(buildReviewResponse(review, outcome));
 
-export const respond = ({ version, request }: AdmissionReview, outcome: ReviewOutcome) => {
+export const buildReviewResponse = ({ version, request }: AdmissionReview, outcome: ReviewOutcome) => {
   const warnings = outcome.warnings && fitWarnings(outcome.warnings);
   const patched = outcome.allowed && outcome.patch !== undefined && outcome.patch.length > 0;
   return {

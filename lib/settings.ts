@@ -65,12 +65,12 @@ const describeType = (value: unknown): string => {
 };
 
 /** The settings that differ in each of a rule's variants, by name. */
-export type Variants = Record<string, object>;
+export type SettingsVariants = Record<string, object>;
 
 /** Returns a variant's settings that differ from the rule's: the cluster's variants, if any, replace the rule's. */
 export const findVariantSettings = (
-  { variants: usual = {} }: { variants?: Variants },
-  cluster: { variants?: Variants } | undefined,
+  { variants: usual = {} }: { variants?: SettingsVariants },
+  cluster: { variants?: SettingsVariants } | undefined,
   name: string | undefined,
 ): object | undefined => {
   const variants = cluster?.variants ?? usual;

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { join } from "node:path";
 import { describe, it } from "node:test";
-import type { Decision } from "#lib/decide.ts";
+import type { RuleDecision } from "#lib/decide.ts";
 import { evaluateRule } from "#lib/evaluation.ts";
 import { freezeDeep } from "#lib/json.ts";
 import type { Capabilities, HttpsRequest, ServedResource } from "#lib/needs.ts";
@@ -45,7 +45,7 @@ const evaluate = async (
   request: Partial<AdmissionRequest>,
   capabilities: Capabilities,
   policies?: readonly KinitirasPolicy[],
-): Promise<Decision> => {
+): Promise<RuleDecision> => {
   assert.ok(listed);
   const { name, rule } = listed;
   const given = policies ? { ...settings, policies } : {};

@@ -3,7 +3,7 @@ import { describe, it } from "node:test";
 import type { Context } from "aws-lambda";
 import fc from "fast-check";
 import { createCompleteEndpoint } from "#lib/complete-endpoint.ts";
-import type { Decision, Mode } from "#lib/decide.ts";
+import type { EnforcementMode, RuleDecision } from "#lib/decide.ts";
 import type { EndpointHost } from "#lib/endpoint.ts";
 import { createRecordedCapabilities } from "#lib/recorded-answers.ts";
 import { completeRecorderParts } from "#lib/recording/complete-parts.ts";
@@ -57,7 +57,7 @@ const envelope = fc
   );
 
 /** What a rule's endpoint answers, and what is heard of it. */
-const sendReview = async (listed: CatalogueRule, entry: Case, request: AdmissionRequest, mode: Mode) => {
+const sendReview = async (listed: CatalogueRule, entry: Case, request: AdmissionRequest, mode: EnforcementMode) => {
   const { name, rule } = listed;
   const settings = mergeWithDefaults(rule.settings ?? {}, entry.settings);
   const variants = getVariants(rule, settings)?.map(({ name, settings = {} }) => [name, settings]);
@@ -93,7 +93,7 @@ const assertRecording = async (
   listed: CatalogueRule,
   entry: Case,
   request: AdmissionRequest,
-  mode: Mode = "enforce",
+  mode: EnforcementMode = "enforce",
 ) => {
   const { statusCode, answer, recordings } = await sendReview(listed, entry, request, mode);
   const what = `${entry.name}: ${JSON.stringify(request)}`;
@@ -126,7 +126,7 @@ const isMatched = ({ rule }: CatalogueRule, example: Case, { resource }: Admissi
 };
 
 /** Of a decision, what quotes nothing. */
-const summarize = ({ refused, operations, outcome: { status, warnings = [], audit = {} } }: Decision) => {
+const summarize = ({ refused, operations, outcome: { status, warnings = [], audit = {} } }: RuleDecision) => {
   const { code, reason } = status ?? {};
   return { refused, operations, code, reason, warnings: warnings.length, audit: Object.keys(audit).length };
 };

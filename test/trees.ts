@@ -104,7 +104,10 @@ const packAndStore =
 /** Deploys a tree, and answers what that says. */
 export const deployTree = async (deployment: TreeDeployment, caller: string, isPacked: boolean): Promise<string> => {
   const { folder } = deployment;
-  const { deploy } = await loadFrom<typeof import("../infra/rollout/deploy.ts")>(folder, "infra/rollout/deploy.ts");
+  const { deployStage: deploy } = await loadFrom<typeof import("../infra/rollout/deploy.ts")>(
+    folder,
+    "infra/rollout/deploy.ts",
+  );
   const { packageStage } = await loadFrom<typeof import("../infra/rollout/package.ts")>(
     folder,
     "infra/rollout/package.ts",

@@ -1,17 +1,17 @@
 import { compareQuantities, isQuantity } from "postern/objects/quantity";
 
-export type Amounts = Record<string, string>;
+export type QuantityTextByResource = Record<string, string>;
 
 export interface Settings {
-  requests: Amounts;
-  limits: Amounts;
+  requests: QuantityTextByResource;
+  limits: QuantityTextByResource;
   initContainers: boolean;
 }
 
 /** The requests and limits of a container or of a whole pod. */
 export interface Resources {
-  requests?: Amounts;
-  limits?: Amounts;
+  requests?: QuantityTextByResource;
+  limits?: QuantityTextByResource;
 }
 
 /** Returns the defaults to add to a container. `shared` are the pod-level resources, which all its containers share. */
@@ -24,16 +24,20 @@ export const selectMissingDefaults = (own: Resources, shared: Resources, { reque
   };
 };
 
-const hasAmount = (amounts: Amounts | undefined, resource: string) => Object.hasOwn(amounts ?? {}, resource);
+const hasAmount = (amounts: QuantityTextByResource | undefined, resource: string) =>
+  Object.hasOwn(amounts ?? {}, resource);
 
 /** Reports whether a container's request exceeds a limit. An invalid quantity does: API validation refuses it later. */
-const isRequestAbove = (requests: Amounts | undefined, resource: string, limit: string) => {
+const isRequestAbove = (requests: QuantityTextByResource | undefined, resource: string, limit: string) => {
   if (!hasAmount(requests, resource)) return false;
   const request = String(requests?.[resource]);
   return !isQuantity(request) || compareQuantities(request, limit) > 0;
 };
 
-const pick = (amounts: Amounts, wanted: (resource: string, amount: string) => boolean): Amounts =>
+const pick = (
+  amounts: QuantityTextByResource,
+  wanted: (resource: string, amount: string) => boolean,
+): QuantityTextByResource =>
   Object.fromEntries(Object.entries(amounts).filter(([resource, amount]) => wanted(resource, amount)));
 
 export const findSettingsFault = ({ requests, limits }: Settings): string | undefined => {

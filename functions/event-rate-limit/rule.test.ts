@@ -3,7 +3,7 @@ import { beforeEach, describe, it } from "node:test";
 import type { Capabilities } from "postern/needs";
 import type { AdmissionRequest } from "postern/review";
 import { createRecordedCapabilities, openRule } from "postern/test";
-import type { Limit } from "./token-bucket.ts";
+import type { EventLimit } from "./token-bucket.ts";
 
 const { decide } = await openRule(import.meta.dirname);
 
@@ -19,7 +19,7 @@ describe("event-rate-limit", () => {
   const pod = { kind: "Pod", namespace: "shop", name: "p", uid: "u", apiVersion: "v1" };
   const event = { metadata: { name: "a" }, source: { component: "kubelet", host: "n1" }, involvedObject: pod };
   const newerKind = { kind: { group: "events.k8s.io", version: "v1", kind: "Event" } };
-  const send = async (limits: Limit[], more: Partial<AdmissionRequest> = {}, settings: object = {}) => {
+  const send = async (limits: EventLimit[], more: Partial<AdmissionRequest> = {}, settings: object = {}) => {
     const request: AdmissionRequest = {
       uid: "u",
       kind: { group: "", version: "v1", kind: "Event" },
@@ -34,12 +34,17 @@ describe("event-rate-limit", () => {
     return (await decide("validate", request, { settings: { limits, ...settings }, now, capabilities })).outcome.status;
   };
   /** Returns the message of each refused request, and an empty text for each admitted one. */
-  const sendAll = async (limits: Limit[], ...requests: Partial<AdmissionRequest>[]) => {
+  const sendAll = async (limits: EventLimit[], ...requests: Partial<AdmissionRequest>[]) => {
     const messages = [];
     for (const request of requests) messages.push((await send(limits, request))?.message ?? "");
     return messages;
   };
-  const buildLimit = (type: Limit["type"], burst: number, cacheSize = 0): Limit => ({ type, qps: 1, burst, cacheSize });
+  const buildLimit = (type: EventLimit["type"], burst: number, cacheSize = 0): EventLimit => ({
+    type,
+    qps: 1,
+    burst,
+    cacheSize,
+  });
   const describeLimit = (type: string, key: string) => `limit reached on type ${type} for key ${key}`;
   const buildEvent = (involvedObject: object, source = {}): Partial<AdmissionRequest> => ({
     object: { ...event, involvedObject, source },
@@ -53,7 +58,7 @@ describe("event-rate-limit", () => {
       message: "Too many requests: limit reached on type Namespace for key shop",
     });
   });
-  const sameKey: [Limit["type"], string, Partial<AdmissionRequest>][] = [
+  const sameKey: [EventLimit["type"], string, Partial<AdmissionRequest>][] = [
     ["Server", "", { namespace: "bank", userInfo: { username: "john" }, ...buildEvent({}) }],
     ["Namespace", "shop", { userInfo: { username: "john" }, ...buildEvent({}) }],
     ["User", "jane", { namespace: "bank", ...buildEvent({}) }],

@@ -2,9 +2,9 @@ import type { Event } from "kubernetes-types/core/v1.d.ts";
 import { ledger } from "postern/needs";
 import { joinErrors, tooMany } from "postern/refusals";
 import { rule } from "postern/rule";
-import { getBucketKey, type Limit, limitTypes, type TokenBucket, takeToken } from "./token-bucket.ts";
+import { type EventLimit, getBucketKey, limitTypes, type TokenBucket, takeToken } from "./token-bucket.ts";
 
-const settings: { limits: Limit[]; eventsApi: boolean } = { limits: [], eventsApi: false };
+const settings: { limits: EventLimit[]; eventsApi: boolean } = { limits: [], eventsApi: false };
 
 /** Upstream's default of cacheSize, the number of remembered keys per limit. */
 const defaultCacheSize = 4096;

@@ -4,7 +4,7 @@ import type { AdmissionRequest } from "postern/review";
 export const limitTypes = ["Server", "Namespace", "User", "SourceAndObject"] as const;
 
 /** A rate limit for events, with a token bucket for the server, or for each namespace, user or source. */
-export interface Limit {
+export interface EventLimit {
   type: (typeof limitTypes)[number];
   /** The events per second that refill the bucket. */
   qps: number;
@@ -21,7 +21,7 @@ export interface TokenBucket {
 }
 
 /** Returns the bucket after a request asked for a token. A new bucket is full. */
-export const takeToken = ({ qps, burst }: Limit, kept: TokenBucket | undefined, now: number): TokenBucket => {
+export const takeToken = ({ qps, burst }: EventLimit, kept: TokenBucket | undefined, now: number): TokenBucket => {
   const { tokens, since } = kept ?? { tokens: burst, since: now };
   // The clocks of two functions may differ: a time before `since` refills nothing.
   const filled = Math.min(burst, tokens + (Math.max(0, now - since) / 1000) * qps);
@@ -33,7 +33,7 @@ type AnyEvent = Event & { deprecatedSource?: EventSource; regarding?: ObjectRefe
 
 /** Returns the key of the token bucket that an event counts against, under a limit. */
 export const getBucketKey = (
-  { type }: Limit,
+  { type }: EventLimit,
   event: AnyEvent,
   { namespace = "", userInfo }: AdmissionRequest,
 ): string => {

@@ -7,7 +7,7 @@ import {
   roundUpToThousandths,
   zeroQuantity,
 } from "postern/objects/quantity";
-import { type Amounts, computePodAmounts, parseAmounts } from "postern/objects/resources";
+import { computePodAmounts, parseAmounts, type QuantityByResource } from "postern/objects/resources";
 
 export const listPodOffences = (bounds: LimitRangeItem, pod: Pod): string[] => {
   if (bounds.type === "Pod")
@@ -41,7 +41,7 @@ interface AmountSet {
 
 const listOffences = (
   { type, min, max, maxLimitRequestRatio }: LimitRangeItem,
-  { requests, limits }: { requests: Amounts; limits: Amounts },
+  { requests, limits }: { requests: QuantityByResource; limits: QuantityByResource },
 ): string[] => {
   const compare = (bounds: Record<string, string> | undefined, offence: (amounts: AmountSet) => string | undefined) =>
     [...parseAmounts(bounds)]

@@ -15,7 +15,7 @@ import { checkPodCertificateRequest } from "./pod-certificates.ts";
 import { checkPod } from "./pods.ts";
 import { checkTokenRequest } from "./tokens.ts";
 import {
-  heartbeats,
+  heartbeatMatches,
   isKubelet,
   isNoEviction,
   isNoHeartbeat,
@@ -28,12 +28,12 @@ export default rule({
   summary: "Lets a kubelet write only objects that belong to its own node.",
   order: 8,
   upstreamPlugin: { plugin: "NodeRestriction" },
-  match: [...podRequests, ...otherRequests, ...heartbeats],
+  match: [...podRequests, ...otherRequests, ...heartbeatMatches],
   matchConditions: isKubelet,
   variants: [
     {
       name: "heartbeats",
-      match: heartbeats,
+      match: heartbeatMatches,
       matchConditions: { ...isKubelet, ...unusualRequestConditions },
       everywhere: true,
     },

@@ -5,7 +5,7 @@ const writes = { operations: ["CREATE", "UPDATE", "DELETE"] as const };
 const certificates = { apiGroups: ["certificates.k8s.io"], apiVersions: ["*"] };
 
 /** Requests that show that a node is alive. Usual ones don't call the rule, so that an outage doesn't delay them. */
-export const heartbeats: RequestMatch[] = [
+export const heartbeatMatches: RequestMatch[] = [
   { apiGroups: ["coordination.k8s.io"], apiVersions: ["*"], resources: ["leases"], ...writes },
   { ...core, resources: ["nodes/status", "pods/status"], operations: ["UPDATE"] },
 ];

@@ -1,11 +1,11 @@
 import type { Capabilities } from "kubernetes-types/core/v1.d.ts";
 import { quoteAsGo } from "postern/objects/go-quoted";
-import { describeInvalid, type Offences, printGoList } from "./offence.ts";
-import type { Policy } from "./policy.ts";
+import { describeInvalid, type PolicyOffences, printGoList } from "./offence.ts";
+import type { PodSecurityPolicyObject } from "./policy.ts";
 
 /** Returns a container's capabilities after the policy's defaults, sorted; undefined if nothing changes. */
 export const fillContainerCapabilities = (
-  { spec: { defaultAddCapabilities = [], requiredDropCapabilities = [] } }: Policy,
+  { spec: { defaultAddCapabilities = [], requiredDropCapabilities = [] } }: PodSecurityPolicyObject,
   { add = [], drop = [] }: Capabilities = {},
 ): Capabilities | undefined => {
   const added = new Set([...add, ...defaultAddCapabilities.filter((capability) => !drop.includes(capability))]);
@@ -17,7 +17,11 @@ export const fillContainerCapabilities = (
   };
 };
 
-export function* listCapabilityOffences({ spec }: Policy, chosen: Capabilities | undefined, path: string): Offences {
+export function* listCapabilityOffences(
+  { spec }: PodSecurityPolicyObject,
+  chosen: Capabilities | undefined,
+  path: string,
+): PolicyOffences {
   const { defaultAddCapabilities = [], requiredDropCapabilities = [], allowedCapabilities = [] } = spec;
   if (chosen === undefined || allowedCapabilities.includes("*")) return;
 

@@ -1,11 +1,11 @@
 import type { Pod, SecurityContext } from "kubernetes-types/core/v1.d.ts";
 import { fillContainerCapabilities } from "./capabilities.ts";
 import { type AnyContainer, chooseGroup, chooseSeLinux, chooseUser, getEffectiveContext } from "./identity.ts";
-import type { Policy } from "./policy.ts";
+import type { PodSecurityPolicyObject } from "./policy.ts";
 import { chooseAppArmorProfile, choosePodSeccompProfile, chooseSeccompProfile } from "./profiles.ts";
 
 /** Returns the pod with the policy's defaults for fields that are not set; the same object if nothing changes. */
-export const addPolicyDefaults = (policy: Policy, pod: Pod): Pod => {
+export const addPolicyDefaults = (policy: PodSecurityPolicyObject, pod: Pod): Pod => {
   const podWithFields = fillPodFields(policy, pod);
   const { spec } = podWithFields;
   if (!spec) return podWithFields;
@@ -32,7 +32,7 @@ export const addPolicyDefaults = (policy: Policy, pod: Pod): Pod => {
   });
 };
 
-const fillPodFields = (policy: Policy, pod: Pod): Pod => {
+const fillPodFields = (policy: PodSecurityPolicyObject, pod: Pod): Pod => {
   const { spec } = pod;
   if (!spec) return pod;
   const { supplementalGroups, fsGroup, runtimeClass } = policy.spec;
@@ -55,7 +55,7 @@ const fillPodFields = (policy: Policy, pod: Pod): Pod => {
 };
 
 const fillContext = (
-  policy: Policy,
+  policy: PodSecurityPolicyObject,
   pod: Pod,
   container: AnyContainer,
   appArmorProfile: SecurityContext["appArmorProfile"],

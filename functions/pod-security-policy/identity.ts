@@ -1,7 +1,7 @@
 import type { Container, EphemeralContainer, Pod, SELinuxOptions } from "kubernetes-types/core/v1.d.ts";
 import { quoteAsGo } from "postern/objects/go-quoted";
-import { describeInvalid, type Offences, printGoList, printRanges } from "./offence.ts";
-import { type GroupRule, isWithinRanges, type Policy } from "./policy.ts";
+import { describeInvalid, type PolicyOffences, printGoList, printRanges } from "./offence.ts";
+import { type GroupRule, isWithinRanges, type PodSecurityPolicyObject } from "./policy.ts";
 
 export type AnyContainer = Container | EphemeralContainer;
 
@@ -20,7 +20,7 @@ type EffectiveContext = ReturnType<typeof getEffectiveContext>;
 
 /** Returns the defaults that a policy gives a container's `runAsUser` and `runAsNonRoot`; empty if it gives none. */
 export const chooseUser = (
-  { spec: { runAsUser } }: Policy,
+  { spec: { runAsUser } }: PodSecurityPolicyObject,
   { runAsUser: chosen, runAsNonRoot }: Partial<EffectiveContext>,
 ): Partial<EffectiveContext> => {
   if (chosen !== undefined) return {};
@@ -29,10 +29,10 @@ export const chooseUser = (
 };
 
 export function* listUserOffences(
-  { spec: { runAsUser: demanded } }: Policy,
+  { spec: { runAsUser: demanded } }: PodSecurityPolicyObject,
   { runAsUser, runAsNonRoot }: EffectiveContext,
   path: string,
-): Offences {
+): PolicyOffences {
   if (demanded.rule === "MustRunAs" && runAsUser !== undefined && !isWithinRanges(runAsUser, demanded.ranges))
     yield describeInvalid(
       `${path}.runAsUser`,
@@ -51,7 +51,7 @@ export function* listGroupOffences(
   { rule, ranges }: GroupRule = { rule: "RunAsAny" },
   groups: readonly number[] | undefined,
   path: string,
-): Offences {
+): PolicyOffences {
   if (rule === "RunAsAny") return;
   const printed = printGoList("int64", groups);
   if (rule === "MustRunAs" && !groups?.length)
@@ -61,14 +61,14 @@ export function* listGroupOffences(
       yield describeInvalid(path, printed, `group ${group} must be in the ranges: ${printRanges(ranges)}`);
 }
 
-export const chooseSeLinux = ({ spec: { seLinux } }: Policy): SELinuxOptions | undefined =>
+export const chooseSeLinux = ({ spec: { seLinux } }: PodSecurityPolicyObject): SELinuxOptions | undefined =>
   seLinux.rule === "MustRunAs" ? seLinux.seLinuxOptions : undefined;
 
 export function* listSeLinuxOffences(
-  { spec: { seLinux } }: Policy,
+  { spec: { seLinux } }: PodSecurityPolicyObject,
   options: SELinuxOptions | undefined,
   path: string,
-): Offences {
+): PolicyOffences {
   if (seLinux.rule === "RunAsAny" || options === undefined) return;
 
   for (const part of ["level", "role", "type", "user"] as const) {

@@ -2,7 +2,7 @@ import { quoteAsGo } from "postern/objects/go-quoted";
 import type { IdRange } from "./policy.ts";
 
 /** Offences as a generator, because most callers only need to know whether there is one. */
-export type Offences = Generator<string, void, undefined>;
+export type PolicyOffences = Generator<string, void, undefined>;
 
 export const describeInvalid = (path: string, value: string, detail = "") =>
   `${path}: Invalid value: ${value}${detail && `: ${detail}`}`;

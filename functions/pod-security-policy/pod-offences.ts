@@ -9,15 +9,15 @@ import {
   listSeLinuxOffences,
   listUserOffences,
 } from "./identity.ts";
-import { describeForbidden, describeInvalid, type Offences } from "./offence.ts";
-import { isWithinRanges, type Policy } from "./policy.ts";
+import { describeForbidden, describeInvalid, type PolicyOffences } from "./offence.ts";
+import { isWithinRanges, type PodSecurityPolicyObject } from "./policy.ts";
 import { listAppArmorOffences, listPodSeccompOffences, listSeccompOffences } from "./profiles.ts";
 import { listVolumeOffences } from "./volumes.ts";
 
 const hosts = { hostNetwork: "network", hostPID: "PID", hostIPC: "IPC" } as const;
 
 /** Returns how a pod breaks a policy, in upstream's order. */
-export function* listPodOffences(policy: Policy, pod: Pod): Offences {
+export function* listPodOffences(policy: PodSecurityPolicyObject, pod: Pod): PolicyOffences {
   const { fsGroup, supplementalGroups, runtimeClass } = policy.spec;
   const context = pod.spec?.securityContext ?? {};
   const path = "spec.securityContext";
@@ -39,7 +39,12 @@ export function* listPodOffences(policy: Policy, pod: Pod): Offences {
   for (const { container, path } of listContainers(pod)) yield* listContainerOffences(policy, pod, container, path);
 }
 
-function* listContainerOffences(policy: Policy, pod: Pod, container: AnyContainer, at: string): Offences {
+function* listContainerOffences(
+  policy: PodSecurityPolicyObject,
+  pod: Pod,
+  container: AnyContainer,
+  at: string,
+): PolicyOffences {
   const { privileged, allowedProcMountTypes, readOnlyRootFilesystem, allowPrivilegeEscalation } = policy.spec;
   const context = container.securityContext ?? {};
   const path = `${at}.securityContext`;
@@ -69,7 +74,11 @@ function* listContainerOffences(policy: Policy, pod: Pod, container: AnyContaine
   }
 }
 
-function* listPortOffences({ spec: { hostPorts = [] } }: Policy, { ports }: AnyContainer, at: string): Offences {
+function* listPortOffences(
+  { spec: { hostPorts = [] } }: PodSecurityPolicyObject,
+  { ports }: AnyContainer,
+  at: string,
+): PolicyOffences {
   const allowed = hostPorts.map(({ min, max }) => (min === max ? min : `${min}-${max}`)).join();
   for (const { hostPort = 0 } of ports ?? [])
     if (hostPort > 0 && !isWithinRanges(hostPort, hostPorts)) {
@@ -81,7 +90,7 @@ function* listPortOffences({ spec: { hostPorts = [] } }: Policy, { ports }: AnyC
 /** The sysctls that Kubernetes 1.15 considered safe. */
 const safeSysctls = ["kernel.shm_rmid_forced", "net.ipv4.ip_local_port_range", "net.ipv4.tcp_syncookies"];
 
-function* listSysctlOffences({ spec }: Policy, sysctls: readonly Sysctl[] = []): Offences {
+function* listSysctlOffences({ spec }: PodSecurityPolicyObject, sysctls: readonly Sysctl[] = []): PolicyOffences {
   const isAmong = (patterns: readonly string[] = [], name: string) =>
     patterns.some((pattern) => (pattern.endsWith("*") ? name.startsWith(pattern.slice(0, -1)) : name === pattern));
 

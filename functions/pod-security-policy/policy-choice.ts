@@ -3,13 +3,13 @@ import type { AccessAnswer, AccessQuestion } from "postern/needs";
 import type { AdmissionRequest, UserInfo } from "postern/review";
 import { addPolicyDefaults } from "./defaults.ts";
 import { listPodOffences } from "./pod-offences.ts";
-import type { Policy, PolicyGrant } from "./policy.ts";
+import type { PodSecurityPolicyObject, PolicyGrant } from "./policy.ts";
 
 /** What the choice of a PodSecurityPolicy depends on, beside the pod. */
 export interface PolicyContext {
   request: AdmissionRequest;
   oldObject: Pod | null;
-  settings: { policies: Policy[]; accessReviews: boolean };
+  settings: { policies: PodSecurityPolicyObject[]; accessReviews: boolean };
   may(access: AccessQuestion): Promise<AccessAnswer>;
 }
 
@@ -31,7 +31,7 @@ export const choosePolicy = async (
   const { isListed, mayUse } = getGrants(request, pod.spec?.serviceAccountName, accessReviews ? may : undefined);
   const usable = accessReviews ? [...policies] : policies.filter(isListed);
   usable.sort(compareNames(first));
-  const against: { policy: Policy; filledPod: Pod }[] = [];
+  const against: { policy: PodSecurityPolicyObject; filledPod: Pod }[] = [];
   let second: PolicyChoice | undefined;
   for (const policy of usable) {
     const filledPod = addPolicyDefaults(policy, pod);
@@ -55,12 +55,12 @@ export const choosePolicy = async (
 
 const compareNames =
   (first: string | undefined) =>
-  ({ metadata: left }: Policy, { metadata: right }: Policy) => {
+  ({ metadata: left }: PodSecurityPolicyObject, { metadata: right }: PodSecurityPolicyObject) => {
     if (left.name === first || right.name === first) return left.name === first ? -1 : 1;
     return left.name < right.name ? -1 : 1;
   };
 
-const listRefusals = (against: { policy: Policy; filledPod: Pod }[]): string => {
+const listRefusals = (against: { policy: PodSecurityPolicyObject; filledPod: Pod }[]): string => {
   let text = "";
   for (const { policy, filledPod } of against)
     for (const offence of listPodOffences(policy, filledPod)) {
@@ -72,8 +72,8 @@ const listRefusals = (against: { policy: Policy; filledPod: Pod }[]): string => 
 
 interface Grants {
   /** Reports whether the settings grant the policy, without an access review. */
-  isListed(policy: Policy): boolean;
-  mayUse(policy: Policy): Promise<boolean>;
+  isListed(policy: PodSecurityPolicyObject): boolean;
+  mayUse(policy: PodSecurityPolicyObject): Promise<boolean>;
 }
 
 /** Returns what reports whether the user or the pod's service account may use a policy. */
@@ -84,10 +84,10 @@ export const getGrants = (
 ): Grants => {
   // The account comes first, because most grants are for accounts.
   const users = serviceAccountName ? [getAccountUser(namespace, serviceAccountName), userInfo] : [userInfo];
-  const isListed = ({ use = {} }: Policy) =>
+  const isListed = ({ use = {} }: PodSecurityPolicyObject) =>
     (!use.namespaces?.length || use.namespaces.includes(namespace)) && users.some((user) => isGranted(user, use));
 
-  const mayUse = async (policy: Policy) => {
+  const mayUse = async (policy: PodSecurityPolicyObject) => {
     if (isListed(policy)) return true;
     const { name } = policy.metadata;
     for (const user of may ? users : [])

@@ -13,7 +13,7 @@ export interface GroupRule {
 }
 
 /** A PodSecurityPolicy of policy/v1beta1, which no API server serves any more. */
-export interface Policy {
+export interface PodSecurityPolicyObject {
   metadata: { name: string; annotations?: Record<string, string> };
   spec: {
     privileged?: boolean;

@@ -1,8 +1,8 @@
 import type { Pod } from "kubernetes-types/core/v1.d.ts";
 import { quoteAsGo } from "postern/objects/go-quoted";
 import type { AnyContainer } from "./identity.ts";
-import { describeForbidden, type Offences } from "./offence.ts";
-import type { Policy } from "./policy.ts";
+import { describeForbidden, type PolicyOffences } from "./offence.ts";
+import type { PodSecurityPolicyObject } from "./policy.ts";
 
 /** A seccomp or AppArmor profile as a field of current pods. When policies were written, profiles were annotations. */
 interface Profile {
@@ -19,7 +19,8 @@ type Field = keyof typeof prefixes;
 
 const podKey = "seccomp.security.alpha.kubernetes.io/pod";
 
-const getAnnotation = ({ metadata }: Pod | Policy, key: string): string | undefined => metadata?.annotations?.[key];
+const getAnnotation = ({ metadata }: Pod | PodSecurityPolicyObject, key: string): string | undefined =>
+  metadata?.annotations?.[key];
 const toKey = (field: Field, { name = "" }: AnyContainer) => `container.${prefixes[field]}${name}`;
 
 type ProfileHolder = AnyContainer | NonNullable<Pod["spec"]>;
@@ -57,13 +58,18 @@ const getAppArmorProfile = (pod: Pod, container: AnyContainer) =>
   toAnnotation("appArmorProfile", pod.spec) ??
   "";
 
-export const chooseAppArmorProfile = (policy: Policy, pod: Pod, container: AnyContainer) => {
+export const chooseAppArmorProfile = (policy: PodSecurityPolicyObject, pod: Pod, container: AnyContainer) => {
   const text = getAnnotation(policy, `${prefixes.appArmorProfile}defaultProfileName`);
   if (!text || getAppArmorProfile(pod, container)) return {};
   return { annotations: { [toKey("appArmorProfile", container)]: text }, field: parseProfile(text) };
 };
 
-export function* listAppArmorOffences(policy: Policy, pod: Pod, container: AnyContainer, at: string): Offences {
+export function* listAppArmorOffences(
+  policy: PodSecurityPolicyObject,
+  pod: Pod,
+  container: AnyContainer,
+  at: string,
+): PolicyOffences {
   const text = getAnnotation(policy, `${prefixes.appArmorProfile}allowedProfileNames`);
   if (text === undefined) return;
 
@@ -75,7 +81,7 @@ export function* listAppArmorOffences(policy: Policy, pod: Pod, container: AnyCo
 }
 
 /** Returns a pod's seccomp profile as an annotation and a field; current kubelets read only the field. */
-export const choosePodSeccompProfile = (policy: Policy, pod: Pod) => {
+export const choosePodSeccompProfile = (policy: PodSecurityPolicyObject, pod: Pod) => {
   if (getProfileField("seccompProfile", pod.spec)) return {};
   const text = getAnnotation(pod, podKey) || getAnnotation(policy, `${prefixes.seccompProfile}defaultProfileName`);
   return text ? { annotations: { [podKey]: text }, field: parseProfile(text) } : {};
@@ -86,11 +92,16 @@ export const chooseSeccompProfile = (pod: Pod, container: AnyContainer): Profile
     ? undefined
     : parseProfile(getAnnotation(pod, toKey("seccompProfile", container)));
 
-export function* listPodSeccompOffences(policy: Policy, pod: Pod): Offences {
+export function* listPodSeccompOffences(policy: PodSecurityPolicyObject, pod: Pod): PolicyOffences {
   yield* checkSeccompProfile(policy, getPodProfile(pod), describePath("seccompProfile", pod, podKey, pod.spec, "spec"));
 }
 
-export function* listSeccompOffences(policy: Policy, pod: Pod, container: AnyContainer, at: string): Offences {
+export function* listSeccompOffences(
+  policy: PodSecurityPolicyObject,
+  pod: Pod,
+  container: AnyContainer,
+  at: string,
+): PolicyOffences {
   const key = toKey("seccompProfile", container);
   const profile = toAnnotation("seccompProfile", container) ?? getAnnotation(pod, key) ?? getPodProfile(pod);
   yield* checkSeccompProfile(policy, profile, describePath("seccompProfile", pod, key, container, at));
@@ -98,7 +109,7 @@ export function* listSeccompOffences(policy: Policy, pod: Pod, container: AnyCon
 
 const getPodProfile = (pod: Pod) => toAnnotation("seccompProfile", pod.spec) ?? getAnnotation(pod, podKey) ?? "";
 
-function* checkSeccompProfile(policy: Policy, profile: string, path: string): Offences {
+function* checkSeccompProfile(policy: PodSecurityPolicyObject, profile: string, path: string): PolicyOffences {
   const text = getAnnotation(policy, `${prefixes.seccompProfile}allowedProfileNames`);
   const allowed = text?.split(",") ?? [];
   if (allowed.includes("*")) return;

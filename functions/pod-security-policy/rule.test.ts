@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { KubernetesObject } from "postern/review";
 import { applyOutcomePatch, type Case, openRule } from "postern/test";
-import type { Policy } from "./policy.ts";
+import type { PodSecurityPolicyObject } from "./policy.ts";
 import { listVolumeOffences } from "./volumes.ts";
 
 const { cases: all, decideCase } = await openRule(import.meta.dirname);
@@ -56,7 +56,7 @@ it("copies a seccomp profile from an annotation to the field", async () => {
 });
 
 describe("a refusal of pod-security-policy", () => {
-  const buildPolicy = (more: object): Policy =>
+  const buildPolicy = (more: object): PodSecurityPolicyObject =>
     JSON.parse(JSON.stringify({ metadata: { name: "p" }, spec: { ...spec, ...more }, use }));
 
   it("is cut if a single reason is too long", async () => {

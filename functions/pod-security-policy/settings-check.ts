@@ -1,5 +1,5 @@
 import { isMap } from "postern/json";
-import type { Policy } from "./policy.ts";
+import type { PodSecurityPolicyObject } from "./policy.ts";
 import type { PolicyContext } from "./policy-choice.ts";
 import { parseProfile } from "./profiles.ts";
 import { volumeTypes } from "./volumes.ts";
@@ -200,14 +200,14 @@ export const findSettingsFault = ({ policies, accessReviews }: PolicyContext["se
   );
 };
 
-const checkGrants = ({ use = {} }: Policy, path: string) => {
+const checkGrants = ({ use = {} }: PodSecurityPolicyObject, path: string) => {
   const { users = [], groups = [], serviceAccounts = [] } = use;
   return users.length + groups.length + serviceAccounts.length === 0
     ? `must list users, groups or service accounts in ${path}.use, or have accessReviews: true`
     : undefined;
 };
 
-const findContradiction = ({ spec }: Policy, path: string) => {
+const findContradiction = ({ spec }: PodSecurityPolicyObject, path: string) => {
   const { allowedCapabilities = [], defaultAddCapabilities = [], requiredDropCapabilities = [] } = spec;
   if (requiredDropCapabilities.length > 0 && allowedCapabilities.includes("*"))
     return `must have no requiredDropCapabilities beside allowedCapabilities: ["*"], in ${path}`;

@@ -2,7 +2,7 @@ import type { Pod, SecurityContext } from "kubernetes-types/core/v1.d.ts";
 import { listContainers } from "postern/objects/pod";
 import { addPolicyDefaults } from "./defaults.ts";
 import { listPodOffences } from "./pod-offences.ts";
-import { isWithinRanges, type Policy } from "./policy.ts";
+import { isWithinRanges, type PodSecurityPolicyObject } from "./policy.ts";
 
 /** Fields of pods and containers that the policy fills in if they are not set. */
 const fillableFields = (
@@ -11,7 +11,7 @@ const fillableFields = (
 ).split(" ");
 
 /** Removes or replaces, in place, the fields of a pod that break a policy; the pod may still break it after that. */
-export const editPodForPolicy = (pod: Pod, policy: Policy): void => {
+export const editPodForPolicy = (pod: Pod, policy: PodSecurityPolicyObject): void => {
   const { spec, metadata } = pod;
   if (!spec) return;
   const paths = [...listPodOffences(policy, addPolicyDefaults(policy, pod))].map(
@@ -53,7 +53,11 @@ export const editPodForPolicy = (pod: Pod, policy: Policy): void => {
 /** Reports whether a path is of an offence against runAsGroup: upstream's path ends at `securityContext`. */
 const isGroupPath = (path: string) => path.startsWith("spec.") && /ontainers\[\d+\]\.securityContext$/.test(path);
 
-const deleteFields = (context: SecurityContext = {}, { spec }: Policy, isMeant: (field: string) => boolean): void => {
+const deleteFields = (
+  context: SecurityContext = {},
+  { spec }: PodSecurityPolicyObject,
+  isMeant: (field: string) => boolean,
+): void => {
   for (const field of [...fillableFields, "runAsGroup"]) if (isMeant(field)) Reflect.deleteProperty(context, field);
   if (!spec.privileged && context.privileged) delete context.privileged;
   if (!spec.privileged) delete context.windowsOptions?.hostProcess;

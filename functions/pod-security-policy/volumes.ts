@@ -1,8 +1,8 @@
 import type { Pod, Volume } from "kubernetes-types/core/v1.d.ts";
 import { quoteAsGo } from "postern/objects/go-quoted";
 import { isSourceless, listContainers } from "postern/objects/pod";
-import { describeInvalid, type Offences } from "./offence.ts";
-import type { Policy } from "./policy.ts";
+import { describeInvalid, type PolicyOffences } from "./offence.ts";
+import type { PodSecurityPolicyObject } from "./policy.ts";
 
 /** The types that a policy can name, in the order of the checks; `ephemeral` and `image` are newer than policies. */
 export const volumeTypes = (
@@ -11,7 +11,7 @@ export const volumeTypes = (
   "quobyte azureDisk photonPersistentDisk storageos projected portworxVolume scaleIO csi ephemeral image"
 ).split(" ");
 
-export function* listVolumeOffences(policy: Policy, pod: Pod): Offences {
+export function* listVolumeOffences(policy: PodSecurityPolicyObject, pod: Pod): PolicyOffences {
   const { volumes: allowed = [], allowedFlexVolumes = [], allowedCSIDrivers = [] } = policy.spec;
   let writable: Map<string, string[]> | undefined;
   const getWritableMounts = (name: string) => {
@@ -51,11 +51,11 @@ const getVolumeType = (volume: Volume) =>
 const isUnlisted = <T>(listed: readonly T[], test: (element: T) => boolean) => listed.length > 0 && !listed.some(test);
 
 function* listHostPathOffences(
-  { spec }: Policy,
+  { spec }: PodSecurityPolicyObject,
   volume: Volume,
   at: string,
   writableMounts: (name: string) => string[],
-): Offences {
+): PolicyOffences {
   const { allowedHostPaths = [] } = spec;
   if (allowedHostPaths.length === 0) return;
 

@@ -9,11 +9,11 @@ import {
   hasLabel,
   isPrivileged,
   isStricter,
-  type Labels,
   type LevelVersion,
-  modes,
+  type NamespaceLabels,
   type NamespacePolicy,
   parsePolicy,
+  podSecurityModes,
   printLevelVersion,
 } from "./policy.ts";
 import type { Settings } from "./settings.ts";
@@ -46,8 +46,13 @@ const isMoreDemanding = (demanded: LevelVersion, previous: LevelVersion) =>
   demanded.level !== "privileged" &&
   (demanded.version !== previous.version || isStricter(demanded.level, previous.level));
 
-const warnIfExempt = (name: string, labels: Labels, policy: NamespacePolicy, defaults: NamespacePolicy): Verdict => {
-  const isDefault = modes.every((mode) => {
+const warnIfExempt = (
+  name: string,
+  labels: NamespaceLabels,
+  policy: NamespacePolicy,
+  defaults: NamespacePolicy,
+): Verdict => {
+  const isDefault = podSecurityModes.every((mode) => {
     const [wanted, standard] = [policy[mode], defaults[mode]];
     return (
       printLevelVersion(wanted) === printLevelVersion(standard) ||
@@ -56,7 +61,7 @@ const warnIfExempt = (name: string, labels: Labels, policy: NamespacePolicy, def
   });
   if (isDefault || isPrivileged(policy)) return undefined;
 
-  const wantedModes = modes.filter(
+  const wantedModes = podSecurityModes.filter(
     (mode) => policy[mode].level !== "privileged" && (hasLabel(labels, mode) || hasLabel(labels, `${mode}-version`)),
   );
   const described = wantedModes.map((mode) => `${mode}=${printLevelVersion(policy[mode])}`).join(", ");

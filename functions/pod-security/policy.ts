@@ -1,36 +1,36 @@
 import type { FieldError } from "postern/refusals";
 
-export const levels = ["privileged", "baseline", "restricted"] as const;
-export type Level = (typeof levels)[number];
-export type Version = "latest" | `v1.${number}`;
+export const podSecurityLevels = ["privileged", "baseline", "restricted"] as const;
+export type PodSecurityLevel = (typeof podSecurityLevels)[number];
+export type StandardsVersion = "latest" | `v1.${number}`;
 
 /** The modes of Pod Security admission, each of which has its own namespace labels. */
-export const modes = ["enforce", "audit", "warn"] as const;
-export type PodSecurityMode = (typeof modes)[number];
+export const podSecurityModes = ["enforce", "audit", "warn"] as const;
+export type PodSecurityMode = (typeof podSecurityModes)[number];
 
 export interface LevelVersion {
-  level: Level;
-  version: Version;
+  level: PodSecurityLevel;
+  version: StandardsVersion;
 }
 export type NamespacePolicy = Record<PodSecurityMode, LevelVersion>;
 
-export type Labels = Readonly<Record<string, string>>;
+export type NamespaceLabels = Readonly<Record<string, string>>;
 export type PodSecurityLabel = PodSecurityMode | `${PodSecurityMode}-version`;
 
 export const toLabelKey = (label: PodSecurityLabel) => `pod-security.kubernetes.io/${label}`;
 
-export const hasLabel = (labels: Labels, label: PodSecurityLabel) => Object.hasOwn(labels, toLabelKey(label));
+export const hasLabel = (labels: NamespaceLabels, label: PodSecurityLabel) => Object.hasOwn(labels, toLabelKey(label));
 
-export const isLevel = (text: string): text is Level => levels.some((level) => level === text);
-export const isVersion = (text: string): text is Version =>
+export const isLevel = (text: string): text is PodSecurityLevel => podSecurityLevels.some((level) => level === text);
+export const isVersion = (text: string): text is StandardsVersion =>
   // Upstream parses the minor version into 64 bits.
   text === "latest" || (/^v1\.(0|[1-9][0-9]{0,18})$/.test(text) && BigInt(text.slice(3)) < 2n ** 63n);
 
-const mustBeLevel = `must be one of ${levels.join(", ")}`;
+const mustBeLevel = `must be one of ${podSecurityLevels.join(", ")}`;
 const mustBeVersion = 'must be "latest" or "v1.x"';
 
 /** Returns the policy of a namespace's labels and defaults, and what is wrong with the labels. */
-export const parsePolicy = (labels: Labels, defaults: NamespacePolicy) => {
+export const parsePolicy = (labels: NamespaceLabels, defaults: NamespacePolicy) => {
   const faults: FieldError[] = [];
   const readLabel = <T extends string>(
     label: PodSecurityLabel,
@@ -43,7 +43,7 @@ export const parsePolicy = (labels: Labels, defaults: NamespacePolicy) => {
     faults.push({ field: `metadata.labels[${toLabelKey(label)}]`, type: "Invalid value", value, detail });
     return fallback;
   };
-  const readMode = (mode: PodSecurityMode, fallback: Level): LevelVersion => ({
+  const readMode = (mode: PodSecurityMode, fallback: PodSecurityLevel): LevelVersion => ({
     level: hasLabel(labels, mode) ? readLabel(mode, isLevel, mustBeLevel, fallback) : defaults[mode].level,
     version: hasLabel(labels, `${mode}-version`)
       ? readLabel(`${mode}-version`, isVersion, mustBeVersion, "latest")
@@ -64,10 +64,11 @@ export const parsePolicy = (labels: Labels, defaults: NamespacePolicy) => {
   return { policy: { enforce, audit, warn }, faults };
 };
 
-export const isStricter = (left: Level, right: Level) => levels.indexOf(left) > levels.indexOf(right);
+export const isStricter = (left: PodSecurityLevel, right: PodSecurityLevel) =>
+  podSecurityLevels.indexOf(left) > podSecurityLevels.indexOf(right);
 
 /** Reports whether the level of all these modes is `privileged`, so that no check is needed. */
-export const isPrivileged = (policy: NamespacePolicy, among: readonly PodSecurityMode[] = modes) =>
+export const isPrivileged = (policy: NamespacePolicy, among: readonly PodSecurityMode[] = podSecurityModes) =>
   among.every((mode) => policy[mode].level === "privileged");
 
 export const printLevelVersion = ({ level, version }: LevelVersion) => `${level}:${version}`;

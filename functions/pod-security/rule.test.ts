@@ -9,10 +9,10 @@ import { createRecordedCapabilities, mergeSettings, openRule } from "postern/tes
 import {
   getDefaultPolicy,
   isPrivileged,
-  type Labels,
-  modes,
+  type NamespaceLabels,
   type PodSecurityLabel,
   parsePolicy,
+  podSecurityModes,
   toLabelKey,
 } from "./policy.ts";
 import podSecurity from "./rule.ts";
@@ -46,7 +46,7 @@ const labels = fc
     ...{ enforce: labelLevel, audit: labelLevel, warn: labelLevel },
     ...{ "enforce-version": labelVersion, "audit-version": labelVersion, "warn-version": labelVersion },
   })
-  .map((values): Labels => {
+  .map((values): NamespaceLabels => {
     const entries = Object.entries<string | undefined>(values);
     return Object.fromEntries(
       entries.flatMap(([label, value]) =>
@@ -67,7 +67,7 @@ const getKnownVariants = (settings: Settings) => {
 const known = new WeakMap<Settings, readonly RuleVariant<object>[]>();
 
 /** Returns the entries that select objects of a resource in a namespace with these labels. */
-const selectEntries = (resource: string, labels: Labels, settings: Settings) =>
+const selectEntries = (resource: string, labels: NamespaceLabels, settings: Settings) =>
   getKnownVariants(settings).filter((variant) => {
     const matches = selectPhase(variant.match, "validate", settings) ?? [];
     const selector = variant.namespaceSelector as LabelSelector | undefined;
@@ -75,7 +75,7 @@ const selectEntries = (resource: string, labels: Labels, settings: Settings) =>
   });
 
 describe("the webhook entries of pod-security", () => {
-  const checkedModes = { pods: modes, deployments: ["audit", "warn"] } as const;
+  const checkedModes = { pods: podSecurityModes, deployments: ["audit", "warn"] } as const;
   for (const resource of ["pods", "deployments"] as const)
     it(`select every namespace once for ${resource}, with the policy of its labels`, () => {
       const namespaces = fc.array(fc.tuple(labels, name), { minLength: 50, maxLength: 50 });

@@ -10,17 +10,17 @@ import { changesContainersOrImages, getTemplate, hasExemptRuntimeClass, toSubjec
 import {
   getDefaultPolicy,
   isPrivileged,
-  modes,
   type NamespacePolicy,
   type PodSecurityMode,
   parsePolicy,
+  podSecurityModes,
   printLevelVersion,
 } from "./policy.ts";
 import { getEntryLabels } from "./selections.ts";
 import { findSettingsFault, type Settings, settings } from "./settings.ts";
 import { listOffences } from "./standards.ts";
 import { fixPod, suggestLevel } from "./suggestion.ts";
-import { buildVariants, matches } from "./variants.ts";
+import { buildVariants, podSecurityMatches } from "./variants.ts";
 
 export default rule({
   summary: "Checks pods against the Pod Security Standards that their namespace asks for.",
@@ -32,7 +32,7 @@ export default rule({
       "Every API server does this itself by default. The rule is for clusters whose defaults and exemptions can't be set, or that turned PodSecurity off.",
     settings: { namesExistingPods: true },
   },
-  match: matches,
+  match: podSecurityMatches,
   variants: buildVariants,
   guards: true,
   settings,
@@ -93,7 +93,7 @@ const evaluatePod = (
   request: AdmissionRequest,
 ): Verdict => {
   const isPod = request.resource.resource === "pods";
-  if (faults.length === 0 && isPrivileged(policy, isPod ? modes : ["audit", "warn"])) return undefined;
+  if (faults.length === 0 && isPrivileged(policy, isPod ? podSecurityModes : ["audit", "warn"])) return undefined;
 
   const describeViolation = (mode: PodSecurityMode): string | undefined => {
     const offences = listOffences(subject, policy[mode]);

@@ -1,5 +1,11 @@
 import type { LabelSelector } from "postern/objects/selection";
-import { type Labels, levels, modes, type PodSecurityMode, toLabelKey } from "./policy.ts";
+import {
+  type NamespaceLabels,
+  type PodSecurityMode,
+  podSecurityLevels,
+  podSecurityModes,
+  toLabelKey,
+} from "./policy.ts";
 
 // A selection is a set of namespaces with the same levels. The levels are in its name, so no namespace is read.
 
@@ -7,7 +13,7 @@ import { type Labels, levels, modes, type PodSecurityMode, toLabelKey } from "./
 export type LabelExpression = NonNullable<LabelSelector["matchExpressions"]>[number];
 
 /** The states of a label: "default" is absent, "invalid" is no level, and "any" stands for all states. */
-const stateNames = [...levels.toReversed(), "default", "invalid"] as const;
+const stateNames = [...podSecurityLevels.toReversed(), "default", "invalid"] as const;
 type LabelState = (typeof stateNames)[number] | "any";
 export type LabelStates = Record<PodSecurityMode, LabelState>;
 
@@ -50,8 +56,8 @@ const buildSelectors = (
   const [state = "any"] = members;
   if (members.length === stateNames.length) return [{ state: "any", expressions: [] }];
 
-  const own = levels.filter((level) => members.includes(level));
-  const others = levels.filter((level) => !members.includes(level));
+  const own = podSecurityLevels.filter((level) => members.includes(level));
+  const others = podSecurityLevels.filter((level) => !members.includes(level));
   const isUnset = members.includes("default");
   if (members.includes("invalid")) {
     const isSet: LabelExpression[] = isUnset ? [] : [{ key, operator: "Exists" }];
@@ -66,20 +72,22 @@ const buildSelectors = (
 };
 
 /** Returns `restricted-default-default`, in the order enforce, audit, warn. */
-export const getSelectionName = (states: LabelStates) => modes.map((mode) => states[mode]).join("-");
+export const getSelectionName = (states: LabelStates) => podSecurityModes.map((mode) => states[mode]).join("-");
 
 /** Returns the name of the webhook entry for pods, or for workloads, in a selection of namespaces. */
 export const getEntryName = (kind: "pods" | "workloads", name: string) => `${kind}-${name}`;
 
 /** Returns the labels that an entry's name implies; undefined if the name contains no levels. */
-export const getEntryLabels = (entryName: string): Labels | undefined => {
+export const getEntryLabels = (entryName: string): NamespaceLabels | undefined => {
   const [, ...states] = entryName.split("-");
   const isState = (state: string): state is LabelState => state === "any" || stateNames.some((name) => name === state);
-  if (states.length !== modes.length || !states.every(isState)) return undefined;
+  if (states.length !== podSecurityModes.length || !states.every(isState)) return undefined;
   return toLabels({ enforce: states[0], audit: states[1], warn: states[2] } as LabelStates);
 };
 
-export const toLabels = (states: LabelStates): Labels =>
+export const toLabels = (states: LabelStates): NamespaceLabels =>
   Object.fromEntries(
-    modes.flatMap((mode) => (["default", "any"].includes(states[mode]) ? [] : [[toLabelKey(mode), states[mode]]])),
+    podSecurityModes.flatMap((mode) =>
+      ["default", "any"].includes(states[mode]) ? [] : [[toLabelKey(mode), states[mode]]],
+    ),
   );

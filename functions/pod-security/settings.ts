@@ -1,4 +1,4 @@
-import { isLevel, isVersion, levels, modes, type PodSecurityLabel } from "./policy.ts";
+import { isLevel, isVersion, type PodSecurityLabel, podSecurityLevels, podSecurityModes } from "./policy.ts";
 
 /** The settings: the configuration of the compiled-in plugin, and namesExistingPods. */
 export interface Settings {
@@ -32,10 +32,10 @@ const exemptionRules: Record<keyof Settings["exemptions"], { is(text: string): b
 
 /** Returns what is wrong with the settings. An empty default is valid and counts as absent. */
 export const findSettingsFault = ({ defaults, exemptions }: Settings): string | undefined => {
-  for (const mode of modes) {
+  for (const mode of podSecurityModes) {
     const [level, version] = [defaults[mode], defaults[`${mode}-version`]];
     if (level !== "" && !isLevel(level))
-      return `must have one of ${levels.join(", ")} as defaults.${mode}, not ${JSON.stringify(level)}`;
+      return `must have one of ${podSecurityLevels.join(", ")} as defaults.${mode}, not ${JSON.stringify(level)}`;
     if (version !== "" && !isVersion(version))
       return `must have latest or v1.x as defaults.${mode}-version, not ${JSON.stringify(version)}`;
   }

@@ -1,11 +1,11 @@
-import type { Check, CheckFunction, PodOffence, PodSubject } from "./checks/check-builders.ts";
+import type { CheckFunction, PodOffence, PodSecurityCheck, PodSubject } from "./checks/check-builders.ts";
 import * as containers from "./checks/containers.ts";
 import * as contexts from "./checks/contexts.ts";
 import * as pods from "./checks/pod.ts";
 import type { LevelVersion } from "./policy.ts";
 
 /** All checks, in the order in which upstream reports offences. */
-const checks: readonly Check[] = [
+const checks: readonly PodSecurityCheck[] = [
   contexts.appArmorProfile,
   containers.capabilitiesBaseline,
   pods.hostNamespaces,

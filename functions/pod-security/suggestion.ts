@@ -2,12 +2,14 @@ import type { Container, Namespace, Pod, PodSpec } from "kubernetes-types/core/v
 import type { ImageVolume } from "postern/objects/pod";
 import { type AnyContext, getContext, type PodOffence } from "./checks/check-builders.ts";
 import { toSubject } from "./pods.ts";
-import { levels, type NamespacePolicy, parsePolicy } from "./policy.ts";
+import { type NamespacePolicy, parsePolicy, podSecurityLevels } from "./policy.ts";
 
 export const suggestLevel = ({ metadata }: Namespace, defaults: NamespacePolicy): string | undefined => {
   const [fault] = parsePolicy(metadata?.labels ?? {}, defaults).faults;
   if (!fault) return undefined;
-  const choice = fault.field.includes("-version]") ? "latest, or to a version such as v1.30" : listAlternatives(levels);
+  const choice = fault.field.includes("-version]")
+    ? "latest, or to a version such as v1.30"
+    : listAlternatives(podSecurityLevels);
   return `set ${fault.field} to ${choice}`;
 };
 

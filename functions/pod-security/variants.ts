@@ -2,11 +2,11 @@ import type { NamedConditions, RequestMatch, RuleVariant } from "postern/rule";
 import {
   getDefaultPolicy,
   isPrivileged,
-  levels,
-  modes,
   type NamespacePolicy,
   type PodSecurityMode,
   parsePolicy,
+  podSecurityLevels,
+  podSecurityModes,
   toLabelKey,
 } from "./policy.ts";
 import {
@@ -31,7 +31,7 @@ const workloads: readonly RequestMatch[] = [
 const namespaces: readonly RequestMatch[] = [{ ...core, resources: ["namespaces"] }];
 
 /** All requests that the rule checks: those for pods, workloads and namespaces. */
-export const matches: readonly RequestMatch[] = [...pods, ...workloads, ...namespaces];
+export const podSecurityMatches: readonly RequestMatch[] = [...pods, ...workloads, ...namespaces];
 
 export const buildVariants = (settings: Settings): RuleVariant<Settings>[] => [
   { name: "namespaces", match: namespaces, matchConditions: { "changes-what-is-asked-of-pods": changesLabels } },
@@ -40,7 +40,10 @@ export const buildVariants = (settings: Settings): RuleVariant<Settings>[] => [
 ];
 
 /** The modes that apply to a kind: a workload's template is never refused. */
-const checkedModes = { pods: modes, workloads: ["audit", "warn"] } satisfies Record<string, readonly PodSecurityMode[]>;
+const checkedModes = { pods: podSecurityModes, workloads: ["audit", "warn"] } satisfies Record<
+  string,
+  readonly PodSecurityMode[]
+>;
 type EntryKind = keyof typeof checkedModes;
 
 const buildEntries = (
@@ -69,12 +72,12 @@ const buildEntries = (
   });
 };
 
-const unversioned = modes.map(
+const unversioned = podSecurityModes.map(
   (mode): LabelExpression => ({ key: toLabelKey(`${mode}-version`), operator: "DoesNotExist" }),
 );
 
 /** The entries for namespaces with a version label. Each namespace is in at most one of them. */
-const versionEntries = modes.map(
+const versionEntries = podSecurityModes.map(
   (mode, index): EntrySelection => ({
     name: `${mode}-version`,
     expressions: [{ key: toLabelKey(`${mode}-version`), operator: "Exists" }, ...unversioned.slice(0, index)],
@@ -109,7 +112,7 @@ const selectEntries = (kind: EntryKind, defaults: NamespacePolicy): EntrySelecti
 const listEntryNames = (kind: EntryKind): string[] =>
   allDefaults.flatMap((defaults) => listEntriesByLevels(kind, defaults).map(({ name }) => name));
 
-const demands = levels.map((level) => ({ level, version: "latest" as const }));
+const demands = podSecurityLevels.map((level) => ({ level, version: "latest" as const }));
 const allDefaults = demands.flatMap((enforce) =>
   demands.flatMap((audit) => demands.map((warn) => ({ enforce, audit, warn }))),
 );
@@ -136,7 +139,7 @@ const bringsImages = `oldObject == null || ["containers", "initContainers", "eph
   [object, oldObject].exists(pod, size(${containersHere}) > 50) ||
   [[object, oldObject].map(pod, ${containersHere}.map(c, [c.name, c.?image.orValue("")]))].exists(both, both[0] != both[1]))`;
 
-const ownKeys = modes.flatMap((mode) => [toLabelKey(mode), toLabelKey(`${mode}-version`)]);
+const ownKeys = podSecurityModes.flatMap((mode) => [toLabelKey(mode), toLabelKey(`${mode}-version`)]);
 /** CEL: the request changes a pod security label. `-` stands for an absent label, as it is no valid value. */
 const changesLabels = `${JSON.stringify(ownKeys)}.exists(key, object.?metadata.?labels[?key].orValue("-") !=
   (oldObject == null ? "-" : oldObject.?metadata.?labels[?key].orValue("-")))`;

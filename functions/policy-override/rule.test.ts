@@ -4,7 +4,7 @@ import { Failure } from "postern/failure";
 import type { Capabilities } from "postern/needs";
 import type { KinitirasPolicy } from "postern/policy/types";
 import type { AdmissionRequest } from "postern/review";
-import { type Count, createRecordedCapabilities, openRule } from "postern/test";
+import { createRecordedCapabilities, type MetricCount, openRule } from "postern/test";
 
 const { decide } = await openRule(import.meta.dirname);
 
@@ -106,7 +106,7 @@ describe("an override policy", () => {
 
 describe("the metrics of override policies", () => {
   const countMetrics = async (settings: object) => {
-    const counts: Count[] = [];
+    const counts: MetricCount[] = [];
     await change({ metrics: true, ...settings }, { count: (some) => void counts.push(...some) }).catch(() => {});
     return counts.map(({ metric, labels }) => [metric.replace("kcloudlabs_", ""), ...Object.values(labels)]);
   };

@@ -11,9 +11,9 @@ import {
   policySettings,
 } from "postern/policy/policy-rules";
 import {
-  createClusterInspection,
   createManifestReader,
-  createWebhookRulesBuilder,
+  createPolicyInspection,
+  createPolicyMatch,
   findSettingsFault,
 } from "postern/policy/webhook-rules";
 import type { KubernetesObject } from "postern/review";
@@ -21,7 +21,7 @@ import { rule } from "postern/rule";
 
 export default rule({
   summary: "Changes objects by the override policies in the cluster or in postern.yaml.",
-  match: createWebhookRulesBuilder("CREATE", "UPDATE"),
+  match: createPolicyMatch("CREATE", "UPDATE"),
   objectSelector: ({ objectSelector }) => objectSelector,
   // A second call would append again, if the policy appends to a list.
   reinvocationPolicy: "Never",
@@ -30,7 +30,7 @@ export default rule({
   sideEffects: "NoneOnDryRun",
   settings: policySettings,
   manifests: { policies: createManifestReader("OverridePolicy", "ClusterOverridePolicy") },
-  inspectForSettings: createClusterInspection(overridePolicyResources, "CREATE", "UPDATE"),
+  inspectForSettings: createPolicyInspection(overridePolicyResources, "CREATE", "UPDATE"),
   checkSettings: findSettingsFault,
   needs: createPolicyNeeds(overridePolicyResources),
 

@@ -12,9 +12,9 @@ import {
 } from "postern/policy/policy-rules";
 import { evaluateValidatePolicies, type ValidationResult } from "postern/policy/validate";
 import {
-  createClusterInspection,
   createManifestReader,
-  createWebhookRulesBuilder,
+  createPolicyInspection,
+  createPolicyMatch,
   findSettingsFault,
 } from "postern/policy/webhook-rules";
 import type { KubernetesObject } from "postern/review";
@@ -22,7 +22,7 @@ import { rule } from "postern/rule";
 
 export default rule({
   summary: "Refuses requests by the validate policies in the cluster or in postern.yaml.",
-  match: createWebhookRulesBuilder("CREATE", "UPDATE", "DELETE"),
+  match: createPolicyMatch("CREATE", "UPDATE", "DELETE"),
   objectSelector: ({ objectSelector }) => objectSelector,
   guards: true,
   timeoutSeconds: 5,
@@ -30,7 +30,7 @@ export default rule({
   sideEffects: "NoneOnDryRun",
   settings: policySettings,
   manifests: { policies: createManifestReader("ClusterValidatePolicy") },
-  inspectForSettings: createClusterInspection(validatePolicyResources, "CREATE", "UPDATE", "DELETE"),
+  inspectForSettings: createPolicyInspection(validatePolicyResources, "CREATE", "UPDATE", "DELETE"),
   checkSettings: findSettingsFault,
   needs: createPolicyNeeds(validatePolicyResources),
 

@@ -31,7 +31,7 @@ export const initialObjects: Objects = [
 ];
 
 /** Returns the objects that controllers create in each new namespace, without content: only the cluster knows it. */
-export const listNamespaceObjects = (namespace: string): Objects => [
+export const listInitialNamespaceObjects = (namespace: string): Objects => [
   { apiVersion: "v1", kind: "ServiceAccount", metadata: { name: "default", namespace } },
   { apiVersion: "v1", kind: "ConfigMap", metadata: { name: "kube-root-ca.crt", namespace } },
 ];

@@ -5,7 +5,7 @@ import { Failure } from "#lib/failure.ts";
 import type { Capabilities } from "#lib/needs.ts";
 import type { RecordedAnswers } from "#lib/recorded-answers.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
-import { initialObjects, listNamespaceObjects } from "./initial-objects.ts";
+import { initialObjects, listInitialNamespaceObjects } from "./initial-objects.ts";
 import { createRecordedCluster, findServedResource, listServedResources } from "./kinds/served.ts";
 
 type Objects = NonNullable<RecordedAnswers["objects"]>;
@@ -18,7 +18,7 @@ export const createManifestCluster = (objects: Objects): ManifestCluster => {
   const namespaces = [...initialObjects, ...objects].filter(
     ({ apiVersion, kind }) => apiVersion === "v1" && kind === "Namespace",
   );
-  const within = namespaces.flatMap(({ metadata }) => listNamespaceObjects(metadata.name));
+  const within = namespaces.flatMap(({ metadata }) => listInitialNamespaceObjects(metadata.name));
   const { get, list, create, discover } = createRecordedCluster({
     objects: [...initialObjects, ...within, ...objects],
   });

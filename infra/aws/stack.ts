@@ -74,7 +74,7 @@ export const packageStack = async (stage: string): Promise<StackTemplate> => {
 };
 
 /** Replaces the packaged template: osls deploys the one in its state file. */
-export const repackage = async (template: StackTemplate): Promise<void> => {
+export const replacePackagedTemplate = async (template: StackTemplate): Promise<void> => {
   const file = join(packaged, "serverless-state.json");
   const state = JSON.parse(await readFile(file, "utf8"));
   state.service.provider.compiledCloudFormationTemplate = template;

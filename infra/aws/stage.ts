@@ -2,7 +2,7 @@ import { CloudFormation } from "@aws-sdk/client-cloudformation";
 import { Lambda } from "@aws-sdk/client-lambda";
 import { SSM } from "@aws-sdk/client-ssm";
 import type { AwsKeys } from "#lib/cluster/signature.ts";
-import type { Options } from "../cli/command.ts";
+import type { ParsedOptions } from "../cli/command.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
 import { openBucket, openS3, type StageBucket } from "./bucket.ts";
 import { type ChangeGuard, guardClient } from "./guard.ts";
@@ -49,7 +49,7 @@ export const openStage = (name: string): AwsStage => {
   };
 };
 
-export const runInStage = async <T>(options: Options, act: (stage: AwsStage) => Promise<T>): Promise<T> => {
+export const runInStage = async <T>(options: ParsedOptions, act: (stage: AwsStage) => Promise<T>): Promise<T> => {
   const name = options.text("stage");
   if (name === undefined) throw new Complaint("--stage must name the stage, for instance --stage prod");
   if (!/^[a-z][a-z0-9-]{0,20}$/.test(name))

@@ -2,7 +2,7 @@ import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { Pod } from "kubernetes-types/core/v1.d.ts";
 import { stringify } from "yaml";
-import type { Binaries } from "../parity/control-plane/binaries.ts";
+import type { ControlPlaneBinaries } from "../parity/control-plane/binaries.ts";
 import { type CreateMeasurements, type CreateRoute, measureRoutes, openPodCreator } from "./creates.ts";
 import { countMutatorMarks, type MutatorChain, mutatorChains, settledLabel } from "./mutators.ts";
 import { startPostern } from "./processes.ts";
@@ -12,7 +12,7 @@ import { startPostern } from "./processes.ts";
  * and as a group.
  */
 export const measureChains = async (
-  binaries: Binaries,
+  binaries: ControlPlaneBinaries,
   folder: string,
   rounds: number,
 ): Promise<CreateMeasurements> => {

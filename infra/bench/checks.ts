@@ -5,7 +5,7 @@ import type { CheckFloor } from "./check-floor-process.ts";
 import { writeManifests } from "./manifests.ts";
 import type { ProcessUsage } from "./meter.ts";
 import { runNode } from "./processes.ts";
-import { measureInTurn, type Ratio, summarizeRatios } from "./ratios.ts";
+import { measureInTurn, type RatioSummary, summarizeRatios } from "./ratios.ts";
 
 /** The cost of checking many manifests, beside the least that it could be. */
 export interface CheckMeasurement {
@@ -19,9 +19,9 @@ export interface CheckMeasurement {
    * The check's CPU time, divided by that of its rules plus that of reading the files with the `yaml` package. The bar is
    * for this ratio.
    */
-  overParser: Ratio;
+  overParser: RatioSummary;
   /** The check's CPU time, divided by that of its rules plus that of its own way to read the files. */
-  overReader: Ratio;
+  overReader: RatioSummary;
 }
 
 /** Measures checks of this many manifests with the repository's own postern.yaml, each in a process of its own. */

@@ -1,10 +1,10 @@
 import type { Pod } from "kubernetes-types/core/v1.d.ts";
-import type { Binaries } from "../parity/control-plane/binaries.ts";
+import type { ControlPlaneBinaries } from "../parity/control-plane/binaries.ts";
 import type { ClusterResponse } from "../parity/control-plane/client.ts";
 import { bootCluster } from "../parity/control-plane/cluster.ts";
 import { registerConfigurations, type WebhookManifests, waitUntil } from "../parity/rule-server.ts";
 import type { MeasuredServer } from "./processes.ts";
-import { computeQuantiles, measureTime, type Ratio, summarizeRatios } from "./ratios.ts";
+import { computeQuantiles, measureTime, type RatioSummary, summarizeRatios } from "./ratios.ts";
 import { buildPodReview } from "./reviews.ts";
 
 /** One of the measured ways to create a pod: its namespace or labels decide which webhooks the API server calls. */
@@ -19,7 +19,7 @@ export interface CreateRoute {
 }
 
 /** The median and the 99th percentile, in milliseconds. */
-export interface Times {
+export interface CreateTimes {
   p50: number;
   p99: number;
 }
@@ -27,9 +27,9 @@ export interface Times {
 /** The measured times of creates on a route, a way to create a pod. */
 export interface RouteMeasurement {
   what: string;
-  create: Times;
+  create: CreateTimes;
   /** The time by which the create took longer than a create without webhooks in the same round. */
-  added?: Times;
+  added?: CreateTimes;
   mutators?: number;
   /** Milliseconds of the server's CPU time for each review. */
   cpu?: number;
@@ -38,7 +38,7 @@ export interface RouteMeasurement {
 /** How much longer a create takes on one route than on another. */
 export interface RouteComparison {
   what: string;
-  added: Ratio;
+  added: RatioSummary;
   cpu?: number;
   /** The largest allowed value of `added`, which is the ratio of the two routes' added times. */
   bar?: number;
@@ -51,7 +51,7 @@ export interface CreateMeasurements {
 }
 
 /** Boots an API server to create pods in. */
-export const openPodCreator = async (binaries: Binaries) => {
+export const openPodCreator = async (binaries: ControlPlaneBinaries) => {
   // The plugin is off, because the measured webhooks add the same tolerations.
   const { admin, stop } = await bootCluster(binaries, { disable: ["DefaultTolerationSeconds"] });
   const place = (namespace: string) => `/api/v1/namespaces/${namespace}/pods`;
@@ -175,7 +175,7 @@ const splitStretches = (values: number[]): number[][] =>
     values.slice(index * stretch, (index + 1) * stretch),
   );
 
-const computeTimes = (values: number[]): Times => {
+const computeTimes = (values: number[]): CreateTimes => {
   const [p50 = Number.NaN, p99 = Number.NaN] = computeQuantiles(values, [0.5, 0.99]);
   return { p50, p99 };
 };

@@ -2,7 +2,7 @@ import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { isDeepStrictEqual } from "node:util";
 import type { Pod } from "kubernetes-types/core/v1.d.ts";
-import type { Binaries } from "../parity/control-plane/binaries.ts";
+import type { ControlPlaneBinaries } from "../parity/control-plane/binaries.ts";
 import { createClient } from "../parity/control-plane/client.ts";
 import type { BuiltProgram } from "../parity/control-plane/go-programs.ts";
 import type { WebhookManifests } from "../parity/rule-server.ts";
@@ -21,7 +21,7 @@ import { buildPodReview } from "./reviews.ts";
  * controller-runtime.
  */
 export const measureOneCall = async (
-  binaries: Binaries,
+  binaries: ControlPlaneBinaries,
   goWebhook: BuiltProgram | undefined,
   folder: string,
   rounds: number,

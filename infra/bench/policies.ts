@@ -8,7 +8,7 @@ import { catalogueFolder, readRule } from "../catalogue/registry.ts";
 import type { UrlSigner } from "../keys/keys.ts";
 import { createTestSigner } from "../parity/test-key.ts";
 import { measureScriptedStarts } from "./cold-starts.ts";
-import { type PolicyCase, tables } from "./example-policies.ts";
+import { kinitirasTables, type PolicyCase } from "./example-policies.ts";
 import { benchCluster, buildBenchConfig } from "./handlers.ts";
 import type { EngineEvaluations, EngineQuestion } from "./kinitiras.ts";
 import { type ChildProgram, startChild, startNode } from "./processes.ts";
@@ -145,7 +145,7 @@ export const measureEngines = async (program: string, rounds: number): Promise<B
 
 /** Returns the cases with rules of one kind that both engines evaluate alike and without a cluster. */
 const listComparableCases = (): [source: string, question: Omit<EngineQuestion, "rounds">][] =>
-  tables.cases.flatMap((one) => {
+  kinitirasTables.cases.flatMap((one) => {
     const { policies, object, operation } = one;
     const kinds = new Set(policies.flatMap(listRuleKinds));
     const [kind = ""] = kinds;

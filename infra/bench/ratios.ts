@@ -1,5 +1,5 @@
 /** The quotients of measured times and those of a minimal program: the median, and the 10th and 90th percentiles. */
-export interface Ratio {
+export interface RatioSummary {
   median: number;
   p10: number;
   p90: number;
@@ -8,13 +8,13 @@ export interface Ratio {
 /** A measurement and its bar, the largest allowed ratio. Some measurements have no bar. */
 export interface BenchResult {
   what: string;
-  ratio: Ratio;
+  ratio: RatioSummary;
   bar?: number;
   kilobytes?: { bundle: number; bar: number };
 }
 
 /** Returns the median and the 10th and 90th percentiles of ratios. */
-export const summarizeRatios = (ratios: readonly number[]): Ratio => {
+export const summarizeRatios = (ratios: readonly number[]): RatioSummary => {
   const [p10 = Number.NaN, median = Number.NaN, p90 = Number.NaN] = computeQuantiles(ratios, [0.1, 0.5, 0.9]);
   return { median, p10, p90 };
 };

@@ -6,19 +6,19 @@ import { createLiveCapabilities } from "#lib/cluster/live-capabilities.ts";
 import { createCompleteEndpoint } from "#lib/complete-endpoint.ts";
 import { get, list } from "#lib/needs.ts";
 import { type Rule, rule } from "#lib/rule.ts";
-import type { Binaries } from "../parity/control-plane/binaries.ts";
+import type { ControlPlaneBinaries } from "../parity/control-plane/binaries.ts";
 import { bootCluster } from "../parity/control-plane/cluster.ts";
 import { createTestSigner } from "../parity/test-key.ts";
 import { buildBenchConfig } from "./handlers.ts";
-import { measureRatiosInTurn, measureTime, type Ratio, summarizeRatios } from "./ratios.ts";
+import { measureRatiosInTurn, measureTime, type RatioSummary, summarizeRatios } from "./ratios.ts";
 import { buildApiEvent, buildPodReview } from "./reviews.ts";
 
 /** The cost of reads in a review: none over the network if the answers are cached, otherwise one round trip. */
 export interface ReadMeasurement {
   /** The ratio of a review whose reads are all cached to one that reads nothing. */
-  warm: Ratio;
+  warm: RatioSummary;
   /** The ratio of three uncached reads in parallel to one. */
-  sideBySide: Ratio;
+  sideBySide: RatioSummary;
   /** Milliseconds of a review that reads over an open connection, and over a new one. */
   read: number;
   first: number;
@@ -59,7 +59,7 @@ const createTripleReadRule = (maxAge: number) =>
     },
   });
 
-export const measureReads = async (binaries: Binaries, rounds: number): Promise<ReadMeasurement> => {
+export const measureReads = async (binaries: ControlPlaneBinaries, rounds: number): Promise<ReadMeasurement> => {
   await using running = new AsyncDisposableStack();
   const { server, ca, getToken, stop } = await bootCluster(binaries);
   running.defer(stop);

@@ -1,7 +1,7 @@
 import { formatTable } from "../cli/command.ts";
 import type { CheckMeasurement } from "./checks.ts";
 import type { CreateMeasurements } from "./creates.ts";
-import type { BenchResult, Ratio } from "./ratios.ts";
+import type { BenchResult, RatioSummary } from "./ratios.ts";
 import type { ReadMeasurement } from "./reads.ts";
 
 /** Describes measurements with their bars. */
@@ -64,7 +64,7 @@ export const describeCheck = ({
   ]);
 };
 
-const describeRatio = ({ median, p10, p90 }: Ratio, bar?: number) =>
+const describeRatio = ({ median, p10, p90 }: RatioSummary, bar?: number) =>
   `${median.toFixed(2)} (${p10.toFixed(2)}–${p90.toFixed(2)})${describeBar(median, bar, 2)}`;
 
 /** Says whether a measured value is within its limit; the value is rounded as it is printed. */

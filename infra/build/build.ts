@@ -11,7 +11,7 @@ import { listAskingRules, readConnections } from "../config/connections.ts";
 import { listRecordingPlaces } from "../config/record-section.ts";
 import { buildEndpointConfig, listServedRules } from "../project/served.ts";
 import { findLongestTimeout } from "../webhooks/entry.ts";
-import { type Bundle, bundleRule } from "./bundle.ts";
+import { bundleRule, type RuleBundle } from "./bundle.ts";
 import { readCueFiles } from "./cue.ts";
 import { writeDeployment } from "./deployment.ts";
 import { getContents } from "./zip.ts";
@@ -19,7 +19,7 @@ import { getContents } from "./zip.ts";
 export const distFolder = fileURLToPath(new URL("../../dist/", import.meta.url));
 
 export interface BuildResult {
-  bundles: Bundle[];
+  bundles: RuleBundle[];
   notes: string[];
 }
 
@@ -71,7 +71,7 @@ export const buildBundles = async (
   catalogue: CatalogueRule[],
   outDir: string,
   names: readonly string[],
-): Promise<Bundle[]> => {
+): Promise<RuleBundle[]> => {
   const served = listServedRules(config, catalogue);
   const isWanted = ({ name, members }: CatalogueRule) =>
     names.includes(name) || members?.some((one) => names.includes(one.name));

@@ -4,8 +4,8 @@ import { join, relative } from "node:path";
 import { fileURLToPath } from "node:url";
 import { parse } from "acorn";
 import { build, type Metafile, type Plugin, transform } from "esbuild";
-import type { Connection } from "#lib/cluster/api-server.ts";
-import type { Mode } from "#lib/decide.ts";
+import type { ApiServerConnection } from "#lib/cluster/api-server.ts";
+import type { EnforcementMode } from "#lib/decide.ts";
 import type { EndpointConfig } from "#lib/endpoint.ts";
 import { type AwsAction, asksCluster, type SecretPlace } from "#lib/needs.ts";
 import type { RecordingTargets } from "#lib/recording/bucket-handler.ts";
@@ -17,7 +17,7 @@ import { findLongestTimeout } from "../webhooks/entry.ts";
 import { cueFilesModule, readCueFiles } from "./cue.ts";
 import { getContents, zip } from "./zip.ts";
 
-export interface Bundle {
+export interface RuleBundle {
   name: string;
   summary: string;
   phases: Phase[];
@@ -71,9 +71,9 @@ export const bundleRule = async (
   share: EndpointConfig,
   outDir: string,
   chosen?: number,
-  connections: Record<string, Connection> = {},
+  connections: Record<string, ApiServerConnection> = {},
   places: RecordingTargets = {},
-): Promise<Bundle> => {
+): Promise<RuleBundle> => {
   const budget = chosen ?? computeBudget(listed, places);
   const { name, phases, rule } = listed;
   const rules = listed.members ?? [listed];
@@ -143,7 +143,7 @@ const removeConfig = (contents: Uint8Array, given: object[]): string =>
 const buildEntry = (
   listed: CatalogueRule,
   share: EndpointConfig,
-  connections: Record<string, Connection>,
+  connections: Record<string, ApiServerConnection>,
   places: RecordingTargets,
 ) => {
   const { members = [listed], phases, rule } = listed;
@@ -193,7 +193,7 @@ const buildEntry = (
 
 const buildJsonParse = (value: unknown) => `JSON.parse(${JSON.stringify(JSON.stringify(value))})`;
 
-const listTokens = (connections: Connection[], others: SecretPlace[]): SecretPlace[] => {
+const listTokens = (connections: ApiServerConnection[], others: SecretPlace[]): SecretPlace[] => {
   const places = connections.flatMap(({ credentials }) =>
     "secret" in credentials || "parameter" in credentials ? [credentials] : [],
   );
@@ -218,7 +218,7 @@ const listUsedNeeds = ({ rule, members }: CatalogueRule, { clusters }: EndpointC
       ? members.flatMap((member) => listNeedsUnder(member.rule, Reflect.get(share.settings, member.name)))
       : listNeedsUnder(rule, share),
   );
-const listNeedsUnder = ({ needs = {} }: Rule, { mode, settings }: { mode: Mode; settings: object }) =>
+const listNeedsUnder = ({ needs = {} }: Rule, { mode, settings }: { mode: EnforcementMode; settings: object }) =>
   mode === "off" ? [] : Object.values(needs).map((need) => ({ need, settings }));
 
 const getRuleFile = ({ folder }: CatalogueRule) => join(folder, "rule.ts");

@@ -3,12 +3,12 @@ import { mkdtemp, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, describe, it } from "node:test";
-import type { Bundle } from "./bundle.ts";
+import type { RuleBundle } from "./bundle.ts";
 import { writeDeployment } from "./deployment.ts";
 
 // test/aws/package.test.ts tests whole packages.
 
-const sample: Bundle = {
+const sample: RuleBundle = {
   name: "limit-it",
   summary: "Limits it.",
   phases: ["mutate"],
@@ -26,7 +26,7 @@ const sample: Bundle = {
 };
 const folders: string[] = [];
 
-const writeTestDeployment = async (bundle: Partial<Bundle> = {}, keys = "key") => {
+const writeTestDeployment = async (bundle: Partial<RuleBundle> = {}, keys = "key") => {
   const folder = await mkdtemp(join(tmpdir(), "postern-endpoints-"));
   folders.push(folder);
   await writeDeployment([{ ...sample, ...bundle }], keys, join(folder, "dist"));

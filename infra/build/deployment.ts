@@ -3,7 +3,7 @@ import { basename, join } from "node:path";
 import { parse } from "yaml";
 import type { SecretPlace } from "#lib/needs.ts";
 import { toLogicalId } from "../catalogue/rule-names.ts";
-import type { Bundle } from "./bundle.ts";
+import type { RuleBundle } from "./bundle.ts";
 
 /** The settings of a rule's Lambda function in serverless.yml. */
 export interface FunctionSettings {
@@ -23,7 +23,7 @@ type Template = Record<
   { once: Resources; each: Resources; outputs: Record<string, Json>; eachOutput: Record<string, Json> }
 >;
 
-interface PlannedFunction extends Bundle, FunctionSettings {
+interface PlannedFunction extends RuleBundle, FunctionSettings {
   /** The function's name as osls converts it. All logical ids of a rule begin with it. */
   id: string;
 }
@@ -33,7 +33,7 @@ const runtime = { runtime: "nodejs24.x", architecture: "arm64" };
 const toPlaceholder = (name: string) => `\${${name}}`;
 
 /** Writes what serverless.yml includes: `functions.json`, and `http.json` or `url.json` for the endpoint type. */
-export const writeDeployment = async (bundles: Bundle[], publicKeys: string, outDir: string): Promise<void> => {
+export const writeDeployment = async (bundles: RuleBundle[], publicKeys: string, outDir: string): Promise<void> => {
   const rules = bundles.map((bundle) => plan(bundle, publicKeys));
   await mkdir(outDir, { recursive: true });
   const write = (file: string, content: Json) => writeFile(join(outDir, file), `${JSON.stringify(content, null, 2)}\n`);
@@ -46,7 +46,7 @@ export const writeDeployment = async (bundles: Bundle[], publicKeys: string, out
 };
 
 export const computeFunctionSettings = (
-  { timeoutSeconds, accepts, scripts }: Pick<Bundle, "timeoutSeconds" | "accepts" | "scripts">,
+  { timeoutSeconds, accepts, scripts }: Pick<RuleBundle, "timeoutSeconds" | "accepts" | "scripts">,
   publicKeys: string,
   stage: string,
 ): FunctionSettings => ({
@@ -56,7 +56,7 @@ export const computeFunctionSettings = (
   environment: { POSTERN_KEYS: publicKeys, POSTERN_STAGE: stage, POSTERN_ACCEPTS: accepts.join(",") },
 });
 
-const plan = (bundle: Bundle, publicKeys: string): PlannedFunction => ({
+const plan = (bundle: RuleBundle, publicKeys: string): PlannedFunction => ({
   ...bundle,
   ...computeFunctionSettings(bundle, publicKeys, toPlaceholder("sls:stage")),
   id: toLogicalId(bundle.name),

@@ -1,13 +1,13 @@
 import { isDeepStrictEqual } from "node:util";
 import jsonPatch from "fast-json-patch";
-import type { Decision } from "#lib/decide.ts";
+import type { RuleDecision } from "#lib/decide.ts";
 import { isMap } from "#lib/json.ts";
 import type { Case } from "#lib/recording/recording.ts";
 import type { KubernetesObject, Patch, ReviewOutcome } from "#lib/review.ts";
 import { computeHunks } from "../diff/difference.ts";
 
 /** Returns the decision that an AdmissionReview was made from; undefined if the answer is no review with this uid. */
-export const parseDecision = (answer: unknown, uid: string): Decision | undefined => {
+export const parseDecision = (answer: unknown, uid: string): RuleDecision | undefined => {
   const { kind, response } = Object(answer);
   if (kind !== "AdmissionReview" || Object(response).uid !== uid) return undefined;
   const { allowed, status, warnings, auditAnnotations: audit, patch } = response;
@@ -26,7 +26,7 @@ export const parseDecision = (answer: unknown, uid: string): Decision | undefine
 export const applyOutcomePatch = (object: unknown, { patch }: ReviewOutcome): unknown =>
   patch === undefined ? object : jsonPatch.applyPatch(structuredClone(object), patch, true).newDocument;
 
-export const listDifferences = (entry: Case, { outcome }: Decision): string[] => {
+export const listDifferences = (entry: Case, { outcome }: RuleDecision): string[] => {
   const { status } = outcome;
   const differs = (what: string, expected: unknown, actual: unknown) =>
     isDeepStrictEqual(expected, actual)
@@ -49,7 +49,7 @@ export const listDifferences = (entry: Case, { outcome }: Decision): string[] =>
 };
 
 /** Returns the differences as a diff between the case (-) and the rule (+), or as sentences if no line differs. */
-export const describeDifferences = (entry: Case, decision: Decision): string[] => {
+export const describeDifferences = (entry: Case, decision: RuleDecision): string[] => {
   const sentences = listDifferences(entry, decision);
   if (sentences.length === 0) return [];
   const [expected, actual] = [toExpected(entry), toActual(entry, decision)];
@@ -72,7 +72,7 @@ const toExpected = (entry: Case): object => {
   };
 };
 
-const toActual = (entry: Case, { outcome }: Decision): object => {
+const toActual = (entry: Case, { outcome }: RuleDecision): object => {
   const { status, warnings = [], audit = {} } = outcome;
   return toExpected({
     ...{ name: entry.name, warnings, audit },

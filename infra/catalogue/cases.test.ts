@@ -1,11 +1,11 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import type { Decision } from "#lib/decide.ts";
+import type { RuleDecision } from "#lib/decide.ts";
 import type { Case } from "#lib/recording/recording.ts";
 import type { ReviewOutcome } from "#lib/review.ts";
 import { describeDifferences, listDifferences } from "./case-differences.ts";
 
-const toDecision = (outcome: ReviewOutcome): Decision => ({ outcome, refused: !outcome.allowed, operations: 0 });
+const toDecision = (outcome: ReviewOutcome): RuleDecision => ({ outcome, refused: !outcome.allowed, operations: 0 });
 const toDenial = (message: string, code = 403, reason = "Forbidden") =>
   toDecision({ allowed: false, status: { message, code, reason } });
 const pod = { metadata: { name: "web", labels: { app: "web" } } };
@@ -14,7 +14,7 @@ const toLabelChange = (value: string) =>
   toDecision({ allowed: true, patch: [{ op: "replace", path: "/metadata/labels/app", value }] });
 
 describe("what a rule does", () => {
-  const same: [name: string, entry: Partial<Case>, decision: Decision][] = [
+  const same: [name: string, entry: Partial<Case>, decision: RuleDecision][] = [
     ["admits", { validate: pod, admitted: true }, toDecision({ allowed: true })],
     ["refuses", { validate: pod, refused: "nope" }, toDenial("nope")],
     ["changes the object, whatever the order of its keys", { mutate: pod, becomes: labelled }, toLabelChange("api")],
@@ -26,7 +26,7 @@ describe("what a rule does", () => {
     });
 
   const head = "the case says (-), the rule does (+):";
-  const other: [name: string, entry: Partial<Case>, decision: Decision, lines: string[]][] = [
+  const other: [name: string, entry: Partial<Case>, decision: RuleDecision, lines: string[]][] = [
     [
       "refuses instead of admitting",
       { validate: pod, admitted: true },

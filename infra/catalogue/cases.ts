@@ -1,7 +1,7 @@
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { type Document, isNode, isSeq, LineCounter, parseDocument } from "yaml";
-import type { Decision } from "#lib/decide.ts";
+import type { RuleDecision } from "#lib/decide.ts";
 import { evaluateRule } from "#lib/evaluation.ts";
 import { freezeDeep } from "#lib/json.ts";
 import { splitApiVersion } from "#lib/objects/api-version.ts";
@@ -173,7 +173,7 @@ export const evaluateCase = async (
   entry: Case,
   { request }: AdmissionReview,
   world = createRecordedCapabilities(entry.needs ?? {}),
-): Promise<Decision> =>
+): Promise<RuleDecision> =>
   evaluateRule(rule, getCasePhase(entry), request, {
     name,
     mode: "enforce",

@@ -8,7 +8,7 @@ import type { CatalogueRule } from "../catalogue/registry.ts";
 import { Complaint } from "../cli/complaint.ts";
 import type { ClusterConfig } from "../config/config.ts";
 import { evaluateAll } from "./evaluation/evaluate.ts";
-import type { Evaluation, RequestOptions } from "./evaluation/evaluation.ts";
+import type { ObjectEvaluation, RequestOptions } from "./evaluation/evaluation.ts";
 import { openExistingObjects } from "./evaluation/existing-objects.ts";
 import { describeMissingNamespaces, listRemarks } from "./evaluation/notes.ts";
 import { isReview, normalizeAll } from "./evaluation/requests.ts";
@@ -45,7 +45,7 @@ export interface ManifestCheck {
   faults: ManifestFault[];
   /** Remarks that are not about one object; more are added while objects are evaluated. */
   notes: ReadonlySet<string>;
-  evaluations: AsyncGenerator<Evaluation>;
+  evaluations: AsyncGenerator<ObjectEvaluation>;
 }
 
 export const openCheck = async (options: CheckOptions): Promise<ManifestCheck> => {

@@ -2,7 +2,7 @@ import { dirname } from "node:path";
 import { setImmediate as turn } from "node:timers/promises";
 import type { Operation } from "#lib/review.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
-import type { Options } from "../cli/command.ts";
+import type { ParsedOptions } from "../cli/command.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { readList } from "../cli/options.ts";
 import { openProgress } from "../cli/progress.ts";
@@ -10,7 +10,7 @@ import { readClusterCredentials } from "../clusters/access.ts";
 import type { ClusterConfig } from "../config/config.ts";
 import { resolveConfigPath } from "../config/connections.ts";
 import { openCheck } from "./check.ts";
-import { type CheckResult, type Evaluation, noFindings } from "./evaluation/evaluation.ts";
+import { type CheckResult, noFindings, type ObjectEvaluation } from "./evaluation/evaluation.ts";
 import { openClusterCheck } from "./live/cluster-check.ts";
 import { formatManifestFault, type ManifestFault } from "./manifests/manifests.ts";
 import type { ReportVersion } from "./reports/policyreport.ts";
@@ -23,11 +23,11 @@ export interface EvaluationSource {
   /** The reports that the cluster serves; undefined for files. */
   reportVersion?: ReportVersion | undefined;
   /** Calls `take` with each evaluation in turn, and waits for its promise before the next call. */
-  each(take: (evaluation: Evaluation) => Promise<void>): Promise<void>;
+  each(take: (evaluation: ObjectEvaluation) => Promise<void>): Promise<void>;
 }
 
 interface CheckRequest {
-  options: Options;
+  options: ParsedOptions;
   words: readonly string[];
   /** The path of postern.yaml. */
   file: string;
@@ -96,7 +96,7 @@ const mostInPage = 1000;
 /** Loads the AWS SDK only for a cluster that authenticates through AWS. */
 const loadIdentity = async () => (await import("../aws/stage.ts")).openStage("").readIdentity();
 
-const readPage = (options: Options): number => {
+const readPage = (options: ParsedOptions): number => {
   const page = options.number("page") ?? defaultPageSize;
   if (page >= 1 && page <= mostInPage) return page;
   throw new Complaint(`--page takes a number from 1 to ${mostInPage}, not ${page}`);
@@ -109,14 +109,14 @@ const toUnread = (fault: ManifestFault): ReadFailure => {
   return { fault, text: formatManifestFault(fault), checked };
 };
 
-const readOperation = (options: Options): Operation | undefined => {
+const readOperation = (options: ParsedOptions): Operation | undefined => {
   const said = options.text("operation")?.toUpperCase();
   if (said === undefined || said === "CREATE" || said === "UPDATE" || said === "DELETE") return said;
   throw new Complaint(`--operation takes CREATE, UPDATE or DELETE, not "${said}"; other operations need --review`);
 };
 
 /** Returns the user of `--as` with the groups that an API server adds, as for `kubectl --as`. */
-const readUser = (options: Options) => {
+const readUser = (options: ParsedOptions) => {
   const groups = readList(options, "as-group");
   const username = options.text("as") ?? "";
   const usual = username === "system:anonymous" ? "system:unauthenticated" : "system:authenticated";

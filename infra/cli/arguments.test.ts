@@ -1,21 +1,21 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import check from "../commands/check.ts";
-import { describeParseError, type Grammar, parseArguments } from "./arguments.ts";
+import { type CommandGrammar, describeParseError, parseArguments } from "./arguments.ts";
 
 const says = "";
-const options: Grammar["options"] = {
+const options: CommandGrammar["options"] = {
   rules: { type: "string", multiple: true, isValue: (word) => /^[a-z,]+$/.test(word), says },
   state: { type: "string", multiple: true, short: "s", says },
   live: { type: "boolean", says },
   page: { type: "string", says },
 };
-const wordless: Grammar = { options };
-const withPaths: Grammar = { options, usage: "[PATH…]", wordless: ["live"] };
+const wordless: CommandGrammar = { options };
+const withPaths: CommandGrammar = { options, usage: "[PATH…]", wordless: ["live"] };
 
 describe("the words after an option that takes several values", () => {
   type Lists = { rules?: string[]; state?: string[] };
-  const cases: [name: string, verb: Grammar, line: string, lists: Lists, words?: string[]][] = [
+  const cases: [name: string, verb: CommandGrammar, line: string, lists: Lists, words?: string[]][] = [
     ["are its values if the verb takes no words", wordless, "--rules a b --live", { rules: ["a", "b"] }],
     ["are its values if the option is repeated", wordless, "--rules a --rules b", { rules: ["a", "b"] }],
     ["may follow = or the short name", wordless, "-s=a b --rules=c d", { state: ["=a", "b"], rules: ["c", "d"] }],

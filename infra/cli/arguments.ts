@@ -3,7 +3,7 @@ import { getErrorMessage } from "#lib/failure.ts";
 import { suggestName } from "./did-you-mean.ts";
 
 /** An option of a verb: what parseArgs reads, and what `--help` says. */
-export type Option = ParseArgsOptionDescriptor & {
+export type CommandOption = ParseArgsOptionDescriptor & {
   /** The placeholder for the value in help, for instance NAME. */
   value?: string;
   says: string;
@@ -12,8 +12,8 @@ export type Option = ParseArgsOptionDescriptor & {
 };
 
 /** What a verb accepts on the command line: its options, and the words that follow it. */
-export interface Grammar {
-  options: Record<string, Option>;
+export interface CommandGrammar {
+  options: Record<string, CommandOption>;
   /** The words that follow the verb, for instance `RULE` or `[RULE…]`; none if absent. */
   usage?: string;
   /** Options with which the verb takes no words. */
@@ -33,7 +33,7 @@ export interface ParsedArguments {
  * accepts. Without `isValue`, as with paths, it takes all of them where words of the verb stand before it or behind `--`,
  * and else none, so that `check --state DIR PATH` still checks PATH. If the verb takes no words, all are values.
  */
-export const parseArguments = (args: string[], { options, usage, wordless = [] }: Grammar): ParsedArguments => {
+export const parseArguments = (args: string[], { options, usage, wordless = [] }: CommandGrammar): ParsedArguments => {
   const all: Record<string, ParseArgsOptionDescriptor> = { ...options, help: { type: "boolean", short: "h" } };
   const { values, tokens } = parseArgs({ args, options: all, allowPositionals: true, tokens: true });
   const isWordless = usage === undefined || wordless.some((name) => values[name] !== undefined);
@@ -56,7 +56,7 @@ export const parseArguments = (args: string[], { options, usage, wordless = [] }
 };
 
 /** Returns the sentence for an error of parseArgs, with a suggestion for an unknown option. */
-export const describeParseError = (error: unknown, { options }: Grammar): string => {
+export const describeParseError = (error: unknown, { options }: CommandGrammar): string => {
   const [first = ""] = getErrorMessage(error).split(". ");
   const [, unknown] = /^Unknown option '--([^']*)'$/.exec(first) ?? [];
   return `${first}; ${unknown === undefined ? "" : suggestName(unknown, [...Object.keys(options), "help"], "--")}`;

@@ -1,18 +1,18 @@
 // This folder knows nothing of rules, postern.yaml, AWS or clusters.
-import type { Grammar, Option } from "./arguments.ts";
+import type { CommandGrammar, CommandOption } from "./arguments.ts";
 
-export type { Option };
+export type { CommandOption };
 
 /** A verb: one file in commands/, with the name of the verb. */
-export interface Command extends Grammar {
+export interface Command extends CommandGrammar {
   summary: string;
   /** Returns the exit code; undefined means 0. */
   // biome-ignore lint/suspicious/noConfusingVoidType: a verb that says nothing has no return statement
-  run(input: { options: Options; words: string[] }): Promise<number | void>;
+  run(input: { options: ParsedOptions; words: string[] }): Promise<number | void>;
 }
 
 /** The values of options. An option with a default always has a value. */
-export interface Options {
+export interface ParsedOptions {
   text(name: string): string | undefined;
   /** Returns all values of an option that may be repeated. */
   texts(name: string): string[];
@@ -20,11 +20,11 @@ export interface Options {
   number(name: string): number | undefined;
 }
 
-export const commonOptions = {
+export const commonCommandOptions = {
   config: { type: "string", value: "FILE", says: "the file to read instead of postern.yaml" },
   cluster: { type: "string", value: "NAME", says: "the cluster of postern.yaml; required if there are several" },
   output: { type: "string", short: "o", value: "json", says: "print JSON" },
-} satisfies Record<string, Option>;
+} satisfies Record<string, CommandOption>;
 
 export const formatTable = (rows: (string | undefined)[][]): string => {
   const widths = rows[0]?.map((_, column) => Math.max(...rows.map((row) => row[column]?.length ?? 0))) ?? [];

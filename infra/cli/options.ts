@@ -1,11 +1,11 @@
 import { existsSync } from "node:fs";
 import { readFile } from "node:fs/promises";
-import type { Option, Options } from "./command.ts";
+import type { CommandOption, ParsedOptions } from "./command.ts";
 import { Complaint, toSentence } from "./complaint.ts";
 
 export const stageOption = {
   stage: { type: "string", value: "NAME", says: "the stage, for instance prod" },
-} satisfies Record<string, Option>;
+} satisfies Record<string, CommandOption>;
 
 /** The options that choose clusters, and the credentials for them. */
 export const clusterAccessOptions = {
@@ -22,13 +22,13 @@ export const clusterAccessOptions = {
   },
   url: { type: "string", value: "BASE", says: "the base URL of the rules, if it is not the address in AWS" },
   ca: { type: "string", value: "FILE", says: "the CA of the certificate of --url, if it is not a public CA" },
-} satisfies Record<string, Option>;
+} satisfies Record<string, CommandOption>;
 
 /** Reports whether no file or folder has this path. Such a word may be another value of an option. */
 export const isNoFile = (word: string): boolean => word !== "-" && !existsSync(word);
 
 /** Returns the values of an option that may be repeated or have commas between its values. */
-export const readList = (options: Options, name: string): string[] => {
+export const readList = (options: ParsedOptions, name: string): string[] => {
   const given = options.texts(name);
   const all = given.flatMap((text) => text.split(",").filter(Boolean));
   if (given.length > 0 && all.length === 0) throw new Complaint(`--${name} names nothing`);

@@ -11,7 +11,7 @@ export interface InputShape {
   others?: InputShape | undefined;
 }
 
-export interface Misfit {
+export interface ShapeMismatch {
   path: string[];
   expected: string;
   /** The known members, if the misfit is an unknown member. */
@@ -58,7 +58,7 @@ export const allowNull = (inner: InputShape): InputShape => ({
 });
 
 /** Returns the misfits in the order of the file. */
-export const findMisfits = (value: unknown, wanted: InputShape, path: string[] = []): Misfit[] => {
+export const findMisfits = (value: unknown, wanted: InputShape, path: string[] = []): ShapeMismatch[] => {
   const { expected, isFit, members, others } = wanted;
   if (!isFit(value)) return [{ path, expected }];
   if (members === undefined || !isMap(value)) return [];

@@ -3,7 +3,7 @@ import { sendRequest, toUnanswered } from "#lib/cluster/https-request.ts";
 import { type AwsKeys, signHeaders } from "#lib/cluster/signature.ts";
 import { parseJson } from "#lib/json.ts";
 import type { ChangeGuard } from "../aws/guard.ts";
-import type { Options } from "../cli/command.ts";
+import type { ParsedOptions } from "../cli/command.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
 import type { ConnectConfig } from "../config/config.ts";
 import { readCertificates, readKubeconfig, resolveConfigPath } from "../config/connections.ts";
@@ -144,7 +144,7 @@ const findEksAddress = (region: string): URL => {
 };
 
 /** Returns the credentials for clusters that the options --kubeconfig and --context choose. */
-export const readClusterCredentials = (options: Options, clusters: readonly string[]): ClusterCredentials => {
+export const readClusterCredentials = (options: ParsedOptions, clusters: readonly string[]): ClusterCredentials => {
   const [kubeconfig, context] = [options.text("kubeconfig"), options.text("context")];
   if (context !== undefined && clusters.length > 1)
     throw new Complaint(

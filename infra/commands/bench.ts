@@ -9,17 +9,17 @@ import {
   formatReadMeasurement,
 } from "../bench/report.ts";
 import { readCatalogue } from "../catalogue/registry.ts";
-import { type Command, commonOptions, writeOutput } from "../cli/command.ts";
+import { type Command, commonCommandOptions, writeOutput } from "../cli/command.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { openSigner, type UrlSigner } from "../keys/keys.ts";
-import type { Binaries } from "../parity/control-plane/binaries.ts";
+import type { ControlPlaneBinaries } from "../parity/control-plane/binaries.ts";
 
 interface Context {
   rounds: number;
   signer: UrlSigner;
   /** A temporary folder. */
   folder: string;
-  requireBinaries(): Promise<Binaries>;
+  requireBinaries(): Promise<ControlPlaneBinaries>;
   /** Reports, in a sentence, which measurement is left out and why. */
   leaveOut(sentence: string): void;
 }
@@ -124,7 +124,7 @@ export default {
       says: `how many rounds to measure (${names.map((name) => `${name} ${sections[name]?.rounds}`).join(", ")})`,
     },
     only: { type: "string", value: names.join("|"), says: "measure only this" },
-    output: commonOptions.output,
+    output: commonCommandOptions.output,
   },
 
   async run({ options }) {

@@ -1,10 +1,10 @@
 import { dirname, join } from "node:path";
 import { buildBundles, buildFunctions } from "../build/build.ts";
-import type { Bundle } from "../build/bundle.ts";
+import type { RuleBundle } from "../build/bundle.ts";
 import { buildClient } from "../build/client.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
 import { describeUnknownRule, findRule } from "../catalogue/rule-names.ts";
-import { type Command, commonOptions, formatTable, writeOutput } from "../cli/command.ts";
+import { type Command, commonCommandOptions, formatTable, writeOutput } from "../cli/command.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { readList } from "../cli/options.ts";
 import { configFile, type PosternConfig } from "../config/config.ts";
@@ -15,14 +15,14 @@ import { rulesOption } from "./shared/options.ts";
 export default {
   summary: "Builds a bundle of every rule that is on in dist/, for npx osls package, and the client package.",
   options: {
-    config: commonOptions.config,
+    config: commonCommandOptions.config,
     to: {
       type: "string",
       value: "FOLDER",
       says: "write only the bundles, into this folder; they answer direct invocations",
     },
     rules: { ...rulesOption, says: "with --to, build only these rules, even if they are off" },
-    output: commonOptions.output,
+    output: commonCommandOptions.output,
   },
 
   async run({ options }) {
@@ -50,7 +50,7 @@ export default {
   },
 } satisfies Command;
 
-const buildAll = async (config: PosternConfig, catalogue: CatalogueRule[], file: string): Promise<Bundle[]> => {
+const buildAll = async (config: PosternConfig, catalogue: CatalogueRule[], file: string): Promise<RuleBundle[]> => {
   const { publicKey } = await openSigner(join(dirname(file), ".postern"));
   const { bundles, notes } = await buildFunctions(config, catalogue, file, publicKey);
   await buildClient();

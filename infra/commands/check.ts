@@ -1,13 +1,13 @@
 import type { BrokenRule } from "../catalogue/registry.ts";
-import type { Evaluation } from "../check/evaluation/evaluation.ts";
+import type { ObjectEvaluation } from "../check/evaluation/evaluation.ts";
 import { selectRules } from "../check/evaluation/rules.ts";
-import { type Fix, toFix, writeFixes } from "../check/fixes/fix.ts";
+import { type ManifestFix, toFix, writeFixes } from "../check/fixes/fix.ts";
 import { addToSummary, createSummary } from "../check/reports/format.ts";
 import { openReport, reportForms } from "../check/reports/forms.ts";
 import { openReportWriter, parseOutputs } from "../check/reports/outputs.ts";
 import { reportGroupNames } from "../check/reports/policyreport.ts";
 import { defaultPageSize, openClusterSource, openFileSource } from "../check/subjects.ts";
-import { type Command, commonOptions, type Options } from "../cli/command.ts";
+import { type Command, commonCommandOptions, type ParsedOptions } from "../cli/command.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { isNoFile, readList } from "../cli/options.ts";
 import { clearLine } from "../cli/progress.ts";
@@ -22,8 +22,8 @@ export default {
   usage: "[PATH…]",
   wordless: ["live"],
   options: {
-    config: commonOptions.config,
-    cluster: commonOptions.cluster,
+    config: commonCommandOptions.config,
+    cluster: commonCommandOptions.cluster,
     rules: { ...rulesOption, says: "check only these rules, even if postern.yaml doesn't turn them on" },
     operation: {
       type: "string",
@@ -81,7 +81,7 @@ export default {
       says: `with --live: how many objects one request reads (default: ${defaultPageSize})`,
     },
     output: {
-      ...commonOptions.output,
+      ...commonCommandOptions.output,
       multiple: true,
       value: "FORM[=FILE]",
       isValue: (word) => reportForms.includes(word.split(/[=,]/)[0] ?? ""),
@@ -110,7 +110,7 @@ export default {
     );
 
     const summary = createSummary();
-    const fixes: Fix[] = [];
+    const fixes: ManifestFix[] = [];
     const isWatched = isLive && process.stdout.isTTY === true;
     const outlets = await openReportWriter(
       outputs,
@@ -152,7 +152,7 @@ export default {
 } satisfies Command;
 
 /** Adds rules that could not be loaded to an evaluation: the object is undecided, unless another rule denies it. */
-const markBrokenRules = (evaluation: Evaluation, broken: readonly BrokenRule[]): Evaluation => {
+const markBrokenRules = (evaluation: ObjectEvaluation, broken: readonly BrokenRule[]): ObjectEvaluation => {
   if (broken.length === 0) return evaluation;
   const { verdict, undecided } = evaluation.checked;
   return {
@@ -165,7 +165,7 @@ const markBrokenRules = (evaluation: Evaluation, broken: readonly BrokenRule[]):
   };
 };
 
-const checkOptions = (options: Options, words: readonly string[]): void => {
+const checkOptions = (options: ParsedOptions, words: readonly string[]): void => {
   const isSaid = (name: string) => options.flag(name) || options.texts(name).length > 0;
   if (options.flag("live")) {
     const files = ["state", "old", "review", "fix"].filter(isSaid).map((name) => `--${name}`);

@@ -1,12 +1,12 @@
 import { runInStage } from "../aws/stage.ts";
-import { type Command, commonOptions, type Options, writeOutput } from "../cli/command.ts";
+import { type Command, commonCommandOptions, type ParsedOptions, writeOutput } from "../cli/command.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { clusterAccessOptions, parseDuration, readList, stageOption } from "../cli/options.ts";
 import { openProgress } from "../cli/progress.ts";
 import { readClusterCredentials } from "../clusters/access.ts";
 import type { CanaryOptions } from "../rollout/canary.ts";
 import { estimateCosts } from "../rollout/cost.ts";
-import { deploy, planDeployment } from "../rollout/deploy.ts";
+import { deployStage, planDeployment } from "../rollout/deploy.ts";
 import type { DeploymentPlan } from "../rollout/plan.ts";
 import { formatPlan, toPlanData } from "../rollout/plan-report.ts";
 import type { DeploymentJob } from "../rollout/preparation.ts";
@@ -45,8 +45,8 @@ export default {
       value: "FOLDER",
       says: "write the entries, without a key, into this folder instead of applying them",
     },
-    config: commonOptions.config,
-    output: commonOptions.output,
+    config: commonCommandOptions.config,
+    output: commonCommandOptions.output,
   },
 
   async run({ options }) {
@@ -83,7 +83,7 @@ export default {
       }
       for (const signal of ["SIGINT", "SIGTERM"] as const) process.once(signal, halt);
       try {
-        job.progress.say(await deploy(job, show));
+        job.progress.say(await deployStage(job, show));
       } finally {
         for (const signal of ["SIGINT", "SIGTERM"] as const) process.off(signal, halt);
       }
@@ -92,13 +92,13 @@ export default {
   },
 } satisfies Command;
 
-const parseHardenAfter = (options: Options): number => {
+const parseHardenAfter = (options: ParsedOptions): number => {
   const number = options.number("harden-after") ?? 1000;
   if (number === 0) throw new Complaint("--harden-after takes a number from 1 on; --harden does it at once");
   return number;
 };
 
-const parseCanary = (options: Options, signal: AbortSignal): CanaryOptions | undefined => {
+const parseCanary = (options: ParsedOptions, signal: AbortSignal): CanaryOptions | undefined => {
   const text = options.text("canary");
   if (text === undefined) return undefined;
   const [, number] = /^(\d{1,2})%$/.exec(text) ?? [];

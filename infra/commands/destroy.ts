@@ -1,12 +1,12 @@
 import { runInStage } from "../aws/stage.ts";
-import { type Command, commonOptions, writeOutput } from "../cli/command.ts";
+import { type Command, commonCommandOptions, writeOutput } from "../cli/command.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { clusterAccessOptions, readList, stageOption } from "../cli/options.ts";
 import { openProgress } from "../cli/progress.ts";
 import { readClusterCredentials } from "../clusters/access.ts";
 import { configFile } from "../config/config.ts";
 import { readProject, reportBroken } from "../project/project.ts";
-import { destroy } from "../rollout/destroy.ts";
+import { destroyStage } from "../rollout/destroy.ts";
 import { listChosenClusters } from "./shared/options.ts";
 
 const { cluster, kubeconfig, context, url } = clusterAccessOptions;
@@ -24,7 +24,7 @@ export default {
       says: "a cluster that no longer exists; don't try to delete webhook entries in it",
     },
     ...{ cluster, kubeconfig, context, url },
-    config: commonOptions.config,
+    config: commonCommandOptions.config,
   },
 
   async run({ options }) {
@@ -44,7 +44,7 @@ export default {
       const forgotten = readList(options, "forget");
       const deployer = readClusterCredentials(options, configsOnly ?? [...config.clusters.keys()]);
       const demolition = { stage, config, file, deployer, forgotten, configsOnly, progress: openProgress() };
-      writeOutput(`${await destroy({ ...demolition, url: options.text("url") })}\n`);
+      writeOutput(`${await destroyStage({ ...demolition, url: options.text("url") })}\n`);
       return 0;
     });
   },

@@ -1,7 +1,7 @@
 import { runInStage } from "../aws/stage.ts";
 import { type Command, writeOutput } from "../cli/command.ts";
 import { parseDuration, stageOption } from "../cli/options.ts";
-import { disarm } from "../rollout/disarm.ts";
+import { disarmRule } from "../rollout/disarm.ts";
 import { resolveStageRule } from "./shared/options.ts";
 
 export default {
@@ -16,7 +16,7 @@ export default {
   async run({ options, words: [given = ""] }) {
     const rule = await resolveStageRule(given);
     const until = new Date(Date.now() + parseDuration(options.text("for"), "for"));
-    const version = await runInStage(options, ({ functions }) => disarm(functions, rule, until));
+    const version = await runInStage(options, ({ functions }) => disarmRule(functions, rule, until));
     writeOutput(`${rule} allows everything until ${until.toISOString()}, as version ${version}\n`);
   },
 } satisfies Command;

@@ -2,7 +2,7 @@ import { stringify } from "yaml";
 import { type NamedConditions, selectPhase } from "#lib/rule.ts";
 import { type CatalogueRule, describeUseBesidePlugin } from "../catalogue/registry.ts";
 import { requireRules } from "../catalogue/rule-names.ts";
-import { type Command, commonOptions, writeOutput } from "../cli/command.ts";
+import { type Command, commonCommandOptions, writeOutput } from "../cli/command.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { configFile } from "../config/config.ts";
 import { readProject, reportBroken } from "../project/project.ts";
@@ -13,9 +13,9 @@ export default {
     "Explains a rule: what it does, matches and needs, and its config in postern.yaml. With --policy, explains policies.",
   usage: "[RULE]",
   options: {
-    config: commonOptions.config,
+    config: commonCommandOptions.config,
     policy: { type: "string", value: "FILE", says: "explain the policies in this file or folder instead of a rule" },
-    output: commonOptions.output,
+    output: commonCommandOptions.output,
   },
 
   async run({ options, words: [given, ...rest] }) {

@@ -1,4 +1,4 @@
-import { type Command, commonOptions, writeOutput } from "../cli/command.ts";
+import { type Command, commonCommandOptions, writeOutput } from "../cli/command.ts";
 import { stageOption } from "../cli/options.ts";
 import { chooseCluster, configFile } from "../config/config.ts";
 import { readProject, reportBroken } from "../project/project.ts";
@@ -8,7 +8,7 @@ export default {
   summary:
     "Prints a cluster's key, the first segment of its URLs. Keep it secret: a caller with the key counts as the cluster.",
   usage: "CLUSTER",
-  options: { ...stageOption, config: commonOptions.config, output: commonOptions.output },
+  options: { ...stageOption, config: commonCommandOptions.config, output: commonCommandOptions.output },
 
   async run({ options, words: [name] }) {
     const file = options.text("config") ?? configFile;

@@ -2,7 +2,7 @@ import { writeFile } from "node:fs/promises";
 import { dirname } from "node:path";
 import { parse, stringify } from "yaml";
 import type { CatalogueRule } from "../catalogue/registry.ts";
-import { type Command, commonOptions, type Options, writeOutput } from "../cli/command.ts";
+import { type Command, commonCommandOptions, type ParsedOptions, writeOutput } from "../cli/command.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
 import { clusterAccessOptions, parseBaseUrl, readOptionFile, stageOption } from "../cli/options.ts";
 import { readClusterCredentials } from "../clusters/access.ts";
@@ -19,7 +19,7 @@ export default {
   summary:
     "Prints the webhook configurations of a cluster for kubectl apply -f -. They contain its key: don't commit them.",
   options: {
-    cluster: commonOptions.cluster,
+    cluster: commonCommandOptions.cluster,
     ...stageOption,
     url: {
       type: "string",
@@ -50,8 +50,8 @@ export default {
     },
     context: { ...clusterAccessOptions.context, says: "the kubeconfig context to use" },
     offline: { type: "boolean", says: "don't read the cluster, and leave out entries that depend on its objects" },
-    config: commonOptions.config,
-    output: commonOptions.output,
+    config: commonCommandOptions.config,
+    output: commonCommandOptions.output,
   },
 
   async run({ options }) {
@@ -116,7 +116,7 @@ const warnIfTooLarge = (document: object): void => {
 const inspectChosenCluster = async (
   catalogue: CatalogueRule[],
   [name, plain]: [string, ClusterConfig],
-  options: Options,
+  options: ParsedOptions,
   file: string,
 ): Promise<ClusterConfig> => {
   const open = async () =>
@@ -138,7 +138,7 @@ const inspectChosenCluster = async (
 /** Loads the AWS SDK only for a cluster that authenticates through AWS. */
 const getIdentity = async () => (await import("../aws/stage.ts")).openStage("").readIdentity();
 
-const readBaseUrls = async (options: Options): Promise<(rule: string) => string> => {
+const readBaseUrls = async (options: ParsedOptions): Promise<(rule: string) => string> => {
   const [url, urls, stage] = ["url", "urls", "stage"].map((name) => options.text(name));
   if (url !== undefined && urls !== undefined) throw new Complaint("--url and --urls can't be combined");
   if (url !== undefined) {
@@ -156,7 +156,7 @@ const readBaseUrls = async (options: Options): Promise<(rule: string) => string>
   };
 };
 
-const readStageUrls = async (options: Options): Promise<(rule: string) => string> => {
+const readStageUrls = async (options: ParsedOptions): Promise<(rule: string) => string> => {
   const [{ runInStage: inStage }, { getClusterEndpoints }] = await Promise.all([
     import("../aws/stage.ts"),
     import("../rollout/targets.ts"),

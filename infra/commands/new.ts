@@ -3,7 +3,7 @@ import { basename, join } from "node:path";
 import { isMap, parseDocument } from "yaml";
 import { catalogueFolder, readCatalogueRules, readRule, writeRuleList } from "../catalogue/registry.ts";
 import { requireRuleName } from "../catalogue/rule-names.ts";
-import { type Command, commonOptions, writeOutput } from "../cli/command.ts";
+import { type Command, commonCommandOptions, writeOutput } from "../cli/command.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { configFile } from "../config/config.ts";
 import { reportBroken } from "../project/project.ts";
@@ -16,7 +16,7 @@ export default {
       type: "boolean",
       says: "create a rule that changes objects (default for names that begin with default- or add-)",
     },
-    config: commonOptions.config,
+    config: commonCommandOptions.config,
   },
 
   async run({ options, words: [name = ""] }) {

@@ -3,7 +3,7 @@ import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { catalogueFolder, readCatalogueRules } from "../catalogue/registry.ts";
 import { requireRules } from "../catalogue/rule-names.ts";
-import { type Command, commonOptions, writeOutput } from "../cli/command.ts";
+import { type Command, commonCommandOptions, writeOutput } from "../cli/command.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { chooseCluster } from "../config/config.ts";
 import type { PortParity } from "../parity/parity.ts";
@@ -20,7 +20,7 @@ export default {
       value: "FILE",
       says: "read the rules' settings from this file (default: the settings of the plugins)",
     },
-    output: commonOptions.output,
+    output: commonCommandOptions.output,
     write: { type: "boolean", says: "also write the table to functions/README.md" },
   },
 
@@ -36,9 +36,15 @@ export default {
     const { checkAllCases } = await import("../parity/cases/cases.ts");
     const { measureParity } = await import("../parity/parity.ts");
     const { listPorts } = await import("../parity/plugins.ts");
-    const { alignRow, areAsExpected, describeCases, describeParity, headings, buildRow, insertReport } = await import(
-      "../parity/report.ts"
-    );
+    const {
+      alignRow,
+      areAsExpected,
+      describeCases,
+      describeParity,
+      tableHeadings: headings,
+      buildRow,
+      insertReport,
+    } = await import("../parity/report.ts");
     const { rules: catalogue, broken } = await readCatalogueRules();
     const wanted = requireRules(
       words,

@@ -4,7 +4,7 @@ import { type AwsStage, runInStage } from "../aws/stage.ts";
 import { readRuleNames } from "../catalogue/registry.ts";
 import { findRule, isRuleName } from "../catalogue/rule-names.ts";
 import { createPainter, isColoured } from "../check/reports/format.ts";
-import { type Command, commonOptions, type Options } from "../cli/command.ts";
+import { type Command, commonCommandOptions, type ParsedOptions } from "../cli/command.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { suggestName } from "../cli/did-you-mean.ts";
 import { readList, stageOption } from "../cli/options.ts";
@@ -37,9 +37,12 @@ export default {
       ...rulesOption,
       says: "replay only reviews of these rules; a single rule also applies to cases without a rule",
     },
-    cluster: { ...commonOptions.cluster, says: "replay the reviews as if they had been recorded in this cluster" },
+    cluster: {
+      ...commonCommandOptions.cluster,
+      says: "replay the reviews as if they had been recorded in this cluster",
+    },
     settings: { type: "string", value: "recorded", says: "use the recorded settings with both versions" },
-    config: { ...commonOptions.config, says: "the file to read for the working tree instead of postern.yaml" },
+    config: { ...commonCommandOptions.config, says: "the file to read for the working tree instead of postern.yaml" },
     stage: {
       ...stageOption.stage,
       says: "the stage whose versions are meant, if VERSION is live or a release such as r7",
@@ -51,7 +54,7 @@ export default {
       default: "20",
       says: "the maximum number of reviews to print for each rule",
     },
-    output: commonOptions.output,
+    output: commonCommandOptions.output,
   },
 
   async run({ options, words }) {
@@ -81,7 +84,7 @@ const signals = ["SIGINT", "SIGTERM", "SIGHUP"];
 
 const run = async (
   words: string[],
-  options: Options,
+  options: ParsedOptions,
   scratch: ReplayResources,
   stage: AwsStage | undefined,
 ): Promise<number> => {

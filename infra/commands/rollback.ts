@@ -1,5 +1,5 @@
 import { runInStage } from "../aws/stage.ts";
-import { type Command, commonOptions, writeOutput } from "../cli/command.ts";
+import { type Command, commonCommandOptions, writeOutput } from "../cli/command.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { clusterAccessOptions, stageOption } from "../cli/options.ts";
 import { openProgress } from "../cli/progress.ts";
@@ -22,7 +22,7 @@ export default {
       says: "with --all: the release, for instance r7; for one rule: the version",
     },
     ...{ cluster, kubeconfig, context },
-    config: commonOptions.config,
+    config: commonCommandOptions.config,
   },
 
   async run({ options, words: [given, ...rest] }) {

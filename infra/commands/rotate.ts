@@ -1,5 +1,5 @@
 import { runInStage } from "../aws/stage.ts";
-import { type Command, commonOptions, writeOutput } from "../cli/command.ts";
+import { type Command, commonCommandOptions, writeOutput } from "../cli/command.ts";
 import { clusterAccessOptions, parseDuration, stageOption } from "../cli/options.ts";
 import { openProgress } from "../cli/progress.ts";
 import { readClusterCredentials } from "../clusters/access.ts";
@@ -30,7 +30,7 @@ export default {
       says: "how long to wait until no cluster uses the old key; run rotate again to continue",
     },
     ...{ kubeconfig, context, url, ca },
-    config: commonOptions.config,
+    config: commonCommandOptions.config,
   },
 
   async run({ options }) {

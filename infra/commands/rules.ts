@@ -1,5 +1,5 @@
 import { readCatalogue, writeRuleList } from "../catalogue/registry.ts";
-import { type Command, commonOptions, formatTable, writeOutput } from "../cli/command.ts";
+import { type Command, commonCommandOptions, formatTable, writeOutput } from "../cli/command.ts";
 import { toOneLine } from "../cli/terminal.ts";
 import { configFile } from "../config/config.ts";
 import { readProject } from "../project/project.ts";
@@ -7,8 +7,8 @@ import { readProject } from "../project/project.ts";
 export default {
   summary: "Lists the rules of the catalogue, and the mode of each in each cluster.",
   options: {
-    config: commonOptions.config,
-    output: commonOptions.output,
+    config: commonCommandOptions.config,
+    output: commonCommandOptions.output,
     write: { type: "boolean", says: "write the list to functions/README.md instead, as npm run fix does" },
   },
 

@@ -1,6 +1,6 @@
 import { type AwsStage, runInStage } from "../aws/stage.ts";
 import { readCatalogue } from "../catalogue/registry.ts";
-import { type Command, commonOptions, formatTable, writeOutput } from "../cli/command.ts";
+import { type Command, commonCommandOptions, formatTable, writeOutput } from "../cli/command.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
 import { clusterAccessOptions, stageOption } from "../cli/options.ts";
 import { openProgress, runInParallel } from "../cli/progress.ts";
@@ -19,8 +19,8 @@ export default {
   options: {
     ...stageOption,
     ...{ cluster, kubeconfig, context },
-    config: commonOptions.config,
-    output: commonOptions.output,
+    config: commonCommandOptions.config,
+    output: commonCommandOptions.output,
   },
 
   async run({ options }) {

@@ -1,6 +1,6 @@
 import { readCatalogueRules } from "../catalogue/registry.ts";
 import { requireRules } from "../catalogue/rule-names.ts";
-import { type Command, commonOptions, type Options, writeOutput } from "../cli/command.ts";
+import { type Command, commonCommandOptions, type ParsedOptions, writeOutput } from "../cli/command.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { chooseCluster, configFile } from "../config/config.ts";
 import { readConfig, reportBroken } from "../project/project.ts";
@@ -20,11 +20,11 @@ export default {
     },
     cases: { type: "string", multiple: true, value: "FILE", says: "the files with the test cases of the policies" },
     config: {
-      ...commonOptions.config,
+      ...commonCommandOptions.config,
       says: "the postern.yaml with the config of the rules that apply the policies (default: their defaults)",
     },
-    cluster: { ...commonOptions.cluster, says: "the cluster whose config is used" },
-    output: { ...commonOptions.output, value: "json|junit", says: "print JSON, or XML in the format of JUnit" },
+    cluster: { ...commonCommandOptions.cluster, says: "the cluster whose config is used" },
+    output: { ...commonCommandOptions.output, value: "json|junit", says: "print JSON, or XML in the format of JUnit" },
   },
 
   async run({ options, words }) {
@@ -47,7 +47,11 @@ export default {
   },
 } satisfies Command;
 
-const reportResults = async (runCases: AsyncIterable<TestResult>, options: Options, what: string): Promise<number> => {
+const reportResults = async (
+  runCases: AsyncIterable<TestResult>,
+  options: ParsedOptions,
+  what: string,
+): Promise<number> => {
   const output = options.text("output");
   const all: TestResult[] = [];
   let rule: string | undefined;
@@ -70,7 +74,7 @@ const toFailedResult = ({ policy, faults }: { policy: string; faults: string[] }
 };
 
 /** Tests policies with their cases. Sends no requests, because a case states all answers that its policy reads. */
-const testPolicies = async (places: string[], files: string[], options: Options): Promise<number> => {
+const testPolicies = async (places: string[], files: string[], options: ParsedOptions): Promise<number> => {
   const [{ explainPolicyDocuments, readPolicies, formatExplanation }, policyCases, { evaluate }] = await Promise.all([
     import("../policies/explanation.ts"),
     import("../policies/policy-cases.ts"),

@@ -1,6 +1,6 @@
 // The types of postern.yaml after validation. infra/project reads the file; validation.ts checks it.
 import { fileURLToPath } from "node:url";
-import type { Mode } from "#lib/decide.ts";
+import type { EnforcementMode } from "#lib/decide.ts";
 import type { KeptPath } from "#lib/recording/redaction.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
 import { Complaint } from "../cli/complaint.ts";
@@ -32,7 +32,7 @@ export interface Exemptions {
 
 /** The config of one rule in one cluster: postern.yaml merged with the defaults. */
 export interface RuleConfig {
-  mode: Mode;
+  mode: EnforcementMode;
   failurePolicy?: "Fail" | "Ignore";
   timeoutSeconds?: number;
   exempt?: Exemptions;
@@ -76,7 +76,7 @@ export interface RecordConfig {
 export type ConfigPath = (string | number)[];
 
 /** Reports a mistake in postern.yaml. The sentence continues the path. */
-export type Complain = (path: ConfigPath, sentence: string) => void;
+export type ReportMistake = (path: ConfigPath, sentence: string) => void;
 
 export const chooseCluster = (config: PosternConfig, name: string | undefined): [string, ClusterConfig] => {
   const names = [...config.clusters.keys()].join(", ");

@@ -3,7 +3,7 @@ import { readFile } from "node:fs/promises";
 import { homedir } from "node:os";
 import { basename, dirname, resolve } from "node:path";
 import { parseDocument } from "yaml";
-import type { Connection } from "#lib/cluster/api-server.ts";
+import type { ApiServerConnection } from "#lib/cluster/api-server.ts";
 import { isToken } from "#lib/cluster/credentials.ts";
 import { isMap } from "#lib/json.ts";
 import { asksCluster } from "#lib/needs.ts";
@@ -61,7 +61,7 @@ const parseRegion = (arn = ""): string | undefined => /^arn:aws[^:]*:[^:]+:([^:]
 
 /** The parsed `connect` settings of postern.yaml: connections and manifest clusters by cluster, and mistakes. */
 export interface ParsedConnections {
-  connections: Map<string, Connection>;
+  connections: Map<string, ApiServerConnection>;
   manifestClusters: Map<string, ManifestCluster>;
   faults: string[];
   /** Sentences to print that are no mistakes, such as what was assumed. */
@@ -117,7 +117,7 @@ export const listAskingRules = (
 /** Resolves a path relative to the folder of postern.yaml, with `~/` as the home folder. */
 export const resolveConfigPath = (path: string, folder: string) => resolve(folder, path.replace(/^~(?=\/)/, homedir()));
 
-const buildConnection = async (connect: ConnectConfig, folder: string): Promise<Connection> => {
+const buildConnection = async (connect: ConnectConfig, folder: string): Promise<ApiServerConnection> => {
   const { eks, server, kubeconfig, tokenSecret, tokenParameter } = connect;
   if (kubeconfig !== undefined) return readKubeconfig(resolveConfigPath(kubeconfig, folder), connect.context);
   if (server === undefined)
@@ -162,7 +162,7 @@ export const readKubeconfig = async (
   file: string,
   wanted: string | undefined,
   preferred?: string,
-): Promise<Connection> => {
+): Promise<ApiServerConnection> => {
   const document = parseDocument(await readFile(file, "utf8"), { prettyErrors: false });
   // The parser's own messages quote the line, which may hold a token.
   if (document.errors.length > 0) throw new Error(`finds ${file} to be no YAML`);

@@ -4,7 +4,7 @@ import type { RecordingTargets } from "#lib/recording/bucket-handler.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
 import { toSentence } from "../cli/complaint.ts";
 import type { InputShape } from "../cli/shape.ts";
-import type { Complain, ConfigPath, PosternConfig, RecordConfig } from "./config.ts";
+import type { ConfigPath, PosternConfig, RecordConfig, ReportMistake } from "./config.ts";
 
 const defaults = { prefix: "", share: 0.01 };
 
@@ -41,7 +41,7 @@ export const recordShape: InputShape = {
 };
 
 /** Adds defaults to the section `record`, and reports a missing bucket and paths that can't be parsed. */
-export const readRecord = (section: RecordSection, path: ConfigPath, complain: Complain): RecordConfig => {
+export const readRecord = (section: RecordSection, path: ConfigPath, complain: ReportMistake): RecordConfig => {
   const { bucket, keep } = section;
   if (bucket === undefined) complain(path, "must have a bucket");
   const paths = toList(keep).flatMap((text) => {

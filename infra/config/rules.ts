@@ -1,5 +1,5 @@
 // Reads `rules` of postern.yaml: at the top level for all clusters, and under each cluster.
-import type { Mode } from "#lib/decide.ts";
+import type { EnforcementMode } from "#lib/decide.ts";
 import { isMap, toList, toMap } from "#lib/json.ts";
 import type { ParsedManifests, Rule } from "#lib/rule.ts";
 import { findMistakes, mergeWithDefaults } from "#lib/settings.ts";
@@ -8,7 +8,7 @@ import type { CatalogueRule } from "../catalogue/registry.ts";
 import { findRule } from "../catalogue/rule-names.ts";
 import { suggestName } from "../cli/did-you-mean.ts";
 import { allowNull, anyShape, createEnumShape, createMapShape, mapShape, textListShape } from "../cli/shape.ts";
-import type { Complain, ConfigPath, Exemptions, RecordConfig, RuleConfig } from "./config.ts";
+import type { ConfigPath, Exemptions, RecordConfig, ReportMistake, RuleConfig } from "./config.ts";
 import { type RecordSection, readRecord, recordShape } from "./record-section.ts";
 
 /** The manifest files for settings, by their path in postern.yaml, or the reason why a path has none. */
@@ -24,7 +24,7 @@ export interface KnownRules {
 
 /** A rule's section in postern.yaml, once it has the shape of `ruleShape`. */
 type RuleSection = Pick<RuleConfig, "failurePolicy" | "timeoutSeconds"> & {
-  mode?: Mode;
+  mode?: EnforcementMode;
   exempt?: ExemptSection | null;
   record?: RecordSection | "off";
   settings?: unknown;
@@ -72,7 +72,7 @@ export const validateRules = (
   path: ConfigPath,
   general: ReadonlyMap<string, RuleDraft>,
   known: KnownRules,
-  complain: Complain,
+  complain: ReportMistake,
 ): Map<string, RuleDraft> => {
   const rules = new Map(general);
   const seen = new Set<string>();
@@ -80,7 +80,7 @@ export const validateRules = (
     const name = findRule(given, known.names);
     const here = [...path, given];
     if (name === undefined) {
-      complain(here, describeUnknownRuleKey(given, known.names));
+      complain(here, describeUnknownRuleName(given, known.names));
       continue;
     }
     if (seen.has(name)) complain(here, `is ${name}, which is listed here already`);
@@ -93,7 +93,7 @@ export const validateRules = (
   return rules;
 };
 
-export const describeUnknownRuleKey = (name: string, names: readonly string[]): string => {
+export const describeUnknownRuleName = (name: string, names: readonly string[]): string => {
   const suggestion = suggestName(name, names).trim();
   return `is no rule; there is no folder functions/${name}${suggestion && `; ${suggestion}`}`;
 };
@@ -105,7 +105,7 @@ const findKnownRule = (name: string, { catalogue }: KnownRules) =>
 export const finishRules = (
   rules: Map<string, RuleDraft>,
   known: KnownRules,
-  complain: Complain,
+  complain: ReportMistake,
 ): Map<string, RuleConfig> =>
   new Map(
     [...rules].map(([name, { place, settingsPlace = place, wrong, record, ...said }]) => {
@@ -126,7 +126,7 @@ const readRule = (
   path: ConfigPath,
   before: RuleDraft | undefined,
   places: ManifestFiles,
-  complain: Complain,
+  complain: ReportMistake,
 ): RuleDraft => {
   const { settings, exempt, record, ...fields } = section;
   const settingsPath = [...path, "settings"];
@@ -147,7 +147,7 @@ const readRule = (
   };
 };
 
-const readExempt = (section: ExemptSection, path: ConfigPath, complain: Complain): Exemptions => {
+const readExempt = (section: ExemptSection, path: ConfigPath, complain: ReportMistake): Exemptions => {
   const { namespaceLabels, ...exempt } = section;
   const labels = toMap(namespaceLabels);
   for (const [key, label] of Object.entries(labels))
@@ -164,7 +164,7 @@ const fillManifestSettings = (
   settings: unknown,
   path: ConfigPath,
   places: ManifestFiles,
-  complain: Complain,
+  complain: ReportMistake,
 ): unknown => {
   if (typeof settings !== "object" || settings === null) return settings;
   const readers: [string, (documents: readonly unknown[]) => ParsedManifests][] = Object.entries(manifests);
@@ -180,7 +180,7 @@ const readManifestSetting = (
   read: (documents: readonly unknown[]) => ParsedManifests,
   path: ConfigPath,
   places: ManifestFiles,
-  complain: Complain,
+  complain: ReportMistake,
 ): unknown => {
   const parts: unknown[] = typeof value === "string" ? [value] : Array.isArray(value) ? value : [];
   if (parts.length === 0) return value;

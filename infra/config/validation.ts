@@ -4,10 +4,10 @@ import type { SettingsMistake } from "#lib/settings.ts";
 import type { BrokenRule, CatalogueRule } from "../catalogue/registry.ts";
 import { findRule, isRuleName } from "../catalogue/rule-names.ts";
 import { allowNull, anyShape, createMapShape, findMisfits, textListShape } from "../cli/shape.ts";
-import type { ClusterConfig, Complain, ConfigPath, ConnectConfig, PosternConfig, RuleGroup } from "./config.ts";
+import type { ClusterConfig, ConfigPath, ConnectConfig, PosternConfig, ReportMistake, RuleGroup } from "./config.ts";
 import { connectShape, findConnectFault } from "./connections.ts";
 import {
-  describeUnknownRuleKey,
+  describeUnknownRuleName,
   dnsLabel,
   finishRules,
   type KnownRules,
@@ -43,7 +43,7 @@ export const validateConfig = (
   const mistakes = findMisfits(given, configShape).map(({ path, expected, known }): SettingsMistake => {
     return { path, sentence: known ? `is unknown; ${expected} is expected` : `must be ${expected}` };
   });
-  const complain: Complain = (path, sentence) => {
+  const complain: ReportMistake = (path, sentence) => {
     const isKnown = mistakes.some((one) => one.sentence === sentence && one.path.join() === path.join());
     if (!isKnown) mistakes.push({ path, sentence });
   };
@@ -64,7 +64,7 @@ const readCluster = (
   groups: RuleGroup[],
   general: ReadonlyMap<string, RuleDraft>,
   known: KnownRules,
-  complain: Complain,
+  complain: ReportMistake,
 ): ClusterConfig => {
   const path = ["clusters", name];
   if (!isClusterName(name))
@@ -80,7 +80,7 @@ const readCluster = (
   };
 };
 
-const readKeyVersions = (value: unknown, path: ConfigPath, complain: Complain): number[] => {
+const readKeyVersions = (value: unknown, path: ConfigPath, complain: ReportMistake): number[] => {
   const given: unknown[] = Array.isArray(value) ? value : [value ?? 1];
   const versions = given.filter((one): one is number => Number.isSafeInteger(one) && Number(one) >= 1);
   const [first, second = Number.POSITIVE_INFINITY] = versions;
@@ -94,7 +94,7 @@ const readGroups = (
   value: unknown,
   { catalogue, names }: KnownRules,
   broken: readonly BrokenRule[],
-  complain: Complain,
+  complain: ReportMistake,
 ): RuleGroup[] => {
   const taken = new Map<string, string>();
   const isBroken = (text: string) => broken.some(({ name }) => name === findRule(text, names));
@@ -108,7 +108,7 @@ const readGroups = (
       const one = findRule(text, names) ?? text;
       if (isBroken(text)) return [];
       const listed = catalogue.find((rule) => rule.name === one);
-      const unfit = listed ? findGroupFault(listed, taken.get(one)) : describeUnknownRuleKey(one, names);
+      const unfit = listed ? findGroupFault(listed, taken.get(one)) : describeUnknownRuleName(one, names);
       if (unfit !== undefined) complain([...path, index], `"${one}" ${unfit}`);
       taken.set(one, name);
       return listed && unfit === undefined ? [listed] : [];

@@ -10,7 +10,7 @@ export interface DiffLine {
 }
 
 /** Changed lines with their context; `old` and `now` are the line numbers of the first in the old and new text. */
-export interface Hunk {
+export interface DiffHunk {
   old: number;
   now: number;
   lines: DiffLine[];
@@ -29,7 +29,7 @@ interface AttributedLine {
   rule?: string;
 }
 
-export const computeHunks = (before: unknown, stages: readonly ObjectAfterRule[]): Hunk[] => {
+export const computeHunks = (before: unknown, stages: readonly ObjectAfterRule[]): DiffHunk[] => {
   const shown = createSecretMask(before);
   const original = formatYamlLines(shown(before));
   let texts = original;
@@ -78,8 +78,8 @@ const toRuleField = (rule: string | undefined) => (rule === undefined ? {} : { r
 
 const around = 3;
 
-const groupHunks = (all: readonly DiffLine[]): Hunk[] => {
-  const found: Hunk[] = [];
+const groupHunks = (all: readonly DiffLine[]): DiffHunk[] => {
+  const found: DiffHunk[] = [];
   let [old, now, open] = [1, 1, -1];
   const changed = all.flatMap(({ sign }, index) => (sign === " " ? [] : [index]));
   const isNear = new Set(

@@ -8,9 +8,9 @@ import { getVariants, type RuleVariant, rule, selectPhase } from "#lib/rule.ts";
 import { mergeWithDefaults } from "#lib/settings.ts";
 import { openCertificate } from "../keys/keys.ts";
 import { type ComparableAnswer, type ComparisonResult, compareAnswers, formatDiff, toComparable } from "./compare.ts";
-import type { Binaries } from "./control-plane/binaries.ts";
+import type { ControlPlaneBinaries } from "./control-plane/binaries.ts";
 import type { TestCluster } from "./control-plane/cluster.ts";
-import { scenarios } from "./generators/scenarios.ts";
+import { scenarioGenerators } from "./generators/scenarios.ts";
 import { buildSequences } from "./generators/sequences.ts";
 import { neverPullAnnotation, type RequestSequence } from "./generators/steps.ts";
 import { type ComparisonConfig, comparisonConfigs, type Port } from "./plugins.ts";
@@ -77,7 +77,11 @@ const maxExplained = 3;
  * Sends the same requests to a server with the compiled-in plugin and to one that calls the rule, and compares the
  * answers.
  */
-export const measureParity = async (port: Port, binaries: Binaries, question: ParityOptions): Promise<PortParity> => {
+export const measureParity = async (
+  port: Port,
+  binaries: ControlPlaneBinaries,
+  question: ParityOptions,
+): Promise<PortParity> => {
   const { upstreamPlugin } = port.rule;
   await using stack = new AsyncDisposableStack();
   const { path: folder } = stack.use(await mkdtempDisposable(join(tmpdir(), "postern-parity-")));
@@ -165,7 +169,7 @@ const buildTopics = ({ namespaces = {}, scenarios: names = [] }: ComparisonConfi
   namespaces: Object.entries(namespaces).flatMap(([name, length]) =>
     Array.from({ length }, () => (name === "own" ? undefined : name)),
   ),
-  scenarios: names.map((name) => scenarios[name]),
+  scenarios: names.map((name) => scenarioGenerators[name]),
 });
 
 /**
@@ -192,7 +196,7 @@ const toCreation = ({ sequence, name }: NamedSequence): NamedSequence => {
 };
 
 /** A webhook of another vendor, called after all rules, that sets imagePullPolicy to Never. */
-export const competitor = buildTestRule(
+export const competingRule = buildTestRule(
   "spoiler",
   rule({
     summary: "Undoes the changes of a rule in pods with a certain annotation.",
@@ -204,7 +208,7 @@ export const competitor = buildTestRule(
   }),
 );
 
-/** Serves these ports with settings, and the webhook that competes with them (see competitorAnnotation). */
+/** Serves these ports with settings, and the webhook that competes with them (see neverPullAnnotation). */
 const serve = async (ports: Port[], host: RuleHost, settings: object, announcer: ConfigurationAnnouncer) => {
   const setups = ports.map(({ name, rule }) => {
     // Some rules require an exemption. It names a user that makes no request here.
@@ -212,7 +216,7 @@ const serve = async (ports: Port[], host: RuleHost, settings: object, announcer:
     return [name, { failurePolicy: "Fail", exempt, settings }];
   });
   const rules = { ...Object.fromEntries(setups), spoiler: {} };
-  const { reports, manifests, stop } = await serveTestRules([...ports, competitor], JSON.stringify({ rules }), host);
+  const { reports, manifests, stop } = await serveTestRules([...ports, competingRule], JSON.stringify({ rules }), host);
   const names = new Set(ports.map(({ name }) => name));
   let start = 0;
   return {

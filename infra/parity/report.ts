@@ -3,7 +3,7 @@ import type { CaseDifference, CaseResults, RuleCaseResults } from "./cases/cases
 import type { ParityDifference, PortParity } from "./parity.ts";
 
 /** The headings of the table of ports, whose rows are printed as each port is finished. */
-export const headings = [
+export const tableHeadings = [
   "RULE",
   "REQUESTS",
   "EQUAL",
@@ -32,7 +32,9 @@ export const buildRow = ({ rule, requests, equal, known, unexplained, calls }: P
 /** Aligns a row below the headings. Rows are printed one by one, because all together take minutes. */
 export const alignRow = (cells: (string | number)[], longestName: number): string =>
   cells
-    .map((cell, at) => (at === 0 ? String(cell).padEnd(longestName) : String(cell).padStart(headings[at]?.length ?? 0)))
+    .map((cell, at) =>
+      at === 0 ? String(cell).padEnd(longestName) : String(cell).padStart(tableHeadings[at]?.length ?? 0),
+    )
     .join("  ");
 
 /**

@@ -9,7 +9,7 @@ import { mergeWithDefaults } from "#lib/settings.ts";
 import type { ServerCertificate } from "../keys/keys.ts";
 import { parseConfig } from "../project/project.ts";
 import { buildRoles, toGroupName } from "../webhooks/rbac.ts";
-import { type Binaries, listPlugins, webhookPlugins } from "./control-plane/binaries.ts";
+import { type ControlPlaneBinaries, listPlugins, webhookPlugins } from "./control-plane/binaries.ts";
 import { getCollectionPath } from "./control-plane/client.ts";
 import { bootCluster, bootClusters, type ClusterOptions, type TestCluster } from "./control-plane/cluster.ts";
 import { breakGlass } from "./generators/scenarios.ts";
@@ -42,7 +42,7 @@ const reader = "postern";
 /** Boots both servers with the same objects. With `late`, the plugin is on only after `late.fill` created objects. */
 export const openServerPair = async (
   port: Port,
-  binaries: Binaries,
+  binaries: ControlPlaneBinaries,
   place: PairResources,
   late?: ClusterOptions["late"],
 ): Promise<ServerPair> => {
@@ -94,7 +94,7 @@ const grantRights = async (port: Port, { admin }: TestCluster) => {
 };
 
 /** Returns a folder with the etcd data of a cluster that has the surroundings. Made once, with every plugin off. */
-const getPreparedStore = (binaries: Binaries): Promise<string> => {
+const getPreparedStore = (binaries: ControlPlaneBinaries): Promise<string> => {
   preparedStore ??= (async () => {
     const folder = await mkdtemp(join(tmpdir(), "postern-store-"));
     process.once("exit", () => rmSync(folder, { recursive: true, force: true }));

@@ -1,8 +1,8 @@
 import { isDeepStrictEqual } from "node:util";
 import type { EndpointConfig } from "#lib/endpoint.ts";
-import type { GroupConfig, Membership } from "#lib/group.ts";
+import type { GroupConfig, GroupMembership } from "#lib/group.ts";
 import { getVariants, type Rule, rule, selectPhase } from "#lib/rule.ts";
-import type { Variants } from "#lib/settings.ts";
+import type { SettingsVariants } from "#lib/settings.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
 import type { ClusterConfig, PosternConfig, RuleConfig, RuleGroup } from "../config/config.ts";
 import { buildRuleEntry } from "../webhooks/entry.ts";
@@ -29,7 +29,7 @@ export const buildEndpointConfig = (config: PosternConfig, { name, rule, members
   return { rule: name, ...usual, clusters: Object.fromEntries(clusters) };
 };
 
-const buildVariants = (rule: Rule, settings: object): { variants?: Variants } => {
+const buildVariants = (rule: Rule, settings: object): { variants?: SettingsVariants } => {
   const variants = getVariants(rule, settings)?.map(({ name, settings = {} }) => [name, settings]);
   return variants ? { variants: Object.fromEntries(variants) } : {};
 };
@@ -68,7 +68,7 @@ export const buildGroupConfig = (
   };
 };
 
-const buildMembership = (listed: CatalogueRule, setup: RuleConfig): Membership => {
+const buildMembership = (listed: CatalogueRule, setup: RuleConfig): GroupMembership => {
   const { mode, settings } = setup;
   if (mode === "off") return { mode, settings, match: [], failsOpen: true, exempt: {} };
   // Assumes `--harden`: it may be applied to the entries after the functions were built with this configuration.

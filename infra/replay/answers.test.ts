@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { Case } from "#lib/recording/recording.ts";
-import { type ReviewOutcome, respond } from "#lib/review.ts";
+import { buildReviewResponse, type ReviewOutcome } from "#lib/review.ts";
 import { buildReview } from "../catalogue/cases.ts";
 import { listDifferingAspects, readAnswer, readRecordedAnswer } from "./answers.ts";
 
@@ -16,7 +16,7 @@ const review = buildReview(listed, changing);
 
 /** Returns the answer of a function. */
 const answerWith = (outcome: ReviewOutcome, entry = changing) => {
-  const answer = readAnswer(respond(review, outcome), entry, review.request.uid);
+  const answer = readAnswer(buildReviewResponse(review, outcome), entry, review.request.uid);
   assert.ok("made" in answer, JSON.stringify(answer));
   return answer;
 };
@@ -105,7 +105,7 @@ describe("an answer", () => {
     ["nothing", undefined, { fault: "its answer is not an AdmissionReview: undefined" }],
     [
       "a patch of what isn't there",
-      respond(review, { allowed: true, patch: [{ op: "remove", path: "/spec/a" }] }),
+      buildReviewResponse(review, { allowed: true, patch: [{ op: "remove", path: "/spec/a" }] }),
       { fault: /^its patch can't be applied: / },
     ],
     [

@@ -1,5 +1,5 @@
 import { isDeepStrictEqual } from "node:util";
-import type { Mode } from "#lib/decide.ts";
+import type { EnforcementMode } from "#lib/decide.ts";
 import type { Case } from "#lib/recording/recording.ts";
 import { fitAudit, fitWarnings, type KubernetesObject, type Status } from "#lib/review.ts";
 import { applyOutcomePatch, parseDecision } from "../catalogue/case-differences.ts";
@@ -25,7 +25,7 @@ export type ReplayAnswer = KnownAnswer | { absent: string } | { fault: string };
 /** An answer that could be read. `mode` is the rule's mode; absent if it is unknown or doesn't matter. */
 interface KnownAnswer {
   made: ReplayDecision;
-  mode?: Mode;
+  mode?: EnforcementMode;
 }
 
 export const readRecordedAnswer = (entry: Case): ReplayAnswer => {
@@ -70,12 +70,12 @@ const toAdmission = (
 };
 
 /** A part of two answers that replay compares. */
-export type Aspect = keyof ReplayDecision | "mode";
+export type DecisionAspect = keyof ReplayDecision | "mode";
 
 const aspects = ["verdict", "message", "code", "reason", "warnings", "audit", "object"] as const;
 
 /** Patches are compared by their results. Modes are compared unless both verdicts are `allowed`. */
-export const listDifferingAspects = (left: KnownAnswer, right: KnownAnswer): Aspect[] => {
+export const listDifferingAspects = (left: KnownAnswer, right: KnownAnswer): DecisionAspect[] => {
   const [one, other] = [left.made, right.made];
   const isWhole = "details" in one && "details" in other;
   const isSilent = one.verdict === "allowed" && other.verdict === "allowed";

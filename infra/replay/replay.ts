@@ -3,7 +3,7 @@ import type { AdmissionReview } from "#lib/review.ts";
 import { buildReview, restoreReview } from "../catalogue/cases.ts";
 import { type CatalogueRule, readCatalogue } from "../catalogue/registry.ts";
 import { toSentence } from "../cli/complaint.ts";
-import { type Aspect, listDifferingAspects, type ReplayAnswer } from "./answers.ts";
+import { type DecisionAspect, listDifferingAspects, type ReplayAnswer } from "./answers.ts";
 import type { ReplayRecording, UnreadableRecording } from "./recordings.ts";
 import type { ReplayRequest, ReplaySide } from "./sides.ts";
 
@@ -13,7 +13,7 @@ export type ReplayResult =
       state: ReplayState;
       rule: string;
       cluster?: string | undefined;
-      differs: Aspect[];
+      differs: DecisionAspect[];
       answers: [ReplayAnswer, ReplayAnswer];
       /** The recording has placeholders for redacted text, so its original verdict may have been another. */
       redacted?: true;
@@ -86,7 +86,7 @@ const replay = async (one: ReplayRecording, rule: string | undefined, terms: Rep
   return { ...whole, ...compareAnswers(left, right) };
 };
 
-const compareAnswers = (left: ReplayAnswer, right: ReplayAnswer): { state: ReplayState; differs: Aspect[] } => {
+const compareAnswers = (left: ReplayAnswer, right: ReplayAnswer): { state: ReplayState; differs: DecisionAspect[] } => {
   if ("fault" in left || "fault" in right) return { state: "unplayed", differs: [] };
   if ("made" in left && "made" in right) {
     const differs = listDifferingAspects(left, right);

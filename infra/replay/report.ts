@@ -1,7 +1,7 @@
 import { formatHunk, type Paint } from "../check/reports/format.ts";
 import { escapeControls, toOneLine } from "../cli/terminal.ts";
-import { computeHunks, type Hunk } from "../diff/difference.ts";
-import type { Aspect, ReplayAnswer, ReplayDecision } from "./answers.ts";
+import { computeHunks, type DiffHunk } from "../diff/difference.ts";
+import type { DecisionAspect, ReplayAnswer, ReplayDecision } from "./answers.ts";
 import type { ReplayResult, ReplayState } from "./replay.ts";
 
 /** The number of results per state; `redacted` counts those among them that were evaluated on placeholders. */
@@ -37,11 +37,11 @@ export const formatResult = (result: ReplayResult, names: readonly [string, stri
   return [head, ...lines, ...computeResultHunks(result).map((hunk) => formatHunk(hunk, paint))].join("");
 };
 
-const verbal: Aspect[] = ["verdict", "message", "code", "reason", "details", "mode"];
+const verbal: DecisionAspect[] = ["verdict", "message", "code", "reason", "details", "mode"];
 
 const formatAnswer = (
   answer: ReplayAnswer,
-  differs: readonly Aspect[],
+  differs: readonly DecisionAspect[],
   side: string,
   isLeft: boolean,
   paint: Paint,
@@ -54,7 +54,7 @@ const formatAnswer = (
   const { warnings, audit } = made;
   // Without a differing aspect, this answer is shown because the other side has none; it is written in full.
   const isWhole = differs.length === 0;
-  const has = (...some: Aspect[]) => some.some((one) => differs.includes(one));
+  const has = (...some: DecisionAspect[]) => some.some((one) => differs.includes(one));
   const isTold = mode !== undefined && (isWhole ? mode !== "enforce" && made.verdict !== "allowed" : has("mode"));
   const verdict = `${side}: ${formatVerdict(made, differs)}${isTold ? `, in mode ${mode}` : ""}`;
   const warned = has("warnings") && warnings.length === 0 ? ["nothing"] : warnings;
@@ -70,7 +70,7 @@ const formatAnswer = (
 
 const formatVerdict = (
   { verdict, message, code, reason, details }: ReplayDecision,
-  differs: readonly Aspect[],
+  differs: readonly DecisionAspect[],
 ): string => {
   if (verdict !== "denied") return verdict;
   const more = differs.includes("details") ? ` ${JSON.stringify(details ?? {})}` : "";
@@ -78,7 +78,7 @@ const formatVerdict = (
 };
 
 /** Returns the diff of the objects after both versions' changes; none if they are equal or weren't made. */
-export const computeResultHunks = (result: Exclude<ReplayResult, { state: "unreadable" }>): Hunk[] => {
+export const computeResultHunks = (result: Exclude<ReplayResult, { state: "unreadable" }>): DiffHunk[] => {
   const [left, right] = result.answers;
   if (!result.differs.includes("object") || !("made" in left) || !("made" in right)) return [];
   return computeHunks(left.made.object, [{ rule: result.rule, after: right.made.object }]);

@@ -1,5 +1,5 @@
 import { isDeepStrictEqual } from "node:util";
-import type { Mode } from "#lib/decide.ts";
+import type { EnforcementMode } from "#lib/decide.ts";
 import { getOwn, isMap } from "#lib/json.ts";
 import type { Case } from "#lib/recording/recording.ts";
 import type { AdmissionReview } from "#lib/review.ts";
@@ -75,7 +75,7 @@ const buildReplayEvent = ({ entry, review }: ReplayRequest): object => {
   };
 };
 
-type ConfiguredRule = { mode: Mode; settings: object } | { absent: string } | { fault: string };
+type ConfiguredRule = { mode: EnforcementMode; settings: object } | { absent: string } | { fault: string };
 
 const hasMember = (share: unknown, rule: string): boolean => getOwn(getOwn(share, "alone"), rule) !== undefined;
 
@@ -110,7 +110,7 @@ export const findConfiguredRule = (
   if (mode === "off" || getOwn(found, "mode") === "off") return { absent: `has it off in ${cluster}` };
   if (!modes.includes(mode) || !isMap(settings)) return { fault: `its settings in ${cluster} can't be read` };
   // The cast is safe: `modes.includes(mode)` was checked above.
-  const standing = { mode: mode as Mode, settings };
+  const standing = { mode: mode as EnforcementMode, settings };
   if (variant === undefined) return standing;
 
   const usual = getOwn(getOwn(share, "variants"), variant);

@@ -10,7 +10,7 @@ import type { ProcessResult, ReplayResources } from "./scratch.ts";
 import { createVersionSide, type ReplaySide, recordedSide } from "./sides.ts";
 
 /** The folder of this checkout of Postern. */
-export const root = fileURLToPath(new URL("../../", import.meta.url));
+export const checkoutRoot = fileURLToPath(new URL("../../", import.meta.url));
 
 /** The rules to build from a checkout (if empty, all that are on), and the postern.yaml (if absent, its own). */
 export interface BuildRequest {
@@ -26,20 +26,20 @@ export const isPosternCheckout = (folder: string): boolean => existsSync(join(fo
 /** Returns the hash of the commit that a name stands for; undefined if git knows none. */
 export const findCommit = async (name: string, scratch: ReplayResources): Promise<string | undefined> => {
   const words = ["rev-parse", "--verify", "--quiet", "--end-of-options", `${name}^{commit}`];
-  const { code, stdout } = await scratch.run("git", words, { cwd: root });
+  const { code, stdout } = await scratch.run("git", words, { cwd: checkoutRoot });
   return code === 0 ? stdout.trim() : undefined;
 };
 
 /** Returns at most ten branches and tags, those with the newest commits first, for messages. */
 export const listRecentRefs = async (scratch: ReplayResources): Promise<string[]> => {
   const words = ["for-each-ref", "--format=%(refname:short)", "--count=10", "--sort=-creatordate"];
-  const { code, stdout } = await scratch.run("git", [...words, "refs/heads", "refs/tags"], { cwd: root });
+  const { code, stdout } = await scratch.run("git", [...words, "refs/heads", "refs/tags"], { cwd: checkoutRoot });
   return code === 0 ? stdout.split("\n").filter(Boolean) : [];
 };
 
 /** Reports whether this git checkout is shallow, that is, has only a part of the history. */
 export const isShallowCheckout = async (scratch: ReplayResources): Promise<boolean> => {
-  const { code, stdout } = await scratch.run("git", ["rev-parse", "--is-shallow-repository"], { cwd: root });
+  const { code, stdout } = await scratch.run("git", ["rev-parse", "--is-shallow-repository"], { cwd: checkoutRoot });
   return code === 0 && stdout.trim() === "true";
 };
 
@@ -55,13 +55,13 @@ export const buildCommit = async (
   const archive = join(folder, "archive.tar");
   const place = join(folder, "tree");
   const steps: [string, string[], string][] = [
-    ["git", ["archive", "--format=tar", "--prefix=tree/", `--output=${archive}`, commit], root],
+    ["git", ["archive", "--format=tar", "--prefix=tree/", `--output=${archive}`, commit], checkoutRoot],
     ["tar", ["-xf", archive], folder],
   ];
   for (const [program, words, cwd] of steps)
     requireSuccess(await scratch.run(program, words, { cwd }), `${name} can't be unpacked`);
   if (!isPosternCheckout(place)) throw new Complaint(`${name} can't be built: it has no ${command}`, 3);
-  await installPackages(place, root, name, scratch, say);
+  await installPackages(place, checkoutRoot, name, scratch, say);
   return buildIn(place, name, wish, scratch, true);
 };
 
@@ -166,7 +166,7 @@ export const openReplaySide = async (text: string, means: SideOptions): Promise<
   const { wish, milliseconds, scratch, say } = means;
   const openBundleSide = async (folder: string) =>
     createVersionSide(await openBundles(text, folder, milliseconds, scratch));
-  if (text === "working-tree") return openBundleSide(await buildCheckout(root, text, wish, scratch, say));
+  if (text === "working-tree") return openBundleSide(await buildCheckout(checkoutRoot, text, wish, scratch, say));
   // A postern.yaml that the user names applies to the working tree only.
   const own = { rules: wish.rules };
   const isPath = isAbsolute(text) || /^\.\.?(\/|$)/.test(text);

@@ -1,5 +1,5 @@
 import { setTimeout as wait } from "node:timers/promises";
-import { pollWhile, repackage, requireChangeableStack } from "../aws/stack.ts";
+import { pollWhile, replacePackagedTemplate, requireChangeableStack } from "../aws/stack.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
 import { formatCount, runInParallel } from "../cli/progress.ts";
 import { applyAll } from "../clusters/apply.ts";
@@ -28,7 +28,7 @@ export const planDeployment = async (job: DeploymentJob): Promise<DeploymentPlan
 const comparisonNote =
   "clusters: compared with the entries that were deployed last; postern status compares them with the cluster itself";
 
-export const deploy = async (
+export const deployStage = async (
   job: DeploymentJob,
   show: (plan: DeploymentPlan) => Promise<void>,
   build = packageStage,
@@ -158,7 +158,7 @@ const deployStack = async ({ job, plan }: PreparedDeployment) => {
   const { stack } = job.stage;
   requireChangeableStack(plan.stage, await stack.readStatus());
   await job.progress.step("stack", async (tell) => {
-    await repackage(plan.template);
+    await replacePackagedTemplate(plan.template);
     const start = new Date();
     await pollWhile(stack.deploy(), async () => tell(await stack.countDone(start), total));
     return `${formatCount(total, "resource")} ${isNew ? "created" : "changed"}`;

@@ -20,7 +20,7 @@ export interface DestroyOptions extends Pick<DeploymentTargets, "stage" | "confi
 }
 
 /** Deletes the webhook configurations, then the functions. Returns the result in a sentence. */
-export const destroy = async (demolition: DestroyOptions): Promise<string> => {
+export const destroyStage = async (demolition: DestroyOptions): Promise<string> => {
   const { stage, configsOnly, config, forgotten } = demolition;
   if (configsOnly) {
     await deleteEntries(demolition, configsOnly);

@@ -110,7 +110,7 @@ export const requireRollbackTarget = (
 };
 
 /** Makes a rule allow everything until a time. Returns the version that replaces the rule's code. */
-export const disarm = async (functions: StageFunctions, rule: string, until: Date): Promise<string> => {
+export const disarmRule = async (functions: StageFunctions, rule: string, until: Date): Promise<string> => {
   const { live, versions, whole } = await readFunctionState(functions, rule);
   await restoreLatestCode(functions, rule, versions);
   const stand = await readFile(new URL("disarmed.cjs", import.meta.url));
@@ -135,7 +135,7 @@ export const disarm = async (functions: StageFunctions, rule: string, until: Dat
 };
 
 /** Makes a disarmed rule decide again, before its time is over. Returns the version that is live now. */
-export const arm = async (functions: StageFunctions, rule: string): Promise<string> => {
+export const armRule = async (functions: StageFunctions, rule: string): Promise<string> => {
   const { live, versions, whole, disarmed } = await readFunctionState(functions, rule);
   if (disarmed) await functions.moveAlias(rule, whole.version, live);
   await restoreLatestCode(functions, rule, versions);

@@ -66,7 +66,7 @@ export const readHealth = async (
     health.drift = found.map(({ sentence }) => sentence);
     const { catalogue = [] } = targets;
     health.drift.push(
-      ...(await findStaleEntries({ ...targets, config, catalogue }, name, listEntries(recorded.manifests))),
+      ...(await describeStaleEntries({ ...targets, config, catalogue }, name, listEntries(recorded.manifests))),
     );
   } catch (error) {
     health.unknown.push(toSentence(error));
@@ -101,7 +101,7 @@ const findClusterSegment = async (
 };
 
 /** Finds rules whose entries were made from another state of the cluster. */
-const findStaleEntries = async (
+const describeStaleEntries = async (
   targets: Pick<DeploymentTargets, "stage" | "file" | "deployer" | "config" | "catalogue">,
   name: string,
   recorded: WebhookEntry[],

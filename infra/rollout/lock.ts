@@ -19,7 +19,7 @@ interface LockClaim {
 }
 
 /** Milliseconds until a lock that isn't renewed expires, by S3's clock. */
-export const lockTerm = 180_000;
+export const lockTermMilliseconds = 180_000;
 /** Milliseconds between renewals. */
 const renewalMilliseconds = 20_000;
 const maxAttempts = 10;
@@ -121,7 +121,7 @@ export const takeLock = async (bucket: StageBucket, what: string, overriding = f
       // The write succeeded, but its response was lost and the SDK sent it again.
       if (isOurs(other)) return;
       if (other) {
-        if (!overriding && !(other.age > lockTerm)) throw buildRefusal(other);
+        if (!overriding && !(other.age > lockTermMilliseconds)) throw buildRefusal(other);
         if (await bucket.write(lockKey, buildClaim(), { IfMatch: other.etag })) return;
       }
       await waitLonger(attempt);
@@ -154,7 +154,7 @@ export const takeLock = async (bucket: StageBucket, what: string, overriding = f
   }, renewalMilliseconds).unref();
   let isReleased = false;
   return {
-    check: () => confirm(lockTerm / 2),
+    check: () => confirm(lockTermMilliseconds / 2),
     signal: lost.signal,
     release: async () => {
       if (isReleased) return;
@@ -186,7 +186,7 @@ const describeHolder = (stored: BucketObject) => {
 };
 
 const buildRefusal = (stored: BucketObject): Complaint => {
-  const end = new Date(stored.modified.getTime() + lockTerm).toISOString();
+  const end = new Date(stored.modified.getTime() + lockTermMilliseconds).toISOString();
   return new Complaint(
     `this stage is locked by ${describeHolder(stored)}; the lock expires at ${end} unless that command renews it`,
     1,

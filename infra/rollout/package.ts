@@ -3,7 +3,7 @@ import type { EndpointConfig } from "#lib/endpoint.ts";
 import type { WantedVersion } from "../aws/lambda-functions.ts";
 import { packageStack, type StackTemplate } from "../aws/stack.ts";
 import { buildFunctions, distFolder } from "../build/build.ts";
-import type { Bundle } from "../build/bundle.ts";
+import type { RuleBundle } from "../build/bundle.ts";
 import { computeFunctionSettings } from "../build/deployment.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
 import type { PosternConfig } from "../config/config.ts";
@@ -49,7 +49,7 @@ export const packageStage = async (
   return { parts, template, notes };
 };
 
-const toPackagedRule = (bundle: Bundle, stage: string, publicKeys: string, zip: Uint8Array) => {
+const toPackagedRule = (bundle: RuleBundle, stage: string, publicKeys: string, zip: Uint8Array) => {
   const { name, logic, asks, scripts, codeSha256, hash } = bundle;
   const description = `${hash.slice(0, 12)} of ${name}`;
   const wanted = { zip, codeSha256, description, ...computeFunctionSettings(bundle, publicKeys, stage) };

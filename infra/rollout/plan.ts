@@ -8,7 +8,7 @@ import type { ClusterPlan } from "./cluster-plan.ts";
 import { type FunctionState, readFunctionState } from "./disarm.ts";
 import type { PackagedRule } from "./package.ts";
 import { listReleasedVersions, type Release } from "./releases.ts";
-import { isUnchanged, type StackChange } from "./stack-plan.ts";
+import { isUnchanged, type StackDifferences } from "./stack-plan.ts";
 
 /** What a deployment changes about one rule's function, and why. */
 export interface RuleChangePlan {
@@ -22,7 +22,7 @@ export interface RuleChangePlan {
 
 export interface DeploymentPlan {
   stage: string;
-  stack: StackChange;
+  stack: StackDifferences;
   template: StackTemplate;
   parts: RuleChangePlan[];
   /** Rules that are off now; their functions stay for one more release. */

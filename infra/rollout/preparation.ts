@@ -7,7 +7,7 @@ import { readFunctionState } from "./disarm.ts";
 import type { Keyring } from "./keyring.ts";
 import { packageStage } from "./package.ts";
 import { type DeploymentPlan, planRules, readStates } from "./plan.ts";
-import { openReleases, type Release, type Releases } from "./releases.ts";
+import { openReleases, type Release, type ReleaseStore } from "./releases.ts";
 import { compareRights, listStackRules, planStack } from "./stack-plan.ts";
 import { type DeploymentTargets, resolveAddresses } from "./targets.ts";
 
@@ -25,7 +25,7 @@ export const maxParallelCalls = 5;
 
 export interface PreparedDeployment {
   job: DeploymentJob;
-  releases: Releases;
+  releases: ReleaseStore;
   keyring: Keyring | undefined;
   plan: DeploymentPlan;
 }

@@ -49,7 +49,7 @@ export interface Release {
 }
 
 /** The releases of a stage that were read, the newest first, and a way to save another. */
-export interface Releases {
+export interface ReleaseStore {
   all: Release[];
   save(release: Release): Promise<void>;
 }
@@ -61,7 +61,7 @@ const folder = "releases/";
 const buildKey = (id: number) => `${folder}${String(id).padStart(6, "0")}.json`;
 
 /** Reads the releases of a stage; there are none without a bucket. */
-export const openReleases = async (open: () => Promise<StageBucket | undefined>): Promise<Releases> => {
+export const openReleases = async (open: () => Promise<StageBucket | undefined>): Promise<ReleaseStore> => {
   const bucket = await open();
   // The bucket may have been deleted by hand.
   const keys = bucket ? await listKeys(bucket).catch(recoverFrom("NoSuchBucket", [])) : [];

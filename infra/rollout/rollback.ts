@@ -17,7 +17,7 @@ import {
   openReleases,
   type Release,
   type ReleasedRule,
-  type Releases,
+  type ReleaseStore,
 } from "./releases.ts";
 import { type DeploymentTargets, openTargetCluster, requireOwnStage } from "./targets.ts";
 
@@ -27,7 +27,7 @@ const atOnce = 5;
 export const readReleases = async (
   { openStageBucket: bucket }: AwsStage,
   progress: Progress,
-): Promise<Releases | undefined> =>
+): Promise<ReleaseStore | undefined> =>
   openReleases(bucket).catch((error) => {
     progress.say(`the releases can't be read: ${toSentence(error)}`);
     return undefined;
@@ -219,7 +219,7 @@ const applyRelease = async (
 };
 
 /** Saves the present state as a release. A failure is reported but undoes nothing. */
-const saveRelease = async (releases: Releases, release: Release, progress: Progress): Promise<Release> => {
+const saveRelease = async (releases: ReleaseStore, release: Release, progress: Progress): Promise<Release> => {
   const id = (releases.all[0]?.id ?? 0) + 1;
   const next = { ...release, id, at: new Date().toISOString(), by: getOwnName(), complete: true };
   await releases.save(next).catch((error) => progress.say(`release r${id} could not be saved: ${toSentence(error)}`));

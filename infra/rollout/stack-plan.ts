@@ -31,7 +31,7 @@ export const planStack = (
   deployed: StackTemplate | undefined,
   all: Release[],
   elsewhere: boolean,
-): { template: StackTemplate; stack: StackChange; kept: string[] } => {
+): { template: StackTemplate; stack: StackDifferences; kept: string[] } => {
   const [before, after] = [readEndpointType(deployed), readEndpointType(template)];
   if (listStackRules(deployed, stage).length > 0 && before !== after)
     throw new Complaint(
@@ -59,14 +59,14 @@ export const compareRights = (
 };
 
 /** The differences between two stacks, by logical id. */
-export interface StackChange {
+export interface StackDifferences {
   isNew: boolean;
   added: string[];
   changed: string[];
   removed: string[];
 }
 
-export const compareStacks = (before: StackTemplate | undefined, after: StackTemplate): StackChange => {
+export const compareStacks = (before: StackTemplate | undefined, after: StackTemplate): StackDifferences => {
   const [old, fresh] = [listComparedParts(before), listComparedParts(after)];
   return {
     isNew: before === undefined,
@@ -76,7 +76,7 @@ export const compareStacks = (before: StackTemplate | undefined, after: StackTem
   };
 };
 
-export const isUnchanged = ({ isNew, added, changed, removed }: StackChange): boolean =>
+export const isUnchanged = ({ isNew, added, changed, removed }: StackDifferences): boolean =>
   !isNew && added.length + changed.length + removed.length === 0;
 
 /** Postern publishes these with each version, so they are no changes of the stack. */

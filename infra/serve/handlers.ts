@@ -4,7 +4,7 @@ import { registerHooks } from "node:module";
 import { basename, dirname, join, resolve } from "node:path";
 import { pathToFileURL } from "node:url";
 import { createCompleteEndpoint, createCompleteGroup } from "#lib/complete-endpoint.ts";
-import type { Evaluate } from "#lib/decide.ts";
+import type { EvaluateRequest } from "#lib/decide.ts";
 import type { EndpointHost } from "#lib/endpoint.ts";
 import { type BrokenRule, type CatalogueRule, catalogueFolder, readCatalogueRules } from "../catalogue/registry.ts";
 import { Complaint } from "../cli/complaint.ts";
@@ -26,7 +26,7 @@ export interface LoadedHandlers {
 export const openServedRules = async (
   file: string,
   host: EndpointHost,
-  evaluate?: Evaluate,
+  evaluate?: EvaluateRequest,
   kept: ReadonlySet<string> = new Set(),
 ): Promise<LoadedHandlers> => {
   const { catalogue, broken, config } = await readProject(file);
@@ -42,7 +42,7 @@ export const createHandler = (
   config: PosternConfig,
   listed: CatalogueRule,
   host: EndpointHost,
-  evaluate?: Evaluate,
+  evaluate?: EvaluateRequest,
 ): LambdaHandler => {
   const { name, rule, members } = listed;
   if (!members) return createCompleteEndpoint(rule, buildEndpointConfig(config, listed), host, evaluate);

@@ -2,18 +2,24 @@ import { isIP } from "node:net";
 import { dirname, join, relative } from "node:path";
 import { createUnconnectedCapabilities } from "#lib/capabilities.ts";
 import { createLiveCapabilities } from "#lib/cluster/live-capabilities.ts";
-import { warm } from "#lib/cue/engine.ts";
+import { warmUpEngine } from "#lib/cue/engine.ts";
 import type { EndpointHost } from "#lib/endpoint.ts";
 import { createMemoryLedger } from "#lib/ledger.ts";
 import type { LogReport } from "#lib/log-line.ts";
 import { describeVerdict } from "#lib/log-line.ts";
 import type { OpenCapabilities } from "#lib/needs.ts";
-import type { Recorder } from "#lib/recording/recorder.ts";
+import type { ReviewRecorder } from "#lib/recording/recorder.ts";
 import { getObjectName } from "#lib/refusals.ts";
 import { openKeyVerifier } from "#lib/url-key.ts";
 import type { ManifestCluster } from "../apiserver/manifest-cluster.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
-import { commonOptions, formatTable, type Option, type Options, writeOutput } from "../cli/command.ts";
+import {
+  type CommandOption,
+  commonCommandOptions,
+  formatTable,
+  type ParsedOptions,
+  writeOutput,
+} from "../cli/command.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
 import { configFile, type PosternConfig, type RuleConfig } from "../config/config.ts";
 import { readConnections } from "../config/connections.ts";
@@ -23,7 +29,7 @@ import { type LoadedHandlers, openServedRules, watchRules } from "./handlers.ts"
 
 /** The options that all verbs share that serve rules on this machine. */
 export const servingOptions = {
-  config: commonOptions.config,
+  config: commonCommandOptions.config,
   host: {
     type: "string",
     value: "HOST",
@@ -32,13 +38,13 @@ export const servingOptions = {
   },
   port: { type: "string", value: "PORT", default: "8443", says: "the port to listen on; 0 chooses a free port" },
   watch: { type: "boolean", says: "reload rules, postern.yaml and the manifests that it names when they change" },
-} satisfies Record<string, Option>;
+} satisfies Record<string, CommandOption>;
 
 export type FindRuleConfig = (cluster: string, rule: string) => RuleConfig | undefined;
 
 /** Serves the rules of postern.yaml until Ctrl-C. `listening` may wrap the host and the evaluation, to record reviews. */
 export const serveRules = async (
-  options: Options,
+  options: ParsedOptions,
   listening = (host: EndpointHost, _: FindRuleConfig): Listening => ({ host }),
 ): Promise<void> => {
   const file = options.text("config") ?? configFile;
@@ -75,7 +81,7 @@ export const serveRules = async (
     for (const fault of faults) writeOutput(`${fault}\n`);
     for (const { name, sentence } of opened.broken) writeOutput(`${name} is not served: ${sentence}\n`);
     currentManifests = manifestClusters;
-    if (rules.some((listed) => needsScripts(listed, opened.config))) warm();
+    if (rules.some((listed) => needsScripts(listed, opened.config))) warmUpEngine();
     kept = new Set(rules.map(({ name }) => name));
     findRuleConfig = (cluster, rule) => opened.config.clusters.get(cluster)?.rules.get(rule);
     const live = createLiveCapabilities(Object.fromEntries(connections), undefined, ledger, () => {});
@@ -127,7 +133,7 @@ const needsScripts = ({ name, rule }: CatalogueRule, { clusters }: PosternConfig
     return Object.values(rule.needs ?? {}).some((need) => need.isAwaited?.(setup.settings));
   });
 
-type Listening = Pick<Recorder, "host"> & Partial<Recorder>;
+type Listening = Pick<ReviewRecorder, "host"> & Partial<ReviewRecorder>;
 
 /** Resolves on Ctrl-C, which may send two signals, from the terminal and from npm. A later signal exits at once. */
 const waitForInterrupt = () =>

@@ -8,8 +8,8 @@ import type { Context } from "aws-lambda";
 import fc from "fast-check";
 import { parse } from "yaml";
 import { createUnconnectedCapabilities } from "#lib/capabilities.ts";
-import type { Decision } from "#lib/decide.ts";
-import type { Capabilities, Freshness } from "#lib/needs.ts";
+import type { RuleDecision } from "#lib/decide.ts";
+import type { AnswerFreshness, Capabilities } from "#lib/needs.ts";
 import { createRecordedCapabilities, type RecordedAnswers } from "#lib/recorded-answers.ts";
 import type { Case } from "#lib/recording/recording.ts";
 import type { AdmissionReview, KubernetesObject } from "#lib/review.ts";
@@ -50,7 +50,7 @@ const fillingFromMemory: Record<string, string> = {
   "pod-topology-labels": "a node that has its zone and region keeps them",
   "policy-override": "it would list every policy for every write",
 };
-const idle: Decision["outcome"] = { allowed: true, warnings: [], audit: {} };
+const idle: RuleDecision["outcome"] = { allowed: true, warnings: [], audit: {} };
 
 for (const { name, sentence } of broken.filter(isChosen)) describe(name, () => it("loads", () => fail(sentence)));
 
@@ -311,7 +311,7 @@ function testLaws(listed: CatalogueRule, cases: Case[]) {
 }
 
 /** The decision on a case, with everything frozen: a rule that edits its input fails here. */
-async function evaluateFrozen(listed: CatalogueRule, entry: Case): Promise<Decision> {
+async function evaluateFrozen(listed: CatalogueRule, entry: Case): Promise<RuleDecision> {
   return evaluateCase(listed, entry, freezeReview(buildReview(listed, structuredClone(entry))));
 }
 
@@ -364,7 +364,7 @@ function freezeReview<T>(value: T): T {
 /** Returns capabilities of a cluster that has just changed: questions that accept old answers get those from before. */
 function buildChangedCapabilities(now: RecordedAnswers, before: RecordedAnswers): Capabilities {
   const [fresh, remembered] = [createRecordedCapabilities(now), createRecordedCapabilities(before)];
-  const chooseCapabilities = (freshness?: Freshness) => (freshness?.maxAge === 0 ? fresh : remembered);
+  const chooseCapabilities = (freshness?: AnswerFreshness) => (freshness?.maxAge === 0 ? fresh : remembered);
   return {
     ...fresh,
     get: (kind, name, namespace, freshness) => chooseCapabilities(freshness).get(kind, name, namespace, freshness),

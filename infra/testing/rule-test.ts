@@ -1,5 +1,5 @@
 import { basename } from "node:path";
-import type { Decision } from "#lib/decide.ts";
+import type { RuleDecision } from "#lib/decide.ts";
 import { evaluateRule } from "#lib/evaluation.ts";
 import type { Capabilities } from "#lib/needs.ts";
 import { createRecordedCapabilities } from "#lib/recorded-answers.ts";
@@ -14,11 +14,11 @@ import { buildConfigurations } from "../webhooks/configurations.ts";
 
 // The module `postern/test`: what a rule's own test needs beside the rule.
 export { createLiveCapabilities } from "#lib/cluster/live-capabilities.ts";
-export type { Count } from "#lib/metrics.ts";
+export type { MetricCount } from "#lib/metrics.ts";
 export { mergeWithDefaults as mergeSettings } from "#lib/settings.ts";
 export { applyOutcomePatch } from "../catalogue/case-differences.ts";
 export { evaluateCondition } from "./cel-condition.ts";
-export { type Case, createRecordedCapabilities, type Decision };
+export { type Case, createRecordedCapabilities, type RuleDecision };
 
 /** The input of a decision beside the request. The defaults are the rule's settings, no answers and 1970. */
 interface Circumstances {
@@ -35,14 +35,14 @@ export const openRule = async (folder: string) => {
   const { rule } = listed;
   return {
     cases: await readCases(listed),
-    decideCase: (entry: Case, capabilities?: Capabilities): Promise<Decision> =>
+    decideCase: (entry: Case, capabilities?: Capabilities): Promise<RuleDecision> =>
       evaluateCase(listed, entry, buildReview(listed, entry), capabilities),
     /** Decides a request that can't be written as a case. The given settings override the rule's own. */
     decide: async (
       phase: Phase,
       request: AdmissionRequest,
       { settings, variant, now = new Date(0), capabilities = createRecordedCapabilities({}) }: Circumstances = {},
-    ): Promise<Decision> =>
+    ): Promise<RuleDecision> =>
       evaluateRule(rule, phase, request, {
         name,
         mode: "enforce",

@@ -1,5 +1,5 @@
 import { rejectWhenLate } from "../deadline.ts";
-import type { Decision, Mode } from "../decide.ts";
+import type { EnforcementMode, RuleDecision } from "../decide.ts";
 import { evaluateRule } from "../evaluation.ts";
 import { type Failure, toFailure } from "../failure.ts";
 import type { Capabilities } from "../needs.ts";
@@ -9,22 +9,22 @@ import { callMutatorsInRounds } from "../reinvocation.ts";
 import { matchesRequest } from "../request-match.ts";
 import type { AdmissionRequest, KubernetesObject, Patch } from "../review.ts";
 import type { Phase } from "../rule.ts";
-import type { GuardEntry } from "./guard-entries.ts";
+import type { GuardedRule } from "./guard-entries.ts";
 import { buildCallFailure, buildDenial, type ErrorStatus } from "./responses.ts";
 
 /** What a rule decided about a request, or why it failed. */
 export interface GuardOutcome {
   rule: string;
   phase: Phase;
-  mode: Mode;
+  mode: EnforcementMode;
   request: AdmissionRequest;
   /** The outcome in the rule's mode, and whether the rule refused regardless of its mode. */
-  decision?: Decision;
+  decision?: RuleDecision;
   failure?: Failure;
 }
 
 export interface ChainContext {
-  entries: readonly GuardEntry[];
+  entries: readonly GuardedRule[];
   failurePolicy: "Fail" | "Ignore";
   now(): Date;
   capabilities(milliseconds: number): Capabilities;
@@ -39,7 +39,7 @@ export interface ChainResult {
   warnings: string[];
 }
 
-export const filterMatching = (entries: readonly GuardEntry[], phase: Phase, request: AdmissionRequest) =>
+export const filterMatching = (entries: readonly GuardedRule[], phase: Phase, request: AdmissionRequest) =>
   entries.filter(({ match }) => match[phase]?.some((row) => matchesRequest(row, request)));
 
 /** Evaluates a request in the API server's order: mutating rules one after another, then validating rules in parallel. */
@@ -62,7 +62,7 @@ const mutate = async (request: AdmissionRequest, context: ChainContext): Promise
   const warnings: string[] = [];
   let { object } = request;
   let refusal: ErrorStatus | undefined;
-  const isReinvoked = ({ mode, rule }: GuardEntry) => mode === "enforce" && rule.reinvocationPolicy !== "Never";
+  const isReinvoked = ({ mode, rule }: GuardedRule) => mode === "enforce" && rule.reinvocationPolicy !== "Never";
   await callMutatorsInRounds(entries, isReinvoked, async (entry) => {
     const result = await evaluateEntry(entry, "mutate", { ...request, object }, context);
     for (const warning of result.warnings) warnings.push(warning);
@@ -83,13 +83,13 @@ interface EntryResult {
 }
 
 const evaluateEntry = async (
-  entry: GuardEntry,
+  entry: GuardedRule,
   phase: Phase,
   request: AdmissionRequest,
   context: ChainContext,
 ): Promise<EntryResult> => {
   const { name, mode, rule, settings, variant, milliseconds } = entry;
-  let decision: Decision | undefined;
+  let decision: RuleDecision | undefined;
   let failure: Failure | undefined;
   try {
     if (!(await isSelectedBy(entry, request, context))) return { patch: [], warnings: [] };
@@ -111,7 +111,7 @@ const evaluateEntry = async (
 
 /** Reports whether the rule's selectors select a request, as the API server evaluates them. */
 const isSelectedBy = async (
-  { namespaceSelector, objectSelector, milliseconds }: GuardEntry,
+  { namespaceSelector, objectSelector, milliseconds }: GuardedRule,
   { object, oldObject, namespace, resource: { group, resource } }: AdmissionRequest,
   context: ChainContext,
 ): Promise<boolean> => {

@@ -11,7 +11,7 @@ import { createGuardEntries, type GuardRule } from "./guard-entries.ts";
 import { applyRulesToHttpLibrary, type HttpLibrary } from "./http-library.ts";
 import { createInterceptor, type GuardContext } from "./interception.ts";
 import { createPolicyRules, type Policies, type References } from "./policies.ts";
-import type { Send } from "./program-capabilities.ts";
+import type { SendAsProgram } from "./program-capabilities.ts";
 import { readBody } from "./request-body.ts";
 import { isWritingMethod } from "./target.ts";
 
@@ -88,7 +88,7 @@ export const guard = (send: typeof fetch, options: Guard): typeof fetch => {
 const isRequest = (input: unknown): input is Request => isObject(input) && "method" in input;
 
 const createSender =
-  (send: typeof fetch, source: Request | undefined, init: RequestInit | undefined): Send =>
+  (send: typeof fetch, source: Request | undefined, init: RequestInit | undefined): SendAsProgram =>
   (method, url, headers, body, signal) => {
     const signals = [init?.signal, source?.signal, signal].filter((value) => value != null);
     const own = source && { redirect: source.redirect, credentials: source.credentials, cache: source.cache };

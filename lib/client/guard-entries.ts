@@ -1,4 +1,4 @@
-import type { Mode } from "../decide.ts";
+import type { EnforcementMode } from "../decide.ts";
 import { freezeDeep } from "../json.ts";
 import type { LabelSelector } from "../objects/selection.ts";
 import {
@@ -16,20 +16,20 @@ import { findMistakes, mergeWithDefaults } from "../settings.ts";
 export interface GuardRule {
   rule: Rule;
   settings?: object;
-  mode?: Mode;
+  mode?: EnforcementMode;
   /** The name of one of the rule's variants. Variants only save calls; the rule is correct without one. */
   variant?: string;
 }
 
 /** A rule as one webhook entry would call it. */
-export interface GuardEntry {
+export interface GuardedRule {
   name: string;
   /** The name of the webhook entry, as refusals contain it. */
   webhook: string;
   rule: Rule;
   settings: object;
   variant: string | undefined;
-  mode: Mode;
+  mode: EnforcementMode;
   match: Partial<Record<Phase, readonly RequestMatch[]>>;
   /** Undefined if the rule's selector is missing or empty. */
   namespaceSelector: LabelSelector | undefined;
@@ -43,7 +43,7 @@ const defaultOrder = 37;
 const getOrder = ({ order = defaultOrder }: Rule) => order;
 
 /** Returns entries in the order in which the API server would call the rules. Throws if settings are invalid. */
-export const createGuardEntries = (rules: Record<string, GuardRule>): GuardEntry[] =>
+export const createGuardEntries = (rules: Record<string, GuardRule>): GuardedRule[] =>
   Object.entries(rules)
     .filter(([, { mode }]) => mode !== "off")
     .sort(([left, { rule: first }], [right, { rule: second }]) =>
@@ -67,8 +67,14 @@ const createCheckedEntry = (name: string, { rule, settings: overrides = {}, mode
   return createEntry(name, { ...rule, ...differences }, mergeWithDefaults(settings, own), mode, variant);
 };
 
-const createEntry = (name: string, rule: Rule, settings: object, mode: Mode, variant?: string): GuardEntry => {
-  const match: GuardEntry["match"] = {};
+const createEntry = (
+  name: string,
+  rule: Rule,
+  settings: object,
+  mode: EnforcementMode,
+  variant?: string,
+): GuardedRule => {
+  const match: GuardedRule["match"] = {};
   for (const phase of listPhases(rule)) {
     if (Object.keys(selectPhase(rule.authorizedBy, phase, settings) ?? {}).length > 0)
       throw new Error(

@@ -1,6 +1,6 @@
 import { Failure } from "../failure.ts";
 import { createInterceptor, type GuardContext } from "./interception.ts";
-import type { Send } from "./program-capabilities.ts";
+import type { SendAsProgram } from "./program-capabilities.ts";
 
 /** A request as @kubernetes/client-node passes it to its HTTP library. */
 export interface RequestContext {
@@ -53,7 +53,7 @@ const readHeaders = (request: RequestContext): Headers => {
 
 /** Returns a function that sends other requests in place of `request`. They inherit its other members, such as the agent. */
 const createSender =
-  (library: HttpLibrary, request: RequestContext): Send =>
+  (library: HttpLibrary, request: RequestContext): SendAsProgram =>
   async (method, url, headers, body, signal) => {
     const signals = [request.getSignal?.(), signal].filter((value) => value !== undefined);
     const derived: RequestContext = Object.assign(Object.create(request), {

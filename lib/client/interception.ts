@@ -2,12 +2,12 @@ import { Failure } from "../failure.ts";
 import { isMap } from "../json.ts";
 import type { AdmissionRequest, UserInfo } from "../review.ts";
 import { type ChainContext, filterMatching } from "./chain.ts";
-import type { GuardEntry } from "./guard-entries.ts";
+import type { GuardedRule } from "./guard-entries.ts";
 import { sendPatch } from "./patch-requests.ts";
-import { openProgramCapabilities, type Send } from "./program-capabilities.ts";
+import { openProgramCapabilities, type SendAsProgram } from "./program-capabilities.ts";
 import { getMediaType, parseBody, parseObject } from "./request-body.ts";
 import { toFailureResponse } from "./responses.ts";
-import { parseTarget, parseWriteUrl, type RequestTarget } from "./target.ts";
+import { parseTarget, parseWriteUrl, type WriteTarget } from "./target.ts";
 import {
   buildAdmissionRequest,
   evaluateWrite,
@@ -21,7 +21,7 @@ import {
 export interface ProgramRequest {
   method: string;
   address: string;
-  send: Send;
+  send: SendAsProgram;
   open(): { headers: Headers; read(): Promise<Uint8Array<ArrayBuffer>> };
 }
 
@@ -53,7 +53,7 @@ export const createInterceptor = (guard: GuardContext) => {
   };
 };
 
-const isMatched = (entries: readonly GuardEntry[], target: RequestTarget): boolean => {
+const isMatched = (entries: readonly GuardedRule[], target: WriteTarget): boolean => {
   const request = buildAdmissionRequest(target, { group: "", version: "", kind: "" }, {});
   // A PUT or PATCH of an object that doesn't exist may create it.
   const created: AdmissionRequest = { ...request, operation: "CREATE" };

@@ -7,7 +7,7 @@ import type { Capabilities } from "../needs.ts";
 import { readBody } from "./request-body.ts";
 
 /** Sends a request as the program itself would: with its connections, its signal and its other options. */
-export type Send = (
+export type SendAsProgram = (
   method: string,
   url: string,
   headers: Headers,
@@ -43,7 +43,7 @@ export const openProgramCapabilities = () => {
     for (const oldest of memories.keys()) if (memories.size > maxIdentities) memories.delete(oldest);
     return memory;
   };
-  return (server: string, headers: Headers, send: Send) => {
+  return (server: string, headers: Headers, send: SendAsProgram) => {
     const { host } = new URL(server);
     // The credentials are in the program's headers, which `createSender` adds.
     const connection = { server, credentials: { token: "" } };
@@ -55,7 +55,7 @@ export const openProgramCapabilities = () => {
 };
 
 const createSender =
-  (own: Headers, send: Send): typeof sendRequest =>
+  (own: Headers, send: SendAsProgram): typeof sendRequest =>
   async (url, { method = "GET", headers: sentHeaders }, body, deadline, limit = longestAnswer) => {
     const { accept, "content-type": type } = Object(sentHeaders);
     const headers = filterLastingHeaders(own, { accept, ...(type && { "content-type": type }) });

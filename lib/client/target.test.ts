@@ -4,7 +4,7 @@ import { describe, it } from "node:test";
 import fc from "fast-check";
 import { parse } from "yaml";
 import { Failure } from "../failure.ts";
-import { parseTarget, type RequestTarget } from "./target.ts";
+import { parseTarget, type WriteTarget } from "./target.ts";
 
 const find = (method: string, path: string, server?: string) =>
   parseTarget(method, new URL(path, "https://host:6443"), server === undefined ? undefined : new URL(server));
@@ -12,7 +12,7 @@ interface TargetCase {
   name: string;
   write: string;
   server?: string;
-  target?: Partial<RequestTarget>;
+  target?: Partial<WriteTarget>;
 }
 const cases: TargetCase[] = parse(readFileSync(new URL("target.yaml", import.meta.url), "utf8"));
 const common = { group: "", version: "v1", dryRun: false, server: "https://host:6443" };

@@ -1,7 +1,7 @@
 import { Failure } from "../failure.ts";
 import type { Operation } from "../review.ts";
 
-export interface RequestTarget {
+export interface WriteTarget {
   operation: Operation;
   group: string;
   version: string;
@@ -34,7 +34,7 @@ const namespaceSegments = new Set([undefined, "status", "finalize"]);
  * Returns what a write is about; undefined if it writes no object, or goes to another server. Throws a Failure for an
  * ambiguous path, because the API server might read it differently.
  */
-export const parseTarget = (method: string, url: URL, server?: URL): RequestTarget | undefined => {
+export const parseTarget = (method: string, url: URL, server?: URL): WriteTarget | undefined => {
   const operation = isWritingMethod(method) ? operations[method] : undefined;
   if (operation === undefined) return undefined;
   if (server !== undefined && url.origin !== server.origin) return undefined;

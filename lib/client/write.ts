@@ -4,19 +4,19 @@ import { isMap, parseJson } from "../json.ts";
 import { joinApiVersion, splitApiVersion } from "../objects/api-version.ts";
 import type { AdmissionRequest, KubernetesObject, UserInfo } from "../review.ts";
 import { type ChainContext, type ChainResult, evaluateChain } from "./chain.ts";
-import { filterLastingHeaders, type Send } from "./program-capabilities.ts";
+import { filterLastingHeaders, type SendAsProgram } from "./program-capabilities.ts";
 import { jsonType } from "./request-body.ts";
 import { addWarnings, toResponse } from "./responses.ts";
-import type { RequestTarget } from "./target.ts";
+import type { WriteTarget } from "./target.ts";
 
 /** A request that writes an object, and that a rule matches. */
 export interface InterceptedWrite {
-  target: RequestTarget;
+  target: WriteTarget;
   url: URL;
   method: string;
   headers: Headers;
   body: Uint8Array<ArrayBuffer>;
-  send: Send;
+  send: SendAsProgram;
   user: UserInfo;
   context: ChainContext;
 }
@@ -88,7 +88,7 @@ export const evaluateWrite = async (
 
 /** Returns a request as the API server would build it, without its objects. */
 export const buildAdmissionRequest = (
-  target: RequestTarget,
+  target: WriteTarget,
   kind: AdmissionRequest["kind"],
   userInfo: UserInfo,
   object: KubernetesObject = {},
@@ -114,13 +114,13 @@ export const buildAdmissionRequest = (
   };
 };
 
-const isNamespace = ({ group, resource }: RequestTarget) => group === "" && resource === "namespaces";
+const isNamespace = ({ group, resource }: WriteTarget) => group === "" && resource === "namespaces";
 
 /** Returns the object's kind. If it states none, the API server takes it from the URL; discovery gives the same. */
 const findKind = async (
   object: KubernetesObject,
   old: KubernetesObject | undefined,
-  target: RequestTarget,
+  target: WriteTarget,
   { capabilities }: ChainContext,
 ): Promise<AdmissionRequest["kind"]> => {
   for (const { apiVersion, kind } of [object, old ?? {}])
@@ -142,7 +142,7 @@ const addKind = (object: KubernetesObject, kind: AdmissionRequest["kind"]): Kube
     : { ...object, apiVersion: object.apiVersion || joinApiVersion(kind), kind: object.kind || kind.kind };
 
 /** Adds the URL's namespace, as the API server does before admission. */
-const addNamespace = (object: KubernetesObject, target: RequestTarget): KubernetesObject => {
+const addNamespace = (object: KubernetesObject, target: WriteTarget): KubernetesObject => {
   const { namespace } = target;
   if (namespace === undefined || isNamespace(target) || getNamespace(object) !== undefined) return object;
   const metadata = isMap(object.metadata) ? object.metadata : {};

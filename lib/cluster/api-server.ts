@@ -1,7 +1,7 @@
 import type { Agent } from "node:https";
 import { setTimeout as wait } from "node:timers/promises";
 import { freezeDeep, parseJson } from "../json.ts";
-import { type Credentials, createTokenSource } from "./credentials.ts";
+import { type CredentialSource, createTokenSource } from "./credentials.ts";
 import {
   awaitUntil,
   type HttpsAnswer,
@@ -12,12 +12,12 @@ import {
 } from "./https-request.ts";
 
 /** Where and how to reach a cluster's API server: URL, CA and credentials. */
-export interface Connection {
+export interface ApiServerConnection {
   /** The API server's address: https://…, without a path. */
   server: string;
   /** PEM; with several certificates, a new one is trusted before the old one is removed. */
   ca?: string;
-  credentials: Credentials;
+  credentials: CredentialSource;
 }
 
 /** Sends a GET, or a POST with a body, and resolves to any answer. Unsafe requests that arrived are not repeated. */
@@ -27,7 +27,10 @@ export type AskServer = (path: string, deadline: number, body?: object, isSafe?:
 export const longestReadMilliseconds = 10_000;
 
 /** Returns the function that asks one API server. It repeats requests where that is safe and may help. */
-export const connectServer = ({ server, ca, credentials }: Connection, send: typeof sendRequest): AskServer => {
+export const connectServer = (
+  { server, ca, credentials }: ApiServerConnection,
+  send: typeof sendRequest,
+): AskServer => {
   const { token, refused } = createTokenSource(credentials);
   let agent: Agent | undefined;
   const trust = { ...(ca && { ca }), ...("cert" in credentials && credentials) };

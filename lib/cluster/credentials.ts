@@ -3,7 +3,7 @@ import { sendRequest } from "./https-request.ts";
 import { type AwsKeys, presignUrl, signHeaders } from "./signature.ts";
 
 /** The credentials for a cluster. `token` and `key` are secret: only this machine uses them, never a bundle. */
-export type Credentials =
+export type CredentialSource =
   /** The function's own role, through an access entry of an EKS cluster. */
   | { eks: string; region: string }
   /** The place where a ServiceAccount's token is stored as plain text. */
@@ -25,7 +25,7 @@ interface CredentialSources {
 
 /** Returns a source of tokens, which renews a token before it ends and after a server refused it. */
 export const createTokenSource = (
-  credentials: Credentials,
+  credentials: CredentialSource,
   sources: CredentialSources = { identity: readAwsKeysFromEnvironment, ask: sendRequest },
 ) => {
   let current: Promise<Token> | undefined;
@@ -56,7 +56,7 @@ export const createTokenSource = (
 };
 
 const fetchToken = async (
-  credentials: Exclude<Credentials, { cert: string }>,
+  credentials: Exclude<CredentialSource, { cert: string }>,
   { identity, ask }: CredentialSources,
   deadline: number,
 ): Promise<Token> => {

@@ -10,8 +10,8 @@ import { formatLabelSelector } from "../objects/selection.ts";
 import type { KubernetesObject, Status } from "../review.ts";
 import { askShared, type CacheableAnswer, createAnswerCache } from "./answer-cache.ts";
 import {
+  type ApiServerConnection,
   type AskServer,
-  type Connection,
   connectServer,
   longestReadMilliseconds,
   parseServerAnswer,
@@ -32,7 +32,7 @@ const rereadPause = 150;
  * services outside the cluster can be asked all the same.
  */
 export const createLiveCapabilities = (
-  connections: Record<string, Connection>,
+  connections: Record<string, ApiServerConnection>,
   memory = createAnswerCache(),
   ledger = unavailableLedger,
   tell = printMetrics,

@@ -22,7 +22,7 @@ export interface WorkerMessage {
 
 export interface CueEngine {
   /** Evaluates CUE source to JSON; rejects with CUE's message, or at `deadline` (milliseconds since the epoch). */
-  evaluate(source: string, deadline?: number): Promise<string>;
+  evaluateScript(source: string, deadline?: number): Promise<string>;
   warmUp(): void;
 }
 
@@ -115,7 +115,7 @@ export const createEngine = (megabytes = 512): CueEngine => {
   };
 
   return {
-    evaluate: (source, deadline = Date.now() + defaultTimeout) =>
+    evaluateScript: (source, deadline = Date.now() + defaultTimeout) =>
       new Promise((resolve, reject) => {
         if (Buffer.byteLength(source) > maximumLength)
           return reject(new Error(`the script and its object have more than ${maximumLength} bytes`));
@@ -173,6 +173,7 @@ const getSharedEngine = () => {
   return shared;
 };
 
-export const evaluate: CueEngine["evaluate"] = (source, deadline) => getSharedEngine().evaluate(source, deadline);
+export const evaluate: CueEngine["evaluateScript"] = (source, deadline) =>
+  getSharedEngine().evaluateScript(source, deadline);
 /** Starts the shared CUE engine, so that the first evaluation needs not wait for it. */
-export const warm = () => getSharedEngine().warmUp();
+export const warmUpEngine = () => getSharedEngine().warmUp();

@@ -1,4 +1,4 @@
-import { type Element, readElement, readElements, readFields, strings } from "./der.ts";
+import { type DerElement, derStringDecoders, readElement, readElements, readFields } from "./der.ts";
 
 export interface CertificateSubject {
   commonName: string;
@@ -72,13 +72,13 @@ const readSubject = (bytes: Uint8Array): CertificateSubject | undefined => {
 };
 
 /** The last common name counts. A value that isn't a string is ignored; a malformed string is an error. */
-const toSubject = (bytes: Uint8Array, name: Element): CertificateSubject | undefined => {
+const toSubject = (bytes: Uint8Array, name: DerElement): CertificateSubject | undefined => {
   const subject: CertificateSubject = { commonName: "", organizations: [] };
-  const take = (attribute: Element): boolean => {
+  const take = (attribute: DerElement): boolean => {
     const [type] = readFields(bytes, attribute, objectIdentifier) ?? [];
     const value = type && readElement(bytes, type.end, attribute.end);
     if (!value || !isObjectIdentifier(bytes, type)) return false;
-    const read = strings.get(value.identifier);
+    const read = derStringDecoders.get(value.identifier);
     if (!read) return true;
     const text = read(bytes.subarray(value.start, value.end));
     if (text === undefined) return false;
@@ -95,7 +95,7 @@ const toSubject = (bytes: Uint8Array, name: Element): CertificateSubject | undef
 const [commonName, organization] = ["550403", "55040a"];
 
 /** Each number must be complete, and in as few octets as possible. */
-const isObjectIdentifier = (bytes: Uint8Array, { start, end }: Element): boolean => {
+const isObjectIdentifier = (bytes: Uint8Array, { start, end }: DerElement): boolean => {
   for (let at = start; at < end; at++)
     if (bytes[at] === 0x80 && (at === start || Number(bytes[at - 1]) < 0x80)) return false;
   return end > start && Number(bytes[end - 1]) < 0x80;

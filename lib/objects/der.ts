@@ -1,12 +1,12 @@
 /** A DER element: its first octet, which tells its type, and where in the bytes its contents are. */
-export interface Element {
+export interface DerElement {
   identifier: number;
   start: number;
   end: number;
 }
 
 /** Reads the element at an index, which must end at `before` at the latest; undefined if that isn't DER. */
-export const readElement = (bytes: Uint8Array, at: number, before: number): Element | undefined => {
+export const readElement = (bytes: Uint8Array, at: number, before: number): DerElement | undefined => {
   const readByte = (place: number): number => (place < before ? (bytes[place] ?? Number.NaN) : Number.NaN);
   const identifier = readByte(at);
   let next = at + 1;
@@ -29,10 +29,10 @@ export const readElement = (bytes: Uint8Array, at: number, before: number): Elem
 /** Returns the first elements inside an element, one for each identifier; later versions may add further ones. */
 export const readFields = <Identifiers extends readonly number[]>(
   bytes: Uint8Array,
-  { start, end }: Element,
+  { start, end }: DerElement,
   ...identifiers: Identifiers
-): { [Place in keyof Identifiers]: Element } | undefined => {
-  const fields: Element[] = [];
+): { [Place in keyof Identifiers]: DerElement } | undefined => {
+  const fields: DerElement[] = [];
   let at = start;
   for (const identifier of identifiers) {
     const field = readElement(bytes, at, end);
@@ -40,14 +40,14 @@ export const readFields = <Identifiers extends readonly number[]>(
     fields.push(field);
     at = field.end;
   }
-  return fields as { [Place in keyof Identifiers]: Element };
+  return fields as { [Place in keyof Identifiers]: DerElement };
 };
 
 export const readElements = (
   bytes: Uint8Array,
-  { start, end }: Element,
+  { start, end }: DerElement,
   identifier: number,
-  isRight: (element: Element) => boolean,
+  isRight: (element: DerElement) => boolean,
 ): boolean => {
   for (let at = start; at < end; ) {
     const element = readElement(bytes, at, end);
@@ -79,7 +79,7 @@ const decodeBmp = (bytes: Uint8Array) => {
 };
 
 /** The decoders of strings by identifier, as Go has them: Teletex as Latin-1, and `*` and `&` as printable. */
-export const strings: ReadonlyMap<number, (bytes: Uint8Array) => string | undefined> = new Map([
+export const derStringDecoders: ReadonlyMap<number, (bytes: Uint8Array) => string | undefined> = new Map([
   [0x0c, decodeUtf8],
   [0x12, decodeAscii(/^[0-9 ]*$/)],
   [0x13, decodeAscii(/^[A-Za-z0-9 '()+,\-./:=?*&]*$/)],

@@ -2,9 +2,9 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { Container } from "kubernetes-types/core/v1.d.ts";
 import { formatQuantity } from "./quantity.ts";
-import { type Amounts, addAmounts, computePodAmounts, parseAmounts } from "./resources.ts";
+import { addAmounts, computePodAmounts, parseAmounts, type QuantityByResource } from "./resources.ts";
 
-const shown = (amounts: Amounts) =>
+const shown = (amounts: QuantityByResource) =>
   Object.fromEntries([...amounts].map(([resource, amount]) => [resource, formatQuantity(amount)]));
 
 const container = (requests: Record<string, string>, rest: Partial<Container> = {}): Container => {

@@ -9,17 +9,22 @@ export interface ResourceRequirements {
 /** A pod with resources for all its containers together; newer than kubernetes-types. */
 export type PodWithResources = Pod & { spec?: { resources?: ResourceRequirements } };
 
-export type Amounts = ReadonlyMap<string, Quantity>;
+export type QuantityByResource = ReadonlyMap<string, Quantity>;
 
-export const parseAmounts = (stated: Record<string, string> = {}): Amounts =>
+export const parseAmounts = (stated: Record<string, string> = {}): QuantityByResource =>
   new Map(Object.entries(stated).map(([resource, written]) => [resource, requireQuantity(written)]));
 
-export const addAmounts = (left: Amounts, right: Amounts): Amounts => combineAmounts(left, right, addQuantities);
+export const addAmounts = (left: QuantityByResource, right: QuantityByResource): QuantityByResource =>
+  combineAmounts(left, right, addQuantities);
 
-const maximizeAmounts = (left: Amounts, right: Amounts): Amounts =>
+const maximizeAmounts = (left: QuantityByResource, right: QuantityByResource): QuantityByResource =>
   combineAmounts(left, right, (first, second) => (compareQuantities(second, first) > 0 ? second : first));
 
-const combineAmounts = (left: Amounts, right: Amounts, combine: typeof addQuantities): Amounts => {
+const combineAmounts = (
+  left: QuantityByResource,
+  right: QuantityByResource,
+  combine: typeof addQuantities,
+): QuantityByResource => {
   const both = new Map(left);
   for (const [resource, amount] of right) {
     const present = both.get(resource);
@@ -32,9 +37,9 @@ const combineAmounts = (left: Amounts, right: Amounts, combine: typeof addQuanti
  * Returns the most that a pod's containers use at one time, as the scheduler counts. Init containers run one after
  * another before the regular ones; those that are always restarted keep running beside all later ones.
  */
-export const computePeakUse = ({ spec }: Pod, by: (container: Container) => Amounts): Amounts => {
-  let staying: Amounts = new Map();
-  let starting: Amounts = new Map();
+export const computePeakUse = ({ spec }: Pod, by: (container: Container) => QuantityByResource): QuantityByResource => {
+  let staying: QuantityByResource = new Map();
+  let starting: QuantityByResource = new Map();
   for (const container of spec?.initContainers ?? []) {
     const stays = container.restartPolicy === "Always";
     if (stays) staying = addAmounts(staying, by(container));
@@ -49,7 +54,7 @@ export const computePodAmounts = (
   pod: PodWithResources,
   kind: keyof ResourceRequirements,
   isShared = (resource: string) => resource === "cpu" || resource === "memory" || resource.startsWith("hugepages-"),
-): Amounts => {
+): QuantityByResource => {
   const shared = [...parseAmounts(pod.spec?.resources?.[kind])].filter(([resource]) => isShared(resource));
   return new Map([...computePeakUse(pod, ({ resources }) => parseAmounts(resources?.[kind])), ...shared]);
 };

@@ -1,5 +1,5 @@
-import { warm } from "../cue/engine.ts";
-import type { Count } from "../metrics.ts";
+import { warmUpEngine } from "../cue/engine.ts";
+import type { MetricCount } from "../metrics.ts";
 import { counter, cue, http, type ObjectReader, type ResourceType, reader } from "../needs.ts";
 import { splitApiVersion } from "../objects/api-version.ts";
 import type { LabelSelector } from "../objects/selection.ts";
@@ -76,7 +76,7 @@ interface PolicyRuleContext {
   reader: ObjectReader;
   cue: PolicyCapabilities["evaluateCue"];
   http: Parameters<typeof createHttpCapabilities>[1];
-  count(counts: readonly Count[]): void;
+  count(counts: readonly MetricCount[]): void;
 }
 
 /** Reports whether policies apply to a request. They don't apply to policies: one could refuse its own correction. */
@@ -113,7 +113,7 @@ export const listPolicies = async (
   const all = others.length > 0 ? [...policies, ...others] : policies;
   joinedPolicies.set(first, { policies, lists, all });
   // Starts loading CUE now, so that the first request that needs it waits less.
-  if (scripts && all.some(hasScript)) warm();
+  if (scripts && all.some(hasScript)) warmUpEngine();
   return all;
 };
 

@@ -3,12 +3,12 @@ import { readFileSync } from "node:fs";
 import { suite, test } from "node:test";
 import fc from "fast-check";
 import { parse } from "yaml";
-import { tables } from "../../infra/bench/example-policies.ts";
+import { kinitirasTables } from "../../infra/bench/example-policies.ts";
 import type { Operation } from "../review.ts";
 import { includesOperation, isLabelSelector, matchesAnySelector, matchesLabels } from "./selectors.ts";
 
 const pod = { apiVersion: "v1", kind: "Pod" };
-const object = tables.selectorObject;
+const object = kinitirasTables.selectorObject;
 
 interface Case {
   name: string;
@@ -20,7 +20,7 @@ const cases: Record<"objects" | "labels" | "invalid", Case[]> = parse(
 );
 
 suite("a selector", () => {
-  for (const { id, selector, match } of tables.selectors)
+  for (const { id, selector, match } of kinitirasTables.selectors)
     test(`matches an object as measured: ${id}`, () =>
       assert.equal(matchesAnySelector([selector], object, object.metadata?.namespace), match));
 

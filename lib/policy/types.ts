@@ -83,7 +83,7 @@ export interface OverrideTemplate {
   affinity?: Affinity;
 }
 
-export const originTypes = [
+export const originOverriderTypes = [
   "annotations",
   "labels",
   "nodeSelector",
@@ -98,7 +98,7 @@ export const originTypes = [
 
 /** An overrider that needs no CUE: it changes a part of the object that `type` names. */
 export interface OriginOverrider {
-  type: (typeof originTypes)[number];
+  type: (typeof originOverriderTypes)[number];
   /** Optional if `replace` is true, or if the type supports only `replace`. */
   operation?: "add" | "replace" | "remove";
   replace?: boolean;

@@ -10,8 +10,8 @@ import { httpSettings } from "./references/http.ts";
 import { guessReferencedResources, listReferencedKinds } from "./references/referenced-kinds.ts";
 import type { KinitirasPolicy } from "./types.ts";
 import {
-  createClusterInspection,
-  createWebhookRulesBuilder,
+  createPolicyInspection,
+  createPolicyMatch,
   describeUnsentRequests,
   findSettingsFault,
 } from "./webhook-rules.ts";
@@ -46,7 +46,7 @@ const [create, update] = ["CREATE", "UPDATE"];
 const both = [create, update];
 const everything = buildWebhookRule("*", "*", ["*"], both);
 
-const buildWebhookRules = createWebhookRulesBuilder("CREATE", "UPDATE");
+const buildWebhookRules = createPolicyMatch("CREATE", "UPDATE");
 interface Case {
   name: string;
   policies?: { kind?: string; selectors?: object[]; rules?: (string[] | undefined)[]; spec?: unknown }[];
@@ -86,7 +86,7 @@ const buildCluster = (policies: KinitirasPolicy[], discovery = served) => ({
   discover: async (groupVersion: string) => discovery[groupVersion],
 });
 const places = [{ group: "policy.kcloudlabs.io", version: "v1alpha1", resource: "clusteroverridepolicies" }];
-const inspect = createClusterInspection(places, "CREATE", "UPDATE");
+const inspect = createPolicyInspection(places, "CREATE", "UPDATE");
 const goose = { apiVersion: "example.io/v1", kind: "Goose" };
 
 describe("the inspection of a cluster", () => {

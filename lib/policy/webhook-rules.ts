@@ -74,7 +74,7 @@ const mergeWebhookRules = (rows: readonly RequestMatch[], possible: readonly Ope
 };
 
 /** Returns a function that builds the webhook rules of settings; `possible` are the operations at which policies apply. */
-export const createWebhookRulesBuilder =
+export const createPolicyMatch =
   (...possible: Operation[]) =>
   ({ policies, intercept }: PolicySettings): RequestMatch[] =>
     mergeWebhookRules(
@@ -98,7 +98,7 @@ const includesValue = (wanted: readonly string[], value = "") => wanted.includes
  * Returns a function that inspects a cluster: it replaces the policies of settings, and those in the cluster's
  * resources `places`, by the webhook rules and reads that follow from them, with the resources that the cluster serves.
  */
-export const createClusterInspection =
+export const createPolicyInspection =
   (places: readonly ResourceType[], ...possible: Operation[]) =>
   async (settings: PolicySettings, cluster: InspectedCluster): Promise<InspectedSettings<PolicySettings>> => {
     const notes: string[] = [];

@@ -4,7 +4,7 @@ import { getAwsDomain, readAwsKeysFromEnvironment } from "../cluster/credentials
 import { awaitUntil, sendRequest } from "../cluster/https-request.ts";
 import { signHeaders } from "../cluster/signature.ts";
 import { computeTimeLeft } from "../deadline.ts";
-import type { Evaluate } from "../decide.ts";
+import type { EvaluateRequest } from "../decide.ts";
 import type { EndpointHost } from "../endpoint.ts";
 import { getErrorMessage } from "../failure.ts";
 import { readLambdaEvent } from "../lambda-event.ts";
@@ -38,7 +38,7 @@ export const createRecordingHandler = (
   places: RecordingTargets,
   host: EndpointHost,
   parts: RecorderParts,
-  make: (host: EndpointHost, evaluate: Evaluate) => Handler,
+  make: (host: EndpointHost, evaluate: EvaluateRequest) => Handler,
   put = putObject,
 ): Handler => {
   let reviews: RecordedReview[] = [];

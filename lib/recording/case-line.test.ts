@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import fc from "fast-check";
 import { generateHolder, generateSecret } from "../../test/secret-generators.ts";
-import type { Decision } from "../decide.ts";
+import type { RuleDecision } from "../decide.ts";
 import { evaluateRule } from "../evaluation.ts";
 import { aws, cue, get, http, https, list } from "../needs.ts";
 import { createRecordedCapabilities, type RecordedAnswers } from "../recorded-answers.ts";
@@ -71,7 +71,7 @@ const lineWith = async (
     get: async () => object("Pod"),
     list: async () => [object("Secret")],
   };
-  const made = (await evaluate(gossip, "mutate", request, { ...around, settings, capabilities })) as Decision;
+  const made = (await evaluate(gossip, "mutate", request, { ...around, settings, capabilities })) as RuleDecision;
   const report = { rule: "gossip", cluster: "prod", key: "1", code: 200, function: "f", version: "7", milliseconds: 0 };
   host.writeLogLine({ ...report, request, refused: made.refused, operations: made.operations });
   return lines[0] ?? assert.fail("nobody heard of it");

@@ -1,4 +1,4 @@
-import type { Decision } from "../decide.ts";
+import type { RuleDecision } from "../decide.ts";
 import { freezeDeep } from "../json.ts";
 import { applyPatch } from "../patch.ts";
 import { getObjectName } from "../refusals.ts";
@@ -12,7 +12,7 @@ import {
   recordRequest,
   restoreRequest,
 } from "./recording.ts";
-import { type KeptPath, openRedaction, type Redaction } from "./redaction.ts";
+import { type KeptPath, openRedaction, type RedactValue } from "./redaction.ts";
 import { type RecorderParts, traceEvaluation } from "./traced-decision.ts";
 
 /** The limit of one recording, in bytes. */
@@ -93,7 +93,7 @@ const createRecording = async (
 const summarizeOutcome = ({ status, warnings = [], audit = {} }: ReviewOutcome): string =>
   JSON.stringify([status?.code, status?.reason, warnings.length, Object.keys(audit).length]);
 
-const selectChangedSettings = (settings: object, defaults: object = {}, redact: Redaction): object => {
+const selectChangedSettings = (settings: object, defaults: object = {}, redact: RedactValue): object => {
   const isUsual = (key: string, value: unknown) =>
     Object.hasOwn(defaults, key) && JSON.stringify(Reflect.get(defaults, key)) === JSON.stringify(value);
   const usual = Object.entries(settings).flatMap(([key, value]) => (isUsual(key, value) ? [key] : []));
@@ -116,7 +116,7 @@ const toCaseOutcome = ({ status, patch = [], warnings = [], audit = {} }: Review
   };
 };
 
-const buildCaseName = ({ refused, operations }: Decision, request: AdmissionRequest): string => {
+const buildCaseName = ({ refused, operations }: RuleDecision, request: AdmissionRequest): string => {
   const { operation, kind, subResource, namespace } = request;
   const what = [kind.kind, subResource].filter(Boolean).join("/");
   const whose = [what, [namespace, getObjectName(request)].filter(Boolean).join("/")].join(" ").slice(0, 300);

@@ -1,4 +1,4 @@
-import { interceptCalls, type Verb } from "../capabilities.ts";
+import { type CapabilityVerb, interceptCalls } from "../capabilities.ts";
 import type {
   AccessAnswer,
   AccessQuestion,
@@ -59,7 +59,7 @@ export const noteAnswers = (capabilities: Capabilities): NotingCapabilities => {
 };
 
 type NoteTakers = {
-  [V in Verb]: (args: Parameters<Capabilities[V]>, answer: Awaited<ReturnType<Capabilities[V]>>) => void;
+  [V in CapabilityVerb]: (args: Parameters<Capabilities[V]>, answer: Awaited<ReturnType<Capabilities[V]>>) => void;
 };
 type AnsweredRequest = object & { answer: HttpsResponse };
 

@@ -1,4 +1,4 @@
-import type { Decision, Evaluate } from "../decide.ts";
+import type { EvaluateRequest, RuleDecision } from "../decide.ts";
 import type { EndpointHost } from "../endpoint.ts";
 import type { LogReport } from "../log-line.ts";
 import type { AdmissionRequest } from "../review.ts";
@@ -15,9 +15,9 @@ export interface RecordedReview {
 }
 
 /** The host and the evaluation to give an endpoint, or a group's endpoint, so that its reviews are recorded. */
-export interface Recorder {
+export interface ReviewRecorder {
   host: EndpointHost;
-  evaluate: Evaluate;
+  evaluate: EvaluateRequest;
 }
 
 /**
@@ -28,7 +28,7 @@ export const createRecorder = (
   host: EndpointHost,
   parts: RecorderParts,
   record: (review: RecordedReview) => void,
-): Recorder => {
+): ReviewRecorder => {
   /** The recorded evaluations of unfinished requests, by userInfo: all copies of a request share this object. */
   const open = new WeakMap<object, RecordedEvaluation[]>();
 
@@ -56,7 +56,7 @@ export const createRecorder = (
       if (mode === "off") return parts.evaluate(rule, phase, request, context);
       // A member of a group without needs gets the other members' capabilities, but asks nothing: nothing is noted.
       const notes = rule.needs && capabilities && parts.answers?.noteAnswers(capabilities);
-      const note = (decision: Decision): Decision => {
+      const note = (decision: RuleDecision): RuleDecision => {
         const before = open.get(request.userInfo) ?? [];
         const evaluation = { rule, phase, request, context, needs: notes?.noted(), decision };
         open.set(request.userInfo, [...before, evaluation]);

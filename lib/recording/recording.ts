@@ -1,4 +1,4 @@
-import type { Decision, EvaluationContext } from "../decide.ts";
+import type { EvaluationContext, RuleDecision } from "../decide.ts";
 import { isObject } from "../json.ts";
 import type { RecordedAnswers } from "../recorded-answers.ts";
 import type { AdmissionRequest, KubernetesObject, Operation, Status, UserInfo } from "../review.ts";
@@ -11,7 +11,7 @@ export interface RecordedEvaluation {
   context: EvaluationContext;
   /** The answers to the questions that the rule asked; undefined if the rule has no needs. */
   needs?: RecordedAnswers | undefined;
-  decision: Decision;
+  decision: RuleDecision;
 }
 
 /** A review and its outcome: an entry of a cases.yaml, a line of a file of recordings, or a test case of policies. */

@@ -24,7 +24,7 @@ export interface RedactionOptions {
  * Replaces free text in JSON values by placeholders. In all values of one redaction, equal texts get the same
  * placeholder. Throws if a value is too large or nested too deep.
  */
-export interface Redaction {
+export interface RedactValue {
   <T>(value: T, kept?: readonly KeptPath[]): T;
   /** Redacts the body of a response, JSON or XML. `content` is the JSON that a rule parsed from it, if any. */
   body(text: string, content?: unknown): string;
@@ -48,7 +48,7 @@ interface RedactionPosition {
 const deepest = 100;
 const most = 2 * 1024 * 1024;
 
-export const openRedaction = ({ reads = noReads, isSecret = false }: RedactionOptions = {}): Redaction => {
+export const openRedaction = ({ reads = noReads, isSecret = false }: RedactionOptions = {}): RedactValue => {
   const placeholders = new Map<string, string>();
   let left = 0;
 

@@ -4,7 +4,7 @@ import { createRecordedCapabilities, type RecordedAnswers } from "../recorded-an
 import type { KubernetesObject } from "../review.ts";
 import { noteAnswers, toRecordedRequest } from "./notes.ts";
 import type { ReadTracker } from "./reads.ts";
-import { hasPlaceholder, type Redaction } from "./redaction.ts";
+import { hasPlaceholder, type RedactValue } from "./redaction.ts";
 
 /** Repeats the answers that a rule got, in two more evaluations: one traces reads, one has redacted answers. */
 export interface RepeatedAnswers {
@@ -14,7 +14,7 @@ export interface RepeatedAnswers {
    * Returns capabilities with the kept answers, redacted. The rule forms its questions from redacted text, so questions
    * are matched by their order, and noted as the rule asks them now.
    */
-  redact(redact: Redaction): RedactedCapabilities;
+  redact(redact: RedactValue): RedactedCapabilities;
 }
 
 export interface RedactedCapabilities {

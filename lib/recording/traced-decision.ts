@@ -1,4 +1,4 @@
-import type { Evaluate } from "../decide.ts";
+import type { EvaluateRequest } from "../decide.ts";
 import type { Rule } from "../rule.ts";
 import type { noteAnswers } from "./notes.ts";
 import type { ReadTracker } from "./reads.ts";
@@ -7,7 +7,7 @@ import type { RepeatedAnswers, repeatAnswers } from "./repeated-answers.ts";
 
 /** The code that not every recorder needs. A bundle has only what its rule needs; all of it is in complete-parts.ts. */
 export interface RecorderParts {
-  evaluate: Evaluate;
+  evaluate: EvaluateRequest;
   /** The functions that note and repeat the answers to a rule's questions; required for rules with needs. */
   answers?: { noteAnswers: typeof noteAnswers; repeatAnswers: typeof repeatAnswers };
 }

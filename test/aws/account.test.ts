@@ -12,7 +12,7 @@ import { CloudFormation } from "@aws-sdk/client-cloudformation";
 import { CloudWatch } from "@aws-sdk/client-cloudwatch";
 import { Lambda, UpdateFunctionCodeCommand, waitUntilFunctionUpdatedV2 } from "@aws-sdk/client-lambda";
 import { S3 } from "@aws-sdk/client-s3";
-import { type Bundle, bundleRule } from "../../infra/build/bundle.ts";
+import { bundleRule, type RuleBundle } from "../../infra/build/bundle.ts";
 import { writeDeployment } from "../../infra/build/deployment.ts";
 import { zip } from "../../infra/build/zip.ts";
 import { readRule } from "../../infra/catalogue/registry.ts";
@@ -573,7 +573,7 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
     beforeEach(() => account.reset());
 
     const build = async (word: string) => {
-      const made: Bundle[] = [];
+      const made: RuleBundle[] = [];
       for (const name of rules) {
         const home = join(folder, "functions", name);
         await mkdir(home, { recursive: true });

@@ -14,7 +14,7 @@ import { zip } from "../../infra/build/zip.ts";
 import { readRule } from "../../infra/catalogue/registry.ts";
 import { createTestSigner } from "../../infra/parity/test-key.ts";
 import { runCases } from "../../infra/rollout/case-runs.ts";
-import { arm, disarm, readRuleState, rollBack } from "../../infra/rollout/disarm.ts";
+import { armRule, disarmRule, readRuleState, rollBack } from "../../infra/rollout/disarm.ts";
 import { runProgram } from "../checkout.ts";
 import { needs } from "../parts.ts";
 import { type Fault, type LambdaService, startLambda } from "./lambda.ts";
@@ -102,7 +102,7 @@ describe("the functions of a stage", await needs("runtime client"), () => {
     it("allow everything with a warning, and decide again after the given time", async () => {
       assert.equal((await asked()).response.allowed, false);
       const until = new Date(Date.now() + 12_000);
-      await disarm(functions, rule, until);
+      await disarmRule(functions, rule, until);
       const time = until.toISOString();
       assert.deepEqual((await asked()).response, {
         uid: review.request.uid,
@@ -116,7 +116,7 @@ describe("the functions of a stage", await needs("runtime client"), () => {
     });
 
     it("warn only callers with a valid key, and refuse a body that is no review", async () => {
-      await disarm(functions, rule, soon());
+      await disarmRule(functions, rule, soon());
       const statusOf = async (change: object) => {
         const { payload, fault } = await functions.invoke(rule, "live", { ...event("mutate"), ...change });
         assert.equal(fault, undefined, JSON.stringify(change));
@@ -142,23 +142,23 @@ describe("the functions of a stage", await needs("runtime client"), () => {
     it("allow everything even if their own code doesn't start", async () => {
       deploy(crashing);
       assert.match(String(await asked()), /it does not start|the runtime ended/);
-      await disarm(functions, rule, soon());
+      await disarmRule(functions, rule, soon());
       assert.equal((await asked()).response.allowed, true);
     });
 
     it("leave $LATEST as it was for the next deployment", async () => {
       const before = latest();
-      await disarm(functions, rule, soon());
+      await disarmRule(functions, rule, soon());
       assert.deepEqual([latest()?.code, latest()?.environment], [before?.code, before?.environment]);
     });
 
     it("decide again at once, as the same version, when they are armed", async () => {
       deploy(good);
-      await disarm(functions, rule, soon());
-      await disarm(functions, rule, soon());
+      await disarmRule(functions, rule, soon());
+      await disarmRule(functions, rule, soon());
       assert.equal(live()?.version, "4");
-      assert.equal(await arm(functions, rule), "2");
-      assert.equal(await arm(functions, rule), "2");
+      assert.equal(await armRule(functions, rule), "2");
+      assert.equal(await armRule(functions, rule), "2");
       assert.equal((await asked()).response.allowed, false);
     });
 
@@ -172,15 +172,15 @@ describe("the functions of a stage", await needs("runtime client"), () => {
         const [who, cut] = [`stopped-${step}`, step];
         service.fault = ({ caller }, when): Fault | undefined =>
           when === "before" && caller === who && calls++ >= cut ? "cut" : undefined;
-        stopped = await disarm(as(who), rule, soon()).then(
+        stopped = await disarmRule(as(who), rule, soon()).then(
           () => false,
           () => true,
         );
         const { allowed, warnings } = (await asked()).response;
         assert.ok(allowed === (warnings?.length === 1), `after ${step} calls`);
-        await disarm(functions, rule, soon());
+        await disarmRule(functions, rule, soon());
         assert.equal((await asked()).response.allowed, true, `after ${step} calls`);
-        await arm(functions, rule);
+        await armRule(functions, rule);
         assert.equal((await asked()).response.allowed, false, `after ${step} calls`);
         assert.deepEqual([latest()?.code, latest()?.environment], [good, environment], `after ${step} calls`);
       }
@@ -306,7 +306,7 @@ describe("the functions of a stage", await needs("runtime client"), () => {
       deploy(good);
       assert.equal(await rollBack(functions, rule, "1"), "1");
       assert.equal(await rollBack(functions, rule, "3"), "3");
-      await disarm(functions, rule, new Date(Date.now() + 60_000));
+      await disarmRule(functions, rule, new Date(Date.now() + 60_000));
       await assert.rejects(rollBack(functions, rule, "4"), /version 4 of always-deny is a disarmed version/);
       assert.equal(await rollBack(functions, rule), "2");
     });

@@ -91,7 +91,8 @@ describe("a stage", await needs("moto", "runtime client", "API server"), () => {
   };
   /** As the command line does it, but with times that no option takes. Answers what was said. */
   const deployWithin = async (watch: { share: number; milliseconds: number; every: number } | undefined) => {
-    const { deploy } = await checkout.load<typeof import("../../infra/rollout/deploy.ts")>("infra/rollout/deploy.ts");
+    const { deployStage: deploy } =
+      await checkout.load<typeof import("../../infra/rollout/deploy.ts")>("infra/rollout/deploy.ts");
     const { said, job } = await openJob();
     const ended = await deploy({ ...job, canary: watch }, async () => {}).catch((error: Error) => error.message);
     return [...said, ended].join("\n");

@@ -8,7 +8,7 @@ import { probeEntries } from "../../infra/clusters/probe.ts";
 import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
 import { bootCluster, type TestCluster } from "../../infra/parity/control-plane/cluster.ts";
 import { waitUntil } from "../../infra/parity/rule-server.ts";
-import { lockTerm } from "../../infra/rollout/lock.ts";
+import { lockTermMilliseconds } from "../../infra/rollout/lock.ts";
 import type { DeploymentPlan } from "../../infra/rollout/plan.ts";
 import type { DeploymentJob } from "../../infra/rollout/preparation.ts";
 import type { WebhookEntry } from "../../infra/webhooks/configurations.ts";
@@ -148,7 +148,8 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
   };
   /** Answers the sentence that it ends with, whatever it is, what was done and what was planned. */
   const deploy = async (said: FleetConfig, how: Partial<DeploymentJob> = {}) => {
-    const { deploy } = await checkout.load<typeof import("../../infra/rollout/deploy.ts")>("infra/rollout/deploy.ts");
+    const { deployStage: deploy } =
+      await checkout.load<typeof import("../../infra/rollout/deploy.ts")>("infra/rollout/deploy.ts");
     const { job, steps } = await openJob(said, how);
     const plans: DeploymentPlan[] = [];
     const ended = await deploy(job, async (one) => void plans.push(one)).catch((error: Error) => error.message);
@@ -421,7 +422,7 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
     const destroy = async (said: FleetConfig, more: object = {}) => {
       const { job } = await openJob(said);
       const demolition = { ...job, forgotten: [], noticing: 0, ...more };
-      return (await load.destroy()).destroy(demolition).catch((error: Error) => error.message);
+      return (await load.destroy()).destroyStage(demolition).catch((error: Error) => error.message);
     };
     const readAliases = async () => {
       const { job } = await openJob(narrow);
@@ -770,7 +771,7 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
         assert.match((await ending).ended, lost);
         over.resolve();
         s3.answer = answer;
-        account.s3.ahead += lockTerm + 2_000;
+        account.s3.ahead += lockTermMilliseconds + 2_000;
         assert.equal(await destroy(other, { forgotten: [...names] }), "stage other is deleted");
         assert.deepEqual(
           account.heard.slice(first).filter(({ action }) => /ChangeSet$/.test(action)),

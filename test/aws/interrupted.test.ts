@@ -8,7 +8,7 @@ import { after, before, describe, it } from "node:test";
 import { openCertificate } from "../../infra/keys/keys.ts";
 import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
 import { bootCluster, type TestCluster } from "../../infra/parity/control-plane/cluster.ts";
-import { lockTerm } from "../../infra/rollout/lock.ts";
+import { lockTermMilliseconds } from "../../infra/rollout/lock.ts";
 import { buildKubeconfig, type Checkout, openCheckout } from "../checkout.ts";
 import { close, listen } from "../listen.ts";
 import { needs } from "../parts.ts";
@@ -163,7 +163,7 @@ describe("a deployment that ends midway", await needs("moto", "runtime client", 
   const clocks = [0, 180_000, -180_000];
   /** Moves S3's clock past the term of the lock, and no other clock. */
   const letTermPass = () => {
-    account.s3.ahead += lockTerm + 2_000;
+    account.s3.ahead += lockTermMilliseconds + 2_000;
   };
   const resume = (tree: TreeDeployment) => deployTree(tree, "resumer", true);
 

@@ -74,7 +74,7 @@ describe("a stage on moto", await needs("moto"), () => {
 
   /** Packs the checkout and has osls deploy it. */
   const deployCheckout = async (): Promise<StagePackage> => {
-    const { packageStage, repackage } = await loadModules();
+    const { packageStage, replacePackagedTemplate } = await loadModules();
     const text = `rules: { ${rule}: { exempt: { users: [], groups: [] } }, ${other}: }`;
     const file = join(folder, "postern.yaml");
     const made = await packageStage(
@@ -84,7 +84,7 @@ describe("a stage on moto", await needs("moto"), () => {
       file,
       createTestSigner(1).publicKey,
     );
-    await repackage(reduceTemplate(made.template));
+    await replacePackagedTemplate(reduceTemplate(made.template));
     await stack.deploy();
     return made;
   };

@@ -7,7 +7,7 @@ import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
-import { type Bundle, bundleRule } from "../../infra/build/bundle.ts";
+import { bundleRule, type RuleBundle } from "../../infra/build/bundle.ts";
 import { writeDeployment } from "../../infra/build/deployment.ts";
 import { readRule } from "../../infra/catalogue/registry.ts";
 import { openSigner } from "../../infra/keys/keys.ts";
@@ -62,8 +62,8 @@ const checkout = async (): Promise<string> => {
   return folder;
 };
 
-const bundles = async (folder: string, publicKey: string): Promise<Bundle[]> => {
-  const made: Bundle[] = [];
+const bundles = async (folder: string, publicKey: string): Promise<RuleBundle[]> => {
+  const made: RuleBundle[] = [];
   for (const name of names) {
     const listed = await readRule(join(folder, "functions", name), name);
     const share = { rule: name, clusters: { local: { keyVersions: [1], mode: "enforce" as const, settings: {} } } };

@@ -14,7 +14,7 @@ import type { Case } from "#lib/recording/recording.ts";
 import { openMetrics } from "../../infra/aws/metrics.ts";
 import { buildReview, evaluateCase, getCasePhase, readCases, selectCaseVariant } from "../../infra/catalogue/cases.ts";
 import { type CatalogueRule, readCatalogue } from "../../infra/catalogue/registry.ts";
-import type { Options } from "../../infra/cli/command.ts";
+import type { ParsedOptions } from "../../infra/cli/command.ts";
 import { waitUntil } from "../../infra/parity/rule-server.ts";
 import { type Checkout, openCheckout, type ProgramOutput } from "../checkout.ts";
 import { needs } from "../parts.ts";
@@ -379,7 +379,7 @@ warn-notes
     const refused = async (given: Record<string, string>, sentence: string) => {
       const values: Record<string, string> = { against: "recorded", seconds: "10", most: "20", words: file, ...given };
       if (values.with === "built") values.with = join(checkout.folder, "built");
-      const options: Options = {
+      const options: ParsedOptions = {
         text: (name) => values[name],
         texts: (name) => [values[name] ?? []].flat(),
         flag: () => false,

@@ -8,7 +8,7 @@ import type { StackTemplate } from "../../infra/aws/stack.ts";
 import { readCatalogue } from "../../infra/catalogue/registry.ts";
 import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
 import { bootCluster, type TestCluster } from "../../infra/parity/control-plane/cluster.ts";
-import { lockTerm } from "../../infra/rollout/lock.ts";
+import { lockTermMilliseconds } from "../../infra/rollout/lock.ts";
 import { buildKubeconfig, type Checkout, openCheckout } from "../checkout.ts";
 import { needs } from "../parts.ts";
 import { readRows } from "../rows.ts";
@@ -333,7 +333,7 @@ describe("a stage with the rights of its roles", await needs("moto", "runtime cl
           /^this stage is locked by .* \(postern deploy\); the lock expires at .*Z unless that command renews it\n$/m,
         );
       }
-      account.s3.ahead += lockTerm + 2_000;
+      account.s3.ahead += lockTermMilliseconds + 2_000;
     });
 
   it("deploys with the role for that", async () => {

@@ -18,7 +18,7 @@ import {
   readKeyring,
   useNewestKey,
 } from "../../infra/rollout/keyring.ts";
-import { getOwnName, lockKey, lockTerm, takeLock } from "../../infra/rollout/lock.ts";
+import { getOwnName, lockKey, lockTermMilliseconds, takeLock } from "../../infra/rollout/lock.ts";
 import {
   findPreviousRelease,
   findRelease,
@@ -138,7 +138,7 @@ describe("the state of a stage", await needs("moto"), () => {
 
     it("is taken over by one of many after it has expired", async () => {
       await hold(textOf("killed"));
-      pass(lockTerm + 2_000);
+      pass(lockTermMilliseconds + 2_000);
       await race(5);
     });
 
@@ -152,7 +152,7 @@ describe("the state of a stage", await needs("moto"), () => {
         await hold(textOf("other"));
         test.mock.timers.enable({ apis: ["Date"], now: Date.now() + minutes * 60_000 });
         await assert.rejects(take(), refusal);
-        pass(lockTerm - 60_000);
+        pass(lockTermMilliseconds - 60_000);
         await assert.rejects(take(), refusal);
         assert.equal(await held(), textOf("other"));
         pass(62_000);
@@ -164,7 +164,7 @@ describe("the state of a stage", await needs("moto"), () => {
     it("expires by its age if another program wrote it", async () => {
       await hold("hello");
       await assert.rejects(take(), /^Error: this stage is locked by an unknown program/);
-      pass(lockTerm + 2_000);
+      pass(lockTermMilliseconds + 2_000);
       await (await take()).release();
     });
 
@@ -186,9 +186,9 @@ describe("the state of a stage", await needs("moto"), () => {
 
     it("is still held if no other command took it over in time", async () => {
       const lock = await take();
-      pass(lockTerm + 60_000);
+      pass(lockTermMilliseconds + 60_000);
       const seen = await bucket.read(lockKey);
-      assert.ok(seen && seen.age > lockTerm);
+      assert.ok(seen && seen.age > lockTermMilliseconds);
       // This renews it, so that what another command saw is not there any more.
       await lock.check();
       assert.equal(await bucket.write(lockKey, textOf("late"), { IfMatch: seen.etag }), false);
@@ -198,9 +198,9 @@ describe("the state of a stage", await needs("moto"), () => {
 
     it("is kept if it is renewed several times at once", async () => {
       const lock = await take();
-      pass(lockTerm - 10_000);
+      pass(lockTermMilliseconds - 10_000);
       await Promise.all(Array.from({ length: 5 }, () => lock.check()));
-      assert.ok(Number((await bucket.read(lockKey))?.age) < lockTerm / 2);
+      assert.ok(Number((await bucket.read(lockKey))?.age) < lockTermMilliseconds / 2);
       await lock.release();
     });
 
@@ -209,7 +209,7 @@ describe("the state of a stage", await needs("moto"), () => {
       ear.fault = ({ action }, when) =>
         action === "s3:PutObject" && when === "after" && cut++ % 2 === 0 ? "cut" : undefined;
       const lock = await take();
-      pass(lockTerm - 10_000);
+      pass(lockTermMilliseconds - 10_000);
       await lock.check();
       assert.ok(cut >= 4, `${cut}`);
       await lock.release();

@@ -6,7 +6,7 @@ import { after, before, describe, it } from "node:test";
 import { createLiveCapabilities } from "#lib/cluster/live-capabilities.ts";
 import { createMemoryLedger } from "#lib/ledger.ts";
 import { readCatalogue } from "../../infra/catalogue/registry.ts";
-import { discover } from "../../infra/check/live/discovery.ts";
+import { discoverClusterResources } from "../../infra/check/live/discovery.ts";
 import { type ApiGet, openReader } from "../../infra/check/live/reader.ts";
 import { openCertificate } from "../../infra/keys/keys.ts";
 import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
@@ -389,7 +389,7 @@ describe("an audit of a cluster", await needs("API server"), () => {
     const way = { server, ca, token: async () => getToken("admin"), unknown: "" };
     const { read, close } = openReader(way, new AbortController().signal);
     const found = async (ask: ApiGet) => {
-      const { resources, unknown } = await discover(ask, String);
+      const { resources, unknown } = await discoverClusterResources(ask, String);
       assert.deepEqual(unknown, []);
       return resources
         .map((one) => ({ ...one, verbs: one.verbs.toSorted(), subresources: one.subresources.toSorted() }))

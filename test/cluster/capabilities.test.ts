@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { after, before, describe, it } from "node:test";
-import type { Connection } from "#lib/cluster/api-server.ts";
+import type { ApiServerConnection } from "#lib/cluster/api-server.ts";
 import { createLiveCapabilities } from "#lib/cluster/live-capabilities.ts";
 import { Failure } from "#lib/failure.ts";
 import type { Capabilities } from "#lib/needs.ts";
@@ -37,7 +37,7 @@ describe("the capabilities of a real API server", await needs("API server"), () 
       assert.equal(code, 201, String(said.message));
     }
     const { server, ca } = cluster;
-    const connection: Connection = { server, ca, credentials: { token: cluster.getToken("admin") } };
+    const connection: ApiServerConnection = { server, ca, credentials: { token: cluster.getToken("admin") } };
     const world = createLiveCapabilities({ prod: connection });
     open = (milliseconds = 5000) => world("prod", milliseconds);
   });

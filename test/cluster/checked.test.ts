@@ -10,7 +10,7 @@ import { createLiveCapabilities } from "#lib/cluster/live-capabilities.ts";
 import { createMemoryLedger } from "#lib/ledger.ts";
 import { readCatalogue } from "../../infra/catalogue/registry.ts";
 import { openCheck } from "../../infra/check/check.ts";
-import type { Evaluation } from "../../infra/check/evaluation/evaluation.ts";
+import type { ObjectEvaluation } from "../../infra/check/evaluation/evaluation.ts";
 import { chooseCluster } from "../../infra/config/config.ts";
 import { openCertificate } from "../../infra/keys/keys.ts";
 import { formatDiff } from "../../infra/parity/compare.ts";
@@ -139,7 +139,7 @@ describe("what check says", await needs("API server"), () => {
         ...{ hosts: [], operation: "CREATE", namespace: "default", alsoPods: false },
         user: { username: "admin", groups: ["system:masters", "system:authenticated"] },
       });
-      const judged = new Map<string, Evaluation>();
+      const judged = new Map<string, ObjectEvaluation>();
       for await (const one of check.evaluations) judged.set(one.checked.name, one);
       assert.deepEqual(check.faults, []);
 
@@ -172,7 +172,7 @@ const shown = (body: unknown) => ({ code: 0, warnings: [], body });
 const compared = (
   answer: ClusterResponse,
   last: Fields | undefined,
-  { checked, after }: Evaluation,
+  { checked, after }: ObjectEvaluation,
 ): [unknown, unknown] => {
   const { code, body, warnings } = answer;
   const denials = checked.denials.map(({ rule, message }) => `${rule}: ${message}`);

@@ -6,7 +6,7 @@ import { after, before, beforeEach, describe, it } from "node:test";
 import { setTimeout as wait } from "node:timers/promises";
 import fc from "fast-check";
 import { createAnswerCache } from "#lib/cluster/answer-cache.ts";
-import type { Connection } from "#lib/cluster/api-server.ts";
+import type { ApiServerConnection } from "#lib/cluster/api-server.ts";
 import { createLiveCapabilities } from "#lib/cluster/live-capabilities.ts";
 import { Failure } from "#lib/failure.ts";
 import type { Capabilities } from "#lib/needs.ts";
@@ -63,7 +63,7 @@ describe("a cluster that is read", await needs("API server"), () => {
   });
 
   /** A fresh environment, with nothing remembered. */
-  const environment = (change: Partial<Connection> = {}) => {
+  const environment = (change: Partial<ApiServerConnection> = {}) => {
     const credentials = { token: one.getToken("admin") };
     const world = createLiveCapabilities({ prod: { server: way.url, ca, credentials, ...change } });
     return (milliseconds = 4000) => world("prod", milliseconds);

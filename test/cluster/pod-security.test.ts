@@ -3,7 +3,7 @@ import { describe, it } from "node:test";
 import fc from "fast-check";
 import type { Pod } from "kubernetes-types/core/v1.d.ts";
 import { toSubject } from "../../functions/pod-security/pods.ts";
-import type { Level, Version } from "../../functions/pod-security/policy.ts";
+import type { PodSecurityLevel, StandardsVersion } from "../../functions/pod-security/policy.ts";
 import { listOffences } from "../../functions/pod-security/standards.ts";
 import {
   type EvaluatorVerdict,
@@ -28,7 +28,7 @@ describe("pod-security beside upstream's evaluator", await needs("Pod Security e
     const versions = new Set(corpus.map(({ place }) => place.split("/")[1]));
     assert.ok(corpus.length > 4000 && versions.size >= 36, "it is all there");
     for (const { place, pod } of corpus) {
-      const [level, version, wanted] = place.split("/") as [Level, Version, "pass" | "fail"];
+      const [level, version, wanted] = place.split("/") as [PodSecurityLevel, StandardsVersion, "pass" | "fail"];
       assert.equal(listOffences(toSubject(pod), { level, version }).length === 0, wanted === "pass", place);
     }
     await assertAgreement(dropDuplicates(corpus.map(({ pod }) => pod)));
@@ -51,7 +51,7 @@ async function assertAgreement(pods: Pod[]): Promise<Set<string>> {
     const subject = toSubject(pod);
     const { latest, ...byVersion } = wanted[index] ?? assert.fail();
     for (const level of ["baseline", "restricted"] as const) {
-      const judged = (version: Version) => listViolations(listOffences(subject, { level, version }));
+      const judged = (version: StandardsVersion) => listViolations(listOffences(subject, { level, version }));
       const shown = () => `${level} ${JSON.stringify(pod)}`;
       assert.deepEqual(judged("latest"), listExpected(latest[level]), shown());
       for (let minor = 0; minor <= newest; minor++) {

@@ -8,7 +8,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
 import { gzipSync } from "node:zlib";
-import type { Options } from "../../infra/cli/command.ts";
+import type { ParsedOptions } from "../../infra/cli/command.ts";
 import { Complaint } from "../../infra/cli/complaint.ts";
 import check from "../../infra/commands/check.ts";
 import { openCertificate, type ServerCertificate } from "../../infra/keys/keys.ts";
@@ -213,7 +213,7 @@ describe("an audit of a cluster in trouble", () => {
   });
 
   it("says in one sentence that it can't begin", async () => {
-    const options = (said: Record<string, string>): Options => {
+    const options = (said: Record<string, string>): ParsedOptions => {
       const all: Record<string, string> = { live: "", config: join(folder, "postern.yaml"), as: "a", ...said };
       const text = (name: string) => all[name];
       const texts = (name: string) => [all[name] ?? []].flat();

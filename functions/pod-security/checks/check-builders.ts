@@ -17,12 +17,12 @@ export interface PodOffence {
 export type CheckFunction = (subject: PodSubject) => PodOffence | undefined;
 
 /** A check of the Pod Security Standards, with its variants for Kubernetes versions. */
-export interface Check {
+export interface PodSecurityCheck {
   level: "baseline" | "restricted";
   /** The check by the Kubernetes version from which it applies, in ascending order. */
   since: Readonly<Record<`1.${number}`, CheckFunction>>;
   /** The baseline check that this restricted check replaces, from the first version in `since` on. */
-  insteadOf?: Check;
+  insteadOf?: PodSecurityCheck;
 }
 
 /** The security context of a pod or of a container. */

@@ -1,8 +1,8 @@
 import {
   buildContainersCheck,
-  type Check,
   chooseSingularOrPlural,
   formatQuotedNames,
+  type PodSecurityCheck,
   quoteAll,
   skipOnWindows,
   skipPodsWithUserNamespace,
@@ -14,14 +14,14 @@ const checkPrivileged = buildContainersCheck(
   (_, { privileged }) => (privileged === true ? ["true"] : []),
   (names) => `${formatQuotedNames("container", names)} must not set securityContext.privileged=true`,
 );
-export const privileged: Check = { level: "baseline", since: { "1.0": checkPrivileged } };
+export const privileged: PodSecurityCheck = { level: "baseline", since: { "1.0": checkPrivileged } };
 
 const checkEscalation = buildContainersCheck(
   "allowPrivilegeEscalation != false",
   (_, { allowPrivilegeEscalation }) => (allowPrivilegeEscalation === false ? [] : ["true"]),
   (names) => `${formatQuotedNames("container", names)} must set securityContext.allowPrivilegeEscalation=false`,
 );
-export const allowPrivilegeEscalation: Check = {
+export const allowPrivilegeEscalation: PodSecurityCheck = {
   level: "restricted",
   since: { "1.8": checkEscalation, "1.25": skipOnWindows(checkEscalation) },
 };
@@ -36,7 +36,7 @@ const describeAddedCapabilities = (names: string[], added: string[]) =>
   `${formatQuotedNames("container", names)} must not include ${quoteAll(added)} in securityContext.capabilities.add`;
 
 /** The check of added capabilities at level baseline. */
-export const capabilitiesBaseline: Check = {
+export const capabilitiesBaseline: PodSecurityCheck = {
   level: "baseline",
   since: {
     "1.0": buildContainersCheck(
@@ -58,11 +58,11 @@ const checkAdded = buildContainersCheck(
   (_, { capabilities }) => (capabilities?.add ?? []).filter((capability) => capability !== "NET_BIND_SERVICE"),
   describeAddedCapabilities,
 );
-const checkCapabilities: Check["since"]["1.0"] = (subject) => {
+const checkCapabilities: PodSecurityCheck["since"]["1.0"] = (subject) => {
   const found = [checkDropped, checkAdded].flatMap((check) => check(subject)?.detail ?? []);
   if (found.length > 0) return { reason: unrestricted, detail: found.join("; ") };
 };
-export const capabilitiesRestricted: Check = {
+export const capabilitiesRestricted: PodSecurityCheck = {
   level: "restricted",
   since: { "1.22": checkCapabilities, "1.25": skipOnWindows(checkCapabilities) },
   insteadOf: capabilitiesBaseline,
@@ -76,7 +76,7 @@ const checkPorts = buildContainersCheck(
     return `${formatQuotedNames("container", names)} ${use} ${chooseSingularOrPlural(ports.length, "hostPort")} ${ports.join(", ")}`;
   },
 );
-export const hostPorts: Check = { level: "baseline", since: { "1.0": checkPorts } };
+export const hostPorts: PodSecurityCheck = { level: "baseline", since: { "1.0": checkPorts } };
 
 /** Checks the hosts of probes and lifecycle hooks: the kubelet calls them from the node, and must call only the pod. */
 const checkProbes = buildContainersCheck(
@@ -91,7 +91,7 @@ const checkProbes = buildContainersCheck(
     return `${formatQuotedNames("container", names)} ${use} ${chooseSingularOrPlural(hosts.length, "probe or lifecycle host")} ${quoteAll(hosts)}`;
   },
 );
-export const hostProbesAndHostLifecycle: Check = { level: "baseline", since: { "1.34": checkProbes } };
+export const hostProbesAndHostLifecycle: PodSecurityCheck = { level: "baseline", since: { "1.34": checkProbes } };
 
 const checkProcMount = buildContainersCheck(
   "procMount",
@@ -99,12 +99,12 @@ const checkProcMount = buildContainersCheck(
   (names, mounts) =>
     `${formatQuotedNames("container", names)} must not set securityContext.procMount to ${quoteAll(mounts)}`,
 );
-export const procMount: Check = {
+export const procMount: PodSecurityCheck = {
   level: "baseline",
   since: { "1.0": checkProcMount, "1.35": skipPodsWithUserNamespace(checkProcMount) },
 };
 /** Unlike baseline, restricted has no exception for user namespaces. */
-export const procMountRestricted: Check = {
+export const procMountRestricted: PodSecurityCheck = {
   level: "restricted",
   since: { "1.35": checkProcMount },
   insteadOf: procMount,

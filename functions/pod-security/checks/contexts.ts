@@ -2,7 +2,6 @@ import type { SELinuxOptions } from "kubernetes-types/core/v1.d.ts";
 import { quoteAsGo } from "postern/objects/go-quoted";
 import {
   type AnyContext,
-  type Check,
   type CheckFunction,
   checkContexts,
   chooseSingularOrPlural,
@@ -10,6 +9,7 @@ import {
   formatQuotedNames,
   getContext,
   listNames,
+  type PodSecurityCheck,
   quoteAll,
   skipOnWindows,
   skipPodsWithUserNamespace,
@@ -48,7 +48,7 @@ const checkAppArmor: CheckFunction = (subject) => {
     detail: `${all.join(" and ")} must not set AppArmor profile type to ${quoteAll(values)}`,
   };
 };
-export const appArmorProfile: Check = { level: "baseline", since: { "1.0": checkAppArmor } };
+export const appArmorProfile: PodSecurityCheck = { level: "baseline", since: { "1.0": checkAppArmor } };
 
 const checkSeccompAnnotations: CheckFunction = ({ annotations, containers }) => {
   const ofContainers = listNames(containers).map((name) => `container.seccomp.security.alpha.kubernetes.io/${name}`);
@@ -75,7 +75,7 @@ const checkSeccomp = checkContexts(
     return `${setters} must not set securityContext.seccompProfile.type to ${quoteAll(sortUnique(types))}`;
   },
 );
-export const seccompProfileBaseline: Check = {
+export const seccompProfileBaseline: PodSecurityCheck = {
   level: "baseline",
   since: { "1.0": checkSeccompAnnotations, "1.19": checkSeccomp },
 };
@@ -91,7 +91,7 @@ const requireSeccomp: CheckFunction = (subject) => {
       detail: `pod or ${formatQuotedNames("container", without)} must set securityContext.seccompProfile.type to "RuntimeDefault" or "Localhost"`,
     };
 };
-export const seccompProfileRestricted: Check = {
+export const seccompProfileRestricted: PodSecurityCheck = {
   level: "restricted",
   since: { "1.19": requireSeccomp, "1.25": skipOnWindows(requireSeccomp) },
   insteadOf: seccompProfileBaseline,
@@ -114,7 +114,7 @@ const buildSeLinuxCheck = (...types: string[]): CheckFunction => {
     return `${setters} set forbidden securityContext.seLinuxOptions: ${found.join("; ")}`;
   });
 };
-export const seLinuxOptions: Check = {
+export const seLinuxOptions: PodSecurityCheck = {
   level: "baseline",
   since: { "1.0": buildSeLinuxCheck(), "1.31": buildSeLinuxCheck("container_engine_t") },
 };
@@ -124,7 +124,7 @@ const checkHostProcess = checkContexts(
   ({ windowsOptions }) => windowsOptions?.hostProcess === true,
   (setters) => `${setters} must not set securityContext.windowsOptions.hostProcess=true`,
 );
-export const windowsHostProcess: Check = { level: "baseline", since: { "1.0": checkHostProcess } };
+export const windowsHostProcess: PodSecurityCheck = { level: "baseline", since: { "1.0": checkHostProcess } };
 
 const checkRunAsRoot = checkContexts(
   "runAsNonRoot != true",
@@ -142,7 +142,7 @@ const requireNonRoot: CheckFunction = (subject) => {
       detail: `pod or ${formatQuotedNames("container", without)} must set securityContext.runAsNonRoot=true`,
     };
 };
-export const runAsNonRoot: Check = {
+export const runAsNonRoot: PodSecurityCheck = {
   level: "restricted",
   since: { "1.0": requireNonRoot, "1.35": skipPodsWithUserNamespace(requireNonRoot) },
 };
@@ -152,7 +152,7 @@ const checkUser = checkContexts(
   (context) => context.runAsUser === 0,
   (setters) => `${setters} must not set runAsUser=0`,
 );
-export const runAsUser: Check = {
+export const runAsUser: PodSecurityCheck = {
   level: "restricted",
   since: { "1.23": checkUser, "1.35": skipPodsWithUserNamespace(checkUser) },
 };

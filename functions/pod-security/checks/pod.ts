@@ -1,9 +1,9 @@
 import { isSourceless } from "postern/objects/pod";
 import {
-  type Check,
   type CheckFunction,
   chooseSingularOrPlural,
   formatQuotedNames,
+  type PodSecurityCheck,
   quoteAll,
   sortUnique,
 } from "./check-builders.ts";
@@ -13,13 +13,13 @@ const checkNamespaces: CheckFunction = ({ spec }) => {
   if (shared.length > 0)
     return { reason: "host namespaces", detail: shared.map((field) => `${field}=true`).join(", ") };
 };
-export const hostNamespaces: Check = { level: "baseline", since: { "1.0": checkNamespaces } };
+export const hostNamespaces: PodSecurityCheck = { level: "baseline", since: { "1.0": checkNamespaces } };
 
 const checkHostPaths: CheckFunction = ({ spec }) => {
   const names = (spec.volumes ?? []).filter(({ hostPath }) => hostPath).map(({ name = "" }) => name);
   if (names.length > 0) return { reason: "hostPath volumes", detail: formatQuotedNames("volume", names) };
 };
-export const hostPathVolumes: Check = { level: "baseline", since: { "1.0": checkHostPaths } };
+export const hostPathVolumes: PodSecurityCheck = { level: "baseline", since: { "1.0": checkHostPaths } };
 
 const allowed = "configMap csi downwardAPI emptyDir ephemeral image persistentVolumeClaim projected secret".split(" ");
 
@@ -47,7 +47,7 @@ const checkVolumes: CheckFunction = ({ spec }) => {
 };
 
 /** The check of volume types at level restricted; it includes the baseline check of hostPath volumes. */
-export const restrictedVolumes: Check = {
+export const restrictedVolumes: PodSecurityCheck = {
   level: "restricted",
   since: { "1.0": checkVolumes },
   insteadOf: hostPathVolumes,
@@ -71,7 +71,7 @@ const keepalive = ["intvl", "probes", "time"].map((name) => `net.ipv4.tcp_keepal
 const since29 = [...since27, "net.ipv4.tcp_fin_timeout", ...keepalive];
 const since32 = [...since29, "net.ipv4.tcp_rmem", "net.ipv4.tcp_wmem"];
 
-export const sysctls: Check = {
+export const sysctls: PodSecurityCheck = {
   level: "baseline",
   since: {
     "1.0": buildSysctlCheck(...since0),

@@ -3,9 +3,9 @@ import { describe, it } from "node:test";
 import { runAdmissionChain } from "./admit.ts";
 import { celEvaluator } from "./cel/conditions.ts";
 import { parseHooks } from "./hooks.ts";
-import type { Attributes, HookCallResult, ServerContext } from "./types.ts";
+import type { AdmissionAttributes, HookCallResult, ServerContext } from "./types.ts";
 
-const attributes: Attributes = {
+const attributes: AdmissionAttributes = {
   ...{ operation: "CREATE", name: "c", namespace: "default", dryRun: false, options: null },
   kind: { group: "", version: "v1", kind: "ConfigMap" },
   resource: { group: "", version: "v1", resource: "configmaps" },
@@ -49,7 +49,7 @@ const run = async (
   mutating: object[],
   validating: object[],
   stubs: Record<string, HookStub>,
-  more: Partial<Attributes> = {},
+  more: Partial<AdmissionAttributes> = {},
 ) => {
   const called: string[] = [];
   const context: ServerContext = {

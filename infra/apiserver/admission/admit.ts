@@ -5,20 +5,20 @@ import type { Hook } from "./hooks.ts";
 import {
   createObjectView,
   describeUnknownConversion,
-  type Invocation,
   matchHook,
   type VersionedObjects,
+  type WebhookInvocation,
 } from "./matching.ts";
-import { mutate } from "./mutation.ts";
+import { runMutatingWebhooks } from "./mutation.ts";
 import { assignIdentity, restoreUnwrittenFields } from "./server-objects.ts";
-import type { AdmissionTrace, Attributes, ServerContext, TraceStep } from "./types.ts";
+import type { AdmissionAttributes, AdmissionTrace, ServerContext, TraceStep } from "./types.ts";
 import { limitWarnings } from "./warnings.ts";
 
 /** The API server's time limit for one write request (requestTimeoutUpperBound), in milliseconds. */
 const mostTime = 34_000;
 
 export const runAdmissionChain = async (
-  attributes: Attributes,
+  attributes: AdmissionAttributes,
   hooks: { mutating: readonly Hook[]; validating: readonly Hook[] },
   around: ServerContext,
 ): Promise<AdmissionTrace> => {
@@ -49,7 +49,7 @@ export const runAdmissionChain = async (
   };
   if (isExempt(filled)) return buildTrace(given, []);
 
-  const mutated = await mutate(run, hooks.mutating, createObjectView(filled, around.convert));
+  const mutated = await runMutatingWebhooks(run, hooks.mutating, createObjectView(filled, around.convert));
   if (mutated.refusal) return buildTrace(mutated.object, [mutated.refusal]);
   const object = restoreUnwrittenFields(filled, mutated.object);
   const last = assignIdentity({ ...filled, object });
@@ -60,12 +60,12 @@ const configurations = ["WebhookConfiguration", "AdmissionPolicy", "AdmissionPol
 const exempt = new Set(configurations.flatMap((kind) => [`Mutating${kind}`, `Validating${kind}`]));
 
 /** The API server calls no webhook for webhook configurations and admission policies. */
-const isExempt = ({ kind: { group, kind } }: Attributes): boolean =>
+const isExempt = ({ kind: { group, kind } }: AdmissionAttributes): boolean =>
   group === "admissionregistration.k8s.io" && exempt.has(kind);
 
 /** Calls the matching hooks in parallel and returns all refusals. All hooks are matched before any is called. */
 const validate = async (run: AdmissionRun, hooks: readonly Hook[]): Promise<Status[]> => {
-  const calls: { hook: Hook; invocation: Invocation; seen: VersionedObjects; step: TraceStep }[] = [];
+  const calls: { hook: Hook; invocation: WebhookInvocation; seen: VersionedObjects; step: TraceStep }[] = [];
   for (const hook of hooks) {
     const step = createTraceStep(hook, 0, calls.length);
     run.steps.push(step);

@@ -5,12 +5,12 @@ import { chooseReviewVersion, type HookResponse, parseHookResponse } from "./ans
 import { type AuditAnnotations, buildFailedOpenAnnotation } from "./audit-annotations.ts";
 import type { Hook } from "./hooks.ts";
 import { getHookUrl } from "./http.ts";
-import type { Invocation, VersionedObjects } from "./matching.ts";
-import type { Attributes, HookCallResult, ReviewToSend, ServerContext, TraceStep } from "./types.ts";
+import type { VersionedObjects, WebhookInvocation } from "./matching.ts";
+import type { AdmissionAttributes, HookCallResult, ReviewToSend, ServerContext, TraceStep } from "./types.ts";
 
 /** The state of one request's way through all hooks: its deadline, and the steps and warnings so far. */
 export interface AdmissionRun {
-  attributes: Attributes;
+  attributes: AdmissionAttributes;
   around: ServerContext;
   audit: AuditAnnotations;
   /** The deadline, on the clock of performance.now(). */
@@ -34,7 +34,7 @@ export const markUndecided = (run: AdmissionRun, step: TraceStep, why: string): 
 export const callHook = async (
   run: AdmissionRun,
   hook: Hook,
-  { resource, kind }: Invocation,
+  { resource, kind }: WebhookInvocation,
   { object, oldObject }: VersionedObjects,
   step: TraceStep,
 ): Promise<{ answer?: HookResponse; refusal?: Status }> => {

@@ -5,7 +5,7 @@ import { forbidden, joinErrors, notFound } from "#lib/refusals.ts";
 import { matchesRequest } from "#lib/request-match.ts";
 import type { AdmissionRequest, GroupVersionKind, GroupVersionResource, Status } from "#lib/review.ts";
 import type { Hook } from "./hooks.ts";
-import type { Attributes, ServerContext } from "./types.ts";
+import type { AdmissionAttributes, ServerContext } from "./types.ts";
 
 /** The object and the old object of a request, both in the version of `kind`. */
 export interface VersionedObjects {
@@ -25,7 +25,7 @@ export interface ObjectView {
 }
 
 export const createObjectView = (
-  { kind, object, oldObject }: Attributes,
+  { kind, object, oldObject }: AdmissionAttributes,
   convert: ServerContext["convert"],
 ): ObjectView => {
   let latest: VersionedObjects = { kind, object, oldObject };
@@ -52,15 +52,24 @@ const convertObject = (object: unknown, kind: GroupVersionKind, convert: ServerC
   object == null ? null : convert(object, kind);
 
 /** The resource and kind that a hook is called with; they can differ from those of the request. */
-export interface Invocation {
+export interface WebhookInvocation {
   resource: GroupVersionResource;
   kind: GroupVersionKind;
 }
 
-type HookMatch = { invocation: Invocation } | { skipped: string } | { refusal: Status } | { unsupported: string };
+type HookMatch =
+  | { invocation: WebhookInvocation }
+  | { skipped: string }
+  | { refusal: Status }
+  | { unsupported: string };
 
 /** Decides whether a hook is called for the current state of a request, with the API server's checks in its order. */
-export const matchHook = (hook: Hook, attributes: Attributes, view: ObjectView, around: ServerContext): HookMatch => {
+export const matchHook = (
+  hook: Hook,
+  attributes: AdmissionAttributes,
+  view: ObjectView,
+  around: ServerContext,
+): HookMatch => {
   const home = matchNamespace(hook.namespaceSelector, attributes, view, around);
   if (home === false) return { skipped: "its namespaceSelector doesn't match the namespace" };
   if (!matchObject(hook.objectSelector, view)) return { skipped: "its objectSelector doesn't match the object" };
@@ -78,7 +87,7 @@ const isEmptySelector = ({ matchLabels = {}, matchExpressions = [] }: LabelSelec
 
 const matchNamespace = (
   selector: LabelSelector,
-  { namespace = "", resource: { resource }, subResource = "", operation }: Attributes,
+  { namespace = "", resource: { resource }, subResource = "", operation }: AdmissionAttributes,
   view: ObjectView,
   { findNamespace }: ServerContext,
 ): boolean | Status => {
@@ -112,7 +121,11 @@ const connections = new Set(
   ),
 );
 
-const findInvocation = (hook: Hook, attributes: Attributes, { equivalents }: ServerContext): Invocation | undefined => {
+const findInvocation = (
+  hook: Hook,
+  attributes: AdmissionAttributes,
+  { equivalents }: ServerContext,
+): WebhookInvocation | undefined => {
   const { resource, kind } = attributes;
   // `matchesRequest` doesn't read the fields of a request that Attributes lacks.
   if (hook.rules.some((rule) => matchesRequest(rule, attributes as AdmissionRequest))) return { resource, kind };
@@ -134,10 +147,10 @@ interface RequestCache {
   request?: Record<string, unknown>;
 }
 
-const known = new WeakMap<Attributes, RequestCache>();
+const known = new WeakMap<AdmissionAttributes, RequestCache>();
 
 const getCached = <Name extends keyof RequestCache>(
-  attributes: Attributes,
+  attributes: AdmissionAttributes,
   name: Name,
   make: () => NonNullable<RequestCache[Name]>,
 ): NonNullable<RequestCache[Name]> => {
@@ -152,14 +165,17 @@ const getCached = <Name extends keyof RequestCache>(
  * Returns the kind for an equivalent resource. The kind of a subresource such as scale stays: its group and version are
  * independent of the resource's.
  */
-const chooseKind = ({ group, version }: GroupVersionResource, { kind, resource }: Attributes): GroupVersionKind =>
+const chooseKind = (
+  { group, version }: GroupVersionResource,
+  { kind, resource }: AdmissionAttributes,
+): GroupVersionKind =>
   kind.group === resource.group && kind.version === resource.version ? { group, version, kind: kind.kind } : kind;
 
 const evaluateConditions = (
   hook: Hook,
-  attributes: Attributes,
+  attributes: AdmissionAttributes,
   view: ObjectView,
-  invocation: Invocation,
+  invocation: WebhookInvocation,
   { cel }: ServerContext,
 ): HookMatch => {
   const seen = view.as(invocation.kind);
@@ -187,11 +203,11 @@ const evaluateConditions = (
 };
 
 /** Names an unknown conversion, as a clause of a sentence about what is undecided. */
-export const describeUnknownConversion = ({ kind }: Pick<Attributes, "kind">, to: GroupVersionKind): string =>
+export const describeUnknownConversion = ({ kind }: Pick<AdmissionAttributes, "kind">, to: GroupVersionKind): string =>
   `how a ${kind.kind} of ${joinApiVersion(kind)} is converted to ${joinApiVersion(to)}`;
 
 /** Returns the request as conditions see it: with the kind of the converted objects and the original resource. */
-const buildConditionRequest = (attributes: Attributes, kind: GroupVersionKind): Record<string, unknown> => {
+const buildConditionRequest = (attributes: AdmissionAttributes, kind: GroupVersionKind): Record<string, unknown> => {
   const { resource, subResource, name, namespace, operation, userInfo, dryRun, options } = attributes;
   const members = {
     ...{ kind, resource, subResource },

@@ -18,7 +18,7 @@ import {
 import type { Hook } from "./hooks.ts";
 import { applyServerPatch, parsePatchOperations, toPlainOperations } from "./json-patch.ts";
 import { describeUnknownConversion, matchHook, type ObjectView } from "./matching.ts";
-import { decodeObject, hasNewManagedFields, isSameToServer } from "./server-objects.ts";
+import { hasNewManagedFields, isSameToServer, normalizePatchedObject } from "./server-objects.ts";
 import type { TraceStep } from "./types.ts";
 
 interface MutationResult {
@@ -31,7 +31,11 @@ interface MutationResult {
  * earlier hooks with reinvocationPolicy IfNeeded are called once more. A change in this second round counts as a change
  * for the hooks after it.
  */
-export const mutate = async (run: AdmissionRun, hooks: readonly Hook[], view: ObjectView): Promise<MutationResult> => {
+export const runMutatingWebhooks = async (
+  run: AdmissionRun,
+  hooks: readonly Hook[],
+  view: ObjectView,
+): Promise<MutationResult> => {
   const rounds: MutationState = {
     again: openReinvocations(),
     isChanged: false,
@@ -148,7 +152,7 @@ const applyResponsePatch = (
       markUndecided(run, step, "its patch makes the object another kind");
       return unchanged;
     }
-    const read = decodeObject(raw);
+    const read = normalizePatchedObject(raw);
     step.after = run.around.fill(read);
     run.audit.add(...buildPatchAnnotation(step.round, step.index, hook.configuration, hook.name, step.patch));
     view.put(step.after);

@@ -1,7 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { getOwn, isMap, isObject, isSame, type JsonMap } from "#lib/json.ts";
 import { splitApiVersion } from "#lib/objects/api-version.ts";
-import type { Attributes } from "./types.ts";
+import type { AdmissionAttributes } from "./types.ts";
 
 // An API server reads, compares and completes objects between webhooks. These functions do the same.
 
@@ -9,7 +9,7 @@ import type { Attributes } from "./types.ts";
  * Returns a patched object as an API server reads it: built-in kinds lose null members and empty labels, annotations,
  * finalizers and ownerReferences; a custom resource stays as it is.
  */
-export const decodeObject = (object: unknown): unknown => {
+export const normalizePatchedObject = (object: unknown): unknown => {
   if (!isMap(object) || !isBuiltInObject(object)) return object;
   const read = dropNulls(object) as JsonMap;
   if (!isMap(read.metadata)) return read;
@@ -79,7 +79,7 @@ const isAbsent = (value: unknown, key: string): boolean =>
  * Reports whether any patch counts as a change, even one that changes nothing: the times in new managedFields are finer
  * than JSON can hold, and the API server compares the object in memory with the one that it reads back.
  */
-export const hasNewManagedFields = ({ operation, object, oldObject, subResource }: Attributes): boolean => {
+export const hasNewManagedFields = ({ operation, object, oldObject, subResource }: AdmissionAttributes): boolean => {
   if (!isMap(object) || !isMap(object.metadata) || !isBuiltInObject(object) || !/^(CREATE|UPDATE)$/.test(operation))
     return false;
   const { managedFields } = object.metadata;
@@ -113,7 +113,10 @@ const dropServerFields = (object: unknown): unknown => {
  * Returns the object as validating hooks see it when a request writes only a part of it. A Scale has only some of its
  * owner's metadata; a status update keeps the old spec and, for some kinds, the old metadata or labels.
  */
-export const restoreUnwrittenFields = ({ subResource, kind, oldObject }: Attributes, object: unknown): unknown => {
+export const restoreUnwrittenFields = (
+  { subResource, kind, oldObject }: AdmissionAttributes,
+  object: unknown,
+): unknown => {
   if (!isMap(object) || !isMap(object.metadata)) return object;
   if (subResource === "scale" && kind.kind === "Scale") {
     const { labels, annotations, finalizers, ownerReferences, ...metadata } = object.metadata;
@@ -137,7 +140,7 @@ const longestPrefix = 58;
 const unstored = new Set(["authentication.k8s.io", "authorization.k8s.io"]);
 
 /** Sets the uid, creationTimestamp and generated name of a new object, as the API server does before validation. */
-export const assignIdentity = (attributes: Attributes): Attributes => {
+export const assignIdentity = (attributes: AdmissionAttributes): AdmissionAttributes => {
   const { operation, object, name, subResource, resource } = attributes;
   if (operation !== "CREATE" || subResource || !isMap(object) || unstored.has(resource.group)) return attributes;
   const metadata = isMap(object.metadata) ? object.metadata : {};

@@ -9,7 +9,10 @@ import type { Phase } from "#lib/rule.ts";
 import type { Hook } from "./hooks.ts";
 
 /** A request without the fields that differ from hook to hook. */
-export type Attributes = Omit<AdmissionRequest, "uid" | "requestKind" | "requestResource" | "requestSubResource">;
+export type AdmissionAttributes = Omit<
+  AdmissionRequest,
+  "uid" | "requestKind" | "requestResource" | "requestSubResource"
+>;
 
 /** The AdmissionReview that the API server sends to a webhook. */
 export interface ReviewToSend {

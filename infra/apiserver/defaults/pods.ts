@@ -1,7 +1,7 @@
 import type { Pod } from "kubernetes-types/core/v1.d.ts";
 import type { JsonMap } from "#lib/json.ts";
 import { parseImage } from "#lib/objects/image.ts";
-import { type Amounts, computePeakUse, parseAmounts } from "#lib/objects/resources.ts";
+import { computePeakUse, parseAmounts, type QuantityByResource } from "#lib/objects/resources.ts";
 import { formatResourceAmount } from "./scalars.ts";
 
 /** Fills in decoded fields in place. `given` is the undecoded value, where an absent list and an empty one differ. */
@@ -105,13 +105,13 @@ const completePodResources = (spec: JsonMap, given: JsonMap): void => {
   if (Object.keys(allRequests).length > 0) resources.requests = allRequests;
 };
 
-const formatAmounts = (amounts: Amounts, isMeant: (resource: string) => boolean): Record<string, string> =>
+const formatAmounts = (amounts: QuantityByResource, isMeant: (resource: string) => boolean): Record<string, string> =>
   Object.fromEntries(
     [...amounts].filter(([name]) => isMeant(name)).map(([name, amount]) => [name, formatResourceAmount(amount)]),
   );
 
 /** Sums amounts as `computePeakUse` does; a container without a request counts with its limit. */
-const sumContainers = (spec: JsonMap, kind: "requests" | "limits"): Amounts => {
+const sumContainers = (spec: JsonMap, kind: "requests" | "limits"): QuantityByResource => {
   // A null container counts as an empty one.
   const [containers, initContainers] = ["containers", "initContainers"].map((list) => getList(spec, list).map(Object));
   const pod: Pod = Object({ spec: { containers, initContainers } });

@@ -1,6 +1,6 @@
 import { runAdmissionChain } from "#infra/apiserver/admission/admit.ts";
 import { describeUnknownConversion } from "#infra/apiserver/admission/matching.ts";
-import type { AdmissionTrace, Attributes, ServerContext } from "#infra/apiserver/admission/types.ts";
+import type { AdmissionAttributes, AdmissionTrace, ServerContext } from "#infra/apiserver/admission/types.ts";
 import { getOwn } from "#lib/json.ts";
 import { splitApiVersion } from "#lib/objects/api-version.ts";
 import type { KubernetesObject } from "#lib/review.ts";
@@ -12,10 +12,10 @@ import { findPosition } from "../manifests/positions.ts";
 import {
   type CheckResult,
   type Denial,
-  type Environment,
-  type Evaluation,
+  type EvaluationEnvironment,
   type EvaluationSubject,
   noFindings,
+  type ObjectEvaluation,
 } from "./evaluation.ts";
 import { findField, parseFieldPath } from "./field-paths.ts";
 import { collectFindings } from "./findings.ts";
@@ -25,8 +25,8 @@ import { buildRequest, isReview, normalizeObject, readReviewManifest, sortForApp
 /** Evaluates manifests one after the other; each sees the objects that were admitted before it. */
 export const evaluateAll = async function* (
   manifests: readonly Manifest[],
-  environment: Environment,
-): AsyncGenerator<Evaluation> {
+  environment: EvaluationEnvironment,
+): AsyncGenerator<ObjectEvaluation> {
   const order =
     environment.asking.operation === "DELETE"
       ? manifests
@@ -37,11 +37,11 @@ export const evaluateAll = async function* (
       : await evaluateManifest(manifest, environment);
     yield evaluation;
     if (environment.alsoPods && evaluation.checked.verdict !== "denied")
-      yield* evaluateWorkloadPod(evaluation, environment);
+      yield* evaluateCreatedPod(evaluation, environment);
   }
 };
 
-const evaluateReview = async (manifest: Manifest, environment: Environment): Promise<Evaluation> => {
+const evaluateReview = async (manifest: Manifest, environment: EvaluationEnvironment): Promise<ObjectEvaluation> => {
   try {
     return await evaluateRequest({ attributes: readReviewManifest(manifest), manifest }, environment);
   } catch (error) {
@@ -49,7 +49,7 @@ const evaluateReview = async (manifest: Manifest, environment: Environment): Pro
   }
 };
 
-const evaluateManifest = async (manifest: Manifest, environment: Environment): Promise<Evaluation> => {
+const evaluateManifest = async (manifest: Manifest, environment: EvaluationEnvironment): Promise<ObjectEvaluation> => {
   const { kinds, asking, existing } = environment;
   const { apiVersion, kind: word } = manifest.object;
   const kind = kinds.of(String(apiVersion), String(word));
@@ -96,7 +96,7 @@ const evaluateManifest = async (manifest: Manifest, environment: Environment): P
 };
 
 /** Reports whether an entry, a policy or a quota may be about an object of an unknown kind, by its group and version. */
-const mayConcern = ({ object }: Manifest, { hooks, unevaluated, asking }: Environment): boolean => {
+const mayConcern = ({ object }: Manifest, { hooks, unevaluated, asking }: EvaluationEnvironment): boolean => {
   const { group, version } = splitApiVersion(String(object.apiVersion));
   const { namespace } = Object(object.metadata);
   const operations = asking.operation === undefined ? (["CREATE", "UPDATE"] as const) : [asking.operation];
@@ -128,10 +128,10 @@ const isNameless = ({ metadata }: KubernetesObject, { resource: { group } }: Res
   !metadata?.name && !metadata?.generateName && !/^auth(entication|orization)\.k8s\.io$/.test(group);
 
 /** Evaluates the Pod that an evaluated workload would make; yields nothing for other objects and for DELETE. */
-export const evaluateWorkloadPod = async function* (
-  { subject, after }: Evaluation,
-  environment: Environment,
-): AsyncGenerator<Evaluation> {
+export const evaluateCreatedPod = async function* (
+  { subject, after }: ObjectEvaluation,
+  environment: EvaluationEnvironment,
+): AsyncGenerator<ObjectEvaluation> {
   const { manifest } = subject;
   if (subject.attributes?.operation === "DELETE") return;
   const workload = after as KubernetesObject;
@@ -166,7 +166,7 @@ const createUnaskedEvaluation = (
   manifest: Manifest,
   object: unknown,
   checked: Partial<CheckResult> & Pick<CheckResult, "verdict">,
-): Evaluation => {
+): ObjectEvaluation => {
   return {
     subject: { manifest },
     checked: { ...readIdentity(manifest, object), ...noFindings, ...checked },
@@ -177,11 +177,15 @@ const createUnaskedEvaluation = (
   };
 };
 
-export const createUndecidedEvaluation = (manifest: Manifest, object: unknown, sentence: string): Evaluation =>
+export const createUndecidedEvaluation = (manifest: Manifest, object: unknown, sentence: string): ObjectEvaluation =>
   createUnaskedEvaluation(manifest, object, { verdict: "undecided", undecided: [sentence] });
 
 /** An object that the API server can't decode is refused before admission. */
-const createDecodeDenial = (manifest: Manifest, object: KubernetesObject, sentences: readonly string[]): Evaluation => {
+const createDecodeDenial = (
+  manifest: Manifest,
+  object: KubernetesObject,
+  sentences: readonly string[],
+): ObjectEvaluation => {
   const denials = sentences.map((message): Denial => {
     const { line, column } = findPosition(
       manifest,
@@ -192,7 +196,10 @@ const createDecodeDenial = (manifest: Manifest, object: KubernetesObject, senten
   return createUnaskedEvaluation(manifest, object, { verdict: "denied", denials });
 };
 
-export const evaluateRequest = async (subject: EvaluationSubject, environment: Environment): Promise<Evaluation> => {
+export const evaluateRequest = async (
+  subject: EvaluationSubject,
+  environment: EvaluationEnvironment,
+): Promise<ObjectEvaluation> => {
   const { attributes, manifest, made } = subject;
   assumeOld(attributes, environment);
   const assumed = assumeNamespace(attributes, environment);
@@ -220,7 +227,7 @@ export const evaluateRequest = async (subject: EvaluationSubject, environment: E
   };
 };
 
-const createServerContext = ({ kinds, existing, call, cel }: Environment): ServerContext => ({
+const createServerContext = ({ kinds, existing, call, cel }: EvaluationEnvironment): ServerContext => ({
   findNamespace: (name) => existing.find(namespaces, name),
   equivalents: kinds.equivalents,
   convert: kinds.convert,
@@ -236,14 +243,20 @@ const createServerContext = ({ kinds, existing, call, cel }: Environment): Serve
 const namespaces = { group: "", resource: "namespaces" };
 
 /** Adds the old object of an update or deletion if it isn't known, because it must exist. */
-const assumeOld = ({ resource, subResource, oldObject }: Attributes, { existing }: Environment): void => {
+const assumeOld = (
+  { resource, subResource, oldObject }: AdmissionAttributes,
+  { existing }: EvaluationEnvironment,
+): void => {
   const { name, namespace } = Object(Object(oldObject).metadata);
   if (subResource || typeof name !== "string" || name === "") return;
   if (existing.find(resource, name, namespace) === undefined) existing.put(resource, oldObject as KubernetesObject);
 };
 
 /** Adds a missing namespace by its name, unless all objects are known; reports whether only its name is known. */
-const assumeNamespace = ({ namespace, resource, operation }: Attributes, environment: Environment): boolean => {
+const assumeNamespace = (
+  { namespace, resource, operation }: AdmissionAttributes,
+  environment: EvaluationEnvironment,
+): boolean => {
   const { existing, isStateKnown, noteMissingNamespace } = environment;
   const isItself = resource.group === "" && resource.resource === "namespaces" && operation !== "DELETE";
   if (!namespace || isItself) return false;
@@ -265,7 +278,11 @@ const assumeNamespace = ({ namespace, resource, operation }: Attributes, environ
 const assumedNamespaces = new WeakSet<object>();
 
 /** Stores an admitted object for later evaluations or removes a deleted one, but a deleted namespace stays. */
-const storeOutcome = (attributes: Attributes, { object }: AdmissionTrace, { existing }: Environment): void => {
+const storeOutcome = (
+  attributes: AdmissionAttributes,
+  { object }: AdmissionTrace,
+  { existing }: EvaluationEnvironment,
+): void => {
   const { resource, subResource, operation, oldObject, dryRun } = attributes;
   if (dryRun || subResource || operation === "CONNECT") return;
   const { name, namespace } = Object(Object(operation === "DELETE" ? oldObject : object).metadata);

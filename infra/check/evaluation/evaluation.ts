@@ -1,6 +1,6 @@
 import type { Hook, Hooks } from "#infra/apiserver/admission/hooks.ts";
 import type {
-  Attributes,
+  AdmissionAttributes,
   CelEvaluator,
   HookCallResult,
   ReviewToSend,
@@ -13,7 +13,7 @@ import type { ExistingObjects } from "./existing-objects.ts";
 import type { UnevaluatedPolicies } from "./unevaluated.ts";
 
 export interface EvaluationSubject {
-  attributes: Attributes;
+  attributes: AdmissionAttributes;
   manifest: Manifest;
   /** Set for a Pod that a workload would create: the workload, and the path of its Pod template. */
   made?: { by: NonNullable<CheckResult["madeBy"]>; at: FieldPath };
@@ -27,7 +27,7 @@ export interface RequestOptions {
 }
 
 /** The evaluation of one object: its result, the steps that led to it, and the object before and after. */
-export interface Evaluation {
+export interface ObjectEvaluation {
   subject: Pick<EvaluationSubject, "manifest" | "made"> & Partial<Pick<EvaluationSubject, "attributes">>;
   checked: CheckResult;
   audit: Record<string, string>;
@@ -37,7 +37,7 @@ export interface Evaluation {
 }
 
 /** The cluster that objects are evaluated in: its kinds, objects, webhooks and user. */
-export interface Environment {
+export interface EvaluationEnvironment {
   kinds: KindIndex;
   existing: Omit<ExistingObjects, "capabilities">;
   hooks: Pick<Hooks, "mutating" | "validating">;

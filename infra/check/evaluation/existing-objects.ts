@@ -6,7 +6,7 @@ import type { AccessAnswer, AccessQuestion, Capabilities, ResourceType } from "#
 import { splitApiVersion } from "#lib/objects/api-version.ts";
 import { isSelected } from "#lib/objects/selection.ts";
 import type { KubernetesObject } from "#lib/review.ts";
-import { listNamespaceObjects } from "../../apiserver/initial-objects.ts";
+import { listInitialNamespaceObjects } from "../../apiserver/initial-objects.ts";
 import type { KindIndex } from "../../apiserver/kinds/kinds.ts";
 
 /** The objects that exist during a check: the given ones and those admitted since. */
@@ -60,7 +60,7 @@ const openStore = (kinds: KindIndex, note: (sentence: string) => void): Store =>
     const box = shelf.get(namespace) ?? new Map<string, KubernetesObject>();
     shelf.set(namespace, box.set(name, freezeDeep(object)));
     if (kind.group !== "" || kind.resource !== "namespaces") return;
-    for (const one of listNamespaceObjects(name)) {
+    for (const one of listInitialNamespaceObjects(name)) {
       const its = kinds.of("v1", one.kind ?? "")?.resource;
       if (its === undefined || getObjects(its).get(name)?.has(one.metadata.name)) continue;
       put(its, one);

@@ -1,4 +1,4 @@
-import type { AdmissionTrace, Attributes, TraceStep } from "#infra/apiserver/admission/types.ts";
+import type { AdmissionAttributes, AdmissionTrace, TraceStep } from "#infra/apiserver/admission/types.ts";
 import { isPrintable } from "#infra/apiserver/admission/warnings.ts";
 import { getOwn } from "#lib/json.ts";
 import { isSelected } from "#lib/objects/selection.ts";
@@ -6,14 +6,14 @@ import { matchesRequest } from "#lib/request-match.ts";
 import type { AdmissionRequest, Status } from "#lib/review.ts";
 import type { FieldPath, Manifest } from "../manifests/manifests.ts";
 import { findPosition } from "../manifests/positions.ts";
-import type { Denial, Environment, EvaluationSubject } from "./evaluation.ts";
+import type { Denial, EvaluationEnvironment, EvaluationSubject } from "./evaluation.ts";
 import { findField } from "./field-paths.ts";
 import { isReview } from "./requests.ts";
 
 export const collectFindings = async (
   trace: AdmissionTrace,
   subject: EvaluationSubject,
-  environment: Environment,
+  environment: EvaluationEnvironment,
   isAssumed: boolean,
   unevaluated: readonly string[],
 ) => {
@@ -68,15 +68,15 @@ const listWarnings = (rule: string, { warnings }: TraceStep) =>
   });
 
 /** Replaces the name of the hook at the start of a sentence with its name for reports. */
-const formatUndecided = (sentence: string, { getHookName }: Environment): string => {
+const formatUndecided = (sentence: string, { getHookName }: EvaluationEnvironment): string => {
   const [, hook, rest] = /^([-a-z0-9.]+) \([^)]*\): (.*)$/s.exec(sentence) ?? [];
   return hook === undefined ? sentence : `${getHookName(hook)}: ${rest}`;
 };
 
 /** Returns a sentence for each hook whose namespaceSelector needs labels that are unknown. */
 const listUnknownLabels = (
-  attributes: Attributes,
-  { hooks, kinds, getHookName, namespaceHint }: Environment,
+  attributes: AdmissionAttributes,
+  { hooks, kinds, getHookName, namespaceHint }: EvaluationEnvironment,
 ): string[] =>
   [...hooks.mutating, ...hooks.validating].flatMap((hook) => {
     const { name, rules, matchPolicy, namespaceSelector, objectSelector } = hook;

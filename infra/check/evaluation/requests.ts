@@ -1,4 +1,4 @@
-import type { Attributes } from "#infra/apiserver/admission/types.ts";
+import type { AdmissionAttributes } from "#infra/apiserver/admission/types.ts";
 import { isMap } from "#lib/json.ts";
 import { splitApiVersion } from "#lib/objects/api-version.ts";
 import { checkReview, type KubernetesObject, type Operation } from "#lib/review.ts";
@@ -27,7 +27,7 @@ const toRank = (kind: string): number => {
 };
 
 /** Returns the request of an AdmissionReview that was given as a manifest. Throws if it is malformed. */
-export const readReviewManifest = ({ object }: Manifest): Attributes => {
+export const readReviewManifest = ({ object }: Manifest): AdmissionAttributes => {
   const {
     uid: _,
     requestKind: __,
@@ -89,7 +89,7 @@ export const buildRequest = (
   oldObject: KubernetesObject | null,
   { kind, resource, namespaced }: ResourceKind,
   { operation, user }: RequestOptions,
-): Attributes => {
+): AdmissionAttributes => {
   const { name, namespace } = object.metadata ?? {};
   const isNamespace = resource.group === "" && resource.resource === "namespaces";
   const place = isNamespace ? name : namespaced ? namespace : undefined;

@@ -1,7 +1,7 @@
 import { type Hook, parseHooks } from "#infra/apiserver/admission/hooks.ts";
 import { createObjectView, matchHook } from "#infra/apiserver/admission/matching.ts";
 import { assignIdentity } from "#infra/apiserver/admission/server-objects.ts";
-import type { Attributes, ServerContext } from "#infra/apiserver/admission/types.ts";
+import type { AdmissionAttributes, ServerContext } from "#infra/apiserver/admission/types.ts";
 import { getOwn, isMap, isSame } from "#lib/json.ts";
 import { splitApiVersion } from "#lib/objects/api-version.ts";
 import type { LabelSelector } from "#lib/objects/selection.ts";
@@ -15,7 +15,7 @@ export interface UnevaluatedPolicies {
    * Returns a sentence for each policy and quota that matches a request. `last` is the object after the webhooks;
    * `isAssumed` says that only the name of its namespace is known.
    */
-  findMatching(attributes: Attributes, last: unknown, around: ServerContext, isAssumed: boolean): string[];
+  findMatching(attributes: AdmissionAttributes, last: unknown, around: ServerContext, isAssumed: boolean): string[];
   /** Reports whether a quota in a namespace counts objects of a group without a known definition. */
   countsGroup(group: string, namespace: string): boolean;
 }
@@ -158,7 +158,7 @@ const buildHook = (members: object): Hook | undefined => {
 
 const isSelectedBy = (
   { hook, excluded }: Selection,
-  attributes: Attributes,
+  attributes: AdmissionAttributes,
   around: ServerContext,
   isAssumed: boolean,
 ): boolean => {
@@ -175,7 +175,7 @@ const isSelectedBy = (
  * Reports whether the resourceNames of a rule, if any, include the name. `guess` says whether a prefix that fits is
  * enough for a name that isn't generated yet.
  */
-const includesName = (rule: object, { name, object }: Attributes, guess: boolean): boolean => {
+const includesName = (rule: object, { name, object }: AdmissionAttributes, guess: boolean): boolean => {
   const listed = getOwn(rule, "resourceNames");
   if (!Array.isArray(listed) || listed.length === 0) return true;
   const prefix = getOwn(getOwn(object, "metadata"), "generateName");
@@ -193,7 +193,7 @@ const keepName = ({ matchLabels = {}, matchExpressions = [] }: LabelSelector): L
 };
 
 /** Reports whether no policy sees a request: it is about a policy or a review object such as SubjectAccessReview. */
-const isExempt = ({ resource: { group, resource } }: Attributes): boolean =>
+const isExempt = ({ resource: { group, resource } }: AdmissionAttributes): boolean =>
   group === policyGroup
     ? /^(validating|mutating)admissionpolic(ies|ybindings)$/.test(resource)
     : /^auth(entication|orization)\.k8s\.io$/.test(group) && resource.endsWith("reviews");
@@ -229,7 +229,7 @@ const uncounted = new Set([
 ]);
 
 /** Reports whether a request may use more of what a quota limits. Scopes are ignored: they only exclude requests. */
-const isCountedBy = ({ namespace, keys }: Quota, attributes: Attributes): boolean => {
+const isCountedBy = ({ namespace, keys }: Quota, attributes: AdmissionAttributes): boolean => {
   const { operation, resource, subResource = "" } = attributes;
   const name = toName(resource);
   if (attributes.namespace !== namespace || name === "namespaces" || uncounted.has(name)) return false;
@@ -246,7 +246,7 @@ const toName = ({ group, resource }: GroupVersionResource): string =>
   group === "" ? resource : `${resource}.${group}`;
 
 /** Reports whether an update can use more of what a quota limits. */
-const mayGrow = ({ object, oldObject }: Attributes, name: string, subResource: string): boolean => {
+const mayGrow = ({ object, oldObject }: AdmissionAttributes, name: string, subResource: string): boolean => {
   const specs = [object, oldObject].map((one) => getOwn(one, "spec"));
   if (subResource !== "") return [name, subResource].join("/") === "pods/resize" || name === "persistentvolumeclaims";
   if (name === "pods") {
@@ -261,7 +261,7 @@ const mayGrow = ({ object, oldObject }: Attributes, name: string, subResource: s
 const growing = new Set(["services", "persistentvolumeclaims", "resourceclaims.resource.k8s.io"]);
 
 /** Reports whether an object counts against a key of a quota. Only Services are examined; other kinds always count. */
-const isCharged = (key: string, { object }: Attributes, isNew: boolean): boolean => {
+const isCharged = (key: string, { object }: AdmissionAttributes, isNew: boolean): boolean => {
   if (!key.startsWith("services")) return true;
   const type = getOwn(getOwn(object, "spec"), "type");
   if (key === "services") return isNew;

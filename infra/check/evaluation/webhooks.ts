@@ -2,11 +2,11 @@ import { request } from "node:https";
 import { isIP } from "node:net";
 import { celEvaluator } from "#infra/apiserver/admission/cel/conditions.ts";
 import { type Hook, type Hooks, parseHooks } from "#infra/apiserver/admission/hooks.ts";
-import { getHookUrl, parseHttpResponse } from "#infra/apiserver/admission/http.ts";
+import { getHookUrl, parseWebhookResponse } from "#infra/apiserver/admission/http.ts";
 import type { HookCallResult, ReviewToSend } from "#infra/apiserver/admission/types.ts";
 import { Complaint, toSentence } from "../../cli/complaint.ts";
 import type { Manifest } from "../manifests/manifests.ts";
-import type { Environment } from "./evaluation.ts";
+import type { EvaluationEnvironment } from "./evaluation.ts";
 import type { CallableRules } from "./rules.ts";
 
 /** Returns a cluster's webhooks: its rules' and the foreign ones in manifests, which are called only at `hosts`. */
@@ -15,7 +15,7 @@ export const openWebhooks = (
   foreign: readonly Manifest[],
   cluster: string,
   hosts: readonly string[],
-): Pick<Environment, "hooks" | "call" | "cel" | "getHookName" | "findSuggestion"> => {
+): Pick<EvaluationEnvironment, "hooks" | "call" | "cel" | "getHookName" | "findSuggestion"> => {
   const hooks = extendTimeouts(parseHooks([...rules.configurations, ...foreign.map(({ object }) => object)]), rules);
   checkHooks(hooks, rules, cluster);
   return {
@@ -82,7 +82,7 @@ export const callForeignWebhook = async (
     // The API server would follow the redirect, but its target isn't among the allowed hosts.
     if (answer.location !== undefined && redirects.includes(answer.code))
       return { unsupported: `it redirects to ${answer.location}, which is not called` };
-    return parseHttpResponse(answer);
+    return parseWebhookResponse(answer);
   } catch (error) {
     return { failure: `Post ${JSON.stringify(where)}: ${toSentence(error)}` };
   }

@@ -9,21 +9,21 @@ import { Complaint, toSentence } from "../../cli/complaint.ts";
 import { formatCount } from "../../cli/progress.ts";
 import { toOneLine } from "../../cli/terminal.ts";
 import type { YamlLayout } from "../../diff/yaml-lines.ts";
-import type { Evaluation } from "../evaluation/evaluation.ts";
+import type { ObjectEvaluation } from "../evaluation/evaluation.ts";
 import { isReview } from "../evaluation/requests.ts";
 import type { FieldPath, Manifest } from "../manifests/manifests.ts";
 import { parseDocuments } from "../manifests/yaml.ts";
 import { editText, type YamlEdit } from "./yaml-edits.ts";
 
 /** The changes that rules made to a manifest's object, to be written into the manifest's file. */
-export interface Fix {
+export interface ManifestFix {
   manifest: Manifest;
   patch: Patch;
   after: unknown;
 }
 
 /** Returns the fix for an object; undefined if nothing changed or the object has no manifest file of its own. */
-export const toFix = ({ subject, checked, before, after }: Evaluation): Fix | undefined => {
+export const toFix = ({ subject, checked, before, after }: ObjectEvaluation): ManifestFix | undefined => {
   const { manifest, made } = subject;
   // No fix is written into the file of a recorded review: it is a record, not a manifest.
   if (checked.verdict !== "changed" || made || isReview(manifest) || manifest.source.name === "-") return undefined;
@@ -35,7 +35,7 @@ export const toFix = ({ subject, checked, before, after }: Evaluation): Fix | un
 const longest = 256 * 1024;
 
 /** Returns a file's text with the fixes, its comments and order kept; or the reason why the file stays as it is. */
-export const applyFixes = (text: string, fixes: readonly Fix[]): { text: string } | { kept: string } => {
+export const applyFixes = (text: string, fixes: readonly ManifestFix[]): { text: string } | { kept: string } => {
   // Edits with LF and restores CRLF afterwards, so that new lines end like the others.
   if (text.includes("\r\n") && !/(^|[^\r])\n/.test(text)) {
     const fixed = applyFixes(text.replaceAll("\r\n", "\n"), fixes);
@@ -56,7 +56,7 @@ export const applyFixes = (text: string, fixes: readonly Fix[]): { text: string 
   return { text: parts.join("") + text.slice(from) };
 };
 
-const fixDocument = (text: string, fixes: readonly Fix[]): string | undefined => {
+const fixDocument = (text: string, fixes: readonly ManifestFix[]): string | undefined => {
   const wanted = parseSingleDocument(text);
   if (wanted === undefined || hasAliases(wanted)) return undefined;
   let value: unknown = wanted.toJS();
@@ -183,7 +183,7 @@ const detectStyle = (text: string) => {
 };
 
 /** Writes the fixes into the text that was checked: a change made to a file since then is overwritten. */
-export const writeFixes = async (fixes: readonly Fix[]): Promise<void> => {
+export const writeFixes = async (fixes: readonly ManifestFix[]): Promise<void> => {
   const byFile = Map.groupBy(fixes, ({ manifest }) => manifest.source);
   for (const [{ name, folder = ".", mark = "", text }, own] of byFile) {
     const fixed = applyFixes(text, own);

@@ -6,7 +6,7 @@ import { Complaint } from "../../cli/complaint.ts";
 import { formatCount, type Progress, type ReportProgress } from "../../cli/progress.ts";
 import { type ClusterCredentials, resolveConnection } from "../../clusters/access.ts";
 import type { ClusterConfig } from "../../config/config.ts";
-import { type Environment, type Evaluation, noFindings } from "../evaluation/evaluation.ts";
+import { type EvaluationEnvironment, noFindings, type ObjectEvaluation } from "../evaluation/evaluation.ts";
 import { hasWorkloads } from "../evaluation/pod-templates.ts";
 import { openRules } from "../evaluation/rules.ts";
 import { isUnevaluated, openUnevaluated, type UnevaluatedPolicies } from "../evaluation/unevaluated.ts";
@@ -14,9 +14,9 @@ import { openWebhooks } from "../evaluation/webhooks.ts";
 import { readManifests } from "../manifests/input.ts";
 import { findReportVersion, type ReportVersion } from "../reports/policyreport.ts";
 import type { ReadFailure } from "../reports/report.ts";
-import { type DiscoveredResource, type DiscoveryResult, discover } from "./discovery.ts";
+import { type DiscoveredResource, type DiscoveryResult, discoverClusterResources } from "./discovery.ts";
 import { openNamespaceCache } from "./namespaces.ts";
-import { type IncompleteList, type Page, readListPages } from "./pages.ts";
+import { type IncompleteList, type ObjectPage, readListPages } from "./pages.ts";
 import { type ApiGet, describeFailure, type FailureFormatter, openReader } from "./reader.ts";
 import { openCapabilities } from "./rule-capabilities.ts";
 import { matchesGroupVersion, readKinds, selectResources, toResourceName } from "./selected-kinds.ts";
@@ -47,7 +47,7 @@ export interface ClusterCheck {
   notes: Set<string>;
   reportVersion: ReportVersion | undefined;
   /** Evaluates all objects, kind by kind; passes each evaluation to `take` and waits until `take` is done. */
-  run(progress: Progress, take: (evaluation: Evaluation) => Promise<void>): Promise<void>;
+  run(progress: Progress, take: (evaluation: ObjectEvaluation) => Promise<void>): Promise<void>;
 }
 
 /** Prepares an audit of the resources that hooks match. At `signal`, it ends with what was evaluated by then. */
@@ -61,7 +61,7 @@ export const openClusterCheck = async (options: ClusterCheckOptions, signal: Abo
   const notes = new Set<string>();
   const note = (sentence: string) => void notes.add(sentence);
 
-  const found = await discover(read, describeAnswer);
+  const found = await discoverClusterResources(read, describeAnswer);
   for (const namespace of chosen) await checkNamespace(namespace, read, describeAnswer);
   const rules = await openRules(catalogue, cluster, options.harden, await openCapabilities(name, way, hosts));
   for (const sentence of rules.notes) note(sentence);
@@ -73,7 +73,7 @@ export const openClusterCheck = async (options: ClusterCheckOptions, signal: Abo
     for (const { path, selection } of listPaths(resource, within))
       yield* readListPages(read, describeAnswer, path, selection, options.page);
   };
-  const environment: Environment = {
+  const environment: EvaluationEnvironment = {
     ...webhooks,
     kinds,
     unevaluated: await readUnevaluated(found, (one) => list(one, one.namespaced ? chosen : []), note),
@@ -134,7 +134,7 @@ const createKindEvaluator =
   ) =>
   async (
     resource: DiscoveredResource,
-    take: (evaluation: Evaluation) => Promise<void>,
+    take: (evaluation: ObjectEvaluation) => Promise<void>,
     tell: ReportProgress,
   ): Promise<string> => {
     const apiVersion = joinApiVersion(resource.kind);
@@ -200,7 +200,7 @@ const kinds = ["ValidatingAdmissionPolicy", "MutatingAdmissionPolicy", "Resource
 
 export const readUnevaluated = async (
   { resources, unknown }: DiscoveryResult,
-  list: (resource: DiscoveredResource) => AsyncIterable<Page | IncompleteList>,
+  list: (resource: DiscoveredResource) => AsyncIterable<ObjectPage | IncompleteList>,
   note: (sentence: string) => void,
 ): Promise<UnevaluatedPolicies> => {
   const objects: KubernetesObject[] = [];

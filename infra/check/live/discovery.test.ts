@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { HttpsAnswer } from "#lib/cluster/https-request.ts";
 import { Complaint } from "../../cli/complaint.ts";
-import { discover } from "./discovery.ts";
+import { discoverClusterResources } from "./discovery.ts";
 import { openNamespaceCache } from "./namespaces.ts";
 import type { ApiGet } from "./reader.ts";
 
@@ -15,7 +15,7 @@ describe("what answers in an API server's place", () => {
   it("is no cluster that has nothing", async () => {
     for (const response of [page, answer("null"), answer("[]"), answer('{"kind":"Status"}')])
       await assert.rejects(
-        discover(async () => response, explainRefusal),
+        discoverClusterResources(async () => response, explainRefusal),
         new Complaint("the kinds of the cluster can't be read: /api has an answer that is not from an API server", 3),
       );
   });
@@ -25,7 +25,7 @@ describe("what answers in an API server's place", () => {
       "/apis": JSON.stringify({ kind: "APIGroupList", groups: null }),
     };
     const read: ApiGet = async (path) => (bodies[path] === undefined ? page : answer(bodies[path]));
-    const { resources, unknown } = await discover(read, explainRefusal);
+    const { resources, unknown } = await discoverClusterResources(read, explainRefusal);
     assert.deepEqual(resources, []);
     assert.deepEqual(unknown, [{ group: "", version: "v1", why: "the API server answers no list of them" }]);
   });

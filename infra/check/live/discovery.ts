@@ -20,7 +20,7 @@ const aggregated = ["v2", "v2beta1"]
   .join(",");
 
 /** Reads what a cluster serves: by one request with aggregated discovery, otherwise by one for each version. */
-export const discover = async (read: ApiGet, why: FailureFormatter): Promise<DiscoveryResult> => {
+export const discoverClusterResources = async (read: ApiGet, why: FailureFormatter): Promise<DiscoveryResult> => {
   const all: DiscoveryResult = { resources: [], unknown: [] };
   for (const root of ["/api", "/apis"]) {
     const answer = await read(root, aggregated);

@@ -4,21 +4,21 @@ import type { KubernetesObject } from "#lib/review.ts";
 import type { ExistingObjects } from "../evaluation/existing-objects.ts";
 import { type ApiGet, type FailureFormatter, parseContent } from "./reader.ts";
 
-export interface NamespaceCache extends Pick<ExistingObjects, "find" | "put" | "remove"> {
+export interface NamespaceObjectCache extends Pick<ExistingObjects, "find" | "put" | "remove"> {
   /** Reads a namespace unless it is known. Returns why it can't be read, but only for the first such namespace. */
   fetch(name: string): Promise<string | undefined>;
 }
 
 /** The number of namespaces that are kept. A list is ordered by namespace, so few are in use at a time. */
-const most = 500;
+const maxNamespaces = 500;
 
 /** Keeps only what hooks select by. `put` ignores other kinds: an evaluated object doesn't come to exist. */
-export const openNamespaceCache = (read: ApiGet, why: FailureFormatter): NamespaceCache => {
+export const openNamespaceCache = (read: ApiGet, why: FailureFormatter): NamespaceObjectCache => {
   const known = new Map<string, KubernetesObject>();
   const keep = (name: string, object: KubernetesObject) => {
     known.set(name, object);
     const [oldest] = known.keys();
-    if (known.size > most && oldest !== undefined) known.delete(oldest);
+    if (known.size > maxNamespaces && oldest !== undefined) known.delete(oldest);
   };
   const fetchNamespace = async (name: string): Promise<string | undefined> => {
     const answer = await read(`/api/v1/namespaces/${encodeURIComponent(name)}`);

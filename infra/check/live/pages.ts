@@ -5,7 +5,7 @@ import type { KubernetesObject } from "#lib/review.ts";
 import { type ApiGet, type FailureFormatter, isTooLarge, parseContent } from "./reader.ts";
 
 /** A page of a list, and the number of objects that follow it, if the API server states it. */
-export interface Page {
+export interface ObjectPage {
   items: KubernetesObject[];
   remaining?: number;
 }
@@ -29,7 +29,7 @@ export const readListPages = async function* (
   path: string,
   selection: Record<string, string>,
   most: number,
-): AsyncGenerator<Page | IncompleteList> {
+): AsyncGenerator<ObjectPage | IncompleteList> {
   let limit = most;
   let next = "";
   /** The key of the last object yielded; the key up to which objects are skipped, since the list began again. */

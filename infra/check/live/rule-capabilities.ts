@@ -1,5 +1,5 @@
 import { createAnswerCache } from "#lib/cluster/answer-cache.ts";
-import type { Connection } from "#lib/cluster/api-server.ts";
+import type { ApiServerConnection } from "#lib/cluster/api-server.ts";
 import { getServiceAddress } from "#lib/cluster/credentials.ts";
 import { sendRequest, UnansweredError } from "#lib/cluster/https-request.ts";
 import { createLiveCapabilities } from "#lib/cluster/live-capabilities.ts";
@@ -58,7 +58,7 @@ export const openCapabilities = async (
 };
 
 /** The token may change during an audit: `createReadOnlySender` replaces it in each request by the current one. */
-const toConnection = async ({ server, ca, cert, key, token }: ClusterConnection): Promise<Connection> => {
+const toConnection = async ({ server, ca, cert, key, token }: ClusterConnection): Promise<ApiServerConnection> => {
   const credentials = cert && key ? { cert, key } : { token: (await token()) ?? "" };
   return { server, ...(ca && { ca }), credentials };
 };

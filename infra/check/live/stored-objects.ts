@@ -4,26 +4,26 @@ import type { KubernetesObject, Operation, UserInfo } from "#lib/review.ts";
 import { fillDefaults } from "../../apiserver/defaults/defaults.ts";
 import type { ResourceKind } from "../../apiserver/kinds/kinds.ts";
 import { toSentence } from "../../cli/complaint.ts";
-import { createUndecidedEvaluation, evaluateRequest, evaluateWorkloadPod } from "../evaluation/evaluate.ts";
-import type { Environment, Evaluation } from "../evaluation/evaluation.ts";
+import { createUndecidedEvaluation, evaluateCreatedPod, evaluateRequest } from "../evaluation/evaluate.ts";
+import type { EvaluationEnvironment, ObjectEvaluation } from "../evaluation/evaluation.ts";
 import { isWorkload } from "../evaluation/pod-templates.ts";
 import { buildRequest, normalizeObject } from "../evaluation/requests.ts";
 import type { Manifest } from "../manifests/manifests.ts";
 import type { DiscoveredResource } from "./discovery.ts";
-import type { NamespaceCache } from "./namespaces.ts";
+import type { NamespaceObjectCache } from "./namespaces.ts";
 import { toResourceName } from "./selected-kinds.ts";
 
 export type StoredObject = KubernetesObject & { metadata?: { uid?: unknown }; status?: unknown };
 
 interface EvaluatorOptions {
-  environment: Environment;
-  namespaces: NamespaceCache;
+  environment: EvaluationEnvironment;
+  namespaces: NamespaceObjectCache;
   operation: Operation;
   note(sentence: string): void;
 }
 
 /** Evaluates an object of a cluster, and the Pods that it would make; never throws. */
-export type ObjectEvaluator = (object: StoredObject, resource: DiscoveredResource) => Promise<Evaluation[]>;
+export type ObjectEvaluator = (object: StoredObject, resource: DiscoveredResource) => Promise<ObjectEvaluation[]>;
 
 /** The number of unknown fields that are reported. */
 const mostStrays = 50;
@@ -39,7 +39,7 @@ export const openEvaluator = ({ environment, namespaces, operation, note }: Eval
       note(`the field ${field} isn't known here: rules are asked without it`);
     }
   };
-  const evaluate = async (object: StoredObject, resource: DiscoveredResource): Promise<Evaluation[]> => {
+  const evaluate = async (object: StoredObject, resource: DiscoveredResource): Promise<ObjectEvaluation[]> => {
     const { namespace } = object.metadata ?? {};
     const { filled, attributes } = buildStoredRequest(object, resource, operation, user);
     noteStrays(resource, filled.strays);
@@ -53,7 +53,7 @@ export const openEvaluator = ({ environment, namespaces, operation, note }: Eval
     const first = await evaluateRequest({ attributes, manifest: toManifest(filled.object) }, environment);
     const all = [first];
     if (environment.alsoPods && first.checked.verdict !== "denied" && !isOwnedByWorkload(object))
-      for await (const made of evaluateWorkloadPod(first, environment)) all.push(made);
+      for await (const made of evaluateCreatedPod(first, environment)) all.push(made);
     return all;
   };
   return async (object, resource) => {
@@ -99,7 +99,7 @@ const isOwnedByWorkload = ({ metadata }: StoredObject): boolean => {
 };
 
 /** Replaces the file and line by the uid of the object, or of the workload that would make it. */
-const replacePlace = (evaluation: Evaluation, uid: unknown): Evaluation => {
+const replacePlace = (evaluation: ObjectEvaluation, uid: unknown): ObjectEvaluation => {
   const { file: _, line: __, denials, madeBy, ...checked } = evaluation.checked;
   const unplaced = denials.map(({ line: _, column: __, ...denial }) => denial);
   const named = typeof uid === "string" ? { uid } : {};
@@ -108,7 +108,7 @@ const replacePlace = (evaluation: Evaluation, uid: unknown): Evaluation => {
 };
 
 /** Hides the values of a Secret in all reports; the difference hides them itself. */
-const redactSecret = (evaluation: Evaluation): Evaluation => {
+const redactSecret = (evaluation: ObjectEvaluation): ObjectEvaluation => {
   const { checked, steps, before, after } = evaluation;
   if (checked.kind !== "Secret") return evaluation;
   const redactOperation = (one: object): object => ("value" in one ? { ...one, value: "redacted" } : one);

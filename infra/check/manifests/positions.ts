@@ -4,11 +4,11 @@ import type { ParsedDocument } from "./plain-yaml.ts";
 import {
   type ComposedDocument,
   createPositionFinder,
-  type Position,
   type PositionFinder,
   parseDocuments,
   parsePiece,
   readPieces,
+  type SourcePosition,
 } from "./yaml.ts";
 
 /** The last parsed file. One is enough, because all positions of a file are asked for together. */
@@ -47,7 +47,7 @@ const findDocument = (source: ManifestSource, index: number): ComposedDocument |
 export const findPosition = (
   { source, document, path, line }: Omit<Manifest, "object">,
   field: FieldPath,
-): Position => {
+): SourcePosition => {
   const places = findPlaces(source, document);
   if (places !== undefined) return places([...path, ...field]);
   const { document: parsed, getPosition: positionAt } = findDocument(source, document) ?? {};

@@ -3,7 +3,7 @@ import { type JsonStreamResult, locateJson, readJsonStream } from "./json-stream
 import { locatePlainYaml, type ParsedDocument, readPlain } from "./plain-yaml.ts";
 
 /** A position in a text; line and column are counted from 1. */
-export interface Position {
+export interface SourcePosition {
   line: number;
   column: number;
 }
@@ -12,7 +12,7 @@ export interface Position {
 export interface ComposedDocument {
   document: Document.Parsed;
   to: number;
-  getPosition(offset: number): Position;
+  getPosition(offset: number): SourcePosition;
 }
 
 type Tags = Extract<
@@ -87,7 +87,7 @@ export const readPieces = (text: string): JsonStreamResult | undefined => {
 };
 
 /** Returns the position of a path; if it doesn't exist, of its nearest ancestor that does. */
-export type PositionFinder = (path: readonly (string | number)[]) => Position;
+export type PositionFinder = (path: readonly (string | number)[]) => SourcePosition;
 
 /** Returns the positions in a document that is JSON or plain YAML; undefined for other documents. */
 export const createPositionFinder = (text: string, piece: ParsedDocument): PositionFinder | undefined => {

@@ -1,15 +1,15 @@
 import { getOwn } from "#lib/json.ts";
 import { formatCount } from "../../cli/progress.ts";
 import { escapeControls, toOneLine } from "../../cli/terminal.ts";
-import { computeHunks, type DiffLine, type Hunk, type ObjectAfterRule } from "../../diff/difference.ts";
+import { computeHunks, type DiffHunk, type DiffLine, type ObjectAfterRule } from "../../diff/difference.ts";
 import {
   type CheckResult,
   type CheckVerdict,
   type Denial,
-  type Evaluation,
   formatObjectName,
+  type ObjectEvaluation,
 } from "../evaluation/evaluation.ts";
-import type { CheckSummary, Report } from "./report.ts";
+import type { CheckReport, CheckSummary } from "./report.ts";
 
 const colours = { red: 31, green: 32, yellow: 33, cyan: 36, bold: 1, dim: 2 } as const;
 type Colour = keyof typeof colours;
@@ -30,7 +30,7 @@ const verdicts: Record<CheckVerdict, [Colour, string]> = {
   undecided: ["yellow", "undecided"],
 };
 
-export const formatEvaluation = (evaluation: Evaluation, paint: Paint): string => {
+export const formatEvaluation = (evaluation: ObjectEvaluation, paint: Paint): string => {
   const { checked, audit, steps } = evaluation;
   const { verdict, noRule, denials, warnings, undecided, passed, changes } = checked;
   const [colour, word] = verdicts[verdict];
@@ -85,15 +85,15 @@ export const listAuditNotes = (audit: Record<string, string>): string[] =>
   });
 
 /** Returns what the chain changed, each line with its last rule. Computed once for all reports. */
-export const diffEvaluation = (evaluation: Evaluation): Hunk[] => {
+export const diffEvaluation = (evaluation: ObjectEvaluation): DiffHunk[] => {
   const found = known.get(evaluation) ?? computeDifference(evaluation);
   known.set(evaluation, found);
   return found;
 };
 
-const known = new WeakMap<Evaluation, Hunk[]>();
+const known = new WeakMap<ObjectEvaluation, DiffHunk[]>();
 
-const computeDifference = ({ checked, steps, before, after }: Evaluation): Hunk[] => {
+const computeDifference = ({ checked, steps, before, after }: ObjectEvaluation): DiffHunk[] => {
   if (checked.changes.length === 0) return [];
   const made = steps.filter(({ patch }) => patch && patch.length > 0);
   const stages = made.map(
@@ -107,7 +107,7 @@ const computeDifference = ({ checked, steps, before, after }: Evaluation): Hunk[
 
 const signs: Record<DiffLine["sign"], Colour> = { " ": "dim", "-": "red", "+": "green" };
 
-export const formatHunk = ({ old, now, lines }: Hunk, paint: Paint): string => {
+export const formatHunk = ({ old, now, lines }: DiffHunk, paint: Paint): string => {
   const count = (sign: string) => lines.filter((line) => line.sign !== sign).length;
   const rules = [...new Set(lines.flatMap(({ rule = [] }) => rule))];
   const head = `@@ -${old},${count("+")} +${now},${count("-")} @@ ${escapeControls(rules.join(", "))}`;
@@ -146,12 +146,12 @@ export const formatSummary = (summary: CheckSummary, paint: Paint): string => {
 };
 
 /** Prints all objects if `isWhole`, otherwise only those with something to report. */
-export const createTextReport = (paint: Paint, isWhole: boolean): Report => ({
+export const createTextReport = (paint: Paint, isWhole: boolean): CheckReport => ({
   add: (evaluation) => (isWhole || hasFindings(evaluation) ? formatEvaluation(evaluation, paint) : ""),
   end: ({ summary }) => [formatSummary(summary, paint)],
 });
 
-const hasFindings = ({ checked: { verdict, warnings }, audit, steps }: Evaluation): boolean =>
+const hasFindings = ({ checked: { verdict, warnings }, audit, steps }: ObjectEvaluation): boolean =>
   verdict !== "allowed" ||
   warnings.length > 0 ||
   listAuditNotes(audit).length > 0 ||

@@ -5,7 +5,7 @@ import { createJsonReport } from "./json-report.ts";
 import { createJunitReport } from "./junit.ts";
 import type { ReportOutput } from "./outputs.ts";
 import { createPolicyReport, type ReportVersion } from "./policyreport.ts";
-import type { Report } from "./report.ts";
+import type { CheckReport } from "./report.ts";
 import { createSarifReport } from "./sarif.ts";
 
 interface ReportContext {
@@ -15,7 +15,7 @@ interface ReportContext {
   reportVersion: ReportVersion | undefined;
 }
 
-const reports: Record<string, (output: ReportOutput, purpose: ReportContext) => Report> = {
+const reports: Record<string, (output: ReportOutput, purpose: ReportContext) => CheckReport> = {
   text: ({ file }, { isLive }) =>
     createTextReport(createPainter(file === undefined && isColoured(process.stdout, process.env)), !isLive),
   json: createJsonReport,
@@ -28,5 +28,5 @@ const reports: Record<string, (output: ReportOutput, purpose: ReportContext) => 
 export const reportForms = Object.keys(reports);
 
 /** Opens a report; on a cluster, some forms leave out objects without findings. */
-export const openReport = (output: ReportOutput, purpose: ReportContext): Report =>
+export const openReport = (output: ReportOutput, purpose: ReportContext): CheckReport =>
   (reports[output.form] ?? createJsonReport)(output, purpose);

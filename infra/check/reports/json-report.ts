@@ -1,9 +1,9 @@
-import type { Evaluation } from "../evaluation/evaluation.ts";
+import type { ObjectEvaluation } from "../evaluation/evaluation.ts";
 import { diffEvaluation } from "./format.ts";
-import { openJsonList, type Report, stringifyAt } from "./report.ts";
+import { type CheckReport, openJsonList, stringifyAt } from "./report.ts";
 
 /** The summary comes last, as it is known last. */
-export const createJsonReport = (): Report => {
+export const createJsonReport = (): CheckReport => {
   const objects = openJsonList(2);
   let head = `{\n  "objects": `;
   return {
@@ -21,7 +21,7 @@ export const createJsonReport = (): Report => {
   };
 };
 
-const toJsonObject = (evaluation: Evaluation): object => {
+const toJsonObject = (evaluation: ObjectEvaluation): object => {
   const { checked, audit, steps } = evaluation;
   const { madeBy } = checked;
   const asked = steps

@@ -4,8 +4,8 @@ import { rmSync } from "node:fs";
 import { open, realpath, rename, stat } from "node:fs/promises";
 import { resolve } from "node:path";
 import { Complaint, toSentence } from "../../cli/complaint.ts";
-import type { Evaluation } from "../evaluation/evaluation.ts";
-import type { FinishedCheck, Report } from "./report.ts";
+import type { ObjectEvaluation } from "../evaluation/evaluation.ts";
+import type { CheckReport, FinishedCheck } from "./report.ts";
 
 /** A form of report and its file; standard output if there is no file. */
 export interface ReportOutput {
@@ -48,7 +48,7 @@ interface Sink {
 }
 
 export interface ReportWriter {
-  add(evaluation: Evaluation): Promise<void>;
+  add(evaluation: ObjectEvaluation): Promise<void>;
   end(closing: FinishedCheck): Promise<void>;
   abandon(): Promise<void>;
 }
@@ -56,10 +56,10 @@ export interface ReportWriter {
 /** Opens the reports of these outputs; `before` is called before each write to standard output. */
 export const openReportWriter = async (
   outputs: readonly ReportOutput[],
-  reportOf: (output: ReportOutput) => Report,
+  reportOf: (output: ReportOutput) => CheckReport,
   before: () => void,
 ): Promise<ReportWriter> => {
-  const open: { report: Report; sink: Sink }[] = [];
+  const open: { report: CheckReport; sink: Sink }[] = [];
   const abandon = async () => {
     for (const { sink } of open) await sink.abandon();
   };

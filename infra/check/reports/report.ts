@@ -1,6 +1,6 @@
 import { isAbsolute, relative, resolve, sep } from "node:path";
 import { pathToFileURL } from "node:url";
-import type { CheckResult, CheckVerdict, Denial, Evaluation } from "../evaluation/evaluation.ts";
+import type { CheckResult, CheckVerdict, Denial, ObjectEvaluation } from "../evaluation/evaluation.ts";
 
 /** An input that could not be read, as a report shows it. */
 export interface ReadFailure {
@@ -29,14 +29,14 @@ export interface FinishedCheck {
 }
 
 /** Writes findings as they come and keeps none, so that their number doesn't matter. */
-export interface Report<Finding = Evaluation> {
+export interface CheckReport<Finding = ObjectEvaluation> {
   /** Adds a finding. Returns the text to write at once; empty if the finding is written only at the end. */
   add(finding: Finding): string;
   end(closing: FinishedCheck): Iterable<string>;
 }
 
 /** A report that uses only the member `checked` of an evaluation. */
-export type ResultReport = Report<Pick<Evaluation, "checked">>;
+export type ResultReport = CheckReport<Pick<ObjectEvaluation, "checked">>;
 
 /** Returns a value as JSON, indented as `JSON.stringify` would at this depth. */
 export const stringifyAt = (value: unknown, depth: number): string =>

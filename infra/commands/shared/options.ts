@@ -2,7 +2,7 @@ import { existsSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { catalogueFolder, readCatalogue, readRuleNames } from "../../catalogue/registry.ts";
 import { findRule } from "../../catalogue/rule-names.ts";
-import type { Option, Options } from "../../cli/command.ts";
+import type { CommandOption, ParsedOptions } from "../../cli/command.ts";
 import { Complaint } from "../../cli/complaint.ts";
 import { suggestName } from "../../cli/did-you-mean.ts";
 import { isNoFile, parseBaseUrl, readOptionFile } from "../../cli/options.ts";
@@ -20,7 +20,7 @@ export const rulesOption = {
   multiple: true,
   value: "RULE",
   isValue: (word) => word.split(",").every(isRuleName),
-} satisfies Omit<Option, "says">;
+} satisfies Omit<CommandOption, "says">;
 
 /**
  * Returns the rule that a word names. An unknown name is returned as it is: a stage may have functions of rules that
@@ -35,13 +35,13 @@ export const resolveStageRule = async (given: string): Promise<string> => {
 };
 
 /** Returns the cluster of --cluster, or all clusters of postern.yaml if the option is missing. */
-export const listChosenClusters = (config: PosternConfig, options: Options): string[] => {
+export const listChosenClusters = (config: PosternConfig, options: ParsedOptions): string[] => {
   const name = options.text("cluster");
   return name === undefined ? [...config.clusters.keys()] : [chooseCluster(config, name)[0]];
 };
 
 /** Reads the rules and postern.yaml for a verb that changes a stage; `--cluster` chooses one of the clusters. */
-export const readDeploymentConfig = async (options: Options) => {
+export const readDeploymentConfig = async (options: ParsedOptions) => {
   const file = options.text("config") ?? configFile;
   const catalogue = await readCatalogue();
   const config = await readConfig(file, catalogue);
@@ -56,7 +56,7 @@ export const readCaOption = async (file: string): Promise<string> => {
   return pem;
 };
 
-export const readEndpointOptions = async (options: Options): Promise<{ url?: string; ca?: string }> => {
+export const readEndpointOptions = async (options: ParsedOptions): Promise<{ url?: string; ca?: string }> => {
   const [url, ca] = [options.text("url"), options.text("ca")];
   return {
     ...(url !== undefined && { url: parseBaseUrl(url, "--url") }),
@@ -65,7 +65,7 @@ export const readEndpointOptions = async (options: Options): Promise<{ url?: str
 };
 
 /** Returns the signer of a cluster's URLs: with the key of `--stage`, otherwise with the key on this machine. */
-export const openChosenSigner = async (options: Options, file: string): Promise<UrlSigner> => {
+export const openChosenSigner = async (options: ParsedOptions, file: string): Promise<UrlSigner> => {
   if (options.text("stage") === undefined) return openSigner(join(dirname(file), ".postern"));
   // Loads the AWS SDK only with `--stage`.
   const [{ runInStage: inStage }, { readKeyring }] = await Promise.all([

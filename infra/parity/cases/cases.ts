@@ -2,7 +2,7 @@ import { readFile } from "node:fs/promises";
 import type { Case } from "#lib/recording/recording.ts";
 import { parseCases, readCases } from "../../catalogue/cases.ts";
 import type { CatalogueRule } from "../../catalogue/registry.ts";
-import { type Binaries, listPlugins, webhookPlugins } from "../control-plane/binaries.ts";
+import { type ControlPlaneBinaries, listPlugins, webhookPlugins } from "../control-plane/binaries.ts";
 import type { ClusterClient } from "../control-plane/client.ts";
 import { bootClusters } from "../control-plane/cluster.ts";
 import { listPorts, type Port, surroundingsFlags } from "../plugins.ts";
@@ -72,7 +72,7 @@ export interface CaseChecker {
  * Opens one API server without plugins, which calls every rule with all settings of its cases; a request chooses a
  * setup by name. For ports, opens further API servers with the compiled-in plugins.
  */
-export const openCaseServers = async (binaries: Binaries, all: RuleCases[]): Promise<CaseChecker> => {
+export const openCaseServers = async (binaries: ControlPlaneBinaries, all: RuleCases[]): Promise<CaseChecker> => {
   await using opening = new AsyncDisposableStack();
   const plugins = await listPlugins(binaries);
   const rules = all.map(({ listed }) => listed);
@@ -185,7 +185,10 @@ const readOutcomes = async ({ name, phases }: CatalogueRule): Promise<Case[]> =>
 };
 
 /** Checks all cases of these rules, and their outcomes. */
-export const checkAllCases = async (binaries: Binaries, rules: CatalogueRule[]): Promise<RuleCaseResults[]> => {
+export const checkAllCases = async (
+  binaries: ControlPlaneBinaries,
+  rules: CatalogueRule[],
+): Promise<RuleCaseResults[]> => {
   const all = await readAllCases(rules);
   await using opened = new AsyncDisposableStack();
   const servers = await openCaseServers(

@@ -5,7 +5,7 @@ import { mergeWithDefaults } from "#lib/settings.ts";
 import { getCaseOperation, getCasePhase } from "../../catalogue/cases.ts";
 import type { CatalogueRule } from "../../catalogue/registry.ts";
 import { type ComparableAnswer, type ComparisonResult, compareAnswers, formatDiff, toComparable } from "../compare.ts";
-import type { Binaries } from "../control-plane/binaries.ts";
+import type { ControlPlaneBinaries } from "../control-plane/binaries.ts";
 import type { ClusterClient, ClusterResponse } from "../control-plane/client.ts";
 import type { ClusterOptions, TestCluster } from "../control-plane/cluster.ts";
 import type { Port } from "../plugins.ts";
@@ -33,7 +33,7 @@ import {
 export const explainUnavailable = (
   { rule: { upstreamPlugin, needs = {} } }: Port,
   plugins: string[],
-  { version }: Binaries,
+  { version }: ControlPlaneBinaries,
 ): string | undefined => {
   const verbs = Object.values(needs).map(({ verb }) => verb);
   if (!plugins.includes(upstreamPlugin.plugin)) return `Kubernetes ${version} has no plugin ${upstreamPlugin.plugin}`;

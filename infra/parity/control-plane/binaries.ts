@@ -5,7 +5,7 @@ import { Complaint } from "../../cli/complaint.ts";
 import { cacheFolder, fillCache, hasFiles, runCommand } from "./go-programs.ts";
 
 /** The binaries of kube-apiserver and of etcd, which stores its objects. */
-export interface Binaries {
+export interface ControlPlaneBinaries {
   version: string;
   apiserver: string;
   etcd: string;
@@ -28,7 +28,7 @@ const getCacheFolder = (version: string) => join(cacheFolder, `kubernetes-${vers
  * Returns the binaries in the folder that KUBEBUILDER_ASSETS names, or else those that were built before. Throws a
  * sentence if they are missing or not of the version that go.mod names.
  */
-export const requireBinaries = async (): Promise<Binaries> => {
+export const requireBinaries = async (): Promise<ControlPlaneBinaries> => {
   const version = await readVersion();
   const { KUBEBUILDER_ASSETS: given } = process.env;
   const folder = given ?? getCacheFolder(version);
@@ -48,7 +48,9 @@ export const requireBinaries = async (): Promise<Binaries> => {
 export const webhookPlugins = ["MutatingAdmissionWebhook", "ValidatingAdmissionWebhook"];
 
 /** Returns the admission plugins that an API server has compiled in, and those that are on by default. */
-export const listPlugins = async ({ apiserver }: Binaries): Promise<{ all: string[]; defaultOn: string[] }> => {
+export const listPlugins = async ({
+  apiserver,
+}: ControlPlaneBinaries): Promise<{ all: string[]; defaultOn: string[] }> => {
   const help = await runCommand(sourceFolder, apiserver, "--help");
   const [, defaultOn = "", all = ""] =
     /default enabled ones \(([^)]*)\)\. Comma-delimited list of admission plugins: ([^.]*)\./.exec(help) ?? [];
@@ -56,7 +58,7 @@ export const listPlugins = async ({ apiserver }: Binaries): Promise<{ all: strin
 };
 
 /** Builds kube-apiserver and etcd by go.mod and go.sum; this takes minutes, but only once for each version. */
-export const buildBinaries = async (): Promise<Binaries> => {
+export const buildBinaries = async (): Promise<ControlPlaneBinaries> => {
   const version = await readVersion();
   const folder = getCacheFolder(version);
   const [, major = "", minor = ""] = /^v(\d+)\.(\d+)/.exec(version) ?? [];

@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as wait } from "node:timers/promises";
 import { openCertificate } from "../../keys/keys.ts";
-import type { Binaries } from "./binaries.ts";
+import type { ControlPlaneBinaries } from "./binaries.ts";
 import { type ClusterClient, createClient } from "./client.ts";
 import { findFreePort, type RunningProgram, startProgram } from "./process.ts";
 
@@ -47,7 +47,7 @@ const users = { admin: ["system:masters"], jane: ["developers"], "system:node:n1
 
 /** Boots a cluster in seconds, with its own ports, data and certificates; `stop` deletes everything. */
 export const bootCluster = async (
-  { apiserver, etcd }: Binaries,
+  { apiserver, etcd }: ControlPlaneBinaries,
   options: ClusterOptions = {},
 ): Promise<TestCluster> => {
   const folder = await mkdtemp(join(tmpdir(), "postern-cluster-"));
@@ -152,7 +152,10 @@ const buildServerFlags = (
 ];
 
 /** Boots several clusters in parallel; if one of them fails, stops the others. */
-export const bootClusters = async (binaries: Binaries, options: readonly ClusterOptions[]): Promise<TestCluster[]> => {
+export const bootClusters = async (
+  binaries: ControlPlaneBinaries,
+  options: readonly ClusterOptions[],
+): Promise<TestCluster[]> => {
   const booted = await Promise.allSettled(options.map((one) => bootCluster(binaries, one)));
   const running = booted.flatMap((one) => (one.status === "fulfilled" ? one.value : []));
   const failed = booted.find((one) => one.status === "rejected");

@@ -13,7 +13,7 @@ import {
   editAt,
   type FieldEdit,
   makeOptional,
-  pick,
+  pickOne,
   type RequestSequence,
   type RequestStep,
   type RequestUser,
@@ -27,7 +27,7 @@ const client = "kubernetes.io/kube-apiserver-client";
 
 const masters = encodeNamePart("O", "system:masters");
 /** Certificate requests in PEM, by what is special about their subject. */
-export const requests = {
+export const certificateRequests = {
   plain: toPem(
     buildCertificateRequest(
       encodeNameSet(encodeNamePart("O", "developers")),
@@ -61,14 +61,14 @@ export const requests = {
   certificate: toPem(buildCertificateRequest(encodeNameSet(masters)), "CERTIFICATE"),
 };
 /** Generates one of the named certificate requests, as `spec.request` holds it. */
-export const pickRequests = (...names: (keyof typeof requests)[]) =>
-  pick(...names.map((name) => toSpecRequest(requests[name])));
+export const pickRequests = (...names: (keyof typeof certificateRequests)[]) =>
+  pickOne(...names.map((name) => toSpecRequest(certificateRequests[name])));
 
 const bundles = await Promise.all([1, 2].map(async () => generateAuthority(await generatePrivateKey())));
 
-const tenant = pick<RequestUser>("jane", "jane", "admin", "system:node:n1");
+const tenant = pickOne<RequestUser>("jane", "jane", "admin", "system:node:n1");
 const buildChange = (subresource: string | undefined, ...edits: Arbitrary<FieldEdit>[]) =>
-  assignUser(tenant, buildPatchStep(pick("json", "merge"), subresource, ...edits));
+  assignUser(tenant, buildPatchStep(pickOne("json", "merge"), subresource, ...edits));
 const buildTenantScenario = (
   kind: RequestSequence["kind"],
   body: Arbitrary<JsonMap>,
@@ -81,11 +81,11 @@ const buildTenantScenario = (
     ...(prefix !== undefined && { prefix }),
   });
 
-const label = editAt("metadata.labels.app", pick("x", "y"));
+const label = editAt("metadata.labels.app", pickOne("x", "y"));
 /** Fixed times: those set by the API server have fractions of a second for plugins, but not for webhooks. */
 const [lastUpdateTime, lastTransitionTime] = ["2026-01-01T00:00:00Z", "2026-01-01T00:00:00Z"];
 const setConditions = (type: string) =>
-  editAt("status.conditions", pick([{ type, status: "True", reason: "Test", lastUpdateTime, lastTransitionTime }]));
+  editAt("status.conditions", pickOne([{ type, status: "True", reason: "Test", lastUpdateTime, lastTransitionTime }]));
 
 export const buildSigningRequest = (signerName: Arbitrary<string>, request: Arbitrary<string>) =>
   fc.record({ signerName, request }).map((spec): JsonMap => {
@@ -94,7 +94,7 @@ export const buildSigningRequest = (signerName: Arbitrary<string>, request: Arbi
   });
 const buildTrustBundle = (signerName: string | undefined) =>
   fc
-    .record({ trustBundle: pick(...bundles), finalizers: makeOptional(pick(["example.com/keep"])) })
+    .record({ trustBundle: pickOne(...bundles), finalizers: makeOptional(pickOne(["example.com/keep"])) })
     .map((given): JsonMap => {
       const { trustBundle, finalizers } = given;
       const [apiVersion, kind] = ["certificates.k8s.io/v1beta1", "ClusterTrustBundle"];
@@ -102,8 +102,8 @@ const buildTrustBundle = (signerName: string | undefined) =>
       return { apiVersion, kind, metadata: { ...(finalizers && { finalizers }) }, spec };
     });
 const bundleChanges = [
-  buildChange(undefined, editAt("spec.trustBundle", pick(...bundles))),
-  buildChange(undefined, editAt("metadata.finalizers", pick(["example.com/keep"], ["foregroundDeletion"]))),
+  buildChange(undefined, editAt("spec.trustBundle", pickOne(...bundles))),
+  buildChange(undefined, editAt("metadata.finalizers", pickOne(["example.com/keep"], ["foregroundDeletion"]))),
   buildChange(undefined, label),
 ];
 
@@ -111,25 +111,25 @@ const bundleChanges = [
 export const certificateScenes = {
   approvals: buildTenantScenario(
     "certificatesigningrequests",
-    buildSigningRequest(pick(...signers), pickRequests("plain")),
+    buildSigningRequest(pickOne(...signers), pickRequests("plain")),
     [
       buildChange("approval", setConditions("Approved"), setConditions("Denied"), label),
-      buildChange("approval", setConditions("Approved"), editAt("spec.signerName", pick(...signers))),
+      buildChange("approval", setConditions("Approved"), editAt("spec.signerName", pickOne(...signers))),
       buildChange("status", setConditions("Failed")),
     ],
   ),
   signatures: buildTenantScenario(
     "certificatesigningrequests",
-    buildSigningRequest(pick(...signers), pickRequests("plain")),
+    buildSigningRequest(pickOne(...signers), pickRequests("plain")),
     [
       buildChange("approval", setConditions("Approved")),
       buildChange(
         "status",
-        editAt("status.certificate", pick(...bundles.map(toSpecRequest))),
+        editAt("status.certificate", pickOne(...bundles.map(toSpecRequest))),
         setConditions("Failed"),
         label,
       ),
-      buildChange("status", setConditions("Failed"), editAt("spec.signerName", pick(...signers))),
+      buildChange("status", setConditions("Failed"), editAt("spec.signerName", pickOne(...signers))),
     ],
   ),
   attestations: fc.oneof(
@@ -146,7 +146,7 @@ export const certificateScenes = {
   subjects: buildTenantScenario(
     "certificatesigningrequests",
     buildSigningRequest(
-      pick(client, client, client, "example.com/known"),
+      pickOne(client, client, client, "example.com/known"),
       pickRequests("plain", "masters", "both", "cut", "nothing", "certificate"),
     ),
     [buildChange("approval", label)],

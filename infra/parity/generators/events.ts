@@ -1,5 +1,5 @@
 import fc, { type Arbitrary } from "fast-check";
-import { buildWhole, makeOptional, pick, type RequestSequence, type RequestStep, requestOptions } from "./steps.ts";
+import { buildWhole, makeOptional, pickOne, type RequestSequence, type RequestStep, requestOptions } from "./steps.ts";
 
 // Generates more events than there are tokens.
 
@@ -10,12 +10,12 @@ import { buildWhole, makeOptional, pick, type RequestSequence, type RequestStep,
 const crowd: Arbitrary<RequestSequence> = fc
   .tuple(
     buildWhole({
-      kind: pick("Pod", "Node"),
-      name: makeOptional(pick("a", "b")),
-      apiVersion: makeOptional(pick("v1")),
+      kind: pickOne("Pod", "Node"),
+      name: makeOptional(pickOne("a", "b")),
+      apiVersion: makeOptional(pickOne("v1")),
       uid: fc.noBias(fc.uuid()),
     }),
-    makeOptional(buildWhole({ component: makeOptional(pick("kubelet")), host: makeOptional(pick("n1")) })),
+    makeOptional(buildWhole({ component: makeOptional(pickOne("kubelet")), host: makeOptional(pickOne("n1")) })),
     fc.array(requestOptions, { minLength: 2, maxLength: 5 }),
   )
   .map(([object, source, [first, ...others]]): RequestSequence => {

@@ -15,7 +15,7 @@ import {
   editAt,
   type FieldEdit,
   makeOptional,
-  pick,
+  pickOne,
   type RequestSequence,
   type RequestStep,
   type RequestUser,
@@ -44,9 +44,9 @@ export const resolveUids = async (call: ClusterRequest, admin: ClusterClient): P
 const referToNodeUid = (name: string) => `uid of /api/v1/nodes/${name}`;
 const referToPodUid = (name: string) => `uid of /api/v1/namespaces/default/pods/${name}`;
 
-const kubelet = pick<RequestUser>(...Array<RequestUser>(8).fill("system:node:n1"), "admin", "jane");
+const kubelet = pickOne<RequestUser>(...Array<RequestUser>(8).fill("system:node:n1"), "admin", "jane");
 const buildChange = (subresource: string | undefined, ...edits: Arbitrary<FieldEdit>[]) =>
-  assignUser(kubelet, buildPatchStep(pick("merge"), subresource, ...edits));
+  assignUser(kubelet, buildPatchStep(pickOne("merge"), subresource, ...edits));
 const buildCreate = (body: Arbitrary<JsonMap>, subresource?: string) =>
   assignUser(kubelet, buildCreation(body, subresource));
 const deletion = assignUser(kubelet, deleteNowStep);
@@ -61,7 +61,7 @@ const buildKubeletScenario = (
   namespace = "default",
 ) => storyOf(kind, buildCreate(body), changes, { namespace, last: deleteNowStep });
 
-const podParts = pick<JsonMap>(
+const podParts = pickOne<JsonMap>(
   ...Array<JsonMap>(6).fill({}),
   { serviceAccountName: "default" },
   { imagePullSecrets: [{ name: "s" }] },
@@ -88,21 +88,21 @@ const podParts = pick<JsonMap>(
 );
 const owner = fc
   .record({
-    name: pick("n1", "n1", "n1", "n1", "n2"),
-    uid: pick(referToNodeUid("n1"), referToNodeUid("n1"), referToNodeUid("n1"), referToNodeUid("n2"), "1"),
-    controller: pick(true, true, true, true, false, undefined),
-    blockOwnerDeletion: pick(undefined, undefined, undefined, false, true),
+    name: pickOne("n1", "n1", "n1", "n1", "n2"),
+    uid: pickOne(referToNodeUid("n1"), referToNodeUid("n1"), referToNodeUid("n1"), referToNodeUid("n2"), "1"),
+    controller: pickOne(true, true, true, true, false, undefined),
+    blockOwnerDeletion: pickOne(undefined, undefined, undefined, false, true),
   })
   .map((owner) => ({ apiVersion: "v1", kind: "Node", ...owner }));
 const mirrorPod = fc
   .record({
-    annotations: pick<JsonMap>(mirror, mirror, mirror, mirror, mirror, {}),
+    annotations: pickOne<JsonMap>(mirror, mirror, mirror, mirror, mirror, {}),
     ownerReferences: fc.oneof(
       { weight: 9, arbitrary: fc.tuple(owner) },
       { weight: 1, arbitrary: fc.constant([]) },
       { weight: 1, arbitrary: fc.tuple(owner, owner) },
     ),
-    nodeName: pick("n1", "n1", "n1", "n1", "n1", "n2", undefined),
+    nodeName: pickOne("n1", "n1", "n1", "n1", "n1", "n2", undefined),
     taken: podParts,
   })
   .map(({ nodeName, taken, ...metadata }): JsonMap => {
@@ -110,17 +110,17 @@ const mirrorPod = fc
   });
 
 const editLabel = (key: string) =>
-  pick("a", "b").map((value): FieldEdit => ({ path: ["metadata", "labels", key], value }));
+  pickOne("a", "b").map((value): FieldEdit => ({ path: ["metadata", "labels", key], value }));
 const status = [
-  editAt("status.phase", pick("Running", "Failed")),
-  editAt("status.message", pick("a", "b")),
+  editAt("status.phase", pickOne("Running", "Failed")),
+  editAt("status.message", pickOne("a", "b")),
   editLabel("app"),
-  editAt("status.resourceClaimStatuses", pick([{ name: "r", resourceClaimName: "c" }], [{ name: "r" }], [])),
-  editAt("status.extendedResourceClaimStatus", pick({ resourceClaimName: "c", requestMappings: [] }, undefined)),
+  editAt("status.resourceClaimStatuses", pickOne([{ name: "r", resourceClaimName: "c" }], [{ name: "r" }], [])),
+  editAt("status.extendedResourceClaimStatus", pickOne({ resourceClaimName: "c", requestMappings: [] }, undefined)),
 ];
-const eviction = buildCreate(pick({ apiVersion: "policy/v1", kind: "Eviction" }), "eviction");
+const eviction = buildCreate(pickOne({ apiVersion: "policy/v1", kind: "Eviction" }), "eviction");
 const binding = buildCreate(
-  pick({ apiVersion: "v1", kind: "Binding", target: { apiVersion: "v1", kind: "Node", name: "n1" } }),
+  pickOne({ apiVersion: "v1", kind: "Binding", target: { apiVersion: "v1", kind: "Node", name: "n1" } }),
   "binding",
 );
 const podChanges = [
@@ -145,35 +145,35 @@ const keys = [
 ];
 const configSource = { configMap: { name: "a", namespace: "b", kubeletConfigKey: "c" } };
 const node = buildWhole({
-  metadata: buildWhole({ labels: makeOptional(fc.dictionary(pick(...keys), pick("a", "b"), { maxKeys: 3 }), 2) }),
+  metadata: buildWhole({ labels: makeOptional(fc.dictionary(pickOne(...keys), pickOne("a", "b"), { maxKeys: 3 }), 2) }),
   spec: makeOptional(
-    pick<JsonMap>({ taints: [{ key: "t", effect: "NoSchedule" }] }, { configSource }, { podCIDR: "10.1.0.0/24" }),
+    pickOne<JsonMap>({ taints: [{ key: "t", effect: "NoSchedule" }] }, { configSource }, { podCIDR: "10.1.0.0/24" }),
   ),
 }).map((rest) => ({ apiVersion: "v1", kind: "Node", metadata: {}, ...rest }));
 const nodeChanges = [
   ...keys.map(editLabel),
-  editAt("metadata.labels", pick(undefined)),
-  editAt("spec.taints", pick([{ key: "t", effect: "NoSchedule" }], [], undefined)),
+  editAt("metadata.labels", pickOne(undefined)),
+  editAt("spec.taints", pickOne([{ key: "t", effect: "NoSchedule" }], [], undefined)),
   editAt("spec.unschedulable", fc.boolean()),
-  editAt("spec.configSource", pick(configSource)),
+  editAt("spec.configSource", pickOne(configSource)),
   editAt(
     "metadata.ownerReferences",
-    pick([{ apiVersion: "v1", kind: "Node", name: "n2", uid: referToNodeUid("n2") }], []),
+    pickOne([{ apiVersion: "v1", kind: "Node", name: "n2", uid: referToNodeUid("n2") }], []),
   ),
-  editAt("status.capacity", pick({ cpu: "1" }, { cpu: "2" })),
-  editAt("status.phase", pick("Running")),
+  editAt("status.capacity", pickOne({ cpu: "1" }, { cpu: "2" })),
+  editAt("status.phase", pickOne("Running")),
 ];
 
 const token = fc
   .record({
-    audiences: pick<string[] | undefined>(
+    audiences: pickOne<string[] | undefined>(
       ...[undefined, undefined, ["vault"], ["driver"], ["disk"], ["azure"], ["aws"], ["other"]],
       ...[["https://kubernetes.default.svc"], ["vault", "disk"], [""], []],
     ),
-    name: pick("on-n1", "on-n1", "on-n1", "plain-on-n1", "broken-on-n1", "on-n2", "gone"),
-    stale: pick(false, false, false, false, true),
-    odd: pick<JsonMap>({}, {}, {}, {}, {}, { uid: undefined }, { kind: "Node", name: "n1" }, { apiVersion: "v2" }),
-    bound: pick(true, true, true, true, true, true, true, false),
+    name: pickOne("on-n1", "on-n1", "on-n1", "plain-on-n1", "broken-on-n1", "on-n2", "gone"),
+    stale: pickOne(false, false, false, false, true),
+    odd: pickOne<JsonMap>({}, {}, {}, {}, {}, { uid: undefined }, { kind: "Node", name: "n1" }, { apiVersion: "v2" }),
+    bound: pickOne(true, true, true, true, true, true, true, false),
   })
   .map(({ audiences, name, stale, odd, bound }): JsonMap => {
     const uid = referToPodUid(stale ? "on-n2" : name);
@@ -182,32 +182,35 @@ const token = fc
     return { apiVersion: "authentication.k8s.io/v1", kind: "TokenRequest", metadata: {}, spec };
   });
 
-const lease = pick({ apiVersion: "coordination.k8s.io/v1", kind: "Lease", metadata: {}, spec: {} });
-const renewal = buildChange(undefined, editAt("spec.holderIdentity", pick("n1", "n2")), editLabel("app"));
-const csiNode = pick({ apiVersion: "storage.k8s.io/v1", kind: "CSINode", metadata: {}, spec: { drivers: [] } });
-const resourceSlice = pick<JsonMap>({ nodeName: "n1" }, { nodeName: "n1" }, { nodeName: "n2" }, { allNodes: true }).map(
-  (node) => ({
-    apiVersion: "resource.k8s.io/v1",
-    kind: "ResourceSlice",
-    metadata: {},
-    spec: buildSlice(node),
-  }),
-);
+const lease = pickOne({ apiVersion: "coordination.k8s.io/v1", kind: "Lease", metadata: {}, spec: {} });
+const renewal = buildChange(undefined, editAt("spec.holderIdentity", pickOne("n1", "n2")), editLabel("app"));
+const csiNode = pickOne({ apiVersion: "storage.k8s.io/v1", kind: "CSINode", metadata: {}, spec: { drivers: [] } });
+const resourceSlice = pickOne<JsonMap>(
+  { nodeName: "n1" },
+  { nodeName: "n1" },
+  { nodeName: "n2" },
+  { allNodes: true },
+).map((node) => ({
+  apiVersion: "resource.k8s.io/v1",
+  kind: "ResourceSlice",
+  metadata: {},
+  spec: buildSlice(node),
+}));
 
 const podCertificate = fc
   .record({
-    nodeName: pick("n1", "n1", "n1", "n1", "n1", "n2"),
-    nodeUID: pick(
+    nodeName: pickOne("n1", "n1", "n1", "n1", "n1", "n2"),
+    nodeUID: pickOne(
       referToNodeUid("n1"),
       referToNodeUid("n1"),
       referToNodeUid("n1"),
       referToNodeUid("n1"),
       referToNodeUid("n2"),
     ),
-    podName: pick("on-n1", "on-n1", "on-n1", "plain-on-n1", "shown-on-n1", "on-n2", "gone"),
-    stale: pick(false, false, false, false, true),
-    serviceAccountName: pick("default", "default", "default", "missing", "other"),
-    account: pick("default", "default", "default", "quiet"),
+    podName: pickOne("on-n1", "on-n1", "on-n1", "plain-on-n1", "shown-on-n1", "on-n2", "gone"),
+    stale: pickOne(false, false, false, false, true),
+    serviceAccountName: pickOne("default", "default", "default", "missing", "other"),
+    account: pickOne("default", "default", "default", "quiet"),
   })
   .map(({ stale, account, ...spec }): JsonMap => {
     const path = `/api/v1/namespaces/${account === "quiet" ? "accounted" : "default"}/serviceaccounts/${account}`;
@@ -243,18 +246,18 @@ export const nodeScenarios = {
     "persistentvolumeclaims",
     ["bound-fast", "on-disk"],
     [
-      buildCreate(pick({ apiVersion: "v1", kind: "PersistentVolumeClaim", metadata: {}, spec: claimed })),
+      buildCreate(pickOne({ apiVersion: "v1", kind: "PersistentVolumeClaim", metadata: {}, spec: claimed })),
       buildChange(undefined, editLabel("app")),
       ...[0, 1, 2].map(() =>
         buildChange(
           "status",
-          editAt("status.capacity.storage", pick("2Gi", "3Gi")),
-          editAt("status.conditions", pick([{ type: "Resizing", status: "True" }])),
-          editAt("status.allocatedResources", pick({ storage: "2Gi" })),
-          editAt("status.allocatedResourceStatuses", pick({ storage: "NodeResizePending" })),
-          editAt("status.phase", pick("Lost")),
-          editAt("spec.volumeName", pick("other")),
-          editAt("metadata.finalizers", pick(["example.com/keep"])),
+          editAt("status.capacity.storage", pickOne("2Gi", "3Gi")),
+          editAt("status.conditions", pickOne([{ type: "Resizing", status: "True" }])),
+          editAt("status.allocatedResources", pickOne({ storage: "2Gi" })),
+          editAt("status.allocatedResourceStatuses", pickOne({ storage: "NodeResizePending" })),
+          editAt("status.phase", pickOne("Lost")),
+          editAt("spec.volumeName", pickOne("other")),
+          editAt("metadata.finalizers", pickOne(["example.com/keep"])),
           editLabel("app"),
         ),
       ),
@@ -293,7 +296,7 @@ export const nodeScenarios = {
     buildKubeletScenario(
       "certificatesigningrequests",
       buildSigningRequest(
-        pick(serving, client, client, "example.com/one"),
+        pickOne(serving, client, client, "example.com/one"),
         pickRequests("node", "node", "otherNode", "twice", "plain", "nothing", "certificate", "cut"),
       ),
       [buildChange("approval", editLabel("app"))],

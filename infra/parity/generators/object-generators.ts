@@ -12,7 +12,7 @@ import {
   makeOptional,
   makeRare,
   neverPullAnnotation,
-  pick,
+  pickOne,
 } from "./steps.ts";
 
 // Generates objects of all kinds, and their edits.
@@ -29,30 +29,30 @@ const stored: readonly GeneratedKind[] = ["persistentvolumes", "persistentvolume
 /** Drops the fields that a workload's pod template must not have, because its pods are always replaced. */
 const deleteRunOnceFields = ({ restartPolicy: _, activeDeadlineSeconds: __, ...spec }: JsonMap): JsonMap => spec;
 
-const labels = fc.dictionary(pick("app", "tier", "example.com/team"), pick("a", "b", ""), { maxKeys: 2 });
+const labels = fc.dictionary(pickOne("app", "tier", "example.com/team"), pickOne("a", "b", ""), { maxKeys: 2 });
 const annotations = fc.oneof(
-  { weight: 9, arbitrary: fc.dictionary(pick("note", "example.com/note"), pick("a", ""), { maxKeys: 1 }) },
+  { weight: 9, arbitrary: fc.dictionary(pickOne("note", "example.com/note"), pickOne("a", ""), { maxKeys: 1 }) },
   { weight: 1, arbitrary: fc.constant({ [neverPullAnnotation]: "yes" }) },
 );
 
 const buildImages = ({ mostly }: Odds) => {
   const image = mostly(
-    pick(
+    pickOne(
       ...["app", "app:1", "app:latest", "registry.example.com/app:1", "registry.example.com:5000/team/app:2"],
       `registry.example.com/app@sha256:${"0af9".repeat(16)}`,
     ),
-    pick("", " app", "UPPER/App:1"),
+    pickOne("", " app", "UPPER/App:1"),
   );
-  const pullPolicy = mostly(pick("Always", "IfNotPresent", "Never"), pick("", "Sometimes"));
+  const pullPolicy = mostly(pickOne("Always", "IfNotPresent", "Never"), pickOne("", "Sometimes"));
   return { image, pullPolicy };
 };
 
 const buildResources = ({ mostly, ifOdd }: Odds) => {
-  const quantity = mostly(pick("1", "2", "0", "4k"), pick("-1", "one", "1.5", "1e3", "0.0001", "", "1Ki"));
+  const quantity = mostly(pickOne("1", "2", "0", "4k"), pickOne("-1", "one", "1.5", "1e3", "0.0001", "", "1Ki"));
   const ordinary = {
-    cpu: pick("1", "100m", "0.5", "1e-1", "1.500"),
-    memory: pick("1Gi", "128Mi", "1e9", "1G", "64.5Mi"),
-    "ephemeral-storage": pick("1Gi"),
+    cpu: pickOne("1", "100m", "0.5", "1e-1", "1.500"),
+    memory: pickOne("1Gi", "128Mi", "1e9", "1G", "64.5Mi"),
+    "ephemeral-storage": pickOne("1Gi"),
   };
   const extended = Object.fromEntries(
     ["example.com/gpu", "example.com/GPU_2.x", "b.example.com/fpga", "a/b"].map((name) => [name, quantity]),
@@ -89,19 +89,19 @@ const buildProbe = ({ mostly }: Odds) =>
   fc
     .tuple(
       mostly(
-        pick<JsonMap>(
+        pickOne<JsonMap>(
           ...[{ httpGet: { path: "/", port: 80 } }, { tcpSocket: { port: 80 } }, { exec: { command: ["true"] } }],
           ...[{ grpc: { port: 80 } }, { httpGet: { port: "named" } }],
         ),
         fc.constant({}),
       ),
-      buildPartial({ periodSeconds: mostly(pick(1, 10), pick(-1)), failureThreshold: pick(1, 3) }),
+      buildPartial({ periodSeconds: mostly(pickOne(1, 10), pickOne(-1)), failureThreshold: pickOne(1, 3) }),
     )
     .map(([handler, numbers]) => ({ ...handler, ...numbers }));
 
 const buildSecurityContexts = ({ mostly }: Odds) => {
   const securityContext = mostly(
-    pick<JsonMap>(
+    pickOne<JsonMap>(
       ...[
         {},
         { privileged: true },
@@ -116,7 +116,7 @@ const buildSecurityContexts = ({ mostly }: Odds) => {
       ],
       { seccompProfile: { type: "RuntimeDefault" } },
     ),
-    pick<JsonMap>(
+    pickOne<JsonMap>(
       { runAsUser: -1 },
       { privileged: true, allowPrivilegeEscalation: false },
       { seccompProfile: { type: "Localhost" } },
@@ -124,12 +124,12 @@ const buildSecurityContexts = ({ mostly }: Odds) => {
   );
 
   const podSecurityContext = mostly(
-    pick<JsonMap>(
+    pickOne<JsonMap>(
       ...[{}, { runAsUser: 1 }, { runAsUser: 0, runAsGroup: 0 }, { fsGroup: 1, fsGroupChangePolicy: "Always" }],
       ...[{ supplementalGroups: [] }, { supplementalGroups: [1, 2] }, { seLinuxOptions: { user: "u" } }],
       ...[{ runAsNonRoot: true }, { sysctls: [{ name: "kernel.shm_rmid_forced", value: "0" }] }],
     ),
-    pick<JsonMap>({ fsGroup: -1 }, { supplementalGroups: [-1] }, { sysctls: [{ name: "A B", value: "" }] }),
+    pickOne<JsonMap>({ fsGroup: -1 }, { supplementalGroups: [-1] }, { sysctls: [{ name: "A B", value: "" }] }),
   );
   return { securityContext, podSecurityContext };
 };
@@ -141,7 +141,7 @@ const buildContainers = (odds: Odds) => {
   const { securityContext } = buildSecurityContexts(odds);
   const buildContainer = (name: string): Arbitrary<JsonMap> =>
     buildWhole({
-      name: mostly(fc.constant(name), pick("Bad_Name", "c0")),
+      name: mostly(fc.constant(name), pickOne("Bad_Name", "c0")),
       image: mostly(image, fc.constant(undefined)),
       imagePullPolicy: makeOptional(pullPolicy, 3),
       ...makeRare({
@@ -149,12 +149,12 @@ const buildContainers = (odds: Odds) => {
         livenessProbe: probe,
         readinessProbe: probe,
         startupProbe: probe,
-        lifecycle: pick({ preStop: { exec: { command: ["true"] } } }, { postStart: { sleep: { seconds: 1 } } }, {}),
+        lifecycle: pickOne({ preStop: { exec: { command: ["true"] } } }, { postStart: { sleep: { seconds: 1 } } }, {}),
         securityContext,
-        resizePolicy: pick([{ resourceName: "cpu", restartPolicy: "NotRequired" }], []),
-        env: buildList(buildWhole({ name: pick("A", "B"), value: pick("x", "") })),
+        resizePolicy: pickOne([{ resourceName: "cpu", restartPolicy: "NotRequired" }], []),
+        env: buildList(buildWhole({ name: pickOne("A", "B"), value: pickOne("x", "") })),
         ports: buildList(
-          buildWhole({ containerPort: mostly(pick(80, 443), pick(0)), protocol: makeOptional(pick("UDP")) }),
+          buildWhole({ containerPort: mostly(pickOne(80, 443), pickOne(0)), protocol: makeOptional(pickOne("UDP")) }),
         ),
       }),
     });
@@ -170,14 +170,14 @@ const buildContainers = (odds: Odds) => {
       })),
     );
   const initContainers = fc
-    .tuple(buildContainerList("i", 1, 2), pick(undefined, undefined, "Always"))
+    .tuple(buildContainerList("i", 1, 2), pickOne(undefined, undefined, "Always"))
     .map(([found, restartPolicy]) => {
       // Only init containers that keep running may have probes.
       const ofRunning = ["livenessProbe", "readinessProbe", "startupProbe", "lifecycle", "resizePolicy"];
       const unprobed = restartPolicy || odd ? {} : Object.fromEntries(ofRunning.map((member) => [member, undefined]));
       return found.map((one) => deleteUndefined({ ...one, ...unprobed, restartPolicy }));
     });
-  const ephemeralContainer = fc.tuple(pick("e0", "e1"), image, makeOptional(pullPolicy, 3));
+  const ephemeralContainer = fc.tuple(pickOne("e0", "e1"), image, makeOptional(pullPolicy, 3));
   const ephemeralContainers = buildList(
     ephemeralContainer.map(([name, image, imagePullPolicy]) => deleteUndefined({ name, image, imagePullPolicy })),
   );
@@ -194,7 +194,7 @@ const buildVolumes = (odds: Odds) => {
         mostly(
           fc.oneof(
             buildWhole({ image: buildWhole({ reference: image, pullPolicy: makeOptional(pullPolicy, 3) }) }),
-            pick<JsonMap>(
+            pickOne<JsonMap>(
               { emptyDir: {} },
               { configMap: { name: "a" } },
               { secret: { secretName: "a" } },
@@ -214,15 +214,15 @@ const buildVolumes = (odds: Odds) => {
 
 const buildAffinity = ({ mostly }: Odds) => {
   const topologyKey = mostly(
-    pick("kubernetes.io/hostname", "kubernetes.io/hostname", "topology.kubernetes.io/zone", "rack"),
-    pick("", "not valid/", "Kubernetes.io/hostname"),
+    pickOne("kubernetes.io/hostname", "kubernetes.io/hostname", "topology.kubernetes.io/zone", "rack"),
+    pickOne("", "not valid/", "Kubernetes.io/hostname"),
   );
   const term = buildWhole({
     topologyKey,
-    labelSelector: pick<unknown>({ matchLabels: { app: "a" } }, {}, undefined),
-    namespaces: makeOptional(pick(["default"])),
+    labelSelector: pickOne<unknown>({ matchLabels: { app: "a" } }, {}, undefined),
+    namespaces: makeOptional(pickOne(["default"])),
   });
-  const preferred = buildWhole({ weight: mostly(pick(1, 100), pick(0)), podAffinityTerm: term });
+  const preferred = buildWhole({ weight: mostly(pickOne(1, 100), pickOne(0)), podAffinityTerm: term });
   const podTerms = buildPartial({
     requiredDuringSchedulingIgnoredDuringExecution: buildList(term, 3),
     preferredDuringSchedulingIgnoredDuringExecution: buildList(preferred, 2),
@@ -230,7 +230,7 @@ const buildAffinity = ({ mostly }: Odds) => {
   return buildPartial({
     podAntiAffinity: podTerms,
     podAffinity: podTerms,
-    nodeAffinity: pick({
+    nodeAffinity: pickOne({
       requiredDuringSchedulingIgnoredDuringExecution: {
         nodeSelectorTerms: [{ matchExpressions: [{ key: "a", operator: "Exists" }] }],
       },
@@ -244,37 +244,37 @@ const buildToleration = ({ ifOdd }: Odds) => {
     {
       weight: 6,
       arbitrary: buildWhole({
-        key: pick(...lost, "example.com/gpu", "b.example.com/fpga", "dedicated"),
+        key: pickOne(...lost, "example.com/gpu", "b.example.com/fpga", "dedicated"),
         operator: fc.constant("Exists"),
-        effect: pick(undefined, "NoExecute", "NoSchedule", "PreferNoSchedule"),
+        effect: pickOne(undefined, "NoExecute", "NoSchedule", "PreferNoSchedule"),
       }),
     },
-    { weight: 2, arbitrary: pick<JsonMap>({ operator: "Exists" }, { operator: "Exists", effect: "NoExecute" }) },
+    { weight: 2, arbitrary: pickOne<JsonMap>({ operator: "Exists" }, { operator: "Exists", effect: "NoExecute" }) },
     {
       weight: 3,
       arbitrary: buildWhole({
-        key: pick(...lost, "example.com/gpu"),
-        operator: pick("Exists", "Equal").map((operator) => operator),
+        key: pickOne(...lost, "example.com/gpu"),
+        operator: pickOne("Exists", "Equal").map((operator) => operator),
         effect: fc.constant("NoExecute"),
-        tolerationSeconds: pick(undefined, 0, 5, 300, -1),
+        tolerationSeconds: pickOne(undefined, 0, 5, 300, -1),
       }),
     },
     {
       weight: 2,
       arbitrary: buildWhole({
-        key: pick(...lost, "example.com/gpu"),
-        operator: pick(undefined, "Equal"),
-        value: pick(undefined, "", "x"),
-        effect: pick(undefined, "NoExecute", "NoSchedule"),
+        key: pickOne(...lost, "example.com/gpu"),
+        operator: pickOne(undefined, "Equal"),
+        value: pickOne(undefined, "", "x"),
+        effect: pickOne(undefined, "NoExecute", "NoSchedule"),
       }),
     },
     ...ifOdd([
       buildPartial({
-        key: pick("", "example.com/gpu", "not valid"),
-        operator: pick("", "Exists", "Lt", "In"),
-        value: pick("", "x", "5"),
-        effect: pick("", "NoSchedule", "NoExecute", "Never"),
-        tolerationSeconds: pick(0, 5),
+        key: pickOne("", "example.com/gpu", "not valid"),
+        operator: pickOne("", "Exists", "Lt", "In"),
+        value: pickOne("", "x", "5"),
+        effect: pickOne("", "NoSchedule", "NoExecute", "Never"),
+        tolerationSeconds: pickOne(0, 5),
       }),
     ]).map((arbitrary) => ({ weight: 3, arbitrary })),
   );
@@ -297,22 +297,22 @@ const buildPods = (odds: Odds) => {
         affinity: makeOptional(affinity, 2),
         tolerations: makeOptional(tolerations, 2),
         ...makeRare({
-          nodeSelector: pick({ a: "b" }),
-          activeDeadlineSeconds: mostly(pick(100), pick(0)),
-          terminationGracePeriodSeconds: pick(0, 5),
-          restartPolicy: mostly(pick("Always", "Never", "OnFailure"), pick("Maybe")),
-          priorityClassName: mostly(pick("system-node-critical", undefined), pick("none-such")),
-          runtimeClassName: mostly(fc.constant(undefined), pick("none-such")),
-          hostNetwork: mostly(fc.constant(undefined), pick(true)),
+          nodeSelector: pickOne({ a: "b" }),
+          activeDeadlineSeconds: mostly(pickOne(100), pickOne(0)),
+          terminationGracePeriodSeconds: pickOne(0, 5),
+          restartPolicy: mostly(pickOne("Always", "Never", "OnFailure"), pickOne("Maybe")),
+          priorityClassName: mostly(pickOne("system-node-critical", undefined), pickOne("none-such")),
+          runtimeClassName: mostly(fc.constant(undefined), pickOne("none-such")),
+          hostNetwork: mostly(fc.constant(undefined), pickOne(true)),
           securityContext: podSecurityContext,
-          resources: pick<JsonMap | undefined>({ limits: { cpu: "64" } }, {}, undefined, undefined),
+          resources: pickOne<JsonMap | undefined>({ limits: { cpu: "64" } }, {}, undefined, undefined),
           automountServiceAccountToken: fc.boolean(),
-          topologySpreadConstraints: pick([{ maxSkew: 1, topologyKey: "zone", whenUnsatisfiable: "DoNotSchedule" }]),
+          topologySpreadConstraints: pickOne([{ maxSkew: 1, topologyKey: "zone", whenUnsatisfiable: "DoNotSchedule" }]),
         }),
         ephemeralContainers: mostly(fc.constant(undefined), ephemeralContainers),
       }),
       // A pod with a scheduling gate has no node.
-      pick<JsonMap>({}, {}, {}, { nodeName: "n1" }, { schedulingGates: [{ name: "example.com/gate" }] }),
+      pickOne<JsonMap>({}, {}, {}, { nodeName: "n1" }, { schedulingGates: [{ name: "example.com/gate" }] }),
     )
     .map(([spec, place]) => ({ ...spec, ...place }));
   return { ...parts, affinity, toleration, tolerations, podSpec };
@@ -320,11 +320,11 @@ const buildPods = (odds: Odds) => {
 type Pods = ReturnType<typeof buildPods>;
 
 const buildServices = ({ mostly }: Odds) => {
-  const ip = mostly(pick("192.0.2.1", "192.0.2.2", "2001:db8::1"), pick("127.0.0.1", "", "host", "192.0.2.1"));
+  const ip = mostly(pickOne("192.0.2.1", "192.0.2.2", "2001:db8::1"), pickOne("127.0.0.1", "", "host", "192.0.2.1"));
   const externalIPs = fc.array(ip, { maxLength: 3 });
   const serviceSpec = buildWhole({
     ports: mostly(
-      pick(
+      pickOne(
         [{ port: 80 }],
         [{ port: 53, protocol: "UDP" }],
         [
@@ -332,18 +332,18 @@ const buildServices = ({ mostly }: Odds) => {
           { port: 443, name: "b" },
         ],
       ),
-      pick([], [{ port: 0 }]),
+      pickOne([], [{ port: 0 }]),
     ),
     externalIPs: makeOptional(externalIPs, 2),
     ...makeRare({
       selector: labels,
-      clusterIP: pick("None"),
-      sessionAffinity: mostly(pick("ClientIP", "None"), pick("Else")),
-      type: mostly(pick("ClusterIP", "NodePort", "LoadBalancer", "ExternalName"), pick("Odd")),
-      externalName: pick("a.example.com"),
-      internalTrafficPolicy: pick("Local"),
+      clusterIP: pickOne("None"),
+      sessionAffinity: mostly(pickOne("ClientIP", "None"), pickOne("Else")),
+      type: mostly(pickOne("ClusterIP", "NodePort", "LoadBalancer", "ExternalName"), pickOne("Odd")),
+      externalName: pickOne("a.example.com"),
+      internalTrafficPolicy: pickOne("Local"),
       publishNotReadyAddresses: fc.boolean(),
-      ipFamilyPolicy: pick("SingleStack", "PreferDualStack"),
+      ipFamilyPolicy: pickOne("SingleStack", "PreferDualStack"),
     }),
   });
   return { ip, externalIPs, serviceSpec };
@@ -352,7 +352,7 @@ type Services = ReturnType<typeof buildServices>;
 
 const buildFinalizers = ({ mostly }: Odds) => {
   const protections = ["pv", "pvc", "vac"].map((short) => `kubernetes.io/${short}-protection`);
-  return fc.uniqueArray(mostly(pick("example.com/keep", ...protections), pick("keep", "not valid/")), {
+  return fc.uniqueArray(mostly(pickOne("example.com/keep", ...protections), pickOne("keep", "not valid/")), {
     maxLength: 3,
   });
 };
@@ -360,20 +360,20 @@ const buildFinalizers = ({ mostly }: Odds) => {
 const buildTaints = ({ mostly }: Odds) =>
   buildList(
     buildWhole({
-      key: mostly(pick("node.kubernetes.io/not-ready", "dedicated"), pick("", "not valid")),
-      value: pick(undefined, "", "x"),
-      effect: mostly(pick("NoSchedule", "NoExecute", "PreferNoSchedule"), pick("Never")),
+      key: mostly(pickOne("node.kubernetes.io/not-ready", "dedicated"), pickOne("", "not valid")),
+      value: pickOne(undefined, "", "x"),
+      effect: mostly(pickOne("NoSchedule", "NoExecute", "PreferNoSchedule"), pickOne("Never")),
     }),
     3,
   );
 
-const storage = pick("1Gi", "2Gi", "1e9", "0.5Gi");
+const storage = pickOne("1Gi", "2Gi", "1e9", "0.5Gi");
 
 const buildWorkloadSpecs = ({ odd, mostly }: Odds, { podSpec }: Pods) => {
   /** Builds a Deployment or a StatefulSet: common fields, and those that only one of them has. */
   const buildWorkload = (members: Record<string, Arbitrary<unknown>>) =>
     fc
-      .tuple(labels, podSpec, mostly(pick(0, 1, 3, undefined), pick(-1)), buildWhole(members))
+      .tuple(labels, podSpec, mostly(pickOne(0, 1, 3, undefined), pickOne(-1)), buildWhole(members))
       .map(([labels, spec, replicas, own]): JsonMap => {
         const together = { app: "a", ...labels };
         const template = { metadata: { labels: together }, spec: odd ? spec : deleteRunOnceFields(spec) };
@@ -381,14 +381,14 @@ const buildWorkloadSpecs = ({ odd, mostly }: Odds, { podSpec }: Pods) => {
       });
 
   return {
-    deployments: buildWorkload({ strategy: makeOptional(pick({ type: "Recreate" }, {}), 1, 4) }),
+    deployments: buildWorkload({ strategy: makeOptional(pickOne({ type: "Recreate" }, {}), 1, 4) }),
     statefulsets: buildWorkload({
-      serviceName: mostly(pick("a"), pick("", undefined)),
-      podManagementPolicy: makeOptional(mostly(pick("Parallel"), pick("Odd")), 1, 4),
+      serviceName: mostly(pickOne("a"), pickOne("", undefined)),
+      podManagementPolicy: makeOptional(mostly(pickOne("Parallel"), pickOne("Odd")), 1, 4),
     }),
     jobs: buildWhole({
       spec: fc
-        .tuple(podSpec, pick(undefined, 1, 3), mostly(pick(undefined, 4), pick(-1)), pick(undefined, true))
+        .tuple(podSpec, pickOne(undefined, 1, 3), mostly(pickOne(undefined, 4), pickOne(-1)), pickOne(undefined, true))
         .map(([spec, parallelism, completions, suspend]) => {
           const template = { spec: { ...deleteRunOnceFields(spec), restartPolicy: "Never" } };
           return deleteUndefined({ parallelism, completions, suspend, template });
@@ -400,15 +400,15 @@ const buildWorkloadSpecs = ({ odd, mostly }: Odds, { podSpec }: Pods) => {
 const buildStorageSpecs = ({ mostly }: Odds) => ({
   persistentvolumeclaims: buildWhole({
     spec: buildWhole({
-      accessModes: mostly(pick(["ReadWriteOnce"], ["ReadOnlyMany"]), pick([], ["Never"])),
+      accessModes: mostly(pickOne(["ReadWriteOnce"], ["ReadOnlyMany"]), pickOne([], ["Never"])),
       resources: storage.map((storage) => ({ requests: { storage } })),
       ...makeRare({
-        storageClassName: pick("fast", ""),
-        volumeMode: pick("Block"),
-        volumeName: pick("v"),
-        selector: pick({ matchLabels: { a: "b" } }, {}),
-        dataSource: pick({ kind: "PersistentVolumeClaim", name: "other" }),
-        volumeAttributesClassName: pick("gold"),
+        storageClassName: pickOne("fast", ""),
+        volumeMode: pickOne("Block"),
+        volumeName: pickOne("v"),
+        selector: pickOne({ matchLabels: { a: "b" } }, {}),
+        dataSource: pickOne({ kind: "PersistentVolumeClaim", name: "other" }),
+        volumeAttributesClassName: pickOne("gold"),
       }),
     }),
   }),
@@ -421,17 +421,17 @@ const buildStorageSpecs = ({ mostly }: Odds) => ({
       accessModes: mostly(fc.constant(["ReadWriteOnce"]), fc.constant([])),
       hostPath: mostly(fc.constant({ path: "/x" }), fc.constant(undefined)),
       ...makeRare({
-        persistentVolumeReclaimPolicy: pick("Delete", "Retain"),
-        storageClassName: pick("fast"),
-        volumeMode: pick("Block", "Filesystem"),
-        claimRef: pick({ name: "a", namespace: "default" }),
-        mountOptions: pick(["ro"], []),
+        persistentVolumeReclaimPolicy: pickOne("Delete", "Retain"),
+        storageClassName: pickOne("fast"),
+        volumeMode: pickOne("Block", "Filesystem"),
+        claimRef: pickOne({ name: "a", namespace: "default" }),
+        mountOptions: pickOne(["ro"], []),
       }),
     }),
   }),
   volumeattributesclasses: buildWhole({
-    driverName: mostly(pick("example.com"), pick("", "Not Valid")),
-    parameters: mostly(pick({ a: "b" }), pick({}, undefined)),
+    driverName: mostly(pickOne("example.com"), pickOne("", "Not Valid")),
+    parameters: mostly(pickOne({ a: "b" }), pickOne({}, undefined)),
   }),
 });
 
@@ -444,49 +444,62 @@ const buildSpecs = (odds: Odds, pods: Pods, { serviceSpec }: Services): Record<G
     pods: buildWhole({ spec: pods.podSpec }),
     services: buildWhole({ spec: serviceSpec }),
     configmaps: buildPartial({
-      data: fc.dictionary(mostly(pick("a", "b"), pick("a b")), pick("x", ""), { maxKeys: 2 }),
+      data: fc.dictionary(mostly(pickOne("a", "b"), pickOne("a b")), pickOne("x", ""), { maxKeys: 2 }),
       immutable: fc.boolean(),
     }),
     nodes: buildPartial({
-      spec: buildPartial({ taints, unschedulable: fc.boolean(), podCIDR: mostly(pick("10.1.0.0/24"), pick("x")) }),
-      status: buildPartial({ capacity: pick({ cpu: "1" }), conditions: pick([{ type: "Ready", status: "True" }]) }),
+      spec: buildPartial({
+        taints,
+        unschedulable: fc.boolean(),
+        podCIDR: mostly(pickOne("10.1.0.0/24"), pickOne("x")),
+      }),
+      status: buildPartial({
+        capacity: pickOne({ cpu: "1" }),
+        conditions: pickOne([{ type: "Ready", status: "True" }]),
+      }),
     }),
     ingresses: buildWhole({
       spec: buildWhole({
-        defaultBackend: mostly(pick({ service: { name: "a", port: { number: 80 } } }), pick(undefined, {})),
-        ingressClassName: makeOptional(mostly(pick("web", "inner", "missing"), pick("", "not valid")), 1, 3),
+        defaultBackend: mostly(pickOne({ service: { name: "a", port: { number: 80 } } }), pickOne(undefined, {})),
+        ingressClassName: makeOptional(mostly(pickOne("web", "inner", "missing"), pickOne("", "not valid")), 1, 3),
       }),
     }),
-    namespaces: buildPartial({ spec: pick({ finalizers: ["kubernetes"] }, { finalizers: ["example.com/keep"] }, {}) }),
+    namespaces: buildPartial({
+      spec: pickOne({ finalizers: ["kubernetes"] }, { finalizers: ["example.com/keep"] }, {}),
+    }),
     priorityclasses: buildWhole({
-      value: mostly(pick(0, 5, 1000, -1), pick(2_000_000_000, undefined)),
+      value: mostly(pickOne(0, 5, 1000, -1), pickOne(2_000_000_000, undefined)),
       globalDefault: makeOptional(fc.boolean()),
-      preemptionPolicy: makeOptional(mostly(pick("Never", "PreemptLowerPriority"), pick("Sometimes"))),
+      preemptionPolicy: makeOptional(mostly(pickOne("Never", "PreemptLowerPriority"), pickOne("Sometimes"))),
     }),
     podgroups: buildWhole({
       spec: buildWhole({
         schedulingPolicy: mostly(
-          pick<JsonMap>({ basic: {} }, { gang: { minCount: 2 } }),
-          pick({}, { gang: {}, basic: {} }),
+          pickOne<JsonMap>({ basic: {} }, { gang: { minCount: 2 } }),
+          pickOne({}, { gang: {}, basic: {} }),
         ),
         podGroupTemplateRef: makeOptional(
           fc
-            .tuple(pick("work", "work", "ended-work", "missing"), pick("workers", "workers", "driver", "nobody"))
+            .tuple(pickOne("work", "work", "ended-work", "missing"), pickOne("workers", "workers", "driver", "nobody"))
             .map(([workloadName, podGroupTemplateName]) => ({ workload: { workloadName, podGroupTemplateName } })),
           4,
         ),
       }),
     }),
     localsubjectaccessreviews: buildWhole({
-      spec: buildWhole({ user: pick("jane"), resourceAttributes: pick({ verb: "get", resource: "pods" }) }),
+      spec: buildWhole({ user: pickOne("jane"), resourceAttributes: pickOne({ verb: "get", resource: "pods" }) }),
     }),
   };
 };
 
 /** Annotations by which objects named their class before a field existed for it. */
 const older: Partial<Record<GeneratedKind, Arbitrary<JsonMap | undefined>>> = {
-  ingresses: makeOptional(pick({ "kubernetes.io/ingress.class": "web" }, { "kubernetes.io/ingress.class": "" }), 1, 4),
-  persistentvolumeclaims: makeOptional(pick({ "volume.beta.kubernetes.io/storage-class": "slow" }), 1, 8),
+  ingresses: makeOptional(
+    pickOne({ "kubernetes.io/ingress.class": "web" }, { "kubernetes.io/ingress.class": "" }),
+    1,
+    4,
+  ),
+  persistentvolumeclaims: makeOptional(pickOne({ "volume.beta.kubernetes.io/storage-class": "slow" }), 1, 8),
 };
 
 const buildObjects = (odds: Odds, specs: Record<GeneratedKind, Arbitrary<JsonMap>>) => {
@@ -504,7 +517,7 @@ const buildObjects = (odds: Odds, specs: Record<GeneratedKind, Arbitrary<JsonMap
 
   const buildObject = (kind: GeneratedKind): Arbitrary<JsonMap> =>
     fc
-      .tuple(stored.includes(kind) ? storageMetadata : metadata, specs[kind], older[kind] ?? pick(undefined))
+      .tuple(stored.includes(kind) ? storageMetadata : metadata, specs[kind], older[kind] ?? pickOne(undefined))
       .map(([metadata, rest, more]) => {
         const annotations = more && { annotations: { ...Object(metadata.annotations), ...more } };
         return {
@@ -532,7 +545,7 @@ const buildEdits = (
   const { image, pullPolicy, affinity, toleration, tolerations, ephemeralContainers } = pods;
   const taints = buildTaints(odds);
   const ofTemplate = [
-    editAt("spec.replicas", pick(0, 2, undefined)),
+    editAt("spec.replicas", pickOne(0, 2, undefined)),
     editAt("spec.template.spec.containers.0.image", image),
     editAt("spec.template.spec.tolerations", tolerations),
   ];
@@ -542,14 +555,14 @@ const buildEdits = (
         editAt(`spec.${place}.image`, image),
       ),
       ...[editAt("spec.tolerations.-", toleration), editAt("spec.tolerations.-", toleration)],
-      editAt("spec.activeDeadlineSeconds", mostly(pick(1, 50), pick(1000, undefined))),
+      editAt("spec.activeDeadlineSeconds", mostly(pickOne(1, 50), pickOne(1000, undefined))),
       editAt("spec.schedulingGates", mostly(fc.constant([]), fc.constant(undefined))),
       ...ifOdd([
         editAt("spec.containers.0.imagePullPolicy", pullPolicy),
         editAt("spec.tolerations", makeOptional(tolerations)),
-        editAt("spec.tolerations.0.tolerationSeconds", pick(1, undefined)),
+        editAt("spec.tolerations.0.tolerationSeconds", pickOne(1, undefined)),
         editAt("spec.affinity", affinity),
-        editAt("spec.nodeSelector", pick({ a: "b" }, { a: "b", c: "d" })),
+        editAt("spec.nodeSelector", pickOne({ a: "b" }, { a: "b", c: "d" })),
         editAt("spec.volumes.0.image.pullPolicy", pullPolicy),
         editAt("spec.ephemeralContainers", ephemeralContainers),
       ]),
@@ -559,44 +572,47 @@ const buildEdits = (
       editAt("spec.externalIPs", externalIPs),
       editAt("spec.externalIPs.-", ip),
       editAt("spec.externalIPs.0", ip),
-      editAt("spec.type", pick("ClusterIP", "LoadBalancer", "ExternalName")),
-      editAt("spec.ports", pick([{ port: 81 }])),
+      editAt("spec.type", pickOne("ClusterIP", "LoadBalancer", "ExternalName")),
+      editAt("spec.ports", pickOne([{ port: 81 }])),
     ],
-    configmaps: [editAt("data", pick(undefined, { a: "y" })), editAt("data.a", pick("z", undefined))],
+    configmaps: [editAt("data", pickOne(undefined, { a: "y" })), editAt("data.a", pickOne("z", undefined))],
     persistentvolumeclaims: [
       editAt("spec.resources.requests.storage", storage),
-      editAt("spec.volumeName", pick("other")),
+      editAt("spec.volumeName", pickOne("other")),
     ],
-    persistentvolumes: [editAt("spec.capacity.storage", storage), editAt("spec.hostPath.path", pick("/y"))],
+    persistentvolumes: [editAt("spec.capacity.storage", storage), editAt("spec.hostPath.path", pickOne("/y"))],
     nodes: [
       editAt("spec.taints", makeOptional(taints, 3)),
       editAt(
         "spec.taints.-",
         taints.map(([first]) => first ?? { key: "x", effect: "NoSchedule" }),
       ),
-      editAt("spec.unschedulable", pick(true, undefined)),
-      editAt("spec.providerID", pick("a")),
+      editAt("spec.unschedulable", pickOne(true, undefined)),
+      editAt("spec.providerID", pickOne("a")),
     ],
-    volumeattributesclasses: [editAt("parameters", pick({ a: "c" })), editAt("driverName", pick("b.example.com"))],
-    deployments: [...ofTemplate, editAt("spec.paused", pick(true))],
-    statefulsets: [...ofTemplate, editAt("spec.serviceName", pick("b"))],
+    volumeattributesclasses: [
+      editAt("parameters", pickOne({ a: "c" })),
+      editAt("driverName", pickOne("b.example.com")),
+    ],
+    deployments: [...ofTemplate, editAt("spec.paused", pickOne(true))],
+    statefulsets: [...ofTemplate, editAt("spec.serviceName", pickOne("b"))],
     ingresses: [
-      editAt("spec.ingressClassName", pick("web", "inner", undefined)),
-      editAt("spec.tls", pick([{ hosts: ["a.example.com"] }])),
+      editAt("spec.ingressClassName", pickOne("web", "inner", undefined)),
+      editAt("spec.tls", pickOne([{ hosts: ["a.example.com"] }])),
     ],
     jobs: [
-      editAt("spec.parallelism", mostly(pick(0, 1, 2, 5), pick(-1))),
-      editAt("spec.parallelism", pick(3, undefined)),
+      editAt("spec.parallelism", mostly(pickOne(0, 1, 2, 5), pickOne(-1))),
+      editAt("spec.parallelism", pickOne(3, undefined)),
       editAt("spec.suspend", fc.boolean()),
     ],
-    namespaces: [editAt("spec.finalizers", pick([], ["kubernetes"]))],
+    namespaces: [editAt("spec.finalizers", pickOne([], ["kubernetes"]))],
     priorityclasses: [
-      editAt("globalDefault", pick(true, true, false, undefined)),
-      editAt("description", pick("a", undefined)),
-      editAt("value", pick(7)),
+      editAt("globalDefault", pickOne(true, true, false, undefined)),
+      editAt("description", pickOne("a", undefined)),
+      editAt("value", pickOne(7)),
     ],
-    podgroups: [editAt("spec.schedulingPolicy", pick({ basic: {} }))],
-    localsubjectaccessreviews: [editAt("spec.user", pick("admin"))],
+    podgroups: [editAt("spec.schedulingPolicy", pickOne({ basic: {} }))],
+    localsubjectaccessreviews: [editAt("spec.user", pickOne("admin"))],
   };
 };
 
@@ -608,8 +624,8 @@ const buildSubresources = (
   const { mostly } = odds;
   const taints = buildTaints(odds);
   const ofWorkload = {
-    scale: editAt("spec.replicas", mostly(pick(0, 1, 5), pick(-1))),
-    status: editAt("status.replicas", mostly(pick(1), pick(-1))),
+    scale: editAt("spec.replicas", mostly(pickOne(0, 1, 5), pickOne(-1))),
+    status: editAt("status.replicas", mostly(pickOne(1), pickOne(-1))),
   };
   return {
     pods: {
@@ -622,29 +638,29 @@ const buildSubresources = (
         editAt("spec.containers.0.image", image),
       ),
       status: fc.oneof(
-        editAt("status.phase", mostly(pick("Running", "Succeeded"), pick("Odd"))),
-        editAt("status.message", pick("a")),
+        editAt("status.phase", mostly(pickOne("Running", "Succeeded"), pickOne("Odd"))),
+        editAt("status.message", pickOne("a")),
         editAt("spec.containers.0.image", image),
       ),
       resize: fc.oneof(
         editAt("spec.containers.0.resources", resources),
-        editAt("spec.containers.0.resources.requests.cpu", pick("2", "100m")),
+        editAt("spec.containers.0.resources.requests.cpu", pickOne("2", "100m")),
         editAt("spec.containers.0.image", image),
       ),
     },
-    services: { status: editAt("status.loadBalancer", pick({ ingress: [{ ip: "192.0.2.7" }] }, {})) },
+    services: { status: editAt("status.loadBalancer", pickOne({ ingress: [{ ip: "192.0.2.7" }] }, {})) },
     configmaps: {},
-    persistentvolumeclaims: { status: editAt("status.phase", pick("Bound", "Lost")) },
-    persistentvolumes: { status: editAt("status.phase", pick("Available", "Released")) },
+    persistentvolumeclaims: { status: editAt("status.phase", pickOne("Bound", "Lost")) },
+    persistentvolumes: { status: editAt("status.phase", pickOne("Available", "Released")) },
     nodes: {
-      status: fc.oneof(editAt("status.capacity", pick({ cpu: "2" })), editAt("spec.taints", taints)),
+      status: fc.oneof(editAt("status.capacity", pickOne({ cpu: "2" })), editAt("spec.taints", taints)),
     },
     volumeattributesclasses: {},
     deployments: ofWorkload,
     statefulsets: ofWorkload,
-    ingresses: { status: editAt("status.loadBalancer", pick({ ingress: [{ ip: "192.0.2.7" }] }, {})) },
-    jobs: { status: editAt("status.active", pick(1, 2)) },
-    namespaces: { status: editAt("status.phase", mostly(pick("Active"), pick("Odd"))) },
+    ingresses: { status: editAt("status.loadBalancer", pickOne({ ingress: [{ ip: "192.0.2.7" }] }, {})) },
+    jobs: { status: editAt("status.active", pickOne(1, 2)) },
+    namespaces: { status: editAt("status.phase", mostly(pickOne("Active"), pickOne("Odd"))) },
     priorityclasses: {},
     podgroups: {},
     localsubjectaccessreviews: {},

@@ -1,8 +1,15 @@
 import fc, { type Arbitrary } from "fast-check";
 import type { JsonMap } from "#lib/json.ts";
 import { findEvaluator, readCorpus } from "../pod-security/evaluator.ts";
-import { buildCreation, buildDryRunScenario, buildEditStep, buildScenario, label, wrapEdit } from "./scenario-parts.ts";
-import { buildList, buildWhole, editAt, makeOptional, pick, type RequestSequence } from "./steps.ts";
+import {
+  buildCreation,
+  buildDryRunScenario,
+  buildEditStep,
+  buildScenario,
+  labelSteps,
+  wrapEdit,
+} from "./scenario-parts.ts";
+import { buildList, buildWhole, editAt, makeOptional, pickOne, type RequestSequence } from "./steps.ts";
 
 // Generates pods and pod templates that violate the Pod Security Standards or not, and namespaces with different
 // levels.
@@ -17,11 +24,11 @@ const population = "secured-populated";
 const image = "registry.example.com/app:1";
 const confined = { allowPrivilegeEscalation: false, capabilities: { drop: ["ALL"] } };
 
-const seLinuxOptions = pick<JsonMap>(
+const seLinuxOptions = pickOne<JsonMap>(
   ...[{ type: "container_t" }, { type: "container_engine_t" }, { type: "spc_t" }, { user: "u" }, { role: "r" }],
   { type: "spc_t", user: "u", role: "r", level: "s0" },
 );
-const profile = pick<JsonMap>(
+const profile = pickOne<JsonMap>(
   ...[{ type: "RuntimeDefault" }, { type: "Unconfined" }, { type: "Localhost", localhostProfile: "a" }],
 );
 const flag = fc.boolean();
@@ -29,10 +36,10 @@ const shared = {
   seLinuxOptions: makeOptional(seLinuxOptions, 1, 7),
   seccompProfile: makeOptional(profile, 1, 3),
   appArmorProfile: makeOptional(profile, 1, 7),
-  runAsNonRoot: makeOptional(pick(true, true, false), 1, 2),
-  runAsUser: makeOptional(pick(0, 1000), 1, 5),
+  runAsNonRoot: makeOptional(pickOne(true, true, false), 1, 2),
+  runAsUser: makeOptional(pickOne(0, 1000), 1, 5),
 };
-const capability = pick("NET_BIND_SERVICE", "CHOWN", "NET_RAW", "SYS_PTRACE", "ALL", "MKNOD", "é😀", "\ue000");
+const capability = pickOne("NET_BIND_SERVICE", "CHOWN", "NET_RAW", "SYS_PTRACE", "ALL", "MKNOD", "é😀", "\ue000");
 const ofContainer = fc
   .tuple(
     buildWhole({
@@ -41,12 +48,12 @@ const ofContainer = fc
       capabilities: makeOptional(
         buildWhole({
           add: makeOptional(buildList(capability, 3)),
-          drop: makeOptional(pick(["ALL"], ["NET_RAW"], ["all"])),
+          drop: makeOptional(pickOne(["ALL"], ["NET_RAW"], ["all"])),
         }),
       ),
-      procMount: makeOptional(pick("Default", "Unmasked"), 1, 9),
+      procMount: makeOptional(pickOne("Default", "Unmasked"), 1, 9),
     }),
-    pick<JsonMap>({}, { allowPrivilegeEscalation: true }, confined, confined, confined),
+    pickOne<JsonMap>({}, { allowPrivilegeEscalation: true }, confined, confined, confined),
   )
   .map(([one, more]): JsonMap => {
     const { allowPrivilegeEscalation, ...context } = { ...one, ...more };
@@ -55,11 +62,11 @@ const ofContainer = fc
     return { ...context, ...(isLimited && { allowPrivilegeEscalation }) };
   });
 
-const host = pick("127.0.0.1", "example.com", "");
-const action = pick("httpGet", "tcpSocket").chain((kind) =>
+const host = pickOne("127.0.0.1", "example.com", "");
+const action = pickOne("httpGet", "tcpSocket").chain((kind) =>
   host.map((host) => ({ [kind]: { port: 80, ...(host && { host }) } })),
 );
-const hostPorts = pick(
+const hostPorts = pickOne(
   [
     { containerPort: 80, hostPort: 8080 },
     { containerPort: 81, hostPort: 443 },
@@ -68,8 +75,8 @@ const hostPorts = pick(
 );
 const buildContainer = (name: string, runs: boolean) =>
   buildWhole({
-    name: pick(name),
-    image: pick(image, image, "app:2"),
+    name: pickOne(name),
+    image: pickOne(image, image, "app:2"),
     securityContext: makeOptional(ofContainer, 4),
     ...(runs && {
       livenessProbe: makeOptional(action, 1, 9),
@@ -83,7 +90,7 @@ const buildContainer = (name: string, runs: boolean) =>
     ports: makeOptional(hostPorts, 1, 9),
   });
 
-const source = pick<JsonMap>(
+const source = pickOne<JsonMap>(
   ...[{ emptyDir: {} }, { configMap: { name: "a" } }, { secret: { secretName: "a" } }, { projected: {} }, {}],
   ...[{ csi: { driver: "example.com" } }, { image: { reference: image } }, { hostPath: { path: "/etc" } }],
   ...[{ nfs: { server: "a", path: "/b" } }, { rbd: { monitors: ["a"], image: "b" } }, { hostPath: { path: "/" } }],
@@ -91,7 +98,7 @@ const source = pick<JsonMap>(
   { flexVolume: { driver: "example.com/a" } },
 );
 const volumes = buildList(source, 3).map((found) => found.map((source, index) => ({ name: `v${index}`, ...source })));
-const sysctl = pick(
+const sysctl = pickOne(
   ...["kernel.shm_rmid_forced", "net.ipv4.ip_local_reserved_ports", "net.ipv4.tcp_keepalive_time", "kernel.msgmax"],
   ...["net.ipv4.tcp_rmem", "net.core.somaxconn"],
 );
@@ -111,17 +118,17 @@ const spec = fc
       initContainers: makeOptional(fc.tuple(buildContainer("i0", false)), 1, 3),
       securityContext: makeOptional(buildWhole({ ...shared, sysctls: makeOptional(sysctls, 1, 5) }), 3),
       volumes: makeOptional(volumes, 1, 2),
-      runtimeClassName: makeOptional(pick("plain", "sandboxed"), 1, 7),
-      os: makeOptional(pick({ name: "linux" }), 1, 7),
+      runtimeClassName: makeOptional(pickOne("plain", "sandboxed"), 1, 7),
+      os: makeOptional(pickOne({ name: "linux" }), 1, 7),
     }),
-    pick<JsonMap>(
+    pickOne<JsonMap>(
       ...[{}, {}, {}, {}, { hostPID: true }, { hostIPC: true }, { hostNetwork: true, hostPID: true }],
       ...[{ hostUsers: false }, { hostUsers: false }, { hostUsers: true }],
     ),
   )
   .map(([spec, more]): JsonMap => ({ ...spec, ...more }));
 /** Hardly any field of a Windows pod may be set. */
-const onWindows = pick<JsonMap>(
+const onWindows = pickOne<JsonMap>(
   ...[{}, { runAsNonRoot: true }, { runAsNonRoot: false }, { windowsOptions: { hostProcess: true } }],
 ).map((context): JsonMap => {
   const securityContext = { securityContext: context };
@@ -135,9 +142,9 @@ const onWindows = pick<JsonMap>(
 });
 const annotations = fc
   .tuple(
-    pick("apparmor.security.beta", "seccomp.security.alpha"),
-    pick("c0", "c1", "other"),
-    pick("unconfined", "runtime/default", "localhost/a"),
+    pickOne("apparmor.security.beta", "seccomp.security.alpha"),
+    pickOne("c0", "c1", "other"),
+    pickOne("unconfined", "runtime/default", "localhost/a"),
   )
   .map(([kind, name, value]) => ({ [`container.${kind}.kubernetes.io/${name}`]: value }));
 
@@ -169,14 +176,14 @@ const template: Arbitrary<PodTemplate> = fc.oneof(
     }),
   },
   { weight: 1, arbitrary: onWindows.map((spec) => ({ metadata: {}, spec })) },
-  ...(upstreams.length > 0 ? [{ weight: 3, arbitrary: pick(...upstreams) }] : []),
+  ...(upstreams.length > 0 ? [{ weight: 3, arbitrary: pickOne(...upstreams) }] : []),
 );
 
 const buildChange = (path: string, value: Arbitrary<unknown>, subresource?: string) =>
   buildEditStep(wrapEdit(editAt(path, value)), subresource);
-const imageChange = buildChange("spec.containers.0.image", pick("app:3", "app:4"));
+const imageChange = buildChange("spec.containers.0.image", pickOne("app:3", "app:4"));
 const debug = buildChange("spec.ephemeralContainers", debuggers, "ephemeralcontainers");
-const resize = buildChange("spec.containers.0.resources.requests", pick({ cpu: "1" }, { cpu: "2" }), "resize");
+const resize = buildChange("spec.containers.0.resources.requests", pickOne({ cpu: "1" }, { cpu: "2" }), "resize");
 
 const restartPolicy = "Never";
 const selector = { matchLabels: { app: "x" } };
@@ -209,8 +216,8 @@ const workloads: Record<string, [RequestSequence["kind"], string, (template: Pod
   PodTemplate: ["podtemplates", "v1", (template) => ({ template })],
 };
 
-const level = pick("privileged", "baseline", "baseline", "restricted", "restricted", "Baseline", "");
-const version = pick("latest", "v1.0", "v1.21", "v1.34", "v1.99", "1.30");
+const level = pickOne("privileged", "baseline", "baseline", "restricted", "restricted", "Baseline", "");
+const version = pickOne("latest", "v1.0", "v1.21", "v1.34", "v1.99", "1.30");
 const labels = fc
   .record({
     enforce: makeOptional(level, 2),
@@ -230,7 +237,7 @@ const buildRelabel = (label: string, value: Arbitrary<string>) =>
 const relabel = fc.oneof(
   ...["enforce", "enforce", ...modes].map((mode) => buildRelabel(mode, level)),
   ...modes.map((mode) => buildRelabel(`${mode}-version`, version)),
-  label,
+  labelSteps,
 );
 
 const standing = [population, population, population, "secured-oddly", "secured-firmly", "secured-not"];
@@ -239,7 +246,7 @@ export const podSecurityScenes = {
   securedPods: buildScenario(
     "pods",
     buildCreation(template.map(({ metadata, spec }): JsonMap => ({ apiVersion: "v1", kind: "Pod", metadata, spec }))),
-    [label, imageChange, imageChange, debug, debug, resize],
+    [labelSteps, imageChange, imageChange, debug, debug, resize],
   ),
   securedWorkloads: fc.oneof(
     ...Object.entries(workloads).map(([name, [kind, apiVersion, bodyOf]]) =>
@@ -248,7 +255,7 @@ export const podSecurityScenes = {
         buildCreation(
           template.map((template): JsonMap => ({ apiVersion, kind: name, metadata: {}, ...bodyOf(template) })),
         ),
-        [label],
+        [labelSteps],
       ),
     ),
   ),

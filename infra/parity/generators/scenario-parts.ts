@@ -4,7 +4,7 @@ import {
   editAt,
   type FieldEdit,
   lastStep,
-  pick,
+  pickOne,
   type RequestSequence,
   type RequestStep,
   type RequestUser,
@@ -17,7 +17,7 @@ import {
 /** Builds a step that edits an object by a PUT or by a patch. */
 export const buildEditStep = (edits: Arbitrary<FieldEdit[]>, subresource?: string): Arbitrary<RequestStep> =>
   fc
-    .tuple(requestOptions, edits, pick("replace" as const, ...(["json", "merge", "strategic-merge"] as const)))
+    .tuple(requestOptions, edits, pickOne("replace" as const, ...(["json", "merge", "strategic-merge"] as const)))
     .map(([asked, edits, how]) => {
       const place = subresource && { subresource };
       return how === "replace"
@@ -28,7 +28,7 @@ export const buildEditStep = (edits: Arbitrary<FieldEdit[]>, subresource?: strin
 export const wrapEdit = (edit: Arbitrary<FieldEdit>) => edit.map((one) => [one]);
 export const combineEdits = (...edits: Arbitrary<FieldEdit>[]) => fc.tuple(...edits);
 /** Changes a label of the object. */
-export const label = buildEditStep(wrapEdit(editAt("metadata.labels.app", pick("x", "y"))));
+export const labelSteps = buildEditStep(wrapEdit(editAt("metadata.labels.app", pickOne("x", "y"))));
 
 /** Assigns a step to one of these users. */
 export const assignUser = (users: Arbitrary<RequestUser>, step: Arbitrary<RequestStep>): Arbitrary<RequestStep> =>
@@ -52,12 +52,12 @@ export const buildCreation = (body: Arbitrary<JsonMap>, subresource?: string): A
     .map(([asked, body]): RequestStep => ({ ...asked, ...(subresource && { subresource }), verb: "create", body }));
 
 /** Generates a step that deletes the object, at once or gracefully, in some cases as a dry run. */
-export const deletion: Arbitrary<RequestStep> = fc
+export const deletionStep: Arbitrary<RequestStep> = fc
   .tuple(requestOptions, fc.boolean())
   .map(([asked, graceful]) => ({ ...asked, verb: "delete", graceful }));
 
 /** A step that deletes the object at once, without a grace period, as a user with every right. */
-export const deleteNowStep = pick<RequestStep>({ user: "admin", dryRun: false, verb: "delete", graceful: false });
+export const deleteNowStep = pickOne<RequestStep>({ user: "admin", dryRun: false, verb: "delete", graceful: false });
 
 /** Builds sequences that create an object, change it in some of these ways, and delete it. */
 export const buildScenario = (
@@ -67,7 +67,7 @@ export const buildScenario = (
   { last = lastStep, ...more }: { last?: Arbitrary<RequestStep> } & Partial<RequestSequence> = {},
 ): Arbitrary<RequestSequence> =>
   fc
-    .tuple(first, changes.length > 0 ? buildSteps(changes) : pick([]), last, pick(false, false, false, true))
+    .tuple(first, changes.length > 0 ? buildSteps(changes) : pickOne([]), last, pickOne(false, false, false, true))
     .map(([first, changes, last, generateName]) => {
       return { kind, namespace: "default", generateName, steps: [first, ...changes, last], ...more };
     });
@@ -80,7 +80,7 @@ export const buildDryRunScenario = (
   namespace = "default",
 ): Arbitrary<RequestSequence> =>
   fc
-    .tuple(pick(...standing), buildSteps(changes))
+    .tuple(pickOne(...standing), buildSteps(changes))
     .map(([standing, steps]) => ({ kind, namespace, standing, generateName: false, steps }));
 
 const buildSteps = (changes: Arbitrary<RequestStep>[]) =>

@@ -10,8 +10,8 @@ import {
   buildDryRunScenario,
   buildEditStep,
   combineEdits,
-  deletion,
-  label,
+  deletionStep,
+  labelSteps,
   buildScenario as storyOf,
   wrapEdit,
 } from "./scenario-parts.ts";
@@ -22,7 +22,7 @@ import {
   type FieldEdit,
   type GeneratedKind,
   makeOptional,
-  pick,
+  pickOne,
   type RequestSequence,
   type RequestStep,
   type RequestUser,
@@ -39,36 +39,38 @@ const buildObjectScenario = (kind: GeneratedKind, body: Arbitrary<JsonMap>, chan
   storyOf(kind, buildCreation(body), changes);
 
 const image = "registry.example.com/app:1";
-const buildPod = (spec: Arbitrary<JsonMap>, metadata: Arbitrary<JsonMap> = pick({})): Arbitrary<JsonMap> =>
+const buildPod = (spec: Arbitrary<JsonMap>, metadata: Arbitrary<JsonMap> = pickOne({})): Arbitrary<JsonMap> =>
   fc.tuple(spec, metadata).map(([spec, metadata]) => {
     return { apiVersion: "v1", kind: "Pod", metadata, spec: { containers: [{ name: "c0", image }], ...spec } };
   });
 
-const cpu = pick("100m", "200m", "0.5", "1", "1.500", "2", "4");
-const memory = pick("32Mi", "64Mi", "64.5Mi", "1Gi", "1e9", "3Gi");
+const cpu = pickOne("100m", "200m", "0.5", "1", "1.500", "2", "4");
+const memory = pickOne("32Mi", "64Mi", "64.5Mi", "1Gi", "1e9", "3Gi");
 const amounts = buildWhole({ cpu: makeOptional(cpu, 2), memory: makeOptional(memory, 2) });
 /** Generated limits are never below the requests. */
 const within = fc.oneof(
   buildWhole({ requests: amounts }),
   buildWhole({ limits: amounts }),
-  buildWhole({ requests: amounts, limits: pick({ cpu: "8", memory: "8Gi" }, { cpu: "2", memory: "3Gi" }) }),
+  buildWhole({ requests: amounts, limits: pickOne({ cpu: "8", memory: "8Gi" }, { cpu: "2", memory: "3Gi" }) }),
   fc.tuple(cpu, memory).map(([cpu, memory]) => ({ requests: { cpu, memory }, limits: { cpu, memory } })),
-  pick({}),
+  pickOne({}),
 );
 const buildContainer = (name: string, resources: Arbitrary<unknown> = within) =>
-  buildWhole({ name: pick(name), image: pick(image), resources: makeOptional(resources, 3) });
+  buildWhole({ name: pickOne(name), image: pickOne(image), resources: makeOptional(resources, 3) });
 
 const limited = buildPod(
   buildWhole({
     containers: fc.oneof(fc.tuple(buildContainer("c0")), fc.tuple(buildContainer("c0"), buildContainer("c1"))),
     initContainers: makeOptional(
-      fc.tuple(buildContainer("i0"), pick({}, { restartPolicy: "Always" })).map(([one, more]) => [{ ...one, ...more }]),
+      fc
+        .tuple(buildContainer("i0"), pickOne({}, { restartPolicy: "Always" }))
+        .map(([one, more]) => [{ ...one, ...more }]),
       1,
       2,
     ),
-    resources: makeOptional(pick({ requests: { cpu: "3", memory: "4Gi" } }, { limits: { cpu: "4" } }), 1, 6),
+    resources: makeOptional(pickOne({ requests: { cpu: "3", memory: "4Gi" } }, { limits: { cpu: "4" } }), 1, 6),
   }),
-  buildWhole({ annotations: makeOptional(pick({ "kubernetes.io/limit-ranger": "mine" }), 1, 5) }),
+  buildWhole({ annotations: makeOptional(pickOne({ "kubernetes.io/limit-ranger": "mine" }), 1, 5) }),
 );
 
 /** Requests with room for a resize, which may change neither the QoS class nor the set of resources. */
@@ -79,8 +81,8 @@ const buildPodOnNode = (more: Record<string, Arbitrary<unknown>>) =>
   buildPod(
     buildWhole({
       containers: fc.tuple(buildContainer("c0", burstable).map((one) => ({ ...usual, ...one }))),
-      nodeName: makeOptional(pick("n1", "n2", "old", "small", "bare", "windows", "gone"), 6),
-      overhead: makeOptional(pick({ cpu: "250m" }), 1, 9),
+      nodeName: makeOptional(pickOne("n1", "n2", "old", "small", "bare", "windows", "gone"), 6),
+      overhead: makeOptional(pickOne({ cpu: "250m" }), 1, 9),
       ...more,
     }),
   );
@@ -93,21 +95,21 @@ const resize = fc.oneof(
   ),
 );
 const first = fc
-  .tuple(buildContainer("i0", burstable), pick({}, {}, { restartPolicy: "Always" }))
+  .tuple(buildContainer("i0", burstable), pickOne({}, {}, { restartPolicy: "Always" }))
   .map(([one, more]) => [{ ...usual, ...one, ...more }]);
-const shared = pick({ requests: { cpu: "4", memory: "4Gi" }, limits: { cpu: "8", memory: "8Gi" } });
+const shared = pickOne({ requests: { cpu: "4", memory: "4Gi" }, limits: { cpu: "8", memory: "8Gi" } });
 const resized = fc.oneof(
-  buildObjectScenario("pods", buildPodOnNode({}), [resize, label]),
+  buildObjectScenario("pods", buildPodOnNode({}), [resize, labelSteps]),
   buildObjectScenario("pods", buildPodOnNode({ initContainers: first }), [
     buildResize(editAt("spec.initContainers.0.resources.requests.cpu", cpu)),
     buildResize(editAt("spec.initContainers.0.resources.requests.memory", memory)),
     resize,
   ]),
   buildObjectScenario("pods", buildPodOnNode({ resources: shared, initContainers: makeOptional(first) }), [
-    buildResize(editAt("spec.resources.requests.cpu", pick("5", "6", "4"))),
-    buildResize(editAt("spec.resources.limits.memory", pick("9Gi", "10Gi"))),
+    buildResize(editAt("spec.resources.requests.cpu", pickOne("5", "6", "4"))),
+    buildResize(editAt("spec.resources.limits.memory", pickOne("9Gi", "10Gi"))),
     buildResize(
-      editAt("spec.resources.requests.cpu", pick("5", "6")),
+      editAt("spec.resources.requests.cpu", pickOne("5", "6")),
       editAt("spec.initContainers.0.resources.requests.cpu", cpu),
     ),
     resize,
@@ -118,20 +120,23 @@ const buildBinding = (into: boolean): Arbitrary<RequestStep> =>
   fc
     .record({
       asked: requestOptions,
-      kind: pick("Node", "Node", "Node", "", "Pod"),
-      name: pick("n1", "n2", "old", "windows", "gone"),
-      labels: makeOptional(pick({ "topology.kubernetes.io/zone": "mine" }, { a: "b" }), 1, 2),
+      kind: pickOne("Node", "Node", "Node", "", "Pod"),
+      name: pickOne("n1", "n2", "old", "windows", "gone"),
+      labels: makeOptional(pickOne({ "topology.kubernetes.io/zone": "mine" }, { a: "b" }), 1, 2),
     })
     .map(({ asked, kind, name, labels }) => {
       const metadata = labels && { metadata: { labels } };
       const body = { apiVersion: "v1", kind: "Binding", ...metadata, target: { apiVersion: "v1", kind, name } };
       return { ...asked, verb: "create", ...(into ? { into: "bindings" } : { subresource: "binding" }), body };
     });
-const topology = pick({}, { labels: { "topology.kubernetes.io/zone": "mine", "topology.kubernetes.io/rack": "mine" } });
+const topology = pickOne(
+  {},
+  { labels: { "topology.kubernetes.io/zone": "mine", "topology.kubernetes.io/rack": "mine" } },
+);
 
 const mirror = { "kubernetes.io/config.mirror": "x" };
 const referToSecret = (name: string) => ({ secretKeyRef: { name, key: "k" } });
-const environment = pick<JsonMap>(
+const environment = pickOne<JsonMap>(
   ...[
     {},
     {},
@@ -141,7 +146,7 @@ const environment = pick<JsonMap>(
   ...[{ envFrom: [{ secretRef: { name: "b" } }] }, { envFrom: [{ configMapRef: { name: "b" } }] }],
 );
 const mounted = "/var/run/secrets/kubernetes.io/serviceaccount";
-const mounts = pick<JsonMap>(
+const mounts = pickOne<JsonMap>(
   {},
   {},
   {},
@@ -150,7 +155,7 @@ const mounts = pick<JsonMap>(
 );
 const buildAccountedContainer = (name: string) =>
   fc.tuple(environment, mounts).map(([environment, mounts]) => ({ name, image, ...environment, ...mounts }));
-const volume = pick<JsonMap>(
+const volume = pickOne<JsonMap>(
   ...[
     { name: "v", emptyDir: {} },
     { name: "v", secret: { secretName: "a" } },
@@ -171,15 +176,15 @@ const accountedPod = buildPod(
     ),
     initContainers: makeOptional(fc.tuple(buildAccountedContainer("i0")), 1, 2),
     volumes: fc
-      .tuple(volume, pick<JsonMap[]>([], [], [{ name: "kube-api-access-mine", emptyDir: {} }]))
+      .tuple(volume, pickOne<JsonMap[]>([], [], [{ name: "kube-api-access-mine", emptyDir: {} }]))
       .map(([first, more]) => [first, ...more]),
-    serviceAccountName: makeOptional(pick("default", "quiet", "strict", "strict", "lenient", "missing"), 3),
-    serviceAccount: makeOptional(pick("quiet"), 1, 9),
+    serviceAccountName: makeOptional(pickOne("default", "quiet", "strict", "strict", "lenient", "missing"), 3),
+    serviceAccount: makeOptional(pickOne("quiet"), 1, 9),
     automountServiceAccountToken: makeOptional(fc.boolean(), 1, 2),
-    imagePullSecrets: makeOptional(pick([{ name: "pull" }], [{ name: "pull" }, { name: "b" }]), 1, 2),
-    nodeName: makeOptional(pick("n1")),
+    imagePullSecrets: makeOptional(pickOne([{ name: "pull" }], [{ name: "pull" }, { name: "b" }]), 1, 2),
+    nodeName: makeOptional(pickOne("n1")),
   }),
-  buildWhole({ annotations: makeOptional(pick(mirror), 1, 4) }),
+  buildWhole({ annotations: makeOptional(pickOne(mirror), 1, 4) }),
 );
 const debug = buildEditStep(
   environment.map((environment) => [
@@ -191,28 +196,28 @@ const debug = buildEditStep(
 const prioritisedPod = buildPod(
   buildWhole({
     priorityClassName: makeOptional(
-      pick("high", "polite", "usual", "unusual", "system-cluster-critical", "missing"),
+      pickOne("high", "polite", "usual", "unusual", "system-cluster-critical", "missing"),
       3,
     ),
-    priority: makeOptional(pick(1000, 100, 500, 0, 5), 1, 2),
-    preemptionPolicy: makeOptional(pick("Never", "PreemptLowerPriority"), 1, 2),
+    priority: makeOptional(pickOne(1000, 100, 500, 0, 5), 1, 2),
+    preemptionPolicy: makeOptional(pickOne("Never", "PreemptLowerPriority"), 1, 2),
   }),
 );
 
 const classedPod = buildPod(
   buildWhole({
-    runtimeClassName: makeOptional(pick(...runtimeClassNames, "missing"), 5),
+    runtimeClassName: makeOptional(pickOne(...runtimeClassNames, "missing"), 5),
     overhead: makeOptional(
-      pick({ cpu: "250m", memory: "64Mi" }, { cpu: "0.25", memory: "65536Ki" }, { cpu: "1" }),
+      pickOne({ cpu: "250m", memory: "64Mi" }, { cpu: "0.25", memory: "65536Ki" }, { cpu: "1" }),
       1,
       3,
     ),
-    nodeSelector: makeOptional(pick({ env: "prod" }, { env: "test" }, { a: "b", c: "d" })),
+    nodeSelector: makeOptional(pickOne({ env: "prod" }, { env: "test" }, { a: "b", c: "d" })),
     tolerations: makeOptional(generators.tolerations),
   }),
 );
 
-const selectors = pick<JsonMap>(
+const selectors = pickOne<JsonMap>(
   {},
   { env: "prod" },
   { env: "test" },
@@ -223,7 +228,7 @@ const selectors = pick<JsonMap>(
 );
 const selectingPod = buildPod(buildWhole({ nodeSelector: makeOptional(selectors, 4) }));
 
-const toleration = pick<JsonMap>(
+const toleration = pickOne<JsonMap>(
   ...[
     { key: "dedicated", operator: "Exists" },
     { key: "tier", operator: "Equal", value: "a", effect: "NoSchedule" },
@@ -248,9 +253,9 @@ const toleratingPod = buildPod(
 
 const claim = fc
   .record({
-    storage: pick("1Gi", "1Gi", "2Gi", "1e9", "512Mi", "6Gi"),
-    storageClassName: pick("fast", "slow", "standard", "", "missing", undefined),
-    older: makeOptional(pick("fast", "slow"), 1, 6),
+    storage: pickOne("1Gi", "1Gi", "2Gi", "1e9", "512Mi", "6Gi"),
+    storageClassName: pickOne("fast", "slow", "standard", "", "missing", undefined),
+    older: makeOptional(pickOne("fast", "slow"), 1, 6),
   })
   .map(({ storage, storageClassName, older }) => ({
     apiVersion: "v1",
@@ -264,18 +269,18 @@ const claim = fc
   }));
 const bind = buildEditStep(
   combineEdits(
-    editAt("status.phase", pick("Bound", "Bound", "Lost")),
-    editAt("status.capacity.storage", pick("1Gi", "2Gi")),
+    editAt("status.phase", pickOne("Bound", "Bound", "Lost")),
+    editAt("status.capacity.storage", pickOne("1Gi", "2Gi")),
   ),
   "status",
 );
 const grow = buildEditStep(
-  wrapEdit(editAt("spec.resources.requests.storage", pick("2Gi", "3Gi", "5Gi", "7Gi", "1Gi", "512Mi", "1.5Gi"))),
+  wrapEdit(editAt("spec.resources.requests.storage", pickOne("2Gi", "3Gi", "5Gi", "7Gi", "1Gi", "512Mi", "1.5Gi"))),
 );
 
 const owner = fc
   .record({
-    kind: pick(
+    kind: pickOne(
       ...[
         ["apps/v1", "Deployment"],
         ["v1", "Node"],
@@ -288,9 +293,9 @@ const owner = fc
         ["a/b/c", "Pod"],
       ],
     ),
-    name: pick("n1", "a"),
-    uid: pick("1", "2"),
-    controller: makeOptional(pick(false), 1, 2),
+    name: pickOne("n1", "a"),
+    uid: pickOne("1", "2"),
+    controller: makeOptional(pickOne(false), 1, 2),
     blockOwnerDeletion: makeOptional(fc.boolean(), 4),
   })
   .map(({ kind: [apiVersion, kind], blockOwnerDeletion, controller, ...rest }) => ({
@@ -302,7 +307,7 @@ const owner = fc
   }));
 const owners = fc.uniqueArray(owner, { maxLength: 2, selector: ({ uid }) => uid });
 /** Users with all rights, with some, and with none. */
-const tenant = pick<RequestUser>("jane", "jane", "system:node:n1", "admin");
+const tenant = pickOne<RequestUser>("jane", "jane", "system:node:n1", "admin");
 const assignUsers = (user: Arbitrary<RequestUser>, sequence: Arbitrary<RequestSequence>): Arbitrary<RequestSequence> =>
   fc.tuple(sequence, fc.array(user, { minLength: 6, maxLength: 6 })).map(([sequence, users]) => {
     return {
@@ -314,14 +319,16 @@ const buildOwnedScenario = (kind: GeneratedKind): Arbitrary<RequestSequence> => 
   const body = fc.tuple(generators.buildObject(kind), makeOptional(owners, 3)).map(([body, ownerReferences]) => {
     return { ...body, metadata: { ...Object(body.metadata), ...(ownerReferences && { ownerReferences }) } };
   });
-  const change = buildEditStep(wrapEdit(editAt("metadata.ownerReferences", fc.oneof(owners, owners, pick(undefined)))));
+  const change = buildEditStep(
+    wrapEdit(editAt("metadata.ownerReferences", fc.oneof(owners, owners, pickOne(undefined)))),
+  );
   const ofStatus = buildEditStep(wrapEdit(editAt("metadata.ownerReferences", owners)), "status");
   return assignUsers(
     tenant,
     buildObjectScenario(kind, body, [
       change,
       change,
-      label,
+      labelSteps,
       ...(generators.subresources[kind].status ? [ofStatus] : []),
     ]),
   );
@@ -329,7 +336,7 @@ const buildOwnedScenario = (kind: GeneratedKind): Arbitrary<RequestSequence> => 
 
 /** The image backend admits a pod with this annotation, whatever its images are. */
 export const breakGlass = "ticket.image-policy.k8s.io/break-glass";
-const judgedImage = pick(
+const judgedImage = pickOne(
   "app",
   "app:1",
   "app:1",
@@ -348,14 +355,17 @@ const judgedPod = buildPod(
     ),
   }),
   buildWhole({
-    annotations: makeOptional(pick({ [breakGlass]: "yes" }, { "example.com/image-policy.k8s.io": "no" }), 1, 4),
+    annotations: makeOptional(pickOne({ [breakGlass]: "yes" }, { "example.com/image-policy.k8s.io": "no" }), 1, 4),
   }),
 );
 
-const parallelism = buildEditStep(wrapEdit(editAt("spec.parallelism", pick(1, 2, 3, 0))));
+const parallelism = buildEditStep(wrapEdit(editAt("spec.parallelism", pickOne(1, 2, 3, 0))));
 const suspend = buildEditStep(wrapEdit(editAt("spec.suspend", fc.boolean())));
 const groupedJob = fc
-  .record({ podGroupName: makeOptional(pick("gang", "loose", "missing"), 3), parallelism: makeOptional(pick(1, 2)) })
+  .record({
+    podGroupName: makeOptional(pickOne("gang", "loose", "missing"), 3),
+    parallelism: makeOptional(pickOne(1, 2)),
+  })
   .map(({ podGroupName, parallelism }) => {
     const containers = [{ name: "a", image }];
     const spec = { restartPolicy: "Never", containers, ...(podGroupName && { schedulingGroup: { podGroupName } }) };
@@ -370,97 +380,97 @@ const groupedJob = fc
 const moveToGroups = (sequence: Arbitrary<RequestSequence>) =>
   sequence.map((one) => ({ ...one, namespace: "grouped" }));
 
-export const scenarios = {
+export const scenarioGenerators = {
   /** Pods with resources near the limits of their namespace. */
-  resources: buildObjectScenario("pods", limited, [resize, label]),
+  resources: buildObjectScenario("pods", limited, [resize, labelSteps]),
   /** Pods that are bound to different nodes, and whose containers' resources are then changed. */
   resizes: resized,
   /** Pods that a request for their subresource `binding` binds to a node. */
-  bindings: buildObjectScenario("pods", buildPod(pick({}), topology), [
+  bindings: buildObjectScenario("pods", buildPod(pickOne({}), topology), [
     buildBinding(false),
     buildBinding(false),
     buildBinding(true),
-    label,
+    labelSteps,
   ]),
   /** Pods that are created with a node's name. */
   placements: buildObjectScenario(
     "pods",
-    buildPod(buildWhole({ nodeName: makeOptional(pick("n1", "n2", "old", "windows", "gone"), 4) }), topology),
-    [label],
+    buildPod(buildWhole({ nodeName: makeOptional(pickOne("n1", "n2", "old", "windows", "gone"), 4) }), topology),
+    [labelSteps],
   ),
-  accounts: buildObjectScenario("pods", accountedPod, [debug, label]),
+  accounts: buildObjectScenario("pods", accountedPod, [debug, labelSteps]),
   /** Pods without secrets that get ephemeral containers with secrets. */
   debugging: buildObjectScenario(
     "pods",
-    buildPod(buildWhole({ serviceAccountName: pick("strict", "strict", "lenient", undefined) })),
-    [debug, debug, label],
+    buildPod(buildWhole({ serviceAccountName: pickOne("strict", "strict", "lenient", undefined) })),
+    [debug, debug, labelSteps],
   ),
   priorities: buildObjectScenario("pods", prioritisedPod, [
-    buildEditStep(wrapEdit(editAt("spec.priority", pick(undefined, 5)))),
+    buildEditStep(wrapEdit(editAt("spec.priority", pickOne(undefined, 5)))),
     buildEditStep(
-      combineEdits(editAt("spec.priority", pick(undefined)), editAt("spec.preemptionPolicy", pick(undefined))),
+      combineEdits(editAt("spec.priority", pickOne(undefined)), editAt("spec.preemptionPolicy", pickOne(undefined))),
     ),
-    label,
+    labelSteps,
   ]),
   priorityClasses: fc.oneof(
     buildObjectScenario("priorityclasses", generators.buildObject("priorityclasses"), [
-      buildEditStep(wrapEdit(editAt("globalDefault", pick(true, false)))),
+      buildEditStep(wrapEdit(editAt("globalDefault", pickOne(true, false)))),
     ]),
     ...["usual", "unusual", "high"].map((name) =>
       buildDryRunScenario(
         "priorityclasses",
         [name],
-        [buildEditStep(wrapEdit(editAt("globalDefault", pick(true, false)))), label],
+        [buildEditStep(wrapEdit(editAt("globalDefault", pickOne(true, false)))), labelSteps],
       ),
     ),
   ),
-  runtimeClasses: buildObjectScenario("pods", classedPod, [label]),
+  runtimeClasses: buildObjectScenario("pods", classedPod, [labelSteps]),
   /** Pods with a RuntimeClass that adds tolerations. No updates: plugin and rule add these in different orders. */
   tolerantClasses: buildObjectScenario(
     "pods",
-    fc.tuple(generators.buildObject("pods"), pick("sandboxed", "impatient")).map(([body, runtimeClassName]) => {
+    fc.tuple(generators.buildObject("pods"), pickOne("sandboxed", "impatient")).map(([body, runtimeClassName]) => {
       return { ...body, spec: { ...Object(body.spec), runtimeClassName } };
     }),
     [],
   ),
   images: buildObjectScenario("pods", judgedPod, [
-    label,
+    labelSteps,
     buildEditStep(wrapEdit(editAt("spec.containers.0.image", judgedImage))),
     buildEditStep(
       judgedImage.map((image) => [{ path: ["spec", "ephemeralContainers"], value: [{ name: "e0", image }] }]),
       "ephemeralcontainers",
     ),
   ]),
-  selectors: buildObjectScenario("pods", selectingPod, [label]),
+  selectors: buildObjectScenario("pods", selectingPod, [labelSteps]),
   tolerations: buildObjectScenario("pods", toleratingPod, [
     buildEditStep(wrapEdit(editAt("spec.tolerations.-", toleration))),
-    label,
+    labelSteps,
   ]),
-  claims: buildObjectScenario("persistentvolumeclaims", claim, [bind, grow, grow, label]),
+  claims: buildObjectScenario("persistentvolumeclaims", claim, [bind, grow, grow, labelSteps]),
   growth: fc.oneof(
     ...["bound-fast", "bound-slow", "bound-to-none", "bound-to-missing", "bound-as-before", "lost"].map((name) =>
-      buildDryRunScenario("persistentvolumeclaims", [name], [grow, grow, label]),
+      buildDryRunScenario("persistentvolumeclaims", [name], [grow, grow, labelSteps]),
     ),
-    buildDryRunScenario("persistentvolumeclaims", ["bound-within"], [grow, label], "limited"),
+    buildDryRunScenario("persistentvolumeclaims", ["bound-within"], [grow, labelSteps], "limited"),
   ),
   owners: fc.oneof(
     ...(["configmaps", "services", "pods", "deployments", "persistentvolumes", "persistentvolumeclaims"] as const).map(
       buildOwnedScenario,
     ),
   ),
-  jobs: moveToGroups(buildObjectScenario("jobs", groupedJob, [parallelism, parallelism, suspend, label])),
+  jobs: moveToGroups(buildObjectScenario("jobs", groupedJob, [parallelism, parallelism, suspend, labelSteps])),
   groupedJobs: moveToGroups(
     fc.oneof(
       ...["alone", "ganged", "loose", "lonely", "leader", "gentle"].map((name) =>
-        buildDryRunScenario("jobs", [name], [parallelism, parallelism, suspend, label]),
+        buildDryRunScenario("jobs", [name], [parallelism, parallelism, suspend, labelSteps]),
       ),
     ),
   ),
-  podGroups: moveToGroups(buildObjectScenario("podgroups", generators.buildObject("podgroups"), [label])),
+  podGroups: moveToGroups(buildObjectScenario("podgroups", generators.buildObject("podgroups"), [labelSteps])),
   /** Namespaces that must not be deleted, and others. */
   namespaces: fc.oneof(
     ...["default", "kube-system", "kube-public", "kube-node-lease", "accounted", "ending"].map((name) =>
-      buildDryRunScenario("namespaces", [name], [deletion, label]),
+      buildDryRunScenario("namespaces", [name], [deletionStep, labelSteps]),
     ),
   ),
   accessReviews: buildObjectScenario(
@@ -474,4 +484,4 @@ export const scenarios = {
   ...podSecurityScenes,
 } satisfies Record<string, Arbitrary<RequestSequence>>;
 
-export type ScenarioName = keyof typeof scenarios;
+export type ScenarioName = keyof typeof scenarioGenerators;

@@ -2,14 +2,14 @@ import fc, { type Arbitrary } from "fast-check";
 import type { JsonMap } from "#lib/json.ts";
 import type { RequestMatch } from "#lib/rule.ts";
 import { createObjectGenerators, type ObjectGenerators } from "./object-generators.ts";
-import { buildCreation, deletion } from "./scenario-parts.ts";
+import { buildCreation, deletionStep } from "./scenario-parts.ts";
 import {
   buildMergePatch,
   type GeneratedKind,
   generatedKinds,
   lastStep,
   patchType,
-  pick,
+  pickOne,
   plannedKinds,
   type RequestSequence,
   type RequestStep,
@@ -46,7 +46,7 @@ const buildChange = (kind: GeneratedKind, words: ObjectGenerators): Arbitrary<Re
     { weight: 2, arbitrary: buildApply(kind, words) },
     { weight: 1, arbitrary: buildApply(kind, words, several.map(buildMergePatch)) },
     // An object with finalizers or a grace period stays after a deletion, and can be changed.
-    { weight: 1, arbitrary: deletion },
+    { weight: 1, arbitrary: deletionStep },
     ...subs.flatMap(([subresource, edit]) => [
       {
         weight: 1,
@@ -98,14 +98,14 @@ const buildApply = (
   const { apiVersion, kind: name } = generatedKinds[kind];
   const body = part ? part.map((fields) => ({ apiVersion, kind: name, ...fields })) : buildObject(kind);
   return fc
-    .tuple(requestOptions, body, pick("one", "other"), fc.boolean())
+    .tuple(requestOptions, body, pickOne("one", "other"), fc.boolean())
     .map(([asked, body, manager, force]): RequestStep => ({ ...asked, verb: "apply", manager, force, body }));
 };
 
 const buildSequence = (kind: GeneratedKind, words: ObjectGenerators): Arbitrary<RequestSequence> =>
   fc
     .record({
-      generateName: fc.oneof({ weight: 7, arbitrary: pick(false) }, { weight: 1, arbitrary: pick(true) }),
+      generateName: fc.oneof({ weight: 7, arbitrary: pickOne(false) }, { weight: 1, arbitrary: pickOne(true) }),
       first: fc.oneof(
         { weight: 7, arbitrary: buildCreation(words.buildObject(kind)) },
         { weight: 1, arbitrary: buildApply(kind, words) },
@@ -147,7 +147,7 @@ export const buildSequences = (
   return namespaces.length === 0
     ? sequences
     : fc
-        .tuple(sequences, pick("default", "default", ...namespaces))
+        .tuple(sequences, pickOne("default", "default", ...namespaces))
         .map(([sequence, namespace]) => moveSequence(sequence, namespace));
 };
 

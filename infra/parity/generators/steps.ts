@@ -102,7 +102,7 @@ export const makeOptional = <T>(arbitrary: Arbitrary<T>, present = 1, absent = 1
     { weight: present, arbitrary },
   );
 /** Generates one of these values, all with the same probability. */
-export const pick = <T>(...values: T[]) => fc.constantFrom(...values);
+export const pickOne = <T>(...values: T[]) => fc.constantFrom(...values);
 
 /** Generates objects in which each member may be missing. */
 export const buildPartial = (members: Record<string, Arbitrary<unknown>>): Arbitrary<JsonMap> =>
@@ -155,22 +155,22 @@ const nestEdit = ({ path: [first, ...rest], value = null }: FieldEdit): JsonMap 
 type RequestOptions = { user: RequestUser; dryRun: boolean };
 export const requestOptions: Arbitrary<RequestOptions> = fc.record({
   user: fc.oneof(
-    { weight: 4, arbitrary: pick<RequestUser>("admin") },
-    { weight: 1, arbitrary: pick<RequestUser>("jane", "system:node:n1") },
+    { weight: 4, arbitrary: pickOne<RequestUser>("admin") },
+    { weight: 1, arbitrary: pickOne<RequestUser>("jane", "system:node:n1") },
   ),
-  dryRun: fc.oneof({ weight: 11, arbitrary: pick(false) }, { weight: 1, arbitrary: pick(true) }),
+  dryRun: fc.oneof({ weight: 11, arbitrary: pickOne(false) }, { weight: 1, arbitrary: pickOne(true) }),
 });
 
 /** Generates the type of a patch. */
-export const patchType = pick("json" as const, "merge" as const, "strategic-merge" as const);
+export const patchType = pickOne("json" as const, "merge" as const, "strategic-merge" as const);
 
 /** Generates the last step of a sequence, which deletes its object or all objects. */
 export const lastStep: Arbitrary<RequestStep> = fc
   .record({
-    user: pick<RequestUser>("admin", "admin", "jane"),
-    dryRun: pick(false, false, false, true),
-    all: pick(false, false, false, true),
-    graceful: pick(false, false, false, true),
+    user: pickOne<RequestUser>("admin", "admin", "jane"),
+    dryRun: pickOne(false, false, false, true),
+    all: pickOne(false, false, false, true),
+    graceful: pickOne(false, false, false, true),
   })
   .map(({ all, graceful, ...asked }) =>
     all ? { ...asked, verb: "deletecollection" } : { ...asked, verb: "delete", graceful },

@@ -1,4 +1,4 @@
-import { isOnlyReplaced, type OriginOverrider, type OverrideTemplate, originTypes } from "../types.ts";
+import { isOnlyReplaced, type OriginOverrider, type OverrideTemplate, originOverriderTypes } from "../types.ts";
 import { findSetField } from "../values/constants.ts";
 import { parseDecimal } from "../values/decimals.ts";
 import { quoteValue } from "../values/texts.ts";
@@ -112,7 +112,7 @@ export const checkTemplate: ValueCheck = checkFields<OverrideTemplate>(
 );
 
 const originFields: Record<keyof OriginOverrider, ValueCheck> = {
-  type: checkRequired(checkOneOf(...originTypes)),
+  type: checkRequired(checkOneOf(...originOverriderTypes)),
   operation: checkOperation,
   replace: checkBoolean,
   containerCount: checkNonNegativeInteger,

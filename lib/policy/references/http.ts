@@ -11,7 +11,15 @@ import type {
   PolicyCapabilities,
   ScriptHttpRequest,
 } from "../types.ts";
-import { buildAddress, buildHeaders, isAllowedHost, isHost, parseMethod, parseTextEntries, toBody } from "./request.ts";
+import {
+  buildAddress,
+  checkAndBuildHeaders,
+  isAllowedHost,
+  isHost,
+  parseMethod,
+  parseTextEntries,
+  toBody,
+} from "./request.ts";
 import { buildBasicAuth, createTokenCachePolicy, parseToken } from "./tokens.ts";
 
 /** A credential for a host and where it is kept: a password if there is a username, else a token. */
@@ -107,7 +115,7 @@ export const createHttpCapabilities = (
       const text = request.body ?? undefined;
       if (text !== undefined && typeof text !== "string") throw new Error("request.body must be a text, or bytes");
       const body = text !== undefined && request.bodyIsBytes ? Buffer.from(text, "base64") : text;
-      const headers = buildHeaders(request.header ?? { "Content-Type": "application/json" }, body);
+      const headers = checkAndBuildHeaders(request.header ?? { "Content-Type": "application/json" }, body);
       const options = { method: parseMethod(method, scriptMethods), headers, milliseconds: timeouts.script };
       const trust = tls && (() => createTlsContext(settings, tls));
       return parseJsonObject(await sendAllowed(url, { ...options, ...(body !== undefined && { body }) }, trust), url);
@@ -123,7 +131,7 @@ const buildReferenceRequest = ({ url: text, method, header, params, body: conten
   const ofBody: Record<string, string> = body === undefined ? {} : { "content-type": "application/json" };
   const request: Omit<HttpsRequest, "url"> = {
     ...{ method: parseMethod(method, ["GET", "POST"]), milliseconds: timeouts.reference, isWhole: true },
-    headers: { ...ofBody, ...buildHeaders(header ?? {}, body) },
+    headers: { ...ofBody, ...checkAndBuildHeaders(header ?? {}, body) },
     ...(body !== undefined && { body }),
   };
   return { request, url, auth: parseAuth(auth) };

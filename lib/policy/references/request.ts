@@ -39,7 +39,7 @@ const forbiddenHeaders =
   /^(host|connection|keep-alive|proxy-.*|te|trailer|transfer-encoding|upgrade|content-length|expect|http2-settings)$/;
 
 /** Lowercases names and adds content-length, which Node would leave out of a GET. */
-export const buildHeaders = (value: unknown, body: string | Uint8Array | undefined): Record<string, string> => {
+export const checkAndBuildHeaders = (value: unknown, body: string | Uint8Array | undefined): Record<string, string> => {
   const headers = parseTextEntries(value, "header").map(([name, value]): [string, string] => [
     name.toLowerCase(),
     value,

@@ -1,6 +1,6 @@
 import type { PolicyCondition } from "../types.ts";
 import { parseConstant } from "../values/constants.ts";
-import { calculate, type Decimal, isDecimal, parsePercentage, toDecimal } from "../values/decimals.ts";
+import { calculateDecimal, type Decimal, isDecimal, parsePercentage, toDecimal } from "../values/decimals.ts";
 import {
   buildFactorPattern,
   buildSummandPattern,
@@ -172,7 +172,7 @@ const renderProcessedTest = ({ cond, valueProcess }: PolicyCondition, value: Con
   const { amount, wanted, shape } =
     value === undefined
       ? renderReferenceSides(String(operation), operand)
-      : renderConstantSides(number && calculate(number, operation, operand));
+      : renderConstantSides(number && calculateDecimal(number, operation, operand));
   const sign = signs[cond];
   if (sign !== undefined) return { test: `${renderAmount("one")}[0]${amount} ${sign} ${wanted}`, shape };
   const isEqual = `list.Contains([for amount in ${renderAmount("one")} {amount${amount} == ${wanted}}], true)`;

@@ -1,6 +1,6 @@
 import { isMap } from "../../json.ts";
 import type { PolicyCondition } from "../types.ts";
-import { calculate, compareDecimals, type Decimal, isDecimal, parsePercentage, toDecimal } from "./decimals.ts";
+import { calculateDecimal, compareDecimals, type Decimal, isDecimal, parsePercentage, toDecimal } from "./decimals.ts";
 import { compareBytes, describeType, quoteValue } from "./texts.ts";
 
 type FoundOrMissing = { value: unknown } | undefined;
@@ -45,7 +45,7 @@ const processValue = (value: unknown, process: PolicyCondition["valueProcess"]):
   const number = toDecimal(value);
   if (number === undefined)
     throw new Error(`valueProcess needs a number, and the value is ${describeValueType(value)}`);
-  const result = calculate(number, operation, percentage);
+  const result = calculateDecimal(number, operation, percentage);
   if (result !== undefined) return result;
   throw new Error(
     operation === "/"

@@ -61,7 +61,7 @@ const add = (left: Decimal, right: Decimal): Decimal => ({
 });
 
 /** Calculates with `+`, `-`, `*` or `/`; undefined for a division by zero or an unknown operation. */
-export const calculate = (left: Decimal, operation: unknown, right: Decimal): Decimal | undefined => {
+export const calculateDecimal = (left: Decimal, operation: unknown, right: Decimal): Decimal | undefined => {
   const { numerator, denominator } = right;
   if (operation === "+") return add(left, right);
   if (operation === "-") return add(left, { numerator: -numerator, denominator });

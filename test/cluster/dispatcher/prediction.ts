@@ -1,8 +1,13 @@
 import { runAdmissionChain } from "#infra/apiserver/admission/admit.ts";
 import { celEvaluator } from "#infra/apiserver/admission/cel/conditions.ts";
 import { type Hook, parseHooks } from "#infra/apiserver/admission/hooks.ts";
-import { parseHttpResponse } from "#infra/apiserver/admission/http.ts";
-import type { AdmissionTrace, Attributes, HookCallResult, ReviewToSend } from "#infra/apiserver/admission/types.ts";
+import { parseWebhookResponse } from "#infra/apiserver/admission/http.ts";
+import type {
+  AdmissionAttributes,
+  AdmissionTrace,
+  HookCallResult,
+  ReviewToSend,
+} from "#infra/apiserver/admission/types.ts";
 import { isMap } from "#lib/json.ts";
 import type { AdmissionRequest, GroupVersionKind } from "#lib/review.ts";
 import type { ClusterResponse } from "../../../infra/parity/control-plane/client.ts";
@@ -29,7 +34,7 @@ export const predict = async (
   seen: AdmissionRequest,
 ): Promise<AdmissionTrace> => {
   const { uid: _, requestKind: __, requestResource: ___, requestSubResource: ____, ...attributes } = seen;
-  return await runAdmissionChain(attributes as Attributes, parseHooks(manifests), {
+  return await runAdmissionChain(attributes as AdmissionAttributes, parseHooks(manifests), {
     findNamespace: (name) => {
       const labels = namespaces[name];
       return labels && { metadata: { name, labels } };
@@ -57,7 +62,7 @@ const callScript = (
 ): HookCallResult | Promise<HookCallResult> => {
   const said = set.scripts[getHookKey(hook)]?.answer(request, apiVersion);
   if (said)
-    return parseHttpResponse({ code: said.code ?? 200, type: said.type ?? "application/json", text: said.body });
+    return parseWebhookResponse({ code: said.code ?? 200, type: said.type ?? "application/json", text: said.body });
   return new Promise(() => {});
 };
 
