@@ -19,9 +19,9 @@ export const runPostern = async (words: readonly string[]): Promise<number> => {
     return await runVerb(words);
   } catch (error) {
     const expected = error instanceof Complaint;
-    const said = expected ? error.message : (error instanceof Error && error.stack) || toSentence(error);
+    const text = expected ? error.message : (error instanceof Error && error.stack) || toSentence(error);
     // The message may have names from manifests or clusters.
-    process.stderr.write(`${said.split("\n").map(escapeControls).join("\n")}\n`);
+    process.stderr.write(`${text.split("\n").map(escapeControls).join("\n")}\n`);
     return expected ? error.exitCode : 3;
   }
 };
@@ -109,7 +109,7 @@ const describeVerb = (verb: string, { summary, usage, options }: Command): strin
 };
 
 const describeRepeatedOptions = (options: Command["options"], usage = ""): string => {
-  const [name] = Object.keys(options).filter((one) => options[one]?.multiple);
+  const [name] = Object.keys(options).filter((option) => options[option]?.multiple);
   if (name === undefined) return "";
   const own = usage.replace(/[[\]]/g, "");
   const order = own === "" ? "" : ` Write ${own} before such options or after --, so that it isn't read as a value.`;

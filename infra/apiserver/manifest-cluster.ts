@@ -93,7 +93,7 @@ const listFileObjects = ({ name, documents }: ManifestFile): Objects =>
     if (value === null) return [];
     const { kind, items } = Object(value);
     const place = `${name}, document ${index + 1},`;
-    return (/List$/.test(kind) && Array.isArray(items) ? items : [value]).map((one) => requireObject(one, place));
+    return (/List$/.test(kind) && Array.isArray(items) ? items : [value]).map((item) => requireObject(item, place));
   });
 
 const requireObject = (value: unknown, place: string): Objects[number] => {

@@ -121,7 +121,7 @@ export const openStageFunctions = (
       }
       // A name such as postern-dev-x-rule doesn't determine the stage, so its environment must name it.
       if (found.every(({ environment }) => environment.POSTERN_STAGE !== stage)) throw buildMissingComplaint(rule);
-      return found.sort((one, other) => Number(one.version) - Number(other.version));
+      return found.sort((left, right) => Number(left.version) - Number(right.version));
     },
 
     invoke: async (rule, version, event) => {
@@ -188,11 +188,11 @@ export const openStageFunctions = (
   };
 };
 
-export const hasSameContent = (one: VersionContent, other: VersionContent): boolean =>
-  one.codeSha256 === other.codeSha256 &&
-  one.memorySize === other.memorySize &&
-  one.timeout === other.timeout &&
-  isDeepStrictEqual({ ...one.environment }, { ...other.environment });
+export const hasSameContent = (left: VersionContent, right: VersionContent): boolean =>
+  left.codeSha256 === right.codeSha256 &&
+  left.memorySize === right.memorySize &&
+  left.timeout === right.timeout &&
+  isDeepStrictEqual({ ...left.environment }, { ...right.environment });
 
 const toContent = ({ CodeSha256, Environment, MemorySize, Timeout }: FunctionConfiguration): VersionContent => ({
   codeSha256: CodeSha256 ?? "",

@@ -37,7 +37,7 @@ export const openMetrics = (client = new CloudWatch({ maxAttempts: 5 })): StageM
           const isWorst = questions[name].stat === "p99";
           answers.set(
             name,
-            Values.reduce((sum, one) => (isWorst ? Math.max(sum, one) : sum + one), before),
+            Values.reduce((sum, value) => (isWorst ? Math.max(sum, value) : sum + value), before),
           );
         }
     }

@@ -59,9 +59,9 @@ const runOsls = async (verb: string, stage: string, more: string[] = [], signal?
   const options = { cwd: root, env, maxBuffer: 64 * 1024 * 1024, signal, killSignal: "SIGKILL" as const };
   await run(process.execPath, words, options).catch((error) => {
     signal?.throwIfAborted();
-    const said = `${error.stdout}\n${error.stderr}`.split("\n").map((line) => line.trim());
+    const lines = `${error.stdout}\n${error.stderr}`.split("\n").map((line) => line.trim());
     const [first = "it ended without a message"] = [
-      ...said.slice(said.findLastIndex((line) => /^(Error|Warning):?$/.test(line)) + 1),
+      ...lines.slice(lines.findLastIndex((line) => /^(Error|Warning):?$/.test(line)) + 1),
     ].filter(Boolean);
     throw new Complaint(`osls ${verb} fails: ${first.replace(/^(Error|✖)[: ]*/, "")}`, 3);
   });

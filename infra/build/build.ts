@@ -52,8 +52,9 @@ export const buildFunctions = async (
     served.map(async (listed) => {
       const timeoutSeconds = Math.max(...waits(listed));
       const own = Object.fromEntries(waysOf(listed));
-      const share = buildEndpointConfig(config, listed);
-      const made = await bundleRule(listed, share, distFolder, undefined, own, listRecordingPlaces(config, listed));
+      const endpointConfig = buildEndpointConfig(config, listed);
+      const places = listRecordingPlaces(config, listed);
+      const made = await bundleRule(listed, endpointConfig, distFolder, undefined, own, places);
       return { ...made, timeoutSeconds };
     }),
   );
@@ -74,15 +75,15 @@ export const buildBundles = async (
 ): Promise<RuleBundle[]> => {
   const served = listServedRules(config, catalogue);
   const isWanted = ({ name, members }: CatalogueRule) =>
-    names.includes(name) || members?.some((one) => names.includes(one.name));
+    names.includes(name) || members?.some((member) => names.includes(member.name));
   const others = catalogue.filter((listed) => names.includes(listed.name) && !served.includes(listed));
   const wanted = names.length === 0 ? served : [...served.filter(isWanted), ...others];
   return Promise.all(
     wanted.map(async (listed) => {
       const built = await bundleRule(listed, buildEndpointConfig(config, listed), outDir, Number.POSITIVE_INFINITY);
       if (has(listed, "cue"))
-        for (const [file, one] of Object.entries(await readCueFiles()))
-          await writeFile(join(outDir, listed.name, file), getContents(one));
+        for (const [file, content] of Object.entries(await readCueFiles()))
+          await writeFile(join(outDir, listed.name, file), getContents(content));
       return built;
     }),
   );

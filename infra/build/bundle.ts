@@ -68,7 +68,7 @@ const hasNeeds = ({ rule }: CatalogueRule) => Object.keys(rule.needs ?? {}).leng
  */
 export const bundleRule = async (
   listed: CatalogueRule,
-  share: EndpointConfig,
+  config: EndpointConfig,
   outDir: string,
   chosen?: number,
   connections: Record<string, ApiServerConnection> = {},
@@ -78,7 +78,7 @@ export const bundleRule = async (
   const { name, phases, rule } = listed;
   const rules = listed.members ?? [listed];
   const { outputFiles, metafile } = await build({
-    stdin: { contents: buildEntry(listed, share, connections, places), resolveDir: root, sourcefile: "entry.js" },
+    stdin: { contents: buildEntry(listed, config, connections, places), resolveDir: root, sourcefile: "entry.js" },
     absWorkingDir: root,
     bundle: true,
     write: false,
@@ -97,17 +97,17 @@ export const bundleRule = async (
   });
   const [{ contents } = { contents: new Uint8Array() }] = outputFiles;
   // Data from postern.yaml doesn't count towards the budget.
-  const given = [share, ...(hasNeeds(listed) ? [connections] : []), ...(isRecorded(places) ? [places] : [])];
-  const code = contents.length - Buffer.byteLength(given.map((one) => JSON.stringify(one)).join(""));
+  const configs = [config, ...(hasNeeds(listed) ? [connections] : []), ...(isRecorded(places) ? [places] : [])];
+  const code = contents.length - Buffer.byteLength(configs.map((data) => JSON.stringify(data)).join(""));
   if (code > budget) throw new Complaint(describeExcess(describeRule(listed), code, budget, metafile));
 
-  const scripts = usesScripts(listed, share);
+  const scripts = usesScripts(listed, config);
   const files = { "index.cjs": contents, ...(scripts && (await readCueFiles())) };
   const archive = zip(files);
   await mkdir(join(outDir, name), { recursive: true });
-  for (const [file, one] of Object.entries(files)) await writeFile(join(outDir, name, file), getContents(one));
+  for (const [file, content] of Object.entries(files)) await writeFile(join(outDir, name, file), getContents(content));
   // Replay reads the settings that are in the code from this file. Lambda doesn't use it, so it isn't in the zip.
-  await writeFile(join(outDir, name, "settings.json"), JSON.stringify(share));
+  await writeFile(join(outDir, name, "settings.json"), JSON.stringify(config));
   await writeFile(join(outDir, `${name}.zip`), archive);
   return {
     name,
@@ -116,23 +116,23 @@ export const bundleRule = async (
     timeoutSeconds: findLongestTimeout(rule),
     bytes: contents.length,
     hash: createHash("sha256").update(contents).digest("base64url"),
-    logic: createHash("sha256").update(removeConfig(contents, given)).digest("base64url"),
+    logic: createHash("sha256").update(removeConfig(contents, configs)).digest("base64url"),
     codeSha256: createHash("sha256").update(archive).digest("base64"),
     asks: asksCluster(rule),
     scripts,
-    tokens: listTokens(Object.values(connections), listSecrets(listed, share)),
+    tokens: listTokens(Object.values(connections), listSecrets(listed, config)),
     actions: Object.values(rule.needs ?? {}).flatMap(({ action }) => action ?? []),
     records: listWritablePaths(places),
-    accepts: Object.entries(share.clusters).flatMap(([cluster, { keyVersions }]) =>
+    accepts: Object.entries(config.clusters).flatMap(([cluster, { keyVersions }]) =>
       keyVersions.map((version) => `${cluster}.${version}`),
     ),
   };
 };
 
 /** Removes the data from postern.yaml, which is in the code as a string of JSON in quotes of either kind. */
-const removeConfig = (contents: Uint8Array, given: object[]): string =>
-  given.reduce((code: string, one) => {
-    const text = JSON.stringify(one);
+const removeConfig = (contents: Uint8Array, configs: object[]): string =>
+  configs.reduce((code: string, config) => {
+    const text = JSON.stringify(config);
     return code.replace(text, "").replace(JSON.stringify(text).slice(1, -1), "");
   }, Buffer.from(contents).toString());
 
@@ -142,7 +142,7 @@ const removeConfig = (contents: Uint8Array, given: object[]): string =>
  */
 const buildEntry = (
   listed: CatalogueRule,
-  share: EndpointConfig,
+  config: EndpointConfig,
   connections: Record<string, ApiServerConnection>,
   places: RecordingTargets,
 ) => {
@@ -174,7 +174,7 @@ const buildEntry = (
     return `${importFromLib("endpoint.ts", "createLambdaHost")}(${capabilities})`;
   };
   const makeHandler = (evaluate: string, host: string) =>
-    `${create}, ${buildJsonParse(share)}, ${evaluate}, ${host}${parts.length > 0 ? `, { ${parts.join(", ")} }` : ""})`;
+    `${create}, ${buildJsonParse(config)}, ${evaluate}, ${host}${parts.length > 0 ? `, { ${parts.join(", ")} }` : ""})`;
   const makeRecorder = () => {
     const [noting, repeating] = asks
       ? [
@@ -187,7 +187,7 @@ const buildEntry = (
     return `${importFromLib("recording/bucket-handler.ts", "createRecordingHandler")}(${buildJsonParse(places)}, ${makeHost()}, ${recorder}, ${create})`;
   };
   const handler = isRecorded(places) ? makeRecorder() : makeHandler(evaluate, asks ? makeHost() : "undefined");
-  if (startsScripts(listed, share)) lines.push(`${importFromLib("cue/engine.ts", "warm")}();`);
+  if (startsScripts(listed, config)) lines.push(`${importFromLib("cue/engine.ts", "warm")}();`);
   return [...lines, `module.exports = { handler: ${handler} };`].join("\n");
 };
 
@@ -200,23 +200,23 @@ const listTokens = (connections: ApiServerConnection[], others: SecretPlace[]): 
   return [...new Map([...places, ...others].map((place) => [JSON.stringify(place), place])).values()];
 };
 
-const listSecrets = (listed: CatalogueRule, share: EndpointConfig): SecretPlace[] =>
-  listUsedNeeds(listed, share).flatMap(({ need, settings }) => need.secrets?.(settings) ?? []);
+const listSecrets = (listed: CatalogueRule, config: EndpointConfig): SecretPlace[] =>
+  listUsedNeeds(listed, config).flatMap(({ need, settings }) => need.secrets?.(settings) ?? []);
 
 /** Reports whether any cluster's settings use CUE, so that the zip must include it. */
-const usesScripts = (listed: CatalogueRule, share: EndpointConfig): boolean =>
-  listUsedNeeds(listed, share).some(({ need, settings }) => need.verb === "cue" && (need.isUsed?.(settings) ?? true));
+const usesScripts = (listed: CatalogueRule, config: EndpointConfig): boolean =>
+  listUsedNeeds(listed, config).some(({ need, settings }) => need.verb === "cue" && (need.isUsed?.(settings) ?? true));
 
 /** Reports whether CUE starts with the function, so that the first script needn't wait for that. */
-const startsScripts = (listed: CatalogueRule, share: EndpointConfig): boolean =>
-  listUsedNeeds(listed, share).some(({ need, settings }) => need.isAwaited?.(settings) ?? false);
+const startsScripts = (listed: CatalogueRule, config: EndpointConfig): boolean =>
+  listUsedNeeds(listed, config).some(({ need, settings }) => need.isAwaited?.(settings) ?? false);
 
 const listUsedNeeds = ({ rule, members }: CatalogueRule, { clusters }: EndpointConfig) =>
-  Object.values(clusters).flatMap((share) =>
+  Object.values(clusters).flatMap((cluster) =>
     // A group's settings hold the settings and the mode of each member.
     members
-      ? members.flatMap((member) => listNeedsUnder(member.rule, Reflect.get(share.settings, member.name)))
-      : listNeedsUnder(rule, share),
+      ? members.flatMap((member) => listNeedsUnder(member.rule, Reflect.get(cluster.settings, member.name)))
+      : listNeedsUnder(rule, cluster),
   );
 const listNeedsUnder = ({ needs = {} }: Rule, { mode, settings }: { mode: EnforcementMode; settings: object }) =>
   mode === "off" ? [] : Object.values(needs).map((need) => ({ need, settings }));
@@ -290,7 +290,7 @@ const createDecisionOnlyPlugin = (files: string[]): Plugin => ({
 
 const describeExcess = (place: string, bytes: number, budget: number, { outputs }: Metafile): string => {
   const inputs = Object.values(outputs).flatMap((output) => Object.entries(output.inputs));
-  const largest = inputs.sort(([, one], [, other]) => other.bytesInOutput - one.bytesInOutput).slice(0, 3);
+  const largest = inputs.sort(([, left], [, right]) => right.bytesInOutput - left.bytesInOutput).slice(0, 3);
   const list = largest.map(([file, { bytesInOutput }]) => `${file} (${bytesInOutput})`).join(", ");
   return `${place} has a bundle of ${bytes} bytes without its settings, over its budget of ${budget}; the largest inputs are ${list}`;
 };

@@ -31,11 +31,11 @@ export const writeTypes = async (folder: string, entries: Record<string, string>
     const compiler = createRequire(import.meta.url).resolve("typescript/package.json");
     const tsc = join(dirname(compiler), "bin/tsc");
     // tsc writes the types even if it finds errors, which `npm run check` reports.
-    const said = await new Promise<string>((resolve) =>
+    const output = await new Promise<string>((resolve) =>
       execFile(process.execPath, [tsc, "-p", config], (_, stdout) => resolve(stdout)),
     );
     const types = await collectDeclarations(join(own, "out"), Object.values(entries));
-    if (types.size === 0) throw new Complaint(`the client's types can't be written: ${said.split("\n")[0]}`);
+    if (types.size === 0) throw new Complaint(`the client's types can't be written: ${output.split("\n")[0]}`);
     for (const [name, file] of Object.entries(entries))
       types.set(`${name}.d.ts`, `export * from "./${file.replace(/\.ts$/, ".js")}";\n`);
     types.set("rule.d.ts", ruleType);
@@ -62,7 +62,7 @@ const collectDeclarations = async (out: string, files: string[]): Promise<Map<st
     if (types.has(file)) continue;
     const from = dirname(file);
     const text = await readFile(placeOf(file), "utf8");
-    const moved = text.replaceAll(/(from |import\()"([^"]+)"/g, (whole, word, specifier: string) => {
+    const moved = text.replaceAll(/(from |import\()"([^"]+)"/g, (match, word, specifier: string) => {
       const target = specifier.startsWith("kubernetes-types/")
         ? `kubernetes/${specifier.slice("kubernetes-types/".length)}`
         : specifier.startsWith("#")
@@ -70,7 +70,7 @@ const collectDeclarations = async (out: string, files: string[]): Promise<Map<st
           : specifier.startsWith(".")
             ? join(from, specifier).replaceAll("\\", "/")
             : undefined;
-      if (target === undefined) return whole;
+      if (target === undefined) return match;
       const plain = target.replace(/(\.d)?\.(ts|js)$/, "");
       queue.push(`${plain}.d.ts`);
       const path = relative(from, plain).replaceAll("\\", "/");

@@ -95,7 +95,7 @@ const toActual = (entry: Case, { outcome }: RuleDecision): object => {
 /** Returns the value with its keys in the order of another value, because a diff must not show their order. */
 const sortKeysLike = (model: unknown, value: unknown): unknown => {
   if (Array.isArray(value))
-    return value.map((one, index) => sortKeysLike(Array.isArray(model) ? model[index] : undefined, one));
+    return value.map((element, index) => sortKeysLike(Array.isArray(model) ? model[index] : undefined, element));
   if (!isMap(value)) return value;
   const order = isMap(model) ? model : {};
   const keys = [...new Set([...Object.keys(order).filter((key) => Object.hasOwn(value, key)), ...Object.keys(value)])];

@@ -89,28 +89,28 @@ export const buildReview = ({ name, rule }: CatalogueRule, entry: Case): Admissi
   if (entry.request) return restoreReview({ ...entry, request: entry.request });
   const phase = getCasePhase(entry);
   const operation = getCaseOperation(entry);
-  const given = entry[phase];
-  const oldObject = operation === "DELETE" ? given : entry.oldObject;
+  const object = entry[phase];
+  const oldObject = operation === "DELETE" ? object : entry.oldObject;
   const { rule: variantRule, settings } = selectCaseVariant(rule, entry);
   const matches = selectPhase(variantRule.match, phase, settings) ?? [];
-  const ownPlural = given?.kind && toPlural(given.kind);
+  const ownPlural = object?.kind && toPlural(object.kind);
   const possible = matches.flatMap(({ resources }) => resources);
-  const path = entry.resource ?? possible.find((one) => one === ownPlural) ?? possible[0] ?? "";
+  const path = entry.resource ?? possible.find((plural) => plural === ownPlural) ?? possible[0] ?? "";
   const match = matches.find(({ resources }) => resources.includes(path)) ?? matches[0];
   const [resource = "", subResource] = path.split("/");
   // The object's own group and version replace a wildcard of the match.
-  const own = splitApiVersion(given?.apiVersion ?? "v1");
+  const own = splitApiVersion(object?.apiVersion ?? "v1");
   const resolveWildcard = (matched = "", own: string) => (matched === "*" ? own : matched);
   const [group, version] = [
     resolveWildcard(match?.apiGroups[0], own.group),
     resolveWildcard(match?.apiVersions[0], own.version),
   ];
-  const kind = given?.kind ?? kindsByResource[path];
+  const kind = object?.kind ?? kindsByResource[path];
   if (kind === undefined)
     throw new Complaint(`functions/${name}/cases.yaml: "${entry.name}" must say the kind of its object`);
   const gvk = { group, version: version || "v1", kind };
   const gvr = { group, version: version || "v1", resource };
-  const metadata = given?.metadata ?? {};
+  const metadata = object?.metadata ?? {};
   const ownNamespace = path === "namespaces" ? metadata.name : metadata.namespace;
   return createReview({
     uid: recordedUid,
@@ -123,7 +123,7 @@ export const buildReview = ({ name, rule }: CatalogueRule, entry: Case): Admissi
     ...(!clusterScoped.has(resource) && { namespace: entry.namespace ?? ownNamespace ?? "default" }),
     operation,
     userInfo: entry.user ?? { username: "jane", groups: ["developers", "system:authenticated"] },
-    object: operation === "DELETE" ? null : given,
+    object: operation === "DELETE" ? null : object,
     oldObject: oldObject ?? null,
     dryRun: entry.dryRun ?? false,
     options: null,
@@ -172,7 +172,7 @@ export const evaluateCase = async (
   { name, rule }: CatalogueRule,
   entry: Case,
   { request }: AdmissionReview,
-  world = createRecordedCapabilities(entry.needs ?? {}),
+  capabilities = createRecordedCapabilities(entry.needs ?? {}),
 ): Promise<RuleDecision> =>
   evaluateRule(rule, getCasePhase(entry), request, {
     name,
@@ -180,7 +180,7 @@ export const evaluateCase = async (
     settings: freezeDeep(selectCaseVariant(rule, entry).settings),
     variant: entry.variant,
     now: new Date(entry.now ?? "2026-01-01T00:00:00Z"),
-    capabilities: world,
+    capabilities,
   });
 
 /** Returns an event for direct invocation of a function, with the case's settings, answers and time. */

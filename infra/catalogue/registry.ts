@@ -51,7 +51,7 @@ export const readCatalogueRules = async (
   );
   const rules = found.flat();
   return {
-    rules: rules.sort((one, other) => getOrder(one) - getOrder(other) || (one.name < other.name ? -1 : 1)),
+    rules: rules.sort((left, right) => getOrder(left) - getOrder(right) || (left.name < right.name ? -1 : 1)),
     broken,
   };
 };
@@ -137,8 +137,8 @@ const requireRule = (value: unknown, file: string): Rule => {
 export const applyVariant = (rule: Rule, settings: object, variant: string | undefined) => {
   const found = getVariants(rule, settings)?.find(({ name }) => name === variant);
   const { name: _, settings: own, ...differences } = found ?? { name: "" };
-  const { variants: __, ...whole } = rule;
-  return { rule: { ...whole, ...differences }, settings: mergeWithDefaults(settings, own) };
+  const { variants: __, ...ruleWithoutVariants } = rule;
+  return { rule: { ...ruleWithoutVariants, ...differences }, settings: mergeWithDefaults(settings, own) };
 };
 
 const file = join(catalogueFolder, "README.md");

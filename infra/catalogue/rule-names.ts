@@ -15,19 +15,17 @@ export const requireRuleName = (name: string): void => {
 export const toLogicalId = (name: string) => name.replace(/^./, (first) => first.toUpperCase()).replaceAll("-", "Dash");
 
 /** Finds a rule by its name or by the name of its upstream plugin, for instance AlwaysPullImages. */
-export const findRule = (given: string, rules: readonly string[]): string | undefined => {
-  if (rules.includes(given)) return given;
-  return /^[A-Z][A-Za-z]*$/.test(given)
-    ? rules.find((name) => normalizeName(name) === normalizeName(given))
-    : undefined;
+export const findRule = (text: string, rules: readonly string[]): string | undefined => {
+  if (rules.includes(text)) return text;
+  return /^[A-Z][A-Za-z]*$/.test(text) ? rules.find((name) => normalizeName(name) === normalizeName(text)) : undefined;
 };
 
-export const requireRules = (given: readonly string[], rules: readonly string[]): string[] =>
-  given.map((one) => {
-    const found = findRule(one, rules);
-    if (found === undefined) throw new Complaint(describeUnknownRule(one, rules));
+export const requireRules = (names: readonly string[], rules: readonly string[]): string[] =>
+  names.map((name) => {
+    const found = findRule(name, rules);
+    if (found === undefined) throw new Complaint(describeUnknownRule(name, rules));
     return found;
   });
 
-export const describeUnknownRule = (given: string, rules: readonly string[]): string =>
-  `there is no rule "${given}"; ${suggestName(given, rules)}postern rules lists them`;
+export const describeUnknownRule = (text: string, rules: readonly string[]): string =>
+  `there is no rule "${text}"; ${suggestName(text, rules)}postern rules lists them`;

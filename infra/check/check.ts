@@ -110,15 +110,15 @@ const readFiles = async ({ paths, reviews, ...options }: CheckOptions) => {
   const old = await readManifests(options.old, "--old");
   const state = await readManifests(options.state, "--state");
   const webhooks = await readManifests(options.webhooks, "--webhooks");
-  for (const { source, line, object } of webhooks.filter((one) => !isConfiguration(one)))
+  for (const { source, line, object } of webhooks.filter((manifest) => !isConfiguration(manifest)))
     throw new Complaint(
       `--webhooks ${toSourceName(source.name)}:${line} is a ${object.kind}, no ${hookKinds.join(" and no ")}`,
     );
   const faults = [...input.faults, ...recorded.faults];
-  for (const { source, line, object } of recorded.manifests.filter((one) => !isReview(one)))
+  for (const { source, line, object } of recorded.manifests.filter((manifest) => !isReview(manifest)))
     faults.push({ file: source.name, line, sentence: `is a ${object.kind}, no AdmissionReview` });
   const notes = new Set([...input.notes, ...input.manifests.filter(isForKustomize).map(describeLeftOut)]);
-  const manifests = input.manifests.filter((one) => !isForKustomize(one));
+  const manifests = input.manifests.filter((manifest) => !isForKustomize(manifest));
   const asReviews = recorded.manifests.filter(isReview);
   if (manifests.length + asReviews.length + faults.length === 0)
     throw new Complaint(`there is no manifest in ${[...paths, ...reviews].join(", ")}`);

@@ -110,9 +110,10 @@ const toUnread = (fault: ManifestFault): ReadFailure => {
 };
 
 const readOperation = (options: ParsedOptions): Operation | undefined => {
-  const said = options.text("operation")?.toUpperCase();
-  if (said === undefined || said === "CREATE" || said === "UPDATE" || said === "DELETE") return said;
-  throw new Complaint(`--operation takes CREATE, UPDATE or DELETE, not "${said}"; other operations need --review`);
+  const operation = options.text("operation")?.toUpperCase();
+  if (operation === undefined || operation === "CREATE" || operation === "UPDATE" || operation === "DELETE")
+    return operation;
+  throw new Complaint(`--operation takes CREATE, UPDATE or DELETE, not "${operation}"; other operations need --review`);
 };
 
 /** Returns the user of `--as` with the groups that an API server adds, as for `kubectl --as`. */

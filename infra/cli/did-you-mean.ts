@@ -1,6 +1,6 @@
 /** Returns the known name that a misspelt one most likely means, or undefined if none is near. */
-export const findClosest = (given: string, known: readonly string[]): string | undefined => {
-  const wanted = normalizeName(given);
+export const findClosest = (name: string, known: readonly string[]): string | undefined => {
+  const wanted = normalizeName(name);
   // Two swapped letters count once; one mistake in three letters is a misspelling.
   let nearest = Math.max(1, Math.floor(wanted.length / 3)) + 1;
   let found: string | undefined;
@@ -11,21 +11,21 @@ export const findClosest = (given: string, known: readonly string[]): string | u
   return found;
 };
 
-export const suggestName = (given: string, known: readonly string[], prefix = ""): string => {
-  const name = findClosest(given, known);
+export const suggestName = (text: string, known: readonly string[], prefix = ""): string => {
+  const name = findClosest(text, known);
   return name === undefined ? "" : `did you mean ${prefix}${name}? `;
 };
 
 export const normalizeName = (name: string): string => name.replaceAll("-", "").toLowerCase();
 
 /** Counts the letters to insert, delete, replace or swap with their neighbour. */
-const computeDistance = (one: string, other: string): number => {
-  let [before, last]: number[][] = [[], Array.from({ length: other.length + 1 }, (_, column) => column)];
-  for (let row = 1; row <= one.length; row++) {
+const computeDistance = (left: string, right: string): number => {
+  let [before, last]: number[][] = [[], Array.from({ length: right.length + 1 }, (_, column) => column)];
+  for (let row = 1; row <= left.length; row++) {
     const next = [row];
-    for (let column = 1; column <= other.length; column++) {
-      const isSame = one[row - 1] === other[column - 1];
-      const isSwapped = one[row - 1] === other[column - 2] && one[row - 2] === other[column - 1];
+    for (let column = 1; column <= right.length; column++) {
+      const isSame = left[row - 1] === right[column - 1];
+      const isSwapped = left[row - 1] === right[column - 2] && left[row - 2] === right[column - 1];
       next[column] = Math.min(
         getNumber(last, column) + 1,
         getNumber(next, column - 1) + 1,
@@ -35,7 +35,7 @@ const computeDistance = (one: string, other: string): number => {
     }
     [before, last] = [last, next];
   }
-  return getNumber(last, other.length);
+  return getNumber(last, right.length);
 };
 
 const getNumber = (numbers: readonly number[] = [], index: number): number =>

@@ -29,9 +29,9 @@ export const isNoFile = (word: string): boolean => word !== "-" && !existsSync(w
 
 /** Returns the values of an option that may be repeated or have commas between its values. */
 export const readList = (options: ParsedOptions, name: string): string[] => {
-  const given = options.texts(name);
-  const all = given.flatMap((text) => text.split(",").filter(Boolean));
-  if (given.length > 0 && all.length === 0) throw new Complaint(`--${name} names nothing`);
+  const texts = options.texts(name);
+  const all = texts.flatMap((text) => text.split(",").filter(Boolean));
+  if (texts.length > 0 && all.length === 0) throw new Complaint(`--${name} names nothing`);
   return all;
 };
 

@@ -77,7 +77,7 @@ export const runInParallel = async <T, R>(
   };
   const workers = Array.from({ length: Math.min(atOnce, items.length) }, runNext);
   const settled = await Promise.allSettled(workers);
-  const broken = settled.find((one) => one.status === "rejected");
+  const broken = settled.find((outcome) => outcome.status === "rejected");
   if (broken) throw broken.reason;
   return results;
 };

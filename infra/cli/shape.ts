@@ -33,9 +33,9 @@ export const textMapShape: InputShape = {
   isFit: (value) => isMap(value) && Object.values(value).every(isString),
 };
 
-export const createMapListShape = (expected: string, isFit: (one: Record<string, unknown>) => boolean): InputShape => ({
+export const createMapListShape = (expected: string, isFit: (map: Record<string, unknown>) => boolean): InputShape => ({
   expected,
-  isFit: (value) => Array.isArray(value) && value.every((one) => isMap(one) && isFit(one)),
+  isFit: (value) => Array.isArray(value) && value.every((element) => isMap(element) && isFit(element)),
 });
 
 export const createEnumShape = (expected: string, ...words: unknown[]): InputShape => ({

@@ -72,16 +72,16 @@ const pageSize = 250;
 /** Milliseconds before the retry of a read that an overloaded API server refused. */
 const retryDelay = 500;
 
-export const createClusterApi = (cluster: string, way: ClusterConnection): ClusterApi => {
-  const { server } = way;
-  const send = createSender(cluster, way);
+export const createClusterApi = (cluster: string, connection: ClusterConnection): ClusterApi => {
+  const { server } = connection;
+  const send = createSender(cluster, connection);
 
   const toRefusal = ({ status, body }: HttpsAnswer, what: string) => {
     const { message } = Object(parseJson(body));
     const why = hideUrlKeys(toSentence(typeof message === "string" ? message : body.slice(0, 200)));
     if (status === 401)
       return new Complaint(
-        `cluster ${cluster}: its API server doesn't accept the credentials (401: ${why}); ${way.unknown}`,
+        `cluster ${cluster}: its API server doesn't accept the credentials (401: ${why}); ${connection.unknown}`,
         1,
       );
     const remedy = status === 403 ? suggestRemedy(why) : "";

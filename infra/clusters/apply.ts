@@ -29,7 +29,7 @@ const creationOrder: DeployedKind[] = [
   "ClusterRoleBinding",
   ...webhookKinds,
 ];
-const isWebhookKind = (kind: DeployedKind) => webhookKinds.some((one) => one === kind);
+const isWebhookKind = (kind: DeployedKind) => webhookKinds.some((webhookKind) => webhookKind === kind);
 const rightKinds = ["ClusterRoleBinding", "ClusterRole"] as const;
 const managedBy = "app.kubernetes.io/managed-by";
 
@@ -71,11 +71,12 @@ const noticeMilliseconds = 300;
 const deleteRetiredEntries = async (api: ClusterApi, all: DeployedObject[], name: string): Promise<AppliedChange[]> => {
   const [mutating, validating] = await readConfigurations(api, name);
   if (validating === undefined || !isOurs(validating)) return [];
-  const isGoing = (there: DeployedObject | undefined, one: string) =>
-    listEntryNames(there).includes(one) && !listEntryNames(all.find(({ kind }) => kind === there?.kind)).includes(one);
-  const gone = toEntries(validating.webhooks).filter((one) => isGoing(validating, one.name));
-  if (!gone.some((one) => isGoing(mutating, one.name))) return [];
-  const webhooks = toEntries(validating.webhooks).filter((one) => !gone.includes(one));
+  const isGoing = (there: DeployedObject | undefined, entryName: string) =>
+    listEntryNames(there).includes(entryName) &&
+    !listEntryNames(all.find(({ kind }) => kind === there?.kind)).includes(entryName);
+  const gone = toEntries(validating.webhooks).filter((entry) => isGoing(validating, entry.name));
+  if (!gone.some((entry) => isGoing(mutating, entry.name))) return [];
+  const webhooks = toEntries(validating.webhooks).filter((entry) => !gone.includes(entry));
   // `replace` returns undefined if another client changed the object meanwhile; a later step deletes the entries.
   if ((await api.replace({ ...validating, webhooks })) === undefined) return [];
   await wait(noticeMilliseconds);
@@ -85,9 +86,9 @@ const deleteRetiredEntries = async (api: ClusterApi, all: DeployedObject[], name
 const isNewInBoth = async (api: ClusterApi, all: DeployedObject[], name: string): Promise<boolean> => {
   const there = (await readConfigurations(api, name)).map(listEntryNames);
   const [mutating = [], validating = []] = webhookKinds.map((kind) =>
-    listEntryNames(all.find((one) => one.kind === kind)),
+    listEntryNames(all.find((object) => object.kind === kind)),
   );
-  return validating.some((one) => mutating.includes(one) && !there.some((names) => names.includes(one)));
+  return validating.some((entry) => mutating.includes(entry) && !there.some((names) => names.includes(entry)));
 };
 
 const readConfigurations = async (api: ClusterApi, name: string): Promise<(DeployedObject | undefined)[]> => {
@@ -121,11 +122,12 @@ export const deleteAll = async (api: ClusterApi, name: string): Promise<AppliedC
   const changes: AppliedChange[] = [];
   const all = await listUnwanted(api, [], name);
   const [mutating = [], validating = []] = webhookKinds.map((kind) =>
-    listEntryNames(all.find((one) => one.kind === kind)),
+    listEntryNames(all.find((object) => object.kind === kind)),
   );
   for (const live of all) {
     changes.push(...(await deleteObject(api, live)));
-    const isHalf = live.kind === "ValidatingWebhookConfiguration" && validating.some((one) => mutating.includes(one));
+    const isHalf =
+      live.kind === "ValidatingWebhookConfiguration" && validating.some((entry) => mutating.includes(entry));
     if (isHalf) await wait(noticeMilliseconds);
   }
   for (const live of await findOwnAccount(api)) changes.push(...(await deleteObject(api, live)));
@@ -198,13 +200,13 @@ const isAnother = (live: DeployedObject, wanted: DeployedObject) =>
 /** Returns the objects of this deployment that aren't wanted: webhook configurations first, roles last. */
 const listUnwanted = async (api: ClusterApi, wanted: DeployedObject[], name: string): Promise<DeployedObject[]> => {
   const isWanted = ({ kind, metadata }: DeployedObject) =>
-    wanted.some((one) => one.kind === kind && one.metadata.name === metadata.name);
+    wanted.some((object) => object.kind === kind && object.metadata.name === metadata.name);
   const configurations = (await readConfigurations(api, name)).reverse();
   const rights = await Promise.all(rightKinds.map((kind) => api.list(kind)));
   return [
-    ...configurations.filter((one) => one !== undefined).filter(isOurs),
-    ...rights.flat().filter((one) => isLabelled(one) && one.metadata.name.startsWith(`${name}:`)),
-  ].filter((one) => !isWanted(one));
+    ...configurations.filter((configuration) => configuration !== undefined).filter(isOurs),
+    ...rights.flat().filter((object) => isLabelled(object) && object.metadata.name.startsWith(`${name}:`)),
+  ].filter((configuration) => !isWanted(configuration));
 };
 
 const isLabelled = ({ metadata }: DeployedObject) => metadata.labels?.[managedBy] === "postern";
@@ -220,7 +222,7 @@ const findOwnAccount = async (api: ClusterApi): Promise<DeployedObject[]> => {
   const account = { kind: "ServiceAccount", name: "postern", namespace: "kube-system" } as const;
   const secret = { ...account, kind: "Secret", name: "postern-token" } as const;
   const found = await Promise.all([secret, account].map(api.get));
-  const ours = found.filter((one) => one !== undefined).filter(isLabelled);
+  const ours = found.filter((object) => object !== undefined).filter(isLabelled);
   const isOwnAccount = (subject: unknown) => {
     const { kind, name, namespace } = Object(subject);
     return kind === account.kind && name === account.name && namespace === account.namespace;
@@ -278,9 +280,9 @@ export const findCallingEntries = async (api: ClusterApi, bases: readonly string
 /** Compares parsed URLs: case of hosts and default ports don't matter, and a path counts by whole segments. */
 const isUnderBase = (url: string, base: string): boolean => {
   if (!URL.canParse(url) || !URL.canParse(base)) return false;
-  const [one, other] = [new URL(url), new URL(base)];
-  const path = other.pathname.replace(/\/+$/, "");
-  return one.origin === other.origin && (one.pathname === path || one.pathname.startsWith(`${path}/`));
+  const [entryUrl, baseUrl] = [new URL(url), new URL(base)];
+  const path = baseUrl.pathname.replace(/\/+$/, "");
+  return entryUrl.origin === baseUrl.origin && (entryUrl.pathname === path || entryUrl.pathname.startsWith(`${path}/`));
 };
 
 /** The target of an entry; `rule` may be a group. */
@@ -304,9 +306,9 @@ export const listEntryTargets = (manifests: readonly object[]): EntryTarget[] =>
 
 const sortObjects = (objects: readonly object[]): DeployedObject[] => {
   const all: readonly unknown[] = objects;
-  const strange = all.find((one) => !isDeployedObject(one));
+  const strange = all.find((object) => !isDeployedObject(object));
   if (strange !== undefined) throw new Error(`${JSON.stringify(strange).slice(0, 100)} can't be deployed`);
   return all
     .filter(isDeployedObject)
-    .sort((one, other) => creationOrder.indexOf(one.kind) - creationOrder.indexOf(other.kind));
+    .sort((left, right) => creationOrder.indexOf(left.kind) - creationOrder.indexOf(right.kind));
 };

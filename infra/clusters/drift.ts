@@ -32,7 +32,7 @@ export const compareManifests = (
   wanted: readonly DeployedObject[],
 ): ObjectDifference[] => {
   const find = (all: readonly DeployedObject[], { kind, metadata: { name } }: DeployedObject) =>
-    all.find((one) => one.kind === kind && one.metadata.name === name);
+    all.find((object) => object.kind === kind && object.metadata.name === name);
   return [
     ...wanted.flatMap((object) => {
       const old = find(before, object);
@@ -82,13 +82,13 @@ const isNamed = (value: unknown): value is Named => typeof Object(value).name ==
 export const toEntries = (webhooks: unknown): Named[] => (Array.isArray(webhooks) ? webhooks.filter(isNamed) : []);
 
 const compareEntries = (object: DeployedObject, live: Named[], wanted: Named[]): ObjectDifference[] => {
-  const names = live.map(({ name }) => name).filter((name) => wanted.some((one) => one.name === name));
+  const names = live.map(({ name }) => name).filter((name) => wanted.some((entry) => entry.name === name));
   const order = wanted.map(({ name }) => name).filter((name) => names.includes(name));
   return [
     ...wanted.flatMap((entry) => {
       const found = live.find(({ name }) => name === entry.name);
-      const words = found ? compareFields(found, entry).map((one) => `: ${one}`) : [" is missing"];
-      return words.map((one) => toEntryDifference(object, entry.name, one));
+      const words = found ? compareFields(found, entry).map((field) => `: ${field}`) : [" is missing"];
+      return words.map((word) => toEntryDifference(object, entry.name, word));
     }),
     ...live
       .filter(({ name }) => !wanted.some((entry) => entry.name === name))
@@ -131,7 +131,7 @@ const compareFields = (live: Fields, wanted: Fields, path = ""): string[] =>
 const isListOfNamed = (value: unknown): value is Named[] =>
   Array.isArray(value) && value.every(isNamed) && new Set(value.map(({ name }) => name)).size === value.length;
 
-const indexByName = (list: Named[]): Fields => Object.fromEntries(list.map((one) => [one.name, one]));
+const indexByName = (list: Named[]): Fields => Object.fromEntries(list.map((entry) => [entry.name, entry]));
 
 const maxLength = 160;
 

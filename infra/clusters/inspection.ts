@@ -30,12 +30,12 @@ export const inspectCluster = async (
 ): Promise<ClusterInspection> => {
   const some = findInspectingRules(catalogue, cluster);
   if (some.length === 0) return { cluster, notes: [] };
-  const asked = await open();
+  const inspected = await open();
   const rules = new Map(cluster.rules);
   const notes: string[] = [];
   for (const { name, rule } of some) {
     const setup = cluster.rules.get(name);
-    const found = setup && (await rule.inspectForSettings?.(setup.settings, asked));
+    const found = setup && (await rule.inspectForSettings?.(setup.settings, inspected));
     if (setup === undefined || found === undefined) continue;
     rules.set(name, { ...setup, settings: found.settings });
     notes.push(...found.notes.map((note) => `${name}: ${note}`));

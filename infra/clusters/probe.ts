@@ -89,13 +89,13 @@ const findAnswerFault = (answer: HttpsAnswer | UnansweredError, uid: unknown): s
   const { status, body } = answer;
   const content = Object(parseJson(body));
   const { message } = content;
-  const said = toSentence(typeof message === "string" ? message : body.slice(0, 200));
+  const text = toSentence(typeof message === "string" ? message : body.slice(0, 200));
   if (status === 404) return "the endpoint doesn't know this cluster's key, or the rule";
-  if (status !== 200) return `it answers ${status}${said && `: ${said}`}`;
+  if (status !== 200) return `it answers ${status}${text && `: ${text}`}`;
   const { kind, apiVersion, response } = content;
   const isReview = kind === "AdmissionReview" && apiVersion === "admission.k8s.io/v1";
   const isOurs = Object(response).uid === uid && typeof Object(response).allowed === "boolean";
-  return isReview && isOurs ? undefined : `its answer is not an AdmissionReview for this request: ${said}`;
+  return isReview && isOurs ? undefined : `its answer is not an AdmissionReview for this request: ${text}`;
 };
 
 /** Subresources whose requests carry another kind than the parent's. */
@@ -119,30 +119,30 @@ export const buildProbeReview = ([match]: readonly RequestMatch[]) => {
   const [resource = "", subResource = ""] = isAny
     ? ["configmaps"]
     : path.split("/").map((part) => part.replace("*", ""));
-  const known = standardKinds.find((one) => one.resource.resource === resource);
+  const known = standardKinds.find((candidate) => candidate.resource.resource === resource);
   const kind = {
     group,
     version,
     kind: known?.kind.kind ?? resource.replace(/^./, (first) => first.toUpperCase()).replace(/s$/, ""),
   };
-  const asked = subresourceKinds[subResource] ?? kind;
-  const operation: Operation = operations.some((one) => one === "*" || one === "CREATE")
+  const requestKind = subresourceKinds[subResource] ?? kind;
+  const operation: Operation = operations.some((verb) => verb === "*" || verb === "CREATE")
     ? "CREATE"
     : (findLiteral(operations) ?? "CREATE");
   const name = "postern-probe";
   const namespace = known?.namespaced === false ? undefined : "default";
   const metadata = { name, ...(namespace && { namespace }) };
-  const apiVersion = asked.group === "" ? asked.version : `${asked.group}/${asked.version}`;
+  const apiVersion = requestKind.group === "" ? requestKind.version : `${requestKind.group}/${requestKind.version}`;
   // The options objects of CONNECT requests have no metadata.
-  const object = { apiVersion, kind: asked.kind, ...(operation !== "CONNECT" && { metadata }) };
+  const object = { apiVersion, kind: requestKind.kind, ...(operation !== "CONNECT" && { metadata }) };
   const options = optionKinds[operation];
   return {
     apiVersion: "admission.k8s.io/v1",
     kind: "AdmissionReview",
     request: {
       uid: randomUUID(),
-      ...{ kind: asked, resource: { group, version, resource } },
-      ...{ requestKind: asked, requestResource: { group, version, resource } },
+      ...{ kind: requestKind, resource: { group, version, resource } },
+      ...{ requestKind, requestResource: { group, version, resource } },
       ...(subResource && { subResource, requestSubResource: subResource }),
       ...{ name, ...(namespace && { namespace }), operation },
       userInfo: { username: "postern:probe", groups: [] },
@@ -156,4 +156,5 @@ export const buildProbeReview = ([match]: readonly RequestMatch[]) => {
 
 const optionKinds = { CREATE: "CreateOptions", UPDATE: "UpdateOptions", DELETE: "DeleteOptions", CONNECT: undefined };
 
-const findLiteral = <T extends string>(list: readonly (T | "*")[]) => list.find((one): one is T => one !== "*");
+const findLiteral = <T extends string>(list: readonly (T | "*")[]) =>
+  list.find((element): element is T => element !== "*");

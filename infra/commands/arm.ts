@@ -9,8 +9,8 @@ export default {
   usage: "RULE",
   options: stageOption,
 
-  async run({ options, words: [given = ""] }) {
-    const rule = await resolveStageRule(given);
+  async run({ options, words: [text = ""] }) {
+    const rule = await resolveStageRule(text);
     const version = await runInStage(options, ({ functions }) => armRule(functions, rule));
     writeOutput(`${rule} decides again, as version ${version}\n`);
   },

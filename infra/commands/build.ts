@@ -30,7 +30,7 @@ export default {
     const { catalogue, broken, config } = await readProject(file);
     const to = options.text("to");
     const names = [...catalogue, ...broken].map(({ name }) => name);
-    const rules = readList(options, "rules").map((given) => findRule(given, names) ?? given);
+    const rules = readList(options, "rules").map((text) => findRule(text, names) ?? text);
     if (to === undefined && rules.length > 0) throw new Complaint("--rules needs --to");
     for (const name of rules.filter((name) => !names.includes(name)))
       process.stderr.write(`${describeUnknownRule(name, names)}; it gets no bundle\n`);

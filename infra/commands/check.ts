@@ -95,13 +95,13 @@ export default {
     checkOptions(options, words);
     const file = options.text("config") ?? configFile;
     const { catalogue, broken, config } = await readProject(file);
-    const [name, whole] = chooseCluster(config, options.text("cluster"));
+    const [name, clusterConfig] = chooseCluster(config, options.text("cluster"));
     const only = readList(options, "rules");
     const cluster: [string, ClusterConfig] = [
       name,
-      only.length === 0 ? whole : selectRules(whole, only, catalogue, broken),
+      only.length === 0 ? clusterConfig : selectRules(clusterConfig, only, catalogue, broken),
     ];
-    const lost = broken.filter((one) => createIsOn(cluster[1])(one.name));
+    const lost = broken.filter((rule) => createIsOn(cluster[1])(rule.name));
     reportBroken(broken, () => false);
     const stop = new AbortController();
     const source = await (isLive ? openClusterSource : openFileSource)(
@@ -133,7 +133,7 @@ export default {
       summary.faults = source.unread.length;
       const isCut = stop.signal.aborted;
       await outlets.end({ summary, unread: source.unread, notes: [...source.notes], isCut });
-      for (const sentence of [...source.notes, ...source.unread.map((one) => one.text)])
+      for (const sentence of [...source.notes, ...source.unread.map((failure) => failure.text)])
         process.stderr.write(`${toOneLine(sentence)}\n`);
       if (isCut) {
         process.stderr.write(`ended early: objects after the first ${summary.objects} were not checked\n`);

@@ -13,8 +13,8 @@ export default {
     for: { type: "string", value: "TIME", says: "how long, for instance 90s, 30m or 2h" },
   },
 
-  async run({ options, words: [given = ""] }) {
-    const rule = await resolveStageRule(given);
+  async run({ options, words: [text = ""] }) {
+    const rule = await resolveStageRule(text);
     const until = new Date(Date.now() + parseDuration(options.text("for"), "for"));
     const version = await runInStage(options, ({ functions }) => disarmRule(functions, rule, until));
     writeOutput(`${rule} allows everything until ${until.toISOString()}, as version ${version}\n`);

@@ -18,18 +18,18 @@ export default {
     output: commonCommandOptions.output,
   },
 
-  async run({ options, words: [given, ...rest] }) {
+  async run({ options, words: [text, ...rest] }) {
     const file = options.text("policy");
-    if (file !== undefined && given === undefined) return explainPolicies(file, options.text("output") === "json");
-    if (given === undefined || file !== undefined || rest.length > 0)
+    if (file !== undefined && text === undefined) return explainPolicies(file, options.text("output") === "json");
+    if (text === undefined || file !== undefined || rest.length > 0)
       throw new Complaint("postern explain takes the name of one rule, or --policy FILE");
     const { catalogue, broken, config } = await readProject(options.text("config") ?? configFile);
     const [name = ""] = requireRules(
-      [given],
-      [...catalogue, ...broken].map((one) => one.name),
+      [text],
+      [...catalogue, ...broken].map((rule) => rule.name),
     );
     reportBroken(broken, (rule) => rule === name);
-    const listed = catalogue.find((one) => one.name === name) as CatalogueRule;
+    const listed = catalogue.find((rule) => rule.name === name) as CatalogueRule;
     const { clusters, groups } = config;
     const setups = [...clusters].map(([cluster, { rules }]) => [cluster, rules.get(name) ?? { mode: "not on" }]);
     const group = groups.find(({ members }) => members.includes(listed))?.name;

@@ -127,7 +127,7 @@ const inspectChosenCluster = async (
       file,
     );
   const { cluster, notes } = await inspectCluster(catalogue, plain, open).catch((error: unknown) => {
-    const rules = findInspectingRules(catalogue, plain).map((one) => one.name);
+    const rules = findInspectingRules(catalogue, plain).map((rule) => rule.name);
     const remedy = `entries of ${rules.join(", ")} depend on objects in the cluster; --kubeconfig FILE reads it as another user, and --offline leaves these entries out`;
     throw new Complaint(`${toSentence(error)}\n${remedy}`, error instanceof Complaint ? error.exitCode : 3);
   });

@@ -68,9 +68,9 @@ export default {
     const found: PortParity[] = [];
     for (const port of ports) {
       const settings = cluster?.rules.get(port.name)?.settings;
-      const one = await measureParity(port, binaries, { requests, seed, ...(settings && { settings }) });
-      printRow(buildRow(one));
-      found.push(one);
+      const parity = await measureParity(port, binaries, { requests, seed, ...(settings && { settings }) });
+      printRow(buildRow(parity));
+      found.push(parity);
     }
     const cases = await checkAllCases(binaries, rules);
     const repeating = `--seed ${seed} --requests ${requests}${file === undefined ? "" : ` --config ${file}`}`;

@@ -48,9 +48,9 @@ export default {
 
     const recordings = await openRecordingStore(folder, most, say);
     await serveRules(options, (host, setupOf) =>
-      createRecorder(host, completeRecorderParts, (one) => {
-        const { cluster, rule } = one.origin;
-        recordings.hear({ ...one, line: () => one.line(setupOf(cluster, rule)?.record?.keep) });
+      createRecorder(host, completeRecorderParts, (review) => {
+        const { cluster, rule } = review.origin;
+        recordings.record({ ...review, line: () => review.line(setupOf(cluster, rule)?.record?.keep) });
       }),
     );
     writeOutput(`${await recordings.close()}\n`);

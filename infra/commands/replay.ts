@@ -95,7 +95,7 @@ const run = async (
     throw new Complaint(`--settings takes recorded, not "${settings}"; without it, each version uses its own settings`);
   const known = await readRuleNames();
   // An unknown name is kept as it is: the other version may have the rule.
-  const rules = readList(options, "rules").map((given) => findRule(given, known) ?? given);
+  const rules = readList(options, "rules").map((text) => findRule(text, known) ?? text);
   const wrong = rules.find((name) => !isRuleName(name));
   if (wrong !== undefined) throw new Complaint(`--rules takes names of rules; "${wrong}" can't be one`);
   const config = options.text("config");
@@ -174,11 +174,11 @@ const writeJson = async (
   for await (const result of results) {
     countResult(counts, result);
     if (result.state === "alike" || result.state === "neither") continue;
-    const whole =
+    const base =
       result.state === "unreadable"
         ? result
         : { ...result, answers: dropObjects(result), difference: computeResultHunks(result) };
-    await writeToOutput(`${separator}${JSON.stringify(whole)}`);
+    await writeToOutput(`${separator}${JSON.stringify(base)}`);
     separator = ",\n";
   }
   await writeToOutput(`\n],"summary":${JSON.stringify(counts)}}\n`);

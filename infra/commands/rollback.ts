@@ -25,16 +25,16 @@ export default {
     config: commonCommandOptions.config,
   },
 
-  async run({ options, words: [given, ...rest] }) {
+  async run({ options, words: [text, ...rest] }) {
     const progress = openProgress();
     if (!options.flag("all")) {
-      if (given === undefined || rest.length > 0) throw new Complaint("postern rollback takes one rule, or --all");
-      const rule = await resolveStageRule(given);
+      if (text === undefined || rest.length > 0) throw new Complaint("postern rollback takes one rule, or --all");
+      const rule = await resolveStageRule(text);
       const version = await runInStage(options, (stage) => rollBackOne(stage, rule, options.text("to"), progress));
       writeOutput(`${rule} is at version ${version}\n`);
       return;
     }
-    if (given !== undefined) throw new Complaint("postern rollback takes one rule or --all, not both");
+    if (text !== undefined) throw new Complaint("postern rollback takes one rule or --all, not both");
     const project = await readDeploymentConfig(options);
     const deployer = readClusterCredentials(options, project.clusters);
     const { id, like } = await runInStage(options, (stage) =>

@@ -40,7 +40,7 @@ export default {
       unused: parseDuration(options.text("unused-for"), "unused-for"),
       patience: parseDuration(options.text("patience"), "patience"),
     };
-    const said = await runInStage(options, async (stage) => {
+    const report = await runInStage(options, async (stage) => {
       const job = {
         ...project,
         stage,
@@ -54,6 +54,6 @@ export default {
       const [chosen] = options.text("cluster") === undefined ? [] : clusters;
       return chosen === undefined ? rotateKey(job, retirement) : rotateClusterKey(job, chosen, retirement);
     });
-    writeOutput(`${said}\n`);
+    writeOutput(`${report}\n`);
   },
 } satisfies Command;

@@ -44,7 +44,7 @@ export default {
       const found = await runInParallel(3, names, async (name) =>
         newest ? readHealth({ stage, file, deployer, ...read }, name, newest) : undefined,
       );
-      const clusters = found.filter((one) => one !== undefined);
+      const clusters = found.filter((health) => health !== undefined);
       writeOutput(
         options.text("output") === "json"
           ? `${JSON.stringify({ stage: stage.name, release: summarizeRelease(newest), rules: standings, clusters }, null, 2)}\n`
@@ -67,7 +67,7 @@ const readStandings = async ({ functions }: AwsStage, all: Release[]) => {
       return undefined;
     }),
   );
-  return { standings: found.filter((one) => one !== undefined), faults };
+  return { standings: found.filter((state) => state !== undefined), faults };
 };
 
 const summarizeRelease = (release: Release | undefined) => {
@@ -78,7 +78,9 @@ const summarizeRelease = (release: Release | undefined) => {
 
 const formatStandings = (release: Release | undefined, standings: LiveRuleState[]): string => {
   const rows = standings.map(({ rule, version, weights, modified, disarmed, previous }) => {
-    const trial = Object.entries(weights).map(([other, share]) => `, ${Math.round(share * 100)}% version ${other}`);
+    const trial = Object.entries(weights).map(
+      ([otherVersion, weight]) => `, ${Math.round(weight * 100)}% version ${otherVersion}`,
+    );
     const state = disarmed && disarmed.until > new Date() ? `disarmed until ${disarmed.until.toISOString()}` : "";
     return [rule, `${version}${trial.join("")}`, modified.toISOString(), previous ?? "-", state];
   });
@@ -93,9 +95,9 @@ const formatHealth = ({ cluster, at, entries, asked, sick, slowest, drift, unkno
   const answers = asked === 0 ? "" : `, ${all}`;
   return [
     `\ncluster ${cluster}, updated ${at}: ${entries} ${entries === 1 ? "entry" : "entries"}${answers}`,
-    ...sick.map((one) => `  ! ${one}`),
-    ...drift.map((one) => `  ~ ${one}`),
-    ...unknown.map((one) => `  ? ${one}`),
+    ...sick.map((line) => `  ! ${line}`),
+    ...drift.map((line) => `  ~ ${line}`),
+    ...unknown.map((line) => `  ? ${line}`),
     "",
   ].join("\n");
 };

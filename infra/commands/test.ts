@@ -55,12 +55,12 @@ const reportResults = async (
   const output = options.text("output");
   const all: TestResult[] = [];
   let rule: string | undefined;
-  for await (const one of runCases) {
-    all.push(one);
+  for await (const test of runCases) {
+    all.push(test);
     if (output !== undefined) continue;
-    if (one.rule !== rule) writeOutput(`${all.length > 1 ? "\n" : ""}${one.rule ?? one.file}\n`);
-    rule = one.rule;
-    writeOutput(formatTestResult(one));
+    if (test.rule !== rule) writeOutput(`${all.length > 1 ? "\n" : ""}${test.rule ?? test.file}\n`);
+    rule = test.rule;
+    writeOutput(formatTestResult(test));
   }
   if (output === "json") writeOutput(`${JSON.stringify({ cases: all }, null, 2)}\n`);
   else if (output === "junit") writeOutput(formatJunit(all));
@@ -87,7 +87,7 @@ const testPolicies = async (places: string[], files: string[], options: ParsedOp
     ({ faults }) => faults.length > 0,
   );
   if (faulty.length > 0) {
-    const faults = faulty.map((one) => ({ ...one, does: [], warnings: [], unlikeKinitiras: [] }));
+    const faults = faulty.map((policy) => ({ ...policy, does: [], warnings: [], unlikeKinitiras: [] }));
     if (output === "json")
       writeOutput(
         `${JSON.stringify({ policies: faulty.map(({ policy, faults }) => ({ policy, faults })) }, null, 2)}\n`,

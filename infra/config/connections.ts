@@ -136,18 +136,18 @@ const buildConnection = async (connect: ConnectConfig, folder: string): Promise<
 const certificates = /-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/g;
 
 /** Returns only the certificates in a PEM text or file, not, for example, a private key beside them. */
-export const readCertificates = async (given: string, folder: string): Promise<string> => {
-  const isText = given.includes("-----BEGIN");
-  const where = isText ? "its ca" : given;
-  const found = (isText ? given : await readFile(resolve(folder, given), "utf8")).match(certificates) ?? [];
+export const readCertificates = async (pem: string, folder: string): Promise<string> => {
+  const isText = pem.includes("-----BEGIN");
+  const where = isText ? "its ca" : pem;
+  const found = (isText ? pem : await readFile(resolve(folder, pem), "utf8")).match(certificates) ?? [];
   if (found.length === 0) throw new Error(`finds no certificate in PEM in ${where}`);
-  for (const one of found)
+  for (const certificate of found)
     try {
-      new X509Certificate(one);
+      new X509Certificate(certificate);
     } catch {
       throw new Error(`finds a certificate in ${where} that can't be read`);
     }
-  return found.map((one) => `${one}\n`).join("");
+  return found.map((certificate) => `${certificate}\n`).join("");
 };
 
 interface Kubeconfig {
@@ -198,9 +198,9 @@ export const readKubeconfig = async (
   const authority = await readText(cluster, "certificate-authority");
   const ca = authority === undefined ? undefined : await readCertificates(authority, "");
   const [cert, key] = [await readText(user, "client-certificate"), await readText(user, "client-key")];
-  const given =
+  const selected =
     user.token || (typeof user.tokenFile === "string" ? await readText({ file: user.tokenFile }, "file") : "");
-  const token = typeof given === "string" ? given.trim() : "";
+  const token = typeof selected === "string" ? selected.trim() : "";
   if (token !== "" && !isToken(token)) throw new Error(`finds a token in ${file} that no header can carry`);
   if (token === "" && (cert === undefined || key === undefined))
     throw new Error(`finds neither a token nor a client certificate for the user "${context.user}" in ${file}`);

@@ -76,11 +76,11 @@ export const validateRules = (
 ): Map<string, RuleDraft> => {
   const rules = new Map(general);
   const seen = new Set<string>();
-  for (const [given, section] of Object.entries(toMap(value))) {
-    const name = findRule(given, known.names);
-    const here = [...path, given];
+  for (const [key, section] of Object.entries(toMap(value))) {
+    const name = findRule(key, known.names);
+    const here = [...path, key];
     if (name === undefined) {
-      complain(here, describeUnknownRuleName(given, known.names));
+      complain(here, describeUnknownRuleName(key, known.names));
       continue;
     }
     if (seen.has(name)) complain(here, `is ${name}, which is listed here already`);
@@ -108,8 +108,8 @@ export const finishRules = (
   complain: ReportMistake,
 ): Map<string, RuleConfig> =>
   new Map(
-    [...rules].map(([name, { place, settingsPlace = place, wrong, record, ...said }]) => {
-      const result = { ...said, ...(record && record !== "off" && { record }) };
+    [...rules].map(([name, { place, settingsPlace = place, wrong, record, ...config }]) => {
+      const result = { ...config, ...(record && record !== "off" && { record }) };
       const rule = findKnownRule(name, known);
       const isOn = result.mode !== "off" && !wrong;
       const unfit = isOn ? rule?.checkSettings?.(result.settings) : undefined;
@@ -153,9 +153,9 @@ const readExempt = (section: ExemptSection, path: ConfigPath, complain: ReportMi
   for (const [key, label] of Object.entries(labels))
     if (typeof label !== "string" || !labelKey.test(key) || !labelValue.test(label))
       complain([...path, "namespaceLabels", key], "must be a valid label and label value");
-  for (const [index, one] of toList(exempt.namespaces).entries())
-    if (typeof one === "string" && !dnsLabel.test(one))
-      complain([...path, "namespaces", index], `must be the name of a namespace, not "${one}"`);
+  for (const [index, namespace] of toList(exempt.namespaces).entries())
+    if (typeof namespace === "string" && !dnsLabel.test(namespace))
+      complain([...path, "namespaces", index], `must be the name of a namespace, not "${namespace}"`);
   return { ...exempt, ...(namespaceLabels !== undefined && { namespaceLabels: labels as Record<string, string> }) };
 };
 

@@ -35,20 +35,20 @@ const configShape = allowNull(
 
 /** Returns the config and all mistakes in postern.yaml. The settings of rules that can't be loaded aren't read. */
 export const validateConfig = (
-  given: unknown,
+  settings: unknown,
   catalogue: CatalogueRule[],
   places: ManifestFiles,
   broken: readonly BrokenRule[],
 ): { config: PosternConfig; mistakes: SettingsMistake[] } => {
-  const mistakes = findMisfits(given, configShape).map(({ path, expected, known }): SettingsMistake => {
+  const mistakes = findMisfits(settings, configShape).map(({ path, expected, known }): SettingsMistake => {
     return { path, sentence: known ? `is unknown; ${expected} is expected` : `must be ${expected}` };
   });
   const complain: ReportMistake = (path, sentence) => {
-    const isKnown = mistakes.some((one) => one.sentence === sentence && one.path.join() === path.join());
+    const isKnown = mistakes.some((mistake) => mistake.sentence === sentence && mistake.path.join() === path.join());
     if (!isKnown) mistakes.push({ path, sentence });
   };
   const known = { catalogue, names: [...catalogue, ...broken].map(({ name }) => name), places };
-  const { rules, clusters, groups } = toMap(given);
+  const { rules, clusters, groups } = toMap(settings);
   const together = readGroups(groups, known, broken, complain);
   const general = validateRules(rules, ["rules"], new Map(), known, complain);
   const named = Object.entries(toMap(clusters ?? { local: {} })).map(
@@ -81,10 +81,10 @@ const readCluster = (
 };
 
 const readKeyVersions = (value: unknown, path: ConfigPath, complain: ReportMistake): number[] => {
-  const given: unknown[] = Array.isArray(value) ? value : [value ?? 1];
-  const versions = given.filter((one): one is number => Number.isSafeInteger(one) && Number(one) >= 1);
+  const list: unknown[] = Array.isArray(value) ? value : [value ?? 1];
+  const versions = list.filter((version): version is number => Number.isSafeInteger(version) && Number(version) >= 1);
   const [first, second = Number.POSITIVE_INFINITY] = versions;
-  if (first === undefined || second <= first || given.length > 2 || versions.length < given.length)
+  if (first === undefined || second <= first || list.length > 2 || versions.length < list.length)
     complain(path, "must be a whole number from 1, or two such numbers while the key changes, the new one last");
   return versions;
 };
@@ -102,24 +102,24 @@ const readGroups = (
     const path = ["groups", name];
     if (!isRuleName(name)) complain(path, "is no name for a group: lower-case letters, digits and hyphens, at most 42");
     if (findRule(name, names) !== undefined) complain(path, "is the name of a rule, too");
-    const given = toList(members).filter((one) => typeof one === "string");
-    if (given.length === 0) complain(path, "must be a list of rules, with at least one");
-    const fit = given.flatMap((text, index) => {
-      const one = findRule(text, names) ?? text;
+    const memberNames = toList(members).filter((member) => typeof member === "string");
+    if (memberNames.length === 0) complain(path, "must be a list of rules, with at least one");
+    const fit = memberNames.flatMap((text, index) => {
+      const member = findRule(text, names) ?? text;
       if (isBroken(text)) return [];
-      const listed = catalogue.find((rule) => rule.name === one);
-      const unfit = listed ? findGroupFault(listed, taken.get(one)) : describeUnknownRuleName(one, names);
-      if (unfit !== undefined) complain([...path, index], `"${one}" ${unfit}`);
-      taken.set(one, name);
+      const listed = catalogue.find((rule) => rule.name === member);
+      const unfit = listed ? findGroupFault(listed, taken.get(member)) : describeUnknownRuleName(member, names);
+      if (unfit !== undefined) complain([...path, index], `"${member}" ${unfit}`);
+      taken.set(member, name);
       return listed && unfit === undefined ? [listed] : [];
     });
-    return given.some(isBroken) ? [] : [{ name, members: catalogue.filter((listed) => fit.includes(listed)) }];
+    return memberNames.some(isBroken) ? [] : [{ name, members: catalogue.filter((listed) => fit.includes(listed)) }];
   });
 };
 
-/** Returns why a rule can't be in a group. `other` is the group that has it already. */
-const findGroupFault = ({ phases, rule }: CatalogueRule, other: string | undefined): string | undefined => {
-  if (other !== undefined) return `is in ${other} already`;
+/** Returns why a rule can't be in a group. `otherGroup` is the group that has it already. */
+const findGroupFault = ({ phases, rule }: CatalogueRule, otherGroup: string | undefined): string | undefined => {
+  if (otherGroup !== undefined) return `is in ${otherGroup} already`;
   if (!phases.includes("mutate")) return "only validates; groups are for rules that mutate";
   if (rule.variants) return "has several entries, and a group has one";
   if (rule.inspectForSettings)

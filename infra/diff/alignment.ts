@@ -9,8 +9,11 @@ export const alignLines = (old: readonly string[], now: readonly string[]): numb
     if (index < head) return index;
     return index < now.length - tail ? -1 : index - now.length + old.length;
   });
-  for (const [one, other] of findEqualLines(old.slice(head, old.length - tail), now.slice(head, now.length - tail)))
-    lines[other + head] = one + head;
+  for (const [oldLine, newLine] of findEqualLines(
+    old.slice(head, old.length - tail),
+    now.slice(head, now.length - tail),
+  ))
+    lines[newLine + head] = oldLine + head;
   return lines;
 };
 
@@ -47,16 +50,16 @@ const tracePairs = (
   nowLength: number,
 ): [number, number][] => {
   const pairs: [number, number][] = [];
-  let [one, other] = [oldLength, nowLength];
+  let [oldEnd, newEnd] = [oldLength, nowLength];
   for (let edits = history.length - 1; edits >= 0; edits--) {
     const reached = history[edits] ?? new Map<number, number>();
-    const diagonal = one - other;
+    const diagonal = oldEnd - newEnd;
     const [below, above] = [reached.get(diagonal - 1) ?? -1, reached.get(diagonal + 1) ?? -1];
     const before = diagonal === -edits || (diagonal !== edits && below < above) ? diagonal + 1 : diagonal - 1;
     const from = edits === 0 ? 0 : (reached.get(before) ?? 0);
     const fromOther = edits === 0 ? 0 : from - before;
-    while (one > from && other > fromOther && one > 0 && other > 0) pairs.push([--one, --other]);
-    if (edits > 0) [one, other] = [from, fromOther];
+    while (oldEnd > from && newEnd > fromOther && oldEnd > 0 && newEnd > 0) pairs.push([--oldEnd, --newEnd]);
+    if (edits > 0) [oldEnd, newEnd] = [from, fromOther];
   }
   return pairs.reverse();
 };

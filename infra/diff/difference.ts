@@ -76,14 +76,14 @@ const interleaveLines = (
 
 const toRuleField = (rule: string | undefined) => (rule === undefined ? {} : { rule });
 
-const around = 3;
+const contextLines = 3;
 
 const groupHunks = (all: readonly DiffLine[]): DiffHunk[] => {
   const found: DiffHunk[] = [];
   let [old, now, open] = [1, 1, -1];
   const changed = all.flatMap(({ sign }, index) => (sign === " " ? [] : [index]));
   const isNear = new Set(
-    changed.flatMap((index) => Array.from({ length: 2 * around + 1 }, (_, step) => index - around + step)),
+    changed.flatMap((index) => Array.from({ length: 2 * contextLines + 1 }, (_, step) => index - contextLines + step)),
   );
   for (const [index, line] of all.entries()) {
     if (isNear.has(index)) {

@@ -86,7 +86,7 @@ const openAuthority = async (folder: string): Promise<{ ca: string; caKey: strin
 export const parseCertificates = (pem: string): X509Certificate[] | undefined => {
   const found = pem.match(/-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/g);
   try {
-    return found?.map((one) => new X509Certificate(one));
+    return found?.map((certificate) => new X509Certificate(certificate));
   } catch {
     return undefined;
   }

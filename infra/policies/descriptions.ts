@@ -38,7 +38,9 @@ const describeRule = (
   acts: string[],
 ): string => {
   const { targetOperations: wanted = [] } = rule;
-  const operations = possible.filter((one) => wanted.length === 0 || wanted.includes("*") || wanted.includes(one));
+  const operations = possible.filter(
+    (operation) => wanted.length === 0 || wanted.includes("*") || wanted.includes(operation),
+  );
   const when = operations.length > 0 ? `On ${joinWords(operations)} of` : "Never, of";
   return `${when} ${objects}: ${acts.join("; then ") || "does nothing"}.`;
 };
@@ -131,10 +133,10 @@ const describeTemplate = (template: OverrideTemplate): string => {
         : `sets ${joinWords(amounts)} in the first container`;
     }
     case "resourcesOversell": {
-      const given = oversellFactors.filter(({ factor }) => resourcesOversell[factor]);
+      const factors = oversellFactors.filter(({ factor }) => resourcesOversell[factor]);
       if (isRemoved)
-        return `removes the requests of ${joinWords(given.map(({ name }) => name))} of the first container`;
-      const shares = given.map(({ factor, name }) => `${name} to ${resourcesOversell[factor]} of its limit`);
+        return `removes the requests of ${joinWords(factors.map(({ name }) => name))} of the first container`;
+      const shares = factors.map(({ factor, name }) => `${name} to ${resourcesOversell[factor]} of its limit`);
       return `sets in the first container the requests of ${joinWords(shares)}`;
     }
     case "tolerations": {
@@ -149,16 +151,16 @@ const describeTemplate = (template: OverrideTemplate): string => {
   }
 };
 
-const describeMetadata = ({ operation, path = "", value, valueRef }: OverrideTemplate, one: string): string => {
+const describeMetadata = ({ operation, path = "", value, valueRef }: OverrideTemplate, noun: string): string => {
   const field = findSetField(value);
   const key = unescapeStep(path);
   const map = Object.entries((field === "stringMap" && value?.stringMap) || {});
   // An operation `remove` always names the key in its path, never in a value.
-  if (operation === "remove") return `removes ${one} ${key}`;
+  if (operation === "remove") return `removes ${noun} ${key}`;
   if (map.length > 0)
-    return `sets ${one} ${joinWords(map.map(([key, text]) => `${unescapeStep(key)} to ${quoteStart(text)}`))}`;
-  if (field) return `sets ${one} ${key} to ${quoteStart(String(value?.[field]))}`;
-  return `sets ${one} ${key} to ${valueRef ? describeReference(valueRef) : "nothing"}, where that exists`;
+    return `sets ${noun} ${joinWords(map.map(([key, text]) => `${unescapeStep(key)} to ${quoteStart(text)}`))}`;
+  if (field) return `sets ${noun} ${key} to ${quoteStart(String(value?.[field]))}`;
+  return `sets ${noun} ${key} to ${valueRef ? describeReference(valueRef) : "nothing"}, where that exists`;
 };
 
 const describeToleration = ({ key = "", operator, value = "", effect, tolerationSeconds }: Toleration) =>
@@ -240,7 +242,7 @@ const describeConstant = (constant: PolicyConstant = {}): string => {
   const field = findSetField(constant);
   const value = field && constant[field];
   const isBare = field === "float" || field === "floatSlice";
-  const listed = Array.isArray(value) ? value.map((one) => (isBare ? one : quote(one))).join(", ") : undefined;
+  const listed = Array.isArray(value) ? value.map((item) => (isBare ? item : quote(item))).join(", ") : undefined;
   return listed ?? (isBare ? String(value) : quoteStart(value));
 };
 

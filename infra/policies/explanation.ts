@@ -45,7 +45,7 @@ export const explainPolicyDocuments = async (
 ): Promise<PolicyExplanation[]> => {
   const checked = checkPolicyDocuments(documents.map(({ value }) => value));
   const faultyFirst = checked.toSorted(
-    (one, other) => Number(one.policy !== undefined) - Number(other.policy !== undefined),
+    (left, right) => Number(left.policy !== undefined) - Number(right.policy !== undefined),
   );
   return Promise.all(
     faultyFirst.map(async ({ name, policy, faults, document, path }) => {

@@ -164,12 +164,12 @@ const findCaseFault = (entry: Case): string | undefined => {
 
 const findCaseSettingsFault = (
   { listed: { rule }, held }: PolicyRuleUnderTest,
-  given: object | undefined,
+  expected: object | undefined,
 ): string | undefined => {
-  const [mistake] = findMistakes(rule.settings ?? {}, given ?? {});
+  const [mistake] = findMistakes(rule.settings ?? {}, expected ?? {});
   if (mistake) return `settings.${mistake.path.join(".")} ${mistake.sentence}`;
-  const twice = held.find((key) => Object.hasOwn(given ?? {}, key));
+  const twice = held.find((key) => Object.hasOwn(expected ?? {}, key));
   if (twice !== undefined) return `can't have settings.${twice}: they are those that are tested`;
-  const unfit = rule.checkSettings?.(mergeWithDefaults(rule.settings ?? {}, given));
+  const unfit = rule.checkSettings?.(mergeWithDefaults(rule.settings ?? {}, expected));
   return unfit && `can't have these settings: it ${unfit}`;
 };

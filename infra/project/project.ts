@@ -69,23 +69,23 @@ export const readConfig = async (
 export const listManifestPaths = async (file: string, catalogue: CatalogueRule[]): Promise<string[]> => {
   const text = await readFile(file, "utf8");
   const { clusters } = Object(parseDocument(text, { prettyErrors: false, logLevel: "silent" }).toJS());
-  const standing = Object.values(Object(clusters)).map((one) => Object(Object(one).connect).manifests);
-  const all = [...listSettingPaths(text, catalogue), ...standing.filter((one) => typeof one === "string")];
+  const standing = Object.values(Object(clusters)).map((cluster) => Object(Object(cluster).connect).manifests);
+  const all = [...listSettingPaths(text, catalogue), ...standing.filter((path) => typeof path === "string")];
   return [...new Set(all.map((place) => resolveConfigPath(place, dirname(file))))];
 };
 
 /** Returns the paths of manifests in the settings of these rules. Ignores mistakes, which parseConfig reports. */
 const listSettingPaths = (text: string, catalogue: CatalogueRule[]): string[] => {
   const { rules, clusters } = Object(parseDocument(text, { prettyErrors: false, logLevel: "silent" }).toJS());
-  const all = [rules, ...Object.values(Object(clusters)).map((one) => Object(one).rules)];
+  const all = [rules, ...Object.values(Object(clusters)).map((cluster) => Object(cluster).rules)];
   const settings = catalogue.flatMap(({ name, rule }) =>
     Object.keys(rule.manifests ?? {}).flatMap((key) =>
       all
-        .flatMap((one) => Object.entries(Object(one)))
-        .map(([given, said]) => (findRule(given, [name]) ? Object(Object(said).settings)[key] : undefined)),
+        .flatMap((section) => Object.entries(Object(section)))
+        .map(([ruleText, config]) => (findRule(ruleText, [name]) ? Object(Object(config).settings)[key] : undefined)),
     ),
   );
-  return [...new Set(settings.flat().filter((one) => typeof one === "string"))];
+  return [...new Set(settings.flat().filter((setting) => typeof setting === "string"))];
 };
 
 export const parseConfig = (
@@ -99,11 +99,11 @@ export const parseConfig = (
   const document = parseDocument(text, { lineCounter: lines, prettyErrors: false });
   const [fault] = document.errors;
   if (fault) throw new Complaint(`${name}:${lines.linePos(fault.pos[0]).line} is no YAML: ${fault.message}`);
-  const given = toPlainValue(document, name);
+  const value = toPlainValue(document, name);
   // An interrupted save leaves an empty file, which must not turn all rules off.
-  if (given === null)
+  if (value === null)
     throw new Complaint(`${name} is empty; it must name the rules that are on, or say "rules: {}" if none is`);
-  const { config, mistakes } = validateConfig(given, catalogue, places, broken);
+  const { config, mistakes } = validateConfig(value, catalogue, places, broken);
   // Groups are checked only if each rule is valid by itself.
   const found = mistakes.length > 0 ? mistakes : findGroupMistakes(config);
   if (found.length === 0) return config;

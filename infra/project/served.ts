@@ -39,7 +39,7 @@ export const toGroupRule = ({ name, members }: RuleGroup): CatalogueRule => {
   // The member's name is put in front, because two members may have needs of the same name.
   const needs = Object.fromEntries(
     members.flatMap(({ name, rule }) =>
-      Object.entries(rule.needs ?? {}).map(([need, one]) => [`${name}.${need}`, one]),
+      Object.entries(rule.needs ?? {}).map(([need, declaration]) => [`${name}.${need}`, declaration]),
     ),
   );
   const summary = `Does at once what ${members.map(({ name }) => name).join(", ")} would do one after the other.`;

@@ -29,7 +29,7 @@ const buildReview = (line: string | Error, rule = "limit-it", cluster = "prod"):
 const record = async (folder: string, all: RecordedReview[], most = 100) => {
   const sentences: string[] = [];
   const recordings = await openRecordingStore(folder, most, (sentence) => void sentences.push(sentence));
-  for (const one of all) recordings.hear(one);
+  for (const one of all) recordings.record(one);
   return { end: await recordings.close(), sentences };
 };
 
@@ -106,7 +106,7 @@ describe("a folder of recordings", () => {
     const sentences: string[] = [];
     const recordings = await openRecordingStore(to, 10, (sentence) => void sentences.push(sentence));
     await rm(to, { recursive: true });
-    for (let time = 0; time < 3; time++) recordings.hear(buildReview("- {}\n"));
+    for (let time = 0; time < 3; time++) recordings.record(buildReview("- {}\n"));
     assert.equal(await recordings.close(), `0 reviews recorded in ${to}; left out: 3 not written`);
     assert.equal(sentences.length, 1);
     assert.match(sentences[0] ?? "", /^.*to\/prod\/limit-it\.yaml can't be written: ENOENT/);
@@ -145,7 +145,7 @@ describe("a folder of recordings", () => {
       return "- {}\n";
     };
     const recordings = await openRecordingStore(to, 10, () => {});
-    recordings.hear({ ...buildReview(""), line, request: { object: deep } as RecordedReview["request"] });
+    recordings.record({ ...buildReview(""), line, request: { object: deep } as RecordedReview["request"] });
     await Promise.resolve();
     isAnswered = true;
     assert.equal(await recordings.close(), `1 review recorded in ${to}`);

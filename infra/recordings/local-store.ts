@@ -9,7 +9,7 @@ import { toOneLine, truncateText } from "../cli/terminal.ts";
 /** Files of recordings in a folder, one for each rule of each cluster: `<cluster>/<rule>.yaml`. */
 export interface RecordingStore {
   /** Queues a review and returns at once. A failure doesn't affect the caller. */
-  hear(one: RecordedReview): void;
+  record(review: RecordedReview): void;
   append(cluster: string, rule: string, line: string): Promise<void>;
   /** Waits until everything is written, and returns a summary. */
   close(): Promise<string>;
@@ -17,7 +17,7 @@ export interface RecordingStore {
 
 /** A queued review, and its approximate size in characters. */
 interface QueuedReview {
-  heard: RecordedReview;
+  review: RecordedReview;
   length: number;
 }
 
@@ -39,14 +39,14 @@ export const openRecordingStore = async (
   });
   const counts = new Map<string, number>();
   const omissions = openOmissions();
-  const said = new Set<string>();
+  const reported = new Set<string>();
   const queue: QueuedReview[] = [];
   let length = 0;
   let writing: Promise<void> | undefined;
 
   const reportOnce = (sentence: string) => {
-    if (!said.has(sentence)) say(sentence);
-    said.add(sentence);
+    if (!reported.has(sentence)) say(sentence);
+    reported.add(sentence);
   };
   const append = async (cluster: string, rule: string, lines: readonly string[]) => {
     const place = getRecordingPath(cluster, rule);
@@ -77,9 +77,9 @@ export const openRecordingStore = async (
         const next = queue.shift();
         if (next === undefined) break;
         length -= next.length;
-        const { cluster, rule } = next.heard.origin;
+        const { cluster, rule } = next.review.origin;
         const place = getRecordingPath(cluster, rule);
-        const line = (counts.get(place) ?? 0) < most ? await next.heard.line().catch(omissions.addError) : "";
+        const line = (counts.get(place) ?? 0) < most ? await next.review.line().catch(omissions.addError) : "";
         if (line === undefined) continue;
         const group = batch.get(place) ?? { cluster, rule, lines: [] };
         group.lines.push(line);
@@ -91,11 +91,11 @@ export const openRecordingStore = async (
   };
 
   return {
-    hear: (heard) => {
-      const size = estimateLength(heard.request);
+    record: (review) => {
+      const size = estimateLength(review.request);
       if (length + size > longestQueue) return omissions.add("too many at once");
       length += size;
-      queue.push({ heard, length: size });
+      queue.push({ review, length: size });
       writing ??= write().finally(() => {
         writing = undefined;
       });

@@ -76,16 +76,16 @@ const aspects = ["verdict", "message", "code", "reason", "warnings", "audit", "o
 
 /** Patches are compared by their results. Modes are compared unless both verdicts are `allowed`. */
 export const listDifferingAspects = (left: KnownAnswer, right: KnownAnswer): DecisionAspect[] => {
-  const [one, other] = [left.made, right.made];
-  const isWhole = "details" in one && "details" in other;
-  const isSilent = one.verdict === "allowed" && other.verdict === "allowed";
+  const [leftDecision, rightDecision] = [left.made, right.made];
+  const isWhole = "details" in leftDecision && "details" in rightDecision;
+  const isSilent = leftDecision.verdict === "allowed" && rightDecision.verdict === "allowed";
   const hasMode = left.mode !== undefined && right.mode !== undefined && !isSilent;
   return [
     ...aspects.filter((aspect) => {
-      if (aspect === "object" && (!("object" in one) || !("object" in other))) return false;
-      return !isDeepStrictEqual(one[aspect], other[aspect]);
+      if (aspect === "object" && (!("object" in leftDecision) || !("object" in rightDecision))) return false;
+      return !isDeepStrictEqual(leftDecision[aspect], rightDecision[aspect]);
     }),
-    ...(isWhole && !isDeepStrictEqual(one.details, other.details) ? ["details" as const] : []),
+    ...(isWhole && !isDeepStrictEqual(leftDecision.details, rightDecision.details) ? ["details" as const] : []),
     ...(hasMode && left.mode !== right.mode ? ["mode" as const] : []),
   ];
 };

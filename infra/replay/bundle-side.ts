@@ -18,11 +18,12 @@ export const openBundles = async (
   milliseconds: number,
   scratch: ReplayResources,
 ): Promise<RuleVersion> => {
-  const shares = await readRuleConfigs(folder);
-  const player = openFunctionProcess(folder, scratch);
+  const configs = await readRuleConfigs(folder);
+  const functionProcess = openFunctionProcess(folder, scratch);
   const started = new Map<string, Promise<OrderReply>>();
   const start = (name: string) => {
-    const known = started.get(name) ?? player.ask({ function: name, milliseconds: Math.max(milliseconds, starting) });
+    const known =
+      started.get(name) ?? functionProcess.ask({ function: name, milliseconds: Math.max(milliseconds, starting) });
     started.set(name, known);
     return known;
   };
@@ -30,15 +31,15 @@ export const openBundles = async (
   return {
     name,
     find: async (rule: string, phase: Phase) => {
-      const part = findServingFunction(shares, rule, phase);
+      const part = findServingFunction(configs, rule, phase);
       if (part === undefined) return { absent: "doesn't have the rule, or has it turned off everywhere" };
       const { fault } = await start(part);
       if (fault !== undefined) return { fault: `it doesn't start: ${fault}` };
-      const share = shares.get(part);
-      return share === undefined ? { fault: "it contains no settings" } : { name: part, share };
+      const config = configs.get(part);
+      return config === undefined ? { fault: "it contains no settings" } : { name: part, config };
     },
     invoke: async (part, event) => {
-      const reply = await player.ask({ function: part.name, event, milliseconds });
+      const reply = await functionProcess.ask({ function: part.name, event, milliseconds });
       return reply.fault === undefined ? { answer: reply.answer } : { fault: reply.fault };
     },
   };
@@ -49,15 +50,15 @@ export const isBuilt = async (folder: string): Promise<boolean> => (await readRu
 
 /** Returns the functions in a folder of bundles, each with its part of postern.yaml; undefined if that is unknown. */
 const readRuleConfigs = async (folder: string): Promise<Map<string, unknown>> => {
-  const shares = new Map<string, unknown>();
+  const configs = new Map<string, unknown>();
   for (const entry of await readdir(folder, { withFileTypes: true }).catch(() => [])) {
     const place = join(folder, entry.name);
     const code = entry.isDirectory() ? await readFile(join(place, "index.cjs"), "utf8").catch(() => "") : "";
     if (code === "") continue;
     const settings = await readFile(join(place, "settings.json"), "utf8").catch(() => undefined);
-    shares.set(entry.name, settings === undefined ? parseBundledConfig(code) : JSON.parse(settings));
+    configs.set(entry.name, settings === undefined ? parseBundledConfig(code) : JSON.parse(settings));
   }
-  return shares;
+  return configs;
 };
 
 /** Older builds wrote no settings.json: their part of postern.yaml is only in the code, as a call of JSON.parse. */
@@ -109,16 +110,16 @@ const openFunctionProcess = (folder: string, scratch: ReplayResources): Function
     const before = ends.get(order.function) ?? 0;
     if (before >= mostEnds) return { fault: `it is not asked any more, for ${before} reviews ended its process` };
     actor ??= start();
-    const asked = actor;
+    const child = actor;
     const { promise, resolve } = Promise.withResolvers<OrderReply>();
     waiting = resolve;
     const timer = setTimeout(() => {
       actor = undefined;
-      asked.kill("SIGKILL");
+      child.kill("SIGKILL");
       resolve({ fault: `it gave no answer within ${order.milliseconds / 1000} s` });
     }, order.milliseconds + grace);
     // Errors of `send` are ignored: the exit event reports a process that has ended.
-    asked.send(order, () => {});
+    child.send(order, () => {});
     const reply = await promise;
     clearTimeout(timer);
     if (actor === undefined) ends.set(order.function, before + 1);

@@ -49,7 +49,7 @@ export async function* readRecordings(
 ): AsyncGenerator<ReplayRecording | UnreadableRecording> {
   const files = new Set((await Promise.all(paths.map(listRecordingFiles))).flat());
   // The recordings of one rule come together, whatever their cluster.
-  const sorted = [...files].sort((one, other) => compare(basename(one), basename(other)) || compare(one, other));
+  const sorted = [...files].sort((left, right) => compare(basename(left), basename(right)) || compare(left, right));
   for (const file of sorted) {
     const source: AsyncIterable<Uint8Array> = file === "-" ? stdin : createReadStream(file);
     try {
@@ -60,7 +60,7 @@ export async function* readRecordings(
   }
 }
 
-const compare = (one: string, other: string) => (one < other ? -1 : one > other ? 1 : 0);
+const compare = (left: string, right: string) => (left < right ? -1 : left > right ? 1 : 0);
 
 const listRecordingFiles = async (path: string): Promise<string[]> => {
   if (path === "-") return [path];

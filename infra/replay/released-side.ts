@@ -13,7 +13,7 @@ export const openReleasedVersion = async (
   if (newest === undefined) throw new Complaint(`nothing was released in stage ${name} yet; postern deploy does that`);
   const isLive = text === "live";
   const release = isLive ? newest : findRelease(all, text);
-  const shares = new Map(Object.entries(release.rules).map(([part, { share }]) => [part, share]));
+  const configs = new Map(Object.entries(release.rules).map(([part, { share }]) => [part, share]));
   const versions = new Map<string, Promise<string>>();
   const findVersion = (part: string): Promise<string> => {
     const known =
@@ -26,11 +26,11 @@ export const openReleasedVersion = async (
   return {
     name: isLive ? `${name}'s live` : `${name}'s ${text}`,
     find: async (rule, phase) => {
-      const part = findServingFunction(shares, rule, phase);
+      const part = findServingFunction(configs, rule, phase);
       if (part === undefined) return { absent: "doesn't have the rule, or has it turned off everywhere" };
       const version = await findVersion(part);
-      const share = findReleasedConfig([release, ...all], part, version);
-      if (share) return { name: part, share };
+      const config = findReleasedConfig([release, ...all], part, version);
+      if (config) return { name: part, config };
       return { fault: `version ${version} of ${part} is in no known release, so its settings aren't known` };
     },
     invoke: async ({ name: part }: VersionPart, event) => {
@@ -50,4 +50,4 @@ export const openReleasedVersion = async (
 const findReleasedConfig = (releases: readonly Release[], part: string, version: string) =>
   releases
     .map(({ rules }) => (Object.hasOwn(rules, part) ? rules[part] : undefined))
-    .find((one) => one?.version === version)?.share;
+    .find((releasedRule) => releasedRule?.version === version)?.share;

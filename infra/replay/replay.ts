@@ -46,11 +46,13 @@ export async function* replayAll(
   terms: ReplayOptions,
 ): AsyncGenerator<ReplayResult> {
   const underWay: Promise<ReplayResult>[] = [];
-  for await (const one of recordings) {
-    const rule = "entry" in one ? getRuleName(one, terms) : "";
-    if ("entry" in one && rule !== undefined && terms.rules.length > 0 && !terms.rules.includes(rule)) continue;
+  for await (const recording of recordings) {
+    const rule = "entry" in recording ? getRuleName(recording, terms) : "";
+    if ("entry" in recording && rule !== undefined && terms.rules.length > 0 && !terms.rules.includes(rule)) continue;
     const result =
-      "entry" in one ? replay(one, rule, terms) : Promise.resolve({ state: "unreadable" as const, ...one });
+      "entry" in recording
+        ? replay(recording, rule, terms)
+        : Promise.resolve({ state: "unreadable" as const, ...recording });
     // `yield await` throws the error; this prevents an unhandled rejection before that.
     result.catch(() => {});
     underWay.push(result);
@@ -62,8 +64,12 @@ export async function* replayAll(
 const getRuleName = ({ rule }: ReplayRecording, { rules }: ReplayOptions) =>
   rule ?? (rules.length === 1 ? rules[0] : undefined);
 
-const replay = async (one: ReplayRecording, rule: string | undefined, terms: ReplayOptions): Promise<ReplayResult> => {
-  const { file, line, entry } = one;
+const replay = async (
+  recording: ReplayRecording,
+  rule: string | undefined,
+  terms: ReplayOptions,
+): Promise<ReplayResult> => {
+  const { file, line, entry } = recording;
   const createUnreadable = (sentence: string): ReplayResult => ({ state: "unreadable", file, line, sentence });
   if (rule === undefined) return createUnreadable("doesn't say which rule it is of; --rules must name that one");
   let review: AdmissionReview;
@@ -72,18 +78,18 @@ const replay = async (one: ReplayRecording, rule: string | undefined, terms: Rep
   } catch (error) {
     return createUnreadable(`is no case: ${toSentence(error)}`);
   }
-  const cluster = terms.cluster ?? one.cluster;
+  const cluster = terms.cluster ?? recording.cluster;
   // A case written by hand also states its settings.
-  const isWritten = one.rule === undefined;
-  const played: ReplayRequest = { entry, rule, cluster, review, asRecorded: terms.asRecorded || isWritten };
-  const [left, right] = await Promise.all(terms.sides.map((side) => side.answer(played)));
+  const isWritten = recording.rule === undefined;
+  const request: ReplayRequest = { entry, rule, cluster, review, asRecorded: terms.asRecorded || isWritten };
+  const [left, right] = await Promise.all(terms.sides.map((side) => side.answer(request)));
   if (left === undefined || right === undefined) throw new Error("there are two sides");
   const { redacted } = Object(entry.recorded);
-  const whole = {
+  const base = {
     ...{ file, line, name: entry.name, rule, cluster, answers: [left, right] as [ReplayAnswer, ReplayAnswer] },
     ...(redacted === true && { redacted: true as const }),
   };
-  return { ...whole, ...compareAnswers(left, right) };
+  return { ...base, ...compareAnswers(left, right) };
 };
 
 const compareAnswers = (left: ReplayAnswer, right: ReplayAnswer): { state: ReplayState; differs: DecisionAspect[] } => {

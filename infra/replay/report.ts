@@ -54,14 +54,14 @@ const formatAnswer = (
   const { warnings, audit } = made;
   // Without a differing aspect, this answer is shown because the other side has none; it is written in full.
   const isWhole = differs.length === 0;
-  const has = (...some: DecisionAspect[]) => some.some((one) => differs.includes(one));
+  const has = (...some: DecisionAspect[]) => some.some((aspect) => differs.includes(aspect));
   const isTold = mode !== undefined && (isWhole ? mode !== "enforce" && made.verdict !== "allowed" : has("mode"));
   const verdict = `${side}: ${formatVerdict(made, differs)}${isTold ? `, in mode ${mode}` : ""}`;
   const warned = has("warnings") && warnings.length === 0 ? ["nothing"] : warnings;
   const hasAudit = has("audit") || (isWhole && Object.keys(audit).length > 0);
   return [
     ...(isWhole || has(...verbal) ? [verdict] : []),
-    ...(isWhole || has("warnings") ? warned.map((one) => `${side} warns of ${one}`) : []),
+    ...(isWhole || has("warnings") ? warned.map((warning) => `${side} warns of ${warning}`) : []),
     ...(hasAudit ? [`${side} tells the audit log ${JSON.stringify(audit)}`] : []),
   ]
     .map(formatLine)

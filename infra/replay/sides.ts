@@ -20,13 +20,13 @@ export interface ReplayRequest {
 /** One of the two sources of answers that a replay compares: the recordings, or a version of the rules. */
 export interface ReplaySide {
   name: string;
-  answer(played: ReplayRequest): Promise<ReplayAnswer>;
+  answer(request: ReplayRequest): Promise<ReplayAnswer>;
 }
 
 /** The function of a version that answers for a rule: its name and its part of postern.yaml. */
 export interface VersionPart {
   name: string;
-  share: unknown;
+  config: unknown;
 }
 
 type NoAnswer = { absent: string } | { fault: string };
@@ -44,19 +44,19 @@ export const recordedSide: ReplaySide = { name: "recorded", answer: async ({ ent
 /** Asks a version by direct invocation, which needs no key and no cluster. */
 export const createVersionSide = (version: RuleVersion): ReplaySide => ({
   name: version.name,
-  answer: async (played) => {
-    const { entry, rule, cluster, asRecorded, review } = played;
+  answer: async (request) => {
+    const { entry, rule, cluster, asRecorded, review } = request;
     const part = await version.find(rule, getCasePhase(entry));
-    if (!("share" in part)) return part;
+    if (!("config" in part)) return part;
     // A case that states settings is evaluated with them, even if the rule is off.
     const standing: ConfiguredRule = asRecorded
       ? { mode: "enforce", settings: entry.settings ?? {} }
-      : findConfiguredRule(part.share, rule, cluster, entry.variant);
+      : findConfiguredRule(part.config, rule, cluster, entry.variant);
     if (!("settings" in standing)) return standing;
-    const member = hasMember(part.share, rule) ? rule : undefined;
-    const said = await version.invoke(part, { ...buildReplayEvent(played), settings: standing.settings, member });
-    if (!("answer" in said)) return said;
-    const answer = readAnswer(said.answer, entry, review.request.uid);
+    const member = hasMember(part.config, rule) ? rule : undefined;
+    const result = await version.invoke(part, { ...buildReplayEvent(request), settings: standing.settings, member });
+    if (!("answer" in result)) return result;
+    const answer = readAnswer(result.answer, entry, review.request.uid);
     return "made" in answer && !asRecorded ? { ...answer, mode: standing.mode } : answer;
   },
 });
@@ -77,34 +77,34 @@ const buildReplayEvent = ({ entry, review }: ReplayRequest): object => {
 
 type ConfiguredRule = { mode: EnforcementMode; settings: object } | { absent: string } | { fault: string };
 
-const hasMember = (share: unknown, rule: string): boolean => getOwn(getOwn(share, "alone"), rule) !== undefined;
+const hasMember = (config: unknown, rule: string): boolean => getOwn(getOwn(config, "alone"), rule) !== undefined;
 
 /** Returns the function to call for a rule: for mutating, its group's if there is one; otherwise the rule's own. */
 export const findServingFunction = (
-  shares: ReadonlyMap<string, unknown>,
+  configs: ReadonlyMap<string, unknown>,
   rule: string,
   phase: Phase,
 ): string | undefined => {
-  const group = phase === "mutate" ? [...shares].find(([, share]) => hasMember(share, rule)) : undefined;
-  return group?.[0] ?? (shares.has(rule) ? rule : undefined);
+  const group = phase === "mutate" ? [...configs].find(([, config]) => hasMember(config, rule)) : undefined;
+  return group?.[0] ?? (configs.has(rule) ? rule : undefined);
 };
 
 const modes: unknown[] = ["enforce", "warn", "audit"];
 
 /** Returns the mode and settings of a rule in a version's cluster and variant, or why it isn't evaluated there. */
 export const findConfiguredRule = (
-  share: unknown,
+  config: unknown,
   rule: string,
   named: string | undefined,
   variant: string | undefined,
 ): ConfiguredRule => {
-  const clusters = getOwn(share, "clusters");
+  const clusters = getOwn(config, "clusters");
   const names = isMap(clusters) ? Object.keys(clusters) : [];
   const cluster = named ?? (names.length === 1 ? names[0] : undefined);
   if (cluster === undefined) return { fault: `--cluster must say in which cluster it is asked: ${names.join(", ")}` };
   const found = getOwn(clusters, cluster);
   if (found === undefined) return { absent: `has no cluster "${cluster}"; it has ${names.join(", ")}` };
-  const isGrouped = hasMember(share, rule);
+  const isGrouped = hasMember(config, rule);
   const setup = isGrouped ? getOwn(getOwn(found, "settings"), rule) : found;
   const [mode, settings] = [getOwn(setup, "mode"), getOwn(setup, "settings")];
   if (mode === "off" || getOwn(found, "mode") === "off") return { absent: `has it off in ${cluster}` };
@@ -113,8 +113,8 @@ export const findConfiguredRule = (
   const standing = { mode: mode as EnforcementMode, settings };
   if (variant === undefined) return standing;
 
-  const usual = getOwn(getOwn(share, "variants"), variant);
-  const its = getOwn(getOwn(found, "variants") ?? getOwn(share, "variants"), variant);
+  const usual = getOwn(getOwn(config, "variants"), variant);
+  const its = getOwn(getOwn(found, "variants") ?? getOwn(config, "variants"), variant);
   if (its === undefined) return { absent: `has no variant ${variant} of it` };
   const together = mergeWithDefaults(settings, its);
   // The function merges its variant's settings over those that are sent; that must not change them.

@@ -110,8 +110,8 @@ const readLockFile = (folder: string) => readFile(join(folder, "package-lock.jso
 
 /** Reports whether `postern build` of this version has the option --to; older builds write into the checkout. */
 const hasFolderOption = async (place: string, name: string, scratch: ReplayResources): Promise<boolean> => {
-  const said = await scratch.run(process.execPath, [command, "build", "--help"], createEnvironment(place));
-  return requireSuccess(said, `${name} can't be built`).stdout.includes("--to ");
+  const result = await scratch.run(process.execPath, [command, "build", "--help"], createEnvironment(place));
+  return requireSuccess(result, `${name} can't be built`).stdout.includes("--to ");
 };
 
 const buildIn = async (

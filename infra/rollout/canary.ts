@@ -114,7 +114,7 @@ const pointAlias = async (
   version: string,
 ): Promise<string | undefined> => {
   const live = await functions.readAlias(rule);
-  const isOurs = live.version === old && Object.keys(live.weights).every((one) => one === fresh);
+  const isOurs = live.version === old && Object.keys(live.weights).every((key) => key === fresh);
   if (!isOurs) return `another command has moved it to version ${live.version}`;
   await functions.moveAlias(rule, version, live);
   return undefined;

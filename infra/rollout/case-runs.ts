@@ -28,29 +28,29 @@ export const runCases = async (
   version: string,
   { scripts = true }: { scripts?: boolean } = {},
 ): Promise<{ cases: number; faults: string[] }> => {
-  const all = (listed.members ?? [listed]).map(async (one) =>
-    (await readCases(one)).map((entry) => [one, entry] as const),
+  const all = (listed.members ?? [listed]).map(async (member) =>
+    (await readCases(member)).map((entry) => [member, entry] as const),
   );
   const own = (await Promise.all(all))
     .flat()
     .filter(([, entry]) => listed.members === undefined || getCasePhase(entry) === "mutate");
-  const able = await Promise.all(own.map(async ([one, entry]) => scripts || !(await needsScript(one, entry))));
-  const asked = own.filter((_, index) => able[index]);
-  const found = await runInParallel(atOnce, asked, async ([one, entry]) => {
-    const member = listed.members && { member: one.name };
-    const answer = await functions.invoke(listed.name, version, { ...buildInvocationEvent(one, entry), ...member });
-    const decision = parseDecision(answer.payload, buildReview(one, entry).request.uid);
+  const able = await Promise.all(own.map(async ([member, entry]) => scripts || !(await needsScript(member, entry))));
+  const runnable = own.filter((_, index) => able[index]);
+  const found = await runInParallel(atOnce, runnable, async ([rule, entry]) => {
+    const member = listed.members && { member: rule.name };
+    const answer = await functions.invoke(listed.name, version, { ...buildInvocationEvent(rule, entry), ...member });
+    const decision = parseDecision(answer.payload, buildReview(rule, entry).request.uid);
     const sentences = answer.fault
       ? [`it fails: ${answer.fault}${formatLastLogLine(answer.log)}`]
       : decision
         ? listDifferences(entry, decision)
         : [`its answer is not an AdmissionReview: ${JSON.stringify(answer.payload)?.slice(0, 200)}`];
-    return sentences.length === 0 ? [] : [`${one.name}, "${entry.name}": ${sentences.join("; ")}`];
+    return sentences.length === 0 ? [] : [`${rule.name}, "${entry.name}": ${sentences.join("; ")}`];
   });
   const faults = found.flat();
   const more = faults.length - maxReported;
   return {
-    cases: asked.length,
+    cases: runnable.length,
     faults: more > 0 ? [...faults.slice(0, maxReported), `${listed.name}: ${more} more cases differ`] : faults,
   };
 };
@@ -61,9 +61,9 @@ const needsScript = async (listed: CatalogueRule, entry: Case): Promise<boolean>
     runs = true;
     return "{}";
   };
-  const world = { ...createRecordedCapabilities(entry.needs ?? {}), cue: noteScript };
+  const capabilities = { ...createRecordedCapabilities(entry.needs ?? {}), cue: noteScript };
   // Only the CUE scripts that the case runs are needed, so its outcome is ignored.
-  await evaluateCase(listed, entry, buildReview(listed, entry), world).catch(() => {});
+  await evaluateCase(listed, entry, buildReview(listed, entry), capabilities).catch(() => {});
   return runs;
 };
 
@@ -76,14 +76,14 @@ export interface PhasePair {
 
 /** Returns the rules that both mutate and validate, each with the functions that serve its phases. */
 export const findPhasePairs = (served: CatalogueRule[]): PhasePair[] =>
-  served.flatMap((one) =>
-    (one.members ?? [one])
+  served.flatMap((servedRule) =>
+    (servedRule.members ?? [servedRule])
       .filter(({ phases }) => phases.includes("mutate") && phases.includes("validate"))
       .flatMap((rule) => {
         const isGrouped = served.some(({ members }) => members?.some(({ name }) => name === rule.name));
         // A grouped rule's own function only validates.
-        const isTold = one.members === undefined && isGrouped;
-        return isTold ? [] : [{ rule, mutator: one.name, validator: rule.name }];
+        const isTold = servedRule.members === undefined && isGrouped;
+        return isTold ? [] : [{ rule, mutator: servedRule.name, validator: rule.name }];
       }),
   );
 
@@ -101,8 +101,8 @@ export const checkCompatibility = async (
   const readRefusal = async (version: string, entry: Case, object: unknown) => {
     const event = { ...buildInvocationEvent(rule, entry), phase: "validate" };
     const review = Object(Reflect.get(event, "review"));
-    const asked = { ...event, review: { ...review, request: { ...review.request, object } } };
-    const { payload } = await functions.invoke(validator, version, asked);
+    const invocation = { ...event, review: { ...review, request: { ...review.request, object } } };
+    const { payload } = await functions.invoke(validator, version, invocation);
     const outcome = parseDecision(payload, buildReview(rule, entry).request.uid)?.outcome;
     return outcome?.allowed === false ? outcome.status?.message : undefined;
   };
@@ -134,8 +134,8 @@ export const checkCompatibility = async (
 const isValidated = (rule: CatalogueRule, entry: Case): boolean => {
   const { rule: variantRule, settings } = selectCaseVariant(rule.rule, entry);
   const { request } = buildReview(rule, entry);
-  const asked = selectPhase(variantRule.match, "validate", settings) ?? [];
-  return request.operation !== "DELETE" && asked.some((match) => matchesRequest(match, request));
+  const rows = selectPhase(variantRule.match, "validate", settings) ?? [];
+  return request.operation !== "DELETE" && rows.some((match) => matchesRequest(match, request));
 };
 
 const formatLastLogLine = (log: string): string => {

@@ -35,7 +35,7 @@ export const buildManifests = (
       harden: (rule) => hardened.has(rule),
     }),
     // The cast is safe: buildRoles and buildConfigurations return only objects of the kinds of DeployedObject.
-  ].map((one) => addLabel(one as DeployedObject, stage));
+  ].map((object) => addLabel(object as DeployedObject, stage));
 
 const addLabel = (manifest: DeployedObject, stage: string): DeployedObject => {
   const { metadata } = manifest;
@@ -69,5 +69,7 @@ export const listCalledRules = (manifests: DeployedObject[]): string[] => [
 
 /** Returns one entry for each rule, cluster and phase; variants are left out. */
 export const selectOnePerPhase = (entries: WebhookEntry[]): WebhookEntry[] => [
-  ...new Map(entries.map((one) => [one.clientConfig.url.replace(/\/(mutate|validate)\/[^/]+$/, "/$1"), one])).values(),
+  ...new Map(
+    entries.map((entry) => [entry.clientConfig.url.replace(/\/(mutate|validate)\/[^/]+$/, "/$1"), entry]),
+  ).values(),
 ];

@@ -57,7 +57,8 @@ export const planCluster = async (
     const api = await openTargetCluster(targets, name);
     await requireOwnStage(api, targets.stage);
     const isServed = listEntries(manifests).every(({ clientConfig }) => clientConfig.url.startsWith("https:"));
-    if (!isServed) return { ...plan, differences: listEntries(manifests).map((one) => `entry ${one.name} is missing`) };
+    if (!isServed)
+      return { ...plan, differences: listEntries(manifests).map((entry) => `entry ${entry.name} is missing`) };
     const wanted = insertKeyIntoUrls(manifests, keyring.current.signSegment(name, keyVersion));
     const found = (await findDifferences(api, wanted, configurationName)).map(({ sentence }) => sentence);
     if (found.length > 0 || isRecorded) return { ...plan, differences: found };

@@ -108,7 +108,7 @@ const writeManifests = async (folder: string, name: string, manifests: DeployedO
   const file = join(folder, name);
   // Deletes the file of an earlier run: its objects must not be applied again.
   if (manifests.length === 0) return rm(file, { force: true }).then(() => "there are none");
-  const documents = manifests.map((one) => stringify(one, { lineWidth: 0, aliasDuplicateObjects: false }));
+  const documents = manifests.map((manifest) => stringify(manifest, { lineWidth: 0, aliasDuplicateObjects: false }));
   await writeFile(file, documents.join("---\n"));
   return `written to ${file}`;
 };

@@ -29,7 +29,7 @@ export const moveEveryAlias = async (
     const [rule, to] = [part.name, versions.get(part.name) ?? ""];
     // A rule that the stack has just created is live with its first version.
     const from = known?.live ?? (await functions.readAlias(rule));
-    const isDisarmed = known?.disarmed !== undefined && known.whole.version === to;
+    const isDisarmed = known?.disarmed !== undefined && known.ruleVersion.version === to;
     if (isDisarmed || (from.version === to && Object.keys(from.weights).length === 0)) continue;
     const wasReleased = releases.all.some(({ rules }) => rules[rule]?.version === from.version);
     moves.push({ rule, from, to, wasReleased });
@@ -45,11 +45,11 @@ export const moveEveryAlias = async (
     if (Object.keys(from.weights).length > 0) await functions.moveAlias(rule, from.version, from);
   const { share, signal } = job.canary;
   const watch = job.canary;
-  const asked = trials.map(({ rule, from, to }) => ({ rule, old: from.version, fresh: to }));
+  const changes = trials.map(({ rule, from, to }) => ({ rule, old: from.version, fresh: to }));
   let outcomes: CanaryOutcome[] = [];
   await job.progress.step(`${Math.round(share * 100)}% of reviews`, async (tell) => {
-    outcomes = await runCanary(functions, metrics, asked, watch, tell);
-    return `${outcomes.filter(({ is }) => is === "promoted").length} of ${asked.length} promoted`;
+    outcomes = await runCanary(functions, metrics, changes, watch, tell);
+    return `${outcomes.filter(({ is }) => is === "promoted").length} of ${changes.length} promoted`;
   });
   const stuck = outcomes.flatMap((outcome) => (outcome.is === "promoted" ? [] : [outcome]));
   for (const { trial, is, why } of stuck) {
@@ -100,16 +100,16 @@ const requireAnswers = async (prepared: PreparedDeployment, moves: AliasMove[], 
   const { job, keyring } = prepared;
   const back = moves.filter(({ wasReleased, from, to }) => wasReleased && from.version !== to);
   const names = back.map(({ rule }) => rule);
-  const asked = Object.entries(clusters).flatMap(([cluster, { manifests, keyVersion }]) =>
+  const entries = Object.entries(clusters).flatMap(([cluster, { manifests, keyVersion }]) =>
     keyring === undefined
       ? []
       : listEntries(insertKeyIntoUrls(manifests, keyring.current.signSegment(cluster, keyVersion))).filter((webhook) =>
           names.includes(getEntryRule(webhook) ?? ""),
         ),
   );
-  if (asked.length === 0) return;
+  if (entries.length === 0) return;
   await job.progress.step("endpoints", async () => {
-    const failing = await findFailingEntries(selectOnePerPhase(asked));
+    const failing = await findFailingEntries(selectOnePerPhase(entries));
     if (failing.length === 0) return `${formatCount(names.length, "rule")} checked`;
     const sentences = failing.map(({ sentence }) => sentence).join("\n");
     throw new Complaint(

@@ -98,7 +98,7 @@ const isForAllClusters = ({ config, clusters }: DeploymentJob) =>
 const findUnansweredByCluster = ({ job, plan, releases }: PreparedDeployment): Map<string, UnansweredEntry[]> => {
   const found = new Map<string, UnansweredEntry[]>();
   const served = new Map(
-    plan.parts.map(({ part: { name, listed, share } }) => [name, { phases: listed.phases, share }]),
+    plan.parts.map(({ part: { name, listed, config: share } }) => [name, { phases: listed.phases, share }]),
   );
   for (const [name, recorded] of listReleasedClusters(releases.all[0])) {
     if (listEntries(recorded.manifests).length === 0 || job.forgotten?.includes(name)) continue;
@@ -168,12 +168,12 @@ const deployStack = async ({ job, plan }: PreparedDeployment) => {
 /** Continues the newest release if it is not complete, or begins a new one. */
 const buildRelease = ({ job, plan, releases, keyring }: PreparedDeployment, live: Map<string, string>): Release => {
   const [newest] = releases.all;
-  const rules = plan.parts.map(({ part: { name, logic, share, listed } }) => {
+  const rules = plan.parts.map(({ part: { name, logic, config: share, listed } }) => {
     const version = live.get(name) ?? "";
     const last = newest?.rules[name];
     // A version that was released before keeps its recorded logic and rule config.
     const before = releases.all.find(({ rules }) => rules[name]?.version === version)?.rules[name];
-    const earlier = [...new Set([last?.version ?? version, ...(last?.earlier ?? [])])].filter((one) => one !== version);
+    const earlier = [...new Set([last?.version ?? version, ...(last?.earlier ?? [])])].filter((id) => id !== version);
     const now = { version, logic, share, phases: listed.phases };
     return [name, { ...(before ?? now), earlier: earlier.slice(0, keptVersions) }] as const;
   });
@@ -220,7 +220,7 @@ const deleteOldVersions = async ({ job, plan }: PreparedDeployment, release: Rel
     ]);
     // Another command may be about to point an alias at a later version.
     const isOld = (version: string) => Number(version) < Number(live.version);
-    for (const { version } of versions.filter((one) => !kept.has(one.version) && isOld(one.version))) {
+    for (const { version } of versions.filter(({ version }) => !kept.has(version) && isOld(version))) {
       await functions.deleteVersion(name, version);
       pruned += 1;
     }

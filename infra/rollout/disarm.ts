@@ -22,7 +22,7 @@ export interface FunctionState extends LiveRuleState {
   live: LiveAlias;
   versions: PublishedVersion[];
   /** The version with the real rule: the live one or, if the live one is disarmed, the one that it replaces. */
-  whole: PublishedVersion;
+  ruleVersion: PublishedVersion;
 }
 
 /** Reads which version of a rule's function is live, and whether that is a disarmed one. */
@@ -31,7 +31,7 @@ export const readRuleState = async (
   rule: string,
   released?: string[],
 ): Promise<LiveRuleState> => {
-  const { live: _, versions: __, whole: ___, ...standing } = await readFunctionState(functions, rule, released);
+  const { live: _, versions: __, ruleVersion: ___, ...standing } = await readFunctionState(functions, rule, released);
   return standing;
 };
 
@@ -47,17 +47,18 @@ export const readFunctionState = async (
   if (current === undefined)
     throw new Complaint(`the alias of ${rule} points at version ${live.version}, which doesn't exist`, 3);
   const disarmed = parseDisarmed(current);
-  const whole = disarmed ? find(disarmed.version) : current;
-  if (whole === undefined)
+  const ruleVersion = disarmed ? find(disarmed.version) : current;
+  if (ruleVersion === undefined)
     throw new Complaint(
       `${rule} is disarmed, and version ${disarmed?.version}, which was live before, doesn't exist any more`,
       3,
     );
   const previous = released
-    ? released.find((one) => one !== whole.version && find(one) !== undefined)
-    : versions.findLast((one) => Number(one.version) < Number(whole.version) && !parseDisarmed(one))?.version;
+    ? released.find((version) => version !== ruleVersion.version && find(version) !== undefined)
+    : versions.findLast((version) => Number(version.version) < Number(ruleVersion.version) && !parseDisarmed(version))
+        ?.version;
   return {
-    ...{ rule, version: live.version, weights: live.weights, modified: current.modified, live, versions, whole },
+    ...{ rule, version: live.version, weights: live.weights, modified: current.modified, live, versions, ruleVersion },
     ...(disarmed && { disarmed }),
     ...(previous !== undefined && { previous }),
   };
@@ -83,7 +84,7 @@ export const rollBack = async (
 
 /** Throws a Complaint unless a rule can be rolled back to the version `wanted`. */
 export const requireRollbackTarget = (
-  { rule, versions, whole }: FunctionState,
+  { rule, versions, ruleVersion }: FunctionState,
   wanted: string,
   released?: string[],
 ): void => {
@@ -100,7 +101,7 @@ export const requireRollbackTarget = (
     ["the keys", "POSTERN_KEYS"],
     ["the clusters and key versions", "POSTERN_ACCEPTS"],
   ] as const) {
-    const lacking = splitVariable(whole, name).filter((one) => !splitVariable(target, name).includes(one));
+    const lacking = splitVariable(ruleVersion, name).filter((entry) => !splitVariable(target, name).includes(entry));
     if (lacking.length > 0)
       throw new Complaint(
         `version ${wanted} of ${rule} doesn't accept ${what} that are in use now; roll back to a version that does`,
@@ -111,23 +112,23 @@ export const requireRollbackTarget = (
 
 /** Makes a rule allow everything until a time. Returns the version that replaces the rule's code. */
 export const disarmRule = async (functions: StageFunctions, rule: string, until: Date): Promise<string> => {
-  const { live, versions, whole } = await readFunctionState(functions, rule);
+  const { live, versions, ruleVersion } = await readFunctionState(functions, rule);
   await restoreLatestCode(functions, rule, versions);
   const stand = await readFile(new URL("disarmed.cjs", import.meta.url));
-  const version = await functions.republish(rule, whole, {
+  const version = await functions.republish(rule, ruleVersion, {
     code: (archive) => {
       const { "index.cjs": own, ...others } = unzip(archive) ?? {};
       if (own === undefined)
-        throw new Complaint(`version ${whole.version} of ${rule} was not built by postern build`, 3);
+        throw new Complaint(`version ${ruleVersion.version} of ${rule} was not built by postern build`, 3);
       return zip({ "index.cjs": stand, "rule.cjs": own, ...others });
     },
     environment: {
-      ...whole.environment,
+      ...ruleVersion.environment,
       DISARMED_UNTIL: until.toISOString(),
-      DISARMED_VERSION: whole.version,
+      DISARMED_VERSION: ruleVersion.version,
       DISARMED_RULE: rule,
     },
-    description: `Version ${whole.version}, disarmed until ${until.toISOString()}`,
+    description: `Version ${ruleVersion.version}, disarmed until ${until.toISOString()}`,
   });
   await requireAdmits(functions, rule, version);
   await functions.moveAlias(rule, version, live);
@@ -136,15 +137,15 @@ export const disarmRule = async (functions: StageFunctions, rule: string, until:
 
 /** Makes a disarmed rule decide again, before its time is over. Returns the version that is live now. */
 export const armRule = async (functions: StageFunctions, rule: string): Promise<string> => {
-  const { live, versions, whole, disarmed } = await readFunctionState(functions, rule);
-  if (disarmed) await functions.moveAlias(rule, whole.version, live);
+  const { live, versions, ruleVersion, disarmed } = await readFunctionState(functions, rule);
+  if (disarmed) await functions.moveAlias(rule, ruleVersion.version, live);
   await restoreLatestCode(functions, rule, versions);
-  return whole.version;
+  return ruleVersion.version;
 };
 
 /** Restores the function's unpublished code and environment if an interrupted `disarm` left its own. */
 const restoreLatestCode = async (functions: StageFunctions, rule: string, versions: PublishedVersion[]) => {
-  const latest = versions.findLast((one) => !parseDisarmed(one));
+  const latest = versions.findLast((version) => !parseDisarmed(version));
   if (latest && "DISARMED_UNTIL" in (await functions.readLatestEnvironment(rule)))
     await functions.restore(rule, latest);
 };

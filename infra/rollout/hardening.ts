@@ -120,11 +120,11 @@ const findHardenable = (
   const names = catalogue.map(({ name }) => name).concat(cluster[1].groups.map(({ name }) => name));
   const readPolicies = (hardened: string[]) =>
     new Map(
-      listEntries(buildManifests(catalogue, cluster, endpoints, new Set(hardened))).map((one) => [one.name, one]),
+      listEntries(buildManifests(catalogue, cluster, endpoints, new Set(hardened))).map((entry) => [entry.name, entry]),
     );
   const [before, after] = [readPolicies([]), readPolicies(names)];
   const softened = [...after.values()].filter(
     ({ name, failurePolicy }) => failurePolicy === "Fail" && before.get(name)?.failurePolicy === "Ignore",
   );
-  return [...new Set(softened.flatMap((one) => getEntryRule(one) ?? []))];
+  return [...new Set(softened.flatMap((entry) => getEntryRule(entry) ?? []))];
 };

@@ -95,7 +95,7 @@ const findClusterSegment = async (
   const verify = openKeyVerifier(signer, () => [keyVersion]);
   const kinds = ["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"] as const;
   const found = await Promise.all(kinds.map((kind) => api.get({ kind, name: configurationName })));
-  const urls = listEntries(found.filter((one) => one !== undefined)).map(({ clientConfig }) => clientConfig.url);
+  const urls = listEntries(found.filter((object) => object !== undefined)).map(({ clientConfig }) => clientConfig.url);
   const segments = urls.flatMap((url) => String(url).split("/"));
   return segments.find((segment) => verify(segment)?.cluster === name) ?? `${name}.${"x".repeat(86)}`;
 };
@@ -112,9 +112,9 @@ const describeStaleEntries = async (
     return listed.phases.flatMap((phase) => {
       const match = setup ? buildRuleEntries(listed, phase, setup, false).flatMap(({ entry }) => entry.match) : [];
       const known = recorded.filter(
-        (one) => getEntryRule(one) === listed.name && one.clientConfig.url.includes(`/${phase}`),
+        (entry) => getEntryRule(entry) === listed.name && entry.clientConfig.url.includes(`/${phase}`),
       );
-      const wanted = match.map((one) => ({ scope: "*", ...one }));
+      const wanted = match.map((row) => ({ scope: "*", ...row }));
       const isSame = isDeepStrictEqual(
         known.flatMap(({ rules }) => rules),
         wanted,

@@ -117,12 +117,12 @@ export const takeLock = async (bucket: StageBucket, what: string, overriding = f
   const take = async () => {
     for (let attempt = 1; attempt <= maxAttempts; attempt++) {
       if (await bucket.write(lockKey, buildClaim(), { IfNoneMatch: "*" })) return;
-      const other = await bucket.read(lockKey);
+      const currentLock = await bucket.read(lockKey);
       // The write succeeded, but its response was lost and the SDK sent it again.
-      if (isOurs(other)) return;
-      if (other) {
-        if (!overriding && !(other.age > lockTermMilliseconds)) throw buildRefusal(other);
-        if (await bucket.write(lockKey, buildClaim(), { IfMatch: other.etag })) return;
+      if (isOurs(currentLock)) return;
+      if (currentLock) {
+        if (!overriding && !(currentLock.age > lockTermMilliseconds)) throw buildRefusal(currentLock);
+        if (await bucket.write(lockKey, buildClaim(), { IfMatch: currentLock.etag })) return;
       }
       await waitLonger(attempt);
     }

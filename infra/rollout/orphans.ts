@@ -46,7 +46,7 @@ export const removeUnansweredEntries = (manifests: DeployedObject[], orphans: Un
   manifests.flatMap((manifest) => {
     if (!Array.isArray(manifest.webhooks)) return [manifest];
     const phase = manifest.kind === "MutatingWebhookConfiguration" ? "mutate" : "validate";
-    const gone = new Set(orphans.filter((one) => one.phase === phase).map(({ entry }) => `${entry}.postern.dev`));
+    const gone = new Set(orphans.filter((orphan) => orphan.phase === phase).map(({ entry }) => `${entry}.postern.dev`));
     const webhooks = manifest.webhooks.filter(({ name }: WebhookEntry) => !gone.has(name));
     return webhooks.length === 0 ? [] : [{ ...manifest, webhooks }];
   });

@@ -15,7 +15,7 @@ export interface PackagedRule {
   listed: CatalogueRule;
   wanted: WantedVersion;
   logic: string;
-  share: EndpointConfig;
+  config: EndpointConfig;
   asks: boolean;
   /** True if the bundle includes CUE and can run scripts. */
   scripts: boolean;
@@ -43,7 +43,7 @@ export const packageStage = async (
     bundles.map(async (bundle): Promise<PackagedRule> => {
       const listed = served.get(bundle.name) as CatalogueRule;
       const zip = await readFile(`${distFolder}${bundle.name}.zip`);
-      return { ...toPackagedRule(bundle, stage, publicKeys, zip), listed, share: buildEndpointConfig(config, listed) };
+      return { ...toPackagedRule(bundle, stage, publicKeys, zip), listed, config: buildEndpointConfig(config, listed) };
     }),
   );
   return { parts, template, notes };

@@ -17,7 +17,7 @@ export const formatPlan = (
   const changing = parts.filter(({ changes }) => changes.length > 0);
   for (const { part, known: state, changes, settings } of changing) {
     const live = state ? ` (live: version ${state.version})` : "";
-    lines.push(`  ~ ${part.name}: ${changes.join(", ")}${live}`, ...settings.map((one) => `      ${one}`));
+    lines.push(`  ~ ${part.name}: ${changes.join(", ")}${live}`, ...settings.map((setting) => `      ${setting}`));
   }
   for (const rule of kept) lines.push(`  - ${rule}: is off now; its function stays for one release`);
   for (const { part, known: state } of parts)
@@ -29,14 +29,14 @@ export const formatPlan = (
     lines.push(
       "",
       "rights in AWS",
-      ...rights.added.map((one) => `  + ${one}`),
-      ...rights.removed.map((one) => `  - ${one}`),
+      ...rights.added.map((right) => `  + ${right}`),
+      ...rights.removed.map((right) => `  - ${right}`),
     );
   for (const { cluster, differences, unknown, notes } of clusters) {
     lines.push("", `cluster ${cluster}`);
     if (unknown !== undefined) lines.push(`  ? ${unknown}`);
     else if (differences.length === 0) lines.push("  nothing to change");
-    for (const one of [...differences.map((one) => `~ ${one}`), ...notes]) lines.push(`  ${one}`);
+    for (const line of [...differences.map((sentence) => `~ ${sentence}`), ...notes]) lines.push(`  ${line}`);
   }
   const formatDollars = (amount: number) => `$${amount.toFixed(2)}`;
   const rows = costs.map(({ rule, million, reviews, month }) => [

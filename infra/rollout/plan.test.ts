@@ -32,7 +32,7 @@ const buildPart = (name: string, more: Partial<PackagedRule> = {}): PackagedRule
     logic: "logic",
   },
   wanted: { ...substance, zip: new Uint8Array(), description: `code of ${name}` },
-  share: { rule: name, clusters: { local: buildClusterConfig({}) } },
+  config: { rule: name, clusters: { local: buildClusterConfig({}) } },
   ...more,
 });
 
@@ -40,14 +40,14 @@ const modified = new Date("2026-01-01T00:00:00Z");
 const buildState = (name: string, more: Partial<FunctionState> = {}, version = "1"): FunctionState => {
   const whole = { ...substance, version, description: "", modified };
   const live = { version, weights: {}, revision: "r" };
-  return { ...{ rule: name, version, weights: {}, modified, live, versions: [whole], whole }, ...more };
+  return { ...{ rule: name, version, weights: {}, modified, live, versions: [whole], ruleVersion: whole }, ...more };
 };
 
 const buildRelease = (id: number, rules: Record<string, string>, more: Partial<Release> = {}): Release => ({
   ...{ id, at: modified.toISOString(), by: "somebody", complete: true, clusters: {} },
   rules: Object.fromEntries(
     Object.entries(rules).map(([name, version]) => {
-      const { logic, share } = buildPart(name);
+      const { logic, config: share } = buildPart(name);
       return [name, { version, logic, share, phases: ["validate" as const], earlier: [] }];
     }),
   ),
@@ -76,7 +76,7 @@ describe("what becomes of a rule", () => {
     return { ...part, wanted: { ...part.wanted, ...change } };
   };
   const buildShare = (settings: object, mode?: "warn"): Partial<PackagedRule> => ({
-    share: { rule: name, clusters: { local: buildClusterConfig(settings, mode) } },
+    config: { rule: name, clusters: { local: buildClusterConfig(settings, mode) } },
   });
   const otherCode = { ...buildPart(name).wanted, codeSha256: "other" };
   const disarmed = { disarmed: { until: new Date("2027-01-01T00:00:00Z"), version: "1" }, version: "2" };
@@ -179,7 +179,7 @@ describe("settings that differ", () => {
   const listDifferences = (before: object, after: object): string[] => {
     const release = buildRelease(1, { a: "1" });
     if (release.rules.a) release.rules.a.share = { rule: "a", clusters: { "prod-eu": buildClusterConfig(before) } };
-    const part = buildPart("a", { share: { rule: "a", clusters: { "prod-eu": buildClusterConfig(after) } } });
+    const part = buildPart("a", { config: { rule: "a", clusters: { "prod-eu": buildClusterConfig(after) } } });
     return planRules([part], new Map([["a", buildState("a")]]), [release])[0]?.settings ?? [];
   };
   const long = "x".repeat(100);
@@ -212,7 +212,7 @@ describe("settings that differ", () => {
 
   it("may be a whole cluster's", () => {
     const release = buildRelease(1, { a: "1" });
-    const part = buildPart("a", { share: { rule: "a", clusters: { other: buildClusterConfig({}) } } });
+    const part = buildPart("a", { config: { rule: "a", clusters: { other: buildClusterConfig({}) } } });
     const [plan] = planRules([part], new Map([["a", buildState("a")]]), [release]);
     const text = JSON.stringify(buildClusterConfig({}));
     assert.deepEqual(plan?.settings, [`local: ${text} → nothing`, `other: nothing → ${text}`]);

@@ -55,14 +55,14 @@ export const planRules = (
   parts.map((part) => {
     const state = states.get(part.name);
     if (state === undefined) return { part, known: state, changes: ["new"], settings: [] };
-    const before = all.find(({ rules }) => rules[part.name]?.version === state.whole.version)?.rules[part.name];
-    const settings = before ? compareSettings(before.share.clusters, part.share.clusters) : [];
-    const isSame = hasSameContent(state.whole, part.wanted);
+    const before = all.find(({ rules }) => rules[part.name]?.version === state.ruleVersion.version)?.rules[part.name];
+    const settings = before ? compareSettings(before.share.clusters, part.config.clusters) : [];
+    const isSame = hasSameContent(state.ruleVersion, part.wanted);
     const reasons = [
       ...(before && before.logic !== part.logic ? ["code"] : []),
       ...(settings.length > 0 ? ["settings"] : []),
-      ...(isDeepStrictEqual(state.whole.environment, { ...part.wanted.environment }) ? [] : ["keys"]),
-      ...(state.whole.memorySize === part.wanted.memorySize && state.whole.timeout === part.wanted.timeout
+      ...(isDeepStrictEqual(state.ruleVersion.environment, { ...part.wanted.environment }) ? [] : ["keys"]),
+      ...(state.ruleVersion.memorySize === part.wanted.memorySize && state.ruleVersion.timeout === part.wanted.timeout
         ? []
         : ["sizing"]),
     ];

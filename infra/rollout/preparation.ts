@@ -76,5 +76,7 @@ const readPublicKeys = async (
 ): Promise<string> => {
   if (newest?.keys) return newest.keys.accepted;
   const [rule] = await functions.listRules();
-  return rule === undefined ? "" : ((await readFunctionState(functions, rule)).whole.environment.POSTERN_KEYS ?? "");
+  return rule === undefined
+    ? ""
+    : ((await readFunctionState(functions, rule)).ruleVersion.environment.POSTERN_KEYS ?? "");
 };

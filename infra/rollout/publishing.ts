@@ -11,7 +11,7 @@ export const publishVersions = async ({ job, plan, releases }: PreparedDeploymen
   const { functions } = job.stage;
   const isOpen = ({ known, changes }: RuleChangePlan) => known === undefined || changes.length > 0;
   const versions = new Map(
-    plan.parts.flatMap(({ part, known }) => (known ? [[part.name, known.whole.version] as const] : [])),
+    plan.parts.flatMap(({ part, known }) => (known ? [[part.name, known.ruleVersion.version] as const] : [])),
   );
   const open = plan.parts.filter(isOpen);
   if (open.length === 0) return versions;
@@ -21,7 +21,9 @@ export const publishVersions = async ({ job, plan, releases }: PreparedDeploymen
     await runInParallel(maxParallelCalls, open, async ({ part: { name, wanted }, known }) => {
       const released = listReleasedVersions(releases.all, name);
       // A version that was live before has passed its cases, and is used again.
-      const before = known?.versions.findLast((one) => released.includes(one.version) && hasSameContent(one, wanted));
+      const before = known?.versions.findLast(
+        (version) => released.includes(version.version) && hasSameContent(version, wanted),
+      );
       if (before) found += 1;
       versions.set(name, before?.version ?? (await functions.publishVersion(name, wanted)));
       tell(++done, open.length);
@@ -57,7 +59,7 @@ const requireCompatibility = async (
 ) => {
   const before = new Map(
     plan.parts.flatMap(({ part: { name }, known }) => {
-      const version = known?.whole.version ?? "";
+      const version = known?.ruleVersion.version ?? "";
       return releases.all.some(({ rules }) => rules[name]?.version === version) ? [[name, version] as const] : [];
     }),
   );

@@ -69,7 +69,9 @@ export const openReleases = async (open: () => Promise<StageBucket | undefined>)
   const known = new Set(keys);
   return {
     // Postern alone writes these objects, so their shape is not checked.
-    all: all.flatMap((one): Release[] => (one ? [JSON.parse(one.text)] : [])).sort((one, other) => other.id - one.id),
+    all: all
+      .flatMap((object): Release[] => (object ? [JSON.parse(object.text)] : []))
+      .sort((object, right) => right.id - object.id),
     save: async (release) => {
       const place = await open();
       if (place === undefined) throw new Complaint("this stage has no bucket to write its release to", 3);
@@ -103,22 +105,22 @@ export const findRelease = (all: Release[], text: string): Release => {
 /** Returns the versions of a rule that went live, the newest first; those that were rolled back from come last. */
 export const listReleasedVersions = (all: Release[], rule: string): string[] => {
   const found = all.flatMap(({ rules }) => {
-    const one = Object.hasOwn(rules, rule) ? rules[rule] : undefined;
-    return one ? [one.version, ...one.earlier] : [];
+    const released = Object.hasOwn(rules, rule) ? rules[rule] : undefined;
+    return released ? [released.version, ...released.earlier] : [];
   });
   const bad = findWithdrawnVersions(all);
   const isBad = (version: string) => bad.has(`${rule}@${version}`);
-  return [...new Set([...found.filter((one) => !isBad(one)), ...found])];
+  return [...new Set([...found.filter((version) => !isBad(version)), ...found])];
 };
 
 /** Returns the versions, as `rule@version`, that were rolled back from and are not live now. */
 export const findWithdrawnVersions = (all: Release[]): Set<string> => {
   const live = new Set(Object.entries(all[0]?.rules ?? {}).map(([rule, { version }]) => `${rule}@${version}`));
-  return new Set(all.flatMap(({ withdrawn = [] }) => withdrawn).filter((one) => !live.has(one)));
+  return new Set(all.flatMap(({ withdrawn = [] }) => withdrawn).filter((version) => !live.has(version)));
 };
 
 export const listReleasedClusters = (release: Release | undefined): [string, ReleasedCluster][] =>
-  Object.entries(release?.clusters ?? {}).sort(([one], [other]) => (one < other ? -1 : 1));
+  Object.entries(release?.clusters ?? {}).sort(([left], [right]) => (left < right ? -1 : 1));
 
 /** Returns the release to roll back to: the last one before the live one without versions that were rolled back. */
 export const findPreviousRelease = (all: Release[]): Release => {
@@ -126,7 +128,7 @@ export const findPreviousRelease = (all: Release[]): Release => {
   const bad = findWithdrawnVersions(all);
   const isGood = ({ complete, rules }: Release) =>
     complete && !Object.entries(rules).some(([rule, { version }]) => bad.has(`${rule}@${version}`));
-  const earlier = all.find((one) => newest !== undefined && one.id < newest.id && isGood(one));
+  const earlier = all.find((release) => newest !== undefined && release.id < newest.id && isGood(release));
   const found = findOrigin(all, earlier);
   if (found === undefined) throw new Complaint("there is no release before the one that is live", 1);
   return found;

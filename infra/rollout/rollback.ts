@@ -55,7 +55,7 @@ export const rollBackOne = async (
   const version = await rollBack(stage.functions, rule, wanted, released);
   const last = newest?.rules[rule];
   if (releases && newest && last && found && last.version !== version) {
-    const earlier = [...new Set([last.version, ...last.earlier])].filter((one) => one !== version);
+    const earlier = [...new Set([last.version, ...last.earlier])].filter((candidate) => candidate !== version);
     const rules = { ...newest.rules, [rule]: { ...found, earlier } };
     const { like: _, ...rest } = newest;
     await saveRelease(releases, { ...rest, rules, withdrawn: [`${rule}@${last.version}`] }, progress);
@@ -104,8 +104,10 @@ const restoreRelease = async (targets: Omit<DeploymentTargets, "harden">, to: st
       return undefined;
     }),
   );
-  const standing = found.filter((one) => one !== undefined);
-  const strayed = standing.some(({ rule, whole }) => (newest.rules[rule]?.version ?? whole.version) !== whole.version);
+  const standing = found.filter((state) => state !== undefined);
+  const strayed = standing.some(
+    ({ rule, ruleVersion }) => (newest.rules[rule]?.version ?? ruleVersion.version) !== ruleVersion.version,
+  );
   // Live versions that differ from the newest release mean that a deployment stopped midway. That release records the
   // versions before the deployment.
   const target =
@@ -204,8 +206,8 @@ const applyRelease = async (
         const api = await openTargetCluster(targets, name);
         await requireOwnStage(api, stage);
         // New entries must answer; the cluster already calls the others.
-        const there = new Set(listEntries(now.manifests).map((one) => one.name));
-        const added = listEntries(wanted).filter((one) => !there.has(one.name));
+        const there = new Set(listEntries(now.manifests).map((entry) => entry.name));
+        const added = listEntries(wanted).filter((entry) => !there.has(entry.name));
         const failing = await findFailingEntries(added);
         if (failing.length > 0) throw new Complaint(failing.map(({ sentence }) => sentence).join("; "), 1);
         const changes = await applyAll(api, wanted, configurationName);

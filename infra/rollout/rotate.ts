@@ -73,8 +73,8 @@ export const rotateClusterKey = (job: DeploymentJob, name: string, retirement: K
 const findOtherChanges = ({ stack, parts }: DeploymentPlan): string | undefined => {
   const part = parts.find(
     ({ changes, settings }) =>
-      changes.some((one) => !["keys", "settings"].includes(one)) ||
-      settings.some((one) => !/\.keyVersions: /.test(one)),
+      changes.some((change) => !["keys", "settings"].includes(change)) ||
+      settings.some((setting) => !/\.keyVersions: /.test(setting)),
   );
   if (part) return `the working tree's version of ${part.part.name}`;
   return isUnchanged(stack) ? undefined : "the working tree's version of the stack";
@@ -89,7 +89,7 @@ const requireLive = async (job: DeploymentJob, keyring: Keyring) => {
       1,
     );
   if (changesNothing(plan)) return;
-  const unknown = plan.clusters.find((one) => one.unknown !== undefined)?.unknown;
+  const unknown = plan.clusters.find((clusterPlan) => clusterPlan.unknown !== undefined)?.unknown;
   const cluster = plan.clusters.find(({ differences }) => differences.length > 0)?.cluster;
   const what =
     findOtherChanges(plan) ??

@@ -38,10 +38,10 @@ export const planStack = (
       `stage ${stage} has the endpoint type ${before}, and serverless.yml says ${after}: clusters would call addresses that don't exist any more; deploy another stage with ${after}, and destroy this one`,
     );
   const kept = findKeptRules(stage, deployed, parts, all);
-  const whole = copyRuleResources(template, deployed, kept);
-  const stack = compareStacks(deployed, whole);
+  const complete = copyRuleResources(template, deployed, kept);
+  const stack = compareStacks(deployed, complete);
   const isCleaning = stack.removed.length > 0 && stack.added.length + stack.changed.length === 0 && !elsewhere;
-  if (!isCleaning || deployed === undefined) return { template: whole, stack, kept };
+  if (!isCleaning || deployed === undefined) return { template: complete, stack, kept };
   const leftovers = listStackRules(deployed, stage).filter((rule) => !parts.some(({ name }) => name === rule));
   const asItIs = copyRuleResources(template, deployed, leftovers);
   return { template: asItIs, stack: compareStacks(deployed, asItIs), kept: leftovers };
@@ -71,7 +71,9 @@ export const compareStacks = (before: StackTemplate | undefined, after: StackTem
   return {
     isNew: before === undefined,
     added: [...fresh.keys()].filter((id) => !old.has(id)),
-    changed: [...fresh].flatMap(([id, one]) => (old.has(id) && !isDeepStrictEqual(old.get(id), one) ? [id] : [])),
+    changed: [...fresh].flatMap(([id, resource]) =>
+      old.has(id) && !isDeepStrictEqual(old.get(id), resource) ? [id] : [],
+    ),
     removed: [...old.keys()].filter((id) => !fresh.has(id)),
   };
 };

@@ -41,7 +41,7 @@ export const limitConnections = (server: Server, limits: ConnectionLimits): Conn
   const open = new Map<string, Connection>();
   const bySocket = new WeakMap<Socket, Connection>();
   const listTrustedAddresses = () => {
-    const admitted = open.values().filter((one) => one.hasKey);
+    const admitted = open.values().filter((connection) => connection.hasKey);
     return new Set(admitted.map(({ address }) => address));
   };
 
@@ -53,7 +53,7 @@ export const limitConnections = (server: Server, limits: ConnectionLimits): Conn
     open.set(id, connection);
     let deadline = setTimeout(() => {
       if (connection.hasKey) return;
-      const reserves = open.values().filter((one) => one.isReserve && one.address === address);
+      const reserves = open.values().filter((candidate) => candidate.isReserve && candidate.address === address);
       connection.isReserve =
         isUnused(connection) && listTrustedAddresses().has(address) && [...reserves].length < limits.reserves;
       if (!connection.isReserve) return void socket.destroy();
@@ -64,12 +64,12 @@ export const limitConnections = (server: Server, limits: ConnectionLimits): Conn
       open.delete(id);
     });
 
-    const keyless = [...open.values()].filter((one) => !one.hasKey);
-    const own = keyless.filter((one) => one.address === address);
+    const keyless = [...open.values()].filter((candidate) => !candidate.hasKey);
+    const own = keyless.filter((candidate) => candidate.address === address);
     if (own.length > limits.keylessConnections) own[0]?.socket.destroy();
     else if (open.size > limits.connections) {
       const trusted = listTrustedAddresses();
-      const oldest = keyless.find((one) => !trusted.has(one.address)) ?? keyless[0];
+      const oldest = keyless.find((candidate) => !trusted.has(candidate.address)) ?? keyless[0];
       oldest?.socket.destroy();
     }
   });

@@ -125,9 +125,9 @@ const listFolders = async (place: string): Promise<string[]> => {
   return inner === undefined ? [] : [place, ...inner];
 };
 
-const watchFolder = (folder: string, heard: WatchListener<string>): FSWatcher[] => {
+const watchFolder = (folder: string, listener: WatchListener<string>): FSWatcher[] => {
   try {
-    return [watch(folder, heard)];
+    return [watch(folder, listener)];
   } catch {
     // The folder doesn't exist; reading postern.yaml reports that.
     return [];

@@ -56,12 +56,12 @@ export const serveRules = async (
     throw new Complaint(`--host takes an address or a name, not "${host}"`);
   const signer = await openSigner(state);
   const ledger = createMemoryLedger();
-  let world: OpenCapabilities = createUnconnectedCapabilities;
+  let openCapabilities: OpenCapabilities = createUnconnectedCapabilities;
   let findRuleConfig: FindRuleConfig = () => undefined;
-  const { host: surroundings, evaluate } = listening(
+  const { host: recordingHost, evaluate } = listening(
     {
       publicKeys: signer.publicKey,
-      openCapabilities: (cluster: string, milliseconds: number) => world(cluster, milliseconds),
+      openCapabilities: (cluster: string, milliseconds: number) => openCapabilities(cluster, milliseconds),
       writeLogLine: (report: LogReport) => writeOutput(formatReport(report)),
     },
     (cluster, rule) => findRuleConfig(cluster, rule),
@@ -70,7 +70,7 @@ export const serveRules = async (
   let currentManifests: ReadonlyMap<string, ManifestCluster> = new Map();
   let kept: ReadonlySet<string> = new Set();
   const open = async () => {
-    const opened = await openServedRules(file, surroundings, evaluate, kept);
+    const opened = await openServedRules(file, recordingHost, evaluate, kept);
     // A grouped rule that also validates is served twice.
     const rules = [...new Set(opened.served.flatMap((listed) => listed.members ?? [listed]))];
     const { connections, manifestClusters, faults } = await readConnections(opened.config, rules, file, "here");
@@ -85,7 +85,7 @@ export const serveRules = async (
     kept = new Set(rules.map(({ name }) => name));
     findRuleConfig = (cluster, rule) => opened.config.clusters.get(cluster)?.rules.get(rule);
     const live = createLiveCapabilities(Object.fromEntries(connections), undefined, ledger, () => {});
-    world = (cluster, milliseconds) => {
+    openCapabilities = (cluster, milliseconds) => {
       const manifests = manifestClusters.get(cluster);
       if (manifests === undefined) return live(cluster, milliseconds);
       // Manifests are always current, so `anew`, which reads again, is left out.

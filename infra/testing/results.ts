@@ -13,10 +13,10 @@ export interface TestResult {
   because: string[];
 }
 
-export const formatTestResult = (one: TestResult): string => {
-  const { name, result, because, rule } = one;
+export const formatTestResult = (test: TestResult): string => {
+  const { name, result, because, rule } = test;
   const isWrong = result === "failed" || result === "not evaluated";
-  const lines = [...(rule !== undefined && isWrong ? [formatTestPlace(one)] : []), ...because];
+  const lines = [...(rule !== undefined && isWrong ? [formatTestPlace(test)] : []), ...because];
   return `${result.padEnd(6)}  ${escapeControls(name)}\n${lines.map((line) => `        ${escapeControls(line)}\n`).join("")}`;
 };
 
@@ -24,7 +24,7 @@ const formatTestPlace = ({ file, line }: TestResult): string => (line === undefi
 
 /** Returns the last line of a test report, such as `3 cases: 2 passed, 1 failed`; `what` is the counted noun. */
 export const formatTestSummary = (all: readonly TestResult[], what: string): string => {
-  const count = (result: TestResult["result"]) => all.filter((one) => one.result === result).length;
+  const count = (result: TestResult["result"]) => all.filter((test) => test.result === result).length;
   const others = (["failed", "not evaluated", "skipped"] as const).filter((result) => count(result) > 0);
   const parts = [`${count("passed")} passed`, ...others.map((result) => `${count(result)} ${result}`)];
   return `${formatCount(all.length, what)}: ${parts.join(", ")}\n`;
@@ -39,9 +39,9 @@ export const toExitCode = (all: readonly TestResult[]): number => {
 /** Writes the results as JUnit XML: a suite for each rule, or for each file of cases if no rule is named. */
 export const formatJunit = (all: readonly TestResult[], now = new Date()): string => {
   const suites = [...Map.groupBy(all, ({ rule, file }) => rule ?? file)].map(([name, results]): TestSuite => {
-    const cases = results.map((one) => {
-      const { name: test, result, because } = one;
-      const place = formatTestPlace(one);
+    const cases = results.map((testResult) => {
+      const { name: test, result, because } = testResult;
+      const place = formatTestPlace(testResult);
       const wrong = { message: place, type: result, text: [place, ...because].join("\n") };
       return {
         ...{ object: name, rule: test },
@@ -50,7 +50,7 @@ export const formatJunit = (all: readonly TestResult[], now = new Date()): strin
         ...(result === "skipped" && { isSkipped: true }),
       };
     });
-    return { name, cases, said: [] };
+    return { name, cases, warnings: [] };
   });
   return formatSuites(suites, now);
 };

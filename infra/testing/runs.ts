@@ -46,7 +46,7 @@ export async function* runTests({ catalogue, broken, names }: RuleSelection): As
     const rule = isShared && path.length > 1 ? path[0] : findRuleName(file);
     const title = (isShared && rule !== undefined ? path.slice(1) : path).join(": ");
     const cases = isShared && rule !== undefined && path.length === 2 ? (places.get(rule) ?? []) : [];
-    const index = cases.findIndex((one) => one.name === name);
+    const index = cases.findIndex((testCase) => testCase.name === name);
     const [found] = index < 0 ? [] : cases.splice(index, 1);
     const place = isBroken(rule)
       ? { file: `functions/${rule}/rule.ts` }

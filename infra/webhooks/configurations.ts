@@ -101,7 +101,7 @@ const toWebhook = (
   return {
     name: `${name}.postern.dev`,
     clientConfig: { url: address(rule, path), ...(ca && { caBundle: Buffer.from(ca).toString("base64") }) },
-    rules: match.map((one) => ({ scope: "*", ...one })),
+    rules: match.map((row) => ({ scope: "*", ...row })),
     failurePolicy: entry.failurePolicy,
     matchPolicy: entry.matchPolicy,
     ...(namespaceSelector && { namespaceSelector }),
@@ -117,12 +117,12 @@ const toWebhook = (
 };
 
 const combineSelectors = (
-  one: LabelSelector | undefined,
-  other: LabelSelector | undefined,
+  left: LabelSelector | undefined,
+  right: LabelSelector | undefined,
 ): LabelSelector | undefined => {
-  if (one === undefined || other === undefined) return one ?? other;
-  const matchExpressions = [...(one.matchExpressions ?? []), ...(other.matchExpressions ?? [])];
-  return { ...(one.matchLabels && { matchLabels: one.matchLabels }), matchExpressions };
+  if (left === undefined || right === undefined) return left ?? right;
+  const matchExpressions = [...(left.matchExpressions ?? []), ...(right.matchExpressions ?? [])];
+  return { ...(left.matchLabels && { matchLabels: left.matchLabels }), matchExpressions };
 };
 
 const findSlowRequest = (webhooks: WebhookEntry[]): string | undefined => {
@@ -140,7 +140,7 @@ const findSlowRequest = (webhooks: WebhookEntry[]): string | undefined => {
         );
         // The API server calls one variant of a rule for a request.
         const byRule = Map.groupBy(called, getEntryRule).values();
-        const seconds = byRule.reduce((sum, all) => sum + Math.max(...all.map((one) => one.timeoutSeconds)), 0);
+        const seconds = byRule.reduce((sum, all) => sum + Math.max(...all.map((entry) => entry.timeoutSeconds)), 0);
         if (seconds <= longest.seconds) continue;
         const rules = called.map(({ name }) => name.replace(/\.postern\.dev$/, ""));
         Object.assign(longest, { seconds, rules, request: `${operation} of ${resource}` });
@@ -157,7 +157,7 @@ export const getEntryRule = ({ name }: Pick<WebhookEntry, "name">) =>
     .at(-1);
 
 const overlaps = (list: readonly string[], wanted: readonly string[]) =>
-  list.includes("*") || wanted.some((one) => list.includes(one));
+  list.includes("*") || wanted.some((name) => list.includes(name));
 
 const isMatched = (
   { apiGroups, resources, operations }: RequestMatch,

@@ -131,11 +131,11 @@ const chooseSelector = (
   settings: object,
 ): LabelSelector | undefined => {
   const { matchLabels = {}, matchExpressions = [] } = (typeof value === "function" ? value(settings) : value) ?? {};
-  const given = {
+  const selector = {
     ...(Object.keys(matchLabels).length > 0 && { matchLabels }),
     ...(matchExpressions.length > 0 && { matchExpressions }),
   };
-  return Object.keys(given).length > 0 ? given : undefined;
+  return Object.keys(selector).length > 0 ? selector : undefined;
 };
 
 /** Exempts by namespace, never by labels of the object, which its author could set. */

@@ -17,8 +17,8 @@ export const buildGroupEntry = (
   const match = dropDuplicates(entries.flatMap(({ match }) => match));
   const failurePolicy = on.find(({ mode }) => mode === "enforce")?.entry.failurePolicy ?? "Ignore";
   // A member in mode warn or audit must not make the entry fail closed in namespaces that the others exempt.
-  const [one, ...others] = entries.filter((entry) => entry.failurePolicy === failurePolicy);
-  const namespaces = one?.exempt.namespaces?.filter((name) =>
+  const [firstEntry, ...others] = entries.filter((entry) => entry.failurePolicy === failurePolicy);
+  const namespaces = firstEntry?.exempt.namespaces?.filter((name) =>
     others.every(({ exempt }) => exempt.namespaces?.includes(name)),
   );
   const terms = entries.map((entry) => buildMemberCondition(entry, match, namespaces));
@@ -40,7 +40,7 @@ const buildMemberCondition = (
   all: readonly RequestMatch[],
   exemptForAll: string[] = [],
 ): string => {
-  const own = exempt.namespaces?.filter((one) => !exemptForAll.includes(one)) ?? [];
+  const own = exempt.namespaces?.filter((namespace) => !exemptForAll.includes(namespace)) ?? [];
   const parts = [
     ...(dropDuplicates(match).length === all.length
       ? []
@@ -59,13 +59,13 @@ const parenthesize = (expression: string) => {
 
 const buildMatchCondition = ({ operations, resources }: RequestMatch): string => {
   const paths = resources.map((path) => (path.includes("/") ? path : `${path}/`));
-  const asked = [
+  const conditions = [
     ...(operations.includes("*") ? [] : [`request.operation in ${toCelList(operations)}`]),
     ...(paths.some((path) => path.includes("*"))
       ? []
       : [`request.resource.resource + "/" + request.?subResource.orValue("") in ${toCelList(paths)}`]),
   ];
-  return asked.join(" && ") || "true";
+  return conditions.join(" && ") || "true";
 };
 
 const joinWithOr = (terms: string[]) => (terms.length === 1 ? String(terms[0]) : terms.map(parenthesize).join(" || "));
@@ -73,7 +73,7 @@ const joinWithOr = (terms: string[]) => (terms.length === 1 ? String(terms[0]) :
 /** Returns why the members can't share a webhook entry; callers put the group's name before each sentence. */
 export const listDisagreements = ({ members }: RuleGroup, cluster: ClusterConfig, harden = false): string[] => {
   const on = listActiveMembers(members, cluster, harden);
-  const about: [string, ActiveMember[], (one: ActiveMember) => unknown][] = [
+  const about: [string, ActiveMember[], (member: ActiveMember) => unknown][] = [
     ["failurePolicy", on.filter(({ mode }) => mode === "enforce"), ({ entry }) => entry.failurePolicy],
     ["matchPolicy", on, ({ entry }) => entry.matchPolicy],
     ["sideEffects", on, ({ listed }) => listed.rule.sideEffects ?? "None"],
@@ -89,10 +89,10 @@ export const listDisagreements = ({ members }: RuleGroup, cluster: ClusterConfig
   ];
   return [
     ...about.flatMap(([what, which, of]) => {
-      const [first, ...others] = which.map((one) => ({ name: one.listed.name, value: formatValue(of(one)) }));
-      const other = others.find(({ value }) => value !== first?.value);
-      if (first === undefined || other === undefined) return [];
-      return [`must agree in ${what}: ${first.name} has ${first.value}, ${other.name} has ${other.value}`];
+      const [first, ...others] = which.map((member) => ({ name: member.listed.name, value: formatValue(of(member)) }));
+      const different = others.find(({ value }) => value !== first?.value);
+      if (first === undefined || different === undefined) return [];
+      return [`must agree in ${what}: ${first.name} has ${first.value}, ${different.name} has ${different.value}`];
     }),
     ...listVersionConflicts(on),
   ];
@@ -107,13 +107,14 @@ const listVersionConflicts = (on: ActiveMember[]): string[] => {
       resources.map((path) => ({ name, resource: path.split("/")[0], as: formatValue([apiGroups, apiVersions]) })),
     ),
   );
-  for (const one of named) {
-    const other = named.find(
-      ({ resource, as }) => as !== one.as && (resource === one.resource || resource === "*" || one.resource === "*"),
+  for (const member of named) {
+    const different = named.find(
+      ({ resource, as }) =>
+        as !== member.as && (resource === member.resource || resource === "*" || member.resource === "*"),
     );
-    if (other)
+    if (different)
       return [
-        `must match ${one.resource} in the same versions: ${one.name} has ${one.as}, ${other.name} has ${other.as}`,
+        `must match ${member.resource} in the same versions: ${member.name} has ${member.as}, ${different.name} has ${different.as}`,
       ];
   }
   return [];

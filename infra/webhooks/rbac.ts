@@ -25,7 +25,7 @@ interface RuleNeeds {
 const listFunctionNeeds = (
   catalogue: CatalogueRule[],
   cluster: ClusterConfig,
-): { name: string; asked: RuleNeeds[] }[] => {
+): { name: string; ruleNeeds: RuleNeeds[] }[] => {
   const { groups } = cluster;
   const getRuleNeeds = ({ name, rule }: CatalogueRule): RuleNeeds => {
     return { needs: rule.needs ?? {}, settings: cluster.rules.get(name)?.settings ?? rule.settings ?? {} };
@@ -39,10 +39,10 @@ const listFunctionNeeds = (
     (listed) => listed.phases.includes("validate") || !groups.some(({ members }) => members.includes(listed)),
   );
   return [
-    ...alone.map((listed) => ({ name: listed.name, asked: [getRuleNeeds(listed)] })),
+    ...alone.map((listed) => ({ name: listed.name, ruleNeeds: [getRuleNeeds(listed)] })),
     ...grouped
       .filter(({ members }) => members.length > 0)
-      .map(({ name, members }) => ({ name, asked: members.map(getRuleNeeds) })),
+      .map(({ name, members }) => ({ name, ruleNeeds: members.map(getRuleNeeds) })),
   ];
 };
 
@@ -53,11 +53,11 @@ export const buildRoles = (catalogue: CatalogueRule[], cluster: ClusterConfig, n
   const labels = { "app.kubernetes.io/managed-by": "postern" };
   const rbac = "rbac.authorization.k8s.io";
   const apiVersion = `${rbac}/v1`;
-  const each = rules.flatMap(({ name: rule, asked }) => {
+  const each = rules.flatMap(({ name: rule, ruleNeeds }) => {
     const metadata = { name: toGroupName(name, rule), labels };
     const group = { apiGroup: rbac, kind: "Group", name: metadata.name };
     return [
-      { apiVersion, kind: "ClusterRole", metadata, rules: mergePolicyRules(asked) },
+      { apiVersion, kind: "ClusterRole", metadata, rules: mergePolicyRules(ruleNeeds) },
       {
         ...{ apiVersion, kind: "ClusterRoleBinding", metadata },
         roleRef: { apiGroup: rbac, kind: "ClusterRole", name: metadata.name },
@@ -78,9 +78,9 @@ export const buildRoles = (catalogue: CatalogueRule[], cluster: ClusterConfig, n
   ];
 };
 
-const mergePolicyRules = (asked: RuleNeeds[]): PolicyRule[] => {
+const mergePolicyRules = (ruleNeeds: RuleNeeds[]): PolicyRule[] => {
   const found = new Map<string, PolicyRule>();
-  const all = asked.flatMap(({ needs, settings }) =>
+  const all = ruleNeeds.flatMap(({ needs, settings }) =>
     Object.values(needs).flatMap((need) => listPolicyRules(need, settings)),
   );
   for (const right of all) {
@@ -103,14 +103,14 @@ const listPolicyRules = ({ verb, kind, kinds }: Need<unknown>, settings: object)
   const some = kinds?.(settings) ?? [];
   return [
     ...(kind ? [createReadRule(kind, verb)] : []),
-    ...some.map((one) => createReadRule(one, "get", "list")),
+    ...some.map((type) => createReadRule(type, "get", "list")),
     ...(some.length > 0 ? [discovery] : []),
   ];
 };
 
 /** Returns a CloudFormation template of EKS access entries that put each function's role into its Kubernetes group. */
 export const buildAccessEntries = (catalogue: CatalogueRule[], cluster: ClusterConfig, name: string): object => {
-  const rules = listFunctionNeeds(catalogue, cluster).map((one) => ({ ...one, id: toLogicalId(one.name) }));
+  const rules = listFunctionNeeds(catalogue, cluster).map((rule) => ({ ...rule, id: toLogicalId(rule.name) }));
   return {
     AWSTemplateFormatVersion: "2010-09-09",
     Description: `Lets ${name}'s functions read what their rules need in ${cluster.connect?.eks}`,

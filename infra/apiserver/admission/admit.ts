@@ -20,14 +20,14 @@ const mostTime = 34_000;
 export const runAdmissionChain = async (
   attributes: AdmissionAttributes,
   hooks: { mutating: readonly Hook[]; validating: readonly Hook[] },
-  around: ServerContext,
+  context: ServerContext,
 ): Promise<AdmissionTrace> => {
   const isGone = attributes.operation === "DELETE" || attributes.object == null;
-  const given = isGone ? null : around.fill(attributes.object);
-  const filled = { ...attributes, object: given, oldObject: attributes.oldObject ?? null };
+  const completed = isGone ? null : context.fill(attributes.object);
+  const filled = { ...attributes, object: completed, oldObject: attributes.oldObject ?? null };
   const run: AdmissionRun = {
     attributes: filled,
-    around,
+    context,
     audit: createAuditAnnotations(),
     end: performance.now() + mostTime,
     steps: [],
@@ -47,9 +47,9 @@ export const runAdmissionChain = async (
       undecided: run.undecided,
     };
   };
-  if (isExempt(filled)) return buildTrace(given, []);
+  if (isExempt(filled)) return buildTrace(completed, []);
 
-  const mutated = await runMutatingWebhooks(run, hooks.mutating, createObjectView(filled, around.convert));
+  const mutated = await runMutatingWebhooks(run, hooks.mutating, createObjectView(filled, context.convert));
   if (mutated.refusal) return buildTrace(mutated.object, [mutated.refusal]);
   const object = restoreUnwrittenFields(filled, mutated.object);
   const last = assignIdentity({ ...filled, object });
@@ -71,8 +71,8 @@ const validate = async (run: AdmissionRun, hooks: readonly Hook[]): Promise<Stat
     run.steps.push(step);
     // Each hook gets a new view: selectors and conditions see the object in the request's version, not in the version
     // that the previous hook asked for.
-    const view = createObjectView(run.attributes, run.around.convert);
-    const taken = matchHook(hook, run.attributes, view, run.around);
+    const view = createObjectView(run.attributes, run.context.convert);
+    const taken = matchHook(hook, run.attributes, view, run.context);
     if ("skipped" in taken) step.why = taken.skipped;
     else if ("unsupported" in taken) markUndecided(run, step, taken.unsupported);
     else if ("refusal" in taken) {
@@ -93,5 +93,5 @@ const validate = async (run: AdmissionRun, hooks: readonly Hook[]): Promise<Stat
       return refusal;
     }),
   );
-  return refusals.filter((one) => one !== undefined);
+  return refusals.filter((refusal) => refusal !== undefined);
 };

@@ -21,7 +21,7 @@ const group = "admission.k8s.io";
 
 /** Returns the AdmissionReview version that the API server sends: the hook's first known one, if any. */
 export const chooseReviewVersion = (versions: readonly string[]): "v1" | "v1beta1" | undefined =>
-  versions.find((one) => one === "v1" || one === "v1beta1");
+  versions.find((version) => version === "v1" || version === "v1beta1");
 
 /** Parses a hook's response with the API server's checks in its order, so that it finds the same fault first. */
 export const parseHookResponse = (
@@ -48,9 +48,12 @@ export const parseHookResponse = (
     ...(phase === "mutate" && text !== "" && { patch: text }),
     // JSONPatch is the only patch type in v1beta1, and the API server ignores the field.
     ...(phase === "mutate" && text !== "" && { patchType: version === "v1" ? String(patchType) : "JSONPatch" }),
-    warnings: ((warnings as string[] | null) ?? []).map((one) => one ?? ""),
+    warnings: ((warnings as string[] | null) ?? []).map((warning) => warning ?? ""),
     audit: Object.fromEntries(
-      Object.entries((auditAnnotations as Record<string, string> | null) ?? {}).map(([key, one]) => [key, one ?? ""]),
+      Object.entries((auditAnnotations as Record<string, string> | null) ?? {}).map(([key, annotation]) => [
+        key,
+        annotation ?? "",
+      ]),
     ),
   };
 };
@@ -61,14 +64,14 @@ const findDecodingFault = (version: string, body: unknown): string | undefined =
   for (const [key, value] of Object.entries({ apiVersion, kind }))
     if (value !== null && typeof value !== "string")
       return `couldn't get version/kind; json parse error: ${describeMismatch(value, `struct field .${key}`, "string")}`;
-  const [given, named] = [apiVersion ?? "", kind ?? ""].map(String);
-  const full = given === "" ? `${group}/${version}` : given;
+  const [ownVersion, named] = [apiVersion ?? "", kind ?? ""].map(String);
+  const full = ownVersion === "" ? `${group}/${version}` : ownVersion;
   const known = [`${group}/v1`, `${group}/v1beta1`].includes(full ?? "");
   if (!known || (named !== "" && named !== "AdmissionReview"))
     return `no kind "${named || "AdmissionReview"}" is registered for version "${full}" in scheme "pkg/runtime/scheme.go:110"`;
   if (full !== `${group}/${version}`) {
-    const [own, other] = version === "v1" ? ["v1", "v1beta1"] : ["v1beta1", "v1"];
-    return `converting (${other}.AdmissionReview) to (${own}.AdmissionReview): unknown conversion`;
+    const [own, otherVersion] = version === "v1" ? ["v1", "v1beta1"] : ["v1beta1", "v1"];
+    return `converting (${otherVersion}.AdmissionReview) to (${own}.AdmissionReview): unknown conversion`;
   }
   return findTypeFault(body);
 };
@@ -122,7 +125,7 @@ const checkType = (value: unknown, type: string, place: string): string | undefi
     return Number.isInteger(value) && Math.abs(Number(value)) < 2 ** 31 ? undefined : wrong(value, type);
   if (type === "[]string" || type === "map[string]string") {
     if (type === "[]string" ? !Array.isArray(value) : !isMap(value)) return wrong(value, type);
-    const bad = Object.values(value as object).find((one) => one !== null && typeof one !== "string");
+    const bad = Object.values(value as object).find((member) => member !== null && typeof member !== "string");
     return bad === undefined ? undefined : wrong(bad, "string");
   }
   if (type === "v1.Status" || type === "v1.StatusDetails") return isMap(value) ? undefined : wrong(value, type);
@@ -144,13 +147,13 @@ const findBase64Fault = (text: string): string | undefined => {
   const describeByte = (index: number) => `illegal base64 data at input byte ${index}`;
   let count = 0;
   for (let index = 0; index < text.length; index++) {
-    const one = text.charAt(index);
-    if (one === "\n" || one === "\r") continue;
-    if (/[A-Za-z0-9+/]/.test(one)) {
+    const character = text.charAt(index);
+    if (character === "\n" || character === "\r") continue;
+    if (/[A-Za-z0-9+/]/.test(character)) {
       count++;
       continue;
     }
-    if (one !== "=" || count % 4 < 2) return describeByte(index);
+    if (character !== "=" || count % 4 < 2) return describeByte(index);
     const rest = text.slice(index + 1).replace(/[\r\n]/g, "");
     if (count % 4 === 3) return rest === "" ? undefined : describeByte(index + 1);
     return rest === "=" ? undefined : describeByte(rest.startsWith("=") ? index + 2 : Math.min(index + 1, text.length));

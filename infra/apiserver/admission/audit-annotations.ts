@@ -48,8 +48,8 @@ export const buildPatchAnnotation = (
   patch: unknown[],
 ) => {
   // Go sorts the keys of a map when it encodes JSON.
-  const sorted = patch.map((one) =>
-    Object.fromEntries(Object.entries(Object(one)).sort(([a], [b]) => (a < b ? -1 : 1))),
+  const sorted = patch.map((operation) =>
+    Object.fromEntries(Object.entries(Object(operation)).sort(([a], [b]) => (a < b ? -1 : 1))),
   );
   const value = { configuration, webhook, patch: sorted, patchType: "JSONPatch" };
   return [`patch.webhook.admission.k8s.io/round_${round}_index_${index}`, escapeAsGo(JSON.stringify(value))] as const;

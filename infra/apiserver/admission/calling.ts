@@ -11,7 +11,7 @@ import type { AdmissionAttributes, HookCallResult, ReviewToSend, ServerContext, 
 /** The state of one request's way through all hooks: its deadline, and the steps and warnings so far. */
 export interface AdmissionRun {
   attributes: AdmissionAttributes;
-  around: ServerContext;
+  context: ServerContext;
   audit: AuditAnnotations;
   /** The deadline, on the clock of performance.now(). */
   end: number;
@@ -118,7 +118,7 @@ export const recordRefusal = (step: TraceStep, status: Status): Status => {
 };
 
 const callWithTimeout = async (
-  { around, end }: AdmissionRun,
+  { context, end }: AdmissionRun,
   hook: Hook,
   review: ReviewToSend,
 ): Promise<HookCallResult> => {
@@ -129,7 +129,7 @@ const callWithTimeout = async (
     resolve({ failure: `Post "${url}": context deadline exceeded` });
   }, milliseconds);
   try {
-    return await Promise.race([around.call(hook, review), promise]);
+    return await Promise.race([context.call(hook, review), promise]);
   } finally {
     clearTimeout(timer);
   }
@@ -154,10 +154,10 @@ export const createTimeoutStatus = (): Status => {
 };
 
 /** Returns the status that the client gets for a hook's refusal; a code below 400 becomes 400. */
-export const toRefusal = (hook: string, given: JsonMap = {}): Status => {
-  const { code, message, reason, details } = given;
+export const toRefusal = (hook: string, answered: JsonMap = {}): Status => {
+  const { code, message, reason, details } = answered;
   const deniedBy = `admission webhook "${hook}" denied the request`;
-  const text = [message, reason].find((one) => typeof one === "string" && one !== "");
+  const text = [message, reason].find((candidate) => typeof candidate === "string" && candidate !== "");
   return {
     code: typeof code === "number" && code >= 400 ? code : 400,
     ...(typeof reason === "string" && reason !== "" && { reason }),
@@ -167,14 +167,16 @@ export const toRefusal = (hook: string, given: JsonMap = {}): Status => {
 };
 
 const parseDetails = ({ name, group, kind, uid, causes, retryAfterSeconds }: JsonMap): Status["details"] & object => {
-  const texts = Object.entries({ name, group, kind, uid }).filter(([, one]) => typeof one === "string" && one !== "");
+  const texts = Object.entries({ name, group, kind, uid }).filter(
+    ([, value]) => typeof value === "string" && value !== "",
+  );
   const listed = Array.isArray(causes) ? causes.filter(isMap) : [];
   return {
     ...Object.fromEntries(texts),
     ...(listed.length > 0 && {
       causes: listed.map(({ reason, message, field }) =>
         Object.fromEntries(
-          Object.entries({ reason, message, field }).filter(([, one]) => typeof one === "string" && one !== ""),
+          Object.entries({ reason, message, field }).filter(([, value]) => typeof value === "string" && value !== ""),
         ),
       ),
     }),

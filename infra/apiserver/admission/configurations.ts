@@ -54,38 +54,39 @@ const checkName = (name: unknown): Fault[] => {
     : [];
 };
 
-const checkVersions = (given: unknown): Fault[] => {
+const checkVersions = (versions: unknown): Fault[] => {
   const place = ".admissionReviewVersions";
-  if (!isStringList(given) || given.length === 0) return [`${place}: Required value: must specify one of v1, v1beta1`];
-  const bad = given.find((one) => !label.test(one) || one.length > 63);
+  if (!isStringList(versions) || versions.length === 0)
+    return [`${place}: Required value: must specify one of v1, v1beta1`];
+  const bad = versions.find((version) => !label.test(version) || version.length > 63);
   if (bad !== undefined) return [`${place}: Invalid value: ${JSON.stringify(bad)}: must be a DNS-1035 label`];
-  if (new Set(given).size < given.length) return [`${place}: Invalid value: duplicate version`];
-  return given.some((one) => one === "v1" || one === "v1beta1")
+  if (new Set(versions).size < versions.length) return [`${place}: Invalid value: duplicate version`];
+  return versions.some((version) => version === "v1" || version === "v1beta1")
     ? []
     : [`${place}: Invalid value: must include at least one of v1, v1beta1`];
 };
 
 /** Accepts Some and Unknown: stored configurations may have them, although new ones may not. */
-const checkSideEffects = (given: unknown): Fault => {
-  if (given == null) return ".sideEffects: Required value: must specify one of None, NoneOnDryRun";
-  return checkEnum(given, ".sideEffects", ["None", "NoneOnDryRun", "Some", "Unknown"]);
+const checkSideEffects = (value: unknown): Fault => {
+  if (value == null) return ".sideEffects: Required value: must specify one of None, NoneOnDryRun";
+  return checkEnum(value, ".sideEffects", ["None", "NoneOnDryRun", "Some", "Unknown"]);
 };
 
-const checkTimeout = (given: unknown): Fault =>
-  given == null || (Number.isInteger(given) && Number(given) >= 1 && Number(given) <= 30)
+const checkTimeout = (value: unknown): Fault =>
+  value == null || (Number.isInteger(value) && Number(value) >= 1 && Number(value) <= 30)
     ? undefined
     : ".timeoutSeconds: Invalid value: the timeout value must be between 1 and 30 seconds";
 
-const checkEnum = (given: unknown, place: string, allowed: string[]): Fault =>
-  given == null || allowed.includes(String(given))
+const checkEnum = (value: unknown, place: string, allowed: string[]): Fault =>
+  value == null || allowed.includes(String(value))
     ? undefined
-    : `${place}: Unsupported value: ${JSON.stringify(given)}: supported values: ${allowed.map((one) => `"${one}"`).join(", ")}`;
+    : `${place}: Unsupported value: ${JSON.stringify(value)}: supported values: ${allowed.map((option) => `"${option}"`).join(", ")}`;
 
-const checkSelector = (given: unknown, place: string): Fault =>
-  given == null || isLabelSelector(given) ? undefined : `${place}: Invalid value: must be a label selector`;
+const checkSelector = (value: unknown, place: string): Fault =>
+  value == null || isLabelSelector(value) ? undefined : `${place}: Invalid value: must be a label selector`;
 
-const checkClientConfig = (given: unknown): Fault => {
-  const { url, service, caBundle } = isMap(given) ? given : {};
+const checkClientConfig = (value: unknown): Fault => {
+  const { url, service, caBundle } = isMap(value) ? value : {};
   if ((url == null) === (service == null))
     return ".clientConfig: Required value: exactly one of url or service is required";
   if (caBundle != null && typeof caBundle !== "string") return ".clientConfig.caBundle must be a text";
@@ -109,10 +110,10 @@ const findUrlFault = (text: string): Fault => {
   return text.includes("?") ? "query parameters are not permitted in the URL" : undefined;
 };
 
-const checkRules = (given: unknown): Fault[] => {
-  if (given == null) return [];
-  if (!Array.isArray(given)) return [".rules must be a list"];
-  return given.flatMap((rule: unknown, index) =>
+const checkRules = (value: unknown): Fault[] => {
+  if (value == null) return [];
+  if (!Array.isArray(value)) return [".rules must be a list"];
+  return value.flatMap((rule: unknown, index) =>
     isMap(rule)
       ? listRuleFaults(rule).map((fault) => `.rules[${index}]${fault}`)
       : [`.rules[${index}] must be an object`],
@@ -128,15 +129,15 @@ const alone: Record<string, string> = {
 const listRuleFaults = (rule: JsonMap): string[] => {
   const faults: string[] = [];
   for (const key of [...Object.keys(alone), "resources"]) {
-    const { [key]: given } = rule;
-    if (!isStringList(given) || given.length === 0) faults.push(`.${key}: Required value`);
-    else if (Object.hasOwn(alone, key) && given.length > 1 && given.includes("*"))
+    const { [key]: value } = rule;
+    if (!isStringList(value) || value.length === 0) faults.push(`.${key}: Required value`);
+    else if (Object.hasOwn(alone, key) && value.length > 1 && value.includes("*"))
       faults.push(`.${key}: Invalid value: if '*' is present, must not specify other ${alone[key]}`);
   }
   const { operations, resources, apiVersions } = rule;
   if (isStringList(apiVersions) && apiVersions.includes("")) faults.push(".apiVersions: Required value");
-  for (const one of isStringList(operations) ? operations : []) {
-    const fault = checkEnum(one, ".operations", ["*", "CONNECT", "CREATE", "DELETE", "UPDATE"]);
+  for (const operation of isStringList(operations) ? operations : []) {
+    const fault = checkEnum(operation, ".operations", ["*", "CONNECT", "CREATE", "DELETE", "UPDATE"]);
     if (fault) faults.push(fault);
   }
   const clash = isStringList(resources) && findResourceConflict(resources);
@@ -148,27 +149,27 @@ const listRuleFaults = (rule: JsonMap): string[] => {
 const findResourceConflict = (resources: string[]): Fault => {
   if (resources.includes("")) return "must not be empty";
   if (resources.length > 1 && resources.includes("*/*")) return "if '*/*' is present, must not specify other resources";
-  if (resources.includes("*") && resources.some((one) => one !== "*" && !one.includes("/")))
+  if (resources.includes("*") && resources.some((resource) => resource !== "*" && !resource.includes("/")))
     return "if '*' is present, must not specify other resources without subresources";
-  for (const [index, one] of resources.entries()) {
-    const [resource = "", sub] = one.split("/", 2);
+  for (const [index, path] of resources.entries()) {
+    const [resource = "", sub] = path.split("/", 2);
     if (sub === undefined) continue;
     const earlier = resources.slice(0, index);
     if (sub !== "*" && earlier.includes(`${resource}/*`))
-      return `if '${resource}/*' is present, must not specify ${one}`;
-    if (resource !== "*" && earlier.includes(`*/${sub}`)) return `if '*/${sub}' is present, must not specify ${one}`;
+      return `if '${resource}/*' is present, must not specify ${path}`;
+    if (resource !== "*" && earlier.includes(`*/${sub}`)) return `if '*/${sub}' is present, must not specify ${path}`;
   }
   return undefined;
 };
 
-const checkConditions = (given: unknown): Fault[] => {
-  if (given == null) return [];
-  if (!Array.isArray(given)) return [".matchConditions must be a list"];
-  if (given.length > 64) return [`.matchConditions: Too many: ${given.length}: must have at most 64 items`];
+const checkConditions = (value: unknown): Fault[] => {
+  if (value == null) return [];
+  if (!Array.isArray(value)) return [".matchConditions must be a list"];
+  if (value.length > 64) return [`.matchConditions: Too many: ${value.length}: must have at most 64 items`];
   const names = new Set<unknown>();
-  return given.map((one: unknown, index) => {
+  return value.map((condition: unknown, index) => {
     const place = `.matchConditions[${index}]`;
-    const { name, expression } = isMap(one) ? one : {};
+    const { name, expression } = isMap(condition) ? condition : {};
     const isTwice = names.has(name);
     names.add(name);
     if (typeof name !== "string" || name === "") return `${place}.name: Required value`;
@@ -181,4 +182,4 @@ const checkConditions = (given: unknown): Fault[] => {
 };
 
 const isStringList = (value: unknown): value is string[] =>
-  Array.isArray(value) && value.every((one) => typeof one === "string");
+  Array.isArray(value) && value.every((element) => typeof element === "string");

@@ -65,7 +65,7 @@ export const parseHooks = (configurations: readonly unknown[]): Hooks => {
 
 /** The API server sorts by bytes; names are ASCII, so that JavaScript's order is the same. */
 const sortByName = (found: Map<string, Hook[]>): Hook[] =>
-  [...found].sort(([one], [other]) => (one < other ? -1 : 1)).flatMap(([, hooks]) => hooks);
+  [...found].sort(([left], [right]) => (left < right ? -1 : 1)).flatMap(([, hooks]) => hooks);
 
 /** A configuration that `listConfigurationFaults` has accepted. */
 interface Configuration {
@@ -103,7 +103,10 @@ const dropNullMembers = (selector: LabelSelector | null | undefined): LabelSelec
   return {
     ...(matchLabels != null && { matchLabels }),
     ...(matchExpressions != null && {
-      matchExpressions: matchExpressions.map(({ values, ...one }) => ({ ...one, ...(values != null && { values }) })),
+      matchExpressions: matchExpressions.map(({ values, ...requirement }) => ({
+        ...requirement,
+        ...(values != null && { values }),
+      })),
     }),
   };
 };

@@ -50,8 +50,8 @@ const texts: Record<number, string> = {
 const mostQuoted = 2048;
 
 const quoteBody = (code: number, text: string): string => {
-  const said = text.slice(0, mostQuoted);
+  const start = text.slice(0, mostQuoted);
   return code >= 500
-    ? `an error on the server (${JSON.stringify(said)}) has prevented the request from succeeding`
-    : said;
+    ? `an error on the server (${JSON.stringify(start)}) has prevented the request from succeeding`
+    : start;
 };

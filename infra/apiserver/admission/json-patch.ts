@@ -24,10 +24,10 @@ export const parsePatchOperations = (text: string): JsonMap[] => {
   }
   if (read === null) return [];
   if (!Array.isArray(read)) throw createTypeError(read, "jsonpatch.Patch");
-  return read.map((one: unknown) => {
-    if (one === null) return {};
-    if (!isMap(one) || one instanceof Scalar) throw createTypeError(one, "jsonpatch.Operation");
-    return one;
+  return read.map((operation: unknown) => {
+    if (operation === null) return {};
+    if (!isMap(operation) || operation instanceof Scalar) throw createTypeError(operation, "jsonpatch.Operation");
+    return operation;
   });
 };
 
@@ -48,7 +48,7 @@ const toPlainValue = (value: unknown): unknown => {
   if (value instanceof Scalar) return value.value;
   if (Array.isArray(value)) return value.map(toPlainValue);
   if (!isMap(value)) return value;
-  return Object.fromEntries(Object.entries(value).map(([key, one]) => [key, toPlainValue(one)]));
+  return Object.fromEntries(Object.entries(value).map(([key, member]) => [key, toPlainValue(member)]));
 };
 
 /** Returns the operations of a patch without the source text of their numbers. */
@@ -157,10 +157,10 @@ const getOperand = ({ operation }: OperationRun): unknown => toPlainValue(operat
  * the reason, as upstream does for some operations.
  */
 const readPath = ({ name, operation }: OperationRun, key: "path" | "from", isTerse = false): string => {
-  const given = Object.hasOwn(operation, key) ? operation[key] : null;
-  if (given instanceof Scalar && typeof given.value === "string") return given.value;
+  const value = Object.hasOwn(operation, key) ? operation[key] : null;
+  if (value instanceof Scalar && typeof value.value === "string") return value.value;
   const absent = `operation${key === "from" ? "," : ""} missing ${key} field: ${missing}`;
-  const reason = given == null ? absent : `json: cannot unmarshal ${getTypeName(given)} into Go value of type string`;
+  const reason = value == null ? absent : `json: cannot unmarshal ${getTypeName(value)} into Go value of type string`;
   throw new Error(`${name} operation failed to decode ${key}: ${isTerse ? missing : reason}`);
 };
 
@@ -173,27 +173,27 @@ const withContext = <T>(before: string, act: () => T): T => {
 };
 
 /** Compares JSON texts. Go escapes `<`, so a hook that doesn't escape it fails the test. */
-const isEqual = (there: unknown, given: unknown): boolean => {
-  if (given instanceof Scalar) return typeof there !== "object" && escapeAsGo(JSON.stringify(there)) === given.source;
-  if (there === null || given === null) return there === given;
-  if (Array.isArray(there) || Array.isArray(given))
+const isEqual = (there: unknown, value: unknown): boolean => {
+  if (value instanceof Scalar) return typeof there !== "object" && escapeAsGo(JSON.stringify(there)) === value.source;
+  if (there === null || value === null) return there === value;
+  if (Array.isArray(there) || Array.isArray(value))
     return (
       Array.isArray(there) &&
-      Array.isArray(given) &&
-      there.length === given.length &&
-      there.every((one, index) => isEqual(one, given[index]))
+      Array.isArray(value) &&
+      there.length === value.length &&
+      there.every((element, index) => isEqual(element, value[index]))
     );
-  if (!isMap(there) || !isMap(given)) return false;
+  if (!isMap(there) || !isMap(value)) return false;
   const keys = Object.keys(there);
   return (
-    keys.length === Object.keys(given).length &&
-    keys.every((key) => Object.hasOwn(given, key) && isEqual(there[key], given[key]))
+    keys.length === Object.keys(value).length &&
+    keys.every((key) => Object.hasOwn(value, key) && isEqual(there[key], value[key]))
   );
 };
 
 /** Escapes characters in JSON as Go's encoder does. */
 export const escapeAsGo = (json: string): string =>
-  json.replace(/[<>&\u2028\u2029]/g, (one) => `\\u${one.charCodeAt(0).toString(16).padStart(4, "0")}`);
+  json.replace(/[<>&\u2028\u2029]/g, (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`);
 
 interface PatchState {
   root: { value: unknown };

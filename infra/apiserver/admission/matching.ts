@@ -68,17 +68,17 @@ export const matchHook = (
   hook: Hook,
   attributes: AdmissionAttributes,
   view: ObjectView,
-  around: ServerContext,
+  context: ServerContext,
 ): HookMatch => {
-  const home = matchNamespace(hook.namespaceSelector, attributes, view, around);
+  const home = matchNamespace(hook.namespaceSelector, attributes, view, context);
   if (home === false) return { skipped: "its namespaceSelector doesn't match the namespace" };
   if (!matchObject(hook.objectSelector, view)) return { skipped: "its objectSelector doesn't match the object" };
-  const invocation = findInvocation(hook, attributes, around);
+  const invocation = findInvocation(hook, attributes, context);
   if (invocation === undefined) return { skipped: "none of its rules matches the request" };
   // A missing namespace matters only to a hook that would otherwise be called.
   if (home !== true) return { refusal: home };
   return hook.matchConditions.length > 0
-    ? evaluateConditions(hook, attributes, view, invocation, around)
+    ? evaluateConditions(hook, attributes, view, invocation, context)
     : { invocation };
 };
 
@@ -103,8 +103,8 @@ const matchNamespace = (
 
 const matchObject = (selector: LabelSelector, { latest: { object, oldObject } }: ObjectView): boolean =>
   isEmptySelector(selector) ||
-  [object, oldObject].some((one) => {
-    const labels = getLabels(one);
+  [object, oldObject].some((candidate) => {
+    const labels = getLabels(candidate);
     return labels !== undefined && isSelected(selector, labels);
   });
 
@@ -132,13 +132,13 @@ const findInvocation = (
   if (hook.matchPolicy === "Exact") return undefined;
   const others = getCached(attributes, "others", () =>
     equivalents(resource)
-      .filter((one) => !isSame({ ...one }, { ...resource }))
-      .map((one) => ({ ...attributes, resource: one }) as AdmissionRequest),
+      .filter((equivalent) => !isSame({ ...equivalent }, { ...resource }))
+      .map((equivalent) => ({ ...attributes, resource: equivalent }) as AdmissionRequest),
   );
   for (const rule of hook.rules)
-    for (const other of others)
-      if (matchesRequest(rule, other))
-        return { resource: other.resource, kind: chooseKind(other.resource, attributes) };
+    for (const equivalentRequest of others)
+      if (matchesRequest(rule, equivalentRequest))
+        return { resource: equivalentRequest.resource, kind: chooseKind(equivalentRequest.resource, attributes) };
   return undefined;
 };
 
@@ -188,12 +188,12 @@ const evaluateConditions = (
   const errors: string[] = [];
   let unsupported: string | undefined;
   for (const { name, expression } of hook.matchConditions) {
-    const said = cel.compile(expression)({ object, oldObject, request });
-    if ("unsupported" in said)
-      unsupported ??= `whether its condition ${JSON.stringify(name)} holds: ${said.unsupported}`;
-    else if ("error" in said) errors.push(`expression '${expression}' resulted in error: ${said.error}`);
+    const result = cel.compile(expression)({ object, oldObject, request });
+    if ("unsupported" in result)
+      unsupported ??= `whether its condition ${JSON.stringify(name)} holds: ${result.unsupported}`;
+    else if ("error" in result) errors.push(`expression '${expression}' resulted in error: ${result.error}`);
     // One false condition is enough to skip the hook, whatever the others evaluate to.
-    else if (!said.holds) return { skipped: `its condition ${JSON.stringify(name)} is false` };
+    else if (!result.holds) return { skipped: `its condition ${JSON.stringify(name)} is false` };
   }
   if (unsupported !== undefined) return { unsupported };
   if (errors.length === 0) return { invocation };

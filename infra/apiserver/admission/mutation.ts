@@ -70,7 +70,7 @@ const runHook = async (
   step: TraceStep,
   rounds: MutationState,
 ): Promise<Status | undefined> => {
-  const taken = matchHook(hook, run.attributes, view, run.around);
+  const taken = matchHook(hook, run.attributes, view, run.context);
   // Like the API server, matches every hook in the second round. That can refuse the request for a hook that isn't
   // called again.
   if (!("refusal" in taken) && step.round === 1 && !rounds.again.has(hook.identity)) return undefined;
@@ -153,7 +153,7 @@ const applyResponsePatch = (
       return unchanged;
     }
     const read = normalizePatchedObject(raw);
-    step.after = run.around.fill(read);
+    step.after = run.context.fill(read);
     run.audit.add(...buildPatchAnnotation(step.round, step.index, hook.configuration, hook.name, step.patch));
     view.put(step.after);
     return { isChanged: isStamped || !isSameToServer(before, read), isApplied: true };

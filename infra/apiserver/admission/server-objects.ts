@@ -31,12 +31,14 @@ const isBuiltInObject = ({ apiVersion }: JsonMap): boolean => {
 const dropNulls = (value: unknown): unknown => {
   if (Array.isArray(value)) {
     const read = value.map(dropNulls);
-    return read.every((one, index) => one === value[index]) ? value : read;
+    return read.every((element, index) => element === value[index]) ? value : read;
   }
   if (!isMap(value)) return value;
   const entries = Object.entries(value);
-  const kept = entries.filter(([, one]) => one !== null).map(([key, one]) => [key, dropNulls(one)] as const);
-  const isWhole = kept.length === entries.length && kept.every(([, one], index) => one === entries[index]?.[1]);
+  const kept = entries
+    .filter(([, member]) => member !== null)
+    .map(([key, member]) => [key, dropNulls(member)] as const);
+  const isWhole = kept.length === entries.length && kept.every(([, member], index) => member === entries[index]?.[1]);
   return isWhole ? value : Object.fromEntries(kept);
 };
 
@@ -44,28 +46,28 @@ const dropNulls = (value: unknown): unknown => {
  * Reports whether two objects are the same to an API server. Custom resources are compared as they are; in built-in
  * kinds, null and empty members count as absent.
  */
-export const isSameToServer = (one: unknown, other: unknown): boolean =>
-  isMap(one) && !isBuiltInObject(one) ? isSame(one, other) : isSameObject(one, other);
+export const isSameToServer = (left: unknown, right: unknown): boolean =>
+  isMap(left) && !isBuiltInObject(left) ? isSame(left, right) : isSameObject(left, right);
 
 /** Members that are maps in Kubernetes' types; an empty map counts as absent. */
 const maps = new Set(
   "labels annotations data binaryData stringData matchLabels nodeSelector limits requests capacity selector".split(" "),
 );
 
-const isSameObject = (one: unknown, other: unknown, key = ""): boolean => {
-  if (one === other) return true;
-  if (isAbsent(one, key) || isAbsent(other, key)) return isAbsent(one, key) && isAbsent(other, key);
-  if (Array.isArray(one) || Array.isArray(other))
+const isSameObject = (left: unknown, right: unknown, key = ""): boolean => {
+  if (left === right) return true;
+  if (isAbsent(left, key) || isAbsent(right, key)) return isAbsent(left, key) && isAbsent(right, key);
+  if (Array.isArray(left) || Array.isArray(right))
     return (
-      Array.isArray(one) &&
-      Array.isArray(other) &&
-      one.length === other.length &&
-      one.every((element, index) => isSameObject(element, other[index]))
+      Array.isArray(left) &&
+      Array.isArray(right) &&
+      left.length === right.length &&
+      left.every((element, index) => isSameObject(element, right[index]))
     );
-  if (!isMap(one) || !isMap(other)) return false;
+  if (!isMap(left) || !isMap(right)) return false;
   return (
-    Object.keys(one).every((name) => isSameObject(one[name], getOwn(other, name), name)) &&
-    Object.keys(other).every((name) => Object.hasOwn(one, name) || isAbsent(other[name], name))
+    Object.keys(left).every((name) => isSameObject(left[name], getOwn(right, name), name)) &&
+    Object.keys(right).every((name) => Object.hasOwn(left, name) || isAbsent(right[name], name))
   );
 };
 
@@ -86,7 +88,7 @@ export const hasNewManagedFields = ({ operation, object, oldObject, subResource 
   if (Array.isArray(managedFields)) {
     const { managedFields: before } = isMap(oldObject) && isMap(oldObject.metadata) ? oldObject.metadata : {};
     const earlier: unknown[] = Array.isArray(before) ? before : [];
-    return managedFields.some((one) => !earlier.some((other) => isSame(one, other)));
+    return managedFields.some((field) => !earlier.some((earlierField) => isSame(field, earlierField)));
   }
   if (subResource && subResource !== "status") return false;
   return (

@@ -23,7 +23,7 @@ export const limitWarnings = (texts: readonly string[]): string[] => {
     }
     truncating = true;
     headers = [...ordered].map(truncateWarning).filter(isPrintable);
-    written = headers.reduce((sum, one) => sum + countCodePoints(one), 0);
+    written = headers.reduce((sum, line) => sum + countCodePoints(line), 0);
   }
   return headers;
 };

@@ -27,8 +27,8 @@ const coreDefaulters: Defaulters = {
     if (status.podIP !== undefined && first?.ip !== status.podIP) status.podIPs = [{ ip: status.podIP }];
     else if (first?.ip) status.podIP = first.ip;
   },
-  NodeStatus: (status, given) => {
-    if (status.capacity !== undefined && given.allocatable == null)
+  NodeStatus: (status, original) => {
+    if (status.capacity !== undefined && original.allocatable == null)
       status.allocatable = { ...getMember(status, "capacity") };
   },
   LimitRangeItem: (item) => {
@@ -98,7 +98,7 @@ const otherDefaulters: Defaulters = {
     const target = { type: "Utilization", averageUtilization: 80 };
     spec.metrics ??= [{ type: "Resource", resource: { name: "cpu", target } }];
   },
-  HorizontalPodAutoscalerBehavior: (behavior, given) => {
+  HorizontalPodAutoscalerBehavior: (behavior, original) => {
     const percent = { type: "Percent", value: 100, periodSeconds: 15 };
     const pods = { type: "Pods", value: 4, periodSeconds: 15 };
     const usual = {
@@ -106,7 +106,7 @@ const otherDefaulters: Defaulters = {
       scaleDown: { selectPolicy: "Max", policies: [percent] },
     };
     for (const [direction, { policies, ...others }] of Object.entries(usual)) {
-      const isGiven = Array.isArray(getMember(given, direction).policies);
+      const isGiven = Array.isArray(getMember(original, direction).policies);
       behavior[direction] = { ...others, ...(!isGiven && { policies }), ...getMember(behavior, direction) };
     }
   },

@@ -11,16 +11,16 @@ export interface FilledObject extends Omit<DecodingReport, "trail"> {
  * object of an unknown kind, or one that the API server couldn't decode, is returned as it is.
  */
 export const fillDefaults = (object: KubernetesObject): FilledObject => {
-  if (whole.has(object)) return { object, strays: [], misfits: [] };
+  if (complete.has(object)) return { object, strays: [], misfits: [] };
   const reading: DecodingReport = { trail: [], strays: [], misfits: [] };
   const { strays, misfits } = reading;
   const { apiVersion, kind } = object;
   const shape = typeof apiVersion === "string" && typeof kind === "string" ? findDecoder(apiVersion, kind) : undefined;
   const filled = shape?.read(object, reading) as KubernetesObject | undefined;
   if (misfits.length > 0 || filled === undefined) return { object, strays, misfits };
-  whole.add(filled);
+  complete.add(filled);
   return { object: filled, strays, misfits };
 };
 
 /** The results of `fillDefaults`. They need no second pass and must not be changed. */
-const whole = new WeakSet<KubernetesObject>();
+const complete = new WeakSet<KubernetesObject>();

@@ -4,8 +4,8 @@ import { parseImage } from "#lib/objects/image.ts";
 import { computePeakUse, parseAmounts, type QuantityByResource } from "#lib/objects/resources.ts";
 import { formatResourceAmount } from "./scalars.ts";
 
-/** Fills in decoded fields in place. `given` is the undecoded value, where an absent list and an empty one differ. */
-type Defaulter = (fields: JsonMap, given: JsonMap) => void;
+/** Fills in decoded fields in place. `original` is the undecoded value, where an absent list and an empty one differ. */
+type Defaulter = (fields: JsonMap, original: JsonMap) => void;
 
 /** The functions that fill in defaults, by the Go type of the decoded fields. */
 export type Defaulters = Readonly<Record<string, Defaulter | undefined>>;
@@ -30,12 +30,12 @@ export const podDefaulters: Defaulters = {
     if (account !== undefined) Object.assign(spec, { serviceAccountName: account, serviceAccount: account });
   },
   PodTemplateSpec: (template) => removeOldAnnotations(template),
-  Pod: (pod, given) => {
+  Pod: (pod, original) => {
     removeOldAnnotations(pod);
     const spec = getMember(pod, "spec");
     const containers = [...getList(spec, "initContainers"), ...getList(spec, "containers")];
     for (const container of containers) defaultRequests(getMember(container, "resources"));
-    completePodResources(spec, getMember(given, "spec"));
+    completePodResources(spec, getMember(original, "spec"));
     spec.enableServiceLinks ??= true;
     if (Number(spec.terminationGracePeriodSeconds) < 0) spec.terminationGracePeriodSeconds = 1;
     if (spec.hostNetwork)
@@ -80,16 +80,16 @@ const isHuge = (resource: string) => resource.startsWith("hugepages-");
 const isShared = (resource: string) => resource === "cpu" || resource === "memory" || isHuge(resource);
 
 /**
- * Completes the limits and requests of a pod that sets some of them, with the sums of its containers. `given` has the
+ * Completes the limits and requests of a pod that sets some of them, with the sums of its containers. `original` has the
  * amounts before rounding.
  */
-const completePodResources = (spec: JsonMap, given: JsonMap): void => {
+const completePodResources = (spec: JsonMap, original: JsonMap): void => {
   const resources = getMember(spec, "resources");
   const [limits, requests] = [getAmounts(resources, "limits"), getAmounts(resources, "requests")];
   if (Object.keys(limits).length + Object.keys(requests).length === 0) return;
 
   const limited = formatAmounts(
-    sumContainers(given, "limits"),
+    sumContainers(original, "limits"),
     (resource) => isHuge(resource) && !Object.hasOwn(requests, resource),
   );
   const allLimits = { ...limited, ...limits };
@@ -97,7 +97,7 @@ const completePodResources = (spec: JsonMap, given: JsonMap): void => {
   resources.limits = allLimits;
 
   const requested = formatAmounts(
-    sumContainers(given, "requests"),
+    sumContainers(original, "requests"),
     (resource) => resource === "cpu" || resource === "memory",
   );
   const limitsAsked = Object.entries(allLimits).filter(([resource]) => isShared(resource));

@@ -8,15 +8,15 @@ const binary: Record<string, number> = { Ki: 10, Mi: 20, Gi: 30, Ti: 40, Pi: 50,
  * Returns a quantity as apimachinery writes it: unchanged if apimachinery takes the text for canonical (also `1.500`),
  * otherwise in canonical form; undefined if it is invalid.
  */
-export const normalizeQuantity = (given: string | number): string | undefined => {
-  const text = String(given).trim();
+export const normalizeQuantity = (quantity: string | number): string | undefined => {
+  const text = String(quantity).trim();
   const amount = parseQuantity(text);
   return amount && (findKeptScale(text) === undefined ? canonicalizeQuantity(amount) : text);
 };
 
 /** Returns an amount of a resource as `normalizeQuantity` does, but rounded up to thousandths. */
-export const normalizeResourceAmount = (given: string | number): string | undefined => {
-  const text = String(given).trim();
+export const normalizeResourceAmount = (value: string | number): string | undefined => {
+  const text = String(value).trim();
   const amount = parseQuantity(text);
   const scale = findKeptScale(text);
   if (amount === undefined || (scale !== undefined && scale >= -3)) return amount && text;
@@ -32,8 +32,8 @@ const roundToThousandths = (amount: Quantity): string =>
 /** Returns the power of ten of the last digit if apimachinery keeps a quantity's text unchanged; else undefined. */
 const findKeptScale = (text: string): number | undefined => {
   if (text === "0") return 0;
-  const [, whole = "", fraction = "", suffix = ""] = shape.exec(text) ?? [];
-  const digits = (whole || "0") + fraction;
+  const [, integer = "", fraction = "", suffix = ""] = shape.exec(text) ?? [];
+  const digits = (integer || "0") + fraction;
   const power = binary[suffix];
   if (power !== undefined) {
     const isShort = fraction === "" && 14 - digits.length - Math.trunc((power * 3) / 10) >= 0;

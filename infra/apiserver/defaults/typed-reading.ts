@@ -71,7 +71,7 @@ const createListDecoder = (element: TypeDecoder): TypeDecoder => {
     read: (value, reading) => {
       if (isAbsent(value)) return null;
       if (!Array.isArray(value)) return addMisfit(value, "a list", reading);
-      return value.map((one, index) => decodeChild(index, one, element, reading));
+      return value.map((item, index) => decodeChild(index, item, element, reading));
     },
     isEmpty: (value) => value === null || (Array.isArray(value) && value.length === 0),
   };
@@ -83,7 +83,7 @@ const createMapDecoder = (element: TypeDecoder): TypeDecoder => {
       if (isAbsent(value)) return null;
       if (!isMap(value)) return addMisfit(value, "a map", reading);
       return Object.fromEntries(
-        Object.entries(value).map(([key, one]) => [key, decodeChild(key, one, element, reading)]),
+        Object.entries(value).map(([key, member]) => [key, decodeChild(key, member, element, reading)]),
       );
     },
     isEmpty: (value) => value === null || (isMap(value) && Object.keys(value).length === 0),
@@ -117,20 +117,20 @@ const createStructDecoder = (name: string): TypeDecoder => {
     read: (value, reading) => {
       if (!isAbsent(value) && !isMap(value)) return addMisfit(value, "an object", reading);
       const result: JsonMap = {};
-      for (const [member, given] of Object.entries(value ?? {})) {
+      for (const [member, memberValue] of Object.entries(value ?? {})) {
         const [shape, isOptional] = resolveMember(member) ?? [];
         if (shape === undefined) {
           reading.strays.push(formatPath([...reading.trail, member]));
           continue;
         }
-        const read = decodeChild(member, given, shape, reading);
+        const read = decodeChild(member, memberValue, shape, reading);
         if (!isOptional || !shape.isEmpty(read)) result[member] = read;
       }
       for (const member of always)
         if (!Object.hasOwn(result, member)) result[member] = resolveMember(member)?.[0].read(undefined, reading);
       if (reading.misfits.length > 0) return result;
-      for (const [member, given] of preset)
-        if (result[member] == null) result[member] = typeof given === "object" ? { ...given } : given;
+      for (const [member, presetValue] of preset)
+        if (result[member] == null) result[member] = typeof presetValue === "object" ? { ...presetValue } : presetValue;
       finish?.(result, value ?? {});
       return result;
     },

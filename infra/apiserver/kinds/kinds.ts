@@ -53,7 +53,7 @@ export const createKindIndex = (byName: KindsByName): KindIndex => {
         .filter(
           ({ off, resource: { group, version } }) => !off && (group !== resource.group || version !== resource.version),
         )
-        .map((one) => one.resource),
+        .map((kind) => kind.resource),
     discover: (groupVersion) => byVersion.get(groupVersion)?.map(toServedResource),
     convert: (object, to) => {
       const kind = isMap(object) && byName.get(toKindKey(String(object.apiVersion), String(object.kind)));
@@ -73,8 +73,8 @@ export const createKindIndex = (byName: KindsByName): KindIndex => {
 export const inferKinds = (objects: readonly KubernetesObject[]): KindsByName => {
   const known = new Map(collectKinds(objects));
   // Objects with a namespace come first, because they show that a kind is namespaced.
-  const telling = objects.toSorted((one, other) => Number(hasNamespace(other)) - Number(hasNamespace(one)));
-  for (const object of telling) {
+  const namespacedFirst = objects.toSorted((left, right) => Number(hasNamespace(right)) - Number(hasNamespace(left)));
+  for (const object of namespacedFirst) {
     const { apiVersion = "", kind = "" } = object;
     const name = toKindKey(apiVersion, kind);
     if (known.has(name)) continue;
@@ -112,9 +112,9 @@ export const createKind = (
 
 const collectKinds = (objects: Iterable<unknown>): KindsByName => {
   const known = new Map(standardKinds.map(toKindEntry));
-  for (const [name, one] of [...objects].flatMap(listDefinedKinds).map(toKindEntry)) {
+  for (const [name, kind] of [...objects].flatMap(listDefinedKinds).map(toKindEntry)) {
     // A CustomResourceDefinition replaces a known kind only in kinitiras' group, which is also in standardKinds.
-    if (!known.has(name) || one.kind.group === policyGroup) known.set(name, one);
+    if (!known.has(name) || kind.kind.group === policyGroup) known.set(name, kind);
   }
   return known;
 };
@@ -133,9 +133,9 @@ export const standardKinds: readonly ResourceKind[] = Object.entries<Record<stri
   Object.entries(rows).map(([kind, row]) => createKind(splitApiVersion(apiVersion), kind, row)),
 );
 
-const toKindEntry = (one: ResourceKind): [string, ResourceKind] => [
-  toKindKey(joinApiVersion(one.kind), one.kind.kind),
-  one,
+const toKindEntry = (kind: ResourceKind): [string, ResourceKind] => [
+  toKindKey(joinApiVersion(kind.kind), kind.kind.kind),
+  kind,
 ];
 
 const listDefinedKinds = (object: unknown): ResourceKind[] => {
@@ -145,8 +145,8 @@ const listDefinedKinds = (object: unknown): ResourceKind[] => {
   const { kind, plural: resource } = Object(names);
   if (![group, kind, resource].every((text) => typeof text === "string") || !Array.isArray(versions)) return [];
   const strategy = Object(conversion).strategy ?? "None";
-  return versions.flatMap((one): ResourceKind[] => {
-    const { name: version, served, subresources } = Object(one);
+  return versions.flatMap((element): ResourceKind[] => {
+    const { name: version, served, subresources } = Object(element);
     if (typeof version !== "string" || served === false) return [];
     const below = ["status", "scale"].filter((name) => Object(subresources)[name] !== undefined);
     const row = { resource, namespaced: scope === "Namespaced", subresources: below };
@@ -165,8 +165,8 @@ export const describeUnknownKind = (apiVersion: string, kind: string): string =>
 
 /** Names, after a comma, the kinds of Kubernetes that differ only in case; empty if there are none. */
 export const describeSimilarKinds = (kind: string): string => {
-  const alike = usual.filter((one) => one.kind.toLowerCase() === kind.toLowerCase());
-  const meant = alike.map((one) => `${one.kind} of ${joinApiVersion(one)}`).join(" and ");
+  const alike = usual.filter((usualKind) => usualKind.kind.toLowerCase() === kind.toLowerCase());
+  const meant = alike.map((match) => `${match.kind} of ${joinApiVersion(match)}`).join(" and ");
   return meant === "" ? "" : `, but ${meant}`;
 };
 

@@ -19,12 +19,12 @@ export const listServedResources = (objects: readonly KubernetesObject[]): Recor
 export const findServedResource = (
   served: Record<string, ServedResource[]>,
   { apiVersion = "", kind }: KubernetesObject,
-) => (Object.hasOwn(served, apiVersion) ? served[apiVersion]?.find((one) => one.kind === kind) : undefined);
+) => (Object.hasOwn(served, apiVersion) ? served[apiVersion]?.find((resource) => resource.kind === kind) : undefined);
 
 /** Returns capabilities that answer from recorded objects. Kinds follow from these and from the recorded discovery. */
-export const createRecordedCluster = (given: RecordedAnswers): Capabilities => {
-  const discovery = { ...listServedResources(given.objects ?? []), ...given.discovery };
-  const { get, list, create, ...world } = createRecordedCapabilities({ ...given, discovery });
+export const createRecordedCluster = (answers: RecordedAnswers): Capabilities => {
+  const discovery = { ...listServedResources(answers.objects ?? []), ...answers.discovery };
+  const { get, list, create, ...rest } = createRecordedCapabilities({ ...answers, discovery });
   // Objects are stored under the plural that Kubernetes forms; a definition may set another plural.
   const usual = new Map(
     Object.entries(discovery).flatMap(([apiVersion, kinds]) =>
@@ -35,7 +35,7 @@ export const createRecordedCluster = (given: RecordedAnswers): Capabilities => {
     return { ...rest, group, resource: usual.get(`${group}/${resource}`) ?? resource };
   };
   return {
-    ...world,
+    ...rest,
     get: (kind, ...rest) => get(toStoredType(kind), ...rest),
     list: (kind, ...rest) => list(toStoredType(kind), ...rest),
     create: (kind, ...rest) => create(toStoredType(kind), ...rest),

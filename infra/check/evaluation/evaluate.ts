@@ -84,8 +84,8 @@ const evaluateManifest = async (manifest: Manifest, environment: EvaluationEnvir
   ];
   if (misfits.length > 0 && operation !== "DELETE") return createDecodeDenial(manifest, object, misfits);
   // A DELETE request has the stored object; the manifest only says which object that is.
-  const whole = operation === "DELETE" ? (there ?? filled.object) : filled.object;
-  const attributes = buildRequest(whole, operation === "UPDATE" ? (there ?? null) : null, kind, {
+  const finalObject = operation === "DELETE" ? (there ?? filled.object) : filled.object;
+  const attributes = buildRequest(finalObject, operation === "UPDATE" ? (there ?? null) : null, kind, {
     ...asking,
     operation,
   });
@@ -116,7 +116,7 @@ const mayConcern = ({ object }: Manifest, { hooks, unevaluated, asking }: Evalua
   );
 };
 
-const includes = (wanted: readonly string[], one: string): boolean => wanted.includes("*") || wanted.includes(one);
+const includes = (wanted: readonly string[], value: string): boolean => wanted.includes("*") || wanted.includes(value);
 
 const toGroupVersionKind = ({ apiVersion = "", kind = "" }: KubernetesObject) => ({
   ...splitApiVersion(apiVersion),
@@ -151,14 +151,14 @@ export const evaluateCreatedPod = async function* (
 
 const readIdentity = ({ source, line }: Manifest, object: unknown) => {
   const [metadata, name] = [getOwn(object, "metadata"), (key: string) => getOwn(getOwn(object, "metadata"), key)];
-  const [said, namespace] = [name("name") ?? name("generateName"), getOwn(metadata, "namespace")];
+  const [givenName, namespace] = [name("name") ?? name("generateName"), getOwn(metadata, "namespace")];
   return {
     file: source.name,
     line,
     apiVersion: String(getOwn(object, "apiVersion") ?? ""),
     kind: String(getOwn(object, "kind") ?? ""),
     ...(typeof namespace === "string" && { namespace }),
-    name: typeof said === "string" ? said : "",
+    name: typeof givenName === "string" ? givenName : "",
   };
 };
 
@@ -232,9 +232,9 @@ const createServerContext = ({ kinds, existing, call, cel }: EvaluationEnvironme
   equivalents: kinds.equivalents,
   convert: kinds.convert,
   fill: (object) => {
-    const { object: whole, misfits } = fillDefaults(object as KubernetesObject);
+    const { object: filledObject, misfits } = fillDefaults(object as KubernetesObject);
     if (misfits[0] !== undefined) throw new Error(misfits[0]);
-    return whole;
+    return filledObject;
   },
   call,
   cel,

@@ -116,12 +116,12 @@ export interface RuleChange {
 }
 
 /** Returns what reports name: the object or, for a Pod that a workload would create, the workload. */
-export const getReportedObject = (one: CheckResult): Pick<CheckResult, "apiVersion" | "kind" | "name" | "uid"> =>
-  one.madeBy ?? one;
+export const getReportedObject = (result: CheckResult): Pick<CheckResult, "apiVersion" | "kind" | "name" | "uid"> =>
+  result.madeBy ?? result;
 
 /** Names an object for readers, for instance `Pod shop/web` or `Deployment shop/web (its Pods)`. */
-export const formatObjectName = (one: CheckResult): string => {
-  const { kind, name } = getReportedObject(one);
-  const place = one.namespace ? `${one.namespace}/` : "";
-  return `${kind} ${place}${name || "without a name"}${one.madeBy ? " (its Pods)" : ""}`;
+export const formatObjectName = (result: CheckResult): string => {
+  const { kind, name } = getReportedObject(result);
+  const place = result.namespace ? `${result.namespace}/` : "";
+  return `${kind} ${place}${name || "without a name"}${result.madeBy ? " (its Pods)" : ""}`;
 };

@@ -60,11 +60,11 @@ const openStore = (kinds: KindIndex, note: (sentence: string) => void): Store =>
     const box = shelf.get(namespace) ?? new Map<string, KubernetesObject>();
     shelf.set(namespace, box.set(name, freezeDeep(object)));
     if (kind.group !== "" || kind.resource !== "namespaces") return;
-    for (const one of listInitialNamespaceObjects(name)) {
-      const its = kinds.of("v1", one.kind ?? "")?.resource;
-      if (its === undefined || getObjects(its).get(name)?.has(one.metadata.name)) continue;
-      put(its, one);
-      assumed.add(one);
+    for (const namedObject of listInitialNamespaceObjects(name)) {
+      const its = kinds.of("v1", namedObject.kind ?? "")?.resource;
+      if (its === undefined || getObjects(its).get(name)?.has(namedObject.metadata.name)) continue;
+      put(its, namedObject);
+      assumed.add(namedObject);
     }
   };
   return {
@@ -127,7 +127,7 @@ const toCapabilities = (
 };
 
 const listValuesInOrder = <T>(map: ReadonlyMap<string, T>): T[] =>
-  [...map].sort(([one], [other]) => (one < other ? -1 : 1)).map(([, value]) => value);
+  [...map].sort(([left], [right]) => (left < right ? -1 : 1)).map(([, value]) => value);
 
 const getHost = (url: string) => (URL.canParse(url) ? new URL(url).host : "an address");
 
@@ -143,9 +143,9 @@ const readReview = ({ apiVersion = "", kind, ...object }: KubernetesObject): Rec
 
 /** A field that is absent from the recorded review, or "*" in it, matches every value. */
 const matchesAccess = (review: RecordedAccess, access: AccessQuestion): boolean => {
-  const { user, groups = [], allowed: _, reason: __, evaluationError: ___, ...asked } = review;
+  const { user, groups = [], allowed: _, reason: __, evaluationError: ___, ...question } = review;
   const isThem = user === undefined || user === access.user.username;
   const isThose = groups.every((group) => access.user.groups?.includes(group));
-  const fields = Object.entries(asked) as [keyof AccessQuestion, unknown][];
+  const fields = Object.entries(question) as [keyof AccessQuestion, unknown][];
   return isThem && isThose && fields.every(([key, value]) => value === "*" || (access[key] ?? "") === (value ?? ""));
 };

@@ -85,10 +85,12 @@ const listUnknownLabels = (
     const unknown = keys.find((key) => key !== "kubernetes.io/metadata.name");
     if (unknown === undefined) return [];
     const others = matchPolicy === "Exact" ? [] : kinds.equivalents(attributes.resource);
-    const asked = [attributes.resource, ...others].map((resource) => ({ ...attributes, resource }) as AdmissionRequest);
-    if (!rules.some((rule) => asked.some((one) => matchesRequest(rule, one)))) return [];
-    const labels = [attributes.object, attributes.oldObject].map((one) => Object(Object(one).metadata).labels);
-    if (!labels.some((one) => isSelected(objectSelector, one))) return [];
+    const requests = [attributes.resource, ...others].map(
+      (resource) => ({ ...attributes, resource }) as AdmissionRequest,
+    );
+    if (!rules.some((rule) => requests.some((request) => matchesRequest(rule, request)))) return [];
+    const labels = [attributes.object, attributes.oldObject].map((object) => Object(Object(object).metadata).labels);
+    if (!labels.some((label) => isSelected(objectSelector, label))) return [];
     return [`${getHookName(name)}: whether its namespace has the label ${unknown}; ${namespaceHint}`];
   });
 
@@ -99,9 +101,9 @@ const createDenial = (
   ruleOf: (message: string) => string,
 ): Denial => {
   const prefix = made?.at ?? [];
-  const said = status.message.replace(/^admission webhook "[^"]*" denied the request: /, "");
-  const rule = ruleOf(said);
-  const message = said.startsWith(`${rule}: `) ? said.slice(rule.length + 2) : said;
+  const text = status.message.replace(/^admission webhook "[^"]*" denied the request: /, "");
+  const rule = ruleOf(text);
+  const message = text.startsWith(`${rule}: `) ? text.slice(rule.length + 2) : text;
   const at = [...getObjectPath(manifest), ...prefix];
   const field = findField(at.reduce<unknown>(getOwn, manifest.object), { ...status, message }, []);
   const { line, column } = findPosition(manifest, [...at, ...field]);

@@ -40,8 +40,8 @@ export const buildPod = (workload: KubernetesObject): BuiltPod | undefined => {
   const maker = Object.hasOwn(workloadKinds, word) ? workloadKinds[word] : undefined;
   const template = maker?.at.reduce<unknown>(getOwn, workload);
   if (maker === undefined || !isMap(template)) return undefined;
-  const given = isMap(template.metadata) ? template.metadata : {};
-  const { labels, annotations, finalizers } = given;
+  const ownMetadata = isMap(template.metadata) ? template.metadata : {};
+  const { labels, annotations, finalizers } = ownMetadata;
   const named = kind === "StatefulSet" ? { name: `${name}-0` } : { generateName: `${name}-` };
   const metadata = {
     ...named,

@@ -18,8 +18,8 @@ const first = [
 ];
 const last = ["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"];
 
-export const sortForApply = <T>(all: readonly T[], getKind: (one: T) => string): T[] =>
-  all.toSorted((one, other) => toRank(getKind(one)) - toRank(getKind(other)));
+export const sortForApply = <T>(all: readonly T[], getKind: (object: T) => string): T[] =>
+  all.toSorted((left, right) => toRank(getKind(left)) - toRank(getKind(right)));
 
 const toRank = (kind: string): number => {
   if (last.includes(kind)) return first.length + 1;
@@ -47,8 +47,8 @@ export const normalizeObject = (
   { namespaced }: ResourceKind,
   asking: RequestOptions,
 ): KubernetesObject => {
-  const given = isMap(object.metadata) ? object.metadata : {};
-  const { namespace, ...others } = given;
+  const ownMetadata = isMap(object.metadata) ? object.metadata : {};
+  const { namespace, ...others } = ownMetadata;
   const own = Object.entries(others).filter(([key, value]) => !systemFields.has(key) && value !== null);
   const metadata = Object.fromEntries([...own, ...(namespaced ? [["namespace", namespace || asking.namespace]] : [])]);
   // The metadata was checked when the manifest was read.

@@ -92,21 +92,21 @@ export const openRules = async (
   const asking = new Set(findInspectingRules(catalogue, cluster).map(({ name }) => name));
   const handlers = openHandlers(catalogue, [clusterName, cluster], openCapabilities, (name) => void asking.add(name));
 
-  const asked = await inspectCluster(catalogue, cluster, async () => {
+  const inspection = await inspectCluster(catalogue, cluster, async () => {
     const { list, discover } = openCapabilities(inspectionTime);
     return { list: async (kind, ...rest) => [...(await list(kind, ...rest)), ...coming(kind)], discover };
   });
   const slow: string[] = [];
-  const entries = buildConfigurations(catalogue, asked.cluster, {
+  const entries = buildConfigurations(catalogue, inspection.cluster, {
     name: "postern",
     address: (rule, path) => `${here}/${rule}/${path}`,
     harden,
     // Entries with slow conditions are only reported: check evaluates them in this process, not in an API server.
     slow: (sentence) => slow.push(`${sentence}; postern manifests refuses that`),
   });
-  const webhooks = new Map(entries.flatMap((entry) => entry.webhooks).map((one) => [one.name, one]));
+  const webhooks = new Map(entries.flatMap((entry) => entry.webhooks).map((webhook) => [webhook.name, webhook]));
   const sparing = new Set([
-    ...catalogue.flatMap((listed) => listSavingConditions(listed, asked.cluster)),
+    ...catalogue.flatMap((listed) => listSavingConditions(listed, inspection.cluster)),
     // Members evaluate the conditions of their group's entry again, so these conditions only save calls.
     ...[...webhooks.values()]
       .flatMap(({ matchConditions = [] }) => matchConditions)
@@ -128,13 +128,13 @@ export const openRules = async (
     if (!rule?.suggest || !setup || !request || !webhook) return undefined;
     const { variant } = parseRuleUrl(webhook.clientConfig.url);
     const { rule: variantRule, settings } = applyVariant(rule, setup.settings, variant);
-    const around = { name, settings, variant, now: new Date() };
+    const evaluationContext = { name, settings, variant, now: new Date() };
     const { found, unsupported } = await runWithAnswers(async () =>
       suggestFix(
         variantRule,
         phase,
         request,
-        { ...around, capabilities: rule.needs && openCapabilities(reviewTime) },
+        { ...evaluationContext, capabilities: rule.needs && openCapabilities(reviewTime) },
         at,
       ),
     ).catch(() => ({ found: undefined, unsupported: undefined }));
@@ -153,20 +153,21 @@ export const openRules = async (
     isSavingCondition: (expression) => sparing.has(expression),
     hasRules: handlers.size > 0,
     asking,
-    notes: [...asked.notes, ...slow, ...(entries.length === 0 ? describeIdle([...handlers.keys()]) : [])],
+    notes: [...inspection.notes, ...slow, ...(entries.length === 0 ? describeIdle([...handlers.keys()]) : [])],
   };
 };
 
 const openHandlers = (
   catalogue: CatalogueRule[],
   [clusterName, cluster]: [string, ClusterConfig],
-  world: (milliseconds: number) => Capabilities,
+  openCapabilities: (milliseconds: number) => Capabilities,
   asks: (name: string) => void,
 ): Map<string, LambdaHandler> => {
   const config: PosternConfig = { clusters: new Map([[clusterName, cluster]]), groups: cluster.groups };
   return new Map(
     listServedRules(config, catalogue).map((listed) => {
-      const own = (_: string, milliseconds: number) => watchReads(world(milliseconds), () => asks(listed.name));
+      const own = (_: string, milliseconds: number) =>
+        watchReads(openCapabilities(milliseconds), () => asks(listed.name));
       return [
         listed.name,
         createHandler(config, listed, { publicKeys: "", openCapabilities: own, writeLogLine: () => {} }),
@@ -175,15 +176,16 @@ const openHandlers = (
   );
 };
 
-/** Returns capabilities that call `asked` before a rule reads or creates objects. */
-const watchReads = (world: Capabilities, asked: () => void): Capabilities => {
+/** Returns capabilities that call `reportRead` before a rule reads or creates objects. */
+const watchReads = (capabilities: Capabilities, reportRead: () => void): Capabilities => {
   const watch =
     <A extends unknown[], R>(ask: (...args: A) => R) =>
     (...args: A): R => {
-      asked();
+      reportRead();
       return ask(...args);
     };
-  return { ...world, get: watch(world.get), list: watch(world.list), create: watch(world.create) };
+  const { get, list, create } = capabilities;
+  return { ...capabilities, get: watch(get), list: watch(list), create: watch(create) };
 };
 
 const describeIdle = (names: readonly string[]): string[] => {
@@ -208,9 +210,9 @@ const listSavingConditions = ({ name, rule, phases }: CatalogueRule, { rules }: 
     const facet = applyVariant(rule, setup.settings, variant);
     return phases.flatMap((phase) => {
       const conditions = selectPhase(facet.rule.matchConditions, phase, facet.settings) ?? {};
-      const deciding = selectPhase(facet.rule.authorizedBy, phase, facet.settings) ?? {};
+      const authorizerConditions = selectPhase(facet.rule.authorizedBy, phase, facet.settings) ?? {};
       return Object.entries(conditions).flatMap(([name, text]) =>
-        Object.hasOwn(deciding, name) ? [] : [joinLines(text)],
+        Object.hasOwn(authorizerConditions, name) ? [] : [joinLines(text)],
       );
     });
   });

@@ -137,17 +137,17 @@ export const suggestFix = async (
   rule: Rule,
   phase: Phase,
   request: AdmissionRequest,
-  around: Omit<EvaluationContext, "mode">,
+  context: Omit<EvaluationContext, "mode">,
   at: FieldPath = [],
 ): Promise<Suggestion | undefined> => {
   if (rule.suggest === undefined) return undefined;
-  const circumstances: EvaluationContext = { ...around, mode: "enforce" };
+  const enforced: EvaluationContext = { ...context, mode: "enforce" };
   // Evaluates `suggest` as if it were `mutate`: edits become a patch, and a sentence that it returns a refusal.
   const suggesting = rule.suggest.bind(rule);
-  const { outcome } = await evaluateRule({ ...rule, mutate: suggesting }, "mutate", request, circumstances);
+  const { outcome } = await evaluateRule({ ...rule, mutate: suggesting }, "mutate", request, enforced);
   if (outcome.status) return { text: formatSuggestion(outcome.status.message) };
   if (outcome.patch === undefined) return undefined;
   const object = applyPatch(request.object, outcome.patch);
-  const tried = await evaluateRule(rule, phase, { ...request, object }, circumstances);
+  const tried = await evaluateRule(rule, phase, { ...request, object }, enforced);
   return { text: describeEdits(request.object, object, at), object, isVain: tried.refused };
 };

@@ -15,7 +15,7 @@ export interface UnevaluatedPolicies {
    * Returns a sentence for each policy and quota that matches a request. `last` is the object after the webhooks;
    * `isAssumed` says that only the name of its namespace is known.
    */
-  findMatching(attributes: AdmissionAttributes, last: unknown, around: ServerContext, isAssumed: boolean): string[];
+  findMatching(attributes: AdmissionAttributes, last: unknown, context: ServerContext, isAssumed: boolean): string[];
   /** Reports whether a quota in a namespace counts objects of a group without a known definition. */
   countsGroup(group: string, namespace: string): boolean;
 }
@@ -65,7 +65,7 @@ export const openUnevaluated = (
   const quotas = objects.filter(({ kind }) => kind === "ResourceQuota").map(readQuota);
   return {
     hooks: policies.map(({ selection }) => selection.hook),
-    findMatching: (attributes, last, around, isAssumed) => {
+    findMatching: (attributes, last, context, isAssumed) => {
       if (policies.length + quotas.length + unknown.length === 0) return [];
       const final = { ...attributes, object: last };
       const [mutated, stored] = [[attributes, final], [assignIdentity(final)]];
@@ -73,7 +73,7 @@ export const openUnevaluated = (
         if (isExempt(attributes) || (isMutating && attributes.operation === "DELETE")) return false;
         // Policies that mutate run before the webhooks, and again after a change.
         return (isMutating ? mutated : stored).some((seen) => {
-          const isSelected = (one: Selection) => isSelectedBy(one, seen, around, isAssumed);
+          const isSelected = (entry: Selection) => isSelectedBy(entry, seen, context, isAssumed);
           return isSelected(selection) && bindings.some(isSelected);
         });
       });
@@ -159,11 +159,11 @@ const buildHook = (members: object): Hook | undefined => {
 const isSelectedBy = (
   { hook, excluded }: Selection,
   attributes: AdmissionAttributes,
-  around: ServerContext,
+  context: ServerContext,
   isAssumed: boolean,
 ): boolean => {
-  const view = () => createObjectView(attributes, around.convert);
-  const isTaken = (one: Hook) => !("skipped" in matchHook(one, attributes, view(), around));
+  const view = () => createObjectView(attributes, context.convert);
+  const isTaken = (candidate: Hook) => !("skipped" in matchHook(candidate, attributes, view(), context));
   if (isTaken({ ...excluded, rules: excluded.rules.filter((rule) => includesName(rule, attributes, false)) }))
     return false;
   const namespaceSelector = isAssumed ? keepName(hook.namespaceSelector) : hook.namespaceSelector;
@@ -180,7 +180,7 @@ const includesName = (rule: object, { name, object }: AdmissionAttributes, guess
   if (!Array.isArray(listed) || listed.length === 0) return true;
   const prefix = getOwn(getOwn(object, "metadata"), "generateName");
   if (typeof prefix !== "string" || getOwn(getOwn(object, "metadata"), "name")) return listed.includes(name ?? "");
-  return guess && listed.some((one) => String(one).startsWith(prefix));
+  return guess && listed.some((listedName) => String(listedName).startsWith(prefix));
 };
 
 const nameLabel = "kubernetes.io/metadata.name";
@@ -247,7 +247,7 @@ const toName = ({ group, resource }: GroupVersionResource): string =>
 
 /** Reports whether an update can use more of what a quota limits. */
 const mayGrow = ({ object, oldObject }: AdmissionAttributes, name: string, subResource: string): boolean => {
-  const specs = [object, oldObject].map((one) => getOwn(one, "spec"));
+  const specs = [object, oldObject].map((version) => getOwn(version, "spec"));
   if (subResource !== "") return [name, subResource].join("/") === "pods/resize" || name === "persistentvolumeclaims";
   if (name === "pods") {
     const [isTerminating, wasTerminating] = specs.map(

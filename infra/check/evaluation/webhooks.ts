@@ -74,10 +74,10 @@ export const callForeignWebhook = async (
   if (address?.protocol !== "https:" || !isAllowed || !isHarmless) return { would: true };
   const options = { ...Object(review.request.options), dryRun: ["All"] };
   const isDry = review.request.options !== null && review.request.options !== undefined;
-  const asked = { ...review.request, dryRun: true, ...(isDry && { options }) };
+  const dryRunRequest = { ...review.request, dryRun: true, ...(isDry && { options }) };
   const where = `${getHookUrl(hook.clientConfig)}?timeout=${hook.timeoutSeconds}s`;
   try {
-    const body = JSON.stringify({ ...review, request: asked });
+    const body = JSON.stringify({ ...review, request: dryRunRequest });
     const answer = await sendReview(new URL(where), body, hook.timeoutSeconds, caBundle);
     // The API server would follow the redirect, but its target isn't among the allowed hosts.
     if (answer.location !== undefined && redirects.includes(answer.code))

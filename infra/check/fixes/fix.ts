@@ -120,8 +120,8 @@ const toYamlEdit = (written: unknown, change: Patch[number], after: unknown): Ya
     if (isLast && Array.isArray(holder)) return { steps, op, value: change.op === "remove" ? undefined : change.value };
     if (isLast || !isObject(inner)) {
       if (change.op === "remove" || holder === undefined) return undefined;
-      const whole = steps.reduce<unknown>(getOwn, after);
-      const value = nestValue(all.slice(depth + 1), change.value, whole);
+      const changed = steps.reduce<unknown>(getOwn, after);
+      const value = nestValue(all.slice(depth + 1), change.value, changed);
       return { steps, op: inner === undefined ? "add" : "replace", value };
     }
     holder = inner;
@@ -130,10 +130,10 @@ const toYamlEdit = (written: unknown, change: Patch[number], after: unknown): Ya
 };
 
 /** Wraps a value in the maps that lead to it; a list on the way is taken whole from the changed object. */
-const nestValue = ([step, ...rest]: readonly string[], value: unknown, whole: unknown): unknown => {
+const nestValue = ([step, ...rest]: readonly string[], value: unknown, changed: unknown): unknown => {
   if (step === undefined) return value;
-  if (Array.isArray(whole)) return whole;
-  return Object.fromEntries([[step, nestValue(rest, value, getOwn(whole, step))]]);
+  if (Array.isArray(changed)) return changed;
+  return Object.fromEntries([[step, nestValue(rest, value, getOwn(changed, step))]]);
 };
 
 const applyToDocument = (document: Document.Parsed, place: FieldPath, { steps, op, value }: YamlEdit): void => {

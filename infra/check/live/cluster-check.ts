@@ -55,15 +55,15 @@ export const openClusterCheck = async (options: ClusterCheckOptions, signal: Abo
   const { catalogue, cluster, hosts, operation, alsoPods, namespaces: chosen } = options;
   const [name, { connect }] = cluster;
   const foreign = await readManifests(options.webhooks, "--webhooks");
-  const way = await resolveConnection(name, connect, { ...options.deployer, right: "list everything" });
-  const { read, close } = openReader(way, signal);
-  const describeAnswer: FailureFormatter = (answer) => describeFailure(answer, way);
+  const connection = await resolveConnection(name, connect, { ...options.deployer, right: "list everything" });
+  const { read, close } = openReader(connection, signal);
+  const describeAnswer: FailureFormatter = (answer) => describeFailure(answer, connection);
   const notes = new Set<string>();
   const note = (sentence: string) => void notes.add(sentence);
 
   const found = await discoverClusterResources(read, describeAnswer);
   for (const namespace of chosen) await checkNamespace(namespace, read, describeAnswer);
-  const rules = await openRules(catalogue, cluster, options.harden, await openCapabilities(name, way, hosts));
+  const rules = await openRules(catalogue, cluster, options.harden, await openCapabilities(name, connection, hosts));
   for (const sentence of rules.notes) note(sentence);
   const webhooks = openWebhooks(rules, foreign, name, hosts);
   const hooks = [...webhooks.hooks.mutating, ...webhooks.hooks.validating];
@@ -76,7 +76,7 @@ export const openClusterCheck = async (options: ClusterCheckOptions, signal: Abo
   const environment: EvaluationEnvironment = {
     ...webhooks,
     kinds,
-    unevaluated: await readUnevaluated(found, (one) => list(one, one.namespaced ? chosen : []), note),
+    unevaluated: await readUnevaluated(found, (resource) => list(resource, resource.namespaced ? chosen : []), note),
     existing: namespaces,
     old: new Map(),
     alsoPods,
@@ -89,7 +89,7 @@ export const openClusterCheck = async (options: ClusterCheckOptions, signal: Abo
   const evaluator = openEvaluator({ environment, namespaces, operation, note });
 
   const { resources: all, unlisted } = selectResources(found, kinds, hooks, operation, alsoPods);
-  const resources = all.filter((one) => listPaths(one, chosen).length > 0);
+  const resources = all.filter((resource) => listPaths(resource, chosen).length > 0);
   if (unlisted.length > 0) note(`${unlisted.map(toResourceName).join(", ")} can't be listed, and are left out`);
   if (resources.length === 0) note(`no rule is about anything that cluster ${name} has`);
   const unread = listUnknown(found, hooks, alsoPods);
@@ -205,9 +205,9 @@ export const readUnevaluated = async (
 ): Promise<UnevaluatedPolicies> => {
   const objects: KubernetesObject[] = [];
   const unreadable = new Set<string>();
-  for (const one of unknown)
-    for (const kind of kinds.filter((kind) => isUnevaluated({ apiVersion: joinApiVersion(one), kind }))) {
-      note(`it is unknown whether there is a ${kind}: ${one.why}`);
+  for (const resource of unknown)
+    for (const kind of kinds.filter((kind) => isUnevaluated({ apiVersion: joinApiVersion(resource), kind }))) {
+      note(`it is unknown whether there is a ${kind}: ${resource.why}`);
       unreadable.add(kind);
     }
   const seen = new Set<string>();

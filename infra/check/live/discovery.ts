@@ -45,9 +45,9 @@ const toList = (value: unknown): unknown[] => (Array.isArray(value) ? value : []
 const addAggregated = (content: unknown, all: DiscoveryResult): void => {
   for (const item of toList(Object(content).items)) {
     const group = String(Object(Object(item).metadata).name ?? "");
-    for (const one of toList(Object(item).versions)) {
-      const { freshness, resources } = Object(one);
-      const version = String(Object(one).version);
+    for (const element of toList(Object(item).versions)) {
+      const { freshness, resources } = Object(element);
+      const version = String(Object(element).version);
       if (freshness === "Stale") all.unknown.push({ group, version, why: "its server doesn't answer the API server" });
       for (const found of toList(resources)) {
         const { resource, responseKind, scope, verbs, subresources } = Object(found);
@@ -65,9 +65,9 @@ const listVersions = (content: unknown): string[] => {
     ...toList(versions).map(String),
     ...toList(groups).flatMap((group) => {
       const { versions, preferredVersion } = Object(group);
-      const all = toList(versions).map((one) => String(Object(one).groupVersion));
+      const all = toList(versions).map((version) => String(Object(version).groupVersion));
       const preferred = String(Object(preferredVersion).groupVersion);
-      return [...all.filter((one) => one === preferred), ...all.filter((one) => one !== preferred)];
+      return [...all.filter((version) => version === preferred), ...all.filter((version) => version !== preferred)];
     }),
   ].filter((apiVersion) => /^[a-z0-9.-]+(\/[a-z0-9]+)?$/.test(apiVersion));
 };

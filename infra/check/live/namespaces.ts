@@ -26,9 +26,9 @@ export const openNamespaceCache = (read: ApiGet, why: FailureFormatter): Namespa
     const { kind, metadata, status } = Object(parseContent(answer));
     if (kind !== "Namespace") return "the API server didn't answer with a Namespace";
     const { labels, annotations } = Object(metadata);
-    const said = { name, ...(isMap(labels) && { labels }), ...(isMap(annotations) && { annotations }) };
+    const keptMetadata = { name, ...(isMap(labels) && { labels }), ...(isMap(annotations) && { annotations }) };
     // Labels and annotations are strings in every answer of the API server.
-    keep(name, { apiVersion: "v1", kind: "Namespace", metadata: said, status } as KubernetesObject);
+    keep(name, { apiVersion: "v1", kind: "Namespace", metadata: keptMetadata, status } as KubernetesObject);
     return undefined;
   };
   let isFailureReported = false;
@@ -36,9 +36,9 @@ export const openNamespaceCache = (read: ApiGet, why: FailureFormatter): Namespa
   return {
     fetch: async (name) => {
       if (known.has(name)) return undefined;
-      const asked = asking.get(name) ?? fetchNamespace(name).finally(() => asking.delete(name));
-      asking.set(name, asked);
-      const failure = await asked;
+      const pending = asking.get(name) ?? fetchNamespace(name).finally(() => asking.delete(name));
+      asking.set(name, pending);
+      const failure = await pending;
       if (failure === undefined || isFailureReported) return undefined;
       isFailureReported = true;
       return failure;

@@ -59,13 +59,13 @@ export const readListPages = async function* (
     if (!isMap(content) || !Array.isArray(listed)) return yield { broken: "the API server answers no list" };
     if (further !== "" && further === next) break;
     const found = listed.filter(isObject);
-    const fresh = found.filter((one) => skipped === "" || toStoreKey(one) > skipped);
+    const fresh = found.filter((object) => skipped === "" || toStoreKey(object) > skipped);
     const [first] = fresh;
     if (first && beginnings.has(toStoreKey(first))) break;
     if (first) beginnings.add(toStoreKey(first));
-    for (const one of fresh) {
-      isInOrder &&= toStoreKey(one) > last;
-      last = toStoreKey(one);
+    for (const object of fresh) {
+      isInOrder &&= toStoreKey(object) > last;
+      last = toStoreKey(object);
     }
     if (found.length < listed.length) yield { broken: "what the API server lists is no objects" };
     yield { items: fresh, ...(typeof remaining === "number" && { remaining }) };

@@ -27,13 +27,13 @@ const firstTries = 2;
 const longestBreak = 30;
 
 /** Opens a reader that stops at `signal`. `retryPause` is the wait before the second try, in milliseconds. */
-export const openReader = (way: ClusterConnection, signal: AbortSignal, retryPause = 500): ApiReader => {
-  const { server, ca, cert, key } = way;
+export const openReader = (connection: ClusterConnection, signal: AbortSignal, retryPause = 500): ApiReader => {
+  const { server, ca, cert, key } = connection;
   const trust = { ...(ca && { ca }), ...(cert && key && { cert, key }) };
   const agent = new Agent({ keepAlive: true, maxSockets: 4, ...trust });
   let most = firstTries;
   const ask = async (path: string, accept: string, isFresh: boolean) => {
-    const token = await way.token();
+    const token = await connection.token();
     const headers = {
       ...{ accept, "accept-encoding": "gzip", "user-agent": "postern" },
       ...(token !== undefined && { authorization: `Bearer ${token}` }),
@@ -52,8 +52,8 @@ export const openReader = (way: ClusterConnection, signal: AbortSignal, retryPau
           if (answer instanceof UnansweredError && !isTooLarge(answer)) most = firstTries;
           return answer;
         }
-        const said = answer instanceof UnansweredError ? undefined : answer.retryAfter;
-        const milliseconds = said === undefined ? pause : Math.min(Math.max(said, 0), longestBreak) * 1000;
+        const seconds = answer instanceof UnansweredError ? undefined : answer.retryAfter;
+        const milliseconds = seconds === undefined ? pause : Math.min(Math.max(seconds, 0), longestBreak) * 1000;
         await wait(milliseconds, undefined, { signal }).catch(() => {});
       }
     },
@@ -87,8 +87,8 @@ export const describeFailure = (
     return `the API server at ${server} can't be reached: ${answer.message}${remedy}`;
   }
   const { message } = Object(parseContent(answer));
-  const said = typeof message === "string" ? message : answer.body.slice(0, 200);
-  const words = escapeControls(said.replace(/\s+/g, " ").trim());
+  const text = typeof message === "string" ? message : answer.body.slice(0, 200);
+  const words = escapeControls(text.replace(/\s+/g, " ").trim());
   const remedy = answer.status === 401 ? `; ${unknown}` : "";
   return `the API server answers ${answer.status}${words === "" ? "" : `: ${words}`}${remedy}`;
 };

@@ -14,15 +14,15 @@ import type { ClusterConnection } from "../../clusters/api.ts";
  */
 export const openCapabilities = async (
   cluster: string,
-  way: ClusterConnection,
+  connection: ClusterConnection,
   hosts: readonly string[],
 ): Promise<(tell: (sentence: string) => void, milliseconds: number) => Capabilities> => {
   const open = createLiveCapabilities(
-    { [cluster]: await toConnection(way) },
+    { [cluster]: await toConnection(connection) },
     createAnswerCache(),
     createMemoryLedger(),
     () => {},
-    createReadOnlySender(way),
+    createReadOnlySender(connection),
   );
   return (tell, milliseconds) => {
     const ledger = createMemoryLedger();
@@ -34,22 +34,22 @@ export const openCapabilities = async (
       hosts.includes(host) || giveUp(`it would call ${host}; --call ${host} allows that`);
     const getHostname = ({ url }: HttpsRequest): string =>
       URL.canParse(url) ? new URL(url).hostname : giveUp(`it would call ${url}, which is not a valid address`);
-    const restrictToReads = (world: Capabilities): Capabilities => ({
-      ...world,
+    const restrictToReads = (capabilities: Capabilities): Capabilities => ({
+      ...capabilities,
       // Doesn't wait: an audited object is stored already, and what it refers to won't appear shortly.
-      get: (kind, name, namespace, freshness) => world.get(kind, name, namespace, { ...freshness, patience: 0 }),
+      get: (kind, name, namespace, freshness) => capabilities.get(kind, name, namespace, { ...freshness, patience: 0 }),
       create: async ({ resource }, { metadata }) => {
         const { name, namespace } = metadata ?? {};
         const where = namespace === undefined ? "" : ` in namespace ${namespace}`;
         return giveUp(`it would create ${resource} "${name}"${where}, and an audit writes nothing`);
       },
-      https: async (request) => requireHost(getHostname(request)) && world.https(request),
-      http: async (request) => requireHost(getHostname(request)) && world.http(request),
+      https: async (request) => requireHost(getHostname(request)) && capabilities.https(request),
+      http: async (request) => requireHost(getHostname(request)) && capabilities.http(request),
       aws: async (action, request) =>
-        requireHost(getServiceAddress("ec2", request.region).hostname) && world.aws(action, request),
+        requireHost(getServiceAddress("ec2", request.region).hostname) && capabilities.aws(action, request),
       ledger: (rule) => prefixLedger(ledger, rule),
       anew: () => {
-        const fresh = world.anew?.();
+        const fresh = capabilities.anew?.();
         return fresh && restrictToReads(fresh);
       },
     });

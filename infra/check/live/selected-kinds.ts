@@ -21,9 +21,9 @@ export const readKinds = async (found: DiscoveryResult, hooks: readonly Hook[], 
   const uniform = await findUniform(found, hooks, read);
   return createKindIndex(
     new Map(
-      found.resources.map((one): [string, ResourceKind] => [
-        toKindKey(joinApiVersion(one.kind), one.kind.kind),
-        { ...one, sameInAll: uniform.has(`${one.resource.group}/${one.resource.resource}`) },
+      found.resources.map((resource): [string, ResourceKind] => [
+        toKindKey(joinApiVersion(resource.kind), resource.kind.kind),
+        { ...resource, sameInAll: uniform.has(`${resource.resource.group}/${resource.resource.resource}`) },
       ]),
     ),
   );
@@ -78,7 +78,7 @@ export const selectResources = (
     if (!verbs.includes(operation.toLowerCase()) || resource.group === "admissionregistration.k8s.io") return false;
     const requests = [resource, ...kinds.equivalents(resource)].map(
       // The cast is safe: `matchesRequest` reads only these fields of a request.
-      (one) => ({ resource: one, operation, namespace: namespaced ? "any" : "" }) as AdmissionRequest,
+      (type) => ({ resource: type, operation, namespace: namespaced ? "any" : "" }) as AdmissionRequest,
     );
     if (isMade && isWorkload({ apiVersion: joinApiVersion(kind), kind: kind.kind })) return true;
     const [own, ...others] = requests;
@@ -86,16 +86,16 @@ export const selectResources = (
       rules.some(
         (rule) =>
           (own && matchesRequest(rule, own)) ||
-          (matchPolicy === "Equivalent" && others.some((one) => matchesRequest(rule, one))),
+          (matchPolicy === "Equivalent" && others.some((equivalent) => matchesRequest(rule, equivalent))),
       ),
     );
   };
   const stores = Map.groupBy(resources.filter(isAsked), ({ resource }) => getStoreName(resource));
   const found = [...stores.values()].map((versions) => versions.find(isListed) ?? versions[0]);
-  const each = found.filter((one) => one !== undefined);
+  const each = found.filter((resource) => resource !== undefined);
   return {
     resources: sortForApply(each.filter(isListed), ({ kind }) => kind.kind),
-    unlisted: each.filter((one) => !isListed(one)),
+    unlisted: each.filter((resource) => !isListed(resource)),
   };
 };
 
@@ -109,7 +109,8 @@ export const matchesGroupVersion = (
   hooks.some(({ rules }) =>
     rules.some(
       ({ apiGroups, apiVersions }) =>
-        ["*", group].some((one) => apiGroups.includes(one)) && ["*", version].some((one) => apiVersions.includes(one)),
+        ["*", group].some((name) => apiGroups.includes(name)) &&
+        ["*", version].some((name) => apiVersions.includes(name)),
     ),
   );
 

@@ -111,10 +111,12 @@ const replacePlace = (evaluation: ObjectEvaluation, uid: unknown): ObjectEvaluat
 const redactSecret = (evaluation: ObjectEvaluation): ObjectEvaluation => {
   const { checked, steps, before, after } = evaluation;
   if (checked.kind !== "Secret") return evaluation;
-  const redactOperation = (one: object): object => ("value" in one ? { ...one, value: "redacted" } : one);
+  const redactOperation = (operation: object): object =>
+    "value" in operation ? { ...operation, value: "redacted" } : operation;
   const redact = openRedaction();
   // kubectl apply keeps a copy of the values in an annotation.
-  const redactMetadata = (one: unknown) => (isMap(one) ? { ...one, metadata: redact(one.metadata) } : one);
+  const redactMetadata = (object: unknown) =>
+    isMap(object) ? { ...object, metadata: redact(object.metadata) } : object;
   return {
     ...evaluation,
     checked: {

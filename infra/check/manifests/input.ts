@@ -50,17 +50,17 @@ export const readManifests = async (paths: readonly string[], option: string): P
   return manifests;
 };
 
-const findFiles = async (path: string, faults: ManifestFault[], given?: string): Promise<FoundFile[]> => {
+const findFiles = async (path: string, faults: ManifestFault[], root?: string): Promise<FoundFile[]> => {
   if (path === "-") return [{ name: "-", folder: "", isChosen: true }];
   const found = await stat(path).catch(() => undefined);
   if (found?.isDirectory())
-    return (await listFiles(path, faults)).map((name) => ({ name, folder: given ?? path, isChosen: false }));
-  if (found) return [{ name: normalize(path), folder: given ?? dirname(path), isChosen: true }];
+    return (await listFiles(path, faults)).map((name) => ({ name, folder: root ?? path, isChosen: false }));
+  if (found) return [{ name: normalize(path), folder: root ?? dirname(path), isChosen: true }];
   const matched = /[*?[{]/.test(path) ? globSync(path).sort() : [];
   if (matched.length === 0) throw new Complaint(describeMissingPath(path));
   // The given folder is the part before the first wildcard, not a link that the pattern matches.
   const folder = dirname(path.slice(0, path.search(/[*?[{]/)).concat("x"));
-  return (await Promise.all(matched.map((one) => findFiles(one, faults, folder)))).flat();
+  return (await Promise.all(matched.map((match) => findFiles(match, faults, folder)))).flat();
 };
 
 const describeMissingPath = (path: string): string => {
@@ -79,7 +79,7 @@ const listFiles = async (folder: string, faults: ManifestFault[]): Promise<strin
     return [];
   });
   const found: string[] = [];
-  for (const entry of entries.sort((one, other) => (one.name < other.name ? -1 : 1))) {
+  for (const entry of entries.sort((left, right) => (left.name < right.name ? -1 : 1))) {
     const name = join(folder, entry.name);
     if (entry.isDirectory()) {
       if (!entry.name.startsWith(".") && entry.name !== "node_modules") found.push(...(await listFiles(name, faults)));
@@ -120,9 +120,9 @@ const addFile = (input: ManifestInput, { name, folder, isChosen }: FoundFile, by
     input.faults.push({ file: name, line: 1, sentence: unreadable });
     return;
   }
-  const whole = bytes.toString();
-  const mark = whole.startsWith("\uFEFF") ? "\uFEFF" : "";
-  const text = whole.slice(mark.length);
+  const decoded = bytes.toString();
+  const mark = decoded.startsWith("\uFEFF") ? "\uFEFF" : "";
+  const text = decoded.slice(mark.length);
   const { manifests, strangers, faults } = parseManifests({ name, folder, mark, text });
   for (const manifest of manifests) input.manifests.push(manifest);
   // Folders may hold files of other programs. A file that the user didn't name is left out if no document of it is a

@@ -14,9 +14,9 @@ export interface JsonStreamResult {
 export const readJsonStream = (text: string): JsonStreamResult | undefined => {
   const start = findOpening(text, 0);
   if (start === undefined) return undefined;
-  const whole = parseUnambiguous(text);
-  if (whole !== undefined)
-    return { pieces: [{ ...whole, from: 0, to: text.length, firstLine: 1, line: getLine(text, start) }] };
+  const parsedText = parseUnambiguous(text);
+  if (parsedText !== undefined)
+    return { pieces: [{ ...parsedText, from: 0, to: text.length, firstLine: 1, line: getLine(text, start) }] };
 
   const pieces: ParsedDocument[] = [];
   for (let [from, line] = [0, 1]; from < text.length; ) {

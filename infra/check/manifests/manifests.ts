@@ -129,8 +129,8 @@ const mergeInOrder = (document: Document.Parsed): void => {
         const resolveAlias = (node: unknown) => (isAlias(node) ? node.resolve(document, context) : node);
         const merged = resolveAlias(value);
         // If several maps are merged, the first one that has a key wins, so the others are applied before it.
-        for (const one of isSeq(merged) ? merged.items.toReversed() : [merged]) {
-          const source = resolveAlias(one);
+        for (const alias of isSeq(merged) ? merged.items.toReversed() : [merged]) {
+          const source = resolveAlias(alias);
           if (!isMapNode(source)) throw new Error("what is merged by << must be a map, or several");
           for (const [name, inner] of source.toJSON<Map<string, unknown>>(null, context, Map))
             if (map instanceof Map) map.set(name, inner);

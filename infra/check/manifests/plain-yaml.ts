@@ -191,9 +191,9 @@ const readInline = (cursor: Cursor, place: number, above: number): unknown => {
   if (first === "{") return {};
   if (first !== "[") return readScalar(cursor, found);
   const made: unknown[] = [];
-  for (const { 0: one, index } of found.matchAll(items)) {
+  for (const { 0: item, index } of found.matchAll(items)) {
     cursor.note?.(made, made.length, place + index);
-    made.push(one.startsWith('"') ? one.slice(1, -1) : readScalar(cursor, one));
+    made.push(item.startsWith('"') ? item.slice(1, -1) : readScalar(cursor, item));
   }
   return made;
 };

@@ -39,7 +39,7 @@ const findDocument = (source: ManifestSource, index: number): ComposedDocument |
   if (documents.has(index)) return documents.get(index);
   const piece = pieces[index];
   const all = piece === undefined ? parseDocuments(source.text) : parsePiece(source.text, piece);
-  for (const one of all) documents.set(piece === undefined ? documents.size : index, one);
+  for (const document of all) documents.set(piece === undefined ? documents.size : index, document);
   return documents.get(index);
 };
 

@@ -8,26 +8,32 @@ export const createGithubReport = (): ResultReport => ({
   end: ({ unread }) => unread.map(({ checked }) => formatCommands(checked)),
 });
 
-const formatCommands = (one: CheckResult): string => {
+const formatCommands = (result: CheckResult): string => {
   const lines: string[] = [];
-  const file = toRepositoryPath(one.file);
-  const addCommand = (command: "error" | "warning", title: string, message: string, line = one.line, col?: number) => {
+  const file = toRepositoryPath(result.file);
+  const addCommand = (
+    command: "error" | "warning",
+    title: string,
+    message: string,
+    line = result.line,
+    col?: number,
+  ) => {
     const properties = { ...(file !== undefined && { file, line, col }), title };
     const written = Object.entries(properties).flatMap(([key, value]) =>
       value === undefined ? [] : [`${key}=${escapeProperty(String(value))}`],
     );
     lines.push(`::${command} ${written.join(",")}::${escapeMessage(message)}\n`);
   };
-  for (const denial of one.denials)
+  for (const denial of result.denials)
     addCommand(
       "error",
-      `${denial.rule}: ${formatObjectName(one)}`,
+      `${denial.rule}: ${formatObjectName(result)}`,
       formatDenial(denial),
-      getDenialLine(one, denial),
+      getDenialLine(result, denial),
       denial.column,
     );
-  for (const { rule, text } of one.warnings) addCommand("warning", `${rule}: ${formatObjectName(one)}`, text);
-  for (const sentence of one.undecided) addCommand("warning", `undecided: ${formatObjectName(one)}`, sentence);
+  for (const { rule, text } of result.warnings) addCommand("warning", `${rule}: ${formatObjectName(result)}`, text);
+  for (const sentence of result.undecided) addCommand("warning", `undecided: ${formatObjectName(result)}`, sentence);
   return lines.join("");
 };
 

@@ -24,7 +24,7 @@ export const createJsonReport = (): CheckReport => {
 const toJsonObject = (evaluation: ObjectEvaluation): object => {
   const { checked, audit, steps } = evaluation;
   const { madeBy } = checked;
-  const asked = steps
+  const hooks = steps
     .filter(({ outcome }) => outcome !== "skipped")
     .map(({ hook, configuration, phase, round, outcome, why, allowed, failure }) => {
       return { hook, configuration, phase, round, outcome, why, allowed, failure };
@@ -33,7 +33,7 @@ const toJsonObject = (evaluation: ObjectEvaluation): object => {
     ...checked,
     ...(madeBy && { madeBy: `${madeBy.kind} ${madeBy.name}` }),
     audit,
-    hooks: asked,
+    hooks,
     difference: diffEvaluation(evaluation),
   };
 };

@@ -6,7 +6,7 @@ export interface TestSuite {
   name: string;
   cases: TestCase[];
   /** Warnings, written to `<system-out>`. */
-  said: string[];
+  warnings: string[];
 }
 
 interface TestCase {
@@ -43,23 +43,23 @@ export const createJunitReport = (now = new Date(), most = longest): ResultRepor
   let length = 0;
   let id = 0;
   let head = begin;
-  const put = (one: CheckResult) => {
-    const name = getSuiteName(one);
-    const suite = suites.get(name) ?? { name, cases: [], said: [] };
+  const put = (result: CheckResult) => {
+    const name = getSuiteName(result);
+    const suite = suites.get(name) ?? { name, cases: [], warnings: [] };
     suites.set(name, suite);
-    const cases = listTestCases(one).map((single): TestCase => {
-      if (one.file === undefined) return single;
+    const cases = listTestCases(result).map((single): TestCase => {
+      if (result.file === undefined) return single;
       const key = JSON.stringify([single.object, single.rule]);
       if (!seen.has(key)) seen.add(key);
-      else return { ...single, rule: `${single.rule} at ${one.file}:${one.line ?? 1}` };
+      else return { ...single, rule: `${single.rule} at ${result.file}:${result.line ?? 1}` };
       return single;
     });
-    const said = one.warnings.map(({ rule, text }) => `${formatObjectName(one)}: ${rule} warns: ${text}`);
-    for (const one of cases) suite.cases.push(one);
-    for (const text of said) suite.said.push(text);
+    const warnings = result.warnings.map(({ rule, text }) => `${formatObjectName(result)}: ${rule} warns: ${text}`);
+    for (const testCase of cases) suite.cases.push(testCase);
+    for (const text of warnings) suite.warnings.push(text);
     for (const { object, rule, failure, error } of cases)
       length += object.length + rule.length + ((failure ?? error)?.text.length ?? 0) + overhead;
-    for (const text of said) length += text.length;
+    for (const text of warnings) length += text.length;
   };
   const flushSuites = (): string => {
     const written = [...suites.values()].map((suite) => formatSuite(suite, { id: id++, timestamp }));
@@ -93,25 +93,25 @@ const formatTimestamp = (time: Date) => time.toISOString().slice(0, 19);
 /** The estimated length of a test's XML tags and attributes, in characters. */
 const overhead = 100;
 
-const getSuiteName = (one: CheckResult): string => {
-  const { apiVersion, kind } = getReportedObject(one);
-  return one.file === "-" ? "standard input" : (one.file ?? `${apiVersion} ${kind}`);
+const getSuiteName = (result: CheckResult): string => {
+  const { apiVersion, kind } = getReportedObject(result);
+  return result.file === "-" ? "standard input" : (result.file ?? `${apiVersion} ${kind}`);
 };
 
-const listTestCases = (one: CheckResult): TestCase[] => {
-  const object = formatObjectName(one);
-  const failed = one.denials.map((denial): TestCase => {
-    const place = [one.file, getDenialLine(one, denial)].filter((part) => part !== undefined).join(":");
+const listTestCases = (result: CheckResult): TestCase[] => {
+  const object = formatObjectName(result);
+  const failed = result.denials.map((denial): TestCase => {
+    const place = [result.file, getDenialLine(result, denial)].filter((part) => part !== undefined).join(":");
     const text = `${place && `${place}: `}${formatDenial(denial)}`;
     return { object, rule: denial.rule, failure: { message: denial.message, type: denial.reason || "Denied", text } };
   });
-  const [first, ...more] = one.undecided;
+  const [first, ...more] = result.undecided;
   const message = more.length > 0 ? `${first}, and ${more.length} more` : first;
-  const text = one.undecided.join("\n");
+  const text = result.undecided.join("\n");
   const open: TestCase[] =
     message === undefined ? [] : [{ object, rule: "postern check", error: { message, type: "Undecided", text } }];
-  const fine = new Set([...one.passed, ...one.changes.map(({ rule }) => rule)]);
-  for (const { rule } of one.denials) fine.delete(rule);
+  const fine = new Set([...result.passed, ...result.changes.map(({ rule }) => rule)]);
+  for (const { rule } of result.denials) fine.delete(rule);
   const passed = [...fine].map((rule): TestCase => ({ object, rule }));
   const cases = [...failed, ...open, ...passed];
   // An object that no rule matches still counts as a test.
@@ -124,7 +124,7 @@ const formatCounts = (cases: TestCase[]): string => {
 };
 
 const formatSuite = (
-  { name, cases, said }: TestSuite,
+  { name, cases, warnings }: TestSuite,
   { id, timestamp }: { id: number; timestamp: string },
 ): string => {
   const about = formatAttributes({ name, id, package: "postern", timestamp, hostname: "localhost" });
@@ -136,7 +136,7 @@ const formatSuite = (
     ].join("");
     return `    <testcase ${formatAttributes({ classname: object, name: rule, time: 0 })}>${inside}</testcase>\n`;
   });
-  const output = `    <system-out>${escapeText(said.join("\n"))}</system-out>\n    <system-err></system-err>\n`;
+  const output = `    <system-out>${escapeText(warnings.join("\n"))}</system-out>\n    <system-err></system-err>\n`;
   return `  <testsuite ${about} ${formatCounts(cases)}>\n    <properties></properties>\n${written.join("")}${output}  </testsuite>\n`;
 };
 

@@ -14,16 +14,17 @@ export interface ReportOutput {
 }
 
 /** Parses values such as `text` and `sarif=out.sarif`. Adds text on standard output if all reports go to files. */
-export const parseOutputs = (said: readonly string[], forms: readonly string[]): ReportOutput[] => {
-  const outputs = said.map((one): ReportOutput => {
-    const [, form = "", file] = /^([^=]*)(?:=(.*))?$/s.exec(one) ?? [];
+export const parseOutputs = (texts: readonly string[], forms: readonly string[]): ReportOutput[] => {
+  const outputs = texts.map((text): ReportOutput => {
+    const [, form = "", file] = /^([^=]*)(?:=(.*))?$/s.exec(text) ?? [];
     if (!forms.includes(form))
-      throw new Complaint(`--output takes ${forms.join(", ")}, each with =FILE behind it or not, not "${one}"`);
+      throw new Complaint(`--output takes ${forms.join(", ")}, each with =FILE behind it or not, not "${text}"`);
     if (file === "") throw new Complaint(`--output ${form}= must name a file`);
     return { form, ...(file !== undefined && { file }) };
   });
   const twice = outputs.find(
-    ({ file }, index) => file && outputs.findIndex((one) => one.file && resolve(one.file) === resolve(file)) < index,
+    ({ file }, index) =>
+      file && outputs.findIndex((output) => output.file && resolve(output.file) === resolve(file)) < index,
   );
   if (twice) throw new Complaint(`${twice.file} can hold one report; give each --output a file of its own`);
   const printed = outputs.filter(({ file, form }) => file === undefined && form !== "text" && form !== "github");

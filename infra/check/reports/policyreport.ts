@@ -81,16 +81,16 @@ export const createPolicyReport = (
     parts.set(part.namespace, { ...createPart(part.namespace), reports: part.reports + 1 });
     return text;
   };
-  const put = (one: CheckResult): string => {
+  const put = (checkResult: CheckResult): string => {
     let text = "";
-    let part = parts.get(one.namespace) ?? createPart(one.namespace);
+    let part = parts.get(checkResult.namespace) ?? createPart(checkResult.namespace);
     // A namespace without findings gets a report, too: it replaces the report of an earlier check.
-    parts.set(one.namespace, part);
-    for (const result of listResults(one, timestamp)) {
+    parts.set(checkResult.namespace, part);
+    for (const result of listResults(checkResult, timestamp)) {
       const length = Buffer.byteLength(JSON.stringify(result));
       if (part.results.length > 0 && part.bytes + length > most) {
         text += closePart(part);
-        part = parts.get(one.namespace) ?? part;
+        part = parts.get(checkResult.namespace) ?? part;
       }
       part.counts[result.result]++;
       if (result.result === "pass" && result.message === undefined && !passes) continue;
@@ -118,11 +118,11 @@ const createPart = (namespace: string | undefined): Part => {
 const isEmpty = ({ counts }: Part): boolean => verdicts.every((verdict) => counts[verdict] === 0);
 
 const findLargest = (parts: Iterable<Part>): Part =>
-  [...parts].reduce((one, other) => (other.bytes > one.bytes ? other : one));
+  [...parts].reduce((left, right) => (right.bytes > left.bytes ? right : left));
 
-const listResults = (one: CheckResult, timestamp: Result["timestamp"]): Result[] => {
-  const { namespace } = one;
-  const { uid, ...target } = getReportedObject(one);
+const listResults = (result: CheckResult, timestamp: Result["timestamp"]): Result[] => {
+  const { namespace } = result;
+  const { uid, ...target } = getReportedObject(result);
   const [apiVersion, kind, name] = [target.apiVersion, target.kind, target.name].map(shortenText);
   const place = {
     ...(namespace !== undefined && { namespace }),
@@ -131,16 +131,16 @@ const listResults = (one: CheckResult, timestamp: Result["timestamp"]): Result[]
   };
   const resources = [{ apiVersion, kind, ...place }];
   const createResult = (policy: string, result: Verdict, message?: string): Result => {
-    const said = message === undefined ? {} : { message: shortenText(message) };
-    return { source: "postern", policy, result, ...said, resources, timestamp };
+    const messageField = message === undefined ? {} : { message: shortenText(message) };
+    return { source: "postern", policy, result, ...messageField, resources, timestamp };
   };
-  const changing = new Set(one.changes.map(({ rule }) => rule));
+  const changing = new Set(result.changes.map(({ rule }) => rule));
   return [
-    ...one.denials.map((denial) => createResult(denial.rule, "fail", formatDenial(denial))),
-    ...one.warnings.map(({ rule, text }) => createResult(rule, "warn", text)),
-    ...one.undecided.map((sentence) => createResult("postern", "error", sentence)),
+    ...result.denials.map((denial) => createResult(denial.rule, "fail", formatDenial(denial))),
+    ...result.warnings.map(({ rule, text }) => createResult(rule, "warn", text)),
+    ...result.undecided.map((sentence) => createResult("postern", "error", sentence)),
     ...[...changing].map((rule) => createResult(rule, "pass", "would change it")),
-    ...one.passed.filter((rule) => !changing.has(rule)).map((rule) => createResult(rule, "pass")),
+    ...result.passed.filter((rule) => !changing.has(rule)).map((rule) => createResult(rule, "pass")),
   ];
 };
 

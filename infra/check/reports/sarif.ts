@@ -31,29 +31,29 @@ export const createSarifReport = (catalogue: readonly { name: string; summary: s
   /** The notifications so far, as text: the report has their list after the list of results. */
   let waiting = "";
   let head = begin;
-  const put = (one: CheckResult): string => {
+  const put = (result: CheckResult): string => {
     let text = head;
     head = "";
     const add = (rule: string, level: "error" | "warning", message: string, denial?: Denial) => {
       const ruleIndex = rules.get(rule) ?? rules.size;
       rules.set(rule, ruleIndex);
       const locations = [
-        { ...toPhysicalLocation(one, getDenialLine(one, denial), denial?.column), ...toLogicalLocation(one) },
+        { ...toPhysicalLocation(result, getDenialLine(result, denial), denial?.column), ...toLogicalLocation(result) },
       ];
       // The fingerprint leaves out the line: a finding keeps its identity when lines move.
-      const identity = [rule, one.apiVersion, one.kind, one.namespace ?? "", one.name, message].join("\n");
+      const identity = [rule, result.apiVersion, result.kind, result.namespace ?? "", result.name, message].join("\n");
       const partialFingerprints = { "posternFinding/v1": createHash("sha256").update(identity).digest("hex") };
       text += results.add({
         ...{ ruleId: rule, ruleIndex, level, message: { text: escapeLinks(message || "denied without explanation") } },
         ...{ locations, partialFingerprints },
       });
     };
-    for (const denial of one.denials) add(denial.rule, "error", formatDenial(denial), denial);
-    for (const { rule, text } of one.warnings) add(rule, "warning", text);
-    for (const sentence of one.undecided) {
-      const text = escapeLinks(`${formatObjectName(one)}: ${sentence}`);
-      const place = toRepositoryPath(one.file) === undefined ? {} : toPhysicalLocation(one, one.line);
-      const locations = [{ ...place, ...toLogicalLocation(one) }];
+    for (const denial of result.denials) add(denial.rule, "error", formatDenial(denial), denial);
+    for (const { rule, text } of result.warnings) add(rule, "warning", text);
+    for (const sentence of result.undecided) {
+      const text = escapeLinks(`${formatObjectName(result)}: ${sentence}`);
+      const place = toRepositoryPath(result.file) === undefined ? {} : toPhysicalLocation(result, result.line);
+      const locations = [{ ...place, ...toLogicalLocation(result) }];
       waiting += notifications.add({ level: "warning", message: { text }, locations });
     }
     return text;
@@ -74,28 +74,28 @@ export const createSarifReport = (catalogue: readonly { name: string; summary: s
   };
 };
 
-const toLogicalLocation = (one: CheckResult) => {
-  return { logicalLocations: [{ fullyQualifiedName: formatObjectName(one).toWellFormed(), kind: "object" }] };
+const toLogicalLocation = (result: CheckResult) => {
+  return { logicalLocations: [{ fullyQualifiedName: formatObjectName(result).toWellFormed(), kind: "object" }] };
 };
 
-const toPhysicalLocation = (one: CheckResult, line?: number, column?: number) => {
-  const { uri, isRelative } = toUri(toRepositoryPath(one.file) ?? buildStandInPath(one));
+const toPhysicalLocation = (result: CheckResult, line?: number, column?: number) => {
+  const { uri, isRelative } = toUri(toRepositoryPath(result.file) ?? buildStandInPath(result));
   const region = line === undefined ? {} : { region: { startLine: line, ...(column && { startColumn: column }) } };
   const artifactLocation = { uri, ...(isRelative && { uriBaseId: "%SRCROOT%" }) };
   return { physicalLocation: { artifactLocation, ...region } };
 };
 
 /** Returns a path for an object without a file: GitHub code scanning rejects a whole log if one result has no file. */
-const buildStandInPath = (one: CheckResult): string => {
-  const { apiVersion, kind, name } = getReportedObject(one);
-  return one.file === undefined
-    ? ["cluster", apiVersion, kind, one.namespace, name].filter(Boolean).join("/")
+const buildStandInPath = (result: CheckResult): string => {
+  const { apiVersion, kind, name } = getReportedObject(result);
+  return result.file === undefined
+    ? ["cluster", apiVersion, kind, result.namespace, name].filter(Boolean).join("/")
     : "stdin";
 };
 
 /** Escapes links: messages may have text of any user, and viewers make links of `[…](…)`. */
 const escapeLinks = (text: string): string => {
-  const whole = text.toWellFormed();
-  const end = whole.lastIndexOf("(") + 1;
-  return `${whole.slice(0, end).replace(/[\\[\]]/g, "\\$&")}${whole.slice(end)}`;
+  const wellFormed = text.toWellFormed();
+  const end = wellFormed.lastIndexOf("(") + 1;
+  return `${wellFormed.slice(0, end).replace(/[\\[\]]/g, "\\$&")}${wellFormed.slice(end)}`;
 };

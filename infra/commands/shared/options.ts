@@ -26,12 +26,12 @@ export const rulesOption = {
  * Returns the rule that a word names. An unknown name is returned as it is: a stage may have functions of rules that
  * have no folder here any more.
  */
-export const resolveStageRule = async (given: string): Promise<string> => {
+export const resolveStageRule = async (text: string): Promise<string> => {
   const names = await readRuleNames();
-  const found = findRule(given, names);
-  const meant = suggestName(given, names).trim();
-  if (found === undefined && meant !== "") process.stderr.write(`there is no folder functions/${given}; ${meant}\n`);
-  return found ?? given;
+  const found = findRule(text, names);
+  const meant = suggestName(text, names).trim();
+  if (found === undefined && meant !== "") process.stderr.write(`there is no folder functions/${text}; ${meant}\n`);
+  return found ?? text;
 };
 
 /** Returns the cluster of --cluster, or all clusters of postern.yaml if the option is missing. */

@@ -52,8 +52,8 @@ const checkTextOrInteger: ValueCheck = (value, at, faults) =>
 
 const checkValueProcess: ValueCheck = checkFields<NonNullable<PolicyCondition["valueProcess"]>>(
   { operation: checkRequired(checkOneOf("+", "-", "*", "/")), operationWith: checkTextOrInteger },
-  (process, blame) => {
-    const fault = findOperandFault(process);
+  (valueProcess, blame) => {
+    const fault = findOperandFault(valueProcess);
     if (fault) blame("operationWith", fault);
   },
 );

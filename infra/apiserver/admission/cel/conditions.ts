@@ -63,8 +63,8 @@ const compile = (expression: string): CompiledCondition => {
     if (!isAffordable(sizes)) return { unsupported: "it may cost more than an API server allows" };
     try {
       const variables = { object: toCelValue(object), oldObject: toCelValue(oldObject), request: toCelValue(request) };
-      const said: unknown = parsed({ ...variables, namespaceObject: null });
-      return typeof said === "boolean" ? { holds: said } : { unsupported: "the expression is no condition" };
+      const result: unknown = parsed({ ...variables, namespaceObject: null });
+      return typeof result === "boolean" ? { holds: result } : { unsupported: "the expression is no condition" };
     } catch (error) {
       const text = error instanceof EvaluationError ? toServerError(error) : undefined;
       return text === undefined ? { unsupported: "it can't be evaluated here" } : { error: text };

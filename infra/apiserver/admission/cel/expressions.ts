@@ -108,12 +108,12 @@ export const createBudget = (root: CelNode, most: number): ((sizes: readonly Val
 
 /** Returns the exponent of the next power of two, at least 3. */
 const roundUp = (sizes: readonly ValueSizes[], what: "longest" | "longestText"): number =>
-  Math.ceil(Math.log2(sizes.reduce((most, one) => Math.max(most, one[what]), 8)));
+  Math.ceil(Math.log2(sizes.reduce((most, size) => Math.max(most, size[what]), 8)));
 
 type Sizes = Omit<ValueSizes, "isExact">;
 
 const combineSizes = (sizes: readonly ValueSizes[]): Sizes => {
-  const findMost = (of: (one: ValueSizes) => number) => sizes.reduce((most, one) => Math.max(most, of(one)), 0);
+  const findMost = (of: (size: ValueSizes) => number) => sizes.reduce((most, size) => Math.max(most, of(size)), 0);
   return {
     longest: findMost(({ longest }) => longest),
     longestText: findMost(({ longestText }) => longestText),
@@ -168,4 +168,4 @@ const listMemberNames = (node: CelNode): string[] => {
 
 const countListElements = (node: CelNode): number =>
   (node.op === "list" ? listChildren(node).length : 0) +
-  listChildren(node).reduce((sum, one) => sum + countListElements(one), 0);
+  listChildren(node).reduce((sum, child) => sum + countListElements(child), 0);

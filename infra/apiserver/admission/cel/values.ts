@@ -94,7 +94,7 @@ const convert = (value: unknown, sizes: Sizes): unknown => {
   }
   if (Array.isArray(value)) {
     if (value.length > sizes.longest) sizes.longest = value.length;
-    return value.map((one) => convert(one, sizes));
+    return value.map((element) => convert(element, sizes));
   }
   if (!isMap(value)) return value ?? null;
   const map = new Map<string, unknown>();
@@ -107,11 +107,11 @@ const collectLengths = (value: unknown, name: string, lengths: Map<string, numbe
   const note = (length: number) => void lengths.set(name, Math.max(lengths.get(name) ?? 0, length));
   if (Array.isArray(value)) {
     note(value.length);
-    for (const one of value) collectLengths(one, name, lengths);
+    for (const element of value) collectLengths(element, name, lengths);
   } else if (isMap(value)) {
-    const members = Object.entries(value).filter(([, one]) => one !== undefined);
+    const members = Object.entries(value).filter(([, member]) => member !== undefined);
     note(members.length);
-    for (const [key, one] of members) collectLengths(one, key, lengths);
+    for (const [key, member] of members) collectLengths(member, key, lengths);
   }
   return lengths;
 };
