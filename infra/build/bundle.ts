@@ -187,7 +187,7 @@ const buildEntry = (
     return `${importFromLib("recording/bucket-handler.ts", "createRecordingHandler")}(${buildJsonParse(places)}, ${makeHost()}, ${recorder}, ${create})`;
   };
   const handler = isRecorded(places) ? makeRecorder() : makeHandler(evaluate, asks ? makeHost() : "undefined");
-  if (startsScripts(listed, config)) lines.push(`${importFromLib("cue/engine.ts", "warm")}();`);
+  if (startsScripts(listed, config)) lines.push(`${importFromLib("cue/engine.ts", "warmUpEngine")}();`);
   return [...lines, `module.exports = { handler: ${handler} };`].join("\n");
 };
 
