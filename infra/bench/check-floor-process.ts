@@ -12,7 +12,7 @@ import { addToReport } from "./meter.ts";
 
 /** The least that a check of manifests needs, in seconds of CPU time. */
 export interface CheckFloor {
-  /** Seconds to read the files with the `yaml` package alone. */
+  /** CPU seconds to read the files with the `yaml` package alone. */
   reading: number;
   /** Reading the files with the reader of `postern check`. */
   ownReading: number;

@@ -4,7 +4,7 @@ import { buildTestRule } from "../parity/rule-server.ts";
 
 /** Mutators that the API server calls for the pods of one namespace, each by a webhook or all as a group. */
 export interface MutatorChain {
-  /** The name of the chain's namespace; the group of its rules has the same name. */
+  /** The name of the namespace whose pods the chain is called for, and of the group that `together` makes of its rules. */
   name: string;
   together: boolean;
   mutators: CatalogueRule[];

@@ -148,7 +148,7 @@ export const readClusterCredentials = (options: ParsedOptions, clusters: readonl
   const [kubeconfig, context] = [options.text("kubeconfig"), options.text("context")];
   if (context !== undefined && clusters.length > 1)
     throw new Complaint(
-      "--context is for one cluster; choose it with --cluster, or give each context the name of its cluster",
+      "--context is for one cluster; choose the cluster with --cluster, or give each context the name of its cluster",
     );
   return { kubeconfig, context };
 };

@@ -68,7 +68,10 @@ export interface ParsedConnections {
   notes: string[];
 }
 
-/** Reads the connections of all clusters. Only "here" accepts kubeconfigs and folders of manifests: "aws" is for bundles. */
+/**
+ * Reads the connections of all clusters, for rules on this machine ("here") or on Lambda ("aws"). Functions on Lambda
+ * can't read kubeconfigs or folders of manifests, so "aws" leaves these out with a note.
+ */
 export const readConnections = async (
   { clusters }: Pick<PosternConfig, "clusters">,
   catalogue: CatalogueRule[],

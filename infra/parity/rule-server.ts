@@ -39,7 +39,7 @@ export interface ManifestOptions {
   name?: string;
   cluster?: string;
   signer?: ReturnType<typeof createTestSigner>;
-  /** Creates one entry for each rule, without its variants. */
+  /** Creates one webhook entry for each rule, without its variants. */
   whole?: boolean;
 }
 

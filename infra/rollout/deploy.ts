@@ -104,7 +104,7 @@ const findUnansweredByCluster = ({ job, plan, releases }: PreparedDeployment): M
     if (listEntries(recorded.manifests).length === 0 || job.forgotten?.includes(name)) continue;
     if (!job.config.clusters.has(name))
       throw new Complaint(
-        `cluster ${name} has entries for these rules, and postern.yaml doesn't name it any more: add it there and run postern destroy --configs-only --cluster ${name}, or use --forget ${name} if the cluster doesn't exist any more`,
+        `cluster ${name} still has webhook entries of this stage, but postern.yaml doesn't name it any more: add it there and run postern destroy --configs-only --cluster ${name}, or if the cluster doesn't exist any more, run postern deploy --forget ${name}`,
         1,
       );
     const orphans = findUnansweredEntries(name, recorded, served);

@@ -100,7 +100,7 @@ const findClusterSegment = async (
   return segments.find((segment) => verify(segment)?.cluster === name) ?? `${name}.${"x".repeat(86)}`;
 };
 
-/** Finds rules whose entries were made from another state of the cluster. */
+/** Returns sentences about the rules whose webhook entries were made from another state of the cluster. */
 const describeStaleEntries = async (
   targets: Pick<DeploymentTargets, "stage" | "file" | "deployer" | "config" | "catalogue">,
   name: string,

@@ -146,7 +146,7 @@ const restoreRelease = async (targets: Omit<DeploymentTargets, "harden">, to: st
       .save({ ...newest, clusters: release.clusters })
       .catch((error) => progress.say(`the release could not be updated: ${toSentence(error)}`));
     throw new Complaint(
-      `no alias was moved, because entries that would get no answer could not be deleted first:\n${untold.join("\n")}`,
+      `nothing was rolled back, because webhook entries that would then get no answer could not be deleted from their clusters:\n${untold.join("\n")}`,
       1,
     );
   }

@@ -11,7 +11,7 @@ import { changesNothing, type DeploymentPlan } from "./plan.ts";
 import { type DeploymentJob, prepareDeployment } from "./preparation.ts";
 import { isUnchanged } from "./stack-plan.ts";
 
-/** How long a rotation waits until the old key counts as unused. */
+/** When a rotation of the URL key counts the old key as unused, and how long it waits for that. */
 export interface KeyRetirement {
   /** Milliseconds without a review that used the key. */
   unused: number;

@@ -21,7 +21,7 @@ export interface GuardRule {
   variant?: string;
 }
 
-/** A rule as one webhook entry would call it. */
+/** A rule with all that its webhook entries, of both phases, would contain. */
 export interface GuardedRule {
   name: string;
   /** The name of the webhook entry, as refusals contain it. */

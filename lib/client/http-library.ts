@@ -24,6 +24,7 @@ export interface Observable<T> {
   pipe<U>(next: (value: T) => U | PromiseLike<U>): Observable<U>;
 }
 
+/** The part of @kubernetes/client-node's HttpLibrary that is used here. */
 export interface HttpLibrary {
   send(request: RequestContext): Observable<ResponseContext>;
 }

@@ -1,6 +1,7 @@
 import { Failure } from "../failure.ts";
 import type { Operation } from "../review.ts";
 
+/** What a write to the API server is about, as parsed from its method and URL. */
 export interface WriteTarget {
   operation: Operation;
   group: string;

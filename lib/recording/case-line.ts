@@ -89,7 +89,7 @@ const createRecording = async (
   };
 };
 
-/** Returns the parts of an outcome that quote no text of the object. */
+/** Returns the parts of an outcome that quote no text of the object: they are the same for its redacted copy. */
 const summarizeOutcome = ({ status, warnings = [], audit = {} }: ReviewOutcome): string =>
   JSON.stringify([status?.code, status?.reason, warnings.length, Object.keys(audit).length]);
 

@@ -618,7 +618,7 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
       await assert.rejects(rollBackAll(narrow, { deployer: { kubeconfig: other } }), (error: Error) => {
         assert.match(
           error.message,
-          /^no alias was moved, because entries that would get no answer could not be deleted first:\n/,
+          /^nothing was rolled back, because webhook entries that would then get no answer could not be deleted from their clusters:\n/,
         );
         assert.match(error.message, /west/);
         return Reflect.get(error, "exitCode") === 1;

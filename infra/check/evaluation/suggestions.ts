@@ -142,7 +142,7 @@ export const suggestFix = async (
 ): Promise<Suggestion | undefined> => {
   if (rule.suggest === undefined) return undefined;
   const enforced: EvaluationContext = { ...context, mode: "enforce" };
-  // Evaluates `suggest` as if it were `mutate`: edits become a patch, and a sentence that it returns a refusal.
+  // Runs `suggest` in the place of `mutate`: its edits come back as a patch, its sentence as the message of a refusal.
   const suggesting = rule.suggest.bind(rule);
   const { outcome } = await evaluateRule({ ...rule, mutate: suggesting }, "mutate", request, enforced);
   if (outcome.status) return { text: formatSuggestion(outcome.status.message) };

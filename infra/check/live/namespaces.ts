@@ -4,12 +4,13 @@ import type { KubernetesObject } from "#lib/review.ts";
 import type { ExistingObjects } from "../evaluation/existing-objects.ts";
 import { type ApiGet, type FailureFormatter, parseContent } from "./reader.ts";
 
+/** The objects of kind Namespace that a live check has read; it holds no other objects. */
 export interface NamespaceObjectCache extends Pick<ExistingObjects, "find" | "put" | "remove"> {
   /** Reads a namespace unless it is known. Returns why it can't be read, but only for the first such namespace. */
   fetch(name: string): Promise<string | undefined>;
 }
 
-/** The number of namespaces that are kept. A list is ordered by namespace, so few are in use at a time. */
+/** The most Namespaces that are kept. The API server lists objects ordered by namespace, so few are needed at a time. */
 const maxNamespaces = 500;
 
 /** Keeps only what hooks select by. `put` ignores other kinds: an evaluated object doesn't come to exist. */

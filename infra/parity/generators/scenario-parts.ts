@@ -24,7 +24,7 @@ export const buildEditStep = (edits: Arbitrary<FieldEdit[]>, subresource?: strin
         ? { ...asked, ...place, verb: "replace", edits }
         : { ...asked, ...place, verb: "patch", type: how, body: toPatch(how, edits) };
     });
-/** Returns a generator of lists that contain just one edit. */
+/** Turns an arbitrary edit into an arbitrary list with just this edit. */
 export const wrapEdit = (edit: Arbitrary<FieldEdit>) => edit.map((one) => [one]);
 export const combineEdits = (...edits: Arbitrary<FieldEdit>[]) => fc.tuple(...edits);
 /** Changes a label of the object. */

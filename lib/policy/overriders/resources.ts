@@ -140,7 +140,7 @@ export const multiplyRounded = ({ nanos }: Quantity, { numerator, denominator }:
 
 /**
  * Multiplies a quantity by a factor, truncated to thousandths of a CPU or whole bytes, in the API server's notation.
- * Calculates in floating point, as upstream does: 100 times 0.29 is 28 bytes.
+ * Calculates in floating point, as kinitiras does: 100 times 0.29 is 28 bytes.
  */
 export const multiplyTruncated = (quantity: Quantity, factor: number, isCpu: boolean): string => {
   const product = Number(isCpu ? roundUpToThousandths(quantity) : roundToUnits(quantity)) * factor;
