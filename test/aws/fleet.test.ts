@@ -708,7 +708,7 @@ describe("a fleet", await needs("moto", "runtime client", "API server"), () => {
       const said = await requireRefusal(async () => (await deploy(without("west"))).ended);
       assert.match(
         said,
-        /^cluster west has entries for these rules, and postern.yaml doesn't name it any more: .*--forget west/,
+        /^cluster west still has webhook entries of this stage, but postern.yaml doesn't name it any more: .*--forget west/,
       );
       assert.match(await destroy(narrow, { configsOnly: ["west"] }), /^west has no entries of this stage any more/);
       assert.deepEqual(
