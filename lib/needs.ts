@@ -14,7 +14,7 @@ import type { IngressClass } from "kubernetes-types/networking/v1.d.ts";
 import type { RuntimeClass } from "kubernetes-types/node/v1.d.ts";
 import type { PriorityClass } from "kubernetes-types/scheduling/v1.d.ts";
 import type { StorageClass } from "kubernetes-types/storage/v1.d.ts";
-import { evaluate as evaluateCue } from "./cue/engine.ts";
+import { evaluateCue } from "./cue/engine.ts";
 import { parseJson } from "./json.ts";
 import type { Ledger } from "./ledger.ts";
 import type { MetricCount } from "./metrics.ts";

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { before, describe, it } from "node:test";
 import { guard } from "#lib/client/client.ts";
-import { evaluate } from "#lib/cue/engine.ts";
+import { evaluateCue } from "#lib/cue/engine.ts";
 import type { Capabilities, HttpsRequest } from "#lib/needs.ts";
 import type { KubernetesObject } from "#lib/review.ts";
 import { rule } from "#lib/rule.ts";
@@ -45,7 +45,7 @@ const sendCase = async (policyCase: PolicyCase) => {
 
 describe("policies in a guard", () => {
   // CUE may take longer to start than the time limit of a script.
-  before(() => evaluate("1"));
+  before(() => evaluateCue("1"));
 
   for (const policyCase of policyCases) {
     const { id, operation, expect, object } = policyCase;

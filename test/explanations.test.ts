@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { fileURLToPath } from "node:url";
-import { evaluate } from "#lib/cue/engine.ts";
+import { evaluateCue } from "#lib/cue/engine.ts";
 import { explainPolicyDocuments, readPolicies } from "../infra/policies/explanation.ts";
 import { runVerb } from "./verb.ts";
 
@@ -128,7 +128,7 @@ for (const [name, text, faults, warnings] of located)
   test(`it names ${name}`, async () => {
     const file = join(folder, "located.yaml");
     await writeFile(file, text);
-    const all = await explainPolicyDocuments(await readPolicies([file]), evaluate);
+    const all = await explainPolicyDocuments(await readPolicies([file]), evaluateCue);
     const addFile = (lines: string[]) => lines.map((line) => `${file}:${line}`);
     assert.deepEqual(
       [all.flatMap((explanation) => explanation.faults), all.flatMap((explanation) => explanation.warnings)],

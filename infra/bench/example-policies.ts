@@ -1,7 +1,7 @@
 import { readFileSync } from "node:fs";
 import { isDeepStrictEqual } from "node:util";
 import { parse } from "yaml";
-import { evaluate } from "#lib/cue/engine.ts";
+import { evaluateCue } from "#lib/cue/engine.ts";
 import { isQuantity, parseQuantity } from "#lib/objects/quantity.ts";
 import { matchesLabels } from "#lib/policy/selectors.ts";
 import type { KinitirasPolicy, PolicyCapabilities, PolicyRequest } from "#lib/policy/types.ts";
@@ -139,7 +139,7 @@ export const createCaseCapabilities = ({
       trailer: {},
     }),
     sendScriptRequest: async ({ url }) => answer(url),
-    evaluateCue: evaluate,
+    evaluateCue,
   };
 };
 

@@ -1,5 +1,5 @@
 import { createInterface } from "node:readline";
-import { evaluate } from "#lib/cue/engine.ts";
+import { evaluateCue } from "#lib/cue/engine.ts";
 import { freezeDeep } from "#lib/json.ts";
 import { createDraft } from "#lib/patch.ts";
 import { applyOverridePolicies } from "#lib/policy/override.ts";
@@ -17,7 +17,7 @@ const capabilities: PolicyCapabilities = {
   findFirst: rejectCall,
   fetchReference: rejectCall,
   sendScriptRequest: rejectCall,
-  evaluateCue: evaluate,
+  evaluateCue,
 };
 
 /** Parses an object's JSON, evaluates policies, and serializes the patch: what a review costs beside HTTP. */

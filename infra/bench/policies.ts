@@ -2,7 +2,7 @@ import { join } from "node:path";
 import type { Context } from "aws-lambda";
 import { createUnconnectedCapabilities } from "#lib/capabilities.ts";
 import { createCompleteEndpoint } from "#lib/complete-endpoint.ts";
-import { evaluate } from "#lib/cue/engine.ts";
+import { evaluateCue } from "#lib/cue/engine.ts";
 import type { KinitirasPolicy, OverridePolicy, OverrideRule } from "#lib/policy/types.ts";
 import { catalogueFolder, readRule } from "../catalogue/registry.ts";
 import type { UrlSigner } from "../keys/keys.ts";
@@ -77,7 +77,7 @@ export const measurePolicyCounts = async (rounds: number): Promise<BenchResult[]
   };
 
   // The first script would wait for CUE to start.
-  await evaluate("1");
+  await evaluateCue("1");
   const results: BenchResult[] = [];
   const kinds = [
     { name: "a template", overriders: buildTemplateOverrider, times: 100 },

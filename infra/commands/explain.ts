@@ -46,11 +46,11 @@ const differences = "docs/behaviour/kinitiras-differences.md lists where kinitir
 
 /** Loads the CUE engine only when it is needed. */
 const explainPolicies = async (file: string, asJson: boolean): Promise<number> => {
-  const [{ explainPolicyDocuments, readPolicies, formatExplanation }, { evaluate }] = await Promise.all([
+  const [{ explainPolicyDocuments, readPolicies, formatExplanation }, { evaluateCue }] = await Promise.all([
     import("../policies/explanation.ts"),
     import("#lib/cue/engine.ts"),
   ]);
-  const all = await explainPolicyDocuments(await readPolicies([file]), (source) => evaluate(source));
+  const all = await explainPolicyDocuments(await readPolicies([file]), (source) => evaluateCue(source));
   writeOutput(
     asJson ? `${JSON.stringify(all, null, 2)}\n` : `${all.map(formatExplanation).join("\n")}\n${differences}\n`,
   );

@@ -75,15 +75,13 @@ const toFailedResult = ({ policy, faults }: { policy: string; faults: string[] }
 
 /** Tests policies with their cases. Sends no requests, because a case states all answers that its policy reads. */
 const testPolicies = async (places: string[], files: string[], options: ParsedOptions): Promise<number> => {
-  const [{ explainPolicyDocuments, readPolicies, formatExplanation }, policyCases, { evaluate }] = await Promise.all([
-    import("../policies/explanation.ts"),
-    import("../policies/policy-cases.ts"),
-    import("#lib/cue/engine.ts"),
-  ]);
+  const [{ explainPolicyDocuments, readPolicies, formatExplanation }, policyCases, { evaluateCue }] = await Promise.all(
+    [import("../policies/explanation.ts"), import("../policies/policy-cases.ts"), import("#lib/cue/engine.ts")],
+  );
   const output = options.text("output");
   const read = await readPolicies(places);
   const documents = read.map(({ value }) => value);
-  const faulty = (await explainPolicyDocuments(read, (source) => evaluate(source))).filter(
+  const faulty = (await explainPolicyDocuments(read, (source) => evaluateCue(source))).filter(
     ({ faults }) => faults.length > 0,
   );
   if (faulty.length > 0) {

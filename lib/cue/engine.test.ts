@@ -3,7 +3,7 @@ import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { describe, it } from "node:test";
 import { Failure } from "../failure.ts";
-import { type CueEngine, createEngine, evaluate, warmUpEngine } from "./engine.ts";
+import { type CueEngine, createEngine, evaluateCue, warmUpEngine } from "./engine.ts";
 
 const inMilliseconds = (milliseconds: number) => Date.now() + milliseconds;
 const inOneMinute = () => inMilliseconds(60_000);
@@ -23,13 +23,13 @@ const memory = "the script needs more than 128 MiB of memory";
 describe("engine", () => {
   it("is shared in a process and can be started early", async () => {
     warmUpEngine();
-    assert.equal(await evaluate("a: 1 + 1"), '{"a":2}');
+    assert.equal(await evaluateCue("a: 1 + 1"), '{"a":2}');
   });
 
   it("rejects with CUE's message", async () => {
-    await assert.rejects(evaluate("a: b"), (error) => error instanceof Error && !(error instanceof Failure));
-    await assert.rejects(evaluate("a: b"), { message: 'a: reference "b" not found' });
-    await assert.rejects(evaluate("a: {"), { message: "expected '}', found 'EOF'" });
+    await assert.rejects(evaluateCue("a: b"), (error) => error instanceof Error && !(error instanceof Failure));
+    await assert.rejects(evaluateCue("a: b"), { message: 'a: reference "b" not found' });
+    await assert.rejects(evaluateCue("a: {"), { message: "expected '}', found 'EOF'" });
   });
 
   const ending: [what: string, source: string, message: string][] = [
@@ -124,7 +124,7 @@ describe("engine", () => {
 
   it("keeps a process alive only during an evaluation", async () => {
     const module = new URL("engine.ts", import.meta.url).href;
-    const program = `import { evaluate } from ${JSON.stringify(module)}; evaluate("a: 1").then(console.log);`;
+    const program = `import { evaluateCue } from ${JSON.stringify(module)}; evaluate("a: 1").then(console.log);`;
     const child = spawn(process.execPath, ["--input-type=module", "-e", program], {
       stdio: ["ignore", "pipe", "inherit"],
     });

@@ -173,7 +173,7 @@ const getSharedEngine = () => {
   return shared;
 };
 
-export const evaluate: CueEngine["evaluateScript"] = (source, deadline) =>
+export const evaluateCue: CueEngine["evaluateScript"] = (source, deadline) =>
   getSharedEngine().evaluateScript(source, deadline);
 /** Starts the shared CUE engine, so that the first evaluation needs not wait for it. */
 export const warmUpEngine = () => getSharedEngine().warmUp();

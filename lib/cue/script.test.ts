@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import fc from "fast-check";
-import { evaluate } from "./engine.ts";
+import { evaluateCue } from "./engine.ts";
 import { splitScript } from "./script.ts";
 
 const pieces = [
@@ -29,7 +29,7 @@ describe("splitScript", () => {
         const script = parts.join("");
         const isAccepted = (source: string) =>
           // A script may have open values. CUE reports unused imports only in packages.
-          evaluate(source).then(
+          evaluateCue(source).then(
             () => true,
             ({ message }: Error) => /^cue: marshal error|imported and not used/.test(message),
           );

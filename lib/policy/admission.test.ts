@@ -1,14 +1,12 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { evaluate } from "../cue/engine.ts";
+import { evaluateCue } from "../cue/engine.ts";
 import { createDraft } from "../patch.ts";
 import { completePolicy, findPolicyRefusal } from "./admission.ts";
 import { renderCondition } from "./rendered-cue/conditions.ts";
 import { renderTemplate } from "./rendered-cue/templates.ts";
 import type { OverrideTemplate, PolicyCondition } from "./types.ts";
-
-const evaluateCue = (source: string) => evaluate(source);
 
 const buildOverridePolicy = (overriders: object) => ({
   apiVersion: "policy.kcloudlabs.io/v1alpha1",

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import fc from "fast-check";
-import { evaluate } from "../cue/engine.ts";
+import { evaluateCue } from "../cue/engine.ts";
 import { evaluateOverrideScript, evaluateValidateScript, findScriptFault, hasWrongOutput } from "./scripts.ts";
 import type { PolicyCapabilities, PolicyRequest, ScriptHttpRequest } from "./types.ts";
 
@@ -18,7 +18,7 @@ const createCapabilities = (
     sent.push(request);
     return answers[new URL(request.url).pathname] ?? assert.fail("nothing answers");
   },
-  evaluateCue: (source) => evaluate(source, Date.now() + 30_000),
+  evaluateCue: (source) => evaluateCue(source, Date.now() + 30_000),
 });
 const capabilities = createCapabilities();
 
