@@ -124,7 +124,7 @@ describe("engine", () => {
 
   it("keeps a process alive only during an evaluation", async () => {
     const module = new URL("engine.ts", import.meta.url).href;
-    const program = `import { evaluateCue } from ${JSON.stringify(module)}; evaluate("a: 1").then(console.log);`;
+    const program = `import { evaluateCue } from ${JSON.stringify(module)}; evaluateCue("a: 1").then(console.log);`;
     const child = spawn(process.execPath, ["--input-type=module", "-e", program], {
       stdio: ["ignore", "pipe", "inherit"],
     });
