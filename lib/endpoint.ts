@@ -4,7 +4,12 @@ import type { evaluateInTime } from "./deadline.ts";
 import type { EnforcementMode, EvaluateRequest } from "./decide.ts";
 import { Failure, toFailure, toFailureStatus } from "./failure.ts";
 import { freezeDeep } from "./json.ts";
-import { type DirectInvocation, type IncomingRequest, isDirectInvocation, readLambdaEvent } from "./lambda-event.ts";
+import {
+  type ApiServerHttpRequest,
+  type DirectInvocation,
+  isDirectInvocation,
+  readLambdaEvent,
+} from "./lambda-event.ts";
 import { formatLogLine, type LogReport } from "./log-line.ts";
 import type { Capabilities, OpenCapabilities } from "./needs.ts";
 import { printSync } from "./print.ts";
@@ -54,7 +59,7 @@ export interface EndpointParts {
 /** The state of one review: each middleware adds what the next ones and the log line need. */
 interface Turn extends LogReport {
   readonly started: number;
-  call?: IncomingRequest;
+  call?: ApiServerHttpRequest;
   review?: AdmissionReview;
   settings?: unknown;
   capabilities?: Capabilities | undefined;

@@ -4,7 +4,7 @@ import type { Context } from "aws-lambda";
 import { createUnconnectedCapabilities } from "./capabilities.ts";
 import { createCompleteGroup } from "./complete-endpoint.ts";
 import type { EnforcementMode } from "./decide.ts";
-import type { GroupConfig, GroupMembership } from "./group.ts";
+import type { GroupConfig, GroupMemberConfig } from "./group.ts";
 import { formatLogLine, type LogReport } from "./log-line.ts";
 import { get } from "./needs.ts";
 import type { KubernetesObject } from "./review.ts";
@@ -44,12 +44,12 @@ const failing: Rule = rule({
   },
 });
 
-const member = (change: Partial<GroupMembership> = {}): GroupMembership => ({
+const member = (change: Partial<GroupMemberConfig> = {}): GroupMemberConfig => ({
   ...{ mode: "enforce", settings: {}, match: pods, failsOpen: false, exempt: {} },
   ...change,
 });
 
-const asked = (members: Record<string, Rule>, memberships: Record<string, GroupMembership>) => {
+const asked = (members: Record<string, Rule>, memberships: Record<string, GroupMemberConfig>) => {
   const reports: LogReport[] = [];
   const mode: EnforcementMode = "enforce";
   const share: GroupConfig = {
@@ -156,7 +156,7 @@ describe("a group", () => {
     assert.deepEqual(answer.auditAnnotations, { "audits.would-change": "/seen", "no.note": "seen" });
   });
 
-  const unconcerned: [string, Partial<GroupMembership>, object][] = [
+  const unconcerned: [string, Partial<GroupMemberConfig>, object][] = [
     ["that is off", { mode: "off" }, {}],
     ["that matches another resource", { match: [{ ...pods[0], resources: ["services"] } as never] }, {}],
     ["that matches another operation", { match: [{ ...pods[0], operations: ["UPDATE"] } as never] }, {}],

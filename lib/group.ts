@@ -16,7 +16,7 @@ import type { AdmissionRequest, Patch, ReviewOutcome } from "./review.ts";
 import { type RequestMatch, type Rule, rule } from "./rule.ts";
 
 /** What a member's own webhook entry would contain. The endpoint checks it, as the group's shared entry can't. */
-export interface GroupMembership {
+export interface GroupMemberConfig {
   mode: EnforcementMode;
   settings: object;
   match: readonly RequestMatch[];
@@ -26,7 +26,7 @@ export interface GroupMembership {
   exempt: { namespaces?: readonly string[]; users?: readonly string[]; groups?: readonly string[] };
 }
 
-type Memberships = Record<string, GroupMembership>;
+type Memberships = Record<string, GroupMemberConfig>;
 
 /** The config of a group; `alone` holds its members' config for invocations without a cluster. */
 export interface GroupConfig extends EndpointConfig {
@@ -91,7 +91,7 @@ const evaluateMembers =
     const results = new Map<string, MemberResult>();
     let { object } = request;
 
-    const evaluateMember = async ([name, membership]: [string, GroupMembership]): Promise<boolean | undefined> => {
+    const evaluateMember = async ([name, membership]: [string, GroupMemberConfig]): Promise<boolean | undefined> => {
       const { mode, settings, failsOpen } = membership;
       const rule = members[name];
       if (!rule) return false;
@@ -131,7 +131,7 @@ const evaluateMembers =
     return { outcome, refused: !outcome.allowed, operations: patch.length, members: reported };
   };
 
-const concernsMember = ({ mode, match, exempt }: GroupMembership, request: AdmissionRequest): boolean => {
+const concernsMember = ({ mode, match, exempt }: GroupMemberConfig, request: AdmissionRequest): boolean => {
   const { namespaces = [], users = [], groups = [] } = exempt;
   const { namespace = "", userInfo } = request;
   return (

@@ -3,7 +3,7 @@ import { Failure } from "./failure.ts";
 import { isObject } from "./json.ts";
 
 /** An HTTP request from the API server, read from a Lambda event; `answer` builds the response in that event's format. */
-export interface IncomingRequest {
+export interface ApiServerHttpRequest {
   method: string;
   path: string;
   contentType: string;
@@ -39,7 +39,7 @@ export const isDirectInvocation = (event: unknown): event is DirectInvocation =>
   "review" in toFields(event) && "phase" in toFields(event);
 
 /** Reads events of HTTP API 2.0 and 1.0, REST proxy, function URL and ALB; throws for any other event. */
-export const readLambdaEvent = (value: unknown): IncomingRequest => {
+export const readLambdaEvent = (value: unknown): ApiServerHttpRequest => {
   const event = toFields(value);
   const context = toFields(event.requestContext);
   const http = toFields(context.http);

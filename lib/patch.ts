@@ -42,7 +42,7 @@ type Target = { [NODE]: Node };
 const getNode = (value: Container & Partial<Target>): Node | undefined => value[NODE];
 
 /** Returns the original of a draft, and any other object itself. */
-export const getOriginal = (value: object): object => getNode(value as Container)?.original ?? value;
+export const getOriginalOfDraft = (value: object): object => getNode(value as Container)?.original ?? value;
 
 const createNode = (original: Container, parent: Node | undefined): Node => {
   const node: Node = {

@@ -39,7 +39,7 @@ export type RuleContext<Object, Settings, N extends Needs> = {
   now: Date;
 } & Answers<N>;
 
-export interface EntryFields<Settings> {
+export interface WebhookEntryFields<Settings> {
   match: OfSettings<PerPhase<readonly RequestMatch[]>, Settings>;
   /** Conditions that save calls. They never decide: the rule must be correct without them. */
   matchConditions?: OfSettings<PerPhase<NamedConditions>, Settings>;
@@ -65,7 +65,7 @@ export interface EntryFields<Settings> {
 export interface RuleVariant<Settings>
   extends Partial<
     Pick<
-      EntryFields<Settings>,
+      WebhookEntryFields<Settings>,
       "match" | "matchConditions" | "namespaceSelector" | "objectSelector" | "guards" | "everywhere" | "timeoutSeconds"
     >
   > {
@@ -95,7 +95,7 @@ export interface ParsedManifests {
 }
 
 /** The settings from which entries are made, extended by what is in the cluster, and notes about this. */
-export interface InspectedSettings<Settings> {
+export interface SettingsAfterInspection<Settings> {
   settings: Settings;
   notes: string[];
 }
@@ -103,7 +103,7 @@ export interface InspectedSettings<Settings> {
 /** The questions that a cluster inspection may ask; a manifest cluster may have no discovery. */
 export type InspectedCluster = Pick<Capabilities, "list"> & Partial<Pick<Capabilities, "discover">>;
 
-export interface RuleDefinition<Object, Settings extends object, N extends Needs> extends EntryFields<Settings> {
+export interface RuleDefinition<Object, Settings extends object, N extends Needs> extends WebhookEntryFields<Settings> {
   /** One sentence, for the catalogue. */
   summary: string;
   /** The place in kube-apiserver's compiled-in chain, 1 to 41. Default: 37, where it calls webhooks, by name. */
@@ -115,7 +115,7 @@ export interface RuleDefinition<Object, Settings extends object, N extends Needs
   /** Reads settings that hold objects: in postern.yaml they may be files or folders of manifests. */
   manifests?: { readonly [Setting in keyof Settings]?: (documents: readonly unknown[]) => ParsedManifests };
   /** Returns settings extended by objects of the cluster. Only `match` and rights of `needs` use them. */
-  inspectForSettings?(settings: Settings, cluster: InspectedCluster): Promise<InspectedSettings<Settings>>;
+  inspectForSettings?(settings: Settings, cluster: InspectedCluster): Promise<SettingsAfterInspection<Settings>>;
   /** Returns what is wrong with settings of the right shape, in a sentence. */
   checkSettings?(settings: Settings): string | undefined;
   /** postern.yaml must set `exempt` for this rule. */

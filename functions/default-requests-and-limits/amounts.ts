@@ -2,7 +2,7 @@ import { compareQuantities, isQuantity } from "postern/objects/quantity";
 
 export type QuantityTextByResource = Record<string, string>;
 
-export interface Settings {
+export interface DefaultResourceSettings {
   requests: QuantityTextByResource;
   limits: QuantityTextByResource;
   initContainers: boolean;
@@ -15,7 +15,11 @@ export interface Resources {
 }
 
 /** Returns the defaults to add to a container. `shared` are the pod-level resources, which all its containers share. */
-export const selectMissingDefaults = (own: Resources, shared: Resources, { requests, limits }: Settings) => {
+export const selectMissingDefaults = (
+  own: Resources,
+  shared: Resources,
+  { requests, limits }: DefaultResourceSettings,
+) => {
   const isOpen = (resource: string) =>
     ![own.limits, shared.requests, shared.limits].some((set) => hasAmount(set, resource));
   return {
@@ -40,7 +44,7 @@ const pick = (
 ): QuantityTextByResource =>
   Object.fromEntries(Object.entries(amounts).filter(([resource, amount]) => wanted(resource, amount)));
 
-export const findSettingsFault = ({ requests, limits }: Settings): string | undefined => {
+export const findSettingsFault = ({ requests, limits }: DefaultResourceSettings): string | undefined => {
   const given = Object.entries({ requests, limits }).flatMap(([kind, amounts]) =>
     Object.entries(amounts).map(([resource, amount]) => ({ resource, amount, name: `${kind}.${resource}` })),
   );

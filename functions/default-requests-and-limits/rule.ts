@@ -1,17 +1,17 @@
 import type { Pod } from "kubernetes-types/core/v1.d.ts";
 import { listContainers, listContainersInCel } from "postern/objects/pod";
 import { rule } from "postern/rule";
-import { findSettingsFault, type Resources, type Settings, selectMissingDefaults } from "./amounts.ts";
+import { type DefaultResourceSettings, findSettingsFault, type Resources, selectMissingDefaults } from "./amounts.ts";
 
 /** A pod with pod-level resources, which kubernetes-types doesn't have yet. */
 type SharingPod = Pod & { spec?: { resources?: Resources } };
 
-const settings: Settings = { requests: {}, limits: {}, initContainers: true };
+const settings: DefaultResourceSettings = { requests: {}, limits: {}, initContainers: true };
 
 export default rule({
   summary: "Sets default requests and limits in containers that have none of their own.",
   match: [{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE"] }],
-  matchConditions: ({ requests, limits }: Settings) => ({
+  matchConditions: ({ requests, limits }: DefaultResourceSettings) => ({
     "some-container-lacks-one": `${listContainersInCel("object", ["initContainers", "containers"])}.exists(c,
       ${JSON.stringify(Object.keys({ ...requests, ...limits }))}.exists(r, !(r in c.?resources.?limits.orValue({})) &&
         (r in ${JSON.stringify(Object.keys(limits))} || !(r in c.?resources.?requests.orValue({})))))`,

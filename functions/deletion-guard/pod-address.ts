@@ -18,7 +18,7 @@ const isNetworkAddress = ([start, bits]: AddressRange) =>
   bits >= 0 && start.every((byte, index) => (byte & (255 >> Math.max(0, Math.min(8, bits - 8 * index)))) === 0);
 
 /** Reports whether an address is in a network. A reserved address must be in a network within its reserved range. */
-export const isAllowedAddress = (text: string, networks: readonly AddressRange[]): boolean => {
+export const isAddressInAllowedNetworks = (text: string, networks: readonly AddressRange[]): boolean => {
   const [address] = (text.includes("/") ? undefined : parseNetwork(text)) ?? [];
   if (address === undefined) return false;
   const reservedRange = reserved.find(isInRange(address));
@@ -61,7 +61,7 @@ export const buildPodUrl = (
 ): string | undefined => {
   const networks = addresses.map(parseNetwork).filter((network) => network !== undefined);
   const own = [...(status.podIPs ?? []).map(({ ip }) => ip), status.podIP].find(
-    (ip) => ip !== undefined && isAllowedAddress(ip, networks),
+    (ip) => ip !== undefined && isAddressInAllowedNetworks(ip, networks),
   );
   if (template.includes("{ip}") && own === undefined) return undefined;
   const host = own?.includes(":") ? `[${own}]` : (own ?? "");

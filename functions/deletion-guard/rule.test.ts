@@ -3,7 +3,7 @@ import { beforeEach, describe, it } from "node:test";
 import type { Capabilities } from "postern/needs";
 import type { AdmissionRequest } from "postern/review";
 import { createRecordedCapabilities, openRule } from "postern/test";
-import { buildPodUrl, isAllowedAddress, parseNetwork } from "./pod-address.ts";
+import { buildPodUrl, isAddressInAllowedNetworks, parseNetwork } from "./pod-address.ts";
 
 const { decide } = await openRule(import.meta.dirname);
 
@@ -187,7 +187,7 @@ describe("deletion-guard", () => {
 
 describe("an address of a pod", () => {
   const isCallable = (ip: string, ...networks: string[]) =>
-    isAllowedAddress(
+    isAddressInAllowedNetworks(
       ip,
       networks.map(parseNetwork).filter((network) => network !== undefined),
     );

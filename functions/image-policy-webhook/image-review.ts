@@ -45,7 +45,7 @@ export const readReview = (answer: HttpsResponse): ReviewOutcome => {
 };
 
 /** Turns a Failure with code 503 (the service can't be reached) into an outcome with a fault; throws any other error. */
-export const toFaultOutcome = (error: unknown): ReviewOutcome => {
+export const toUnreachableServiceOutcome = (error: unknown): ReviewOutcome => {
   if (error instanceof Failure && error.code === 503) return failOutcome(error.message);
   throw error;
 };

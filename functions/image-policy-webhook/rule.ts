@@ -3,7 +3,7 @@ import { type HttpsResponse, https } from "postern/needs";
 import { forbidden } from "postern/refusals";
 import { rule } from "postern/rule";
 import { findServiceFault, findTokenPlace, serviceSettings } from "postern/service-settings";
-import { readReview, toFaultOutcome, writeReview } from "./image-review.ts";
+import { readReview, toUnreachableServiceOutcome, writeReview } from "./image-review.ts";
 
 /** Upstream's settings, except `backend`: upstream reads it from a kubeconfig file. */
 const settings = {
@@ -51,7 +51,7 @@ export default rule({
       pause: getNumberOrDefault(imagePolicy.retryBackoff, 500),
       // Denials are not cached: the answer to one request must not refuse another.
       keep: (response: HttpsResponse) => (readReview(response).allowed ? allowed : 0),
-    }).then(readReview, toFaultOutcome);
+    }).then(readReview, toUnreachableServiceOutcome);
 
     if (answer.fault !== undefined)
       return imagePolicy.defaultAllow

@@ -5,7 +5,7 @@ import { Failure } from "postern/failure";
 import type { HttpsRequest, HttpsResponse } from "postern/needs";
 import type { AdmissionRequest } from "postern/review";
 import { applyOutcomePatch, createRecordedCapabilities, openRule } from "postern/test";
-import { parseUsageAnswer } from "./usage-history.ts";
+import { parsePrometheusUsage } from "./usage-history.ts";
 
 const { decide } = await openRule(import.meta.dirname);
 
@@ -172,7 +172,7 @@ describe("initial-resources", () => {
 describe("readAnswer", () => {
   const readResult = (result: unknown) => {
     const body = JSON.stringify({ status: "success", data: { resultType: "vector", result } });
-    return parseUsageAnswer({ status: 200, body });
+    return parsePrometheusUsage({ status: 200, body });
   };
   const nothing = { samples: 0, usage: 0 };
 
@@ -209,7 +209,7 @@ describe("readAnswer", () => {
     );
     fc.assert(
       fc.property(fc.constantFrom(200, 400, 503), body, (status, body) =>
-        assert.throws(() => parseUsageAnswer({ status, body }), Failure),
+        assert.throws(() => parsePrometheusUsage({ status, body }), Failure),
       ),
       { numRuns: 1000 },
     );

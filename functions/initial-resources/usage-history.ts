@@ -59,7 +59,7 @@ export const queryUsage = async (
     url.pathname = `${url.pathname.replace(/\/$/, "")}/api/v1/query`;
     url.searchParams.set("query", query);
     const keep = ({ status }: HttpsResponse) => (status === 200 ? keepSeconds : 0);
-    last = parseUsageAnswer(await ask({ url: url.href, ...known, keep }));
+    last = parsePrometheusUsage(await ask({ url: url.href, ...known, keep }));
     if (last.samples >= enoughSamples) break;
   }
   if (last.samples <= 0) return undefined;
@@ -111,7 +111,7 @@ interface UsageSample {
 }
 
 /** Returns the usage in an answer of Prometheus. */
-export const parseUsageAnswer = (answer: HttpsResponse): UsageSample => {
+export const parsePrometheusUsage = (answer: HttpsResponse): UsageSample => {
   const { status } = answer;
   const { status: answerStatus, data, error } = Object(parseAnswer(answer));
   const series: unknown = Object(data).result;

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { AdmissionRequest, Operation } from "postern/review";
-import { evaluateCondition, openRule } from "postern/test";
+import { evaluateMatchCondition, openRule } from "postern/test";
 import { isKubelet, unusualRequestConditions } from "./webhook-entries.ts";
 
 const { decide, entries } = await openRule(import.meta.dirname);
@@ -35,7 +35,7 @@ describe("node-restriction", () => {
   it("is not called for usual heartbeats", () => {
     const isCalled = (request: AdmissionRequest) =>
       Object.values({ ...isKubelet, ...unusualRequestConditions }).every((expression) =>
-        evaluateCondition(expression, request),
+        evaluateMatchCondition(expression, request),
       );
     const leases = { group: "coordination.k8s.io", version: "v1", resource: "leases" };
     const lease = { metadata: { name: "n1" }, spec: { holderIdentity: "n1" } };
@@ -164,7 +164,7 @@ describe("the webhook entries of node-restriction", () => {
           subResource,
         });
         const called = selectEntries(request.operation, path).filter(({ matchConditions = [] }) =>
-          matchConditions.every(({ expression }) => evaluateCondition(expression, request)),
+          matchConditions.every(({ expression }) => evaluateMatchCondition(expression, request)),
         );
         assert.deepEqual(
           called.map(({ name }) => name.split(".")[0]),

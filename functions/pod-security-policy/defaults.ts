@@ -1,8 +1,14 @@
 import type { Pod, SecurityContext } from "kubernetes-types/core/v1.d.ts";
 import { fillContainerCapabilities } from "./capabilities.ts";
-import { type AnyContainer, chooseGroup, chooseSeLinux, chooseUser, getEffectiveContext } from "./identity.ts";
+import {
+  type AnyContainer,
+  chooseDefaultUser,
+  chooseGroup,
+  chooseSeLinux,
+  getEffectiveSecurityContext,
+} from "./identity.ts";
 import type { PodSecurityPolicyObject } from "./policy.ts";
-import { chooseAppArmorProfile, choosePodSeccompProfile, chooseSeccompProfile } from "./profiles.ts";
+import { chooseAppArmorProfile, choosePodSeccompProfile, findAnnotatedSeccompProfile } from "./profiles.ts";
 
 /** Returns the pod with the policy's defaults for fields that are not set; the same object if nothing changes. */
 export const addPolicyDefaults = (policy: PodSecurityPolicyObject, pod: Pod): Pod => {
@@ -62,13 +68,13 @@ const fillContext = (
 ): SecurityContext | undefined => {
   const { readOnlyRootFilesystem, defaultAllowPrivilegeEscalation, allowPrivilegeEscalation } = policy.spec;
   const present = container.securityContext ?? {};
-  const runs = getEffectiveContext(pod, container);
+  const runs = getEffectiveSecurityContext(pod, container);
   const context = applyChanges(present, {
-    ...chooseUser(policy, runs),
+    ...chooseDefaultUser(policy, runs),
     runAsGroup: runs.runAsGroup === undefined ? chooseGroup(policy.spec.runAsGroup) : undefined,
     seLinuxOptions: runs.seLinuxOptions === undefined ? chooseSeLinux(policy) : undefined,
     appArmorProfile,
-    seccompProfile: chooseSeccompProfile(pod, container),
+    seccompProfile: findAnnotatedSeccompProfile(pod, container),
     capabilities: fillContainerCapabilities(policy, present.capabilities),
     readOnlyRootFilesystem: present.readOnlyRootFilesystem ?? (readOnlyRootFilesystem || undefined),
     allowPrivilegeEscalation:

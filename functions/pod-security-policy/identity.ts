@@ -5,7 +5,7 @@ import { type GroupRule, isWithinRanges, type PodSecurityPolicyObject } from "./
 
 export type AnyContainer = Container | EphemeralContainer;
 
-export const getEffectiveContext = ({ spec }: Pod, { securityContext: own }: AnyContainer) => {
+export const getEffectiveSecurityContext = ({ spec }: Pod, { securityContext: own }: AnyContainer) => {
   const shared = spec?.securityContext;
   return {
     runAsUser: own?.runAsUser ?? shared?.runAsUser,
@@ -16,10 +16,10 @@ export const getEffectiveContext = ({ spec }: Pod, { securityContext: own }: Any
   };
 };
 
-type EffectiveContext = ReturnType<typeof getEffectiveContext>;
+type EffectiveContext = ReturnType<typeof getEffectiveSecurityContext>;
 
 /** Returns the defaults that a policy gives a container's `runAsUser` and `runAsNonRoot`; empty if it gives none. */
-export const chooseUser = (
+export const chooseDefaultUser = (
   { spec: { runAsUser } }: PodSecurityPolicyObject,
   { runAsUser: chosen, runAsNonRoot }: Partial<EffectiveContext>,
 ): Partial<EffectiveContext> => {

@@ -4,7 +4,7 @@ import { listContainers } from "postern/objects/pod";
 import { listCapabilityOffences } from "./capabilities.ts";
 import {
   type AnyContainer,
-  getEffectiveContext,
+  getEffectiveSecurityContext,
   listGroupOffences,
   listSeLinuxOffences,
   listUserOffences,
@@ -48,7 +48,7 @@ function* listContainerOffences(
   const { privileged, allowedProcMountTypes, readOnlyRootFilesystem, allowPrivilegeEscalation } = policy.spec;
   const context = container.securityContext ?? {};
   const path = `${at}.securityContext`;
-  const runs = getEffectiveContext(pod, container);
+  const runs = getEffectiveSecurityContext(pod, container);
   yield* listUserOffences(policy, runs, path);
   yield* listGroupOffences(policy.spec.runAsGroup, runs.runAsGroup === undefined ? undefined : [runs.runAsGroup], path);
   yield* listSeLinuxOffences(policy, runs.seLinuxOptions, `${path}.seLinuxOptions`);

@@ -87,7 +87,7 @@ export const choosePodSeccompProfile = (policy: PodSecurityPolicyObject, pod: Po
   return text ? { annotations: { [podKey]: text }, field: parseProfile(text) } : {};
 };
 
-export const chooseSeccompProfile = (pod: Pod, container: AnyContainer): Profile | undefined =>
+export const findAnnotatedSeccompProfile = (pod: Pod, container: AnyContainer): Profile | undefined =>
   getProfileField("seccompProfile", container)
     ? undefined
     : parseProfile(getAnnotation(pod, toKey("seccompProfile", container)));

@@ -12,7 +12,7 @@ import {
   type LevelVersion,
   type NamespaceLabels,
   type NamespacePolicy,
-  parsePolicy,
+  parseNamespacePolicy,
   podSecurityModes,
   printLevelVersion,
 } from "./policy.ts";
@@ -31,8 +31,8 @@ export const checkNamespace = (namespace: Namespace, context: NamespaceContext):
   const { name = "" } = request;
   const labels = namespace.metadata?.labels ?? {};
   const defaults = getDefaultPolicy(settings);
-  const { policy, faults } = parsePolicy(labels, defaults);
-  const before = oldObject && parsePolicy(oldObject.metadata?.labels ?? {}, defaults);
+  const { policy, faults } = parseNamespacePolicy(labels, defaults);
+  const before = oldObject && parseNamespacePolicy(oldObject.metadata?.labels ?? {}, defaults);
 
   // Invalid labels that an update leaves unchanged must not block it.
   if (faults.length > 0 && JSON.stringify(faults) !== JSON.stringify(before?.faults))

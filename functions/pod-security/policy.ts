@@ -30,7 +30,7 @@ const mustBeLevel = `must be one of ${podSecurityLevels.join(", ")}`;
 const mustBeVersion = 'must be "latest" or "v1.x"';
 
 /** Returns the policy of a namespace's labels and defaults, and what is wrong with the labels. */
-export const parsePolicy = (labels: NamespaceLabels, defaults: NamespacePolicy) => {
+export const parseNamespacePolicy = (labels: NamespaceLabels, defaults: NamespacePolicy) => {
   const faults: FieldError[] = [];
   const readLabel = <T extends string>(
     label: PodSecurityLabel,

@@ -11,13 +11,13 @@ import {
   isPrivileged,
   type NamespaceLabels,
   type PodSecurityLabel,
-  parsePolicy,
+  parseNamespacePolicy,
   podSecurityModes,
   toLabelKey,
 } from "./policy.ts";
 import podSecurity from "./rule.ts";
-import { getEntryLabels } from "./selections.ts";
-import { type Settings, settings as standard } from "./settings.ts";
+import { getNamespaceLabelsOfEntry } from "./selections.ts";
+import { type Settings, defaultPodSecuritySettings as standard } from "./settings.ts";
 
 const { decide, entries } = await openRule(import.meta.dirname);
 
@@ -84,7 +84,7 @@ describe("the webhook entries of pod-security", () => {
           const defaults = getDefaultPolicy(settings);
           for (const [own, name] of namespaces) {
             const labels = { ...own, "kubernetes.io/metadata.name": name };
-            const asked = parsePolicy(labels, defaults).policy;
+            const asked = parseNamespacePolicy(labels, defaults).policy;
             const [entry, ...others] = selectEntries(resource, labels, settings);
             assert.deepEqual(others, []);
             if (entry === undefined) {
@@ -94,12 +94,12 @@ describe("the webhook entries of pod-security", () => {
             }
             assert.ok(!settings.exemptions.namespaces.includes(name));
 
-            const named = getEntryLabels(entry.name);
+            const named = getNamespaceLabelsOfEntry(entry.name);
             if (named === undefined) {
               assert.match(entry.name, /-(enforce|audit|warn)-version$/);
               continue;
             }
-            const { policy } = parsePolicy(named, defaults);
+            const { policy } = parseNamespacePolicy(named, defaults);
             assert.equal(entry.guards, resource === "pods" && !isPrivileged(policy, ["enforce"]));
             for (const mode of checkedModes[resource]) assert.deepEqual(policy[mode], asked[mode], entry.name);
             assert.ok(!isPrivileged(policy, checkedModes[resource]), "the entry is necessary");
@@ -165,7 +165,7 @@ describe("the webhook entries of pod-security", () => {
     const fail = () => assert.fail("it reads the cluster");
     const capabilities = { ...createRecordedCapabilities({}), get: fail, list: fail };
     for (const { name, match } of getVariants(podSecurity, standard) ?? [])
-      if (selectPhase(match, "validate", standard)?.length !== 0 && getEntryLabels(name))
+      if (selectPhase(match, "validate", standard)?.length !== 0 && getNamespaceLabelsOfEntry(name))
         await evaluateObject(
           { metadata: { name: "p" }, spec: plain },
           { resource: "pods", capabilities, variant: name },

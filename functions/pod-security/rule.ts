@@ -12,14 +12,14 @@ import {
   isPrivileged,
   type NamespacePolicy,
   type PodSecurityMode,
-  parsePolicy,
+  parseNamespacePolicy,
   podSecurityModes,
   printLevelVersion,
 } from "./policy.ts";
-import { getEntryLabels } from "./selections.ts";
-import { findSettingsFault, type Settings, settings } from "./settings.ts";
+import { getNamespaceLabelsOfEntry } from "./selections.ts";
+import { defaultPodSecuritySettings, findSettingsFault, type Settings } from "./settings.ts";
 import { listOffences } from "./standards.ts";
-import { fixPod, suggestLevel } from "./suggestion.ts";
+import { fixPod, suggestLabelCorrection } from "./suggestion.ts";
 import { buildVariants, podSecurityMatches } from "./variants.ts";
 
 export default rule({
@@ -35,7 +35,7 @@ export default rule({
   match: podSecurityMatches,
   variants: buildVariants,
   guards: true,
-  settings,
+  settings: defaultPodSecuritySettings,
   checkSettings: findSettingsFault,
   needs: {
     // Read without the cache: a pod that outdated labels admit would stay.
@@ -56,13 +56,13 @@ export default rule({
     const subject = toSubject(pod);
     const defaults = getDefaultPolicy(settings);
     // The name of the webhook entry implies the labels, so the namespace needn't be read.
-    const labels = getEntryLabels(variant);
-    if (labels) return evaluatePod(subject, parsePolicy(labels, defaults).policy, [], request);
+    const labels = getNamespaceLabelsOfEntry(variant);
+    if (labels) return evaluatePod(subject, parseNamespacePolicy(labels, defaults).policy, [], request);
 
     const name = request.namespace ?? "";
     return (isPod ? current : recent)(name).then((namespace): Verdict => {
       if (namespace) {
-        const { policy, faults } = parsePolicy(namespace.metadata?.labels ?? {}, defaults);
+        const { policy, faults } = parseNamespacePolicy(namespace.metadata?.labels ?? {}, defaults);
         return evaluatePod(subject, policy, faults, request);
       }
       const refusal = notFound({ group: "", resource: "namespaces" }, name);
@@ -73,13 +73,13 @@ export default rule({
 
   async suggest(object: Pod & Namespace, { request, settings, variant = "", current }) {
     const defaults = getDefaultPolicy(settings);
-    if (request.resource.resource === "namespaces") return suggestLevel(object, defaults);
+    if (request.resource.resource === "namespaces") return suggestLabelCorrection(object, defaults);
     // These fields of an existing pod can't be changed.
     if (request.operation !== "CREATE") return;
-    const namespace = getEntryLabels(variant) ? undefined : await current(request.namespace ?? "");
-    const labels = getEntryLabels(variant) ?? (namespace && (namespace.metadata?.labels ?? {}));
+    const namespace = getNamespaceLabelsOfEntry(variant) ? undefined : await current(request.namespace ?? "");
+    const labels = getNamespaceLabelsOfEntry(variant) ?? (namespace && (namespace.metadata?.labels ?? {}));
     if (!labels) return describeNamespaceCreation(request.namespace);
-    fixPod(object, listOffences(toSubject(object), parsePolicy(labels, defaults).policy.enforce));
+    fixPod(object, listOffences(toSubject(object), parseNamespacePolicy(labels, defaults).policy.enforce));
   },
 });
 

@@ -78,7 +78,7 @@ export const getSelectionName = (states: LabelStates) => podSecurityModes.map((m
 export const getEntryName = (kind: "pods" | "workloads", name: string) => `${kind}-${name}`;
 
 /** Returns the labels that an entry's name implies; undefined if the name contains no levels. */
-export const getEntryLabels = (entryName: string): NamespaceLabels | undefined => {
+export const getNamespaceLabelsOfEntry = (entryName: string): NamespaceLabels | undefined => {
   const [, ...states] = entryName.split("-");
   const isState = (state: string): state is LabelState => state === "any" || stateNames.some((name) => name === state);
   if (states.length !== podSecurityModes.length || !states.every(isState)) return undefined;

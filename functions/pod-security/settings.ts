@@ -8,7 +8,7 @@ export interface Settings {
   namesExistingPods: boolean;
 }
 
-export const settings: Settings = {
+export const defaultPodSecuritySettings: Settings = {
   defaults: {
     enforce: "privileged",
     "enforce-version": "latest",

@@ -2,10 +2,10 @@ import type { Container, Namespace, Pod, PodSpec } from "kubernetes-types/core/v
 import type { ImageVolume } from "postern/objects/pod";
 import { type AnyContext, getContext, type PodOffence } from "./checks/check-builders.ts";
 import { toSubject } from "./pods.ts";
-import { type NamespacePolicy, parsePolicy, podSecurityLevels } from "./policy.ts";
+import { type NamespacePolicy, parseNamespacePolicy, podSecurityLevels } from "./policy.ts";
 
-export const suggestLevel = ({ metadata }: Namespace, defaults: NamespacePolicy): string | undefined => {
-  const [fault] = parsePolicy(metadata?.labels ?? {}, defaults).faults;
+export const suggestLabelCorrection = ({ metadata }: Namespace, defaults: NamespacePolicy): string | undefined => {
+  const [fault] = parseNamespacePolicy(metadata?.labels ?? {}, defaults).faults;
   if (!fault) return undefined;
   const choice = fault.field.includes("-version]")
     ? "latest, or to a version such as v1.30"

@@ -4,7 +4,7 @@ import {
   isPrivileged,
   type NamespacePolicy,
   type PodSecurityMode,
-  parsePolicy,
+  parseNamespacePolicy,
   podSecurityLevels,
   podSecurityModes,
   toLabelKey,
@@ -100,7 +100,7 @@ const listEntriesByLevels = (kind: EntryKind, defaults: NamespacePolicy): EntryS
 const known = new Map<string, EntrySelection[]>();
 
 const selectEntries = (kind: EntryKind, defaults: NamespacePolicy): EntrySelection[] => {
-  const getPolicy = (states: LabelStates) => parsePolicy(toLabels(states), defaults).policy;
+  const getPolicy = (states: LabelStates) => parseNamespacePolicy(toLabels(states), defaults).policy;
   return divideNamespaces((states) => JSON.stringify(checkedModes[kind].map((mode) => getPolicy(states)[mode])))
     .filter(({ states }) => !isPrivileged(getPolicy(states), checkedModes[kind]))
     .map(({ states, expressions }) => {

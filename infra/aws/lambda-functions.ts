@@ -24,7 +24,7 @@ export interface PublishedVersion extends VersionContent {
   modified: Date;
 }
 
-export interface WantedVersion extends VersionContent {
+export interface WantedLambdaVersion extends VersionContent {
   zip: Uint8Array;
   description: string;
 }
@@ -45,7 +45,7 @@ export interface StageFunctions {
   /** Points `live` at a version, and at others by weight. Throws if the alias was moved since `before` was read. */
   moveAlias(rule: string, version: string, before: LiveAlias, weights?: Record<string, number>): Promise<void>;
   /** Returns a version as wanted, a new one only if the last differs. $LATEST is as wanted afterwards, too. */
-  publishVersion(rule: string, wanted: WantedVersion): Promise<string>;
+  publishVersion(rule: string, wanted: WantedLambdaVersion): Promise<string>;
   /** Deletes a version unless an alias points at it. */
   deleteVersion(rule: string, version: string): Promise<void>;
   /** Returns the environment of $LATEST, which the next deployment starts from. */

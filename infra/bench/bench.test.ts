@@ -8,7 +8,7 @@ import { decodeReview } from "#lib/review.ts";
 import { buildReview, evaluateCase } from "../catalogue/cases.ts";
 import { catalogueFolder, readRule } from "../catalogue/registry.ts";
 import { openSigner } from "../keys/keys.ts";
-import { measureScriptedStarts, measureStarts } from "./cold-starts.ts";
+import { measureColdStartRatios, measureCueColdStartRatios } from "./cold-starts.ts";
 import { measureRatiosInTurn, summarizeRatios } from "./ratios.ts";
 import { findAskingCase } from "./recorded-clusters.ts";
 import { buildPodReview } from "./reviews.ts";
@@ -61,7 +61,7 @@ describe("bench", () => {
     try {
       const names = ["always-admit", "namespace-exists"];
       const rules = names.map((name) => readRule(join(catalogueFolder, name), name));
-      const starts = await measureStarts(await Promise.all(rules), await openSigner(folder), folder, 1);
+      const starts = await measureColdStartRatios(await Promise.all(rules), await openSigner(folder), folder, 1);
       assert.deepEqual(
         starts.map(({ name, asks, ratios }) => [name, asks, ratios.length]),
         [
@@ -78,7 +78,7 @@ describe("bench", () => {
   it("measures cold starts of a rule with a script and of cue-wasm alone, each with an answer", async () => {
     const folder = await mkdtemp(join(tmpdir(), "postern-scripted-"));
     try {
-      const [ratio = 0, ...more] = await measureScriptedStarts(await openSigner(folder), folder, 1);
+      const [ratio = 0, ...more] = await measureCueColdStartRatios(await openSigner(folder), folder, 1);
       assert.ok(ratio > 0 && more.length === 0);
     } finally {
       await rm(folder, { recursive: true });

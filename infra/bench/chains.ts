@@ -3,7 +3,7 @@ import { join } from "node:path";
 import type { Pod } from "kubernetes-types/core/v1.d.ts";
 import { stringify } from "yaml";
 import type { ControlPlaneBinaries } from "../parity/control-plane/binaries.ts";
-import { type CreateMeasurements, type CreateRoute, measureRoutes, openPodCreator } from "./creates.ts";
+import { type CreateMeasurements, measurePodCreateRoutes, openPodCreator, type PodCreateRoute } from "./creates.ts";
 import { countMutatorMarks, type MutatorChain, mutatorChains, settledLabel } from "./mutators.ts";
 import { startPostern } from "./processes.ts";
 
@@ -22,7 +22,7 @@ export const measureChains = async (
   const { manifests } = running.use(await startPostern(folder, config));
   const creates = running.use(await openPodCreator(binaries));
 
-  const none: CreateRoute = { what: "no webhook", namespace: "none" };
+  const none: PodCreateRoute = { what: "no webhook", namespace: "none" };
   await creates.open(none.namespace, [], (pod) => countMarks(pod) === 0);
   for (const { name, mutators } of mutatorChains) {
     const entries = [name, ...mutators.map((listed) => listed.name)].flatMap((one) => manifests[one] ?? []);
@@ -33,7 +33,7 @@ export const measureChains = async (
   for (const route of routes.filter(({ labels }) => labels))
     if (countMarks(await creates.create(route)) > 0) throw new Error(`${route.what} was called`);
 
-  const { measured, compareRoutes } = await measureRoutes(creates, [none, ...routes], rounds);
+  const { measured, compareRoutes } = await measurePodCreateRoutes(creates, [none, ...routes], rounds);
   const [one, group] = ["chain-1", "group-10"].map((name) => routes.find(({ namespace }) => namespace === name));
   return {
     measured,
@@ -43,7 +43,7 @@ export const measureChains = async (
 
 const countMarks = ({ metadata }: Pod) => countMutatorMarks(metadata?.annotations);
 
-const buildRoutes = ({ name, mutators: { length: mutators }, together }: MutatorChain): CreateRoute[] => {
+const buildRoutes = ({ name, mutators: { length: mutators }, together }: MutatorChain): PodCreateRoute[] => {
   const many = mutators === 1 ? "1 mutator" : `${mutators} mutators`;
   const called = { namespace: name, mutators };
   if (together) return [{ what: `${many} in a group`, ...called }];

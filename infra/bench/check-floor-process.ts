@@ -11,7 +11,7 @@ import { readConfig } from "../project/project.ts";
 import { addToReport } from "./meter.ts";
 
 /** The least that a check of manifests needs, in seconds of CPU time. */
-export interface CheckFloor {
+export interface MinimumCheckCpuSeconds {
   /** CPU seconds to read the files with the `yaml` package alone. */
   reading: number;
   /** Reading the files with the reader of `postern check`. */
@@ -79,4 +79,4 @@ const measureRules = async (): Promise<number> => {
 
 const ownReading = await measureSeconds(() => readInput([folder]));
 const reading = await measureSeconds(readAll);
-addToReport({ reading, ownReading, rules: await measureRules() } satisfies CheckFloor);
+addToReport({ reading, ownReading, rules: await measureRules() } satisfies MinimumCheckCpuSeconds);

@@ -10,7 +10,7 @@ import { bundleRule } from "../build/bundle.ts";
 import { getCasePhase } from "../catalogue/cases.ts";
 import { type CatalogueRule, catalogueFolder, readRule } from "../catalogue/registry.ts";
 import { openCertificate, type UrlSigner } from "../keys/keys.ts";
-import { benchCluster, buildBenchConfig } from "./handlers.ts";
+import { benchCluster, buildBenchEndpointConfig } from "./handlers.ts";
 import { type BenchResult, measureRatiosInTurn, summarizeRatios } from "./ratios.ts";
 import { type CaseReview, findAskingCase, serveRecordedAnswers } from "./recorded-clusters.ts";
 import { buildApiEvent, buildPodReview } from "./reviews.ts";
@@ -37,7 +37,7 @@ export const measureColdStarts = async (
     const verbs = listVerbs(rule);
     return verbs.length === 0 || (asksCluster(rule) && !verbs.includes("ledger"));
   });
-  const starts = await measureStarts(measurable, signer, folder, rounds);
+  const starts = await measureColdStartRatios(measurable, signer, folder, rounds);
   return starts.map(({ name, bytes, asks, ratios }) => {
     const ratio = summarizeRatios(ratios);
     if (name === undefined) return { what: "one read by hand", ratio };
@@ -54,7 +54,7 @@ export const measureColdStarts = async (
 /**
  * Measures the time from the start of Node to the first answered review, as ratios to an empty handler, once a round.
  */
-export const measureStarts = async (
+export const measureColdStartRatios = async (
   catalogue: CatalogueRule[],
   signer: UrlSigner,
   folder: string,
@@ -81,7 +81,7 @@ export const measureStarts = async (
       const asked = asking.get(name);
       const connection = { server: `${url}/${name}`, ca, credentials: { token: "bench" } };
       const connections = asked && { [benchCluster]: connection };
-      const share = buildBenchConfig(listed, asked?.entry.settings);
+      const share = buildBenchEndpointConfig(listed, asked?.entry.settings);
       const { bytes } = await bundleRule(listed, share, folder, Number.POSITIVE_INFINITY, connections);
       const path = `/${signer.signSegment(benchCluster, 1)}/${name}/${asked ? getCasePhase(asked.entry) : listed.phases[0]}`;
       const event = buildApiEvent(path, asked ? toBody(asked.review) : buildPodReview(5_000));
@@ -168,10 +168,14 @@ const policy: ValidatePolicy = {
  * Measures the time from the start of Node to the first answer by a CUE script, as ratios to cue-wasm alone with the
  * same script and object.
  */
-export const measureScriptedStarts = async (signer: UrlSigner, folder: string, rounds: number): Promise<number[]> => {
+export const measureCueColdStartRatios = async (
+  signer: UrlSigner,
+  folder: string,
+  rounds: number,
+): Promise<number[]> => {
   const name = "policy-validate";
   const listed = await readRule(join(catalogueFolder, name), name);
-  const share = buildBenchConfig(listed, { policies: [policy], inCluster: false });
+  const share = buildBenchEndpointConfig(listed, { policies: [policy], inCluster: false });
   await bundleRule(listed, share, folder, Number.POSITIVE_INFINITY);
   const event = buildApiEvent(`/${signer.signSegment(benchCluster, 1)}/${name}/validate`, buildPodReview(5_000));
   await writeFile(join(folder, name, "event.json"), JSON.stringify(event));

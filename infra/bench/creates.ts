@@ -8,7 +8,7 @@ import { computeQuantiles, measureTime, type RatioSummary, summarizeRatios } fro
 import { buildPodReview } from "./reviews.ts";
 
 /** One of the measured ways to create a pod: its namespace or labels decide which webhooks the API server calls. */
-export interface CreateRoute {
+export interface PodCreateRoute {
   what: string;
   namespace: string;
   labels?: Record<string, string>;
@@ -55,7 +55,7 @@ export const openPodCreator = async (binaries: ControlPlaneBinaries) => {
   // The plugin is off, because the measured webhooks add the same tolerations.
   const { admin, stop } = await bootCluster(binaries, { disable: ["DefaultTolerationSeconds"] });
   const place = (namespace: string) => `/api/v1/namespaces/${namespace}/pods`;
-  const create = async ({ namespace, labels }: Pick<CreateRoute, "namespace" | "labels">): Promise<Pod> =>
+  const create = async ({ namespace, labels }: Pick<PodCreateRoute, "namespace" | "labels">): Promise<Pod> =>
     toPod(await admin({ method: "POST", path: `${place(namespace)}?dryRun=All`, body: buildPod(labels) }));
   return {
     create,
@@ -115,7 +115,7 @@ const pod = (() => {
  * Creates a pod by every route in every round, so that noise affects all routes alike. The first route has no webhook:
  * the time that another route adds is the difference to it in the same round.
  */
-export const measureRoutes = async (creates: PodCreator, routes: CreateRoute[], rounds: number) => {
+export const measurePodCreateRoutes = async (creates: PodCreator, routes: PodCreateRoute[], rounds: number) => {
   // The API server needs warming up, too.
   await createInTurn(creates, routes, Math.ceil(rounds / 2));
   const readCpu = () => Promise.all(routes.map(({ server }) => server?.cpu() ?? Number.NaN));
@@ -137,7 +137,7 @@ export const measureRoutes = async (creates: PodCreator, routes: CreateRoute[], 
     };
   });
   /** Compares the medians of many short stretches, because a machine's speed changes slowly. */
-  const compareRoutes = (what: string, one: CreateRoute, other: CreateRoute, bar?: number): RouteComparison => {
+  const compareRoutes = (what: string, one: PodCreateRoute, other: PodCreateRoute, bar?: number): RouteComparison => {
     const [mine, others] = [routes.indexOf(one), routes.indexOf(other)];
     const [added, over] = [splitStretches(listAddedTimes(mine)), splitStretches(listAddedTimes(others))];
     const ratios = added.map((values, index) => computeMedian(values) / computeMedian(over[index] ?? []));
@@ -148,7 +148,7 @@ export const measureRoutes = async (creates: PodCreator, routes: CreateRoute[], 
 };
 
 /** Returns the milliseconds of each create, by route and round. */
-const createInTurn = async ({ create }: PodCreator, routes: CreateRoute[], rounds: number): Promise<number[][]> => {
+const createInTurn = async ({ create }: PodCreator, routes: PodCreateRoute[], rounds: number): Promise<number[][]> => {
   const times: number[][] = routes.map(() => []);
   for (let round = 0; round < rounds; round++)
     for (const index of shuffleIndexes(routes.length)) {

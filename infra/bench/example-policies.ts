@@ -157,13 +157,13 @@ const droppedWhenEmpty = new Set([
  * Normalizes an object for comparisons: drops nulls and meaningless empty maps, and replaces quantities by their
  * amounts.
  */
-export const normalizePolicyObject = (value: unknown, isQuantities = false): unknown => {
+export const normalizeObjectForComparison = (value: unknown, isQuantities = false): unknown => {
   if (isQuantities && (typeof value === "string" || typeof value === "number"))
     return isQuantity(String(value)) ? { nanos: parseQuantity(value)?.nanos } : value;
-  if (Array.isArray(value)) return value.map((inner) => normalizePolicyObject(inner));
+  if (Array.isArray(value)) return value.map((inner) => normalizeObjectForComparison(inner));
   if (typeof value !== "object" || value === null) return value;
   const entries = Object.entries(value).flatMap(([key, inner]): [string, unknown][] => {
-    const result = normalizePolicyObject(inner, key === "requests" || key === "limits" || isQuantities);
+    const result = normalizeObjectForComparison(inner, key === "requests" || key === "limits" || isQuantities);
     const isEmpty = isDeepStrictEqual(result, {}) || isDeepStrictEqual(result, []);
     return inner === null || (isEmpty && droppedWhenEmpty.has(key)) ? [] : [[key, result]];
   });

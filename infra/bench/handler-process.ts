@@ -4,19 +4,19 @@ import type { Context } from "aws-lambda";
 import { createUnconnectedCapabilities } from "#lib/capabilities.ts";
 import { createCompleteEndpoint } from "#lib/complete-endpoint.ts";
 import { catalogueFolder, readRule } from "../catalogue/registry.ts";
-import { buildBenchConfig, type HandlerAssignment } from "./handlers.ts";
+import { buildBenchEndpointConfig, type HandlerProcessInput } from "./handlers.ts";
 import { measureRatiosInTurn, measureTime } from "./ratios.ts";
 import { buildApiEvent, buildPodReview } from "./reviews.ts";
 
 /** Measures a minimal answer (the floor) and Postern's handler in turn; returns their ratio for each round. */
-const measure = async (assignment: HandlerAssignment): Promise<number[]> => {
+const measure = async (assignment: HandlerProcessInput): Promise<number[]> => {
   const { rule: name, phase, journal, bytes, publicKey, segment, rounds } = assignment;
   const listed = await readRule(join(catalogueFolder, name), name);
   // An endpoint without a host runs as in Lambda and writes its log line to standard output.
   const host = journal
     ? undefined
     : { publicKeys: publicKey, openCapabilities: createUnconnectedCapabilities, writeLogLine: () => {} };
-  const handler = createCompleteEndpoint(listed.rule, buildBenchConfig(listed), host);
+  const handler = createCompleteEndpoint(listed.rule, buildBenchEndpointConfig(listed), host);
   const context: Partial<Context> = {
     functionName: name,
     functionVersion: "1",

@@ -16,7 +16,7 @@ interface HandlerCase {
 }
 
 /** The input of a process that measures one handler. */
-export interface HandlerAssignment extends HandlerCase {
+export interface HandlerProcessInput extends HandlerCase {
   publicKey: string;
   segment: string;
   rounds: number;
@@ -26,7 +26,7 @@ export interface HandlerAssignment extends HandlerCase {
 export const benchCluster = "bench";
 
 /** Returns the endpoint config of a postern.yaml with this rule only. */
-export const buildBenchConfig = (
+export const buildBenchEndpointConfig = (
   { name, rule }: Pick<CatalogueRule, "name" | "rule">,
   given: object = {},
 ): EndpointConfig => {
@@ -74,7 +74,7 @@ export const measureHandlerRatios = async (
   { publicKey, signSegment }: UrlSigner,
   rounds: number,
 ): Promise<number[]> => {
-  const assignment: HandlerAssignment = { ...one, publicKey, segment: signSegment(benchCluster, 1), rounds };
+  const assignment: HandlerProcessInput = { ...one, publicKey, segment: signSegment(benchCluster, 1), rounds };
   return (await runNode("handler-process.ts", {
     options: ["--expose-gc"],
     args: [JSON.stringify(assignment)],

@@ -15,7 +15,7 @@ export interface EngineEvaluations {
 }
 
 /** An evaluation, from the object's bytes to the patch's, and how often to repeat it. */
-export interface EngineQuestion {
+export interface KinitirasBenchQuestion {
   policies: KinitirasPolicy[];
   object: KubernetesObject;
   operation: Operation;

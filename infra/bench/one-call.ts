@@ -4,13 +4,13 @@ import { isDeepStrictEqual } from "node:util";
 import type { Pod } from "kubernetes-types/core/v1.d.ts";
 import type { ControlPlaneBinaries } from "../parity/control-plane/binaries.ts";
 import { createClient } from "../parity/control-plane/client.ts";
-import type { BuiltProgram } from "../parity/control-plane/go-programs.ts";
+import type { CachedGoProgram } from "../parity/control-plane/go-programs.ts";
 import type { WebhookManifests } from "../parity/rule-server.ts";
 import {
   type CreateMeasurements,
-  type CreateRoute,
-  measureRoutes,
+  measurePodCreateRoutes,
   openPodCreator,
+  type PodCreateRoute,
   type PodCreator,
 } from "./creates.ts";
 import { startGo, startMinimalWebhook, startPostern } from "./processes.ts";
@@ -22,7 +22,7 @@ import { buildPodReview } from "./reviews.ts";
  */
 export const measureOneCall = async (
   binaries: ControlPlaneBinaries,
-  goWebhook: BuiltProgram | undefined,
+  goWebhook: CachedGoProgram | undefined,
   folder: string,
   rounds: number,
 ): Promise<CreateMeasurements> => {
@@ -37,9 +37,9 @@ export const measureOneCall = async (
   const creates = running.use(await openPodCreator(binaries));
   const entry = postern.manifests[rule] ?? [];
 
-  const none: CreateRoute = { what: "no webhook", namespace: "none" };
+  const none: PodCreateRoute = { what: "no webhook", namespace: "none" };
   await creates.open(none.namespace, [], (pod) => !isTolerant(pod));
-  const route = async (route: CreateRoute, manifests: WebhookManifests): Promise<CreateRoute> => {
+  const route = async (route: PodCreateRoute, manifests: WebhookManifests): Promise<PodCreateRoute> => {
     await creates.open(route.namespace, manifests, isTolerant);
     for (const { clientConfig } of manifests.flatMap(({ webhooks }) => webhooks))
       await warmUp(clientConfig, rounds * 10);
@@ -64,7 +64,7 @@ export const measureOneCall = async (
 
   const called = [byHand, ours, ...(inGo ? [inGo] : []), asRegistered];
   await requireEqualPods(creates, called);
-  const { measured, compareRoutes } = await measureRoutes(creates, [none, ...called], rounds);
+  const { measured, compareRoutes } = await measurePodCreateRoutes(creates, [none, ...called], rounds);
   return {
     measured,
     comparisons: [
@@ -92,7 +92,7 @@ const deleteConditions = (manifests: WebhookManifests, url?: string): WebhookMan
   }));
 
 /** Throws if the servers return different pods: their times could not be compared. */
-const requireEqualPods = async (creates: PodCreator, routes: CreateRoute[]) => {
+const requireEqualPods = async (creates: PodCreator, routes: PodCreateRoute[]) => {
   const stored = await Promise.all(
     routes.map(async ({ what, namespace }) => ({ what, pod: toComparablePod(await creates.stored(namespace)) })),
   );

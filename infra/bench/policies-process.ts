@@ -5,7 +5,7 @@ import { createDraft } from "#lib/patch.ts";
 import { applyOverridePolicies } from "#lib/policy/override.ts";
 import type { KinitirasPolicy, PolicyCapabilities } from "#lib/policy/types.ts";
 import { evaluateValidatePolicies } from "#lib/policy/validate.ts";
-import type { EngineEvaluations, EngineQuestion } from "./kinitiras.ts";
+import type { EngineEvaluations, KinitirasBenchQuestion } from "./kinitiras.ts";
 
 // Measures Postern's evaluation of policies. Its input and output are those of the program in Go.
 
@@ -24,7 +24,7 @@ const capabilities: PolicyCapabilities = {
 const evaluatePolicies = async (
   policies: readonly KinitirasPolicy[],
   text: string,
-  operation: EngineQuestion["operation"],
+  operation: KinitirasBenchQuestion["operation"],
 ) => {
   const { value, changes } = createDraft(JSON.parse(text));
   const request = { operation, object: value };
@@ -33,7 +33,7 @@ const evaluatePolicies = async (
   return denied ? { denied: denied.reason } : { patch: JSON.stringify(changes()) };
 };
 
-const answer = async ({ policies, object, operation, rounds }: EngineQuestion): Promise<EngineEvaluations> => {
+const answer = async ({ policies, object, operation, rounds }: KinitirasBenchQuestion): Promise<EngineEvaluations> => {
   const [text, nanoseconds] = [JSON.stringify(object), [] as number[]];
   freezeDeep(policies);
   for (let round = 1; ; round++) {

@@ -7,10 +7,10 @@ import type { KinitirasPolicy, OverridePolicy, OverrideRule } from "#lib/policy/
 import { catalogueFolder, readRule } from "../catalogue/registry.ts";
 import type { UrlSigner } from "../keys/keys.ts";
 import { createTestSigner } from "../parity/test-key.ts";
-import { measureScriptedStarts } from "./cold-starts.ts";
+import { measureCueColdStartRatios } from "./cold-starts.ts";
 import { kinitirasTables, type PolicyCase } from "./example-policies.ts";
-import { benchCluster, buildBenchConfig } from "./handlers.ts";
-import type { EngineEvaluations, EngineQuestion } from "./kinitiras.ts";
+import { benchCluster, buildBenchEndpointConfig } from "./handlers.ts";
+import type { EngineEvaluations, KinitirasBenchQuestion } from "./kinitiras.ts";
 import { type ChildProgram, startChild, startNode } from "./processes.ts";
 import { type BenchResult, measureRatiosInTurn, measureTime, summarizeRatios } from "./ratios.ts";
 import { buildApiEvent, buildPodReview } from "./reviews.ts";
@@ -22,11 +22,11 @@ export const measurePolicies = async (
   program: string | undefined,
   rounds: number,
 ): Promise<BenchResult[]> => [
-  ...(await measurePolicyCounts(rounds)),
+  ...(await measureManyPolicies(rounds)),
   ...(program ? await measureEngines(program, rounds) : []),
   {
     what: "a cold start with a CUE script, over cue-wasm alone",
-    ratio: summarizeRatios(await measureScriptedStarts(signer, folder, rounds)),
+    ratio: summarizeRatios(await measureCueColdStartRatios(signer, folder, rounds)),
     bar: 0.7,
   },
 ];
@@ -58,7 +58,7 @@ const buildPolicies = (count: number, overriders: (index: number) => Overriders,
   Array.from({ length: count }, (_, index) => buildPolicy(index, overriders(index), isEach || index === 0));
 
 /** Compares reviews with many policies and reviews with a single policy. */
-export const measurePolicyCounts = async (rounds: number): Promise<BenchResult[]> => {
+export const measureManyPolicies = async (rounds: number): Promise<BenchResult[]> => {
   const listed = await readRule(join(catalogueFolder, "policy-override"), "policy-override");
   const signer = createTestSigner(1);
   const host = {
@@ -68,7 +68,11 @@ export const measurePolicyCounts = async (rounds: number): Promise<BenchResult[]
   };
   const event = buildApiEvent(`/${signer.segment(benchCluster, 1)}/policy-override/mutate`, buildPodReview(5_000));
   const openReview = async (policies: OverridePolicy[], operations: number) => {
-    const handler = createCompleteEndpoint(listed.rule, buildBenchConfig(listed, { policies, inCluster: false }), host);
+    const handler = createCompleteEndpoint(
+      listed.rule,
+      buildBenchEndpointConfig(listed, { policies, inCluster: false }),
+      host,
+    );
     const act = async () => (await handler(event, {} as Context)) as { statusCode: number; body: string };
     const { statusCode, body } = await act();
     const patch = statusCode === 200 && JSON.parse(body).response.patch;
@@ -144,7 +148,7 @@ export const measureEngines = async (program: string, rounds: number): Promise<B
 };
 
 /** Returns the cases with rules of one kind that both engines evaluate alike and without a cluster. */
-const listComparableCases = (): [source: string, question: Omit<EngineQuestion, "rounds">][] =>
+const listComparableCases = (): [source: string, question: Omit<KinitirasBenchQuestion, "rounds">][] =>
   kinitirasTables.cases.flatMap((one) => {
     const { policies, object, operation } = one;
     const kinds = new Set(policies.flatMap(listRuleKinds));
@@ -171,7 +175,7 @@ const listRuleKinds = (policy: KinitirasPolicy): string[] =>
 
 /** Returns the median; undefined if either engine has no answer. */
 const measureEngineRatio = async (
-  question: Omit<EngineQuestion, "rounds">,
+  question: Omit<KinitirasBenchQuestion, "rounds">,
   ours: ChildProgram,
   theirs: ChildProgram,
   rounds: number,

@@ -4,7 +4,7 @@ import { chooseCluster } from "../config/config.ts";
 import { openCertificate, openSigner } from "../keys/keys.ts";
 import { readConfig } from "../project/project.ts";
 import { listServedRules } from "../project/served.ts";
-import { openGateway } from "../serve/gateway.ts";
+import { openHttpsGateway } from "../serve/gateway.ts";
 import { createHandler } from "../serve/handlers.ts";
 import { buildConfigurations } from "../webhooks/configurations.ts";
 import { mutatorChains } from "./mutators.ts";
@@ -19,7 +19,7 @@ const catalogue = [...(await readCatalogue()), ...mutatorChains.flatMap(({ mutat
 const config = await readConfig(file, catalogue);
 const [signer, certificate] = [await openSigner(folder), await openCertificate(folder, "127.0.0.1")];
 const host = { publicKeys: signer.publicKey, openCapabilities: createUnconnectedCapabilities, writeLogLine: () => {} };
-const gateway = await openGateway(certificate, "127.0.0.1", 0);
+const gateway = await openHttpsGateway(certificate, "127.0.0.1", 0);
 const served = listServedRules(config, catalogue);
 gateway.serve(new Map(served.map((listed) => [listed.name, createHandler(config, listed, host)])));
 

@@ -53,10 +53,11 @@ export const measureInTurn = async <T, U>(
 /** Measures `one` and `other` in turn; returns the ratio of the second time to the first for each round. */
 export const measureRatiosInTurn = async (
   rounds: number,
-  one: () => Promise<number>,
-  other: () => Promise<number>,
+  measureBaseline: () => Promise<number>,
+  measureSubject: () => Promise<number>,
   warmUps?: number,
-): Promise<number[]> => (await measureInTurn(rounds, one, other, warmUps)).map(([first, second]) => second / first);
+): Promise<number[]> =>
+  (await measureInTurn(rounds, measureBaseline, measureSubject, warmUps)).map(([first, second]) => second / first);
 
 /** Returns the milliseconds of this many runs. */
 export const measureTime = async (act: () => Promise<unknown>, times = 1): Promise<number> => {

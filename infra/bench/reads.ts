@@ -9,12 +9,12 @@ import { type Rule, rule } from "#lib/rule.ts";
 import type { ControlPlaneBinaries } from "../parity/control-plane/binaries.ts";
 import { bootCluster } from "../parity/control-plane/cluster.ts";
 import { createTestSigner } from "../parity/test-key.ts";
-import { buildBenchConfig } from "./handlers.ts";
+import { buildBenchEndpointConfig } from "./handlers.ts";
 import { measureRatiosInTurn, measureTime, type RatioSummary, summarizeRatios } from "./ratios.ts";
 import { buildApiEvent, buildPodReview } from "./reviews.ts";
 
 /** The cost of reads in a review: none over the network if the answers are cached, otherwise one round trip. */
-export interface ReadMeasurement {
+export interface ClusterReadMeasurement {
   /** The ratio of a review whose reads are all cached to one that reads nothing. */
   warm: RatioSummary;
   /** The ratio of three uncached reads in parallel to one. */
@@ -59,7 +59,7 @@ const createTripleReadRule = (maxAge: number) =>
     },
   });
 
-export const measureReads = async (binaries: ControlPlaneBinaries, rounds: number): Promise<ReadMeasurement> => {
+export const measureReads = async (binaries: ControlPlaneBinaries, rounds: number): Promise<ClusterReadMeasurement> => {
   await using running = new AsyncDisposableStack();
   const { server, ca, getToken, stop } = await bootCluster(binaries);
   running.defer(stop);
@@ -67,7 +67,7 @@ export const measureReads = async (binaries: ControlPlaneBinaries, rounds: numbe
   const open = () => createLiveCapabilities({ bench: { server, ca, credentials } });
   const signer = createTestSigner(1);
   const openReview = (rule: Rule, world = open()) => {
-    const handler = createCompleteEndpoint(rule, buildBenchConfig({ name: "bench", rule }), {
+    const handler = createCompleteEndpoint(rule, buildBenchEndpointConfig({ name: "bench", rule }), {
       publicKeys: signer.publicKey,
       openCapabilities: world,
       writeLogLine: () => {},

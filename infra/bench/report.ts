@@ -2,7 +2,7 @@ import { formatTable } from "../cli/command.ts";
 import type { CheckMeasurement } from "./checks.ts";
 import type { CreateMeasurements } from "./creates.ts";
 import type { BenchResult, RatioSummary } from "./ratios.ts";
-import type { ReadMeasurement } from "./reads.ts";
+import type { ClusterReadMeasurement } from "./reads.ts";
 
 /** Describes measurements with their bars. */
 export const describeResults = (title: string, results: BenchResult[]): string => {
@@ -33,7 +33,10 @@ export const describeLatency = (title: string, { measured, comparisons }: Create
 };
 
 /** Returns a table of how long a rule's reads of its cluster take, as ratios. */
-export const formatReadMeasurement = (title: string, { warm, sideBySide, read, first }: ReadMeasurement): string =>
+export const formatReadMeasurement = (
+  title: string,
+  { warm, sideBySide, read, first }: ClusterReadMeasurement,
+): string =>
   formatTable([
     [title, "RATIO"],
     ["three reads, remembered, over none", describeRatio(warm, 1.5)],

@@ -7,14 +7,14 @@ import { fileURLToPath } from "node:url";
 import type { CatalogueRule } from "../catalogue/registry.ts";
 import { Complaint } from "../cli/complaint.ts";
 import type { PosternConfig } from "../config/config.ts";
-import { listAskingRules, readConnections } from "../config/connections.ts";
+import { listRulesAskingCluster, readClusterConnections } from "../config/connections.ts";
 import { listRecordingPlaces } from "../config/record-section.ts";
 import { buildEndpointConfig, listServedRules } from "../project/served.ts";
-import { findLongestTimeout } from "../webhooks/entry.ts";
+import { findLongestTimeoutSeconds } from "../webhooks/entry.ts";
 import { bundleRule, type RuleBundle } from "./bundle.ts";
 import { readCueFiles } from "./cue.ts";
 import { writeDeployment } from "./deployment.ts";
-import { getContents } from "./zip.ts";
+import { getInflatedContents } from "./zip.ts";
 
 export const distFolder = fileURLToPath(new URL("../../dist/", import.meta.url));
 
@@ -36,9 +36,9 @@ export const buildFunctions = async (
   // A function may run at least as long as any cluster waits for one of its rules.
   const waits = ({ members, ...listed }: CatalogueRule) =>
     [...config.clusters.values()].flatMap(({ rules }) =>
-      (members ?? [listed]).map(({ name, rule }) => findLongestTimeout(rule, rules.get(name))),
+      (members ?? [listed]).map(({ name, rule }) => findLongestTimeoutSeconds(rule, rules.get(name))),
     );
-  const { connections, faults, notes } = await readConnections(config, catalogue, file, "aws");
+  const { connections, faults, notes } = await readClusterConnections(config, catalogue, file, "aws");
   if (faults.length > 0) throw new Complaint(faults.join("\n"));
   const forgetful = served.filter((listed) => needsLedger(listed) && isOn(listed));
   if (forgetful.length > 0)
@@ -47,7 +47,9 @@ export const buildFunctions = async (
     );
   // A bundle has connections only to the clusters that it asks, and its role may read only their tokens.
   const waysOf = ({ members, ...listed }: CatalogueRule) =>
-    [...connections].filter(([name]) => listAskingRules(members ?? [listed], config.clusters.get(name)).length > 0);
+    [...connections].filter(
+      ([name]) => listRulesAskingCluster(members ?? [listed], config.clusters.get(name)).length > 0,
+    );
   const bundles = await Promise.all(
     served.map(async (listed) => {
       const timeoutSeconds = Math.max(...waits(listed));
@@ -83,7 +85,7 @@ export const buildBundles = async (
       const built = await bundleRule(listed, buildEndpointConfig(config, listed), outDir, Number.POSITIVE_INFINITY);
       if (has(listed, "cue"))
         for (const [file, content] of Object.entries(await readCueFiles()))
-          await writeFile(join(outDir, listed.name, file), getContents(content));
+          await writeFile(join(outDir, listed.name, file), getInflatedContents(content));
       return built;
     }),
   );

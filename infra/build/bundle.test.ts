@@ -14,7 +14,7 @@ import { mergeWithDefaults } from "#lib/settings.ts";
 import { type CatalogueRule, readRule } from "../catalogue/registry.ts";
 import { toGroupRule } from "../project/served.ts";
 import { bundleRule } from "./bundle.ts";
-import { getContents, unzip } from "./zip.ts";
+import { getInflatedContents, unzip } from "./zip.ts";
 
 const folders: string[] = [];
 
@@ -182,7 +182,10 @@ describe("bundle", () => {
     const files = unzip(archive) ?? {};
     assert.deepEqual(Object.keys(files), ["index.cjs", "cue-worker.cjs", "cue-glue.cjs", "cue.wasm"]);
     for (const [name, file] of Object.entries(files))
-      assert.ok(Buffer.from(getContents(file)).equals(await readFile(toOutputPath(`scripts/scripted/${name}`))), name);
+      assert.ok(
+        Buffer.from(getInflatedContents(file)).equals(await readFile(toOutputPath(`scripts/scripted/${name}`))),
+        name,
+      );
     const again = await bundleRule(rule, buildScriptConfig("scripts"), toOutputPath("scripts-again"));
     assert.equal(again.codeSha256, bundle.codeSha256);
 

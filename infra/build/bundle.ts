@@ -13,9 +13,9 @@ import type { Phase, Rule } from "#lib/rule.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { listWritablePaths } from "../config/record-section.ts";
-import { findLongestTimeout } from "../webhooks/entry.ts";
+import { findLongestTimeoutSeconds } from "../webhooks/entry.ts";
 import { cueFilesModule, readCueFiles } from "./cue.ts";
-import { getContents, zip } from "./zip.ts";
+import { getInflatedContents, zip } from "./zip.ts";
 
 export interface RuleBundle {
   name: string;
@@ -105,7 +105,8 @@ export const bundleRule = async (
   const files = { "index.cjs": contents, ...(scripts && (await readCueFiles())) };
   const archive = zip(files);
   await mkdir(join(outDir, name), { recursive: true });
-  for (const [file, content] of Object.entries(files)) await writeFile(join(outDir, name, file), getContents(content));
+  for (const [file, content] of Object.entries(files))
+    await writeFile(join(outDir, name, file), getInflatedContents(content));
   // Replay reads the settings that are in the code from this file. Lambda doesn't use it, so it isn't in the zip.
   await writeFile(join(outDir, name, "settings.json"), JSON.stringify(config));
   await writeFile(join(outDir, `${name}.zip`), archive);
@@ -113,7 +114,7 @@ export const bundleRule = async (
     name,
     summary: rule.summary,
     phases,
-    timeoutSeconds: findLongestTimeout(rule),
+    timeoutSeconds: findLongestTimeoutSeconds(rule),
     bytes: contents.length,
     hash: createHash("sha256").update(contents).digest("base64url"),
     logic: createHash("sha256").update(removeConfig(contents, configs)).digest("base64url"),

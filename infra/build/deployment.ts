@@ -80,7 +80,11 @@ const buildFunction = (
 };
 
 const buildResources = (rules: PlannedFunction[], type: "http" | "url", template: string): Json => {
-  const common = { lossNamespace: lossMetric.namespace, lossMetric: lossMetric.metric, lossOutput };
+  const common = {
+    lossNamespace: lossMetric.namespace,
+    lossMetric: lossMetric.metric,
+    lossOutput: lossMetricOutputName,
+  };
   const fill = (variables: Record<string, string | number>): Template => {
     const text = template.replace(/__(\w+?)__/g, (all, name) => String(variables[name] ?? all));
     return parse(text, { merge: true });
@@ -143,4 +147,4 @@ export const buildRoute = (name: string) => `POST /{cluster}/${name}/{phase+}`;
 export const lossMetric = { namespace: "Postern", metric: "Lost" } as const;
 
 /** The name of the CloudFormation output whose presence says that the stack has `lossMetric`. */
-export const lossOutput = "LossMetric";
+export const lossMetricOutputName = "LossMetric";

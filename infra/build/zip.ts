@@ -3,7 +3,7 @@ import type { DeflatedFile } from "#lib/cue/cue-files.ts";
 
 export type ZipFiles = Record<string, Uint8Array | DeflatedFile>;
 
-export const getContents = (file: Uint8Array | DeflatedFile): Uint8Array =>
+export const getInflatedContents = (file: Uint8Array | DeflatedFile): Uint8Array =>
   file instanceof Uint8Array ? file : inflateRawSync(file.deflated, { maxOutputLength: file.size });
 
 /** Makes a zip with the same bytes on any machine: no dates, owners or compression, because compressors differ. */

@@ -5,7 +5,7 @@ import { fileURLToPath, pathToFileURL } from "node:url";
 import { getVariants, listPhases, type Phase, type Rule } from "#lib/rule.ts";
 import { mergeWithDefaults } from "#lib/settings.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
-import { requireRuleName } from "./rule-names.ts";
+import { requireValidRuleName } from "./rule-names.ts";
 
 /** A rule, or a group in the form of a rule. The name of a rule's folder is its name. */
 export interface CatalogueRule {
@@ -62,7 +62,7 @@ export const readRuleNames = async (catalogue = catalogueFolder): Promise<string
 };
 
 /** Returns a sentence on the use of a port whose upstream plugin is on by default; otherwise undefined. */
-export const describeUseBesidePlugin = ({ upstreamPlugin }: Rule): string | undefined =>
+export const describeUseBesideDefaultPlugin = ({ upstreamPlugin }: Rule): string | undefined =>
   upstreamPlugin?.worthwhile ??
   (upstreamPlugin?.defaultOn &&
     `Every API server does this itself by default. The rule is for clusters that turned ${upstreamPlugin.plugin} off.`);
@@ -71,7 +71,7 @@ const getOrder = ({ rule }: CatalogueRule) => rule.order ?? defaultOrder;
 
 export const readRule = async (folder: string, name: string): Promise<CatalogueRule> => {
   const here = `functions/${name}`;
-  requireRuleName(name);
+  requireValidRuleName(name);
   for (const file of ["rule.ts", "cases.yaml", "README.md"])
     if (!existsSync(join(folder, file))) throw new Complaint(`${here} has no ${file}`);
 

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { findClosest } from "../cli/did-you-mean.ts";
 import { readCatalogue } from "./registry.ts";
-import { findRule, requireRules } from "./rule-names.ts";
+import { findRule, resolveRuleNames } from "./rule-names.ts";
 
 const catalogue = await readCatalogue();
 const rules = catalogue.map(({ name }) => name);
@@ -40,8 +40,8 @@ describe("a misspelt name", () => {
     });
 
   it("is refused in one sentence, with what is meant where that is known", () => {
-    assert.throws(() => requireRules(["nope"], rules), /^\S*: ?there is no rule "nope"; postern rules lists them$/);
+    assert.throws(() => resolveRuleNames(["nope"], rules), /^\S*: ?there is no rule "nope"; postern rules lists them$/);
     const near = /there is no rule "limit-rangr"; did you mean limit-ranger\? postern rules lists them$/;
-    assert.throws(() => requireRules(["limit-ranger", "limit-rangr"], rules), near);
+    assert.throws(() => resolveRuleNames(["limit-ranger", "limit-rangr"], rules), near);
   });
 });

@@ -4,7 +4,7 @@ import { normalizeName, suggestName } from "../cli/did-you-mean.ts";
 /** The name of a rule or a group becomes part of a path, of a Lambda's name and of a webhook entry's name. */
 export const isRuleName = (name: string) => /^[a-z]([a-z0-9-]{0,40}[a-z0-9])?$/.test(name);
 
-export const requireRuleName = (name: string): void => {
+export const requireValidRuleName = (name: string): void => {
   if (isRuleName(name)) return;
   throw new Complaint(
     `functions/${name} is no name for a rule: lower-case letters, digits and hyphens, at most 42, a letter first`,
@@ -20,7 +20,7 @@ export const findRule = (text: string, rules: readonly string[]): string | undef
   return /^[A-Z][A-Za-z]*$/.test(text) ? rules.find((name) => normalizeName(name) === normalizeName(text)) : undefined;
 };
 
-export const requireRules = (names: readonly string[], rules: readonly string[]): string[] =>
+export const resolveRuleNames = (names: readonly string[], rules: readonly string[]): string[] =>
   names.map((name) => {
     const found = findRule(name, rules);
     if (found === undefined) throw new Complaint(describeUnknownRule(name, rules));

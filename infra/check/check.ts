@@ -11,9 +11,9 @@ import { evaluateAll } from "./evaluation/evaluate.ts";
 import type { ObjectEvaluation, RequestOptions } from "./evaluation/evaluation.ts";
 import { openExistingObjects } from "./evaluation/existing-objects.ts";
 import { describeMissingNamespaces, listRemarks } from "./evaluation/notes.ts";
-import { isReview, normalizeAll } from "./evaluation/requests.ts";
+import { isReview, normalizeManifestObjects } from "./evaluation/requests.ts";
 import { openRules } from "./evaluation/rules.ts";
-import { isUnevaluated, openUnevaluated } from "./evaluation/unevaluated.ts";
+import { isUnevaluatedByCheck, openUnevaluated } from "./evaluation/unevaluated.ts";
 import { openWebhooks } from "./evaluation/webhooks.ts";
 import { readInput, readManifests } from "./manifests/input.ts";
 import { type Manifest, type ManifestFault, toSourceName } from "./manifests/manifests.ts";
@@ -77,7 +77,7 @@ export const openCheck = async (options: CheckOptions): Promise<ManifestCheck> =
   const rules = await openRules(options.catalogue, cluster, options.harden, existing.capabilities, listCreated);
   for (const sentence of rules.notes) note(sentence);
   // Each policy applies to all manifests, also to earlier ones: a policy takes effect some time after it was sent.
-  const standing = [...state, ...manifests].filter(({ object }) => isUnevaluated(object));
+  const standing = [...state, ...manifests].filter(({ object }) => isUnevaluatedByCheck(object));
   const missing = new Set<string>();
   const evaluations = evaluateAll(all, {
     ...openWebhooks(rules, webhooks, cluster[0], hosts),
@@ -150,7 +150,9 @@ const describeLeftOut = ({ source, object }: Manifest) =>
   `${toSourceName(source.name)} is for kustomize, and left out; kustomize build prints manifests of this ${object.kind}, which - reads`;
 
 const fillAll = (manifests: readonly Manifest[], kinds: KindIndex, asking: Omit<RequestOptions, "operation">) =>
-  new Map(normalizeAll(manifests, kinds, asking).map(({ key, object }) => [key, fillDefaults(object).object]));
+  new Map(
+    normalizeManifestObjects(manifests, kinds, asking).map(({ key, object }) => [key, fillDefaults(object).object]),
+  );
 
 const setDefaultNamespace = (object: Record<string, unknown>, otherwise: string): KubernetesObject => {
   const metadata = Object(object.metadata);

@@ -1,5 +1,5 @@
 import { createEksToken, getAwsDomain } from "#lib/cluster/credentials.ts";
-import { sendRequest, toUnanswered } from "#lib/cluster/https-request.ts";
+import { requireUnansweredError, sendRequest } from "#lib/cluster/https-request.ts";
 import { type AwsKeys, signHeaders } from "#lib/cluster/signature.ts";
 import { parseJson } from "#lib/json.ts";
 import type { ChangeGuard } from "../aws/guard.ts";
@@ -121,7 +121,7 @@ export const describeEks = async (
     new Date(),
   );
   const answer = await sendRequest(`${base.origin}${path}`, { headers }, undefined, Date.now() + 10_000).catch(
-    toUnanswered,
+    requireUnansweredError,
   );
   if (!("status" in answer)) throw new Complaint(`EKS can't be reached at ${base.origin}: ${toSentence(answer)}`, 3);
   const { cluster, message } = Object(parseJson(answer.body));

@@ -1,6 +1,11 @@
 import { Agent } from "node:https";
 import { setTimeout as wait } from "node:timers/promises";
-import { type HttpsAnswer, sendRequest, toUnanswered, type UnansweredError } from "#lib/cluster/https-request.ts";
+import {
+  type HttpsAnswer,
+  requireUnansweredError,
+  sendRequest,
+  type UnansweredError,
+} from "#lib/cluster/https-request.ts";
 import { readPages } from "#lib/cluster/pages.ts";
 import { parseJson } from "#lib/json.ts";
 import type { ChangeGuard } from "../aws/guard.ts";
@@ -163,7 +168,7 @@ const createSender = (cluster: string, { server, ca, cert, key, token: readToken
       if (method !== "GET" && !path.includes("dryRun=All")) await guard?.check();
       const text = body && JSON.stringify(body);
       const answer = await sendRequest(`${server}${path}`, options, text, Date.now() + timeoutMilliseconds).catch(
-        toUnanswered,
+        requireUnansweredError,
       );
       if (attempt === 1 && mayRetry(answer, method === "GET")) {
         if ("status" in answer) await wait(retryDelay);

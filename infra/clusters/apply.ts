@@ -266,12 +266,12 @@ export interface CallingEntry {
 }
 
 /** Returns the entries of all webhook configurations in a cluster, of any owner, that call these addresses. */
-export const findCallingEntries = async (api: ClusterApi, bases: readonly string[]): Promise<CallingEntry[]> => {
+export const findEntriesCallingUrls = async (api: ClusterApi, baseUrls: readonly string[]): Promise<CallingEntry[]> => {
   const found = await Promise.all(webhookKinds.map((kind) => api.list(kind)));
   return found.flat().flatMap(({ kind, metadata, webhooks }) =>
     toEntries(webhooks).flatMap((entry) => {
       const url = Object(entry.clientConfig).url;
-      const isUnder = typeof url === "string" && bases.some((base) => isUnderBase(url, base));
+      const isUnder = typeof url === "string" && baseUrls.some((base) => isUnderBase(url, base));
       return isUnder ? [{ kind, name: metadata.name, entry: entry.name }] : [];
     }),
   );

@@ -7,7 +7,7 @@ import { reader } from "#lib/needs.ts";
 import { type InspectedCluster, listPhases, type Rule, rule } from "#lib/rule.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
 import type { PosternConfig } from "../config/config.ts";
-import { listAskingRules } from "../config/connections.ts";
+import { listRulesAskingCluster } from "../config/connections.ts";
 import { parseConfig, readConfig } from "../project/project.ts";
 import { buildConfigurations } from "../webhooks/configurations.ts";
 import { buildRoles } from "../webhooks/rbac.ts";
@@ -107,7 +107,7 @@ describe("entries that follow from objects", () => {
       getLocalCluster(parseConfig(`rules: { follower: ${text} }`, catalogue)),
     );
     assert.ok(quiet && asking);
-    assert.deepEqual(listAskingRules(catalogue, quiet), []);
+    assert.deepEqual(listRulesAskingCluster(catalogue, quiet), []);
     const failIfCalled = () => assert.fail("nobody is asked");
     assert.equal((await inspectCluster(catalogue, quiet, failIfCalled)).cluster, quiet);
     const { cluster: found, notes } = await inspectCluster(catalogue, asking, async () => cluster);

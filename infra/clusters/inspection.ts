@@ -8,13 +8,13 @@ import type { InspectedCluster } from "#lib/rule.ts";
 import { createManifestCluster, readManifestFolder } from "../apiserver/manifest-cluster.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
 import type { ClusterConfig } from "../config/config.ts";
-import { listAskingRules, resolveConfigPath } from "../config/connections.ts";
+import { listRulesAskingCluster, resolveConfigPath } from "../config/connections.ts";
 import { type ClusterCredentials, openClusterApi } from "./access.ts";
 import type { ClusterApi } from "./api.ts";
 
 /** Returns the rules whose entries also depend on what is in the cluster. */
 export const findInspectingRules = (catalogue: CatalogueRule[], cluster: ClusterConfig): CatalogueRule[] =>
-  listAskingRules(catalogue, cluster).filter(({ rule }) => rule.inspectForSettings !== undefined);
+  listRulesAskingCluster(catalogue, cluster).filter(({ rule }) => rule.inspectForSettings !== undefined);
 
 /** A cluster with the settings that the inspection found. */
 export interface ClusterInspection {

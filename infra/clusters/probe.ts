@@ -1,6 +1,11 @@
 import { randomUUID } from "node:crypto";
 import { setTimeout as wait } from "node:timers/promises";
-import { type HttpsAnswer, sendRequest, toUnanswered, type UnansweredError } from "#lib/cluster/https-request.ts";
+import {
+  type HttpsAnswer,
+  requireUnansweredError,
+  sendRequest,
+  type UnansweredError,
+} from "#lib/cluster/https-request.ts";
 import { parseJson } from "#lib/json.ts";
 import type { Operation } from "#lib/review.ts";
 import type { RequestMatch } from "#lib/rule.ts";
@@ -10,7 +15,7 @@ import type { WebhookEntry } from "../webhooks/configurations.ts";
 import { hideUrlKeys } from "./api.ts";
 
 /** The result of sending a test review to an endpoint. */
-export interface ProbeResult {
+export interface EndpointProbeResult {
   ok: boolean;
   /** The duration of the last try. */
   milliseconds: number;
@@ -19,22 +24,22 @@ export interface ProbeResult {
 }
 
 /** How often and how long an endpoint is asked before it counts as failing. */
-export interface ProbeLimits {
+export interface EndpointProbeLimits {
   tries: number;
   /** Milliseconds. */
   pause: number;
   timeoutSeconds: number;
 }
 
-const defaultLimits: ProbeLimits = { tries: 3, pause: 500, timeoutSeconds: 3 };
+const defaultLimits: EndpointProbeLimits = { tries: 3, pause: 500, timeoutSeconds: 3 };
 
 /** Sends an endpoint a harmless dry-run review, as the API server would. */
 export const probeEndpoint = async (
   url: string,
   ca?: string,
   review: object = buildProbeReview([]),
-  patience: Partial<ProbeLimits> = {},
-): Promise<ProbeResult> => {
+  patience: Partial<EndpointProbeLimits> = {},
+): Promise<EndpointProbeResult> => {
   const { tries, pause, timeoutSeconds } = { ...defaultLimits, ...patience };
   const body = JSON.stringify(review);
   for (let attempt = 1; ; attempt++) {
@@ -43,7 +48,9 @@ export const probeEndpoint = async (
     // Each try opens a new connection: an existing one doesn't check the certificate.
     const options = { method: "POST", headers, agent: false, ...(ca && { ca }) };
     const deadline = Date.now() + timeoutSeconds * 1000;
-    const answer = await sendRequest(`${url}?timeout=${timeoutSeconds}s`, options, body, deadline).catch(toUnanswered);
+    const answer = await sendRequest(`${url}?timeout=${timeoutSeconds}s`, options, body, deadline).catch(
+      requireUnansweredError,
+    );
     const milliseconds = Math.round(performance.now() - start);
     const fault = findAnswerFault(answer, Object(Object(review).request).uid);
     if (fault === undefined)
@@ -55,13 +62,13 @@ export const probeEndpoint = async (
 };
 
 /** The result of a probe of one webhook entry. */
-export interface EntryProbe extends ProbeResult {
+export interface EntryProbe extends EndpointProbeResult {
   entry: string;
 }
 
 export const probeEntries = async (
   entries: readonly WebhookEntry[],
-  { atOnce = 5, ...patience }: { atOnce?: number } & Partial<ProbeLimits> = {},
+  { atOnce = 5, ...patience }: { atOnce?: number } & Partial<EndpointProbeLimits> = {},
 ): Promise<EntryProbe[]> => {
   const found: EntryProbe[] = [];
   const waiting = entries.entries();

@@ -4,7 +4,7 @@ import { selectRules } from "../check/evaluation/rules.ts";
 import { type ManifestFix, toFix, writeFixes } from "../check/fixes/fix.ts";
 import { addToSummary, createSummary } from "../check/reports/format.ts";
 import { openReport, reportForms } from "../check/reports/forms.ts";
-import { openReportWriter, parseOutputs } from "../check/reports/outputs.ts";
+import { openReportWriter, parseOutputOptions } from "../check/reports/outputs.ts";
 import { reportGroupNames } from "../check/reports/policyreport.ts";
 import { defaultPageSize, openClusterSource, openFileSource } from "../check/subjects.ts";
 import { type Command, commonCommandOptions, type ParsedOptions } from "../cli/command.ts";
@@ -90,7 +90,7 @@ export default {
   },
 
   async run({ options, words }) {
-    const outputs = parseOutputs(readList(options, "output"), reportForms);
+    const outputs = parseOutputOptions(readList(options, "output"), reportForms);
     const isLive = options.flag("live");
     checkOptions(options, words);
     const file = options.text("config") ?? configFile;

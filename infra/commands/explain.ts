@@ -1,7 +1,7 @@
 import { stringify } from "yaml";
 import { type NamedConditions, selectPhase } from "#lib/rule.ts";
-import { type CatalogueRule, describeUseBesidePlugin } from "../catalogue/registry.ts";
-import { requireRules } from "../catalogue/rule-names.ts";
+import { type CatalogueRule, describeUseBesideDefaultPlugin } from "../catalogue/registry.ts";
+import { resolveRuleNames } from "../catalogue/rule-names.ts";
 import { type Command, commonCommandOptions, writeOutput } from "../cli/command.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { configFile } from "../config/config.ts";
@@ -24,7 +24,7 @@ export default {
     if (text === undefined || file !== undefined || rest.length > 0)
       throw new Complaint("postern explain takes the name of one rule, or --policy FILE");
     const { catalogue, broken, config } = await readProject(options.text("config") ?? configFile);
-    const [name = ""] = requireRules(
+    const [name = ""] = resolveRuleNames(
       [text],
       [...catalogue, ...broken].map((rule) => rule.name),
     );
@@ -59,7 +59,7 @@ const explainPolicies = async (file: string, asJson: boolean): Promise<number> =
 
 const buildExplanation = ({ phases, rule, ...listed }: CatalogueRule) => {
   const settings = rule.settings ?? {};
-  const worthwhile = describeUseBesidePlugin(rule);
+  const worthwhile = describeUseBesideDefaultPlugin(rule);
   const perPhase = phases.map((phase) => [
     phase,
     {

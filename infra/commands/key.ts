@@ -2,7 +2,7 @@ import { type Command, commonCommandOptions, writeOutput } from "../cli/command.
 import { stageOption } from "../cli/options.ts";
 import { chooseCluster, configFile } from "../config/config.ts";
 import { readProject, reportBroken } from "../project/project.ts";
-import { openChosenSigner } from "./shared/options.ts";
+import { openStageOrLocalSigner } from "./shared/options.ts";
 
 export default {
   summary:
@@ -15,7 +15,7 @@ export default {
     const { config, broken } = await readProject(file);
     reportBroken(broken, () => false);
     const [cluster, { keyVersions }] = chooseCluster(config, name);
-    const signer = await openChosenSigner(options, file);
+    const signer = await openStageOrLocalSigner(options, file);
     const keyVersion = keyVersions.at(-1) ?? 1;
     const segment = signer.signSegment(cluster, keyVersion);
     writeOutput(

@@ -8,12 +8,12 @@ import { clusterAccessOptions, parseBaseUrl, readOptionFile, stageOption } from 
 import { readClusterCredentials } from "../clusters/access.ts";
 import { findInspectingRules, inspectCluster, openClusterInspection } from "../clusters/inspection.ts";
 import { type ClusterConfig, chooseCluster, configFile } from "../config/config.ts";
-import { describeMissingConnect, listAskingRules } from "../config/connections.ts";
+import { describeMissingConnect, listRulesAskingCluster } from "../config/connections.ts";
 import { createIsOn, readProject, reportBroken } from "../project/project.ts";
 import { countAnnotationBytes, mostAnnotationBytes } from "../webhooks/apply-size.ts";
 import { buildConfigurations } from "../webhooks/configurations.ts";
 import { buildAccessEntries, buildRoles } from "../webhooks/rbac.ts";
-import { openChosenSigner, readCaOption } from "./shared/options.ts";
+import { openStageOrLocalSigner, readCaOption } from "./shared/options.ts";
 
 export default {
   summary:
@@ -62,9 +62,9 @@ export default {
     const placeholder = options.text("key-from");
     const segment =
       placeholder === undefined
-        ? (await openChosenSigner(options, file)).signSegment(clusterName, plain.keyVersions.at(-1) ?? 1)
+        ? (await openStageOrLocalSigner(options, file)).signSegment(clusterName, plain.keyVersions.at(-1) ?? 1)
         : `${clusterName}.${placeholder}`;
-    const asking = listAskingRules(catalogue, plain);
+    const asking = listRulesAskingCluster(catalogue, plain);
     if (asking.length > 0 && plain.connect === undefined)
       throw new Complaint(`clusters.${clusterName} ${describeMissingConnect(asking)}`);
     const cluster = options.flag("offline")

@@ -2,7 +2,7 @@ import { mkdir, readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { basename, join } from "node:path";
 import { isMap, parseDocument } from "yaml";
 import { catalogueFolder, readCatalogueRules, readRule, writeRuleList } from "../catalogue/registry.ts";
-import { requireRuleName } from "../catalogue/rule-names.ts";
+import { requireValidRuleName } from "../catalogue/rule-names.ts";
 import { type Command, commonCommandOptions, writeOutput } from "../cli/command.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { configFile } from "../config/config.ts";
@@ -20,7 +20,7 @@ export default {
   },
 
   async run({ options, words: [name = ""] }) {
-    requireRuleName(name);
+    requireValidRuleName(name);
     const folder = join(catalogueFolder, name);
     const file = options.text("config") ?? configFile;
     const mutates = options.flag("mutate") || /^(default|add)-/.test(name);

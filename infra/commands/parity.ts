@@ -2,11 +2,11 @@ import { randomInt } from "node:crypto";
 import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { catalogueFolder, readCatalogueRules } from "../catalogue/registry.ts";
-import { requireRules } from "../catalogue/rule-names.ts";
+import { resolveRuleNames } from "../catalogue/rule-names.ts";
 import { type Command, commonCommandOptions, writeOutput } from "../cli/command.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { chooseCluster } from "../config/config.ts";
-import type { PortParity } from "../parity/parity.ts";
+import type { PortParityResult } from "../parity/parity.ts";
 import { readConfig, reportBroken } from "../project/project.ts";
 
 export default {
@@ -46,7 +46,7 @@ export default {
       insertReport,
     } = await import("../parity/report.ts");
     const { rules: catalogue, broken } = await readCatalogueRules();
-    const wanted = requireRules(
+    const wanted = resolveRuleNames(
       words,
       [...catalogue, ...broken].map(({ name }) => name),
     );
@@ -65,7 +65,7 @@ export default {
     const printRow = (cells: (string | number)[]) => json || writeOutput(`${alignRow(cells, longest)}\n`);
     if (!json) writeOutput(`Kubernetes ${version}${ports.length > 0 ? `, seed ${seed}\n` : ""}\n`);
     if (ports.length > 0) printRow(headings);
-    const found: PortParity[] = [];
+    const found: PortParityResult[] = [];
     for (const port of ports) {
       const settings = cluster?.rules.get(port.name)?.settings;
       const parity = await measureParity(port, binaries, { requests, seed, ...(settings && { settings }) });

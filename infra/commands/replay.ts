@@ -18,7 +18,7 @@ import {
   formatResult,
   type ReplayCounts,
 } from "../replay/report.ts";
-import { openReplayResources, type ReplayResources } from "../replay/scratch.ts";
+import { openReplayFoldersAndProcesses, type ReplayResources } from "../replay/scratch.ts";
 import { openReplaySide } from "../replay/versions.ts";
 import { rulesOption } from "./shared/options.ts";
 
@@ -60,7 +60,7 @@ export default {
   async run({ options, words }) {
     if (words.length === 0)
       throw new Complaint("postern replay takes files or folders of recordings, or - for standard input");
-    const scratch = openReplayResources();
+    const scratch = openReplayFoldersAndProcesses();
     const createExit = (code: number) => () => {
       scratch.remove();
       process.exit(code);

@@ -1,5 +1,5 @@
 import { readCatalogueRules } from "../catalogue/registry.ts";
-import { requireRules } from "../catalogue/rule-names.ts";
+import { resolveRuleNames } from "../catalogue/rule-names.ts";
 import { type Command, commonCommandOptions, type ParsedOptions, writeOutput } from "../cli/command.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { chooseCluster, configFile } from "../config/config.ts";
@@ -38,7 +38,7 @@ export default {
     if (idle !== undefined)
       throw new Complaint(`--${idle} can only be used with --policy: tests of rules don't use it`);
     const { rules: catalogue, broken } = await readCatalogueRules();
-    const names = requireRules(
+    const names = resolveRuleNames(
       words,
       [...catalogue, ...broken].map(({ name }) => name),
     );

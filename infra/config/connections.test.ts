@@ -11,7 +11,7 @@ import type { CatalogueRule } from "../catalogue/registry.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { openCertificate } from "../keys/keys.ts";
 import { parseConfig } from "../project/project.ts";
-import { readConnections } from "./connections.ts";
+import { readClusterConnections } from "./connections.ts";
 
 const { wrong, refused } = readRows<{
   wrong: [name: string, connect: object, sentence: string][];
@@ -43,7 +43,7 @@ describe("a connect setting", () => {
     return { name, folder: "", phases: ["validate"], rule };
   });
   const readTestConnections = (text: string, where: "here" | "aws" = "aws") =>
-    readConnections(parseConfig(text, catalogue), catalogue, join(folder, "postern.yaml"), where);
+    readClusterConnections(parseConfig(text, catalogue), catalogue, join(folder, "postern.yaml"), where);
   const read = async (connect: object, where: "here" | "aws" = "aws") => {
     const config = JSON.stringify({ rules: { asking: {} }, clusters: { prod: { connect } } });
     const { connections, faults } = await readTestConnections(config, where);

@@ -72,7 +72,7 @@ export interface ParsedConnections {
  * Reads the connections of all clusters, for rules on this machine ("here") or on Lambda ("aws"). Functions on Lambda
  * can't read kubeconfigs or folders of manifests, so "aws" leaves these out with a note.
  */
-export const readConnections = async (
+export const readClusterConnections = async (
   { clusters }: Pick<PosternConfig, "clusters">,
   catalogue: CatalogueRule[],
   file: string,
@@ -80,7 +80,7 @@ export const readConnections = async (
 ): Promise<ParsedConnections> => {
   const found: ParsedConnections = { connections: new Map(), manifestClusters: new Map(), faults: [], notes: [] };
   for (const [name, cluster] of clusters) {
-    const asking = listAskingRules(catalogue, cluster);
+    const asking = listRulesAskingCluster(catalogue, cluster);
     const { connect } = cluster;
     const here = `${basename(file)} clusters.${name}`;
     if (asking.length === 0) continue;
@@ -108,7 +108,7 @@ export const describeMissingConnect = (asking: CatalogueRule[]) =>
   `has no connect, but ${asking.map(({ name }) => name).join(", ")} must read it; docs/clusters.md says how`;
 
 /** Returns the rules that are on and ask the cluster. Rules that only ask other services are not included. */
-export const listAskingRules = (
+export const listRulesAskingCluster = (
   catalogue: CatalogueRule[],
   { rules }: Pick<ClusterConfig, "rules"> = { rules: new Map() },
 ): CatalogueRule[] =>

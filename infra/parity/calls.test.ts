@@ -4,7 +4,7 @@ import { isDeepStrictEqual } from "node:util";
 import { selectPhase } from "#lib/rule.ts";
 import { buildReview, evaluateCase, getCasePhase, readCases, selectCaseVariant } from "../catalogue/cases.ts";
 import { readCatalogue } from "../catalogue/registry.ts";
-import { evaluateCondition } from "../testing/cel-condition.ts";
+import { evaluateMatchCondition } from "../testing/cel-condition.ts";
 import { listPorts } from "./plugins.ts";
 
 it("ports that read nothing are called only for requests that they refuse or change, except for those that no condition recognizes", async () => {
@@ -15,7 +15,7 @@ it("ports that read nothing are called only for requests that they refuse or cha
       const review = buildReview(listed, entry);
       const { rule, settings } = selectCaseVariant(listed.rule, entry);
       const conditions = Object.values(selectPhase(rule.matchConditions, phase, settings) ?? {});
-      if (!conditions.every((expression) => evaluateCondition(expression, review.request))) continue;
+      if (!conditions.every((expression) => evaluateMatchCondition(expression, review.request))) continue;
       const { outcome, refused } = await evaluateCase(listed, entry, review);
       if (!refused && isDeepStrictEqual([outcome.patch ?? [], outcome.warnings ?? []], [[], []]))
         idle.push(`${listed.name}/${phase}: ${entry.name}`);

@@ -21,7 +21,7 @@ import {
   type RuleHost,
   serveTestRules,
 } from "./rule-server.ts";
-import { type ConfigurationAnnouncer, openScriptedEndpoints } from "./scripted-endpoints.ts";
+import { type ConfigurationUseDetector, openScriptedEndpoints } from "./scripted-endpoints.ts";
 import { deleteWithFinalizers, type GetClient, type RequestWithAnswer, sendSequence } from "./sequence-sender.ts";
 import { openServerPair } from "./server-pair.ts";
 
@@ -48,7 +48,7 @@ export interface ParityDifference {
 }
 
 /** The result for one port. The fields are part of the JSON output. */
-export interface PortParity {
+export interface PortParityResult {
   rule: string;
   plugin: string;
   requests: number;
@@ -81,7 +81,7 @@ export const measureParity = async (
   port: Port,
   binaries: ControlPlaneBinaries,
   question: ParityOptions,
-): Promise<PortParity> => {
+): Promise<PortParityResult> => {
   const { upstreamPlugin } = port.rule;
   await using stack = new AsyncDisposableStack();
   const { path: folder } = stack.use(await mkdtempDisposable(join(tmpdir(), "postern-parity-")));
@@ -113,7 +113,7 @@ export const measureParity = async (
   const pair = { rule: port.name, upstream, ours };
   const property = createProperty(sequence, pair);
   if (isLate) await fill(ours.as);
-  const outcome: PortParity = {
+  const outcome: PortParityResult = {
     rule: port.name,
     plugin: upstreamPlugin.plugin,
     requests: question.requests,
@@ -209,7 +209,7 @@ export const competingRule = buildTestRule(
 );
 
 /** Serves these ports with settings, and the webhook that competes with them (see neverPullAnnotation). */
-const serve = async (ports: Port[], host: RuleHost, settings: object, announcer: ConfigurationAnnouncer) => {
+const serve = async (ports: Port[], host: RuleHost, settings: object, announcer: ConfigurationUseDetector) => {
   const setups = ports.map(({ name, rule }) => {
     // Some rules require an exemption. It names a user that makes no request here.
     const exempt = { namespaces: [], ...(rule.exemptionRequired && { users: ["nobody"] }) };

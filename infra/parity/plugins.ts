@@ -40,6 +40,7 @@ export const comparisonConfigs: Record<string, ComparisonConfig> = parse(
 );
 
 /** The kube-apiserver flags that enable the APIs of all objects of the generated surroundings. */
-export const surroundingsFlags: readonly string[] = ["PodGroupProtection", "ClusterTrustBundleAttest"].flatMap(
-  (plugin) => comparisonConfigs[plugin]?.flags ?? [],
-);
+export const apiserverFlagsForSurroundings: readonly string[] = [
+  "PodGroupProtection",
+  "ClusterTrustBundleAttest",
+].flatMap((plugin) => comparisonConfigs[plugin]?.flags ?? []);

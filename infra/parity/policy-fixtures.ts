@@ -11,7 +11,7 @@ import { waitUntil } from "./rule-server.ts";
 const root = fileURLToPath(new URL("../..", import.meta.url));
 
 /** An object of kinitiras' test files; its other members are unchecked. */
-export type FixtureObject = KubernetesObject & { metadata: { name?: string; namespace?: string } } & Record<
+export type KinitirasFixtureObject = KubernetesObject & { metadata: { name?: string; namespace?: string } } & Record<
     string,
     unknown
   >;
@@ -25,12 +25,17 @@ export const getFixtureCollectionPath = (object: KubernetesObject) => getCollect
 export const getFixturePath = (object: KubernetesObject) => getObjectPath(addNamespace(object));
 
 export const getMessage = ({ body }: ClusterResponse) => String(body.message);
-export const buildPolicy = (kind: string, name: string, spec: object, metadata: object = {}): FixtureObject => {
+export const buildPolicy = (
+  kind: string,
+  name: string,
+  spec: object,
+  metadata: object = {},
+): KinitirasFixtureObject => {
   return { apiVersion: "policy.kcloudlabs.io/v1alpha1", kind, metadata: { name, ...metadata }, spec };
 };
 /** The `resourceSelectors` of a policy for all pods. */
 export const podSelectors = [{ apiVersion: "v1", kind: "Pod" }];
-export const buildFixturePod = (name: string, metadata: object = {}): FixtureObject => ({
+export const buildFixturePod = (name: string, metadata: object = {}): KinitirasFixtureObject => ({
   apiVersion: "v1",
   kind: "Pod",
   metadata: { name, namespace: "default", ...metadata },

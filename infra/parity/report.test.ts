@@ -4,11 +4,11 @@ import { join } from "node:path";
 import { describe, it } from "node:test";
 import { buildRuleList, catalogueFolder, readCatalogue } from "../catalogue/registry.ts";
 import type { RuleCaseResults } from "./cases/cases.ts";
-import type { PortParity } from "./parity.ts";
+import type { PortParityResult } from "./parity.ts";
 import { listPorts } from "./plugins.ts";
 import { areAsExpected, describeCases, insertReport } from "./report.ts";
 
-const parity: PortParity = {
+const parity: PortParityResult = {
   rule: "a-rule",
   plugin: "ARule",
   requests: 10,

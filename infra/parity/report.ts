@@ -1,6 +1,6 @@
 import { formatTable } from "../cli/command.ts";
 import type { CaseDifference, CaseResults, RuleCaseResults } from "./cases/cases.ts";
-import type { ParityDifference, PortParity } from "./parity.ts";
+import type { ParityDifference, PortParityResult } from "./parity.ts";
 
 /** The headings of the table of ports, whose rows are printed as each port is finished. */
 export const tableHeadings = [
@@ -16,7 +16,14 @@ export const tableHeadings = [
 ];
 
 /** Returns a port's row of the table, in the order of `headings`. */
-export const buildRow = ({ rule, requests, equal, known, unexplained, calls }: PortParity): (string | number)[] => [
+export const buildRow = ({
+  rule,
+  requests,
+  equal,
+  known,
+  unexplained,
+  calls,
+}: PortParityResult): (string | number)[] => [
   rule,
   requests,
   equal,
@@ -40,7 +47,7 @@ export const alignRow = (cells: (string | number)[], longestName: number): strin
 /**
  * Describes the known differences, the failed conditions and the first differences, with the options that repeat them.
  */
-export const describeParity = (found: PortParity[], options: string): string =>
+export const describeParity = (found: PortParityResult[], options: string): string =>
   [
     ...(listReasons(found).length > 0
       ? ["\nKnown differences:\n", ...listReasons(found).map((reason) => `- ${reason}\n`)]
@@ -66,7 +73,7 @@ const describeDifference = (rule: string, { calls, diff, recurs, withoutConditio
     diff,
   ].join("\n");
 
-const listReasons = (found: PortParity[]) => [...new Set(found.flatMap(({ known }) => Object.keys(known)))];
+const listReasons = (found: PortParityResult[]) => [...new Set(found.flatMap(({ known }) => Object.keys(known)))];
 
 const sumCounts = (counts: Record<string, number>) => Object.values(counts).reduce((one, other) => one + other, 0);
 
@@ -123,7 +130,12 @@ const [begin, end] = ["<!-- Written by npx postern parity --write. -->", "<!-- E
 /** Returns functions/README.md with this report, in place of the old one or at the end. */
 export const insertReport = (
   page: string,
-  { found, cases, version, seed }: { found: PortParity[]; cases: RuleCaseResults[]; version: string; seed: number },
+  {
+    found,
+    cases,
+    version,
+    seed,
+  }: { found: PortParityResult[]; cases: RuleCaseResults[]; version: string; seed: number },
 ): string => {
   const [before = "", rest] = page.split(begin);
   const after = rest?.split(end)[1] ?? "\n";

@@ -11,11 +11,11 @@ import { chooseCluster } from "../config/config.ts";
 import { openCertificate, type ServerCertificate } from "../keys/keys.ts";
 import { parseConfig } from "../project/project.ts";
 import { listServedRules } from "../project/served.ts";
-import { type LambdaHandler, openGateway } from "../serve/gateway.ts";
+import { type LambdaHandler, openHttpsGateway } from "../serve/gateway.ts";
 import { createHandler } from "../serve/handlers.ts";
 import { buildConfigurations } from "../webhooks/configurations.ts";
 import { type ClusterClient, getCollectionPath, getObjectPath } from "./control-plane/client.ts";
-import type { ConfigurationAnnouncer } from "./scripted-endpoints.ts";
+import type { ConfigurationUseDetector } from "./scripted-endpoints.ts";
 import { createTestSigner } from "./test-key.ts";
 
 /** Returns a catalogue rule, without a folder, for a rule that exists only in a test. */
@@ -48,7 +48,7 @@ export const serveTestRules = async (rules: CatalogueRule[], yaml: string, host:
   const own = createTestSigner(1);
   const reports: LogReport[] = [];
   let config = parseConfig(yaml, rules);
-  const gateway = await openGateway(host.certificate, "127.0.0.1", 0);
+  const gateway = await openHttpsGateway(host.certificate, "127.0.0.1", 0);
 
   /** Serves another postern.yaml or other keys, from the next request on. */
   const serve = (text: string, publicKeys = own.publicKey) => {
@@ -137,7 +137,7 @@ export const registerConfigurations = async (
 export const applyConfigurations = async (
   admin: ClusterClient,
   manifests: WebhookManifests,
-  announcer: ConfigurationAnnouncer,
+  announcer: ConfigurationUseDetector,
 ): Promise<void> => {
   const announced = manifests.map((manifest) => announcer.announce(manifest));
   for (const { body } of announced) {
@@ -159,7 +159,7 @@ export const applyConfigurations = async (
 export const deleteConfigurations = async (
   admin: ClusterClient,
   manifests: WebhookManifests,
-  announcer: ConfigurationAnnouncer,
+  announcer: ConfigurationUseDetector,
 ): Promise<void> => {
   for (const body of manifests) await admin({ method: "DELETE", path: getObjectPath(body) });
   await waitUntil("the API server still calls by webhooks that are gone", async () => {

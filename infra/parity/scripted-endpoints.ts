@@ -61,13 +61,13 @@ const announcerPath = "announcer";
 const answerWord: EndpointScript = (review, word) => ({ body: buildReviewAnswer(review, { warnings: [word] }) });
 
 /** Adds an entry to a webhook configuration. The entry answers one certain request with a warning, a unique word. */
-export interface ConfigurationAnnouncer {
+export interface ConfigurationUseDetector {
   announce(manifest: Configuration): { body: Configuration; word: string };
   /** Sends that request; the answer's warnings are the words of the configurations already in use. */
   ask: (admin: ClusterClient) => ReturnType<ClusterClient>;
 }
 
-const openAnnouncer = (url: string, ca: string): ConfigurationAnnouncer => {
+const openAnnouncer = (url: string, ca: string): ConfigurationUseDetector => {
   let count = 0;
   const announce = (manifest: Configuration) => {
     count += 1;

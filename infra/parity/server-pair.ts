@@ -14,7 +14,7 @@ import { getCollectionPath } from "./control-plane/client.ts";
 import { bootCluster, bootClusters, type ClusterOptions, type TestCluster } from "./control-plane/cluster.ts";
 import { breakGlass } from "./generators/scenarios.ts";
 import { createSurroundings } from "./generators/surroundings.ts";
-import { type ComparisonConfig, comparisonConfigs, type Port, surroundingsFlags } from "./plugins.ts";
+import { apiserverFlagsForSurroundings, type ComparisonConfig, comparisonConfigs, type Port } from "./plugins.ts";
 import { type EndpointScript, openScriptedEndpoints } from "./scripted-endpoints.ts";
 
 /** A server with the compiled-in plugin and one without it that can call the port. All else is equal. */
@@ -44,7 +44,7 @@ export const openServerPair = async (
   port: Port,
   binaries: ControlPlaneBinaries,
   place: PairResources,
-  late?: ClusterOptions["late"],
+  latePlugin?: ClusterOptions["late"],
 ): Promise<ServerPair> => {
   const { plugin, defaultOn, settings } = port.rule.upstreamPlugin;
   const config = comparisonConfigs[plugin] ?? {};
@@ -70,7 +70,7 @@ export const openServerPair = async (
       ...wishes,
       disable: others,
       flags: [...wishes.flags, ...configuration],
-      ...(late ? { late } : { enable: [plugin] }),
+      ...(latePlugin ? { late: latePlugin } : { enable: [plugin] }),
     },
     { ...wishes, disable: [...others, ...(defaultOn ? [plugin] : [])] },
   ]);
@@ -101,7 +101,7 @@ const getPreparedStore = (binaries: ControlPlaneBinaries): Promise<string> => {
     const { all, defaultOn: disable } = await listPlugins(binaries);
     const hasGroups = all.includes("PodGroupProtection");
     const cluster = await bootCluster(binaries, {
-      flags: [...flags, ...(hasGroups ? surroundingsFlags : [])],
+      flags: [...flags, ...(hasGroups ? apiserverFlagsForSurroundings : [])],
       disable,
     });
     try {

@@ -10,7 +10,7 @@ import type { ClusterConfig, PosternConfig } from "../config/config.ts";
 import { resolveConfigPath } from "../config/connections.ts";
 import type { ManifestFiles } from "../config/rules.ts";
 import { validateConfig } from "../config/validation.ts";
-import { listDisagreements } from "../webhooks/groups.ts";
+import { listSharedEntryConflicts } from "../webhooks/groups.ts";
 
 /** The checkout's rules, the rules that can't be loaded, and postern.yaml. */
 export interface Project {
@@ -125,7 +125,7 @@ const findGroupMistakes = ({ clusters, groups }: PosternConfig): SettingsMistake
     const unnamed = group.members.filter(({ name }) => !all.some(({ rules }) => rules.has(name)));
     const sentences = [
       ...unnamed.map(({ name }) => `has ${name}, which is not named under rules`),
-      ...new Set(all.flatMap((cluster) => listDisagreements(group, cluster))),
+      ...new Set(all.flatMap((cluster) => listSharedEntryConflicts(group, cluster))),
     ];
     return sentences.map((sentence) => ({ path: ["groups", group.name], sentence }));
   });

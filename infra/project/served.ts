@@ -1,6 +1,6 @@
 import { isDeepStrictEqual } from "node:util";
 import type { EndpointConfig } from "#lib/endpoint.ts";
-import type { GroupConfig, GroupMembership } from "#lib/group.ts";
+import type { GroupConfig, GroupMemberConfig } from "#lib/group.ts";
 import { getVariants, type Rule, rule, selectPhase } from "#lib/rule.ts";
 import type { SettingsVariants } from "#lib/settings.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
@@ -18,7 +18,7 @@ export const listServedRules = ({ clusters, groups }: PosternConfig, catalogue: 
 
 /** Returns a bundle's part of postern.yaml. The rule is off in clusters that don't name it. */
 export const buildEndpointConfig = (config: PosternConfig, { name, rule, members }: CatalogueRule): EndpointConfig => {
-  if (members) return buildGroupConfig({ name, members }, config.clusters);
+  if (members) return buildGroupEndpointConfig({ name, members }, config.clusters);
   const standard = rule.settings ?? {};
   const usual = buildVariants(rule, standard);
   const clusters = [...config.clusters].map(([cluster, { keyVersions, rules }]) => {
@@ -48,7 +48,7 @@ export const toGroupRule = ({ name, members }: RuleGroup): CatalogueRule => {
 };
 
 /** Returns a group's part of postern.yaml. A member is off in clusters that don't name it. */
-export const buildGroupConfig = (
+export const buildGroupEndpointConfig = (
   { name, members }: RuleGroup,
   clusters: ReadonlyMap<string, ClusterConfig>,
 ): GroupConfig => {
@@ -68,7 +68,7 @@ export const buildGroupConfig = (
   };
 };
 
-const buildMembership = (listed: CatalogueRule, setup: RuleConfig): GroupMembership => {
+const buildMembership = (listed: CatalogueRule, setup: RuleConfig): GroupMemberConfig => {
   const { mode, settings } = setup;
   if (mode === "off") return { mode, settings, match: [], failsOpen: true, exempt: {} };
   // Assumes `--harden`: it may be applied to the entries after the functions were built with this configuration.

@@ -3,7 +3,7 @@ import { describe, it } from "node:test";
 import type { Case } from "#lib/recording/recording.ts";
 import { buildReviewResponse, type ReviewOutcome } from "#lib/review.ts";
 import { buildReview } from "../catalogue/cases.ts";
-import { listDifferingAspects, readAnswer, readRecordedAnswer } from "./answers.ts";
+import { listDifferingAspects, parseReplayAnswer, readRecordedAnswer } from "./answers.ts";
 
 const note = { apiVersion: "v1", kind: "ConfigMap", metadata: { name: "a" }, data: { a: "1" } };
 const changing: Case = {
@@ -16,7 +16,7 @@ const review = buildReview(listed, changing);
 
 /** Returns the answer of a function. */
 const answerWith = (outcome: ReviewOutcome, entry = changing) => {
-  const answer = readAnswer(buildReviewResponse(review, outcome), entry, review.request.uid);
+  const answer = parseReplayAnswer(buildReviewResponse(review, outcome), entry, review.request.uid);
   assert.ok("made" in answer, JSON.stringify(answer));
   return answer;
 };
@@ -115,7 +115,7 @@ describe("an answer", () => {
     ],
   ] as const)
     it(`is said where it is ${what}`, () => {
-      const found = readAnswer(answer, changing, review.request.uid);
+      const found = parseReplayAnswer(answer, changing, review.request.uid);
       if ("fault" in expected && expected.fault instanceof RegExp) {
         assert.ok("fault" in found);
         assert.match(found.fault, expected.fault);

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { runInNewContext } from "node:vm";
 import type { Phase } from "#lib/rule.ts";
-import type { InvocationOrder, OrderReply } from "./function-process.ts";
+import type { FunctionProcessReply, InvocationOrder } from "./function-process.ts";
 import type { ReplayResources } from "./scratch.ts";
 import { findServingFunction, type RuleVersion } from "./sides.ts";
 
@@ -20,7 +20,7 @@ export const openBundles = async (
 ): Promise<RuleVersion> => {
   const configs = await readRuleConfigs(folder);
   const functionProcess = openFunctionProcess(folder, scratch);
-  const started = new Map<string, Promise<OrderReply>>();
+  const started = new Map<string, Promise<FunctionProcessReply>>();
   const start = (name: string) => {
     const known =
       started.get(name) ?? functionProcess.ask({ function: name, milliseconds: Math.max(milliseconds, starting) });
@@ -69,7 +69,7 @@ const parseBundledConfig = (code: string): unknown => {
 
 /** A process that runs the functions of a folder, one invocation at a time. */
 interface FunctionProcess {
-  ask(order: InvocationOrder): Promise<OrderReply>;
+  ask(order: InvocationOrder): Promise<FunctionProcessReply>;
 }
 
 /** A function that crashed or exceeded its time this often isn't called again. */
@@ -80,7 +80,7 @@ const grace = 500;
 
 const openFunctionProcess = (folder: string, scratch: ReplayResources): FunctionProcess => {
   let actor: ChildProcess | undefined;
-  let waiting: ((reply: OrderReply) => void) | undefined;
+  let waiting: ((reply: FunctionProcessReply) => void) | undefined;
   let last: Promise<unknown> = Promise.resolve();
   const ends = new Map<string, number>();
 
@@ -100,18 +100,18 @@ const openFunctionProcess = (folder: string, scratch: ReplayResources): Function
       }
       started.kill("SIGKILL");
     };
-    started.on("message", (reply: OrderReply) => actor === started && waiting?.(reply));
+    started.on("message", (reply: FunctionProcessReply) => actor === started && waiting?.(reply));
     started.on("error", ({ message }) => end(`its process failed: ${message}`));
     started.on("exit", (code, signal) => end(`its process ended with ${signal ?? code}`));
     return started;
   };
 
-  const ask = async (order: InvocationOrder): Promise<OrderReply> => {
+  const ask = async (order: InvocationOrder): Promise<FunctionProcessReply> => {
     const before = ends.get(order.function) ?? 0;
     if (before >= mostEnds) return { fault: `it is not asked any more, for ${before} reviews ended its process` };
     actor ??= start();
     const child = actor;
-    const { promise, resolve } = Promise.withResolvers<OrderReply>();
+    const { promise, resolve } = Promise.withResolvers<FunctionProcessReply>();
     waiting = resolve;
     const timer = setTimeout(() => {
       actor = undefined;

@@ -11,7 +11,7 @@ export interface InvocationOrder {
 }
 
 /** The result of an order: the handler's answer, or the fault. It is empty if the function was only loaded. */
-export interface OrderReply {
+export interface FunctionProcessReply {
   answer?: unknown;
   fault?: string;
 }
@@ -27,7 +27,7 @@ const load = (name: string): Handler => {
   return handler;
 };
 
-const handleOrder = async ({ function: name, event, milliseconds }: InvocationOrder): Promise<OrderReply> => {
+const handleOrder = async ({ function: name, event, milliseconds }: InvocationOrder): Promise<FunctionProcessReply> => {
   try {
     const handler = load(name);
     if (event === undefined) return {};

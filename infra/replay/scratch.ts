@@ -20,7 +20,7 @@ export interface ReplayResources {
   remove(): void;
 }
 
-export const openReplayResources = (): ReplayResources => {
+export const openReplayFoldersAndProcesses = (): ReplayResources => {
   const folders: string[] = [];
   const children = new Set<ChildProcess>();
   const trackChild = (child: ChildProcess) => {

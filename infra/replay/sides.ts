@@ -6,7 +6,7 @@ import type { AdmissionReview } from "#lib/review.ts";
 import type { Phase } from "#lib/rule.ts";
 import { mergeWithDefaults } from "#lib/settings.ts";
 import { getCasePhase } from "../catalogue/cases.ts";
-import { type ReplayAnswer, readAnswer, readRecordedAnswer } from "./answers.ts";
+import { parseReplayAnswer, type ReplayAnswer, readRecordedAnswer } from "./answers.ts";
 
 export interface ReplayRequest {
   entry: Case;
@@ -56,7 +56,7 @@ export const createVersionSide = (version: RuleVersion): ReplaySide => ({
     const member = hasMember(part.config, rule) ? rule : undefined;
     const result = await version.invoke(part, { ...buildReplayEvent(request), settings: standing.settings, member });
     if (!("answer" in result)) return result;
-    const answer = readAnswer(result.answer, entry, review.request.uid);
+    const answer = parseReplayAnswer(result.answer, entry, review.request.uid);
     return "made" in answer && !asRecorded ? { ...answer, mode: standing.mode } : answer;
   },
 });

@@ -13,7 +13,7 @@ import { createVersionSide, type ReplaySide, recordedSide } from "./sides.ts";
 export const checkoutRoot = fileURLToPath(new URL("../../", import.meta.url));
 
 /** The rules to build from a checkout (if empty, all that are on), and the postern.yaml (if absent, its own). */
-export interface BuildRequest {
+export interface CheckoutBuildRequest {
   rules: readonly string[];
   config?: string | undefined;
 }
@@ -47,7 +47,7 @@ export const isShallowCheckout = async (scratch: ReplayResources): Promise<boole
 export const buildCommit = async (
   commit: string,
   name: string,
-  wish: BuildRequest,
+  wish: CheckoutBuildRequest,
   scratch: ReplayResources,
   say: (line: string) => void,
 ): Promise<string> => {
@@ -69,7 +69,7 @@ export const buildCommit = async (
 export const buildCheckout = async (
   folder: string,
   name: string,
-  wish: BuildRequest,
+  wish: CheckoutBuildRequest,
   scratch: ReplayResources,
   say: (line: string) => void,
 ): Promise<string> => {
@@ -117,7 +117,7 @@ const hasFolderOption = async (place: string, name: string, scratch: ReplayResou
 const buildIn = async (
   place: string,
   name: string,
-  { rules, config }: BuildRequest,
+  { rules, config }: CheckoutBuildRequest,
   scratch: ReplayResources,
   isOurs: boolean,
 ): Promise<string> => {
@@ -150,7 +150,7 @@ const requireSuccess = (ended: ProcessResult, what: string): ProcessResult => {
 /** The options for opening one of the two versions that a replay compares. */
 export interface SideOptions {
   stage: AwsStage | undefined;
-  wish: BuildRequest;
+  wish: CheckoutBuildRequest;
   /** The time limit of one review on this machine. */
   milliseconds: number;
   scratch: ReplayResources;

@@ -8,23 +8,23 @@ import { Complaint } from "../cli/complaint.ts";
 import {
   type CanaryOptions,
   type CanaryTrial,
+  type CanaryVersionCounts,
   findVersionFault,
-  minimumReviews,
+  minimumCanaryReviews,
   runCanary,
-  type VersionCounts,
 } from "./canary.ts";
 
-const quiet: VersionCounts = { calls: 0, reviews: 0, denials: 0, errors: 0, p99: 0 };
-const buildCounts = (reviews: number, more: Partial<VersionCounts> = {}) => completeCounts({ reviews, ...more });
+const quiet: CanaryVersionCounts = { calls: 0, reviews: 0, denials: 0, errors: 0, p99: 0 };
+const buildCounts = (reviews: number, more: Partial<CanaryVersionCounts> = {}) => completeCounts({ reviews, ...more });
 
 interface Row {
   name: string;
-  old: Partial<VersionCounts>;
-  fresh: Partial<VersionCounts>;
+  old: Partial<CanaryVersionCounts>;
+  fresh: Partial<CanaryVersionCounts>;
   fault?: string;
 }
 const rows = readRows<Row[]>(import.meta.filename);
-const completeCounts = (given: Partial<VersionCounts>): VersionCounts => ({
+const completeCounts = (given: Partial<CanaryVersionCounts>): CanaryVersionCounts => ({
   ...quiet,
   calls: given.reviews ?? 0,
   ...given,
@@ -42,26 +42,26 @@ describe("the fault of a fresh version", () => {
       failed: fc.nat(1000),
       p99: fc.nat(30_000),
     })
-    .map(({ reviews, crashes, denied, failed, p99 }): VersionCounts => {
+    .map(({ reviews, crashes, denied, failed, p99 }): CanaryVersionCounts => {
       return {
         ...{ calls: reviews + crashes, reviews, p99 },
         ...{ denials: Math.min(denied, reviews), errors: crashes + Math.min(failed, reviews) },
       };
     });
-  const multiply = (one: VersionCounts, factor: number): VersionCounts => ({
+  const multiply = (one: CanaryVersionCounts, factor: number): CanaryVersionCounts => ({
     ...{ calls: one.calls * factor, reviews: one.reviews * factor, p99: one.p99 },
     ...{ denials: one.denials * factor, errors: one.errors * factor },
   });
   const factor = fc.integer({ min: 1, max: 50 });
 
   it("is nothing where the shares are the same, however many reviews each had", () => {
-    const check = (one: VersionCounts, old: number, fresh: number) =>
+    const check = (one: CanaryVersionCounts, old: number, fresh: number) =>
       assert.equal(findVersionFault(multiply(one, old), multiply(one, fresh)), undefined);
     fc.assert(fc.property(counts, factor, factor, check));
   });
 
   it("is nothing where it only fails less and answers sooner", () => {
-    const check = (one: VersionCounts, fewer: number) => {
+    const check = (one: CanaryVersionCounts, fewer: number) => {
       const better = { ...one, errors: Math.floor(one.errors * fewer), p99: one.p99 * fewer };
       assert.equal(findVersionFault(one, better), undefined);
     };
@@ -74,7 +74,7 @@ describe("the fault of a fresh version", () => {
 
   it("is never what fewer than ten reviews were denied or fewer than three failed", () => {
     const few = fc.tuple(fc.nat(9), fc.nat(9), fc.nat(2), fc.nat(30_000));
-    const check = (old: VersionCounts, [reviews, denied, errors, p99]: [number, number, number, number]) =>
+    const check = (old: CanaryVersionCounts, [reviews, denied, errors, p99]: [number, number, number, number]) =>
       assert.equal(
         findVersionFault(old, buildCounts(reviews, { denials: Math.min(denied, reviews), errors, p99 })),
         undefined,
@@ -136,7 +136,7 @@ const createAliases = (trials: CanaryTrial[]) => {
 
 /** Metrics that CloudWatch would return for versions such as `a:2`. */
 const createMetrics = (
-  known: Record<string, Partial<VersionCounts> & { crashes?: number }>,
+  known: Record<string, Partial<CanaryVersionCounts> & { crashes?: number }>,
   before: () => void = () => {},
 ): StageMetrics => {
   const answer = ({ namespace, metric, dimensions, stat }: MetricQuery): number => {
@@ -214,7 +214,7 @@ describe("a canary", () => {
 
   it("rolls back without a result what had too few reviews in twice the time, and promotes the others", async () => {
     const { functions, moves, describeAliases } = createAliases([a, b]);
-    const few = { ...healthy, "a:2": { reviews: minimumReviews - 1 } };
+    const few = { ...healthy, "a:2": { reviews: minimumCanaryReviews - 1 } };
     const outcomes = await runCanary(functions, createMetrics(few), [a, b], brief);
     assert.deepEqual(outcomes, [
       { trial: b, is: "promoted" },
@@ -232,9 +232,10 @@ describe("a canary", () => {
   it("promotes what gets its reviews in the second half", async () => {
     const { functions, describeAliases } = createAliases([a]);
     const start = Date.now();
-    const known: Record<string, Partial<VersionCounts>> = { ...reviewed, "a:2": { reviews: 1 } };
+    const known: Record<string, Partial<CanaryVersionCounts>> = { ...reviewed, "a:2": { reviews: 1 } };
     const metrics = createMetrics(known, () => {
-      if (Date.now() >= start + brief.milliseconds + brief.milliseconds / 2) known["a:2"] = { reviews: minimumReviews };
+      if (Date.now() >= start + brief.milliseconds + brief.milliseconds / 2)
+        known["a:2"] = { reviews: minimumCanaryReviews };
     });
     assert.deepEqual(await runCanary(functions, metrics, [a], brief), [{ trial: a, is: "promoted" }]);
     assert.deepEqual(describeAliases(), ["2"]);

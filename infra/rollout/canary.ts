@@ -28,7 +28,7 @@ export interface CanaryOptions {
 }
 
 /** What a version did during the trial of a canary. */
-export interface VersionCounts {
+export interface CanaryVersionCounts {
   /** Includes calls that crashed. */
   calls: number;
   reviews: number;
@@ -40,7 +40,7 @@ export interface VersionCounts {
 }
 
 /** The number of reviews that a promotion or a comparison of latencies needs. */
-export const minimumReviews = 50;
+export const minimumCanaryReviews = 50;
 
 /**
  * Gives fresh versions a share of the reviews. A fault of one version rolls all of them back, because they are to go
@@ -95,10 +95,10 @@ export const runCanary = async (
       }
       if (Date.now() < first) continue;
       for (const { trial, fresh } of observed)
-        if (fresh.reviews >= minimumReviews) await endTrial(trial, trial.fresh, { trial, is: "promoted" });
+        if (fresh.reviews >= minimumCanaryReviews) await endTrial(trial, trial.fresh, { trial, is: "promoted" });
       if (Date.now() < last) continue;
       const reviews = new Map(observed.map(({ trial, fresh }) => [trial.rule, fresh.reviews]));
-      await endAll("undecided", ({ rule }) => `it had ${reviews.get(rule)} reviews, but needs ${minimumReviews}`);
+      await endAll("undecided", ({ rule }) => `it had ${reviews.get(rule)} reviews, but needs ${minimumCanaryReviews}`);
     }
   } catch (error) {
     const why = signal?.aborted ? "it was interrupted" : `the canary could not continue: ${toSentence(error)}`;
@@ -127,7 +127,7 @@ const readCounts = async (functions: StageFunctions, metrics: StageMetrics, tria
       for (const [what, question] of Object.entries(buildQuestions(functions.getFunctionName(rule), version)))
         questions[`${rule}/${version}/${what}`] = question;
   const answers = await metrics.ask(questions, since, new Date());
-  const read = (rule: string, version: string): VersionCounts => {
+  const read = (rule: string, version: string): CanaryVersionCounts => {
     const get = (what: string) => answers[`${rule}/${version}/${what}`] ?? 0;
     return {
       calls: get("reviews") + get("crashes"),
@@ -156,7 +156,7 @@ const buildQuestions = (name: string, version: string): Record<string, MetricQue
 };
 
 /** Returns the fault of a fresh version in a sentence; undefined if there is none, or too few reviews. */
-export const findVersionFault = (old: VersionCounts, fresh: VersionCounts): string | undefined => {
+export const findVersionFault = (old: CanaryVersionCounts, fresh: CanaryVersionCounts): string | undefined => {
   const [before, now] = [old.errors / Math.max(1, old.calls), fresh.errors / Math.max(1, fresh.calls)];
   if (fresh.errors >= 3 && now > 2 * before + 0.01)
     return `it fails ${formatShare(now)} of its reviews, and the version before ${formatShare(before)}`;
@@ -164,8 +164,8 @@ export const findVersionFault = (old: VersionCounts, fresh: VersionCounts): stri
   if (isSignificant(old, fresh) && Math.abs(denies - denied) > 0.05)
     return `it denies ${formatShare(denies)} of its reviews, and the version before ${formatShare(denied)}`;
   if (
-    fresh.reviews >= minimumReviews &&
-    old.reviews >= minimumReviews &&
+    fresh.reviews >= minimumCanaryReviews &&
+    old.reviews >= minimumCanaryReviews &&
     fresh.p99 > 3 * old.p99 &&
     fresh.p99 > old.p99 + 250
   )
@@ -174,7 +174,7 @@ export const findVersionFault = (old: VersionCounts, fresh: VersionCounts): stri
 };
 
 /** Reports whether two shares of denials differ by more than chance: by four standard deviations and three reviews. */
-const isSignificant = (old: VersionCounts, fresh: VersionCounts): boolean => {
+const isSignificant = (old: CanaryVersionCounts, fresh: CanaryVersionCounts): boolean => {
   if (fresh.reviews < 10 || old.reviews < 10) return false;
   const all = (old.denials + fresh.denials) / (old.reviews + fresh.reviews);
   const deviation = Math.sqrt(all * (1 - all) * (1 / old.reviews + 1 / fresh.reviews));

@@ -1,7 +1,7 @@
 import type { CatalogueRule } from "../catalogue/registry.ts";
 import type { DeployedObject } from "../clusters/api.ts";
 import type { ClusterConfig } from "../config/config.ts";
-import { buildConfigurations, getEntryRule, type WebhookEntry } from "../webhooks/configurations.ts";
+import { buildConfigurations, getRuleNameOfEntry, type WebhookEntry } from "../webhooks/configurations.ts";
 import { buildRoles } from "../webhooks/rbac.ts";
 
 /** Where a cluster's webhook entries reach the functions of a stage. */
@@ -20,7 +20,7 @@ const placeholder = "{key}";
 export const configurationName = "postern";
 
 /** Returns all objects for a cluster, roles first, with a placeholder for its key. */
-export const buildManifests = (
+export const buildClusterManifests = (
   catalogue: CatalogueRule[],
   [name, cluster]: [string, ClusterConfig],
   { base, ca, stage }: ClusterEndpoints,
@@ -64,7 +64,7 @@ export const listEntries = (manifests: DeployedObject[]): WebhookEntry[] =>
 
 /** Returns the names of the rules and groups that the webhook entries in these objects call. */
 export const listCalledRules = (manifests: DeployedObject[]): string[] => [
-  ...new Set(listEntries(manifests).flatMap((webhook) => getEntryRule(webhook) ?? [])),
+  ...new Set(listEntries(manifests).flatMap((webhook) => getRuleNameOfEntry(webhook) ?? [])),
 ];
 
 /** Returns one entry for each rule, cluster and phase; variants are left out. */

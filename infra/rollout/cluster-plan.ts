@@ -2,15 +2,15 @@ import { Complaint } from "../cli/complaint.ts";
 import type { DeployedObject } from "../clusters/api.ts";
 import { findDifferences } from "../clusters/apply.ts";
 import { compareManifests } from "../clusters/drift.ts";
-import { buildManifests, configurationName, insertKeyIntoUrls, listEntries } from "./cluster-manifests.ts";
-import { chooseHardened } from "./hardening.ts";
+import { buildClusterManifests, configurationName, insertKeyIntoUrls, listEntries } from "./cluster-manifests.ts";
+import { chooseFailClosedRules } from "./hardening.ts";
 import type { Keyring } from "./keyring.ts";
 import type { Release } from "./releases.ts";
 import {
   type DeploymentTargets,
   getClusterEndpoints,
   getKeyVersion,
-  inspectTarget,
+  inspectClusterOfDeployment,
   openTargetCluster,
   requireOwnStage,
 } from "./targets.ts";
@@ -31,7 +31,7 @@ export const planCluster = async (
   keyring: Keyring | undefined,
   outputs: Record<string, string>,
 ): Promise<ClusterPlan> => {
-  const found = await inspectTarget(targets, name).catch((error: unknown) => {
+  const found = await inspectClusterOfDeployment(targets, name).catch((error: unknown) => {
     if (error instanceof Complaint) return error;
     throw error;
   });
@@ -39,13 +39,13 @@ export const planCluster = async (
     return { cluster: name, hardened: [], differences: [], unknown: found.message, notes: [] };
   const { cluster } = found;
   const endpoints = getClusterEndpoints(targets, outputs);
-  const { hardened, notes: open } = await chooseHardened(targets, [name, cluster], newest, endpoints, outputs);
+  const { hardened, notes: open } = await chooseFailClosedRules(targets, [name, cluster], newest, endpoints, outputs);
   const notes = [...found.notes, ...open];
-  const manifests = buildManifests(targets.catalogue, [name, cluster], endpoints, new Set(hardened));
+  const manifests = buildClusterManifests(targets.catalogue, [name, cluster], endpoints, new Set(hardened));
   const plan = { cluster: name, hardened, notes };
   const keyVersion = getKeyVersion(cluster);
   const signer = keyring?.current.publicKey ?? newest?.keys?.signer;
-  const differences = compareWithRecord(newest, name, { manifests, keyVersion, signer });
+  const differences = describeChangesSinceRelease(newest, name, { manifests, keyVersion, signer });
   const isRecorded = differences.length === 0;
   if (targets.write !== undefined)
     return { ...plan, differences: isRecorded ? [] : [`the entries are written to ${targets.write}`] };
@@ -69,7 +69,7 @@ export const planCluster = async (
   }
 };
 
-export const compareWithRecord = (
+export const describeChangesSinceRelease = (
   newest: Release | undefined,
   name: string,
   wanted: { manifests: DeployedObject[]; keyVersion: number; signer: string | undefined },

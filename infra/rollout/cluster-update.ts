@@ -6,9 +6,9 @@ import { formatCount } from "../cli/progress.ts";
 import type { DeployedObject } from "../clusters/api.ts";
 import { applyAll, applyRights, findDifferences } from "../clusters/apply.ts";
 import { findFailingEntries } from "../clusters/probe.ts";
-import { getEntryRule, type WebhookEntry } from "../webhooks/configurations.ts";
+import { getRuleNameOfEntry, type WebhookEntry } from "../webhooks/configurations.ts";
 import {
-  buildManifests,
+  buildClusterManifests,
   configurationName,
   insertKeyIntoUrls,
   listEntries,
@@ -20,7 +20,7 @@ import {
   type DeploymentTargets,
   getClusterEndpoints,
   getKeyVersion,
-  inspectTarget,
+  inspectClusterOfDeployment,
   openTargetCluster,
   requireOwnStage,
 } from "./targets.ts";
@@ -35,9 +35,9 @@ export const updateCluster = async (
   record: (recorded: ReleasedCluster) => Promise<void>,
 ): Promise<void> => {
   const { catalogue, progress, stage, write } = targets;
-  const { cluster } = await inspectTarget(targets, name);
+  const { cluster } = await inspectClusterOfDeployment(targets, name);
   const endpoints = getClusterEndpoints(targets, await stage.stack.readOutputs());
-  const manifests = buildManifests(catalogue, [name, cluster], endpoints, new Set(hardened));
+  const manifests = buildClusterManifests(catalogue, [name, cluster], endpoints, new Set(hardened));
   const keyVersion = getKeyVersion(cluster);
   const since = findFirstTimes(manifests, before?.since ?? {});
   const wanted = insertKeyIntoUrls(manifests, keyring.current.signSegment(name, keyVersion));
@@ -91,7 +91,7 @@ const countProbes = (before: ReleasedCluster | undefined, entries: WebhookEntry[
   const probes: Record<string, number> = { ...before?.probed };
   // Each entry is probed before it is applied. Its rule is probed again afterwards, and when its alias moves.
   for (const entry of entries) {
-    const rule = getEntryRule(entry) ?? "";
+    const rule = getRuleNameOfEntry(entry) ?? "";
     probes[rule] = (probes[rule] ?? 0) + 3;
   }
   return probes;
@@ -99,7 +99,7 @@ const countProbes = (before: ReleasedCluster | undefined, entries: WebhookEntry[
 
 const findFirstTimes = (manifests: DeployedObject[], before: Record<string, string>): Record<string, string> => {
   const now = new Date().toISOString();
-  const rules = listEntries(manifests).flatMap((webhook) => getEntryRule(webhook) ?? []);
+  const rules = listEntries(manifests).flatMap((webhook) => getRuleNameOfEntry(webhook) ?? []);
   return Object.fromEntries(rules.map((rule) => [rule, before[rule] ?? now]));
 };
 

@@ -1,14 +1,14 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import fc from "fast-check";
-import { estimateCost, type RuleUsage } from "./cost.ts";
+import { estimateCost, type RuleCostFactors } from "./cost.ts";
 
-const small: RuleUsage = { endpointType: "url", memoryMegabytes: 256, milliseconds: 5, asks: false };
+const small: RuleCostFactors = { endpointType: "url", memoryMegabytes: 256, milliseconds: 5, asks: false };
 
 describe("the cost of a million reviews", () => {
   /** A kilobyte of log for each is half a dollar. */
   const log = 0.5;
-  const examples: [string, RuleUsage, number][] = [
+  const examples: [string, RuleCostFactors, number][] = [
     ["a function URL", small, 0.22],
     ["the HTTP API", { ...small, endpointType: "http" }, 1.22],
     ["a rule that asks its cluster", { ...small, milliseconds: 30, asks: true }, 0.31],
@@ -26,7 +26,7 @@ describe("the cost of a million reviews", () => {
       memoryMegabytes: fc.integer({ min: 128, max: 10_240 }),
       milliseconds: fc.integer({ min: 0, max: 30_000 }),
     });
-    const check = (one: RuleUsage, more: number) => {
+    const check = (one: RuleCostFactors, more: number) => {
       const cost = estimateCost(one);
       const apart = estimateCost({ ...one, endpointType: "http" }) - estimateCost({ ...one, endpointType: "url" });
       assert.ok(Math.abs(apart - 1) < 1e-9);

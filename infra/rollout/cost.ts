@@ -1,7 +1,7 @@
 import type { AwsStage } from "../aws/stage.ts";
 import type { PackagedRule } from "./package.ts";
 
-export interface RuleUsage {
+export interface RuleCostFactors {
   endpointType: "http" | "url";
   memoryMegabytes: number;
   milliseconds: number;
@@ -23,7 +23,7 @@ const price = {
 /** The estimated share of calls with a cold start. */
 const coldShare = 0.01;
 
-export const estimateCost = ({ endpointType, memoryMegabytes, milliseconds, asks }: RuleUsage): number => {
+export const estimateCost = ({ endpointType, memoryMegabytes, milliseconds, asks }: RuleCostFactors): number => {
   const gigabytes = memoryMegabytes / 1024;
   const start = asks ? 0.3 : 0.15;
   return (

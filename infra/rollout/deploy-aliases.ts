@@ -2,7 +2,7 @@ import type { LiveAlias } from "../aws/lambda-functions.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
 import { formatCount, runInParallel } from "../cli/progress.ts";
 import { findFailingEntries } from "../clusters/probe.ts";
-import { getEntryRule } from "../webhooks/configurations.ts";
+import { getRuleNameOfEntry } from "../webhooks/configurations.ts";
 import { type CanaryOutcome, runCanary } from "./canary.ts";
 import { insertKeyIntoUrls, listEntries, selectOnePerPhase } from "./cluster-manifests.ts";
 import { maxParallelCalls, type PreparedDeployment } from "./preparation.ts";
@@ -104,7 +104,7 @@ const requireAnswers = async (prepared: PreparedDeployment, moves: AliasMove[], 
     keyring === undefined
       ? []
       : listEntries(insertKeyIntoUrls(manifests, keyring.current.signSegment(cluster, keyVersion))).filter((webhook) =>
-          names.includes(getEntryRule(webhook) ?? ""),
+          names.includes(getRuleNameOfEntry(webhook) ?? ""),
         ),
   );
   if (entries.length === 0) return;

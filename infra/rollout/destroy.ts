@@ -2,7 +2,7 @@ import { setTimeout as wait } from "node:timers/promises";
 import type { AwsStage } from "../aws/stage.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
 import { formatCount, type Progress } from "../cli/progress.ts";
-import { deleteAll, findCallingEntries } from "../clusters/apply.ts";
+import { deleteAll, findEntriesCallingUrls } from "../clusters/apply.ts";
 import { configurationName } from "./cluster-manifests.ts";
 import { readKeyring } from "./keyring.ts";
 import { lockKey, lockStage, type StageLock } from "./lock.ts";
@@ -92,7 +92,7 @@ const requireNoEntries = async (demolition: DestroyOptions, names: string[]) => 
     ...(demolition.url === undefined ? [] : [demolition.url]),
   ];
   for (const name of names) {
-    const left = await findCallingEntries(await openTargetCluster(demolition, name), bases);
+    const left = await findEntriesCallingUrls(await openTargetCluster(demolition, name), bases);
     if (left.length > 0)
       throw new Complaint(
         `cluster ${name} still calls this stage: ${left.map(({ kind, name, entry }) => `${entry} of the ${kind} ${name}`).join(", ")}; delete that first`,

@@ -1,15 +1,15 @@
 import type { MetricQuery } from "../aws/metrics.ts";
 import type { AwsStage } from "../aws/stage.ts";
-import { buildRoute, lossMetric, lossOutput } from "../build/deployment.ts";
+import { buildRoute, lossMetric, lossMetricOutputName } from "../build/deployment.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
 import type { ClusterConfig } from "../config/config.ts";
-import { getEntryRule } from "../webhooks/configurations.ts";
-import { buildManifests, type ClusterEndpoints, listEntries } from "./cluster-manifests.ts";
+import { getRuleNameOfEntry } from "../webhooks/configurations.ts";
+import { buildClusterManifests, type ClusterEndpoints, listEntries } from "./cluster-manifests.ts";
 import type { Release, ReleasedCluster } from "./releases.ts";
 import type { DeploymentTargets } from "./targets.ts";
 
 /** Returns the rules to make fail closed: those that already do, and those with enough reviews without an error. */
-export const chooseHardened = async (
+export const chooseFailClosedRules = async (
   targets: Pick<DeploymentTargets, "stage" | "catalogue" | "harden">,
   [name, cluster]: [string, ClusterConfig],
   newest: Release | undefined,
@@ -24,7 +24,7 @@ export const chooseHardened = async (
   if (harden === false) return { hardened: already, notes: [] };
   const others = candidates.filter((rule) => !already.includes(rule));
   // The stack of an older version of Postern doesn't count the reviews that its gateway loses.
-  const isUncounted = outputs.BaseUrl !== undefined && outputs[lossOutput] === undefined;
+  const isUncounted = outputs.BaseUrl !== undefined && outputs[lossMetricOutputName] === undefined;
   const reviews = await readReviews(stage, name, cluster, others, before);
   const counts = others.map((rule) => {
     const { count, losses } = reviews.get(rule) ?? { count: 0, losses: [] };
@@ -120,11 +120,14 @@ const findHardenable = (
   const names = catalogue.map(({ name }) => name).concat(cluster[1].groups.map(({ name }) => name));
   const readPolicies = (hardened: string[]) =>
     new Map(
-      listEntries(buildManifests(catalogue, cluster, endpoints, new Set(hardened))).map((entry) => [entry.name, entry]),
+      listEntries(buildClusterManifests(catalogue, cluster, endpoints, new Set(hardened))).map((entry) => [
+        entry.name,
+        entry,
+      ]),
     );
   const [before, after] = [readPolicies([]), readPolicies(names)];
   const softened = [...after.values()].filter(
     ({ name, failurePolicy }) => failurePolicy === "Fail" && before.get(name)?.failurePolicy === "Ignore",
   );
-  return [...new Set(softened.flatMap((entry) => getEntryRule(entry) ?? []))];
+  return [...new Set(softened.flatMap((entry) => getRuleNameOfEntry(entry) ?? []))];
 };

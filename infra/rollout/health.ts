@@ -5,12 +5,12 @@ import type { ClusterApi } from "../clusters/api.ts";
 import { findDifferences } from "../clusters/apply.ts";
 import { findInspectingRules } from "../clusters/inspection.ts";
 import { probeEntries } from "../clusters/probe.ts";
-import { getEntryRule, type WebhookEntry } from "../webhooks/configurations.ts";
+import { getRuleNameOfEntry, type WebhookEntry } from "../webhooks/configurations.ts";
 import { buildRuleEntries } from "../webhooks/entry.ts";
 import { configurationName, insertKeyIntoUrls, listEntries, selectOnePerPhase } from "./cluster-manifests.ts";
 import { readKeyring } from "./keyring.ts";
 import type { Release, ReleasedCluster } from "./releases.ts";
-import { type DeploymentTargets, inspectTarget, openTargetCluster } from "./targets.ts";
+import { type DeploymentTargets, inspectClusterOfDeployment, openTargetCluster } from "./targets.ts";
 
 /** What postern status found in a cluster: failing endpoints, and differences from the release. */
 export interface ClusterHealth {
@@ -106,13 +106,13 @@ const describeStaleEntries = async (
   name: string,
   recorded: WebhookEntry[],
 ): Promise<string[]> => {
-  const { cluster } = await inspectTarget(targets, name);
+  const { cluster } = await inspectClusterOfDeployment(targets, name);
   return findInspectingRules(targets.catalogue, cluster).flatMap((listed) => {
     const setup = cluster.rules.get(listed.name);
     return listed.phases.flatMap((phase) => {
       const match = setup ? buildRuleEntries(listed, phase, setup, false).flatMap(({ entry }) => entry.match) : [];
       const known = recorded.filter(
-        (entry) => getEntryRule(entry) === listed.name && entry.clientConfig.url.includes(`/${phase}`),
+        (entry) => getRuleNameOfEntry(entry) === listed.name && entry.clientConfig.url.includes(`/${phase}`),
       );
       const wanted = match.map((row) => ({ scope: "*", ...row }));
       const isSame = isDeepStrictEqual(

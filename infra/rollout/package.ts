@@ -1,6 +1,6 @@
 import { readFile } from "node:fs/promises";
 import type { EndpointConfig } from "#lib/endpoint.ts";
-import type { WantedVersion } from "../aws/lambda-functions.ts";
+import type { WantedLambdaVersion } from "../aws/lambda-functions.ts";
 import { packageStack, type StackTemplate } from "../aws/stack.ts";
 import { buildFunctions, distFolder } from "../build/build.ts";
 import type { RuleBundle } from "../build/bundle.ts";
@@ -13,7 +13,7 @@ import { buildEndpointConfig, listServedRules } from "../project/served.ts";
 export interface PackagedRule {
   name: string;
   listed: CatalogueRule;
-  wanted: WantedVersion;
+  wanted: WantedLambdaVersion;
   logic: string;
   config: EndpointConfig;
   asks: boolean;

@@ -4,14 +4,14 @@ import { rule } from "#lib/rule.ts";
 import type { StageMetrics } from "../aws/metrics.ts";
 import type { StackTemplate } from "../aws/stack.ts";
 import type { DeployedObject } from "../clusters/api.ts";
-import { type ClusterPlan, compareWithRecord } from "./cluster-plan.ts";
+import { type ClusterPlan, describeChangesSinceRelease } from "./cluster-plan.ts";
 import { estimateCosts, type RuleCost } from "./cost.ts";
 import type { FunctionState } from "./disarm.ts";
 import type { PackagedRule } from "./package.ts";
 import { changesNothing, type DeploymentPlan, planRules, type RuleChangePlan } from "./plan.ts";
 import { formatPlan, toPlanData } from "./plan-report.ts";
 import type { Release } from "./releases.ts";
-import { compareRights, findKeptRules, planStack } from "./stack-plan.ts";
+import { compareRights, findOffRulesToKeep, planStack } from "./stack-plan.ts";
 
 const pods = { apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE" as const] };
 const denyingRule = rule({ summary: "Says no.", match: [pods], validate: () => "no" });
@@ -245,7 +245,7 @@ describe("a rule that is off now", () => {
   const parts = [buildPart("a-b")];
   const deployed = buildTemplate("a", "a-b", "ab");
   const findKept = (all: Release[], template: StackTemplate | undefined = deployed) =>
-    findKeptRules("test", template, parts, all);
+    findOffRulesToKeep("test", template, parts, all);
 
   const table: [string, Release[], string[]][] = [
     ["goes, where nothing was ever released", [], []],
@@ -285,8 +285,8 @@ describe("a rule that is off now", () => {
   it("can only stay where it is", () => {
     const all = [buildRelease(1, { a: "1", b: "1", "a-b": "1" })];
     assert.deepEqual(findKept(all), ["a"]);
-    assert.deepEqual(findKeptRules("test", undefined, parts, all), []);
-    assert.deepEqual(findKeptRules("other", deployed, parts, all), []);
+    assert.deepEqual(findOffRulesToKeep("test", undefined, parts, all), []);
+    assert.deepEqual(findOffRulesToKeep("other", deployed, parts, all), []);
   });
 
   describe("in the stack", () => {
@@ -375,7 +375,9 @@ describe("a cluster that is compared with the newest release", () => {
     ],
   ];
   for (const [name, release, change, sentences] of table)
-    it(name, () => assert.deepEqual(compareWithRecord(release, "local", { ...recorded, ...change }), sentences));
+    it(name, () =>
+      assert.deepEqual(describeChangesSinceRelease(release, "local", { ...recorded, ...change }), sentences),
+    );
 });
 
 describe("rights", () => {

@@ -12,7 +12,7 @@ import { type DeploymentJob, prepareDeployment } from "./preparation.ts";
 import { isUnchanged } from "./stack-plan.ts";
 
 /** When a rotation of the URL key counts the old key as unused, and how long it waits for that. */
-export interface KeyRetirement {
+export interface KeyRetirementTimes {
   /** Milliseconds without a review that used the key. */
   unused: number;
   /** The maximum time to wait until the old key is unused, in milliseconds. */
@@ -21,7 +21,7 @@ export interface KeyRetirement {
 }
 
 /** Replaces the key that signs URLs: functions accept both, clusters get new URLs, then the old key is deleted. */
-export const rotateKey = (job: DeploymentJob, retirement: KeyRetirement): Promise<string> =>
+export const rotateKey = (job: DeploymentJob, retirement: KeyRetirementTimes): Promise<string> =>
   lockStage(job.stage, "postern rotate", async (lock) => {
     const { parameters } = job.stage;
     let keyring = await openKeyring(parameters);
@@ -50,7 +50,7 @@ export const rotateKey = (job: DeploymentJob, retirement: KeyRetirement): Promis
     return "the key is replaced";
   });
 
-export const rotateClusterKey = (job: DeploymentJob, name: string, retirement: KeyRetirement): Promise<string> =>
+export const rotateClusterKey = (job: DeploymentJob, name: string, retirement: KeyRetirementTimes): Promise<string> =>
   lockStage(job.stage, "postern rotate", async (lock) => {
     const keyring = await openKeyring(job.stage.parameters);
     const versions = job.config.clusters.get(name)?.keyVersions ?? [1];
@@ -109,7 +109,7 @@ const redeploy = async (job: DeploymentJob, keyring: Keyring, lock: StageLock) =
 const awaitUnused = async (
   { stage: { metrics }, progress }: DeploymentJob,
   keys: { cluster: string; key: string }[],
-  { unused, patience, every = 30_000 }: KeyRetirement,
+  { unused, patience, every = 30_000 }: KeyRetirementTimes,
 ) => {
   const start = Date.now();
   await progress.step("the old key", async (tell) => {

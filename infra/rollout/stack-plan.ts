@@ -7,7 +7,7 @@ import type { PackagedRule, StagePackage } from "./package.ts";
 import type { Release } from "./releases.ts";
 
 /** Returns the rules that are off but keep their functions: an entry or the newest release still names them. */
-export const findKeptRules = (
+export const findOffRulesToKeep = (
   stage: string,
   deployed: StackTemplate | undefined,
   parts: PackagedRule[],
@@ -37,7 +37,7 @@ export const planStack = (
     throw new Complaint(
       `stage ${stage} has the endpoint type ${before}, and serverless.yml says ${after}: clusters would call addresses that don't exist any more; deploy another stage with ${after}, and destroy this one`,
     );
-  const kept = findKeptRules(stage, deployed, parts, all);
+  const kept = findOffRulesToKeep(stage, deployed, parts, all);
   const complete = copyRuleResources(template, deployed, kept);
   const stack = compareStacks(deployed, complete);
   const isCleaning = stack.removed.length > 0 && stack.added.length + stack.changed.length === 0 && !elsewhere;

@@ -8,7 +8,7 @@ import { type ClusterCredentials, describeEks, openClusterApi } from "../cluster
 import type { ClusterApi } from "../clusters/api.ts";
 import { createInspectedCluster, inspectCluster } from "../clusters/inspection.ts";
 import type { ClusterConfig, PosternConfig } from "../config/config.ts";
-import { listAskingRules } from "../config/connections.ts";
+import { listRulesAskingCluster } from "../config/connections.ts";
 import { type ClusterEndpoints, configurationName, stageLabel } from "./cluster-manifests.ts";
 
 /** What a deployment reads and changes: a stage in AWS and the clusters of postern.yaml. */
@@ -44,7 +44,7 @@ export const resolveAddresses = async ({ config, catalogue, stage }: DeploymentT
   const clusters = [...config.clusters].map(async ([name, cluster]): Promise<[string, ClusterConfig]> => {
     const { connect } = cluster;
     const isOpen = connect?.eks !== undefined && connect.server === undefined;
-    if (!isOpen || listAskingRules(catalogue, cluster).length === 0) return [name, cluster];
+    if (!isOpen || listRulesAskingCluster(catalogue, cluster).length === 0) return [name, cluster];
     return [name, { ...cluster, connect: { ...connect, ...(await describeEks(connect, stage.readIdentity)) } }];
   });
   return { ...config, clusters: new Map(await Promise.all(clusters)) };
@@ -87,7 +87,7 @@ export const requireOwnStage = async (api: ClusterApi, { name }: Pick<AwsStage, 
 };
 
 /** Runs the inspections of the rules in a cluster of the deployment. */
-export const inspectTarget = (
+export const inspectClusterOfDeployment = (
   targets: Pick<DeploymentTargets, "stage" | "file" | "deployer" | "config" | "catalogue">,
   name: string,
 ): ReturnType<typeof inspectCluster> =>

@@ -17,7 +17,7 @@ export type LambdaHandler = (event: unknown, context: Context) => Promise<unknow
 type Admits = (segment: string) => unknown;
 
 /** The HTTPS server of `postern serve`, which imitates API Gateway in front of the rules' handlers. */
-export interface Gateway {
+export interface HttpsGateway {
   /** `https://host:port`, for webhook configurations. */
   url: string;
   /**
@@ -56,12 +56,12 @@ const usual: GatewayLimits = {
 };
 
 /** Does what API Gateway does: TLS, routes, events of HTTP API 2.0, and the same limits. */
-export const openGateway = async (
+export const openHttpsGateway = async (
   certificate: ServerCertificate,
   host: string,
   port: number,
   changes: Partial<GatewayLimits> = {},
-): Promise<Gateway> => {
+): Promise<HttpsGateway> => {
   const { sending, ...connectionLimits } = { ...usual, ...changes };
   let handlers: ReadonlyMap<string, LambdaHandler> = new Map();
   let admits: Admits = () => true;

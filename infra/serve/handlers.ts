@@ -10,7 +10,7 @@ import { type BrokenRule, type CatalogueRule, catalogueFolder, readCatalogueRule
 import { Complaint } from "../cli/complaint.ts";
 import type { PosternConfig } from "../config/config.ts";
 import { createIsNamed, listManifestPaths, readProject } from "../project/project.ts";
-import { buildEndpointConfig, buildGroupConfig, listServedRules } from "../project/served.ts";
+import { buildEndpointConfig, buildGroupEndpointConfig, listServedRules } from "../project/served.ts";
 import type { LambdaHandler } from "./gateway.ts";
 
 /** The rules that a server serves, with their handlers and the config they were made from. */
@@ -47,7 +47,7 @@ export const createHandler = (
   const { name, rule, members } = listed;
   if (!members) return createCompleteEndpoint(rule, buildEndpointConfig(config, listed), host, evaluate);
   const rules = Object.fromEntries(members.map(({ name, rule }) => [name, rule]));
-  return createCompleteGroup(rules, buildGroupConfig({ name, members }, config.clusters), host, evaluate);
+  return createCompleteGroup(rules, buildGroupEndpointConfig({ name, members }, config.clusters), host, evaluate);
 };
 
 let generation = 0;

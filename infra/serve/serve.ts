@@ -22,9 +22,9 @@ import {
 } from "../cli/command.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
 import { configFile, type PosternConfig, type RuleConfig } from "../config/config.ts";
-import { readConnections } from "../config/connections.ts";
+import { readClusterConnections } from "../config/connections.ts";
 import { openCertificate, openSigner, type UrlSigner } from "../keys/keys.ts";
-import { openGateway } from "./gateway.ts";
+import { openHttpsGateway } from "./gateway.ts";
 import { type LoadedHandlers, openServedRules, watchRules } from "./handlers.ts";
 
 /** The options that all verbs share that serve rules on this machine. */
@@ -73,7 +73,7 @@ export const serveRules = async (
     const opened = await openServedRules(file, recordingHost, evaluate, kept);
     // A grouped rule that also validates is served twice.
     const rules = [...new Set(opened.served.flatMap((listed) => listed.members ?? [listed]))];
-    const { connections, manifestClusters, faults } = await readConnections(opened.config, rules, file, "here");
+    const { connections, manifestClusters, faults } = await readClusterConnections(opened.config, rules, file, "here");
     const isLost = (name: string) =>
       opened.config.clusters.get(name)?.connect?.manifests && !manifestClusters.has(name);
     // Refuses the reload, so that the manifests of the last good reload stay in use.
@@ -95,7 +95,7 @@ export const serveRules = async (
     return opened;
   };
   const opened = await open();
-  const gateway = await openGateway(await openCertificate(state, host), host, port);
+  const gateway = await openHttpsGateway(await openCertificate(state, host), host, port);
   const updateGateway = ({ config: { clusters }, handlers }: LoadedHandlers) =>
     gateway.serve(
       handlers,

@@ -29,14 +29,14 @@ import {
 import {
   buildRuleList,
   type CatalogueRule,
-  describeUseBesidePlugin,
+  describeUseBesideDefaultPlugin,
   readCatalogueRules,
 } from "../catalogue/registry.ts";
 import { type Suggestion, suggestFix } from "../check/evaluation/suggestions.ts";
 import { parseConfig } from "../project/project.ts";
 import { listServedRules } from "../project/served.ts";
 import { createHandler } from "../serve/handlers.ts";
-import { evaluateCondition } from "./cel-condition.ts";
+import { evaluateMatchCondition } from "./cel-condition.ts";
 
 // Every rule: its cases, and the laws that no author should have to write. POSTERN_RULES narrows it to some.
 const only = process.env.POSTERN_RULES?.split(",").filter(Boolean) ?? [];
@@ -263,7 +263,7 @@ function testLaws(listed: CatalogueRule, cases: Case[]) {
     if (own.every((entry) => getConditions(entry) === undefined)) continue;
 
     const isCalled = (entry: Case, { request }: AdmissionReview) =>
-      Object.values(getConditions(entry) ?? {}).every((expression) => evaluateCondition(expression, request));
+      Object.values(getConditions(entry) ?? {}).every((expression) => evaluateMatchCondition(expression, request));
     const assertIdleIfSkipped = async (entry: Case) => {
       const review = buildReview(listed, entry);
       if (isCalled(entry, review)) return true;
@@ -303,7 +303,7 @@ function testLaws(listed: CatalogueRule, cases: Case[]) {
       "opens with the rule's summary",
     );
     const [intro = ""] = readme.split("\n## ");
-    const worthwhile = describeUseBesidePlugin(listed.rule) ?? "";
+    const worthwhile = describeUseBesideDefaultPlugin(listed.rule) ?? "";
     assert.ok(intro.replaceAll("\n", " ").includes(worthwhile), "says what it is good for where its plugin is on");
     for (const key of Object.keys(listed.rule.settings ?? {}))
       assert.match(readme, new RegExp(`^\\| \`${key}\``, "m"), `its table of settings has ${key}`);

@@ -2,7 +2,10 @@ import { celEvaluator } from "#infra/apiserver/admission/cel/conditions.ts";
 import type { AdmissionRequest } from "#lib/review.ts";
 
 /** Evaluates a match condition as the API server does. Throws if the expression fails. */
-export const evaluateCondition = (expression: string, { object, oldObject, ...request }: AdmissionRequest): boolean => {
+export const evaluateMatchCondition = (
+  expression: string,
+  { object, oldObject, ...request }: AdmissionRequest,
+): boolean => {
   // The API server's CEL doesn't see empty fields.
   const filled = Object.entries(request).filter(([, value]) => value !== "" && value !== undefined);
   const variables = { object: object ?? null, oldObject: oldObject ?? null, request: Object.fromEntries(filled) };

@@ -17,7 +17,7 @@ export { createLiveCapabilities } from "#lib/cluster/live-capabilities.ts";
 export type { MetricCount } from "#lib/metrics.ts";
 export { mergeWithDefaults as mergeSettings } from "#lib/settings.ts";
 export { applyOutcomePatch } from "../catalogue/case-differences.ts";
-export { evaluateCondition } from "./cel-condition.ts";
+export { evaluateMatchCondition } from "./cel-condition.ts";
 export { type Case, createRecordedCapabilities, type RuleDecision };
 
 /** The input of a decision beside the request. The defaults are the rule's settings, no answers and 1970. */

@@ -7,7 +7,7 @@ import type { CatalogueRule } from "../catalogue/registry.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { parseConfig } from "../project/project.ts";
 import { buildEndpointConfig } from "../project/served.ts";
-import { evaluateCondition } from "../testing/cel-condition.ts";
+import { evaluateMatchCondition } from "../testing/cel-condition.ts";
 import { buildConfigurations, type RegistrationOptions, type WebhookEntry } from "./configurations.ts";
 import { joinLines } from "./entry.ts";
 
@@ -156,7 +156,7 @@ describe("an exemption", () => {
     const conditions = buildEntries(yaml)["Mutat third.postern.dev"]?.matchConditions ?? [];
     // These conditions read only the request's user.
     const request = { userInfo, object: {} } as AdmissionRequest;
-    return !conditions.every(({ expression }) => evaluateCondition(expression, request));
+    return !conditions.every(({ expression }) => evaluateMatchCondition(expression, request));
   };
   for (const [exempt, user, expected] of rows.users)
     it(`of ${JSON.stringify(exempt)} ${expected ? "covers" : "does not cover"} ${JSON.stringify(user)}`, () =>

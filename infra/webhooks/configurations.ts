@@ -5,7 +5,7 @@ import type { CatalogueRule } from "../catalogue/registry.ts";
 import { Complaint } from "../cli/complaint.ts";
 import type { ClusterConfig } from "../config/config.ts";
 import { buildExemptConditions, buildExemptSelector, buildRuleEntries, joinLines, type VariantEntry } from "./entry.ts";
-import { buildGroupEntry, listDisagreements } from "./groups.ts";
+import { buildGroupEntry, listSharedEntryConflicts } from "./groups.ts";
 
 export interface RegistrationOptions {
   name: string;
@@ -79,7 +79,7 @@ const buildWebhooks = (
       );
     const isFirst = group.members.find(({ name }) => (cluster.rules.get(name)?.mode ?? "off") !== "off") === listed;
     if (!isFirst) return [];
-    const [disagreement] = listDisagreements(group, cluster, isHardened(registration, group.name));
+    const [disagreement] = listSharedEntryConflicts(group, cluster, isHardened(registration, group.name));
     if (disagreement) throw new Complaint(`groups.${group.name} ${disagreement}`);
     const entry = buildGroupEntry(group, cluster, isHardened(registration, group.name));
     return entry ? [toWebhook(group.name, phase, { entry }, registration)] : [];
@@ -139,7 +139,7 @@ const findSlowRequest = (webhooks: WebhookEntry[]): string | undefined => {
           rules.some((match) => isMatched(match, group, resource, operation)),
         );
         // The API server calls one variant of a rule for a request.
-        const byRule = Map.groupBy(called, getEntryRule).values();
+        const byRule = Map.groupBy(called, getRuleNameOfEntry).values();
         const seconds = byRule.reduce((sum, all) => sum + Math.max(...all.map((entry) => entry.timeoutSeconds)), 0);
         if (seconds <= longest.seconds) continue;
         const rules = called.map(({ name }) => name.replace(/\.postern\.dev$/, ""));
@@ -150,7 +150,7 @@ const findSlowRequest = (webhooks: WebhookEntry[]): string | undefined => {
 };
 
 /** Returns the rule or group of an entry: the last part of its name before the domain. Rule names have no dots. */
-export const getEntryRule = ({ name }: Pick<WebhookEntry, "name">) =>
+export const getRuleNameOfEntry = ({ name }: Pick<WebhookEntry, "name">) =>
   name
     .replace(/\.postern\.dev$/, "")
     .split(".")

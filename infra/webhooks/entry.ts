@@ -13,7 +13,7 @@ import { Complaint } from "../cli/complaint.ts";
 import type { Exemptions, RuleConfig } from "../config/config.ts";
 
 /** A webhook entry of a rule in a cluster, without its name and URL. */
-export interface RuleEntry {
+export interface RuleWebhookEntry {
   match: readonly RequestMatch[];
   exempt: Exemptions;
   conditions: NamedConditions;
@@ -28,7 +28,7 @@ export interface RuleEntry {
 
 export interface VariantEntry {
   variant?: string;
-  entry: RuleEntry;
+  entry: RuleWebhookEntry;
 }
 
 const defaultTimeout = 3;
@@ -73,7 +73,7 @@ export const buildRuleEntry = (
   phase: Phase,
   setup: RuleConfig,
   harden: boolean,
-): RuleEntry => {
+): RuleWebhookEntry => {
   const { settings } = setup;
   const match = selectPhase(rule.match, phase, settings) ?? [];
   if (match.length === 0)
@@ -100,7 +100,7 @@ export const buildRuleEntry = (
 const chooseTimeout = (rule: Rule, setup?: RuleConfig) =>
   setup?.timeoutSeconds ?? rule.timeoutSeconds ?? defaultTimeout;
 
-export const findLongestTimeout = (rule: Rule, setup?: RuleConfig): number => {
+export const findLongestTimeoutSeconds = (rule: Rule, setup?: RuleConfig): number => {
   const variants = getVariants(rule, setup?.settings ?? rule.settings ?? {}) ?? [{}];
   return Math.max(...variants.map((variant) => chooseTimeout({ ...rule, ...variant }, setup)));
 };

@@ -7,7 +7,7 @@ import type { CatalogueRule } from "../catalogue/registry.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { parseConfig } from "../project/project.ts";
 import { buildEndpointConfig, listServedRules } from "../project/served.ts";
-import { evaluateCondition } from "../testing/cel-condition.ts";
+import { evaluateMatchCondition } from "../testing/cel-condition.ts";
 import { buildConfigurations, type WebhookEntry } from "./configurations.ts";
 
 const toCatalogueRule = (name: string, one: Rule): CatalogueRule => ({
@@ -185,7 +185,7 @@ describe("a group's entry", () => {
     const [only_, ...others] = entry.matchConditions ?? [];
     assert.deepEqual([only_?.name, others], ["concerns-a-member", []]);
     const isCalled = (resource: string, object: object, operation = "CREATE") =>
-      evaluateCondition(String(only_?.expression), {
+      evaluateMatchCondition(String(only_?.expression), {
         resource: { group: "", version: "v1", resource },
         operation,
         object,
@@ -216,7 +216,7 @@ describe("a group's entry", () => {
       matchExpressions: [{ key: "kubernetes.io/metadata.name", operator: "NotIn", values: ["b"] }],
     });
     const isCalled = (namespace: string, username: string, name: string) =>
-      evaluateCondition(String(entry.matchConditions?.[0]?.expression), {
+      evaluateMatchCondition(String(entry.matchConditions?.[0]?.expression), {
         resource: { group: "", version: "v1", resource: "pods" },
         operation: "CREATE",
         namespace,

@@ -1,15 +1,15 @@
 import type { RequestMatch } from "#lib/rule.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
 import type { ClusterConfig, RuleConfig, RuleGroup } from "../config/config.ts";
-import { buildExemptConditions, buildRuleEntry, joinLines, type RuleEntry, toCelList } from "./entry.ts";
+import { buildExemptConditions, buildRuleEntry, joinLines, type RuleWebhookEntry, toCelList } from "./entry.ts";
 
-type ActiveMember = { listed: CatalogueRule; entry: RuleEntry; mode: RuleConfig["mode"] };
+type ActiveMember = { listed: CatalogueRule; entry: RuleWebhookEntry; mode: RuleConfig["mode"] };
 
 export const buildGroupEntry = (
   { members }: RuleGroup,
   cluster: ClusterConfig,
   harden: boolean,
-): RuleEntry | undefined => {
+): RuleWebhookEntry | undefined => {
   const on = listActiveMembers(members, cluster, harden);
   const entries = on.map(({ entry }) => entry);
   const [first] = entries;
@@ -36,7 +36,7 @@ export const buildGroupEntry = (
 };
 
 const buildMemberCondition = (
-  { match, exempt, conditions }: RuleEntry,
+  { match, exempt, conditions }: RuleWebhookEntry,
   all: readonly RequestMatch[],
   exemptForAll: string[] = [],
 ): string => {
@@ -71,7 +71,7 @@ const buildMatchCondition = ({ operations, resources }: RequestMatch): string =>
 const joinWithOr = (terms: string[]) => (terms.length === 1 ? String(terms[0]) : terms.map(parenthesize).join(" || "));
 
 /** Returns why the members can't share a webhook entry; callers put the group's name before each sentence. */
-export const listDisagreements = ({ members }: RuleGroup, cluster: ClusterConfig, harden = false): string[] => {
+export const listSharedEntryConflicts = ({ members }: RuleGroup, cluster: ClusterConfig, harden = false): string[] => {
   const on = listActiveMembers(members, cluster, harden);
   const about: [string, ActiveMember[], (member: ActiveMember) => unknown][] = [
     ["failurePolicy", on.filter(({ mode }) => mode === "enforce"), ({ entry }) => entry.failurePolicy],

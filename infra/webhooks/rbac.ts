@@ -2,7 +2,7 @@ import type { Need, Needs, ResourceType } from "#lib/needs.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
 import { toLogicalId } from "../catalogue/rule-names.ts";
 import type { ClusterConfig } from "../config/config.ts";
-import { listAskingRules } from "../config/connections.ts";
+import { listRulesAskingCluster } from "../config/connections.ts";
 
 interface PolicyRule {
   apiGroups?: string[];
@@ -30,7 +30,7 @@ const listFunctionNeeds = (
   const getRuleNeeds = ({ name, rule }: CatalogueRule): RuleNeeds => {
     return { needs: rule.needs ?? {}, settings: cluster.rules.get(name)?.settings ?? rule.settings ?? {} };
   };
-  const on = listAskingRules(catalogue, cluster);
+  const on = listRulesAskingCluster(catalogue, cluster);
   const grouped = groups.map(({ name, members }) => ({
     name,
     members: on.filter((listed) => members.includes(listed)),

@@ -10,7 +10,7 @@ import { matchesRequest } from "../request-match.ts";
 import type { AdmissionRequest, KubernetesObject, Patch } from "../review.ts";
 import type { Phase } from "../rule.ts";
 import type { GuardedRule } from "./guard-entries.ts";
-import { buildCallFailure, buildDenial, type ErrorStatus } from "./responses.ts";
+import { buildCallFailure, buildWebhookDenialStatus, type ErrorStatus } from "./responses.ts";
 
 /** What a rule decided about a request, or why it failed. */
 export interface GuardOutcome {
@@ -105,7 +105,9 @@ const evaluateEntry = async (
   context.report({ rule: name, phase, mode, request, ...(decision && { decision }), ...(failure && { failure }) });
   const fatal = mode === "enforce" && context.failurePolicy === "Fail" ? failure : undefined;
   const { status, patch = [], warnings = [] } = decision?.outcome ?? {};
-  const refusal = fatal ? buildCallFailure(entry.webhook, fatal) : status && buildDenial(entry.webhook, status);
+  const refusal = fatal
+    ? buildCallFailure(entry.webhook, fatal)
+    : status && buildWebhookDenialStatus(entry.webhook, status);
   return { patch, warnings, ...(refusal && { refusal }) };
 };
 

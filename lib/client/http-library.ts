@@ -3,7 +3,7 @@ import { createInterceptor, type GuardContext } from "./interception.ts";
 import type { SendAsProgram } from "./program-capabilities.ts";
 
 /** A request as @kubernetes/client-node passes it to its HTTP library. */
-export interface RequestContext {
+export interface ClientNodeRequestContext {
   getUrl(): string;
   getHttpMethod(): string;
   getHeaders(): Record<string, string>;
@@ -26,13 +26,13 @@ export interface Observable<T> {
 
 /** The part of @kubernetes/client-node's HttpLibrary that is used here. */
 export interface HttpLibrary {
-  send(request: RequestContext): Observable<ResponseContext>;
+  send(request: ClientNodeRequestContext): Observable<ResponseContext>;
 }
 
 /** Returns an HTTP library that applies policies and rules to each write before `library` sends it. */
 export const applyRulesToHttpLibrary = (library: HttpLibrary, context: GuardContext): HttpLibrary => {
   const intercept = createInterceptor(context);
-  const pass = async (request: RequestContext): Promise<ResponseContext> => {
+  const pass = async (request: ClientNodeRequestContext): Promise<ResponseContext> => {
     const response = await intercept({
       method: String(request.getHttpMethod()).toUpperCase(),
       address: request.getUrl(),
@@ -46,7 +46,7 @@ export const applyRulesToHttpLibrary = (library: HttpLibrary, context: GuardCont
 };
 
 /** Header names that differ only in case are one header; the last value wins. */
-const readHeaders = (request: RequestContext): Headers => {
+const readHeaders = (request: ClientNodeRequestContext): Headers => {
   const headers = new Headers();
   for (const [name, value] of Object.entries(request.getHeaders())) headers.set(name, value);
   return headers;
@@ -54,10 +54,10 @@ const readHeaders = (request: RequestContext): Headers => {
 
 /** Returns a function that sends other requests in place of `request`. They inherit its other members, such as the agent. */
 const createSender =
-  (library: HttpLibrary, request: RequestContext): SendAsProgram =>
+  (library: HttpLibrary, request: ClientNodeRequestContext): SendAsProgram =>
   async (method, url, headers, body, signal) => {
     const signals = [request.getSignal?.(), signal].filter((value) => value !== undefined);
-    const derived: RequestContext = Object.assign(Object.create(request), {
+    const derived: ClientNodeRequestContext = Object.assign(Object.create(request), {
       getUrl: () => url,
       getHttpMethod: () => method,
       getHeaders: () => Object.fromEntries(headers),

@@ -13,7 +13,7 @@ export interface ErrorStatus extends Status {
 const frame = { kind: "Status", apiVersion: "v1", metadata: {}, status: "Failure" } as const;
 
 /** Returns the Status that the API server sends when the webhook `entry` denies a request. */
-export const buildDenial = (entry: string, status: Status): ErrorStatus => {
+export const buildWebhookDenialStatus = (entry: string, status: Status): ErrorStatus => {
   const { code, message, reason } = status;
   const text = message || reason;
   return {
@@ -38,9 +38,9 @@ export const buildCallFailure = (entry: string, { message }: Failure): ErrorStat
 
 /** Returns a response as the API server would send it, for a request that Postern can't decide. */
 export const toFailureResponse = ({ code, message }: Failure): Response =>
-  toResponse({ ...frame, ...toFailureStatus(code, message) } as ErrorStatus);
+  toErrorResponse({ ...frame, ...toFailureStatus(code, message) } as ErrorStatus);
 
-export const toResponse = (status: ErrorStatus): Response =>
+export const toErrorResponse = (status: ErrorStatus): Response =>
   new Response(JSON.stringify(status), { status: status.code, headers: { "content-type": jsonType } });
 
 /** Adds warnings to a response as Warning headers, within the API server's limits. */

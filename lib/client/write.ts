@@ -6,7 +6,7 @@ import type { AdmissionRequest, KubernetesObject, UserInfo } from "../review.ts"
 import { type ChainContext, type ChainResult, evaluateChain } from "./chain.ts";
 import { filterLastingHeaders, type SendAsProgram } from "./program-capabilities.ts";
 import { jsonType } from "./request-body.ts";
-import { addWarnings, toResponse } from "./responses.ts";
+import { addWarnings, toErrorResponse } from "./responses.ts";
 import type { WriteTarget } from "./target.ts";
 
 /** A request that writes an object, and that a rule matches. */
@@ -25,7 +25,7 @@ export interface InterceptedWrite {
 export const sendUnlessRefused = async (
   { refusal, warnings }: ChainResult,
   send: () => Promise<Response>,
-): Promise<Response> => addWarnings(refusal ? toResponse(refusal) : await send(), warnings);
+): Promise<Response> => addWarnings(refusal ? toErrorResponse(refusal) : await send(), warnings);
 
 /** Sends an intercepted write to the API server; `object`, if given, replaces its body. */
 export const sendWrite = (write: InterceptedWrite, object?: unknown, headers = write.headers): Promise<Response> => {

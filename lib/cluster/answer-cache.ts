@@ -87,7 +87,7 @@ export interface SharedAnswer {
  * Returns an answer from `earliest` or later: a kept one, a pending one, or a new one; until `deadline`. If another
  * review's request fails or takes long, it asks again: that review may have had less time.
  */
-export const askShared = async (
+export const askThroughSharedCache = async (
   memory: AnswerCache,
   key: string,
   earliest: number,

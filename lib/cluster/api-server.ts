@@ -6,8 +6,8 @@ import {
   awaitUntil,
   type HttpsAnswer,
   loadHttps,
+  requireUnansweredError,
   type sendRequest,
-  toUnanswered,
   UnansweredError,
 } from "./https-request.ts";
 
@@ -57,7 +57,7 @@ export const connectServer = (
         { method: body ? "POST" : "GET", headers, ...(isFresh ? { agent: false, ...trust } : keepAlive()) },
         body && JSON.stringify(body),
         end,
-      ).catch(toUnanswered);
+      ).catch(requireUnansweredError);
       const pause = attempt < 3 ? pauseAfter(answer, isSafe, attempt) : undefined;
       if (answer instanceof UnansweredError) {
         if (pause === undefined) throw answer;
@@ -83,13 +83,13 @@ const pauseAfter = (answer: HttpsAnswer | UnansweredError, isSafe: boolean, atte
 };
 
 /** The JSON in an answer, and the size of the answer. */
-export interface ParsedAnswer {
+export interface ParsedServerAnswer {
   content: unknown;
   bytes: number;
 }
 
 /** Returns the JSON of an answer; undefined for a 404 of an object that could exist. Throws for any other failure. */
-export const parseServerAnswer = ({ status, body }: HttpsAnswer): ParsedAnswer | undefined => {
+export const parseServerAnswer = ({ status, body }: HttpsAnswer): ParsedServerAnswer | undefined => {
   const content = parseJson(body);
   if (status < 300 && content !== undefined) return { content: freezeDeep(content), bytes: body.length };
   const { message, details } = Object(content);

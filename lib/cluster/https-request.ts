@@ -22,7 +22,7 @@ export class UnansweredError extends Error {
 }
 
 /** Returns an `UnansweredError` as a value; throws any other error, which is a fault of Postern. */
-export const toUnanswered = (error: unknown): UnansweredError => {
+export const requireUnansweredError = (error: unknown): UnansweredError => {
   if (error instanceof UnansweredError) return error;
   throw error;
 };

@@ -8,7 +8,7 @@ import type { Capabilities, OpenCapabilities, ResourceType, ServedResource } fro
 import { joinApiVersion, toApiPath } from "../objects/api-version.ts";
 import { formatLabelSelector } from "../objects/selection.ts";
 import type { KubernetesObject, Status } from "../review.ts";
-import { askShared, type CacheableAnswer, createAnswerCache } from "./answer-cache.ts";
+import { askThroughSharedCache, type CacheableAnswer, createAnswerCache } from "./answer-cache.ts";
 import {
   type ApiServerConnection,
   type AskServer,
@@ -17,7 +17,7 @@ import {
   parseServerAnswer,
 } from "./api-server.ts";
 import { awaitUntil, type HttpsAnswer, longestAnswer, sendRequest } from "./https-request.ts";
-import { createServices, type LiveReview } from "./outside.ts";
+import { createOutsideServices, type LiveReview } from "./outside.ts";
 import { readPages } from "./pages.ts";
 
 /** The most seconds since an answer was read, if a rule doesn't set it. */
@@ -46,7 +46,7 @@ export const createLiveCapabilities = (
     const ask = servers.get(cluster);
     return {
       ...(ask ? { ...createReads(review, ask), ...createPosts(review, ask) } : createUnconnectedCapabilities(cluster)),
-      ...createServices(review),
+      ...createOutsideServices(review),
       // A script ends shortly before the review, so that the error names the script.
       cue: (source, evaluate) => evaluate(source, deadline - 100),
       ledger: (rule) => prefixLedger(ledger, `${cluster} ${rule}`),
@@ -69,7 +69,7 @@ const createReads = (review: LiveReview, ask: AskServer): Pick<Capabilities, "ge
     search: () => Promise<CacheableAnswer>,
   ): Promise<T> => {
     const earliest = since ?? started - maxAge * 1000;
-    const found = await askShared(memory, `${cluster} ${key}`, earliest, deadline, search).catch(
+    const found = await askThroughSharedCache(memory, `${cluster} ${key}`, earliest, deadline, search).catch(
       createFailure(`read ${what} of`, cluster),
     );
     if (found.since < started) review.isRemembered = true;

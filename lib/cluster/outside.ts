@@ -1,9 +1,9 @@
 import { setTimeout as wait } from "node:timers/promises";
 import { Failure, getErrorMessage } from "../failure.ts";
 import type { AwsAction, AwsRequest, Capabilities, HttpsRequest, HttpsResponse } from "../needs.ts";
-import { type AnswerCache, askShared } from "./answer-cache.ts";
+import { type AnswerCache, askThroughSharedCache } from "./answer-cache.ts";
 import { createTokenSource, getServiceAddress, readAwsKeysFromEnvironment } from "./credentials.ts";
-import { awaitUntil, type HttpsAnswer, sendRequest, toUnanswered, UnansweredError } from "./https-request.ts";
+import { awaitUntil, type HttpsAnswer, requireUnansweredError, sendRequest, UnansweredError } from "./https-request.ts";
 import { type AwsKeys, signHeaders } from "./signature.ts";
 
 /** Milliseconds at the end of a review in which its rule decides without an answer that didn't come. */
@@ -23,7 +23,7 @@ export interface LiveReview {
 }
 
 /** Returns the services outside the cluster for one review. */
-export const createServices = (review: LiveReview): Pick<Capabilities, "https" | "http" | "aws"> => {
+export const createOutsideServices = (review: LiveReview): Pick<Capabilities, "https" | "http" | "aws"> => {
   const { cluster, memory, deadline, since, started } = review;
 
   const call = async (
@@ -46,7 +46,7 @@ export const createServices = (review: LiveReview): Pick<Capabilities, "https" |
       return { content, bytes: keep(content) > 0 ? key.length + content.body.length : undefined };
     };
     const recall = async (earliest: number) => {
-      const shared = await askShared(memory, key, earliest, until, search).catch(fail);
+      const shared = await askThroughSharedCache(memory, key, earliest, until, search).catch(fail);
       // The cast is safe: only `search` writes this key.
       const answer = shared.content as HttpsResponse;
       const seconds = keep(answer);
@@ -102,7 +102,7 @@ const ask = async (request: HttpsRequest, deadline: number): Promise<HttpsRespon
   const options = { method, headers, ...(ca && { ca }), ...connect };
   let last: HttpsAnswer | undefined;
   for (let attempt = 1, delay = pause; ; attempt++, delay *= 1.5) {
-    const answer = await sendRequest(url, options, body, deadline, most).catch(toUnanswered);
+    const answer = await sendRequest(url, options, body, deadline, most).catch(requireUnansweredError);
     if (!(answer instanceof UnansweredError)) last = answer;
     if (attempt < tries && mayBeBetter(answer) && Date.now() + delay < deadline) await wait(delay);
     else if (last === undefined || (answer instanceof UnansweredError && Date.now() < deadline)) throw answer;

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import fc from "fast-check";
 import { evaluateCue } from "./engine.ts";
-import { splitScript } from "./script.ts";
+import { splitCueScript } from "./script.ts";
 
 const pieces = [
   ...[
@@ -34,7 +34,7 @@ describe("splitScript", () => {
             ({ message }: Error) => /^cue: marshal error|imported and not used/.test(message),
           );
         const wrap = () => {
-          const { imports, declarations } = splitScript(script);
+          const { imports, declarations } = splitCueScript(script);
           return `${imports}\n_u: {\n${declarations}\n}\n`;
         };
         let wrapped: string | undefined;
@@ -57,10 +57,10 @@ describe("splitScript", () => {
 
   it("splits long scripts in linear time", () => {
     const deep = `a: ${'"\\('.repeat(300_000)}1${')"'.repeat(300_000)}\n`;
-    assert.equal(splitScript(deep).declarations, deep);
+    assert.equal(splitCueScript(deep).declarations, deep);
     const wide = `import "list"\n${"a: 1\n".repeat(300_000)}`;
-    assert.equal(splitScript(wide).imports, 'import "list"');
+    assert.equal(splitCueScript(wide).imports, 'import "list"');
     const imports = "import ()\n".repeat(100_000);
-    assert.equal(splitScript(imports).imports, imports.trim());
+    assert.equal(splitCueScript(imports).imports, imports.trim());
   });
 });

@@ -8,9 +8,9 @@ export interface ScriptParts {
  * Splits a script into imports and declarations, without its `package` clause. Throws if a bracket
  * in the script would close the braces that are put around it, or if it imports a package of tools.
  */
-export const splitScript = (marked: string): ScriptParts => {
+export const splitCueScript = (source: string): ScriptParts => {
   // CUE accepts a byte order mark at the start of a file, and nowhere else.
-  const script = marked.replace(/^\uFEFF/, "");
+  const script = source.replace(/^\uFEFF/, "");
   const tokens = listTokens(script);
   const isName = (token: ScriptToken | undefined) => token?.kind === "word" && namePattern.test(token.text);
   let at = 0;

@@ -7,8 +7,8 @@ import fc from "fast-check";
 import {
   buildCertificateRequest,
   encodeDer,
-  encodeNamePart,
-  encodeNameSet,
+  encodeX509NameAttribute,
+  encodeX509NameSet,
   toPem,
   toSpecRequest,
 } from "../../infra/parity/generators/certificate-requests.ts";
@@ -29,7 +29,7 @@ const noRequest = { fault: "the PEM block holds no PKCS #10 certificate request 
 const subjectIn = (...names: Buffer[]) =>
   parseCertificateSubject(toSpecRequest(toPem(buildCertificateRequest(...names))));
 const commonNameOf = (identifier: number, ...octets: number[]) =>
-  subjectIn(encodeNameSet(encodeNamePart("CN", encodeDer(identifier, octets))));
+  subjectIn(encodeX509NameSet(encodeX509NameAttribute("CN", encodeDer(identifier, octets))));
 const isMalformed = (answer: object) => assert.deepEqual(answer, noRequest);
 
 describe("a certificate request", () => {
@@ -68,9 +68,13 @@ describe("a certificate request", () => {
   it("has the last of its common names, and all organizations, also several in one set", () => {
     assert.deepEqual(
       subjectIn(
-        encodeNameSet(encodeNamePart("CN", "a"), encodeNamePart("O", "system:masters")),
-        encodeNameSet(encodeNamePart("O", "b"), encodeNamePart("C", "c"), encodeNamePart("CN", "d")),
-        encodeNameSet(),
+        encodeX509NameSet(encodeX509NameAttribute("CN", "a"), encodeX509NameAttribute("O", "system:masters")),
+        encodeX509NameSet(
+          encodeX509NameAttribute("O", "b"),
+          encodeX509NameAttribute("C", "c"),
+          encodeX509NameAttribute("CN", "d"),
+        ),
+        encodeX509NameSet(),
       ),
       { subject: { commonName: "d", organizations: ["system:masters", "b"] } },
     );
@@ -111,11 +115,11 @@ describe("a certificate request", () => {
 });
 
 describe("the PEM of a certificate request", () => {
-  const bytes = buildCertificateRequest(encodeNameSet(encodeNamePart("CN", "a")));
+  const bytes = buildCertificateRequest(encodeX509NameSet(encodeX509NameAttribute("CN", "a")));
   const good = toPem(bytes);
   const read = (text: string) => parseCertificateSubject(toSpecRequest(text));
   const found = { subject: { commonName: "a", organizations: [] } };
-  const other = toPem(buildCertificateRequest(encodeNameSet(encodeNamePart("CN", "b"))));
+  const other = toPem(buildCertificateRequest(encodeX509NameSet(encodeX509NameAttribute("CN", "b"))));
 
   it("may have text around it, headers, and lines that end as on Windows", () => {
     assert.deepEqual(read(`hello\n-----BEGIN X-----\n${good}more`), found);
@@ -160,8 +164,8 @@ describe("the PEM of a certificate request", () => {
 
 describe("what is no DER", () => {
   const good = buildCertificateRequest(
-    encodeNameSet(encodeNamePart("CN", "system:node:n1")),
-    encodeNameSet(encodeNamePart("O", encodeDer(0x13, Buffer.from("system:nodes")))),
+    encodeX509NameSet(encodeX509NameAttribute("CN", "system:node:n1")),
+    encodeX509NameSet(encodeX509NameAttribute("O", encodeDer(0x13, Buffer.from("system:nodes")))),
   );
   const read = (bytes: Uint8Array) => parseCertificateSubject(toSpecRequest(toPem(bytes)));
 
@@ -186,7 +190,7 @@ describe("what is no DER", () => {
   it("is no request when it is nested deep, or long", () => {
     isMalformed(read(Buffer.alloc(1_000_000, 0x30)));
     isMalformed(read(Buffer.alloc(1_000_000, Buffer.from([0x30, 0x80]))));
-    assert.deepEqual(subjectIn(...Array(10_000).fill(encodeNameSet())), {
+    assert.deepEqual(subjectIn(...Array(10_000).fill(encodeX509NameSet())), {
       subject: { commonName: "", organizations: [] },
     });
   });

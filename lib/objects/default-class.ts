@@ -5,8 +5,10 @@ interface Class {
 }
 
 /** Returns the newest class that an annotation marks as the default; of equally new ones, the first by name. */
-export const findDefaultClass = (classes: readonly Class[], marks: readonly string[]): string | undefined => {
-  const marked = classes.filter(({ metadata }) => marks.some((mark) => metadata?.annotations?.[mark] === "true"));
+export const findDefaultClass = (classes: readonly Class[], annotationKeys: readonly string[]): string | undefined => {
+  const marked = classes.filter(({ metadata }) =>
+    annotationKeys.some((mark) => metadata?.annotations?.[mark] === "true"),
+  );
   const [newest] = marked.sort(
     (left, right) =>
       compare(getCreationTime(right), getCreationTime(left)) || compare(getClassName(left), getClassName(right)),

@@ -5,7 +5,7 @@ import { evaluateCue } from "../cue/engine.ts";
 import { createDraft } from "../patch.ts";
 import { completePolicy, findPolicyRefusal } from "./admission.ts";
 import { renderCondition } from "./rendered-cue/conditions.ts";
-import { renderTemplate } from "./rendered-cue/templates.ts";
+import { renderTemplateAsCue } from "./rendered-cue/templates.ts";
 import type { OverrideTemplate, PolicyCondition } from "./types.ts";
 
 const buildOverridePolicy = (overriders: object) => ({
@@ -71,7 +71,7 @@ test("it refuses scripts without CUE, but no renderings", async () => {
 
 test("it does not compile a rendering that it would make itself", async () => {
   const rejectAll = () => Promise.reject(new Error("somebody asked"));
-  const own = buildOverridePolicy({ template, renderedCue: renderTemplate(template) });
+  const own = buildOverridePolicy({ template, renderedCue: renderTemplateAsCue(template) });
   assert.equal(await findPolicyRefusal(own, rejectAll), undefined);
   const rule = { template: { type: "condition", condition }, renderedCue: renderCondition(condition) };
   assert.equal(await findPolicyRefusal(buildValidatePolicy(rule), rejectAll), undefined);
@@ -91,7 +91,7 @@ const findChanges = (policy: object, before?: object) => {
 
 test("it renders templates and sets the affectMode of conditions", () => {
   assert.deepEqual(findChanges(buildOverridePolicy({ template })), [
-    { op: "add", path: "/spec/overrideRules/0/overriders/renderedCue", value: renderTemplate(template) },
+    { op: "add", path: "/spec/overrideRules/0/overriders/renderedCue", value: renderTemplateAsCue(template) },
   ]);
   const { affectMode: _, ...open } = condition;
   assert.deepEqual(
@@ -104,7 +104,7 @@ test("it renders templates and sets the affectMode of conditions", () => {
 });
 
 test("it does not change a complete policy", () => {
-  assert.deepEqual(findChanges(buildOverridePolicy({ template, renderedCue: renderTemplate(template) })), []);
+  assert.deepEqual(findChanges(buildOverridePolicy({ template, renderedCue: renderTemplateAsCue(template) })), []);
   assert.deepEqual(findChanges(buildOverridePolicy({ template }), buildOverridePolicy({ template })), []);
 });
 

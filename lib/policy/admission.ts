@@ -3,7 +3,7 @@ import { findPolicyFaults } from "./checks/faults.ts";
 import { listScripts } from "./checks/located-values.ts";
 import { isTooDeep } from "./checks/shape-checks.ts";
 import { renderCondition } from "./rendered-cue/conditions.ts";
-import { renderTemplate } from "./rendered-cue/templates.ts";
+import { renderTemplateAsCue } from "./rendered-cue/templates.ts";
 import { findScriptFault } from "./scripts.ts";
 import type { KinitirasPolicy } from "./types.ts";
 
@@ -57,7 +57,7 @@ const renderTemplates = (policy: unknown) => {
     ...listRules(policy, "overrideRules")
       .map(({ overriders }) => overriders)
       .filter(isMap)
-      .map((holder) => ({ holder, rendered: limitSize(tryRender(holder.template, renderTemplate)) })),
+      .map((holder) => ({ holder, rendered: limitSize(tryRender(holder.template, renderTemplateAsCue)) })),
     ...listRules(policy, "validateRules").map((holder) => {
       return { holder, rendered: limitSize(tryRender(getCondition(holder), renderCondition)) };
     }),

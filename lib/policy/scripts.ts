@@ -1,4 +1,4 @@
-import { splitScript } from "../cue/script.ts";
+import { splitCueScript } from "../cue/script.ts";
 import { Failure } from "../failure.ts";
 import { isMap } from "../json.ts";
 import type { PolicyCapabilities, PolicyPatchOperation, PolicyRequest, ScriptHttpRequest } from "./types.ts";
@@ -65,7 +65,7 @@ interface WrappedScript {
 }
 
 const wrapScript = (script: string): WrappedScript => {
-  const { imports, declarations } = splitScript(script);
+  const { imports, declarations } = splitCueScript(script);
   // Builds a field name that the script doesn't have: `_u…` with one u more than the longest such name in it.
   const most = (script.match(/_u+/g) ?? []).reduce((most, { length }) => Math.max(most, length), 1);
   const name = `_${"u".repeat(most)}`;

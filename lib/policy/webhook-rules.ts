@@ -4,11 +4,11 @@ import type { ResourceType, ServedResource } from "../needs.ts";
 import { splitApiVersion } from "../objects/api-version.ts";
 import { toPlural } from "../recorded-answers.ts";
 import type { Operation } from "../review.ts";
-import type { InspectedCluster, InspectedSettings, ParsedManifests, RequestMatch } from "../rule.ts";
+import type { InspectedCluster, ParsedManifests, RequestMatch, SettingsAfterInspection } from "../rule.ts";
 import { parsePolicies } from "./policy-documents.ts";
 import type { InterceptedRequests, PolicySettings } from "./policy-rules.ts";
 import { findHttpFault } from "./references/http.ts";
-import { isKind, listReferencedKinds, type ReferencedKind } from "./references/referenced-kinds.ts";
+import { hasValidApiVersionAndKind, listReferencedKinds, type ReferencedKind } from "./references/referenced-kinds.ts";
 import { isLabelSelector } from "./selectors.ts";
 import { getPolicyName, type KinitirasPolicy, policyGroup } from "./types.ts";
 
@@ -40,7 +40,7 @@ const buildWebhookRules = (
     const scope = policy.kind === "OverridePolicy" ? ("Namespaced" as const) : undefined;
     return [{ apiGroups: ["*"], apiVersions: ["*"], resources: ["*"], operations, ...(scope && { scope }) }];
   }
-  return selectors.filter(isKind).flatMap((selector) => {
+  return selectors.filter(hasValidApiVersionAndKind).flatMap((selector) => {
     const type = plurals(selector);
     if (type === undefined || type.group === policyGroup) return [];
     return [{ apiGroups: [type.group], apiVersions: [type.version], resources: [type.resource], operations }];
@@ -100,19 +100,19 @@ const includesValue = (wanted: readonly string[], value = "") => wanted.includes
  */
 export const createPolicyInspection =
   (places: readonly ResourceType[], ...possible: Operation[]) =>
-  async (settings: PolicySettings, cluster: InspectedCluster): Promise<InspectedSettings<PolicySettings>> => {
+  async (settings: PolicySettings, cluster: InspectedCluster): Promise<SettingsAfterInspection<PolicySettings>> => {
     const notes: string[] = [];
     const found = settings.inCluster ? await listClusterPolicies(cluster, places, notes) : [];
     const policies = [...settings.policies, ...found];
     const kinds = policies.flatMap((policy) => [
-      ...listSelectors(policy).filter(isKind),
+      ...listSelectors(policy).filter(hasValidApiVersionAndKind),
       ...listReferencedKinds(policy),
     ]);
     const plurals = await discoverResources(cluster, kinds, notes);
     for (const policy of policies)
       for (const kind of listSelectors(policy)) {
         const name = `${policy.kind} ${getPolicyName(policy)}`;
-        if (!isKind(kind)) notes.push(`${name} has a selector whose kind can't exist`);
+        if (!hasValidApiVersionAndKind(kind)) notes.push(`${name} has a selector whose kind can't exist`);
         else if (plurals(kind) === undefined)
           notes.push(`${name} selects ${kind.kind} of ${kind.apiVersion}, which the cluster doesn't serve`);
       }
@@ -178,7 +178,7 @@ export const describeUnsentRequests = async (
   cluster: Pick<InspectedCluster, "discover">,
   rows: readonly RequestMatch[],
 ): Promise<string[]> => {
-  const plurals = await discoverResources(cluster, listSelectors(policy).filter(isKind));
+  const plurals = await discoverResources(cluster, listSelectors(policy).filter(hasValidApiVersionAndKind));
   return buildWebhookRules(policy, possible, plurals).flatMap(
     ({ apiGroups: [group], resources: [resource], operations }) => {
       const missing = operations.filter(

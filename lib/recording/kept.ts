@@ -86,7 +86,8 @@ const isName = (text: string, above: string) =>
   !isRandom(text);
 
 /** Reports whether a key is kept: it is, unless Kubernetes would reject it or it looks like a token. */
-export const isKeptKey = (key: string): boolean => /^[-\w./:]{0,253}$/.test(key) && !/\/\//.test(key) && !isRandom(key);
+export const mayRecordKey = (key: string): boolean =>
+  /^[-\w./:]{0,253}$/.test(key) && !/\/\//.test(key) && !isRandom(key);
 
 /** Reports whether 16 or more letters and digits in a row switch between the two at least three times, as tokens do. */
 const isRandom = (text: string): boolean =>

@@ -1,5 +1,5 @@
 import { isObject } from "../json.ts";
-import { getOriginal } from "../patch.ts";
+import { getOriginalOfDraft } from "../patch.ts";
 
 /** Notes which texts a rule reads by key, as in `labels.app`. Reads through Object.keys or a loop are not noted. */
 export interface ReadTracker {
@@ -38,7 +38,7 @@ export const trackReads = (): ReadTracker => {
       get: (_, key) => {
         const value: unknown = Reflect.get(of, key);
         const isPart = listed.has(key) || isListed;
-        if (typeof value === "string" && typeof key === "string" && !isPart) note(getOriginal(of), key);
+        if (typeof value === "string" && typeof key === "string" && !isPart) note(getOriginalOfDraft(of), key);
         return typeof key === "symbol" ? value : viewMember(value, isPart);
       },
       ownKeys: () => {

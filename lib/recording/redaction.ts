@@ -2,9 +2,9 @@ import { isObject, parseJson } from "../json.ts";
 import { policyGroup } from "../policy/types.ts";
 import {
   isFieldPath,
-  isKeptKey,
   isSecretKey,
   isSecretVariable,
+  mayRecordKey,
   mayRecordText,
   redactScript,
   seemsSecret,
@@ -82,7 +82,7 @@ export const openRedaction = ({ reads = noReads, isSecret = false }: RedactionOp
         key,
         above: at.key,
       };
-      return [place.isChosen || isKeptKey(key) ? key : getPlaceholder(key), copyValue(member, place)];
+      return [place.isChosen || mayRecordKey(key) ? key : getPlaceholder(key), copyValue(member, place)];
     });
     // fromEntries treats __proto__ as an ordinary key; an assignment would not.
     return Object.fromEntries(members);

@@ -7,8 +7,8 @@ import { after, before, beforeEach, describe, it } from "node:test";
 import { setTimeout as wait } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { Lambda } from "@aws-sdk/client-lambda";
-import { openStageFunctions, type StageFunctions, type WantedVersion } from "../../infra/aws/lambda-functions.ts";
-import { buildBenchConfig } from "../../infra/bench/handlers.ts";
+import { openStageFunctions, type StageFunctions, type WantedLambdaVersion } from "../../infra/aws/lambda-functions.ts";
+import { buildBenchEndpointConfig } from "../../infra/bench/handlers.ts";
 import { bundleRule } from "../../infra/build/bundle.ts";
 import { zip } from "../../infra/build/zip.ts";
 import { readRule } from "../../infra/catalogue/registry.ts";
@@ -35,7 +35,7 @@ describe("the functions of a stage", await needs("runtime client"), () => {
   before(async () => {
     folder = await mkdtemp(join(tmpdir(), "postern-aws-"));
     const listed = await readRule(fileURLToPath(new URL(`../../functions/${rule}`, import.meta.url)), rule);
-    await bundleRule(listed, buildBenchConfig(listed), folder);
+    await bundleRule(listed, buildBenchEndpointConfig(listed), folder);
     good = await readFile(join(folder, `${rule}.zip`));
     service = await startLambda();
     functions = as("somebody");
@@ -190,7 +190,7 @@ describe("the functions of a stage", await needs("runtime client"), () => {
 
   describe("that get a new version", () => {
     const other = zip({ "index.cjs": Buffer.from("exports.handler = async () => ({ other: true });\n") });
-    const wanted = (code: Buffer, further: Record<string, string> = {}): WantedVersion => ({
+    const wanted = (code: Buffer, further: Record<string, string> = {}): WantedLambdaVersion => ({
       zip: code,
       codeSha256: createHash("sha256").update(code).digest("base64"),
       ...{ environment: { ...environment, ...further }, memorySize: 256, timeout: 10, description: "wanted" },

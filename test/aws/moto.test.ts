@@ -7,7 +7,7 @@ import { after, before, describe, it } from "node:test";
 import { fileURLToPath, pathToFileURL } from "node:url";
 import { Lambda } from "@aws-sdk/client-lambda";
 import { openBucket } from "../../infra/aws/bucket.ts";
-import { openStageFunctions, type StageFunctions, type WantedVersion } from "../../infra/aws/lambda-functions.ts";
+import { openStageFunctions, type StageFunctions, type WantedLambdaVersion } from "../../infra/aws/lambda-functions.ts";
 import type { StackTemplate, StageStack } from "../../infra/aws/stack.ts";
 import { zip } from "../../infra/build/zip.ts";
 import { type CatalogueRule, readCatalogue } from "../../infra/catalogue/registry.ts";
@@ -88,7 +88,7 @@ describe("a stage on moto", await needs("moto"), () => {
     await stack.deploy();
     return made;
   };
-  const findWanted = ({ parts }: StagePackage): WantedVersion => {
+  const findWanted = ({ parts }: StagePackage): WantedLambdaVersion => {
     const found = parts.find(({ name }) => name === rule);
     assert.ok(found);
     return found.wanted;
@@ -134,7 +134,7 @@ describe("a stage on moto", await needs("moto"), () => {
       const code = zip({ "index.cjs": Buffer.from("exports.handler = async () => {};\n") });
       const other = { ...same, zip: code, codeSha256: createHash("sha256").update(code).digest("base64") };
       const keys = { ...environment, POSTERN_KEYS: `${environment.POSTERN_KEYS},${createTestSigner(2).publicKey}` };
-      const steps: [string, WantedVersion][] = [
+      const steps: [string, WantedLambdaVersion][] = [
         ["2", { ...other, environment, description: "code" }],
         ["3", { ...other, environment: keys, description: "surroundings" }],
         ["4", { ...same, environment, description: "both" }],

@@ -1,7 +1,7 @@
 import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
-import { getContents, unzip } from "../../infra/build/zip.ts";
+import { getInflatedContents, unzip } from "../../infra/build/zip.ts";
 import { type Outcome, type Running, start } from "../runtime/runtime-api.ts";
 import { runtimeClient } from "./tools.ts";
 
@@ -133,7 +133,7 @@ const describeCrash = (message: string, { timeout }: Program) =>
 const unpack = async (code: Buffer, task: string): Promise<string> => {
   for (const [file, contents] of Object.entries(unzip(code) ?? {})) {
     await mkdir(dirname(join(task, file)), { recursive: true });
-    await writeFile(join(task, file), getContents(contents));
+    await writeFile(join(task, file), getInflatedContents(contents));
   }
   return task;
 };

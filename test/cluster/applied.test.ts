@@ -17,8 +17,8 @@ import {
   applyAll,
   applyRights,
   deleteAll,
-  findCallingEntries,
   findDifferences,
+  findEntriesCallingUrls,
   listEntryTargets,
 } from "../../infra/clusters/apply.ts";
 import { buildProbeReview, probeEndpoint, probeEntries } from "../../infra/clusters/probe.ts";
@@ -463,7 +463,7 @@ describe("the objects of a deployment", await needs("API server"), () => {
       metadata: { name: "foreign" },
       webhooks,
     });
-    const found = await findCallingEntries(api, [
+    const found = await findEntriesCallingUrls(api, [
       "https://rules.example.com/base/",
       "https://nobody.example.com",
       "no address",
@@ -475,7 +475,7 @@ describe("the objects of a deployment", await needs("API server"), () => {
         { kind: foreign.kind, name: "postern", entry: "deny-service-external-ips.postern.dev" },
       ],
     );
-    assert.deepEqual((await findCallingEntries(api, ["https://RULES.example.com"])).length, 4);
+    assert.deepEqual((await findEntriesCallingUrls(api, ["https://RULES.example.com"])).length, 4);
     await deleteObject(foreign);
   });
 
@@ -497,7 +497,7 @@ describe("the objects of a deployment", await needs("API server"), () => {
         ),
       );
       await assert.rejects(
-        findCallingEntries(stranger, [base]),
+        findEntriesCallingUrls(stranger, [base]),
         expectComplaint(/refuses to list every \w+ \(403\): .*; give this right/),
       );
       await assert.rejects(deleteAll(stranger, "postern"), expectComplaint(/\(403\): /));
@@ -560,7 +560,7 @@ describe("the objects of a deployment", await needs("API server"), () => {
       const port = await findFreePort();
       const nobody = await open("deployers", { server: `https://127.0.0.1:${port}` });
       await assert.rejects(
-        findCallingEntries(nobody, [base]),
+        findEntriesCallingUrls(nobody, [base]),
         expectComplaint(
           `cluster prod-eu can't be reached at https://127.0.0.1:${port}: connect ECONNREFUSED 127.0.0.1:${port}`,
         ),

@@ -7,7 +7,7 @@ import { createLiveCapabilities } from "#lib/cluster/live-capabilities.ts";
 import { createMemoryLedger } from "#lib/ledger.ts";
 import { readCatalogue } from "../../infra/catalogue/registry.ts";
 import { discoverClusterResources } from "../../infra/check/live/discovery.ts";
-import { type ApiGet, openReader } from "../../infra/check/live/reader.ts";
+import { type ApiGet, openApiReader } from "../../infra/check/live/reader.ts";
 import { openCertificate } from "../../infra/keys/keys.ts";
 import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
 import type { ClusterClient } from "../../infra/parity/control-plane/client.ts";
@@ -387,7 +387,7 @@ describe("an audit of a cluster", await needs("API server"), () => {
   it("knows the same kinds from one answer for all groups and from one for each", async () => {
     const { server, ca, getToken } = cluster;
     const way = { server, ca, token: async () => getToken("admin"), unknown: "" };
-    const { read, close } = openReader(way, new AbortController().signal);
+    const { read, close } = openApiReader(way, new AbortController().signal);
     const found = async (ask: ApiGet) => {
       const { resources, unknown } = await discoverClusterResources(ask, String);
       assert.deepEqual(unknown, []);

@@ -22,7 +22,7 @@ import {
   serveTestRules,
   waitUntil,
 } from "../../infra/parity/rule-server.ts";
-import { type ConfigurationAnnouncer, openScriptedEndpoints } from "../../infra/parity/scripted-endpoints.ts";
+import { type ConfigurationUseDetector, openScriptedEndpoints } from "../../infra/parity/scripted-endpoints.ts";
 import { createTestSigner } from "../../infra/parity/test-key.ts";
 import type { LambdaHandler } from "../../infra/serve/gateway.ts";
 import { needs } from "../parts.ts";
@@ -64,7 +64,7 @@ describe("a real API server calls Postern", await needs("API server"), () => {
   let folder: string;
   let certificate: ServerCertificate;
   let scripted: Awaited<ReturnType<typeof openScriptedEndpoints>>;
-  let announcer: ConfigurationAnnouncer;
+  let announcer: ConfigurationUseDetector;
   let one: TestCluster;
   let two: TestCluster;
   const opened: { stop(): Promise<void> }[] = [];

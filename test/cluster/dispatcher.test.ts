@@ -9,7 +9,7 @@ import { listPlugins, requireBinaries, webhookPlugins } from "../../infra/parity
 import { bootCluster, type TestCluster } from "../../infra/parity/control-plane/cluster.ts";
 import { applyConfigurations, deleteConfigurations, waitUntil } from "../../infra/parity/rule-server.ts";
 import {
-  type ConfigurationAnnouncer,
+  type ConfigurationUseDetector,
   type EndpointScript,
   openScriptedEndpoints,
 } from "../../infra/parity/scripted-endpoints.ts";
@@ -41,7 +41,7 @@ describe("the admission chain equals a real API server", await needs("API server
   let certificate: ServerCertificate;
   let cluster: TestCluster;
   let scripted: Awaited<ReturnType<typeof openScriptedEndpoints>>;
-  let announcer: ConfigurationAnnouncer;
+  let announcer: ConfigurationUseDetector;
   let log: FileHandle;
   let logged = 0;
   const calls = new Map<string, Call[]>();

@@ -22,7 +22,7 @@ import {
   extendWebhookTimeouts,
   serveTestRules,
 } from "../../infra/parity/rule-server.ts";
-import { type ConfigurationAnnouncer, openScriptedEndpoints } from "../../infra/parity/scripted-endpoints.ts";
+import { type ConfigurationUseDetector, openScriptedEndpoints } from "../../infra/parity/scripted-endpoints.ts";
 import { deleteWithFinalizers, sendSequence } from "../../infra/parity/sequence-sender.ts";
 import { needs } from "../parts.ts";
 
@@ -46,7 +46,7 @@ describe("a group on a real API server", await needs("API server"), () => {
   let folder: string;
   let certificate: ServerCertificate;
   let scripted: Awaited<ReturnType<typeof openScriptedEndpoints>>;
-  let announcer: ConfigurationAnnouncer;
+  let announcer: ConfigurationUseDetector;
   let one: TestCluster;
   let two: TestCluster;
 

@@ -9,7 +9,7 @@ import {
   type EvaluatorVerdict,
   evaluateUpstream,
   findEvaluator,
-  readCorpus,
+  readUpstreamTestPods,
 } from "../../infra/parity/pod-security/evaluator.ts";
 import { needs } from "../parts.ts";
 import { pods as generated } from "./pods.ts";
@@ -24,7 +24,7 @@ const newest = 40;
 describe("pod-security beside upstream's evaluator", await needs("Pod Security evaluator"), () => {
   it("passes and fails upstream's test pods as their paths state, with upstream's messages", async () => {
     assert.ok(evaluator);
-    const corpus = await readCorpus(evaluator);
+    const corpus = await readUpstreamTestPods(evaluator);
     const versions = new Set(corpus.map(({ place }) => place.split("/")[1]));
     assert.ok(corpus.length > 4000 && versions.size >= 36, "it is all there");
     for (const { place, pod } of corpus) {

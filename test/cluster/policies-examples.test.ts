@@ -8,7 +8,7 @@ import { createAnswerCache } from "#lib/cluster/answer-cache.ts";
 import { createLiveCapabilities } from "#lib/cluster/live-capabilities.ts";
 import type { KubernetesObject } from "#lib/review.ts";
 import { mergeWithDefaults } from "#lib/settings.ts";
-import { exampleCases, normalizePolicyObject } from "../../infra/bench/example-policies.ts";
+import { exampleCases, normalizeObjectForComparison } from "../../infra/bench/example-policies.ts";
 import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
 import type { ClusterResponse } from "../../infra/parity/control-plane/client.ts";
 import { bootCluster, type TestCluster } from "../../infra/parity/control-plane/cluster.ts";
@@ -17,10 +17,10 @@ import {
   buildAnnotationSpec,
   buildFixturePod,
   buildPolicy,
-  type FixtureObject,
   getFixtureCollectionPath,
   getFixturePath,
   getMessage,
+  type KinitirasFixtureObject,
   podSelectors,
   servePolicyKinds,
 } from "../../infra/parity/policy-fixtures.ts";
@@ -120,7 +120,7 @@ describe("policies in a real API server", await needs("API server"), () => {
       if (!isNew) await createObject(one.oldObject ?? object);
       answers.clear();
       for (const { path, body } of http) answers.set(path, body);
-      const policies: FixtureObject[] = one.policies.map((policy) =>
+      const policies: KinitirasFixtureObject[] = one.policies.map((policy) =>
         JSON.parse(JSON.stringify(policy).replaceAll("http://mock/", `${service.url}/`)),
       );
       try {
@@ -148,14 +148,14 @@ describe("policies in a real API server", await needs("API server"), () => {
         if (expect.object) {
           const metadata = { ...expect.object.metadata, name: object.metadata?.name };
           const expected = { ...expect.object, metadata };
-          assert.deepEqual(keepExpected(expected, answer.body), normalizePolicyObject(expected));
+          assert.deepEqual(keepExpected(expected, answer.body), normalizeObjectForComparison(expected));
         }
       } finally {
         for (const policy of policies) await cluster.admin({ method: "DELETE", path: getFixturePath(policy) });
       }
     });
 
-  const requireApplied = async (object: FixtureObject) => {
+  const requireApplied = async (object: KinitirasFixtureObject) => {
     const answer = await applyObject(cluster.admin, object);
     assert.ok(answer.code < 300, `${object.kind} ${object.metadata.name}: ${getMessage(answer)}`);
     return answer;
@@ -293,7 +293,7 @@ const ways = {
 
 /** Returns the expected part of an object: the API server adds defaults. */
 const keepExpected = (expected: unknown, actual: unknown, isWhole = false): unknown => {
-  if (isWhole) return normalizePolicyObject(actual);
+  if (isWhole) return normalizeObjectForComparison(actual);
   if (Array.isArray(expected) && Array.isArray(actual))
     return actual.map((inner, index) => keepExpected(expected[index], inner));
   if (typeof expected !== "object" || expected === null || Array.isArray(expected)) return actual;
@@ -301,7 +301,7 @@ const keepExpected = (expected: unknown, actual: unknown, isWhole = false): unkn
     const isExpected = Object.hasOwn(expected, key);
     return isExpected || whole.has(key) ? [[key, keepExpected(Reflect.get(expected, key), inner, whole.has(key))]] : [];
   });
-  return normalizePolicyObject(Object.fromEntries(entries));
+  return normalizeObjectForComparison(Object.fromEntries(entries));
 };
 const whole = new Set(["annotations", "labels", "resources", "affinity"]);
 

@@ -17,10 +17,10 @@ import {
   buildAnnotationSpec,
   buildFixturePod,
   buildPolicy,
-  type FixtureObject,
   getFixtureCollectionPath,
   getFixturePath,
   getMessage,
+  type KinitirasFixtureObject,
   servePolicyKinds,
 } from "../../infra/parity/policy-fixtures.ts";
 import { waitUntil } from "../../infra/parity/rule-server.ts";
@@ -59,15 +59,15 @@ describe("policies on a real API server", await needs("API server"), () => {
     assert.equal(code, 0, texts.err);
     return texts;
   };
-  const apply = (object: FixtureObject) => applyObject(admin, object);
-  const requireApplied = async (object: FixtureObject) => {
+  const apply = (object: KinitirasFixtureObject) => applyObject(admin, object);
+  const requireApplied = async (object: KinitirasFixtureObject) => {
     const answer = await apply(object);
     assert.ok(answer.code < 300, `${object.kind} ${object.metadata.name}: ${getMessage(answer)}`);
     return answer;
   };
   const create = (object: KubernetesObject, query = "") =>
     admin({ method: "POST", path: `${getFixtureCollectionPath(object)}${query}`, body: object });
-  const remove = async (object: FixtureObject) => {
+  const remove = async (object: KinitirasFixtureObject) => {
     await admin({ method: "DELETE", path: `${getFixtureCollectionPath(object)}/${object.metadata.name}` });
   };
   /** Runs `npx postern manifests | kubectl apply -f -`. */
@@ -76,7 +76,7 @@ describe("policies on a real API server", await needs("API server"), () => {
       ...["manifests", "--config", join(folder, "postern.yaml"), "--url", url, "--ca", join(folder, ".postern/ca.crt")],
       ...["--kubeconfig", await kubeconfig("admin")],
     );
-    const manifests: FixtureObject[] = parseAllDocuments(out).map((document) => document.toJS());
+    const manifests: KinitirasFixtureObject[] = parseAllDocuments(out).map((document) => document.toJS());
     for (const manifest of manifests) await requireApplied(manifest);
     return { manifests, notes: err };
   };

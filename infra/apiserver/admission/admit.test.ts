@@ -3,7 +3,7 @@ import { describe, it } from "node:test";
 import { runAdmissionChain } from "./admit.ts";
 import { celEvaluator } from "./cel/conditions.ts";
 import { parseHooks } from "./hooks.ts";
-import type { AdmissionAttributes, HookCallResult, ServerContext } from "./types.ts";
+import type { AdmissionAttributes, HookCallResult, ImitatedServerFunctions } from "./types.ts";
 
 const attributes: AdmissionAttributes = {
   ...{ operation: "CREATE", name: "c", namespace: "default", dryRun: false, options: null },
@@ -52,7 +52,7 @@ const run = async (
   more: Partial<AdmissionAttributes> = {},
 ) => {
   const called: string[] = [];
-  const context: ServerContext = {
+  const context: ImitatedServerFunctions = {
     findNamespace: (name) => (name === "default" ? { metadata: { name } } : undefined),
     equivalents: () => [],
     convert: (object) => object,

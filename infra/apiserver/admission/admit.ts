@@ -11,7 +11,7 @@ import {
 } from "./matching.ts";
 import { runMutatingWebhooks } from "./mutation.ts";
 import { assignIdentity, restoreUnwrittenFields } from "./server-objects.ts";
-import type { AdmissionAttributes, AdmissionTrace, ServerContext, TraceStep } from "./types.ts";
+import type { AdmissionAttributes, AdmissionTrace, ImitatedServerFunctions, TraceStep } from "./types.ts";
 import { limitWarnings } from "./warnings.ts";
 
 /** The API server's time limit for one write request (requestTimeoutUpperBound), in milliseconds. */
@@ -20,7 +20,7 @@ const mostTime = 34_000;
 export const runAdmissionChain = async (
   attributes: AdmissionAttributes,
   hooks: { mutating: readonly Hook[]; validating: readonly Hook[] },
-  context: ServerContext,
+  context: ImitatedServerFunctions,
 ): Promise<AdmissionTrace> => {
   const isGone = attributes.operation === "DELETE" || attributes.object == null;
   const completed = isGone ? null : context.fill(attributes.object);

@@ -6,12 +6,12 @@ import { type AuditAnnotations, buildFailedOpenAnnotation } from "./audit-annota
 import type { Hook } from "./hooks.ts";
 import { getHookUrl } from "./http.ts";
 import type { VersionedObjects, WebhookInvocation } from "./matching.ts";
-import type { AdmissionAttributes, HookCallResult, ReviewToSend, ServerContext, TraceStep } from "./types.ts";
+import type { AdmissionAttributes, HookCallResult, ImitatedServerFunctions, ReviewToSend, TraceStep } from "./types.ts";
 
 /** The state of one request's way through all hooks: its deadline, and the steps and warnings so far. */
 export interface AdmissionRun {
   attributes: AdmissionAttributes;
-  context: ServerContext;
+  context: ImitatedServerFunctions;
   audit: AuditAnnotations;
   /** The deadline, on the clock of performance.now(). */
   end: number;

@@ -4,7 +4,7 @@ import { isLabelSelector } from "#lib/policy/selectors.ts";
 type Fault = string | undefined;
 
 /** Returns why the API server would refuse a webhook configuration; empty if it accepts it. */
-export const listConfigurationFaults = (manifest: unknown): string[] => {
+export const listWebhookConfigFaults = (manifest: unknown): string[] => {
   if (!isMap(manifest)) return ["must be an object"];
   const { apiVersion, kind, metadata, webhooks } = manifest;
   if (apiVersion !== "admissionregistration.k8s.io/v1") return ["apiVersion must be admissionregistration.k8s.io/v1"];

@@ -1,7 +1,7 @@
 import { isMap } from "#lib/json.ts";
 import type { LabelSelector } from "#lib/objects/selection.ts";
 import type { Phase, RequestMatch } from "#lib/rule.ts";
-import { listConfigurationFaults } from "./configurations.ts";
+import { listWebhookConfigFaults } from "./configurations.ts";
 
 /** A webhook entry with the API server's defaults. */
 export interface Hook {
@@ -51,7 +51,7 @@ export const parseHooks = (configurations: readonly unknown[]): Hooks => {
     }
     const configuration = manifest as Configuration;
     const title = `${configuration.kind} ${JSON.stringify(String(Object(configuration.metadata).name ?? ""))}`;
-    const own = listConfigurationFaults(configuration);
+    const own = listWebhookConfigFaults(configuration);
     if (own.length > 0) {
       for (const fault of own) faults.push(`${title}: ${fault}`);
       continue;

@@ -5,7 +5,7 @@ import { forbidden, joinErrors, notFound } from "#lib/refusals.ts";
 import { matchesRequest } from "#lib/request-match.ts";
 import type { AdmissionRequest, GroupVersionKind, GroupVersionResource, Status } from "#lib/review.ts";
 import type { Hook } from "./hooks.ts";
-import type { AdmissionAttributes, ServerContext } from "./types.ts";
+import type { AdmissionAttributes, ImitatedServerFunctions } from "./types.ts";
 
 /** The object and the old object of a request, both in the version of `kind`. */
 export interface VersionedObjects {
@@ -15,7 +15,7 @@ export interface VersionedObjects {
 }
 
 /** The objects of a request, in the versions that hooks ask for, while hooks change them. */
-export interface ObjectView {
+export interface ConvertibleRequestObjects {
   /** The object and the old object, in the kind and version of the last call of `as`. */
   readonly latest: VersionedObjects;
   /** Converts the objects; undefined if the conversion is unknown. */
@@ -26,8 +26,8 @@ export interface ObjectView {
 
 export const createObjectView = (
   { kind, object, oldObject }: AdmissionAttributes,
-  convert: ServerContext["convert"],
-): ObjectView => {
+  convert: ImitatedServerFunctions["convert"],
+): ConvertibleRequestObjects => {
   let latest: VersionedObjects = { kind, object, oldObject };
   const original = latest;
   return {
@@ -48,8 +48,11 @@ export const createObjectView = (
   };
 };
 
-const convertObject = (object: unknown, kind: GroupVersionKind, convert: ServerContext["convert"]): unknown =>
-  object == null ? null : convert(object, kind);
+const convertObject = (
+  object: unknown,
+  kind: GroupVersionKind,
+  convert: ImitatedServerFunctions["convert"],
+): unknown => (object == null ? null : convert(object, kind));
 
 /** The resource and kind that a hook is called with; they can differ from those of the request. */
 export interface WebhookInvocation {
@@ -67,8 +70,8 @@ type HookMatch =
 export const matchHook = (
   hook: Hook,
   attributes: AdmissionAttributes,
-  view: ObjectView,
-  context: ServerContext,
+  view: ConvertibleRequestObjects,
+  context: ImitatedServerFunctions,
 ): HookMatch => {
   const home = matchNamespace(hook.namespaceSelector, attributes, view, context);
   if (home === false) return { skipped: "its namespaceSelector doesn't match the namespace" };
@@ -88,8 +91,8 @@ const isEmptySelector = ({ matchLabels = {}, matchExpressions = [] }: LabelSelec
 const matchNamespace = (
   selector: LabelSelector,
   { namespace = "", resource: { resource }, subResource = "", operation }: AdmissionAttributes,
-  view: ObjectView,
-  { findNamespace }: ServerContext,
+  view: ConvertibleRequestObjects,
+  { findNamespace }: ImitatedServerFunctions,
 ): boolean | Status => {
   // Cluster-scoped objects other than namespaces match every namespaceSelector.
   if (namespace === "" && resource !== "namespaces") return true;
@@ -101,7 +104,7 @@ const matchNamespace = (
   return isSelected(selector, { "kubernetes.io/metadata.name": namespace, ...getLabels(found) });
 };
 
-const matchObject = (selector: LabelSelector, { latest: { object, oldObject } }: ObjectView): boolean =>
+const matchObject = (selector: LabelSelector, { latest: { object, oldObject } }: ConvertibleRequestObjects): boolean =>
   isEmptySelector(selector) ||
   [object, oldObject].some((candidate) => {
     const labels = getLabels(candidate);
@@ -124,7 +127,7 @@ const connections = new Set(
 const findInvocation = (
   hook: Hook,
   attributes: AdmissionAttributes,
-  { equivalents }: ServerContext,
+  { equivalents }: ImitatedServerFunctions,
 ): WebhookInvocation | undefined => {
   const { resource, kind } = attributes;
   // `matchesRequest` doesn't read the fields of a request that Attributes lacks.
@@ -174,9 +177,9 @@ const chooseKind = (
 const evaluateConditions = (
   hook: Hook,
   attributes: AdmissionAttributes,
-  view: ObjectView,
+  view: ConvertibleRequestObjects,
   invocation: WebhookInvocation,
-  { cel }: ServerContext,
+  { cel }: ImitatedServerFunctions,
 ): HookMatch => {
   const seen = view.as(invocation.kind);
   if (seen === undefined) return { unsupported: describeUnknownConversion(attributes, invocation.kind) };

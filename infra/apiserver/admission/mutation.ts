@@ -17,8 +17,8 @@ import {
 } from "./calling.ts";
 import type { Hook } from "./hooks.ts";
 import { applyServerPatch, parsePatchOperations, toPlainOperations } from "./json-patch.ts";
-import { describeUnknownConversion, matchHook, type ObjectView } from "./matching.ts";
-import { hasNewManagedFields, isSameToServer, normalizePatchedObject } from "./server-objects.ts";
+import { type ConvertibleRequestObjects, describeUnknownConversion, matchHook } from "./matching.ts";
+import { hasNewManagedFields, isSameBesidesEmptyMembers, normalizePatchedObject } from "./server-objects.ts";
 import type { TraceStep } from "./types.ts";
 
 interface MutationResult {
@@ -34,7 +34,7 @@ interface MutationResult {
 export const runMutatingWebhooks = async (
   run: AdmissionRun,
   hooks: readonly Hook[],
-  view: ObjectView,
+  view: ConvertibleRequestObjects,
 ): Promise<MutationResult> => {
   const rounds: MutationState = {
     again: openReinvocations(),
@@ -66,7 +66,7 @@ interface MutationState {
 const runHook = async (
   run: AdmissionRun,
   hook: Hook,
-  view: ObjectView,
+  view: ConvertibleRequestObjects,
   step: TraceStep,
   rounds: MutationState,
 ): Promise<Status | undefined> => {
@@ -117,7 +117,7 @@ const unchanged: PatchResult = { isChanged: false };
 const applyResponsePatch = (
   run: AdmissionRun,
   hook: Hook,
-  view: ObjectView,
+  view: ConvertibleRequestObjects,
   step: TraceStep,
   { patch, patchType }: HookResponse,
   isStamped: boolean,
@@ -156,7 +156,7 @@ const applyResponsePatch = (
     step.after = run.context.fill(read);
     run.audit.add(...buildPatchAnnotation(step.round, step.index, hook.configuration, hook.name, step.patch));
     view.put(step.after);
-    return { isChanged: isStamped || !isSameToServer(before, read), isApplied: true };
+    return { isChanged: isStamped || !isSameBesidesEmptyMembers(before, read), isApplied: true };
   } catch (error) {
     return endRequest(getErrorMessage(error));
   }

@@ -46,7 +46,7 @@ const dropNulls = (value: unknown): unknown => {
  * Reports whether two objects are the same to an API server. Custom resources are compared as they are; in built-in
  * kinds, null and empty members count as absent.
  */
-export const isSameToServer = (left: unknown, right: unknown): boolean =>
+export const isSameBesidesEmptyMembers = (left: unknown, right: unknown): boolean =>
   isMap(left) && !isBuiltInObject(left) ? isSame(left, right) : isSameObject(left, right);
 
 /** Members that are maps in Kubernetes' types; an empty map counts as absent. */

@@ -32,7 +32,7 @@ export type HookCallResult =
   /** The answer can't be determined, for the reason in this sentence. */
   | { unsupported: string };
 
-export interface ServerContext {
+export interface ImitatedServerFunctions {
   findNamespace(name: string): KubernetesObject | undefined;
   /** Returns the other groups and versions under which the same objects are served. */
   equivalents(resource: GroupVersionResource): readonly GroupVersionResource[];

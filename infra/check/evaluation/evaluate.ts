@@ -1,6 +1,6 @@
 import { runAdmissionChain } from "#infra/apiserver/admission/admit.ts";
 import { describeUnknownConversion } from "#infra/apiserver/admission/matching.ts";
-import type { AdmissionAttributes, AdmissionTrace, ServerContext } from "#infra/apiserver/admission/types.ts";
+import type { AdmissionAttributes, AdmissionTrace, ImitatedServerFunctions } from "#infra/apiserver/admission/types.ts";
 import { getOwn } from "#lib/json.ts";
 import { splitApiVersion } from "#lib/objects/api-version.ts";
 import type { KubernetesObject } from "#lib/review.ts";
@@ -20,7 +20,14 @@ import {
 import { findField, parseFieldPath } from "./field-paths.ts";
 import { collectFindings } from "./findings.ts";
 import { buildPod } from "./pod-templates.ts";
-import { buildRequest, isReview, normalizeObject, readReviewManifest, sortForApply, toObjectKey } from "./requests.ts";
+import {
+  buildAdmissionAttributes,
+  isReview,
+  normalizeObject,
+  readReviewManifest,
+  sortForApply,
+  toObjectKey,
+} from "./requests.ts";
 
 /** Evaluates manifests one after the other; each sees the objects that were admitted before it. */
 export const evaluateAll = async function* (
@@ -85,7 +92,7 @@ const evaluateManifest = async (manifest: Manifest, environment: EvaluationEnvir
   if (misfits.length > 0 && operation !== "DELETE") return createDecodeDenial(manifest, object, misfits);
   // A DELETE request has the stored object; the manifest only says which object that is.
   const finalObject = operation === "DELETE" ? (there ?? filled.object) : filled.object;
-  const attributes = buildRequest(finalObject, operation === "UPDATE" ? (there ?? null) : null, kind, {
+  const attributes = buildAdmissionAttributes(finalObject, operation === "UPDATE" ? (there ?? null) : null, kind, {
     ...asking,
     operation,
   });
@@ -139,7 +146,7 @@ export const evaluateCreatedPod = async function* (
   const kind = made && environment.kinds.of("v1", "Pod");
   if (made === undefined || kind === undefined) return;
   const filled = fillDefaults(made.pod);
-  const attributes = buildRequest(filled.object, null, kind, {
+  const attributes = buildAdmissionAttributes(filled.object, null, kind, {
     ...environment.asking,
     operation: "CREATE",
     user: made.user,
@@ -227,7 +234,7 @@ export const evaluateRequest = async (
   };
 };
 
-const createServerContext = ({ kinds, existing, call, cel }: EvaluationEnvironment): ServerContext => ({
+const createServerContext = ({ kinds, existing, call, cel }: EvaluationEnvironment): ImitatedServerFunctions => ({
   findNamespace: (name) => existing.find(namespaces, name),
   equivalents: kinds.equivalents,
   convert: kinds.convert,

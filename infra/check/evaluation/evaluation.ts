@@ -78,7 +78,7 @@ export interface CheckResult {
   noRule?: true;
   denials: Denial[];
   warnings: RuleWarning[];
-  changes: RuleChange[];
+  changes: ObjectChangeByRule[];
   /** A sentence for each thing that can't be determined here. */
   undecided: string[];
   /** Rules that allowed the object without a change. */
@@ -110,7 +110,7 @@ export interface RuleWarning {
 }
 
 /** The JSON patch by which a rule changed the object. */
-export interface RuleChange {
+export interface ObjectChangeByRule {
   rule: string;
   patch: readonly object[];
 }

@@ -1,7 +1,7 @@
 import type { KindIndex } from "../../apiserver/kinds/kinds.ts";
 import { type Manifest, toSourceName } from "../manifests/manifests.ts";
 import type { RequestOptions } from "./evaluation.ts";
-import { normalizeAll } from "./requests.ts";
+import { normalizeManifestObjects } from "./requests.ts";
 
 /** Lists what is probably a mistake: objects that occur twice, and objects of --old without a manifest. */
 export const listRemarks = (
@@ -11,7 +11,7 @@ export const listRemarks = (
   asking: Omit<RequestOptions, "operation">,
 ): string[] => {
   const readNamed = (all: readonly Manifest[]) =>
-    normalizeAll(all, kinds, asking).filter(({ object }) => object.metadata?.name !== undefined);
+    normalizeManifestObjects(all, kinds, asking).filter(({ object }) => object.metadata?.name !== undefined);
   const first = new Map<string, Manifest>();
   const again: string[] = [];
   for (const { key, manifest } of readNamed(manifests)) {

@@ -23,7 +23,7 @@ export const isWorkload = ({ apiVersion, kind }: { apiVersion?: unknown; kind?: 
   Object.hasOwn(workloadKinds, `${apiVersion} ${kind}`);
 
 /** Reports whether an apiVersion has built-in kinds that create Pods. */
-export const hasWorkloads = (apiVersion: string): boolean =>
+export const hasBuiltInWorkloadKinds = (apiVersion: string): boolean =>
   Object.keys(workloadKinds).some((word) => word.startsWith(`${apiVersion} `));
 
 /** The Pod that a workload would create, the path of its template, and the controller's user. */

@@ -61,7 +61,7 @@ export const toObjectKey = (
 ): string => JSON.stringify([group, resource, metadata.namespace ?? "", metadata.name ?? ""]);
 
 /** Returns the objects as they would be created, each with its key; manifests of unknown kinds are left out. */
-export const normalizeAll = (
+export const normalizeManifestObjects = (
   manifests: readonly Manifest[],
   kinds: KindIndex,
   asking: Omit<RequestOptions, "operation">,
@@ -84,7 +84,7 @@ const optionKinds: Partial<Record<Operation, string>> = {
   DELETE: "DeleteOptions",
 };
 
-export const buildRequest = (
+export const buildAdmissionAttributes = (
   object: KubernetesObject,
   oldObject: KubernetesObject | null,
   { kind, resource, namespaced }: ResourceKind,

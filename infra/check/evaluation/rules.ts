@@ -6,14 +6,14 @@ import type { Capabilities, ResourceType } from "#lib/needs.ts";
 import type { KubernetesObject } from "#lib/review.ts";
 import { getVariants, selectPhase } from "#lib/rule.ts";
 import { applyVariant, type BrokenRule, type CatalogueRule } from "../../catalogue/registry.ts";
-import { requireRules } from "../../catalogue/rule-names.ts";
+import { resolveRuleNames } from "../../catalogue/rule-names.ts";
 import { Complaint } from "../../cli/complaint.ts";
 import { findInspectingRules, inspectCluster } from "../../clusters/inspection.ts";
 import type { ClusterConfig, PosternConfig } from "../../config/config.ts";
 import { listServedRules } from "../../project/served.ts";
 import type { LambdaHandler } from "../../serve/gateway.ts";
 import { createHandler } from "../../serve/handlers.ts";
-import { buildConfigurations, getEntryRule } from "../../webhooks/configurations.ts";
+import { buildConfigurations, getRuleNameOfEntry } from "../../webhooks/configurations.ts";
 import { joinLines } from "../../webhooks/entry.ts";
 import type { FieldPath } from "../manifests/manifests.ts";
 import { suggestFix } from "./suggestions.ts";
@@ -54,7 +54,7 @@ export const selectRules = (
   const known = [...catalogue, ...broken].map(({ name }) => name);
   const chosen = names.flatMap((name) => {
     const members = cluster.groups.find((group) => group.name === name)?.members.map((member) => member.name);
-    return members ?? requireRules([name], known);
+    return members ?? resolveRuleNames([name], known);
   });
   const rules = chosen.map((name) => {
     const rule = catalogue.find((listed) => listed.name === name)?.rule;
@@ -146,7 +146,7 @@ export const openRules = async (
     call: ({ clientConfig: { url = "" } }, review) => (url.startsWith(`${here}/`) ? call(url, review) : undefined),
     findRuleName: (hook, message = "") => {
       const webhook = webhooks.get(hook);
-      const name = webhook && getEntryRule(webhook);
+      const name = webhook && getRuleNameOfEntry(webhook);
       const members = cluster.groups.find((group) => group.name === name)?.members ?? [];
       return members.find((member) => message.startsWith(`${member.name}: `))?.name ?? name;
     },

@@ -5,7 +5,7 @@ import { parse } from "yaml";
 import { celEvaluator } from "#infra/apiserver/admission/cel/conditions.ts";
 import type { KubernetesObject, Operation } from "#lib/review.ts";
 import { buildKindIndex } from "../../apiserver/kinds/kinds.ts";
-import { buildRequest } from "./requests.ts";
+import { buildAdmissionAttributes } from "./requests.ts";
 import { openUnevaluated } from "./unevaluated.ts";
 
 /** A request, and what is known of its namespace. */
@@ -62,7 +62,7 @@ const findNames = (objects: KubernetesObject[], sample: RequestSample = {}): str
   assert.ok(kind);
   const user = { username: "jane" };
   const old = operation === "UPDATE" ? toObject(sample.old ?? sample.object ?? {}) : null;
-  const request = buildRequest(object, old, kind, { operation, user, namespace: "" });
+  const request = buildAdmissionAttributes(object, old, kind, { operation, user, namespace: "" });
   const context = {
     ...{ findNamespace: () => home, equivalents: kinds.equivalents, convert: kinds.convert, cel: celEvaluator },
     fill: (object: unknown) => object,

@@ -1,7 +1,7 @@
 import { type Hook, parseHooks } from "#infra/apiserver/admission/hooks.ts";
 import { createObjectView, matchHook } from "#infra/apiserver/admission/matching.ts";
 import { assignIdentity } from "#infra/apiserver/admission/server-objects.ts";
-import type { AdmissionAttributes, ServerContext } from "#infra/apiserver/admission/types.ts";
+import type { AdmissionAttributes, ImitatedServerFunctions } from "#infra/apiserver/admission/types.ts";
 import { getOwn, isMap, isSame } from "#lib/json.ts";
 import { splitApiVersion } from "#lib/objects/api-version.ts";
 import type { LabelSelector } from "#lib/objects/selection.ts";
@@ -15,7 +15,12 @@ export interface UnevaluatedPolicies {
    * Returns a sentence for each policy and quota that matches a request. `last` is the object after the webhooks;
    * `isAssumed` says that only the name of its namespace is known.
    */
-  findMatching(attributes: AdmissionAttributes, last: unknown, context: ServerContext, isAssumed: boolean): string[];
+  findMatching(
+    attributes: AdmissionAttributes,
+    last: unknown,
+    context: ImitatedServerFunctions,
+    isAssumed: boolean,
+  ): string[];
   /** Reports whether a quota in a namespace counts objects of a group without a known definition. */
   countsGroup(group: string, namespace: string): boolean;
 }
@@ -43,7 +48,7 @@ interface Quota {
 const policyKinds = ["ValidatingAdmissionPolicy", "MutatingAdmissionPolicy"];
 
 /** Reports whether a manifest is an admission policy or a quota that `check` doesn't evaluate. */
-export const isUnevaluated = ({ apiVersion, kind = "" }: { apiVersion?: unknown; kind?: unknown }): boolean => {
+export const isUnevaluatedByCheck = ({ apiVersion, kind = "" }: { apiVersion?: unknown; kind?: unknown }): boolean => {
   if (kind === "ResourceQuota") return apiVersion === "v1";
   const { group } = splitApiVersion(String(apiVersion));
   return group === policyGroup && policyKinds.includes(String(kind).replace(/Binding$/, ""));
@@ -159,7 +164,7 @@ const buildHook = (members: object): Hook | undefined => {
 const isSelectedBy = (
   { hook, excluded }: Selection,
   attributes: AdmissionAttributes,
-  context: ServerContext,
+  context: ImitatedServerFunctions,
   isAssumed: boolean,
 ): boolean => {
   const view = () => createObjectView(attributes, context.convert);

@@ -12,7 +12,7 @@ import type { YamlLayout } from "../../diff/yaml-lines.ts";
 import type { ObjectEvaluation } from "../evaluation/evaluation.ts";
 import { isReview } from "../evaluation/requests.ts";
 import type { FieldPath, Manifest } from "../manifests/manifests.ts";
-import { parseDocuments } from "../manifests/yaml.ts";
+import { parseYamlDocuments } from "../manifests/yaml.ts";
 import { editText, type YamlEdit } from "./yaml-edits.ts";
 
 /** The changes that rules made to a manifest's object, to be written into the manifest's file. */
@@ -45,7 +45,7 @@ export const applyFixes = (text: string, fixes: readonly ManifestFix[]): { text:
   const parts: string[] = [];
   let from = 0;
   let index = 0;
-  for (const { to } of parseDocuments(text)) {
+  for (const { to } of parseYamlDocuments(text)) {
     const part = text.slice(from, to);
     const own = byDocument.get(index++);
     const fixed = own === undefined ? part : fixDocument(part, own);
@@ -89,7 +89,7 @@ const fixDocument = (text: string, fixes: readonly ManifestFix[]): string | unde
 };
 
 const parseSingleDocument = (text: string): Document.Parsed | undefined => {
-  const [first, ...others] = [...parseDocuments(text)];
+  const [first, ...others] = [...parseYamlDocuments(text)];
   return first !== undefined && others.length === 0 && first.document.errors.length === 0 ? first.document : undefined;
 };
 

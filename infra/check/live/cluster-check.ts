@@ -7,17 +7,17 @@ import { formatCount, type Progress, type ReportProgress } from "../../cli/progr
 import { type ClusterCredentials, resolveConnection } from "../../clusters/access.ts";
 import type { ClusterConfig } from "../../config/config.ts";
 import { type EvaluationEnvironment, noFindings, type ObjectEvaluation } from "../evaluation/evaluation.ts";
-import { hasWorkloads } from "../evaluation/pod-templates.ts";
+import { hasBuiltInWorkloadKinds } from "../evaluation/pod-templates.ts";
 import { openRules } from "../evaluation/rules.ts";
-import { isUnevaluated, openUnevaluated, type UnevaluatedPolicies } from "../evaluation/unevaluated.ts";
+import { isUnevaluatedByCheck, openUnevaluated, type UnevaluatedPolicies } from "../evaluation/unevaluated.ts";
 import { openWebhooks } from "../evaluation/webhooks.ts";
 import { readManifests } from "../manifests/input.ts";
 import { findReportVersion, type ReportVersion } from "../reports/policyreport.ts";
 import type { ReadFailure } from "../reports/report.ts";
 import { type DiscoveredResource, type DiscoveryResult, discoverClusterResources } from "./discovery.ts";
 import { openNamespaceCache } from "./namespaces.ts";
-import { type IncompleteList, type ObjectPage, readListPages } from "./pages.ts";
-import { type ApiGet, describeFailure, type FailureFormatter, openReader } from "./reader.ts";
+import { type ListInterruption, type ObjectPage, readListPages } from "./pages.ts";
+import { type ApiGet, describeFailure, type FailureFormatter, openApiReader } from "./reader.ts";
 import { openCapabilities } from "./rule-capabilities.ts";
 import { matchesGroupVersion, readKinds, selectResources, toResourceName } from "./selected-kinds.ts";
 import { type ObjectEvaluator, openEvaluator } from "./stored-objects.ts";
@@ -56,7 +56,7 @@ export const openClusterCheck = async (options: ClusterCheckOptions, signal: Abo
   const [name, { connect }] = cluster;
   const foreign = await readManifests(options.webhooks, "--webhooks");
   const connection = await resolveConnection(name, connect, { ...options.deployer, right: "list everything" });
-  const { read, close } = openReader(connection, signal);
+  const { read, close } = openApiReader(connection, signal);
   const describeAnswer: FailureFormatter = (answer) => describeFailure(answer, connection);
   const notes = new Set<string>();
   const note = (sentence: string) => void notes.add(sentence);
@@ -118,7 +118,8 @@ type ListPages = (resource: DiscoveredResource, namespaces: readonly string[]) =
 const listUnknown = ({ unknown }: DiscoveryResult, hooks: readonly Hook[], alsoPods: boolean): ReadFailure[] =>
   unknown.flatMap(({ group, version, why }) => {
     const apiVersion = joinApiVersion({ group, version });
-    if (!matchesGroupVersion(hooks, { group, version }) && !(alsoPods && hasWorkloads(apiVersion))) return [];
+    if (!matchesGroupVersion(hooks, { group, version }) && !(alsoPods && hasBuiltInWorkloadKinds(apiVersion)))
+      return [];
     return [toUnread({ apiVersion, kind: "" }, `the kinds in ${apiVersion} can't be read: ${why}`)];
   });
 
@@ -200,13 +201,13 @@ const kinds = ["ValidatingAdmissionPolicy", "MutatingAdmissionPolicy", "Resource
 
 export const readUnevaluated = async (
   { resources, unknown }: DiscoveryResult,
-  list: (resource: DiscoveredResource) => AsyncIterable<ObjectPage | IncompleteList>,
+  list: (resource: DiscoveredResource) => AsyncIterable<ObjectPage | ListInterruption>,
   note: (sentence: string) => void,
 ): Promise<UnevaluatedPolicies> => {
   const objects: KubernetesObject[] = [];
   const unreadable = new Set<string>();
   for (const resource of unknown)
-    for (const kind of kinds.filter((kind) => isUnevaluated({ apiVersion: joinApiVersion(resource), kind }))) {
+    for (const kind of kinds.filter((kind) => isUnevaluatedByCheck({ apiVersion: joinApiVersion(resource), kind }))) {
       note(`it is unknown whether there is a ${kind}: ${resource.why}`);
       unreadable.add(kind);
     }
@@ -215,7 +216,7 @@ export const readUnevaluated = async (
     const { kind } = resource.kind;
     const apiVersion = joinApiVersion(resource.kind);
     // Discovery lists the preferred version of a kind first.
-    if (!isUnevaluated({ apiVersion, kind }) || seen.has(kind)) continue;
+    if (!isUnevaluatedByCheck({ apiVersion, kind }) || seen.has(kind)) continue;
     seen.add(kind);
     for await (const page of list(resource))
       if ("items" in page) objects.push(...page.items.map((item) => ({ ...item, apiVersion, kind })));

@@ -2,7 +2,7 @@ import { UnansweredError } from "#lib/cluster/https-request.ts";
 import { splitApiVersion, toApiPath } from "#lib/objects/api-version.ts";
 import type { ResourceKind } from "../../apiserver/kinds/kinds.ts";
 import { Complaint } from "../../cli/complaint.ts";
-import { type ApiGet, type FailureFormatter, parseContent } from "./reader.ts";
+import { type ApiGet, type FailureFormatter, parseAnswerJson } from "./reader.ts";
 
 export interface DiscoveredResource extends ResourceKind {
   verbs: readonly string[];
@@ -26,7 +26,7 @@ export const discoverClusterResources = async (read: ApiGet, why: FailureFormatt
     const answer = await read(root, aggregated);
     if (answer instanceof UnansweredError || answer.status !== 200)
       throw new Complaint(`the kinds of the cluster can't be read: ${why(answer)}`, 3);
-    const content = parseContent(answer);
+    const content = parseAnswerJson(answer);
     const kind = String(Object(content).kind);
     // A proxy with a login page answers 200, too.
     if (!/^API(GroupDiscoveryList|Versions|GroupList)$/.test(kind))
@@ -82,7 +82,7 @@ const addVersion = async (
     all.unknown.push({ ...splitApiVersion(apiVersion), why: why(answer) });
     return;
   }
-  const { resources } = Object(parseContent(answer));
+  const { resources } = Object(parseAnswerJson(answer));
   if (!Array.isArray(resources)) {
     all.unknown.push({ ...splitApiVersion(apiVersion), why: "the API server answers no list of them" });
     return;

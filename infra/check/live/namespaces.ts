@@ -2,7 +2,7 @@ import { UnansweredError } from "#lib/cluster/https-request.ts";
 import { isMap } from "#lib/json.ts";
 import type { KubernetesObject } from "#lib/review.ts";
 import type { ExistingObjects } from "../evaluation/existing-objects.ts";
-import { type ApiGet, type FailureFormatter, parseContent } from "./reader.ts";
+import { type ApiGet, type FailureFormatter, parseAnswerJson } from "./reader.ts";
 
 /** The objects of kind Namespace that a live check has read; it holds no other objects. */
 export interface NamespaceObjectCache extends Pick<ExistingObjects, "find" | "put" | "remove"> {
@@ -24,7 +24,7 @@ export const openNamespaceCache = (read: ApiGet, why: FailureFormatter): Namespa
   const fetchNamespace = async (name: string): Promise<string | undefined> => {
     const answer = await read(`/api/v1/namespaces/${encodeURIComponent(name)}`);
     if (answer instanceof UnansweredError || answer.status !== 200) return why(answer);
-    const { kind, metadata, status } = Object(parseContent(answer));
+    const { kind, metadata, status } = Object(parseAnswerJson(answer));
     if (kind !== "Namespace") return "the API server didn't answer with a Namespace";
     const { labels, annotations } = Object(metadata);
     const keptMetadata = { name, ...(isMap(labels) && { labels }), ...(isMap(annotations) && { annotations }) };

@@ -2,7 +2,7 @@ import { UnansweredError } from "#lib/cluster/https-request.ts";
 import { buildPageQuery, parsePage } from "#lib/cluster/pages.ts";
 import { isMap } from "#lib/json.ts";
 import type { KubernetesObject } from "#lib/review.ts";
-import { type ApiGet, type FailureFormatter, isTooLarge, parseContent } from "./reader.ts";
+import { type ApiGet, type FailureFormatter, isTooLarge, parseAnswerJson } from "./reader.ts";
 
 /** A page of a list, and the number of objects that follow it, if the API server states it. */
 export interface ObjectPage {
@@ -11,7 +11,7 @@ export interface ObjectPage {
 }
 
 /** The end of a list that was not read to its end; `broken` says why. */
-export interface IncompleteList {
+export interface ListInterruption {
   broken: string;
 }
 
@@ -25,12 +25,12 @@ const mostInVain = 5;
  */
 export const readListPages = async function* (
   read: ApiGet,
-  why: FailureFormatter,
+  describeRequestFailure: FailureFormatter,
   path: string,
   selection: Record<string, string>,
-  most: number,
-): AsyncGenerator<ObjectPage | IncompleteList> {
-  let limit = most;
+  objectsPerPage: number,
+): AsyncGenerator<ObjectPage | ListInterruption> {
+  let limit = objectsPerPage;
   let next = "";
   /** The key of the last object yielded; the key up to which objects are skipped, since the list began again. */
   let [last, skipped] = ["", ""];
@@ -43,7 +43,7 @@ export const readListPages = async function* (
       limit = Math.ceil(limit / 4);
       continue;
     }
-    const content = answer instanceof UnansweredError ? undefined : parseContent(answer);
+    const content = answer instanceof UnansweredError ? undefined : parseAnswerJson(answer);
     const { items: listed = [], next: further } = parsePage(content);
     const remaining = Object(Object(content).metadata).remainingItemCount;
     if (!(answer instanceof UnansweredError) && answer.status === 410) {
@@ -55,7 +55,8 @@ export const readListPages = async function* (
       next = further;
       continue;
     }
-    if (answer instanceof UnansweredError || answer.status !== 200) return yield { broken: why(answer) };
+    if (answer instanceof UnansweredError || answer.status !== 200)
+      return yield { broken: describeRequestFailure(answer) };
     if (!isMap(content) || !Array.isArray(listed)) return yield { broken: "the API server answers no list" };
     if (further !== "" && further === next) break;
     const found = listed.filter(isObject);

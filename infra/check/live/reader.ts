@@ -1,6 +1,6 @@
 import { Agent } from "node:https";
 import { setTimeout as wait } from "node:timers/promises";
-import { type HttpsAnswer, sendRequest, toUnanswered, UnansweredError } from "#lib/cluster/https-request.ts";
+import { type HttpsAnswer, requireUnansweredError, sendRequest, UnansweredError } from "#lib/cluster/https-request.ts";
 import { parseJson } from "#lib/json.ts";
 import { escapeControls } from "../../cli/terminal.ts";
 import type { ClusterConnection } from "../../clusters/api.ts";
@@ -27,7 +27,7 @@ const firstTries = 2;
 const longestBreak = 30;
 
 /** Opens a reader that stops at `signal`. `retryPause` is the wait before the second try, in milliseconds. */
-export const openReader = (connection: ClusterConnection, signal: AbortSignal, retryPause = 500): ApiReader => {
+export const openApiReader = (connection: ClusterConnection, signal: AbortSignal, retryPause = 500): ApiReader => {
   const { server, ca, cert, key } = connection;
   const trust = { ...(ca && { ca }), ...(cert && key && { cert, key }) };
   const agent = new Agent({ keepAlive: true, maxSockets: 4, ...trust });
@@ -40,7 +40,9 @@ export const openReader = (connection: ClusterConnection, signal: AbortSignal, r
     };
     // A retry opens a new connection: if one kept connection was dead, the others may be, too.
     const options = { headers, ...(isFresh ? { agent: false as const, signal, ...trust } : { agent }) };
-    return sendRequest(`${server}${path}`, options, undefined, Date.now() + patience, largest).catch(toUnanswered);
+    return sendRequest(`${server}${path}`, options, undefined, Date.now() + patience, largest).catch(
+      requireUnansweredError,
+    );
   };
   return {
     read: async (path, accept = "application/json") => {
@@ -73,7 +75,7 @@ export const isTooLarge = (answer: HttpsAnswer | UnansweredError): boolean =>
   answer instanceof UnansweredError && answer.message.startsWith("its answer has more than ");
 
 /** Returns an answer parsed as JSON; undefined if it isn't JSON. */
-export const parseContent = ({ body }: HttpsAnswer): unknown => parseJson(body);
+export const parseAnswerJson = ({ body }: HttpsAnswer): unknown => parseJson(body);
 
 /** Returns a sentence about an API server that can't be reached or answers with an error, with advice if possible. */
 export const describeFailure = (
@@ -86,7 +88,7 @@ export const describeFailure = (
       : "";
     return `the API server at ${server} can't be reached: ${answer.message}${remedy}`;
   }
-  const { message } = Object(parseContent(answer));
+  const { message } = Object(parseAnswerJson(answer));
   const text = typeof message === "string" ? message : answer.body.slice(0, 200);
   const words = escapeControls(text.replace(/\s+/g, " ").trim());
   const remedy = answer.status === 401 ? `; ${unknown}` : "";

@@ -7,7 +7,7 @@ import { toSentence } from "../../cli/complaint.ts";
 import { createUndecidedEvaluation, evaluateCreatedPod, evaluateRequest } from "../evaluation/evaluate.ts";
 import type { EvaluationEnvironment, ObjectEvaluation } from "../evaluation/evaluation.ts";
 import { isWorkload } from "../evaluation/pod-templates.ts";
-import { buildRequest, normalizeObject } from "../evaluation/requests.ts";
+import { buildAdmissionAttributes, normalizeObject } from "../evaluation/requests.ts";
 import type { Manifest } from "../manifests/manifests.ts";
 import type { DiscoveredResource } from "./discovery.ts";
 import type { NamespaceObjectCache } from "./namespaces.ts";
@@ -86,7 +86,7 @@ const buildStoredRequest = (
   const filled = fillDefaults(isMade ? normalizeObject(rest, kind, asking) : rest);
   return {
     filled,
-    attributes: buildRequest(filled.object, operation === "UPDATE" ? filled.object : null, kind, asking),
+    attributes: buildAdmissionAttributes(filled.object, operation === "UPDATE" ? filled.object : null, kind, asking),
   };
 };
 

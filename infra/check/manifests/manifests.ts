@@ -1,7 +1,7 @@
 import { type Document, isAlias, isMap as isMapNode, isNode, isScalar, isSeq, visit } from "yaml";
 import { isMap } from "#lib/json.ts";
 import { toSentence } from "../../cli/complaint.ts";
-import { createPositionFinder, type PositionFinder, parseDocuments, readPieces } from "./yaml.ts";
+import { createPositionFinder, type PositionFinder, parseYamlDocuments, readPieces } from "./yaml.ts";
 
 export interface ManifestSource {
   /** The path of the file, as the command line gives it; `-` for standard input. */
@@ -80,7 +80,7 @@ export const parseManifests = (source: ManifestSource): ManifestParse => {
     const mayAlias = source.text.includes("&") && source.text.includes("*");
     const mayMerge = source.text.includes("<<");
     let index = -1;
-    for (const { document, getPosition } of parseDocuments(source.text)) {
+    for (const { document, getPosition } of parseYamlDocuments(source.text)) {
       index++;
       const getLine = (node: unknown) => (isNode(node) && node.range ? getPosition(node.range[0]).line : line);
       line = getLine(document.contents);

@@ -3,11 +3,11 @@ import { describe, it } from "node:test";
 import fc from "fast-check";
 import { isMap, isNode, isScalar, isSeq, stringify } from "yaml";
 import type { ParsedDocument } from "./plain-yaml.ts";
-import { createPositionFinder, type PositionFinder, parseDocuments, readPieces } from "./yaml.ts";
+import { createPositionFinder, type PositionFinder, parseYamlDocuments, readPieces } from "./yaml.ts";
 
 /** Returns the contents and lines of the documents, read by the full parser. */
 const parseFully = (text: string) =>
-  [...parseDocuments(text)].map(({ document, getPosition }) => {
+  [...parseYamlDocuments(text)].map(({ document, getPosition }) => {
     if (document.errors[0]) throw document.errors[0];
     const value: unknown = document.toJS();
     return { value, line: value === null ? undefined : getPosition(document.contents?.range[0] ?? 0).line };
@@ -24,7 +24,7 @@ const isReadAlike = (text: string): boolean => {
     parseFully(text),
     text,
   );
-  for (const [index, { document, getPosition }] of [...parseDocuments(text)].entries()) {
+  for (const [index, { document, getPosition }] of [...parseYamlDocuments(text)].entries()) {
     const piece: ParsedDocument | undefined = pieces[index];
     const places: PositionFinder | undefined = piece && createPositionFinder(text, piece);
     for (const { path, offset } of listMembers(document.contents))

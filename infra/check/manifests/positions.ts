@@ -2,11 +2,11 @@ import { isCollection, isMap, isNode, isScalar, isSeq } from "yaml";
 import type { FieldPath, Manifest, ManifestSource } from "./manifests.ts";
 import type { ParsedDocument } from "./plain-yaml.ts";
 import {
-  type ComposedDocument,
   createPositionFinder,
+  type ParsedYamlDocument,
   type PositionFinder,
-  parseDocuments,
   parsePiece,
+  parseYamlDocuments,
   readPieces,
   type SourcePosition,
 } from "./yaml.ts";
@@ -18,7 +18,7 @@ interface ParsedSource {
   source: ManifestSource;
   pieces: readonly ParsedDocument[];
   places: Map<number, PositionFinder | undefined>;
-  documents: Map<number, ComposedDocument>;
+  documents: Map<number, ParsedYamlDocument>;
 }
 
 const parseSource = (source: ManifestSource): ParsedSource => {
@@ -34,11 +34,11 @@ const findPlaces = (source: ManifestSource, index: number): PositionFinder | und
   return places.get(index);
 };
 
-const findDocument = (source: ManifestSource, index: number): ComposedDocument | undefined => {
+const findDocument = (source: ManifestSource, index: number): ParsedYamlDocument | undefined => {
   const { pieces, documents } = parseSource(source);
   if (documents.has(index)) return documents.get(index);
   const piece = pieces[index];
-  const all = piece === undefined ? parseDocuments(source.text) : parsePiece(source.text, piece);
+  const all = piece === undefined ? parseYamlDocuments(source.text) : parsePiece(source.text, piece);
   for (const document of all) documents.set(piece === undefined ? documents.size : index, document);
   return documents.get(index);
 };

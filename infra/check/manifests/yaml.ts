@@ -9,7 +9,7 @@ export interface SourcePosition {
 }
 
 /** A document as the `yaml` package parses it, with the offset of its end and a way to find positions. */
-export interface ComposedDocument {
+export interface ParsedYamlDocument {
   document: Document.Parsed;
   to: number;
   getPosition(offset: number): SourcePosition;
@@ -43,7 +43,7 @@ const options = {
   logLevel: "silent",
 } as const;
 
-export const parseDocuments = function* (text: string): Generator<ComposedDocument> {
+export const parseYamlDocuments = function* (text: string): Generator<ParsedYamlDocument> {
   const { pieces = [], broken } = readJsonStream(text) ?? {};
   if (pieces.length > 1 || broken !== undefined) for (const piece of pieces) yield* parsePiece(text, piece);
   else yield* parsePiece(text, { from: 0, to: text.length, firstLine: 1 });
@@ -52,7 +52,7 @@ export const parseDocuments = function* (text: string): Generator<ComposedDocume
 export const parsePiece = function* (
   text: string,
   { from, to, firstLine }: Pick<ParsedDocument, "from" | "to" | "firstLine">,
-): Generator<ComposedDocument> {
+): Generator<ParsedYamlDocument> {
   const lines = new LineCounter();
   const getPosition = (offset: number) => {
     const { line, col } = lines.linePos(offset);

@@ -14,7 +14,7 @@ export interface ReportOutput {
 }
 
 /** Parses values such as `text` and `sarif=out.sarif`. Adds text on standard output if all reports go to files. */
-export const parseOutputs = (texts: readonly string[], forms: readonly string[]): ReportOutput[] => {
+export const parseOutputOptions = (texts: readonly string[], forms: readonly string[]): ReportOutput[] => {
   const outputs = texts.map((text): ReportOutput => {
     const [, form = "", file] = /^([^=]*)(?:=(.*))?$/s.exec(text) ?? [];
     if (!forms.includes(form))

@@ -65,7 +65,7 @@ export const readEndpointOptions = async (options: ParsedOptions): Promise<{ url
 };
 
 /** Returns the signer of a cluster's URLs: with the key of `--stage`, otherwise with the key on this machine. */
-export const openChosenSigner = async (options: ParsedOptions, file: string): Promise<UrlSigner> => {
+export const openStageOrLocalSigner = async (options: ParsedOptions, file: string): Promise<UrlSigner> => {
   if (options.text("stage") === undefined) return openSigner(join(dirname(file), ".postern"));
   // Loads the AWS SDK only with `--stage`.
   const [{ runInStage: inStage }, { readKeyring }] = await Promise.all([

@@ -21,11 +21,11 @@ const isNamespace = ({ kind, apiVersion }: KubernetesObject) => kind === "Namesp
  * Returns a case with unique names for its namespaces. A case about namespaces themselves is not changed, nor is a case
  * with an invalid namespace.
  */
-export const renameNamespaces = (entry: Case, home: string): Case => {
+export const renameNamespaces = (entry: Case, replacementNamespace: string): Case => {
   const given = entry[getCasePhase(entry)];
   const own = entry.namespace ?? given?.metadata?.namespace ?? "default";
   if (entry.resource === "namespaces" || /[^a-z\d-]/.test(own)) return entry;
-  const rename = (name: string) => (name === own ? home : `${home}-${name}`);
+  const rename = (name: string) => (name === own ? replacementNamespace : `${replacementNamespace}-${name}`);
   const renameIn = (value: unknown): unknown => {
     if (Array.isArray(value)) return value.map(renameIn);
     if (typeof value !== "object" || value === null) return value;
@@ -40,7 +40,7 @@ export const renameNamespaces = (entry: Case, home: string): Case => {
   const { mutate, validate, oldObject, needs } = entry;
   const said = { mutate, validate, oldObject, needs };
   const present = Object.fromEntries(Object.entries(said).filter(([, value]) => value !== undefined));
-  return { ...entry, ...Object(renameIn(present)), namespace: home };
+  return { ...entry, ...Object(renameIn(present)), namespace: replacementNamespace };
 };
 
 /** Returns the namespaces of a case and of what it needs. */

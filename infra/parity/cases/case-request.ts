@@ -30,7 +30,7 @@ export interface CaseRequest {
 export const buildCaseRequest = async (
   listed: CatalogueRule,
   entry: Case,
-  spare: string,
+  defaultNamespace: string,
   admin: ClusterClient,
 ): Promise<CaseRequest> => {
   const { request } = buildReview(listed, entry);
@@ -44,7 +44,7 @@ export const buildCaseRequest = async (
   const isMade = said === undefined && generateName !== undefined;
   const name = said ?? generateName?.replace(/-$/, "") ?? "a";
   const called = isMade || !isKept ? {} : { name };
-  const namespace = main.namespaced ? (entry.namespace ?? given.metadata?.namespace ?? spare) : undefined;
+  const namespace = main.namespaced ? (entry.namespace ?? given.metadata?.namespace ?? defaultNamespace) : undefined;
   // Without a controller, a deleted namespace is never emptied; and the API server's own namespaces must stay.
   const isHome = main.kind === "Namespace";
   const isOurs = !isHome || !/^(default|kube-(system|public|node-lease))$/.test(name);

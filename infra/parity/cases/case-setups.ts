@@ -24,7 +24,7 @@ import {
   waitUntilCalled,
 } from "../rule-server.ts";
 import { openScriptedEndpoints } from "../scripted-endpoints.ts";
-import { type ObservedServer, openObserver, restrictToSetup, type SentCase, sendObserved } from "./sending.ts";
+import { createObserverRule, type ObservedServer, restrictToSetup, type SentCase, sendObserved } from "./sending.ts";
 
 /** A rule and its cases. */
 export interface RuleCases {
@@ -118,7 +118,7 @@ export const serveSetups = async (
   const certificate = await openCertificate(folder, "127.0.0.1");
   const { announcer, stop } = await openScriptedEndpoints(certificate);
   opening.defer(stop);
-  const observer = openObserver();
+  const observer = createObserverRule();
   const named = [...setups.values(), { name: "observer", rules: { observer: {} } }];
   const clusters = Object.fromEntries(named.map(({ name, rules }) => [name, { rules }]));
   const connection = { server, ca, credentials: { token: getToken("admin") } };

@@ -5,7 +5,7 @@ import type { CatalogueRule } from "../../catalogue/registry.ts";
 import { type ControlPlaneBinaries, listPlugins, webhookPlugins } from "../control-plane/binaries.ts";
 import type { ClusterClient } from "../control-plane/client.ts";
 import { bootClusters } from "../control-plane/cluster.ts";
-import { listPorts, type Port, surroundingsFlags } from "../plugins.ts";
+import { apiserverFlagsForSurroundings, listPorts, type Port } from "../plugins.ts";
 import { servePolicyKinds } from "../policy-fixtures.ts";
 import { insertStoredUid, renameNamespaces } from "./case-objects.ts";
 import {
@@ -208,5 +208,5 @@ export const checkAllCases = async (
 /** Returns flags of the API server for the cases: some have privileged pods, and some have pod groups. */
 const listFlags = (plugins: string[]) => [
   "--allow-privileged=true",
-  ...(plugins.includes("PodGroupProtection") ? surroundingsFlags : []),
+  ...(plugins.includes("PodGroupProtection") ? apiserverFlagsForSurroundings : []),
 ];

@@ -6,8 +6,8 @@ import { buildReview, evaluateCase, getCasePhase } from "../../catalogue/cases.t
 import type { CatalogueRule } from "../../catalogue/registry.ts";
 import { type ComparableAnswer, formatDiff, toComparable } from "../compare.ts";
 import {
-  type BodyShape,
   bodyShapes,
+  type CaseBodyBuilder,
   type CaseToSend,
   getFirstLine,
   isAccepted,
@@ -20,7 +20,7 @@ import {
  * Either the reason why the API server can't send the case to the rule, or the difference between its answer and the
  * case.
  */
-export type CaseFinding = { reason: string } | { diff?: string; shape: BodyShape };
+export type CaseFinding = { reason: string } | { diff?: string; shape: CaseBodyBuilder };
 
 /**
  * Checks a case against the API server. A case may omit fields that an update keeps: if the answer differs, the case is
@@ -37,7 +37,7 @@ export const checkCase = async (server: ObservedServer, question: CaseToSend, se
  * Compares the API server's answer with the case. A request without the rule shows whether a webhook sees the case.
  */
 const checkCaseIn = async (
-  shapes: readonly BodyShape[],
+  shapes: readonly CaseBodyBuilder[],
   server: ObservedServer,
   question: CaseToSend,
   setup: string,
@@ -45,7 +45,7 @@ const checkCaseIn = async (
   const { listed, entry } = question;
   const phase = getCasePhase(entry);
   const given = entry[phase] ?? {};
-  const tries: { shape: BodyShape; plain: SentCase }[] = [];
+  const tries: { shape: CaseBodyBuilder; plain: SentCase }[] = [];
   for (const shape of shapes)
     if (!tries.some(({ plain }) => isAccepted(plain.answer)))
       tries.push({ shape, plain: await sendCase(server, question, given, shape) });

@@ -29,7 +29,7 @@ const addCondition = (expression: string, manifests: WebhookManifests) => {
 type SeenReviews = Partial<Record<Phase, AdmissionRequest>>;
 
 /** Returns an observer: a rule that admits everything and stores the reviews that it gets. */
-export const openObserver = () => {
+export const createObserverRule = () => {
   const seen = new Map<string, SeenReviews>();
   const note = (phase: Phase, request: AdmissionRequest) => {
     const [word = ""] = request.userInfo.extra?.[wordKey] ?? [];
@@ -61,7 +61,7 @@ export const openObserver = () => {
 /** An API server and the observer that it calls. */
 export interface ObservedServer {
   admin: ClusterClient;
-  observer?: ReturnType<typeof openObserver>;
+  observer?: ReturnType<typeof createObserverRule>;
 }
 
 /** A case that is sent to API servers, with the rule that it belongs to. */
@@ -84,9 +84,9 @@ export interface SentCase extends RequestWithAnswer {
 /**
  * Builds the body of a request from a case's object and the stored one: unchanged, or with the fields that it omits.
  */
-export type BodyShape = (body: JsonMap, stored: JsonMap) => JsonMap;
+export type CaseBodyBuilder = (body: JsonMap, stored: JsonMap) => JsonMap;
 /** The bodies to try in turn: the case's own, then the stored object with the case's fields merged over it. */
-export const bodyShapes: BodyShape[] = [(body) => body, (body, stored) => mergeOnto(stored, body) as JsonMap];
+export const bodyShapes: CaseBodyBuilder[] = [(body) => body, (body, stored) => mergeOnto(stored, body) as JsonMap];
 
 export const isAccepted = ({ code }: ClusterResponse) => code >= 200 && code < 300;
 
@@ -101,7 +101,7 @@ export const sendCase = async (
   server: ObservedServer,
   question: CaseToSend,
   object: KubernetesObject,
-  shape: BodyShape,
+  shape: CaseBodyBuilder,
   setup?: string,
 ): Promise<SentCase> => {
   const { admin } = server;

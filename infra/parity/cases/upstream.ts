@@ -19,7 +19,7 @@ import {
 import { buildCaseRequest } from "./case-request.ts";
 import type { RuleCases } from "./case-setups.ts";
 import {
-  type BodyShape,
+  type CaseBodyBuilder,
   type CaseToSend,
   getFirstLine,
   isAccepted,
@@ -122,7 +122,7 @@ export const compareWithUpstream = async (
   ours: ObservedServer,
   upstream: ClusterClient,
   question: CaseToSend,
-  shape: BodyShape,
+  shape: CaseBodyBuilder,
   setup: string,
 ): Promise<UpstreamComparison> => {
   const { listed, entry } = question;

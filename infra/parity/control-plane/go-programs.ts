@@ -21,7 +21,7 @@ export interface GoProgram {
 }
 
 /** A built program, in its folder of the cache. */
-export interface BuiltProgram {
+export interface CachedGoProgram {
   version: string;
   program: string;
   folder: string;
@@ -51,13 +51,13 @@ export const hasFiles = (folder: string, files: readonly string[]): Promise<bool
   );
 
 /** Returns a program if it was built before. */
-export const findGoProgram = async ({ files, ...program }: GoProgram): Promise<BuiltProgram | undefined> => {
+export const findGoProgram = async ({ files, ...program }: GoProgram): Promise<CachedGoProgram | undefined> => {
   const { version, folder } = await locateProgram(program);
   return (await hasFiles(folder, files)) ? { version, program: join(folder, files[0]), folder } : undefined;
 };
 
 /** Builds a program from the Go module proxy, by its go.mod and go.sum, unless it was built before. */
-export const requireGoProgram = async (program: GoProgram): Promise<BuiltProgram> => {
+export const requireGoProgram = async (program: GoProgram): Promise<CachedGoProgram> => {
   const found = await findGoProgram(program);
   if (found) return found;
   await fillCache((await locateProgram(program)).folder, program.build);

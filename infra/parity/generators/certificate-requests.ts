@@ -14,13 +14,13 @@ const [utf8, sequence, set] = [0x0c, 0x30, 0x31];
 export const nameAttributes = { C: [0x55, 4, 6], O: [0x55, 4, 10], CN: [0x55, 4, 3] } as const;
 
 /** Encodes one attribute of an X.509 name in DER. */
-export const encodeNamePart = (kind: keyof typeof nameAttributes, value: string | Buffer) =>
+export const encodeX509NameAttribute = (kind: keyof typeof nameAttributes, value: string | Buffer) =>
   encodeDer(
     sequence,
     encodeDer(0x06, nameAttributes[kind]),
     typeof value === "string" ? encodeDer(utf8, Buffer.from(value)) : value,
   );
-export const encodeNameSet = (...parts: Buffer[]) => encodeDer(set, ...parts);
+export const encodeX509NameSet = (...parts: Buffer[]) => encodeDer(set, ...parts);
 
 const { privateKey, publicKey } = generateKeyPairSync("ec", { namedCurve: "P-256" });
 const ecdsaWithSha256 = encodeDer(sequence, encodeDer(0x06, [0x2a, 0x86, 0x48, 0xce, 0x3d, 4, 3, 2]));

@@ -3,8 +3,8 @@ import type { JsonMap } from "#lib/json.ts";
 import { generateAuthority, generatePrivateKey } from "../../keys/certificates.ts";
 import {
   buildCertificateRequest,
-  encodeNamePart,
-  encodeNameSet,
+  encodeX509NameAttribute,
+  encodeX509NameSet,
   toPem,
   toSpecRequest,
 } from "./certificate-requests.ts";
@@ -25,44 +25,48 @@ import {
 const signers = ["example.com/known", "example.com/other", "example.org/any", "example.org/more"];
 const client = "kubernetes.io/kube-apiserver-client";
 
-const masters = encodeNamePart("O", "system:masters");
+const masters = encodeX509NameAttribute("O", "system:masters");
 /** Certificate requests in PEM, by what is special about their subject. */
-export const certificateRequests = {
+export const certificateRequestPems = {
   plain: toPem(
     buildCertificateRequest(
-      encodeNameSet(encodeNamePart("O", "developers")),
-      encodeNameSet(encodeNamePart("CN", "jane")),
+      encodeX509NameSet(encodeX509NameAttribute("O", "developers")),
+      encodeX509NameSet(encodeX509NameAttribute("CN", "jane")),
     ),
   ),
-  masters: toPem(buildCertificateRequest(encodeNameSet(masters), encodeNameSet(encodeNamePart("CN", "jane")))),
+  masters: toPem(
+    buildCertificateRequest(encodeX509NameSet(masters), encodeX509NameSet(encodeX509NameAttribute("CN", "jane"))),
+  ),
   both: toPem(
-    buildCertificateRequest(encodeNameSet(encodeNamePart("CN", "jane"), encodeNamePart("O", "developers"), masters)),
+    buildCertificateRequest(
+      encodeX509NameSet(encodeX509NameAttribute("CN", "jane"), encodeX509NameAttribute("O", "developers"), masters),
+    ),
   ),
   node: toPem(
     buildCertificateRequest(
-      encodeNameSet(encodeNamePart("O", "system:nodes")),
-      encodeNameSet(encodeNamePart("CN", "system:node:n1")),
+      encodeX509NameSet(encodeX509NameAttribute("O", "system:nodes")),
+      encodeX509NameSet(encodeX509NameAttribute("CN", "system:node:n1")),
     ),
   ),
   otherNode: toPem(
     buildCertificateRequest(
-      encodeNameSet(encodeNamePart("O", "system:nodes")),
-      encodeNameSet(encodeNamePart("CN", "system:node:n2")),
+      encodeX509NameSet(encodeX509NameAttribute("O", "system:nodes")),
+      encodeX509NameSet(encodeX509NameAttribute("CN", "system:node:n2")),
     ),
   ),
   twice: toPem(
     buildCertificateRequest(
-      encodeNameSet(encodeNamePart("CN", "system:node:n1")),
-      encodeNameSet(encodeNamePart("CN", "system:node:n2")),
+      encodeX509NameSet(encodeX509NameAttribute("CN", "system:node:n1")),
+      encodeX509NameSet(encodeX509NameAttribute("CN", "system:node:n2")),
     ),
   ),
-  cut: toPem(buildCertificateRequest(encodeNameSet(masters)).subarray(0, 20)),
+  cut: toPem(buildCertificateRequest(encodeX509NameSet(masters)).subarray(0, 20)),
   nothing: "hello",
-  certificate: toPem(buildCertificateRequest(encodeNameSet(masters)), "CERTIFICATE"),
+  certificate: toPem(buildCertificateRequest(encodeX509NameSet(masters)), "CERTIFICATE"),
 };
 /** Generates one of the named certificate requests, as `spec.request` holds it. */
-export const pickRequests = (...names: (keyof typeof certificateRequests)[]) =>
-  pickOne(...names.map((name) => toSpecRequest(certificateRequests[name])));
+export const pickRequests = (...names: (keyof typeof certificateRequestPems)[]) =>
+  pickOne(...names.map((name) => toSpecRequest(certificateRequestPems[name])));
 
 const bundles = await Promise.all([1, 2].map(async () => generateAuthority(await generatePrivateKey())));
 

@@ -1,6 +1,6 @@
 import fc, { type Arbitrary } from "fast-check";
 import type { JsonMap } from "#lib/json.ts";
-import { findEvaluator, readCorpus } from "../pod-security/evaluator.ts";
+import { findEvaluator, readUpstreamTestPods } from "../pod-security/evaluator.ts";
 import {
   buildCreation,
   buildDryRunScenario,
@@ -150,7 +150,7 @@ const annotations = fc
 
 /** The Go program with upstream's checks and its test pods; undefined if it wasn't built. */
 const evaluator = await findEvaluator();
-const corpus = evaluator ? await readCorpus(evaluator) : [];
+const corpus = evaluator ? await readUpstreamTestPods(evaluator) : [];
 /** Returns the distinct pods of versions: most pods are tested at several. */
 const listUpstreamPods = (version: string): PodTemplate[] => {
   const texts = corpus

@@ -75,12 +75,12 @@ export const buildScenario = (
 /** Builds sequences of dry-run requests that change an existing object in some of these ways. */
 export const buildDryRunScenario = (
   kind: RequestSequence["kind"],
-  standing: string[],
+  existingNames: string[],
   changes: Arbitrary<RequestStep>[],
   namespace = "default",
 ): Arbitrary<RequestSequence> =>
   fc
-    .tuple(pickOne(...standing), buildSteps(changes))
+    .tuple(pickOne(...existingNames), buildSteps(changes))
     .map(([standing, steps]) => ({ kind, namespace, standing, generateName: false, steps }));
 
 const buildSteps = (changes: Arbitrary<RequestStep>[]) =>

@@ -5,7 +5,7 @@ import { readCatalogue } from "../../catalogue/registry.ts";
 import { comparisonConfigs, listPorts } from "../plugins.ts";
 import { scenarioGenerators } from "./scenarios.ts";
 import { buildSequences } from "./sequences.ts";
-import { namespaceNames } from "./surroundings.ts";
+import { generatorNamespaceNames } from "./surroundings.ts";
 
 const everything = [{ apiGroups: ["*"], apiVersions: ["*"], resources: ["*/*"], operations: ["*" as const] }];
 
@@ -77,7 +77,7 @@ describe("the requests for one plugin", () => {
     const played = new Set(Object.values(comparisonConfigs).flatMap(({ scenarios = [] }) => scenarios));
     assert.deepEqual(played, new Set(Object.keys(scenarioGenerators)));
     const names = Object.values(comparisonConfigs).flatMap(({ namespaces = {} }) => Object.keys(namespaces));
-    assert.deepEqual(new Set(names).difference(new Set([...namespaceNames, "own", "nowhere"])), new Set());
+    assert.deepEqual(new Set(names).difference(new Set([...generatorNamespaceNames, "own", "nowhere"])), new Set());
     const plugins = new Set(listPorts(await readCatalogue()).map(({ rule }) => rule.upstreamPlugin.plugin));
     for (const plugin of Object.keys(comparisonConfigs)) assert.ok(plugins.has(plugin), plugin);
   });

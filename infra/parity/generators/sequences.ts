@@ -10,10 +10,10 @@ import {
   lastStep,
   patchType,
   pickOne,
-  plannedKinds,
   type RequestSequence,
   type RequestStep,
   requestOptions,
+  scenarioOnlyKinds,
   toPatch,
 } from "./steps.ts";
 
@@ -160,7 +160,7 @@ const moveSequence = (sequence: RequestSequence, namespace: string | undefined):
   if (
     standing !== undefined ||
     sequence.namespace !== "default" ||
-    !{ ...generatedKinds, ...plannedKinds }[kind].namespaced
+    !{ ...generatedKinds, ...scenarioOnlyKinds }[kind].namespaced
   )
     return sequence;
   if (namespace !== undefined) return { ...sequence, namespace };

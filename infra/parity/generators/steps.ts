@@ -30,7 +30,7 @@ export type RequestStep = {
 export type GeneratedKind = keyof typeof generatedKinds;
 
 /** Kinds that only written scenarios use: randomly generated objects of these kinds would hardly ever be valid. */
-export const plannedKinds = {
+export const scenarioOnlyKinds = {
   certificatesigningrequests: {
     apiVersion: "certificates.k8s.io/v1",
     kind: "CertificateSigningRequest",
@@ -56,7 +56,7 @@ export const plannedKinds = {
 
 /** Requests about one object, one after another. */
 export interface RequestSequence {
-  kind: GeneratedKind | keyof typeof plannedKinds;
+  kind: GeneratedKind | keyof typeof scenarioOnlyKinds;
   /** The required prefix of the object's name. */
   prefix?: string;
   /** The object's namespace; without it, the sequence uses a namespace of its own that doesn't exist at first. */

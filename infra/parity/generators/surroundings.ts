@@ -18,7 +18,7 @@ const listNames = (kind: string) =>
   objects.filter((object) => object.kind === kind).map(({ metadata }) => metadata.name);
 
 /** The names of the existing namespaces that generated requests may use, besides `default`. */
-export const namespaceNames: readonly string[] = listNames("Namespace");
+export const generatorNamespaceNames: readonly string[] = listNames("Namespace");
 
 export const runtimeClassNames: readonly string[] = listNames("RuntimeClass");
 

@@ -5,7 +5,7 @@ import { text } from "node:stream/consumers";
 import { fileURLToPath } from "node:url";
 import type { Pod } from "kubernetes-types/core/v1.d.ts";
 import {
-  type BuiltProgram,
+  type CachedGoProgram,
   findGoProgram,
   type GoProgram,
   requireGoProgram,
@@ -57,12 +57,12 @@ const evaluator: GoProgram = {
 export const findEvaluator = () => findGoProgram(evaluator);
 
 /** Returns upstream's test pods: for each level and version some that pass and some that fail. */
-export const readCorpus = async ({ folder }: BuiltProgram): Promise<CorpusPod[]> =>
+export const readUpstreamTestPods = async ({ folder }: CachedGoProgram): Promise<CorpusPod[]> =>
   parse(await readFile(join(folder, "corpus.jsonl"), "utf8"));
 
 /** Returns upstream's verdicts on each pod. */
 export const evaluateUpstream = async (
-  { program }: BuiltProgram,
+  { program }: CachedGoProgram,
   pods: readonly object[],
 ): Promise<EvaluatorVerdicts[]> => {
   const child = spawn(program, { stdio: ["pipe", "pipe", "inherit"] });

@@ -4,7 +4,7 @@ import { parseDecimal, parsePercentage } from "../values/decimals.ts";
 import { quoteValue } from "../values/texts.ts";
 import { checkReference } from "./references.ts";
 import {
-  type CheckTogether,
+  type CrossFieldCheck,
   checkBoolean,
   checkEach,
   checkFields,
@@ -58,7 +58,7 @@ const checkValueProcess: ValueCheck = checkFields<NonNullable<PolicyCondition["v
   },
 );
 
-const checkComparison: CheckTogether<PolicyCondition> = (condition, blame) => {
+const checkComparison: CrossFieldCheck<PolicyCondition> = (condition, blame) => {
   const { cond, value, valueRef } = condition;
   if (!needsComparison(condition) || valueRef !== undefined) return;
   const field = findSetField(value);

@@ -1,7 +1,7 @@
 import { getOwn, isMap } from "../../json.ts";
 import { policyGroup } from "../types.ts";
 import { checkCondition } from "./conditions.ts";
-import { checkOrigin, checkPatch, checkTemplate } from "./overriders.ts";
+import { checkOrigin, checkOverriderPatches, checkTemplate } from "./overriders.ts";
 import { checkSelector } from "./selectors.ts";
 import {
   acceptAnything,
@@ -25,7 +25,7 @@ const checkOverrideRule = checkFields({
       template: checkTemplate,
       renderedCue: checkText,
       cue: checkText,
-      plaintext: checkPatch,
+      plaintext: checkOverriderPatches,
       origin: checkOrigin,
     }),
   ),

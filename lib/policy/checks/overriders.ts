@@ -14,7 +14,7 @@ import {
 import { checkReference } from "./references.ts";
 import {
   acceptAnything,
-  type CheckTogether,
+  type CrossFieldCheck,
   checkBoolean,
   checkEach,
   checkEachValue,
@@ -30,7 +30,7 @@ import {
 
 const checkOperation: ValueCheck = checkOneOf("add", "replace", "remove");
 
-export const checkPatch: ValueCheck = checkEach(
+export const checkOverriderPatches: ValueCheck = checkEach(
   checkFields({
     path: checkRequired(
       checkTextWith((value) =>
@@ -57,7 +57,7 @@ const findFractionFault = (value: string): string | undefined => {
     : `must be a decimal number between 0 and 1, such as "0.5", not ${quoteValue(value)}`;
 };
 
-type AddFieldFault = Parameters<CheckTogether<OverrideTemplate>>[1];
+type AddFieldFault = Parameters<CrossFieldCheck<OverrideTemplate>>[1];
 
 const checkMetadataTemplate = ({ type, operation, path, value, valueRef }: OverrideTemplate, blame: AddFieldFault) => {
   const kind = findSetField(value);

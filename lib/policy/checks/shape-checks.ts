@@ -95,12 +95,12 @@ export const checkTexts: ValueCheck = checkEach(checkText);
 export const checkTextMap: ValueCheck = checkEachValue(checkText);
 
 /** Checks fields of a map against each other, once each is valid alone; `addFault` takes the field at fault. */
-export type CheckTogether<T> = (value: T, blame: (field: string, sentence: string) => void, at: string) => void;
+export type CrossFieldCheck<T> = (value: T, blame: (field: string, sentence: string) => void, at: string) => void;
 
 const createFieldCheck = <T>(
   shape: Record<string, ValueCheck>,
   isOpen: boolean,
-  across?: CheckTogether<T>,
+  across?: CrossFieldCheck<T>,
 ): ValueCheck => {
   const known = Object.keys(shape);
   return (value, at, faults) => {
@@ -122,11 +122,11 @@ const createFieldCheck = <T>(
 };
 
 /** Checks a map that has these fields and no others. */
-export const checkFields = <T>(shape: Record<string, ValueCheck>, across?: CheckTogether<T>): ValueCheck =>
+export const checkFields = <T>(shape: Record<string, ValueCheck>, across?: CrossFieldCheck<T>): ValueCheck =>
   createFieldCheck(shape, false, across);
 
 /** Checks a map that may have other fields: Kubernetes' own kinds get new ones in new versions. */
-export const checkKnownFields = <T>(shape: Record<string, ValueCheck>, across?: CheckTogether<T>): ValueCheck =>
+export const checkKnownFields = <T>(shape: Record<string, ValueCheck>, across?: CrossFieldCheck<T>): ValueCheck =>
   createFieldCheck(shape, true, across);
 
 /** More levels than policies have; recursive functions can handle them. */

@@ -9,18 +9,18 @@ import {
   setMember,
 } from "../../json.ts";
 import type { OverrideTemplate } from "../types.ts";
-import { addMissing } from "./pod-spec.ts";
+import { prependMissingElements } from "./pod-spec.ts";
 
 /** The field for the required terms of an affinity. */
-export const requiredTerms = "requiredDuringSchedulingIgnoredDuringExecution";
+export const requiredTermsField = "requiredDuringSchedulingIgnoredDuringExecution";
 const preferredTerms = "preferredDuringSchedulingIgnoredDuringExecution";
 
 export const affinityLists = [
-  { parents: ["affinity", "nodeAffinity", requiredTerms], key: "nodeSelectorTerms" },
+  { parents: ["affinity", "nodeAffinity", requiredTermsField], key: "nodeSelectorTerms" },
   { parents: ["affinity", "nodeAffinity"], key: preferredTerms },
-  { parents: ["affinity", "podAffinity"], key: requiredTerms },
+  { parents: ["affinity", "podAffinity"], key: requiredTermsField },
   { parents: ["affinity", "podAffinity"], key: preferredTerms },
-  { parents: ["affinity", "podAntiAffinity"], key: requiredTerms },
+  { parents: ["affinity", "podAntiAffinity"], key: requiredTermsField },
   { parents: ["affinity", "podAntiAffinity"], key: preferredTerms },
 ];
 type AffinityList = (typeof affinityLists)[number];
@@ -38,7 +38,7 @@ export const changeAffinity = (podSpec: JsonMap, { operation, affinity }: Overri
     if (operation === "remove") return removeFrom(podSpec, place.parents, place.key);
     const present = operation === "add" ? findList(podSpec, place) : undefined;
     const parent = openParent(podSpec, place);
-    return present?.length ? addMissing(parent, place.key, terms) : setMember(parent, place.key, terms);
+    return present?.length ? prependMissingElements(parent, place.key, terms) : setMember(parent, place.key, terms);
   });
 };
 

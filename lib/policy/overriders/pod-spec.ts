@@ -22,7 +22,7 @@ export const findPodSpec = (object: KubernetesObject): JsonMap | undefined => {
 };
 
 /** Prepends each element that a list lacks, one after the other; reports whether any was added. */
-export const addMissing = (parent: JsonMap, key: string, terms: readonly unknown[]): boolean => {
+export const prependMissingElements = (parent: JsonMap, key: string, terms: readonly unknown[]): boolean => {
   const present = requireList(getOwn(parent, key), key) ?? [];
   const fresh: unknown[] = [];
   for (const term of terms)

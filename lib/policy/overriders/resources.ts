@@ -133,8 +133,12 @@ export const parseTemplateQuantity = (value: unknown, field: string): Quantity =
 };
 
 /** Multiplies a quantity by a factor, in units of `unit` billionths, rounded half away from zero. */
-export const multiplyRounded = ({ nanos }: Quantity, { numerator, denominator }: Decimal, unit: bigint): bigint => {
-  const [dividend, divisor] = [nanos * numerator, denominator * unit];
+export const multiplyRounded = (
+  { nanos }: Quantity,
+  { numerator, denominator }: Decimal,
+  unitNanos: bigint,
+): bigint => {
+  const [dividend, divisor] = [nanos * numerator, denominator * unitNanos];
   return (2n * dividend + (dividend < 0n ? -divisor : divisor)) / (2n * divisor);
 };
 

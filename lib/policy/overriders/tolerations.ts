@@ -1,6 +1,6 @@
 import { applyToEach, getOwn, isMap, isSame, type JsonMap, requireList, setMember } from "../../json.ts";
 import type { OverrideTemplate } from "../types.ts";
-import { addMissing } from "./pod-spec.ts";
+import { prependMissingElements } from "./pod-spec.ts";
 
 export const changeTolerations = (podSpec: JsonMap, { operation, tolerations }: OverrideTemplate): boolean => {
   const newTolerations = requireList(tolerations, "template.tolerations") ?? [];
@@ -13,7 +13,7 @@ export const changeTolerations = (podSpec: JsonMap, { operation, tolerations }: 
     return kept.length < present.length && setMember(podSpec, "tolerations", kept);
   }
   if (present.length === 0) return setMember(podSpec, "tolerations", newTolerations);
-  if (operation === "add") return addMissing(podSpec, "tolerations", newTolerations);
+  if (operation === "add") return prependMissingElements(podSpec, "tolerations", newTolerations);
   return applyToEach(newTolerations, (toleration) => replaceToleration(podSpec, toleration, newTolerations));
 };
 
@@ -28,7 +28,7 @@ const replaceToleration = (podSpec: JsonMap, toleration: JsonMap, newTolerations
     !newTolerations.some((candidate) => candidate !== toleration && isSame(candidate, there));
   const places = [...present.keys()].filter((index) => isReplaced(present[index]));
   return places.length === 0
-    ? addMissing(podSpec, "tolerations", [toleration])
+    ? prependMissingElements(podSpec, "tolerations", [toleration])
     : applyToEach(places, (index) => setMember(present, index, toleration));
 };
 

@@ -12,7 +12,7 @@ import type {
   ScriptHttpRequest,
 } from "../types.ts";
 import {
-  buildAddress,
+  buildReferenceUrl,
   checkAndBuildHeaders,
   isAllowedHost,
   isHost,
@@ -20,7 +20,7 @@ import {
   parseTextEntries,
   toBody,
 } from "./request.ts";
-import { buildBasicAuth, createTokenCachePolicy, parseToken } from "./tokens.ts";
+import { buildBasicAuth, createTokenCachePolicy, parseTokenResponse } from "./tokens.ts";
 
 /** A credential for a host and where it is kept: a password if there is a username, else a token. */
 export interface HttpCredential {
@@ -75,13 +75,13 @@ export const createHttpCapabilities = (
 
   /** Requests a token with the policy's own password or, without one, a credential of the settings. */
   const requestToken = async (auth: HttpReferenceAuth, authUrl: string, refused?: string): Promise<string> => {
-    const url = buildAddress(authUrl, "auth.authUrl");
+    const url = buildReferenceUrl(authUrl, "auth.authUrl");
     const answer = await sendAllowed(url, {
       ...{ method: "POST", milliseconds: timeouts.token, most: maximumBytes.token, isLasting: true },
       ...{ headers: { ...buildBasicAuth(auth), "content-length": "0" }, keep: createTokenCachePolicy(auth, refused) },
       ...(!auth.password && findCredential(settings, url, auth.username)),
     });
-    const { token } = parseToken(answer) ?? {};
+    const { token } = parseTokenResponse(answer) ?? {};
     if (token !== undefined) return token;
     const { status } = answer;
     throw new Error(`${url.host} answers ${status} to a request for a token${status < 300 ? ", and no token" : ""}`);
@@ -111,7 +111,7 @@ export const createHttpCapabilities = (
     },
 
     sendScriptRequest: async ({ method, url: address, request = {}, tls_config: tls }: ScriptHttpRequest) => {
-      const url = buildAddress(address, "url");
+      const url = buildReferenceUrl(address, "url");
       const text = request.body ?? undefined;
       if (text !== undefined && typeof text !== "string") throw new Error("request.body must be a text, or bytes");
       const body = text !== undefined && request.bodyIsBytes ? Buffer.from(text, "base64") : text;
@@ -126,7 +126,7 @@ export const createHttpCapabilities = (
 const scriptMethods = ["GET", "POST", "PUT", "PATCH", "DELETE"] as const;
 
 const buildReferenceRequest = ({ url: text, method, header, params, body: content, auth }: HttpReference) => {
-  const url = buildAddress(text, "url", params);
+  const url = buildReferenceUrl(text, "url", params);
   const body = toBody(content);
   const ofBody: Record<string, string> = body === undefined ? {} : { "content-type": "application/json" };
   const request: Omit<HttpsRequest, "url"> = {

@@ -31,7 +31,7 @@ export const listReferencedKinds = (policy: unknown): ReferencedKind[] => {
         return typeof kind === "string" && Object.hasOwn(ownerKinds, kind) ? ownerKinds[kind] : [];
       })
     : [];
-  return [...named, ...owning].filter(isKind).filter((kind) => !isSecret(kind));
+  return [...named, ...owning].filter(hasValidApiVersionAndKind).filter((kind) => !isSecret(kind));
 };
 
 /** Compares the guessed plural, not the kind: the reader guesses it, too, so `secret` would read Secrets. */
@@ -50,7 +50,7 @@ export const hasScript = (policy: unknown): boolean => {
 };
 
 /** Reports whether a value has a valid apiVersion and kind: policies of a cluster may hold any JSON. */
-export const isKind = (value: unknown): value is ReferencedKind => {
+export const hasValidApiVersionAndKind = (value: unknown): value is ReferencedKind => {
   const { apiVersion, kind } = toMap(value);
   return (
     typeof apiVersion === "string" &&

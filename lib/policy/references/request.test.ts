@@ -3,7 +3,7 @@ import { readFileSync } from "node:fs";
 import { describe, it } from "node:test";
 import fc from "fast-check";
 import { parse } from "yaml";
-import { buildAddress, checkAndBuildHeaders, isAllowedHost, isHost, parseMethod, toBody } from "./request.ts";
+import { buildReferenceUrl, checkAndBuildHeaders, isAllowedHost, isHost, parseMethod, toBody } from "./request.ts";
 
 interface Cases {
   addresses: { url: string; params?: Record<string, string>; href: string }[];
@@ -16,12 +16,12 @@ const cases: Cases = parse(readFileSync(new URL("requests.yaml", import.meta.url
 describe("an address", () => {
   for (const { url, params, href } of cases.addresses)
     it(`is ${href} for ${url} and ${JSON.stringify(params)}`, () =>
-      assert.equal(buildAddress(url, "url", params).href, href));
+      assert.equal(buildReferenceUrl(url, "url", params).href, href));
 
   it("keeps every parameter", () => {
     fc.assert(
       fc.property(fc.dictionary(fc.string({ unit: "grapheme" }), fc.string({ unit: "grapheme" })), (params) => {
-        const { searchParams } = buildAddress("http://mock/", "url", params);
+        const { searchParams } = buildReferenceUrl("http://mock/", "url", params);
         assert.deepEqual(Object.fromEntries(searchParams), { ...params });
       }),
     );
@@ -29,7 +29,7 @@ describe("an address", () => {
   for (const url of ["", "x", "/a", "ftp://a/", "javascript:1", "http://", undefined, null, 1, {}])
     it(`can't be ${JSON.stringify(url)}`, () =>
       assert.throws(
-        () => buildAddress(url, "auth.authUrl"),
+        () => buildReferenceUrl(url, "auth.authUrl"),
         /^Error: auth\.authUrl must be an address that begins with/,
       ));
 });

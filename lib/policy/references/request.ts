@@ -1,7 +1,7 @@
 import { isMap } from "../../json.ts";
 
 /** Parses a URL and adds params to its query, sorted and encoded as Go does. */
-export const buildAddress = (text: unknown, field: string, params?: unknown): URL => {
+export const buildReferenceUrl = (text: unknown, field: string, params?: unknown): URL => {
   const url = typeof text === "string" ? URL.parse(text) : null;
   if (url === null || !/^https?:$/.test(url.protocol))
     throw new Error(`${field} must be an address that begins with https:// or http://`);

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import fc from "fast-check";
-import { createTokenCachePolicy, parseGoDuration, parseToken } from "./tokens.ts";
+import { createTokenCachePolicy, parseGoDuration, parseTokenResponse } from "./tokens.ts";
 
 describe("a token", () => {
   const answers: [body: string, token: string | undefined, expireAt?: number][] = [
@@ -19,9 +19,10 @@ describe("a token", () => {
   ];
   for (const [body, token, expireAt] of answers)
     it(`${token === undefined ? "is not" : "is"} in ${body}`, () =>
-      assert.deepEqual(parseToken({ status: 200, body }), token && { token, expireAt }));
+      assert.deepEqual(parseTokenResponse({ status: 200, body }), token && { token, expireAt }));
   it("is in no response with an error status", () => {
-    for (const status of [199, 301, 401, 500]) assert.equal(parseToken({ status, body: '{"token":"t"}' }), undefined);
+    for (const status of [199, 301, 401, 500])
+      assert.equal(parseTokenResponse({ status, body: '{"token":"t"}' }), undefined);
   });
 
   const kept: [auth: object, refused: string | undefined, body: string, seconds: number][] = [

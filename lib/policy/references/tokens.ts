@@ -13,7 +13,7 @@ interface ReceivedToken {
 export const buildBasicAuth = ({ username = "", password = "" }: HttpReferenceAuth): Record<string, string> =>
   username || password ? { authorization: buildBasicAuthorization(username, password) } : {};
 
-export const parseToken = (answer: HttpsResponse): ReceivedToken | undefined => {
+export const parseTokenResponse = (answer: HttpsResponse): ReceivedToken | undefined => {
   const content = answer.status >= 200 && answer.status < 300 ? parseAnswer(answer) : undefined;
   if (!isMap(content)) return undefined;
   const { token, expireAt } = content;
@@ -34,7 +34,7 @@ export const createTokenCachePolicy =
   (answer) => {
     const start = firstSeen.get(answer) ?? Date.now();
     firstSeen.set(answer, start);
-    const found = parseToken(answer);
+    const found = parseTokenResponse(answer);
     if (found === undefined || found.token === refused) return 0;
     const life =
       found.expireAt === undefined ? (parseGoDuration(expireDuration) ?? defaultLife) : found.expireAt - start;

@@ -1,12 +1,11 @@
 import { lookUp } from "../../json.ts";
-import { affinityLists, requiredTerms } from "../overriders/affinity.ts";
+import { affinityLists, requiredTermsField } from "../overriders/affinity.ts";
 import type { OverrideTemplate } from "../types.ts";
 import {
-  podInputs,
+  podScriptCueInputs,
   podSpecDefinition,
-  renderList,
+  renderCueList,
   renderListOrEmpty,
-  renderLiterals,
   renderMissingMap,
   renderNullable,
   renderOperation,
@@ -14,11 +13,12 @@ import {
   renderPodPath,
   renderPrepending,
   renderScript,
+  renderValuesAsCueList,
 } from "./cue-text.ts";
 
 const namedLists = affinityLists.map(({ parents, key }) => {
   const steps = [...parents, key];
-  const kind = steps.includes(requiredTerms) ? "Required" : "Preferred";
+  const kind = steps.includes(requiredTermsField) ? "Required" : "Preferred";
   return { name: `${parents[1]?.replace("Affinity", "")}${kind}`, steps };
 });
 
@@ -34,7 +34,7 @@ interface TermList extends ParentMap {
 }
 
 /** Renders a template of affinities as a CUE script, which shows readers what it does. */
-export const renderAffinity = ({ operation: act, affinity }: OverrideTemplate): string => {
+export const renderAffinityAsCue = ({ operation: act, affinity }: OverrideTemplate): string => {
   const termLists = namedLists.flatMap(({ name, steps }): TermList[] => {
     const terms = lookUp({ affinity }, steps)?.value;
     return Array.isArray(terms) && (terms.length > 0 || act === "remove")
@@ -46,7 +46,7 @@ export const renderAffinity = ({ operation: act, affinity }: OverrideTemplate): 
   ];
   const present = parents.map(({ name, steps, within }) => renderNullable(name, `${within}.${steps.at(-1)}`, "{...}"));
   const parts = act === "remove" ? renderRemoval(termLists, parents) : renderSetting(termLists, parents, act === "add");
-  return renderScript(podInputs, [podSpecDefinition, present.join("\n"), ...parts]);
+  return renderScript(podScriptCueInputs, [podSpecDefinition, present.join("\n"), ...parts]);
 };
 
 const listParents = (steps: readonly string[]): ParentMap[] =>
@@ -55,7 +55,7 @@ const listParents = (steps: readonly string[]): ParentMap[] =>
   });
 
 /** Returns a step as a CUE field name; `required` for the list of required terms, which only one map has. */
-const toFieldName = (step = "podSpec") => (step === requiredTerms ? "required" : step);
+const toFieldName = (step = "podSpec") => (step === requiredTermsField ? "required" : step);
 
 const renderSetting = (termLists: TermList[], parents: ParentMap[], adds: boolean) => {
   const existing = termLists.map(({ name, steps, within }) => renderListOrEmpty(name, `${within}.${steps.at(-1)}`));
@@ -66,10 +66,13 @@ const renderSetting = (termLists: TermList[], parents: ParentMap[], adds: boolea
   });
   return [
     adds ? existing.join("\n") : "",
-    termLists.map(({ name, terms }) => `${name}Wanted: ${renderLiterals(terms)}`).join("\n"),
+    termLists.map(({ name, terms }) => `${name}Wanted: ${renderValuesAsCueList(terms)}`).join("\n"),
     renderPatches(
       "podSpec",
-      renderList([...parents.map(({ name, steps }) => renderMissingMap(name, renderPodPath(...steps))), ...operations]),
+      renderCueList([
+        ...parents.map(({ name, steps }) => renderMissingMap(name, renderPodPath(...steps))),
+        ...operations,
+      ]),
     ),
   ];
 };
@@ -82,13 +85,13 @@ const renderRemoval = (termLists: TermList[], parents: ParentMap[]) => {
     const ofMaps = parents
       .filter(isIn)
       .map(({ name: map, steps }) => `if len(${map}Gone) > 0 if len(${map}Gone) == len(${map}) {"${steps.at(-1)}"}`);
-    return `${name}Gone: ${renderList([...ofLists, ...ofMaps])}`;
+    return `${name}Gone: ${renderCueList([...ofLists, ...ofMaps])}`;
   });
   const operations = maps.map(({ name, steps }) =>
     renderOperation("remove", renderPodPath(...steps, "\\(key)"), undefined, `for key in ${name}Gone`),
   );
   return [
     `// a map that becomes empty is removed, too\n${gone.join("\n")}`,
-    renderPatches("podSpec", renderList(operations)),
+    renderPatches("podSpec", renderCueList(operations)),
   ];
 };

@@ -1,5 +1,5 @@
 import type { Decimal } from "../values/decimals.ts";
-import { renderLiteral } from "./cue-text.ts";
+import { renderCueLiteral } from "./cue-text.ts";
 
 const decimalSuffixes = { n: -9, u: -6, m: -3, "": 0, k: 3, M: 6, G: 9, T: 12, P: 15, E: 18 };
 const binarySuffixes = { Ki: 10, Mi: 20, Gi: 30, Ti: 40, Pi: 50, Ei: 60 };
@@ -31,7 +31,7 @@ export const buildFactorPattern = (digits: number): string =>
   digits < precision ? `^-?[0-9.]{1,${precision - digits}}(E.*)?$` : noNumber;
 
 /** Returns a regular expression for the numbers that CUE adds exactly to `text`; none if `text` is too large. */
-export const buildSummandPattern = (text: string): string =>
+export const buildExactCueSummandPattern = (text: string): string =>
   new RegExp(smallNumber).test(text) ? smallNumber : noNumber;
 
 const smallNumber = "^-?([0-9]{1,14}([.][0-9]{1,8})?|[0-9]([.][0-9]+)?E[+](1[0-3]|[0-9]))$";
@@ -58,12 +58,12 @@ _amount: {
 	out: [
 		if (of & number) != _|_ {of},
 		for text in texts {>=-_largest & <=_largest & json.Unmarshal(text)},
-	]${shape === undefined ? "" : `\n\t// other numbers would be rounded\n\texact: [for amount in out {"\\(amount)" & =~${renderLiteral(shape)}}]`}
+	]${shape === undefined ? "" : `\n\t// other numbers would be rounded\n\texact: [for amount in out {"\\(amount)" & =~${renderCueLiteral(shape)}}]`}
 }
 _quantity: #"^([+-]?)([0-9]+[.]?[0-9]*|[.][0-9]+)(?:([numkMGTPE]|[KMGTPE]i)|[eE]([+-]?[0-9]{1,9}))?$"#
 // powers of ten and of two
-_scales: ${renderLiteral(scales)}
+_scales: ${renderCueLiteral(scales)}
 _largest: 9223372036854775807`;
 
 /** Returns the CUE expression for a list with the amount of a value; the list is empty if it is no number. */
-export const renderAmount = (value: string): string => `(_amount & {of: ${value}}).out`;
+export const renderAmountExpression = (value: string): string => `(_amount & {of: ${value}}).out`;

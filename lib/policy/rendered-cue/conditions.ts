@@ -1,14 +1,20 @@
 import type { PolicyCondition } from "../types.ts";
 import { parseConstant } from "../values/constants.ts";
-import { calculateDecimal, type Decimal, isDecimal, parsePercentage, toDecimal } from "../values/decimals.ts";
 import {
+  calculateDecimal,
+  type Decimal,
+  isDecimal,
+  parseDecimalOrQuantity,
+  parsePercentage,
+} from "../values/decimals.ts";
+import {
+  buildExactCueSummandPattern,
   buildFactorPattern,
-  buildSummandPattern,
   formatDecimal,
-  renderAmount,
   renderAmountDefinition,
+  renderAmountExpression,
 } from "./amounts.ts";
-import { locateReference, renderLiteral, renderScript } from "./cue-text.ts";
+import { locateReference, renderCueLiteral, renderScript } from "./cue-text.ts";
 
 /**
  * Renders a condition as CUE for readers of the policy; the condition must have passed its checks. The CUE
@@ -30,7 +36,7 @@ export const renderCondition = (condition: PolicyCondition): string => {
       `// the tested value, if it exists\nfound: [if ${data.place} != _|_ {${data.place}}]`,
       ...parts,
       `hit: ${hit}`,
-      `validate: {\n\tvalid: ${valid}\n\tif ${isDenied} {reason: ${renderLiteral(message ?? "")}}\n}`,
+      `validate: {\n\tvalid: ${valid}\n\tif ${isDenied} {reason: ${renderCueLiteral(message ?? "")}}\n}`,
       ...definitions,
     ],
   );
@@ -70,7 +76,7 @@ const renderComparison = (condition: PolicyCondition): RenderedCondition => {
 
 const renderConstant = (value: unknown): string => {
   if (isDecimal(value)) return formatDecimal(value) ?? "";
-  return Array.isArray(value) ? `[${value.map(renderConstant).join(", ")}]` : renderLiteral(value);
+  return Array.isArray(value) ? `[${value.map(renderConstant).join(", ")}]` : renderCueLiteral(value);
 };
 
 type ConstantValue = { value: unknown } | undefined;
@@ -136,17 +142,17 @@ const renderMembership = (value: ConstantValue): string => {
 /** Returns CUE that compares the value `one` with constants, as simply as their types allow. */
 const renderSingle = (name: string, constants: unknown[]): string => {
   if (constants.every((constant) => typeof constant === "number" || isDecimal(constant)))
-    return `list.Contains([for amount in ${renderAmount("one")} {amount == ${name}}], true)`;
-  return constants.some((constant) => toDecimal(constant) !== undefined)
+    return `list.Contains([for amount in ${renderAmountExpression("one")} {amount == ${name}}], true)`;
+  return constants.some((constant) => parseDecimalOrQuantity(constant) !== undefined)
     ? renderSame("one", name)
     : `list.Contains([one], ${name})`;
 };
 
 const renderOrder = (sign: string, value: ConstantValue): string => {
   const constant = value?.value;
-  if (typeof constant === "number" || isDecimal(constant)) return `${renderAmount("one")}[0] ${sign} other`;
+  if (typeof constant === "number" || isDecimal(constant)) return `${renderAmountExpression("one")}[0] ${sign} other`;
   const ofTexts = `(one & string) ${sign} (other & string)`;
-  if (value !== undefined && toDecimal(constant) === undefined) return ofTexts;
+  if (value !== undefined && parseDecimalOrQuantity(constant) === undefined) return ofTexts;
   return `(_ordered & {"one": one, "other": other}).out`;
 };
 
@@ -156,7 +162,7 @@ const renderOrderDefinition = (
 _ordered: {
 	one: _
 	other: _
-	amounts: [for amount in ${renderAmount("one")} for wanted in ${renderAmount("other")} {amount ${sign} wanted}]
+	amounts: [for amount in ${renderAmountExpression("one")} for wanted in ${renderAmountExpression("other")} {amount ${sign} wanted}]
 	out: [
 		for isSo in amounts {isSo},
 		if len(amounts) == 0 {(one & string) ${sign} (other & string)},
@@ -168,14 +174,14 @@ const renderProcessedTest = ({ cond, valueProcess }: PolicyCondition, value: Con
   const { operation, operationWith = "" } = valueProcess ?? {};
   const operand = parsePercentage(operationWith);
   if (operand === undefined) throw new Error("condition.valueProcess.operationWith must be a number or a percentage");
-  const number = value && toDecimal(value.value);
+  const number = value && parseDecimalOrQuantity(value.value);
   const { amount, wanted, shape } =
     value === undefined
       ? renderReferenceSides(String(operation), operand)
       : renderConstantSides(number && calculateDecimal(number, operation, operand));
   const sign = signs[cond];
-  if (sign !== undefined) return { test: `${renderAmount("one")}[0]${amount} ${sign} ${wanted}`, shape };
-  const isEqual = `list.Contains([for amount in ${renderAmount("one")} {amount${amount} == ${wanted}}], true)`;
+  if (sign !== undefined) return { test: `${renderAmountExpression("one")}[0]${amount} ${sign} ${wanted}`, shape };
+  const isEqual = `list.Contains([for amount in ${renderAmountExpression("one")} {amount${amount} == ${wanted}}], true)`;
   // Evaluates the value first, so that a value that is no number is an error in every case.
   const test = number === undefined ? `(${wanted} != null && ${isEqual})` : isEqual;
   return { test: cond === "NotEqual" ? `!${test}` : test, shape };
@@ -202,10 +208,10 @@ const renderConstantSides = (wanted: Decimal | undefined): ComparedSides => {
 };
 
 const renderReferenceSides = (sign: string, operand: Decimal): ComparedSides => {
-  const amount = `${renderAmount("other")}[0]`;
+  const amount = `${renderAmountExpression("other")}[0]`;
   const text = formatDecimal(operand) ?? "";
   if (sign === "+" || sign === "-")
-    return { amount: "", wanted: `${amount} ${sign} (${text})`, shape: buildSummandPattern(text) };
+    return { amount: "", wanted: `${amount} ${sign} (${text})`, shape: buildExactCueSummandPattern(text) };
   const shape = buildFactorPattern(text.replace(/[-.]/g, "").length);
   if (sign === "*") return { amount: "", wanted: `${amount} * (${text})`, shape };
   // `a == b / c` is rendered as `a * c == b`, because a division might be inexact in CUE.

@@ -14,16 +14,17 @@ export const renderScript = (inputs: readonly string[], parts: readonly string[]
 };
 
 /** Renders a policy's value as JSON, which is CUE without code. CUE accepts no lone surrogate or byte order mark. */
-export const renderLiteral = (value: unknown): string =>
+export const renderCueLiteral = (value: unknown): string =>
   JSON.stringify(value, (_, member) => (typeof member === "string" ? member.toWellFormed() : member)).replaceAll(
     "\uFEFF",
     "\\ufeff",
   );
 
 /** Renders a policy's values as a CUE list. */
-export const renderLiterals = (values: readonly unknown[]): string => renderList(values.map(renderLiteral));
+export const renderValuesAsCueList = (values: readonly unknown[]): string =>
+  renderCueList(values.map(renderCueLiteral));
 
-export const renderList = (elements: readonly string[]): string =>
+export const renderCueList = (elements: readonly string[]): string =>
   elements.length === 0 ? "[]" : `[\n${elements.map((element) => `\t${indent(element)},\n`).join("")}]`;
 
 const indent = (text: string): string => text.replaceAll("\n", "\n\t");
@@ -33,7 +34,7 @@ const keywords = new Set(["package", "import", "for", "in", "if", "let", "true",
 export const renderSelector = (root: string, steps: readonly PathStep[]): string =>
   steps.reduce<string>((before, step) => {
     const isPlain = typeof step === "string" && /^[A-Za-z][A-Za-z0-9]*$/.test(step) && !keywords.has(step);
-    return before + (isPlain ? `.${step}` : `[${renderLiteral(step)}]`);
+    return before + (isPlain ? `.${step}` : `[${renderCueLiteral(step)}]`);
   }, root);
 
 /** Returns a CUE expression: the value at the path `place`, or `otherwise` if there is none. */
@@ -71,13 +72,13 @@ export const locateReference = ({ from, path }: ValueReference, suffix: "" | "_d
 /** Returns an operation that prepends, one after the other, the elements that a list lacks. */
 export const renderPrepending = (path: string, list: string, terms: readonly unknown[], name: string): string => {
   const distinct = terms.filter((term, index) => !terms.slice(0, index).some((earlier) => isSame(term, earlier)));
-  const from = distinct.length === terms.length ? name : renderLiteral(distinct);
+  const from = distinct.length === terms.length ? name : renderCueLiteral(distinct);
   const clauses = `if len(${list}) > 0 for term in ${from} if !list.Contains(${list}, term)`;
   return renderOperation("add", `${path.slice(0, -1)}/0"`, "term", clauses);
 };
 
 /** The inputs of a CUE script that changes pods: the object and its kind. */
-export const podInputs = ["object: data.object", "kind: object.kind"];
+export const podScriptCueInputs = ["object: data.object", "kind: object.kind"];
 
 /** CUE that defines `place` and `podSpec` by the object's kind, in any group. */
 export const podSpecDefinition = `// the path of the pod spec; other kinds have none

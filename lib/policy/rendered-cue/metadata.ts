@@ -2,8 +2,8 @@ import { escapeStep, unescapeStep } from "../../json.ts";
 import type { OverrideTemplate } from "../types.ts";
 import {
   locateReference,
-  renderList,
-  renderLiteral,
+  renderCueList,
+  renderCueLiteral,
   renderNullable,
   renderOperation,
   renderScript,
@@ -11,7 +11,7 @@ import {
 } from "./cue-text.ts";
 
 /** Returns a CUE script that does what a template of type labels or annotations says. */
-export const renderMetadata = (template: OverrideTemplate): string => {
+export const renderMetadataAsCue = (template: OverrideTemplate): string => {
   const { type, operation: act } = template;
   if (act === "remove")
     return renderScript(["object: data.object"], [renderPresentMaps(type), renderRemoval(type, getKey(template))]);
@@ -46,14 +46,14 @@ const renderPresentMaps = (type: string) =>
 const renderPatches = (type: string, operations: readonly string[], clauses = "") => {
   const renderMissing = (name: string, path: string) =>
     renderOperation("add", `"${path}"`, "{}", `${clauses} if ${name} == null`.trim());
-  return `patches: ${renderList([renderMissing("metadata", "/metadata"), renderMissing(type, `/metadata/${type}`), ...operations])}`;
+  return `patches: ${renderCueList([renderMissing("metadata", "/metadata"), renderMissing(type, `/metadata/${type}`), ...operations])}`;
 };
 
 const renderRemoval = (type: string, key: string) =>
-  `patches: ${renderList([renderOperation("remove", renderPath(type, key), undefined, `if ${renderSelector(type, [key])} != _|_`)])}`;
+  `patches: ${renderCueList([renderOperation("remove", renderPath(type, key), undefined, `if ${renderSelector(type, [key])} != _|_`)])}`;
 
 /** Renders a path as a JSON literal, so that nothing in the key is code. */
-const renderPath = (type: string, key: string) => renderLiteral(`/metadata/${type}/${escapeStep(key)}`);
+const renderPath = (type: string, key: string) => renderCueLiteral(`/metadata/${type}/${escapeStep(key)}`);
 
 const getKey = ({ path }: OverrideTemplate): string => unescapeStep(path ?? "");
 
@@ -65,6 +65,6 @@ const renderConstants = (template: OverrideTemplate): string[] => {
       ? Object.entries(stringMap ?? {}).map(([key, value]) => [unescapeStep(key), value])
       : [[getKey(template), scalar]];
   return members.map(([key, value]) =>
-    renderOperation("add", renderPath(template.type, key), renderLiteral(String(value))),
+    renderOperation("add", renderPath(template.type, key), renderCueLiteral(String(value))),
   );
 };

@@ -5,7 +5,7 @@ import type { KubernetesObject } from "#lib/review.ts";
 import {
   buildPolicyCaseRequest,
   createCaseCapabilities,
-  normalizePolicyObject,
+  normalizeObjectForComparison,
   policyCases,
 } from "../../../infra/bench/example-policies.ts";
 import { countAffinityTerms } from "../checks/pod-fields.ts";
@@ -17,7 +17,7 @@ import type { OverrideTemplate, PolicyCapabilities, PolicyCondition, PolicyReque
 import { evaluateValidatePolicies } from "../validate.ts";
 import { type PathStep, parseReferencePath } from "../values/paths.ts";
 import { renderCondition } from "./conditions.ts";
-import { renderTemplate } from "./templates.ts";
+import { renderTemplateAsCue } from "./templates.ts";
 
 const runs = 200;
 const apiVersion = "policy.kcloudlabs.io/v1alpha1";
@@ -25,7 +25,7 @@ const apiVersion = "policy.kcloudlabs.io/v1alpha1";
 /** Returns the value, or the error's message. Only the presence of errors is compared. */
 const getOutcome = async (result: Promise<unknown>) =>
   result.then(
-    (value) => ({ value: normalizePolicyObject(value) }),
+    (value) => ({ value: normalizeObjectForComparison(value) }),
     (error: Error) => ({ error: true, message: error.message }),
   );
 
@@ -76,7 +76,7 @@ const applyTemplate = async (template: OverrideTemplate, request: PolicyRequest,
 const applyRendering = async (template: OverrideTemplate, request: PolicyRequest, capabilities: PolicyCapabilities) => {
   const extraParams = await fetchParameters(template.valueRef, "", request, capabilities);
   const data = { object: request.object, oldObject: request.oldObject ?? {}, extraParams };
-  const { patches } = await evaluateRendering(renderTemplate(template), data, capabilities);
+  const { patches } = await evaluateRendering(renderTemplateAsCue(template), data, capabilities);
   const object = structuredClone(request.object);
   applyPolicyPatch(object, patches);
   return object;
@@ -140,11 +140,11 @@ describe("renderings of measured policies", () => {
           if (template)
             it(`change an object like overrideRules[${index}] of ${one.id}`, async () => {
               const expected = await getOutcome(applyTemplate(template, request, capabilities));
-              assert.equal(await findScriptFault(renderTemplate(template), capabilities.evaluateCue), undefined);
+              assert.equal(await findScriptFault(renderTemplateAsCue(template), capabilities.evaluateCue), undefined);
               assertSame(
                 expected,
                 await getOutcome(applyRendering(template, request, capabilities)),
-                renderTemplate(template),
+                renderTemplateAsCue(template),
               );
             });
         }
@@ -362,7 +362,11 @@ describe("renderings", () => {
   it("change any object like the template", async () => {
     const law = fc.asyncProperty(template, request, async (template, request) => {
       const expected = await getOutcome(applyTemplate(template, request, capabilities));
-      assertSame(expected, await getOutcome(applyRendering(template, request, capabilities)), renderTemplate(template));
+      assertSame(
+        expected,
+        await getOutcome(applyRendering(template, request, capabilities)),
+        renderTemplateAsCue(template),
+      );
     });
     await fc.assert(law, { numRuns: runs });
   });
@@ -372,7 +376,11 @@ describe("renderings", () => {
       const request: PolicyRequest = { operation: "CREATE", object };
       const result = await getOutcome(applyRendering(template, request, capabilities));
       if ("value" in result)
-        assertSame(await getOutcome(applyTemplate(template, request, capabilities)), result, renderTemplate(template));
+        assertSame(
+          await getOutcome(applyTemplate(template, request, capabilities)),
+          result,
+          renderTemplateAsCue(template),
+        );
     });
     await fc.assert(law, { numRuns: runs });
   });
@@ -391,7 +399,7 @@ describe("renderings", () => {
   });
 
   it("compile as scripts", async () => {
-    const texts = fc.oneof(template.map(renderTemplate), condition.map(renderCondition));
+    const texts = fc.oneof(template.map(renderTemplateAsCue), condition.map(renderCondition));
     const law = fc.asyncProperty(texts, async (text) =>
       assert.equal(await findScriptFault(text, capabilities.evaluateCue), undefined),
     );

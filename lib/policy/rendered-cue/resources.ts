@@ -1,13 +1,13 @@
 import { escapeStep, unescapeStep } from "../../json.ts";
 import { oversellFactors, requireFraction } from "../overriders/resources.ts";
 import type { OverrideTemplate } from "../types.ts";
-import { buildFactorPattern, formatDecimal, renderAmount, renderAmountDefinition } from "./amounts.ts";
+import { buildFactorPattern, formatDecimal, renderAmountDefinition, renderAmountExpression } from "./amounts.ts";
 import {
-  podInputs,
+  podScriptCueInputs,
   podSpecDefinition,
+  renderCueList,
+  renderCueLiteral,
   renderFirstContainer,
-  renderList,
-  renderLiteral,
   renderMissingMap,
   renderOperation,
   renderPatches,
@@ -20,7 +20,7 @@ const resourcesPath = ["containers", "0", "resources"];
 
 /** Returns the path of a resource in CUE. The name is escaped as in JSON, so that nothing in it becomes code. */
 const renderPath = (list: string, name: string) =>
-  renderPodPath(...resourcesPath, list, renderLiteral(escapeStep(name)).slice(1, -1));
+  renderPodPath(...resourcesPath, list, renderCueLiteral(escapeStep(name)).slice(1, -1));
 
 const renderRemoval = (list: string, name: string) =>
   renderOperation("remove", renderPath(list, name), undefined, `if ${renderSelector(list, [name])} != _|_`);
@@ -36,23 +36,25 @@ export const renderResources = ({ operation: act, resources = {} }: OverrideTemp
     const parent = renderMissingMap(list, renderPodPath(...resourcesPath, list));
     return [
       parent,
-      ...quantities.map(([name, quantity]) => renderOperation("add", renderPath(list, name), renderLiteral(quantity))),
+      ...quantities.map(([name, quantity]) =>
+        renderOperation("add", renderPath(list, name), renderCueLiteral(quantity)),
+      ),
     ];
   });
   const parents =
     act === "remove" || lists.length === 0 ? [] : [renderMissingMap("resources", renderPodPath(...resourcesPath))];
-  return renderScript(podInputs, [
+  return renderScript(podScriptCueInputs, [
     podSpecDefinition,
     renderFirstContainer(...lists),
-    renderPatches("container", renderList([...parents, ...operations])),
+    renderPatches("container", renderCueList([...parents, ...operations])),
   ]);
 };
 
 export const renderOversell = ({ operation: act, resourcesOversell = {} }: OverrideTemplate): string => {
   const factors = oversellFactors.filter(({ factor }) => (resourcesOversell[factor] ?? "") !== "");
   if (act === "remove") {
-    const removals = renderList(factors.map(({ name }) => renderRemoval("requests", name)));
-    return renderScript(podInputs, [
+    const removals = renderCueList(factors.map(({ name }) => renderRemoval("requests", name)));
+    return renderScript(podScriptCueInputs, [
       podSpecDefinition,
       renderFirstContainer("requests"),
       renderPatches("container", removals),
@@ -77,7 +79,7 @@ export const renderOversell = ({ operation: act, resourcesOversell = {} }: Overr
     `// the limits that exist\n${shared.map(({ name, field }) => `${field}: ${renderAmountAt("limits", name)}`).join("\n")}`,
     shared[0]?.field === "cpu" &&
       `// a request of no CPU stays as it is\nasked: [if ${cpuRequest} != _|_ {${cpuRequest}}]\nisIdle: list.Contains(asked, "0")`,
-    `shares: ${renderList(shares)}`,
+    `shares: ${renderCueList(shares)}`,
     renderPatches(
       "container",
       `[if len(shares) > 0 ${renderMissingMap("requests", renderPodPath(...resourcesPath, "requests"))}] + shares`,
@@ -85,7 +87,7 @@ export const renderOversell = ({ operation: act, resourcesOversell = {} }: Overr
     renderAmountDefinition(buildFactorPattern(digits)),
   ];
   return renderScript(
-    podInputs,
+    podScriptCueInputs,
     parts.filter((part) => part !== false),
   );
 };
@@ -94,7 +96,7 @@ const cpuRequest = renderSelector("requests", ["cpu"]);
 
 const renderAmountAt = (list: string, name: string): string => {
   const place = renderSelector(list, [name]);
-  return `[if ${place} != _|_ if ${place} != null {${renderAmount(place)}[0]}]`;
+  return `[if ${place} != _|_ if ${place} != null {${renderAmountExpression(place)}[0]}]`;
 };
 
 /** Returns CUE for a share in thousandths of a CPU or whole units, rounded half away from zero. */

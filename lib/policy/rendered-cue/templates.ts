@@ -1,16 +1,16 @@
 import type { OverrideTemplate } from "../types.ts";
-import { renderAffinity } from "./affinity.ts";
-import { renderMetadata } from "./metadata.ts";
+import { renderAffinityAsCue } from "./affinity.ts";
+import { renderMetadataAsCue } from "./metadata.ts";
 import { renderOversell, renderResources } from "./resources.ts";
 import { renderTolerations } from "./tolerations.ts";
 
 const renderers = {
-  annotations: renderMetadata,
-  labels: renderMetadata,
+  annotations: renderMetadataAsCue,
+  labels: renderMetadataAsCue,
   resources: renderResources,
   resourcesOversell: renderOversell,
   tolerations: renderTolerations,
-  affinity: renderAffinity,
+  affinity: renderAffinityAsCue,
 };
 
 /**
@@ -18,4 +18,4 @@ const renderers = {
  * an object as the template does, or fails: if a field has a wrong shape, or if CUE can't calculate the share of a
  * limit exactly, because the limit has 19 digits or more, is finer than a billionth or beyond 2^63-1.
  */
-export const renderTemplate = (template: OverrideTemplate): string => renderers[template.type](template);
+export const renderTemplateAsCue = (template: OverrideTemplate): string => renderers[template.type](template);

@@ -1,17 +1,17 @@
 import type { Toleration } from "kubernetes-types/core/v1.d.ts";
 import type { OverrideTemplate } from "../types.ts";
 import {
-  podInputs,
+  podScriptCueInputs,
   podSpecDefinition,
-  renderList,
+  renderCueList,
+  renderCueLiteral,
   renderListOrEmpty,
-  renderLiteral,
-  renderLiterals,
   renderOperation,
   renderOrElse,
   renderPatches,
   renderPrepending,
   renderScript,
+  renderValuesAsCueList,
 } from "./cue-text.ts";
 
 const tolerationsPath = `"\\(place)/tolerations"`;
@@ -23,24 +23,31 @@ export const renderTolerations = ({ operation: act, tolerations = [] }: Override
       : act === "remove"
         ? renderRemoval(tolerations)
         : renderReplacement(tolerations);
-  return renderScript(podInputs, [podSpecDefinition, renderListOrEmpty("existing", "podSpec.tolerations"), ...parts]);
+  return renderScript(podScriptCueInputs, [
+    podSpecDefinition,
+    renderListOrEmpty("existing", "podSpec.tolerations"),
+    ...parts,
+  ]);
 };
 
 const setAll = renderOperation("add", tolerationsPath, "wanted", "if len(existing) == 0");
 
 const renderAddition = (tolerations: readonly Toleration[]) => [
-  `wanted: ${renderLiterals(tolerations)}`,
-  renderPatches("podSpec", renderList([setAll, renderPrepending(tolerationsPath, "existing", tolerations, "wanted")])),
+  `wanted: ${renderValuesAsCueList(tolerations)}`,
+  renderPatches(
+    "podSpec",
+    renderCueList([setAll, renderPrepending(tolerationsPath, "existing", tolerations, "wanted")]),
+  ),
 ];
 
 const renderRemoval = (tolerations: readonly Toleration[]) => [
   `// by their key, or by key and value
-meant: ${renderLiterals(tolerations.flatMap(listMeant))}
+meant: ${renderValuesAsCueList(tolerations.flatMap(listMeant))}
 gone: [for index, toleration in existing if (_meant & {of: toleration, by: meant}).out {index}]
 ${meantDefinition}`,
   renderPatches(
     "podSpec",
-    renderList([
+    renderCueList([
       renderOperation(
         "remove",
         `${tolerationsPath.slice(0, -1)}/\\(index)"`,
@@ -58,12 +65,12 @@ const renderStep = (
 ) => `_step${index + 1}: _replacement & {
 	before: ${index === 0 ? "existing" : `_step${index}.after`}
 	by: wanted[${index}]
-	meant: ${renderLiteral(listMeant(toleration))}
-	others: ${renderLiteral(tolerations.filter((_, otherIndex) => otherIndex !== index))}
+	meant: ${renderCueLiteral(listMeant(toleration))}
+	others: ${renderCueLiteral(tolerations.filter((_, otherIndex) => otherIndex !== index))}
 }`;
 
 const renderReplacement = (tolerations: readonly Toleration[]) => [
-  `wanted: ${renderLiterals(tolerations)}`,
+  `wanted: ${renderValuesAsCueList(tolerations)}`,
   `// each replaces those with its key, or with its key and value; if there are none, it is prepended\n${tolerations.map(renderStep).join("\n")}`,
   `${meantDefinition}
 _replacement: {
@@ -81,7 +88,7 @@ _replacement: {
 }`,
   renderPatches(
     "podSpec",
-    renderList([
+    renderCueList([
       setAll,
       renderOperation("add", tolerationsPath, `_step${tolerations.length}.after`, "if len(existing) > 0"),
     ]),

@@ -1,6 +1,13 @@
 import { isMap } from "../../json.ts";
 import type { PolicyCondition } from "../types.ts";
-import { calculateDecimal, compareDecimals, type Decimal, isDecimal, parsePercentage, toDecimal } from "./decimals.ts";
+import {
+  calculateDecimal,
+  compareDecimals,
+  type Decimal,
+  isDecimal,
+  parseDecimalOrQuantity,
+  parsePercentage,
+} from "./decimals.ts";
 import { compareBytes, describeType, quoteValue } from "./texts.ts";
 
 type FoundOrMissing = { value: unknown } | undefined;
@@ -42,7 +49,7 @@ const processValue = (value: unknown, process: PolicyCondition["valueProcess"]):
   const percentage = isWritten ? parsePercentage(operationWith) : undefined;
   if (percentage === undefined)
     throw new Error("valueProcess.operationWith must be a number or a percentage such as 50%");
-  const number = toDecimal(value);
+  const number = parseDecimalOrQuantity(value);
   if (number === undefined)
     throw new Error(`valueProcess needs a number, and the value is ${describeValueType(value)}`);
   const result = calculateDecimal(number, operation, percentage);
@@ -67,7 +74,7 @@ const maximumDepth = 1000;
 const isEqual = (left: unknown, right: unknown, depth = 0): boolean => {
   if (depth > maximumDepth) throw new Error(`the values are nested deeper than ${maximumDepth} levels`);
   if (isNumber(left) || isNumber(right)) {
-    const [first, second] = [toDecimal(left), toDecimal(right)];
+    const [first, second] = [parseDecimalOrQuantity(left), parseDecimalOrQuantity(right)];
     return first !== undefined && second !== undefined && compareDecimals(first, second) === 0;
   }
   if (Array.isArray(left) && Array.isArray(right))
@@ -84,7 +91,7 @@ const isNumber = (value: unknown) => typeof value === "number" || isDecimal(valu
 
 /** Returns less than 0 if `left` is smaller. Two texts that are numbers or quantities compare as numbers. */
 const compareOrder = (left: unknown, right: unknown): number => {
-  const [first, second] = [toDecimal(left), toDecimal(right)];
+  const [first, second] = [parseDecimalOrQuantity(left), parseDecimalOrQuantity(right)];
   if (first !== undefined && second !== undefined) return compareDecimals(first, second);
   if (typeof left === "string" && typeof right === "string") return compareBytes(left, right);
   // The message doesn't quote the values: the user may not be allowed to read their object.

@@ -7,8 +7,8 @@ import {
   type Decimal,
   isDecimal,
   parseDecimal,
+  parseDecimalOrQuantity,
   parsePercentage,
-  toDecimal,
 } from "./decimals.ts";
 
 const assertEqual = (one: Decimal | undefined, other: Decimal | undefined) => {
@@ -63,10 +63,11 @@ suite("an exact number", () => {
   });
 
   test("can be a quantity", () => {
-    assertEqual(toDecimal("1Gi"), toDecimal(1073741824));
-    assertEqual(toDecimal("500m"), toDecimal(0.5));
-    assertEqual(toDecimal("1e3"), toDecimal("1k"));
-    for (const value of ["web", "", "1 Gi", true, null, [1], {}]) assert.equal(toDecimal(value), undefined);
+    assertEqual(parseDecimalOrQuantity("1Gi"), parseDecimalOrQuantity(1073741824));
+    assertEqual(parseDecimalOrQuantity("500m"), parseDecimalOrQuantity(0.5));
+    assertEqual(parseDecimalOrQuantity("1e3"), parseDecimalOrQuantity("1k"));
+    for (const value of ["web", "", "1 Gi", true, null, [1], {}])
+      assert.equal(parseDecimalOrQuantity(value), undefined);
   });
 
   test("is distinguished from all JSON values", () => {

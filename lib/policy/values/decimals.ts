@@ -36,7 +36,7 @@ export const parsePercentage = (written: string | number): Decimal | undefined =
 };
 
 /** Returns the number of a value, which may be a decimal text or a quantity such as `500m`; undefined if none. */
-export const toDecimal = (value: unknown): Decimal | undefined => {
+export const parseDecimalOrQuantity = (value: unknown): Decimal | undefined => {
   if (isDecimal(value)) return value;
   if (typeof value !== "string" && typeof value !== "number") return undefined;
   const quantity = parseDecimal(value) ?? parseQuantity(value);
