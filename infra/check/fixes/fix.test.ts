@@ -3,10 +3,11 @@ import { describe, it } from "node:test";
 import fc from "fast-check";
 import { parse, stringify } from "yaml";
 import { computePatch } from "#lib/patch.ts";
+import { readRows } from "../../../test/rows.ts";
 import { parseManifests } from "../manifests/manifests.ts";
 import { applyFixes } from "./fix.ts";
 
-/** A file after its first object became another. */
+/** Returns a file's text after its first object was changed; `fill` makes the defaults of an API server. */
 const applyChange = (text: string, change: (object: any) => void, fill: (object: any) => void = () => {}): string => {
   const [manifest] = parseManifests({ name: "a.yaml", text }).manifests;
   assert.ok(manifest);
@@ -19,67 +20,19 @@ const applyChange = (text: string, change: (object: any) => void, fill: (object:
 };
 
 const head = "apiVersion: v1\nkind: Pod\n";
+const rows = readRows<{ name: string; text: string; after: object; fixed: string }[]>(import.meta.filename);
 
 describe("applyFixes", () => {
-  const cases: [name: string, text: string, change: (object: any) => void, wanted: string][] = [
-    [
-      "takes a new value and keeps the comment beside it",
-      "a: 1 # one\nb:   2\n",
-      (o) => Object.assign(o, { a: 3 }),
-      "a: 3 # one\nb:   2\n",
-    ],
-    [
-      "takes a new key behind the last, and what stands there",
-      "a:\n    b: 1 # one\n\n# end\n",
-      (o) => Object.assign(o.a, { c: { d: "x" } }),
-      "a:\n    b: 1 # one\n    c:\n        d: x\n\n# end\n",
-    ],
-    [
-      "takes a new item in lists that are level with their keys",
-      "a:\n- b: 1\n",
-      (o) => o.a.push({ b: 2, c: [3] }),
-      "a:\n- b: 1\n- b: 2\n  c:\n  - 3\n",
-    ],
-    [
-      "takes a new item in lists that are not",
-      "a:\n  - b: 1 # x\n",
-      (o) => o.a.push({ b: 2, c: [3] }),
-      "a:\n  - b: 1 # x\n  - b: 2\n    c:\n      - 3\n",
-    ],
-    ["takes a new item in front", "a:\n- b: 1\n", (o) => o.a.unshift({ b: 0 }), "a:\n- b: 0\n- b: 1\n"],
-    [
-      "takes what comes into braces",
-      "a: {b: 1}\n",
-      (o) => Object.assign(o.a, { c: { d: ["100m"] } }),
-      "a: {b: 1, c: {d: [100m]}}\n",
-    ],
-    [
-      "takes a list in the place of an empty one",
-      "a: [] # none\nb: 1\n",
-      (o) => o.a.push({ c: 1 }),
-      "a: # none\n- c: 1\nb: 1\n",
-    ],
-    ["loses a key with its line", "a:\n  b: 1 # one\n  c: 2\n", (o) => delete o.a.b, "a:\n  c: 2\n"],
-    [
-      "ends its lines as they ended",
-      'a:\r\n  - b: "x" # x\r\nc: |\r\n  y\r\n\r\n',
-      (o) => o.a.push({ b: "1\n2\n", d: [3] }),
-      'a:\r\n  - b: "x" # x\r\n  - b: |\r\n      1\r\n      2\r\n    d:\r\n      - 3\r\nc: |\r\n  y\r\n\r\n',
-    ],
-    [
-      "keeps texts in quotes that would be something else",
-      "a: b\n",
-      (o) => Object.assign(o, { a: "yes", c: "1", d: "0x1", e: "12:30" }),
-      'a: "yes"\nc: "1"\nd: "0x1"\ne: "12:30"\n',
-    ],
-  ];
-  for (const [name, text, change, wanted] of cases)
+  for (const { name, text, after, fixed } of rows)
     it(name, () => {
       const top = text.includes("\r") ? head.replaceAll("\n", "\r\n") : head;
-      assert.equal(applyChange(top + text, change), top + wanted);
+      assert.equal(
+        applyChange(top + text, (object) => Object.assign(object, after)),
+        top + fixed,
+      );
     });
 
-  it("makes what leads to a change where only the API server filled it in", () => {
+  it("adds the parents of a changed field if only the API server's defaults have them", () => {
     const text = `${head}spec:\n  containers:\n  - name: a\n`;
     const fill = (object: any) =>
       Object.assign(object.spec.containers[0], { resources: {}, ports: [], pull: "Always" });
@@ -93,7 +46,7 @@ describe("applyFixes", () => {
     ]);
   });
 
-  it("keeps JSON, on one line or many", () => {
+  it("keeps JSON on one line or on several lines", () => {
     const object = { apiVersion: "v1", kind: "Pod", a: { b: [1] } };
     const change = (given: any) => Object.assign(given.a, { c: { d: 1 } });
     assert.equal(
@@ -111,7 +64,7 @@ describe("applyFixes", () => {
     }
   });
 
-  it("keeps other documents as they are, to the last blank", () => {
+  it("does not change other documents of a file, not even their spaces", () => {
     const text = `${head}a: 1\n--- # next\n${head}b:   [ 1 ]   \n\n---\n# nothing\n`;
     assert.equal(
       applyChange(text, (o) => Object.assign(o, { a: 2 })),
@@ -119,14 +72,14 @@ describe("applyFixes", () => {
     );
   });
 
-  it("is left alone where aliases are in it", () => {
+  it("does not change a document with aliases", () => {
     assert.match(
       applyChange(`${head}a: &a { b: 1 }\nc: *a\n`, (o) => Object.assign(o.a, { b: 2 })),
       /^it has aliases/,
     );
   });
 
-  it("may be a stream of JSON, of which another part stays as it is", () => {
+  it("changes one object in a stream of JSON objects, and no other object", () => {
     const text = '{"apiVersion":"v1","kind":"A","a":1}\n{"apiVersion":"v1","kind":"B","a": 1}\n';
     const [, manifest] = parseManifests({ name: "a.json", text }).manifests;
     assert.ok(manifest);
@@ -136,7 +89,7 @@ describe("applyFixes", () => {
     });
   });
 
-  it("holds what it should, whatever it held and however that was written", () => {
+  it("makes a text with the wanted object, for any object in any style of YAML", () => {
     const key = fc.constantFrom("a", "b", "c", "k8s.io/d", "__proto__", "x y", "on", "1");
     const scalar = fc.oneof(
       fc.constantFrom<unknown>("x", "", "yes", "1", "a\nb", "a\nb\n", " lead\n", "# no", "a: b", "~"),

@@ -1,56 +1,52 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
+import { readRows } from "../../../test/rows.ts";
 import { parseManifests } from "./manifests.ts";
 import { findPosition } from "./positions.ts";
+
+interface BrokenText {
+  name: string;
+  text: string;
+  sentence: string;
+}
+const rows = readRows<{
+  broken: BrokenText[];
+  merges: { name: string; written: string; value: object }[];
+  streams: { name: string; text: string; found: unknown[] }[];
+}>(import.meta.filename);
 
 const read = (text: string) => parseManifests({ name: "a.yaml", text });
 
 const levels = [1, 2, 3, 4, 5, 6];
-const bomb = [
-  ...["apiVersion: v1", "kind: Pod", `a0: &a0 [${"x,".repeat(9)}]`],
-  ...levels.map((level) => `a${level}: &a${level} [${`*a${level - 1},`.repeat(9)}]`),
-].join("\n");
-const merging = [
-  ...["apiVersion: v1", "kind: Pod", "a0: &a0 { x: 1 }"],
-  ...levels.map((level) => `a${level}: &a${level} { <<: [${`*a${level - 1},`.repeat(9)}] }`),
-].join("\n");
+const start = "apiVersion: v1\nkind: Pod\n";
+const bomb = `${start}a0: &a0 [${"x,".repeat(9)}]\n${levels
+  .map((level) => `a${level}: &a${level} [${`*a${level - 1},`.repeat(9)}]`)
+  .join("\n")}`;
+const merging = `${start}a0: &a0 { x: 1 }\n${levels
+  .map((level) => `a${level}: &a${level} { <<: [${`*a${level - 1},`.repeat(9)}] }`)
+  .join("\n")}`;
 
-describe("what a file holds", () => {
-  const broken: [name: string, text: string, sentence: RegExp][] = [
-    ["no YAML", "a: b: c\n", /^is no YAML: /],
-    ["aliases without end", bomb, /^can't be read: Excessive alias count/],
-    ["merges without end", merging, /^can't be read: Excessive alias count/],
-    ["what is nested too deeply", `apiVersion: v1\nkind: Pod\nspec: ${"[".repeat(50_000)}`, /nested too deeply/],
-    [
-      "what is nested deeply",
-      `{"apiVersion":"v1","kind":"Pod","a":${"[".repeat(300)}${"]".repeat(300)}}`,
-      /^is nested deeper than 200 levels$/,
-    ],
-    ["a list", "- 1\n", /^is no manifest: it must be a map$/],
-    ["a word", "word\n", /^is no manifest: it must be a map$/],
-    [
-      "a name that is none",
-      "apiVersion: v1\nkind: Pod\nmetadata: { name: 1 }\n",
-      /^metadata.name must be a text, not 1; in quotes it would be one$/,
-    ],
-    ["metadata that is none", "apiVersion: v1\nkind: Pod\nmetadata: []\n", /^metadata must be a map$/],
-    [
-      "a label that is none",
-      "apiVersion: v1\nkind: Pod\nmetadata: { labels: { a: yes } }\n",
-      /^metadata.labels.a must be a text; in quotes true would be one$/,
-    ],
-    ["finalizers that are none", "apiVersion: v1\nkind: Pod\nmetadata: { finalizers: a }\n", /must be a list$/],
-    ["an item that is none", "apiVersion: v1\nkind: List\nitems: [1]\n", /^is no manifest: it must be a map$/],
+describe("the manifests of a file", () => {
+  const broken: BrokenText[] = [
+    ...rows.broken,
+    { name: "aliases without end", text: bomb, sentence: "^can't be read: Excessive alias count" },
+    { name: "merges without end", text: merging, sentence: "^can't be read: Excessive alias count" },
+    { name: "lists 50,000 levels deep", text: `${start}spec: ${"[".repeat(50_000)}`, sentence: "nested too deeply" },
+    {
+      name: "lists 300 levels deep",
+      text: `{"apiVersion":"v1","kind":"Pod","a":${"[".repeat(300)}${"]".repeat(300)}}`,
+      sentence: "^is nested deeper than 200 levels$",
+    },
   ];
-  for (const [name, text, sentence] of broken)
-    it(`is refused in a sentence with its line where it is ${name}`, () => {
+  for (const { name, text, sentence } of broken)
+    it(`are not read if there is ${name}, and the sentence has the line`, () => {
       const { manifests, faults } = read(`# first\n---\n${text}`);
       assert.deepEqual(manifests, []);
-      assert.match(faults[0]?.sentence ?? "", sentence);
+      assert.match(faults[0]?.sentence ?? "", new RegExp(sentence));
       assert.ok((faults[0]?.line ?? 0) >= 3);
     });
 
-  it("is read as kubectl reads it", () => {
+  it("have numbers, booleans and texts as kubectl reads them", () => {
     const [manifest] = read(
       "apiVersion: v1\nkind: A\nmode: 0644\nnew: 0o17\nset: off\ntime: 12:30\nday: 2026-01-01\nmany: 1_000\nhash: e1\nbig: 1e3\n",
     ).manifests;
@@ -61,7 +57,7 @@ describe("what a file holds", () => {
     );
   });
 
-  it("is every object of Lists, which may be typed, and in Lists", () => {
+  it("are the objects in Lists, in typed lists and in Lists within Lists", () => {
     const { manifests } = read(`apiVersion: v1
 kind: List
 items:
@@ -80,27 +76,20 @@ items:
     );
   });
 
-  it("is in each place of its own, though aliases lead there", () => {
+  it("have a separate copy of a value for each alias", () => {
     const [manifest] = read("apiVersion: v1\nkind: A\na: &a { b: 1 }\nc: *a\nd: { <<: *a }\n").manifests;
     const { a, c, d } = manifest?.object ?? {};
     assert.deepEqual([a, c, d], [{ b: 1 }, { b: 1 }, { b: 1 }]);
     assert.notEqual(a, c);
   });
 
-  const merges: [name: string, written: string, value: object][] = [
-    ["in the place of what stands before it", "{ name: d, <<: *a }", { name: "a", size: 1 }],
-    ["and is replaced by what stands behind it", "{ <<: *a, name: d }", { name: "d", size: 1 }],
-    ["the first of several counting", "{ size: 0, <<: [*b, *a] }", { name: "b", size: 1 }],
-    ["with what that merges", "{ name: d, <<: *c }", { name: "a", size: 1, far: true }],
-    ["where its key isn't in quotes", '{ "<<": x }', { "<<": "x" }],
-  ];
-  for (const [name, written, value] of merges)
-    it(`has what is merged as kubectl has it, ${name}`, () => {
+  for (const { name, written, value } of rows.merges)
+    it(`have merged keys as in kubectl: ${name}`, () => {
       const anchors = "a: &a { name: a, size: 1 }\nb: &b { name: b }\nc: &c { name: c, <<: *a, far: true }\n";
       assert.deepEqual(read(`apiVersion: v1\nkind: A\n${anchors}d: ${written}\n`).manifests[0]?.object.d, value);
     });
 
-  it("has the keys that kubectl reads, which are no texts where they mean something else", () => {
+  it("have keys that are numbers or booleans converted as in kubectl", () => {
     const keys = ["on", "NO", '"y"', "'off'", "010", "0x1F", "1.10", "9000", "1.2.3", "only", "null"];
     for (const text of [
       keys.map((key) => `  ${key}: x\n`).join(""),
@@ -112,12 +101,15 @@ items:
     }
   });
 
-  it("merges nothing but maps", () => {
+  it("have a key << in quotes as a usual key", () =>
+    assert.deepEqual(read('apiVersion: v1\nkind: A\nd: { "<<": x }\n').manifests[0]?.object.d, { "<<": "x" }));
+
+  it("are refused if a merged value is not a map", () => {
     const { faults } = read("apiVersion: v1\nkind: A\na: { <<: [1] }\n");
     assert.match(String(faults[0]?.sentence), /what is merged by << must be a map/);
   });
 
-  it("takes keys of prototypes for keys like any other", () => {
+  it("may have keys with the names of members of a prototype", () => {
     const [manifest] = read(
       "apiVersion: v1\nkind: A\n__proto__: { a: 1 }\nmetadata: { labels: { constructor: b } }\n",
     ).manifests;
@@ -133,66 +125,29 @@ items:
     ];
   };
 
-  const streams: [name: string, text: string, found: object[], faults?: object[]][] = [
-    ["one object of JSON", printObject("a"), [["a", 0, 1]]],
-    [
-      "several, one after the other",
-      `\n${printObject("a")}\n\n${printObject("b")}`,
-      [
-        ["a", 0, 2],
-        ["b", 1, 10],
-      ],
-    ],
-    [
-      "several on a line",
-      JSON.stringify(JSON.parse(printObject("a"))).repeat(2),
-      [
-        ["a", 0, 1],
-        ["a", 1, 1],
-      ],
-    ],
-    ["JSON with tabs", printObject("a").replaceAll("  ", "\t"), [["a", 0, 1]]],
-    [
-      "JSON and YAML with a marker between",
-      `${printObject("a")}\n---\n${printObject("b")}`,
-      [
-        ["a", 0, 1],
-        ["b", 1, 9],
-      ],
-    ],
-    ["a map of YAML in braces", "{apiVersion: v1, kind: A, metadata: {name: a}}\n", [["a", 0, 1]]],
-    [
-      "braces and brackets in texts",
-      `${printObject('{"[')}${printObject("]}\\")}`,
-      [
-        ['{"[', 0, 1],
-        ["]}\\", 1, 7],
-      ],
-    ],
-  ];
-  for (const [name, text, found] of streams)
+  for (const { name, text, found } of rows.streams)
     it(`may be ${name}`, () => {
       assert.deepEqual(summarize(text), [found, []]);
     });
 
   const brokenStreams: [name: string, text: string, line: number][] = [
-    ["is a text without an end", `${printObject("a")}\n{"${'\\"'.repeat(50_000)}`, 8],
-    ["isn't closed", `${printObject("a")}\n{"apiVersion"`, 8],
-    ["is something else", `${printObject("a")}${printObject("b")}\nword`, 14],
+    ["has a text without an end", `${printObject("a")}\n{"${'\\"'.repeat(50_000)}`, 8],
+    ["is not closed", `${printObject("a")}\n{"apiVersion"`, 8],
+    ["is not JSON", `${printObject("a")}${printObject("b")}\nword`, 14],
     ["has a key twice", `${printObject("a")}\n{"a":1,"b":{"c":1,"c":2}}`, 8],
   ];
   for (const [name, text, line] of brokenStreams)
-    it(`reports the line of a part of a stream that ${name}`, () => {
+    it(`are read up to a part of a stream that ${name}, and its line is reported`, () => {
       const { faults, manifests } = read(text);
       assert.deepEqual(faults, [{ file: "a.yaml", line, sentence: "is no JSON, as what is before it" }]);
       assert.equal(Object(manifests[0]?.object.metadata).name, "a");
     });
 
-  it("may not have a key twice, in JSON either", () => {
+  it("are refused if a key of a JSON object is there twice", () => {
     assert.match(read('{"apiVersion":"v1","kind":"A","kind":"B"}').faults[0]?.sentence ?? "", /keys must be unique/);
   });
 
-  it("is every object of a List in JSON as well", () => {
+  it("are the objects in a List of JSON", () => {
     const list = {
       apiVersion: "v1",
       kind: "List",
@@ -207,7 +162,7 @@ items:
     ]);
   });
 
-  it("is found again in a stream of JSON, each field by its line and column", () => {
+  it("have the line and column of each field in a stream of JSON", () => {
     const { manifests } = read(`${printObject("a")} ${printObject("b")}`);
     const locate = (index: number, ...field: string[]) => {
       const manifest = manifests[index];
@@ -219,7 +174,7 @@ items:
     assert.deepEqual(locate(1, "metadata", "name"), [11, 5]);
   });
 
-  it("is found again, each field by its line and column", () => {
+  it("have the line and column of each field in a List of YAML", () => {
     const [manifest] = read(`a: 1
 ---
 apiVersion: v1

@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import fc from "fast-check";
 import { isMap, isNode, isScalar, isSeq, stringify } from "yaml";
+import { readRows } from "../../../test/rows.ts";
 import type { ParsedDocument } from "./plain-yaml.ts";
 import { createPositionFinder, type PositionFinder, parseYamlDocuments, readPieces } from "./yaml.ts";
 
@@ -15,7 +16,7 @@ const parseFully = (text: string) =>
 
 const readPlain = (text: string) => readPieces(text)?.pieces;
 
-/** Read here, or left to the parser; never otherwise than that reads it. */
+/** Reports whether the plain reader reads a text. Fails if it reads other values or lines than the full parser. */
 const isReadAlike = (text: string): boolean => {
   const pieces = readPlain(text);
   if (pieces === undefined) return false;
@@ -33,7 +34,7 @@ const isReadAlike = (text: string): boolean => {
   return true;
 };
 
-/** Every key and every item. */
+/** Returns the paths and offsets of all keys and items. */
 const listMembers = (
   node: unknown,
   path: (string | number)[] = [],
@@ -56,7 +57,7 @@ const listMembers = (
   });
 };
 
-/** Draws from the words of a text, which are divided by §. */
+/** Generates one of the words of a text, which are separated by §. */
 const drawWords = (text: string) => fc.constantFrom(...text.split("§"));
 const words = drawWords(
   `a§nginx:1.2§yes§No§on§null§~§0644§0o17§1_000§1e3§e1§.5§-1§+1§12:30§0x1f§0b1§1.2.3§100m§1Gi§2026-01-01§true§False§.inf§-.INF` +
@@ -96,8 +97,11 @@ const object = fc.object({
   ],
 });
 
+const { usual, unread } = readRows<{ usual: string; unread: { name: string; text: string }[] }>(import.meta.filename);
+const levels = Array.from({ length: 2000 }, (_, depth) => `${" ".repeat(depth)}a:\n`).join("");
+
 describe("plain YAML", () => {
-  it("is read as a parser reads it, line by line", () => {
+  it("is read as by the full parser, for any lines", () => {
     let read = 0;
     fc.assert(
       fc.property(texts, (text) => {
@@ -105,10 +109,10 @@ describe("plain YAML", () => {
       }),
       { numRuns: 3000 },
     );
-    assert.ok(read > 100, `of 3000 texts, ${read} were read here`);
+    assert.ok(read > 100, `of 3000 texts, the plain reader read ${read}`);
   });
 
-  it("is read as a parser reads it, however it is printed", () => {
+  it("is read as by the full parser, for any object and style", () => {
     const forms = fc.record({ indentSeq: fc.boolean(), singleQuote: fc.option(fc.boolean(), { nil: null }) });
     const several = fc.array(object, { minLength: 1, maxLength: 3 });
     fc.assert(
@@ -121,7 +125,7 @@ describe("plain YAML", () => {
     );
   });
 
-  it("may be JSON, in whatever layout", () => {
+  it("may be JSON with any indentation", () => {
     const spaces = fc.constantFrom(0, 1, 2, 4);
     fc.assert(
       fc.property(object, spaces, (object, indent) => {
@@ -130,63 +134,8 @@ describe("plain YAML", () => {
     );
   });
 
-  const usual = `# Source: shop/web.yaml
----
-apiVersion: apps/v1
-kind: Deployment # of the shop
-metadata:
-  name: web
-  labels: {}
-  annotations:
-    example.com/on: "yes"
-    example.com/at: '12:30'
-spec:
-  replicas: 3
-  template:
-    spec:
-      containers:
-      - name: web
-        image: example.com/web:1.2
-        args: ["--listen", "--verbose"]
-        command:
-          - sh
-          - -c
-          - |
-            exec web
-
-              --verbose
-        resources: { }
-
-      - image: example.com/proxy@sha256:0123
-        ports:
-          - containerPort: 8080
-            protocol:
----
-# nothing
----
-apiVersion: v1
-kind: ConfigMap
-data:
-  a: |-
-    a: b
-    # c
-
-  mode: 0644
-`;
-  const unread: [name: string, text: string][] = [
-    ["anchors and aliases", "a: &a 1\nb: *a\n"],
-    ["tags", "a: !!str 1\n"],
-    ["folded texts", "a: >\n  b\n  c\n"],
-    ["texts over several lines", "a: b\n  c\n"],
-    ["keys twice", "a: 1\na: 2\n"],
-    ["merged maps", "<<: { a: 1 }\n"],
-    ["keys that are no texts", "on: 1\n"],
-    ["other line ends", "a: 1\r\n"],
-    ["several thousand levels", Array.from({ length: 2000 }, (_, depth) => `${" ".repeat(depth)}a:\n`).join("")],
-  ];
-
-  it("is what manifests are written in", () => assert.ok(isReadAlike(usual)));
-  for (const [name, text] of unread)
+  it("has the usual forms of manifests", () => assert.ok(isReadAlike(usual)));
+  for (const { name, text } of [...unread, { name: "maps 2000 levels deep", text: levels }])
     it(`has no ${name}`, () => {
       assert.equal(readPlain(text), undefined);
     });
