@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { Case } from "#lib/recording/recording.ts";
 import { buildReviewResponse, type ReviewOutcome } from "#lib/review.ts";
+import { readRows } from "../../test/rows.ts";
 import { buildReview } from "../catalogue/cases.ts";
 import { listDifferingAspects, parseReplayAnswer, readRecordedAnswer } from "./answers.ts";
 
@@ -27,8 +28,16 @@ const readRecorded = (entry: Partial<Case>) => {
 };
 const deny = (status: ReviewOutcome["status"]): ReviewOutcome => ({ allowed: false, ...(status && { status }) });
 
+interface Row {
+  name: string;
+  left: ReviewOutcome;
+  right: ReviewOutcome;
+  aspects: string[];
+}
+const rows = readRows<Row[]>(import.meta.filename);
+
 describe("an answer", () => {
-  it("is what the patch makes, however it makes it", () => {
+  it("is compared by the object after the patch, not by the patch", () => {
     const whole = answerWith({ allowed: true, patch: [{ op: "replace", path: "/data", value: { a: "1", b: "2" } }] });
     const single = answerWith({ allowed: true, patch: [{ op: "add", path: "/data/b", value: "2" }] });
     assert.deepEqual(listDifferingAspects(whole, single), []);
@@ -36,40 +45,25 @@ describe("an answer", () => {
     assert.equal(whole.made.verdict, "changed");
   });
 
-  it("is no change where the patch leaves all as it is", () => {
+  it("is not a change if the patch changes nothing", () => {
     const idle = answerWith({ allowed: true, patch: [{ op: "replace", path: "/data/a", value: "1" }] });
     assert.equal(idle.made.verdict, "allowed");
     assert.deepEqual(listDifferingAspects(idle, readRecorded({ admitted: true })), []);
   });
 
   const status = { code: 403, reason: "Forbidden", message: "no" };
-  for (const [what, left, right, expected] of [
-    ["its verdict", { allowed: true }, deny(status), ["verdict", "message", "code", "reason"]],
-    ["its message", deny(status), deny({ ...status, message: "never" }), ["message"]],
-    ["its code", deny(status), deny({ ...status, code: 422 }), ["code"]],
-    ["its reason", deny(status), deny({ code: 403, message: "no" }), ["reason"]],
-    ["its details", deny(status), deny({ ...status, details: { name: "a" } }), ["details"]],
-    ["its warnings", { allowed: true }, { allowed: true, warnings: ["soon"] }, ["warnings"]],
-    ["its audit annotations", { allowed: true, audit: { a: "1" } }, { allowed: true }, ["audit"]],
-    [
-      "what it makes of the object",
-      { allowed: true, patch: [{ op: "add", path: "/data/b", value: "2" }] },
-      { allowed: true, patch: [{ op: "add", path: "/data/c", value: "2" }] },
-      ["object"],
-    ],
-    ["nothing", deny(status), deny(status), []],
-  ] as [string, ReviewOutcome, ReviewOutcome, string[]][])
-    it(`differs in ${what}`, () =>
-      assert.deepEqual(listDifferingAspects(answerWith(left), answerWith(right)), expected));
+  for (const { name, left, right, aspects } of rows)
+    it(`differs in ${name}`, () =>
+      assert.deepEqual(listDifferingAspects(answerWith(left), answerWith(right)), aspects));
 
-  it("differs in its mode only where there is something to say", () => {
+  it("differs in the mode only if the rule denies", () => {
     const [no, yes] = [answerWith(deny(status)), answerWith({ allowed: true })];
     assert.deepEqual(listDifferingAspects({ ...no, mode: "warn" }, { ...no, mode: "enforce" }), ["mode"]);
     assert.deepEqual(listDifferingAspects({ ...yes, mode: "warn" }, { ...yes, mode: "enforce" }), []);
     assert.deepEqual(listDifferingAspects(no, { ...no, mode: "enforce" }), []);
   });
 
-  it("that was recorded has a code and a reason though it doesn't say them", () => {
+  it("from a recording has the default code and reason", () => {
     assert.deepEqual(listDifferingAspects(readRecorded({ refused: "no" }), answerWith(deny(status))), []);
     assert.deepEqual(
       listDifferingAspects(
@@ -80,13 +74,13 @@ describe("an answer", () => {
     );
   });
 
-  it("written by hand has no details, and a recorded one has them", () => {
+  it("is compared with the details of a recording, but not of a case that is not a recording", () => {
     const detailed = answerWith(deny({ ...status, details: { name: "a" } }));
     assert.deepEqual(listDifferingAspects(readRecorded({ refused: "no" }), detailed), []);
     assert.deepEqual(listDifferingAspects(readRecorded({ refused: "no", recorded: {} }), detailed), ["details"]);
   });
 
-  it("that was recorded is fitted into a response as any other", () => {
+  it("from a recording has its warnings limited as in a response", () => {
     const warnings = ["a\nb", "a\nb"];
     assert.deepEqual(
       listDifferingAspects(readRecorded({ admitted: true, warnings }), answerWith({ allowed: true, warnings })),
@@ -96,33 +90,37 @@ describe("an answer", () => {
 
   for (const [what, answer, expected] of [
     [
-      "no such phase",
+      "a Status for a missing phase",
       { kind: "Status", code: 404, message: "there is nothing here" },
       { absent: "has nothing to mutate" },
     ],
-    ["a failure", { kind: "Status", code: 500, message: "no answer is recorded" }, { fault: "no answer is recorded" }],
-    ["something else", { hello: 1 }, { fault: 'its answer is not an AdmissionReview: {"hello":1}' }],
+    [
+      "a Status of a failure",
+      { kind: "Status", code: 500, message: "no answer is recorded" },
+      { fault: "no answer is recorded" },
+    ],
+    ["another object", { hello: 1 }, { fault: 'its answer is not an AdmissionReview: {"hello":1}' }],
     ["nothing", undefined, { fault: "its answer is not an AdmissionReview: undefined" }],
     [
-      "a patch of what isn't there",
+      "a patch that removes a missing field",
       buildReviewResponse(review, { allowed: true, patch: [{ op: "remove", path: "/spec/a" }] }),
       { fault: /^its patch can't be applied: / },
     ],
     [
-      "a patch that is none",
+      "a patch that is not a JSON patch",
       { kind: "AdmissionReview", response: { uid: review.request.uid, allowed: true, patch: "e30" } },
       { fault: /^its patch can't be applied: / },
     ],
   ] as const)
-    it(`is said where it is ${what}`, () => {
-      const found = parseReplayAnswer(answer, changing, review.request.uid);
+    it(`may be ${what}`, () => {
+      const found = readAnswer(answer, changing, review.request.uid);
       if ("fault" in expected && expected.fault instanceof RegExp) {
         assert.ok("fault" in found);
         assert.match(found.fault, expected.fault);
       } else assert.deepEqual(found, expected);
     });
 
-  it("isn't known of a case that doesn't say what came out", () =>
+  it("is unknown for a case without an outcome", () =>
     assert.deepEqual(readRecordedAnswer({ name: "is asked", validate: {} }), {
       fault: "it has no recorded answer",
     }));

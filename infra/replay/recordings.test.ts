@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import fc from "fast-check";
-
+import { readRows } from "../../test/rows.ts";
 import { readLines, readRecordings } from "./recordings.ts";
 
 async function* generateChunks(...chunks: (string | Uint8Array)[]) {
@@ -15,8 +15,13 @@ const readInput = async (...chunks: (string | Uint8Array)[]) =>
     "entry" in one ? one.entry.name : one.sentence,
   ]);
 
+const { files, wrong } = readRows<{
+  files: { name: string; text: string; lines: string[] }[];
+  wrong: { members: object; sentence: string }[];
+}>(import.meta.filename);
+
 describe("the lines of a file", () => {
-  it("are the same in whatever pieces it comes", () =>
+  it("are the same for any division into chunks", () =>
     fc.assert(
       fc.asyncProperty(fc.array(fc.array(fc.constantFrom("a", "ß", "\n", "\r\n", "🐙"))), async (pieces) => {
         const text = pieces.flat().join("");
@@ -34,7 +39,7 @@ describe("the lines of a file", () => {
       }),
     ));
 
-  it("are left out where they are too long or no text, and those after them aren't", async () => {
+  it("are left out if they are too long or not UTF-8; later lines are read", async () => {
     const lines = await collect(readLines(generateChunks("1234", "56\n12345\n", Uint8Array.of(0xff, 10), "end"), 5));
     assert.deepEqual(lines, [
       { number: 1, wrong: "is longer than 5 bytes" },
@@ -48,42 +53,8 @@ describe("the lines of a file", () => {
 describe("a file of recordings", () => {
   const printRecording = (name: string, more: object = {}) => JSON.stringify({ name, validate: {}, ...more });
   const caseLine = `- ${printRecording("is one")}\n`;
-  /** Each row is a title, a text, and by line the name of a case or a fault. */
-  const files: [what: string, text: string, ...expected: string[]][] = [
-    ["one a line", caseLine + caseLine, "1 is one", "2 is one"],
-    ["comments, empty lines and a document's beginning before them", `# a\n\n---\n${caseLine}`, "4 is one"],
-    ["an empty line among them", `${caseLine}\n${caseLine}`, "1 is one", "3 is one"],
-    ["nothing", ""],
-    ["a cut line", `${caseLine}- {"name":"is`, "1 is one", "2 is no recording: after the dash, it is not JSON"],
-    [
-      "a foreign line",
-      `${caseLine}hello\n${caseLine}`,
-      "1 is one",
-      "2 is no recording: each begins with a dash",
-      "3 is one",
-    ],
-    [
-      "what is no case",
-      `${caseLine}- []\n- {}\n`,
-      "1 is one",
-      "2 is no case: a map is expected",
-      "3 is no case: it has no name",
-    ],
-    ["no phase", '- {"name":"is none"}', "1 is no case: it must say either mutate or validate"],
-    ["an object that is none", '- {"name":"is none","mutate":[]}', "1 is no case: mutate must be a map"],
-    [
-      "cases as people write them",
-      "- name: is one\n  validate: &a {}\n- name: is two\n  validate: *a\n",
-      "1 is one",
-      "3 is two",
-    ],
-    ["cases after a comment", "# a\n\n- name: is one\n  validate: {}\n", "3 is one"],
-    ["a map", "name: is one\n", "1 is no list of cases"],
-    ["no YAML", "- name: is one\n- {\n", "2 is no YAML: "],
-    ["an alias to nowhere", "- name: is one\n  validate: *a\n", "1 is no YAML: Unresolved alias"],
-  ];
-  for (const [what, text, ...expected] of files)
-    it(`may have ${what}`, async () => {
+  for (const { name, text, lines: expected } of files)
+    it(`may have ${name}`, async () => {
       const lines = (await readInput(text)).map((line) => line.join(" "));
       assert.deepEqual(
         lines.map((line, index) => (expected[index]?.includes("YAML") ? line.slice(0, expected[index].length) : line)),
@@ -91,26 +62,11 @@ describe("a file of recordings", () => {
       );
     });
 
-  const wrong: [more: object, sentence: string][] = [
-    [{ mutate: {} }, "it must say either mutate or validate"],
-    [{ user: "jane" }, "user must be a map"],
-    [{ operation: "PATCH" }, "operation must be CREATE, UPDATE, DELETE or CONNECT"],
-    [{ now: "soon" }, "now must be a time, for instance 2026-01-01T00:00:00Z"],
-    [{ warnings: [1] }, "warnings must be a list of texts"],
-    [{ needs: { objects: [{}] } }, "needs.objects must be a list of objects with names"],
-    [
-      { needs: { objects: [{ kind: 1, metadata: { name: "a" } }] } },
-      "needs.objects must be a list of objects with names",
-    ],
-    [{ needs: { https: [{ url: "https://a/" }] } }, "needs.https must be a list of questions with answers"],
-    [{ needs: { may: {} } }, "needs.may must be a list of questions that say whether it is allowed"],
-    [{ recorded: { rule: "../lib" } }, "recorded.rule must be the name of a rule"],
-  ];
-  for (const [more, sentence] of wrong)
-    it(`may have ${JSON.stringify(more)}, which is no case`, async () =>
-      assert.deepEqual(await readInput(`- ${printRecording("a", more)}`), [[1, `is no case: ${sentence}`]]));
+  for (const { members, sentence } of wrong)
+    it(`may have a line with ${JSON.stringify(members)}, which is not a case`, async () =>
+      assert.deepEqual(await readInput(`- ${printRecording("a", members)}`), [[1, `is no case: ${sentence}`]]));
 
-  it("may be nested deeper than anybody can look", async () => {
+  it("may have objects that are nested too deeply, which are not cases", async () => {
     const nestObject = (depth: number) => `- {"name":"a","validate":${'{"a":'.repeat(depth)}1${"}".repeat(depth)}}\n`;
     const lines = await readInput(nestObject(900), nestObject(1100), nestObject(500_000));
     const wrong = "is no case: it is nested more than 1000 deep";
@@ -121,7 +77,7 @@ describe("a file of recordings", () => {
     ]);
   });
 
-  it("says whose its recordings are", async () => {
+  it("has the rule and the cluster of each recording", async () => {
     const recorded = { rule: "limit-ranger", cluster: "prod", version: "7", at: "2026-11-20T10:00:00Z" };
     const [one] = await collect(readRecordings(["-"], generateChunks(`- ${printRecording("a", { recorded })}`)));
     assert.deepEqual(one, {
@@ -133,7 +89,7 @@ describe("a file of recordings", () => {
     });
   });
 
-  it("may have keys that mean something else elsewhere", async () => {
+  it("may have keys named __proto__", async () => {
     const text =
       '- {"name":"a","validate":{"__proto__":{"a":1}},"__proto__":{"rule":"a"},"recorded":{"__proto__":{"rule":"a"}}}';
     const [one] = await collect(readRecordings(["-"], generateChunks(text)));
@@ -142,18 +98,18 @@ describe("a file of recordings", () => {
     assert.equal(JSON.stringify(one.entry.validate), '{"__proto__":{"a":1}}');
   });
 
-  it("isn't unfolded without end", async () => {
+  it("is refused if its aliases become too large", async () => {
     const levels = Array.from({ length: 30 }, (_, level) => `- &a${level + 1} [*a${level}, *a${level}]\n`).join("");
     const lines = await readInput(`- &a0 [a]\n${levels}`);
     assert.match(String(lines[0]?.[1]), /^is no YAML: Excessive alias count/);
   });
 
-  it("is read no further than a person would write", async () => {
+  it("is read only up to a limit if it has the usual YAML style", async () => {
     const lines = await readInput("- name: a\n", ...Array.from({ length: 20 }, () => `# ${"a".repeat(1024 * 1024)}\n`));
     assert.deepEqual(lines, [[17, "makes this longer than 16777216 characters"]]);
   });
 
-  it("may have a line that is too long, and others after it", async () => {
+  it("may have recordings after a line that is too long", async () => {
     const lines = await readInput(caseLine, `- {"name":"${"a".repeat(5 * 1024 * 1024)}"}\n`, caseLine);
     assert.deepEqual(lines, [
       [1, "is one"],
