@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
+import { readRows } from "../../test/rows.ts";
 import check from "../commands/check.ts";
 import { type CommandGrammar, describeParseError, parseArguments } from "./arguments.ts";
 
@@ -10,52 +11,24 @@ const options: CommandGrammar["options"] = {
   live: { type: "boolean", says },
   page: { type: "string", says },
 };
-const wordless: CommandGrammar = { options };
-const withPaths: CommandGrammar = { options, usage: "[PATH…]", wordless: ["live"] };
+const withPaths: Grammar = { options, usage: "[PATH…]", wordless: ["live"] };
+const grammars = { wordless: { options }, withPaths };
+
+interface Row {
+  name: string;
+  verb: keyof typeof grammars;
+  line: string;
+  rules?: string[];
+  state?: string[];
+  words?: string[];
+}
+const rows = readRows<Row[]>(import.meta.filename);
 
 describe("the words after an option that takes several values", () => {
-  type Lists = { rules?: string[]; state?: string[] };
-  const cases: [name: string, verb: CommandGrammar, line: string, lists: Lists, words?: string[]][] = [
-    ["are its values if the verb takes no words", wordless, "--rules a b --live", { rules: ["a", "b"] }],
-    ["are its values if the option is repeated", wordless, "--rules a --rules b", { rules: ["a", "b"] }],
-    ["may follow = or the short name", wordless, "-s=a b --rules=c d", { state: ["=a", "b"], rules: ["c", "d"] }],
-    [
-      "are its values even if they are invalid, so that the error names them",
-      wordless,
-      "--rules a B.C",
-      { rules: ["a", "B.C"] },
-    ],
-    [
-      "are words of the verb from the first invalid value on",
-      withPaths,
-      "--rules a b 1.yaml c",
-      { rules: ["a", "b"] },
-      ["1.yaml", "c"],
-    ],
-    ["are its values up to the next option", withPaths, "--rules a b --page 7 c", { rules: ["a", "b"] }, ["c"]],
-    ["are words of the verb if both take paths", withPaths, "--state a b", { state: ["a"] }, ["b"]],
-    ["are its values if words of the verb come before it", withPaths, "x --state a b", { state: ["a", "b"] }, ["x"]],
-    [
-      "are its values if words of the verb come after --",
-      withPaths,
-      "--state a b -- x y",
-      { state: ["a", "b"] },
-      ["x", "y"],
-    ],
-    ["are its values if another option excludes words", withPaths, "--state a b --live", { state: ["a", "b"] }],
-    [
-      "are words of the verb after an option that takes one value or none",
-      withPaths,
-      "--page 7 a --live b",
-      {},
-      ["a", "b"],
-    ],
-  ];
-  for (const [name, verb, line, lists, words = []] of cases)
+  for (const { name, verb, line, rules, state, words = [] } of rows)
     it(name, () => {
-      const given = parseArguments(line.split(" "), verb);
-      const { rules, state } = given.values;
-      assert.deepEqual({ rules, state, words: given.words }, { rules: undefined, state: undefined, ...lists, words });
+      const { values, words: others } = parseArguments(line.split(" "), grammars[verb]);
+      assert.deepEqual([values.rules, values.state, others], [rules, state, words]);
     });
 
   it("are rules or paths for postern check", () => {

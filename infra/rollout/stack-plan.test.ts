@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
+import { readRows } from "../../test/rows.ts";
 import type { StackTemplate } from "../aws/stack.ts";
 import { compareStacks, copyRuleResources, isUnchanged, listRights, listStackRules } from "./stack-plan.ts";
 
@@ -39,7 +40,9 @@ const buildTemplate = (names: string[], mark = "", more: Resources = {}): StackT
   },
 });
 
-describe("a stack that would change", () => {
+const rows = readRows<{ name: string; statement: object; rights: string[] }[]>(import.meta.filename);
+
+describe("the change of a stack", () => {
   const before = buildTemplate(["a", "a-b"]);
   const changeFunction = (properties: object): StackTemplate =>
     buildTemplate(["a", "a-b"], "", {
@@ -49,7 +52,7 @@ describe("a stack that would change", () => {
       },
     });
 
-  it("is new where there was none", () => {
+  it("is a new stack if there was none", () => {
     const { isNew, added, changed, removed } = compareStacks(undefined, buildTemplate(["a"]));
     assert.deepEqual([isNew, changed, removed], [true, [], []]);
     const own = ["ALambdaFunction", "ALogGroup", "ARole", "AAlias"];
@@ -57,14 +60,14 @@ describe("a stack that would change", () => {
     assert.equal(isUnchanged(compareStacks(undefined, { Resources: {} })), false);
   });
 
-  it("is the same, whatever the order", () => {
+  it("is nothing if only the order of resources differs", () => {
     const reordered = Object.fromEntries(Object.entries(before.Resources).reverse());
     const change = compareStacks(before, { ...before, Resources: reordered });
     assert.deepEqual(change, { isNew: false, added: [], changed: [], removed: [] });
     assert.equal(isUnchanged(change), true);
   });
 
-  it("is the same where only what versions carry is another", () => {
+  it("is nothing if only a function's code, environment, description or sizing differs", () => {
     const carried = {
       ...{ Code: { S3Key: "a.zip" }, Environment: { Variables: { A: "b" } }, Description: "other" },
       ...{ MemorySize: 1024, Timeout: 30 },
@@ -75,13 +78,13 @@ describe("a stack that would change", () => {
       assert.deepEqual(compareStacks(before, changeFunction({ [name]: value })).changed, ["ALambdaFunction"], name);
   });
 
-  it("has such fields of other resources, too", () => {
+  it("has the same fields of other resources", () => {
     const describeAlarm = (Description: string) =>
       buildTemplate([], "", { Alarm: { Type: "AWS::CloudWatch::Alarm", Properties: { Description } } });
     assert.deepEqual(compareStacks(describeAlarm("a"), describeAlarm("b")).changed, ["Alarm"]);
   });
 
-  it("has what is added, changed and removed, resources and outputs", () => {
+  it("has added, changed and removed resources and outputs", () => {
     const after = buildTemplate(["a-b", "ab"]);
     after.Resources.ADashbRole = { Type: "AWS::IAM::Role", Properties: { Policies: [] } };
     after.Outputs = { ...after.Outputs, BaseUrl: { Value: "https://other" } };
@@ -95,7 +98,7 @@ describe("a stack that would change", () => {
     assert.equal(isUnchanged(change), false);
   });
 
-  it("differs in one of these alone", () => {
+  it("is something if one of its lists has an element", () => {
     const same = { isNew: false, added: [], changed: [], removed: [] };
     for (const one of [{ isNew: true }, { added: ["a"] }, { changed: ["a"] }, { removed: ["a"] }])
       assert.equal(isUnchanged({ ...same, ...one }), false, JSON.stringify(one));
@@ -110,13 +113,13 @@ describe("the rules of a stack", () => {
   });
 });
 
-describe("what is kept of rules that are off", () => {
+describe("the resources kept for rules that are off", () => {
   const old = buildTemplate(rules, " as it was");
   const pickRuleResources = (rule: string, { Resources, Outputs }: StackTemplate) =>
     [...Object.keys(buildRuleResources(rule)), `${ids[rule]}RoleArn`].map((id) => Resources[id] ?? Outputs?.[id]);
 
   for (const rule of rules)
-    it(`is all of ${rule}, and nothing of any other`, () => {
+    it(`are all those of ${rule}, and none of another rule`, () => {
       const fresh = buildTemplate(rules.filter((one) => one !== rule));
       const whole = copyRuleResources(fresh, old, [rule]);
       assert.deepEqual(pickRuleResources(rule, whole), pickRuleResources(rule, old));
@@ -127,13 +130,13 @@ describe("what is kept of rules that are off", () => {
       assert.deepEqual(Object.keys(whole.Outputs ?? {}).sort(), Object.keys(old.Outputs ?? {}).sort());
     });
 
-  it("is nothing where nothing was there, or nothing is kept", () => {
+  it("are none without a deployed stack or without such rules", () => {
     const fresh = buildTemplate(["a"]);
     assert.deepEqual(copyRuleResources(fresh, undefined, ["a-b"]), fresh);
     assert.deepEqual(copyRuleResources(fresh, old, []), fresh);
   });
 
-  it("leaves the templates as they were", () => {
+  it("are copied without a change to either template", () => {
     const [fresh, copy] = [buildTemplate(["a"]), buildTemplate(["a"])];
     copyRuleResources(fresh, old, ["a-b"]);
     assert.deepEqual([fresh, old], [copy, buildTemplate(rules, " as it was")]);
@@ -145,31 +148,10 @@ describe("the rights of a stack", () => {
     Type: "AWS::IAM::Role",
     Properties: { Policies: [{ PolicyName: "one", PolicyDocument: { Statement } }] },
   });
-  const table: [string, object, string[]][] = [
-    ["none, of its own log", { Action: ["logs:CreateLogStream", "logs:PutLogEvents"], Resource: "*" }, []],
-    [
-      "each action",
-      { Action: ["ec2:DescribeA", "ec2:DescribeB"], Resource: "*" },
-      ["ARole: ec2:DescribeA on *", "ARole: ec2:DescribeB on *"],
-    ],
-    [
-      "one action",
-      { Action: "ssm:GetParameter", Resource: "arn:aws:ssm:a" },
-      ["ARole: ssm:GetParameter on arn:aws:ssm:a"],
-    ],
-    ["on what is made from others", { Action: "a:B", Resource: { "Fn::Sub": "arn:x" } }, ["ARole: a:B on arn:x"]],
-    ["on another resource", { Action: "a:B", Resource: { Ref: "Table" } }, ["ARole: a:B on Table"]],
-    [
-      "on an attribute of one",
-      { Action: "a:B", Resource: { "Fn::GetAtt": ["Table", "Arn"] } },
-      ["ARole: a:B on Table"],
-    ],
-    ["on several", { Action: "a:B", Resource: ["x", "y"] }, ['ARole: a:B on ["x","y"]']],
-  ];
-  for (const [name, statement, rights] of table)
+  for (const { name, statement, rights } of rows)
     it(`are ${name}`, () => assert.deepEqual(listRights({ Resources: { ARole: buildRole(statement) } }), rights));
 
-  it("are those of every role, and there are none without roles", () => {
+  it("are those of all roles, and none without roles", () => {
     const Resources = {
       ARole: buildRole({ Action: "a:A", Resource: "*" }, { Action: "a:B", Resource: "*" }),
       BRole: buildRole({ Action: "b:A", Resource: "*" }),
