@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { rule } from "#lib/rule.ts";
+import { readRows } from "../../test/rows.ts";
 import type { StageMetrics } from "../aws/metrics.ts";
 import type { StackTemplate } from "../aws/stack.ts";
 import type { DeployedObject } from "../clusters/api.ts";
@@ -17,6 +18,30 @@ const pods = { apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operat
 const denyingRule = rule({ summary: "Says no.", match: [pods], validate: () => "no" });
 const environment = { POSTERN_KEYS: "key", POSTERN_STAGE: "test", POSTERN_ACCEPTS: "local.1" };
 const substance = { codeSha256: "sha", environment, memorySize: 256, timeout: 10 };
+
+interface RuleRow {
+  name: string;
+  /** The package's logic, config and other substance, if they differ from the function's. */
+  logic?: string;
+  share?: { settings: object; mode?: "warn" };
+  wanted?: Partial<PackagedRule["wanted"]>;
+  isNew?: boolean;
+  state?: Partial<FunctionState>;
+  changes: string[];
+  settings?: string[];
+}
+interface ReleaseRow {
+  id: number;
+  rules: string[];
+  entries?: Record<string, string[]>;
+}
+const rows = readRows<{
+  rules: RuleRow[];
+  settings: { name: string; before: object; after: object; differences: string[] }[];
+  kept: { name: string; releases: ReleaseRow[]; kept: string[] }[];
+  planText: string;
+}>(import.meta.filename);
+
 const buildClusterConfig = (settings: object, mode: "enforce" | "warn" = "enforce") => ({
   keyVersions: [1],
   mode,
@@ -44,7 +69,7 @@ const buildState = (name: string, more: Partial<FunctionState> = {}, version = "
 };
 
 const buildRelease = (id: number, rules: Record<string, string>, more: Partial<Release> = {}): Release => ({
-  ...{ id, at: modified.toISOString(), by: "somebody", complete: true, clusters: {} },
+  ...{ id, at: modified.toISOString(), by: "team", complete: true, clusters: {} },
   rules: Object.fromEntries(
     Object.entries(rules).map(([name, version]) => {
       const { logic, config: share } = buildPart(name);
@@ -53,7 +78,7 @@ const buildRelease = (id: number, rules: Record<string, string>, more: Partial<R
   ),
   ...more,
 });
-/** The record of a cluster that has entries for these rules. */
+/** Returns the record of a cluster that has entries for these rules. */
 const buildClusterRecord = (...names: string[]) => {
   const manifest: DeployedObject = {
     ...{ apiVersion: "v1", kind: "ValidatingWebhookConfiguration", metadata: { name: "postern" } },
@@ -62,7 +87,7 @@ const buildClusterRecord = (...names: string[]) => {
   return { at: modified.toISOString(), keyVersion: 1, hardened: [], since: {}, manifests: [manifest] };
 };
 
-describe("what becomes of a rule", () => {
+describe("the plan of a rule", () => {
   const name = "a";
   const released = [buildRelease(1, { a: "1" })];
   const planRule = (part: PackagedRule, known: FunctionState | undefined, all = released) => {
@@ -71,71 +96,22 @@ describe("what becomes of a rule", () => {
     assert.deepEqual([plan.part, plan.known], [part, known]);
     return { changes: plan.changes, settings: plan.settings };
   };
-  const buildWanted = (change: object): PackagedRule => {
-    const part = buildPart(name);
-    return { ...part, wanted: { ...part.wanted, ...change } };
-  };
   const buildShare = (settings: object, mode?: "warn"): Partial<PackagedRule> => ({
     config: { rule: name, clusters: { local: buildClusterConfig(settings, mode) } },
   });
-  const otherCode = { ...buildPart(name).wanted, codeSha256: "other" };
-  const disarmed = { disarmed: { until: new Date("2027-01-01T00:00:00Z"), version: "1" }, version: "2" };
+  for (const { name: what, logic = "logic", share, wanted, isNew, state = {}, changes, settings = [] } of rows.rules)
+    it(`is ${what}`, () => {
+      const part = buildPart(name, { logic, ...(share && buildShare(share.settings, share.mode)) });
+      const { disarmed } = state;
+      const until = new Date(disarmed?.until ?? 0);
+      const known = buildState(name, { ...state, ...(disarmed && { disarmed: { ...disarmed, until } }) });
+      assert.deepEqual(planRule({ ...part, wanted: { ...part.wanted, ...wanted } }, isNew ? undefined : known), {
+        changes,
+        settings,
+      });
+    });
 
-  const table: [string, PackagedRule, FunctionState | undefined, string[], string[]?][] = [
-    ["nothing, where it is as wanted", buildPart(name), buildState(name), []],
-    ["a new function", buildPart(name), undefined, ["new"]],
-    ["other code", { ...buildPart(name, { logic: "other" }), wanted: otherCode }, buildState(name), ["code"]],
-    [
-      "other settings",
-      { ...buildPart(name, buildShare({ minimum: 2 })), wanted: otherCode },
-      buildState(name),
-      ["settings"],
-      ["local.settings.minimum: nothing → 2"],
-    ],
-    [
-      "both",
-      { ...buildPart(name, { ...buildShare({}, "warn"), logic: "other" }), wanted: otherCode },
-      buildState(name),
-      ["code", "settings"],
-      ['local.mode: "enforce" → "warn"'],
-    ],
-    [
-      "other code, where nobody knows what it is made of",
-      buildWanted({ codeSha256: "other" }),
-      buildState(name),
-      ["code"],
-    ],
-    [
-      "other keys",
-      buildWanted({ environment: { ...environment, POSTERN_KEYS: "key,second" } }),
-      buildState(name),
-      ["keys"],
-    ],
-    ["more time", buildWanted({ timeout: 11 }), buildState(name), ["sizing"]],
-    [
-      "more memory and other keys",
-      buildWanted({ memorySize: 512, environment: {} }),
-      buildState(name),
-      ["keys", "sizing"],
-    ],
-    ["nothing, where the version that it stands in for is as wanted", buildPart(name), buildState(name, disarmed), []],
-    [
-      "a trial that is left, where all else is as wanted",
-      buildPart(name),
-      buildState(name, { live: { version: "1", weights: { 2: 0.1 }, revision: "r" } }),
-      ["an abandoned canary"],
-    ],
-    [
-      "other code and a trial that is left",
-      { ...buildPart(name, { logic: "other" }), wanted: otherCode },
-      buildState(name, { live: { version: "1", weights: { 2: 0.1 }, revision: "r" } }),
-      ["code", "an abandoned canary"],
-    ],
-  ];
-  for (const [what, part, known, changes, settings = []] of table)
-    it(`is ${what}`, () => assert.deepEqual(planRule(part, known), { changes, settings }));
-
-  it("is a proof, where a version is as wanted that was never released", () => {
+  it("is a test if the function is as wanted, but no release has its version", () => {
     for (const all of [[], [buildRelease(1, { b: "1" })], [buildRelease(2, { a: "2" })]])
       assert.deepEqual(planRule(buildPart(name), buildState(name), all).changes, ["not tested yet"]);
     assert.deepEqual(
@@ -144,11 +120,12 @@ describe("what becomes of a rule", () => {
     );
   });
 
-  it("is compared with the release that had its version, whatever came after", () => {
+  it("compares the settings with the release of the function's version, not with the newest release", () => {
     const older = buildRelease(1, { a: "1" });
     const newer = buildRelease(2, { a: "2" });
     if (newer.rules.a) newer.rules.a.share = { rule: name, clusters: { local: buildClusterConfig({ minimum: 9 }) } };
-    const part = { ...buildPart(name, buildShare({ minimum: 2 })), wanted: otherCode };
+    const part = buildPart(name, buildShare({ minimum: 2 }));
+    part.wanted.codeSha256 = "other";
     assert.deepEqual(planRule(part, buildState(name), [newer, older]).settings, [
       "local.settings.minimum: nothing → 2",
     ]);
@@ -157,7 +134,7 @@ describe("what becomes of a rule", () => {
     ]);
   });
 
-  it("is planned for each rule, in their order", () => {
+  it("is there for each rule, in the order of the rules", () => {
     const states = new Map([["b", buildState("b")]]);
     const plans = planRules(
       ["c", "b", "a"].map((one) => buildPart(one)),
@@ -175,42 +152,21 @@ describe("what becomes of a rule", () => {
   });
 });
 
-describe("settings that differ", () => {
+describe("the settings that differ", () => {
   const listDifferences = (before: object, after: object): string[] => {
     const release = buildRelease(1, { a: "1" });
     if (release.rules.a) release.rules.a.share = { rule: "a", clusters: { "prod-eu": buildClusterConfig(before) } };
     const part = buildPart("a", { config: { rule: "a", clusters: { "prod-eu": buildClusterConfig(after) } } });
     return planRules([part], new Map([["a", buildState("a")]]), [release])[0]?.settings ?? [];
   };
-  const long = "x".repeat(100);
-  const table: [string, object, object, string[]][] = [
-    ["a number", { minimum: 2 }, { minimum: 3 }, ["minimum: 2 → 3"]],
-    ["deep inside", { a: { b: { c: 1, d: 2 } } }, { a: { b: { c: 2, d: 2 } } }, ["a.b.c: 1 → 2"]],
-    ["what is there no more", { a: 1 }, {}, ["a: 1 → nothing"]],
-    ["what is new", {}, { a: { b: null } }, ['a: nothing → {"b":null}']],
-    ["null and nothing", { a: null }, {}, ["a: null → nothing"]],
-    ["lists as a whole", { a: ["x", "y"] }, { a: ["x"] }, ['a: ["x","y"] → ["x"]']],
-    ["a map that was a list", { a: ["x"] }, { a: { x: 1 } }, ['a: ["x"] → {"x":1}']],
-    [
-      "several, those that go first",
-      { a: 1, b: 1, c: 1 },
-      { d: 1, c: 1, b: 2 },
-      ["a: 1 → nothing", "b: 1 → 2", "d: nothing → 1"],
-    ],
-    ["long texts, cut short", { a: long }, { a: "y" }, [`a: "${"x".repeat(56)}… → "y"`]],
-    ["texts of sixty characters, whole", { a: "x".repeat(58) }, {}, [`a: "${"x".repeat(58)}" → nothing`]],
-    ["texts of sixty-one, cut short", { a: "x".repeat(59) }, {}, [`a: "${"x".repeat(56)}… → nothing`]],
-    ["a map that was null", { a: null }, { a: { b: 1 } }, ['a: null → {"b":1}']],
-    ["nothing, in another order", { a: 1, b: { c: 1, d: 1 } }, { b: { d: 1, c: 1 }, a: 1 }, []],
-  ];
-  for (const [name, before, after, sentences] of table)
+  for (const { name, before, after, differences } of rows.settings)
     it(`are listed with their paths: ${name}`, () =>
       assert.deepEqual(
         listDifferences(before, after),
-        sentences.map((sentence) => `prod-eu.settings.${sentence}`),
+        differences.map((difference) => `prod-eu.settings.${difference}`),
       ));
 
-  it("may be a whole cluster's", () => {
+  it("may be a whole cluster, added or removed", () => {
     const release = buildRelease(1, { a: "1" });
     const part = buildPart("a", { config: { rule: "a", clusters: { other: buildClusterConfig({}) } } });
     const [plan] = planRules([part], new Map([["a", buildState("a")]]), [release]);
@@ -241,48 +197,27 @@ const listFunctions = ({ Resources }: StackTemplate) =>
     .filter((id) => id.endsWith("LambdaFunction"))
     .map((id) => id.replace("LambdaFunction", ""));
 
-describe("a rule that is off now", () => {
+describe("a rule that was turned off", () => {
   const parts = [buildPart("a-b")];
   const deployed = buildTemplate("a", "a-b", "ab");
   const findKept = (all: Release[], template: StackTemplate | undefined = deployed) =>
     findOffRulesToKeep("test", template, parts, all);
 
-  const table: [string, Release[], string[]][] = [
-    ["goes, where nothing was ever released", [], []],
-    ["stays, where the newest release has it", [buildRelease(1, { a: "1", "a-b": "1" })], ["a"]],
-    [
-      "goes, where the newest release hasn't",
-      [buildRelease(2, { "a-b": "1" }), buildRelease(1, { a: "1", "a-b": "1" })],
-      [],
-    ],
-    [
-      "stays, as long as any cluster has an entry for it",
-      [
-        buildRelease(
-          2,
-          { "a-b": "1" },
-          { clusters: { one: buildClusterRecord("a-b"), two: buildClusterRecord("variant.ab", "a-b") } },
-        ),
-      ],
-      ["ab"],
-    ],
-    [
-      "stays, where one has a release, another an entry",
-      [buildRelease(2, { a: "1" }, { clusters: { one: buildClusterRecord("ab") } })],
-      ["a", "ab"],
-    ],
-    [
-      "stays for its own sake, not for one whose name begins as its own",
-      [buildRelease(2, { "a-b": "1" }, { clusters: { one: buildClusterRecord("a-b") } })],
-      [],
-    ],
-  ];
-  for (const [name, all, names] of table) it(name, () => assert.deepEqual(findKept(all), names));
+  for (const { name, releases, kept } of rows.kept)
+    it(name, () => {
+      const all = releases.map(({ id, rules, entries = {} }) => {
+        const clusters = Object.entries(entries).map(([cluster, names]) => [cluster, buildClusterRecord(...names)]);
+        return buildRelease(id, Object.fromEntries(rules.map((rule) => [rule, "1"])), {
+          clusters: Object.fromEntries(clusters),
+        });
+      });
+      assert.deepEqual(findKept(all), kept);
+    });
 
-  it("has no release by a name that every object has", () =>
+  it("has no release if it is named as a member of every object", () =>
     assert.deepEqual(findKept([buildRelease(1, {})], buildTemplate("constructor")), []));
 
-  it("can only stay where it is", () => {
+  it("is kept only in the stack that has it", () => {
     const all = [buildRelease(1, { a: "1", b: "1", "a-b": "1" })];
     assert.deepEqual(findKept(all), ["a"]);
     assert.deepEqual(findOffRulesToKeep("test", undefined, parts, all), []);
@@ -295,19 +230,19 @@ describe("a rule that is off now", () => {
     const since = [buildRelease(2, { "a-b": "1" }), ...on];
     const both = buildTemplate("a", "a-b");
 
-    it("keeps its function one release, so that nothing of the stack changes", () => {
+    it("keeps its function for one release, so that the stack doesn't change", () => {
       const { template, stack, kept } = planStack("test", off, both, on, false);
       assert.deepEqual([listFunctions(template).sort(), kept], [["A", "ADashb"], ["a"]]);
       assert.deepEqual(stack, { isNew: false, added: [], changed: [], removed: [] });
     });
 
-    it("is left there by a deployment that has nothing else to do, however often", () => {
+    it("is kept by further deployments without other changes", () => {
       const { template, stack, kept } = planStack("test", off, both, since, false);
       assert.deepEqual([listFunctions(template).sort(), kept], [["A", "ADashb"], ["a"]]);
       assert.deepEqual(stack, { isNew: false, added: [], changed: [], removed: [] });
     });
 
-    it("goes with the next one that has something to do, elsewhere or in the stack", () => {
+    it("is removed by the next deployment with a change in the stack or elsewhere", () => {
       const removed = ["ALambdaFunction", "ARole"];
       const elsewhere = planStack("test", off, both, since, true);
       assert.deepEqual([listFunctions(elsewhere.template), elsewhere.kept], [["ADashb"], []]);
@@ -318,20 +253,20 @@ describe("a rule that is off now", () => {
       assert.deepEqual(here.stack, { isNew: false, added: ["BLambdaFunction", "BRole"], changed: [], removed });
     });
 
-    it("is served as it was when it is on again", () => {
+    it("changes nothing in the stack if it is turned on again", () => {
       const again = { parts: [buildPart("a"), ...parts], template: both, notes: [] };
       const { stack, kept } = planStack("test", again, both, since, true);
       assert.deepEqual([stack, kept], [{ isNew: false, added: [], changed: [], removed: [] }, []]);
     });
 
-    it("is not there in a stack that is new", () => {
+    it("is not kept in a new stack", () => {
       const { template, stack, kept } = planStack("test", off, undefined, [], true);
       assert.deepEqual([template, kept, stack.isNew], [off.template, [], true]);
     });
   });
 });
 
-describe("a cluster that is compared with the newest release", () => {
+describe("the plan of a cluster, compared with the newest release,", () => {
   const buildManifest = (kind: "ClusterRole" | "ValidatingWebhookConfiguration", fields: object): DeployedObject => ({
     ...{ apiVersion: "v1", kind, metadata: { name: "postern" } },
     ...fields,
@@ -345,30 +280,35 @@ describe("a cluster that is compared with the newest release", () => {
   const { signer: _, ...unsigned } = recorded;
 
   const table: [string, Release | undefined, object, string[]][] = [
-    ["is as it was", newest, {}, []],
-    ["has nothing before the first deployment", undefined, {}, ["validating entry a.postern.dev is missing"]],
-    ["has nothing before it was told", buildRelease(2, {}), {}, ["validating entry a.postern.dev is missing"]],
+    ["has no difference if nothing changed", newest, {}, []],
+    ["adds all entries if there is no release", undefined, {}, ["validating entry a.postern.dev is missing"]],
     [
-      "gets another entry",
+      "adds all entries if the release has no record of the cluster",
+      buildRelease(2, {}),
+      {},
+      ["validating entry a.postern.dev is missing"],
+    ],
+    [
+      "changes an entry and adds one",
       newest,
       { manifests: [buildEntries({ ...entry, timeoutSeconds: 5 }, { name: "b.postern.dev" })] },
       ["validating entry a.postern.dev: timeoutSeconds is 3, not 5", "validating entry b.postern.dev is missing"],
     ],
     [
-      "gets a role and loses its entries",
+      "adds a role and removes entries",
       newest,
       { manifests: [role] },
       ["ClusterRole postern is missing", "validating entry a.postern.dev should not be there"],
     ],
-    ["gets a key of another version", newest, { keyVersion: 2 }, ["its URLs get a key of version 2, not 1"]],
+    ["changes the version of the key", newest, { keyVersion: 2 }, ["its URLs get a key of version 2, not 1"]],
     [
-      "gets a key that another key signs",
+      "changes the key that signs the URLs",
       newest,
       { signer: "second" },
       ["its URLs must be signed with the stage's current key"],
     ],
     [
-      "was told by a version of Postern that didn't record which key signed",
+      "signs the URLs again if the release does not record the signing key",
       buildRelease(2, {}, { clusters: { local: { ...at, ...unsigned } } }),
       {},
       ["its URLs must be signed with the stage's current key"],
@@ -413,31 +353,31 @@ const idle: DeploymentPlan = {
 
 describe("a plan", () => {
   const table: [string, Partial<DeploymentPlan>, boolean][] = [
-    ["is idle where nothing differs", {}, true],
-    ["is idle where notes are all there is", { notes: ["a"], clusters: [{ ...unchangedCluster, notes: ["b"] }] }, true],
-    ["is idle where a function is only kept", { kept: ["b"] }, true],
-    ["isn't where the stack is new", { stack: { ...idle.stack, isNew: true } }, false],
-    ["isn't where the stack changes", { stack: { ...idle.stack, changed: ["A"] } }, false],
-    ["isn't where a rule changes", { parts: [unchangedRule, { ...unchangedRule, changes: ["keys"] }] }, false],
+    ["changes nothing if nothing differs", {}, true],
+    ["changes nothing if it only has notes", { notes: ["a"], clusters: [{ ...unchangedCluster, notes: ["b"] }] }, true],
+    ["changes nothing if it only keeps a function", { kept: ["b"] }, true],
+    ["has changes if the stack is new", { stack: { ...idle.stack, isNew: true } }, false],
+    ["has changes if the stack changes", { stack: { ...idle.stack, changed: ["A"] } }, false],
+    ["has changes if a rule changes", { parts: [unchangedRule, { ...unchangedRule, changes: ["keys"] }] }, false],
     [
-      "isn't where a cluster differs",
+      "has changes if a cluster differs",
       { clusters: [unchangedCluster, { ...unchangedCluster, differences: ["a"] }] },
       false,
     ],
     [
-      "isn't where nobody knows how a cluster is",
-      { clusters: [{ ...unchangedCluster, unknown: "no way there" }] },
+      "has changes if a cluster can't be read",
+      { clusters: [{ ...unchangedCluster, unknown: "no connection" }] },
       false,
     ],
   ];
   for (const [name, change, expected] of table)
     it(name, () => assert.equal(changesNothing({ ...idle, ...change }), expected));
 
-  describe("costs", () => {
+  describe("has costs", () => {
     const now = new Date("2026-02-01T00:00:00Z");
     const functions = { getFunctionName: (name: string) => `postern-test-${name}` };
     const estimate = (metrics: StageMetrics, endpointType: "http" | "url", parts: PackagedRule[]) =>
-      // Nothing but its name is asked of a function.
+      // The estimate asks only for a function's name.
       estimateCosts({ functions: { ...unasked, ...functions }, metrics }, endpointType, parts, now);
     const refuseCall = () => assert.fail("the price is known without it");
     const unasked = {
@@ -471,7 +411,7 @@ describe("a plan", () => {
     const roundCosts = (all: RuleCost[]) =>
       all.map(({ rule, million, reviews, month }) => [rule, million.toFixed(2), reviews, month.toFixed(2)]);
 
-    it("what its reviews of the last thirty days did", async () => {
+    it("computed from the reviews of the last thirty days", async () => {
       const asking = buildPart("b", { asks: true });
       assert.deepEqual(roundCosts(await estimate(metrics, "url", [buildPart("a"), asking])), [
         ["a", "0.74", 2_000_000, "1.48"],
@@ -482,7 +422,7 @@ describe("a plan", () => {
       ]);
     });
 
-    it("what is usual, where CloudWatch doesn't answer", async () => {
+    it("estimated with usual values if CloudWatch doesn't answer", async () => {
       const silent = { ask: () => Promise.reject(new Error("Rate exceeded")) };
       assert.deepEqual(roundCosts(await estimate(silent, "url", [buildPart("a")])), [["a", "0.72", 0, "0.00"]]);
     });
@@ -534,11 +474,9 @@ describe("a plan", () => {
     { rule: "minimum-replicas", million: 1.7383, reviews: 2_000_000.4, month: 3.4766 },
   ];
 
-  it("is read by people", () => {
-    assert.equal(formatPlan(busy, costs), planText);
-  });
+  it("is printed as text", () => assert.equal(formatPlan(busy, costs), rows.planText));
 
-  it("says so where nothing is to be done", () => {
+  it("is printed with the sentence that there is nothing to change", () => {
     const [before, after] = formatPlan(idle, []).split("\nestimated cost\n");
     assert.equal(
       before,
@@ -557,20 +495,26 @@ cluster local
     assert.equal(after, "  RULE  A MILLION REVIEWS  LAST 30 DAYS  A MONTH\n");
   });
 
-  it("of a new stage has no list of all it is made of", () => {
+  it("has only the number of resources if the stack is new", () => {
     const stack = { isNew: true, added: ["A", "B", "C"], changed: [], removed: [] };
     assert.match(formatPlan({ ...idle, stack }, []), /^stack\n {2}is new: 3 resources\n\nrules$/m);
   });
 
-  it("is read by programs", () => {
-    const [one, other] = [busy.parts[0], busy.parts[1]];
-    assert.ok(one && other);
+  it("is data for JSON output", () => {
+    const [, changedRule] = busy.parts;
+    assert.ok(changedRule);
     const data = JSON.parse(JSON.stringify(toPlanData(busy, costs)));
     assert.deepEqual(data, {
       ...{ stage: "prod", idle: false, stack: busy.stack, kept: ["old-rule"], rights: busy.rights, costs },
       rules: [
         { rule: "b", changes: ["new"], settings: [], live: null, disarmedUntil: null },
-        { rule: "minimum-replicas", changes: other.changes, settings: other.settings, live: "7", disarmedUntil: null },
+        {
+          rule: "minimum-replicas",
+          changes: changedRule.changes,
+          settings: changedRule.settings,
+          live: "7",
+          disarmedUntil: null,
+        },
         { rule: "a", changes: [], settings: [], live: "1", disarmedUntil: null },
         { rule: "priority", changes: [], settings: [], live: "4", disarmedUntil: until.toISOString() },
         { rule: "armed", changes: [], settings: [], live: "1", disarmedUntil: modified.toISOString() },
@@ -581,45 +525,3 @@ cluster local
     assert.deepEqual(Reflect.get(toPlanData(idle, []), "idle"), true);
   });
 });
-
-const planText = `stage prod
-
-stack
-  + BRole
-  ~ HttpApiStage
-  - CRole
-  - output COut
-
-rules
-  ~ b: new
-  ~ minimum-replicas: code, settings (live: version 7)
-      prod-eu.settings.minimum: 2 → 3
-      prod-eu.mode: "warn" → "enforce"
-  - old-rule: is off now; its function stays for one release
-  ! priority: disarmed until 2999-01-01T00:00:00.000Z
-  3 of 5 unchanged
-
-rights in AWS
-  + BRole: ec2:DescribeVolumes on *
-  - ARole: ssm:GetParameter on arn:x
-
-cluster prod-eu
-  ~ entry b.postern.dev is missing
-  b still fails open
-
-cluster local
-  nothing to change
-
-cluster prod-us
-  ? cluster prod-us doesn't answer
-
-estimated cost
-  RULE              A MILLION REVIEWS  LAST 30 DAYS  A MONTH
-  b                 $1.72              0             -
-  minimum-replicas  $1.74              2000000       $3.48
-  total $3.48 a month
-
-a note
-
-another
-`;
