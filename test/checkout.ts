@@ -63,7 +63,7 @@ export const openCheckout = async (rules: string[] = []): Promise<Checkout> => {
 /** Runs a program with this Node until it ends. */
 export const runProgram = (
   words: string[],
-  options: { cwd?: string; env: NodeJS.ProcessEnv },
+  options: { cwd?: string; env: NodeJS.ProcessEnv; timeout?: number },
 ): Promise<ProgramOutput> =>
   new Promise((resolve) => {
     execFile(process.execPath, words, { maxBuffer: 64 * 1024 * 1024, ...options }, (error, stdout, stderr) =>

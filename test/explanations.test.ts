@@ -1,20 +1,16 @@
 import assert from "node:assert/strict";
-import { mkdtemp, rm, writeFile } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { after, before, test } from "node:test";
+import { test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { evaluateCue } from "#lib/cue/engine.ts";
 import { explainPolicyDocuments, readPolicies } from "../infra/policies/explanation.ts";
+import { createTestFolder } from "./folders.ts";
 import { runVerb } from "./verb.ts";
 
 const root = fileURLToPath(new URL("../", import.meta.url));
 const toExamplePath = (file: string) => join("infra/bench/kinitiras-examples/examples", file);
-let folder = "";
-before(async () => {
-  folder = await mkdtemp(join(tmpdir(), "postern-"));
-});
-after(() => rm(folder, { recursive: true }));
+const folder = await createTestFolder();
 
 /** `npx postern explain …`, to its end. */
 const explain = (...words: string[]) => runVerb(root, ["explain", ...words]);

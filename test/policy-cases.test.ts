@@ -1,23 +1,19 @@
 import assert from "node:assert/strict";
-import { mkdir, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { mkdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { after, before, describe, it } from "node:test";
+import { describe, it } from "node:test";
 import { fileURLToPath } from "node:url";
 import { parse, stringify } from "yaml";
 import { readCatalogue } from "../infra/catalogue/registry.ts";
 import { Complaint } from "../infra/cli/complaint.ts";
 import { findRulesUnderTest, readPolicyCases, runPolicyCase } from "../infra/policies/policy-cases.ts";
 import type { TestResult } from "../infra/testing/results.ts";
+import { createTestFolder } from "./folders.ts";
 import { runVerb } from "./verb.ts";
 
 const root = fileURLToPath(new URL("..", import.meta.url));
 const catalogue = await readCatalogue();
-let folder = "";
-before(async () => {
-  folder = await mkdtemp(join(tmpdir(), "postern-"));
-});
-after(() => rm(folder, { recursive: true }));
+const folder = await createTestFolder();
 
 const writeDocuments = async (file: string, ...documents: unknown[]): Promise<string> => {
   await mkdir(join(folder, "policies"), { recursive: true });

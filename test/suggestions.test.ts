@@ -1,8 +1,7 @@
 import assert from "node:assert/strict";
-import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { after, before, describe, it } from "node:test";
+import { before, describe, it } from "node:test";
 import { isDeepStrictEqual } from "node:util";
 import fc from "fast-check";
 import type { Pod } from "kubernetes-types/core/v1.d.ts";
@@ -18,6 +17,7 @@ import podSecurity from "../functions/pod-security/rule.ts";
 import tolerations from "../functions/pod-toleration-restriction/rule.ts";
 import { describeEdits, suggestFix } from "../infra/check/evaluation/suggestions.ts";
 import { pods } from "./cluster/pods.ts";
+import { createTestFolder } from "./folders.ts";
 import { runVerb } from "./verb.ts";
 
 // The suggestions for refused objects. catalogue.test.ts tests that the suggestions of each rule help.
@@ -245,6 +245,8 @@ describe("what rules suggest", () => {
   });
 });
 
+const folder = await createTestFolder();
+
 describe("postern check", () => {
   const config = `rules:
   minimum-replicas: { settings: { minimum: 3 } }
@@ -286,17 +288,14 @@ kind: LimitRange
 metadata: { name: torn, namespace: torn }
 spec: { limits: [{ type: Container, max: { memory: 1Gi } }, { type: Container, min: { memory: 2Gi } }] }
 `;
-  let folder = "";
   let printed = "";
   before(async () => {
-    folder = await mkdtemp(join(tmpdir(), "postern-suggested-"));
     const files = { "postern.yaml": config, "web.yaml": manifests, "state.yaml": state };
     for (const [name, text] of Object.entries(files)) await writeFile(join(folder, name), text);
     const options = ["--config", "postern.yaml", "--state", "state.yaml", "-o", "text", "-o", "json=report.json"];
     const { stdout, stderr } = await runVerb(folder, ["check", "web.yaml", ...options]);
     printed = stdout + stderr;
   });
-  after(() => rm(folder, { recursive: true }));
 
   it("says with a denial what would mend it", () =>
     assert.match(printed, /denied by minimum-replicas: .*\n {4}to fix it, set spec\.replicas to 3\n/));

@@ -1,18 +1,12 @@
 import { Readable } from "node:stream";
 import { runPostern } from "../infra/main.ts";
-
-/** How a verb ended, and what it printed. */
-export interface Ended {
-  code: number;
-  stdout: string;
-  stderr: string;
-}
+import type { ProgramOutput } from "./checkout.ts";
 
 /**
  * Runs `postern VERB …` in this process, in a folder, so that a test doesn't pay for a process for each case. What the
  * test runner reports meanwhile is bytes, and passes by; verbs print text. One verb runs at a time.
  */
-export const runVerb = async (folder: string, words: readonly string[], stdin = ""): Promise<Ended> => {
+export const runVerb = async (folder: string, words: readonly string[], stdin = ""): Promise<ProgramOutput> => {
   const printed = { stdout: "", stderr: "" };
   const before = process.cwd();
   const input = Object.getOwnPropertyDescriptor(process, "stdin");

@@ -1,19 +1,19 @@
 import assert from "node:assert/strict";
 import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
-import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { after, before, describe, it } from "node:test";
+import { before, describe, it } from "node:test";
 import { stringify } from "yaml";
 import { Failure } from "#lib/failure.ts";
 import { buildNamespace, buildObject, namespaces, objects, testObjects, user } from "../../test/capabilities.ts";
+import { createTestFolder } from "../../test/folders.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { createManifestCluster, type ManifestCluster, readManifestFolder } from "./manifest-cluster.ts";
 
+const folder = await createTestFolder();
+
 describe("a cluster made of a folder of manifests", () => {
-  let folder: string;
   let cluster: ManifestCluster;
   before(async () => {
-    folder = await mkdtemp(join(tmpdir(), "postern-manifests-"));
     await mkdir(join(folder, "more", "deep"), { recursive: true });
     const [first, second, third, ...others] = objects;
     await writeFile(join(folder, "first.yaml"), `---\n${stringify(first)}---\n# nothing\n---\n${stringify(second)}`);
@@ -23,7 +23,6 @@ describe("a cluster made of a folder of manifests", () => {
     await writeFile(join(folder, "more", "README.md"), "apiVersion: none");
     cluster = createManifestCluster(await readManifestFolder(folder));
   });
-  after(() => rm(folder, { recursive: true, force: true }));
 
   testObjects(() => cluster);
 

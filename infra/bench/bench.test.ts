@@ -1,10 +1,9 @@
 import assert from "node:assert/strict";
-import { mkdtemp, rm } from "node:fs/promises";
-import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, it } from "node:test";
 import { createUnconnectedCapabilities } from "#lib/capabilities.ts";
 import { decodeReview } from "#lib/review.ts";
+import { createTestFolder } from "../../test/folders.ts";
 import { buildReview, evaluateCase } from "../catalogue/cases.ts";
 import { catalogueFolder, readRule } from "../catalogue/registry.ts";
 import { openSigner } from "../keys/keys.ts";
@@ -57,31 +56,23 @@ describe("bench", () => {
   });
 
   it("measures cold starts of rules and of a single read, each with an answer", async () => {
-    const folder = await mkdtemp(join(tmpdir(), "postern-cold-"));
-    try {
-      const names = ["always-admit", "namespace-exists"];
-      const rules = names.map((name) => readRule(join(catalogueFolder, name), name));
-      const starts = await measureColdStartRatios(await Promise.all(rules), await openSigner(folder), folder, 1);
-      assert.deepEqual(
-        starts.map(({ name, asks, ratios }) => [name, asks, ratios.length]),
-        [
-          [undefined, true, 1],
-          ["always-admit", false, 1],
-          ["namespace-exists", true, 1],
-        ],
-      );
-    } finally {
-      await rm(folder, { recursive: true });
-    }
+    const folder = await createTestFolder();
+    const names = ["always-admit", "namespace-exists"];
+    const rules = names.map((name) => readRule(join(catalogueFolder, name), name));
+    const starts = await measureStarts(await Promise.all(rules), await openSigner(folder), folder, 1);
+    assert.deepEqual(
+      starts.map(({ name, asks, ratios }) => [name, asks, ratios.length]),
+      [
+        [undefined, true, 1],
+        ["always-admit", false, 1],
+        ["namespace-exists", true, 1],
+      ],
+    );
   });
 
   it("measures cold starts of a rule with a script and of cue-wasm alone, each with an answer", async () => {
-    const folder = await mkdtemp(join(tmpdir(), "postern-scripted-"));
-    try {
-      const [ratio = 0, ...more] = await measureCueColdStartRatios(await openSigner(folder), folder, 1);
-      assert.ok(ratio > 0 && more.length === 0);
-    } finally {
-      await rm(folder, { recursive: true });
-    }
+    const folder = await createTestFolder();
+    const [ratio = 0, ...more] = await measureScriptedStarts(await openSigner(folder), folder, 1);
+    assert.ok(ratio > 0 && more.length === 0);
   });
 });

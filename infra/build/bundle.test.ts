@@ -1,27 +1,27 @@
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
-import { mkdir, mkdtemp, readFile, rm, symlink, writeFile } from "node:fs/promises";
+import { mkdir, readFile, symlink, writeFile } from "node:fs/promises";
 import { createRequire } from "node:module";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { after, describe, it } from "node:test";
+import { describe, it } from "node:test";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import type { EndpointConfig } from "#lib/endpoint.ts";
 import type { GroupConfig } from "#lib/group.ts";
 import { rule } from "#lib/rule.ts";
 import { mergeWithDefaults } from "#lib/settings.ts";
+import { createTestFolder } from "../../test/folders.ts";
 import { type CatalogueRule, readRule } from "../catalogue/registry.ts";
 import { toGroupRule } from "../project/served.ts";
 import { bundleRule } from "./bundle.ts";
 import { getInflatedContents, unzip } from "./zip.ts";
 
-const folders: string[] = [];
+const folder = await createTestFolder();
 
 /** A rule that warns of its own settings, in a folder of its own. */
 const createTelltaleRule = async (name = "telltale", phase = "validate", more = ""): Promise<CatalogueRule> => {
-  const root = await mkdtemp(join(tmpdir(), "postern-bundle-"));
-  folders.push(root);
+  const root = await createTestFolder();
   const folder = join(root, "functions", name);
   await mkdir(folder, { recursive: true });
   await symlink(fileURLToPath(new URL("../../lib", import.meta.url)), join(root, "lib"));
@@ -65,9 +65,8 @@ const review = {
 const largeBudget = 60 * 1024;
 
 describe("bundle", () => {
-  after(() => Promise.all(folders.map((folder) => rm(folder, { recursive: true, force: true }))));
   const listed = createTelltaleRule();
-  const toOutputPath = (name: string) => join(folders[0] ?? "", name);
+  const toOutputPath = (name: string) => join(folder, name);
 
   it("hands every setting to the rule as it was, whatever it says", async () => {
     const settings = JSON.parse(
@@ -93,7 +92,7 @@ describe("bundle", () => {
     );
     assert.equal(first, second);
     assert.deepEqual(firstBundle, secondBundle);
-    for (const place of [...folders, process.cwd(), "node_modules", "sourceMappingURL", "@license"])
+    for (const place of [folder, tmpdir(), process.cwd(), "node_modules", "sourceMappingURL", "@license"])
       assert.ok(!first?.includes(place), place);
   });
 

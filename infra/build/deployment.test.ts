@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
-import { mkdtemp, readFile, rm } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { readFile } from "node:fs/promises";
 import { join } from "node:path";
-import { after, describe, it } from "node:test";
-import type { RuleBundle } from "./bundle.ts";
+import { describe, it } from "node:test";
+import { createTestFolder } from "../../test/folders.ts";
+import type { Bundle } from "./bundle.ts";
 import { writeDeployment } from "./deployment.ts";
 
 // test/aws/package.test.ts tests whole packages.
@@ -24,11 +24,8 @@ const sample: RuleBundle = {
   records: [],
   accepts: ["prod.1", "prod.2"],
 };
-const folders: string[] = [];
-
-const writeTestDeployment = async (bundle: Partial<RuleBundle> = {}, keys = "key") => {
-  const folder = await mkdtemp(join(tmpdir(), "postern-endpoints-"));
-  folders.push(folder);
+const writeTestDeployment = async (bundle: Partial<Bundle> = {}, keys = "key") => {
+  const folder = await createTestFolder();
   await writeDeployment([{ ...sample, ...bundle }], keys, join(folder, "dist"));
   const read = async (file: string) => JSON.parse(await readFile(join(folder, "dist", file), "utf8"));
   const [lambda] = Object.values<Record<string, unknown>>(await read("functions.json"));
@@ -37,8 +34,6 @@ const writeTestDeployment = async (bundle: Partial<RuleBundle> = {}, keys = "key
 };
 
 describe("a function's version", () => {
-  after(() => Promise.all(folders.map((folder) => rm(folder, { recursive: true, force: true }))));
-
   it("is the stack's once: neither it nor the alias changes with what a function carries", async () => {
     const all = await Promise.all([
       writeTestDeployment(),
@@ -72,7 +67,6 @@ describe("a function's version", () => {
 });
 
 describe("a function that asks a cluster", () => {
-  after(() => Promise.all(folders.map((folder) => rm(folder, { recursive: true, force: true }))));
   const arn = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:postern-AbCdEf";
   const tokens = [
     { secret: arn, region: "eu-west-1" },

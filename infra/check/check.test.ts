@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
-import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { after, before, describe, it } from "node:test";
+import { describe, it } from "node:test";
 import { parse, stringify } from "yaml";
 import type { Operation, UserInfo } from "#lib/review.ts";
+import { createTestFolder } from "../../test/folders.ts";
 import { readCatalogue } from "../catalogue/registry.ts";
 import { chooseCluster } from "../config/config.ts";
 import { parseConfig } from "../project/project.ts";
@@ -33,11 +33,7 @@ interface CheckCase {
 const text = await readFile(new URL("check.test.yaml", import.meta.url), "utf8");
 const cases: CheckCase[] = parse(text, { maxAliasCount: -1 });
 const catalogue = await readCatalogue();
-let folder = "";
-before(async () => {
-  folder = await mkdtemp(join(tmpdir(), "postern-check-"));
-});
-after(() => rm(folder, { recursive: true }));
+const folder = await createTestFolder();
 
 /** Writes objects to a file, and returns its path in a list; an empty list if there are no objects. */
 const writeManifests = async (name: string, objects?: object[]): Promise<string[]> => {

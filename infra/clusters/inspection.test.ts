@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
-import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { after, before, describe, it } from "node:test";
+import { before, describe, it } from "node:test";
 import { reader } from "#lib/needs.ts";
 import { type InspectedCluster, listPhases, type Rule, rule } from "#lib/rule.ts";
+import { createTestFolder } from "../../test/folders.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
 import type { PosternConfig } from "../config/config.ts";
 import { listRulesAskingCluster } from "../config/connections.ts";
@@ -14,6 +14,8 @@ import { buildRoles } from "../webhooks/rbac.ts";
 import { createInspectedCluster, inspectCluster } from "./inspection.ts";
 
 // Rules whose entries and rights follow from objects: of files that postern.yaml names, and of the cluster.
+
+const folder = await createTestFolder();
 
 interface Settings {
   wanted: readonly { kind: string }[];
@@ -58,9 +60,7 @@ const cluster: InspectedCluster = {
 };
 
 describe("entries that follow from objects", () => {
-  let folder: string;
   before(async () => {
-    folder = await mkdtemp(join(tmpdir(), "postern-"));
     await mkdir(join(folder, "wishes"));
     await writeFile(join(folder, "wishes", "a.yaml"), "kind: pods\n---\n---\nkind: services\n");
     await writeFile(join(folder, "wishes", "b.json"), '{ "kind": "nodes" }');
@@ -68,7 +68,6 @@ describe("entries that follow from objects", () => {
     await writeFile(join(folder, "odd.yaml"), "kind: pods\n---\nodd\n");
     await writeFile(join(folder, "broken.yaml"), "a: [\n");
   });
-  after(() => rm(folder, { recursive: true }));
   const read = async (wanted: string) => {
     const file = join(folder, "postern.yaml");
     await writeFile(file, `rules:\n  follower:\n    settings:\n      wanted: ${wanted}\n`);

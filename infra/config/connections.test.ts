@@ -1,11 +1,11 @@
 import assert from "node:assert/strict";
-import { mkdtemp, rm, writeFile } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { after, before, describe, it } from "node:test";
+import { before, describe, it } from "node:test";
 import { stringify } from "yaml";
 import { https, list } from "#lib/needs.ts";
 import { rule } from "#lib/rule.ts";
+import { createTestFolder } from "../../test/folders.ts";
 import { readRows } from "../../test/rows.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
 import { Complaint } from "../cli/complaint.ts";
@@ -28,14 +28,13 @@ const { wrong, refused } = readRows<{
 const toBase64 = (text: string) => Buffer.from(text).toString("base64");
 const arn = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:postern-AbCdEf";
 
-const folder = await mkdtemp(join(tmpdir(), "postern-connections-"));
+const folder = await createTestFolder();
 const { ca } = await openCertificate(join(folder, "own"), "127.0.0.1");
 
 describe("a connect setting", () => {
   before(async () => {
     await writeFile(join(folder, "ca.crt"), `${ca}-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n`);
   });
-  after(() => rm(folder, { recursive: true, force: true }));
 
   const asking = rule({ summary: "Asks.", match: [], needs: { all: list("namespaces") }, validate() {} });
   const calling = rule({ summary: "Calls.", match: [], needs: { call: https() }, validate() {} });

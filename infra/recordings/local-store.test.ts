@@ -1,20 +1,15 @@
 import assert from "node:assert/strict";
 import { existsSync } from "node:fs";
-import { chmod, mkdir, mkdtemp, readdir, readFile, rm, stat, symlink, writeFile } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { chmod, mkdir, readdir, readFile, rm, stat, symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { after, describe, it } from "node:test";
+import { describe, it } from "node:test";
 import type { RecordedReview } from "#lib/recording/recorder.ts";
+import { createTestFolder } from "../../test/folders.ts";
 import type { StageBucket } from "../aws/bucket.ts";
 import { fetchRecordings, parseAge, parseS3Address, requireEmptyFolder } from "./fetch.ts";
 import { openRecordingStore } from "./local-store.ts";
 
-const folders: string[] = [];
-const createTarget = async () => {
-  const folder = await mkdtemp(join(tmpdir(), "postern-recordings-"));
-  folders.push(folder);
-  return join(folder, "to");
-};
+const createTarget = async () => join(await createTestFolder(), "to");
 
 const buildReview = (line: string | Error, rule = "limit-it", cluster = "prod"): RecordedReview => ({
   origin: { rule, cluster, version: "1", at: "2026-01-01T00:00:00.000Z" },
@@ -32,8 +27,6 @@ const record = async (folder: string, all: RecordedReview[], most = 100) => {
   for (const one of all) recordings.record(one);
   return { end: await recordings.close(), sentences };
 };
-
-after(() => Promise.all(folders.map((folder) => rm(folder, { recursive: true, force: true }))));
 
 describe("a folder of recordings", () => {
   it("has a file for each rule of each cluster, which only its owner can read", async () => {

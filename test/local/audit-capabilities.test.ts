@@ -1,15 +1,14 @@
 import assert from "node:assert/strict";
-import { once } from "node:events";
-import { mkdtemp, rm } from "node:fs/promises";
 import type { RequestListener } from "node:http";
-import { createServer } from "node:https";
-import type { AddressInfo } from "node:net";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { createServer, type Server } from "node:https";
 import { after, before, describe, it } from "node:test";
 import type { Capabilities } from "#lib/needs.ts";
 import { openCapabilities } from "../../infra/check/live/rule-capabilities.ts";
 import { openCertificate } from "../../infra/keys/keys.ts";
+import { createTestFolder } from "../folders.ts";
+import { close, listen } from "../listen.ts";
+
+const folder = await createTestFolder();
 
 const requests: string[] = [];
 const answers: Record<string, object> = {
@@ -18,12 +17,10 @@ const answers: Record<string, object> = {
 };
 
 describe("what rules may ask while a cluster is audited", () => {
-  let folder: string;
-  let stop: () => void;
+  let server: Server;
   let open: (hosts?: string[]) => Promise<{ capabilities: Capabilities; sentences: string[] }>;
 
   before(async () => {
-    folder = await mkdtemp(join(tmpdir(), "postern-world-"));
     const { cert, key, ca } = await openCertificate(folder, "127.0.0.1");
     const respond: RequestListener = ({ method, url, headers }, response) => {
       requests.push(`${method} ${url} ${headers.authorization}`);
@@ -31,17 +28,10 @@ describe("what rules may ask while a cluster is audited", () => {
       const missing = { kind: "Status", details: { name: "x" }, message: "not found" };
       response.writeHead(found ? 200 : 404).end(JSON.stringify(found ?? missing));
     };
-    const server = createServer({ cert, key }, respond);
-    await once(server.listen(0, "127.0.0.1"), "listening");
-    stop = () => {
-      server.close();
-      server.closeAllConnections();
-    };
+    server = createServer({ cert, key }, respond);
+    const port = await listen(server);
     let tokens = 0;
-    const connection = {
-      ...{ server: `https://127.0.0.1:${(server.address() as AddressInfo).port}`, ca, unknown: "" },
-      token: async () => `t${++tokens}`,
-    };
+    const connection = { server: `https://127.0.0.1:${port}`, ca, unknown: "", token: async () => `t${++tokens}` };
     open = async (hosts = []) => {
       const sentences: string[] = [];
       return {
@@ -50,10 +40,7 @@ describe("what rules may ask while a cluster is audited", () => {
       };
     };
   });
-  after(async () => {
-    stop();
-    await rm(folder, { recursive: true });
-  });
+  after(() => close(server));
 
   it("is the cluster itself, by the token of the moment, and its authorizer", async () => {
     const { capabilities, sentences } = await open();

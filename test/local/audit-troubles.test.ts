@@ -1,12 +1,9 @@
 import assert from "node:assert/strict";
-import { once } from "node:events";
-import { mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
+import { readdir, readFile, writeFile } from "node:fs/promises";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { createServer } from "node:https";
-import type { AddressInfo } from "node:net";
-import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { after, before, describe, it } from "node:test";
+import { before, describe, it } from "node:test";
 import { gzipSync } from "node:zlib";
 import type { ParsedOptions } from "../../infra/cli/command.ts";
 import { Complaint } from "../../infra/cli/complaint.ts";
@@ -14,17 +11,18 @@ import check from "../../infra/commands/check.ts";
 import { openCertificate, type ServerCertificate } from "../../infra/keys/keys.ts";
 import { printConfig, runAudit, runJsonAudit } from "../audits.ts";
 import { buildKubeconfig } from "../checkout.ts";
+import { createTestFolder } from "../folders.ts";
+import { close, listen } from "../listen.ts";
+
+const folder = await createTestFolder();
 
 // `npx postern check --live` where the cluster doesn't do as it should, has more than anybody holds, or isn't there.
 describe("an audit of a cluster in trouble", () => {
-  let folder: string;
   let certificate: ServerCertificate;
   before(async () => {
-    folder = await mkdtemp(join(tmpdir(), "postern-troubled-"));
     certificate = await openCertificate(folder, "127.0.0.1");
     await writeFile(join(folder, "postern.yaml"), printConfig("  always-admit:\n"));
   });
-  after(() => rm(folder, { recursive: true, force: true }));
 
   type Responder = (url: URL, response: ServerResponse, request: IncomingMessage) => object | undefined;
 
@@ -57,15 +55,13 @@ describe("an audit of a cluster in trouble", () => {
           : { kind: "Namespace", metadata: { name: namespace } });
       if (body !== undefined) response.writeHead(200, { "content-type": "application/json" }).end(JSON.stringify(body));
     });
-    await once(server.listen(0, "127.0.0.1"), "listening");
-    const address = `https://127.0.0.1:${(server.address() as AddressInfo).port}`;
+    const address = `https://127.0.0.1:${await listen(server)}`;
     const cluster = { server: address, ca: certificate.ca, getToken: () => "token" };
     await writeFile(join(folder, "kubeconfig"), buildKubeconfig({ c: cluster }));
     try {
       await act(requests);
     } finally {
-      server.close();
-      server.closeAllConnections();
+      await close(server);
     }
   };
 
@@ -134,8 +130,7 @@ describe("an audit of a cluster in trouble", () => {
       strayRequests++;
       response.end("{}");
     });
-    await once(elsewhere.listen(0, "127.0.0.1"), "listening");
-    const location = `https://127.0.0.1:${(elsewhere.address() as AddressInfo).port}/api/v1/secrets`;
+    const location = `https://127.0.0.1:${await listen(elsewhere)}/api/v1/secrets`;
     const bomb = gzipSync(Buffer.alloc(64 * 1024 * 1024, " "));
     const esc = "\u001b[31m::error::";
     await runWithServer(

@@ -1,21 +1,22 @@
 import assert from "node:assert/strict";
 import { spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
-import { cp, mkdir, mkdtemp, readFile, readlink, realpath, rm, symlink, writeFile } from "node:fs/promises";
+import { cp, mkdir, readFile, readlink, realpath, symlink, writeFile } from "node:fs/promises";
 import { createServer } from "node:https";
-import type { AddressInfo } from "node:net";
-import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
-import { after, before, describe, it } from "node:test";
+import { before, describe, it } from "node:test";
 import { fileURLToPath } from "node:url";
 import { stripVTControlCharacters } from "node:util";
 import { parse, stringify } from "yaml";
 import { openCertificate } from "../../infra/keys/keys.ts";
-import { type Ended, runVerb } from "../verb.ts";
+import type { ProgramOutput } from "../checkout.ts";
+import { createTestFolder } from "../folders.ts";
+import { close, listen } from "../listen.ts";
+import { runVerb } from "../verb.ts";
 
 // These tests run `npx postern check` in a folder of manifests.
 const program = fileURLToPath(new URL("../../infra/postern.js", import.meta.url));
-let folder = "";
+const folder = await createTestFolder();
 
 const fixtures = fileURLToPath(new URL("../fixtures/check/", import.meta.url));
 const [deployment = "", pods = "", services = ""] = await Promise.all(
@@ -23,10 +24,8 @@ const [deployment = "", pods = "", services = ""] = await Promise.all(
 );
 
 before(async () => {
-  folder = await mkdtemp(join(tmpdir(), "postern-check-"));
   await cp(fixtures, folder, { recursive: true });
 });
-after(() => rm(folder, { recursive: true }));
 
 const write = async (name: string, text: string): Promise<void> => {
   await mkdir(dirname(join(folder, name)), { recursive: true });
@@ -34,7 +33,7 @@ const write = async (name: string, text: string): Promise<void> => {
 };
 
 /** `npx postern check …`, to its end, in the cluster `test` unless said otherwise. */
-const check = (words: string[], stdin = "", cluster = "test"): Promise<Ended> =>
+const check = (words: string[], stdin = "", cluster = "test"): Promise<ProgramOutput> =>
   runVerb(folder, ["check", "--config", "postern.yaml", "--cluster", cluster, ...words], stdin);
 
 /** The findings themselves. */
@@ -239,9 +238,8 @@ describe("postern check", () => {
         response.end(JSON.stringify({ ...review, request: undefined, response: answer }));
       });
     });
-    await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-    test.after(() => server.close());
-    const { port } = server.address() as AddressInfo;
+    const port = await listen(server);
+    test.after(() => close(server));
     const buildHook = (name: string, url: string, more: object = {}) => ({
       ...{ name, clientConfig: { url, caBundle: Buffer.from(certificate.ca).toString("base64") }, sideEffects: "None" },
       rules: [{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE"] }],

@@ -1,17 +1,16 @@
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
-import { chmod, cp, mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { chmod, cp, mkdir, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
-import { after, before, describe, it } from "node:test";
+import { before, describe, it } from "node:test";
 import { fileURLToPath } from "node:url";
+import { createTestFolder } from "../folders.ts";
 
 // .ci/run as it stands, with commands that do nothing but what a case has `npm run test:all` do.
 const run = fileURLToPath(new URL("../../.ci/run", import.meta.url));
-let folder = "";
+const folder = await createTestFolder();
 
 before(async () => {
-  folder = await mkdtemp(join(tmpdir(), "postern-"));
   const commands = { npm: '[ "$2" != test:all ] || eval "$TESTS"', npx: "", dpkg: "", go: "" };
   await mkdir(join(folder, "bin"));
   for (const [name, does] of Object.entries(commands)) {
@@ -20,7 +19,6 @@ before(async () => {
   }
   await cp(dirname(run), join(folder, "project/.ci"), { recursive: true });
 });
-after(() => rm(folder, { recursive: true }));
 
 /** The exit code and the last line, where the tests do this. */
 const runCi = (tests: string) => {

@@ -1,12 +1,9 @@
 import assert from "node:assert/strict";
 import { once } from "node:events";
-import { mkdtemp, rm } from "node:fs/promises";
 import type { IncomingMessage } from "node:http";
 import { Agent, request as httpsRequest, type RequestOptions } from "node:https";
 import { connect as connectPlain } from "node:net";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
-import { after, afterEach, before, describe, it } from "node:test";
+import { afterEach, before, describe, it } from "node:test";
 import { setTimeout as wait } from "node:timers/promises";
 import { connect as connectTls, type TLSSocket } from "node:tls";
 import { createUnconnectedCapabilities } from "#lib/capabilities.ts";
@@ -16,17 +13,15 @@ import { openKeyVerifier } from "#lib/url-key.ts";
 import { Complaint } from "../../infra/cli/complaint.ts";
 import { openCertificate, type ServerCertificate } from "../../infra/keys/keys.ts";
 import { createTestSigner } from "../../infra/parity/test-key.ts";
-import { type HttpsGateway, type LambdaHandler, openHttpsGateway } from "../../infra/serve/gateway.ts";
+import { type Gateway, type LambdaHandler, openGateway } from "../../infra/serve/gateway.ts";
+import { createTestFolder } from "../folders.ts";
 
 // All tests use real TLS and a free port.
-
-let folder: string;
+const folder = await createTestFolder();
 let certificate: ServerCertificate;
 before(async () => {
-  folder = await mkdtemp(join(tmpdir(), "postern-gateway-"));
   certificate = await openCertificate(folder, "127.0.0.1");
 });
-after(() => rm(folder, { recursive: true }));
 
 const gateways: HttpsGateway[] = [];
 afterEach(async () => void (await Promise.all(gateways.splice(0).map((gateway) => gateway.close()))));

@@ -1,10 +1,6 @@
 import assert from "node:assert/strict";
-import { mkdtemp, rm } from "node:fs/promises";
 import { createServer as createPlainServer } from "node:http";
 import { createServer } from "node:https";
-import type { AddressInfo } from "node:net";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import { after, before, beforeEach, describe, it } from "node:test";
 import { setTimeout as wait } from "node:timers/promises";
 import { createLiveCapabilities } from "#lib/cluster/live-capabilities.ts";
@@ -13,9 +9,12 @@ import { type HttpsRequest, https } from "#lib/needs.ts";
 import type { AdmissionRequest } from "#lib/review.ts";
 import { rule } from "#lib/rule.ts";
 import { openCertificate } from "../../infra/keys/keys.ts";
+import { createTestFolder } from "../folders.ts";
+import { close, listen } from "../listen.ts";
+
+const folder = await createTestFolder();
 
 describe("a service outside the cluster", () => {
-  let folder: string;
   let service: { url: string; ca: string };
   let requests = 0;
   let answer = "yes";
@@ -27,22 +26,15 @@ describe("a service outside the cluster", () => {
   let createCapabilities: ReturnType<typeof createLiveCapabilities>;
 
   before(async () => {
-    folder = await mkdtemp(join(tmpdir(), "postern-outside-"));
     const { ca, cert, key } = await openCertificate(folder, "127.0.0.1");
     server.setSecureContext({ cert, key });
-    await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-    // Listening on a port, it has one.
-    service = { url: `https://127.0.0.1:${(server.address() as AddressInfo).port}/`, ca };
+    service = { url: `https://127.0.0.1:${await listen(server)}/`, ca };
   });
   beforeEach(() => {
     [requests, answer] = [0, "yes"];
     createCapabilities = createLiveCapabilities({});
   });
-  after(async () => {
-    server.closeAllConnections();
-    await new Promise((resolve) => server.close(resolve));
-    await rm(folder, { recursive: true, force: true });
-  });
+  after(() => close(server));
 
   const ask = async (further: Partial<HttpsRequest> = {}, cluster = "one", milliseconds = 5000) =>
     (await createCapabilities(cluster, milliseconds).https({ ...service, ...further })).body;
@@ -96,9 +88,7 @@ describe("a service outside the cluster", () => {
       if (request.url === "/moved") response.writeHead(302, { location: "/" });
       response.end("plain");
     });
-    await new Promise<void>((resolve) => plain.listen(0, "127.0.0.1", resolve));
-    // Listening on a port, it has one.
-    const url = `http://127.0.0.1:${(plain.address() as AddressInfo).port}/`;
+    const url = `http://127.0.0.1:${await listen(plain)}/`;
     try {
       assert.equal((await createCapabilities("one", 5000).http({ url })).body, "plain");
       assert.equal((await createCapabilities("one", 5000).http(service)).body, "yes");
@@ -115,8 +105,7 @@ describe("a service outside the cluster", () => {
           /must begin with https:\/\/ or http:\/\/$/,
         );
     } finally {
-      plain.closeAllConnections();
-      plain.close();
+      await close(plain);
     }
   });
 

@@ -1,7 +1,5 @@
 import assert from "node:assert/strict";
-import { mkdtemp, rm } from "node:fs/promises";
 import { createServer } from "node:https";
-import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, beforeEach, describe, it } from "node:test";
 import { setTimeout as wait } from "node:timers/promises";
@@ -11,10 +9,12 @@ import type { AdmissionRequest } from "#lib/review.ts";
 import { mergeWithDefaults } from "#lib/settings.ts";
 import imagePolicyWebhook from "../../functions/image-policy-webhook/rule.ts";
 import { openCertificate } from "../../infra/keys/keys.ts";
+import { createTestFolder } from "../folders.ts";
 import { close, listen } from "../listen.ts";
 
+const folder = await createTestFolder();
+
 describe("image-policy-webhook", () => {
-  let folder: string;
   type Reply = { status: number; body: string; headers?: Record<string, string> } | "reset" | "silence";
 
   const received: object[] = [];
@@ -38,7 +38,6 @@ describe("image-policy-webhook", () => {
   let otherCa: string;
   let getCapabilities: ReturnType<typeof createLiveCapabilities>;
   before(async () => {
-    folder = await mkdtemp(join(tmpdir(), "postern-images-"));
     const { ca, cert, key } = await openCertificate(join(folder, "own"), "127.0.0.1");
     otherCa = (await openCertificate(join(folder, "other"), "127.0.0.1")).ca;
     server.setSecureContext({ key, cert });
@@ -50,7 +49,6 @@ describe("image-policy-webhook", () => {
   });
   after(async () => {
     await close(server);
-    await rm(folder, { recursive: true, force: true });
   });
 
   const buildRequest = (image: string): AdmissionRequest => ({

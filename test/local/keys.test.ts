@@ -3,10 +3,8 @@ import { execFile } from "node:child_process";
 import { generateKeyPairSync, X509Certificate } from "node:crypto";
 import { once } from "node:events";
 import { mkdtemp, readdir, readFile, rename, rm, stat, writeFile } from "node:fs/promises";
-import type { AddressInfo } from "node:net";
-import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { afterEach, beforeEach, describe, it } from "node:test";
+import { beforeEach, describe, it } from "node:test";
 import { connect, createServer } from "node:tls";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
@@ -14,16 +12,18 @@ import { openKeyVerifier } from "#lib/url-key.ts";
 import { Complaint } from "../../infra/cli/complaint.ts";
 import { readCaOption } from "../../infra/commands/shared/options.ts";
 import { openCertificate, openSigner, type ServerCertificate } from "../../infra/keys/keys.ts";
+import { createTestFolder } from "../folders.ts";
+import { listen } from "../listen.ts";
 
 const day = 86_400_000;
 
+const root = await createTestFolder();
 let parent: string;
 let folder: string;
 beforeEach(async () => {
-  parent = await mkdtemp(join(tmpdir(), "postern-keys-"));
+  parent = await mkdtemp(join(root, "keys-"));
   folder = join(parent, ".postern");
 });
-afterEach(() => rm(parent, { recursive: true }));
 
 const readContents = async () => {
   const files = (await readdir(folder)).sort();
@@ -36,9 +36,7 @@ const readContents = async () => {
 const tryHandshake = async ({ ca, cert, key }: ServerCertificate, name: string): Promise<string> => {
   const server = createServer({ cert, key }, (socket) => socket.end());
   server.on("tlsClientError", () => {});
-  server.listen(0, "127.0.0.1");
-  await once(server, "listening");
-  const { port } = server.address() as AddressInfo;
+  const port = await listen(server);
   // An address is no server name, so Node would check the certificate against `host`.
   const { checkServerIdentity } = await import("node:tls");
   const client = connect({

@@ -2,9 +2,8 @@ import assert from "node:assert/strict";
 import { execFile, spawn } from "node:child_process";
 import { once } from "node:events";
 import { readFileSync } from "node:fs";
-import { copyFile, cp, link, mkdir, mkdtemp, readFile, rename, rm, symlink, writeFile } from "node:fs/promises";
+import { copyFile, cp, link, mkdir, readFile, rename, rm, symlink, writeFile } from "node:fs/promises";
 import { request as httpsRequest } from "node:https";
-import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { after, before, describe, it } from "node:test";
 import { setTimeout as wait } from "node:timers/promises";
@@ -12,13 +11,14 @@ import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { parseAllDocuments, parse as parseYaml } from "yaml";
 import { openCertificate } from "../../infra/keys/keys.ts";
+import { type ProgramOutput, runProgram } from "../checkout.ts";
+import { createTestFolder } from "../folders.ts";
 
 // What the README tells a newcomer to do, done in a copy of the project, by its own command line.
 const here = fileURLToPath(new URL("../..", import.meta.url));
-let copy = "";
+const copy = await createTestFolder();
 
 before(async () => {
-  copy = await mkdtemp(join(tmpdir(), "postern-"));
   for (const part of ["functions", "infra", "lib", "test", "package.json", "postern.yaml", "tsconfig.json"])
     await cp(join(here, part), join(copy, part), {
       recursive: true,
@@ -28,25 +28,12 @@ before(async () => {
   // What is compiled for the copy goes with it.
   process.env.NODE_COMPILE_CACHE ??= join(copy, ".compiled");
 });
-after(() => rm(copy, { recursive: true }));
 
-interface Ended {
-  code: number;
-  stdout: string;
-  stderr: string;
-}
-
-/** `npx postern …`, to its end. */
-const runPostern = (...words: string[]): Promise<Ended> =>
-  new Promise((resolve) => {
-    const { NODE_TEST_CONTEXT: _, ...env } = process.env;
-    execFile(
-      process.execPath,
-      ["infra/postern.js", ...words],
-      { cwd: copy, env, timeout: 120_000 },
-      (error, stdout, stderr) => resolve({ code: Number(error?.code ?? 0), stdout, stderr }),
-    );
-  });
+/** Runs `npx postern …` in the copy until it ends. */
+const runPostern = (...words: string[]): Promise<ProgramOutput> => {
+  const { NODE_TEST_CONTEXT: _, ...env } = process.env;
+  return runProgram(["infra/postern.js", ...words], { cwd: copy, env, timeout: 120_000 });
+};
 
 /** Prints a line for each thread that is started. */
 const threadReporter = 'process.on("worker", () => console.log("a thread started"))';

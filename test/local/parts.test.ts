@@ -1,14 +1,14 @@
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
-import { chmod, mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { chmod, mkdir, writeFile } from "node:fs/promises";
 import { delimiter, dirname, join } from "node:path";
-import { after, before, describe, it } from "node:test";
+import { before, describe, it } from "node:test";
 import { fileURLToPath } from "node:url";
+import { createTestFolder } from "../folders.ts";
 
 // What a run of tests says where a part is missing or has another version, on a machine of which everything is known.
 const root = fileURLToPath(new URL("../..", import.meta.url));
-let folder = "";
+const folder = await createTestFolder();
 
 const writeCommand = async (file: string, text: string) => {
   await mkdir(dirname(join(folder, file)), { recursive: true });
@@ -16,7 +16,6 @@ const writeCommand = async (file: string, text: string) => {
   await chmod(join(folder, file), 0o755);
 };
 before(async () => {
-  folder = await mkdtemp(join(tmpdir(), "postern-parts-"));
   await writeCommand("old/python3", "5.2.1");
   await writeCommand("old/cfn-lint", "cfn-lint 1.40.0");
   await writeCommand("assets/kube-apiserver", "Kubernetes v1.30.2");
@@ -31,7 +30,6 @@ before(async () => {
   const imports = `import { describe, it } from "node:test";\nimport { needs } from ${parts};\n`;
   await writeFile(join(folder, "suites.test.ts"), `${imports}${suites.join("\n")}\n`);
 });
-after(() => rm(folder, { recursive: true }));
 
 const run = (env: Record<string, string>) => {
   const { NODE_TEST_CONTEXT: _, POSTERN_REQUIRE_ALL: __, KUBEBUILDER_ASSETS: ___, ...own } = process.env;

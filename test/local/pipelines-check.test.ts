@@ -1,11 +1,11 @@
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
-import { chmod, cp, mkdir, mkdtemp, readdir, readFile, rm, symlink, writeFile } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { chmod, cp, mkdir, mkdtemp, readdir, readFile, symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
 import { promisify } from "node:util";
 import { type Checkout, openCheckout, type ProgramOutput } from "../checkout.ts";
+import { createTestFolder } from "../folders.ts";
 import {
   type CodeBuild,
   type GitHub,
@@ -20,6 +20,7 @@ import {
 
 // The check jobs of the pipelines run on manifests in Postern's own repository, and in a repository with only manifests.
 const run = promisify(execFile);
+const home = await createTestFolder();
 
 const createService = (externalIPs: string) =>
   `# The till.\napiVersion: v1\nkind: Service\nmetadata:\n  name: till\nspec:\n  ports: [{ port: 80 }]\n${externalIPs}`;
@@ -80,13 +81,11 @@ interface Checked extends ProgramOutput {
 
 describe("the pipelines' checks", { concurrency: 2 }, () => {
   let checkout: Checkout;
-  let home: string;
   let environment: Record<string, string>;
   let revision: string;
 
   before(async () => {
     checkout = await openCheckout(["deny-service-external-ips", "always-pull-images", "security-context-deny"]);
-    home = await mkdtemp(join(tmpdir(), "postern-home-"));
     await checkout.write("postern.yaml", several);
     // The packages that npm would install are already here.
     const modules = join(checkout.folder, "node_modules");
@@ -111,7 +110,6 @@ describe("the pipelines' checks", { concurrency: 2 }, () => {
   });
   after(async () => {
     await checkout?.remove();
-    await rm(home, { recursive: true, force: true });
   });
 
   /** Creates Postern's own repository or a repository of manifests, with these files. */

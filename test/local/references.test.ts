@@ -1,11 +1,7 @@
 import assert from "node:assert/strict";
 import { X509Certificate } from "node:crypto";
-import { once } from "node:events";
-import { mkdtemp, rm } from "node:fs/promises";
 import { createServer as createPlainServer, type IncomingMessage, type ServerResponse } from "node:http";
 import { createServer } from "node:https";
-import type { AddressInfo } from "node:net";
-import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, beforeEach, describe, it } from "node:test";
 import { setTimeout as wait } from "node:timers/promises";
@@ -15,6 +11,8 @@ import { createLiveCapabilities } from "#lib/cluster/live-capabilities.ts";
 import { createHttpCapabilities, type HttpSettings, httpSettings } from "#lib/policy/references/http.ts";
 import type { HttpReference, ScriptHttpRequest } from "#lib/policy/types.ts";
 import { openCertificate } from "../../infra/keys/keys.ts";
+import { createTestFolder } from "../folders.ts";
+import { close, listen } from "../listen.ts";
 
 interface ReceivedRequest {
   method: string | undefined;
@@ -26,9 +24,10 @@ interface ReceivedRequest {
 /** Compressed before a test waits for it. */
 const bomb = gzipSync(Buffer.alloc(64 * 1024 * 1024));
 
+const folder = await createTestFolder();
+
 // Requests of policies over the network, to servers on this machine.
 describe("a policy's request", () => {
-  let folder: string;
   let certificate: { ca: string; cert: string; key: string };
   let received: ReceivedRequest[] = [];
   let connections = 0;
@@ -53,19 +52,15 @@ describe("a policy's request", () => {
       response.writeHead(status, headers).end(typeof body === "string" ? body : JSON.stringify(body));
 
   before(async () => {
-    folder = await mkdtemp(join(tmpdir(), "postern-references-"));
     certificate = await openCertificate(folder, "127.0.0.1");
     secure.setSecureContext(certificate);
     for (const server of [secure, plain]) {
       server.on("connection", () => {
         connections += 1;
       });
-      server.listen(0, "127.0.0.1");
-      await once(server, "listening");
     }
-    // Listening on ports, they have them.
-    host = `localhost:${(secure.address() as AddressInfo).port}`;
-    plainHost = `localhost:${(plain.address() as AddressInfo).port}`;
+    host = `localhost:${await listen(secure)}`;
+    plainHost = `localhost:${await listen(plain)}`;
   });
   beforeEach(() => {
     received = [];
@@ -73,13 +68,7 @@ describe("a policy's request", () => {
     answer = respondWith({ ok: true });
     createCapabilities = createLiveCapabilities({});
   });
-  after(async () => {
-    for (const server of [secure, plain]) {
-      server.closeAllConnections();
-      await new Promise((resolve) => server.close(resolve));
-    }
-    await rm(folder, { recursive: true, force: true });
-  });
+  after(() => Promise.all([secure, plain].map(close)));
 
   const buildSettings = (further: Partial<HttpSettings> = {}): HttpSettings => ({
     ...httpSettings,
@@ -513,11 +502,8 @@ describe("a policy's request", () => {
         const { fingerprint256 } = socket instanceof TLSSocket ? socket.getPeerCertificate() : {};
         respondWith({ fingerprint256 })(response);
       });
-      server.listen(0, "127.0.0.1");
-      await once(server, "listening");
+      const asker = `localhost:${await listen(server)}`;
       try {
-        // Listening on a port, it has one.
-        const asker = `localhost:${(server.address() as AddressInfo).port}`;
         const ask = (tls_config?: ScriptHttpRequest["tls_config"]) =>
           sendScriptRequest({ url: `https://${asker}/`, ...(tls_config && { tls_config }) }, { hosts: [asker] });
         assert.deepEqual(await ask({ ca, client_crt: cert, client_key: key }), {
@@ -530,8 +516,7 @@ describe("a policy's request", () => {
           return true;
         });
       } finally {
-        server.closeAllConnections();
-        server.close();
+        await close(server);
       }
     });
 

@@ -1,17 +1,13 @@
 import assert from "node:assert/strict";
-import { mkdir, mkdtemp, open, rm, symlink, writeFile } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { mkdir, open, symlink, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
-import { after, before, describe, it } from "node:test";
+import { describe, it } from "node:test";
+import { createTestFolder } from "../../../test/folders.ts";
 import { readInput } from "./input.ts";
 import { formatManifestFault } from "./manifests.ts";
 
 const fine = "apiVersion: v1\nkind: ConfigMap\nmetadata: { name: fine }\n";
-let folder = "";
-before(async () => {
-  folder = await mkdtemp(join(tmpdir(), "postern-input-"));
-});
-after(() => rm(folder, { recursive: true }));
+const folder = await createTestFolder();
 
 const write = async (name: string, content: string | Buffer): Promise<string> => {
   const file = join(folder, name);
