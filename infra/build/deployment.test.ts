@@ -3,7 +3,7 @@ import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, it } from "node:test";
 import { createTestFolder } from "../../test/folders.ts";
-import type { Bundle } from "./bundle.ts";
+import type { RuleBundle } from "./bundle.ts";
 import { writeDeployment } from "./deployment.ts";
 
 // test/aws/package.test.ts tests whole packages.
@@ -24,7 +24,7 @@ const sample: RuleBundle = {
   records: [],
   accepts: ["prod.1", "prod.2"],
 };
-const writeTestDeployment = async (bundle: Partial<Bundle> = {}, keys = "key") => {
+const writeTestDeployment = async (bundle: Partial<RuleBundle> = {}, keys = "key") => {
   const folder = await createTestFolder();
   await writeDeployment([{ ...sample, ...bundle }], keys, join(folder, "dist"));
   const read = async (file: string) => JSON.parse(await readFile(join(folder, "dist", file), "utf8"));

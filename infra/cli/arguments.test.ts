@@ -11,7 +11,7 @@ const options: CommandGrammar["options"] = {
   live: { type: "boolean", says },
   page: { type: "string", says },
 };
-const withPaths: Grammar = { options, usage: "[PATH…]", wordless: ["live"] };
+const withPaths: CommandGrammar = { options, usage: "[PATH…]", wordless: ["live"] };
 const grammars = { wordless: { options }, withPaths };
 
 interface Row {
