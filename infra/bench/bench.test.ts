@@ -59,7 +59,7 @@ describe("bench", () => {
     const folder = await createTestFolder();
     const names = ["always-admit", "namespace-exists"];
     const rules = names.map((name) => readRule(join(catalogueFolder, name), name));
-    const starts = await measureStarts(await Promise.all(rules), await openSigner(folder), folder, 1);
+    const starts = await measureColdStartRatios(await Promise.all(rules), await openSigner(folder), folder, 1);
     assert.deepEqual(
       starts.map(({ name, asks, ratios }) => [name, asks, ratios.length]),
       [
@@ -72,7 +72,7 @@ describe("bench", () => {
 
   it("measures cold starts of a rule with a script and of cue-wasm alone, each with an answer", async () => {
     const folder = await createTestFolder();
-    const [ratio = 0, ...more] = await measureScriptedStarts(await openSigner(folder), folder, 1);
+    const [ratio = 0, ...more] = await measureCueColdStartRatios(await openSigner(folder), folder, 1);
     assert.ok(ratio > 0 && more.length === 0);
   });
 });

@@ -113,7 +113,7 @@ describe("an answer", () => {
     ],
   ] as const)
     it(`may be ${what}`, () => {
-      const found = readAnswer(answer, changing, review.request.uid);
+      const found = parseReplayAnswer(answer, changing, review.request.uid);
       if ("fault" in expected && expected.fault instanceof RegExp) {
         assert.ok("fault" in found);
         assert.match(found.fault, expected.fault);

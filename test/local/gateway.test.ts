@@ -13,7 +13,7 @@ import { openKeyVerifier } from "#lib/url-key.ts";
 import { Complaint } from "../../infra/cli/complaint.ts";
 import { openCertificate, type ServerCertificate } from "../../infra/keys/keys.ts";
 import { createTestSigner } from "../../infra/parity/test-key.ts";
-import { type Gateway, type LambdaHandler, openGateway } from "../../infra/serve/gateway.ts";
+import { type HttpsGateway, type LambdaHandler, openHttpsGateway } from "../../infra/serve/gateway.ts";
 import { createTestFolder } from "../folders.ts";
 
 // All tests use real TLS and a free port.
