@@ -3,9 +3,9 @@ import { mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { before, describe, it } from "node:test";
 import { reader } from "#lib/needs.ts";
-import { type InspectedCluster, listPhases, type Rule, rule } from "#lib/rule.ts";
+import { type InspectedCluster, type Rule, rule } from "#lib/rule.ts";
+import { toCatalogueRule } from "../../test/catalogue-rules.ts";
 import { createTestFolder } from "../../test/folders.ts";
-import type { CatalogueRule } from "../catalogue/registry.ts";
 import type { PosternConfig } from "../config/config.ts";
 import { listRulesAskingCluster } from "../config/connections.ts";
 import { parseConfig, readConfig } from "../project/project.ts";
@@ -44,7 +44,7 @@ const follower: Rule = rule({
   },
   mutate() {},
 });
-const catalogue: CatalogueRule[] = [{ name: "follower", folder: "", phases: listPhases(follower), rule: follower }];
+const catalogue = [toCatalogueRule("follower", follower)];
 const registration = { name: "postern", address: () => "https://host", harden: false };
 const getLocalCluster = ({ clusters }: PosternConfig) => {
   const cluster = clusters.get("local");

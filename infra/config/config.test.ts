@@ -1,20 +1,13 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { listPhases, type Rule, rule } from "#lib/rule.ts";
+import { rule } from "#lib/rule.ts";
+import { toCatalogueRule } from "../../test/catalogue-rules.ts";
 import { readRows } from "../../test/rows.ts";
-import type { CatalogueRule } from "../catalogue/registry.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { parseConfig, readConfig } from "../project/project.ts";
 import { buildEndpointConfig, listServedRules } from "../project/served.ts";
 import { type ClusterConfig, chooseCluster } from "./config.ts";
 import { listRecordingPlaces, listWritablePaths } from "./record-section.ts";
-
-const toCatalogueRule = (name: string, one: Rule): CatalogueRule => ({
-  name,
-  folder: "",
-  phases: listPhases(one),
-  rule: one,
-});
 
 const shape = {
   seconds: 300,

@@ -5,9 +5,9 @@ import { before, describe, it } from "node:test";
 import { stringify } from "yaml";
 import { https, list } from "#lib/needs.ts";
 import { rule } from "#lib/rule.ts";
+import { toCatalogueRule } from "../../test/catalogue-rules.ts";
 import { createTestFolder } from "../../test/folders.ts";
 import { readRows } from "../../test/rows.ts";
-import type { CatalogueRule } from "../catalogue/registry.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { openCertificate } from "../keys/keys.ts";
 import { parseConfig } from "../project/project.ts";
@@ -38,9 +38,7 @@ describe("a connect setting", () => {
 
   const asking = rule({ summary: "Asks.", match: [], needs: { all: list("namespaces") }, validate() {} });
   const calling = rule({ summary: "Calls.", match: [], needs: { call: https() }, validate() {} });
-  const catalogue = Object.entries({ asking, calling }).map(([name, rule]): CatalogueRule => {
-    return { name, folder: "", phases: ["validate"], rule };
-  });
+  const catalogue = [toCatalogueRule("asking", asking), toCatalogueRule("calling", calling)];
   const readTestConnections = (text: string, where: "here" | "aws" = "aws") =>
     readClusterConnections(parseConfig(text, catalogue), catalogue, join(folder, "postern.yaml"), where);
   const read = async (connect: object, where: "here" | "aws" = "aws") => {

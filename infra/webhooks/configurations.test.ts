@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { AdmissionRequest, UserInfo } from "#lib/review.ts";
-import { listPhases, type RequestMatch, type Rule, rule } from "#lib/rule.ts";
+import { type RequestMatch, rule } from "#lib/rule.ts";
+import { toCatalogueRule } from "../../test/catalogue-rules.ts";
 import { readRows } from "../../test/rows.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
 import { Complaint } from "../cli/complaint.ts";
@@ -11,12 +12,6 @@ import { evaluateMatchCondition } from "../testing/cel-condition.ts";
 import { buildConfigurations, type RegistrationOptions, type WebhookEntry } from "./configurations.ts";
 import { joinLines } from "./entry.ts";
 
-const toCatalogueRule = (name: string, one: Rule): CatalogueRule => ({
-  name,
-  folder: "",
-  phases: listPhases(one),
-  rule: one,
-});
 const pods = [{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE", "UPDATE"] }] as const;
 const namespaces = [{ ...pods[0], resources: ["namespaces"] }] as const;
 

@@ -1,21 +1,15 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { AdmissionRequest } from "#lib/review.ts";
-import { listPhases, type RequestMatch, type Rule, rule } from "#lib/rule.ts";
+import { type RequestMatch, type Rule, rule } from "#lib/rule.ts";
+import { toCatalogueRule } from "../../test/catalogue-rules.ts";
 import { readRows } from "../../test/rows.ts";
-import type { CatalogueRule } from "../catalogue/registry.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { parseConfig } from "../project/project.ts";
 import { buildEndpointConfig, listServedRules } from "../project/served.ts";
 import { evaluateMatchCondition } from "../testing/cel-condition.ts";
 import { buildConfigurations, type WebhookEntry } from "./configurations.ts";
 
-const toCatalogueRule = (name: string, one: Rule): CatalogueRule => ({
-  name,
-  folder: "",
-  phases: listPhases(one),
-  rule: one,
-});
 const pods: RequestMatch = { apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE"] };
 const services: RequestMatch = { ...pods, resources: ["services"], operations: ["CREATE", "UPDATE"] };
 const createMutator = (name: string, change: Partial<Rule> = {}) =>

@@ -1,20 +1,14 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { accessReview, create, discovery, get, https, list } from "#lib/needs.ts";
-import { listPhases, type Rule, rule } from "#lib/rule.ts";
-import type { CatalogueRule } from "../catalogue/registry.ts";
+import { rule } from "#lib/rule.ts";
+import { toCatalogueRule } from "../../test/catalogue-rules.ts";
 import { parseConfig } from "../project/project.ts";
 import { buildAccessEntries, buildRoles } from "./rbac.ts";
 
 // test/cluster/rights.test.ts checks what these roles allow in a cluster.
 
 const pods = [{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE" as const] }];
-const toCatalogueRule = (name: string, one: Rule): CatalogueRule => ({
-  name,
-  folder: "",
-  phases: listPhases(one),
-  rule: one,
-});
 const reads = { recent: get("namespaces"), now: get("namespaces", { maxAge: 0 }), all: list("namespaces") };
 const catalogue = [
   toCatalogueRule("reads", rule({ summary: "Reads.", match: pods, needs: reads, mutate() {} })),
