@@ -9,6 +9,7 @@ import { Complaint } from "../infra/cli/complaint.ts";
 import { findRulesUnderTest, readPolicyCases, runPolicyCase } from "../infra/policies/policy-cases.ts";
 import type { TestResult } from "../infra/testing/results.ts";
 import { createTestFolder } from "./folders.ts";
+import { readRows } from "./rows.ts";
 import { runVerb } from "./verb.ts";
 
 const root = fileURLToPath(new URL("..", import.meta.url));
@@ -21,7 +22,7 @@ const writeDocuments = async (file: string, ...documents: unknown[]): Promise<st
   return join(folder, file);
 };
 
-/** `npx postern test …`, to its end. */
+/** Runs `npx postern test …` until it ends. */
 const runTest = (...words: string[]) => runVerb(root, ["test", ...words]);
 
 interface Trial {
@@ -32,6 +33,10 @@ interface Trial {
   because?: string[];
 }
 const cases: Trial[] = parse(await readFile(new URL("policy-cases.yaml", import.meta.url), "utf8"));
+const { wrong, sentences } = readRows<{
+  wrong: { name: string; given: { name: string }; sentence: string }[];
+  sentences: { name: string; words: string[]; stderr: string }[];
+}>(import.meta.filename);
 const findPolicy = (name: string) => cases.find((one) => one.name === name)?.policy ?? assert.fail(name);
 const override = findPolicy("passes if the object becomes what the case says");
 const kept = findPolicy("passes if the object is admitted as the case says");
@@ -62,36 +67,12 @@ describe("a policy's case", () => {
     );
   });
 
-  const entry = { name: "a", mutate: pod, becomes: pod };
-  const wrong: [string, unknown, RegExp][] = [
-    ["no list", { name: "a" }, /cases\.yaml must be a list of cases, with at least one$/],
-    ["no object", { ...entry, mutate: 5 }, /"a" must have an object with apiVersion and kind as mutate$/],
-    ["an unknown member", { ...entry, mutates: 5 }, /"a" has an unknown member mutates$/],
-    ["no outcome", { name: "a", mutate: pod }, /"a" must say one of becomes, admitted, refused and fails$/],
-    ["two outcomes", { ...entry, fails: "a" }, /"a" must say one of becomes, admitted, refused and fails$/],
-    ["an odd operation", { ...entry, operation: "PATCH" }, /"a" must have CREATE, UPDATE or DELETE as operation$/],
-    ["no list of objects", { ...entry, needs: { objects: pod } }, /"a" must have a list of objects as needs\.objects$/],
-    ["no objects", { ...entry, needs: { objects: [5] } }, /"a" needs\.objects\[0\] is no manifest: it must have/],
-    [
-      "no answer",
-      { ...entry, needs: { http: [{ url: "a" }] } },
-      /"a" must have a list of requests, .* as needs\.http$/,
-    ],
-    ["an unknown need", { ...entry, needs: { luck: 1 } }, /"a" has an unknown needs\.luck; objects, .* are known$/],
-    [
-      "an unknown setting",
-      { ...entry, settings: { a: 1 } },
-      /"a" settings\.a is unknown; one of policies, .* expected$/,
-    ],
-    ["policies", { ...entry, settings: { policies: [] } }, /"a" can't have settings\.policies: they are those that/],
-    ["invalid settings", { ...entry, settings: { reads: [5] } }, /"a" can't have these settings: it must name a/],
-  ];
-  for (const [name, given, sentence] of wrong)
+  for (const { name, given, sentence } of wrong)
     it(`is refused with ${name}`, async () => {
-      const file = await writeDocuments("cases.yaml", name === "no list" ? given : [given]);
+      const file = await writeDocuments("cases.yaml", name.startsWith("a map instead") ? given : [given]);
       await assert.rejects(
         readPolicyCases(file, findRulesUnderTest(catalogue, [kept])),
-        (error) => error instanceof Complaint && sentence.test(error.message),
+        (error) => error instanceof Complaint && new RegExp(sentence).test(error.message),
       );
     });
 });
@@ -171,30 +152,10 @@ describe("postern test of policies", () => {
     );
   });
 
-  const sentences: [string, () => string[], RegExp][] = [
-    ["no cases", () => ["--policy", "a.yaml"], /^postern test takes the names of rules, or --policy FILE and --cases/],
-    ["no policy", () => ["--cases", "a.yaml"], /^postern test takes the names of rules, or --policy FILE and --cases/],
-    [
-      "a rule beside them",
-      () => ["always-admit", "--policy", "a.yaml", "--cases", "a.yaml"],
-      /^postern test takes the names of rules, or --policy FILE and --cases/,
-    ],
-    [
-      "an option for policies only",
-      () => ["always-admit", "--cluster", "a"],
-      /^--cluster can only be used with --policy: tests of rules don't use it/,
-    ],
-    ["a policy that isn't there", () => ["--policy", "nope", "--cases", "a.yaml"], /^nope can't be read: /],
-    [
-      "cases that aren't there",
-      () => ["--policy", join(folder, "policies"), "--cases", "nope.yaml"],
-      /^nope\.yaml can't be read: /,
-    ],
-  ];
-  for (const [name, words, stderr] of sentences)
+  for (const { name, words, stderr } of sentences)
     it(`reports ${name} in one sentence`, async () => {
-      const ended = await runTest(...words());
+      const ended = await runTest(...words.map((word) => word.replace("FOLDER", folder)));
       assert.equal(ended.code, 2);
-      assert.match(ended.stderr, stderr);
+      assert.match(ended.stderr, new RegExp(stderr));
     });
 });
