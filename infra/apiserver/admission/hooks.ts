@@ -67,7 +67,7 @@ export const parseHooks = (configurations: readonly unknown[]): Hooks => {
 const sortByName = (found: Map<string, Hook[]>): Hook[] =>
   [...found].sort(([left], [right]) => (left < right ? -1 : 1)).flatMap(([, hooks]) => hooks);
 
-/** A configuration that `listConfigurationFaults` has accepted. */
+/** A configuration that `listWebhookConfigFaults` has accepted. */
 interface Configuration {
   kind: string;
   metadata: { name: string };
