@@ -2,8 +2,8 @@ import { readdir, readFile } from "node:fs/promises";
 import { describeParseError, type ParsedArguments, parseArguments } from "./cli/arguments.ts";
 import { type Command, formatTable, type ParsedOptions } from "./cli/command.ts";
 import { Complaint, toSentence } from "./cli/complaint.ts";
-import { suggestName } from "./cli/did-you-mean.ts";
-import { escapeControls } from "./cli/terminal.ts";
+import { formatDidYouMean } from "./cli/did-you-mean.ts";
+import { sanitizeTerminalText } from "./cli/terminal.ts";
 
 const folder = new URL("commands/", import.meta.url);
 
@@ -21,7 +21,7 @@ export const runPostern = async (words: readonly string[]): Promise<number> => {
     const expected = error instanceof Complaint;
     const text = expected ? error.message : (error instanceof Error && error.stack) || toSentence(error);
     // The message may have names from manifests or clusters.
-    process.stderr.write(`${text.split("\n").map(escapeControls).join("\n")}\n`);
+    process.stderr.write(`${text.split("\n").map(sanitizeTerminalText).join("\n")}\n`);
     return expected ? error.exitCode : 3;
   }
 };
@@ -42,7 +42,7 @@ const runVerb = async ([verb, ...rest]: readonly string[]): Promise<number> => {
   }
   if (!verbs.includes(verb))
     throw new Complaint(
-      [`postern has no verb "${verb}"`, `it has ${verbs.join(", ")}`, suggestName(verb, verbs).trim()]
+      [`postern has no verb "${verb}"`, `it has ${verbs.join(", ")}`, formatDidYouMean(verb, verbs).trim()]
         .filter(Boolean)
         .join("; "),
     );

@@ -1,16 +1,20 @@
 // Endpoints with all the code that some rules need, for everything but bundles: serve, check, replay and tests.
 import { evaluateInTime } from "./deadline.ts";
-import { createEndpoint, type EndpointConfig, type EndpointHost, type EndpointParts } from "./endpoint.ts";
+import { createEndpoint, type EndpointConfig, type EndpointHost, type OptionalEndpointFunctions } from "./endpoint.ts";
 import { evaluateRule } from "./evaluation.ts";
 import { createGroupEndpoint, type GroupConfig } from "./group.ts";
-import { readRecordedAnswers } from "./recorded-answers.ts";
+import { createCapabilitiesFromRecord } from "./recorded-answers.ts";
 import type { Rule } from "./rule.ts";
 import { findVariantSettings } from "./settings.ts";
 
-const parts: EndpointParts = { findVariantSettings, evaluateInTime, readRecordedAnswers };
+const parts: OptionalEndpointFunctions = {
+  findVariantSettings,
+  evaluateInTime,
+  createCapabilitiesFromRecord,
+};
 
 /** Creates an endpoint for any rule. If reviews are recorded, `evaluate` is the function that records them, too. */
-export const createCompleteEndpoint = (
+export const createEndpointForAnyRule = (
   rule: Rule,
   config: EndpointConfig,
   host?: EndpointHost,
@@ -18,7 +22,7 @@ export const createCompleteEndpoint = (
 ) => createEndpoint(rule, config, evaluate, host, parts);
 
 /** Creates an endpoint for any group of rules, with the parts that only some rules need. */
-export const createCompleteGroup = (
+export const createCompleteGroupEndpoint = (
   members: Record<string, Rule>,
   config: GroupConfig,
   host?: EndpointHost,

@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { computeTimeLeft } from "./deadline.ts";
+import { computeMillisecondsLeft } from "./deadline.ts";
 
 describe("the time that is left", () => {
   const lambda = (milliseconds: number) => ({ getRemainingTimeInMillis: () => milliseconds });
-  const table: [string, Parameters<typeof computeTimeLeft>, number][] = [
+  const table: [string, Parameters<typeof computeMillisecondsLeft>, number][] = [
     ["is what the API server waits, less the way back", [{ timeout: 3000, since: undefined }, {}], 2700],
     ["is no more than Lambda has", [{ timeout: 30_000, since: undefined }, lambda(5000)], 4700],
     ["is Lambda's where nobody says how long they wait", [undefined, lambda(5000)], 4700],
@@ -17,6 +17,6 @@ describe("the time that is left", () => {
     it(name, (test) => {
       test.mock.timers.enable({ apis: ["Date"], now: 1_000_000 });
       const since = call?.since === undefined ? undefined : 1_000_000 + call.since;
-      assert.equal(computeTimeLeft(call && { ...call, since }, context), expected);
+      assert.equal(computeMillisecondsLeft(call && { ...call, since }, context), expected);
     });
 });

@@ -6,7 +6,7 @@ const margin = 300;
 const longest = 30_000;
 
 /** Returns the milliseconds until the API server, which began earlier, or Lambda stops waiting. */
-export const computeTimeLeft = (
+export const computeMillisecondsLeft = (
   call: { timeout: number | undefined; since: number | undefined } | undefined,
   context: { getRemainingTimeInMillis?(): number },
 ): number => {
@@ -44,16 +44,16 @@ export const evaluateInTime = <T>(
   { needs }: { needs?: Needs },
   { call, capabilities, cluster = "" }: TimedReview,
   host: { openCapabilities?: OpenCapabilities | undefined },
-  context: Parameters<typeof computeTimeLeft>[1],
+  context: Parameters<typeof computeMillisecondsLeft>[1],
   evaluate: (capabilities?: Capabilities) => T | Promise<T>,
 ): T | Promise<T> => {
-  const left = computeTimeLeft(call, context);
+  const left = computeMillisecondsLeft(call, context);
   const decision = evaluate(needs && (capabilities ?? host.openCapabilities?.(cluster, left)));
   return decision instanceof Promise ? rejectWhenLate(decision, left) : decision;
 };
 
 interface TimedReview {
-  call?: Parameters<typeof computeTimeLeft>[0];
+  call?: Parameters<typeof computeMillisecondsLeft>[0];
   capabilities?: Capabilities | undefined;
   cluster?: string | undefined;
 }

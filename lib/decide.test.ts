@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { createUnconnectedCapabilities } from "./capabilities.ts";
-import type { EnforcementMode, EvaluationContext, RuleDecision } from "./decide.ts";
+import type { EnforcementMode, RuleDecision, RuleEvaluationContext } from "./decide.ts";
 import { evaluateRule } from "./evaluation.ts";
 import { type Capabilities, list } from "./needs.ts";
 import { createRecordedCapabilities } from "./recorded-answers.ts";
@@ -18,7 +18,7 @@ const request = (change: Partial<AdmissionRequest> = {}): AdmissionRequest => ({
   oldObject: null,
   ...change,
 });
-const circumstances = (mode: EnforcementMode = "enforce"): EvaluationContext => ({
+const circumstances = (mode: EnforcementMode = "enforce"): RuleEvaluationContext => ({
   name: "judge",
   mode,
   settings: { a: 1 },

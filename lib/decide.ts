@@ -9,7 +9,7 @@ import type { Phase, Rule, Verdict } from "./rule.ts";
 export type EnforcementMode = "enforce" | "warn" | "audit" | "off";
 
 /** What an evaluation of a rule gets beside the request. */
-export interface EvaluationContext {
+export interface RuleEvaluationContext {
   /** Shown in warnings, and part of the rule's keys in the ledger. */
   name: string;
   mode: EnforcementMode;
@@ -24,7 +24,7 @@ export type EvaluateRequest = (
   rule: Rule,
   phase: Phase,
   request: AdmissionRequest,
-  context: EvaluationContext,
+  context: RuleEvaluationContext,
 ) => RuleDecision | Promise<RuleDecision>;
 
 /** An outcome. `refused` and `operations` are the rule's own result, whatever the mode. */
@@ -80,7 +80,7 @@ const concludeVerdict = (
   verdict: Verdict,
   changes: () => Patch,
   request: AdmissionRequest,
-  { name, mode }: EvaluationContext,
+  { name, mode }: RuleEvaluationContext,
 ): RuleDecision => {
   const { refuse, warnings = [], audit = {} } = typeof verdict === "string" ? { refuse: verdict } : (verdict ?? {});
   const status = typeof refuse === "string" ? toPlainForbidden(refuse) : refuse;

@@ -10,10 +10,10 @@ import {
   isDirectInvocation,
   readLambdaEvent,
 } from "./lambda-event.ts";
-import { formatLogLine, type LogReport } from "./log-line.ts";
+import { type AnsweredReviewFacts, formatLogLine } from "./log-line.ts";
 import type { Capabilities, OpenCapabilities } from "./needs.ts";
 import { printSync } from "./print.ts";
-import type { readRecordedAnswers } from "./recorded-answers.ts";
+import type { createCapabilitiesFromRecord } from "./recorded-answers.ts";
 import {
   type AdmissionReview,
   buildReviewResponse,
@@ -44,20 +44,20 @@ export interface EndpointHost {
   publicKeys: string;
   /** Required by rules with needs. */
   openCapabilities?: OpenCapabilities | undefined;
-  writeLogLine(report: LogReport): void;
+  writeLogLine(report: AnsweredReviewFacts): void;
 }
 
 /** The code that not every rule needs. A bundle has only what its rule needs; all of it is in complete-endpoint.ts. */
-export interface EndpointParts {
+export interface OptionalEndpointFunctions {
   /** Returns the settings of a variant; required for rules with variants. */
   findVariantSettings?: typeof findVariantSettings;
-  /** Required for rules with needs, like `readRecordedAnswers`. */
+  /** Required for rules with needs, like `createCapabilitiesFromRecord`. */
   evaluateInTime?: typeof evaluateInTime;
-  readRecordedAnswers?: typeof readRecordedAnswers;
+  createCapabilitiesFromRecord?: typeof createCapabilitiesFromRecord;
 }
 
 /** The state of one review: each middleware adds what the next ones and the log line need. */
-interface Turn extends LogReport {
+interface Turn extends AnsweredReviewFacts {
   readonly started: number;
   call?: ApiServerHttpRequest;
   review?: AdmissionReview;
@@ -80,7 +80,7 @@ export const createEndpoint = (
   config: EndpointConfig,
   evaluate: EvaluateRequest,
   host: EndpointHost = createLambdaHost(),
-  { findVariantSettings, evaluateInTime, readRecordedAnswers }: EndpointParts = {},
+  { findVariantSettings, evaluateInTime, createCapabilitiesFromRecord }: OptionalEndpointFunctions = {},
 ) => {
   const defaults = rule.settings ?? {};
   freezeDeep([defaults, config.clusters]);
@@ -92,7 +92,7 @@ export const createEndpoint = (
     const event: unknown = step.event;
     const turn = createTurn(config.rule, step.context);
     step.event = turn;
-    if (isDirectInvocation(event)) return takeDirect(rule, turn, event, readRecordedAnswers);
+    if (isDirectInvocation(event)) return takeDirect(rule, turn, event, createCapabilitiesFromRecord);
     turn.call = readLambdaEvent(event);
     return turn.call.userAgent.startsWith("ELB-HealthChecker/") ? turn.call.answer(200, "") : undefined;
   };
@@ -171,7 +171,7 @@ const takeDirect = (
   rule: Rule,
   turn: Turn,
   event: DirectInvocation,
-  readAnswers: typeof readRecordedAnswers | undefined,
+  readAnswers: typeof createCapabilitiesFromRecord | undefined,
 ): undefined => {
   const { phase, variant, cluster, settings, needs, now } = event;
   if (!isPhase(phase)) throw new Failure(400, "phase must be mutate or validate");

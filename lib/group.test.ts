@@ -2,10 +2,10 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { Context } from "aws-lambda";
 import { createUnconnectedCapabilities } from "./capabilities.ts";
-import { createCompleteGroup } from "./complete-endpoint.ts";
+import { createCompleteGroupEndpoint } from "./complete-endpoint.ts";
 import type { EnforcementMode } from "./decide.ts";
 import type { GroupConfig, GroupMemberConfig } from "./group.ts";
-import { formatLogLine, type LogReport } from "./log-line.ts";
+import { type AnsweredReviewFacts, formatLogLine } from "./log-line.ts";
 import { get } from "./needs.ts";
 import type { KubernetesObject } from "./review.ts";
 import { type Rule, rule } from "./rule.ts";
@@ -50,7 +50,7 @@ const member = (change: Partial<GroupMemberConfig> = {}): GroupMemberConfig => (
 });
 
 const asked = (members: Record<string, Rule>, memberships: Record<string, GroupMemberConfig>) => {
-  const reports: LogReport[] = [];
+  const reports: AnsweredReviewFacts[] = [];
   const mode: EnforcementMode = "enforce";
   const share: GroupConfig = {
     rule: "together",
@@ -59,8 +59,8 @@ const asked = (members: Record<string, Rule>, memberships: Record<string, GroupM
       Object.entries(members).map(([name, { settings }]) => [name, member({ settings: settings ?? {} })]),
     ),
   };
-  const journal = (report: LogReport) => void reports.push(report);
-  const handler = createCompleteGroup(members, share, {
+  const journal = (report: AnsweredReviewFacts) => void reports.push(report);
+  const handler = createCompleteGroupEndpoint(members, share, {
     publicKeys: "",
     openCapabilities: createUnconnectedCapabilities,
     writeLogLine: journal,

@@ -5,7 +5,7 @@ import {
   createLambdaHost,
   type EndpointConfig,
   type EndpointHost,
-  type EndpointParts,
+  type OptionalEndpointFunctions,
 } from "./endpoint.ts";
 import { Failure, toFailure } from "./failure.ts";
 import { isDirectInvocation } from "./lambda-event.ts";
@@ -43,7 +43,7 @@ export const createGroupEndpoint = (
   config: GroupConfig,
   evaluate: EvaluateRequest,
   host: EndpointHost = createLambdaHost(),
-  parts: EndpointParts = {},
+  parts: OptionalEndpointFunctions = {},
 ) => {
   const face = buildFacade(members, config.alone);
   const together = createEndpoint(face, config, evaluateMembers(members, evaluate), logByMember(host), parts);

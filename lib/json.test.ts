@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { isDeepStrictEqual } from "node:util";
 import fc from "fast-check";
-import { cloneDeep, deleteMember, isSame, lookUp, setMember } from "./json.ts";
+import { cloneDeep, deleteMember, isSame, lookUp, setMemberToCopy } from "./json.ts";
 import { createDraft } from "./patch.ts";
 
 const root = { list: [{ a: null }], "0": "key", nothing: null, __proto__x: 1 };
@@ -42,12 +42,12 @@ describe("put and drop", () => {
   it("say whether there was something to do", () => {
     const { value, changes } = createDraft({ a: { b: [1] } });
     assert.deepEqual(
-      [setMember(value, "a", { b: [1] }), deleteMember(value, "c"), deleteMember(value, "toString")],
+      [setMemberToCopy(value, "a", { b: [1] }), deleteMember(value, "c"), deleteMember(value, "toString")],
       [false, false, false],
     );
     assert.deepEqual(changes(), []);
     assert.deepEqual(
-      [setMember(value, "a", { b: [2] }), setMember(value, "__proto__", 1), deleteMember(value, "a")],
+      [setMemberToCopy(value, "a", { b: [2] }), setMemberToCopy(value, "__proto__", 1), deleteMember(value, "a")],
       [true, true, true],
     );
     assert.deepEqual(

@@ -89,8 +89,8 @@ const copyValue = (value: unknown, depth: number): unknown => {
 };
 
 /** Sets a member to a copy of the value; reports whether that changed anything. `__proto__` is a key like any other. */
-export const setMember = (parent: object, key: string | number, source: unknown): boolean => {
-  const value = cloneDeep(source);
+export const setMemberToCopy = (parent: object, key: string | number, newValue: unknown): boolean => {
+  const value = cloneDeep(newValue);
   if (Object.hasOwn(parent, key) && isSame(Reflect.get(parent, key), value)) return false;
   return Reflect.defineProperty(parent, key, { value, writable: true, enumerable: true, configurable: true });
 };
@@ -127,7 +127,7 @@ export const getOwn = (value: unknown, key: string | number): unknown =>
 
 /** Returns the map under a key, and creates it if it is absent or null; throws if the value is no map. */
 export const getOrCreateMap = (parent: object, key: string, field: string): JsonMap => {
-  if (requireMap(getOwn(parent, key), field) === undefined) setMember(parent, key, {});
+  if (requireMap(getOwn(parent, key), field) === undefined) setMemberToCopy(parent, key, {});
   return requireMap(getOwn(parent, key), field) ?? {};
 };
 
@@ -140,7 +140,9 @@ export const applyToEach = <T>(items: Iterable<T>, act: (item: T) => boolean): b
 
 /** Sets members of the map under a key; creates the map only if there are members to set. */
 export const setMembers = (parent: object, key: string, members: JsonMap, field: string): boolean =>
-  applyToEach(Object.entries(members), ([name, value]) => setMember(getOrCreateMap(parent, key, field), name, value));
+  applyToEach(Object.entries(members), ([name, value]) =>
+    setMemberToCopy(getOrCreateMap(parent, key, field), name, value),
+  );
 
 /** Reports whether JSON nests deeper than this below its root. Doesn't recurse: any depth is safe. */
 export const isDeeper = (value: unknown, levels: number): boolean => {
@@ -174,7 +176,7 @@ const countWrittenKeys = (text: string): number => {
   const colon = /[ \t\r\n]*:/y;
   let count = 0;
   for (let quote = text.indexOf('"'); quote >= 0; ) {
-    const end = endOfString(text, quote + 1) ?? text.length;
+    const end = findJsonStringEnd(text, quote + 1) ?? text.length;
     colon.lastIndex = end;
     if (colon.test(text)) count++;
     quote = text.indexOf('"', end);
@@ -183,7 +185,7 @@ const countWrittenKeys = (text: string): number => {
 };
 
 /** Returns the index after a JSON string; `begin` is the index after its opening quote. */
-export const endOfString = (text: string, begin: number): number | undefined => {
+export const findJsonStringEnd = (text: string, begin: number): number | undefined => {
   for (let quote = text.indexOf('"', begin); quote >= 0; quote = text.indexOf('"', quote + 1)) {
     let escapes = 0;
     while (quote - escapes > begin && text[quote - escapes - 1] === "\\") escapes++;

@@ -3,11 +3,11 @@ import { describe, it } from "node:test";
 import fc from "fast-check";
 import { createTestSigner } from "../infra/parity/test-key.ts";
 import { createUnconnectedCapabilities } from "./capabilities.ts";
-import { createCompleteEndpoint } from "./complete-endpoint.ts";
-import { describeVerdict, formatLogLine, type LogReport } from "./log-line.ts";
+import { createEndpointForAnyRule } from "./complete-endpoint.ts";
+import { type AnsweredReviewFacts, describeVerdict, formatLogLine } from "./log-line.ts";
 import { rule } from "./rule.ts";
 
-const report: LogReport = {
+const report: AnsweredReviewFacts = {
   rule: "judge",
   phase: "validate",
   cluster: "prod-eu",
@@ -76,7 +76,7 @@ describe("a line", () => {
     assert.deepEqual(metricsOf(formatLogLine(stranger, "prod", 5)), []);
   });
 
-  const verdicts: [Partial<LogReport>, string][] = [
+  const verdicts: [Partial<AnsweredReviewFacts>, string][] = [
     [{}, "allowed"],
     [{ operations: 2 }, "changed"],
     [{ refused: true }, "denied"],
@@ -194,7 +194,7 @@ describe("the journal of an endpoint", () => {
     validate: ({ metadata }) => (metadata?.labels?.bad ? "it is bad" : undefined),
   });
   const lines: string[] = [];
-  const handler = createCompleteEndpoint(
+  const handler = createEndpointForAnyRule(
     judge,
     {
       rule: "judge",

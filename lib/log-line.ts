@@ -3,7 +3,7 @@ import type { AdmissionRequest } from "./review.ts";
 import type { Phase } from "./rule.ts";
 
 /** The facts of one answered review. They contain no part of the object but its name. */
-export interface LogReport {
+export interface AnsweredReviewFacts {
   rule: string;
   phase?: Phase | undefined;
   variant?: string | undefined;
@@ -24,7 +24,7 @@ export interface LogReport {
 }
 
 /** Returns the verdict in the log: in modes warn and audit, `would be denied` instead of `denied`, for instance. */
-export const describeVerdict = ({ code, mode, refused, operations }: LogReport): string => {
+export const describeVerdict = ({ code, mode, refused, operations }: AnsweredReviewFacts): string => {
   if (code !== 200) return "failed";
   const verdict = refused ? "denied" : operations > 0 ? "changed" : "allowed";
   return verdict === "allowed" || mode === "enforce" ? verdict : `would be ${verdict}`;
@@ -43,7 +43,7 @@ const directives = JSON.stringify([
  * Returns one line of JSON per review, which CloudWatch also reads as metrics (embedded metric format). A request
  * without a valid key is logged without metrics, so that a stranger can't raise an alarm.
  */
-export const formatLogLine = (report: LogReport, stage: string, time: number): string => {
+export const formatLogLine = (report: AnsweredReviewFacts, stage: string, time: number): string => {
   const { operation, resource, subResource, namespace, name, uid, dryRun }: Partial<AdmissionRequest> =
     report.request ?? {};
   const entry = JSON.stringify({

@@ -1,12 +1,12 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { formatCounts } from "./metrics.ts";
+import { formatMetricLines } from "./metrics.ts";
 
 const of = (metric: string, name: string) => ({ metric, labels: { name, resource_type: "/v1/Pod" } });
 
 describe("counts", () => {
   it("are one line for each set of labels, with the cluster among its dimensions", () => {
-    const lines = formatCounts(
+    const lines = formatMetricLines(
       "prod",
       [of("matched", "a"), of("matched", "a"), of("changed", "a"), of("matched", "b")],
       7,
@@ -47,5 +47,5 @@ describe("counts", () => {
     );
   });
 
-  it("of nothing are no lines", () => assert.deepEqual(formatCounts("prod", [], 7), []));
+  it("of nothing are no lines", () => assert.deepEqual(formatMetricLines("prod", [], 7), []));
 });

@@ -7,7 +7,11 @@ export interface MetricCount {
 }
 
 /** Returns a line of JSON for each set of labels, which CloudWatch reads as metrics. */
-export const formatCounts = (cluster: string, counts: readonly MetricCount[], time: number): string[] => {
+export const formatMetricLines = (
+  cluster: string,
+  counts: readonly MetricCount[],
+  timeMilliseconds: number,
+): string[] => {
   const bySet = Map.groupBy(counts, ({ labels }) => JSON.stringify(labels)).values();
   return [...bySet].map((same) => {
     const labels = { cluster, ...same[0]?.labels };
@@ -15,7 +19,7 @@ export const formatCounts = (cluster: string, counts: readonly MetricCount[], ti
     const Metrics = sums.map(([Name]) => ({ Name, Unit: "Count" }));
     const directive = { Namespace: "Postern", Dimensions: [Object.keys(labels)], Metrics };
     return JSON.stringify({
-      _aws: { Timestamp: time, CloudWatchMetrics: [directive] },
+      _aws: { Timestamp: timeMilliseconds, CloudWatchMetrics: [directive] },
       ...labels,
       ...Object.fromEntries(sums),
     });
@@ -24,5 +28,5 @@ export const formatCounts = (cluster: string, counts: readonly MetricCount[], ti
 
 /** Prints a cluster's counts to standard output as CloudWatch embedded metrics, one line each. */
 export const printMetrics = (cluster: string, counts: readonly MetricCount[]): void => {
-  for (const line of formatCounts(cluster, counts, Date.now())) printSync(`${line}\n`);
+  for (const line of formatMetricLines(cluster, counts, Date.now())) printSync(`${line}\n`);
 };

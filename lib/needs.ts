@@ -128,7 +128,7 @@ export interface ServedResource {
 export type CreationResult = "created" | "exists" | { refused: Status };
 
 /** How current an answer must be, and how much of a list is read. */
-export interface AnswerFreshness {
+export interface ReadOptions {
   /** The most seconds since the answer was read; 0 reads it for this review. */
   maxAge?: number;
   /** The seconds to look for an absent object that another client is about to create. */
@@ -144,9 +144,9 @@ export interface Capabilities {
     kind: ResourceType,
     name: string,
     namespace?: string,
-    freshness?: AnswerFreshness,
+    freshness?: ReadOptions,
   ): Promise<KubernetesObject | undefined>;
-  list(kind: ResourceType, namespace?: string, freshness?: AnswerFreshness): Promise<KubernetesObject[]>;
+  list(kind: ResourceType, namespace?: string, freshness?: ReadOptions): Promise<KubernetesObject[]>;
   create(kind: ResourceType, object: KubernetesObject): Promise<CreationResult>;
   may(access: AccessQuestion): Promise<AccessAnswer>;
   /** Lists the resources of a group and version such as `apps/v1`; undefined if it isn't served. */
@@ -208,7 +208,7 @@ const toResourceType = (kind: keyof ReadableKinds | ResourceType): ResourceType 
 /** Reads one object by name; undefined if it doesn't exist. */
 export const get = <K extends keyof ReadableKinds | ResourceType, Object = NamedObject<K>>(
   kind: K,
-  freshness?: AnswerFreshness,
+  freshness?: ReadOptions,
 ): Need<(name: string, namespace?: string) => Promise<Object | undefined>> => ({
   verb: "get",
   kind: toResourceType(kind),
@@ -219,7 +219,7 @@ export const get = <K extends keyof ReadableKinds | ResourceType, Object = Named
 /** Lists the objects of a namespace; without a namespace, of the whole cluster. */
 export const list = <K extends keyof ReadableKinds | ResourceType>(
   kind: K,
-  freshness?: AnswerFreshness,
+  freshness?: ReadOptions,
 ): Need<(namespace?: string) => Promise<NamedObject<K>[]>> => ({
   verb: "list",
   kind: toResourceType(kind),

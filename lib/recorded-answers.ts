@@ -5,12 +5,12 @@ import { createMemoryLedger } from "./ledger.ts";
 import type {
   AccessAnswer,
   AccessQuestion,
-  AnswerFreshness,
   AwsAction,
   AwsRequest,
   Capabilities,
   HttpsRequest,
   HttpsResponse,
+  ReadOptions,
   ResourceType,
   ServedResource,
 } from "./needs.ts";
@@ -37,7 +37,7 @@ export interface RecordedAnswers {
 }
 
 /** An object or a list that was read; without a namespace, in any namespace. */
-export interface RecordedRead extends Pick<AnswerFreshness, "most" | "labels"> {
+export interface RecordedRead extends Pick<ReadOptions, "most" | "labels"> {
   group: string;
   resource: string;
   namespace?: string;
@@ -128,7 +128,7 @@ const findAnswer = (question: object, known: { answer: HttpsResponse }[]): Https
 const createUnansweredFailure = (question: unknown) =>
   new Failure(500, `no answer is recorded to ${JSON.stringify(question, omitSecrets)}; the case's needs must hold one`);
 
-export const readRecordedAnswers = ({ needs }: Rule, answers: unknown): Capabilities | undefined =>
+export const createCapabilitiesFromRecord = ({ needs }: Rule, answers: unknown): Capabilities | undefined =>
   needs && isObject(answers) ? createRecordedCapabilities(answers) : undefined;
 
 /** Leaves out Authorization headers and `connect` options when a question is compared with a recorded one. */

@@ -1,5 +1,5 @@
 /** Tells which mutators are called a second time, because another one changed the object after them. */
-export interface Reinvocations<Mutator> {
+export interface ReinvocationTracker<Mutator> {
   note(mutator: Mutator, isChanged: boolean, isReinvoked: boolean): void;
   has(mutator: Mutator): boolean;
 }
@@ -8,7 +8,7 @@ export interface Reinvocations<Mutator> {
  * Tracks which mutators the API server calls a second time: those that it called before another mutator changed the
  * object. A change in the second round counts for the mutators after it. There is no third round.
  */
-export const openReinvocations = <Mutator>(): Reinvocations<Mutator> => {
+export const openReinvocations = <Mutator>(): ReinvocationTracker<Mutator> => {
   const called = new Set<Mutator>();
   const again = new Set<Mutator>();
   return {

@@ -6,7 +6,7 @@ import { Failure } from "./failure.ts";
 import {
   decodeReview,
   encodeReview,
-  fitAudit,
+  fitAuditAnnotationKeys,
   fitWarnings,
   type Patch,
   type ReviewOutcome,
@@ -455,14 +455,14 @@ describe("audit annotations", () => {
     ],
     ["give a name to an empty key", { "": "a", "---": "b" }, { note: "a; b" }],
   ];
-  for (const [name, given, sent] of mended) it(name, () => assert.deepEqual(fitAudit(given), sent));
+  for (const [name, given, sent] of mended) it(name, () => assert.deepEqual(fitAuditAnnotationKeys(given), sent));
 
   it("are never lost", () => {
     const keys = fc.oneof(anyText, fc.constantFrom("constructor", "__proto__", "hasOwnProperty", "a", "a ", "/a"));
     fc.assert(
       fc.property(fc.dictionary(keys, anyText), (given) => {
         const parts = (values: string[]) => values.flatMap((value) => value.toWellFormed().split("; ")).sort();
-        assert.deepEqual(parts(Object.values(fitAudit(given))), parts(Object.values(given)));
+        assert.deepEqual(parts(Object.values(fitAuditAnnotationKeys(given))), parts(Object.values(given)));
       }),
       { numRuns: 1000 },
     );

@@ -188,7 +188,8 @@ export const buildReviewResponse = ({ version, request }: AdmissionReview, outco
         patch: encodeBase64(JSON.stringify(outcome.patch)),
       }),
       ...(warnings && warnings.length > 0 && { warnings }),
-      ...(outcome.audit && Object.keys(outcome.audit).length > 0 && { auditAnnotations: fitAudit(outcome.audit) }),
+      ...(outcome.audit &&
+        Object.keys(outcome.audit).length > 0 && { auditAnnotations: fitAuditAnnotationKeys(outcome.audit) }),
     },
   };
 };
@@ -234,7 +235,7 @@ const truncate = (text: string, length: number) =>
   countCharacters(text) <= length ? text : `${[...text].slice(0, length - 1).join("")}…`;
 
 /** Makes keys of audit annotations valid: the API server drops them if `<webhook>/<key>` is no qualified name. */
-export const fitAudit = (audit: Record<string, string>): Record<string, string> => {
+export const fitAuditAnnotationKeys = (audit: Record<string, string>): Record<string, string> => {
   const fit: Record<string, string> = {};
   for (const [key, value] of Object.entries(audit)) {
     const name =

@@ -7,7 +7,13 @@ import type { Case } from "#lib/recording/recording.ts";
 import type { AdmissionRequest, KubernetesObject } from "#lib/review.ts";
 import { getVariants, type Rule, selectPhase } from "#lib/rule.ts";
 import { mergeWithDefaults } from "#lib/settings.ts";
-import { buildReview, getCaseOperation, getCasePhase, readCases, selectCaseVariant } from "../infra/catalogue/cases.ts";
+import {
+  applyCaseSettingsAndVariant,
+  buildReview,
+  getCaseOperation,
+  getCasePhase,
+  readCases,
+} from "../infra/catalogue/cases.ts";
 import { type CatalogueRule, readCatalogue } from "../infra/catalogue/registry.ts";
 import { createRecorder } from "./client/recorder.ts";
 
@@ -41,7 +47,7 @@ const completeObject = (
 
 /** Returns the reason if a case is not a write that a guard evaluates. */
 const explainExclusion = (listed: CatalogueRule, entry: Case): string | undefined => {
-  const { rule, settings } = selectCaseVariant(listed.rule, entry);
+  const { rule, settings } = applyCaseSettingsAndVariant(listed.rule, entry);
   const phase = getCasePhase(entry);
   if (Object.keys(selectPhase(rule.authorizedBy, phase, settings) ?? {}).length > 0)
     return "only an API server can evaluate it";

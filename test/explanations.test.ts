@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { evaluateCue } from "#lib/cue/engine.ts";
-import { explainPolicyDocuments, readPolicies } from "../infra/policies/explanation.ts";
+import { explainPolicyDocuments, readPolicyDocuments } from "../infra/policies/explanation.ts";
 import { createTestFolder } from "./folders.ts";
 import { readRows } from "./rows.ts";
 import { runVerb } from "./verb.ts";
@@ -64,7 +64,7 @@ for (const { name, text, faults = [], warnings = [] } of located)
   test(`it names ${name}`, async () => {
     const file = join(folder, "located.yaml");
     await writeFile(file, text);
-    const all = await explainPolicyDocuments(await readPolicies([file]), evaluateCue);
+    const all = await explainPolicyDocuments(await readPolicyDocuments([file]), evaluateCue);
     const addFile = (lines: string[]) => lines.map((line) => `${file}:${line}`);
     assert.deepEqual(
       [all.flatMap((explanation) => explanation.faults), all.flatMap((explanation) => explanation.warnings)],

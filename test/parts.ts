@@ -1,8 +1,8 @@
 import { spawnSync } from "node:child_process";
 import { findGoWebhook } from "../infra/bench/controller-runtime.ts";
-import { findBuiltEngine } from "../infra/bench/kinitiras.ts";
+import { findBuiltKinitirasEngine } from "../infra/bench/kinitiras.ts";
 import { requireBinaries } from "../infra/parity/control-plane/binaries.ts";
-import { findEvaluator } from "../infra/parity/pod-security/evaluator.ts";
+import { findPodSecurityEvaluator } from "../infra/parity/pod-security/evaluator.ts";
 import { findCfnLint, findMissingRuntimeClient, findMoto, type Tool } from "./aws/tools.ts";
 
 const getMissingTool = (tool: Tool) => ("missing" in tool ? tool.missing : undefined);
@@ -18,10 +18,16 @@ const parts = {
   git: () => (spawnSync("git", ["--version"]).status === 0 ? undefined : "git is not installed"),
   "Go webhook": () => explainIfMissing(findGoWebhook, "the webhook in Go is not here: npm run cluster builds it"),
   kinitiras: () =>
-    explainIfMissing(findBuiltEngine, "kinitiras' engine is not here: node infra/bench/kinitiras.ts builds it"),
+    explainIfMissing(
+      findBuiltKinitirasEngine,
+      "kinitiras' engine is not here: node infra/bench/kinitiras.ts builds it",
+    ),
   moto: () => getMissingTool(findMoto()),
   "Pod Security evaluator": () =>
-    explainIfMissing(findEvaluator, "upstream's Pod Security evaluator is not here: npm run cluster builds it"),
+    explainIfMissing(
+      findPodSecurityEvaluator,
+      "upstream's Pod Security evaluator is not here: npm run cluster builds it",
+    ),
   "runtime client": findMissingRuntimeClient,
 };
 

@@ -6,7 +6,7 @@ import { fileURLToPath } from "node:url";
 import { parse, stringify } from "yaml";
 import { readCatalogue } from "../infra/catalogue/registry.ts";
 import { Complaint } from "../infra/cli/complaint.ts";
-import { findRulesUnderTest, readPolicyCases, runPolicyCase } from "../infra/policies/policy-cases.ts";
+import { findRulesForPolicies, readPolicyCases, runPolicyCase } from "../infra/policies/policy-cases.ts";
 import type { TestResult } from "../infra/testing/results.ts";
 import { createTestFolder } from "./folders.ts";
 import { readRows } from "./rows.ts";
@@ -46,7 +46,7 @@ const pod = { apiVersion: "v1", kind: "Pod", metadata: { name: "a", namespace: "
 describe("a policy's case", () => {
   for (const { name, policy, case: entry, result, because } of cases)
     it(name, async () => {
-      const rules = findRulesUnderTest(catalogue, [policy]);
+      const rules = findRulesForPolicies(catalogue, [policy]);
       const file = await writeDocuments("cases.yaml", [{ name: "is tried", ...entry }]);
       for (const [underTest, one] of await readPolicyCases(file, rules)) {
         const tried = await runPolicyCase(file, underTest, one);
@@ -56,7 +56,7 @@ describe("a policy's case", () => {
 
   it("is evaluated by rules that read policies, with their configured settings", () => {
     const own = { mode: "enforce" as const, settings: { scripts: false } };
-    const rules = findRulesUnderTest(catalogue, [kept], new Map([["policy-validate", own]]));
+    const rules = findRulesForPolicies(catalogue, [kept], new Map([["policy-validate", own]]));
     const setups = rules.map(({ listed, held }) => [listed.name, held, Object(listed.rule.settings)] as const);
     assert.deepEqual(
       setups.map(([name, held, { policies, scripts }]) => [name, held, policies.length, scripts]),
@@ -71,7 +71,7 @@ describe("a policy's case", () => {
     it(`is refused with ${name}`, async () => {
       const file = await writeDocuments("cases.yaml", name.startsWith("a map instead") ? given : [given]);
       await assert.rejects(
-        readPolicyCases(file, findRulesUnderTest(catalogue, [kept])),
+        readPolicyCases(file, findRulesForPolicies(catalogue, [kept])),
         (error) => error instanceof Complaint && new RegExp(sentence).test(error.message),
       );
     });

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { Context } from "aws-lambda";
 import fc from "fast-check";
-import { createCompleteEndpoint } from "#lib/complete-endpoint.ts";
+import { createEndpointForAnyRule } from "#lib/complete-endpoint.ts";
 import type { EnforcementMode, RuleDecision } from "#lib/decide.ts";
 import type { EndpointHost } from "#lib/endpoint.ts";
 import { createRecordedCapabilities } from "#lib/recorded-answers.ts";
@@ -12,14 +12,14 @@ import type { Case, RecordingOrigin } from "#lib/recording/recording.ts";
 import type { AdmissionRequest } from "#lib/review.ts";
 import { getVariants, selectPhase } from "#lib/rule.ts";
 import { mergeWithDefaults } from "#lib/settings.ts";
-import { listDifferences, parseDecision } from "../infra/catalogue/case-differences.ts";
+import { describeCaseDifferences, parseDecision } from "../infra/catalogue/case-differences.ts";
 import {
+  applyCaseSettingsAndVariant,
   buildReview,
   evaluateCase,
   getCasePhase,
   parseCases,
   readCases,
-  selectCaseVariant,
 } from "../infra/catalogue/cases.ts";
 import { type CatalogueRule, readCatalogue } from "../infra/catalogue/registry.ts";
 import { createTestSigner } from "../infra/parity/test-key.ts";
@@ -83,7 +83,7 @@ const sendReview = async (listed: CatalogueRule, entry: Case, request: Admission
     requestContext: { http: { method: "POST", path } },
     body: JSON.stringify({ kind: "AdmissionReview", apiVersion: "admission.k8s.io/v1", request }),
   };
-  const handler = createCompleteEndpoint(rule, config, recorder.host, recorder.evaluate);
+  const handler = createEndpointForAnyRule(rule, config, recorder.host, recorder.evaluate);
   const { statusCode, body } = Object(await handler(event, {} as Context));
   return { statusCode, answer: JSON.parse(body), recordings };
 };
@@ -112,14 +112,14 @@ const assertRecording = async (
   assert.deepEqual(origin, { rule: listed.name, cluster: "local", version: "$LATEST", at: recordedCase.now }, what);
   assert.deepEqual(Object.keys(review.request).sort(), Object.keys(request).sort(), what);
   const decision = await evaluateCase(listed, recordedCase, review);
-  assert.deepEqual(listDifferences(recordedCase, decision), [], what);
+  assert.deepEqual(describeCaseDifferences(recordedCase, decision), [], what);
   if (mode === "enforce" && !redacted)
     assert.deepEqual(summarize(decision), summarize(parseDecision(answer, request.uid) ?? assert.fail(what)), what);
   return { line, redacted };
 };
 
 const isMatched = ({ rule }: CatalogueRule, example: Case, { resource }: AdmissionRequest): boolean => {
-  const { rule: variantRule, settings } = selectCaseVariant(rule, example);
+  const { rule: variantRule, settings } = applyCaseSettingsAndVariant(rule, example);
   const resources =
     selectPhase(variantRule.match, getCasePhase(example), settings)?.flatMap(({ resources }) => resources) ?? [];
   return resources.some((one) => one === "*" || one === "*/*" || one === resource.resource);

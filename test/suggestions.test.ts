@@ -5,7 +5,7 @@ import { before, describe, it } from "node:test";
 import { isDeepStrictEqual } from "node:util";
 import fc from "fast-check";
 import type { Pod } from "kubernetes-types/core/v1.d.ts";
-import type { EvaluationContext } from "#lib/decide.ts";
+import type { RuleEvaluationContext } from "#lib/decide.ts";
 import { evaluateRule } from "#lib/evaluation.ts";
 import { createRecordedCapabilities } from "#lib/recorded-answers.ts";
 import { checkReview, type KubernetesObject } from "#lib/review.ts";
@@ -182,7 +182,7 @@ describe("what rules suggest", () => {
       oldObject = null,
       subResource,
       ...more
-    }: Partial<EvaluationContext> & {
+    }: Partial<RuleEvaluationContext> & {
       object: KubernetesObject;
       resource?: string;
       oldObject?: KubernetesObject | null;

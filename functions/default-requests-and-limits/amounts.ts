@@ -9,15 +9,15 @@ export interface DefaultResourceSettings {
 }
 
 /** The requests and limits of a container or of a whole pod. */
-export interface Resources {
+export interface RequestsAndLimits {
   requests?: QuantityTextByResource;
   limits?: QuantityTextByResource;
 }
 
 /** Returns the defaults to add to a container. `shared` are the pod-level resources, which all its containers share. */
 export const selectMissingDefaults = (
-  own: Resources,
-  shared: Resources,
+  own: RequestsAndLimits,
+  shared: RequestsAndLimits,
   { requests, limits }: DefaultResourceSettings,
 ) => {
   const isOpen = (resource: string) =>

@@ -1,10 +1,15 @@
 import type { Pod } from "kubernetes-types/core/v1.d.ts";
 import { listContainers, listContainersInCel } from "postern/objects/pod";
 import { rule } from "postern/rule";
-import { type DefaultResourceSettings, findSettingsFault, type Resources, selectMissingDefaults } from "./amounts.ts";
+import {
+  type DefaultResourceSettings,
+  findSettingsFault,
+  type RequestsAndLimits,
+  selectMissingDefaults,
+} from "./amounts.ts";
 
 /** A pod with pod-level resources, which kubernetes-types doesn't have yet. */
-type SharingPod = Pod & { spec?: { resources?: Resources } };
+type SharingPod = Pod & { spec?: { resources?: RequestsAndLimits } };
 
 const settings: DefaultResourceSettings = { requests: {}, limits: {}, initContainers: true };
 

@@ -3,21 +3,21 @@ import { Failure } from "postern/failure";
 import type { Ledger } from "postern/ledger";
 import type { HttpsRequest, HttpsResponse } from "postern/needs";
 import { buildPodUrl } from "./pod-address.ts";
-import type { Settings } from "./pod-state.ts";
+import type { DeletionGuardSettings } from "./pod-state.ts";
 
 /** The milliseconds until an unfinished clean-up call may be repeated, and the seconds until a call is forgotten. */
 const retryMilliseconds = 60_000;
 const rememberSeconds = 30 * 24 * 3600;
 
 interface CleanUpContext {
-  settings: Settings;
+  settings: DeletionGuardSettings;
   now: Date;
   calls: Ledger;
   ask(request: HttpsRequest): Promise<HttpsResponse>;
 }
 
 /** Reports whether the pod's check answers with 2xx. Throws if the check can't be reached. */
-export const isFinishedByCheck = async (
+export const askPodWhetherFinished = async (
   pod: Pod,
   { settings: { finished, addresses, ca }, ask }: CleanUpContext,
 ): Promise<boolean> => {

@@ -43,7 +43,7 @@ const placeholders = ["name", "namespace", "uid"] as const;
 const host = /^https?:\/\/([^/?#]*)/;
 
 /** Returns what is wrong with a URL template, which may contain {name}, {namespace}, {uid}, and {ip} as its host. */
-export const findTemplateFault = (template: string): string | undefined => {
+export const findPodUrlTemplateFault = (template: string): string | undefined => {
   const [, named = ""] = host.exec(template) ?? [];
   const isOfPods = /^\{ip\}(:\d{1,5})?$/.test(named);
   if (!isOfPods && /[{}@%\s\\]/.test(named)) return "a host, or {ip} in its place, and nothing else before the path";

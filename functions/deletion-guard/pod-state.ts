@@ -1,7 +1,7 @@
 import type { Pod } from "kubernetes-types/core/v1.d.ts";
 import type { AdmissionRequest } from "postern/review";
 
-export interface Settings {
+export interface DeletionGuardSettings {
   /** Pods with this label or annotation are guarded, whatever the value; an empty key matches no pod. */
   mark: { label: string; annotation: string };
   /** A pod is finished if its annotation, its condition or the check says so; each is off if its text is empty. */
@@ -14,11 +14,11 @@ export interface Settings {
 }
 
 /** Reports whether a pod has the mark and isn't already being deleted; the kubelet ends a pod that is. */
-export const isGuarded = ({ metadata = {} }: Pod, { mark }: Settings) =>
+export const isMarkedAndNotBeingDeleted = ({ metadata = {} }: Pod, { mark }: DeletionGuardSettings) =>
   !metadata.deletionTimestamp && (hasKey(metadata.labels, mark.label) || hasKey(metadata.annotations, mark.annotation));
 
 /** Reports whether two pods have different uids; a missing uid is no difference. */
-export const isOtherPod = ({ metadata: left }: Pod, { metadata: right }: Pod) =>
+export const haveDifferentUids = ({ metadata: left }: Pod, { metadata: right }: Pod) =>
   left?.uid !== undefined && right?.uid !== undefined && left.uid !== right.uid;
 
 const hasKey = (map: object | undefined, key: string) => key !== "" && Object.hasOwn(map ?? {}, key);
@@ -28,16 +28,18 @@ export const isRunningOnNode = ({ spec, status }: Pod) =>
   Boolean(spec?.nodeName) && status?.phase !== "Succeeded" && status?.phase !== "Failed";
 
 /** Reports whether an annotation or a condition, named in the settings, says that a pod has finished its work. */
-export const isFinished = ({ metadata, status }: Pod, { finished: { annotation, condition } }: Settings) =>
+export const isFinished = ({ metadata, status }: Pod, { finished: { annotation, condition } }: DeletionGuardSettings) =>
   (hasKey(metadata?.annotations, annotation) && metadata?.annotations?.[annotation] === "true") ||
   (condition !== "" && status?.conditions?.some(({ type, status }) => type === condition && status === "True"));
 
 /** Reports whether the user may delete a guarded pod with a grace period of 0 seconds. */
-export const mayForce = ({ userInfo: { username = "", groups = [] } }: AdmissionRequest, { force }: Settings) =>
-  force.users.includes(username) || groups.some((group) => force.groups.includes(group));
+export const mayForceDeletion = (
+  { userInfo: { username = "", groups = [] } }: AdmissionRequest,
+  { force }: DeletionGuardSettings,
+) => force.users.includes(username) || groups.some((group) => force.groups.includes(group));
 
 /** Returns a phrase for each way, among those that are on, in which a pod can say that it is finished. */
-export const describeFinishSettings = ({ finished: { annotation, condition, check } }: Settings) => [
+export const describeFinishSettings = ({ finished: { annotation, condition, check } }: DeletionGuardSettings) => [
   ...(annotation ? [`annotation ${annotation}=true`] : []),
   ...(condition ? [`condition ${condition}`] : []),
   ...(check ? ["its check"] : []),

@@ -1,19 +1,19 @@
 import type { Pod } from "kubernetes-types/core/v1.d.ts";
 import { get, http, ledger } from "postern/needs";
 import { rule } from "postern/rule";
-import { isFinishedByCheck, startCleanUp } from "./clean-up.ts";
-import { findTemplateFault, parseNetwork } from "./pod-address.ts";
+import { askPodWhetherFinished, startCleanUp } from "./clean-up.ts";
+import { findPodUrlTemplateFault, parseNetwork } from "./pod-address.ts";
 import {
+  type DeletionGuardSettings,
   describeFinishSettings,
+  haveDifferentUids,
   isFinished,
-  isGuarded,
-  isOtherPod,
+  isMarkedAndNotBeingDeleted,
   isRunningOnNode,
-  mayForce,
-  type Settings,
+  mayForceDeletion,
 } from "./pod-state.ts";
 
-const settings: Settings = {
+const settings: DeletionGuardSettings = {
   mark: { label: "deletion-guard.postern.dev/cleans-up", annotation: "" },
   finished: { annotation: "deletion-guard.postern.dev/finished", condition: "", check: "" },
   cleanUp: "",
@@ -29,7 +29,7 @@ export default rule({
     { apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["DELETE"] },
     { apiGroups: [""], apiVersions: ["v1"], resources: ["pods/eviction"], operations: ["CREATE"] },
   ],
-  matchConditions: ({ mark }: Settings) => ({
+  matchConditions: ({ mark }: DeletionGuardSettings) => ({
     // An eviction doesn't contain the pod.
     "is-marked-and-not-going": `request.?subResource.orValue("") == "eviction" || oldObject == null ||
       (!has(oldObject.metadata.deletionTimestamp) && (${buildMarkCondition("labels", mark.label)} || ${buildMarkCondition("annotations", mark.annotation)}))`,
@@ -42,7 +42,7 @@ export default rule({
     if (Object.values(finished).every((text) => text === ""))
       return "must have an annotation, a condition or a check that says when a pod is finished";
     for (const [name, template] of Object.entries({ cleanUp, "finished.check": finished.check })) {
-      const fault = template === "" ? undefined : findTemplateFault(template);
+      const fault = template === "" ? undefined : findPodUrlTemplateFault(template);
       if (fault) return `must have ${fault} as ${name}, not "${template}"`;
       if (template.includes("{ip}") && addresses.length === 0)
         return `must list networks under addresses, because ${name} calls pods`;
@@ -63,21 +63,22 @@ export default rule({
 
   async validate(object: Pod, { request, settings, now, pods, namespaces, calls, ask }) {
     const isEviction = request.subResource === "eviction";
-    if (!isEviction && !isGuarded(object, settings)) return;
+    if (!isEviction && !isMarkedAndNotBeingDeleted(object, settings)) return;
     // The requests of a deleted collection have no name.
     const name = request.name || object.metadata?.name || "";
     const pod = await pods(name, request.namespace);
-    if (!pod || !isGuarded(pod, settings) || !isRunningOnNode(pod) || isFinished(pod, settings)) return;
+    if (!pod || !isMarkedAndNotBeingDeleted(pod, settings) || !isRunningOnNode(pod) || isFinished(pod, settings))
+      return;
     // The pod was replaced by another pod of the same name.
-    if (!isEviction && isOtherPod(pod, object)) return;
+    if (!isEviction && haveDifferentUids(pod, object)) return;
     const options = isEviction ? Object(object).deleteOptions : request.options;
-    if (Object(options).gracePeriodSeconds === 0 && mayForce(request, settings)) return;
+    if (Object(options).gracePeriodSeconds === 0 && mayForceDeletion(request, settings)) return;
     if (!settings.endingNamespaces) {
       const namespace = await namespaces(request.namespace ?? "");
       if (!namespace || namespace.metadata?.deletionTimestamp) return;
     }
     const context = { settings, now, calls, ask };
-    if (await isFinishedByCheck(pod, context)) return;
+    if (await askPodWhetherFinished(pod, context)) return;
 
     const isDryRun = request.dryRun || Object(options).dryRun?.length > 0;
     const outcome = isDryRun || settings.cleanUp === "" ? undefined : await startCleanUp(pod, context);

@@ -8,7 +8,7 @@ import type { AdmissionRequest } from "postern/review";
 const apiVersion = "imagepolicy.k8s.io/v1alpha1";
 const kind = "ImageReview";
 
-export const writeReview = (pod: Pod, { namespace, subResource }: AdmissionRequest): string => {
+export const formatImageReview = (pod: Pod, { namespace, subResource }: AdmissionRequest): string => {
   const containers = listContainers(pod, subResource ? ["ephemeralContainers"] : ["containers", "initContainers"]);
   const annotations = Object.entries(pod.metadata?.annotations ?? {})
     .filter(([key]) => key.includes(".image-policy.k8s.io/"))
@@ -21,14 +21,14 @@ export const writeReview = (pod: Pod, { namespace, subResource }: AdmissionReque
   return JSON.stringify({ kind, apiVersion, metadata: {}, spec, status: { allowed: false } });
 };
 
-export interface ReviewOutcome {
+export interface ImageReviewOutcome {
   allowed: boolean;
   reason?: string;
   audit?: Record<string, string>;
   fault?: string;
 }
 
-export const readReview = (answer: HttpsResponse): ReviewOutcome => {
+export const parseImageReviewAnswer = (answer: HttpsResponse): ImageReviewOutcome => {
   const { status } = answer;
   if (status < 200 || status > 299) return failOutcome(`the image policy webhook backend answers ${status}`);
 
@@ -45,9 +45,9 @@ export const readReview = (answer: HttpsResponse): ReviewOutcome => {
 };
 
 /** Turns a Failure with code 503 (the service can't be reached) into an outcome with a fault; throws any other error. */
-export const toUnreachableServiceOutcome = (error: unknown): ReviewOutcome => {
+export const toUnreachableServiceOutcome = (error: unknown): ImageReviewOutcome => {
   if (error instanceof Failure && error.code === 503) return failOutcome(error.message);
   throw error;
 };
 
-const failOutcome = (fault: string): ReviewOutcome => ({ allowed: false, fault });
+const failOutcome = (fault: string): ImageReviewOutcome => ({ allowed: false, fault });

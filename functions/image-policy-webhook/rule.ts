@@ -3,7 +3,7 @@ import { type HttpsResponse, https } from "postern/needs";
 import { forbidden } from "postern/refusals";
 import { rule } from "postern/rule";
 import { findServiceFault, findTokenPlace, serviceSettings } from "postern/service-settings";
-import { readReview, toUnreachableServiceOutcome, writeReview } from "./image-review.ts";
+import { formatImageReview, parseImageReviewAnswer, toUnreachableServiceOutcome } from "./image-review.ts";
 
 /** Upstream's settings, except `backend`: upstream reads it from a kubeconfig file. */
 const settings = {
@@ -44,14 +44,14 @@ export default rule({
       url: url.href,
       method: "POST",
       headers: { accept: "application/json", "content-type": "application/json" },
-      body: writeReview(pod, request),
+      body: formatImageReview(pod, request),
       ...(backend.ca && { ca: backend.ca }),
       ...(bearer && { bearer }),
       tries: 5,
       pause: getNumberOrDefault(imagePolicy.retryBackoff, 500),
       // Denials are not cached: the answer to one request must not refuse another.
-      keep: (response: HttpsResponse) => (readReview(response).allowed ? allowed : 0),
-    }).then(readReview, toUnreachableServiceOutcome);
+      keep: (response: HttpsResponse) => (parseImageReviewAnswer(response).allowed ? allowed : 0),
+    }).then(parseImageReviewAnswer, toUnreachableServiceOutcome);
 
     if (answer.fault !== undefined)
       return imagePolicy.defaultAllow

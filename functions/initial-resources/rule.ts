@@ -5,7 +5,7 @@ import { listContainers, listContainersInCel } from "postern/objects/pod";
 import type { PodWithResources } from "postern/objects/resources";
 import { rule } from "postern/rule";
 import { findServiceFault, findTokenPlace } from "postern/service-settings";
-import { queryUsage, type ResourceName, type Settings, usageSettings } from "./usage-history.ts";
+import { type InitialResourcesSettings, queryUsage, type ResourceName, usageHistorySettings } from "./usage-history.ts";
 
 const annotation = "kubernetes.io/initial-resources";
 
@@ -23,7 +23,7 @@ export default rule({
       !(r in c.?resources.?requests.orValue({})) && !(r in c.?resources.?limits.orValue({}))))`,
   },
   timeoutSeconds: 5,
-  settings: usageSettings,
+  settings: usageHistorySettings,
   checkSettings({ percentile, prometheus: { cpu, memory, ...service } }) {
     const unfit = findServiceFault(service, "prometheus");
     if (unfit !== undefined) return unfit;
@@ -32,7 +32,7 @@ export default rule({
     if (wrong !== undefined)
       return `must have the name of a metric for cpu and for memory, not ${JSON.stringify(wrong)}`;
   },
-  needs: { ask: https(({ prometheus }: Settings) => findTokenPlace(prometheus)) },
+  needs: { ask: https(({ prometheus }: InitialResourcesSettings) => findTokenPlace(prometheus)) },
 
   async mutate(pod: Pod, { request, settings, ask }) {
     const incomplete = listIncompleteContainers(pod);

@@ -4,7 +4,7 @@ import { formatImage, parseImage } from "postern/objects/image";
 import { canonicalizeQuantity } from "postern/objects/quantity";
 import { findTokenPlace, tokenSettings } from "postern/service-settings";
 
-export const usageSettings = {
+export const usageHistorySettings = {
   /** `percentile` and `namespaceOnly` are upstream's flags; the data source is Postern's. */
   percentile: 90,
   namespaceOnly: true,
@@ -17,7 +17,7 @@ export const usageSettings = {
   },
 };
 
-export type Settings = typeof usageSettings;
+export type InitialResourcesSettings = typeof usageHistorySettings;
 
 export type ResourceName = "cpu" | "memory";
 type Ask = (request: HttpsRequest) => Promise<HttpsResponse>;
@@ -46,7 +46,7 @@ export const queryUsage = async (
   resource: ResourceName,
   image: string,
   namespace: string,
-  { percentile, namespaceOnly, prometheus }: Settings,
+  { percentile, namespaceOnly, prometheus }: InitialResourcesSettings,
   ask: Ask,
 ): Promise<string | undefined> => {
   const bearer = findTokenPlace(prometheus);
@@ -80,7 +80,7 @@ const buildSeries = (
   resource: ResourceName,
   image: string,
   { isSameTag, namespace }: QueryStage,
-  { cpu, memory }: Settings["prometheus"],
+  { cpu, memory }: InitialResourcesSettings["prometheus"],
 ) => {
   const parsed = parseImage(image);
   if (parsed === undefined) return undefined;

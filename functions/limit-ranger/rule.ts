@@ -5,7 +5,7 @@ import type { AdmissionRequest } from "postern/review";
 import { type RequestMatch, rule } from "postern/rule";
 import { listClaimOffences, listPodOffences } from "./bounds.ts";
 import { addDefaults } from "./defaults.ts";
-import { fitClaim, fitPod } from "./suggestion.ts";
+import { fitClaimToBounds, fitPodOrAdvise } from "./suggestion.ts";
 
 type PodOrClaim = Pod | PersistentVolumeClaim;
 
@@ -52,8 +52,8 @@ export default rule({
 
   async suggest(object: PodOrClaim, { request, oldObject, current }) {
     const all = (await current(request.namespace)).flatMap(({ spec }) => spec?.limits ?? []);
-    if (isPod(object, request)) return fitPod(object, all);
-    fitClaim(object, all, oldObject && !isPod(oldObject, request) ? oldObject : null);
+    if (isPod(object, request)) return fitPodOrAdvise(object, all);
+    fitClaimToBounds(object, all, oldObject && !isPod(oldObject, request) ? oldObject : null);
   },
 });
 

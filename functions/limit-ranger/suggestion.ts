@@ -11,7 +11,7 @@ import type { PodWithResources, ResourceRequirements } from "postern/objects/res
 import { listPodOffences } from "./bounds.ts";
 
 /** Edits a pod so that it is within the bounds, or returns advice if no single edit does that. */
-export const fitPod = (pod: PodWithResources, allBounds: readonly LimitRangeItem[]): string | undefined => {
+export const fitPodOrAdvise = (pod: PodWithResources, allBounds: readonly LimitRangeItem[]): string | undefined => {
   const containers = listContainers(pod, ["containers", "initContainers"]).map(({ container }) => container);
   for (const bounds of allBounds.filter(({ type }) => type === "Container"))
     for (const container of containers) fitResources(container, bounds);
@@ -26,7 +26,7 @@ export const fitPod = (pod: PodWithResources, allBounds: readonly LimitRangeItem
 };
 
 /** Edits a claim so that it is within the bounds. Only its request counts, and an existing claim can't shrink. */
-export const fitClaim = (
+export const fitClaimToBounds = (
   { spec }: PersistentVolumeClaim,
   allBounds: readonly LimitRangeItem[],
   oldClaim: PersistentVolumeClaim | null,

@@ -14,7 +14,7 @@ export const kubeletNeeds = {
 };
 
 /** The feature gates that upstream's plugin reads, with upstream's defaults. */
-export const featureGateDefaults = {
+export const nodeRestrictionGateDefaults = {
   serviceAccountNodeAudienceRestriction: true,
   podCertificateRequest: false,
   allowInsecureKubeletCertificateSigningRequests: false,
@@ -26,7 +26,7 @@ export type KubeletRequestContext = {
   node: string;
   request: AdmissionRequest;
   oldObject: unknown;
-  settings: typeof featureGateDefaults;
+  settings: typeof nodeRestrictionGateDefaults;
 } & Answers<typeof kubeletNeeds>;
 
 /** The reason of a refusal, or a complete status; undefined admits the request. */

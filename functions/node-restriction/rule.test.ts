@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { AdmissionRequest, Operation } from "postern/review";
 import { evaluateMatchCondition, openRule } from "postern/test";
-import { isKubelet, unusualRequestConditions } from "./webhook-entries.ts";
+import { isKubelet, skipOrdinaryHeartbeatConditions } from "./webhook-entries.ts";
 
 const { decide, entries } = await openRule(import.meta.dirname);
 
@@ -34,7 +34,7 @@ describe("node-restriction", () => {
 
   it("is not called for usual heartbeats", () => {
     const isCalled = (request: AdmissionRequest) =>
-      Object.values({ ...isKubelet, ...unusualRequestConditions }).every((expression) =>
+      Object.values({ ...isKubelet, ...skipOrdinaryHeartbeatConditions }).every((expression) =>
         evaluateMatchCondition(expression, request),
       );
     const leases = { group: "coordination.k8s.io", version: "v1", resource: "leases" };

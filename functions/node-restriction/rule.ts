@@ -2,11 +2,11 @@ import { forbidden } from "postern/refusals";
 import type { KubernetesObject } from "postern/review";
 import { rule } from "postern/rule";
 import {
-  featureGateDefaults,
   getNodeName,
   type KubeletOffence,
   type KubeletRequestContext,
   kubeletNeeds,
+  nodeRestrictionGateDefaults,
   quoteText,
 } from "./kubelet.ts";
 import { checkNode } from "./nodes.ts";
@@ -18,35 +18,35 @@ import {
   heartbeatMatches,
   isKubelet,
   isNoEviction,
-  isNoHeartbeat,
-  otherRequests,
-  podRequests,
-  unusualRequestConditions,
+  nodeRecoveryRequests,
+  noStatusHeartbeatCondition,
+  podAndNodeRequests,
+  skipOrdinaryHeartbeatConditions,
 } from "./webhook-entries.ts";
 
 export default rule({
   summary: "Lets a kubelet write only objects that belong to its own node.",
   order: 8,
   upstreamPlugin: { plugin: "NodeRestriction" },
-  match: [...podRequests, ...otherRequests, ...heartbeatMatches],
+  match: [...podAndNodeRequests, ...nodeRecoveryRequests, ...heartbeatMatches],
   matchConditions: isKubelet,
   variants: [
     {
       name: "heartbeats",
       match: heartbeatMatches,
-      matchConditions: { ...isKubelet, ...unusualRequestConditions },
+      matchConditions: { ...isKubelet, ...skipOrdinaryHeartbeatConditions },
       everywhere: true,
     },
     {
       name: "pods",
-      match: podRequests,
+      match: podAndNodeRequests,
       everywhere: true,
-      matchConditions: { ...isKubelet, ...isNoHeartbeat, ...isNoEviction },
+      matchConditions: { ...isKubelet, ...noStatusHeartbeatCondition, ...isNoEviction },
     },
-    { name: "others", match: otherRequests },
+    { name: "others", match: nodeRecoveryRequests },
   ],
   guards: true,
-  settings: featureGateDefaults,
+  settings: nodeRestrictionGateDefaults,
   needs: kubeletNeeds,
 
   /** Checks in the mutating phase: later the API server adds audiences and drops changes beside a status. */

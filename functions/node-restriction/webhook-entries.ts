@@ -11,13 +11,13 @@ export const heartbeatMatches: RequestMatch[] = [
 ];
 
 /** Requests that could give a kubelet privileges, above all in kube-system. Static pods run even if these fail. */
-export const podRequests: RequestMatch[] = [
+export const podAndNodeRequests: RequestMatch[] = [
   { ...core, resources: ["pods"], operations: ["CREATE", "UPDATE"] },
   { ...core, resources: ["pods/*", "nodes", "nodes/*"], ...writes },
 ];
 
 /** Requests that a node needs to restart the components that repair the cluster. */
-export const otherRequests: RequestMatch[] = [
+export const nodeRecoveryRequests: RequestMatch[] = [
   { ...core, resources: ["pods"], operations: ["DELETE"] },
   { ...core, resources: ["pods/eviction", "persistentvolumeclaims", "persistentvolumeclaims/*"], ...writes },
   { ...core, resources: ["serviceaccounts/token"], operations: ["CREATE"] },
@@ -46,7 +46,7 @@ export const isNoEviction: NamedConditions = {
 };
 
 /** True for all requests but updates of the status of nodes and pods. */
-export const isNoHeartbeat: NamedConditions = {
+export const noStatusHeartbeatCondition: NamedConditions = {
   "is-no-heartbeat": `!(request.operation == "UPDATE" && request.?subResource.orValue("") == "status" &&
     request.resource.resource in ["nodes", "pods"])`,
 };
@@ -61,7 +61,7 @@ const keepsNodeFields = keep("metadata.?labels", "metadata.?ownerReferences", "s
 const keepsPodFields = keep("metadata.?labels", "status.?resourceClaimStatuses", "status.?extendedResourceClaimStatus");
 
 /** Nearly all heartbeats are for the kubelet's own node and leave protected fields alone; they don't call the rule. */
-export const unusualRequestConditions: NamedConditions = {
+export const skipOrdinaryHeartbeatConditions: NamedConditions = {
   "is-unusual": `request.userInfo.username == "system:node:" ||
     request.userInfo.username != "system:node:" + ${node} ||
     (request.resource.resource == "leases" && request.?namespace.orValue("") != "kube-node-lease") ||

@@ -8,7 +8,7 @@ import {
   getEffectiveSecurityContext,
 } from "./identity.ts";
 import type { PodSecurityPolicyObject } from "./policy.ts";
-import { chooseAppArmorProfile, choosePodSeccompProfile, findAnnotatedSeccompProfile } from "./profiles.ts";
+import { chooseDefaultAppArmorProfile, choosePodSeccompProfile, findAnnotatedSeccompProfile } from "./profiles.ts";
 
 /** Returns the pod with the policy's defaults for fields that are not set; the same object if nothing changes. */
 export const addPolicyDefaults = (policy: PodSecurityPolicyObject, pod: Pod): Pod => {
@@ -19,7 +19,7 @@ export const addPolicyDefaults = (policy: PodSecurityPolicyObject, pod: Pod): Po
   const annotations: Record<string, string> = {};
   const fillContainers = <T extends AnyContainer>(containers: T[] | undefined, isAnnotated = true) => {
     const changed = containers?.map((container): T => {
-      const appArmor = chooseAppArmorProfile(policy, podWithFields, container);
+      const appArmor = chooseDefaultAppArmorProfile(policy, podWithFields, container);
       if (isAnnotated) Object.assign(annotations, appArmor.annotations);
       const securityContext = fillContext(policy, podWithFields, container, appArmor.field);
       return securityContext === container.securityContext ? container : { ...container, securityContext };
@@ -100,7 +100,7 @@ const applyChanges = <T extends object>(object: T, changes: { [Key in keyof T]?:
 };
 
 /** Reports whether only new ephemeral containers were filled in; the rest of a running pod can't change. */
-export const isOnlyInNewEphemeralContainers = (pod: Pod, filled: Pod, old: Pod): boolean => {
+export const fillsOnlyNewEphemeralContainers = (pod: Pod, filled: Pod, old: Pod): boolean => {
   const { ephemeralContainers: before = [], ...spec } = pod.spec ?? {};
   const { ephemeralContainers: after = [], ...filledSpec } = filled.spec ?? {};
   const known = new Set(old.spec?.ephemeralContainers?.map(({ name }) => name));

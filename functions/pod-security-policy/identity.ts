@@ -1,7 +1,7 @@
 import type { Container, EphemeralContainer, Pod, SELinuxOptions } from "kubernetes-types/core/v1.d.ts";
 import { quoteAsGo } from "postern/objects/go-quoted";
 import { describeInvalid, type PolicyOffences, printGoList, printRanges } from "./offence.ts";
-import { type GroupRule, isWithinRanges, type PodSecurityPolicyObject } from "./policy.ts";
+import { isWithinRanges, type PodGroupIdRule, type PodSecurityPolicyObject } from "./policy.ts";
 
 export type AnyContainer = Container | EphemeralContainer;
 
@@ -44,11 +44,11 @@ export function* listUserOffences(
   else if (runAsUser === 0) yield describeInvalid(`${path}.runAsUser`, "0", "running with the root UID is forbidden");
 }
 
-export const chooseGroup = ({ rule, ranges }: GroupRule = { rule: "RunAsAny" }): number | undefined =>
+export const chooseGroup = ({ rule, ranges }: PodGroupIdRule = { rule: "RunAsAny" }): number | undefined =>
   rule === "MustRunAs" ? ranges?.[0]?.min : undefined;
 
 export function* listGroupOffences(
-  { rule, ranges }: GroupRule = { rule: "RunAsAny" },
+  { rule, ranges }: PodGroupIdRule = { rule: "RunAsAny" },
   groups: readonly number[] | undefined,
   path: string,
 ): PolicyOffences {

@@ -3,10 +3,10 @@ import type { AccessAnswer, AccessQuestion } from "postern/needs";
 import type { AdmissionRequest, UserInfo } from "postern/review";
 import { addPolicyDefaults } from "./defaults.ts";
 import { listPodOffences } from "./pod-offences.ts";
-import type { PodSecurityPolicyObject, PolicyGrant } from "./policy.ts";
+import type { PodSecurityPolicyObject, PodSecurityPolicyUsers } from "./policy.ts";
 
 /** What the choice of a PodSecurityPolicy depends on, beside the pod. */
-export interface PolicyContext {
+export interface PodSecurityPolicyContext {
   request: AdmissionRequest;
   oldObject: Pod | null;
   settings: { policies: PodSecurityPolicyObject[]; accessReviews: boolean };
@@ -14,7 +14,7 @@ export interface PolicyContext {
 }
 
 /** The policy that admits a pod, and the pod with that policy's defaults; or why no policy admits it. */
-export type PolicyChoice = { policy: string; pod: Pod } | { refusal: string };
+export type PodSecurityPolicyChoice = { policy: string; pod: Pod } | { refusal: string };
 
 /** Longer refusals are cut, because a response that is too long fails. */
 const longestRefusal = 65_536;
@@ -25,14 +25,18 @@ const longestRefusal = 65_536;
  */
 export const choosePolicy = async (
   pod: Pod,
-  { request, settings: { policies, accessReviews }, may }: PolicyContext,
+  { request, settings: { policies, accessReviews }, may }: PodSecurityPolicyContext,
   { mayFill, first }: { mayFill(filledPod: Pod): boolean; first?: string | undefined },
-): Promise<PolicyChoice> => {
-  const { isListed, mayUse } = getGrants(request, pod.spec?.serviceAccountName, accessReviews ? may : undefined);
+): Promise<PodSecurityPolicyChoice> => {
+  const { isListed, mayUse } = createPolicyUseChecks(
+    request,
+    pod.spec?.serviceAccountName,
+    accessReviews ? may : undefined,
+  );
   const usable = accessReviews ? [...policies] : policies.filter(isListed);
   usable.sort(compareNames(first));
   const against: { policy: PodSecurityPolicyObject; filledPod: Pod }[] = [];
-  let second: PolicyChoice | undefined;
+  let second: PodSecurityPolicyChoice | undefined;
   for (const policy of usable) {
     const filledPod = addPolicyDefaults(policy, pod);
     if (!listPodOffences(policy, filledPod).next().done) {
@@ -77,7 +81,7 @@ interface Grants {
 }
 
 /** Returns what reports whether the user or the pod's service account may use a policy. */
-export const getGrants = (
+export const createPolicyUseChecks = (
   { userInfo, namespace = "" }: AdmissionRequest,
   serviceAccountName: string | undefined,
   may: ((access: AccessQuestion) => Promise<AccessAnswer>) | undefined,
@@ -106,7 +110,7 @@ const getAccountUser = (namespace: string, name: string): UserInfo => {
   return { username: `${prefix}${namespace}:${name}`, groups };
 };
 
-const isGranted = ({ username = "", groups = [] }: UserInfo, use: PolicyGrant) =>
+const isGranted = ({ username = "", groups = [] }: UserInfo, use: PodSecurityPolicyUsers) =>
   use.users?.includes(username) ||
   use.serviceAccounts?.some((account) => username === `${prefix}${account}`) ||
   groups.some((group) => use.groups?.includes(group));

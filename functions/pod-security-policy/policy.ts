@@ -7,7 +7,7 @@ export interface IdRange {
 }
 
 /** A policy's rule for a pod's group ids (fsGroup or supplementalGroups): any, or ids in these ranges. */
-export interface GroupRule {
+export interface PodGroupIdRule {
   rule: "MustRunAs" | "MayRunAs" | "RunAsAny";
   ranges?: IdRange[];
 }
@@ -27,9 +27,9 @@ export interface PodSecurityPolicyObject {
     hostIPC?: boolean;
     seLinux: { rule: "MustRunAs" | "RunAsAny"; seLinuxOptions?: SELinuxOptions };
     runAsUser: { rule: "MustRunAs" | "MustRunAsNonRoot" | "RunAsAny"; ranges?: IdRange[] };
-    runAsGroup?: GroupRule;
-    supplementalGroups: GroupRule;
-    fsGroup: GroupRule;
+    runAsGroup?: PodGroupIdRule;
+    supplementalGroups: PodGroupIdRule;
+    fsGroup: PodGroupIdRule;
     readOnlyRootFilesystem?: boolean;
     defaultAllowPrivilegeEscalation?: boolean;
     allowPrivilegeEscalation?: boolean;
@@ -41,11 +41,11 @@ export interface PodSecurityPolicyObject {
     allowedProcMountTypes?: string[];
     runtimeClass?: { allowedRuntimeClassNames?: string[]; defaultRuntimeClassName?: string };
   };
-  use?: PolicyGrant;
+  use?: PodSecurityPolicyUsers;
 }
 
 /** The users that may use a policy; without `namespaces`, in all namespaces. */
-export interface PolicyGrant {
+export interface PodSecurityPolicyUsers {
   users?: string[];
   groups?: string[];
   /** Written as `namespace:name`. */

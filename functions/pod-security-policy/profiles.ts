@@ -36,7 +36,7 @@ const toAnnotation = (field: Field, holder: ProfileHolder | undefined): string |
 };
 
 /** Parses the notation of annotations; returns undefined if the text is no profile. */
-export const parseProfile = (text = ""): Profile | undefined => {
+export const parseProfileAnnotation = (text = ""): Profile | undefined => {
   const local = "localhost/";
   if (text === "runtime/default" || text === "docker/default") return { type: "RuntimeDefault" };
   if (text === "unconfined") return { type: "Unconfined" };
@@ -58,10 +58,10 @@ const getAppArmorProfile = (pod: Pod, container: AnyContainer) =>
   toAnnotation("appArmorProfile", pod.spec) ??
   "";
 
-export const chooseAppArmorProfile = (policy: PodSecurityPolicyObject, pod: Pod, container: AnyContainer) => {
+export const chooseDefaultAppArmorProfile = (policy: PodSecurityPolicyObject, pod: Pod, container: AnyContainer) => {
   const text = getAnnotation(policy, `${prefixes.appArmorProfile}defaultProfileName`);
   if (!text || getAppArmorProfile(pod, container)) return {};
-  return { annotations: { [toKey("appArmorProfile", container)]: text }, field: parseProfile(text) };
+  return { annotations: { [toKey("appArmorProfile", container)]: text }, field: parseProfileAnnotation(text) };
 };
 
 export function* listAppArmorOffences(
@@ -84,13 +84,13 @@ export function* listAppArmorOffences(
 export const choosePodSeccompProfile = (policy: PodSecurityPolicyObject, pod: Pod) => {
   if (getProfileField("seccompProfile", pod.spec)) return {};
   const text = getAnnotation(pod, podKey) || getAnnotation(policy, `${prefixes.seccompProfile}defaultProfileName`);
-  return text ? { annotations: { [podKey]: text }, field: parseProfile(text) } : {};
+  return text ? { annotations: { [podKey]: text }, field: parseProfileAnnotation(text) } : {};
 };
 
 export const findAnnotatedSeccompProfile = (pod: Pod, container: AnyContainer): Profile | undefined =>
   getProfileField("seccompProfile", container)
     ? undefined
-    : parseProfile(getAnnotation(pod, toKey("seccompProfile", container)));
+    : parseProfileAnnotation(getAnnotation(pod, toKey("seccompProfile", container)));
 
 export function* listPodSeccompOffences(policy: PodSecurityPolicyObject, pod: Pod): PolicyOffences {
   yield* checkSeccompProfile(policy, getPodProfile(pod), describePath("seccompProfile", pod, podKey, pod.spec, "spec"));

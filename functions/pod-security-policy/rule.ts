@@ -2,15 +2,15 @@ import type { Pod } from "kubernetes-types/core/v1.d.ts";
 import { accessReview } from "postern/needs";
 import { forbidden } from "postern/refusals";
 import { rule } from "postern/rule";
-import { addPolicyDefaults, isOnlyInNewEphemeralContainers } from "./defaults.ts";
+import { addPolicyDefaults, fillsOnlyNewEphemeralContainers } from "./defaults.ts";
 import { listPodOffences } from "./pod-offences.ts";
-import { choosePolicy, getGrants, type PolicyContext } from "./policy-choice.ts";
-import { findSettingsFault } from "./settings-check.ts";
-import { editPodForPolicy } from "./suggestion.ts";
+import { choosePolicy, createPolicyUseChecks, type PodSecurityPolicyContext } from "./policy-choice.ts";
+import { findSecurityPolicySettingsFault } from "./settings-check.ts";
+import { fixPodForSecurityPolicy } from "./suggestion.ts";
 
 const annotation = "kubernetes.io/psp";
 
-const settings: PolicyContext["settings"] = { policies: [], accessReviews: false };
+const settings: PodSecurityPolicyContext["settings"] = { policies: [], accessReviews: false };
 
 const ephemeralContainers = {
   apiGroups: [""],
@@ -33,7 +33,7 @@ export default rule({
   },
   guards: true,
   settings,
-  checkSettings: findSettingsFault,
+  checkSettings: findSecurityPolicySettingsFault,
   needs: { may: accessReview() },
 
   async mutate(draft: Pod, context) {
@@ -41,7 +41,7 @@ export default rule({
     // The request's object equals the draft but is faster to read; there may be hundreds of policies.
     const pod: Pod = Object(request.object);
     if (!changesCheckedParts(pod, oldObject)) return;
-    const mayFill = (filled: Pod) => !oldObject || isOnlyInNewEphemeralContainers(pod, filled, oldObject);
+    const mayFill = (filled: Pod) => !oldObject || fillsOnlyNewEphemeralContainers(pod, filled, oldObject);
     const choice = await choosePolicy(pod, context, { mayFill });
     if ("refusal" in choice) return { refuse: forbidden(request, choice.refusal) };
 
@@ -63,7 +63,11 @@ export default rule({
   async suggest(draft: Pod, { request, settings, may }) {
     // An existing pod can't be changed.
     if (request.operation !== "CREATE") return;
-    const grants = getGrants(request, draft.spec?.serviceAccountName, settings.accessReviews ? may : undefined);
+    const grants = createPolicyUseChecks(
+      request,
+      draft.spec?.serviceAccountName,
+      settings.accessReviews ? may : undefined,
+    );
     const usable = await Promise.all(
       settings.policies.map(async (policy) => ((await grants.mayUse(policy)) ? [policy] : [])),
     );
@@ -71,7 +75,7 @@ export default rule({
       const pod: Pod = structuredClone(Object(request.object));
       // If the policy adds no defaults to the pod, it adds none to the edited pod either.
       const isComplete = addPolicyDefaults(policy, pod) === pod;
-      editPodForPolicy(pod, policy);
+      fixPodForSecurityPolicy(pod, policy);
       const filledPod = addPolicyDefaults(policy, pod);
       return { pod: isComplete ? filledPod : pod, isEnough: listPodOffences(policy, filledPod).next().done };
     });

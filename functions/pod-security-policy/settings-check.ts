@@ -1,7 +1,7 @@
 import { isMap } from "postern/json";
 import type { PodSecurityPolicyObject } from "./policy.ts";
-import type { PolicyContext } from "./policy-choice.ts";
-import { parseProfile } from "./profiles.ts";
+import type { PodSecurityPolicyContext } from "./policy-choice.ts";
+import { parseProfileAnnotation } from "./profiles.ts";
 import { volumeTypes } from "./volumes.ts";
 
 /** Returns what is wrong with a value; `path` is the value's path in the settings. */
@@ -87,7 +87,7 @@ const checkSysctl = expectText(
   "a sysctl, or the beginning of one and *",
   (text) => text.length <= 253 && /^[-_.a-z0-9]*[a-z0-9*]$/.test(text),
 );
-const isProfile = (text: string) => text === "*" || parseProfile(text) !== undefined;
+const isProfile = (text: string) => text === "*" || parseProfileAnnotation(text) !== undefined;
 const checkProfiles = expectText(
   "runtime/default, docker/default, unconfined or localhost/… (or several, a comma between)",
   (text) => text === "" || text.split(",").every(isProfile),
@@ -184,7 +184,10 @@ const checkPolicy = checkMembers(
   ["metadata", "spec"],
 );
 
-export const findSettingsFault = ({ policies, accessReviews }: PolicyContext["settings"]): string | undefined => {
+export const findSecurityPolicySettingsFault = ({
+  policies,
+  accessReviews,
+}: PodSecurityPolicyContext["settings"]): string | undefined => {
   if (policies.length === 0) return "must have at least one policy; without any, no pod could be created";
   const seen = new Set<string>();
   return findFault(

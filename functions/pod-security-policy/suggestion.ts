@@ -11,7 +11,7 @@ const fillableFields = (
 ).split(" ");
 
 /** Removes or replaces, in place, the fields of a pod that break a policy; the pod may still break it after that. */
-export const editPodForPolicy = (pod: Pod, policy: PodSecurityPolicyObject): void => {
+export const fixPodForSecurityPolicy = (pod: Pod, policy: PodSecurityPolicyObject): void => {
   const { spec, metadata } = pod;
   if (!spec) return;
   const paths = [...listPodOffences(policy, addPolicyDefaults(policy, pod))].map(

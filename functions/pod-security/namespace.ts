@@ -9,24 +9,27 @@ import {
   hasLabel,
   isPrivileged,
   isStricter,
-  type LevelVersion,
   type NamespaceLabels,
   type NamespacePolicy,
+  type PodSecurityLevelAndVersion,
   parseNamespacePolicy,
   podSecurityModes,
   printLevelVersion,
 } from "./policy.ts";
-import type { Settings } from "./settings.ts";
+import type { PodSecuritySettings } from "./settings.ts";
 import { listOffences } from "./standards.ts";
 
 interface NamespaceContext {
   request: AdmissionRequest;
   oldObject: Namespace | null;
-  settings: Settings;
+  settings: PodSecuritySettings;
   pods(namespace: string): Promise<Pod[]>;
 }
 
-export const checkNamespace = (namespace: Namespace, context: NamespaceContext): Verdict | Promise<Verdict> => {
+export const checkPodSecurityNamespace = (
+  namespace: Namespace,
+  context: NamespaceContext,
+): Verdict | Promise<Verdict> => {
   const { request, oldObject, settings } = context;
   const { name = "" } = request;
   const labels = namespace.metadata?.labels ?? {};
@@ -42,7 +45,7 @@ export const checkNamespace = (namespace: Namespace, context: NamespaceContext):
   if (before) return warnOfExistingPods(name, policy.enforce, context);
 };
 
-const isMoreDemanding = (demanded: LevelVersion, previous: LevelVersion) =>
+const isMoreDemanding = (demanded: PodSecurityLevelAndVersion, previous: PodSecurityLevelAndVersion) =>
   demanded.level !== "privileged" &&
   (demanded.version !== previous.version || isStricter(demanded.level, previous.level));
 
@@ -76,7 +79,7 @@ export const maximumCheckedPods = 500;
 /** Returns warnings, never a refusal: existing pods or a failed list must not prevent a stricter level. */
 const warnOfExistingPods = async (
   name: string,
-  demand: LevelVersion,
+  demand: PodSecurityLevelAndVersion,
   { settings, pods }: NamespaceContext,
 ): Promise<Verdict> => {
   const all = await pods(name).catch(() => undefined);

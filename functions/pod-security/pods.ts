@@ -1,7 +1,7 @@
 import type { EphemeralContainer, Pod, PodTemplateSpec } from "kubernetes-types/core/v1.d.ts";
 import { listContainers } from "postern/objects/pod";
 import type { PodSubject } from "./checks/check-builders.ts";
-import type { Settings } from "./settings.ts";
+import type { PodSecuritySettings } from "./settings.ts";
 
 /** Returns the parts of a pod or pod template that the checks read. */
 export const toSubject = (pod: Pod | PodTemplateSpec): PodSubject => {
@@ -13,7 +13,7 @@ export const toSubject = (pod: Pod | PodTemplateSpec): PodSubject => {
 };
 
 /** Reports whether a pod is exempt by its RuntimeClass, which isolates it from the node in another way. */
-export const hasExemptRuntimeClass = ({ spec }: Pod | PodTemplateSpec, { exemptions }: Settings) =>
+export const hasExemptRuntimeClass = ({ spec }: Pod | PodTemplateSpec, { exemptions }: PodSecuritySettings) =>
   !!spec?.runtimeClassName && exemptions.runtimeClasses.includes(spec.runtimeClassName);
 
 /** Reports whether an update adds containers or images; other changes of a pod don't affect the checks. */
@@ -33,10 +33,10 @@ export const changesContainersOrImages = ({ spec }: Pod, { spec: old }: Pod): bo
 const toContainerKey = ({ name, image = "" }: EphemeralContainer) => JSON.stringify([name, image]);
 
 /** The parts of objects that contain a Pod template: where it is depends on the kind. */
-export interface Workload {
+export interface PodTemplateHolder {
   template?: PodTemplateSpec;
   spec?: { template?: PodTemplateSpec; jobTemplate?: { spec?: { template?: PodTemplateSpec } } };
 }
 
-export const getTemplate = ({ template, spec }: Workload): PodTemplateSpec | undefined =>
+export const getTemplate = ({ template, spec }: PodTemplateHolder): PodTemplateSpec | undefined =>
   template ?? spec?.jobTemplate?.spec?.template ?? spec?.template;

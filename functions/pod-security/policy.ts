@@ -2,17 +2,17 @@ import type { FieldError } from "postern/refusals";
 
 export const podSecurityLevels = ["privileged", "baseline", "restricted"] as const;
 export type PodSecurityLevel = (typeof podSecurityLevels)[number];
-export type StandardsVersion = "latest" | `v1.${number}`;
+export type PodSecurityVersion = "latest" | `v1.${number}`;
 
 /** The modes of Pod Security admission, each of which has its own namespace labels. */
 export const podSecurityModes = ["enforce", "audit", "warn"] as const;
 export type PodSecurityMode = (typeof podSecurityModes)[number];
 
-export interface LevelVersion {
+export interface PodSecurityLevelAndVersion {
   level: PodSecurityLevel;
-  version: StandardsVersion;
+  version: PodSecurityVersion;
 }
-export type NamespacePolicy = Record<PodSecurityMode, LevelVersion>;
+export type NamespacePolicy = Record<PodSecurityMode, PodSecurityLevelAndVersion>;
 
 export type NamespaceLabels = Readonly<Record<string, string>>;
 export type PodSecurityLabel = PodSecurityMode | `${PodSecurityMode}-version`;
@@ -22,7 +22,7 @@ export const toLabelKey = (label: PodSecurityLabel) => `pod-security.kubernetes.
 export const hasLabel = (labels: NamespaceLabels, label: PodSecurityLabel) => Object.hasOwn(labels, toLabelKey(label));
 
 export const isLevel = (text: string): text is PodSecurityLevel => podSecurityLevels.some((level) => level === text);
-export const isVersion = (text: string): text is StandardsVersion =>
+export const isVersion = (text: string): text is PodSecurityVersion =>
   // Upstream parses the minor version into 64 bits.
   text === "latest" || (/^v1\.(0|[1-9][0-9]{0,18})$/.test(text) && BigInt(text.slice(3)) < 2n ** 63n);
 
@@ -43,7 +43,7 @@ export const parseNamespacePolicy = (labels: NamespaceLabels, defaults: Namespac
     faults.push({ field: `metadata.labels[${toLabelKey(label)}]`, type: "Invalid value", value, detail });
     return fallback;
   };
-  const readMode = (mode: PodSecurityMode, fallback: PodSecurityLevel): LevelVersion => ({
+  const readMode = (mode: PodSecurityMode, fallback: PodSecurityLevel): PodSecurityLevelAndVersion => ({
     level: hasLabel(labels, mode) ? readLabel(mode, isLevel, mustBeLevel, fallback) : defaults[mode].level,
     version: hasLabel(labels, `${mode}-version`)
       ? readLabel(`${mode}-version`, isVersion, mustBeVersion, "latest")
@@ -71,7 +71,7 @@ export const isStricter = (left: PodSecurityLevel, right: PodSecurityLevel) =>
 export const isPrivileged = (policy: NamespacePolicy, among: readonly PodSecurityMode[] = podSecurityModes) =>
   among.every((mode) => policy[mode].level === "privileged");
 
-export const printLevelVersion = ({ level, version }: LevelVersion) => `${level}:${version}`;
+export const printLevelVersion = ({ level, version }: PodSecurityLevelAndVersion) => `${level}:${version}`;
 
 /** Returns the policy for namespaces without labels. An empty setting counts as absent. */
 export const getDefaultPolicy = ({
@@ -79,7 +79,7 @@ export const getDefaultPolicy = ({
 }: {
   defaults: Readonly<Record<PodSecurityLabel, string>>;
 }): NamespacePolicy => {
-  const readDefault = (mode: PodSecurityMode): LevelVersion => {
+  const readDefault = (mode: PodSecurityMode): PodSecurityLevelAndVersion => {
     const [level, version] = [defaults[mode], defaults[`${mode}-version`]];
     return { level: isLevel(level) ? level : "privileged", version: isVersion(version) ? version : "latest" };
   };

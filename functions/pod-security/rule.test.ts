@@ -17,7 +17,7 @@ import {
 } from "./policy.ts";
 import podSecurity from "./rule.ts";
 import { getNamespaceLabelsOfEntry } from "./selections.ts";
-import { type Settings, defaultPodSecuritySettings as standard } from "./settings.ts";
+import { type PodSecuritySettings, defaultPodSecuritySettings as standard } from "./settings.ts";
 
 const { decide, entries } = await openRule(import.meta.dirname);
 
@@ -35,7 +35,9 @@ const exemptions = fc.record({
   runtimeClasses: constantFrom([], ["kata"]),
   namespaces: constantFrom<string[][]>([], ["spared"], ["spared", "b"]),
 });
-const settingsOf = fc.record({ defaults, exemptions }).map((given) => mergeSettings(standard, given) as Settings);
+const settingsOf = fc
+  .record({ defaults, exemptions })
+  .map((given) => mergeSettings(standard, given) as PodSecuritySettings);
 
 const labelLevel = makeRare(constantFrom("privileged", "baseline", "restricted", "", "Baseline", "none"));
 const labelVersion = makeRare(
@@ -59,15 +61,15 @@ const name = constantFrom("a", "b", "spared");
 const plain = { containers: [{ name: "c", image: "app:1" }] };
 const violatingSpec = { ...plain, hostNetwork: true };
 
-const getKnownVariants = (settings: Settings) => {
+const getKnownVariants = (settings: PodSecuritySettings) => {
   const found = known.get(settings) ?? getVariants(podSecurity, settings) ?? [];
   known.set(settings, found);
   return found;
 };
-const known = new WeakMap<Settings, readonly RuleVariant<object>[]>();
+const known = new WeakMap<PodSecuritySettings, readonly RuleVariant<object>[]>();
 
 /** Returns the entries that select objects of a resource in a namespace with these labels. */
-const selectEntries = (resource: string, labels: NamespaceLabels, settings: Settings) =>
+const selectEntries = (resource: string, labels: NamespaceLabels, settings: PodSecuritySettings) =>
   getKnownVariants(settings).filter((variant) => {
     const matches = selectPhase(variant.match, "validate", settings) ?? [];
     const selector = variant.namespaceSelector as LabelSelector | undefined;
@@ -176,7 +178,7 @@ describe("the webhook entries of pod-security", () => {
 describe("a namespace with a stricter level", () => {
   const labels = { [toLabelKey("enforce")]: "baseline" };
   const stricter = { metadata: { name: "a", labels } };
-  const raiseLevel = (capabilities: Capabilities, settings: Partial<Settings> = {}) =>
+  const raiseLevel = (capabilities: Capabilities, settings: Partial<PodSecuritySettings> = {}) =>
     evaluateObject(stricter, {
       resource: "namespaces",
       capabilities,
@@ -223,7 +225,7 @@ describe("a namespace with a stricter level", () => {
 interface ObjectContext {
   resource: string;
   capabilities: Capabilities;
-  settings?: Settings;
+  settings?: PodSecuritySettings;
   variant?: string;
   oldObject?: object;
 }

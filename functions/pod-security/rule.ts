@@ -5,8 +5,14 @@ import { type FieldError, forbidden, formatFieldError, joinErrors, notFound } fr
 import type { AdmissionRequest } from "postern/review";
 import { rule, type Verdict } from "postern/rule";
 import type { PodSubject } from "./checks/check-builders.ts";
-import { checkNamespace, maximumCheckedPods } from "./namespace.ts";
-import { changesContainersOrImages, getTemplate, hasExemptRuntimeClass, toSubject, type Workload } from "./pods.ts";
+import { checkPodSecurityNamespace, maximumCheckedPods } from "./namespace.ts";
+import {
+  changesContainersOrImages,
+  getTemplate,
+  hasExemptRuntimeClass,
+  type PodTemplateHolder,
+  toSubject,
+} from "./pods.ts";
 import {
   getDefaultPolicy,
   isPrivileged,
@@ -17,10 +23,10 @@ import {
   printLevelVersion,
 } from "./policy.ts";
 import { getNamespaceLabelsOfEntry } from "./selections.ts";
-import { defaultPodSecuritySettings, findSettingsFault, type Settings } from "./settings.ts";
+import { defaultPodSecuritySettings, findSettingsFault, type PodSecuritySettings } from "./settings.ts";
 import { listOffences } from "./standards.ts";
 import { fixPod, suggestLabelCorrection } from "./suggestion.ts";
-import { buildVariants, podSecurityMatches } from "./variants.ts";
+import { buildPodSecurityVariants, podSecurityMatches } from "./variants.ts";
 
 export default rule({
   summary: "Checks pods against the Pod Security Standards that their namespace asks for.",
@@ -33,7 +39,7 @@ export default rule({
     settings: { namesExistingPods: true },
   },
   match: podSecurityMatches,
-  variants: buildVariants,
+  variants: buildPodSecurityVariants,
   guards: true,
   settings: defaultPodSecuritySettings,
   checkSettings: findSettingsFault,
@@ -45,9 +51,9 @@ export default rule({
     pods: list("pods", { most: maximumCheckedPods + 1 }),
   },
 
-  validate(object: Pod & Namespace & Workload, context): Verdict | Promise<Verdict> {
+  validate(object: Pod & Namespace & PodTemplateHolder, context): Verdict | Promise<Verdict> {
     const { request, oldObject, settings, variant = "", current, recent } = context;
-    if (request.resource.resource === "namespaces") return checkNamespace(object, context);
+    if (request.resource.resource === "namespaces") return checkPodSecurityNamespace(object, context);
     const isPod = request.resource.resource === "pods";
     if (isPod && oldObject && !changesContainersOrImages(object, oldObject)) return undefined;
     const pod = isPod ? object : getTemplate(object);
@@ -83,7 +89,7 @@ export default rule({
   },
 });
 
-const isExempt = ({ namespace = "", userInfo }: AdmissionRequest, { exemptions }: Settings) =>
+const isExempt = ({ namespace = "", userInfo }: AdmissionRequest, { exemptions }: PodSecuritySettings) =>
   exemptions.namespaces.includes(namespace) || exemptions.usernames.includes(userInfo.username ?? "");
 
 const evaluatePod = (

@@ -15,11 +15,11 @@ export type LabelExpression = NonNullable<LabelSelector["matchExpressions"]>[num
 /** The states of a label: "default" is absent, "invalid" is no level, and "any" stands for all states. */
 const stateNames = [...podSecurityLevels.toReversed(), "default", "invalid"] as const;
 type LabelState = (typeof stateNames)[number] | "any";
-export type LabelStates = Record<PodSecurityMode, LabelState>;
+export type PodSecurityLabelStates = Record<PodSecurityMode, LabelState>;
 
 /** A set of namespaces: their label states by mode, and the label expressions that select them. */
-export interface NamespaceSelection {
-  states: LabelStates;
+export interface NamespaceSetByLabels {
+  states: PodSecurityLabelStates;
   expressions: LabelExpression[];
 }
 
@@ -27,14 +27,19 @@ export interface NamespaceSelection {
 const order = ["warn", "enforce", "audit"] as const;
 
 /** Divides all namespaces by labels into selections, so that `outcomeOf` gives the same text within a selection. */
-export const divideNamespaces = (outcomeOf: (states: LabelStates) => string): NamespaceSelection[] => {
-  const listOutcomes = (known: Partial<LabelStates>, [mode, ...left]: readonly PodSecurityMode[]): string =>
+export const divideNamespacesByLabels = (
+  outcomeOf: (states: PodSecurityLabelStates) => string,
+): NamespaceSetByLabels[] => {
+  const listOutcomes = (known: Partial<PodSecurityLabelStates>, [mode, ...left]: readonly PodSecurityMode[]): string =>
     mode === undefined
-      ? outcomeOf(known as LabelStates)
+      ? outcomeOf(known as PodSecurityLabelStates)
       : stateNames.map((state) => listOutcomes({ ...known, [mode]: state }, left)).join();
 
-  const select = (known: Partial<LabelStates>, [mode, ...left]: readonly PodSecurityMode[]): NamespaceSelection[] => {
-    if (mode === undefined) return [{ states: known as LabelStates, expressions: [] }];
+  const select = (
+    known: Partial<PodSecurityLabelStates>,
+    [mode, ...left]: readonly PodSecurityMode[],
+  ): NamespaceSetByLabels[] => {
+    if (mode === undefined) return [{ states: known as PodSecurityLabelStates, expressions: [] }];
     const alike = Map.groupBy(stateNames, (state) => listOutcomes({ ...known, [mode]: state }, left));
     return [...alike.values()].flatMap((members) =>
       buildSelectors(mode, members).flatMap(({ state, expressions }) =>
@@ -72,7 +77,8 @@ const buildSelectors = (
 };
 
 /** Returns `restricted-default-default`, in the order enforce, audit, warn. */
-export const getSelectionName = (states: LabelStates) => podSecurityModes.map((mode) => states[mode]).join("-");
+export const getNamespaceSelectionName = (states: PodSecurityLabelStates) =>
+  podSecurityModes.map((mode) => states[mode]).join("-");
 
 /** Returns the name of the webhook entry for pods, or for workloads, in a selection of namespaces. */
 export const getEntryName = (kind: "pods" | "workloads", name: string) => `${kind}-${name}`;
@@ -82,10 +88,10 @@ export const getNamespaceLabelsOfEntry = (entryName: string): NamespaceLabels | 
   const [, ...states] = entryName.split("-");
   const isState = (state: string): state is LabelState => state === "any" || stateNames.some((name) => name === state);
   if (states.length !== podSecurityModes.length || !states.every(isState)) return undefined;
-  return toLabels({ enforce: states[0], audit: states[1], warn: states[2] } as LabelStates);
+  return toPodSecurityLabels({ enforce: states[0], audit: states[1], warn: states[2] } as PodSecurityLabelStates);
 };
 
-export const toLabels = (states: LabelStates): NamespaceLabels =>
+export const toPodSecurityLabels = (states: PodSecurityLabelStates): NamespaceLabels =>
   Object.fromEntries(
     podSecurityModes.flatMap((mode) =>
       ["default", "any"].includes(states[mode]) ? [] : [[toLabelKey(mode), states[mode]]],

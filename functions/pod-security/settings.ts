@@ -1,14 +1,14 @@
 import { isLevel, isVersion, type PodSecurityLabel, podSecurityLevels, podSecurityModes } from "./policy.ts";
 
 /** The settings: the configuration of the compiled-in plugin, and namesExistingPods. */
-export interface Settings {
+export interface PodSecuritySettings {
   defaults: Record<PodSecurityLabel, string>;
   exemptions: { usernames: string[]; runtimeClasses: string[]; namespaces: string[] };
   /** If true, the warnings about a stricter level name the existing pods that violate it. */
   namesExistingPods: boolean;
 }
 
-export const defaultPodSecuritySettings: Settings = {
+export const defaultPodSecuritySettings: PodSecuritySettings = {
   defaults: {
     enforce: "privileged",
     "enforce-version": "latest",
@@ -24,14 +24,14 @@ export const defaultPodSecuritySettings: Settings = {
 const label = /^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$/;
 const isSubdomain = (text: string) => text.length <= 253 && text.split(".").every((part) => label.test(part));
 
-const exemptionRules: Record<keyof Settings["exemptions"], { is(text: string): boolean; what: string }> = {
+const exemptionRules: Record<keyof PodSecuritySettings["exemptions"], { is(text: string): boolean; what: string }> = {
   usernames: { is: (text) => text !== "" && text.isWellFormed(), what: "names of users" },
   runtimeClasses: { is: isSubdomain, what: "names of RuntimeClasses" },
   namespaces: { is: (text) => label.test(text), what: "names of namespaces" },
 };
 
 /** Returns what is wrong with the settings. An empty default is valid and counts as absent. */
-export const findSettingsFault = ({ defaults, exemptions }: Settings): string | undefined => {
+export const findSettingsFault = ({ defaults, exemptions }: PodSecuritySettings): string | undefined => {
   for (const mode of podSecurityModes) {
     const [level, version] = [defaults[mode], defaults[`${mode}-version`]];
     if (level !== "" && !isLevel(level))

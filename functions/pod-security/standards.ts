@@ -1,8 +1,13 @@
-import type { CheckFunction, PodOffence, PodSecurityCheck, PodSubject } from "./checks/check-builders.ts";
+import type {
+  PodSecurityCheck,
+  PodSecurityCheckFunction,
+  PodSecurityViolation,
+  PodSubject,
+} from "./checks/check-builders.ts";
 import * as containers from "./checks/containers.ts";
 import * as contexts from "./checks/contexts.ts";
 import * as pods from "./checks/pod.ts";
-import type { LevelVersion } from "./policy.ts";
+import type { PodSecurityLevelAndVersion } from "./policy.ts";
 
 /** All checks, in the order in which upstream reports offences. */
 const checks: readonly PodSecurityCheck[] = [
@@ -31,20 +36,23 @@ const checks: readonly PodSecurityCheck[] = [
 const newest = Math.max(...checks.flatMap(({ since }) => Object.keys(since).map(getMinor)));
 
 /** Returns how a pod violates a level of the Pod Security Standards, as of a version. */
-export const listOffences = (subject: PodSubject, { level, version }: LevelVersion): PodOffence[] =>
+export const listOffences = (
+  subject: PodSubject,
+  { level, version }: PodSecurityLevelAndVersion,
+): PodSecurityViolation[] =>
   getChecks(level, version === "latest" ? newest : Math.min(getMinor(version.slice(1)), newest)).flatMap(
     (check) => check(subject) ?? [],
   );
 
-const getChecks = (level: LevelVersion["level"], minor: number): CheckFunction[] => {
+const getChecks = (level: PodSecurityLevelAndVersion["level"], minor: number): PodSecurityCheckFunction[] => {
   const key = `${level} ${minor}`;
   const checks = known.get(key) ?? selectChecks(level, minor);
   known.set(key, checks);
   return checks;
 };
-const known = new Map<string, CheckFunction[]>();
+const known = new Map<string, PodSecurityCheckFunction[]>();
 
-const selectChecks = (level: LevelVersion["level"], minor: number): CheckFunction[] => {
+const selectChecks = (level: PodSecurityLevelAndVersion["level"], minor: number): PodSecurityCheckFunction[] => {
   if (level === "privileged") return [];
   const applicable = checks.flatMap((check) => {
     const found = Object.entries(check.since).findLast(([version]) => getMinor(version) <= minor);

@@ -1,6 +1,6 @@
 import type { Container, Namespace, Pod, PodSpec } from "kubernetes-types/core/v1.d.ts";
 import type { ImageVolume } from "postern/objects/pod";
-import { type AnyContext, getContext, type PodOffence } from "./checks/check-builders.ts";
+import { type AnyContext, getContext, type PodSecurityViolation } from "./checks/check-builders.ts";
 import { toSubject } from "./pods.ts";
 import { type NamespacePolicy, parseNamespacePolicy, podSecurityLevels } from "./policy.ts";
 
@@ -15,7 +15,7 @@ export const suggestLabelCorrection = ({ metadata }: Namespace, defaults: Namesp
 
 const listAlternatives = (texts: readonly string[]) => `${texts.slice(0, -1).join(", ")} or ${texts.at(-1)}`;
 
-export const fixPod = (pod: Pod, offences: readonly PodOffence[]): void => {
+export const fixPod = (pod: Pod, offences: readonly PodSecurityViolation[]): void => {
   for (const offence of offences) fixes[offence.reason.replace(/profiles$/, "profile")]?.(toEditedPod(pod), offence);
 };
 
@@ -32,7 +32,7 @@ const toEditedPod = (pod: Pod): EditedPod => {
   return { pod, spec, contexts, containers };
 };
 
-const fixes: Record<string, (edited: EditedPod, offence: PodOffence) => void> = {
+const fixes: Record<string, (edited: EditedPod, offence: PodSecurityViolation) => void> = {
   "forbidden AppArmor profile": ({ pod, contexts }, { detail }) => {
     for (const context of contexts)
       if (context.appArmorProfile && !isAllowedProfile(context.appArmorProfile))

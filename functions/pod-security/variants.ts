@@ -10,14 +10,14 @@ import {
   toLabelKey,
 } from "./policy.ts";
 import {
-  divideNamespaces,
+  divideNamespacesByLabels,
   getEntryName,
-  getSelectionName,
+  getNamespaceSelectionName,
   type LabelExpression,
-  type LabelStates,
-  toLabels,
+  type PodSecurityLabelStates,
+  toPodSecurityLabels,
 } from "./selections.ts";
-import type { Settings } from "./settings.ts";
+import type { PodSecuritySettings } from "./settings.ts";
 
 // Each policy has one webhook entry. Versions are unlimited, so namespaces with a version label are read.
 
@@ -33,7 +33,7 @@ const namespaces: readonly RequestMatch[] = [{ ...core, resources: ["namespaces"
 /** All requests that the rule checks: those for pods, workloads and namespaces. */
 export const podSecurityMatches: readonly RequestMatch[] = [...pods, ...workloads, ...namespaces];
 
-export const buildVariants = (settings: Settings): RuleVariant<Settings>[] => [
+export const buildPodSecurityVariants = (settings: PodSecuritySettings): RuleVariant<PodSecuritySettings>[] => [
   { name: "namespaces", match: namespaces, matchConditions: { "changes-what-is-asked-of-pods": changesLabels } },
   ...buildEntries("pods", settings, { match: pods, matchConditions: buildPodConditions(settings) }),
   ...buildEntries("workloads", settings, { match: workloads, matchConditions: buildUserConditions(settings) }),
@@ -48,9 +48,9 @@ type EntryKind = keyof typeof checkedModes;
 
 const buildEntries = (
   kind: EntryKind,
-  settings: Settings,
-  entry: Pick<RuleVariant<Settings>, "match" | "matchConditions">,
-): RuleVariant<Settings>[] => {
+  settings: PodSecuritySettings,
+  entry: Pick<RuleVariant<PodSecuritySettings>, "match" | "matchConditions">,
+): RuleVariant<PodSecuritySettings>[] => {
   const { namespaces } = settings.exemptions;
   const notExempt: LabelExpression[] =
     namespaces.length > 0 ? [{ key: "kubernetes.io/metadata.name", operator: "NotIn", values: namespaces }] : [];
@@ -100,12 +100,13 @@ const listEntriesByLevels = (kind: EntryKind, defaults: NamespacePolicy): EntryS
 const known = new Map<string, EntrySelection[]>();
 
 const selectEntries = (kind: EntryKind, defaults: NamespacePolicy): EntrySelection[] => {
-  const getPolicy = (states: LabelStates) => parseNamespacePolicy(toLabels(states), defaults).policy;
-  return divideNamespaces((states) => JSON.stringify(checkedModes[kind].map((mode) => getPolicy(states)[mode])))
+  const getPolicy = (states: PodSecurityLabelStates) =>
+    parseNamespacePolicy(toPodSecurityLabels(states), defaults).policy;
+  return divideNamespacesByLabels((states) => JSON.stringify(checkedModes[kind].map((mode) => getPolicy(states)[mode])))
     .filter(({ states }) => !isPrivileged(getPolicy(states), checkedModes[kind]))
     .map(({ states, expressions }) => {
       const refuses = !isPrivileged(getPolicy(states), ["enforce"]);
-      return { name: getSelectionName(states), expressions: [...expressions, ...unversioned], refuses };
+      return { name: getNamespaceSelectionName(states), expressions: [...expressions, ...unversioned], refuses };
     });
 };
 
@@ -117,12 +118,12 @@ const allDefaults = demands.flatMap((enforce) =>
   demands.flatMap((audit) => demands.map((warn) => ({ enforce, audit, warn }))),
 );
 
-const buildUserConditions = ({ exemptions: { usernames } }: Settings): NamedConditions =>
+const buildUserConditions = ({ exemptions: { usernames } }: PodSecuritySettings): NamedConditions =>
   usernames.length > 0
     ? { "user-is-judged": `!(request.userInfo.?username.orValue("") in ${JSON.stringify(usernames)})` }
     : {};
 
-const buildPodConditions = (settings: Settings): NamedConditions => {
+const buildPodConditions = (settings: PodSecuritySettings): NamedConditions => {
   const { runtimeClasses } = settings.exemptions;
   return {
     "brings-containers-or-images": bringsImages,

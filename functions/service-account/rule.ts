@@ -5,8 +5,8 @@ import { listSecrets } from "postern/objects/secret";
 import { forbidden } from "postern/refusals";
 import type { AdmissionRequest, Status } from "postern/review";
 import { type RequestMatch, rule } from "postern/rule";
-import { findUnlistedEphemeralSecret, findUnlistedSecret } from "./secrets.ts";
-import { mountToken } from "./token.ts";
+import { describeUnlistedSecret, findUnlistedEphemeralSecret } from "./secrets.ts";
+import { mountServiceAccountToken } from "./token.ts";
 
 const pods: RequestMatch = { apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE"] };
 
@@ -46,7 +46,7 @@ export default rule({
 
     const { account } = found;
     if (spec.automountServiceAccountToken ?? account.automountServiceAccountToken ?? true)
-      mountToken(pod, context.request.uid);
+      mountServiceAccountToken(pod, context.request.uid);
     const pullSecrets = account.imagePullSecrets ?? [];
     if (!spec.imagePullSecrets?.length && pullSecrets.length > 0)
       spec.imagePullSecrets = pullSecrets.map(({ name }) => ({ name }));
@@ -66,7 +66,7 @@ export default rule({
     const called = `ServiceAccount ${JSON.stringify(name)}`;
     const account = await current(name, request.namespace);
     if (!account) return `create ${called} in namespace ${JSON.stringify(request.namespace)} first`;
-    const offence = (request.subResource ? findUnlistedEphemeralSecret : findUnlistedSecret)(pod, account);
+    const offence = (request.subResource ? findUnlistedEphemeralSecret : describeUnlistedSecret)(pod, account);
     const list = offence?.startsWith("imagePullSecrets") ? "imagePullSecrets" : "secrets";
     if (offence) return `add that secret to the ${list} of ${called}, or use one that is listed there`;
   },
@@ -113,6 +113,6 @@ const checkSecrets = (pod: Pod, account: ServiceAccount, { request, settings }: 
 
   // The message about ephemeral containers has no object name in front, as upstream's.
   if (request.subResource) return findUnlistedEphemeralSecret(pod, account);
-  const offence = findUnlistedSecret(pod, account);
+  const offence = describeUnlistedSecret(pod, account);
   if (offence) return refuseRequest(request, offence);
 };

@@ -3,7 +3,7 @@ import { listContainers } from "postern/objects/pod";
 import { listContainerSecrets } from "postern/objects/secret";
 
 /** Returns the first secret that the account doesn't list. Projected volumes are not checked, as in upstream. */
-export const findUnlistedSecret = (pod: Pod, account: ServiceAccount): string | undefined => {
+export const describeUnlistedSecret = (pod: Pod, account: ServiceAccount): string | undefined => {
   const { imagePullSecrets = [], volumes = [] } = pod.spec ?? {};
   const listed = listNames(account.secrets);
   const pulling = listNames(account.imagePullSecrets);

@@ -5,7 +5,7 @@ const mountPath = "/var/run/secrets/kubernetes.io/serviceaccount";
 const prefix = "kube-api-access-";
 
 /** Mounts the account's token in every container that has no other mount at its path, except ephemeral ones. */
-export const mountToken = (pod: Pod, uid: string): void => {
+export const mountServiceAccountToken = (pod: Pod, uid: string): void => {
   const containers = listContainers(pod, ["initContainers", "containers"]).map(({ container }) => container);
   const unmounted = containers.filter(({ volumeMounts = [] }) =>
     volumeMounts.every((mount) => mount.mountPath !== mountPath),

@@ -16,7 +16,7 @@ const createPriorityClass = (name: string, value: number, description: string) =
  * The objects that every API server creates and that a rule may read. Its own Service, FlowSchemas and RBAC roles are
  * left out, because no rule reads them.
  */
-export const initialObjects: Objects = [
+export const apiServerOwnObjects: Objects = [
   ...["default", "kube-node-lease", "kube-public", "kube-system"].map(createNamespace),
   createPriorityClass(
     "system-cluster-critical",

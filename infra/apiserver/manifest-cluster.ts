@@ -5,7 +5,7 @@ import { Failure } from "#lib/failure.ts";
 import type { Capabilities } from "#lib/needs.ts";
 import type { RecordedAnswers } from "#lib/recorded-answers.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
-import { initialObjects, listInitialNamespaceObjects } from "./initial-objects.ts";
+import { apiServerOwnObjects, listInitialNamespaceObjects } from "./initial-objects.ts";
 import { createRecordedCluster, findServedResource, listServedResources } from "./kinds/served.ts";
 
 type Objects = NonNullable<RecordedAnswers["objects"]>;
@@ -15,12 +15,12 @@ export type ManifestCluster = Pick<Capabilities, "get" | "list" | "create" | "ma
 
 /** Returns a cluster of these objects and of the initial objects that every cluster and namespace has. */
 export const createManifestCluster = (objects: Objects): ManifestCluster => {
-  const namespaces = [...initialObjects, ...objects].filter(
+  const namespaces = [...apiServerOwnObjects, ...objects].filter(
     ({ apiVersion, kind }) => apiVersion === "v1" && kind === "Namespace",
   );
   const within = namespaces.flatMap(({ metadata }) => listInitialNamespaceObjects(metadata.name));
   const { get, list, create, discover } = createRecordedCluster({
-    objects: [...initialObjects, ...within, ...objects],
+    objects: [...apiServerOwnObjects, ...within, ...objects],
   });
   const may = async () => {
     throw new Failure(503, "a folder of manifests has no authorizer; only a cluster can answer access reviews");
@@ -33,7 +33,7 @@ export const readManifestFolder = async (folder: string): Promise<Objects> =>
   addDefaultNamespaces((await readFolder(folder)).flatMap(listFileObjects));
 
 /** Returns values as objects with their namespaces; throws for other values, naming their `place`. */
-export const requireObjects = (values: readonly unknown[], place: string): Objects =>
+export const requireKubernetesObjects = (values: readonly unknown[], place: string): Objects =>
   addDefaultNamespaces(values.map((value, index) => requireObject(value, `${place}[${index}]`)));
 
 /** A YAML or JSON file and its documents; an empty document is null. */

@@ -36,7 +36,7 @@ export interface FunctionUpdater {
 }
 
 /** Opens the updates of one function. `maxWaitSeconds` limits the wait for each update. */
-export const createFunctionUpdates = (
+export const createFunctionUpdater = (
   client: Lambda,
   rule: string,
   FunctionName: string,

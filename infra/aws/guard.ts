@@ -1,5 +1,5 @@
 /** Checks before each change of AWS or a cluster that this command still has the stage's lock. Reads don't ask it. */
-export interface ChangeGuard {
+export interface StageLockGuard {
   /** Throws if nothing may be changed any more. Never throws before a lock is taken. */
   check(): Promise<void>;
   /** Aborted when the lock is known to be lost; for child processes that send their own requests. */
@@ -13,7 +13,7 @@ interface Client {
 type Send = (request: unknown) => Promise<unknown>;
 
 /** Makes a client check the guard before each request that changes something, and before each retry. */
-export const guardClient = <T extends Client>(client: T, guard: ChangeGuard): T => {
+export const guardClient = <T extends Client>(client: T, guard: StageLockGuard): T => {
   const guardRequests =
     (next: Send, { commandName = "" }: { commandName?: string }): Send =>
     async (request) => {

@@ -7,7 +7,7 @@ import {
 } from "@aws-sdk/client-lambda";
 import { Complaint } from "../cli/complaint.ts";
 import { isErrorNamed } from "./errors.ts";
-import { createFunctionUpdates, downloadCode, type VersionContent } from "./function-updates.ts";
+import { createFunctionUpdater, downloadCode, type VersionContent } from "./function-updates.ts";
 
 /** The alias that clusters call: its version, and the versions on trial that get a share of the reviews. */
 export interface LiveAlias {
@@ -29,7 +29,7 @@ export interface WantedLambdaVersion extends VersionContent {
   description: string;
 }
 
-export interface InvocationAnswer {
+export interface FunctionInvocationResult {
   payload: unknown;
   /** The error, if the function failed or another version answered. */
   fault: string | undefined;
@@ -41,7 +41,7 @@ export interface StageFunctions {
   listRules(): Promise<string[]>;
   readAlias(rule: string): Promise<LiveAlias>;
   listVersions(rule: string): Promise<PublishedVersion[]>;
-  invoke(rule: string, version: string, event: object): Promise<InvocationAnswer>;
+  invoke(rule: string, version: string, event: object): Promise<FunctionInvocationResult>;
   /** Points `live` at a version, and at others by weight. Throws if the alias was moved since `before` was read. */
   moveAlias(rule: string, version: string, before: LiveAlias, weights?: Record<string, number>): Promise<void>;
   /** Returns a version as wanted, a new one only if the last differs. $LATEST is as wanted afterwards, too. */
@@ -79,7 +79,7 @@ export const openStageFunctions = (
     const found = await client.getFunction({ FunctionName: nameOf(rule), Qualifier: version });
     return { configuration: found.Configuration ?? {}, location: found.Code?.Location ?? "" };
   };
-  const openRuleUpdates = (rule: string) => createFunctionUpdates(client, rule, nameOf(rule), patience);
+  const openRuleUpdates = (rule: string) => createFunctionUpdater(client, rule, nameOf(rule), patience);
   const complainIfMissing = (rule: string) => (error: unknown) => {
     if (!isErrorNamed(error, "ResourceNotFoundException")) throw error;
     throw buildMissingComplaint(rule);

@@ -1,7 +1,7 @@
 import { CloudWatch, type MetricDataQuery, paginateGetMetricData } from "@aws-sdk/client-cloudwatch";
 
 /** A query for one CloudWatch metric. */
-export interface MetricQuery {
+export interface CloudWatchMetricQuery {
   namespace: "Postern" | "AWS/Lambda";
   metric: string;
   dimensions: Record<string, string>;
@@ -9,16 +9,16 @@ export interface MetricQuery {
 }
 
 /** The metrics of a stage in CloudWatch, where a review appears after a minute or two. */
-export interface StageMetrics {
+export interface StageMetricsReader {
   /** Asks CloudWatch for one number per question; the number is 0 if CloudWatch has no data for it. */
-  ask<K extends string>(questions: Record<K, MetricQuery>, from: Date, to: Date): Promise<Record<K, number>>;
+  ask<K extends string>(questions: Record<K, CloudWatchMetricQuery>, from: Date, to: Date): Promise<Record<K, number>>;
 }
 
 const minute = 60_000;
 /** The limit of one GetMetricData call. */
 const maxQuestions = 500;
 
-export const openMetrics = (client = new CloudWatch({ maxAttempts: 5 })): StageMetrics => ({
+export const openMetrics = (client = new CloudWatch({ maxAttempts: 5 })): StageMetricsReader => ({
   ask: async (questions, from, to) => {
     const [start, end] = [Math.floor(from.getTime() / minute) * minute, Math.ceil(to.getTime() / minute) * minute];
     const names = Object.keys(questions) as (keyof typeof questions)[];
@@ -46,7 +46,7 @@ export const openMetrics = (client = new CloudWatch({ maxAttempts: 5 })): StageM
 });
 
 const buildQuery = (
-  { namespace, metric, dimensions, stat }: MetricQuery,
+  { namespace, metric, dimensions, stat }: CloudWatchMetricQuery,
   Id: string,
   Period: number,
 ): MetricDataQuery => {

@@ -1,7 +1,7 @@
 import { SSM } from "@aws-sdk/client-ssm";
-import { recoverFrom } from "./errors.ts";
+import { createErrorFallback } from "./errors.ts";
 
-export interface StageParameters {
+export interface StageParameterStore {
   read(name: string): Promise<string | undefined>;
   /** Returns false if a parameter of this name exists. */
   create(name: string, value: string): Promise<boolean>;
@@ -10,7 +10,7 @@ export interface StageParameters {
 }
 
 /** Every parameter is encrypted, secret or not. */
-export const openParameters = (stage: string, client = new SSM({ maxAttempts: 5 })): StageParameters => {
+export const openParameters = (stage: string, client = new SSM({ maxAttempts: 5 })): StageParameterStore => {
   const buildPath = (name: string) => `/postern/${stage}/${name}`;
   const put = (name: string, Value: string, Overwrite: boolean) =>
     client.putParameter({ Name: buildPath(name), Value, Type: "SecureString", Overwrite });
@@ -19,13 +19,15 @@ export const openParameters = (stage: string, client = new SSM({ maxAttempts: 5 
       client
         .getParameter({ Name: buildPath(name), WithDecryption: true })
         .then(({ Parameter }) => Parameter?.Value)
-        .catch(recoverFrom("ParameterNotFound", undefined)),
+        .catch(createErrorFallback("ParameterNotFound", undefined)),
     create: (name, value) =>
       put(name, value, false)
         .then(() => true)
-        .catch(recoverFrom("ParameterAlreadyExists", false)),
+        .catch(createErrorFallback("ParameterAlreadyExists", false)),
     write: async (name, value) => void (await put(name, value, true)),
     remove: async (name) =>
-      void (await client.deleteParameter({ Name: buildPath(name) }).catch(recoverFrom("ParameterNotFound", undefined))),
+      void (await client
+        .deleteParameter({ Name: buildPath(name) })
+        .catch(createErrorFallback("ParameterNotFound", undefined))),
   };
 };

@@ -12,7 +12,7 @@ import {
   waitUntilStackDeleteComplete,
 } from "@aws-sdk/client-cloudformation";
 import { Complaint } from "../cli/complaint.ts";
-import type { ChangeGuard } from "./guard.ts";
+import type { StageLockGuard } from "./guard.ts";
 
 export interface StackTemplate {
   Resources: Record<string, { Type: string; Properties?: Record<string, unknown>; [key: string]: unknown }>;
@@ -84,7 +84,7 @@ export const replacePackagedTemplate = async (template: StackTemplate): Promise<
 export const openStack = (
   stage: string,
   client = new CloudFormation({ maxAttempts: 5 }),
-  guard?: ChangeGuard,
+  guard?: StageLockGuard,
 ): StageStack => {
   const StackName = `postern-${stage}`;
   const ignoreMissing = (error: Error) => {

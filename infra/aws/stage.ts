@@ -5,28 +5,28 @@ import type { AwsKeys } from "#lib/cluster/signature.ts";
 import type { ParsedOptions } from "../cli/command.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
 import { openBucket, openS3, type StageBucket } from "./bucket.ts";
-import { type ChangeGuard, guardClient } from "./guard.ts";
+import { guardClient, type StageLockGuard } from "./guard.ts";
 import { openStageFunctions, type StageFunctions } from "./lambda-functions.ts";
-import { openMetrics, type StageMetrics } from "./metrics.ts";
-import { openParameters, type StageParameters } from "./parameters.ts";
+import { openMetrics, type StageMetricsReader } from "./metrics.ts";
+import { openParameters, type StageParameterStore } from "./parameters.ts";
 import { openStack, type StageStack } from "./stack.ts";
 
 /** A stage, for instance prod, and clients for its resources in AWS. */
 export interface AwsStage {
   name: string;
   functions: StageFunctions;
-  parameters: StageParameters;
+  parameters: StageParameterStore;
   stack: StageStack;
-  metrics: StageMetrics;
+  metrics: StageMetricsReader;
   /** Resolves to undefined if the stage has no stack in CloudFormation. */
   openStageBucket(): Promise<StageBucket | undefined>;
   /** Checked before every call that changes something. */
-  guard: ChangeGuard;
+  guard: StageLockGuard;
   readIdentity(): Promise<AwsKeys>;
 }
 
 export const openStage = (name: string): AwsStage => {
-  const guard: ChangeGuard = { check: async () => {} };
+  const guard: StageLockGuard = { check: async () => {} };
   const lambda = guardClient(new Lambda({ maxAttempts: 5 }), guard);
   const s3 = guardClient(openS3(), guard);
   const ssm = guardClient(new SSM({ maxAttempts: 5 }), guard);
@@ -54,10 +54,10 @@ export const runInStage = async <T>(options: ParsedOptions, act: (stage: AwsStag
   if (name === undefined) throw new Complaint("--stage must name the stage, for instance --stage prod");
   if (!/^[a-z][a-z0-9-]{0,20}$/.test(name))
     throw new Complaint(`--stage takes lower-case letters, digits and hyphens, at most 21, not "${name}"`);
-  return reportAwsErrors(() => act(openStage(name)));
+  return rethrowAwsErrorsAsComplaints(() => act(openStage(name)));
 };
 
-export const reportAwsErrors = async <T>(act: () => Promise<T>): Promise<T> => {
+export const rethrowAwsErrorsAsComplaints = async <T>(act: () => Promise<T>): Promise<T> => {
   try {
     return await act();
   } catch (error) {

@@ -1,6 +1,6 @@
 import { createServer } from "node:https";
 import { openCertificate } from "../keys/keys.ts";
-import { reportCpuTime } from "./processes.ts";
+import { answerLinesWithCpuTime } from "./processes.ts";
 
 // The smallest webhook in Node: it makes default-toleration-seconds' mutation with one parse, one stringify and no
 // checks. The difference between it and Postern is the cost of rules, keys, drafts and limits.
@@ -52,5 +52,5 @@ const server = createServer({ cert, key, keepAliveTimeout: 100_000 }, (request, 
 });
 server.listen(0, "127.0.0.1", () => {
   const address = server.address();
-  if (address && typeof address === "object") reportCpuTime(`https://127.0.0.1:${address.port}/mutate`);
+  if (address && typeof address === "object") answerLinesWithCpuTime(`https://127.0.0.1:${address.port}/mutate`);
 });

@@ -9,7 +9,7 @@ import { catalogueFolder, readRule } from "../catalogue/registry.ts";
 import { openSigner } from "../keys/keys.ts";
 import { measureColdStartRatios, measureCueColdStartRatios } from "./cold-starts.ts";
 import { measureRatiosInTurn, summarizeRatios } from "./ratios.ts";
-import { findAskingCase } from "./recorded-clusters.ts";
+import { findClusterAskingCase } from "./recorded-clusters.ts";
 import { buildPodReview } from "./reviews.ts";
 
 describe("bench", () => {
@@ -37,7 +37,7 @@ describe("bench", () => {
 
   const findFirstCase = async (name: string) => {
     const listed = await readRule(join(catalogueFolder, name), name);
-    const { entry } = (await findAskingCase(listed)) ?? {};
+    const { entry } = (await findClusterAskingCase(listed)) ?? {};
     assert.ok(entry);
     return { listed, entry };
   };

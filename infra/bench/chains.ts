@@ -4,14 +4,14 @@ import type { Pod } from "kubernetes-types/core/v1.d.ts";
 import { stringify } from "yaml";
 import type { ControlPlaneBinaries } from "../parity/control-plane/binaries.ts";
 import { type CreateMeasurements, measurePodCreateRoutes, openPodCreator, type PodCreateRoute } from "./creates.ts";
-import { countMutatorMarks, type MutatorChain, mutatorChains, settledLabel } from "./mutators.ts";
-import { startPostern } from "./processes.ts";
+import { countMutatorMarks, type MutatorChain, mutatorChains, skipMutatorsLabel } from "./mutators.ts";
+import { startBenchPostern } from "./processes.ts";
 
 /**
  * Measures the time that chains of mutators add to a create: called one by one, all skipped by their matchConditions,
  * and as a group.
  */
-export const measureChains = async (
+export const measureMutatorChains = async (
   binaries: ControlPlaneBinaries,
   folder: string,
   rounds: number,
@@ -19,7 +19,7 @@ export const measureChains = async (
   await using running = new AsyncDisposableStack();
   const config = join(folder, "chains.yaml");
   await writeFile(config, stringify({ rules: buildRules(mutatorChains), groups: buildGroups(mutatorChains) }));
-  const { manifests } = running.use(await startPostern(folder, config));
+  const { manifests } = running.use(await startBenchPostern(folder, config));
   const creates = running.use(await openPodCreator(binaries));
 
   const none: PodCreateRoute = { what: "no webhook", namespace: "none" };
@@ -49,7 +49,7 @@ const buildRoutes = ({ name, mutators: { length: mutators }, together }: Mutator
   if (together) return [{ what: `${many} in a group`, ...called }];
   return [
     { what: `${many}, each called`, ...called },
-    { what: `${many}, skipped by matchConditions`, ...called, labels: { [settledLabel]: "yes" } },
+    { what: `${many}, skipped by matchConditions`, ...called, labels: { [skipMutatorsLabel]: "yes" } },
   ];
 };
 

@@ -8,7 +8,7 @@ import { openCheck } from "../check/check.ts";
 import { readInput } from "../check/manifests/input.ts";
 import { chooseCluster } from "../config/config.ts";
 import { readConfig } from "../project/project.ts";
-import { addToReport } from "./meter.ts";
+import { setBenchReportFields } from "./meter.ts";
 
 /** The least that a check of manifests needs, in seconds of CPU time. */
 export interface MinimumCheckCpuSeconds {
@@ -79,4 +79,4 @@ const measureRules = async (): Promise<number> => {
 
 const ownReading = await measureSeconds(() => readInput([folder]));
 const reading = await measureSeconds(readAll);
-addToReport({ reading, ownReading, rules: await measureRules() } satisfies MinimumCheckCpuSeconds);
+setBenchReportFields({ reading, ownReading, rules: await measureRules() } satisfies MinimumCheckCpuSeconds);

@@ -2,9 +2,9 @@ import { mkdir, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import type { MinimumCheckCpuSeconds } from "./check-floor-process.ts";
-import { writeManifests } from "./manifests.ts";
+import { writeManifestsAndCountBytes } from "./manifests.ts";
 import type { ProcessUsage } from "./meter.ts";
-import { runNode } from "./processes.ts";
+import { runNodeAndParseOutput } from "./processes.ts";
 import { measureInTurn, type RatioSummary, summarizeRatios } from "./ratios.ts";
 
 /** The cost of checking many manifests, beside the least that it could be. */
@@ -29,9 +29,9 @@ export const measureCheck = async (folder: string, rounds: number, manifests = 1
   const place = join(folder, "manifests");
   await mkdir(place);
   try {
-    const bytes = await writeManifests(place, manifests);
+    const bytes = await writeManifestsAndCountBytes(place, manifests);
     const run = (file: string, ...args: string[]) =>
-      runNode(file, { options: ["--import", new URL("meter.ts", import.meta.url).href], args });
+      runNodeAndParseOutput(file, { options: ["--import", new URL("meter.ts", import.meta.url).href], args });
     const measured = await measureInTurn(
       rounds,
       async () => (await run("../main.ts", "check", "--config", config, place)) as ProcessUsage,

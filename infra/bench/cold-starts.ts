@@ -12,8 +12,8 @@ import { type CatalogueRule, catalogueFolder, readRule } from "../catalogue/regi
 import { openCertificate, type UrlSigner } from "../keys/keys.ts";
 import { benchCluster, buildBenchEndpointConfig } from "./handlers.ts";
 import { type BenchResult, measureRatiosInTurn, summarizeRatios } from "./ratios.ts";
-import { type CaseReview, findAskingCase, serveRecordedAnswers } from "./recorded-clusters.ts";
-import { buildApiEvent, buildPodReview } from "./reviews.ts";
+import { type CaseReview, findClusterAskingCase, serveRecordedAnswers } from "./recorded-clusters.ts";
+import { buildHttpApiEvent, buildPodReview } from "./reviews.ts";
 
 /** Starts of Node with one handler, compared with those with an empty handler. */
 interface ColdStart {
@@ -63,7 +63,7 @@ export const measureColdStartRatios = async (
   const certificate = await openCertificate(folder, "127.0.0.1");
   const asking = new Map<string, CaseReview>();
   for (const listed of catalogue) {
-    const found = await findAskingCase(listed);
+    const found = await findClusterAskingCase(listed);
     if (found) asking.set(listed.name, found);
   }
   const worlds = [...asking].map(([name, { entry }]) => [name, createRecordedCapabilities(entry.needs ?? {})] as const);
@@ -84,7 +84,7 @@ export const measureColdStartRatios = async (
       const share = buildBenchEndpointConfig(listed, asked?.entry.settings);
       const { bytes } = await bundleRule(listed, share, folder, Number.POSITIVE_INFINITY, connections);
       const path = `/${signer.signSegment(benchCluster, 1)}/${name}/${asked ? getCasePhase(asked.entry) : listed.phases[0]}`;
-      const event = buildApiEvent(path, asked ? toBody(asked.review) : buildPodReview(5_000));
+      const event = buildHttpApiEvent(path, asked ? toBody(asked.review) : buildPodReview(5_000));
       await writeFile(join(folder, name, "event.json"), JSON.stringify(event));
       return { name, bytes, asks: asked !== undefined, folder: join(folder, name), ratios: [] as number[] };
     }),
@@ -112,7 +112,7 @@ const nothing = { apiVersion: "v1", kind: "Namespace", metadata: { name: byHand 
 const writeHandler = async (folder: string, code: string) => {
   await mkdir(folder, { recursive: true });
   await writeFile(join(folder, "index.cjs"), code);
-  await writeFile(join(folder, "event.json"), JSON.stringify(buildApiEvent("/", buildPodReview(5_000))));
+  await writeFile(join(folder, "event.json"), JSON.stringify(buildHttpApiEvent("/", buildPodReview(5_000))));
   return { bytes: code.length, folder, ratios: [] as number[] };
 };
 
@@ -177,7 +177,7 @@ export const measureCueColdStartRatios = async (
   const listed = await readRule(join(catalogueFolder, name), name);
   const share = buildBenchEndpointConfig(listed, { policies: [policy], inCluster: false });
   await bundleRule(listed, share, folder, Number.POSITIVE_INFINITY);
-  const event = buildApiEvent(`/${signer.signSegment(benchCluster, 1)}/${name}/validate`, buildPodReview(5_000));
+  const event = buildHttpApiEvent(`/${signer.signSegment(benchCluster, 1)}/${name}/validate`, buildPodReview(5_000));
   await writeFile(join(folder, name, "event.json"), JSON.stringify(event));
   const alone = await writeHandler(join(folder, "cue-wasm"), byItself);
   const createScriptStart = (place: string) => () => timeToAnswer(place, join(place, "event.json"), signer.publicKey);

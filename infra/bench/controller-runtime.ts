@@ -1,6 +1,11 @@
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { findGoProgram, type GoProgram, requireGoProgram, runCommand } from "../parity/control-plane/go-programs.ts";
+import {
+  findGoProgram,
+  findOrBuildGoProgram,
+  type GoProgram,
+  runCommand,
+} from "../parity/control-plane/go-programs.ts";
 
 const webhook: GoProgram = {
   sources: fileURLToPath(new URL("controller-runtime/", import.meta.url)),
@@ -15,6 +20,6 @@ const webhook: GoProgram = {
 export const findGoWebhook = () => findGoProgram(webhook);
 
 if (import.meta.main) {
-  const { version, program } = await requireGoProgram(webhook);
+  const { version, program } = await findOrBuildGoProgram(webhook);
   process.stdout.write(`A webhook of controller-runtime ${version} is at ${program}\n`);
 }

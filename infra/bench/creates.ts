@@ -4,7 +4,7 @@ import type { ClusterResponse } from "../parity/control-plane/client.ts";
 import { bootCluster } from "../parity/control-plane/cluster.ts";
 import { registerConfigurations, type WebhookManifests, waitUntil } from "../parity/rule-server.ts";
 import type { MeasuredServer } from "./processes.ts";
-import { computeQuantiles, measureTime, type RatioSummary, summarizeRatios } from "./ratios.ts";
+import { computeQuantiles, measureMilliseconds, type RatioSummary, summarizeRatios } from "./ratios.ts";
 import { buildPodReview } from "./reviews.ts";
 
 /** One of the measured ways to create a pod: its namespace or labels decide which webhooks the API server calls. */
@@ -19,24 +19,24 @@ export interface PodCreateRoute {
 }
 
 /** The median and the 99th percentile, in milliseconds. */
-export interface CreateTimes {
+export interface CreateTimePercentiles {
   p50: number;
   p99: number;
 }
 
 /** The measured times of creates on a route, a way to create a pod. */
-export interface RouteMeasurement {
+export interface PodCreateMeasurement {
   what: string;
-  create: CreateTimes;
+  create: CreateTimePercentiles;
   /** The time by which the create took longer than a create without webhooks in the same round. */
-  added?: CreateTimes;
+  added?: CreateTimePercentiles;
   mutators?: number;
   /** Milliseconds of the server's CPU time for each review. */
   cpu?: number;
 }
 
 /** How much longer a create takes on one route than on another. */
-export interface RouteComparison {
+export interface PodCreateComparison {
   what: string;
   added: RatioSummary;
   cpu?: number;
@@ -46,8 +46,8 @@ export interface RouteComparison {
 
 /** The measured times of all routes, and comparisons between some of them. */
 export interface CreateMeasurements {
-  measured: RouteMeasurement[];
-  comparisons: RouteComparison[];
+  measured: PodCreateMeasurement[];
+  comparisons: PodCreateComparison[];
 }
 
 /** Boots an API server to create pods in. */
@@ -127,7 +127,7 @@ export const measurePodCreateRoutes = async (creates: PodCreator, routes: PodCre
   const listAddedTimes = (index: number) =>
     times[index]?.map((time, round) => time - (without[round] ?? Number.NaN)) ?? [];
   const computeCpu = (index: number) => ((after[index] ?? Number.NaN) - (before[index] ?? Number.NaN)) / rounds;
-  const measured = routes.map(({ what, mutators, server }, index): RouteMeasurement => {
+  const measured = routes.map(({ what, mutators, server }, index): PodCreateMeasurement => {
     return {
       what,
       create: computeTimes(times[index] ?? []),
@@ -137,7 +137,12 @@ export const measurePodCreateRoutes = async (creates: PodCreator, routes: PodCre
     };
   });
   /** Compares the medians of many short stretches, because a machine's speed changes slowly. */
-  const compareRoutes = (what: string, one: PodCreateRoute, other: PodCreateRoute, bar?: number): RouteComparison => {
+  const compareRoutes = (
+    what: string,
+    one: PodCreateRoute,
+    other: PodCreateRoute,
+    bar?: number,
+  ): PodCreateComparison => {
     const [mine, others] = [routes.indexOf(one), routes.indexOf(other)];
     const [added, over] = [splitStretches(listAddedTimes(mine)), splitStretches(listAddedTimes(others))];
     const ratios = added.map((values, index) => computeMedian(values) / computeMedian(over[index] ?? []));
@@ -154,7 +159,7 @@ const createInTurn = async ({ create }: PodCreator, routes: PodCreateRoute[], ro
     for (const index of shuffleIndexes(routes.length)) {
       const route = routes[index];
       if (route === undefined) continue;
-      times[index]?.push(await measureTime(() => create(route)));
+      times[index]?.push(await measureMilliseconds(() => create(route)));
     }
   return times;
 };
@@ -175,7 +180,7 @@ const splitStretches = (values: number[]): number[][] =>
     values.slice(index * stretch, (index + 1) * stretch),
   );
 
-const computeTimes = (values: number[]): CreateTimes => {
+const computeTimes = (values: number[]): CreateTimePercentiles => {
   const [p50 = Number.NaN, p99 = Number.NaN] = computeQuantiles(values, [0.5, 0.99]);
   return { p50, p99 };
 };

@@ -17,7 +17,7 @@ export interface PolicyCase {
   oldObject?: KubernetesObject;
   requestNamespace?: string;
   cluster?: KubernetesObject[];
-  http?: MockAnswer[];
+  http?: MockHttpAnswer[];
   /** The difference from upstream, if there is one. */
   deviation?: string;
   expect: {
@@ -31,7 +31,7 @@ export interface PolicyCase {
 }
 
 /** The answer of the host `mock` for a path. */
-export interface MockAnswer {
+export interface MockHttpAnswer {
   path: string;
   status?: number;
   body?: unknown;
@@ -61,7 +61,7 @@ const folder = new URL("kinitiras-examples/", import.meta.url);
 const readText = (file: string) => readFileSync(new URL(file, folder), "utf8");
 
 /** Tables from cases.json: policies with selectors, placeholders and paths, and what upstream does with them. */
-export const kinitirasTables: Tables = JSON.parse(readText("cases.json"));
+export const kinitirasCaseTables: Tables = JSON.parse(readText("cases.json"));
 
 const toPolicyCase = ({ policyFile, onlyRule, ...rest }: ExampleCase): PolicyCase => {
   const policy: KinitirasPolicy = parse(readText(policyFile));
@@ -78,7 +78,7 @@ const examples: ExampleCase[] = JSON.parse(readText("examples.json")).cases;
 export const exampleCases: readonly PolicyCase[] = examples.map(toPolicyCase);
 
 /** Every measured case. */
-export const policyCases: readonly PolicyCase[] = [...kinitirasTables.cases, ...exampleCases];
+export const policyCases: readonly PolicyCase[] = [...kinitirasCaseTables.cases, ...exampleCases];
 
 /** Reports whether a case needs an evaluation of CUE. */
 export const needsCue = ({ policies }: PolicyCase): boolean => JSON.stringify(policies).includes('"cue":');

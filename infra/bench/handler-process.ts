@@ -2,11 +2,11 @@ import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { Context } from "aws-lambda";
 import { createUnconnectedCapabilities } from "#lib/capabilities.ts";
-import { createCompleteEndpoint } from "#lib/complete-endpoint.ts";
+import { createEndpointForAnyRule } from "#lib/complete-endpoint.ts";
 import { catalogueFolder, readRule } from "../catalogue/registry.ts";
 import { buildBenchEndpointConfig, type HandlerProcessInput } from "./handlers.ts";
-import { measureRatiosInTurn, measureTime } from "./ratios.ts";
-import { buildApiEvent, buildPodReview } from "./reviews.ts";
+import { measureMilliseconds, measureRatiosInTurn } from "./ratios.ts";
+import { buildHttpApiEvent, buildPodReview } from "./reviews.ts";
 
 /** Measures a minimal answer (the floor) and Postern's handler in turn; returns their ratio for each round. */
 const measure = async (assignment: HandlerProcessInput): Promise<number[]> => {
@@ -16,7 +16,7 @@ const measure = async (assignment: HandlerProcessInput): Promise<number[]> => {
   const host = journal
     ? undefined
     : { publicKeys: publicKey, openCapabilities: createUnconnectedCapabilities, writeLogLine: () => {} };
-  const handler = createCompleteEndpoint(listed.rule, buildBenchEndpointConfig(listed), host);
+  const handler = createEndpointForAnyRule(listed.rule, buildBenchEndpointConfig(listed), host);
   const context: Partial<Context> = {
     functionName: name,
     functionVersion: "1",
@@ -24,7 +24,7 @@ const measure = async (assignment: HandlerProcessInput): Promise<number[]> => {
   };
 
   const body = buildPodReview(bytes);
-  const event = buildApiEvent(`/${segment}/${name}/${phase}`, body);
+  const event = buildHttpApiEvent(`/${segment}/${name}/${phase}`, body);
   const runFloor = async () => JSON.stringify(buildSmallAnswer(JSON.parse(body).request.uid));
   // The cast is safe: endpoints use no other fields of Lambda's context.
   const runHandler = () => handler(event, context as Context);
@@ -37,7 +37,7 @@ const measure = async (assignment: HandlerProcessInput): Promise<number[]> => {
   const time = (act: () => Promise<unknown>) => () => {
     // Each measurement starts without the other's garbage.
     global.gc?.({ type: "minor" });
-    return measureTime(act, times);
+    return measureMilliseconds(act, times);
   };
   return measureRatiosInTurn(rounds, time(runFloor), time(runHandler));
 };

@@ -3,7 +3,7 @@ import type { Phase } from "#lib/rule.ts";
 import { mergeWithDefaults } from "#lib/settings.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
 import type { UrlSigner } from "../keys/keys.ts";
-import { runNode } from "./processes.ts";
+import { runNodeAndParseOutput } from "./processes.ts";
 import { type BenchResult, summarizeRatios } from "./ratios.ts";
 
 /** A handler to measure. It runs in a process of its own, as a Lambda function does. */
@@ -75,7 +75,7 @@ export const measureHandlerRatios = async (
   rounds: number,
 ): Promise<number[]> => {
   const assignment: HandlerProcessInput = { ...one, publicKey, segment: signSegment(benchCluster, 1), rounds };
-  return (await runNode("handler-process.ts", {
+  return (await runNodeAndParseOutput("handler-process.ts", {
     options: ["--expose-gc"],
     args: [JSON.stringify(assignment)],
     env: { POSTERN_KEYS: publicKey },

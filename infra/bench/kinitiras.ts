@@ -4,10 +4,15 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import type { KinitirasPolicy } from "#lib/policy/types.ts";
 import type { KubernetesObject, Operation } from "#lib/review.ts";
-import { findGoProgram, type GoProgram, requireGoProgram, runCommand } from "../parity/control-plane/go-programs.ts";
+import {
+  findGoProgram,
+  findOrBuildGoProgram,
+  type GoProgram,
+  runCommand,
+} from "../parity/control-plane/go-programs.ts";
 
 /** The times of repeated evaluations of policies, and their result. */
-export interface EngineEvaluations {
+export interface PolicyEvaluationTimes {
   nanoseconds: number[];
   patch?: unknown[];
   denied?: string;
@@ -39,6 +44,6 @@ const engine: GoProgram = {
 };
 
 /** Returns the program that times kinitiras' own engine, if it was built before. */
-export const findBuiltEngine = () => findGoProgram(engine);
+export const findBuiltKinitirasEngine = () => findGoProgram(engine);
 
-if (import.meta.main) process.stdout.write(`kinitiras' engine is at ${(await requireGoProgram(engine)).program}\n`);
+if (import.meta.main) process.stdout.write(`kinitiras' engine is at ${(await findOrBuildGoProgram(engine)).program}\n`);

@@ -22,7 +22,7 @@ const shares: [make: (name: string, namespace: string, number: number) => object
  * repositories: 1 to 5 KB except for the smallest kinds, one or several in a file, most of them YAML with comments,
  * some JSON.
  */
-export const writeManifests = async (folder: string, count: number): Promise<number> => {
+export const writeManifestsAndCountBytes = async (folder: string, count: number): Promise<number> => {
   const kinds = shares.flatMap(([make, share]) => Array.from({ length: share }, () => make));
   let bytes = 0;
   for (let number = 0, place = 0; number < count; place++) {

@@ -9,7 +9,7 @@ export interface ProcessUsage {
 }
 
 // This module is loaded before a program. It reports the used resources on a pipe of its own, together with what the
-// program adds by `addToReport`.
+// program adds by `setBenchReportFields`.
 const pipe = 3;
 
 process.on("exit", () => {
@@ -21,6 +21,6 @@ process.on("exit", () => {
 let addition: object = {};
 
 /** Sets the fields that the report gets in addition; a later call replaces them. */
-export const addToReport = (more: object): void => {
+export const setBenchReportFields = (more: object): void => {
   addition = more;
 };

@@ -11,7 +11,7 @@ export interface MutatorChain {
 }
 
 /** A label of pods for which no mutator is called. */
-export const settledLabel = "bench.postern.dev/settled";
+export const skipMutatorsLabel = "bench.postern.dev/settled";
 
 const getMark = (index: number) => `bench.postern.dev/mutator-${index}`;
 
@@ -23,7 +23,7 @@ const createMutator = (name: string, mark: string): CatalogueRule =>
       summary: "Adds an annotation to a pod.",
       match: [{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE"] }],
       matchConditions: {
-        "is-unmarked": `!("${settledLabel}" in object.metadata.labels) && !("${mark}" in object.metadata.annotations)`,
+        "is-unmarked": `!("${skipMutatorsLabel}" in object.metadata.labels) && !("${mark}" in object.metadata.annotations)`,
       },
       mutate({ metadata }) {
         if (metadata) metadata.annotations = { ...metadata.annotations, [mark]: "yes" };

@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { isDeepStrictEqual } from "node:util";
 import type { Pod } from "kubernetes-types/core/v1.d.ts";
 import type { ControlPlaneBinaries } from "../parity/control-plane/binaries.ts";
-import { createClient } from "../parity/control-plane/client.ts";
+import { createTokenClient } from "../parity/control-plane/client.ts";
 import type { CachedGoProgram } from "../parity/control-plane/go-programs.ts";
 import type { WebhookManifests } from "../parity/rule-server.ts";
 import {
@@ -13,14 +13,14 @@ import {
   type PodCreateRoute,
   type PodCreator,
 } from "./creates.ts";
-import { startGo, startMinimalWebhook, startPostern } from "./processes.ts";
+import { startBenchPostern, startGoWebhook, startMinimalWebhook } from "./processes.ts";
 import { buildPodReview } from "./reviews.ts";
 
 /**
  * Measures the time that a call of default-toleration-seconds adds to a create: by hand in Node, by Postern, by
  * controller-runtime.
  */
-export const measureOneCall = async (
+export const compareWebhookCallTimes = async (
   binaries: ControlPlaneBinaries,
   goWebhook: CachedGoProgram | undefined,
   folder: string,
@@ -30,10 +30,10 @@ export const measureOneCall = async (
   const config = join(folder, "added.yaml");
   await writeFile(config, `rules: { ${rule}: { failurePolicy: Fail } }\n`);
   const bare = running.use(await startMinimalWebhook(folder));
-  const postern = running.use(await startPostern(folder, config));
+  const postern = running.use(await startBenchPostern(folder, config));
   // A second server for another route: each server's CPU time then belongs to one route.
-  const registered = running.use(await startPostern(folder, config));
-  const go = goWebhook && running.use(await startGo(goWebhook.program, folder));
+  const registered = running.use(await startBenchPostern(folder, config));
+  const go = goWebhook && running.use(await startGoWebhook(goWebhook.program, folder));
   const creates = running.use(await openPodCreator(binaries));
   const entry = postern.manifests[rule] ?? [];
 
@@ -110,7 +110,7 @@ type Address = WebhookManifests[number]["webhooks"][number]["clientConfig"];
 
 /** Sends this many reviews to a webhook, so that its code is compiled, as in a server that has run for a while. */
 const warmUp = async ({ url, caBundle = "" }: Address, reviews: number): Promise<void> => {
-  const { client, close } = createClient(url, Buffer.from(caBundle, "base64").toString(), "");
+  const { client, close } = createTokenClient(url, Buffer.from(caBundle, "base64").toString(), "");
   const body = JSON.parse(buildPodReview(5_000));
   let left = reviews;
   const askOn = async () => {

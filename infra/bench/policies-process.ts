@@ -5,7 +5,7 @@ import { createDraft } from "#lib/patch.ts";
 import { applyOverridePolicies } from "#lib/policy/override.ts";
 import type { KinitirasPolicy, PolicyCapabilities } from "#lib/policy/types.ts";
 import { evaluateValidatePolicies } from "#lib/policy/validate.ts";
-import type { EngineEvaluations, KinitirasBenchQuestion } from "./kinitiras.ts";
+import type { KinitirasBenchQuestion, PolicyEvaluationTimes } from "./kinitiras.ts";
 
 // Measures Postern's evaluation of policies. Its input and output are those of the program in Go.
 
@@ -33,7 +33,12 @@ const evaluatePolicies = async (
   return denied ? { denied: denied.reason } : { patch: JSON.stringify(changes()) };
 };
 
-const answer = async ({ policies, object, operation, rounds }: KinitirasBenchQuestion): Promise<EngineEvaluations> => {
+const answer = async ({
+  policies,
+  object,
+  operation,
+  rounds,
+}: KinitirasBenchQuestion): Promise<PolicyEvaluationTimes> => {
   const [text, nanoseconds] = [JSON.stringify(object), [] as number[]];
   freezeDeep(policies);
   for (let round = 1; ; round++) {
@@ -46,7 +51,7 @@ const answer = async ({ policies, object, operation, rounds }: KinitirasBenchQue
 };
 
 for await (const line of createInterface({ input: process.stdin })) {
-  const answered = await answer(JSON.parse(line)).catch((error): EngineEvaluations => {
+  const answered = await answer(JSON.parse(line)).catch((error): PolicyEvaluationTimes => {
     return { nanoseconds: [], error: String(error) };
   });
   process.stdout.write(`${JSON.stringify(answered)}\n`);

@@ -1,19 +1,19 @@
 import { join } from "node:path";
 import type { Context } from "aws-lambda";
 import { createUnconnectedCapabilities } from "#lib/capabilities.ts";
-import { createCompleteEndpoint } from "#lib/complete-endpoint.ts";
+import { createEndpointForAnyRule } from "#lib/complete-endpoint.ts";
 import { evaluateCue } from "#lib/cue/engine.ts";
 import type { KinitirasPolicy, OverridePolicy, OverrideRule } from "#lib/policy/types.ts";
 import { catalogueFolder, readRule } from "../catalogue/registry.ts";
 import type { UrlSigner } from "../keys/keys.ts";
 import { createTestSigner } from "../parity/test-key.ts";
 import { measureCueColdStartRatios } from "./cold-starts.ts";
-import { kinitirasTables, type PolicyCase } from "./example-policies.ts";
+import { kinitirasCaseTables, type PolicyCase } from "./example-policies.ts";
 import { benchCluster, buildBenchEndpointConfig } from "./handlers.ts";
-import type { EngineEvaluations, KinitirasBenchQuestion } from "./kinitiras.ts";
+import type { KinitirasBenchQuestion, PolicyEvaluationTimes } from "./kinitiras.ts";
 import { type ChildProgram, startChild, startNode } from "./processes.ts";
-import { type BenchResult, measureRatiosInTurn, measureTime, summarizeRatios } from "./ratios.ts";
-import { buildApiEvent, buildPodReview } from "./reviews.ts";
+import { type BenchResult, measureMilliseconds, measureRatiosInTurn, summarizeRatios } from "./ratios.ts";
+import { buildHttpApiEvent, buildPodReview } from "./reviews.ts";
 
 /** Measures reviews with many policies, evaluations beside kinitiras' own engine, and a cold start with a script. */
 export const measurePolicies = async (
@@ -23,7 +23,7 @@ export const measurePolicies = async (
   rounds: number,
 ): Promise<BenchResult[]> => [
   ...(await measureManyPolicies(rounds)),
-  ...(program ? await measureEngines(program, rounds) : []),
+  ...(program ? await measureAgainstKinitirasEngine(program, rounds) : []),
   {
     what: "a cold start with a CUE script, over cue-wasm alone",
     ratio: summarizeRatios(await measureCueColdStartRatios(signer, folder, rounds)),
@@ -66,9 +66,9 @@ export const measureManyPolicies = async (rounds: number): Promise<BenchResult[]
     openCapabilities: createUnconnectedCapabilities,
     writeLogLine: () => {},
   };
-  const event = buildApiEvent(`/${signer.segment(benchCluster, 1)}/policy-override/mutate`, buildPodReview(5_000));
+  const event = buildHttpApiEvent(`/${signer.segment(benchCluster, 1)}/policy-override/mutate`, buildPodReview(5_000));
   const openReview = async (policies: OverridePolicy[], operations: number) => {
-    const handler = createCompleteEndpoint(
+    const handler = createEndpointForAnyRule(
       listed.rule,
       buildBenchEndpointConfig(listed, { policies, inCluster: false }),
       host,
@@ -118,7 +118,7 @@ export const measureManyPolicies = async (rounds: number): Promise<BenchResult[]
 const createTimer =
   (act: () => Promise<unknown>, times: number, parts = 1) =>
   async () =>
-    (await measureTime(act, times)) / times / parts;
+    (await measureMilliseconds(act, times)) / times / parts;
 
 /** How the report names each kind of measured policy rule. */
 const sources: Record<string, string> = {
@@ -132,7 +132,7 @@ const sources: Record<string, string> = {
 /**
  * Compares Postern's evaluation of policies with kinitiras' own engine: the medians of all cases of each kind of rule.
  */
-export const measureEngines = async (program: string, rounds: number): Promise<BenchResult[]> => {
+export const measureAgainstKinitirasEngine = async (program: string, rounds: number): Promise<BenchResult[]> => {
   await using running = new AsyncDisposableStack();
   const [ours, theirs] = [running.use(startNode("policies-process.ts")), running.use(startChild(program))];
   const ratios = new Map<string, number[]>(Object.keys(sources).map((source) => [source, []]));
@@ -149,7 +149,7 @@ export const measureEngines = async (program: string, rounds: number): Promise<B
 
 /** Returns the cases with rules of one kind that both engines evaluate alike and without a cluster. */
 const listComparableCases = (): [source: string, question: Omit<KinitirasBenchQuestion, "rounds">][] =>
-  kinitirasTables.cases.flatMap((one) => {
+  kinitirasCaseTables.cases.flatMap((one) => {
     const { policies, object, operation } = one;
     const kinds = new Set(policies.flatMap(listRuleKinds));
     const [kind = ""] = kinds;
@@ -181,7 +181,7 @@ const measureEngineRatio = async (
   rounds: number,
 ): Promise<number | undefined> => {
   const evaluate = async (one: ChildProgram, rounds: number) =>
-    (await one.ask({ ...question, rounds })) as EngineEvaluations;
+    (await one.ask({ ...question, rounds })) as PolicyEvaluationTimes;
   const [mine, other] = [await evaluate(ours, 50), await evaluate(theirs, 1)];
   if (mine.error !== undefined || other.error !== undefined) return undefined;
   if (mine.denied !== other.denied)

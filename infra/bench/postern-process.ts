@@ -6,9 +6,9 @@ import { readConfig } from "../project/project.ts";
 import { listServedRules } from "../project/served.ts";
 import { openHttpsGateway } from "../serve/gateway.ts";
 import { createHandler } from "../serve/handlers.ts";
-import { buildConfigurations } from "../webhooks/configurations.ts";
+import { buildWebhookConfigurations } from "../webhooks/configurations.ts";
 import { mutatorChains } from "./mutators.ts";
-import { reportCpuTime } from "./processes.ts";
+import { answerLinesWithCpuTime } from "./processes.ts";
 
 // Runs Postern as `postern serve` does, without a log line for each review, because the other servers print none. It
 // reports a webhook configuration for each rule or group, because some chains have too many entries for one
@@ -30,7 +30,7 @@ const manifests = served.map(({ name, ...listed }) => {
   const behind = listed.members ?? [{ name, ...listed }];
   return [
     name,
-    buildConfigurations(behind, cluster, { name, address: buildAddress, ca: certificate.ca, harden: false }),
+    buildWebhookConfigurations(behind, cluster, { name, address: buildAddress, ca: certificate.ca, harden: false }),
   ] as const;
 });
-reportCpuTime(Object.fromEntries(manifests));
+answerLinesWithCpuTime(Object.fromEntries(manifests));

@@ -9,7 +9,7 @@ import type { WebhookManifests } from "../parity/rule-server.ts";
 const getFile = (file: string) => fileURLToPath(new URL(file, import.meta.url));
 
 /** Runs a program beside this file to its end, and returns what it wrote as JSON to its fourth file descriptor. */
-export const runNode = async (
+export const runNodeAndParseOutput = async (
   file: string,
   { args = [], options = [], env = {} }: { args?: string[]; options?: string[]; env?: Record<string, string> },
 ): Promise<unknown> => {
@@ -78,7 +78,7 @@ const toServer = (child: ChildProgram): MeasuredServer => ({
 });
 
 /** Starts Postern with a postern.yaml; returns its webhook configurations by the rule's or the group's name. */
-export const startPostern = async (folder: string, config: string) => {
+export const startBenchPostern = async (folder: string, config: string) => {
   const child = startNode("postern-process.ts", folder, config);
   return { ...toServer(child), manifests: (await child.next()) as Record<string, WebhookManifests> };
 };
@@ -90,7 +90,7 @@ export const startMinimalWebhook = async (folder: string) => {
 };
 
 /** Starts the webhook that is written in Go, with which Postern is compared. */
-export const startGo = async (program: string, folder: string) => {
+export const startGoWebhook = async (program: string, folder: string) => {
   const child = startChild(program, String(await findFreePort()), folder);
   return { ...toServer(child), url: String(await child.next()) };
 };
@@ -99,7 +99,7 @@ export const startGo = async (program: string, folder: string) => {
  * Writes lines of JSON: `first`, and the CPU time of this process for each line of input. The process ends with its
  * input.
  */
-export const reportCpuTime = (first: unknown): void => {
+export const answerLinesWithCpuTime = (first: unknown): void => {
   const write = (value: unknown) => process.stdout.write(`${JSON.stringify(value)}\n`);
   createInterface({ input: process.stdin })
     .on("line", () => {

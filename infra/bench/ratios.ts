@@ -60,7 +60,7 @@ export const measureRatiosInTurn = async (
   (await measureInTurn(rounds, measureBaseline, measureSubject, warmUps)).map(([first, second]) => second / first);
 
 /** Returns the milliseconds of this many runs. */
-export const measureTime = async (act: () => Promise<unknown>, times = 1): Promise<number> => {
+export const measureMilliseconds = async (act: () => Promise<unknown>, times = 1): Promise<number> => {
   const start = performance.now();
   for (let time = 0; time < times; time++) await act();
   return performance.now() - start;

@@ -3,15 +3,15 @@ import type { LimitRange, Namespace, Pod } from "kubernetes-types/core/v1.d.ts";
 import type { StorageClass } from "kubernetes-types/storage/v1.d.ts";
 import { createUnconnectedCapabilities } from "#lib/capabilities.ts";
 import { createLiveCapabilities } from "#lib/cluster/live-capabilities.ts";
-import { createCompleteEndpoint } from "#lib/complete-endpoint.ts";
+import { createEndpointForAnyRule } from "#lib/complete-endpoint.ts";
 import { get, list } from "#lib/needs.ts";
 import { type Rule, rule } from "#lib/rule.ts";
 import type { ControlPlaneBinaries } from "../parity/control-plane/binaries.ts";
 import { bootCluster } from "../parity/control-plane/cluster.ts";
 import { createTestSigner } from "../parity/test-key.ts";
 import { buildBenchEndpointConfig } from "./handlers.ts";
-import { measureRatiosInTurn, measureTime, type RatioSummary, summarizeRatios } from "./ratios.ts";
-import { buildApiEvent, buildPodReview } from "./reviews.ts";
+import { measureMilliseconds, measureRatiosInTurn, type RatioSummary, summarizeRatios } from "./ratios.ts";
+import { buildHttpApiEvent, buildPodReview } from "./reviews.ts";
 
 /** The cost of reads in a review: none over the network if the answers are cached, otherwise one round trip. */
 export interface ClusterReadMeasurement {
@@ -59,7 +59,10 @@ const createTripleReadRule = (maxAge: number) =>
     },
   });
 
-export const measureReads = async (binaries: ControlPlaneBinaries, rounds: number): Promise<ClusterReadMeasurement> => {
+export const measureReviewsWithReads = async (
+  binaries: ControlPlaneBinaries,
+  rounds: number,
+): Promise<ClusterReadMeasurement> => {
   await using running = new AsyncDisposableStack();
   const { server, ca, getToken, stop } = await bootCluster(binaries);
   running.defer(stop);
@@ -67,12 +70,12 @@ export const measureReads = async (binaries: ControlPlaneBinaries, rounds: numbe
   const open = () => createLiveCapabilities({ bench: { server, ca, credentials } });
   const signer = createTestSigner(1);
   const openReview = (rule: Rule, world = open()) => {
-    const handler = createCompleteEndpoint(rule, buildBenchEndpointConfig({ name: "bench", rule }), {
+    const handler = createEndpointForAnyRule(rule, buildBenchEndpointConfig({ name: "bench", rule }), {
       publicKeys: signer.publicKey,
       openCapabilities: world,
       writeLogLine: () => {},
     });
-    const event = buildApiEvent(`/${signer.segment("bench", 1)}/bench/mutate`, buildPodReview(5_000));
+    const event = buildHttpApiEvent(`/${signer.segment("bench", 1)}/bench/mutate`, buildPodReview(5_000));
     return async () => {
       const { statusCode, body } = (await handler(event, {} as Context)) as { statusCode: number; body: string };
       if (statusCode !== 200) throw new Error(`no answer to measure: ${body}`);
@@ -81,24 +84,24 @@ export const measureReads = async (binaries: ControlPlaneBinaries, rounds: numbe
 
   const [plain, warm] = [openReview(without, createUnconnectedCapabilities), openReview(createTripleReadRule(3600))];
   const [single, several] = [openReview(createSingleReadRule(0)), openReview(createTripleReadRule(0))];
-  for (const act of [plain, warm]) await measureTime(act, 3000);
-  for (const act of [single, several]) await measureTime(act, 100);
+  for (const act of [plain, warm]) await measureMilliseconds(act, 3000);
+  for (const act of [single, several]) await measureMilliseconds(act, 100);
   const compare = async (one: () => Promise<void>, other: () => Promise<void>, times: number) =>
     summarizeRatios(
       await measureRatiosInTurn(
         rounds,
-        () => measureTime(one, times),
-        () => measureTime(other, times),
+        () => measureMilliseconds(one, times),
+        () => measureMilliseconds(other, times),
         0,
       ),
     );
   const fresh: number[] = [];
   for (let round = 0; round < Math.min(rounds, 20); round++)
-    fresh.push(await measureTime(openReview(createSingleReadRule(0))));
+    fresh.push(await measureMilliseconds(openReview(createSingleReadRule(0))));
   return {
     warm: await compare(plain, warm, 200),
     sideBySide: await compare(single, several, 10),
-    read: (await measureTime(single, 100)) / 100,
+    read: (await measureMilliseconds(single, 100)) / 100,
     first: summarizeRatios(fresh).median,
   };
 };

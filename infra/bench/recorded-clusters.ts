@@ -18,7 +18,7 @@ export interface CaseReview {
 }
 
 /** Returns the first case for which a rule asks the cluster. */
-export const findAskingCase = async (listed: CatalogueRule): Promise<CaseReview | undefined> => {
+export const findClusterAskingCase = async (listed: CatalogueRule): Promise<CaseReview | undefined> => {
   for (const entry of asksCluster(listed.rule) ? await readCases(listed) : []) {
     const review = buildReview(listed, entry);
     let asked = false;

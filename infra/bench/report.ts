@@ -79,7 +79,7 @@ const describeBar = (value: number, bar: number | undefined, digits: number): st
 const formatMilliseconds = (value: number | undefined) => (value === undefined ? "" : `${value.toFixed(2)} ms`);
 
 /** Returns the lines of the report that explain what its numbers mean. */
-export const explainTables = (hasCreates: boolean) =>
+export const explainBenchTables = (hasCreates: boolean) =>
   [
     "Ratios are medians, and where eight of ten lie. A busy machine widens them.",
     ...(hasCreates

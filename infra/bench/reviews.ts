@@ -35,7 +35,7 @@ const buildRecord = (index: number): object => {
 };
 
 /** Returns an HTTP API's event, payload 2.0, as Lambda passes it to a function. */
-export const buildApiEvent = (path: string, body: string) => {
+export const buildHttpApiEvent = (path: string, body: string) => {
   const event = structuredClone(templates.event);
   event.headers["content-length"] = String(body.length);
   event.requestContext.http.path = path;

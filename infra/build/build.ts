@@ -12,8 +12,8 @@ import { listRecordingPlaces } from "../config/record-section.ts";
 import { buildEndpointConfig, listServedRules } from "../project/served.ts";
 import { findLongestTimeoutSeconds } from "../webhooks/entry.ts";
 import { bundleRule, type RuleBundle } from "./bundle.ts";
-import { readCueFiles } from "./cue.ts";
-import { writeDeployment } from "./deployment.ts";
+import { readCueRuntimeFiles } from "./cue.ts";
+import { writeServerlessIncludes } from "./deployment.ts";
 import { getInflatedContents } from "./zip.ts";
 
 export const distFolder = fileURLToPath(new URL("../../dist/", import.meta.url));
@@ -61,7 +61,7 @@ export const buildFunctions = async (
     }),
   );
   await deleteStaleBundles(bundles.map(({ name }) => name));
-  await writeDeployment(bundles, publicKeys, distFolder);
+  await writeServerlessIncludes(bundles, publicKeys, distFolder);
   return { bundles, notes };
 };
 
@@ -69,7 +69,7 @@ export const buildFunctions = async (
  * Bundles rules into another folder, for direct invocation. An event brings the settings and the answers, so these
  * bundles need no connection and no ledger, but may need CUE. Rules in `names` are bundled even if they are off.
  */
-export const buildBundles = async (
+export const buildDirectInvocationBundles = async (
   config: PosternConfig,
   catalogue: CatalogueRule[],
   outDir: string,
@@ -84,7 +84,7 @@ export const buildBundles = async (
     wanted.map(async (listed) => {
       const built = await bundleRule(listed, buildEndpointConfig(config, listed), outDir, Number.POSITIVE_INFINITY);
       if (has(listed, "cue"))
-        for (const [file, content] of Object.entries(await readCueFiles()))
+        for (const [file, content] of Object.entries(await readCueRuntimeFiles()))
           await writeFile(join(outDir, listed.name, file), getInflatedContents(content));
       return built;
     }),

@@ -12,9 +12,9 @@ import type { RecordingTargets } from "#lib/recording/bucket-handler.ts";
 import type { Phase, Rule } from "#lib/rule.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
 import { Complaint } from "../cli/complaint.ts";
-import { listWritablePaths } from "../config/record-section.ts";
+import { listWritableBucketPaths } from "../config/record-section.ts";
 import { findLongestTimeoutSeconds } from "../webhooks/entry.ts";
-import { cueFilesModule, readCueFiles } from "./cue.ts";
+import { cueFilesModule, readCueRuntimeFiles } from "./cue.ts";
 import { getInflatedContents, zip } from "./zip.ts";
 
 export interface RuleBundle {
@@ -102,7 +102,7 @@ export const bundleRule = async (
   if (code > budget) throw new Complaint(describeExcess(describeRule(listed), code, budget, metafile));
 
   const scripts = usesScripts(listed, config);
-  const files = { "index.cjs": contents, ...(scripts && (await readCueFiles())) };
+  const files = { "index.cjs": contents, ...(scripts && (await readCueRuntimeFiles())) };
   const archive = zip(files);
   await mkdir(join(outDir, name), { recursive: true });
   for (const [file, content] of Object.entries(files))
@@ -123,7 +123,7 @@ export const bundleRule = async (
     scripts,
     tokens: listTokens(Object.values(connections), listSecrets(listed, config)),
     actions: Object.values(rule.needs ?? {}).flatMap(({ action }) => action ?? []),
-    records: listWritablePaths(places),
+    records: listWritableBucketPaths(places),
     accepts: Object.entries(config.clusters).flatMap(([cluster, { keyVersions }]) =>
       keyVersions.map((version) => `${cluster}.${version}`),
     ),
@@ -161,7 +161,10 @@ const buildEntry = (
   const parts = [
     ...(rule.variants ? [importFromLib("settings.ts", "findVariantSettings")] : []),
     ...(asks
-      ? [importFromLib("deadline.ts", "evaluateInTime"), importFromLib("recorded-answers.ts", "readRecordedAnswers")]
+      ? [
+          importFromLib("deadline.ts", "evaluateInTime"),
+          importFromLib("recorded-answers.ts", "createCapabilitiesFromRecord"),
+        ]
       : []),
   ];
   const rules = members.map(({ name }, index) => `"${name}": rule${index}`).join(", ");
@@ -180,7 +183,7 @@ const buildEntry = (
     const [noting, repeating] = asks
       ? [
           importFromLib("recording/notes.ts", "noteAnswers"),
-          importFromLib("recording/repeated-answers.ts", "repeatAnswers"),
+          importFromLib("recording/repeated-answers.ts", "createAnswerRepeater"),
         ]
       : [];
     const recorder = `{ evaluate: ${evaluate}${asks ? `, answers: { ${noting}, ${repeating} }` : ""} }`;

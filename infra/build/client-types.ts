@@ -9,7 +9,7 @@ import { Complaint } from "../cli/complaint.ts";
 const root = fileURLToPath(new URL("../..", import.meta.url));
 
 /** Writes the types with the Kubernetes types that they import. `entries` maps module names to source files. */
-export const writeTypes = async (folder: string, entries: Record<string, string>): Promise<void> => {
+export const writeClientTypeDeclarations = async (folder: string, entries: Record<string, string>): Promise<void> => {
   const own = await mkdtemp(join(tmpdir(), "postern-types-"));
   try {
     const config = join(own, "tsconfig.json");

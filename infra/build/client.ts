@@ -6,7 +6,7 @@ import { build, type Plugin } from "esbuild";
 import { locateCueFiles } from "#lib/cue/cue-files.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { distFolder } from "./build.ts";
-import { writeTypes } from "./client-types.ts";
+import { writeClientTypeDeclarations } from "./client-types.ts";
 
 export const clientFolder = join(distFolder, "client");
 
@@ -15,7 +15,7 @@ const root = fileURLToPath(new URL("../..", import.meta.url));
 const entries = { index: "lib/client/client.ts", policies: "lib/client/policy-functions.ts" };
 
 /** Builds the client package (plain JavaScript, types and CUE), unless its sources are the same as at the last build. */
-export const buildClient = async (folder = clientFolder): Promise<void> => {
+export const buildClientPackage = async (folder = clientFolder): Promise<void> => {
   const { version } = JSON.parse(await readFile(join(root, "package.json"), "utf8"));
   const rules = (await findFiles("functions/*/rule.ts")).map((file) => ({ file, name: file.split(sep)[1] ?? "" }));
   const sources = await hashOf(version);
@@ -25,7 +25,11 @@ export const buildClient = async (folder = clientFolder): Promise<void> => {
   await mkdir(dirname(folder), { recursive: true });
   const draft = await mkdtemp(join(dirname(folder), ".client-"));
   try {
-    await Promise.all([writeCode(draft, rules), writeTypes(join(draft, "types"), entries), writeCue(draft)]);
+    await Promise.all([
+      writeCode(draft, rules),
+      writeClientTypeDeclarations(join(draft, "types"), entries),
+      writeCue(draft),
+    ]);
     for (const [file, from] of Object.entries(texts)) if (await exists(from)) await copyFile(from, join(draft, file));
     const manifest = { ...about, version, sources };
     await writeFile(join(draft, "package.json"), `${JSON.stringify(manifest, null, 2)}\n`);

@@ -15,7 +15,7 @@ export const cueFilesModule = `const names = ${JSON.stringify(names)};
  * script. The WebAssembly goes into zips as its package has compressed it, which costs no time and gives the same bytes
  * on any machine.
  */
-export const readCueFiles = (): Promise<ZipFiles> => {
+export const readCueRuntimeFiles = (): Promise<ZipFiles> => {
   made ??= createCueFiles();
   return made;
 };

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { describe, it } from "node:test";
 import { createTestFolder } from "../../test/folders.ts";
 import type { RuleBundle } from "./bundle.ts";
-import { writeDeployment } from "./deployment.ts";
+import { writeServerlessIncludes } from "./deployment.ts";
 
 // test/aws/package.test.ts tests whole packages.
 
@@ -26,7 +26,7 @@ const sample: RuleBundle = {
 };
 const writeTestDeployment = async (bundle: Partial<RuleBundle> = {}, keys = "key") => {
   const folder = await createTestFolder();
-  await writeDeployment([{ ...sample, ...bundle }], keys, join(folder, "dist"));
+  await writeServerlessIncludes([{ ...sample, ...bundle }], keys, join(folder, "dist"));
   const read = async (file: string) => JSON.parse(await readFile(join(folder, "dist", file), "utf8"));
   const [lambda] = Object.values<Record<string, unknown>>(await read("functions.json"));
   const { Resources, Outputs } = await read("http.json");

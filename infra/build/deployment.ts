@@ -33,7 +33,11 @@ const runtime = { runtime: "nodejs24.x", architecture: "arm64" };
 const toPlaceholder = (name: string) => `\${${name}}`;
 
 /** Writes what serverless.yml includes: `functions.json`, and `http.json` or `url.json` for the endpoint type. */
-export const writeDeployment = async (bundles: RuleBundle[], publicKeys: string, outDir: string): Promise<void> => {
+export const writeServerlessIncludes = async (
+  bundles: RuleBundle[],
+  publicKeys: string,
+  outDir: string,
+): Promise<void> => {
   const rules = bundles.map((bundle) => plan(bundle, publicKeys));
   await mkdir(outDir, { recursive: true });
   const write = (file: string, content: Json) => writeFile(join(outDir, file), `${JSON.stringify(content, null, 2)}\n`);

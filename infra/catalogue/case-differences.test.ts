@@ -3,7 +3,7 @@ import { describe, it } from "node:test";
 import type { Case } from "#lib/recording/recording.ts";
 import type { ReviewOutcome } from "#lib/review.ts";
 import { readRows } from "../../test/rows.ts";
-import { describeDifferences, listDifferences } from "./case-differences.ts";
+import { describeCaseDifferences, formatCaseDiff } from "./case-differences.ts";
 
 interface Row {
   name: string;
@@ -16,13 +16,13 @@ const toDecision = (outcome: ReviewOutcome) => ({ outcome, refused: !outcome.all
 describe("a rule", () => {
   for (const { name, case: entry, outcome } of same)
     it(`agrees with a case: it ${name}`, () => {
-      assert.deepEqual(describeDifferences({ name, ...entry }, toDecision(outcome)), []);
+      assert.deepEqual(formatCaseDiff({ name, ...entry }, toDecision(outcome)), []);
     });
 
   for (const { name, case: entry, outcome, lines } of different)
     it(`differs from a case: it ${name}`, () => {
-      assert.ok(listDifferences({ name, ...entry }, toDecision(outcome)).length > 0);
+      assert.ok(describeCaseDifferences({ name, ...entry }, toDecision(outcome)).length > 0);
       const expected = ["the case says (-), the rule does (+):", ...lines];
-      assert.deepEqual(describeDifferences({ name, ...entry }, toDecision(outcome)), expected);
+      assert.deepEqual(formatCaseDiff({ name, ...entry }, toDecision(outcome)), expected);
     });
 });

@@ -26,7 +26,7 @@ export const parseDecision = (answer: unknown, uid: string): RuleDecision | unde
 export const applyOutcomePatch = (object: unknown, { patch }: ReviewOutcome): unknown =>
   patch === undefined ? object : jsonPatch.applyPatch(structuredClone(object), patch, true).newDocument;
 
-export const listDifferences = (entry: Case, { outcome }: RuleDecision): string[] => {
+export const describeCaseDifferences = (entry: Case, { outcome }: RuleDecision): string[] => {
   const { status } = outcome;
   const differs = (what: string, expected: unknown, actual: unknown) =>
     isDeepStrictEqual(expected, actual)
@@ -49,8 +49,8 @@ export const listDifferences = (entry: Case, { outcome }: RuleDecision): string[
 };
 
 /** Returns the differences as a diff between the case (-) and the rule (+), or as sentences if no line differs. */
-export const describeDifferences = (entry: Case, decision: RuleDecision): string[] => {
-  const sentences = listDifferences(entry, decision);
+export const formatCaseDiff = (entry: Case, decision: RuleDecision): string[] => {
+  const sentences = describeCaseDifferences(entry, decision);
   if (sentences.length === 0) return [];
   const [expected, actual] = [toExpected(entry), toActual(entry, decision)];
   const hunks = computeHunks(expected, [{ rule: "", after: sortKeysLike(expected, actual) }]);

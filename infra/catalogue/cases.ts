@@ -6,7 +6,7 @@ import { evaluateRule } from "#lib/evaluation.ts";
 import { freezeDeep } from "#lib/json.ts";
 import { splitApiVersion } from "#lib/objects/api-version.ts";
 import { createRecordedCapabilities, toPlural } from "#lib/recorded-answers.ts";
-import { type Case, recordedUid, restoreRequest } from "#lib/recording/recording.ts";
+import { type Case, caseRequestUid, restoreRequest } from "#lib/recording/recording.ts";
 import { type AdmissionRequest, type AdmissionReview, checkReview, type Operation } from "#lib/review.ts";
 import { type Phase, type Rule, selectPhase } from "#lib/rule.ts";
 import { mergeWithDefaults } from "#lib/settings.ts";
@@ -29,7 +29,7 @@ export const readCases = async ({ name, folder, phases }: CatalogueRule): Promis
   parseCases(await readFile(join(folder, "cases.yaml"), "utf8"), `functions/${name}/cases.yaml`, phases);
 
 /** Returns the line at which each case begins, in the order of `readCases`. */
-export const readCaseLines = async ({ folder }: Pick<CatalogueRule, "folder">): Promise<number[]> => {
+export const readCaseLineNumbers = async ({ folder }: Pick<CatalogueRule, "folder">): Promise<number[]> => {
   const lines = new LineCounter();
   const { contents } = parseDocument(await readFile(join(folder, "cases.yaml"), "utf8"), { lineCounter: lines });
   return (isSeq(contents) ? contents.items : []).map((item) =>
@@ -81,7 +81,7 @@ export const getCaseOperation = (entry: Case): Operation =>
   entry.operation ?? (entry.oldObject === undefined ? "CREATE" : "UPDATE");
 
 /** Returns a rule and its settings as a case needs them: with the case's settings and variant. */
-export const selectCaseVariant = (rule: Rule, { settings, variant }: Case) =>
+export const applyCaseSettingsAndVariant = (rule: Rule, { settings, variant }: Case) =>
   applyVariant(rule, mergeWithDefaults(rule.settings ?? {}, settings), variant);
 
 /** Returns the review that the API server would send for a case. */
@@ -91,7 +91,7 @@ export const buildReview = ({ name, rule }: CatalogueRule, entry: Case): Admissi
   const operation = getCaseOperation(entry);
   const object = entry[phase];
   const oldObject = operation === "DELETE" ? object : entry.oldObject;
-  const { rule: variantRule, settings } = selectCaseVariant(rule, entry);
+  const { rule: variantRule, settings } = applyCaseSettingsAndVariant(rule, entry);
   const matches = selectPhase(variantRule.match, phase, settings) ?? [];
   const ownPlural = object?.kind && toPlural(object.kind);
   const possible = matches.flatMap(({ resources }) => resources);
@@ -113,7 +113,7 @@ export const buildReview = ({ name, rule }: CatalogueRule, entry: Case): Admissi
   const metadata = object?.metadata ?? {};
   const ownNamespace = path === "namespaces" ? metadata.name : metadata.namespace;
   return createReview({
-    uid: recordedUid,
+    uid: caseRequestUid,
     kind: gvk,
     resource: gvr,
     ...(subResource && { subResource, requestSubResource: subResource }),
@@ -177,7 +177,7 @@ export const evaluateCase = async (
   evaluateRule(rule, getCasePhase(entry), request, {
     name,
     mode: "enforce",
-    settings: freezeDeep(selectCaseVariant(rule, entry).settings),
+    settings: freezeDeep(applyCaseSettingsAndVariant(rule, entry).settings),
     variant: entry.variant,
     now: new Date(entry.now ?? "2026-01-01T00:00:00Z"),
     capabilities,
@@ -192,7 +192,7 @@ export const buildInvocationEvent = (listed: CatalogueRule, entry: Case): object
     phase: getCasePhase(entry),
     variant,
     review,
-    settings: selectCaseVariant(listed.rule, entry).settings,
+    settings: applyCaseSettingsAndVariant(listed.rule, entry).settings,
     needs,
     now,
   };

@@ -31,12 +31,12 @@ const defaultOrder = 37;
 
 /** Returns all rules, in the order of the compiled-in plugins. Throws if a rule can't be loaded. */
 export const readCatalogue = async (catalogue = catalogueFolder): Promise<CatalogueRule[]> => {
-  const { rules, broken } = await readCatalogueRules(catalogue);
+  const { rules, broken } = await readCatalogueWithBroken(catalogue);
   if (broken.length > 0) throw new Complaint(broken.map(({ sentence }) => sentence).join("\n"));
   return rules;
 };
 
-export const readCatalogueRules = async (
+export const readCatalogueWithBroken = async (
   catalogue = catalogueFolder,
 ): Promise<{ rules: CatalogueRule[]; broken: BrokenRule[] }> => {
   const broken: BrokenRule[] = [];
@@ -145,7 +145,9 @@ const file = join(catalogueFolder, "README.md");
 const [begin, end] = ["<!-- The list is written by npm run fix. -->", "<!-- End of the list. -->"];
 
 /** Returns functions/README.md as it is, and with a current list; the text around the list stays. */
-export const buildRuleList = async (catalogue: CatalogueRule[]): Promise<{ present: string; wanted: string }> => {
+export const buildCatalogueReadme = async (
+  catalogue: CatalogueRule[],
+): Promise<{ present: string; wanted: string }> => {
   const present = await readFile(file, "utf8");
   const [before, rest = ""] = present.split(begin);
   const [, after] = rest.split(end);
@@ -158,4 +160,4 @@ export const buildRuleList = async (catalogue: CatalogueRule[]): Promise<{ prese
 
 /** Updates the list of rules in functions/README.md. */
 export const writeRuleList = async (catalogue: CatalogueRule[]): Promise<void> =>
-  writeFile(file, (await buildRuleList(catalogue)).wanted);
+  writeFile(file, (await buildCatalogueReadme(catalogue)).wanted);

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { findClosest } from "../cli/did-you-mean.ts";
 import { readCatalogue } from "./registry.ts";
-import { findRule, resolveRuleNames } from "./rule-names.ts";
+import { findRuleByNameOrPlugin, resolveRuleNames } from "./rule-names.ts";
 
 const catalogue = await readCatalogue();
 const rules = catalogue.map(({ name }) => name);
@@ -10,15 +10,15 @@ const rules = catalogue.map(({ name }) => name);
 describe("a rule's name", () => {
   it("is its folder's, or that of the plugin that it ports", () => {
     for (const { name, rule } of catalogue) {
-      assert.equal(findRule(name, rules), name);
-      if (rule.upstreamPlugin) assert.equal(findRule(rule.upstreamPlugin.plugin, rules), name);
+      assert.equal(findRuleByNameOrPlugin(name, rules), name);
+      if (rule.upstreamPlugin) assert.equal(findRuleByNameOrPlugin(rule.upstreamPlugin.plugin, rules), name);
     }
     for (const plugin of ["SecurityContextDeny", "PodSecurityPolicy", "InitialResources", "PersistentVolumeLabel"])
-      assert.ok(findRule(plugin, rules), plugin);
+      assert.ok(findRuleByNameOrPlugin(plugin, rules), plugin);
   });
   it("is no other spelling", () => {
     for (const given of ["alwayspullimages", "Always-Pull-Images", "always-pull-image", "always", ""])
-      assert.equal(findRule(given, rules), undefined, given);
+      assert.equal(findRuleByNameOrPlugin(given, rules), undefined, given);
   });
 });
 

@@ -1,5 +1,5 @@
 import { Complaint } from "../cli/complaint.ts";
-import { normalizeName, suggestName } from "../cli/did-you-mean.ts";
+import { formatDidYouMean, normalizeRuleName } from "../cli/did-you-mean.ts";
 
 /** The name of a rule or a group becomes part of a path, of a Lambda's name and of a webhook entry's name. */
 export const isRuleName = (name: string) => /^[a-z]([a-z0-9-]{0,40}[a-z0-9])?$/.test(name);
@@ -15,17 +15,19 @@ export const requireValidRuleName = (name: string): void => {
 export const toLogicalId = (name: string) => name.replace(/^./, (first) => first.toUpperCase()).replaceAll("-", "Dash");
 
 /** Finds a rule by its name or by the name of its upstream plugin, for instance AlwaysPullImages. */
-export const findRule = (text: string, rules: readonly string[]): string | undefined => {
+export const findRuleByNameOrPlugin = (text: string, rules: readonly string[]): string | undefined => {
   if (rules.includes(text)) return text;
-  return /^[A-Z][A-Za-z]*$/.test(text) ? rules.find((name) => normalizeName(name) === normalizeName(text)) : undefined;
+  return /^[A-Z][A-Za-z]*$/.test(text)
+    ? rules.find((name) => normalizeRuleName(name) === normalizeRuleName(text))
+    : undefined;
 };
 
 export const resolveRuleNames = (names: readonly string[], rules: readonly string[]): string[] =>
   names.map((name) => {
-    const found = findRule(name, rules);
+    const found = findRuleByNameOrPlugin(name, rules);
     if (found === undefined) throw new Complaint(describeUnknownRule(name, rules));
     return found;
   });
 
 export const describeUnknownRule = (text: string, rules: readonly string[]): string =>
-  `there is no rule "${text}"; ${suggestName(text, rules)}postern rules lists them`;
+  `there is no rule "${text}"; ${formatDidYouMean(text, rules)}postern rules lists them`;

@@ -2,18 +2,18 @@ import { getOwn } from "#lib/json.ts";
 import type { ResourceType } from "#lib/needs.ts";
 import type { KubernetesObject, Operation, UserInfo } from "#lib/review.ts";
 import { fillDefaults } from "../apiserver/defaults/defaults.ts";
-import { initialObjects } from "../apiserver/initial-objects.ts";
+import { apiServerOwnObjects } from "../apiserver/initial-objects.ts";
 import { buildKindIndex, type KindIndex } from "../apiserver/kinds/kinds.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
 import { Complaint } from "../cli/complaint.ts";
 import type { ClusterConfig } from "../config/config.ts";
 import { evaluateAll } from "./evaluation/evaluate.ts";
-import type { ObjectEvaluation, RequestOptions } from "./evaluation/evaluation.ts";
-import { openExistingObjects } from "./evaluation/existing-objects.ts";
-import { describeMissingNamespaces, listRemarks } from "./evaluation/notes.ts";
+import type { CheckRequestOptions, ObjectEvaluation } from "./evaluation/evaluation.ts";
+import { openEmptyObjectStore } from "./evaluation/existing-objects.ts";
+import { describeDuplicateOrLostManifests, describeMissingNamespaces } from "./evaluation/notes.ts";
 import { isReview, normalizeManifestObjects } from "./evaluation/requests.ts";
-import { openRules } from "./evaluation/rules.ts";
-import { isUnevaluatedByCheck, openUnevaluated } from "./evaluation/unevaluated.ts";
+import { openClusterRules } from "./evaluation/rules.ts";
+import { createUnevaluatedPolicyMatcher, isUnevaluatedByCheck } from "./evaluation/unevaluated.ts";
 import { openWebhooks } from "./evaluation/webhooks.ts";
 import { readInput, readManifests } from "./manifests/input.ts";
 import { type Manifest, type ManifestFault, toSourceName } from "./manifests/manifests.ts";
@@ -41,28 +41,28 @@ export interface CheckOptions {
 }
 
 /** A check whose manifests were read but not evaluated: iterating over `evaluations` evaluates them. */
-export interface ManifestCheck {
+export interface OpenedManifestCheck {
   faults: ManifestFault[];
   /** Remarks that are not about one object; more are added while objects are evaluated. */
   notes: ReadonlySet<string>;
   evaluations: AsyncGenerator<ObjectEvaluation>;
 }
 
-export const openCheck = async (options: CheckOptions): Promise<ManifestCheck> => {
+export const openCheck = async (options: CheckOptions): Promise<OpenedManifestCheck> => {
   const { cluster, hosts } = options;
   const { manifests, recorded, old, state, webhooks, faults, notes } = await readFiles(options);
   const note = (sentence: string) => void notes.add(sentence);
   const all = [...manifests, ...recorded];
   const kinds = buildKindIndex([...state, ...old, ...all].map(({ object }) => object));
-  const asking: Omit<RequestOptions, "operation"> = { user: options.user, namespace: options.namespace };
-  for (const remark of listRemarks(manifests, old, kinds, asking)) note(remark);
+  const asking: Omit<CheckRequestOptions, "operation"> = { user: options.user, namespace: options.namespace };
+  for (const remark of describeDuplicateOrLostManifests(manifests, old, kinds, asking)) note(remark);
   const isStateKnown = options.state.length > 0;
   if (isStateKnown && state.length === 0)
     note(`--state ${options.state.join(", ")} contains no manifest, so no object exists`);
-  const existing = openExistingObjects(kinds, note);
+  const existing = openEmptyObjectStore(kinds, note);
   // The checked DELETEs need existing objects, so the manifests are put into the imitated API server, too.
   const deleted = options.operation === "DELETE" ? manifests : [];
-  for (const object of [...initialObjects, ...fillAll([...deleted, ...state], kinds, asking).values()]) {
+  for (const object of [...apiServerOwnObjects, ...fillAll([...deleted, ...state], kinds, asking).values()]) {
     const kind = kinds.of(object.apiVersion ?? "", object.kind ?? "");
     if (kind !== undefined) existing.put(kind.resource, object);
   }
@@ -74,7 +74,7 @@ export const openCheck = async (options: CheckOptions): Promise<ManifestCheck> =
       );
     return found;
   };
-  const rules = await openRules(options.catalogue, cluster, options.harden, existing.capabilities, listCreated);
+  const rules = await openClusterRules(options.catalogue, cluster, options.harden, existing.capabilities, listCreated);
   for (const sentence of rules.notes) note(sentence);
   // Each policy applies to all manifests, also to earlier ones: a policy takes effect some time after it was sent.
   const standing = [...state, ...manifests].filter(({ object }) => isUnevaluatedByCheck(object));
@@ -83,7 +83,7 @@ export const openCheck = async (options: CheckOptions): Promise<ManifestCheck> =
     ...openWebhooks(rules, webhooks, cluster[0], hosts),
     kinds,
     existing,
-    unevaluated: openUnevaluated(
+    unevaluated: createUnevaluatedPolicyMatcher(
       standing.map(({ object }) => setDefaultNamespace(object, options.namespace)),
       isStateKnown,
     ),
@@ -149,7 +149,7 @@ const isForKustomize = ({ object: { apiVersion } }: Manifest) =>
 const describeLeftOut = ({ source, object }: Manifest) =>
   `${toSourceName(source.name)} is for kustomize, and left out; kustomize build prints manifests of this ${object.kind}, which - reads`;
 
-const fillAll = (manifests: readonly Manifest[], kinds: KindIndex, asking: Omit<RequestOptions, "operation">) =>
+const fillAll = (manifests: readonly Manifest[], kinds: KindIndex, asking: Omit<CheckRequestOptions, "operation">) =>
   new Map(
     normalizeManifestObjects(manifests, kinds, asking).map(({ key, object }) => [key, fillDefaults(object).object]),
   );

@@ -4,7 +4,7 @@ import type { Operation } from "#lib/review.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
 import type { ParsedOptions } from "../cli/command.ts";
 import { Complaint } from "../cli/complaint.ts";
-import { readList } from "../cli/options.ts";
+import { readListOption } from "../cli/options.ts";
 import { openProgress } from "../cli/progress.ts";
 import { readClusterCredentials } from "../clusters/access.ts";
 import type { ClusterConfig } from "../config/config.ts";
@@ -13,15 +13,15 @@ import { openCheck } from "./check.ts";
 import { type CheckResult, noFindings, type ObjectEvaluation } from "./evaluation/evaluation.ts";
 import { openClusterCheck } from "./live/cluster-check.ts";
 import { formatManifestFault, type ManifestFault } from "./manifests/manifests.ts";
-import type { ReportVersion } from "./reports/policyreport.ts";
-import type { ReadFailure } from "./reports/report.ts";
+import type { PolicyReportVersion } from "./reports/policyreport.ts";
+import type { InputReadFailure } from "./reports/report.ts";
 
 /** A check of files or of a cluster that has started; `each` passes on its evaluations. */
-export interface EvaluationSource {
-  unread: readonly ReadFailure[];
+export interface StartedCheck {
+  unread: readonly InputReadFailure[];
   notes: ReadonlySet<string>;
   /** The reports that the cluster serves; undefined for files. */
-  reportVersion?: ReportVersion | undefined;
+  reportVersion?: PolicyReportVersion | undefined;
   /** Calls `take` with each evaluation in turn, and waits for its promise before the next call. */
   each(take: (evaluation: ObjectEvaluation) => Promise<void>): Promise<void>;
 }
@@ -35,7 +35,7 @@ interface CheckRequest {
   cluster: [name: string, ClusterConfig];
 }
 
-export const openFileSource = async (request: CheckRequest, signal: AbortSignal): Promise<EvaluationSource> => {
+export const openFileSource = async (request: CheckRequest, signal: AbortSignal): Promise<StartedCheck> => {
   const { options, words, file, cluster } = request;
   const written = cluster[1].connect?.manifests;
   const state = options.texts("state");
@@ -64,13 +64,13 @@ export const openFileSource = async (request: CheckRequest, signal: AbortSignal)
   };
 };
 
-export const openClusterSource = async (request: CheckRequest, signal: AbortSignal): Promise<EvaluationSource> => {
+export const openClusterSource = async (request: CheckRequest, signal: AbortSignal): Promise<StartedCheck> => {
   const { options, file, cluster } = request;
   const { run, ...audit } = await openClusterCheck(
     {
       ...readOptions(request),
       operation: readOperation(options) ?? "CREATE",
-      namespaces: readList(options, "namespace"),
+      namespaces: readListOption(options, "namespace"),
       deployer: { ...readClusterCredentials(options, [cluster[0]]), folder: dirname(file), identity: loadIdentity },
       page: readPage(options),
     },
@@ -84,7 +84,7 @@ const readOptions = ({ options, catalogue, cluster }: CheckRequest) => ({
   cluster,
   harden: options.flag("harden"),
   webhooks: options.texts("webhooks"),
-  hosts: readList(options, "call"),
+  hosts: readListOption(options, "call"),
   user: readUser(options),
   alsoPods: !options.flag("no-pod-templates"),
 });
@@ -102,7 +102,7 @@ const readPage = (options: ParsedOptions): number => {
   throw new Complaint(`--page takes a number from 1 to ${mostInPage}, not ${page}`);
 };
 
-const toUnread = (fault: ManifestFault): ReadFailure => {
+const toUnread = (fault: ManifestFault): InputReadFailure => {
   const { file, line, sentence } = fault;
   const about = { file, line, apiVersion: "", kind: "Document", name: file };
   const checked: CheckResult = { ...about, ...noFindings, verdict: "undecided", undecided: [sentence] };
@@ -118,7 +118,7 @@ const readOperation = (options: ParsedOptions): Operation | undefined => {
 
 /** Returns the user of `--as` with the groups that an API server adds, as for `kubectl --as`. */
 const readUser = (options: ParsedOptions) => {
-  const groups = readList(options, "as-group");
+  const groups = readListOption(options, "as-group");
   const username = options.text("as") ?? "";
   const usual = username === "system:anonymous" ? "system:unauthenticated" : "system:authenticated";
   return { username, groups: [...new Set([...(groups.length === 0 ? listUserGroups(username) : groups), usual])] };

@@ -1,6 +1,6 @@
 import { type ParseArgsOptionDescriptor, parseArgs } from "node:util";
 import { getErrorMessage } from "#lib/failure.ts";
-import { suggestName } from "./did-you-mean.ts";
+import { formatDidYouMean } from "./did-you-mean.ts";
 
 /** An option of a verb: what parseArgs reads, and what `--help` says. */
 export type CommandOption = ParseArgsOptionDescriptor & {
@@ -59,5 +59,5 @@ export const parseArguments = (args: string[], { options, usage, wordless = [] }
 export const describeParseError = (error: unknown, { options }: CommandGrammar): string => {
   const [first = ""] = getErrorMessage(error).split(". ");
   const [, unknown] = /^Unknown option '--([^']*)'$/.exec(first) ?? [];
-  return `${first}; ${unknown === undefined ? "" : suggestName(unknown, [...Object.keys(options), "help"], "--")}`;
+  return `${first}; ${unknown === undefined ? "" : formatDidYouMean(unknown, [...Object.keys(options), "help"], "--")}`;
 };

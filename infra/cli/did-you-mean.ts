@@ -1,22 +1,22 @@
 /** Returns the known name that a misspelt one most likely means, or undefined if none is near. */
 export const findClosest = (name: string, known: readonly string[]): string | undefined => {
-  const wanted = normalizeName(name);
+  const wanted = normalizeRuleName(name);
   // Two swapped letters count once; one mistake in three letters is a misspelling.
   let nearest = Math.max(1, Math.floor(wanted.length / 3)) + 1;
   let found: string | undefined;
   for (const name of known) {
-    const distance = computeDistance(wanted, normalizeName(name));
+    const distance = computeDistance(wanted, normalizeRuleName(name));
     if (distance < nearest) [nearest, found] = [distance, name];
   }
   return found;
 };
 
-export const suggestName = (text: string, known: readonly string[], prefix = ""): string => {
+export const formatDidYouMean = (text: string, known: readonly string[], prefix = ""): string => {
   const name = findClosest(text, known);
   return name === undefined ? "" : `did you mean ${prefix}${name}? `;
 };
 
-export const normalizeName = (name: string): string => name.replaceAll("-", "").toLowerCase();
+export const normalizeRuleName = (name: string): string => name.replaceAll("-", "").toLowerCase();
 
 /** Counts the letters to insert, delete, replace or swap with their neighbour. */
 const computeDistance = (left: string, right: string): number => {

@@ -28,7 +28,7 @@ export const clusterAccessOptions = {
 export const isNoFile = (word: string): boolean => word !== "-" && !existsSync(word);
 
 /** Returns the values of an option that may be repeated or have commas between its values. */
-export const readList = (options: ParsedOptions, name: string): string[] => {
+export const readListOption = (options: ParsedOptions, name: string): string[] => {
   const texts = options.texts(name);
   const all = texts.flatMap((text) => text.split(",").filter(Boolean));
   if (texts.length > 0 && all.length === 0) throw new Complaint(`--${name} names nothing`);
@@ -36,7 +36,7 @@ export const readList = (options: ParsedOptions, name: string): string[] => {
 };
 
 /** Parses `90s`, `30m` or `2h` into milliseconds. Throws for less than a minute: changes in AWS take that long. */
-export const parseDuration = (text: string | undefined, option: string): number => {
+export const parseDurationMilliseconds = (text: string | undefined, option: string): number => {
   const [, number = "", unit = ""] = /^(\d{1,4})([smh])$/.exec(text ?? "") ?? [];
   const milliseconds = Number(number) * ({ s: 1000, m: 60_000, h: 3_600_000 }[unit] ?? 0);
   if (milliseconds < 60_000 || milliseconds > 24 * 3_600_000)

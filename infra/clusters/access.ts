@@ -2,11 +2,11 @@ import { createEksToken, getAwsDomain } from "#lib/cluster/credentials.ts";
 import { requireUnansweredError, sendRequest } from "#lib/cluster/https-request.ts";
 import { type AwsKeys, signHeaders } from "#lib/cluster/signature.ts";
 import { parseJson } from "#lib/json.ts";
-import type { ChangeGuard } from "../aws/guard.ts";
+import type { StageLockGuard } from "../aws/guard.ts";
 import type { ParsedOptions } from "../cli/command.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
-import type { ConnectConfig } from "../config/config.ts";
-import { readCertificates, readKubeconfig, resolveConfigPath } from "../config/connections.ts";
+import type { ClusterConnectConfig } from "../config/config.ts";
+import { readCertificatesFromPemOrFile, readKubeconfig, resolveConfigPath } from "../config/connections.ts";
 import { type ClusterApi, type ClusterConnection, createClusterApi } from "./api.ts";
 
 export interface ClusterCredentials {
@@ -15,7 +15,7 @@ export interface ClusterCredentials {
   /** The context to use if it exists and `context` isn't set. */
   preferred?: string | undefined;
   identity?: (() => Promise<AwsKeys>) | undefined;
-  guard?: ChangeGuard;
+  guard?: StageLockGuard;
   /** The folder of postern.yaml; its relative paths start here. */
   folder?: string;
   /** What the user must be allowed to do, for the error message if there are no credentials. */
@@ -25,14 +25,14 @@ export interface ClusterCredentials {
 /** Opens a cluster's API with the given kubeconfig, else with the connect setting in postern.yaml. */
 export const openClusterApi = async (
   name: string,
-  connect: ConnectConfig | undefined,
+  connect: ClusterConnectConfig | undefined,
   deployer: ClusterCredentials = {},
 ): Promise<ClusterApi> =>
   createClusterApi(name, { ...(await resolveConnection(name, connect, deployer)), guard: deployer.guard });
 
 export const resolveConnection = async (
   name: string,
-  connect: ConnectConfig | undefined,
+  connect: ClusterConnectConfig | undefined,
   {
     kubeconfig,
     context,
@@ -79,7 +79,7 @@ const tokenAge = 10 * 60_000;
 
 const connectByEks = async (
   cluster: string,
-  connect: ConnectConfig,
+  connect: ClusterConnectConfig,
   identity: () => Promise<AwsKeys>,
   folder: string,
 ): Promise<ClusterConnection> => {
@@ -87,8 +87,11 @@ const connectByEks = async (
   const complain = rethrowAsComplaint(`clusters.${cluster}.connect`, "names a ca that can't be read: ");
   const { server, ca } =
     connect.server === undefined || connect.ca === undefined
-      ? await describeEks(connect, identity)
-      : { server: new URL(connect.server).origin, ca: await readCertificates(connect.ca, folder).catch(complain) };
+      ? await readEksServerAndCa(connect, identity)
+      : {
+          server: new URL(connect.server).origin,
+          ca: await readCertificatesFromPemOrFile(connect.ca, folder).catch(complain),
+        };
   let value = "";
   let until = 0;
   const getToken = async () => {
@@ -109,8 +112,8 @@ const rethrowAsComplaint =
     throw new Complaint(`${where} ${Object(error).code === undefined ? "" : unread}${toSentence(error)}`);
   };
 
-export const describeEks = async (
-  { eks = "", region = "" }: ConnectConfig,
+export const readEksServerAndCa = async (
+  { eks = "", region = "" }: ClusterConnectConfig,
   identity: () => Promise<AwsKeys>,
 ): Promise<{ server: string; ca: string }> => {
   const base = findEksAddress(region);

@@ -8,7 +8,7 @@ import {
 } from "#lib/cluster/https-request.ts";
 import { readPages } from "#lib/cluster/pages.ts";
 import { parseJson } from "#lib/json.ts";
-import type { ChangeGuard } from "../aws/guard.ts";
+import type { StageLockGuard } from "../aws/guard.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
 
 const admission = "/apis/admissionregistration.k8s.io/v1";
@@ -69,7 +69,7 @@ export interface ClusterConnection {
   key?: string;
   /** The advice in the error message if the API server rejects the credentials. */
   unknown: string;
-  guard?: ChangeGuard | undefined;
+  guard?: StageLockGuard | undefined;
 }
 
 const timeoutMilliseconds = 10_000;

@@ -11,10 +11,16 @@ import {
   type ObjectReference,
   toReference,
 } from "./api.ts";
-import { compareObjects, describeMissing, describeUnwanted, type ObjectDifference, toEntries } from "./drift.ts";
+import {
+  buildMissingDifferences,
+  buildUnwantedDifferences,
+  compareObjects,
+  type ObjectDifference,
+  toEntries,
+} from "./drift.ts";
 
 /** A change of one deployed object in the cluster. */
-export interface AppliedChange {
+export interface DeployedObjectChange {
   did: "made" | "changed" | "removed";
   kind: DeployedKind;
   name: string;
@@ -42,7 +48,7 @@ export const findDifferences = async (
   const found: ObjectDifference[] = [];
   const all = sortObjects(wanted);
   for (const object of all) found.push(...(await planObject(api, object)).differences);
-  for (const live of await listUnwanted(api, all, name)) found.push(...describeUnwanted(live));
+  for (const live of await listUnwanted(api, all, name)) found.push(...buildUnwantedDifferences(live));
   return found;
 };
 
@@ -50,9 +56,13 @@ export const findDifferences = async (
  * Applies the wanted objects and returns the changes; unwanted roles are deleted last. A validating entry is added
  * after its rule's mutating entry and deleted before it: it may refuse objects that were not mutated.
  */
-export const applyAll = async (api: ClusterApi, wanted: readonly object[], name: string): Promise<AppliedChange[]> => {
+export const applyAll = async (
+  api: ClusterApi,
+  wanted: readonly object[],
+  name: string,
+): Promise<DeployedObjectChange[]> => {
   const all = sortObjects(wanted);
-  const changes = await applyRights(api, all);
+  const changes = await applyRbacObjects(api, all);
   changes.push(...(await deleteRetiredEntries(api, all, name)));
   for (const object of all.filter(({ kind }) => isWebhookKind(kind))) {
     const isFirst = object.kind === "MutatingWebhookConfiguration" && (await isNewInBoth(api, all, name));
@@ -68,7 +78,11 @@ export const applyAll = async (api: ClusterApi, wanted: readonly object[], name:
 const noticeMilliseconds = 300;
 
 /** Deletes the validating entries of rules that lose both phases, before their mutating entries. */
-const deleteRetiredEntries = async (api: ClusterApi, all: DeployedObject[], name: string): Promise<AppliedChange[]> => {
+const deleteRetiredEntries = async (
+  api: ClusterApi,
+  all: DeployedObject[],
+  name: string,
+): Promise<DeployedObjectChange[]> => {
   const [mutating, validating] = await readConfigurations(api, name);
   if (validating === undefined || !isOurs(validating)) return [];
   const isGoing = (there: DeployedObject | undefined, entryName: string) =>
@@ -99,8 +113,8 @@ const readConfigurations = async (api: ClusterApi, name: string): Promise<(Deplo
 const listEntryNames = (configuration: DeployedObject | undefined): string[] =>
   toEntries(configuration?.webhooks).map(({ name }) => name);
 
-const mergeChanges = (changes: AppliedChange[]): AppliedChange[] => {
-  const found = new Map<string, AppliedChange>();
+const mergeChanges = (changes: DeployedObjectChange[]): DeployedObjectChange[] => {
+  const found = new Map<string, DeployedObjectChange>();
   for (const change of changes) {
     const key = `${change.kind} ${change.name}`;
     const before = found.get(key);
@@ -109,8 +123,8 @@ const mergeChanges = (changes: AppliedChange[]): AppliedChange[] => {
   return [...found.values()];
 };
 
-export const applyRights = async (api: ClusterApi, wanted: readonly object[]): Promise<AppliedChange[]> => {
-  const changes: AppliedChange[] = [];
+export const applyRbacObjects = async (api: ClusterApi, wanted: readonly object[]): Promise<DeployedObjectChange[]> => {
+  const changes: DeployedObjectChange[] = [];
   for (const object of sortObjects(wanted).filter(({ kind }) => !isWebhookKind(kind))) {
     const change = await applyObject(api, object);
     if (change) changes.push(change);
@@ -118,9 +132,12 @@ export const applyRights = async (api: ClusterApi, wanted: readonly object[]): P
   return changes;
 };
 
-export const deleteAll = async (api: ClusterApi, name: string): Promise<AppliedChange[]> => {
-  const changes: AppliedChange[] = [];
-  const all = await listUnwanted(api, [], name);
+export const deletePosternObjects = async (
+  api: ClusterApi,
+  configurationName: string,
+): Promise<DeployedObjectChange[]> => {
+  const changes: DeployedObjectChange[] = [];
+  const all = await listUnwanted(api, [], configurationName);
   const [mutating = [], validating = []] = webhookKinds.map((kind) =>
     listEntryNames(all.find((object) => object.kind === kind)),
   );
@@ -148,7 +165,8 @@ const maxAttempts = 5;
 const planObject = async (api: ClusterApi, wanted: DeployedObject): Promise<ObjectPlan> => {
   for (let attempt = 1; attempt <= maxAttempts; attempt++) {
     const live = await api.get(toReference(wanted));
-    if (live === undefined) return { live, differences: describeMissing(wanted), next: wanted, isAnother: false };
+    if (live === undefined)
+      return { live, differences: buildMissingDifferences(wanted), next: wanted, isAnother: false };
     const next = mergeLiveFields(live, wanted);
     if (isAnother(live, wanted))
       return { live, differences: compareObjects(live, next), next: wanted, isAnother: true };
@@ -159,7 +177,7 @@ const planObject = async (api: ClusterApi, wanted: DeployedObject): Promise<Obje
   throw buildBusyComplaint(api, wanted);
 };
 
-const applyObject = async (api: ClusterApi, wanted: DeployedObject): Promise<AppliedChange | undefined> => {
+const applyObject = async (api: ClusterApi, wanted: DeployedObject): Promise<DeployedObjectChange | undefined> => {
   const { kind, metadata } = wanted;
   for (let attempt = 1; attempt <= maxAttempts; attempt++) {
     const { live, differences, next, isAnother } = await planObject(api, wanted);
@@ -234,7 +252,7 @@ const findOwnAccount = async (api: ClusterApi): Promise<DeployedObject[]> => {
 const deletionMilliseconds = 30_000;
 
 /** Deletes an object, and waits until it is gone. */
-const deleteObject = async (api: ClusterApi, live: DeployedObject): Promise<AppliedChange[]> => {
+const deleteObject = async (api: ClusterApi, live: DeployedObject): Promise<DeployedObjectChange[]> => {
   const ref = toReference(live);
   const end = Date.now() + deletionMilliseconds;
   const wasThere = await deleteWithRetries(api, ref, end);
@@ -259,14 +277,17 @@ const deleteWithRetries = async (api: ClusterApi, ref: ObjectReference, end: num
 };
 
 /** A webhook entry that calls Postern: its configuration's kind and name, and its own name. */
-export interface CallingEntry {
+export interface CallingWebhookEntry {
   kind: DeployedKind;
   name: string;
   entry: string;
 }
 
 /** Returns the entries of all webhook configurations in a cluster, of any owner, that call these addresses. */
-export const findEntriesCallingUrls = async (api: ClusterApi, baseUrls: readonly string[]): Promise<CallingEntry[]> => {
+export const findEntriesCallingUrls = async (
+  api: ClusterApi,
+  baseUrls: readonly string[],
+): Promise<CallingWebhookEntry[]> => {
   const found = await Promise.all(webhookKinds.map((kind) => api.list(kind)));
   return found.flat().flatMap(({ kind, metadata, webhooks }) =>
     toEntries(webhooks).flatMap((entry) => {
@@ -286,7 +307,7 @@ const isUnderBase = (url: string, base: string): boolean => {
 };
 
 /** The target of an entry; `rule` may be a group. */
-export interface EntryTarget {
+export interface WebhookEntryTarget {
   rule: string;
   variant?: string;
   phase: Phase;
@@ -295,9 +316,9 @@ export interface EntryTarget {
 const domain = /\.postern\.dev$/;
 
 /** Returns the rule, variant and phase that each entry of webhook configurations calls, by the entry's name. */
-export const listEntryTargets = (manifests: readonly object[]): EntryTarget[] =>
+export const listRulesCalledByEntries = (manifests: readonly object[]): WebhookEntryTarget[] =>
   sortObjects(manifests).flatMap(({ kind, webhooks }) =>
-    toEntries(webhooks).map(({ name }): EntryTarget => {
+    toEntries(webhooks).map(({ name }): WebhookEntryTarget => {
       const [rule = "", variant] = name.replace(domain, "").split(".").reverse();
       const phase = kind === "MutatingWebhookConfiguration" ? "mutate" : "validate";
       return { rule, ...(variant !== undefined && { variant }), phase };

@@ -36,15 +36,16 @@ export const compareManifests = (
   return [
     ...wanted.flatMap((object) => {
       const old = find(before, object);
-      return old ? compareObjects(old, object) : describeMissing(object);
+      return old ? compareObjects(old, object) : buildMissingDifferences(object);
     }),
-    ...before.filter((object) => find(wanted, object) === undefined).flatMap(describeUnwanted),
+    ...before.filter((object) => find(wanted, object) === undefined).flatMap(buildUnwantedDifferences),
   ];
 };
 
-export const describeMissing = (wanted: DeployedObject): ObjectDifference[] => describeEach(wanted, "is missing");
+export const buildMissingDifferences = (wanted: DeployedObject): ObjectDifference[] =>
+  describeEach(wanted, "is missing");
 
-export const describeUnwanted = (live: DeployedObject): ObjectDifference[] => describeEach(live, unwantedWords);
+export const buildUnwantedDifferences = (live: DeployedObject): ObjectDifference[] => describeEach(live, unwantedWords);
 
 const unwantedWords = "should not be there";
 

@@ -9,9 +9,9 @@ import { createTestFolder } from "../../test/folders.ts";
 import type { PosternConfig } from "../config/config.ts";
 import { listRulesAskingCluster } from "../config/connections.ts";
 import { parseConfig, readConfig } from "../project/project.ts";
-import { buildConfigurations } from "../webhooks/configurations.ts";
-import { buildRoles } from "../webhooks/rbac.ts";
-import { createInspectedCluster, inspectCluster } from "./inspection.ts";
+import { buildWebhookConfigurations } from "../webhooks/configurations.ts";
+import { buildFunctionRbacObjects } from "../webhooks/rbac.ts";
+import { createInspectedCluster, inspectClusterForSettings } from "./inspection.ts";
 
 // Rules whose entries and rights follow from objects: of files that postern.yaml names, and of the cluster.
 
@@ -52,7 +52,7 @@ const getLocalCluster = ({ clusters }: PosternConfig) => {
   return cluster;
 };
 const listResources = (cluster: ReturnType<typeof getLocalCluster>) =>
-  buildConfigurations(catalogue, cluster, registration).flatMap(({ webhooks }) =>
+  buildWebhookConfigurations(catalogue, cluster, registration).flatMap(({ webhooks }) =>
     webhooks.flatMap(({ rules }) => rules.flatMap(({ resources }) => resources)),
   );
 const cluster: InspectedCluster = {
@@ -90,9 +90,11 @@ describe("entries that follow from objects", () => {
   });
 
   it("say that they aren't asked again, where the rule says so", async () => {
-    const [entry] = buildConfigurations(catalogue, getLocalCluster(await read("one.yaml")), registration).flatMap(
-      (one) => one.webhooks,
-    );
+    const [entry] = buildWebhookConfigurations(
+      catalogue,
+      getLocalCluster(await read("one.yaml")),
+      registration,
+    ).flatMap((one) => one.webhooks);
     assert.equal(entry?.reinvocationPolicy, "Never");
   });
 
@@ -108,12 +110,12 @@ describe("entries that follow from objects", () => {
     assert.ok(quiet && asking);
     assert.deepEqual(listRulesAskingCluster(catalogue, quiet), []);
     const failIfCalled = () => assert.fail("nobody is asked");
-    assert.equal((await inspectCluster(catalogue, quiet, failIfCalled)).cluster, quiet);
-    const { cluster: found, notes } = await inspectCluster(catalogue, asking, async () => cluster);
+    assert.equal((await inspectClusterForSettings(catalogue, quiet, failIfCalled)).cluster, quiet);
+    const { cluster: found, notes } = await inspectClusterForSettings(catalogue, asking, async () => cluster);
     assert.deepEqual(listResources(found), ["gulls", "geese"]);
     assert.deepEqual(listResources(asking), ["gulls"]);
     assert.deepEqual(notes, ["follower: found geese"]);
-    const [role] = buildRoles(catalogue, found, "postern");
+    const [role] = buildFunctionRbacObjects(catalogue, found, "postern");
     assert.deepEqual(Object(role).rules, [
       { apiGroups: ["example.io"], resources: ["gulls"], verbs: ["get", "list"] },
       { apiGroups: ["example.io"], resources: ["geese"], verbs: ["get", "list"] },

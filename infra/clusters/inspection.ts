@@ -13,22 +13,22 @@ import { type ClusterCredentials, openClusterApi } from "./access.ts";
 import type { ClusterApi } from "./api.ts";
 
 /** Returns the rules whose entries also depend on what is in the cluster. */
-export const findInspectingRules = (catalogue: CatalogueRule[], cluster: ClusterConfig): CatalogueRule[] =>
+export const findRulesInspectingCluster = (catalogue: CatalogueRule[], cluster: ClusterConfig): CatalogueRule[] =>
   listRulesAskingCluster(catalogue, cluster).filter(({ rule }) => rule.inspectForSettings !== undefined);
 
 /** A cluster with the settings that the inspection found. */
-export interface ClusterInspection {
+export interface InspectedClusterConfig {
   cluster: ClusterConfig;
   notes: string[];
 }
 
 /** Runs the inspections of a cluster's rules, and opens the cluster only if a rule has one. */
-export const inspectCluster = async (
+export const inspectClusterForSettings = async (
   catalogue: CatalogueRule[],
   cluster: ClusterConfig,
   open: () => Promise<InspectedCluster>,
-): Promise<ClusterInspection> => {
-  const some = findInspectingRules(catalogue, cluster);
+): Promise<InspectedClusterConfig> => {
+  const some = findRulesInspectingCluster(catalogue, cluster);
   if (some.length === 0) return { cluster, notes: [] };
   const inspected = await open();
   const rules = new Map(cluster.rules);

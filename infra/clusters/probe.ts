@@ -62,15 +62,15 @@ export const probeEndpoint = async (
 };
 
 /** The result of a probe of one webhook entry. */
-export interface EntryProbe extends EndpointProbeResult {
+export interface WebhookEntryProbe extends EndpointProbeResult {
   entry: string;
 }
 
 export const probeEntries = async (
   entries: readonly WebhookEntry[],
   { atOnce = 5, ...patience }: { atOnce?: number } & Partial<EndpointProbeLimits> = {},
-): Promise<EntryProbe[]> => {
-  const found: EntryProbe[] = [];
+): Promise<WebhookEntryProbe[]> => {
+  const found: WebhookEntryProbe[] = [];
   const waiting = entries.entries();
   const probeNext = async () => {
     for (const [index, { name, clientConfig, rules, timeoutSeconds }] of waiting) {
@@ -87,7 +87,7 @@ export const probeEntries = async (
 };
 
 /** Probes the endpoints of entries; returns the results of those that fail. */
-export const findFailingEntries = async (entries: readonly WebhookEntry[]): Promise<EntryProbe[]> =>
+export const findFailingEntries = async (entries: readonly WebhookEntry[]): Promise<WebhookEntryProbe[]> =>
   (await probeEntries(entries)).filter(({ ok }) => !ok);
 
 /** Returns the fault of an answer. A refusal is a valid answer. */

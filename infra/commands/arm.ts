@@ -1,7 +1,7 @@
 import { runInStage } from "../aws/stage.ts";
 import { type Command, writeOutput } from "../cli/command.ts";
 import { stageOption } from "../cli/options.ts";
-import { armRule } from "../rollout/disarm.ts";
+import { restoreDisarmedRule } from "../rollout/disarm.ts";
 import { resolveStageRule } from "./shared/options.ts";
 
 export default {
@@ -11,7 +11,7 @@ export default {
 
   async run({ options, words: [text = ""] }) {
     const rule = await resolveStageRule(text);
-    const version = await runInStage(options, ({ functions }) => armRule(functions, rule));
+    const version = await runInStage(options, ({ functions }) => restoreDisarmedRule(functions, rule));
     writeOutput(`${rule} decides again, as version ${version}\n`);
   },
 } satisfies Command;

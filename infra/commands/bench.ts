@@ -5,7 +5,7 @@ import {
   describeCheck,
   describeLatency,
   describeResults,
-  explainTables,
+  explainBenchTables,
   formatReadMeasurement,
 } from "../bench/report.ts";
 import { readCatalogue } from "../catalogue/registry.ts";
@@ -60,7 +60,7 @@ const sections: Record<string, Section> = {
   policies: {
     rounds: 20,
     async measure({ signer, folder, rounds, leaveOut }) {
-      const { findBuiltEngine: findKinitiras } = await import("../bench/kinitiras.ts");
+      const { findBuiltKinitirasEngine: findKinitiras } = await import("../bench/kinitiras.ts");
       const { measurePolicies } = await import("../bench/policies.ts");
       const engine = await findKinitiras();
       if (!engine)
@@ -81,7 +81,7 @@ const sections: Record<string, Section> = {
     rounds: 100,
     needsServer: true,
     async measure({ rounds, requireBinaries }) {
-      const { measureReads } = await import("../bench/reads.ts");
+      const { measureReviewsWithReads: measureReads } = await import("../bench/reads.ts");
       const binaries = await requireBinaries();
       const results = await measureReads(binaries, rounds);
       return { results, text: formatReadMeasurement(`A REVIEW THAT READS, Kubernetes ${binaries.version}`, results) };
@@ -92,7 +92,7 @@ const sections: Record<string, Section> = {
     needsServer: true,
     async measure({ folder, rounds, requireBinaries, leaveOut }) {
       const { findGoWebhook } = await import("../bench/controller-runtime.ts");
-      const { measureOneCall } = await import("../bench/one-call.ts");
+      const { compareWebhookCallTimes: measureOneCall } = await import("../bench/one-call.ts");
       const binaries = await requireBinaries();
       const goWebhook = await findGoWebhook();
       if (!goWebhook)
@@ -105,7 +105,7 @@ const sections: Record<string, Section> = {
     rounds: 300,
     needsServer: true,
     async measure({ folder, rounds, requireBinaries }) {
-      const { measureChains } = await import("../bench/chains.ts");
+      const { measureMutatorChains: measureChains } = await import("../bench/chains.ts");
       const binaries = await requireBinaries();
       const results = await measureChains(binaries, folder, rounds);
       return { results, text: describeLatency(`MUTATORS, Kubernetes ${binaries.version}`, results) };
@@ -163,6 +163,6 @@ export default {
       printText(measurement.text);
     }
     const hasCreates = results.added !== undefined || results.chains !== undefined;
-    writeOutput(json ? `${JSON.stringify({ leftOut, ...results }, null, 2)}\n` : `${explainTables(hasCreates)}\n`);
+    writeOutput(json ? `${JSON.stringify({ leftOut, ...results }, null, 2)}\n` : `${explainBenchTables(hasCreates)}\n`);
   },
 } satisfies Command;

@@ -1,15 +1,15 @@
 import { dirname, join } from "node:path";
-import { buildBundles, buildFunctions } from "../build/build.ts";
+import { buildDirectInvocationBundles, buildFunctions } from "../build/build.ts";
 import type { RuleBundle } from "../build/bundle.ts";
-import { buildClient } from "../build/client.ts";
+import { buildClientPackage } from "../build/client.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
-import { describeUnknownRule, findRule } from "../catalogue/rule-names.ts";
+import { describeUnknownRule, findRuleByNameOrPlugin } from "../catalogue/rule-names.ts";
 import { type Command, commonCommandOptions, formatTable, writeOutput } from "../cli/command.ts";
 import { Complaint } from "../cli/complaint.ts";
-import { readList } from "../cli/options.ts";
+import { readListOption } from "../cli/options.ts";
 import { configFile, type PosternConfig } from "../config/config.ts";
 import { openSigner } from "../keys/keys.ts";
-import { createIsNamed, readProject, reportBroken } from "../project/project.ts";
+import { createRuleConfiguredPredicate, readProject, reportBroken } from "../project/project.ts";
 import { rulesOption } from "./shared/options.ts";
 
 export default {
@@ -30,13 +30,15 @@ export default {
     const { catalogue, broken, config } = await readProject(file);
     const to = options.text("to");
     const names = [...catalogue, ...broken].map(({ name }) => name);
-    const rules = readList(options, "rules").map((text) => findRule(text, names) ?? text);
+    const rules = readListOption(options, "rules").map((text) => findRuleByNameOrPlugin(text, names) ?? text);
     if (to === undefined && rules.length > 0) throw new Complaint("--rules needs --to");
     for (const name of rules.filter((name) => !names.includes(name)))
       process.stderr.write(`${describeUnknownRule(name, names)}; it gets no bundle\n`);
-    reportBroken(broken, rules.length > 0 ? (name) => rules.includes(name) : createIsNamed(config));
+    reportBroken(broken, rules.length > 0 ? (name) => rules.includes(name) : createRuleConfiguredPredicate(config));
     const bundles =
-      to === undefined ? await buildAll(config, catalogue, file) : await buildBundles(config, catalogue, to, rules);
+      to === undefined
+        ? await buildAll(config, catalogue, file)
+        : await buildDirectInvocationBundles(config, catalogue, to, rules);
 
     const rows = bundles.map(({ name, bytes, hash }) => ({ rule: name, bytes, sha256: hash }));
     if (options.text("output") === "json") writeOutput(`${JSON.stringify(rows, null, 2)}\n`);
@@ -53,7 +55,7 @@ export default {
 const buildAll = async (config: PosternConfig, catalogue: CatalogueRule[], file: string): Promise<RuleBundle[]> => {
   const { publicKey } = await openSigner(join(dirname(file), ".postern"));
   const { bundles, notes } = await buildFunctions(config, catalogue, file, publicKey);
-  await buildClient();
+  await buildClientPackage();
   for (const note of notes) process.stderr.write(`${note}\n`);
   return bundles;
 };

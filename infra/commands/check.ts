@@ -1,19 +1,19 @@
 import type { BrokenRule } from "../catalogue/registry.ts";
 import type { ObjectEvaluation } from "../check/evaluation/evaluation.ts";
-import { selectRules } from "../check/evaluation/rules.ts";
+import { restrictClusterToRules } from "../check/evaluation/rules.ts";
 import { type ManifestFix, toFix, writeFixes } from "../check/fixes/fix.ts";
 import { addToSummary, createSummary } from "../check/reports/format.ts";
 import { openReport, reportForms } from "../check/reports/forms.ts";
 import { openReportWriter, parseOutputOptions } from "../check/reports/outputs.ts";
-import { reportGroupNames } from "../check/reports/policyreport.ts";
+import { policyReportGroupsHelp } from "../check/reports/policyreport.ts";
 import { defaultPageSize, openClusterSource, openFileSource } from "../check/subjects.ts";
 import { type Command, commonCommandOptions, type ParsedOptions } from "../cli/command.ts";
 import { Complaint } from "../cli/complaint.ts";
-import { isNoFile, readList } from "../cli/options.ts";
+import { isNoFile, readListOption } from "../cli/options.ts";
 import { clearLine } from "../cli/progress.ts";
 import { toOneLine } from "../cli/terminal.ts";
 import { type ClusterConfig, chooseCluster, configFile } from "../config/config.ts";
-import { createIsOn, readProject, reportBroken } from "../project/project.ts";
+import { createRuleEnabledPredicate, readProject, reportBroken } from "../project/project.ts";
 import { rulesOption } from "./shared/options.ts";
 
 export default {
@@ -85,23 +85,23 @@ export default {
       multiple: true,
       value: "FORM[=FILE]",
       isValue: (word) => reportForms.includes(word.split(/[=,]/)[0] ?? ""),
-      says: `${reportForms.join(", ")}; several forms are possible if each but one goes to a file; policyreport needs the CRDs of ${reportGroupNames} in the cluster`,
+      says: `${reportForms.join(", ")}; several forms are possible if each but one goes to a file; policyreport needs the CRDs of ${policyReportGroupsHelp} in the cluster`,
     },
   },
 
   async run({ options, words }) {
-    const outputs = parseOutputOptions(readList(options, "output"), reportForms);
+    const outputs = parseOutputOptions(readListOption(options, "output"), reportForms);
     const isLive = options.flag("live");
     checkOptions(options, words);
     const file = options.text("config") ?? configFile;
     const { catalogue, broken, config } = await readProject(file);
     const [name, clusterConfig] = chooseCluster(config, options.text("cluster"));
-    const only = readList(options, "rules");
+    const only = readListOption(options, "rules");
     const cluster: [string, ClusterConfig] = [
       name,
-      only.length === 0 ? clusterConfig : selectRules(clusterConfig, only, catalogue, broken),
+      only.length === 0 ? clusterConfig : restrictClusterToRules(clusterConfig, only, catalogue, broken),
     ];
-    const lost = broken.filter((rule) => createIsOn(cluster[1])(rule.name));
+    const lost = broken.filter((rule) => createRuleEnabledPredicate(cluster[1])(rule.name));
     reportBroken(broken, () => false);
     const stop = new AbortController();
     const source = await (isLive ? openClusterSource : openFileSource)(
@@ -120,7 +120,7 @@ export default {
     const forget = catchSignals(stop);
     if (isLive && source.reportVersion === undefined && outputs.some(({ form }) => form === "policyreport"))
       process.stderr.write(
-        `cluster ${name} does not serve reports; kubectl apply accepts them once the cluster has the CRDs of ${reportGroupNames}\n`,
+        `cluster ${name} does not serve reports; kubectl apply accepts them once the cluster has the CRDs of ${policyReportGroupsHelp}\n`,
       );
     try {
       await source.each(async (found) => {

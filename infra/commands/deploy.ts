@@ -1,7 +1,7 @@
 import { runInStage } from "../aws/stage.ts";
 import { type Command, commonCommandOptions, type ParsedOptions, writeOutput } from "../cli/command.ts";
 import { Complaint } from "../cli/complaint.ts";
-import { clusterAccessOptions, parseDuration, readList, stageOption } from "../cli/options.ts";
+import { clusterAccessOptions, parseDurationMilliseconds, readListOption, stageOption } from "../cli/options.ts";
 import { openProgress } from "../cli/progress.ts";
 import { readClusterCredentials } from "../clusters/access.ts";
 import type { CanaryOptions } from "../rollout/canary.ts";
@@ -61,7 +61,7 @@ export default {
         ...(await readEndpointOptions(options)),
         harden: options.flag("harden") || parseHardenAfter(options),
         canary: parseCanary(options, stop.signal),
-        forgotten: readList(options, "forget"),
+        forgotten: readListOption(options, "forget"),
         signal: stop.signal,
         wave: Math.max(1, options.number("wave") ?? 1),
         write: options.text("write"),
@@ -104,5 +104,5 @@ const parseCanary = (options: ParsedOptions, signal: AbortSignal): CanaryOptions
   const [, number] = /^(\d{1,2})%$/.exec(text) ?? [];
   if (number === undefined || Number(number) === 0)
     throw new Complaint(`--canary takes a share from 1% to 99%, not "${text}"`);
-  return { share: Number(number) / 100, milliseconds: parseDuration(options.text("for"), "for"), signal };
+  return { share: Number(number) / 100, milliseconds: parseDurationMilliseconds(options.text("for"), "for"), signal };
 };

@@ -1,7 +1,7 @@
 import { runInStage } from "../aws/stage.ts";
 import { type Command, commonCommandOptions, writeOutput } from "../cli/command.ts";
 import { Complaint } from "../cli/complaint.ts";
-import { clusterAccessOptions, readList, stageOption } from "../cli/options.ts";
+import { clusterAccessOptions, readListOption, stageOption } from "../cli/options.ts";
 import { openProgress } from "../cli/progress.ts";
 import { readClusterCredentials } from "../clusters/access.ts";
 import { configFile } from "../config/config.ts";
@@ -41,7 +41,7 @@ export default {
         writeOutput(`the webhook configurations and roles in ${names} would be deleted${rest}; --yes deletes them\n`);
         return 0;
       }
-      const forgotten = readList(options, "forget");
+      const forgotten = readListOption(options, "forget");
       const deployer = readClusterCredentials(options, configsOnly ?? [...config.clusters.keys()]);
       const demolition = { stage, config, file, deployer, forgotten, configsOnly, progress: openProgress() };
       writeOutput(`${await destroyStage({ ...demolition, url: options.text("url") })}\n`);

@@ -1,6 +1,6 @@
 import { runInStage } from "../aws/stage.ts";
 import { type Command, writeOutput } from "../cli/command.ts";
-import { parseDuration, stageOption } from "../cli/options.ts";
+import { parseDurationMilliseconds, stageOption } from "../cli/options.ts";
 import { disarmRule } from "../rollout/disarm.ts";
 import { resolveStageRule } from "./shared/options.ts";
 
@@ -15,7 +15,7 @@ export default {
 
   async run({ options, words: [text = ""] }) {
     const rule = await resolveStageRule(text);
-    const until = new Date(Date.now() + parseDuration(options.text("for"), "for"));
+    const until = new Date(Date.now() + parseDurationMilliseconds(options.text("for"), "for"));
     const version = await runInStage(options, ({ functions }) => disarmRule(functions, rule, until));
     writeOutput(`${rule} allows everything until ${until.toISOString()}, as version ${version}\n`);
   },

@@ -6,7 +6,7 @@ import { type Command, commonCommandOptions, writeOutput } from "../cli/command.
 import { Complaint } from "../cli/complaint.ts";
 import { configFile } from "../config/config.ts";
 import { readProject, reportBroken } from "../project/project.ts";
-import { buildRuleEntries, joinLines } from "../webhooks/entry.ts";
+import { buildRuleWebhookEntries, joinCelExpressionLines } from "../webhooks/entry.ts";
 
 export default {
   summary:
@@ -46,10 +46,8 @@ const differences = "docs/behaviour/kinitiras-differences.md lists where kinitir
 
 /** Loads the CUE engine only when it is needed. */
 const explainPolicies = async (file: string, asJson: boolean): Promise<number> => {
-  const [{ explainPolicyDocuments, readPolicies, formatExplanation }, { evaluateCue }] = await Promise.all([
-    import("../policies/explanation.ts"),
-    import("#lib/cue/engine.ts"),
-  ]);
+  const [{ explainPolicyDocuments, readPolicyDocuments: readPolicies, formatExplanation }, { evaluateCue }] =
+    await Promise.all([import("../policies/explanation.ts"), import("#lib/cue/engine.ts")]);
   const all = await explainPolicyDocuments(await readPolicies([file]), (source) => evaluateCue(source));
   writeOutput(
     asJson ? `${JSON.stringify(all, null, 2)}\n` : `${all.map(formatExplanation).join("\n")}\n${differences}\n`,
@@ -96,11 +94,15 @@ const buildExplanation = ({ phases, rule, ...listed }: CatalogueRule) => {
 const listEntryNames = (listed: CatalogueRule): string[] => {
   const setup = { mode: "enforce" as const, settings: listed.rule.settings ?? {} };
   const names = new Set(
-    listed.phases.flatMap((phase) => buildRuleEntries(listed, phase, setup, false).map(({ variant = "" }) => variant)),
+    listed.phases.flatMap((phase) =>
+      buildRuleWebhookEntries(listed, phase, setup, false).map(({ variant = "" }) => variant),
+    ),
   );
   const few = [...names].slice(0, 10);
   return names.size > few.length ? [...few, `and ${names.size - few.length} more`] : few;
 };
 
 const joinConditionLines = (conditions: NamedConditions = {}): NamedConditions =>
-  Object.fromEntries(Object.entries(conditions).map(([name, expression]) => [name, joinLines(expression)]));
+  Object.fromEntries(
+    Object.entries(conditions).map(([name, expression]) => [name, joinCelExpressionLines(expression)]),
+  );

@@ -6,13 +6,17 @@ import { type Command, commonCommandOptions, type ParsedOptions, writeOutput } f
 import { Complaint, toSentence } from "../cli/complaint.ts";
 import { clusterAccessOptions, parseBaseUrl, readOptionFile, stageOption } from "../cli/options.ts";
 import { readClusterCredentials } from "../clusters/access.ts";
-import { findInspectingRules, inspectCluster, openClusterInspection } from "../clusters/inspection.ts";
+import {
+  findRulesInspectingCluster,
+  inspectClusterForSettings,
+  openClusterInspection,
+} from "../clusters/inspection.ts";
 import { type ClusterConfig, chooseCluster, configFile } from "../config/config.ts";
 import { describeMissingConnect, listRulesAskingCluster } from "../config/connections.ts";
-import { createIsOn, readProject, reportBroken } from "../project/project.ts";
-import { countAnnotationBytes, mostAnnotationBytes } from "../webhooks/apply-size.ts";
-import { buildConfigurations } from "../webhooks/configurations.ts";
-import { buildAccessEntries, buildRoles } from "../webhooks/rbac.ts";
+import { createRuleEnabledPredicate, readProject, reportBroken } from "../project/project.ts";
+import { countAppliedAnnotationBytes, mostAnnotationBytes } from "../webhooks/apply-size.ts";
+import { buildWebhookConfigurations } from "../webhooks/configurations.ts";
+import { buildEksAccessEntryTemplate, buildFunctionRbacObjects } from "../webhooks/rbac.ts";
 import { openStageOrLocalSigner, readCaOption } from "./shared/options.ts";
 
 export default {
@@ -58,7 +62,7 @@ export default {
     const file = options.text("config") ?? configFile;
     const { catalogue, broken, config } = await readProject(file);
     const [clusterName, plain] = chooseCluster(config, options.text("cluster"));
-    reportBroken(broken, createIsOn(plain));
+    reportBroken(broken, createRuleEnabledPredicate(plain));
     const placeholder = options.text("key-from");
     const segment =
       placeholder === undefined
@@ -76,19 +80,19 @@ export default {
     const name = options.text("name") ?? "postern";
     if (name.length > 253 || !/^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$/.test(name))
       throw new Complaint(`--name takes a name with lower-case letters, digits, hyphens and dots, not "${name}"`);
-    const webhooks = buildConfigurations(catalogue, cluster, {
+    const webhooks = buildWebhookConfigurations(catalogue, cluster, {
       name,
       address: (rule, path) => `${base(rule)}/${segment}/${rule}/${path}`,
       ca: ca === undefined ? undefined : await readCaOption(ca),
       harden: options.flag("harden"),
     });
     // Roles come first in the output: rules need the right to read the cluster before it calls them.
-    const documents = [...buildRoles(catalogue, cluster, name), ...webhooks];
+    const documents = [...buildFunctionRbacObjects(catalogue, cluster, name), ...webhooks];
     const eks = options.text("eks");
     if (eks !== undefined) {
       if (cluster.connect?.eks === undefined)
         throw new Complaint(`--eks needs clusters.${clusterName}.connect.eks in postern.yaml`);
-      await writeFile(eks, `${JSON.stringify(buildAccessEntries(catalogue, cluster, name), null, 2)}\n`);
+      await writeFile(eks, `${JSON.stringify(buildEksAccessEntryTemplate(catalogue, cluster, name), null, 2)}\n`);
     }
     if (documents.length === 0)
       throw new Complaint(`no rule is on for cluster "${clusterName}"; postern.yaml says which are`);
@@ -104,7 +108,7 @@ export default {
 
 /** Warns about an object that kubectl apply would refuse after it has applied the objects before it. */
 const warnIfTooLarge = (document: object): void => {
-  const bytes = countAnnotationBytes(document);
+  const bytes = countAppliedAnnotationBytes(document);
   if (bytes <= mostAnnotationBytes) return;
   const { kind, metadata } = document as { kind: string; metadata: { name: string } };
   process.stderr.write(
@@ -126,8 +130,8 @@ const inspectChosenCluster = async (
       { ...readClusterCredentials(options, [name]), folder: dirname(file), identity: getIdentity },
       file,
     );
-  const { cluster, notes } = await inspectCluster(catalogue, plain, open).catch((error: unknown) => {
-    const rules = findInspectingRules(catalogue, plain).map((rule) => rule.name);
+  const { cluster, notes } = await inspectClusterForSettings(catalogue, plain, open).catch((error: unknown) => {
+    const rules = findRulesInspectingCluster(catalogue, plain).map((rule) => rule.name);
     const remedy = `entries of ${rules.join(", ")} depend on objects in the cluster; --kubeconfig FILE reads it as another user, and --offline leaves these entries out`;
     throw new Complaint(`${toSentence(error)}\n${remedy}`, error instanceof Complaint ? error.exitCode : 3);
   });
@@ -157,7 +161,7 @@ const readBaseUrls = async (options: ParsedOptions): Promise<(rule: string) => s
 };
 
 const readStageUrls = async (options: ParsedOptions): Promise<(rule: string) => string> => {
-  const [{ runInStage: inStage }, { getClusterEndpoints }] = await Promise.all([
+  const [{ runInStage: inStage }, { resolveRuleEndpoints: getClusterEndpoints }] = await Promise.all([
     import("../aws/stage.ts"),
     import("../rollout/targets.ts"),
   ]);

@@ -1,7 +1,7 @@
 import { mkdir, readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { basename, join } from "node:path";
 import { isMap, parseDocument } from "yaml";
-import { catalogueFolder, readCatalogueRules, readRule, writeRuleList } from "../catalogue/registry.ts";
+import { catalogueFolder, readCatalogueWithBroken, readRule, writeRuleList } from "../catalogue/registry.ts";
 import { requireValidRuleName } from "../catalogue/rule-names.ts";
 import { type Command, commonCommandOptions, writeOutput } from "../cli/command.ts";
 import { Complaint } from "../cli/complaint.ts";
@@ -26,7 +26,7 @@ export default {
     const mutates = options.flag("mutate") || /^(default|add)-/.test(name);
     await createRuleFolder(folder, name, new URL(mutates ? "new/mutate/" : "new/validate/", import.meta.url));
     await turnOnRule(file, name);
-    const { rules, broken } = await readCatalogueRules();
+    const { rules, broken } = await readCatalogueWithBroken();
     // A rule that can't be loaded would be missing in the list of rules, so the list isn't written.
     reportBroken(broken, () => false);
     if (broken.length === 0) await writeRuleList(rules);

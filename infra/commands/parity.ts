@@ -1,7 +1,7 @@
 import { randomInt } from "node:crypto";
 import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { catalogueFolder, readCatalogueRules } from "../catalogue/registry.ts";
+import { catalogueFolder, readCatalogueWithBroken } from "../catalogue/registry.ts";
 import { resolveRuleNames } from "../catalogue/rule-names.ts";
 import { type Command, commonCommandOptions, writeOutput } from "../cli/command.ts";
 import { Complaint } from "../cli/complaint.ts";
@@ -35,17 +35,17 @@ export default {
     const { listPlugins, requireBinaries } = await import("../parity/control-plane/binaries.ts");
     const { checkAllCases } = await import("../parity/cases/cases.ts");
     const { measureParity } = await import("../parity/parity.ts");
-    const { listPorts } = await import("../parity/plugins.ts");
+    const { listPluginPorts: listPorts } = await import("../parity/plugins.ts");
     const {
-      alignRow,
+      alignParityTableRow: alignRow,
       areAsExpected,
       describeCases,
-      describeParity,
-      tableHeadings: headings,
+      describeParityDifferences: describeParity,
+      parityTableHeadings: headings,
       buildRow,
       insertReport,
     } = await import("../parity/report.ts");
-    const { rules: catalogue, broken } = await readCatalogueRules();
+    const { rules: catalogue, broken } = await readCatalogueWithBroken();
     const wanted = resolveRuleNames(
       words,
       [...catalogue, ...broken].map(({ name }) => name),

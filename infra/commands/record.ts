@@ -3,7 +3,7 @@ import { createRecorder } from "#lib/recording/recorder.ts";
 import { isRegion } from "#lib/service-settings.ts";
 import { type Command, writeOutput } from "../cli/command.ts";
 import { Complaint } from "../cli/complaint.ts";
-import { fetchRecordings, parseAge, parseS3Address, requireEmptyFolder } from "../recordings/fetch.ts";
+import { fetchRecordings, parseAgeToMilliseconds, parseS3Address, requireEmptyFolder } from "../recordings/fetch.ts";
 import { openRecordingStore } from "../recordings/local-store.ts";
 import { serveRules, servingOptions } from "../serve/serve.ts";
 
@@ -67,7 +67,7 @@ const fetchIntoFolder = async (
   options: CommandOptions,
   say: (sentence: string) => void,
 ) => {
-  const [{ openBucket, openS3 }, { reportAwsErrors }] = await Promise.all([
+  const [{ openBucket, openS3 }, { rethrowAwsErrorsAsComplaints: reportAwsErrors }] = await Promise.all([
     import("../aws/bucket.ts"),
     import("../aws/stage.ts"),
   ]);
@@ -76,7 +76,7 @@ const fetchIntoFolder = async (
   if (region !== undefined && !isRegion(region))
     throw new Complaint(`--region takes a region such as eu-west-1, not "${region}"`);
   const age = options.text("since");
-  const since = new Date(age === undefined ? 0 : Date.now() - parseAge(age));
+  const since = new Date(age === undefined ? 0 : Date.now() - parseAgeToMilliseconds(age));
   await requireEmptyFolder(folder);
   const recordings = await openRecordingStore(folder, most, say);
   const strange = await reportAwsErrors(() =>

@@ -2,23 +2,23 @@ import { once } from "node:events";
 import { resolve } from "node:path";
 import { type AwsStage, runInStage } from "../aws/stage.ts";
 import { readRuleNames } from "../catalogue/registry.ts";
-import { findRule, isRuleName } from "../catalogue/rule-names.ts";
+import { findRuleByNameOrPlugin, isRuleName } from "../catalogue/rule-names.ts";
 import { createPainter, isColoured } from "../check/reports/format.ts";
 import { type Command, commonCommandOptions, type ParsedOptions } from "../cli/command.ts";
 import { Complaint } from "../cli/complaint.ts";
-import { suggestName } from "../cli/did-you-mean.ts";
-import { readList, stageOption } from "../cli/options.ts";
+import { formatDidYouMean } from "../cli/did-you-mean.ts";
+import { readListOption, stageOption } from "../cli/options.ts";
 import { readRecordings } from "../replay/recordings.ts";
 import { type ReplayResult, replayAll } from "../replay/replay.ts";
 import {
   computeResultHunks,
   countResult,
   createCounts,
+  formatReplayResult,
   formatReplaySummary,
-  formatResult,
   type ReplayCounts,
 } from "../replay/report.ts";
-import { openReplayFoldersAndProcesses, type ReplayResources } from "../replay/scratch.ts";
+import { openReplayFoldersAndProcesses, type ReplayFoldersAndProcesses } from "../replay/scratch.ts";
 import { openReplaySide } from "../replay/versions.ts";
 import { rulesOption } from "./shared/options.ts";
 
@@ -85,7 +85,7 @@ const signals = ["SIGINT", "SIGTERM", "SIGHUP"];
 const run = async (
   words: string[],
   options: ParsedOptions,
-  scratch: ReplayResources,
+  scratch: ReplayFoldersAndProcesses,
   stage: AwsStage | undefined,
 ): Promise<number> => {
   const seconds = options.number("seconds") ?? 0;
@@ -95,7 +95,7 @@ const run = async (
     throw new Complaint(`--settings takes recorded, not "${settings}"; without it, each version uses its own settings`);
   const known = await readRuleNames();
   // An unknown name is kept as it is: the other version may have the rule.
-  const rules = readList(options, "rules").map((text) => findRule(text, known) ?? text);
+  const rules = readListOption(options, "rules").map((text) => findRuleByNameOrPlugin(text, known) ?? text);
   const wrong = rules.find((name) => !isRuleName(name));
   if (wrong !== undefined) throw new Complaint(`--rules takes names of rules; "${wrong}" can't be one`);
   const config = options.text("config");
@@ -115,7 +115,7 @@ const run = async (
     ? writeJson(results, names)
     : writeText(results, names, options.number("most") ?? 0));
   if (Object.values(counts).every((count) => count === 0)) {
-    const meant = rules.filter((rule) => !known.includes(rule)).map((rule) => suggestName(rule, known));
+    const meant = rules.filter((rule) => !known.includes(rule)).map((rule) => formatDidYouMean(rule, known));
     const lacking = rules.length > 0 ? `has no reviews of ${rules.join(", ")}` : "has no recordings";
     throw new Complaint([`${words.join(", ")} ${lacking}`, ...meant.filter(Boolean)].join("; ").trim());
   }
@@ -141,10 +141,10 @@ const writeText = async (
   for await (const result of results) {
     countResult(counts, result);
     if (result.state === "unreadable") {
-      if (unread++ < most) process.stderr.write(formatResult(result, names, createPainter(false)));
+      if (unread++ < most) process.stderr.write(formatReplayResult(result, names, createPainter(false)));
       continue;
     }
-    const text = formatResult(result, names, paint);
+    const text = formatReplayResult(result, names, paint);
     if (text === "") continue;
     if (result.rule !== rule) await turn(result.rule);
     const reason = getFaults(result);

@@ -1,9 +1,9 @@
 import { runInStage } from "../aws/stage.ts";
 import { type Command, commonCommandOptions, writeOutput } from "../cli/command.ts";
-import { clusterAccessOptions, parseDuration, stageOption } from "../cli/options.ts";
+import { clusterAccessOptions, parseDurationMilliseconds, stageOption } from "../cli/options.ts";
 import { openProgress } from "../cli/progress.ts";
 import { readClusterCredentials } from "../clusters/access.ts";
-import { rotateClusterKey, rotateKey } from "../rollout/rotate.ts";
+import { rotateClusterKey, rotateStageKey } from "../rollout/rotate.ts";
 import { readDeploymentConfig, readEndpointOptions } from "./shared/options.ts";
 
 const { kubeconfig, context, url, ca } = clusterAccessOptions;
@@ -37,8 +37,8 @@ export default {
     const { clusters, ...project } = await readDeploymentConfig(options);
     const all = [...project.config.clusters.keys()];
     const retirement = {
-      unused: parseDuration(options.text("unused-for"), "unused-for"),
-      patience: parseDuration(options.text("patience"), "patience"),
+      unused: parseDurationMilliseconds(options.text("unused-for"), "unused-for"),
+      patience: parseDurationMilliseconds(options.text("patience"), "patience"),
     };
     const report = await runInStage(options, async (stage) => {
       const job = {
@@ -52,7 +52,7 @@ export default {
         progress: openProgress(),
       };
       const [chosen] = options.text("cluster") === undefined ? [] : clusters;
-      return chosen === undefined ? rotateKey(job, retirement) : rotateClusterKey(job, chosen, retirement);
+      return chosen === undefined ? rotateStageKey(job, retirement) : rotateClusterKey(job, chosen, retirement);
     });
     writeOutput(`${report}\n`);
   },

@@ -8,7 +8,7 @@ import { readClusterCredentials } from "../clusters/access.ts";
 import { configFile } from "../config/config.ts";
 import { readConfig } from "../project/project.ts";
 import { type LiveRuleState, readRuleState } from "../rollout/disarm.ts";
-import { type ClusterHealth, readHealth } from "../rollout/health.ts";
+import { type ClusterHealth, probeClusterHealth } from "../rollout/health.ts";
 import { listReleasedVersions, type Release } from "../rollout/releases.ts";
 import { readReleases } from "../rollout/rollback.ts";
 
@@ -42,7 +42,7 @@ export default {
       const names = Object.keys(newest?.clusters ?? {}).filter((name) => (options.text("cluster") ?? name) === name);
       const deployer = readClusterCredentials(options, names);
       const found = await runInParallel(3, names, async (name) =>
-        newest ? readHealth({ stage, file, deployer, ...read }, name, newest) : undefined,
+        newest ? probeClusterHealth({ stage, file, deployer, ...read }, name, newest) : undefined,
       );
       const clusters = found.filter((health) => health !== undefined);
       writeOutput(

@@ -1,4 +1,4 @@
-import { readCatalogueRules } from "../catalogue/registry.ts";
+import { readCatalogueWithBroken } from "../catalogue/registry.ts";
 import { resolveRuleNames } from "../catalogue/rule-names.ts";
 import { type Command, commonCommandOptions, type ParsedOptions, writeOutput } from "../cli/command.ts";
 import { Complaint } from "../cli/complaint.ts";
@@ -37,7 +37,7 @@ export default {
     const [idle] = ["config", "cluster"].filter((name) => options.text(name) !== undefined);
     if (idle !== undefined)
       throw new Complaint(`--${idle} can only be used with --policy: tests of rules don't use it`);
-    const { rules: catalogue, broken } = await readCatalogueRules();
+    const { rules: catalogue, broken } = await readCatalogueWithBroken();
     const names = resolveRuleNames(
       words,
       [...catalogue, ...broken].map(({ name }) => name),
@@ -75,9 +75,15 @@ const toFailedResult = ({ policy, faults }: { policy: string; faults: string[] }
 
 /** Tests policies with their cases. Sends no requests, because a case states all answers that its policy reads. */
 const testPolicies = async (places: string[], files: string[], options: ParsedOptions): Promise<number> => {
-  const [{ explainPolicyDocuments, readPolicies, formatExplanation }, policyCases, { evaluateCue }] = await Promise.all(
-    [import("../policies/explanation.ts"), import("../policies/policy-cases.ts"), import("#lib/cue/engine.ts")],
-  );
+  const [
+    { explainPolicyDocuments, readPolicyDocuments: readPolicies, formatExplanation },
+    policyCases,
+    { evaluateCue },
+  ] = await Promise.all([
+    import("../policies/explanation.ts"),
+    import("../policies/policy-cases.ts"),
+    import("#lib/cue/engine.ts"),
+  ]);
   const output = options.text("output");
   const read = await readPolicies(places);
   const documents = read.map(({ value }) => value);
@@ -94,14 +100,14 @@ const testPolicies = async (places: string[], files: string[], options: ParsedOp
     else writeOutput(faults.map(formatExplanation).join("\n"));
     return 1;
   }
-  const { rules: catalogue, broken } = await readCatalogueRules();
+  const { rules: catalogue, broken } = await readCatalogueWithBroken();
   reportBroken(broken, () => false);
   const [config, cluster] = [options.text("config"), options.text("cluster")];
   const setups =
     config === undefined && cluster === undefined
       ? undefined
       : chooseCluster(await readConfig(config ?? configFile, catalogue, broken), cluster)[1].rules;
-  const rules = policyCases.findRulesUnderTest(catalogue, documents, setups);
+  const rules = policyCases.findRulesForPolicies(catalogue, documents, setups);
   const cases = await Promise.all(
     files.map(async (file) =>
       (await policyCases.readPolicyCases(file, rules)).map((entry) => [file, ...entry] as const),

@@ -7,7 +7,7 @@ import { Complaint } from "../cli/complaint.ts";
 import { parseConfig, readConfig } from "../project/project.ts";
 import { buildEndpointConfig, listServedRules } from "../project/served.ts";
 import { type ClusterConfig, chooseCluster } from "./config.ts";
-import { listRecordingPlaces, listWritablePaths } from "./record-section.ts";
+import { listRecordingPlaces, listWritableBucketPaths } from "./record-section.ts";
 
 const shape = {
   seconds: 300,
@@ -193,7 +193,7 @@ clusters:
     assert.ok(listed);
     const places = listRecordingPlaces(parse(text), listed);
     assert.deepEqual(places, { one: { plain: { bucket: "reviews", prefix: "", share: 0.01 } } });
-    assert.deepEqual(listWritablePaths(places), ["reviews/one/plain/"]);
+    assert.deepEqual(listWritableBucketPaths(places), ["reviews/one/plain/"]);
     assert.deepEqual(listRecordingPlaces(parse(text.replace("plain: {", "plain: { mode: off,")), listed), {});
   });
 

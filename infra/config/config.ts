@@ -1,7 +1,7 @@
 // The types of postern.yaml after validation. infra/project reads the file; validation.ts checks it.
 import { fileURLToPath } from "node:url";
 import type { EnforcementMode } from "#lib/decide.ts";
-import type { KeptPath } from "#lib/recording/redaction.ts";
+import type { UnredactedPath } from "#lib/recording/redaction.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
 import { Complaint } from "../cli/complaint.ts";
 
@@ -14,7 +14,7 @@ export interface ClusterConfig {
   rules: Map<string, RuleConfig>;
   /** The same in every cluster, because the clusters share Lambdas. */
   groups: RuleGroup[];
-  connect?: ConnectConfig;
+  connect?: ClusterConnectConfig;
 }
 
 export interface PosternConfig {
@@ -23,7 +23,7 @@ export interface PosternConfig {
 }
 
 /** Requests that the API server doesn't send to the rule. Matching any one value exempts a request. */
-export interface Exemptions {
+export interface RuleExemptions {
   namespaces?: string[];
   namespaceLabels?: Record<string, string>;
   users?: string[];
@@ -35,9 +35,9 @@ export interface RuleConfig {
   mode: EnforcementMode;
   failurePolicy?: "Fail" | "Ignore";
   timeoutSeconds?: number;
-  exempt?: Exemptions;
+  exempt?: RuleExemptions;
   /** The bucket into which the rule's function records reviews; undefined if it records none. */
-  record?: RecordConfig;
+  record?: ReviewRecordingConfig;
   settings: object;
 }
 
@@ -49,7 +49,7 @@ export interface RuleGroup {
 }
 
 /** `connect` in postern.yaml: the address and the credentials of a cluster's API. */
-export interface ConnectConfig {
+export interface ClusterConnectConfig {
   eks?: string;
   region?: string;
   server?: string;
@@ -63,13 +63,13 @@ export interface ConnectConfig {
   manifests?: string;
 }
 
-export interface RecordConfig {
+export interface ReviewRecordingConfig {
   bucket: string;
   prefix: string;
   /** The fraction of reviews that is recorded; 0.01 by default. */
   share: number;
   /** The fields of objects whose free text is kept. */
-  keep?: readonly KeptPath[];
+  keep?: readonly UnredactedPath[];
 }
 
 /** The path of a value in postern.yaml: the keys and indexes that lead to it. */

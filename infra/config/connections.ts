@@ -4,7 +4,7 @@ import { homedir } from "node:os";
 import { basename, dirname, resolve } from "node:path";
 import { parseDocument } from "yaml";
 import type { ApiServerConnection } from "#lib/cluster/api-server.ts";
-import { isToken } from "#lib/cluster/credentials.ts";
+import { isHeaderSafeToken } from "#lib/cluster/credentials.ts";
 import { isMap } from "#lib/json.ts";
 import { asksCluster } from "#lib/needs.ts";
 import { isRegion } from "#lib/service-settings.ts";
@@ -12,7 +12,7 @@ import { createManifestCluster, type ManifestCluster, readManifestFolder } from 
 import type { CatalogueRule } from "../catalogue/registry.ts";
 import { toSentence } from "../cli/complaint.ts";
 import { createMapShape, type InputShape } from "../cli/shape.ts";
-import type { ClusterConfig, ConnectConfig, PosternConfig } from "./config.ts";
+import type { ClusterConfig, ClusterConnectConfig, PosternConfig } from "./config.ts";
 
 const nonEmptyText: InputShape = { expected: "a text", isFit: (value) => typeof value === "string" && value !== "" };
 
@@ -26,10 +26,10 @@ export const connectShape = createMapShape({
   kubeconfig: nonEmptyText,
   context: nonEmptyText,
   manifests: nonEmptyText,
-} satisfies Record<keyof ConnectConfig, InputShape>);
+} satisfies Record<keyof ClusterConnectConfig, InputShape>);
 
 /** Returns what is wrong, in words that continue the setting's name; undefined if it is valid. */
-export const findConnectFault = (connect: ConnectConfig): string | undefined => {
+export const findConnectFault = (connect: ClusterConnectConfig): string | undefined => {
   const { eks, region, server, ca, kubeconfig, context, tokenSecret, tokenParameter, manifests } = connect;
   const ways = [eks, tokenSecret, tokenParameter, kubeconfig, manifests].filter((way) => way !== undefined);
   if (ways.length !== 1) return "must have one of eks, tokenSecret, tokenParameter, kubeconfig and manifests";
@@ -120,12 +120,12 @@ export const listRulesAskingCluster = (
 /** Resolves a path relative to the folder of postern.yaml, with `~/` as the home folder. */
 export const resolveConfigPath = (path: string, folder: string) => resolve(folder, path.replace(/^~(?=\/)/, homedir()));
 
-const buildConnection = async (connect: ConnectConfig, folder: string): Promise<ApiServerConnection> => {
+const buildConnection = async (connect: ClusterConnectConfig, folder: string): Promise<ApiServerConnection> => {
   const { eks, server, kubeconfig, tokenSecret, tokenParameter } = connect;
   if (kubeconfig !== undefined) return readKubeconfig(resolveConfigPath(kubeconfig, folder), connect.context);
   if (server === undefined)
     throw new Error(`must name server and ca of the EKS cluster; aws eks describe-cluster --name ${eks} prints them`);
-  const ca = connect.ca === undefined ? undefined : await readCertificates(connect.ca, folder);
+  const ca = connect.ca === undefined ? undefined : await readCertificatesFromPemOrFile(connect.ca, folder);
   const region = connect.region ?? parseRegion(tokenSecret ?? tokenParameter) ?? "";
   const credentials =
     eks !== undefined
@@ -139,10 +139,10 @@ const buildConnection = async (connect: ConnectConfig, folder: string): Promise<
 const certificates = /-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/g;
 
 /** Returns only the certificates in a PEM text or file, not, for example, a private key beside them. */
-export const readCertificates = async (pem: string, folder: string): Promise<string> => {
-  const isText = pem.includes("-----BEGIN");
-  const where = isText ? "its ca" : pem;
-  const found = (isText ? pem : await readFile(resolve(folder, pem), "utf8")).match(certificates) ?? [];
+export const readCertificatesFromPemOrFile = async (pemOrFile: string, folder: string): Promise<string> => {
+  const isText = pemOrFile.includes("-----BEGIN");
+  const where = isText ? "its ca" : pemOrFile;
+  const found = (isText ? pemOrFile : await readFile(resolve(folder, pemOrFile), "utf8")).match(certificates) ?? [];
   if (found.length === 0) throw new Error(`finds no certificate in PEM in ${where}`);
   for (const certificate of found)
     try {
@@ -163,16 +163,16 @@ interface Kubeconfig {
 /** Reads a kubeconfig as kubectl does, but throws if a program would have to run for a token. */
 export const readKubeconfig = async (
   file: string,
-  wanted: string | undefined,
-  preferred?: string,
+  contextName: string | undefined,
+  fallbackContextName?: string,
 ): Promise<ApiServerConnection> => {
   const document = parseDocument(await readFile(file, "utf8"), { prettyErrors: false });
   // The parser's own messages quote the line, which may hold a token.
   if (document.errors.length > 0) throw new Error(`finds ${file} to be no YAML`);
   const config = toKubeconfig(document.toJS());
   if (config === undefined) throw new Error(`finds ${file} to be no kubeconfig`);
-  const isThere = config.contexts?.some(({ name }) => name === preferred);
-  const chosen = wanted ?? (isThere ? preferred : config["current-context"]);
+  const isThere = config.contexts?.some(({ name }) => name === fallbackContextName);
+  const chosen = contextName ?? (isThere ? fallbackContextName : config["current-context"]);
   const context = config.contexts?.find(({ name }) => name === chosen)?.context;
   const cluster = config.clusters?.find(({ name }) => name === context?.cluster)?.cluster;
   const user = config.users?.find(({ name }) => name === context?.user)?.user;
@@ -199,12 +199,12 @@ export const readKubeconfig = async (
       `would run a program for a token, by exec in ${file}; use a user with a token or a client certificate`,
     );
   const authority = await readText(cluster, "certificate-authority");
-  const ca = authority === undefined ? undefined : await readCertificates(authority, "");
+  const ca = authority === undefined ? undefined : await readCertificatesFromPemOrFile(authority, "");
   const [cert, key] = [await readText(user, "client-certificate"), await readText(user, "client-key")];
   const selected =
     user.token || (typeof user.tokenFile === "string" ? await readText({ file: user.tokenFile }, "file") : "");
   const token = typeof selected === "string" ? selected.trim() : "";
-  if (token !== "" && !isToken(token)) throw new Error(`finds a token in ${file} that no header can carry`);
+  if (token !== "" && !isHeaderSafeToken(token)) throw new Error(`finds a token in ${file} that no header can carry`);
   if (token === "" && (cert === undefined || key === undefined))
     throw new Error(`finds neither a token nor a client certificate for the user "${context.user}" in ${file}`);
   const credentials = token !== "" ? { token } : { cert: String(cert), key: String(key) };

@@ -4,7 +4,7 @@ import type { RecordingTargets } from "#lib/recording/bucket-handler.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
 import { toSentence } from "../cli/complaint.ts";
 import type { InputShape } from "../cli/shape.ts";
-import type { ConfigPath, PosternConfig, RecordConfig, ReportMistake } from "./config.ts";
+import type { ConfigPath, PosternConfig, ReportMistake, ReviewRecordingConfig } from "./config.ts";
 
 const defaults = { prefix: "", share: 0.01 };
 
@@ -41,7 +41,11 @@ export const recordShape: InputShape = {
 };
 
 /** Adds defaults to the section `record`, and reports a missing bucket and paths that can't be parsed. */
-export const readRecord = (section: RecordSection, path: ConfigPath, complain: ReportMistake): RecordConfig => {
+export const readRecordConfig = (
+  section: RecordSection,
+  path: ConfigPath,
+  complain: ReportMistake,
+): ReviewRecordingConfig => {
   const { bucket, keep } = section;
   if (bucket === undefined) complain(path, "must have a bucket");
   const paths = toList(keep).flatMap((text) => {
@@ -70,7 +74,7 @@ export const listRecordingPlaces = ({ clusters }: PosternConfig, listed: Catalog
 };
 
 /** Returns the paths, as `BUCKET/PREFIX`, below which the function's role may write. */
-export const listWritablePaths = (places: RecordingTargets): string[] => [
+export const listWritableBucketPaths = (places: RecordingTargets): string[] => [
   ...new Set(
     Object.entries(places).flatMap(([cluster, rules]) =>
       Object.entries(rules).map(([rule, { bucket, prefix }]) => `${bucket}/${prefix}${cluster}/${rule}/`),

@@ -5,21 +5,21 @@ import type { ParsedManifests, Rule } from "#lib/rule.ts";
 import { findMistakes, mergeWithDefaults } from "#lib/settings.ts";
 import type { ManifestFile } from "../apiserver/manifest-cluster.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
-import { findRule } from "../catalogue/rule-names.ts";
-import { suggestName } from "../cli/did-you-mean.ts";
+import { findRuleByNameOrPlugin } from "../catalogue/rule-names.ts";
+import { formatDidYouMean } from "../cli/did-you-mean.ts";
 import { allowNull, anyShape, createEnumShape, createMapShape, mapShape, textListShape } from "../cli/shape.ts";
-import type { ConfigPath, Exemptions, RecordConfig, ReportMistake, RuleConfig } from "./config.ts";
-import { type RecordSection, readRecord, recordShape } from "./record-section.ts";
+import type { ConfigPath, ReportMistake, ReviewRecordingConfig, RuleConfig, RuleExemptions } from "./config.ts";
+import { type RecordSection, readRecordConfig, recordShape } from "./record-section.ts";
 
 /** The manifest files for settings, by their path in postern.yaml, or the reason why a path has none. */
-export type ManifestFiles = ReadonlyMap<string, ManifestFile[] | string>;
+export type ManifestFilesByConfigPath = ReadonlyMap<string, ManifestFile[] | string>;
 
 /** The rules of the checkout, and the manifest files for their settings. */
-export interface KnownRules {
+export interface CatalogueAndManifestFiles {
   catalogue: CatalogueRule[];
   /** The names of all rules, including rules that can't be loaded. */
   names: readonly string[];
-  places: ManifestFiles;
+  places: ManifestFilesByConfigPath;
 }
 
 /** A rule's section in postern.yaml, once it has the shape of `ruleShape`. */
@@ -30,7 +30,7 @@ type RuleSection = Pick<RuleConfig, "failurePolicy" | "timeoutSeconds"> & {
   settings?: unknown;
 };
 
-type ExemptSection = Omit<Exemptions, "namespaceLabels"> & { namespaceLabels?: Record<string, string> | null };
+type ExemptSection = Omit<RuleExemptions, "namespaceLabels"> & { namespaceLabels?: Record<string, string> | null };
 
 export const ruleShape = allowNull(
   createMapShape({
@@ -56,7 +56,7 @@ export const ruleShape = allowNull(
 /** A rule's config while postern.yaml is being read; finishRules turns it into a RuleConfig. */
 export interface RuleDraft extends Omit<RuleConfig, "record"> {
   /** "off" cancels a `record` that is inherited from the settings for all clusters. */
-  record?: RecordConfig | "off";
+  record?: ReviewRecordingConfig | "off";
   place: ConfigPath;
   settingsPlace?: ConfigPath | undefined;
   /** True if the settings have the wrong shape. */
@@ -67,17 +67,17 @@ export const dnsLabel = /^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$/;
 const labelKey = /^([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?\/)?[A-Za-z0-9]([-\w.]{0,61}[A-Za-z0-9])?$/;
 const labelValue = /^([A-Za-z0-9]([-\w.]{0,61}[A-Za-z0-9])?)?$/;
 
-export const validateRules = (
+export const parseRulesSection = (
   value: unknown,
   path: ConfigPath,
   general: ReadonlyMap<string, RuleDraft>,
-  known: KnownRules,
+  known: CatalogueAndManifestFiles,
   complain: ReportMistake,
 ): Map<string, RuleDraft> => {
   const rules = new Map(general);
   const seen = new Set<string>();
   for (const [key, section] of Object.entries(toMap(value))) {
-    const name = findRule(key, known.names);
+    const name = findRuleByNameOrPlugin(key, known.names);
     const here = [...path, key];
     if (name === undefined) {
       complain(here, describeUnknownRuleName(key, known.names));
@@ -94,17 +94,17 @@ export const validateRules = (
 };
 
 export const describeUnknownRuleName = (name: string, names: readonly string[]): string => {
-  const suggestion = suggestName(name, names).trim();
+  const suggestion = formatDidYouMean(name, names).trim();
   return `is no rule; there is no folder functions/${name}${suggestion && `; ${suggestion}`}`;
 };
 
-const findKnownRule = (name: string, { catalogue }: KnownRules) =>
+const findKnownRule = (name: string, { catalogue }: CatalogueAndManifestFiles) =>
   catalogue.find((listed) => listed.name === name)?.rule;
 
 /** Checks a rule's merged config, once all sections of postern.yaml are read. A rule that is off isn't checked. */
-export const finishRules = (
+export const checkMergedRuleConfigs = (
   rules: Map<string, RuleDraft>,
-  known: KnownRules,
+  known: CatalogueAndManifestFiles,
   complain: ReportMistake,
 ): Map<string, RuleConfig> =>
   new Map(
@@ -125,7 +125,7 @@ const readRule = (
   section: RuleSection,
   path: ConfigPath,
   before: RuleDraft | undefined,
-  places: ManifestFiles,
+  places: ManifestFilesByConfigPath,
   complain: ReportMistake,
 ): RuleDraft => {
   const { settings, exempt, record, ...fields } = section;
@@ -139,7 +139,7 @@ const readRule = (
     ...fields,
     ...(exempt !== undefined && { exempt: readExempt(toMap(exempt), [...path, "exempt"], complain) }),
     ...(record === "off" && { record }),
-    ...(isMap(record) && { record: readRecord(record, [...path, "record"], complain) }),
+    ...(isMap(record) && { record: readRecordConfig(record, [...path, "record"], complain) }),
     settings: mergeWithDefaults(before?.settings ?? rule?.settings ?? {}, own),
     place: path,
     settingsPlace: settings === undefined ? before?.settingsPlace : settingsPath,
@@ -147,7 +147,7 @@ const readRule = (
   };
 };
 
-const readExempt = (section: ExemptSection, path: ConfigPath, complain: ReportMistake): Exemptions => {
+const readExempt = (section: ExemptSection, path: ConfigPath, complain: ReportMistake): RuleExemptions => {
   const { namespaceLabels, ...exempt } = section;
   const labels = toMap(namespaceLabels);
   for (const [key, label] of Object.entries(labels))
@@ -163,7 +163,7 @@ const fillManifestSettings = (
   { manifests = {} }: Rule,
   settings: unknown,
   path: ConfigPath,
-  places: ManifestFiles,
+  places: ManifestFilesByConfigPath,
   complain: ReportMistake,
 ): unknown => {
   if (typeof settings !== "object" || settings === null) return settings;
@@ -179,7 +179,7 @@ const readManifestSetting = (
   value: unknown,
   read: (documents: readonly unknown[]) => ParsedManifests,
   path: ConfigPath,
-  places: ManifestFiles,
+  places: ManifestFilesByConfigPath,
   complain: ReportMistake,
 ): unknown => {
   const parts: unknown[] = typeof value === "string" ? [value] : Array.isArray(value) ? value : [];

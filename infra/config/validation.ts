@@ -2,19 +2,26 @@
 import { isMap, type JsonMap, toList, toMap } from "#lib/json.ts";
 import type { SettingsMistake } from "#lib/settings.ts";
 import type { BrokenRule, CatalogueRule } from "../catalogue/registry.ts";
-import { findRule, isRuleName } from "../catalogue/rule-names.ts";
+import { findRuleByNameOrPlugin, isRuleName } from "../catalogue/rule-names.ts";
 import { allowNull, anyShape, createMapShape, findMisfits, textListShape } from "../cli/shape.ts";
-import type { ClusterConfig, ConfigPath, ConnectConfig, PosternConfig, ReportMistake, RuleGroup } from "./config.ts";
+import type {
+  ClusterConfig,
+  ClusterConnectConfig,
+  ConfigPath,
+  PosternConfig,
+  ReportMistake,
+  RuleGroup,
+} from "./config.ts";
 import { connectShape, findConnectFault } from "./connections.ts";
 import {
+  type CatalogueAndManifestFiles,
+  checkMergedRuleConfigs,
   describeUnknownRuleName,
   dnsLabel,
-  finishRules,
-  type KnownRules,
-  type ManifestFiles,
+  type ManifestFilesByConfigPath,
+  parseRulesSection,
   type RuleDraft,
   ruleShape,
-  validateRules,
 } from "./rules.ts";
 
 /** A cluster's name becomes part of a URL path. */
@@ -37,7 +44,7 @@ const configShape = allowNull(
 export const validateConfig = (
   settings: unknown,
   catalogue: CatalogueRule[],
-  places: ManifestFiles,
+  places: ManifestFilesByConfigPath,
   broken: readonly BrokenRule[],
 ): { config: PosternConfig; mistakes: SettingsMistake[] } => {
   const mistakes = findMisfits(settings, configShape).map(({ path, expected, known }): SettingsMistake => {
@@ -50,7 +57,7 @@ export const validateConfig = (
   const known = { catalogue, names: [...catalogue, ...broken].map(({ name }) => name), places };
   const { rules, clusters, groups } = toMap(settings);
   const together = readGroups(groups, known, broken, complain);
-  const general = validateRules(rules, ["rules"], new Map(), known, complain);
+  const general = parseRulesSection(rules, ["rules"], new Map(), known, complain);
   const named = Object.entries(toMap(clusters ?? { local: {} })).map(
     ([name, value]) => [name, readCluster(name, toMap(value), together, general, known, complain)] as const,
   );
@@ -63,19 +70,23 @@ const readCluster = (
   { rules, keyVersion, connect }: JsonMap,
   groups: RuleGroup[],
   general: ReadonlyMap<string, RuleDraft>,
-  known: KnownRules,
+  known: CatalogueAndManifestFiles,
   complain: ReportMistake,
 ): ClusterConfig => {
   const path = ["clusters", name];
   if (!isClusterName(name))
     complain(path, "is no name for a cluster: lower-case letters, digits and hyphens, at most 63");
   const isFit = isMap(connect) && findMisfits(connect, connectShape).length === 0;
-  const unfit = isFit ? findConnectFault(connect as ConnectConfig) : undefined;
+  const unfit = isFit ? findConnectFault(connect as ClusterConnectConfig) : undefined;
   if (unfit !== undefined) complain([...path, "connect"], unfit);
   return {
-    ...(isMap(connect) && { connect: connect as ConnectConfig }),
+    ...(isMap(connect) && { connect: connect as ClusterConnectConfig }),
     keyVersions: readKeyVersions(keyVersion, [...path, "keyVersion"], complain),
-    rules: finishRules(validateRules(rules, [...path, "rules"], general, known, complain), known, complain),
+    rules: checkMergedRuleConfigs(
+      parseRulesSection(rules, [...path, "rules"], general, known, complain),
+      known,
+      complain,
+    ),
     groups,
   };
 };
@@ -92,20 +103,20 @@ const readKeyVersions = (value: unknown, path: ConfigPath, complain: ReportMista
 /** Reads the `groups` section; leaves out a group if one of its members can't be loaded. */
 const readGroups = (
   value: unknown,
-  { catalogue, names }: KnownRules,
+  { catalogue, names }: CatalogueAndManifestFiles,
   broken: readonly BrokenRule[],
   complain: ReportMistake,
 ): RuleGroup[] => {
   const taken = new Map<string, string>();
-  const isBroken = (text: string) => broken.some(({ name }) => name === findRule(text, names));
+  const isBroken = (text: string) => broken.some(({ name }) => name === findRuleByNameOrPlugin(text, names));
   return Object.entries(toMap(value)).flatMap(([name, members]) => {
     const path = ["groups", name];
     if (!isRuleName(name)) complain(path, "is no name for a group: lower-case letters, digits and hyphens, at most 42");
-    if (findRule(name, names) !== undefined) complain(path, "is the name of a rule, too");
+    if (findRuleByNameOrPlugin(name, names) !== undefined) complain(path, "is the name of a rule, too");
     const memberNames = toList(members).filter((member) => typeof member === "string");
     if (memberNames.length === 0) complain(path, "must be a list of rules, with at least one");
     const fit = memberNames.flatMap((text, index) => {
-      const member = findRule(text, names) ?? text;
+      const member = findRuleByNameOrPlugin(text, names) ?? text;
       if (isBroken(text)) return [];
       const listed = catalogue.find((rule) => rule.name === member);
       const unfit = listed ? findGroupFault(listed, taken.get(member)) : describeUnknownRuleName(member, names);

@@ -1,5 +1,5 @@
 /** Returns, for each line of `now`, the index of the same line in `old`, in ascending order; -1 for a new line. */
-export const alignLines = (old: readonly string[], now: readonly string[]): number[] => {
+export const findOldIndexesOfLines = (old: readonly string[], now: readonly string[]): number[] => {
   let head = 0;
   const shorter = Math.min(old.length, now.length);
   while (head < shorter && old[head] === now[head]) head++;

@@ -2,9 +2,9 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import fc from "fast-check";
 import { parse } from "yaml";
-import { alignLines } from "./alignment.ts";
+import { findOldIndexesOfLines } from "./alignment.ts";
 import { computeHunks } from "./difference.ts";
-import { formatFlow, formatYamlLines } from "./yaml-lines.ts";
+import { formatYamlFlow, formatYamlLines } from "./yaml-lines.ts";
 
 const texts = fc.array(fc.constantFrom("a", "b", "c"), { maxLength: 12 });
 
@@ -26,7 +26,7 @@ describe("a difference", () => {
     const short = fc.array(fc.constantFrom("a", "b", "c"), { maxLength: 8 });
     fc.assert(
       fc.property(short, short, (old, now) => {
-        const lines = alignLines(old, now);
+        const lines = findOldIndexesOfLines(old, now);
         assert.equal(lines.length, now.length);
         const kept = lines.filter((line) => line >= 0);
         assert.deepEqual(
@@ -77,7 +77,7 @@ describe("a difference", () => {
       fc.property(value, (given) => {
         const plain = JSON.parse(JSON.stringify(given));
         assert.deepEqual(parse(formatYamlLines(plain).join("\n"), { version: "1.1" }), plain);
-        assert.deepEqual(parse(formatFlow(plain), { version: "1.1" }), plain);
+        assert.deepEqual(parse(formatYamlFlow(plain), { version: "1.1" }), plain);
       }),
       { numRuns: 500 },
     );

@@ -1,5 +1,5 @@
 import { getOwn, isMap } from "#lib/json.ts";
-import { alignLines } from "./alignment.ts";
+import { findOldIndexesOfLines } from "./alignment.ts";
 import { formatYamlLines } from "./yaml-lines.ts";
 
 /** A line of a diff; `rule` names the rule that added or removed it. */
@@ -37,7 +37,7 @@ export const computeHunks = (before: unknown, stages: readonly ObjectAfterRule[]
   const gone = new Map<number, string>();
   for (const { rule, after } of stages) {
     const next = formatYamlLines(shown(after));
-    const old = alignLines(texts, next);
+    const old = findOldIndexesOfLines(texts, next);
     const staying = new Set(old);
     for (const [index, { from }] of lines.entries())
       if (from !== undefined && !staying.has(index)) gone.set(from, rule);

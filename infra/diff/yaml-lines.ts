@@ -50,11 +50,11 @@ const addScalar = (value: unknown, indent: string, name: string, lines: string[]
   for (const line of value.replace(/\n$/, "").split("\n")) lines.push(line === "" ? "" : `${indent}  ${line}`);
 };
 
-export const formatFlow = (value: unknown): string => {
-  if (Array.isArray(value)) return `[${value.map(formatFlow).join(", ")}]`;
+export const formatYamlFlow = (value: unknown): string => {
+  if (Array.isArray(value)) return `[${value.map(formatYamlFlow).join(", ")}]`;
   if (!isMap(value)) return formatScalar(value);
   return `{${Object.entries(value)
-    .map(([key, inner]) => `${quoteText(key)}: ${formatFlow(inner)}`)
+    .map(([key, inner]) => `${quoteText(key)}: ${formatYamlFlow(inner)}`)
     .join(", ")}}`;
 };
 

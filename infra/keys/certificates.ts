@@ -11,7 +11,7 @@ const day = 24 * 3600 * 1000;
 export const generatePrivateKey = async (): Promise<string> => exportPrivateKey((await generateKeyPair()).privateKey);
 
 /** Makes the certificate of a certificate authority, valid for ten years. */
-export const generateAuthority = async (key: string): Promise<string> => {
+export const generateAuthorityCertificate = async (key: string): Promise<string> => {
   const keys = await importKeyPair(key);
   const certificate = await x509.X509CertificateGenerator.createSelfSigned({
     name: "CN=Postern local CA",

@@ -74,7 +74,9 @@ const openAuthority = async (folder: string): Promise<{ ca: string; caKey: strin
     throw createComplaint(`${keyFile} is missing, the key of ca.crt`);
   const caKey = await readOrCreate(folder, "ca.key", async () => (await loadGenerator()).generatePrivateKey());
   if (getKeyType(caKey) !== "prime256v1") throw createComplaint(`${keyFile} holds no P-256 private key in PEM`);
-  const ca = await readOrCreate(folder, "ca.crt", async () => (await loadGenerator()).generateAuthority(caKey));
+  const ca = await readOrCreate(folder, "ca.crt", async () =>
+    (await loadGenerator()).generateAuthorityCertificate(caKey),
+  );
   const [certificate] = parseCertificates(ca) ?? [];
   if (certificate === undefined) throw createComplaint(`${file} holds no certificate in PEM`);
   if (!certificate.checkPrivateKey(createPrivateKey(caKey)))
@@ -104,11 +106,11 @@ const getKeyType = (pem: string): string | undefined => {
 };
 
 /** Returns this machine's addresses if the host stands for all of them; else undefined. */
-export const listAddresses = (host: string): NetworkInterfaceInfo[] | undefined =>
+export const listAddressesOfWildcardHost = (host: string): NetworkInterfaceInfo[] | undefined =>
   host === "0.0.0.0" || host === "::" ? Object.values(networkInterfaces()).flatMap((list = []) => list) : undefined;
 
 const listServerNames = (host: string): string[] => {
-  const addresses = listAddresses(host)?.map(({ address }) => address);
+  const addresses = listAddressesOfWildcardHost(host)?.map(({ address }) => address);
   const own = addresses?.filter((address) => !address.startsWith("fe80")) ?? [host];
   return [...new Set(["localhost", "127.0.0.1", "::1", ...own])];
 };

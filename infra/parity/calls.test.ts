@@ -2,18 +2,18 @@ import assert from "node:assert/strict";
 import { it } from "node:test";
 import { isDeepStrictEqual } from "node:util";
 import { selectPhase } from "#lib/rule.ts";
-import { buildReview, evaluateCase, getCasePhase, readCases, selectCaseVariant } from "../catalogue/cases.ts";
+import { applyCaseSettingsAndVariant, buildReview, evaluateCase, getCasePhase, readCases } from "../catalogue/cases.ts";
 import { readCatalogue } from "../catalogue/registry.ts";
 import { evaluateMatchCondition } from "../testing/cel-condition.ts";
-import { listPorts } from "./plugins.ts";
+import { listPluginPorts } from "./plugins.ts";
 
 it("ports that read nothing are called only for requests that they refuse or change, except for those that no condition recognizes", async () => {
   const idle: string[] = [];
-  for (const listed of listPorts(await readCatalogue()).filter(({ rule }) => !rule.needs))
+  for (const listed of listPluginPorts(await readCatalogue()).filter(({ rule }) => !rule.needs))
     for (const entry of await readCases(listed)) {
       const phase = getCasePhase(entry);
       const review = buildReview(listed, entry);
-      const { rule, settings } = selectCaseVariant(listed.rule, entry);
+      const { rule, settings } = applyCaseSettingsAndVariant(listed.rule, entry);
       const conditions = Object.values(selectPhase(rule.matchConditions, phase, settings) ?? {});
       if (!conditions.every((expression) => evaluateMatchCondition(expression, review.request))) continue;
       const { outcome, refused } = await evaluateCase(listed, entry, review);

@@ -3,15 +3,21 @@ import { readFileSync } from "node:fs";
 import { describe, it } from "node:test";
 import { parse } from "yaml";
 import { readCatalogue } from "../catalogue/registry.ts";
-import { type ComparableAnswer, type ComparisonResult, compareAnswers, formatDiff, toComparable } from "./compare.ts";
-import { listPorts } from "./plugins.ts";
+import {
+  type ComparableAnswer,
+  compareAnswers,
+  formatDiff,
+  type ParityComparisonResult,
+  toComparable,
+} from "./compare.ts";
+import { listPluginPorts } from "./plugins.ts";
 
 const answer = (code: number, body: object, warnings: string[] = []): ComparableAnswer =>
   toComparable(
     { call: { method: "GET", path: "/", user: "admin" }, answer: { code, body: { ...body }, warnings }, name: "s0" },
     "s0",
   );
-type Row = [verdict: ComparisonResult["verdict"], wanted: ComparableAnswer, actual: ComparableAnswer];
+type Row = [verdict: ParityComparisonResult["verdict"], wanted: ComparableAnswer, actual: ComparableAnswer];
 const verify = (rows: Row[], rule = "some-rule") => {
   for (const [index, [verdict, wanted, actual]] of rows.entries())
     assert.equal(compareAnswers(rule, wanted, actual).verdict, verdict, `row ${index}: ${formatDiff(wanted, actual)}`);
@@ -41,7 +47,7 @@ interface Sample {
 type Pair = Record<"upstream" | "ours", { code: number; body: object; warnings?: string[] }>;
 
 const samples: Sample[] = parse(readFileSync(new URL("compare-answers.yaml", import.meta.url), "utf8"));
-const ports = listPorts(await readCatalogue()).map(({ name }) => name);
+const ports = listPluginPorts(await readCatalogue()).map(({ name }) => name);
 
 describe("a comparison", () => {
   for (const { name, rule = "some-rule", everyPort, equal = [], known = [], different = [] } of samples)

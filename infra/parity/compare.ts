@@ -1,6 +1,6 @@
 import type { Toleration } from "kubernetes-types/core/v1.d.ts";
 import { mergeTolerations } from "#lib/objects/toleration.ts";
-import { alignLines } from "../diff/alignment.ts";
+import { findOldIndexesOfLines } from "../diff/alignment.ts";
 import type { RequestWithAnswer } from "./sequence-sender.ts";
 
 /** Fields whose values differ between any two servers: only their presence is compared. */
@@ -395,9 +395,16 @@ const toCanonicalJson = (value: unknown): string =>
 
 const compareText = (one: unknown, other: unknown) => (toCanonicalJson(one) < toCanonicalJson(other) ? -1 : 1);
 
-export type ComparisonResult = { verdict: "equal" } | { verdict: "known"; reason: string } | { verdict: "different" };
+export type ParityComparisonResult =
+  | { verdict: "equal" }
+  | { verdict: "known"; reason: string }
+  | { verdict: "different" };
 
-export const compareAnswers = (rule: string, wanted: ComparableAnswer, actual: ComparableAnswer): ComparisonResult => {
+export const compareAnswers = (
+  rule: string,
+  wanted: ComparableAnswer,
+  actual: ComparableAnswer,
+): ParityComparisonResult => {
   if (isSame(wanted, actual)) return { verdict: "equal" };
   const known = knownDifferences.find(({ rules, explains }) => rules.includes(rule) && explains(wanted, actual));
   return known ? { verdict: "known", reason: known.reason } : { verdict: "different" };
@@ -424,7 +431,7 @@ const formatLines = (one: string[], other: string[]): string => {
   const deleteUntil = (end: number) => {
     for (; next < end; next++) lines.push(`- ${one[next]}`);
   };
-  const aligned = alignLines(one, other);
+  const aligned = findOldIndexesOfLines(one, other);
   for (const [index, old] of aligned.entries()) {
     // Deleted lines are shown before the added ones.
     deleteUntil(aligned.slice(index).find((kept) => kept >= 0) ?? one.length);

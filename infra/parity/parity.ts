@@ -7,21 +7,27 @@ import { listContainers } from "#lib/objects/pod.ts";
 import { getVariants, type RuleVariant, rule, selectPhase } from "#lib/rule.ts";
 import { mergeWithDefaults } from "#lib/settings.ts";
 import { openCertificate } from "../keys/keys.ts";
-import { type ComparableAnswer, type ComparisonResult, compareAnswers, formatDiff, toComparable } from "./compare.ts";
+import {
+  type ComparableAnswer,
+  compareAnswers,
+  formatDiff,
+  type ParityComparisonResult,
+  toComparable,
+} from "./compare.ts";
 import type { ControlPlaneBinaries } from "./control-plane/binaries.ts";
 import type { TestCluster } from "./control-plane/cluster.ts";
 import { scenarioGenerators } from "./generators/scenarios.ts";
 import { buildSequences } from "./generators/sequences.ts";
-import { neverPullAnnotation, type RequestSequence } from "./generators/steps.ts";
-import { type ComparisonConfig, comparisonConfigs, type Port } from "./plugins.ts";
+import { competingWebhookAnnotation, type RequestSequence } from "./generators/steps.ts";
+import { comparisonConfigs, type PluginPort, type PortComparisonConfig } from "./plugins.ts";
 import {
   applyConfigurations,
   buildTestRule,
   extendWebhookTimeouts,
-  type RuleHost,
   serveTestRules,
+  type TestRuleHost,
 } from "./rule-server.ts";
-import { type ConfigurationUseDetector, openScriptedEndpoints } from "./scripted-endpoints.ts";
+import { type ConfigurationUseDetector, openScriptedWebhookEndpoints } from "./scripted-endpoints.ts";
 import { deleteWithFinalizers, type GetClient, type RequestWithAnswer, sendSequence } from "./sequence-sender.ts";
 import { openServerPair } from "./server-pair.ts";
 
@@ -78,7 +84,7 @@ const maxExplained = 3;
  * answers.
  */
 export const measureParity = async (
-  port: Port,
+  port: PluginPort,
   binaries: ControlPlaneBinaries,
   question: ParityOptions,
 ): Promise<PortParityResult> => {
@@ -99,9 +105,9 @@ export const measureParity = async (
   );
 
   const settings = mergeWithDefaults(standard.settings, question.settings);
-  const { announcer, stop } = await openScriptedEndpoints(certificate);
+  const { announcer, stop } = await openScriptedWebhookEndpoints(certificate);
   stack.defer(stop);
-  const open = async (ports: Port[]) => {
+  const open = async (ports: PluginPort[]) => {
     const served = await serve(ports, { certificate, world: world() }, settings, announcer);
     stack.defer(served.stop);
     return served;
@@ -156,7 +162,7 @@ export const measureParity = async (
 };
 
 /** Returns the rule without its matchConditions. */
-const deleteConditions = ({ matchConditions: _, variants, ...rule }: Port["rule"]): Port["rule"] => {
+const deleteConditions = ({ matchConditions: _, variants, ...rule }: PluginPort["rule"]): PluginPort["rule"] => {
   if (variants === undefined) return rule;
   const deleteVariantConditions = ({ matchConditions: _, ...variant }: RuleVariant<object>) => variant;
   return {
@@ -165,7 +171,7 @@ const deleteConditions = ({ matchConditions: _, variants, ...rule }: Port["rule"
   };
 };
 
-const buildTopics = ({ namespaces = {}, scenarios: names = [] }: ComparisonConfig) => ({
+const buildTopics = ({ namespaces = {}, scenarios: names = [] }: PortComparisonConfig) => ({
   namespaces: Object.entries(namespaces).flatMap(([name, length]) =>
     Array.from({ length }, () => (name === "own" ? undefined : name)),
   ),
@@ -201,7 +207,7 @@ export const competingRule = buildTestRule(
   rule({
     summary: "Undoes the changes of a rule in pods with a certain annotation.",
     match: [{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE", "UPDATE"] }],
-    matchConditions: { "is-wanted": `"${neverPullAnnotation}" in object.?metadata.?annotations.orValue({})` },
+    matchConditions: { "is-wanted": `"${competingWebhookAnnotation}" in object.?metadata.?annotations.orValue({})` },
     mutate(pod: Pod) {
       for (const { container } of listContainers(pod)) container.imagePullPolicy = "Never";
     },
@@ -209,7 +215,12 @@ export const competingRule = buildTestRule(
 );
 
 /** Serves these ports with settings, and the webhook that competes with them (see neverPullAnnotation). */
-const serve = async (ports: Port[], host: RuleHost, settings: object, announcer: ConfigurationUseDetector) => {
+const serve = async (
+  ports: PluginPort[],
+  host: TestRuleHost,
+  settings: object,
+  announcer: ConfigurationUseDetector,
+) => {
   const setups = ports.map(({ name, rule }) => {
     // Some rules require an exemption. It names a user that makes no request here.
     const exempt = { namespaces: [], ...(rule.exemptionRequired && { users: ["nobody"] }) };
@@ -264,7 +275,7 @@ const sendAll = async (numbered: NamedSequence[], as: GetClient) => {
   return { played, remains };
 };
 
-type StepVerdict = ComparisonResult & {
+type StepVerdict = ParityComparisonResult & {
   turns?: RequestWithAnswer[];
   wanted?: ComparableAnswer;
   actual?: ComparableAnswer;
@@ -289,7 +300,7 @@ const compareExchanges = (
 
 type Property = ReturnType<typeof createProperty>;
 
-const listMatches = ({ phases, rule }: Port) =>
+const listMatches = ({ phases, rule }: PluginPort) =>
   phases.flatMap((phase) => selectPhase(rule.match, phase, rule.settings ?? {}) ?? []);
 
 /** Creates the property that both servers answer a sequence alike. Each run uses another object's name. */

@@ -4,14 +4,14 @@ import type { Rule, UpstreamPlugin } from "#lib/rule.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
 import type { ScenarioName } from "./generators/scenarios.ts";
 
-export type Port = CatalogueRule & { rule: Rule & { upstreamPlugin: UpstreamPlugin<object> } };
+export type PluginPort = CatalogueRule & { rule: Rule & { upstreamPlugin: UpstreamPlugin<object> } };
 
 /** Returns the rules that are ports of a plugin. */
-export const listPorts = (catalogue: CatalogueRule[]): Port[] =>
-  catalogue.filter((listed): listed is Port => listed.rule.upstreamPlugin !== undefined);
+export const listPluginPorts = (catalogue: CatalogueRule[]): PluginPort[] =>
+  catalogue.filter((listed): listed is PluginPort => listed.rule.upstreamPlugin !== undefined);
 
 /** What a plugin and its port need to be compared. Both API servers get the same. */
-export interface ComparisonConfig {
+export interface PortComparisonConfig {
   /** Weights of the objects' namespaces; `default` has 2. `own` is one for the sequence, which doesn't exist. */
   namespaces?: Record<string, number>;
   scenarios?: readonly ScenarioName[];
@@ -35,7 +35,7 @@ export interface ComparisonConfig {
 }
 
 /** The plugins that are compared, each with what the comparison needs, by the plugin's name. */
-export const comparisonConfigs: Record<string, ComparisonConfig> = parse(
+export const comparisonConfigs: Record<string, PortComparisonConfig> = parse(
   readFileSync(new URL("plugins.yaml", import.meta.url), "utf8"),
 );
 

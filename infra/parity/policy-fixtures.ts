@@ -5,7 +5,12 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { parse } from "yaml";
 import type { KubernetesObject } from "#lib/review.ts";
-import { type ClusterClient, type ClusterResponse, getCollectionPath, getObjectPath } from "./control-plane/client.ts";
+import {
+  type ClusterClient,
+  type ClusterResponse,
+  getCollectionPath,
+  getObjectApiPath,
+} from "./control-plane/client.ts";
 import { waitUntil } from "./rule-server.ts";
 
 const root = fileURLToPath(new URL("../..", import.meta.url));
@@ -22,10 +27,10 @@ const addNamespace = (object: KubernetesObject): KubernetesObject => {
   return { ...object, metadata: { namespace: "default", ...object.metadata } };
 };
 export const getFixtureCollectionPath = (object: KubernetesObject) => getCollectionPath(addNamespace(object));
-export const getFixturePath = (object: KubernetesObject) => getObjectPath(addNamespace(object));
+export const getFixturePath = (object: KubernetesObject) => getObjectApiPath(addNamespace(object));
 
 export const getMessage = ({ body }: ClusterResponse) => String(body.message);
-export const buildPolicy = (
+export const buildFixturePolicy = (
   kind: string,
   name: string,
   spec: object,
@@ -34,7 +39,7 @@ export const buildPolicy = (
   return { apiVersion: "policy.kcloudlabs.io/v1alpha1", kind, metadata: { name, ...metadata }, spec };
 };
 /** The `resourceSelectors` of a policy for all pods. */
-export const podSelectors = [{ apiVersion: "v1", kind: "Pod" }];
+export const allPodsResourceSelectors = [{ apiVersion: "v1", kind: "Pod" }];
 export const buildFixturePod = (name: string, metadata: object = {}): KinitirasFixtureObject => ({
   apiVersion: "v1",
   kind: "Pod",
@@ -42,7 +47,11 @@ export const buildFixturePod = (name: string, metadata: object = {}): KinitirasF
   spec: { containers: [{ name: "c", image: "nginx" }] },
 });
 /** Builds the spec of a policy that adds an annotation. */
-export const buildAnnotationSpec = (key: string, value: string, resourceSelectors: object[] = podSelectors) => ({
+export const buildAnnotationSpec = (
+  key: string,
+  value: string,
+  resourceSelectors: object[] = allPodsResourceSelectors,
+) => ({
   resourceSelectors,
   overrideRules: [
     { overriders: { template: { type: "annotations", operation: "add", path: key, value: { string: value } } } },
@@ -59,13 +68,13 @@ export const applyObject = (client: ClusterClient, object: KubernetesObject): Pr
   });
 
 /** Creates the definitions of policy kinds from their files, and waits until the cluster serves them. */
-export const servePolicyKinds = async (client: ClusterClient): Promise<void> => {
+export const installPolicyDefinitions = async (client: ClusterClient): Promise<void> => {
   for (const file of globSync("functions/*/crds/*.yaml", { cwd: root })) {
     const answer = await applyObject(client, parse(await readFile(join(root, file), "utf8")));
     assert.ok(answer.code < 300, getMessage(answer));
   }
   const kinds = ["ClusterOverridePolicy", "ClusterValidatePolicy", "OverridePolicy"];
   const isServed = async (kind: string) =>
-    (await client({ method: "GET", path: getFixtureCollectionPath(buildPolicy(kind, "any", {})) })).code === 200;
+    (await client({ method: "GET", path: getFixtureCollectionPath(buildFixturePolicy(kind, "any", {})) })).code === 200;
   await waitUntil("the kinds are not served", async () => (await Promise.all(kinds.map(isServed))).every(Boolean));
 };

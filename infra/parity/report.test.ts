@@ -2,10 +2,10 @@ import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, it } from "node:test";
-import { buildRuleList, catalogueFolder, readCatalogue } from "../catalogue/registry.ts";
+import { buildCatalogueReadme, catalogueFolder, readCatalogue } from "../catalogue/registry.ts";
 import type { RuleCaseResults } from "./cases/cases.ts";
 import type { PortParityResult } from "./parity.ts";
-import { listPorts } from "./plugins.ts";
+import { listPluginPorts } from "./plugins.ts";
 import { areAsExpected, describeCases, insertReport } from "./report.ts";
 
 const parity: PortParityResult = {
@@ -100,13 +100,13 @@ describe("the report in the catalogue", () => {
   it("exists for every port without unexplained differences, and npm run fix keeps it", async () => {
     const present = await readFile(join(catalogueFolder, "README.md"), "utf8");
     const catalogue = await readCatalogue();
-    const { wanted } = await buildRuleList(catalogue.slice(1));
+    const { wanted } = await buildCatalogueReadme(catalogue.slice(1));
     const [report] =
       /<!-- Written by npx postern parity --write\. -->[\s\S]*<!-- End of parity\. -->/.exec(present) ?? [];
     assert.ok(report);
     assert.notEqual(wanted, present);
     assert.ok(wanted.includes(report));
-    for (const { name } of listPorts(catalogue))
+    for (const { name } of listPluginPorts(catalogue))
       assert.match(report, new RegExp(`^\\| ${name} \\| 2000 \\| \\d+ \\| \\d+ \\| 0 \\|`, "m"));
   });
 });

@@ -1,9 +1,9 @@
 import { formatTable } from "../cli/command.ts";
-import type { CaseDifference, CaseResults, RuleCaseResults } from "./cases/cases.ts";
+import type { CaseDifference, RuleCaseResults, ServerCaseResults } from "./cases/cases.ts";
 import type { ParityDifference, PortParityResult } from "./parity.ts";
 
 /** The headings of the table of ports, whose rows are printed as each port is finished. */
-export const tableHeadings = [
+export const parityTableHeadings = [
   "RULE",
   "REQUESTS",
   "EQUAL",
@@ -37,17 +37,17 @@ export const buildRow = ({
 ];
 
 /** Aligns a row below the headings. Rows are printed one by one, because all together take minutes. */
-export const alignRow = (cells: (string | number)[], longestName: number): string =>
+export const alignParityTableRow = (cells: (string | number)[], longestName: number): string =>
   cells
     .map((cell, at) =>
-      at === 0 ? String(cell).padEnd(longestName) : String(cell).padStart(tableHeadings[at]?.length ?? 0),
+      at === 0 ? String(cell).padEnd(longestName) : String(cell).padStart(parityTableHeadings[at]?.length ?? 0),
     )
     .join("  ");
 
 /**
  * Describes the known differences, the failed conditions and the first differences, with the options that repeat them.
  */
-export const describeParity = (found: PortParityResult[], options: string): string =>
+export const describeParityDifferences = (found: PortParityResult[], options: string): string =>
   [
     ...(listReasons(found).length > 0
       ? ["\nKnown differences:\n", ...listReasons(found).map((reason) => `- ${reason}\n`)]
@@ -108,7 +108,7 @@ const describeCase = (rule: string, { name, from, diff }: CaseDifference) => {
 
 /** Returns two lists with titles: cases that can't be sent as they are, and cases that are not sent to a plugin. */
 const listExceptions = (results: RuleCaseResults[]): string[] => {
-  const describe = (rule: string, cases: CaseResults["notReceivable"] = []) =>
+  const describe = (rule: string, cases: ServerCaseResults["notReceivable"] = []) =>
     cases.map(({ name, reason }) => `- ${rule}, "${name}": ${reason}`);
   const notReceivable = results.flatMap(({ rule, notReceivable }) => describe(rule, notReceivable));
   const leftOut = results.flatMap(({ rule, alone, beside }) => [

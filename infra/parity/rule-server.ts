@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as wait } from "node:timers/promises";
 import { createUnconnectedCapabilities } from "#lib/capabilities.ts";
-import type { LogReport } from "#lib/log-line.ts";
+import type { AnsweredReviewFacts } from "#lib/log-line.ts";
 import type { Capabilities } from "#lib/needs.ts";
 import { listPhases, type Phase, type Rule } from "#lib/rule.ts";
 import { type CatalogueRule, readCatalogue } from "../catalogue/registry.ts";
@@ -13,8 +13,8 @@ import { parseConfig } from "../project/project.ts";
 import { listServedRules } from "../project/served.ts";
 import { type LambdaHandler, openHttpsGateway } from "../serve/gateway.ts";
 import { createHandler } from "../serve/handlers.ts";
-import { buildConfigurations } from "../webhooks/configurations.ts";
-import { type ClusterClient, getCollectionPath, getObjectPath } from "./control-plane/client.ts";
+import { buildWebhookConfigurations } from "../webhooks/configurations.ts";
+import { type ClusterClient, getCollectionPath, getObjectApiPath } from "./control-plane/client.ts";
 import type { ConfigurationUseDetector } from "./scripted-endpoints.ts";
 import { createTestSigner } from "./test-key.ts";
 
@@ -27,7 +27,7 @@ export const buildTestRule = (name: string, rule: Rule): CatalogueRule => ({
 });
 
 /** The host of rules that a test serves. */
-export interface RuleHost {
+export interface TestRuleHost {
   certificate: ServerCertificate;
   world?(cluster: string, milliseconds: number): Capabilities;
   /** Returns the handler that is called in place of a rule's handler, and that may call it. */
@@ -35,7 +35,7 @@ export interface RuleHost {
 }
 
 /** Options of test webhook configurations: their name, and the cluster and key in their URLs. */
-export interface ManifestOptions {
+export interface TestWebhookOptions {
   name?: string;
   cluster?: string;
   signer?: ReturnType<typeof createTestSigner>;
@@ -44,9 +44,9 @@ export interface ManifestOptions {
 }
 
 /** Serves these rules behind Postern's gateway. Keys and postern.yaml can change while they are served. */
-export const serveTestRules = async (rules: CatalogueRule[], yaml: string, host: RuleHost) => {
+export const serveTestRules = async (rules: CatalogueRule[], yaml: string, host: TestRuleHost) => {
   const own = createTestSigner(1);
-  const reports: LogReport[] = [];
+  const reports: AnsweredReviewFacts[] = [];
   let config = parseConfig(yaml, rules);
   const gateway = await openHttpsGateway(host.certificate, "127.0.0.1", 0);
 
@@ -54,7 +54,7 @@ export const serveTestRules = async (rules: CatalogueRule[], yaml: string, host:
   const serve = (text: string, publicKeys = own.publicKey) => {
     config = parseConfig(text, rules);
     const { world = createUnconnectedCapabilities, before = (_, handler) => handler } = host;
-    const collectReport = (report: LogReport) => void reports.push(report);
+    const collectReport = (report: AnsweredReviewFacts) => void reports.push(report);
     const handlers = listServedRules(config, rules).map((listed) => {
       const handler = createHandler(config, listed, {
         publicKeys,
@@ -65,12 +65,17 @@ export const serveTestRules = async (rules: CatalogueRule[], yaml: string, host:
     });
     gateway.serve(new Map(handlers));
   };
-  const buildManifests = ({ name = "postern", cluster: wanted, signer = own, whole = false }: ManifestOptions = {}) => {
+  const buildManifests = ({
+    name = "postern",
+    cluster: wanted,
+    signer = own,
+    whole = false,
+  }: TestWebhookOptions = {}) => {
     const [chosen, cluster] = chooseCluster(config, wanted);
     const segment = signer.segment(chosen, cluster.keyVersions.at(-1));
     const buildAddress = (rule: string, phase: string) => `${gateway.url}/${segment}/${rule}/${phase}`;
     const catalogue = whole ? rules.map(deleteVariants) : rules;
-    return buildConfigurations(catalogue, cluster, {
+    return buildWebhookConfigurations(catalogue, cluster, {
       name,
       address: buildAddress,
       ca: host.certificate.ca,
@@ -78,7 +83,7 @@ export const serveTestRules = async (rules: CatalogueRule[], yaml: string, host:
     });
   };
   /** Returns the result of `act`, and the reports of reviews meanwhile. */
-  const collectReports = async <T>(act: () => Promise<T>): Promise<[T, LogReport[]]> => {
+  const collectReports = async <T>(act: () => Promise<T>): Promise<[T, AnsweredReviewFacts[]]> => {
     const start = reports.length;
     return [await act(), reports.slice(start)];
   };
@@ -94,7 +99,7 @@ export const serveTestRules = async (rules: CatalogueRule[], yaml: string, host:
 };
 
 /** Serves the catalogue with a postern.yaml, and with a certificate of its own. */
-export const serveCatalogue = async (yaml: string, world?: RuleHost["world"]) => {
+export const serveCatalogue = async (yaml: string, world?: TestRuleHost["world"]) => {
   await using folder = await mkdtempDisposable(join(tmpdir(), "postern-served-"));
   const certificate = await openCertificate(folder.path, "127.0.0.1");
   return serveTestRules(await readCatalogue(), yaml, { certificate, ...(world && { world }) });
@@ -109,7 +114,7 @@ const deleteVariants = ({ rule: { variants: _, ...rule }, ...listed }: Catalogue
 export const getConfigurationKind = (phase: Phase | undefined) =>
   phase === "mutate" ? "MutatingWebhookConfiguration" : "ValidatingWebhookConfiguration";
 
-export type WebhookManifests = ReturnType<typeof buildConfigurations>;
+export type WebhookManifests = ReturnType<typeof buildWebhookConfigurations>;
 
 /**
  * Extends timeouts of entries, because a busy machine may be slow. A timeout of one second stays: such an entry is
@@ -143,7 +148,7 @@ export const applyConfigurations = async (
   for (const { body } of announced) {
     const { code, body: said } = await admin({
       method: "PATCH",
-      path: `${getObjectPath(body)}?fieldManager=postern&force=true`,
+      path: `${getObjectApiPath(body)}?fieldManager=postern&force=true`,
       contentType: "application/apply-patch+yaml",
       body,
     });
@@ -161,7 +166,7 @@ export const deleteConfigurations = async (
   manifests: WebhookManifests,
   announcer: ConfigurationUseDetector,
 ): Promise<void> => {
-  for (const body of manifests) await admin({ method: "DELETE", path: getObjectPath(body) });
+  for (const body of manifests) await admin({ method: "DELETE", path: getObjectApiPath(body) });
   await waitUntil("the API server still calls by webhooks that are gone", async () => {
     const { code, warnings } = await announcer.ask(admin);
     const isGone = ({ kind, metadata }: WebhookManifests[number]) =>
@@ -171,9 +176,9 @@ export const deleteConfigurations = async (
 };
 
 /** Waits until a condition is true; throws this message after two minutes, because a machine may be slow. */
-export const waitUntil = async (otherwise: string, so: () => Promise<boolean> | boolean): Promise<void> => {
-  for (const end = Date.now() + 120_000; Date.now() < end; await wait(50)) if (await so()) return;
-  throw new Error(otherwise);
+export const waitUntil = async (timeoutMessage: string, isDone: () => Promise<boolean> | boolean): Promise<void> => {
+  for (const end = Date.now() + 120_000; Date.now() < end; await wait(50)) if (await isDone()) return;
+  throw new Error(timeoutMessage);
 };
 
 /**

@@ -2,10 +2,10 @@ import { once } from "node:events";
 import { createServer } from "node:https";
 import type { AddressInfo } from "node:net";
 import type { ServerCertificate } from "../keys/keys.ts";
-import type { buildConfigurations } from "../webhooks/configurations.ts";
+import type { buildWebhookConfigurations } from "../webhooks/configurations.ts";
 import type { ClusterClient } from "./control-plane/client.ts";
 
-type Configuration = ReturnType<typeof buildConfigurations>[number];
+type Configuration = ReturnType<typeof buildWebhookConfigurations>[number];
 
 /** The part of a review on which an answer depends. */
 interface ReviewBody {
@@ -22,7 +22,7 @@ export type EndpointScript = (
  * Opens webhook endpoints that answer by a script, each at the first segment of a path. A further endpoint serves the
  * entries of `announcer`, which show the configurations in use.
  */
-export const openScriptedEndpoints = async (
+export const openScriptedWebhookEndpoints = async (
   certificate: ServerCertificate,
   scripts: Record<string, EndpointScript> = {},
 ) => {

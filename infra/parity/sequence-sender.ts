@@ -2,11 +2,11 @@ import { setTimeout as wait } from "node:timers/promises";
 import type { JsonMap } from "#lib/json.ts";
 import { toApiPath } from "#lib/objects/api-version.ts";
 import type { ClusterClient, ClusterRequest, ClusterResponse } from "./control-plane/client.ts";
-import { resolveUids } from "./generators/nodes.ts";
+import { replaceUidPlaceholders } from "./generators/nodes.ts";
 import {
+  competingWebhookAnnotation,
   type FieldEdit,
   generatedKinds,
-  neverPullAnnotation,
   type RequestSequence,
   type RequestStep,
   type RequestUser,
@@ -68,7 +68,7 @@ export const sendSequence = async (
       first: steps[0],
     };
     const sent = await buildCall(standing === undefined ? step : { ...step, dryRun: true }, place);
-    const call = await resolveUids(sent, as("admin"));
+    const call = await replaceUidPlaceholders(sent, as("admin"));
     // A closed connection counts as an answer: the API server closes it after a panic.
     const answer = await as(step.user)(call).catch((error: Error): ClusterResponse => {
       return { code: 0, body: { message: error.message }, warnings: [] };
@@ -95,7 +95,7 @@ export const deleteWithFinalizers = async (path: string, as: GetClient): Promise
   // Most objects have no finalizers, so the request above has already deleted them.
   if (code === 404 || (code === 200 && !name && !Object(body.metadata).finalizers)) return;
   const contentType = "application/merge-patch+json";
-  const metadata = { finalizers: null, annotations: { [neverPullAnnotation]: null } };
+  const metadata = { finalizers: null, annotations: { [competingWebhookAnnotation]: null } };
   await as("admin")({ method: "PATCH", path, body: { metadata }, contentType });
   await as("admin")(away);
   // No controller empties a namespace in these clusters.

@@ -8,17 +8,22 @@ import type { Capabilities } from "#lib/needs.ts";
 import { mergeWithDefaults } from "#lib/settings.ts";
 import type { ServerCertificate } from "../keys/keys.ts";
 import { parseConfig } from "../project/project.ts";
-import { buildRoles, toGroupName } from "../webhooks/rbac.ts";
+import { buildFunctionRbacObjects, toGroupName } from "../webhooks/rbac.ts";
 import { type ControlPlaneBinaries, listPlugins, webhookPlugins } from "./control-plane/binaries.ts";
 import { getCollectionPath } from "./control-plane/client.ts";
-import { bootCluster, bootClusters, type ClusterOptions, type TestCluster } from "./control-plane/cluster.ts";
+import { bootCluster, bootClusters, type TestCluster, type TestClusterOptions } from "./control-plane/cluster.ts";
 import { breakGlass } from "./generators/scenarios.ts";
-import { createSurroundings } from "./generators/surroundings.ts";
-import { apiserverFlagsForSurroundings, type ComparisonConfig, comparisonConfigs, type Port } from "./plugins.ts";
-import { type EndpointScript, openScriptedEndpoints } from "./scripted-endpoints.ts";
+import { createReferencedObjects } from "./generators/surroundings.ts";
+import {
+  apiserverFlagsForSurroundings,
+  comparisonConfigs,
+  type PluginPort,
+  type PortComparisonConfig,
+} from "./plugins.ts";
+import { type EndpointScript, openScriptedWebhookEndpoints } from "./scripted-endpoints.ts";
 
 /** A server with the compiled-in plugin and one without it that can call the port. All else is equal. */
-export interface ServerPair {
+export interface ParityServerPair {
   upstream: TestCluster;
   ours: TestCluster;
   /** The settings of the port under which it should answer exactly as the plugin. */
@@ -41,11 +46,11 @@ const reader = "postern";
 
 /** Boots both servers with the same objects. With `late`, the plugin is on only after `late.fill` created objects. */
 export const openServerPair = async (
-  port: Port,
+  port: PluginPort,
   binaries: ControlPlaneBinaries,
   place: PairResources,
-  latePlugin?: ClusterOptions["late"],
-): Promise<ServerPair> => {
+  latePlugin?: TestClusterOptions["late"],
+): Promise<ParityServerPair> => {
   const { plugin, defaultOn, settings } = port.rule.upstreamPlugin;
   const config = comparisonConfigs[plugin] ?? {};
   const standard = mergeWithDefaults(
@@ -85,9 +90,9 @@ export const openServerPair = async (
 };
 
 /** Grants the rights that the rule needs, and no others. */
-const grantRights = async (port: Port, { admin }: TestCluster) => {
+const grantRights = async (port: PluginPort, { admin }: TestCluster) => {
   const [local] = parseConfig(`rules: { ${port.name}: }`, [port]).clusters.values();
-  for (const body of local ? buildRoles([port], local, reader) : []) {
+  for (const body of local ? buildFunctionRbacObjects([port], local, reader) : []) {
     const { code, body: said } = await admin({ method: "POST", path: getCollectionPath(body), body });
     if (code !== 201) throw new Error(`the API server refuses a role: ${said.message}`);
   }
@@ -105,7 +110,7 @@ const getPreparedStore = (binaries: ControlPlaneBinaries): Promise<string> => {
       disable,
     });
     try {
-      await createSurroundings(cluster.admin, hasGroups);
+      await createReferencedObjects(cluster.admin, hasGroups);
       await cluster.keep(join(folder, "store"));
     } catch (error) {
       await cluster.stop();
@@ -120,7 +125,7 @@ let preparedStore: Promise<string> | undefined;
 /** Writes a plugin's configuration, and returns the flag that names the file. */
 const writeConfiguration = async (
   name: string,
-  { configuration }: ComparisonConfig,
+  { configuration }: PortComparisonConfig,
   settings: object,
   { folder }: PairResources,
 ) => {
@@ -137,7 +142,7 @@ const writeConfiguration = async (
  * settings.
  */
 const openBackend = async ({ certificate, folder, stack }: PairResources) => {
-  const { url, stop } = await openScriptedEndpoints(certificate, { images: answerAboutImages });
+  const { url, stop } = await openScriptedWebhookEndpoints(certificate, { images: answerAboutImages });
   stack.defer(stop);
   const kubeConfigFile = join(folder, "backend.json");
   const cluster = {

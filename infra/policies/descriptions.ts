@@ -1,9 +1,9 @@
 import type { Affinity, Toleration } from "kubernetes-types/core/v1.d.ts";
 import { unescapeStep } from "#lib/json.ts";
-import { oversoldResources } from "#lib/policy/overriders/origins.ts";
-import { oversellFactors } from "#lib/policy/overriders/resources.ts";
+import { originOversellResources } from "#lib/policy/overriders/origins.ts";
+import { templateOversellFactors } from "#lib/policy/overriders/resources.ts";
 import {
-  isOnlyReplaced,
+  allowsOnlyReplaceOperation,
   type KinitirasPolicy,
   type OriginOverrider,
   type OverrideRule,
@@ -11,7 +11,7 @@ import {
   type PolicyCondition,
   type PolicyConstant,
   type ResourceSelector,
-  type ValidateRule,
+  type ValidatePolicyRule,
   type ValueReference,
 } from "#lib/policy/types.ts";
 import { findSetField } from "#lib/policy/values/constants.ts";
@@ -133,7 +133,7 @@ const describeTemplate = (template: OverrideTemplate): string => {
         : `sets ${joinWords(amounts)} in the first container`;
     }
     case "resourcesOversell": {
-      const factors = oversellFactors.filter(({ factor }) => resourcesOversell[factor]);
+      const factors = templateOversellFactors.filter(({ factor }) => resourcesOversell[factor]);
       if (isRemoved)
         return `removes the requests of ${joinWords(factors.map(({ name }) => name))} of the first container`;
       const shares = factors.map(({ factor, name }) => `${name} to ${resourcesOversell[factor]} of its limit`);
@@ -178,7 +178,8 @@ const describeOrigin = (origin: OriginOverrider): string => {
   const { type, operation, containerCount = 0 } = origin;
   const payload = origin[type === "resourceOversell" ? "resourcesOversell" : type];
   const isMap = type === "annotations" || type === "labels" || type === "nodeSelector";
-  if (isOnlyReplaced(type) && (operation ?? "replace") !== "replace") return `fails, as ${type} can only be replaced`;
+  if (allowsOnlyReplaceOperation(type) && (operation ?? "replace") !== "replace")
+    return `fails, as ${type} can only be replaced`;
   if (type === "resourceOversell") {
     const factors = describeFactors(payload);
     return `${factors ? `multiplies ${factors}` : "leaves the resources"} of container ${containerCount}${factors ? "" : " alone"}`;
@@ -204,12 +205,12 @@ const describeFactors = (factors: unknown): string =>
   joinWords(
     Object.entries(Object(factors)).flatMap(([list, amounts]) =>
       Object.entries(Object(amounts))
-        .filter(([name]) => oversoldResources.includes(name))
+        .filter(([name]) => originOversellResources.includes(name))
         .map(([name, factor]) => `${list}.${name} by ${factor}`),
     ),
   );
 
-const describeValidation = ({ template, cue }: ValidateRule): string[] => [
+const describeValidation = ({ template, cue }: ValidatePolicyRule): string[] => [
   ...(template ? [describeCondition(template.condition)] : []),
   ...(cue ? [`runs a CUE script of ${countLines(cue)} and denies if it says so`] : []),
 ];

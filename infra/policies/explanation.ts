@@ -1,12 +1,12 @@
 import { splitApiVersion } from "#lib/objects/api-version.ts";
-import { listReferences, listScripts } from "#lib/policy/checks/located-values.ts";
+import { listPolicyCueScripts, listPolicyReferences } from "#lib/policy/checks/located-values.ts";
 import { findPolicyWarnings } from "#lib/policy/checks/warnings.ts";
 import { checkPolicyDocuments } from "#lib/policy/policy-documents.ts";
 import { findScriptFault, hasWrongOutput } from "#lib/policy/scripts.ts";
 import { getPolicyName, type KinitirasPolicy } from "#lib/policy/types.ts";
-import { buildKindIndex, describeSimilarKinds, isDefinable } from "../apiserver/kinds/kinds.ts";
+import { buildKindIndex, describeSimilarKinds, isCustomResourceGroup } from "../apiserver/kinds/kinds.ts";
 import { readManifestFiles } from "../apiserver/manifest-cluster.ts";
-import type { FieldPath, ManifestSource } from "../check/manifests/manifests.ts";
+import type { FieldPath, ManifestSourceText } from "../check/manifests/manifests.ts";
 import { findPosition } from "../check/manifests/positions.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { describePolicyRules } from "./descriptions.ts";
@@ -22,12 +22,12 @@ export interface PolicyExplanation {
 
 export interface PolicyDocument {
   value: unknown;
-  source: ManifestSource;
+  source: ManifestSourceText;
   index: number;
 }
 
 /** Reads files of YAML or JSON, or all such files below folders. Throws if there is no policy in them. */
-export const readPolicies = async (places: readonly string[]): Promise<PolicyDocument[]> => {
+export const readPolicyDocuments = async (places: readonly string[]): Promise<PolicyDocument[]> => {
   const files = await Promise.all(places.map((place) => readManifestFiles(place, (file) => file)));
   const documents = files.flat().flatMap((file) => {
     const source = { name: file.name, text: file.text };
@@ -73,7 +73,7 @@ const parseField = (sentence: string): FieldPath => {
 };
 
 const explain = async (policy: KinitirasPolicy, cue: EvaluateCue): Promise<PolicyExplanation> => {
-  const scripts = await Promise.all(listScripts(policy).map(({ at, what }) => checkScript(at, what, cue)));
+  const scripts = await Promise.all(listPolicyCueScripts(policy).map(({ at, what }) => checkScript(at, what, cue)));
   return {
     policy: `${policy.kind} ${getPolicyName(policy)}`,
     does: describePolicyRules(policy),
@@ -105,7 +105,7 @@ const warnOfAbsentKinds = (policy: KinitirasPolicy): string[] => {
   const selectors = (policy.spec.resourceSelectors ?? []).map((what, index) => {
     return { at: `spec.resourceSelectors[${index}]`, what, effect: "selects nothing" };
   });
-  const references = listReferences(policy).flatMap(({ at, what: { from, k8s }, isUsed }) =>
+  const references = listPolicyReferences(policy).flatMap(({ at, what: { from, k8s }, isUsed }) =>
     from === "k8s" && k8s && isUsed
       ? [{ at: `${at}.k8s`, what: k8s, effect: "finds nothing, and every request fails" }]
       : [],
@@ -113,7 +113,11 @@ const warnOfAbsentKinds = (policy: KinitirasPolicy): string[] => {
   return [...selectors, ...references]
     .filter(({ what: { apiVersion, kind } }) => {
       const isPattern = apiVersion.includes("*") || kind.includes("*");
-      return !isPattern && !isDefinable(splitApiVersion(apiVersion).group) && kinds.of(apiVersion, kind) === undefined;
+      return (
+        !isPattern &&
+        !isCustomResourceGroup(splitApiVersion(apiVersion).group) &&
+        kinds.of(apiVersion, kind) === undefined
+      );
     })
     .map(({ at, what: { apiVersion, kind }, effect }) => {
       return `${at} ${effect}: Kubernetes 1.36 has no ${kind} of ${apiVersion}${describeSimilarKinds(kind)}`;

@@ -6,8 +6,8 @@ import type { Case } from "#lib/recording/recording.ts";
 import type { AdmissionReview } from "#lib/review.ts";
 import { findMistakes, mergeWithDefaults } from "#lib/settings.ts";
 import { createRecordedCluster, findServedResource, listServedResources } from "../apiserver/kinds/served.ts";
-import { requireObjects } from "../apiserver/manifest-cluster.ts";
-import { listDifferences } from "../catalogue/case-differences.ts";
+import { requireKubernetesObjects } from "../apiserver/manifest-cluster.ts";
+import { describeCaseDifferences } from "../catalogue/case-differences.ts";
 import { buildReview, caseMembers, evaluateCase, getCasePhase, parseCases } from "../catalogue/cases.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
@@ -32,7 +32,7 @@ export interface PolicyRuleUnderTest {
 }
 
 /** Returns the rules that apply these policies, with the policies in their settings. */
-export const findRulesUnderTest = (
+export const findRulesForPolicies = (
   catalogue: readonly CatalogueRule[],
   documents: readonly unknown[],
   setups: ReadonlyMap<string, RuleConfig> = new Map(),
@@ -67,7 +67,7 @@ export const readPolicyCases = async (
     const objects = entry.needs?.objects;
     if (objects === undefined) return [underTest, entry];
     const where = `${file}: "${entry.name}" needs.objects`;
-    return [underTest, { ...entry, needs: { ...entry.needs, objects: requireObjects(objects, where) } }];
+    return [underTest, { ...entry, needs: { ...entry.needs, objects: requireKubernetesObjects(objects, where) } }];
   });
 };
 
@@ -89,7 +89,7 @@ export const runPolicyCase = async (
       createRecordedCluster(entry.needs ?? {}),
     );
     if (fails !== undefined) return toResult([`it does not fail, but should: ${fails}`]);
-    return toResult(listDifferences(entry, decision));
+    return toResult(describeCaseDifferences(entry, decision));
   } catch (error) {
     const { message } = toFailure(error);
     if (fails === undefined) return { file, name, result: "not evaluated", because: [message] };

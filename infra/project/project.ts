@@ -3,25 +3,25 @@ import { basename, dirname } from "node:path";
 import { type Document, isMap, isNode, isSeq, LineCounter, parseDocument } from "yaml";
 import type { SettingsMistake } from "#lib/settings.ts";
 import { readManifestFiles } from "../apiserver/manifest-cluster.ts";
-import { type BrokenRule, type CatalogueRule, readCatalogueRules } from "../catalogue/registry.ts";
-import { findRule } from "../catalogue/rule-names.ts";
+import { type BrokenRule, type CatalogueRule, readCatalogueWithBroken } from "../catalogue/registry.ts";
+import { findRuleByNameOrPlugin } from "../catalogue/rule-names.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
 import type { ClusterConfig, PosternConfig } from "../config/config.ts";
 import { resolveConfigPath } from "../config/connections.ts";
-import type { ManifestFiles } from "../config/rules.ts";
+import type { ManifestFilesByConfigPath } from "../config/rules.ts";
 import { validateConfig } from "../config/validation.ts";
 import { listSharedEntryConflicts } from "../webhooks/groups.ts";
 
 /** The checkout's rules, the rules that can't be loaded, and postern.yaml. */
-export interface Project {
+export interface RulesAndConfig {
   catalogue: CatalogueRule[];
   broken: readonly BrokenRule[];
   config: PosternConfig;
 }
 
 /** Reads the rules and postern.yaml. */
-export const readProject = async (configFile: string): Promise<Project> => {
-  const { rules: catalogue, broken } = await readCatalogueRules();
+export const readProject = async (configFile: string): Promise<RulesAndConfig> => {
+  const { rules: catalogue, broken } = await readCatalogueWithBroken();
   return { catalogue, broken, config: await readConfig(configFile, catalogue, broken) };
 };
 
@@ -37,13 +37,13 @@ export const reportBroken = (
 };
 
 /** Reports whether postern.yaml names a rule for any cluster. Such a rule has a function, even if its mode is off. */
-export const createIsNamed =
+export const createRuleConfiguredPredicate =
   ({ clusters }: PosternConfig) =>
   (rule: string): boolean =>
     [...clusters.values()].some(({ rules }) => rules.has(rule));
 
 /** Returns a function that reports whether a rule is turned on in this cluster. */
-export const createIsOn =
+export const createRuleEnabledPredicate =
   ({ rules }: ClusterConfig) =>
   (rule: string): boolean =>
     (rules.get(rule)?.mode ?? "off") !== "off";
@@ -66,7 +66,7 @@ export const readConfig = async (
 };
 
 /** Returns the manifest files and folders in postern.yaml, for settings of these rules and for manifest clusters. */
-export const listManifestPaths = async (file: string, catalogue: CatalogueRule[]): Promise<string[]> => {
+export const listConfigManifestPaths = async (file: string, catalogue: CatalogueRule[]): Promise<string[]> => {
   const text = await readFile(file, "utf8");
   const { clusters } = Object(parseDocument(text, { prettyErrors: false, logLevel: "silent" }).toJS());
   const standing = Object.values(Object(clusters)).map((cluster) => Object(Object(cluster).connect).manifests);
@@ -82,7 +82,9 @@ const listSettingPaths = (text: string, catalogue: CatalogueRule[]): string[] =>
     Object.keys(rule.manifests ?? {}).flatMap((key) =>
       all
         .flatMap((section) => Object.entries(Object(section)))
-        .map(([ruleText, config]) => (findRule(ruleText, [name]) ? Object(Object(config).settings)[key] : undefined)),
+        .map(([ruleText, config]) =>
+          findRuleByNameOrPlugin(ruleText, [name]) ? Object(Object(config).settings)[key] : undefined,
+        ),
     ),
   );
   return [...new Set(settings.flat().filter((setting) => typeof setting === "string"))];
@@ -92,7 +94,7 @@ export const parseConfig = (
   text: string,
   catalogue: CatalogueRule[],
   name = "postern.yaml",
-  places: ManifestFiles = new Map(),
+  places: ManifestFilesByConfigPath = new Map(),
   broken: readonly BrokenRule[] = [],
 ): PosternConfig => {
   const lines = new LineCounter();

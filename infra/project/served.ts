@@ -5,7 +5,7 @@ import { getVariants, type Rule, rule, selectPhase } from "#lib/rule.ts";
 import type { SettingsVariants } from "#lib/settings.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
 import type { ClusterConfig, PosternConfig, RuleConfig, RuleGroup } from "../config/config.ts";
-import { buildRuleEntry } from "../webhooks/entry.ts";
+import { buildRuleWebhookEntry } from "../webhooks/entry.ts";
 
 /** Returns the rules that a cluster names, in any mode, and the groups, in place of members that only mutate. */
 export const listServedRules = ({ clusters, groups }: PosternConfig, catalogue: CatalogueRule[]): CatalogueRule[] =>
@@ -72,8 +72,8 @@ const buildMembership = (listed: CatalogueRule, setup: RuleConfig): GroupMemberC
   const { mode, settings } = setup;
   if (mode === "off") return { mode, settings, match: [], failsOpen: true, exempt: {} };
   // Assumes `--harden`: it may be applied to the entries after the functions were built with this configuration.
-  const failsOpen = buildRuleEntry(listed, "mutate", setup, true).failurePolicy === "Ignore";
-  const { namespaces, users, groups } = buildRuleEntry(listed, "mutate", setup, false).exempt;
+  const failsOpen = buildRuleWebhookEntry(listed, "mutate", setup, true).failurePolicy === "Ignore";
+  const { namespaces, users, groups } = buildRuleWebhookEntry(listed, "mutate", setup, false).exempt;
   const match = selectPhase(listed.rule.match, "mutate", settings) ?? [];
   return {
     mode,

@@ -3,7 +3,7 @@ import type { ListedBucketObject, StageBucket } from "../aws/bucket.ts";
 import { isRuleName } from "../catalogue/rule-names.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { isClusterName } from "../config/validation.ts";
-import type { RecordingStore } from "./local-store.ts";
+import type { LocalRecordingWriter } from "./local-store.ts";
 
 export const parseS3Address = (address: string): { bucket: string; prefix: string } => {
   const [, bucket, prefix = ""] = /^s3:\/\/([a-z0-9][a-z0-9.-]{1,61}[a-z0-9])(?:\/(.*))?$/.exec(address) ?? [];
@@ -12,7 +12,7 @@ export const parseS3Address = (address: string): { bucket: string; prefix: strin
 };
 
 /** Parses `90m`, `24h` or `7d` to milliseconds. */
-export const parseAge = (text: string): number => {
+export const parseAgeToMilliseconds = (text: string): number => {
   const [, number, unit = ""] = /^([1-9]\d{0,4})([mhd])$/.exec(text) ?? [];
   if (number === undefined) throw new Complaint(`--since takes a time such as 90m, 24h or 7d, not "${text}"`);
   return Number(number) * ({ m: 60_000, h: 3_600_000, d: 86_400_000 }[unit] ?? 0);
@@ -34,7 +34,7 @@ export const fetchRecordings = async (
   bucket: Pick<StageBucket, "list" | "read">,
   prefix: string,
   since: Date,
-  recordings: RecordingStore,
+  recordings: LocalRecordingWriter,
 ): Promise<number> => {
   let strange = 0;
   const take = async (batch: ListedBucketObject[]) => {

@@ -6,7 +6,7 @@ import { describe, it } from "node:test";
 import type { RecordedReview } from "#lib/recording/recorder.ts";
 import { createTestFolder } from "../../test/folders.ts";
 import type { StageBucket } from "../aws/bucket.ts";
-import { fetchRecordings, parseAge, parseS3Address, requireEmptyFolder } from "./fetch.ts";
+import { fetchRecordings, parseAgeToMilliseconds, parseS3Address, requireEmptyFolder } from "./fetch.ts";
 import { openRecordingStore } from "./local-store.ts";
 
 const createTarget = async () => join(await createTestFolder(), "to");
@@ -250,8 +250,10 @@ describe("recordings in a bucket", () => {
         message: `--from takes s3://BUCKET or s3://BUCKET/PREFIX, not "${address}"`,
       }));
   it("are of an age", () => {
-    assert.deepEqual(["90m", "24h", "7d"].map(parseAge), [5_400_000, 86_400_000, 604_800_000]);
+    assert.deepEqual(["90m", "24h", "7d"].map(parseAgeToMilliseconds), [5_400_000, 86_400_000, 604_800_000]);
     for (const wrong of ["", "0h", "1", "h", "1w", "-1h", "123456m"])
-      assert.throws(() => parseAge(wrong), { message: `--since takes a time such as 90m, 24h or 7d, not "${wrong}"` });
+      assert.throws(() => parseAgeToMilliseconds(wrong), {
+        message: `--since takes a time such as 90m, 24h or 7d, not "${wrong}"`,
+      });
   });
 });

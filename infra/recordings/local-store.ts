@@ -7,7 +7,7 @@ import { formatCount } from "../cli/progress.ts";
 import { toOneLine, truncateText } from "../cli/terminal.ts";
 
 /** Files of recordings in a folder, one for each rule of each cluster: `<cluster>/<rule>.yaml`. */
-export interface RecordingStore {
+export interface LocalRecordingWriter {
   /** Queues a review and returns at once. A failure doesn't affect the caller. */
   record(review: RecordedReview): void;
   append(cluster: string, rule: string, line: string): Promise<void>;
@@ -33,7 +33,7 @@ export const openRecordingStore = async (
   folder: string,
   most: number,
   say: (sentence: string) => void,
-): Promise<RecordingStore> => {
+): Promise<LocalRecordingWriter> => {
   await mkdir(folder, { recursive: true, mode: 0o700 }).catch((error) => {
     throw new Complaint(`--to ${folder} can't be made: ${toSentence(error)}`);
   });

@@ -1,7 +1,7 @@
 import { isDeepStrictEqual } from "node:util";
 import type { EnforcementMode } from "#lib/decide.ts";
 import type { Case } from "#lib/recording/recording.ts";
-import { fitAudit, fitWarnings, type KubernetesObject, type Status } from "#lib/review.ts";
+import { fitAuditAnnotationKeys, fitWarnings, type KubernetesObject, type Status } from "#lib/review.ts";
 import { applyOutcomePatch, parseDecision } from "../catalogue/case-differences.ts";
 import { toSentence } from "../cli/complaint.ts";
 
@@ -30,7 +30,7 @@ interface KnownAnswer {
 
 export const readRecordedAnswer = (entry: Case): ReplayAnswer => {
   const warnings = fitWarnings(entry.warnings ?? []);
-  const audit = fitAudit(entry.audit ?? {});
+  const audit = fitAuditAnnotationKeys(entry.audit ?? {});
   const { refused, becomes, mutate, code = 403, reason = "Forbidden", details } = entry;
   if (refused !== undefined) {
     const isWhole = details !== undefined || entry.recorded !== undefined;

@@ -4,26 +4,27 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { runInNewContext } from "node:vm";
 import type { Phase } from "#lib/rule.ts";
-import type { FunctionProcessReply, InvocationOrder } from "./function-process.ts";
-import type { ReplayResources } from "./scratch.ts";
-import { findServingFunction, type RuleVersion } from "./sides.ts";
+import type { FunctionProcessReply, FunctionProcessRequest } from "./function-process.ts";
+import type { ReplayFoldersAndProcesses } from "./scratch.ts";
+import { findServingFunction, type InvocableRuleSet } from "./sides.ts";
 
 /** The time that Lambda gives a function to start, in milliseconds. */
 const starting = 10_000;
 
 /** Opens the built functions in a folder as a version that answers reviews, in a process of its own. */
-export const openBundles = async (
+export const openBundledVersion = async (
   name: string,
   folder: string,
-  milliseconds: number,
-  scratch: ReplayResources,
-): Promise<RuleVersion> => {
+  reviewLimitMilliseconds: number,
+  scratch: ReplayFoldersAndProcesses,
+): Promise<InvocableRuleSet> => {
   const configs = await readRuleConfigs(folder);
   const functionProcess = openFunctionProcess(folder, scratch);
   const started = new Map<string, Promise<FunctionProcessReply>>();
   const start = (name: string) => {
     const known =
-      started.get(name) ?? functionProcess.ask({ function: name, milliseconds: Math.max(milliseconds, starting) });
+      started.get(name) ??
+      functionProcess.ask({ function: name, milliseconds: Math.max(reviewLimitMilliseconds, starting) });
     started.set(name, known);
     return known;
   };
@@ -39,14 +40,14 @@ export const openBundles = async (
       return config === undefined ? { fault: "it contains no settings" } : { name: part, config };
     },
     invoke: async (part, event) => {
-      const reply = await functionProcess.ask({ function: part.name, event, milliseconds });
+      const reply = await functionProcess.ask({ function: part.name, event, milliseconds: reviewLimitMilliseconds });
       return reply.fault === undefined ? { answer: reply.answer } : { fault: reply.fault };
     },
   };
 };
 
 /** Reports whether a folder has bundles that postern build wrote. */
-export const isBuilt = async (folder: string): Promise<boolean> => (await readRuleConfigs(folder)).size > 0;
+export const hasPosternBundles = async (folder: string): Promise<boolean> => (await readRuleConfigs(folder)).size > 0;
 
 /** Returns the functions in a folder of bundles, each with its part of postern.yaml; undefined if that is unknown. */
 const readRuleConfigs = async (folder: string): Promise<Map<string, unknown>> => {
@@ -69,7 +70,7 @@ const parseBundledConfig = (code: string): unknown => {
 
 /** A process that runs the functions of a folder, one invocation at a time. */
 interface FunctionProcess {
-  ask(order: InvocationOrder): Promise<FunctionProcessReply>;
+  ask(order: FunctionProcessRequest): Promise<FunctionProcessReply>;
 }
 
 /** A function that crashed or exceeded its time this often isn't called again. */
@@ -78,7 +79,7 @@ const mostEnds = 3;
 /** The extra time of a process, in milliseconds, so that its functions can report a timeout themselves. */
 const grace = 500;
 
-const openFunctionProcess = (folder: string, scratch: ReplayResources): FunctionProcess => {
+const openFunctionProcess = (folder: string, scratch: ReplayFoldersAndProcesses): FunctionProcess => {
   let actor: ChildProcess | undefined;
   let waiting: ((reply: FunctionProcessReply) => void) | undefined;
   let last: Promise<unknown> = Promise.resolve();
@@ -106,7 +107,7 @@ const openFunctionProcess = (folder: string, scratch: ReplayResources): Function
     return started;
   };
 
-  const ask = async (order: InvocationOrder): Promise<FunctionProcessReply> => {
+  const ask = async (order: FunctionProcessRequest): Promise<FunctionProcessReply> => {
     const before = ends.get(order.function) ?? 0;
     if (before >= mostEnds) return { fault: `it is not asked any more, for ${before} reviews ended its process` };
     actor ??= start();

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { getErrorMessage } from "#lib/failure.ts";
 
 /** Loads a function, and invokes it if there is an event. */
-export interface InvocationOrder {
+export interface FunctionProcessRequest {
   function: string;
   event?: object;
   milliseconds: number;
@@ -27,7 +27,11 @@ const load = (name: string): Handler => {
   return handler;
 };
 
-const handleOrder = async ({ function: name, event, milliseconds }: InvocationOrder): Promise<FunctionProcessReply> => {
+const handleOrder = async ({
+  function: name,
+  event,
+  milliseconds,
+}: FunctionProcessRequest): Promise<FunctionProcessReply> => {
   try {
     const handler = load(name);
     if (event === undefined) return {};
@@ -43,6 +47,6 @@ const handleOrder = async ({ function: name, event, milliseconds }: InvocationOr
   }
 };
 
-process.on("message", async (order: InvocationOrder) => {
+process.on("message", async (order: FunctionProcessRequest) => {
   process.send?.(await handleOrder(order));
 });

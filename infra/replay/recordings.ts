@@ -79,7 +79,7 @@ type Found = Omit<ReplayRecording, "file"> | Omit<UnreadableRecording, "file">;
 
 /** Reads recordings, one per line, or a list of cases written by hand; the first line decides. */
 async function* parseRecordings(source: AsyncIterable<Uint8Array>): AsyncGenerator<Found> {
-  let written: FileLine[] | undefined;
+  let written: NumberedLine[] | undefined;
   let isRecorded = false;
   let length = 0;
   for await (const line of readLines(source)) {
@@ -102,7 +102,7 @@ async function* parseRecordings(source: AsyncIterable<Uint8Array>): AsyncGenerat
   if (written !== undefined) yield* parseWrittenCases(written);
 }
 
-const parseRecording = ({ number: line, text = "", wrong }: FileLine): Found => {
+const parseRecording = ({ number: line, text = "", wrong }: NumberedLine): Found => {
   if (wrong !== undefined) return { line, sentence: wrong };
   const [, json] = /^-\s+(.*)$/.exec(text.trimEnd()) ?? [];
   if (json === undefined) return { line, sentence: "is no recording: each begins with a dash" };
@@ -112,7 +112,7 @@ const parseRecording = ({ number: line, text = "", wrong }: FileLine): Found => 
 };
 
 /** Parses cases written by hand, with several lines each. Aliases are limited, because they can expand without end. */
-const parseWrittenCases = (lines: readonly FileLine[]): Found[] => {
+const parseWrittenCases = (lines: readonly NumberedLine[]): Found[] => {
   const counter = new LineCounter();
   const first = lines[0]?.number ?? 1;
   const text = lines.map(({ text }) => text).join("\n");
@@ -183,7 +183,7 @@ const readCase = (value: unknown): { entry: Case; rule?: string; cluster?: strin
 };
 
 /** A line of a file, counted from 1. A line that is too long or not UTF-8 has `wrong` instead of `text`. */
-export interface FileLine {
+export interface NumberedLine {
   number: number;
   text?: string;
   wrong?: string;
@@ -191,7 +191,10 @@ export interface FileLine {
 
 const newline = 10;
 
-export async function* readLines(source: AsyncIterable<Uint8Array>, longest = longestLine): AsyncGenerator<FileLine> {
+export async function* readLines(
+  source: AsyncIterable<Uint8Array>,
+  longest = longestLine,
+): AsyncGenerator<NumberedLine> {
   let number = 1;
   let parts: Uint8Array[] = [];
   let length = 0;
@@ -201,7 +204,7 @@ export async function* readLines(source: AsyncIterable<Uint8Array>, longest = lo
     if (length > longest) parts = [];
     else if (part.length > 0) parts.push(part);
   };
-  const finishLine = (): FileLine => {
+  const finishLine = (): NumberedLine => {
     const made = decodeLine(number, parts, length, longest);
     [number, parts, length] = [number + 1, [], 0];
     return made;
@@ -218,7 +221,7 @@ export async function* readLines(source: AsyncIterable<Uint8Array>, longest = lo
   if (length > 0) yield finishLine();
 }
 
-const decodeLine = (number: number, parts: readonly Uint8Array[], length: number, longest: number): FileLine => {
+const decodeLine = (number: number, parts: readonly Uint8Array[], length: number, longest: number): NumberedLine => {
   if (length > longest) return { number, wrong: `is longer than ${longest} bytes` };
   const bytes = Buffer.concat(parts);
   if (!isUtf8(bytes)) return { number, wrong: "is not UTF-8" };

@@ -1,13 +1,13 @@
 import type { AwsStage } from "../aws/stage.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { findRelease, openReleases, type Release } from "../rollout/releases.ts";
-import { findServingFunction, type RuleVersion, type VersionPart } from "./sides.ts";
+import { findServingFunction, type InvocableRuleSet, type ServingFunction } from "./sides.ts";
 
 /** Opens a release of a stage, or its live versions. Each review is sent to AWS, to a version of the function. */
 export const openReleasedVersion = async (
   { name, openStageBucket: bucket, functions }: AwsStage,
   text: string,
-): Promise<RuleVersion> => {
+): Promise<InvocableRuleSet> => {
   const { all } = await openReleases(bucket);
   const [newest] = all;
   if (newest === undefined) throw new Complaint(`nothing was released in stage ${name} yet; postern deploy does that`);
@@ -33,7 +33,7 @@ export const openReleasedVersion = async (
       if (config) return { name: part, config };
       return { fault: `version ${version} of ${part} is in no known release, so its settings aren't known` };
     },
-    invoke: async ({ name: part }: VersionPart, event) => {
+    invoke: async ({ name: part }: ServingFunction, event) => {
       const version = await findVersion(part);
       const ignoreMissing = (error: unknown) => {
         if (!(error instanceof Error) || error.name !== "ResourceNotFoundException") throw error;

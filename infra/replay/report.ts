@@ -1,5 +1,5 @@
 import { formatHunk, type Paint } from "../check/reports/format.ts";
-import { escapeControls, toOneLine } from "../cli/terminal.ts";
+import { sanitizeTerminalText, toOneLine } from "../cli/terminal.ts";
 import { computeHunks, type DiffHunk } from "../diff/difference.ts";
 import type { DecisionAspect, ReplayAnswer, ReplayDecision } from "./answers.ts";
 import type { ReplayResult, ReplayState } from "./replay.ts";
@@ -23,8 +23,11 @@ export const countResult = (counts: ReplayCounts, result: ReplayResult): void =>
 };
 
 /** Returns a result as text; empty if there is no difference to show. */
-export const formatResult = (result: ReplayResult, names: readonly [string, string], paint: Paint): string => {
-  const place = paint("dim", escapeControls(`${result.file === "-" ? "standard input" : result.file}:${result.line}`));
+export const formatReplayResult = (result: ReplayResult, names: readonly [string, string], paint: Paint): string => {
+  const place = paint(
+    "dim",
+    sanitizeTerminalText(`${result.file === "-" ? "standard input" : result.file}:${result.line}`),
+  );
   if (result.state === "unreadable") return `${place} ${paint("yellow", toOneLine(result.sentence))}\n`;
   if (result.state === "alike" || result.state === "neither") return "";
   const { name, differs, answers } = result;

@@ -11,7 +11,7 @@ export interface ProcessResult {
 }
 
 /** The temporary folders and child processes of one replay. */
-export interface ReplayResources {
+export interface ReplayFoldersAndProcesses {
   folder(): Promise<string>;
   /** Registers a child process, which `remove` will kill. */
   trackChild(child: ChildProcess): void;
@@ -20,7 +20,7 @@ export interface ReplayResources {
   remove(): void;
 }
 
-export const openReplayFoldersAndProcesses = (): ReplayResources => {
+export const openReplayFoldersAndProcesses = (): ReplayFoldersAndProcesses => {
   const folders: string[] = [];
   const children = new Set<ChildProcess>();
   const trackChild = (child: ChildProcess) => {

@@ -24,7 +24,7 @@ export interface ReplaySide {
 }
 
 /** The function of a version that answers for a rule: its name and its part of postern.yaml. */
-export interface VersionPart {
+export interface ServingFunction {
   name: string;
   config: unknown;
 }
@@ -32,17 +32,17 @@ export interface VersionPart {
 type NoAnswer = { absent: string } | { fault: string };
 
 /** One state of all rules whose functions can be invoked: a release, a commit, a folder or the working tree. */
-export interface RuleVersion {
+export interface InvocableRuleSet {
   name: string;
-  find(rule: string, phase: Phase): Promise<VersionPart | NoAnswer>;
-  invoke(part: VersionPart, event: object): Promise<{ answer: unknown } | NoAnswer>;
+  find(rule: string, phase: Phase): Promise<ServingFunction | NoAnswer>;
+  invoke(part: ServingFunction, event: object): Promise<{ answer: unknown } | NoAnswer>;
 }
 
 /** The side that answers with the recorded answers. */
 export const recordedSide: ReplaySide = { name: "recorded", answer: async ({ entry }) => readRecordedAnswer(entry) };
 
 /** Asks a version by direct invocation, which needs no key and no cluster. */
-export const createVersionSide = (version: RuleVersion): ReplaySide => ({
+export const createVersionSide = (version: InvocableRuleSet): ReplaySide => ({
   name: version.name,
   answer: async (request) => {
     const { entry, rule, cluster, asRecorded, review } = request;
@@ -93,18 +93,18 @@ const modes: unknown[] = ["enforce", "warn", "audit"];
 
 /** Returns the mode and settings of a rule in a version's cluster and variant, or why it isn't evaluated there. */
 export const findConfiguredRule = (
-  config: unknown,
+  functionConfig: unknown,
   rule: string,
-  named: string | undefined,
+  clusterName: string | undefined,
   variant: string | undefined,
 ): ConfiguredRule => {
-  const clusters = getOwn(config, "clusters");
+  const clusters = getOwn(functionConfig, "clusters");
   const names = isMap(clusters) ? Object.keys(clusters) : [];
-  const cluster = named ?? (names.length === 1 ? names[0] : undefined);
+  const cluster = clusterName ?? (names.length === 1 ? names[0] : undefined);
   if (cluster === undefined) return { fault: `--cluster must say in which cluster it is asked: ${names.join(", ")}` };
   const found = getOwn(clusters, cluster);
   if (found === undefined) return { absent: `has no cluster "${cluster}"; it has ${names.join(", ")}` };
-  const isGrouped = hasMember(config, rule);
+  const isGrouped = hasMember(functionConfig, rule);
   const setup = isGrouped ? getOwn(getOwn(found, "settings"), rule) : found;
   const [mode, settings] = [getOwn(setup, "mode"), getOwn(setup, "settings")];
   if (mode === "off" || getOwn(found, "mode") === "off") return { absent: `has it off in ${cluster}` };
@@ -113,8 +113,8 @@ export const findConfiguredRule = (
   const standing = { mode: mode as EnforcementMode, settings };
   if (variant === undefined) return standing;
 
-  const usual = getOwn(getOwn(config, "variants"), variant);
-  const its = getOwn(getOwn(found, "variants") ?? getOwn(config, "variants"), variant);
+  const usual = getOwn(getOwn(functionConfig, "variants"), variant);
+  const its = getOwn(getOwn(found, "variants") ?? getOwn(functionConfig, "variants"), variant);
   if (its === undefined) return { absent: `has no variant ${variant} of it` };
   const together = mergeWithDefaults(settings, its);
   // The function merges its variant's settings over those that are sent; that must not change them.

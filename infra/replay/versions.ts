@@ -4,9 +4,9 @@ import { basename, isAbsolute, join, relative, resolve, sep } from "node:path";
 import { fileURLToPath } from "node:url";
 import type { AwsStage } from "../aws/stage.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
-import { isBuilt, openBundles } from "./bundle-side.ts";
+import { hasPosternBundles, openBundledVersion } from "./bundle-side.ts";
 import { openReleasedVersion } from "./released-side.ts";
-import type { ProcessResult, ReplayResources } from "./scratch.ts";
+import type { ProcessResult, ReplayFoldersAndProcesses } from "./scratch.ts";
 import { createVersionSide, type ReplaySide, recordedSide } from "./sides.ts";
 
 /** The folder of this checkout of Postern. */
@@ -24,21 +24,21 @@ const command = join("infra", "postern.js");
 export const isPosternCheckout = (folder: string): boolean => existsSync(join(folder, command));
 
 /** Returns the hash of the commit that a name stands for; undefined if git knows none. */
-export const findCommit = async (name: string, scratch: ReplayResources): Promise<string | undefined> => {
+export const findCommit = async (name: string, scratch: ReplayFoldersAndProcesses): Promise<string | undefined> => {
   const words = ["rev-parse", "--verify", "--quiet", "--end-of-options", `${name}^{commit}`];
   const { code, stdout } = await scratch.run("git", words, { cwd: checkoutRoot });
   return code === 0 ? stdout.trim() : undefined;
 };
 
 /** Returns at most ten branches and tags, those with the newest commits first, for messages. */
-export const listRecentRefs = async (scratch: ReplayResources): Promise<string[]> => {
+export const listRecentRefs = async (scratch: ReplayFoldersAndProcesses): Promise<string[]> => {
   const words = ["for-each-ref", "--format=%(refname:short)", "--count=10", "--sort=-creatordate"];
   const { code, stdout } = await scratch.run("git", [...words, "refs/heads", "refs/tags"], { cwd: checkoutRoot });
   return code === 0 ? stdout.split("\n").filter(Boolean) : [];
 };
 
 /** Reports whether this git checkout is shallow, that is, has only a part of the history. */
-export const isShallowCheckout = async (scratch: ReplayResources): Promise<boolean> => {
+export const isShallowCheckout = async (scratch: ReplayFoldersAndProcesses): Promise<boolean> => {
   const { code, stdout } = await scratch.run("git", ["rev-parse", "--is-shallow-repository"], { cwd: checkoutRoot });
   return code === 0 && stdout.trim() === "true";
 };
@@ -48,7 +48,7 @@ export const buildCommit = async (
   commit: string,
   name: string,
   wish: CheckoutBuildRequest,
-  scratch: ReplayResources,
+  scratch: ReplayFoldersAndProcesses,
   say: (line: string) => void,
 ): Promise<string> => {
   const folder = await scratch.folder();
@@ -70,7 +70,7 @@ export const buildCheckout = async (
   folder: string,
   name: string,
   wish: CheckoutBuildRequest,
-  scratch: ReplayResources,
+  scratch: ReplayFoldersAndProcesses,
   say: (line: string) => void,
 ): Promise<string> => {
   const [built, out] = [await hasFolderOption(folder, name, scratch), await scratch.folder()];
@@ -91,7 +91,7 @@ const installPackages = async (
   place: string,
   from: string,
   name: string,
-  scratch: ReplayResources,
+  scratch: ReplayFoldersAndProcesses,
   say: (line: string) => void,
 ): Promise<void> => {
   // The commit may contain node_modules, or a link to it.
@@ -109,7 +109,7 @@ const installPackages = async (
 const readLockFile = (folder: string) => readFile(join(folder, "package-lock.json"), "utf8").catch(() => undefined);
 
 /** Reports whether `postern build` of this version has the option --to; older builds write into the checkout. */
-const hasFolderOption = async (place: string, name: string, scratch: ReplayResources): Promise<boolean> => {
+const hasFolderOption = async (place: string, name: string, scratch: ReplayFoldersAndProcesses): Promise<boolean> => {
   const result = await scratch.run(process.execPath, [command, "build", "--help"], createEnvironment(place));
   return requireSuccess(result, `${name} can't be built`).stdout.includes("--to ");
 };
@@ -118,7 +118,7 @@ const buildIn = async (
   place: string,
   name: string,
   { rules, config }: CheckoutBuildRequest,
-  scratch: ReplayResources,
+  scratch: ReplayFoldersAndProcesses,
   isOurs: boolean,
 ): Promise<string> => {
   const isNew = !isOurs || (await hasFolderOption(place, name, scratch));
@@ -148,24 +148,24 @@ const requireSuccess = (ended: ProcessResult, what: string): ProcessResult => {
 };
 
 /** The options for opening one of the two versions that a replay compares. */
-export interface SideOptions {
+export interface ReplaySideOptions {
   stage: AwsStage | undefined;
   wish: CheckoutBuildRequest;
   /** The time limit of one review on this machine. */
   milliseconds: number;
-  scratch: ReplayResources;
+  scratch: ReplayFoldersAndProcesses;
   say(line: string): void;
 }
 
 const isReleased = (text: string) => text === "live" || /^r\d+$/.test(text);
 
 /** Opens the version that `text` names: what was recorded, the working tree, a release, a commit or a folder. */
-export const openReplaySide = async (text: string, means: SideOptions): Promise<ReplaySide> => {
+export const openReplaySide = async (text: string, means: ReplaySideOptions): Promise<ReplaySide> => {
   if (text === "recorded") return recordedSide;
   if (means.stage && isReleased(text)) return createVersionSide(await openReleasedVersion(means.stage, text));
   const { wish, milliseconds, scratch, say } = means;
   const openBundleSide = async (folder: string) =>
-    createVersionSide(await openBundles(text, folder, milliseconds, scratch));
+    createVersionSide(await openBundledVersion(text, folder, milliseconds, scratch));
   if (text === "working-tree") return openBundleSide(await buildCheckout(checkoutRoot, text, wish, scratch, say));
   // A postern.yaml that the user names applies to the working tree only.
   const own = { rules: wish.rules };
@@ -174,14 +174,14 @@ export const openReplaySide = async (text: string, means: SideOptions): Promise<
   if (commit !== undefined) return openBundleSide(await buildCommit(commit, text, own, scratch, say));
   const folder = resolve(text);
   if (isPosternCheckout(folder)) return openBundleSide(await buildCheckout(folder, text, own, scratch, say));
-  if (await isBuilt(folder)) return openBundleSide(folder);
+  if (await hasPosternBundles(folder)) return openBundleSide(folder);
   throw await createUnknownVersionComplaint(text, folder, means);
 };
 
 const createUnknownVersionComplaint = async (
   text: string,
   folder: string,
-  { stage, scratch }: SideOptions,
+  { stage, scratch }: ReplaySideOptions,
 ): Promise<Complaint> => {
   if (statSync(folder, { throwIfNoEntry: false })?.isDirectory())
     return new Complaint(

@@ -3,13 +3,13 @@ import { describe, it } from "node:test";
 import fc from "fast-check";
 import { readRows } from "../../test/rows.ts";
 import type { LiveAlias, StageFunctions } from "../aws/lambda-functions.ts";
-import type { MetricQuery, StageMetrics } from "../aws/metrics.ts";
+import type { CloudWatchMetricQuery, StageMetricsReader } from "../aws/metrics.ts";
 import { Complaint } from "../cli/complaint.ts";
 import {
   type CanaryOptions,
-  type CanaryTrial,
   type CanaryVersionCounts,
-  findVersionFault,
+  type CanaryVersionPair,
+  findCanaryFault,
   minimumCanaryReviews,
   runCanary,
 } from "./canary.ts";
@@ -32,7 +32,7 @@ const completeCounts = (given: Partial<CanaryVersionCounts>): CanaryVersionCount
 
 describe("the fault of a fresh version", () => {
   for (const { name, old, fresh, fault } of rows)
-    it(`is ${name}`, () => assert.equal(findVersionFault(completeCounts(old), completeCounts(fresh)), fault));
+    it(`is ${name}`, () => assert.equal(findCanaryFault(completeCounts(old), completeCounts(fresh)), fault));
 
   const counts = fc
     .record({
@@ -56,41 +56,41 @@ describe("the fault of a fresh version", () => {
 
   it("is nothing where the shares are the same, however many reviews each had", () => {
     const check = (one: CanaryVersionCounts, old: number, fresh: number) =>
-      assert.equal(findVersionFault(multiply(one, old), multiply(one, fresh)), undefined);
+      assert.equal(findCanaryFault(multiply(one, old), multiply(one, fresh)), undefined);
     fc.assert(fc.property(counts, factor, factor, check));
   });
 
   it("is nothing where it only fails less and answers sooner", () => {
     const check = (one: CanaryVersionCounts, fewer: number) => {
       const better = { ...one, errors: Math.floor(one.errors * fewer), p99: one.p99 * fewer };
-      assert.equal(findVersionFault(one, better), undefined);
+      assert.equal(findCanaryFault(one, better), undefined);
     };
     fc.assert(fc.property(counts, fc.double({ min: 0, max: 1, noNaN: true }), check));
   });
 
   // One canary in thirty begins so, for a share of 1% and a rule that denies one review in three hundred.
   it("is not one denial", () =>
-    assert.equal(findVersionFault(buildCounts(1000, { denials: 3 }), buildCounts(10, { denials: 1 })), undefined));
+    assert.equal(findCanaryFault(buildCounts(1000, { denials: 3 }), buildCounts(10, { denials: 1 })), undefined));
 
   it("is never what fewer than ten reviews were denied or fewer than three failed", () => {
     const few = fc.tuple(fc.nat(9), fc.nat(9), fc.nat(2), fc.nat(30_000));
     const check = (old: CanaryVersionCounts, [reviews, denied, errors, p99]: [number, number, number, number]) =>
       assert.equal(
-        findVersionFault(old, buildCounts(reviews, { denials: Math.min(denied, reviews), errors, p99 })),
+        findCanaryFault(old, buildCounts(reviews, { denials: Math.min(denied, reviews), errors, p99 })),
         undefined,
       );
     fc.assert(fc.property(counts, few, check));
   });
 });
 
-const [a, b]: [CanaryTrial, CanaryTrial] = [
+const [a, b]: [CanaryVersionPair, CanaryVersionPair] = [
   { rule: "a", old: "1", fresh: "2" },
   { rule: "a-b", old: "4", fresh: "7" },
 ];
 const getFunctionName = (rule: string) => `postern-test-${rule}`;
 
 /** Functions that have only aliases. */
-const createAliases = (trials: CanaryTrial[]) => {
+const createAliases = (trials: CanaryVersionPair[]) => {
   const aliases = new Map<string, LiveAlias>(
     trials.map(({ rule, old }) => [rule, { version: old, weights: {}, revision: "0" }]),
   );
@@ -138,8 +138,8 @@ const createAliases = (trials: CanaryTrial[]) => {
 const createMetrics = (
   known: Record<string, Partial<CanaryVersionCounts> & { crashes?: number }>,
   before: () => void = () => {},
-): StageMetrics => {
-  const answer = ({ namespace, metric, dimensions, stat }: MetricQuery): number => {
+): StageMetricsReader => {
+  const answer = ({ namespace, metric, dimensions, stat }: CloudWatchMetricQuery): number => {
     const { Function: ours, Version, FunctionName, Resource, ExecutedVersion } = dimensions;
     if (namespace === "AWS/Lambda") assert.equal(Resource, `${FunctionName}:live`);
     const [name = "", version] = namespace === "Postern" ? [ours, Version] : [FunctionName, ExecutedVersion];
@@ -154,9 +154,12 @@ const createMetrics = (
     return number;
   };
   return {
-    ask: async <K extends string>(questions: Record<K, MetricQuery>) => {
+    ask: async <K extends string>(questions: Record<K, CloudWatchMetricQuery>) => {
       before();
-      const answers = Object.entries<MetricQuery>(questions).map(([name, question]) => [name, answer(question)]);
+      const answers = Object.entries<CloudWatchMetricQuery>(questions).map(([name, question]) => [
+        name,
+        answer(question),
+      ]);
       return Object.fromEntries(answers);
     },
   };

@@ -1,11 +1,11 @@
 import { setTimeout as wait } from "node:timers/promises";
 import type { StageFunctions } from "../aws/lambda-functions.ts";
-import type { MetricQuery, StageMetrics } from "../aws/metrics.ts";
+import type { CloudWatchMetricQuery, StageMetricsReader } from "../aws/metrics.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
 import type { ReportProgress } from "../cli/progress.ts";
 
 /** A version that gets a share of the reviews, and the version that gets the rest. */
-export interface CanaryTrial {
+export interface CanaryVersionPair {
   rule: string;
   old: string;
   fresh: string;
@@ -13,9 +13,9 @@ export interface CanaryTrial {
 
 /** What became of a rule's canary: its new version went live, or why it didn't. */
 export type CanaryOutcome =
-  | { trial: CanaryTrial; is: "promoted" }
+  | { trial: CanaryVersionPair; is: "promoted" }
   /** `lost` says that another command moved the alias, or that the alias could not be moved. */
-  | { trial: CanaryTrial; is: "rolled back" | "undecided" | "lost"; why: string };
+  | { trial: CanaryVersionPair; is: "rolled back" | "undecided" | "lost"; why: string };
 
 /** How a canary runs: its part of the reviews, and how long and how often it is watched. */
 export interface CanaryOptions {
@@ -49,20 +49,20 @@ export const minimumCanaryReviews = 50;
  */
 export const runCanary = async (
   functions: StageFunctions,
-  metrics: StageMetrics,
-  trials: CanaryTrial[],
+  metrics: StageMetricsReader,
+  trials: CanaryVersionPair[],
   { share, milliseconds, every = 30_000, signal }: CanaryOptions,
   tell: ReportProgress = () => {},
 ): Promise<CanaryOutcome[]> => {
   const open = new Map(trials.map((trial) => [trial.rule, trial]));
   const outcomes: CanaryOutcome[] = [];
   /** Ends one trial. An alias that another command has moved isn't moved back; an error doesn't stop other trials. */
-  const endTrial = async (trial: CanaryTrial, version: string, outcome: CanaryOutcome) => {
+  const endTrial = async (trial: CanaryVersionPair, version: string, outcome: CanaryOutcome) => {
     open.delete(trial.rule);
     const stray = await pointAlias(functions, trial, version).catch((error) => toSentence(error));
     outcomes.push(stray === undefined ? outcome : { trial, is: "lost", why: stray });
   };
-  const endAll = async (is: "rolled back" | "undecided", why: (trial: CanaryTrial) => string) => {
+  const endAll = async (is: "rolled back" | "undecided", why: (trial: CanaryVersionPair) => string) => {
     for (const trial of [...open.values()]) await endTrial(trial, trial.old, { trial, is, why: why(trial) });
   };
   const start = new Date();
@@ -84,7 +84,7 @@ export const runCanary = async (
       const observed = await readCounts(functions, metrics, [...open.values()], start);
       const bad = new Map(
         observed.flatMap(({ trial, old, fresh }) => {
-          const why = findVersionFault(old, fresh);
+          const why = findCanaryFault(old, fresh);
           return why === undefined ? [] : [[trial.rule, why] as const];
         }),
       );
@@ -110,7 +110,7 @@ export const runCanary = async (
 /** Points the alias at one version. If another command has moved the alias, returns a sentence instead. */
 const pointAlias = async (
   functions: StageFunctions,
-  { rule, old, fresh }: CanaryTrial,
+  { rule, old, fresh }: CanaryVersionPair,
   version: string,
 ): Promise<string | undefined> => {
   const live = await functions.readAlias(rule);
@@ -120,8 +120,13 @@ const pointAlias = async (
   return undefined;
 };
 
-const readCounts = async (functions: StageFunctions, metrics: StageMetrics, trials: CanaryTrial[], since: Date) => {
-  const questions: Record<string, MetricQuery> = {};
+const readCounts = async (
+  functions: StageFunctions,
+  metrics: StageMetricsReader,
+  trials: CanaryVersionPair[],
+  since: Date,
+) => {
+  const questions: Record<string, CloudWatchMetricQuery> = {};
   for (const { rule, old, fresh } of trials)
     for (const version of [old, fresh])
       for (const [what, question] of Object.entries(buildQuestions(functions.getFunctionName(rule), version)))
@@ -142,7 +147,7 @@ const readCounts = async (functions: StageFunctions, metrics: StageMetrics, tria
   });
 };
 
-const buildQuestions = (name: string, version: string): Record<string, MetricQuery> => {
+const buildQuestions = (name: string, version: string): Record<string, CloudWatchMetricQuery> => {
   const own = { namespace: "Postern", dimensions: { Function: name, Version: version } } as const;
   const dimensions = { FunctionName: name, Resource: `${name}:live`, ExecutedVersion: version };
   return {
@@ -156,7 +161,7 @@ const buildQuestions = (name: string, version: string): Record<string, MetricQue
 };
 
 /** Returns the fault of a fresh version in a sentence; undefined if there is none, or too few reviews. */
-export const findVersionFault = (old: CanaryVersionCounts, fresh: CanaryVersionCounts): string | undefined => {
+export const findCanaryFault = (old: CanaryVersionCounts, fresh: CanaryVersionCounts): string | undefined => {
   const [before, now] = [old.errors / Math.max(1, old.calls), fresh.errors / Math.max(1, fresh.calls)];
   if (fresh.errors >= 3 && now > 2 * before + 0.01)
     return `it fails ${formatShare(now)} of its reviews, and the version before ${formatShare(before)}`;

@@ -3,14 +3,14 @@ import type { Case } from "#lib/recording/recording.ts";
 import { matchesRequest } from "#lib/request-match.ts";
 import { selectPhase } from "#lib/rule.ts";
 import type { StageFunctions } from "../aws/lambda-functions.ts";
-import { applyOutcomePatch, listDifferences, parseDecision } from "../catalogue/case-differences.ts";
+import { applyOutcomePatch, describeCaseDifferences, parseDecision } from "../catalogue/case-differences.ts";
 import {
+  applyCaseSettingsAndVariant,
   buildInvocationEvent,
   buildReview,
   evaluateCase,
   getCasePhase,
   readCases,
-  selectCaseVariant,
 } from "../catalogue/cases.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
 import { runInParallel } from "../cli/progress.ts";
@@ -43,7 +43,7 @@ export const runCases = async (
     const sentences = answer.fault
       ? [`it fails: ${answer.fault}${formatLastLogLine(answer.log)}`]
       : decision
-        ? listDifferences(entry, decision)
+        ? describeCaseDifferences(entry, decision)
         : [`its answer is not an AdmissionReview: ${JSON.stringify(answer.payload)?.slice(0, 200)}`];
     return sentences.length === 0 ? [] : [`${rule.name}, "${entry.name}": ${sentences.join("; ")}`];
   });
@@ -68,14 +68,14 @@ const needsScript = async (listed: CatalogueRule, entry: Case): Promise<boolean>
 };
 
 /** A rule with both phases, and the functions that serve them: its own, or its group's for `mutate`. */
-export interface PhasePair {
+export interface RuleServedInBothPhases {
   rule: CatalogueRule;
   mutator: string;
   validator: string;
 }
 
 /** Returns the rules that both mutate and validate, each with the functions that serve its phases. */
-export const findPhasePairs = (served: CatalogueRule[]): PhasePair[] =>
+export const findRulesServedInBothPhases = (served: CatalogueRule[]): RuleServedInBothPhases[] =>
   served.flatMap((servedRule) =>
     (servedRule.members ?? [servedRule])
       .filter(({ phases }) => phases.includes("mutate") && phases.includes("validate"))
@@ -90,9 +90,9 @@ export const findPhasePairs = (served: CatalogueRule[]): PhasePair[] =>
 type PairVersions = Record<"mutator" | "validator", string>;
 
 /** Returns, in sentences, what one version's mutator writes and only the other version's validator refuses. */
-export const checkCompatibility = async (
+export const checkPhasePairCompatibility = async (
   functions: Pick<StageFunctions, "invoke">,
-  { rule, mutator, validator }: PhasePair,
+  { rule, mutator, validator }: RuleServedInBothPhases,
   old: PairVersions,
   fresh: PairVersions,
 ): Promise<string[]> => {
@@ -132,7 +132,7 @@ export const checkCompatibility = async (
 };
 
 const isValidated = (rule: CatalogueRule, entry: Case): boolean => {
-  const { rule: variantRule, settings } = selectCaseVariant(rule.rule, entry);
+  const { rule: variantRule, settings } = applyCaseSettingsAndVariant(rule.rule, entry);
   const { request } = buildReview(rule, entry);
   const rows = selectPhase(variantRule.match, "validate", settings) ?? [];
   return request.operation !== "DELETE" && rows.some((match) => matchesRequest(match, request));

@@ -1,11 +1,11 @@
 import type { CatalogueRule } from "../catalogue/registry.ts";
 import type { DeployedObject } from "../clusters/api.ts";
 import type { ClusterConfig } from "../config/config.ts";
-import { buildConfigurations, getRuleNameOfEntry, type WebhookEntry } from "../webhooks/configurations.ts";
-import { buildRoles } from "../webhooks/rbac.ts";
+import { buildWebhookConfigurations, getRuleNameOfEntry, type WebhookEntry } from "../webhooks/configurations.ts";
+import { buildFunctionRbacObjects } from "../webhooks/rbac.ts";
 
 /** Where a cluster's webhook entries reach the functions of a stage. */
-export interface ClusterEndpoints {
+export interface RuleEndpoints {
   base(rule: string): string;
   /** PEM; undefined if the API server's own root certificates suffice. */
   ca?: string | undefined;
@@ -17,19 +17,19 @@ export const stageLabel = "postern.dev/stage";
 /** Replaces a cluster's key in manifests that are stored or shown. */
 const placeholder = "{key}";
 
-export const configurationName = "postern";
+export const webhookConfigurationName = "postern";
 
 /** Returns all objects for a cluster, roles first, with a placeholder for its key. */
 export const buildClusterManifests = (
   catalogue: CatalogueRule[],
   [name, cluster]: [string, ClusterConfig],
-  { base, ca, stage }: ClusterEndpoints,
+  { base, ca, stage }: RuleEndpoints,
   hardened: ReadonlySet<string>,
 ): DeployedObject[] =>
   [
-    ...buildRoles(catalogue, cluster, configurationName),
-    ...buildConfigurations(catalogue, cluster, {
-      name: configurationName,
+    ...buildFunctionRbacObjects(catalogue, cluster, webhookConfigurationName),
+    ...buildWebhookConfigurations(catalogue, cluster, {
+      name: webhookConfigurationName,
       address: (rule, path) => `${base(rule)}/${name}.${placeholder}/${rule}/${path}`,
       ca,
       harden: (rule) => hardened.has(rule),
@@ -68,7 +68,7 @@ export const listCalledRules = (manifests: DeployedObject[]): string[] => [
 ];
 
 /** Returns one entry for each rule, cluster and phase; variants are left out. */
-export const selectOnePerPhase = (entries: WebhookEntry[]): WebhookEntry[] => [
+export const dropVariantEntries = (entries: WebhookEntry[]): WebhookEntry[] => [
   ...new Map(
     entries.map((entry) => [entry.clientConfig.url.replace(/\/(mutate|validate)\/[^/]+$/, "/$1"), entry]),
   ).values(),

@@ -2,17 +2,22 @@ import { Complaint } from "../cli/complaint.ts";
 import type { DeployedObject } from "../clusters/api.ts";
 import { findDifferences } from "../clusters/apply.ts";
 import { compareManifests } from "../clusters/drift.ts";
-import { buildClusterManifests, configurationName, insertKeyIntoUrls, listEntries } from "./cluster-manifests.ts";
+import {
+  buildClusterManifests,
+  insertKeyIntoUrls,
+  listEntries,
+  webhookConfigurationName,
+} from "./cluster-manifests.ts";
 import { chooseFailClosedRules } from "./hardening.ts";
 import type { Keyring } from "./keyring.ts";
 import type { Release } from "./releases.ts";
 import {
   type DeploymentTargets,
-  getClusterEndpoints,
   getKeyVersion,
   inspectClusterOfDeployment,
   openTargetCluster,
   requireOwnStage,
+  resolveRuleEndpoints,
 } from "./targets.ts";
 
 export interface ClusterPlan {
@@ -38,7 +43,7 @@ export const planCluster = async (
   if (found instanceof Complaint)
     return { cluster: name, hardened: [], differences: [], unknown: found.message, notes: [] };
   const { cluster } = found;
-  const endpoints = getClusterEndpoints(targets, outputs);
+  const endpoints = resolveRuleEndpoints(targets, outputs);
   const { hardened, notes: open } = await chooseFailClosedRules(targets, [name, cluster], newest, endpoints, outputs);
   const notes = [...found.notes, ...open];
   const manifests = buildClusterManifests(targets.catalogue, [name, cluster], endpoints, new Set(hardened));
@@ -60,7 +65,7 @@ export const planCluster = async (
     if (!isServed)
       return { ...plan, differences: listEntries(manifests).map((entry) => `entry ${entry.name} is missing`) };
     const wanted = insertKeyIntoUrls(manifests, keyring.current.signSegment(name, keyVersion));
-    const found = (await findDifferences(api, wanted, configurationName)).map(({ sentence }) => sentence);
+    const found = (await findDifferences(api, wanted, webhookConfigurationName)).map(({ sentence }) => sentence);
     if (found.length > 0 || isRecorded) return { ...plan, differences: found };
     return { ...plan, differences: ["nothing to change in the cluster, but the release doesn't record that yet"] };
   } catch (error) {

@@ -4,25 +4,25 @@ import { stringify } from "yaml";
 import { Complaint } from "../cli/complaint.ts";
 import { formatCount } from "../cli/progress.ts";
 import type { DeployedObject } from "../clusters/api.ts";
-import { applyAll, applyRights, findDifferences } from "../clusters/apply.ts";
+import { applyAll, applyRbacObjects, findDifferences } from "../clusters/apply.ts";
 import { findFailingEntries } from "../clusters/probe.ts";
 import { getRuleNameOfEntry, type WebhookEntry } from "../webhooks/configurations.ts";
 import {
   buildClusterManifests,
-  configurationName,
+  dropVariantEntries,
   insertKeyIntoUrls,
   listEntries,
-  selectOnePerPhase,
+  webhookConfigurationName,
 } from "./cluster-manifests.ts";
 import type { Keyring } from "./keyring.ts";
 import type { ReleasedCluster } from "./releases.ts";
 import {
   type DeploymentTargets,
-  getClusterEndpoints,
   getKeyVersion,
   inspectClusterOfDeployment,
   openTargetCluster,
   requireOwnStage,
+  resolveRuleEndpoints,
 } from "./targets.ts";
 
 /** Applies a cluster's roles, then its entries, once every endpoint answers at its real address. */
@@ -36,7 +36,7 @@ export const updateCluster = async (
 ): Promise<void> => {
   const { catalogue, progress, stage, write } = targets;
   const { cluster } = await inspectClusterOfDeployment(targets, name);
-  const endpoints = getClusterEndpoints(targets, await stage.stack.readOutputs());
+  const endpoints = resolveRuleEndpoints(targets, await stage.stack.readOutputs());
   const manifests = buildClusterManifests(catalogue, [name, cluster], endpoints, new Set(hardened));
   const keyVersion = getKeyVersion(cluster);
   const since = findFirstTimes(manifests, before?.since ?? {});
@@ -48,7 +48,7 @@ export const updateCluster = async (
   const api = write === undefined ? await openTargetCluster(targets, name) : undefined;
   if (api) {
     await requireOwnStage(api, stage);
-    await applyRights(api, wanted);
+    await applyRbacObjects(api, wanted);
   } else
     await writeManifests(
       String(write),
@@ -74,9 +74,9 @@ export const updateCluster = async (
         `${name}.entries.yaml`,
         manifests.filter(({ webhooks }) => webhooks !== undefined),
       );
-    const changes = await applyAll(api, wanted, configurationName);
-    const left = await findDifferences(api, wanted, configurationName);
-    const failing = await findFailingEntries(selectOnePerPhase(entries));
+    const changes = await applyAll(api, wanted, webhookConfigurationName);
+    const left = await findDifferences(api, wanted, webhookConfigurationName);
+    const failing = await findFailingEntries(dropVariantEntries(entries));
     if (left.length + failing.length > 0)
       throw new Complaint(
         `cluster ${name} failed its checks after the update, and later clusters were not updated:\n${[...left, ...failing].map(({ sentence }) => sentence).join("\n")}`,

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import fc from "fast-check";
-import { estimateCost, type RuleCostFactors } from "./cost.ts";
+import { estimateDollarsPerMillionCalls, type RuleCostFactors } from "./cost.ts";
 
 const small: RuleCostFactors = { endpointType: "url", memoryMegabytes: 256, milliseconds: 5, asks: false };
 
@@ -18,7 +18,7 @@ describe("the cost of a million reviews", () => {
   ];
   for (const [name, use, dollars] of examples)
     it(`is that of ${name}, and of the log`, () =>
-      assert.equal(estimateCost(use).toFixed(2), (dollars + log).toFixed(2)));
+      assert.equal(estimateDollarsPerMillionCalls(use).toFixed(2), (dollars + log).toFixed(2)));
 
   it("is a dollar more behind the HTTP API, and never less for more time or memory", () => {
     const use = fc.record({
@@ -27,12 +27,14 @@ describe("the cost of a million reviews", () => {
       milliseconds: fc.integer({ min: 0, max: 30_000 }),
     });
     const check = (one: RuleCostFactors, more: number) => {
-      const cost = estimateCost(one);
-      const apart = estimateCost({ ...one, endpointType: "http" }) - estimateCost({ ...one, endpointType: "url" });
+      const cost = estimateDollarsPerMillionCalls(one);
+      const apart =
+        estimateDollarsPerMillionCalls({ ...one, endpointType: "http" }) -
+        estimateDollarsPerMillionCalls({ ...one, endpointType: "url" });
       assert.ok(Math.abs(apart - 1) < 1e-9);
-      assert.ok(estimateCost({ ...one, milliseconds: one.milliseconds + more }) > cost);
-      assert.ok(estimateCost({ ...one, memoryMegabytes: one.memoryMegabytes + more }) > cost);
-      assert.ok(estimateCost({ ...one, asks: true }) >= cost);
+      assert.ok(estimateDollarsPerMillionCalls({ ...one, milliseconds: one.milliseconds + more }) > cost);
+      assert.ok(estimateDollarsPerMillionCalls({ ...one, memoryMegabytes: one.memoryMegabytes + more }) > cost);
+      assert.ok(estimateDollarsPerMillionCalls({ ...one, asks: true }) >= cost);
     };
     fc.assert(fc.property(use, fc.integer({ min: 1, max: 1000 }), check));
   });

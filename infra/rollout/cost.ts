@@ -23,7 +23,12 @@ const price = {
 /** The estimated share of calls with a cold start. */
 const coldShare = 0.01;
 
-export const estimateCost = ({ endpointType, memoryMegabytes, milliseconds, asks }: RuleCostFactors): number => {
+export const estimateDollarsPerMillionCalls = ({
+  endpointType,
+  memoryMegabytes,
+  milliseconds,
+  asks,
+}: RuleCostFactors): number => {
   const gigabytes = memoryMegabytes / 1024;
   const start = asks ? 0.3 : 0.15;
   return (
@@ -68,7 +73,12 @@ export const estimateCosts = async (
     const reviews = answers[`${name}/calls`] ?? 0;
     const usual = asks ? 30 : 5;
     const milliseconds = reviews > 0 ? (answers[`${name}/time`] ?? 0) / reviews : usual;
-    const million = estimateCost({ endpointType, memoryMegabytes: wanted.memorySize, milliseconds, asks });
+    const million = estimateDollarsPerMillionCalls({
+      endpointType,
+      memoryMegabytes: wanted.memorySize,
+      milliseconds,
+      asks,
+    });
     return { rule: name, million, reviews, month: (million * reviews) / 1e6 };
   });
 };

@@ -4,8 +4,8 @@ import { formatCount, runInParallel } from "../cli/progress.ts";
 import { findFailingEntries } from "../clusters/probe.ts";
 import { getRuleNameOfEntry } from "../webhooks/configurations.ts";
 import { type CanaryOutcome, runCanary } from "./canary.ts";
-import { insertKeyIntoUrls, listEntries, selectOnePerPhase } from "./cluster-manifests.ts";
-import { maxParallelCalls, type PreparedDeployment } from "./preparation.ts";
+import { dropVariantEntries, insertKeyIntoUrls, listEntries } from "./cluster-manifests.ts";
+import { maxParallelFunctionChanges, type PreparedDeployment } from "./preparation.ts";
 import type { Release } from "./releases.ts";
 
 interface AliasMove {
@@ -70,7 +70,7 @@ const moveAtOnce = async (prepared: PreparedDeployment, moves: AliasMove[], clus
   const { functions } = job.stage;
   const moved: AliasMove[] = [];
   await job.progress.step("aliases", async (tell) => {
-    await runInParallel(maxParallelCalls, moves, async (move) => {
+    await runInParallel(maxParallelFunctionChanges, moves, async (move) => {
       await functions.moveAlias(move.rule, move.to, move.from);
       moved.push(move);
       tell(moved.length, moves.length);
@@ -109,7 +109,7 @@ const requireAnswers = async (prepared: PreparedDeployment, moves: AliasMove[], 
   );
   if (entries.length === 0) return;
   await job.progress.step("endpoints", async () => {
-    const failing = await findFailingEntries(selectOnePerPhase(entries));
+    const failing = await findFailingEntries(dropVariantEntries(entries));
     if (failing.length === 0) return `${formatCount(names.length, "rule")} checked`;
     const sentences = failing.map(({ sentence }) => sentence).join("\n");
     throw new Complaint(

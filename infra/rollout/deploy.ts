@@ -3,15 +3,20 @@ import { pollWhile, replacePackagedTemplate, requireChangeableStack } from "../a
 import { Complaint, toSentence } from "../cli/complaint.ts";
 import { formatCount, runInParallel } from "../cli/progress.ts";
 import { applyAll } from "../clusters/apply.ts";
-import { configurationName, insertKeyIntoUrls, listEntries } from "./cluster-manifests.ts";
+import { insertKeyIntoUrls, listEntries, webhookConfigurationName } from "./cluster-manifests.ts";
 import { updateCluster } from "./cluster-update.ts";
 import { moveEveryAlias } from "./deploy-aliases.ts";
 import { openKeyring, toPublicKeys } from "./keyring.ts";
-import { getOwnName, lockStage, type StageLock } from "./lock.ts";
-import { findUnansweredEntries, removeUnansweredEntries, type UnansweredEntry } from "./orphans.ts";
+import { getPersonOrPipelineName, lockStage, type StageLock } from "./lock.ts";
+import { findUnansweredEntries, removeUnansweredEntries, type UnansweredWebhookEntry } from "./orphans.ts";
 import { packageStage } from "./package.ts";
 import { changesNothing, type DeploymentPlan } from "./plan.ts";
-import { type DeploymentJob, maxParallelCalls, type PreparedDeployment, prepareDeployment } from "./preparation.ts";
+import {
+  type DeploymentJob,
+  maxParallelFunctionChanges,
+  type PreparedDeployment,
+  prepareDeployment,
+} from "./preparation.ts";
 import { publishVersions } from "./publishing.ts";
 import { listReleasedClusters, type Release } from "./releases.ts";
 import { openTargetCluster } from "./targets.ts";
@@ -95,8 +100,12 @@ const isForAllClusters = ({ config, clusters }: DeploymentJob) =>
   [...config.clusters.keys()].every((name) => clusters.includes(name));
 
 /** Returns the entries of each cluster that the new versions would not answer; throws if they can't be deleted. */
-const findUnansweredByCluster = ({ job, plan, releases }: PreparedDeployment): Map<string, UnansweredEntry[]> => {
-  const found = new Map<string, UnansweredEntry[]>();
+const findUnansweredByCluster = ({
+  job,
+  plan,
+  releases,
+}: PreparedDeployment): Map<string, UnansweredWebhookEntry[]> => {
+  const found = new Map<string, UnansweredWebhookEntry[]>();
   const served = new Map(
     plan.parts.map(({ part: { name, listed, config: share } }) => [name, { phases: listed.phases, share }]),
   );
@@ -126,7 +135,7 @@ const findUnansweredByCluster = ({ job, plan, releases }: PreparedDeployment): M
 const deleteOrphans = async (
   { job, releases, keyring }: PreparedDeployment,
   release: Release,
-  orphans: Map<string, UnansweredEntry[]>,
+  orphans: Map<string, UnansweredWebhookEntry[]>,
 ) => {
   for (const [name, some] of orphans) {
     const recorded = release.clusters[name];
@@ -137,7 +146,7 @@ const deleteOrphans = async (
       await applyAll(
         api,
         insertKeyIntoUrls(manifests, keyring.current.signSegment(name, recorded.keyVersion)),
-        configurationName,
+        webhookConfigurationName,
       );
       const signer = keyring.current.publicKey;
       release.clusters = { ...release.clusters, [name]: { ...recorded, signer, manifests } };
@@ -181,7 +190,7 @@ const buildRelease = ({ job, plan, releases, keyring }: PreparedDeployment, live
   const isOpen = newest !== undefined && !newest.complete;
   return {
     id: isOpen ? newest.id : (newest?.id ?? 0) + 1,
-    ...{ at: new Date().toISOString(), by: getOwnName(), complete: false },
+    ...{ at: new Date().toISOString(), by: getPersonOrPipelineName(), complete: false },
     ...(keyring && { keys: toPublicKeys(keyring) }),
     rules: Object.fromEntries(rules),
     clusters: Object.fromEntries(clusters),
@@ -211,7 +220,7 @@ const updateClusters = async (
 const deleteOldVersions = async ({ job, plan }: PreparedDeployment, release: Release) => {
   const { functions } = job.stage;
   let pruned = 0;
-  await runInParallel(maxParallelCalls, plan.parts, async ({ part: { name } }) => {
+  await runInParallel(maxParallelFunctionChanges, plan.parts, async ({ part: { name } }) => {
     const [live, versions] = await Promise.all([functions.readAlias(name), functions.listVersions(name)]);
     const kept = new Set([
       ...[versions[0]?.version, live.version, ...Object.keys(live.weights)],

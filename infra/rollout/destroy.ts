@@ -2,10 +2,10 @@ import { setTimeout as wait } from "node:timers/promises";
 import type { AwsStage } from "../aws/stage.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
 import { formatCount, type Progress } from "../cli/progress.ts";
-import { deleteAll, findEntriesCallingUrls } from "../clusters/apply.ts";
-import { configurationName } from "./cluster-manifests.ts";
+import { deletePosternObjects, findEntriesCallingUrls } from "../clusters/apply.ts";
+import { webhookConfigurationName } from "./cluster-manifests.ts";
 import { readKeyring } from "./keyring.ts";
-import { lockKey, lockStage, type StageLock } from "./lock.ts";
+import { lockObjectKey, lockStage, type StageLock } from "./lock.ts";
 import { openReleases } from "./releases.ts";
 import { type DeploymentTargets, openTargetCluster, requireOwnStage } from "./targets.ts";
 
@@ -76,7 +76,7 @@ const deleteEntries = async (demolition: DestroyOptions, names: string[]) => {
       .step(`cluster ${name}`, async () => {
         const api = await openTargetCluster(demolition, name);
         await requireOwnStage(api, demolition.stage);
-        const removed = await deleteAll(api, configurationName);
+        const removed = await deletePosternObjects(api, webhookConfigurationName);
         return removed.length === 0 ? "nothing to delete" : `${formatCount(removed.length, "object")} deleted`;
       })
       // A cluster that can't be reached must not prevent the deletion in the others.
@@ -107,7 +107,7 @@ const removeAws = async (stage: AwsStage, progress: Progress, lock: StageLock) =
   await parameters.remove("keys");
   if ((await stack.readStatus()) === undefined) return;
   await progress.step("stack", async () => {
-    await (await stage.openStageBucket())?.empty(lockKey);
+    await (await stage.openStageBucket())?.empty(lockObjectKey);
     await lock.check();
     await lock.release();
     await stack.remove();

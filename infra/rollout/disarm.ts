@@ -136,7 +136,7 @@ export const disarmRule = async (functions: StageFunctions, rule: string, until:
 };
 
 /** Makes a disarmed rule decide again, before its time is over. Returns the version that is live now. */
-export const armRule = async (functions: StageFunctions, rule: string): Promise<string> => {
+export const restoreDisarmedRule = async (functions: StageFunctions, rule: string): Promise<string> => {
   const { live, versions, ruleVersion, disarmed } = await readFunctionState(functions, rule);
   if (disarmed) await functions.moveAlias(rule, ruleVersion.version, live);
   await restoreLatestCode(functions, rule, versions);

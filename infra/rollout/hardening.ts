@@ -1,10 +1,10 @@
-import type { MetricQuery } from "../aws/metrics.ts";
+import type { CloudWatchMetricQuery } from "../aws/metrics.ts";
 import type { AwsStage } from "../aws/stage.ts";
 import { buildRoute, lossMetric, lossMetricOutputName } from "../build/deployment.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
 import type { ClusterConfig } from "../config/config.ts";
 import { getRuleNameOfEntry } from "../webhooks/configurations.ts";
-import { buildClusterManifests, type ClusterEndpoints, listEntries } from "./cluster-manifests.ts";
+import { buildClusterManifests, listEntries, type RuleEndpoints } from "./cluster-manifests.ts";
 import type { Release, ReleasedCluster } from "./releases.ts";
 import type { DeploymentTargets } from "./targets.ts";
 
@@ -13,7 +13,7 @@ export const chooseFailClosedRules = async (
   targets: Pick<DeploymentTargets, "stage" | "catalogue" | "harden">,
   [name, cluster]: [string, ClusterConfig],
   newest: Release | undefined,
-  endpoints: ClusterEndpoints,
+  endpoints: RuleEndpoints,
   outputs: Record<string, string>,
 ): Promise<{ hardened: string[]; notes: string[] }> => {
   const { stage, catalogue, harden } = targets;
@@ -67,7 +67,7 @@ const readReviews = async (
   const found = new Map<string, ReviewCount>();
   for (const [since, some] of Map.groupBy(there, (rule) => before.since[rule] ?? "")) {
     const from = new Date(Math.max(Date.parse(since), Date.now() - week));
-    const questions: Record<string, MetricQuery> = {};
+    const questions: Record<string, CloudWatchMetricQuery> = {};
     for (const rule of some) {
       const mode = cluster.rules.get(rule)?.mode ?? "enforce";
       for (const phase of ["mutate", "validate"]) {
@@ -75,7 +75,7 @@ const readReviews = async (
         questions[`${rule} reviews ${phase}`] = { namespace: "Postern", metric: "Reviews", dimensions, stat: "Sum" };
         questions[`${rule} failed ${phase}`] = { namespace: "Postern", metric: "Errors", dimensions, stat: "Sum" };
       }
-      const buildLambdaQuestion = (metric: string): MetricQuery => {
+      const buildLambdaQuestion = (metric: string): CloudWatchMetricQuery => {
         return {
           namespace: "AWS/Lambda",
           metric,
@@ -115,7 +115,7 @@ const causes = [
 const findHardenable = (
   catalogue: CatalogueRule[],
   cluster: [string, ClusterConfig],
-  endpoints: ClusterEndpoints,
+  endpoints: RuleEndpoints,
 ): string[] => {
   const names = catalogue.map(({ name }) => name).concat(cluster[1].groups.map(({ name }) => name));
   const readPolicies = (hardened: string[]) =>

@@ -3,11 +3,11 @@ import { openKeyVerifier } from "#lib/url-key.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
 import type { ClusterApi } from "../clusters/api.ts";
 import { findDifferences } from "../clusters/apply.ts";
-import { findInspectingRules } from "../clusters/inspection.ts";
+import { findRulesInspectingCluster } from "../clusters/inspection.ts";
 import { probeEntries } from "../clusters/probe.ts";
 import { getRuleNameOfEntry, type WebhookEntry } from "../webhooks/configurations.ts";
-import { buildRuleEntries } from "../webhooks/entry.ts";
-import { configurationName, insertKeyIntoUrls, listEntries, selectOnePerPhase } from "./cluster-manifests.ts";
+import { buildRuleWebhookEntries } from "../webhooks/entry.ts";
+import { dropVariantEntries, insertKeyIntoUrls, listEntries, webhookConfigurationName } from "./cluster-manifests.ts";
 import { readKeyring } from "./keyring.ts";
 import type { Release, ReleasedCluster } from "./releases.ts";
 import { type DeploymentTargets, inspectClusterOfDeployment, openTargetCluster } from "./targets.ts";
@@ -29,7 +29,7 @@ export interface ClusterHealth {
  * Probes each endpoint with the cluster's real key, and compares the cluster with its release. Without the right to
  * read the key, no endpoint is probed, and the keys in the cluster's URLs are verified by the public key.
  */
-export const readHealth = async (
+export const probeClusterHealth = async (
   targets: Pick<DeploymentTargets, "stage" | "file" | "deployer"> &
     Partial<Pick<DeploymentTargets, "config" | "catalogue">>,
   name: string,
@@ -49,7 +49,7 @@ export const readHealth = async (
   });
   if (segment !== undefined) {
     // Variants run the same code, so each function is probed once per phase.
-    const probed = await probeEntries(selectOnePerPhase(listEntries(insertKeyIntoUrls(recorded.manifests, segment))));
+    const probed = await probeEntries(dropVariantEntries(listEntries(insertKeyIntoUrls(recorded.manifests, segment))));
     health.asked = probed.length;
     health.sick = probed.filter(({ ok }) => !ok).map(({ entry, sentence }) => `${entry}: ${sentence}`);
     health.slowest = Math.max(0, ...probed.map(({ milliseconds }) => milliseconds));
@@ -62,7 +62,7 @@ export const readHealth = async (
   try {
     const api = await openTargetCluster({ ...targets, config }, name);
     const wanted = insertKeyIntoUrls(recorded.manifests, segment ?? (await findClusterSegment(api, name, recorded)));
-    const found = await findDifferences(api, wanted, configurationName);
+    const found = await findDifferences(api, wanted, webhookConfigurationName);
     health.drift = found.map(({ sentence }) => sentence);
     const { catalogue = [] } = targets;
     health.drift.push(
@@ -94,7 +94,7 @@ const findClusterSegment = async (
     throw new Complaint("its entries can't be compared: the release doesn't record which key signed their URLs");
   const verify = openKeyVerifier(signer, () => [keyVersion]);
   const kinds = ["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"] as const;
-  const found = await Promise.all(kinds.map((kind) => api.get({ kind, name: configurationName })));
+  const found = await Promise.all(kinds.map((kind) => api.get({ kind, name: webhookConfigurationName })));
   const urls = listEntries(found.filter((object) => object !== undefined)).map(({ clientConfig }) => clientConfig.url);
   const segments = urls.flatMap((url) => String(url).split("/"));
   return segments.find((segment) => verify(segment)?.cluster === name) ?? `${name}.${"x".repeat(86)}`;
@@ -107,10 +107,12 @@ const describeStaleEntries = async (
   recorded: WebhookEntry[],
 ): Promise<string[]> => {
   const { cluster } = await inspectClusterOfDeployment(targets, name);
-  return findInspectingRules(targets.catalogue, cluster).flatMap((listed) => {
+  return findRulesInspectingCluster(targets.catalogue, cluster).flatMap((listed) => {
     const setup = cluster.rules.get(listed.name);
     return listed.phases.flatMap((phase) => {
-      const match = setup ? buildRuleEntries(listed, phase, setup, false).flatMap(({ entry }) => entry.match) : [];
+      const match = setup
+        ? buildRuleWebhookEntries(listed, phase, setup, false).flatMap(({ entry }) => entry.match)
+        : [];
       const known = recorded.filter(
         (entry) => getRuleNameOfEntry(entry) === listed.name && entry.clientConfig.url.includes(`/${phase}`),
       );

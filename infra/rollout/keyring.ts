@@ -1,4 +1,4 @@
-import type { StageParameters } from "../aws/parameters.ts";
+import type { StageParameterStore } from "../aws/parameters.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { createSigner, makeSigningKey, type UrlSigner } from "../keys/keys.ts";
 
@@ -12,13 +12,13 @@ export interface Keyring {
 }
 
 /** The public halves of a stage's keys. Releases record them for callers that may not read the private halves. */
-export interface PublicKeys {
+export interface UrlPublicKeys {
   /** The public keys in the format of the variable POSTERN_KEYS. */
   accepted: string;
   signer: string;
 }
 
-export const toPublicKeys = ({ publicKeys, current }: Keyring): PublicKeys => ({
+export const toPublicKeys = ({ publicKeys, current }: Keyring): UrlPublicKeys => ({
   accepted: publicKeys,
   signer: current.publicKey,
 });
@@ -31,13 +31,13 @@ interface StoredKeys {
 
 const name = "keys";
 
-export const readKeyring = async (parameters: StageParameters): Promise<Keyring | undefined> => {
+export const readKeyring = async (parameters: StageParameterStore): Promise<Keyring | undefined> => {
   const text = await parameters.read(name);
   return text === undefined ? undefined : toKeyring(parseKeys(text));
 };
 
 /** Returns the keys of a stage, and creates them if there are none. If two commands create keys, the first wins. */
-export const openKeyring = async (parameters: StageParameters): Promise<Keyring> => {
+export const openKeyring = async (parameters: StageParameterStore): Promise<Keyring> => {
   const present = await readKeyring(parameters);
   if (present) return present;
   const made: StoredKeys = { keys: [makeSigningKey()], current: 0 };
@@ -45,22 +45,25 @@ export const openKeyring = async (parameters: StageParameters): Promise<Keyring>
   return openKeyring(parameters);
 };
 
-/** Adds a second key that functions accept. URLs are signed with the first until `useNewestKey`. */
-export const addSecondKey = (parameters: StageParameters) =>
+/** Adds a second key that functions accept. URLs are signed with the first until `signUrlsWithNewestKey`. */
+export const addSecondSigningKey = (parameters: StageParameterStore) =>
   changeKeys(parameters, ({ keys, current }) => ({
     keys: keys.length > 1 ? keys : [...keys, makeSigningKey()],
     current,
   }));
 
 /** Makes the newest key of the stage the one that signs new URLs. */
-export const useNewestKey = (parameters: StageParameters) =>
+export const signUrlsWithNewestKey = (parameters: StageParameterStore) =>
   changeKeys(parameters, ({ keys }) => ({ keys, current: keys.length - 1 }));
 
 /** Deletes all keys of the stage but the newest, which then signs URLs. */
-export const deleteOldKey = (parameters: StageParameters) =>
+export const deleteOldKey = (parameters: StageParameterStore) =>
   changeKeys(parameters, ({ keys }) => ({ keys: keys.slice(-1), current: 0 }));
 
-const changeKeys = async (parameters: StageParameters, edit: (kept: StoredKeys) => StoredKeys): Promise<Keyring> => {
+const changeKeys = async (
+  parameters: StageParameterStore,
+  edit: (kept: StoredKeys) => StoredKeys,
+): Promise<Keyring> => {
   const text = await parameters.read(name);
   if (text === undefined) throw new Complaint("this stage has no keys; postern deploy creates them", 1);
   const before = parseKeys(text);

@@ -8,7 +8,7 @@ import type { AwsStage } from "../aws/stage.ts";
 import { Complaint } from "../cli/complaint.ts";
 
 /** The lock's key in the stage's bucket. infra/aws/iam/pipeline.yml names it, too. */
-export const lockKey = "lock.json";
+export const lockObjectKey = "lock.json";
 
 interface LockClaim {
   owner: string;
@@ -25,7 +25,7 @@ const renewalMilliseconds = 20_000;
 const maxAttempts = 10;
 
 /** The name of the person or pipeline that runs this command. */
-export const getOwnName = (): string =>
+export const getPersonOrPipelineName = (): string =>
   process.env.POSTERN_BY ??
   process.env.GITHUB_ACTOR ??
   process.env.GITLAB_USER_LOGIN ??
@@ -40,7 +40,7 @@ export interface StageLock {
   release(): Promise<void>;
 }
 
-export interface LockOptions {
+export interface StageLockOptions {
   /** Takes the lock from the command that holds it, which stops before its next change. */
   overriding?: boolean;
   /** Acts without a lock if the stage has no bucket to keep it in; nothing can be deployed to such a stage. */
@@ -55,7 +55,7 @@ export const lockStage = async <T>(
   stage: AwsStage,
   what: string,
   act: (lock: StageLock) => Promise<T>,
-  { overriding = false, optional = false }: LockOptions = {},
+  { overriding = false, optional = false }: StageLockOptions = {},
 ): Promise<T> => {
   const { guard } = stage;
   const taken = await takeStageLock(stage, what, overriding);
@@ -111,18 +111,19 @@ const watchForBucket = async ({ name, stack }: AwsStage): Promise<StageLock> => 
 export const takeLock = async (bucket: StageBucket, what: string, overriding = false): Promise<StageLock> => {
   const owner = randomUUID();
   let renewal = 0;
-  const buildClaim = () => JSON.stringify({ owner, by: getOwnName(), what, renewal: renewal++ } satisfies LockClaim);
+  const buildClaim = () =>
+    JSON.stringify({ owner, by: getPersonOrPipelineName(), what, renewal: renewal++ } satisfies LockClaim);
   const isOurs = (stored: BucketObject | undefined) => parseClaim(stored).owner === owner;
 
   const take = async () => {
     for (let attempt = 1; attempt <= maxAttempts; attempt++) {
-      if (await bucket.write(lockKey, buildClaim(), { IfNoneMatch: "*" })) return;
-      const currentLock = await bucket.read(lockKey);
+      if (await bucket.write(lockObjectKey, buildClaim(), { IfNoneMatch: "*" })) return;
+      const currentLock = await bucket.read(lockObjectKey);
       // The write succeeded, but its response was lost and the SDK sent it again.
       if (isOurs(currentLock)) return;
       if (currentLock) {
         if (!overriding && !(currentLock.age > lockTermMilliseconds)) throw buildRefusal(currentLock);
-        if (await bucket.write(lockKey, buildClaim(), { IfMatch: currentLock.etag })) return;
+        if (await bucket.write(lockObjectKey, buildClaim(), { IfMatch: currentLock.etag })) return;
       }
       await waitLonger(attempt);
     }
@@ -134,9 +135,9 @@ export const takeLock = async (bucket: StageBucket, what: string, overriding = f
   /** Throws if another command has the lock. Renews a lock that is older than `oldest` milliseconds. */
   const confirm = async (oldest: number) => {
     for (let attempt = 1; attempt <= maxAttempts; attempt++) {
-      const stored = await bucket.read(lockKey);
+      const stored = await bucket.read(lockObjectKey);
       if (!stored || !isOurs(stored)) throw buildLoss(stored);
-      if (stored.age <= oldest || (await bucket.write(lockKey, buildClaim(), { IfMatch: stored.etag }))) return;
+      if (stored.age <= oldest || (await bucket.write(lockObjectKey, buildClaim(), { IfMatch: stored.etag }))) return;
       // The write failed, because this command renews the lock elsewhere, or another command takes it: try again.
       await waitLonger(attempt);
     }
@@ -161,8 +162,8 @@ export const takeLock = async (bucket: StageBucket, what: string, overriding = f
       isReleased = true;
       clearInterval(timer);
       await renewing;
-      const last = await bucket.read(lockKey).catch(() => undefined);
-      if (last && isOurs(last)) await bucket.remove(lockKey, last.etag).catch(() => {});
+      const last = await bucket.read(lockObjectKey).catch(() => undefined);
+      if (last && isOurs(last)) await bucket.remove(lockObjectKey, last.etag).catch(() => {});
     },
   };
 };

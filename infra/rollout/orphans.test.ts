@@ -2,16 +2,21 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { readRows } from "../../test/rows.ts";
 import type { DeployedObject } from "../clusters/api.ts";
-import { findUnansweredEntries, removeUnansweredEntries, type ServedVersion, type UnansweredEntry } from "./orphans.ts";
+import {
+  type AnsweringLambdaVersion,
+  findUnansweredEntries,
+  removeUnansweredEntries,
+  type UnansweredWebhookEntry,
+} from "./orphans.ts";
 import type { ReleasedCluster } from "./releases.ts";
 
-type Config = ServedVersion["share"];
+type Config = AnsweringLambdaVersion["share"];
 interface Entries {
   mutating?: string[];
   validating?: string[];
 }
 interface VersionRow {
-  phases: ServedVersion["phases"];
+  phases: AnsweringLambdaVersion["phases"];
   own?: Partial<Config["clusters"][string]>;
   variants?: Config["variants"];
 }
@@ -42,7 +47,7 @@ const both = { mutating: ["a"], validating: ["a", "x.b", "y.b"] };
 const buildRecord = (entries: Entries = both, keyVersion = 1): ReleasedCluster => {
   return { at: "", keyVersion, hardened: [], since: {}, manifests: buildManifests(entries) };
 };
-const buildVersion = ({ phases, own, variants }: VersionRow): ServedVersion => {
+const buildVersion = ({ phases, own, variants }: VersionRow): AnsweringLambdaVersion => {
   const shop = { keyVersions: [1], mode: "enforce" as const, settings: {}, ...own };
   return { phases, share: { rule: "a", clusters: { shop }, ...(variants && { variants }) } };
 };
@@ -71,7 +76,7 @@ describe("manifests without orphans", () => {
   for (const { name, orphans, left } of removed)
     it(name, () => {
       const manifests = buildManifests(both);
-      const entries = orphans.map((orphan): UnansweredEntry => {
+      const entries = orphans.map((orphan): UnansweredWebhookEntry => {
         const [entry = "", phase] = orphan.split("/");
         return { entry, phase: phase === "mutate" ? "mutate" : "validate", why: "", isKey: false };
       });

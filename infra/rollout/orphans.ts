@@ -1,18 +1,18 @@
 import type { EndpointConfig } from "#lib/endpoint.ts";
 import type { Phase } from "#lib/rule.ts";
 import type { DeployedObject } from "../clusters/api.ts";
-import { listEntryTargets } from "../clusters/apply.ts";
+import { listRulesCalledByEntries } from "../clusters/apply.ts";
 import type { WebhookEntry } from "../webhooks/configurations.ts";
 import type { ReleasedCluster } from "./releases.ts";
 
 /** The phases of a Lambda version that answers or soon will, and its part of the config. */
-export interface ServedVersion {
+export interface AnsweringLambdaVersion {
   phases: Phase[];
   share: EndpointConfig;
 }
 
 /** A webhook entry that the version of its rule would not answer, and why. */
-export interface UnansweredEntry {
+export interface UnansweredWebhookEntry {
   entry: string;
   phase: Phase;
   why: string;
@@ -24,9 +24,9 @@ export interface UnansweredEntry {
 export const findUnansweredEntries = (
   cluster: string,
   { manifests, keyVersion }: ReleasedCluster,
-  served: ReadonlyMap<string, ServedVersion>,
-): UnansweredEntry[] =>
-  listEntryTargets(manifests).flatMap(({ rule, variant, phase }): UnansweredEntry[] => {
+  served: ReadonlyMap<string, AnsweringLambdaVersion>,
+): UnansweredWebhookEntry[] =>
+  listRulesCalledByEntries(manifests).flatMap(({ rule, variant, phase }): UnansweredWebhookEntry[] => {
     const version = served.get(rule);
     if (version === undefined) return [];
     const entry = variant === undefined ? rule : `${variant}.${rule}`;
@@ -42,7 +42,10 @@ export const findUnansweredEntries = (
   });
 
 /** Returns manifests without these entries; a configuration that has no other entries is left out. */
-export const removeUnansweredEntries = (manifests: DeployedObject[], orphans: UnansweredEntry[]): DeployedObject[] =>
+export const removeUnansweredEntries = (
+  manifests: DeployedObject[],
+  orphans: UnansweredWebhookEntry[],
+): DeployedObject[] =>
   manifests.flatMap((manifest) => {
     if (!Array.isArray(manifest.webhooks)) return [manifest];
     const phase = manifest.kind === "MutatingWebhookConfiguration" ? "mutate" : "validate";

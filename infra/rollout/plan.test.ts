@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { rule } from "#lib/rule.ts";
 import { readRows } from "../../test/rows.ts";
-import type { StageMetrics } from "../aws/metrics.ts";
+import type { StageMetricsReader } from "../aws/metrics.ts";
 import type { StackTemplate } from "../aws/stack.ts";
 import type { DeployedObject } from "../clusters/api.ts";
 import { type ClusterPlan, describeChangesSinceRelease } from "./cluster-plan.ts";
@@ -376,7 +376,7 @@ describe("a plan", () => {
   describe("has costs", () => {
     const now = new Date("2026-02-01T00:00:00Z");
     const functions = { getFunctionName: (name: string) => `postern-test-${name}` };
-    const estimate = (metrics: StageMetrics, endpointType: "http" | "url", parts: PackagedRule[]) =>
+    const estimate = (metrics: StageMetricsReader, endpointType: "http" | "url", parts: PackagedRule[]) =>
       // The estimate asks only for a function's name.
       estimateCosts({ functions: { ...unasked, ...functions }, metrics }, endpointType, parts, now);
     const refuseCall = () => assert.fail("the price is known without it");
@@ -392,7 +392,7 @@ describe("a plan", () => {
       },
       ...{ readLatestEnvironment: refuseCall, restore: refuseCall, republish: refuseCall },
     };
-    const metrics: StageMetrics = {
+    const metrics: StageMetricsReader = {
       ask: async (questions, from, to) => {
         assert.deepEqual([from, to], [new Date("2026-01-02T00:00:00Z"), now]);
         const values: Record<string, number> = {

@@ -33,7 +33,7 @@ export interface DeploymentPlan {
 }
 
 /** Reads the state of each rule's function: its alias, its versions, and whether it is disarmed. */
-export const readStates = async (
+export const readFunctionStates = async (
   stage: AwsStage,
   rules: string[],
   all: Release[],

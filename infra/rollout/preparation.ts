@@ -6,10 +6,10 @@ import { planCluster } from "./cluster-plan.ts";
 import { readFunctionState } from "./disarm.ts";
 import type { Keyring } from "./keyring.ts";
 import { packageStage } from "./package.ts";
-import { type DeploymentPlan, planRules, readStates } from "./plan.ts";
+import { type DeploymentPlan, planRules, readFunctionStates } from "./plan.ts";
 import { openReleases, type Release, type ReleaseStore } from "./releases.ts";
 import { compareRights, listStackRules, planStack } from "./stack-plan.ts";
-import { type DeploymentTargets, resolveAddresses } from "./targets.ts";
+import { type DeploymentTargets, resolveEksServers } from "./targets.ts";
 
 /** Everything that a deployment needs to know: its targets, and how it proceeds. */
 export interface DeploymentJob extends DeploymentTargets {
@@ -21,7 +21,7 @@ export interface DeploymentJob extends DeploymentTargets {
 }
 
 /** The number of functions that are changed in parallel; Lambda's API allows 15 calls per second. */
-export const maxParallelCalls = 5;
+export const maxParallelFunctionChanges = 5;
 
 export interface PreparedDeployment {
   job: DeploymentJob;
@@ -40,7 +40,7 @@ export const prepareDeployment = async (
   build = packageStage,
 ): Promise<PreparedDeployment> => {
   const { stage, catalogue, file } = job;
-  const config = await resolveAddresses(job);
+  const config = await resolveEksServers(job);
   const [releases, deployed, outputs] = await Promise.all([
     openReleases(stage.openStageBucket),
     stage.stack.readTemplate(),
@@ -49,7 +49,7 @@ export const prepareDeployment = async (
   const publicKeys = keyring?.publicKeys ?? (await readPublicKeys(job, releases.all[0]));
   const built = await build(stage.name, config, catalogue, file, publicKeys);
   const names = built.parts.map(({ name }) => name);
-  const states = await readStates(stage, names, releases.all);
+  const states = await readFunctionStates(stage, names, releases.all);
   const missing = listStackRules(deployed, stage.name).find((rule) => names.includes(rule) && !states.has(rule));
   if (missing !== undefined) requireChangeableStack(stage.name, await stage.stack.readStatus());
   if (missing !== undefined)
@@ -58,7 +58,7 @@ export const prepareDeployment = async (
       1,
     );
   const parts = planRules(built.parts, states, releases.all);
-  const clusters = await runInParallel(maxParallelCalls, job.clusters, (name) =>
+  const clusters = await runInParallel(maxParallelFunctionChanges, job.clusters, (name) =>
     planCluster(job, name, releases.all[0], keyring, outputs),
   );
   const elsewhere = [...parts.map(({ changes }) => changes), ...clusters.map(({ differences }) => differences)].some(

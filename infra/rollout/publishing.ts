@@ -1,9 +1,14 @@
 import { hasSameContent } from "../aws/lambda-functions.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { formatCount, runInParallel } from "../cli/progress.ts";
-import { checkCompatibility, findPhasePairs, type PhasePair, runCases } from "./case-runs.ts";
+import {
+  checkPhasePairCompatibility,
+  findRulesServedInBothPhases,
+  type RuleServedInBothPhases,
+  runCases,
+} from "./case-runs.ts";
 import type { RuleChangePlan } from "./plan.ts";
-import { maxParallelCalls, type PreparedDeployment } from "./preparation.ts";
+import { maxParallelFunctionChanges, type PreparedDeployment } from "./preparation.ts";
 import { listReleasedVersions } from "./releases.ts";
 
 /** Publishes a version of every rule that isn't as wanted, and runs its cases. Returns the versions of all rules. */
@@ -18,7 +23,7 @@ export const publishVersions = async ({ job, plan, releases }: PreparedDeploymen
   await job.progress.step("versions", async (tell) => {
     let done = 0;
     let found = 0;
-    await runInParallel(maxParallelCalls, open, async ({ part: { name, wanted }, known }) => {
+    await runInParallel(maxParallelFunctionChanges, open, async ({ part: { name, wanted }, known }) => {
       const released = listReleasedVersions(releases.all, name);
       // A version that was live before has passed its cases, and is used again.
       const before = known?.versions.findLast(
@@ -36,7 +41,7 @@ export const publishVersions = async ({ job, plan, releases }: PreparedDeploymen
   if (unproven.length === 0) return versions;
   await job.progress.step("cases", async (tell) => {
     let [done, cases] = [0, 0];
-    const found = await runInParallel(maxParallelCalls, unproven, async ({ part }) => {
+    const found = await runInParallel(maxParallelFunctionChanges, unproven, async ({ part }) => {
       const version = versions.get(part.name) ?? "";
       const result = await runCases(functions, part.listed, version, part);
       cases += result.cases;
@@ -63,19 +68,24 @@ const requireCompatibility = async (
       return releases.all.some(({ rules }) => rules[name]?.version === version) ? [[name, version] as const] : [];
     }),
   );
-  const couples = findPhasePairs(plan.parts.map(({ part }) => part.listed)).filter(
+  const couples = findRulesServedInBothPhases(plan.parts.map(({ part }) => part.listed)).filter(
     ({ mutator, validator }) =>
       [mutator, validator].every((name) => before.has(name)) &&
       [mutator, validator].some((name) => before.get(name) !== versions.get(name)),
   );
   if (couples.length === 0) return;
   await job.progress.step("compatibility", async () => {
-    const selectVersions = (all: ReadonlyMap<string, string>, { mutator, validator }: PhasePair) => ({
+    const selectVersions = (all: ReadonlyMap<string, string>, { mutator, validator }: RuleServedInBothPhases) => ({
       mutator: all.get(mutator) ?? "",
       validator: all.get(validator) ?? "",
     });
-    const found = await runInParallel(maxParallelCalls, couples, (couple) =>
-      checkCompatibility(job.stage.functions, couple, selectVersions(before, couple), selectVersions(versions, couple)),
+    const found = await runInParallel(maxParallelFunctionChanges, couples, (couple) =>
+      checkPhasePairCompatibility(
+        job.stage.functions,
+        couple,
+        selectVersions(before, couple),
+        selectVersions(versions, couple),
+      ),
     );
     const faults = found.flat();
     if (faults.length > 0)

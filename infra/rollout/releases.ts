@@ -1,10 +1,10 @@
 import type { EndpointConfig } from "#lib/endpoint.ts";
 import type { Phase } from "#lib/rule.ts";
 import type { StageBucket } from "../aws/bucket.ts";
-import { recoverFrom } from "../aws/errors.ts";
+import { createErrorFallback } from "../aws/errors.ts";
 import { Complaint } from "../cli/complaint.ts";
 import type { DeployedObject } from "../clusters/api.ts";
-import type { PublicKeys } from "./keyring.ts";
+import type { UrlPublicKeys } from "./keyring.ts";
 
 /** The state of a rule in a release. */
 export interface ReleasedRule {
@@ -42,7 +42,7 @@ export interface Release {
   /** The versions that were rolled back from, as `rule@version`; a rollback without `--to` prefers others. */
   withdrawn?: string[];
   /** The stage's public keys; unknown in releases of older versions of Postern. */
-  keys?: PublicKeys;
+  keys?: UrlPublicKeys;
   rules: Record<string, ReleasedRule>;
   /** Clusters that the deployment didn't reach are recorded as they were before. */
   clusters: Record<string, ReleasedCluster>;
@@ -64,7 +64,7 @@ const buildKey = (id: number) => `${folder}${String(id).padStart(6, "0")}.json`;
 export const openReleases = async (open: () => Promise<StageBucket | undefined>): Promise<ReleaseStore> => {
   const bucket = await open();
   // The bucket may have been deleted by hand.
-  const keys = bucket ? await listKeys(bucket).catch(recoverFrom("NoSuchBucket", [])) : [];
+  const keys = bucket ? await listKeys(bucket).catch(createErrorFallback("NoSuchBucket", [])) : [];
   const all = await Promise.all(keys.slice(-maxReleases).map((key) => bucket?.read(key)));
   const known = new Set(keys);
   return {

@@ -4,10 +4,10 @@ import { Complaint, toSentence } from "../cli/complaint.ts";
 import { formatCount, type Progress, runInParallel } from "../cli/progress.ts";
 import { applyAll } from "../clusters/apply.ts";
 import { findFailingEntries } from "../clusters/probe.ts";
-import { configurationName, insertKeyIntoUrls, listCalledRules, listEntries } from "./cluster-manifests.ts";
+import { insertKeyIntoUrls, listCalledRules, listEntries, webhookConfigurationName } from "./cluster-manifests.ts";
 import { type FunctionState, readFunctionState, requireRollbackTarget, rollBack } from "./disarm.ts";
 import { readKeyring } from "./keyring.ts";
-import { getOwnName, lockStage } from "./lock.ts";
+import { getPersonOrPipelineName, lockStage } from "./lock.ts";
 import { findUnansweredEntries } from "./orphans.ts";
 import {
   findPreviousRelease,
@@ -210,7 +210,7 @@ const applyRelease = async (
         const added = listEntries(wanted).filter((entry) => !there.has(entry.name));
         const failing = await findFailingEntries(added);
         if (failing.length > 0) throw new Complaint(failing.map(({ sentence }) => sentence).join("; "), 1);
-        const changes = await applyAll(api, wanted, configurationName);
+        const changes = await applyAll(api, wanted, webhookConfigurationName);
         const signer = keyring.current.publicKey;
         release.clusters = { ...release.clusters, [name]: { ...then, keyVersion: now.keyVersion, signer } };
         return `${formatCount(changes.length, "object")} changed`;
@@ -223,7 +223,7 @@ const applyRelease = async (
 /** Saves the present state as a release. A failure is reported but undoes nothing. */
 const saveRelease = async (releases: ReleaseStore, release: Release, progress: Progress): Promise<Release> => {
   const id = (releases.all[0]?.id ?? 0) + 1;
-  const next = { ...release, id, at: new Date().toISOString(), by: getOwnName(), complete: true };
+  const next = { ...release, id, at: new Date().toISOString(), by: getPersonOrPipelineName(), complete: true };
   await releases.save(next).catch((error) => progress.say(`release r${id} could not be saved: ${toSentence(error)}`));
   return next;
 };

@@ -1,11 +1,11 @@
 import { readFile, writeFile } from "node:fs/promises";
 import { setTimeout as wait } from "node:timers/promises";
 import { isMap, parseDocument } from "yaml";
-import type { MetricQuery, StageMetrics } from "../aws/metrics.ts";
+import type { CloudWatchMetricQuery, StageMetricsReader } from "../aws/metrics.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { readConfig } from "../project/project.ts";
 import { rollOut } from "./deploy.ts";
-import { addSecondKey, deleteOldKey, type Keyring, openKeyring, useNewestKey } from "./keyring.ts";
+import { addSecondSigningKey, deleteOldKey, type Keyring, openKeyring, signUrlsWithNewestKey } from "./keyring.ts";
 import { lockStage, type StageLock } from "./lock.ts";
 import { changesNothing, type DeploymentPlan } from "./plan.ts";
 import { type DeploymentJob, prepareDeployment } from "./preparation.ts";
@@ -21,16 +21,16 @@ export interface KeyRetirementTimes {
 }
 
 /** Replaces the key that signs URLs: functions accept both, clusters get new URLs, then the old key is deleted. */
-export const rotateKey = (job: DeploymentJob, retirement: KeyRetirementTimes): Promise<string> =>
+export const rotateStageKey = (job: DeploymentJob, retirement: KeyRetirementTimes): Promise<string> =>
   lockStage(job.stage, "postern rotate", async (lock) => {
     const { parameters } = job.stage;
     let keyring = await openKeyring(parameters);
     if (keyring.signers.length === 1) await requireLive(job, keyring);
     if (keyring.current === keyring.signers[0]) {
-      keyring = await addSecondKey(parameters);
+      keyring = await addSecondSigningKey(parameters);
       job.progress.say("functions are updated to accept a second key");
       await redeploy(job, keyring, lock);
-      keyring = await useNewestKey(parameters);
+      keyring = await signUrlsWithNewestKey(parameters);
     }
     job.progress.say("clusters get URLs with the new key");
     await redeploy(job, keyring, lock);
@@ -129,12 +129,12 @@ const awaitUnused = async (
 };
 
 const findUsers = async (
-  metrics: StageMetrics,
+  metrics: StageMetricsReader,
   keys: { cluster: string; key: string }[],
   from: Date,
   to: Date,
 ): Promise<string[]> => {
-  const questions = keys.map(({ cluster, key }): [string, MetricQuery] => [
+  const questions = keys.map(({ cluster, key }): [string, CloudWatchMetricQuery] => [
     `${cluster} ${key}`,
     { namespace: "Postern", metric: "Reviews", dimensions: { Cluster: cluster, Key: key }, stat: "Sum" },
   ]);

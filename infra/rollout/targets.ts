@@ -4,12 +4,12 @@ import type { CatalogueRule } from "../catalogue/registry.ts";
 import { toLogicalId } from "../catalogue/rule-names.ts";
 import { Complaint } from "../cli/complaint.ts";
 import type { Progress } from "../cli/progress.ts";
-import { type ClusterCredentials, describeEks, openClusterApi } from "../clusters/access.ts";
+import { type ClusterCredentials, openClusterApi, readEksServerAndCa } from "../clusters/access.ts";
 import type { ClusterApi } from "../clusters/api.ts";
-import { createInspectedCluster, inspectCluster } from "../clusters/inspection.ts";
+import { createInspectedCluster, inspectClusterForSettings } from "../clusters/inspection.ts";
 import type { ClusterConfig, PosternConfig } from "../config/config.ts";
 import { listRulesAskingCluster } from "../config/connections.ts";
-import { type ClusterEndpoints, configurationName, stageLabel } from "./cluster-manifests.ts";
+import { type RuleEndpoints, stageLabel, webhookConfigurationName } from "./cluster-manifests.ts";
 
 /** What a deployment reads and changes: a stage in AWS and the clusters of postern.yaml. */
 export interface DeploymentTargets {
@@ -40,21 +40,21 @@ export const getClusterConfig = ({ config }: Pick<DeploymentTargets, "config">, 
 export const getKeyVersion = ({ keyVersions }: ClusterConfig): number => keyVersions.at(-1) ?? 1;
 
 /** Adds the server and the CA from EKS to clusters that rules ask and that have no `server` in postern.yaml. */
-export const resolveAddresses = async ({ config, catalogue, stage }: DeploymentTargets): Promise<PosternConfig> => {
+export const resolveEksServers = async ({ config, catalogue, stage }: DeploymentTargets): Promise<PosternConfig> => {
   const clusters = [...config.clusters].map(async ([name, cluster]): Promise<[string, ClusterConfig]> => {
     const { connect } = cluster;
     const isOpen = connect?.eks !== undefined && connect.server === undefined;
     if (!isOpen || listRulesAskingCluster(catalogue, cluster).length === 0) return [name, cluster];
-    return [name, { ...cluster, connect: { ...connect, ...(await describeEks(connect, stage.readIdentity)) } }];
+    return [name, { ...cluster, connect: { ...connect, ...(await readEksServerAndCa(connect, stage.readIdentity)) } }];
   });
   return { ...config, clusters: new Map(await Promise.all(clusters)) };
 };
 
 /** Returns the base URL of each rule's function, with the CA and the stage, for webhook entries. */
-export const getClusterEndpoints = (
+export const resolveRuleEndpoints = (
   { url, ca, stage }: Pick<DeploymentTargets, "url" | "ca"> & { stage: Pick<AwsStage, "name"> },
   outputs: Record<string, string>,
-): ClusterEndpoints => ({
+): RuleEndpoints => ({
   ...{ ca, stage: stage.name },
   base: (rule) => (url ?? outputs.BaseUrl ?? outputs[`${toLogicalId(rule)}BaseUrl`] ?? "").replace(/\/+$/, ""),
 });
@@ -76,7 +76,7 @@ export const openTargetCluster = (
 /** Throws if the cluster has entries of another stage: a second stage would overwrite them. */
 export const requireOwnStage = async (api: ClusterApi, { name }: Pick<AwsStage, "name">): Promise<void> => {
   for (const kind of ["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"] as const) {
-    const found = await api.get({ kind, name: configurationName });
+    const found = await api.get({ kind, name: webhookConfigurationName });
     const owner = found?.metadata.labels?.[stageLabel];
     if (owner !== undefined && owner !== name)
       throw new Complaint(
@@ -90,7 +90,7 @@ export const requireOwnStage = async (api: ClusterApi, { name }: Pick<AwsStage, 
 export const inspectClusterOfDeployment = (
   targets: Pick<DeploymentTargets, "stage" | "file" | "deployer" | "config" | "catalogue">,
   name: string,
-): ReturnType<typeof inspectCluster> =>
-  inspectCluster(targets.catalogue, getClusterConfig(targets, name), async () =>
+): ReturnType<typeof inspectClusterForSettings> =>
+  inspectClusterForSettings(targets.catalogue, getClusterConfig(targets, name), async () =>
     createInspectedCluster(await openTargetCluster(targets, name)),
   );

@@ -36,7 +36,7 @@ interface ConnectionLimit {
  * seconds, or earlier when there are too many. API servers hold unused connections in reserve; some of these may
  * therefore stay if their address has another connection that has shown a valid key.
  */
-export const limitConnections = (server: Server, limits: ConnectionLimits): ConnectionLimit => {
+export const limitKeylessConnections = (server: Server, limits: ConnectionLimits): ConnectionLimit => {
   /** The open connections in the order in which they were opened. */
   const open = new Map<string, Connection>();
   const bySocket = new WeakMap<Socket, Connection>();

@@ -8,8 +8,8 @@ import type { TLSSocket } from "node:tls";
 import type { Context } from "aws-lambda";
 import { toFailureStatus } from "#lib/failure.ts";
 import { Complaint } from "../cli/complaint.ts";
-import { listAddresses, type ServerCertificate } from "../keys/keys.ts";
-import { type ConnectionLimits, limitConnections } from "./connection-limit.ts";
+import { listAddressesOfWildcardHost, type ServerCertificate } from "../keys/keys.ts";
+import { type ConnectionLimits, limitKeylessConnections } from "./connection-limit.ts";
 
 /** A Lambda handler, which gets an event of API Gateway. */
 export type LambdaHandler = (event: unknown, context: Context) => Promise<unknown>;
@@ -87,7 +87,7 @@ export const openHttpsGateway = async (
       );
     },
   );
-  const connections = limitConnections(server, connectionLimits);
+  const connections = limitKeylessConnections(server, connectionLimits);
   // API servers hold unused connections in reserve. Node counts a connection without any bytes as a late request, and
   // would close it, perhaps at the moment when the first request is sent.
   server.on("clientError", ({ code = "" }: NodeJS.ErrnoException, socket: TLSSocket) => {
@@ -123,7 +123,7 @@ const faults: Record<string, string> = {
 
 /** Returns the host for URLs: one address of this machine if the server listens on all of them. */
 const getUrlHost = (host: string): string => {
-  const addresses = listAddresses(host);
+  const addresses = listAddressesOfWildcardHost(host);
   const outer = addresses?.find(({ internal, family }) => !internal && family === "IPv4")?.address;
   const name = addresses ? (outer ?? "127.0.0.1") : host;
   return name.includes(":") ? `[${name}]` : name;

@@ -3,13 +3,18 @@ import { readdir } from "node:fs/promises";
 import { registerHooks } from "node:module";
 import { basename, dirname, join, resolve } from "node:path";
 import { pathToFileURL } from "node:url";
-import { createCompleteEndpoint, createCompleteGroup } from "#lib/complete-endpoint.ts";
+import { createCompleteGroupEndpoint, createEndpointForAnyRule } from "#lib/complete-endpoint.ts";
 import type { EvaluateRequest } from "#lib/decide.ts";
 import type { EndpointHost } from "#lib/endpoint.ts";
-import { type BrokenRule, type CatalogueRule, catalogueFolder, readCatalogueRules } from "../catalogue/registry.ts";
+import {
+  type BrokenRule,
+  type CatalogueRule,
+  catalogueFolder,
+  readCatalogueWithBroken,
+} from "../catalogue/registry.ts";
 import { Complaint } from "../cli/complaint.ts";
 import type { PosternConfig } from "../config/config.ts";
-import { createIsNamed, listManifestPaths, readProject } from "../project/project.ts";
+import { createRuleConfiguredPredicate, listConfigManifestPaths, readProject } from "../project/project.ts";
 import { buildEndpointConfig, buildGroupEndpointConfig, listServedRules } from "../project/served.ts";
 import type { LambdaHandler } from "./gateway.ts";
 
@@ -34,7 +39,7 @@ export const openServedRules = async (
   if (lost.length > 0) throw new Complaint(lost.map(({ sentence }) => sentence).join("; "));
   const served = listServedRules(config, catalogue);
   const handlers = served.map((listed) => [listed.name, createHandler(config, listed, host, evaluate)] as const);
-  const named = broken.filter(({ name }) => createIsNamed(config)(name));
+  const named = broken.filter(({ name }) => createRuleConfiguredPredicate(config)(name));
   return { config, served, handlers: new Map(handlers), broken: named };
 };
 
@@ -45,9 +50,14 @@ export const createHandler = (
   evaluate?: EvaluateRequest,
 ): LambdaHandler => {
   const { name, rule, members } = listed;
-  if (!members) return createCompleteEndpoint(rule, buildEndpointConfig(config, listed), host, evaluate);
+  if (!members) return createEndpointForAnyRule(rule, buildEndpointConfig(config, listed), host, evaluate);
   const rules = Object.fromEntries(members.map(({ name, rule }) => [name, rule]));
-  return createCompleteGroup(rules, buildGroupEndpointConfig({ name, members }, config.clusters), host, evaluate);
+  return createCompleteGroupEndpoint(
+    rules,
+    buildGroupEndpointConfig({ name, members }, config.clusters),
+    host,
+    evaluate,
+  );
 };
 
 let generation = 0;
@@ -86,9 +96,9 @@ export const watchRules = async (file: string, changed: () => Promise<void>): Pr
   const open = async () => {
     const folders = (await readdir(catalogueFolder, { withFileTypes: true })).filter((entry) => entry.isDirectory());
     // The former manifests of a rule are still watched while the rule can't be loaded.
-    places = await readCatalogueRules()
+    places = await readCatalogueWithBroken()
       .then(async ({ rules, broken }) => {
-        const named = await listManifestPaths(file, rules);
+        const named = await listConfigManifestPaths(file, rules);
         return broken.length === 0 ? named : [...new Set([...places, ...named])];
       })
       .catch(() => places);

@@ -5,10 +5,10 @@ import { createLiveCapabilities } from "#lib/cluster/live-capabilities.ts";
 import { warmUpEngine } from "#lib/cue/engine.ts";
 import type { EndpointHost } from "#lib/endpoint.ts";
 import { createMemoryLedger } from "#lib/ledger.ts";
-import type { LogReport } from "#lib/log-line.ts";
+import type { AnsweredReviewFacts } from "#lib/log-line.ts";
 import { describeVerdict } from "#lib/log-line.ts";
 import type { OpenCapabilities } from "#lib/needs.ts";
-import type { ReviewRecorder } from "#lib/recording/recorder.ts";
+import type { RecordingHostAndEvaluation } from "#lib/recording/recorder.ts";
 import { getObjectName } from "#lib/refusals.ts";
 import { openKeyVerifier } from "#lib/url-key.ts";
 import type { ManifestCluster } from "../apiserver/manifest-cluster.ts";
@@ -62,7 +62,7 @@ export const serveRules = async (
     {
       publicKeys: signer.publicKey,
       openCapabilities: (cluster: string, milliseconds: number) => openCapabilities(cluster, milliseconds),
-      writeLogLine: (report: LogReport) => writeOutput(formatReport(report)),
+      writeLogLine: (report: AnsweredReviewFacts) => writeOutput(formatReport(report)),
     },
     (cluster, rule) => findRuleConfig(cluster, rule),
   );
@@ -133,7 +133,7 @@ const needsScripts = ({ name, rule }: CatalogueRule, { clusters }: PosternConfig
     return Object.values(rule.needs ?? {}).some((need) => need.isAwaited?.(setup.settings));
   });
 
-type Listening = Pick<ReviewRecorder, "host"> & Partial<ReviewRecorder>;
+type Listening = Pick<RecordingHostAndEvaluation, "host"> & Partial<RecordingHostAndEvaluation>;
 
 /** Resolves on Ctrl-C, which may send two signals, from the terminal and from npm. A later signal exits at once. */
 const waitForInterrupt = () =>
@@ -174,7 +174,7 @@ const quoteWord = (word: string) => (/^[\w@%+=:,./[\]-]+$/.test(word) ? word : `
 
 const formatTime = () => new Date().toISOString().slice(11, 23);
 
-const formatReport = (report: LogReport): string => {
+const formatReport = (report: AnsweredReviewFacts): string => {
   const { request, cluster = "unknown", rule, group, phase, operations, milliseconds, code, error } = report;
   const what = request
     ? [

@@ -9,30 +9,30 @@ import fc from "fast-check";
 import { parse } from "yaml";
 import { createUnconnectedCapabilities } from "#lib/capabilities.ts";
 import type { RuleDecision } from "#lib/decide.ts";
-import type { AnswerFreshness, Capabilities } from "#lib/needs.ts";
+import type { Capabilities, ReadOptions } from "#lib/needs.ts";
 import { createRecordedCapabilities, type RecordedAnswers } from "#lib/recorded-answers.ts";
 import type { Case } from "#lib/recording/recording.ts";
 import type { AdmissionReview, KubernetesObject } from "#lib/review.ts";
 import { type Phase, selectPhase } from "#lib/rule.ts";
 import { mergeWithDefaults } from "#lib/settings.ts";
 import { buildOddCases, perturbCases } from "../../test/case-generators.ts";
-import { applyOutcomePatch, describeDifferences } from "../catalogue/case-differences.ts";
+import { applyOutcomePatch, formatCaseDiff } from "../catalogue/case-differences.ts";
 import {
+  applyCaseSettingsAndVariant,
   buildReview,
   evaluateCase,
   getCaseOperation,
   getCasePhase,
-  readCaseLines,
+  readCaseLineNumbers,
   readCases,
-  selectCaseVariant,
 } from "../catalogue/cases.ts";
 import {
-  buildRuleList,
+  buildCatalogueReadme,
   type CatalogueRule,
   describeUseBesideDefaultPlugin,
-  readCatalogueRules,
+  readCatalogueWithBroken,
 } from "../catalogue/registry.ts";
-import { type Suggestion, suggestFix } from "../check/evaluation/suggestions.ts";
+import { type FixSuggestion, suggestFix } from "../check/evaluation/suggestions.ts";
 import { parseConfig } from "../project/project.ts";
 import { listServedRules } from "../project/served.ts";
 import { createHandler } from "../serve/handlers.ts";
@@ -40,7 +40,7 @@ import { evaluateMatchCondition } from "./cel-condition.ts";
 
 // Every rule: its cases, and the laws that no author should have to write. POSTERN_RULES narrows it to some.
 const only = process.env.POSTERN_RULES?.split(",").filter(Boolean) ?? [];
-const { rules, broken } = await readCatalogueRules();
+const { rules, broken } = await readCatalogueWithBroken();
 const isChosen = ({ name }: { name: string }) => only.length === 0 || only.includes(name);
 const catalogue = rules.filter(isChosen);
 
@@ -56,7 +56,7 @@ for (const { name, sentence } of broken.filter(isChosen)) describe(name, () => i
 
 if (only.length === 0 && broken.length === 0)
   it("lists every rule in functions/README.md; npm run fix writes it", async () => {
-    const { present, wanted } = await buildRuleList(catalogue);
+    const { present, wanted } = await buildCatalogueReadme(catalogue);
     assert.equal(present, wanted);
   });
 
@@ -70,9 +70,9 @@ for (const listed of catalogue) {
   describe(listed.name, () => {
     for (const [index, entry] of cases.entries()) {
       it(entry.name, async () => {
-        const lines = describeDifferences(entry, await evaluateFrozen(listed, entry));
+        const lines = formatCaseDiff(entry, await evaluateFrozen(listed, entry));
         if (lines.length > 0)
-          fail(`functions/${listed.name}/cases.yaml:${(await readCaseLines(listed))[index]}`, ...lines);
+          fail(`functions/${listed.name}/cases.yaml:${(await readCaseLineNumbers(listed))[index]}`, ...lines);
       });
     }
     describe("as every rule", () => testLaws(listed, cases));
@@ -257,7 +257,7 @@ function testLaws(listed: CatalogueRule, cases: Case[]) {
     const own = cases.filter((entry) => getCasePhase(entry) === phase);
     it(`has a case to ${phase}`, () => assert.ok(own.length > 0));
     const getConditions = (entry: Case) => {
-      const { rule, settings } = selectCaseVariant(listed.rule, entry);
+      const { rule, settings } = applyCaseSettingsAndVariant(listed.rule, entry);
       return selectPhase(rule.matchConditions, phase, settings);
     };
     if (own.every((entry) => getConditions(entry) === undefined)) continue;
@@ -316,8 +316,8 @@ async function evaluateFrozen(listed: CatalogueRule, entry: Case): Promise<RuleD
 }
 
 /** Returns the suggestion for a refused case. The input is frozen, and the capabilities can only read. */
-async function findSuggestion(listed: CatalogueRule, entry: Case): Promise<Suggestion | undefined> {
-  const { rule, settings } = selectCaseVariant(listed.rule, entry);
+async function findSuggestion(listed: CatalogueRule, entry: Case): Promise<FixSuggestion | undefined> {
+  const { rule, settings } = applyCaseSettingsAndVariant(listed.rule, entry);
   const { request } = freezeReview(buildReview(listed, structuredClone(entry)));
   const failOnAction = () => assert.fail(`${entry.name}: it does something`);
   const capabilities = {
@@ -337,7 +337,7 @@ async function findSuggestion(listed: CatalogueRule, entry: Case): Promise<Sugge
 async function assertSuggestionHelps(
   listed: CatalogueRule,
   entry: Case,
-  { text, object, isVain }: Suggestion = { text: "nothing" },
+  { text, object, isVain }: FixSuggestion = { text: "nothing" },
 ): Promise<void> {
   assert.match(text, /^[a-z].{1,288}[^.\s]$/u, entry.name);
   assert.doesNotMatch(text, /\p{Cc}/u, entry.name);
@@ -364,7 +364,7 @@ function freezeReview<T>(value: T): T {
 /** Returns capabilities of a cluster that has just changed: questions that accept old answers get those from before. */
 function buildChangedCapabilities(now: RecordedAnswers, before: RecordedAnswers): Capabilities {
   const [fresh, remembered] = [createRecordedCapabilities(now), createRecordedCapabilities(before)];
-  const chooseCapabilities = (freshness?: AnswerFreshness) => (freshness?.maxAge === 0 ? fresh : remembered);
+  const chooseCapabilities = (freshness?: ReadOptions) => (freshness?.maxAge === 0 ? fresh : remembered);
   return {
     ...fresh,
     get: (kind, name, namespace, freshness) => chooseCapabilities(freshness).get(kind, name, namespace, freshness),

@@ -1,6 +1,6 @@
-import { formatSuites, type TestSuite } from "../check/reports/junit.ts";
+import { formatJunitSuites, type JunitTestSuite } from "../check/reports/junit.ts";
 import { formatCount } from "../cli/progress.ts";
-import { escapeControls } from "../cli/terminal.ts";
+import { sanitizeTerminalText } from "../cli/terminal.ts";
 
 export interface TestResult {
   /** The tested rule; undefined if policies were tested. */
@@ -17,7 +17,7 @@ export const formatTestResult = (test: TestResult): string => {
   const { name, result, because, rule } = test;
   const isWrong = result === "failed" || result === "not evaluated";
   const lines = [...(rule !== undefined && isWrong ? [formatTestPlace(test)] : []), ...because];
-  return `${result.padEnd(6)}  ${escapeControls(name)}\n${lines.map((line) => `        ${escapeControls(line)}\n`).join("")}`;
+  return `${result.padEnd(6)}  ${sanitizeTerminalText(name)}\n${lines.map((line) => `        ${sanitizeTerminalText(line)}\n`).join("")}`;
 };
 
 const formatTestPlace = ({ file, line }: TestResult): string => (line === undefined ? file : `${file}:${line}`);
@@ -38,7 +38,7 @@ export const toExitCode = (all: readonly TestResult[]): number => {
 
 /** Writes the results as JUnit XML: a suite for each rule, or for each file of cases if no rule is named. */
 export const formatJunit = (all: readonly TestResult[], now = new Date()): string => {
-  const suites = [...Map.groupBy(all, ({ rule, file }) => rule ?? file)].map(([name, results]): TestSuite => {
+  const suites = [...Map.groupBy(all, ({ rule, file }) => rule ?? file)].map(([name, results]): JunitTestSuite => {
     const cases = results.map((testResult) => {
       const { name: test, result, because } = testResult;
       const place = formatTestPlace(testResult);
@@ -52,5 +52,5 @@ export const formatJunit = (all: readonly TestResult[], now = new Date()): strin
     });
     return { name, cases, warnings: [] };
   });
-  return formatSuites(suites, now);
+  return formatJunitSuites(suites, now);
 };

@@ -10,7 +10,7 @@ import { mergeWithDefaults } from "#lib/settings.ts";
 import { buildReview, evaluateCase, readCases } from "../catalogue/cases.ts";
 import { readRule } from "../catalogue/registry.ts";
 import { parseConfig } from "../project/project.ts";
-import { buildConfigurations } from "../webhooks/configurations.ts";
+import { buildWebhookConfigurations } from "../webhooks/configurations.ts";
 
 // The module `postern/test`: what a rule's own test needs beside the rule.
 export { createLiveCapabilities } from "#lib/cluster/live-capabilities.ts";
@@ -54,7 +54,7 @@ export const openRule = async (folder: string) => {
     entries: (config: object = {}, harden = false) => {
       const cluster = parseConfig(JSON.stringify({ rules: { [name]: config } }), [listed]).clusters.get("local");
       if (!cluster) throw new Error("postern.yaml has no cluster local");
-      const manifests = buildConfigurations([listed], cluster, {
+      const manifests = buildWebhookConfigurations([listed], cluster, {
         name: "postern",
         address: () => "https://host/",
         harden,

@@ -3,7 +3,7 @@ import { join, relative, sep } from "node:path";
 import { run } from "node:test";
 import { fileURLToPath, pathToFileURL } from "node:url";
 import { stripVTControlCharacters } from "node:util";
-import { readCaseLines, readCases } from "../catalogue/cases.ts";
+import { readCaseLineNumbers, readCases } from "../catalogue/cases.ts";
 import type { BrokenRule, CatalogueRule } from "../catalogue/registry.ts";
 import type { TestResult } from "./results.ts";
 
@@ -70,7 +70,7 @@ const findRuleName = (file: string): string | undefined =>
   /^functions\/([^/]+)\//.exec(relative(root, file).split(sep).join("/"))?.[1];
 
 const readCasePlaces = async (listed: CatalogueRule): Promise<{ name: string; line: number }[]> => {
-  const [cases, lines] = await Promise.all([readCases(listed), readCaseLines(listed)]);
+  const [cases, lines] = await Promise.all([readCases(listed), readCaseLineNumbers(listed)]);
   return cases.map(({ name }, index) => ({ name, line: lines[index] ?? 1 }));
 };
 

@@ -9,8 +9,8 @@ import { Complaint } from "../cli/complaint.ts";
 import { parseConfig } from "../project/project.ts";
 import { buildEndpointConfig } from "../project/served.ts";
 import { evaluateMatchCondition } from "../testing/cel-condition.ts";
-import { buildConfigurations, type RegistrationOptions, type WebhookEntry } from "./configurations.ts";
-import { joinLines } from "./entry.ts";
+import { buildWebhookConfigurations, type WebhookConfigurationOptions, type WebhookEntry } from "./configurations.ts";
+import { joinCelExpressionLines } from "./entry.ts";
 
 const pods = [{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE", "UPDATE"] }] as const;
 const namespaces = [{ ...pods[0], resources: ["namespaces"] }] as const;
@@ -56,25 +56,25 @@ const rows = readRows<{
   slow: [name: string, timeouts: Record<string, [seconds: number, match: string]>, message?: string][];
 }>(import.meta.filename);
 
-const registration: RegistrationOptions = {
+const registration: WebhookConfigurationOptions = {
   name: "postern",
   address: (name, phase) => `https://host/local.key/${name}/${phase}`,
   harden: false,
 };
 
-const buildFor = (yaml: string, change: Partial<RegistrationOptions> = {}, rules = catalogue) => {
+const buildFor = (yaml: string, change: Partial<WebhookConfigurationOptions> = {}, rules = catalogue) => {
   const cluster = parseConfig(yaml, rules).clusters.get("local");
   assert.ok(cluster);
-  return buildConfigurations(rules, cluster, { ...registration, ...change });
+  return buildWebhookConfigurations(rules, cluster, { ...registration, ...change });
 };
 const all = "rules: { first: , second: , third: }";
-const buildEntries = (yaml: string, change: Partial<RegistrationOptions> = {}): Record<string, WebhookEntry> =>
+const buildEntries = (yaml: string, change: Partial<WebhookConfigurationOptions> = {}): Record<string, WebhookEntry> =>
   Object.fromEntries(
     buildFor(yaml, change).flatMap(({ kind, webhooks }) =>
       webhooks.map((webhook) => [`${kind.slice(0, -"ingWebhookConfiguration".length)} ${webhook.name}`, webhook]),
     ),
   );
-const buildSecondEntry = (section: string, change: Partial<RegistrationOptions> = {}) => {
+const buildSecondEntry = (section: string, change: Partial<WebhookConfigurationOptions> = {}) => {
   const entry = buildEntries(`rules: { second: ${section} }`, change)["Validat second.postern.dev"];
   assert.ok(entry);
   return entry;
@@ -170,9 +170,10 @@ describe("an exemption", () => {
 });
 
 describe("one line", () => {
-  it("leaves texts as they are", () => assert.equal(joinLines('  a == "b   c"\n    || b\n'), 'a == "b   c" || b'));
+  it("leaves texts as they are", () =>
+    assert.equal(joinCelExpressionLines('  a == "b   c"\n    || b\n'), 'a == "b   c" || b'));
   for (const text of ["a // why\n|| b", 'a == """x\n  y"""'])
-    it(`keeps the lines of ${JSON.stringify(text)}`, () => assert.equal(joinLines(text), text));
+    it(`keeps the lines of ${JSON.stringify(text)}`, () => assert.equal(joinCelExpressionLines(text), text));
 });
 
 describe("mutating entries", () => {
@@ -237,7 +238,7 @@ describe("a rule with variants", () => {
         validate() {},
       }),
     );
-  const buildVariantEntries = (yaml: string, change: Partial<RegistrationOptions> = {}, names: string[] = []) =>
+  const buildVariantEntries = (yaml: string, change: Partial<WebhookConfigurationOptions> = {}, names: string[] = []) =>
     buildFor(yaml, change, [...catalogue, createLevelsRule(names)]).flatMap(({ kind, webhooks }) =>
       webhooks.map((webhook) => ({ kind, ...webhook })),
     );

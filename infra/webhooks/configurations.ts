@@ -4,10 +4,16 @@ import type { Phase, RequestMatch } from "#lib/rule.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
 import { Complaint } from "../cli/complaint.ts";
 import type { ClusterConfig } from "../config/config.ts";
-import { buildExemptConditions, buildExemptSelector, buildRuleEntries, joinLines, type VariantEntry } from "./entry.ts";
-import { buildGroupEntry, listSharedEntryConflicts } from "./groups.ts";
+import {
+  buildExemptConditions,
+  buildExemptNamespaceSelector,
+  buildRuleWebhookEntries,
+  joinCelExpressionLines,
+  type VariantEntry,
+} from "./entry.ts";
+import { buildGroupWebhookEntry, listSharedEntryConflicts } from "./groups.ts";
 
-export interface RegistrationOptions {
+export interface WebhookConfigurationOptions {
   name: string;
   /** Returns the URL of a rule's endpoint, with the cluster's key. `path` is the phase, or the phase and a variant. */
   address(rule: string, path: string): string;
@@ -38,10 +44,10 @@ export interface WebhookEntry {
 const longestChain = 20;
 
 /** Returns a cluster's webhook configurations, with entries in the order of the compiled-in plugins. */
-export const buildConfigurations = (
+export const buildWebhookConfigurations = (
   catalogue: CatalogueRule[],
   cluster: ClusterConfig,
-  registration: RegistrationOptions,
+  registration: WebhookConfigurationOptions,
 ) => {
   const mutating = buildWebhooks("mutate", catalogue, cluster, registration);
   const slow = findSlowRequest(mutating);
@@ -67,37 +73,37 @@ const buildWebhooks = (
   phase: Phase,
   catalogue: CatalogueRule[],
   cluster: ClusterConfig,
-  registration: RegistrationOptions,
+  registration: WebhookConfigurationOptions,
 ): WebhookEntry[] =>
   catalogue.flatMap((listed) => {
     const setup = cluster.rules.get(listed.name);
     if (setup === undefined || setup.mode === "off" || !listed.phases.includes(phase)) return [];
     const group = phase === "mutate" ? cluster.groups.find(({ members }) => members.includes(listed)) : undefined;
     if (group === undefined)
-      return buildRuleEntries(listed, phase, setup, isHardened(registration, listed.name)).map((variantEntry) =>
+      return buildRuleWebhookEntries(listed, phase, setup, isHardened(registration, listed.name)).map((variantEntry) =>
         toWebhook(listed.name, phase, variantEntry, registration),
       );
     const isFirst = group.members.find(({ name }) => (cluster.rules.get(name)?.mode ?? "off") !== "off") === listed;
     if (!isFirst) return [];
     const [disagreement] = listSharedEntryConflicts(group, cluster, isHardened(registration, group.name));
     if (disagreement) throw new Complaint(`groups.${group.name} ${disagreement}`);
-    const entry = buildGroupEntry(group, cluster, isHardened(registration, group.name));
+    const entry = buildGroupWebhookEntry(group, cluster, isHardened(registration, group.name));
     return entry ? [toWebhook(group.name, phase, { entry }, registration)] : [];
   });
 
-const isHardened = ({ harden }: RegistrationOptions, name: string) =>
+const isHardened = ({ harden }: WebhookConfigurationOptions, name: string) =>
   typeof harden === "boolean" ? harden : harden(name);
 
 const toWebhook = (
   rule: string,
   phase: Phase,
   { variant, entry }: VariantEntry,
-  { address, ca }: RegistrationOptions,
+  { address, ca }: WebhookConfigurationOptions,
 ): WebhookEntry => {
   const [name, path] = variant === undefined ? [rule, phase] : [`${variant}.${rule}`, `${phase}/${variant}`];
   const { match, exempt, objectSelector } = entry;
   const conditions = Object.entries({ ...buildExemptConditions(exempt), ...entry.conditions });
-  const namespaceSelector = combineSelectors(entry.namespaceSelector, buildExemptSelector(exempt));
+  const namespaceSelector = combineSelectors(entry.namespaceSelector, buildExemptNamespaceSelector(exempt));
   return {
     name: `${name}.postern.dev`,
     clientConfig: { url: address(rule, path), ...(ca && { caBundle: Buffer.from(ca).toString("base64") }) },
@@ -107,7 +113,10 @@ const toWebhook = (
     ...(namespaceSelector && { namespaceSelector }),
     ...(objectSelector && { objectSelector }),
     ...(conditions.length > 0 && {
-      matchConditions: conditions.map(([name, expression]) => ({ name, expression: joinLines(expression) })),
+      matchConditions: conditions.map(([name, expression]) => ({
+        name,
+        expression: joinCelExpressionLines(expression),
+      })),
     }),
     sideEffects: entry.sideEffects,
     timeoutSeconds: entry.timeoutSeconds,

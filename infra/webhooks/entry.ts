@@ -10,12 +10,12 @@ import {
 } from "#lib/rule.ts";
 import { applyVariant, type CatalogueRule } from "../catalogue/registry.ts";
 import { Complaint } from "../cli/complaint.ts";
-import type { Exemptions, RuleConfig } from "../config/config.ts";
+import type { RuleConfig, RuleExemptions } from "../config/config.ts";
 
 /** A webhook entry of a rule in a cluster, without its name and URL. */
 export interface RuleWebhookEntry {
   match: readonly RequestMatch[];
-  exempt: Exemptions;
+  exempt: RuleExemptions;
   conditions: NamedConditions;
   failurePolicy: "Fail" | "Ignore";
   matchPolicy: "Equivalent" | "Exact";
@@ -34,7 +34,7 @@ export interface VariantEntry {
 const defaultTimeout = 3;
 
 /** Returns a rule's entries in one phase: one, or one for each variant that matches something. */
-export const buildRuleEntries = (
+export const buildRuleWebhookEntries = (
   listed: CatalogueRule,
   phase: Phase,
   setup: RuleConfig,
@@ -45,7 +45,7 @@ export const buildRuleEntries = (
   if (variants === undefined) {
     // A `match` that is a function of the settings may return an empty list: then the rule has no entry.
     const isUnasked = typeof listed.rule.match === "function" && isIdle(listed.rule, setup.settings);
-    return isUnasked ? [] : [{ entry: buildRuleEntry(listed, phase, setup, harden) }];
+    return isUnasked ? [] : [{ entry: buildRuleWebhookEntry(listed, phase, setup, harden) }];
   }
   const names = variants.map(({ name }) => name);
   const unfit = names.find((name, index) => !isVariantName(name) || names.indexOf(name) < index);
@@ -57,7 +57,7 @@ export const buildRuleEntries = (
     const { rule, settings } = applyVariant(listed.rule, setup.settings, variant);
     return isIdle(rule, settings)
       ? []
-      : [{ variant, entry: buildRuleEntry({ ...listed, rule }, phase, { ...setup, settings }, harden) }];
+      : [{ variant, entry: buildRuleWebhookEntry({ ...listed, rule }, phase, { ...setup, settings }, harden) }];
   });
 };
 
@@ -68,7 +68,7 @@ const isPhase = (name: string) => name === "mutate" || name === "validate";
 /** Exempt by default from entries that fail closed, because the cluster could not repair itself otherwise. */
 const vitalNamespaces = ["kube-system", "kube-node-lease"];
 
-export const buildRuleEntry = (
+export const buildRuleWebhookEntry = (
   { name, rule }: CatalogueRule,
   phase: Phase,
   setup: RuleConfig,
@@ -113,7 +113,7 @@ const chooseExemptions = (
   match: readonly RequestMatch[],
   { exempt = {} }: RuleConfig,
   sparesVital: boolean,
-): Exemptions => {
+): RuleExemptions => {
   if (exempt.namespaceLabels && Object.keys(exempt.namespaceLabels).length > 0 && match.some(matchesNamespaces))
     throw new Complaint(
       `rules.${name}.exempt.namespaceLabels would let every user with the right to label a namespace exempt it, because ${name} matches namespaces; use namespaces, users or groups`,
@@ -139,10 +139,10 @@ const chooseSelector = (
 };
 
 /** Exempts by namespace, never by labels of the object, which its author could set. */
-export const buildExemptSelector = ({
+export const buildExemptNamespaceSelector = ({
   namespaces = [],
   namespaceLabels = {},
-}: Exemptions): LabelSelector | undefined => {
+}: RuleExemptions): LabelSelector | undefined => {
   const matchExpressions = [
     ...(namespaces.length > 0
       ? [{ key: "kubernetes.io/metadata.name", operator: "NotIn" as const, values: namespaces }]
@@ -152,7 +152,7 @@ export const buildExemptSelector = ({
   return matchExpressions.length > 0 ? { matchExpressions } : undefined;
 };
 
-export const buildExemptConditions = ({ users = [], groups = [] }: Exemptions): NamedConditions => {
+export const buildExemptConditions = ({ users = [], groups = [] }: RuleExemptions): NamedConditions => {
   return {
     ...(users.length > 0 && {
       "user-is-not-exempt": `!(request.userInfo.?username.orValue("") in ${toCelList(users)})`,
@@ -168,7 +168,7 @@ export const toCelList = (texts: readonly string[]) =>
   JSON.stringify(texts).replaceAll("\u2028", "\\u2028").replaceAll("\u2029", "\\u2029");
 
 /** Joins the lines of an expression, unless it has a comment or a triple-quoted string, which depend on them. */
-export const joinLines = (expression: string) =>
+export const joinCelExpressionLines = (expression: string) =>
   /\/\/|"""|'''/.test(expression)
     ? expression
     : expression

@@ -8,7 +8,7 @@ import { Complaint } from "../cli/complaint.ts";
 import { parseConfig } from "../project/project.ts";
 import { buildEndpointConfig, listServedRules } from "../project/served.ts";
 import { evaluateMatchCondition } from "../testing/cel-condition.ts";
-import { buildConfigurations, type WebhookEntry } from "./configurations.ts";
+import { buildWebhookConfigurations, type WebhookEntry } from "./configurations.ts";
 
 const pods: RequestMatch = { apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE"] };
 const services: RequestMatch = { ...pods, resources: ["services"], operations: ["CREATE", "UPDATE"] };
@@ -40,7 +40,7 @@ const buildEntries = (yaml: string, harden = false): WebhookEntry[] => {
   const cluster = parse(yaml).clusters.get("local");
   assert.ok(cluster);
   const buildAddress = (name: string, phase: string) => `https://host/local.key/${name}/${phase}`;
-  return buildConfigurations(catalogue, cluster, { name: "postern", address: buildAddress, harden }).flatMap(
+  return buildWebhookConfigurations(catalogue, cluster, { name: "postern", address: buildAddress, harden }).flatMap(
     ({ webhooks }) => webhooks,
   );
 };
@@ -252,7 +252,11 @@ describe("a group's entry", () => {
     const buildFor = (printConfig: string) => {
       const cluster = parseConfig(printConfig, rules).clusters.get("local");
       assert.ok(cluster);
-      return buildConfigurations(rules, cluster, { name: "postern", address: () => "https://host", harden: false });
+      return buildWebhookConfigurations(rules, cluster, {
+        name: "postern",
+        address: () => "https://host",
+        harden: false,
+      });
     };
     assert.throws(() => buildFor("rules: { a: , b: }"), /could wait 30 s for a, b, .*; group them, or shorten one/);
     assert.equal(buildFor("rules: { a: , b: }\ngroups: { both: [a, b] }").length, 1);

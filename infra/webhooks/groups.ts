@@ -1,11 +1,17 @@
 import type { RequestMatch } from "#lib/rule.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
 import type { ClusterConfig, RuleConfig, RuleGroup } from "../config/config.ts";
-import { buildExemptConditions, buildRuleEntry, joinLines, type RuleWebhookEntry, toCelList } from "./entry.ts";
+import {
+  buildExemptConditions,
+  buildRuleWebhookEntry,
+  joinCelExpressionLines,
+  type RuleWebhookEntry,
+  toCelList,
+} from "./entry.ts";
 
 type ActiveMember = { listed: CatalogueRule; entry: RuleWebhookEntry; mode: RuleConfig["mode"] };
 
-export const buildGroupEntry = (
+export const buildGroupWebhookEntry = (
   { members }: RuleGroup,
   cluster: ClusterConfig,
   harden: boolean,
@@ -53,7 +59,7 @@ const buildMemberCondition = (
 
 /** Adds a line break before the parenthesis, because an expression may end with a comment. */
 const parenthesize = (expression: string) => {
-  const line = joinLines(expression);
+  const line = joinCelExpressionLines(expression);
   return line.includes("\n") || line.includes("//") ? `(${line}\n)` : `(${line})`;
 };
 
@@ -124,7 +130,7 @@ const listActiveMembers = (members: CatalogueRule[], { rules }: ClusterConfig, h
   members.flatMap((listed) => {
     const setup = rules.get(listed.name);
     if (setup === undefined || setup.mode === "off") return [];
-    return [{ listed, mode: setup.mode, entry: buildRuleEntry(listed, "mutate", setup, harden) }];
+    return [{ listed, mode: setup.mode, entry: buildRuleWebhookEntry(listed, "mutate", setup, harden) }];
   });
 
 const formatValue = (value: unknown) => JSON.stringify(value) ?? "none";

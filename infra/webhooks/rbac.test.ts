@@ -4,7 +4,7 @@ import { accessReview, create, discovery, get, https, list } from "#lib/needs.ts
 import { rule } from "#lib/rule.ts";
 import { toCatalogueRule } from "../../test/catalogue-rules.ts";
 import { parseConfig } from "../project/project.ts";
-import { buildAccessEntries, buildRoles } from "./rbac.ts";
+import { buildEksAccessEntryTemplate, buildFunctionRbacObjects } from "./rbac.ts";
 
 // test/cluster/rights.test.ts checks what these roles allow in a cluster.
 
@@ -41,7 +41,8 @@ interface RoleManifest {
   subjects?: { kind: string; name: string }[];
 }
 // The assertions read only these fields of the printed objects.
-const printRoles = (yaml: string) => buildRoles(catalogue, parseCluster(yaml), "postern") as RoleManifest[];
+const printRoles = (yaml: string) =>
+  buildFunctionRbacObjects(catalogue, parseCluster(yaml), "postern") as RoleManifest[];
 const listNames = (yaml: string) => printRoles(yaml).map(({ kind, metadata }) => `${kind} ${metadata.name}`);
 
 describe("a rule's rights", () => {
@@ -97,7 +98,7 @@ describe("a rule's rights", () => {
 describe("the access entries of an EKS cluster", () => {
   it("make each function's role a member of its rule's group", () => {
     const cluster = parseCluster(`${rules}\nclusters: { prod: { connect: ${eks} } }`);
-    const template = buildAccessEntries(catalogue, cluster, "postern");
+    const template = buildEksAccessEntryTemplate(catalogue, cluster, "postern");
     assert.deepEqual(Reflect.get(template, "Resources").ReadsAccessEntry, {
       Type: "AWS::EKS::AccessEntry",
       Properties: {

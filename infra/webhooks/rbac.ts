@@ -47,7 +47,11 @@ const listFunctionNeeds = (
 };
 
 /** Returns the RBAC objects that give each function only the rights that its rules need. */
-export const buildRoles = (catalogue: CatalogueRule[], cluster: ClusterConfig, name: string): object[] => {
+export const buildFunctionRbacObjects = (
+  catalogue: CatalogueRule[],
+  cluster: ClusterConfig,
+  name: string,
+): object[] => {
   const rules = listFunctionNeeds(catalogue, cluster);
   const hasToken = cluster.connect?.tokenSecret !== undefined || cluster.connect?.tokenParameter !== undefined;
   const labels = { "app.kubernetes.io/managed-by": "postern" };
@@ -109,7 +113,11 @@ const listPolicyRules = ({ verb, kind, kinds }: Need<unknown>, settings: object)
 };
 
 /** Returns a CloudFormation template of EKS access entries that put each function's role into its Kubernetes group. */
-export const buildAccessEntries = (catalogue: CatalogueRule[], cluster: ClusterConfig, name: string): object => {
+export const buildEksAccessEntryTemplate = (
+  catalogue: CatalogueRule[],
+  cluster: ClusterConfig,
+  name: string,
+): object => {
   const rules = listFunctionNeeds(catalogue, cluster).map((rule) => ({ ...rule, id: toLogicalId(rule.name) }));
   return {
     AWSTemplateFormatVersion: "2010-09-09",

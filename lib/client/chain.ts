@@ -9,7 +9,7 @@ import { callMutatorsInRounds } from "../reinvocation.ts";
 import { matchesRequest } from "../request-match.ts";
 import type { AdmissionRequest, KubernetesObject, Patch } from "../review.ts";
 import type { Phase } from "../rule.ts";
-import type { GuardedRule } from "./guard-entries.ts";
+import type { RuleAsWebhookEntry } from "./guard-entries.ts";
 import { buildCallFailure, buildWebhookDenialStatus, type ErrorStatus } from "./responses.ts";
 
 /** What a rule decided about a request, or why it failed. */
@@ -23,8 +23,8 @@ export interface GuardOutcome {
   failure?: Failure;
 }
 
-export interface ChainContext {
-  entries: readonly GuardedRule[];
+export interface RuleChainContext {
+  entries: readonly RuleAsWebhookEntry[];
   failurePolicy: "Fail" | "Ignore";
   now(): Date;
   capabilities(milliseconds: number): Capabilities;
@@ -39,11 +39,11 @@ export interface ChainResult {
   warnings: string[];
 }
 
-export const filterMatching = (entries: readonly GuardedRule[], phase: Phase, request: AdmissionRequest) =>
+export const filterMatching = (entries: readonly RuleAsWebhookEntry[], phase: Phase, request: AdmissionRequest) =>
   entries.filter(({ match }) => match[phase]?.some((row) => matchesRequest(row, request)));
 
 /** Evaluates a request in the API server's order: mutating rules one after another, then validating rules in parallel. */
-export const evaluateChain = async (request: AdmissionRequest, context: ChainContext): Promise<ChainResult> => {
+export const evaluateChain = async (request: AdmissionRequest, context: RuleChainContext): Promise<ChainResult> => {
   const mutated = await mutate(request, context);
   if (mutated.refusal) return mutated;
   const last = mutated.isChanged ? { ...request, object: mutated.object } : request;
@@ -57,12 +57,12 @@ export const evaluateChain = async (request: AdmissionRequest, context: ChainCon
   return { ...mutated, warnings, ...(refusal && { refusal }) };
 };
 
-const mutate = async (request: AdmissionRequest, context: ChainContext): Promise<ChainResult> => {
+const mutate = async (request: AdmissionRequest, context: RuleChainContext): Promise<ChainResult> => {
   const entries = filterMatching(context.entries, "mutate", request);
   const warnings: string[] = [];
   let { object } = request;
   let refusal: ErrorStatus | undefined;
-  const isReinvoked = ({ mode, rule }: GuardedRule) => mode === "enforce" && rule.reinvocationPolicy !== "Never";
+  const isReinvoked = ({ mode, rule }: RuleAsWebhookEntry) => mode === "enforce" && rule.reinvocationPolicy !== "Never";
   await callMutatorsInRounds(entries, isReinvoked, async (entry) => {
     const result = await evaluateEntry(entry, "mutate", { ...request, object }, context);
     for (const warning of result.warnings) warnings.push(warning);
@@ -83,10 +83,10 @@ interface EntryResult {
 }
 
 const evaluateEntry = async (
-  entry: GuardedRule,
+  entry: RuleAsWebhookEntry,
   phase: Phase,
   request: AdmissionRequest,
-  context: ChainContext,
+  context: RuleChainContext,
 ): Promise<EntryResult> => {
   const { name, mode, rule, settings, variant, milliseconds } = entry;
   let decision: RuleDecision | undefined;
@@ -113,9 +113,9 @@ const evaluateEntry = async (
 
 /** Reports whether the rule's selectors select a request, as the API server evaluates them. */
 const isSelectedBy = async (
-  { namespaceSelector, objectSelector, milliseconds }: GuardedRule,
+  { namespaceSelector, objectSelector, milliseconds }: RuleAsWebhookEntry,
   { object, oldObject, namespace, resource: { group, resource } }: AdmissionRequest,
-  context: ChainContext,
+  context: RuleChainContext,
 ): Promise<boolean> => {
   const hasLabels = (selector: LabelSelector, value: unknown) =>
     isSelected(selector, Object(Object(value).metadata).labels ?? {});

@@ -9,9 +9,9 @@ import type { UserInfo } from "../review.ts";
 import type { GuardOutcome } from "./chain.ts";
 import { createGuardEntries, type GuardRule } from "./guard-entries.ts";
 import { applyRulesToHttpLibrary, type HttpLibrary } from "./http-library.ts";
-import { createInterceptor, type GuardContext } from "./interception.ts";
+import { createWriteInterceptor, type GuardContext } from "./interception.ts";
 import { createPolicyRules, type Policies, type References } from "./policies.ts";
-import type { SendAsProgram } from "./program-capabilities.ts";
+import type { SendWithProgramOptions } from "./program-capabilities.ts";
 import { readBody } from "./request-body.ts";
 import { isWritingMethod } from "./target.ts";
 
@@ -60,7 +60,7 @@ const createContext = (guard: Guard): GuardContext => {
  * response like the API server's. A request that no rule matches is sent unchanged.
  */
 export const guard = (send: typeof fetch, options: Guard): typeof fetch => {
-  const intercept = createInterceptor(createContext(options));
+  const intercept = createWriteInterceptor(createContext(options));
   return async (input, init) => {
     const source = isRequest(input) ? input : undefined;
     const method = (init?.method ?? source?.method ?? "GET").toUpperCase();
@@ -88,7 +88,7 @@ export const guard = (send: typeof fetch, options: Guard): typeof fetch => {
 const isRequest = (input: unknown): input is Request => isObject(input) && "method" in input;
 
 const createSender =
-  (send: typeof fetch, source: Request | undefined, init: RequestInit | undefined): SendAsProgram =>
+  (send: typeof fetch, source: Request | undefined, init: RequestInit | undefined): SendWithProgramOptions =>
   (method, url, headers, body, signal) => {
     const signals = [init?.signal, source?.signal, signal].filter((value) => value != null);
     const own = source && { redirect: source.redirect, credentials: source.credentials, cache: source.cache };

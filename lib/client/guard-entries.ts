@@ -22,7 +22,7 @@ export interface GuardRule {
 }
 
 /** A rule with all that its webhook entries, of both phases, would contain. */
-export interface GuardedRule {
+export interface RuleAsWebhookEntry {
   name: string;
   /** The name of the webhook entry, as refusals contain it. */
   webhook: string;
@@ -43,7 +43,7 @@ const defaultOrder = 37;
 const getOrder = ({ order = defaultOrder }: Rule) => order;
 
 /** Returns entries in the order in which the API server would call the rules. Throws if settings are invalid. */
-export const createGuardEntries = (rules: Record<string, GuardRule>): GuardedRule[] =>
+export const createGuardEntries = (rules: Record<string, GuardRule>): RuleAsWebhookEntry[] =>
   Object.entries(rules)
     .filter(([, { mode }]) => mode !== "off")
     .sort(([left, { rule: first }], [right, { rule: second }]) =>
@@ -73,8 +73,8 @@ const createEntry = (
   settings: object,
   mode: EnforcementMode,
   variant?: string,
-): GuardedRule => {
-  const match: GuardedRule["match"] = {};
+): RuleAsWebhookEntry => {
+  const match: RuleAsWebhookEntry["match"] = {};
   for (const phase of listPhases(rule)) {
     if (Object.keys(selectPhase(rule.authorizedBy, phase, settings) ?? {}).length > 0)
       throw new Error(

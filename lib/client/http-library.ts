@@ -1,6 +1,6 @@
 import { Failure } from "../failure.ts";
-import { createInterceptor, type GuardContext } from "./interception.ts";
-import type { SendAsProgram } from "./program-capabilities.ts";
+import { createWriteInterceptor, type GuardContext } from "./interception.ts";
+import type { SendWithProgramOptions } from "./program-capabilities.ts";
 
 /** A request as @kubernetes/client-node passes it to its HTTP library. */
 export interface ClientNodeRequestContext {
@@ -12,27 +12,27 @@ export interface ClientNodeRequestContext {
 }
 
 /** A response, as HTTP libraries of @kubernetes/client-node return it. */
-export interface ResponseContext {
+export interface ClientNodeResponse {
   httpStatusCode: number;
   headers: Record<string, string>;
   body: { text(): Promise<string>; binary(): Promise<Buffer> };
 }
 
 /** The part of @kubernetes/client-node's Observable that is used here: a promise with `pipe`. */
-export interface Observable<T> {
+export interface ClientNodeObservable<T> {
   toPromise(): Promise<T>;
-  pipe<U>(next: (value: T) => U | PromiseLike<U>): Observable<U>;
+  pipe<U>(next: (value: T) => U | PromiseLike<U>): ClientNodeObservable<U>;
 }
 
 /** The part of @kubernetes/client-node's HttpLibrary that is used here. */
 export interface HttpLibrary {
-  send(request: ClientNodeRequestContext): Observable<ResponseContext>;
+  send(request: ClientNodeRequestContext): ClientNodeObservable<ClientNodeResponse>;
 }
 
 /** Returns an HTTP library that applies policies and rules to each write before `library` sends it. */
 export const applyRulesToHttpLibrary = (library: HttpLibrary, context: GuardContext): HttpLibrary => {
-  const intercept = createInterceptor(context);
-  const pass = async (request: ClientNodeRequestContext): Promise<ResponseContext> => {
+  const intercept = createWriteInterceptor(context);
+  const pass = async (request: ClientNodeRequestContext): Promise<ClientNodeResponse> => {
     const response = await intercept({
       method: String(request.getHttpMethod()).toUpperCase(),
       address: request.getUrl(),
@@ -54,7 +54,7 @@ const readHeaders = (request: ClientNodeRequestContext): Headers => {
 
 /** Returns a function that sends other requests in place of `request`. They inherit its other members, such as the agent. */
 const createSender =
-  (library: HttpLibrary, request: ClientNodeRequestContext): SendAsProgram =>
+  (library: HttpLibrary, request: ClientNodeRequestContext): SendWithProgramOptions =>
   async (method, url, headers, body, signal) => {
     const signals = [request.getSignal?.(), signal].filter((value) => value !== undefined);
     const derived: ClientNodeRequestContext = Object.assign(Object.create(request), {
@@ -100,7 +100,7 @@ const toResponseContext = async (response: Response) => {
   };
 };
 
-const toObservable = <T>(promise: Promise<T>): Observable<T> => ({
+const toObservable = <T>(promise: Promise<T>): ClientNodeObservable<T> => ({
   toPromise: () => promise,
   pipe: (next) => toObservable(promise.then(next)),
 });

@@ -1,11 +1,11 @@
 import { Failure } from "../failure.ts";
 import { isMap } from "../json.ts";
 import type { AdmissionRequest, UserInfo } from "../review.ts";
-import { type ChainContext, filterMatching } from "./chain.ts";
-import type { GuardedRule } from "./guard-entries.ts";
-import { sendPatch } from "./patch-requests.ts";
-import { openProgramCapabilities, type SendAsProgram } from "./program-capabilities.ts";
-import { getMediaType, parseBody, parseObject } from "./request-body.ts";
+import { filterMatching, type RuleChainContext } from "./chain.ts";
+import type { RuleAsWebhookEntry } from "./guard-entries.ts";
+import { evaluateAndSendPatch } from "./patch-requests.ts";
+import { openProgramCapabilities, type SendWithProgramOptions } from "./program-capabilities.ts";
+import { getMediaType, parseBody, parseKubernetesObjectBody } from "./request-body.ts";
 import { toFailureResponse } from "./responses.ts";
 import { parseTarget, parseWriteUrl, type WriteTarget } from "./target.ts";
 import {
@@ -18,25 +18,25 @@ import {
 } from "./write.ts";
 
 /** A request of the program. `open` is called only if a rule matches the request. */
-export interface ProgramRequest {
+export interface InterceptedProgramRequest {
   method: string;
   address: string;
-  send: SendAsProgram;
+  send: SendWithProgramOptions;
   open(): { headers: Headers; read(): Promise<Uint8Array<ArrayBuffer>> };
 }
 
 /** A guard's options with their defaults. */
-export interface GuardContext extends Omit<ChainContext, "capabilities"> {
+export interface GuardContext extends Omit<RuleChainContext, "capabilities"> {
   server: URL | undefined;
   user: UserInfo;
   /** Undefined if rules read the cluster with the program's credentials. */
-  capabilities: ChainContext["capabilities"] | undefined;
+  capabilities: RuleChainContext["capabilities"] | undefined;
 }
 
 /** Returns a handler of requests. The handler returns undefined if no rule matches: the caller sends that request. */
-export const createInterceptor = (guard: GuardContext) => {
+export const createWriteInterceptor = (guard: GuardContext) => {
   const openCapabilities = openProgramCapabilities();
-  return async ({ method, address, send, open }: ProgramRequest): Promise<Response | undefined> => {
+  return async ({ method, address, send, open }: InterceptedProgramRequest): Promise<Response | undefined> => {
     try {
       const url = parseWriteUrl(method, address);
       const target = url && parseTarget(method, url, guard.server);
@@ -53,7 +53,7 @@ export const createInterceptor = (guard: GuardContext) => {
   };
 };
 
-const isMatched = (entries: readonly GuardedRule[], target: WriteTarget): boolean => {
+const isMatched = (entries: readonly RuleAsWebhookEntry[], target: WriteTarget): boolean => {
   const request = buildAdmissionRequest(target, { group: "", version: "", kind: "" }, {});
   // A PUT or PATCH of an object that doesn't exist may create it.
   const created: AdmissionRequest = { ...request, operation: "CREATE" };
@@ -65,7 +65,7 @@ const isMatched = (entries: readonly GuardedRule[], target: WriteTarget): boolea
 
 /** Handles a POST or a PUT. */
 const sendObject = async (write: InterceptedWrite): Promise<Response> => {
-  const object = parseObject(write.body, write.headers);
+  const object = parseKubernetesObjectBody(write.body, write.headers);
   const old = write.method === "POST" ? undefined : await readCurrentOrSend(write);
   if (old instanceof Response) return old;
   const result = await evaluateWrite(write, object, old);
@@ -92,6 +92,6 @@ const hasDryRunOption = ({ body, headers }: InterceptedWrite): boolean => {
 const handlers: Record<string, (write: InterceptedWrite) => Promise<Response>> = {
   POST: sendObject,
   PUT: sendObject,
-  PATCH: sendPatch,
+  PATCH: evaluateAndSendPatch,
   DELETE: sendDeletion,
 };

@@ -2,12 +2,12 @@ import { Failure } from "../failure.ts";
 import { getOwn, isMap, parsePointer } from "../json.ts";
 import { computePatch } from "../patch.ts";
 import type { KubernetesObject, Patch } from "../review.ts";
-import { filterLastingHeaders } from "./program-capabilities.ts";
-import { getMediaType, jsonType, parseBody, parseObject } from "./request-body.ts";
+import { selectReusableHeaders } from "./program-capabilities.ts";
+import { getMediaType, jsonType, parseBody, parseKubernetesObjectBody } from "./request-body.ts";
 import {
   evaluateWrite,
   type InterceptedWrite,
-  parseMap,
+  parseJsonMap,
   readCurrentOrSend,
   sendUnlessRefused,
   sendWrite,
@@ -24,7 +24,7 @@ const maxRetries = 3;
  * Handles a PATCH. The API server computes the result in a dry run. If rules change the result, a patch with the
  * difference from the current object is sent instead, together with a test of the object's resourceVersion.
  */
-export const sendPatch = async (write: InterceptedWrite): Promise<Response> => {
+export const evaluateAndSendPatch = async (write: InterceptedWrite): Promise<Response> => {
   const patch = parseBody(write.body, write.headers, patchTypes);
   if (getMediaType(write.headers) === applyType) return sendApply(write);
   if (!isMap(patch) && !Array.isArray(patch)) throw new Failure(400, "the body must be a patch as JSON");
@@ -53,10 +53,10 @@ const sendDryRun = async (
   const address = new URL(url);
   address.searchParams.set("dryRun", "All");
   const type = headers.get("content-type") ?? jsonType;
-  const own = filterLastingHeaders(headers, { accept: jsonType, "content-type": type });
+  const own = selectReusableHeaders(headers, { accept: jsonType, "content-type": type });
   const response = await send("PATCH", String(address), own, body);
   if (!response.ok) return response;
-  const result = parseMap(await response.text());
+  const result = parseJsonMap(await response.text());
   if (result === undefined)
     throw new Failure(500, "the API server's answer to a dry run of the patch is not an object");
   return result;
@@ -86,7 +86,7 @@ const sendDifference = (
 const isConflict = async (response: Response): Promise<boolean> => {
   if (response.status === 409) return true;
   if (response.status !== 422) return false;
-  const { reason, details } = Object(parseMap(await response.clone().text()));
+  const { reason, details } = Object(parseJsonMap(await response.clone().text()));
   return reason === "Invalid" && Object(details).kind === undefined;
 };
 
@@ -97,7 +97,7 @@ const isConflict = async (response: Response): Promise<boolean> => {
 const sendApply = async (write: InterceptedWrite): Promise<Response> => {
   const old = await readCurrentOrSend(write);
   if (old instanceof Response) return old;
-  let body = parseObject(write.body, write.headers, [applyType]);
+  let body = parseKubernetesObjectBody(write.body, write.headers, [applyType]);
   const warnings: string[] = [];
   for (let round = 0; ; round++) {
     const isGiven = round === 0;

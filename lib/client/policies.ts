@@ -13,7 +13,7 @@ import {
   toVerdict,
   validatePolicyResources,
 } from "../policy/policy-rules.ts";
-import type { HttpSettings } from "../policy/references/http.ts";
+import type { PolicyHttpSettings } from "../policy/references/http.ts";
 import type { KinitirasPolicy } from "../policy/types.ts";
 import { evaluateValidatePolicies } from "../policy/validate.ts";
 import type { KubernetesObject } from "../review.ts";
@@ -28,7 +28,7 @@ export type Policies =
 /** What references and scripts of policies may do in a client: which hosts and Secrets they may read. */
 export interface References {
   /** The hosts that references may call, and how; none by default. */
-  http?: Partial<HttpSettings>;
+  http?: Partial<PolicyHttpSettings>;
   /** The Secrets that references may read, none by default: `{ group: "", resource: "secrets" }` allows all. */
   reads?: PolicySettings["reads"];
   /** Whether policies may contain scripts; true by default. */

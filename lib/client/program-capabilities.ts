@@ -1,5 +1,5 @@
 import { createAnswerCache } from "../cluster/answer-cache.ts";
-import { longestAnswer, type sendRequest, UnansweredError } from "../cluster/https-request.ts";
+import { maximumAnswerBytes, type sendRequest, UnansweredError } from "../cluster/https-request.ts";
 import { createLiveCapabilities } from "../cluster/live-capabilities.ts";
 import { Failure } from "../failure.ts";
 import { createMemoryLedger } from "../ledger.ts";
@@ -7,7 +7,7 @@ import type { Capabilities } from "../needs.ts";
 import { readBody } from "./request-body.ts";
 
 /** Sends a request as the program itself would: with its connections, its signal and its other options. */
-export type SendAsProgram = (
+export type SendWithProgramOptions = (
   method: string,
   url: string,
   headers: Headers,
@@ -19,7 +19,7 @@ export type SendAsProgram = (
 const bodyHeaders = /^(content-.*|transfer-encoding|accept|accept-encoding|if-.*|range|expect)$/i;
 
 /** Returns the program's headers that fit any request, such as credentials, together with `more`. */
-export const filterLastingHeaders = (headers: Headers, more: Record<string, string> = {}): Headers => {
+export const selectReusableHeaders = (headers: Headers, more: Record<string, string> = {}): Headers => {
   const kept = new Headers([...headers].filter(([name]) => !bodyHeaders.test(name)));
   for (const [name, value] of Object.entries(more)) kept.set(name, value);
   return kept;
@@ -43,7 +43,7 @@ export const openProgramCapabilities = () => {
     for (const oldest of memories.keys()) if (memories.size > maxIdentities) memories.delete(oldest);
     return memory;
   };
-  return (server: string, headers: Headers, send: SendAsProgram) => {
+  return (server: string, headers: Headers, send: SendWithProgramOptions) => {
     const { host } = new URL(server);
     // The credentials are in the program's headers, which `createSender` adds.
     const connection = { server, credentials: { token: "" } };
@@ -55,10 +55,10 @@ export const openProgramCapabilities = () => {
 };
 
 const createSender =
-  (own: Headers, send: SendAsProgram): typeof sendRequest =>
-  async (url, { method = "GET", headers: sentHeaders }, body, deadline, limit = longestAnswer) => {
+  (own: Headers, send: SendWithProgramOptions): typeof sendRequest =>
+  async (url, { method = "GET", headers: sentHeaders }, body, deadline, limit = maximumAnswerBytes) => {
     const { accept, "content-type": type } = Object(sentHeaders);
-    const headers = filterLastingHeaders(own, { accept, ...(type && { "content-type": type }) });
+    const headers = selectReusableHeaders(own, { accept, ...(type && { "content-type": type }) });
     const signal = AbortSignal.timeout(Math.max(0, Math.min(deadline - Date.now(), 2 ** 31 - 1)));
     const bytes = typeof body === "string" || body === undefined ? body : new Uint8Array(body);
     try {

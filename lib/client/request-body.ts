@@ -47,7 +47,7 @@ export const parseBody = (bytes: Uint8Array, headers: Headers, accepted: readonl
 /** Recursive functions would overflow the stack on deeper values. */
 const maxDepth = 1000;
 
-export const parseObject = (
+export const parseKubernetesObjectBody = (
   bytes: Uint8Array,
   headers: Headers,
   accepted: readonly string[] = [jsonType],

@@ -3,8 +3,8 @@ import { Failure } from "../failure.ts";
 import { isMap, parseJson } from "../json.ts";
 import { joinApiVersion, splitApiVersion } from "../objects/api-version.ts";
 import type { AdmissionRequest, KubernetesObject, UserInfo } from "../review.ts";
-import { type ChainContext, type ChainResult, evaluateChain } from "./chain.ts";
-import { filterLastingHeaders, type SendAsProgram } from "./program-capabilities.ts";
+import { type ChainResult, evaluateChain, type RuleChainContext } from "./chain.ts";
+import { type SendWithProgramOptions, selectReusableHeaders } from "./program-capabilities.ts";
 import { jsonType } from "./request-body.ts";
 import { addWarnings, toErrorResponse } from "./responses.ts";
 import type { WriteTarget } from "./target.ts";
@@ -16,9 +16,9 @@ export interface InterceptedWrite {
   method: string;
   headers: Headers;
   body: Uint8Array<ArrayBuffer>;
-  send: SendAsProgram;
+  send: SendWithProgramOptions;
   user: UserInfo;
-  context: ChainContext;
+  context: RuleChainContext;
 }
 
 /** Returns the refusal if there is one, or sends the write; adds the rules' warnings. */
@@ -46,13 +46,13 @@ export const readCurrentOrSend = async (write: InterceptedWrite): Promise<Kubern
   // finalize can be written but not read; the Namespace itself is read instead.
   if (target.resource === "namespaces" && target.subResource === "finalize")
     address.pathname = address.pathname.replace(/\/finalize\/*$/, "");
-  const response = await send("GET", String(address), filterLastingHeaders(headers, { accept: jsonType }));
+  const response = await send("GET", String(address), selectReusableHeaders(headers, { accept: jsonType }));
   if (response.status === 404) {
     await response.body?.cancel();
     return undefined;
   }
   const text = await response.text();
-  const found = response.ok ? parseMap(text) : undefined;
+  const found = response.ok ? parseJsonMap(text) : undefined;
   if (found !== undefined) return found;
   if (context.failurePolicy === "Ignore") return sendWrite(write);
   throw new Failure(
@@ -61,7 +61,7 @@ export const readCurrentOrSend = async (write: InterceptedWrite): Promise<Kubern
   );
 };
 
-export const parseMap = (text: string): KubernetesObject | undefined => {
+export const parseJsonMap = (text: string): KubernetesObject | undefined => {
   const value = parseJson(text);
   return isMap(value) ? value : undefined;
 };
@@ -121,7 +121,7 @@ const findKind = async (
   object: KubernetesObject,
   old: KubernetesObject | undefined,
   target: WriteTarget,
-  { capabilities }: ChainContext,
+  { capabilities }: RuleChainContext,
 ): Promise<AdmissionRequest["kind"]> => {
   for (const { apiVersion, kind } of [object, old ?? {}])
     if (typeof kind === "string" && kind !== "" && typeof apiVersion === "string")

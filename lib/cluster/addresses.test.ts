@@ -2,10 +2,10 @@ import assert from "node:assert/strict";
 import { isIP } from "node:net";
 import { describe, it } from "node:test";
 import fc from "fast-check";
-import { createAddressCheck, createFilteredLookup, getUrlIpAddress, isRange } from "./addresses.ts";
+import { createAllowedAddressCheck, createFilteredLookup, getUrlIpAddress, isIpAddressOrRange } from "./addresses.ts";
 
 describe("an address", () => {
-  const isAdmitted = createAddressCheck([]);
+  const isAdmitted = createAllowedAddressCheck([]);
 
   for (const address of ["1.1.1.1", "172.15.0.1", "172.32.0.1", "9.255.255.255", "11.0.0.0", "100.128.0.1", "2a00::1"])
     it(`${address} may be asked`, () => assert.equal(isAdmitted(address), true));
@@ -86,7 +86,7 @@ describe("an address", () => {
   ];
   for (const [ranges, address, may] of given)
     it(`${address} ${may ? "may" : "may not"} be asked where ${ranges.join(" and ")} may`, () =>
-      assert.equal(createAddressCheck(ranges)(address), may));
+      assert.equal(createAllowedAddressCheck(ranges)(address), may));
 
   it("is admitted or not in whatever form it is written", () => {
     fc.assert(
@@ -103,7 +103,7 @@ describe("an address", () => {
   it("is one for this as for Node", () => {
     fc.assert(
       fc.property(fc.oneof(fc.ipV6(), fc.ipV4(), fc.string()), (text) => {
-        if (isIP(text) !== 0) assert.equal(isRange(text), true, text);
+        if (isIP(text) !== 0) assert.equal(isIpAddressOrRange(text), true, text);
         assert.equal(typeof isAdmitted(text), "boolean");
       }),
     );
@@ -117,7 +117,7 @@ describe("an address", () => {
 
 describe("a range", () => {
   for (const text of ["10.0.0.0/8", "127.0.0.1", "0.0.0.0/0", "::/0", "fd00::/8", "::1", "10.0.0.0/32"])
-    it(`may be ${text}`, () => assert.equal(isRange(text), true));
+    it(`may be ${text}`, () => assert.equal(isIpAddressOrRange(text), true));
   for (const text of [
     "",
     "10.0.0.0/33",
@@ -130,7 +130,7 @@ describe("a range", () => {
     "10/8",
     "1.2.3.256",
   ])
-    it(`may not be "${text}"`, () => assert.equal(isRange(text), false));
+    it(`may not be "${text}"`, () => assert.equal(isIpAddressOrRange(text), false));
 });
 
 describe("a look-up", () => {
@@ -143,7 +143,7 @@ describe("a look-up", () => {
   });
   it("finds nothing else", async () => {
     for (const all of [true, false]) {
-      const [error] = await find(createAddressCheck([]), all, "localhost");
+      const [error] = await find(createAllowedAddressCheck([]), all, "localhost");
       assert.match(String(error), /^Error: it has no address that may be called, but .*127\.0\.0\.1|::1/);
     }
   });

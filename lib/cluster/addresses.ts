@@ -3,7 +3,7 @@ import type { LookupFunction } from "node:net";
 import { type AddressRange, isInRange, parseIpAddress, parseRange } from "../objects/network.ts";
 
 /** Reports whether a text is an address, or a range such as 10.0.0.0/8. */
-export const isRange = (text: string): boolean => parseRange(text) !== undefined;
+export const isIpAddressOrRange = (text: string): boolean => parseRange(text) !== undefined;
 
 const parseRanges = (texts: readonly string[]): AddressRange[] => texts.flatMap((text) => singly(parseRange(text)));
 const singly = (range: AddressRange | undefined): AddressRange[] => (range ? [range] : []);
@@ -40,7 +40,7 @@ const perilous = parseRanges([
  * Returns a check whether a connection may be made to an address: to any public one, to others if a range contains
  * them, and to one where machines get credentials only if it is listed by itself.
  */
-export const createAddressCheck = (texts: readonly string[]): ((address: string) => boolean) => {
+export const createAllowedAddressCheck = (texts: readonly string[]): ((address: string) => boolean) => {
   const allowedRanges = parseRanges(texts);
   return (address) => {
     const own = parseIpAddress(address);

@@ -77,7 +77,7 @@ const patience = 1000;
 const grace = 50;
 
 /** A cached answer, the time since which it is valid, and whether this call asked for it. */
-export interface SharedAnswer {
+export interface CacheLookupResult {
   since: number;
   content: unknown;
   isOurs: boolean;
@@ -93,14 +93,14 @@ export const askThroughSharedCache = async (
   earliest: number,
   deadline: number,
   search: () => Promise<CacheableAnswer>,
-): Promise<SharedAnswer> => {
+): Promise<CacheLookupResult> => {
   let isOurs = false;
   const ask = (earliest: number) =>
     memory.recall(key, earliest, () => {
       isOurs = true;
       return search();
     });
-  const awaitAnswer = async (found: CachedAnswer, until: number): Promise<SharedAnswer> => {
+  const awaitAnswer = async (found: CachedAnswer, until: number): Promise<CacheLookupResult> => {
     const content = "pending" in found ? await awaitUntil(until + (isOurs ? grace : 0), found.pending) : found.content;
     return { since: found.since, content, isOurs };
   };

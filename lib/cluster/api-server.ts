@@ -21,16 +21,21 @@ export interface ApiServerConnection {
 }
 
 /** Sends a GET, or a POST with a body, and resolves to any answer. Unsafe requests that arrived are not repeated. */
-export type AskServer = (path: string, deadline: number, body?: object, isSafe?: boolean) => Promise<HttpsAnswer>;
+export type AskApiServer = (
+  path: string,
+  deadline: number,
+  body?: object,
+  isRepeatable?: boolean,
+) => Promise<HttpsAnswer>;
 
 /** The most milliseconds of one read. A read may outlive its review, because other reviews wait for it. */
 export const longestReadMilliseconds = 10_000;
 
 /** Returns the function that asks one API server. It repeats requests where that is safe and may help. */
-export const connectServer = (
+export const connectApiServer = (
   { server, ca, credentials }: ApiServerConnection,
   send: typeof sendRequest,
-): AskServer => {
+): AskApiServer => {
   const { token, refused } = createTokenSource(credentials);
   let agent: Agent | undefined;
   const trust = { ...(ca && { ca }), ...("cert" in credentials && credentials) };
@@ -89,7 +94,7 @@ export interface ParsedServerAnswer {
 }
 
 /** Returns the JSON of an answer; undefined for a 404 of an object that could exist. Throws for any other failure. */
-export const parseServerAnswer = ({ status, body }: HttpsAnswer): ParsedServerAnswer | undefined => {
+export const parseAnswerUnlessNotFound = ({ status, body }: HttpsAnswer): ParsedServerAnswer | undefined => {
   const content = parseJson(body);
   if (status < 300 && content !== undefined) return { content: freezeDeep(content), bytes: body.length };
   const { message, details } = Object(content);

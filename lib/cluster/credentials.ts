@@ -97,7 +97,7 @@ const readStoredToken = async (
   const [service, target, body] = isSecret
     ? (["secretsmanager", "secretsmanager.GetSecretValue", { SecretId: credentials.secret }] as const)
     : (["ssm", "AmazonSSM.GetParameter", { Name: credentials.parameter, WithDecryption: true }] as const);
-  const { origin, host } = getServiceAddress(service, region);
+  const { origin, host } = getAwsServiceUrl(service, region);
   const request = {
     ...{ method: "POST", host, path: "/", service, region },
     headers: { "content-type": "application/x-amz-json-1.1", "x-amz-target": target },
@@ -110,7 +110,7 @@ const readStoredToken = async (
     throw new Error(`${where} could not be read: ${service} answers ${status}${describeAwsFault(text)}`);
   const { SecretString, Parameter } = JSON.parse(text);
   const value: unknown = isSecret ? SecretString : Parameter?.Value;
-  if (typeof value !== "string" || !isToken(value.trim())) throw new Error(`${where} holds no token`);
+  if (typeof value !== "string" || !isHeaderSafeToken(value.trim())) throw new Error(`${where} holds no token`);
   return value.trim();
 };
 
@@ -121,10 +121,10 @@ const describeAwsFault = (text: string): string => {
 };
 
 /** Reports whether a header can carry the text. */
-export const isToken = (text: string) => /^[\x21-\x7e]+$/.test(text);
+export const isHeaderSafeToken = (text: string) => /^[\x21-\x7e]+$/.test(text);
 
 /** Returns a service's address as AWS's SDKs do: from the environment, or the usual one. */
-export const getServiceAddress = (service: keyof typeof variables, region: string): URL =>
+export const getAwsServiceUrl = (service: keyof typeof variables, region: string): URL =>
   new URL(process.env[variables[service]] ?? `https://${service}.${region}.${getAwsDomain(region)}`);
 const variables = {
   ec2: "AWS_ENDPOINT_URL_EC2",

@@ -28,7 +28,7 @@ export const requireUnansweredError = (error: unknown): UnansweredError => {
 };
 
 /** The most bytes of one answer, or of all pages of a list. */
-export const longestAnswer = 32 * 1024 * 1024;
+export const maximumAnswerBytes = 32 * 1024 * 1024;
 
 /** Node's modules, loaded at first use: they take a third of a cold start. */
 export const loadHttps = () => process.getBuiltinModule("node:https");
@@ -44,7 +44,7 @@ export const sendRequest = async (
   options: RequestOptions,
   body: string | Uint8Array | undefined,
   deadline: number,
-  most = longestAnswer,
+  most = maximumAnswerBytes,
 ): Promise<HttpsAnswer> => {
   const { promise, resolve, reject } = Promise.withResolvers<HttpsAnswer>();
   const request = beginRequest(url, options);

@@ -11,13 +11,13 @@ import type { KubernetesObject, Status } from "../review.ts";
 import { askThroughSharedCache, type CacheableAnswer, createAnswerCache } from "./answer-cache.ts";
 import {
   type ApiServerConnection,
-  type AskServer,
-  connectServer,
+  type AskApiServer,
+  connectApiServer,
   longestReadMilliseconds,
-  parseServerAnswer,
+  parseAnswerUnlessNotFound,
 } from "./api-server.ts";
-import { awaitUntil, type HttpsAnswer, longestAnswer, sendRequest } from "./https-request.ts";
-import { createOutsideServices, type LiveReview } from "./outside.ts";
+import { awaitUntil, type HttpsAnswer, maximumAnswerBytes, sendRequest } from "./https-request.ts";
+import { createOutsideServices, type ReviewCapabilityState } from "./outside.ts";
 import { readPages } from "./pages.ts";
 
 /** The most seconds since an answer was read, if a rule doesn't set it. */
@@ -39,7 +39,7 @@ export const createLiveCapabilities = (
   send: typeof sendRequest = sendRequest,
 ): OpenCapabilities => {
   const servers = new Map(
-    Object.entries(connections).map(([cluster, connection]) => [cluster, connectServer(connection, send)]),
+    Object.entries(connections).map(([cluster, connection]) => [cluster, connectApiServer(connection, send)]),
   );
   const open = (cluster: string, deadline: number, since?: number): Capabilities => {
     const review = { cluster, memory, deadline, since, started: since ?? Date.now(), isRemembered: false };
@@ -59,7 +59,10 @@ export const createLiveCapabilities = (
   return (cluster, milliseconds) => open(cluster, Date.now() + milliseconds);
 };
 
-const createReads = (review: LiveReview, ask: AskServer): Pick<Capabilities, "get" | "list" | "discover"> => {
+const createReads = (
+  review: ReviewCapabilityState,
+  ask: AskApiServer,
+): Pick<Capabilities, "get" | "list" | "discover"> => {
   const { cluster, memory, deadline, since, started } = review;
   /** Returns what was read for this review, or at most `maxAge` seconds before it. */
   const read = async <T>(
@@ -75,7 +78,7 @@ const createReads = (review: LiveReview, ask: AskServer): Pick<Capabilities, "ge
     if (found.since < started) review.isRemembered = true;
     return found.content as T;
   };
-  const fetch = async (path: string) => parseServerAnswer(await ask(path, deadline));
+  const fetch = async (path: string) => parseAnswerUnlessNotFound(await ask(path, deadline));
 
   return {
     get: async (kind, name, namespace, { maxAge = usualAge, patience = 0 } = {}) => {
@@ -111,7 +114,7 @@ const createReads = (review: LiveReview, ask: AskServer): Pick<Capabilities, "ge
       return read(`the kinds in ${groupVersion}`, path, discoveryAge, async () => {
         const answer = await ask(path, deadline);
         if (answer.status === 404) return absent;
-        const found = parseServerAnswer(answer);
+        const found = parseAnswerUnlessNotFound(answer);
         if (Object(found?.content).kind !== "APIResourceList") throw new Error("it answers no list of resources");
         return { content: parseServedResources(found?.content), bytes: found?.bytes };
       });
@@ -142,14 +145,17 @@ const readList = async (
   )) {
     if (kind === undefined || !Array.isArray(listed) || !listed.every(isObject)) throw new Error("it answers no list");
     for (const item of listed) items.push(freezeDeep({ apiVersion, kind, ...item }));
-    if (bytes > longestAnswer) throw new Error(`its list has more than ${longestAnswer} bytes`);
+    if (bytes > maximumAnswerBytes) throw new Error(`its list has more than ${maximumAnswerBytes} bytes`);
     if (Date.now() > end) throw new Error("it did not answer in time");
     if (items.length >= most) break;
   }
   return { content: Object.freeze(items.slice(0, most)), bytes };
 };
 
-const createPosts = ({ cluster, deadline }: LiveReview, ask: AskServer): Pick<Capabilities, "may" | "create"> => ({
+const createPosts = (
+  { cluster, deadline }: ReviewCapabilityState,
+  ask: AskApiServer,
+): Pick<Capabilities, "may" | "create"> => ({
   may: async ({ user, verb, name, namespace, group = "", version, resource, subresource }) => {
     const { username, uid, groups, extra } = user;
     const attributes = { verb, group, version, resource, subresource, namespace, name };
@@ -160,7 +166,7 @@ const createPosts = ({ cluster, deadline }: LiveReview, ask: AskServer): Pick<Ca
     };
     const path = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
     const permission = ask(path, deadline, review).then((answer) => {
-      const status = Object(Object(parseServerAnswer(answer)?.content).status);
+      const status = Object(Object(parseAnswerUnlessNotFound(answer)?.content).status);
       if (typeof status.allowed !== "boolean") throw new Error("the API server's answer is not a SubjectAccessReview");
       return toAccessAnswer(status);
     });
@@ -176,7 +182,7 @@ const createPosts = ({ cluster, deadline }: LiveReview, ask: AskServer): Pick<Ca
       if (answer.status === 409 && Object(parseJson(answer.body)).reason === "AlreadyExists") return "exists" as const;
       const refused = findRefusal(answer);
       if (refused) return { refused };
-      parseServerAnswer(answer);
+      parseAnswerUnlessNotFound(answer);
       return "created" as const;
     });
     return awaitUntil(deadline, creation).catch(createFailure(`create ${kind.resource} "${name}" in`, cluster));

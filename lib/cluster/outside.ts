@@ -2,7 +2,7 @@ import { setTimeout as wait } from "node:timers/promises";
 import { Failure, getErrorMessage } from "../failure.ts";
 import type { AwsAction, AwsRequest, Capabilities, HttpsRequest, HttpsResponse } from "../needs.ts";
 import { type AnswerCache, askThroughSharedCache } from "./answer-cache.ts";
-import { createTokenSource, getServiceAddress, readAwsKeysFromEnvironment } from "./credentials.ts";
+import { createTokenSource, getAwsServiceUrl, readAwsKeysFromEnvironment } from "./credentials.ts";
 import { awaitUntil, type HttpsAnswer, requireUnansweredError, sendRequest, UnansweredError } from "./https-request.ts";
 import { type AwsKeys, signHeaders } from "./signature.ts";
 
@@ -10,7 +10,7 @@ import { type AwsKeys, signHeaders } from "./signature.ts";
 const margin = 100;
 
 /** The state that the capabilities of one review share. */
-export interface LiveReview {
+export interface ReviewCapabilityState {
   readonly cluster: string;
   readonly memory: AnswerCache;
   /** All times are in milliseconds since the epoch. */
@@ -23,7 +23,7 @@ export interface LiveReview {
 }
 
 /** Returns the services outside the cluster for one review. */
-export const createOutsideServices = (review: LiveReview): Pick<Capabilities, "https" | "http" | "aws"> => {
+export const createOutsideServices = (review: ReviewCapabilityState): Pick<Capabilities, "https" | "http" | "aws"> => {
   const { cluster, memory, deadline, since, started } = review;
 
   const call = async (
@@ -124,7 +124,7 @@ const versions = { ec2: "2016-11-15" };
 
 const buildAwsRequest = (action: AwsAction, { region, parameters }: AwsRequest): HttpsRequest => {
   const [service, name = ""] = action.split(":") as [keyof typeof versions, string];
-  const { origin, host } = getServiceAddress(service, region);
+  const { origin, host } = getAwsServiceUrl(service, region);
   const body = new URLSearchParams({ ...parameters, Action: name, Version: versions[service] }).toString();
   const headers = { "content-type": "application/x-www-form-urlencoded; charset=utf-8" };
   let identity: AwsKeys;

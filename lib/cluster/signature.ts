@@ -7,7 +7,7 @@ export interface AwsKeys {
 }
 
 /** The parts of an HTTP request that AWS Signature Version 4 signs. */
-export interface SignableRequest {
+export interface AwsSignableRequest {
   method: string;
   host: string;
   path: string;
@@ -19,7 +19,7 @@ export interface SignableRequest {
 }
 
 const computeSignature = (
-  { method, path, query = {}, headers = {}, host, body = "", service, region }: SignableRequest,
+  { method, path, query = {}, headers = {}, host, body = "", service, region }: AwsSignableRequest,
   { secretAccessKey }: AwsKeys,
   stamp: string,
 ): string => {
@@ -38,7 +38,7 @@ const computeSignature = (
   return computeHmac(key, ["AWS4-HMAC-SHA256", stamp, scope, hashText(canonical)].join("\n")).toString("hex");
 };
 
-export const signHeaders = (request: SignableRequest, identity: AwsKeys, now: Date): Record<string, string> => {
+export const signHeaders = (request: AwsSignableRequest, identity: AwsKeys, now: Date): Record<string, string> => {
   const stamp = formatStamp(now);
   const { sessionToken } = identity;
   const headers = {
@@ -54,7 +54,7 @@ export const signHeaders = (request: SignableRequest, identity: AwsKeys, now: Da
 };
 
 /** Returns a presigned URL: any holder can send the request for this many seconds, with these headers. */
-export const presignUrl = (request: SignableRequest, identity: AwsKeys, now: Date, seconds: number): string => {
+export const presignUrl = (request: AwsSignableRequest, identity: AwsKeys, now: Date, seconds: number): string => {
   const stamp = formatStamp(now);
   const { sessionToken } = identity;
   const query = {

@@ -4,7 +4,7 @@ import { fileURLToPath } from "node:url";
 import { inflateRawSync } from "node:zlib";
 
 /** The paths of the files that CUE runs from. */
-export interface CueFiles {
+export interface CueRuntimePaths {
   worker: string;
   wasm: string;
   /** Go's runtime part in JavaScript. */
@@ -44,7 +44,7 @@ const findPackageFile = async (name: RegExp): Promise<string> => {
 };
 
 /** Unpacks CUE into a cache, once; a bundle contains the files (infra/build/cue.ts). */
-export const locateCueFiles = async (): Promise<CueFiles> => {
+export const locateCueFiles = async (): Promise<CueRuntimePaths> => {
   const folder = join(cacheFolder, basename(await findPackageFile(programPattern), ".js"));
   const files = { wasm: join(folder, "cue.wasm"), glue: join(folder, "cue-glue.cjs") };
   const isThere = await Promise.all(Object.values(files).map((file) => access(file))).catch(() => undefined);

@@ -1,8 +1,8 @@
 import type { Worker } from "node:worker_threads";
 import { Failure, getErrorMessage } from "../failure.ts";
-import { type CueFiles, locateCueFiles } from "./cue-files.ts";
+import { type CueRuntimePaths, locateCueFiles } from "./cue-files.ts";
 
-export interface WorkerSettings {
+export interface CueWorkerSettings {
   wasm: string;
   glue: string;
   /** CUE's memory limit; a multiple of a page of WebAssembly's memory. */
@@ -11,7 +11,7 @@ export interface WorkerSettings {
   longest: number;
 }
 
-export interface WorkerMessage {
+export interface MessageFromCueWorker {
   ready?: true;
   value?: string;
   error?: string;
@@ -62,7 +62,7 @@ export const createEngine = (megabytes = 512): CueEngine => {
     return thread;
   };
 
-  const handleMessage = ({ ready, value, error, fatal, memory = 0 }: WorkerMessage) => {
+  const handleMessage = ({ ready, value, error, fatal, memory = 0 }: MessageFromCueWorker) => {
     if (!thread) return;
     if (fatal !== undefined) {
       if (!thread.isUsed) return fail(new Error(fatal));
@@ -132,7 +132,7 @@ export const createEngine = (megabytes = 512): CueEngine => {
 /** Starts a thread. After `end`, its messages and failures are ignored. */
 const openThread = (
   megabytes: number,
-  hear: (message: WorkerMessage) => void,
+  hear: (message: MessageFromCueWorker) => void,
   fail: (why: Error) => void,
 ): EvaluationThread => {
   let worker: Worker | undefined;
@@ -140,9 +140,9 @@ const openThread = (
   const failWith = (sentence: string) => {
     if (!isEnded) fail(new Failure(500, sentence));
   };
-  const run = ({ worker: file, wasm, glue }: CueFiles) => {
+  const run = ({ worker: file, wasm, glue }: CueRuntimePaths) => {
     if (isEnded) return;
-    const workerData: WorkerSettings = { wasm, glue, megabytes, longest: maximumLength };
+    const workerData: CueWorkerSettings = { wasm, glue, megabytes, longest: maximumLength };
     // Loaded at the first evaluation, not at every cold start.
     const { Worker } = process.getBuiltinModule("node:worker_threads");
     // The thread needs neither our environment nor our flags.

@@ -1,5 +1,5 @@
 /** A script's import declarations, and everything that follows them. */
-export interface ScriptParts {
+export interface SplitCueScript {
   imports: string;
   declarations: string;
 }
@@ -8,7 +8,7 @@ export interface ScriptParts {
  * Splits a script into imports and declarations, without its `package` clause. Throws if a bracket
  * in the script would close the braces that are put around it, or if it imports a package of tools.
  */
-export const splitCueScript = (source: string): ScriptParts => {
+export const splitCueScript = (source: string): SplitCueScript => {
   // CUE accepts a byte order mark at the start of a file, and nowhere else.
   const script = source.replace(/^\uFEFF/, "");
   const tokens = listTokens(script);

@@ -1,14 +1,14 @@
 import { closeSync, fstatSync, openSync, readSync } from "node:fs";
 
 /** One page of WebAssembly's memory, in bytes. */
-export const pageBytes = 65_536;
+export const wasmPageBytes = 65_536;
 
 /** Reads a WebAssembly program and limits its memory to this many pages. */
-export const limitMemory = (file: string, pages: number): Uint8Array => {
+export const readWasmWithMemoryLimit = (file: string, pages: number): Uint8Array => {
   const descriptor = openSync(file, "r");
   try {
     const { size } = fstatSync(descriptor);
-    const head = Buffer.alloc(Math.min(size, pageBytes));
+    const head = Buffer.alloc(Math.min(size, wasmPageBytes));
     readSync(descriptor, head, 0, head.length, 0);
     const { start, end, least } = findMemory(head);
     const body = [1, 1, ...encodeNumber(least), ...encodeNumber(pages)];

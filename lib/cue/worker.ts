@@ -1,7 +1,7 @@
 import { createRequire } from "node:module";
 import { parentPort, workerData } from "node:worker_threads";
-import type { WorkerMessage, WorkerSettings } from "./engine.ts";
-import { limitMemory, pageBytes } from "./wasm-memory.ts";
+import type { CueWorkerSettings, MessageFromCueWorker } from "./engine.ts";
+import { readWasmWithMemoryLimit, wasmPageBytes } from "./wasm-memory.ts";
 
 // Go's runtime and CUE define these globals. The global scope belongs to this thread alone.
 declare global {
@@ -22,8 +22,8 @@ interface WebAssembly {
   instantiate(program: Uint8Array, imports: object): Promise<{ instance: Instance }>;
 }
 
-const { wasm, glue, megabytes, longest } = workerData as WorkerSettings;
-const sendMessage = (message: WorkerMessage) => parentPort?.postMessage(message);
+const { wasm, glue, megabytes, longest } = workerData as CueWorkerSettings;
+const sendMessage = (message: MessageFromCueWorker) => parentPort?.postMessage(message);
 
 /** The first 1000 characters or so that the Go program prints; they explain why it ended. */
 let output = "";
@@ -41,7 +41,7 @@ go.exit = () => {
   hasExited = true;
 };
 /** Evaluates CUE source. Some sources make CUE crash; then this thread ends. */
-const evaluate = (source: string, { mem }: Instance["exports"]): WorkerMessage => {
+const evaluate = (source: string, { mem }: Instance["exports"]): MessageFromCueWorker => {
   try {
     const result = globalThis.CueWasmAPI._toJSONImpl?.(source);
     if (!hasExited && result !== undefined) {
@@ -63,7 +63,7 @@ const describeCause = (text: string): string => {
   return `the script made CUE fail: ${text.trim().split("\n")[0]?.slice(0, 300)}`;
 };
 
-const program = limitMemory(wasm, (megabytes * 2 ** 20) / pageBytes);
+const program = readWasmWithMemoryLimit(wasm, (megabytes * 2 ** 20) / wasmPageBytes);
 const { instantiate } = Reflect.get(globalThis, "WebAssembly") as WebAssembly;
 instantiate(program, go.importObject).then(({ instance }) => {
   go.run(instance).catch(() => {});

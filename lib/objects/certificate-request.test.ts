@@ -6,11 +6,11 @@ import * as x509 from "@peculiar/x509";
 import fc from "fast-check";
 import {
   buildCertificateRequest,
+  encodeCertificateRequest,
   encodeDer,
   encodeX509NameAttribute,
   encodeX509NameSet,
   toPem,
-  toSpecRequest,
 } from "../../infra/parity/generators/certificate-requests.ts";
 import { parseCertificateSubject } from "./certificate-request.ts";
 
@@ -27,7 +27,7 @@ const noBlock = { fault: "PEM block type must be CERTIFICATE REQUEST" };
 const noRequest = { fault: "the PEM block holds no PKCS #10 certificate request in DER" };
 
 const subjectIn = (...names: Buffer[]) =>
-  parseCertificateSubject(toSpecRequest(toPem(buildCertificateRequest(...names))));
+  parseCertificateSubject(encodeCertificateRequest(toPem(buildCertificateRequest(...names))));
 const commonNameOf = (identifier: number, ...octets: number[]) =>
   subjectIn(encodeX509NameSet(encodeX509NameAttribute("CN", encodeDer(identifier, octets))));
 const isMalformed = (answer: object) => assert.deepEqual(answer, noRequest);
@@ -55,7 +55,7 @@ describe("a certificate request", () => {
         const said = await libraryRequest(json);
         // The library sorts what it writes as a set.
         const own = new x509.Pkcs10CertificateRequest(said.rawData).subjectName;
-        assert.deepEqual(parseCertificateSubject(toSpecRequest(said.toString("pem"))), {
+        assert.deepEqual(parseCertificateSubject(encodeCertificateRequest(said.toString("pem"))), {
           subject: { commonName: own.getField("CN").at(-1) ?? "", organizations: own.getField("O") },
         });
         const wanted = names.flat().flatMap(([type, { text }]) => (type === "O" ? [text] : []));
@@ -117,7 +117,7 @@ describe("a certificate request", () => {
 describe("the PEM of a certificate request", () => {
   const bytes = buildCertificateRequest(encodeX509NameSet(encodeX509NameAttribute("CN", "a")));
   const good = toPem(bytes);
-  const read = (text: string) => parseCertificateSubject(toSpecRequest(text));
+  const read = (text: string) => parseCertificateSubject(encodeCertificateRequest(text));
   const found = { subject: { commonName: "a", organizations: [] } };
   const other = toPem(buildCertificateRequest(encodeX509NameSet(encodeX509NameAttribute("CN", "b"))));
 
@@ -167,7 +167,7 @@ describe("what is no DER", () => {
     encodeX509NameSet(encodeX509NameAttribute("CN", "system:node:n1")),
     encodeX509NameSet(encodeX509NameAttribute("O", encodeDer(0x13, Buffer.from("system:nodes")))),
   );
-  const read = (bytes: Uint8Array) => parseCertificateSubject(toSpecRequest(toPem(bytes)));
+  const read = (bytes: Uint8Array) => parseCertificateSubject(encodeCertificateRequest(toPem(bytes)));
 
   it("is no request when it is cut short, at any place", () => {
     for (let length = 0; length < good.length; length++) isMalformed(read(good.subarray(0, length)));

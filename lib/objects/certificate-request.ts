@@ -1,4 +1,4 @@
-import { type DerElement, derStringDecoders, readElement, readElements, readFields } from "./der.ts";
+import { areDerElementsValid, type DerElement, derStringDecoders, readElement, readFields } from "./der.ts";
 
 export interface CertificateSubject {
   commonName: string;
@@ -87,7 +87,7 @@ const toSubject = (bytes: Uint8Array, name: DerElement): CertificateSubject | un
     if (kind === organization) subject.organizations.push(text);
     return true;
   };
-  const isRight = readElements(bytes, name, set, (names) => readElements(bytes, names, sequence, take));
+  const isRight = areDerElementsValid(bytes, name, set, (names) => areDerElementsValid(bytes, names, sequence, take));
   return isRight ? subject : undefined;
 };
 

@@ -43,7 +43,7 @@ export const readFields = <Identifiers extends readonly number[]>(
   return fields as { [Place in keyof Identifiers]: DerElement };
 };
 
-export const readElements = (
+export const areDerElementsValid = (
   bytes: Uint8Array,
   { start, end }: DerElement,
   identifier: number,

@@ -4,7 +4,7 @@ import fc from "fast-check";
 import { evaluateCue } from "../cue/engine.ts";
 import { createDraft } from "../patch.ts";
 import { completePolicy, findPolicyRefusal } from "./admission.ts";
-import { renderCondition } from "./rendered-cue/conditions.ts";
+import { renderConditionAsCue } from "./rendered-cue/conditions.ts";
 import { renderTemplateAsCue } from "./rendered-cue/templates.ts";
 import type { OverrideTemplate, PolicyCondition } from "./types.ts";
 
@@ -73,7 +73,7 @@ test("it does not compile a rendering that it would make itself", async () => {
   const rejectAll = () => Promise.reject(new Error("somebody asked"));
   const own = buildOverridePolicy({ template, renderedCue: renderTemplateAsCue(template) });
   assert.equal(await findPolicyRefusal(own, rejectAll), undefined);
-  const rule = { template: { type: "condition", condition }, renderedCue: renderCondition(condition) };
+  const rule = { template: { type: "condition", condition }, renderedCue: renderConditionAsCue(condition) };
   assert.equal(await findPolicyRefusal(buildValidatePolicy(rule), rejectAll), undefined);
   const foreign = buildOverridePolicy({ template, renderedCue: "patches: []" });
   assert.match((await findPolicyRefusal(foreign, rejectAll)) ?? "", /renderedCue does not compile: somebody/);
@@ -98,7 +98,7 @@ test("it renders templates and sets the affectMode of conditions", () => {
     findChanges(buildValidatePolicy({ renderedCue: "old", template: { type: "condition", condition: open } })),
     [
       { op: "add", path: "/spec/validateRules/0/template/condition/affectMode", value: "reject" },
-      { op: "replace", path: "/spec/validateRules/0/renderedCue", value: renderCondition(condition) },
+      { op: "replace", path: "/spec/validateRules/0/renderedCue", value: renderConditionAsCue(condition) },
     ],
   );
 });

@@ -1,8 +1,8 @@
 import { isMap, isSame, type JsonMap, toList, toMap } from "../json.ts";
 import { findPolicyFaults } from "./checks/faults.ts";
-import { listScripts } from "./checks/located-values.ts";
+import { listPolicyCueScripts } from "./checks/located-values.ts";
 import { isTooDeep } from "./checks/shape-checks.ts";
-import { renderCondition } from "./rendered-cue/conditions.ts";
+import { renderConditionAsCue } from "./rendered-cue/conditions.ts";
 import { renderTemplateAsCue } from "./rendered-cue/templates.ts";
 import { findScriptFault } from "./scripts.ts";
 import type { KinitirasPolicy } from "./types.ts";
@@ -19,7 +19,7 @@ export const findPolicyRefusal = async (
   const faults = findPolicyFaults(policy);
   if (faults.length > 0) return faults.join("; ");
   const known = new Set(renderTemplates(policy).map(({ rendered }) => rendered));
-  for (const { at, what } of listScripts(policy as KinitirasPolicy)) {
+  for (const { at, what } of listPolicyCueScripts(policy as KinitirasPolicy)) {
     if (known.has(what)) continue;
     const fault = cue && (await findScriptFault(what, cue));
     if (fault !== undefined) return `${at} does not compile: ${fault}`;
@@ -59,7 +59,7 @@ const renderTemplates = (policy: unknown) => {
       .filter(isMap)
       .map((holder) => ({ holder, rendered: limitSize(tryRender(holder.template, renderTemplateAsCue)) })),
     ...listRules(policy, "validateRules").map((holder) => {
-      return { holder, rendered: limitSize(tryRender(getCondition(holder), renderCondition)) };
+      return { holder, rendered: limitSize(tryRender(getCondition(holder), renderConditionAsCue)) };
     }),
   ];
 };

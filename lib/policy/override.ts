@@ -1,24 +1,24 @@
 import { requireList, requireMap } from "../json.ts";
 import { createDraft, applyPatch as patched } from "../patch.ts";
 import type { KubernetesObject, Patch } from "../review.ts";
-import { applyOrigins } from "./overriders/origins.ts";
+import { applyOriginOverriders } from "./overriders/origins.ts";
 import { applyPolicyPatch } from "./overriders/plaintext.ts";
 import { applyTemplate, findTemplateReference } from "./overriders/templates.ts";
 import { listPolicyRules, toPolicyFailure } from "./policy-failures.ts";
 import { findOverridePolicies } from "./policy-index.ts";
 import { resolveReference } from "./references/references.ts";
 import { evaluateOverrideScript } from "./scripts.ts";
-import { includesOperation } from "./selectors.ts";
+import { matchesTargetOperations } from "./selectors.ts";
 import type { KinitirasPolicy, OverridePolicy, OverrideRule, PolicyCapabilities, PolicyRequest } from "./types.ts";
 
 /** The parts of an override rule's overriders, in the order in which they are applied. */
-export type RulePart = "template" | "cue" | "plaintext" | "origin";
+export type OverrideRulePart = "template" | "cue" | "plaintext" | "origin";
 
 /** A rule of a policy that was applied to a request. `sources` are the parts of the rule that changed the object. */
 export interface AppliedRule {
   policy: OverridePolicy;
   rule: number;
-  sources: RulePart[];
+  sources: OverrideRulePart[];
 }
 
 /**
@@ -70,7 +70,7 @@ const applyAll = async (
   const applied: AppliedRule[] = [];
   for (const policy of policies)
     for (const [index, rule] of listPolicyRules(policy, "overrideRules").entries())
-      if (includesOperation(rule.targetOperations, request.operation))
+      if (matchesTargetOperations(rule.targetOperations, request.operation))
         try {
           applied.push({ policy, rule: index, sources: await applyRule(rule, request, capabilities) });
         } catch (error) {
@@ -83,11 +83,11 @@ const applyRule = async (
   { overriders }: OverrideRule,
   request: PolicyRequest,
   capabilities: PolicyCapabilities,
-): Promise<RulePart[]> => {
+): Promise<OverrideRulePart[]> => {
   requireMap(overriders, "overriders");
   const { object, dryRun = false } = request;
   const { template, cue, plaintext, origin } = overriders ?? {};
-  const sources: RulePart[] = [];
+  const sources: OverrideRulePart[] = [];
   if (requireMap(template, "template") && template) {
     const reference = findTemplateReference(template);
     const referenced = reference && (await resolveReference(reference, request, capabilities));
@@ -99,6 +99,6 @@ const applyRule = async (
       sources.push("cue");
   }
   if (requireList(plaintext, "plaintext") && applyPolicyPatch(object, plaintext ?? [])) sources.push("plaintext");
-  if (requireList(origin, "origin") && applyOrigins(object, origin ?? [])) sources.push("origin");
+  if (requireList(origin, "origin") && applyOriginOverriders(object, origin ?? [])) sources.push("origin");
   return sources;
 };

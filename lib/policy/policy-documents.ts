@@ -1,5 +1,5 @@
 import { toMap } from "../json.ts";
-import { findPolicyFaults, policyKinds, policyVersion } from "./checks/faults.ts";
+import { findPolicyFaults, kinitirasApiVersion, kinitirasPolicyKinds } from "./checks/faults.ts";
 import { describePolicy } from "./policy-failures.ts";
 import type { KinitirasPolicy } from "./types.ts";
 import { quoteValue } from "./values/texts.ts";
@@ -16,7 +16,7 @@ export const parsePolicies = (documents: readonly unknown[]): { policies: Kiniti
   };
 };
 
-export interface CheckedPolicyDocument {
+export interface CheckedKinitirasDocument {
   name: string;
   policy?: KinitirasPolicy;
   faults: string[];
@@ -27,7 +27,7 @@ export interface CheckedPolicyDocument {
 }
 
 /** Checks each document of files, and each item of a list as a document of its own. */
-export const checkPolicyDocuments = (documents: readonly unknown[]): CheckedPolicyDocument[] => {
+export const checkPolicyDocuments = (documents: readonly unknown[]): CheckedKinitirasDocument[] => {
   const names = new Set<string>();
   return unpackLists(documents).map(({ value, ...place }) => {
     const kindFault = findKindFault(value);
@@ -53,6 +53,6 @@ const unpackLists = (documents: readonly unknown[]) =>
 const findKindFault = (document: unknown): string | undefined => {
   const { apiVersion, kind } = toMap(document);
   if (typeof apiVersion !== "string" || typeof kind !== "string") return undefined;
-  if (apiVersion === policyVersion && policyKinds.includes(kind)) return undefined;
-  return `is ${quoteValue(kind)} of ${quoteValue(apiVersion)}, which is no policy; ${policyKinds.join(", ")} of ${policyVersion} are`;
+  if (apiVersion === kinitirasApiVersion && kinitirasPolicyKinds.includes(kind)) return undefined;
+  return `is ${quoteValue(kind)} of ${quoteValue(apiVersion)}, which is no policy; ${kinitirasPolicyKinds.join(", ")} of ${kinitirasApiVersion} are`;
 };

@@ -1,10 +1,10 @@
 import { Failure, getErrorMessage } from "../failure.ts";
 import { isMap, toMap } from "../json.ts";
-import type { KinitirasPolicy, OverrideRule, ValidateRule } from "./types.ts";
+import type { KinitirasPolicy, OverrideRule, ValidatePolicyRule } from "./types.ts";
 
 interface RulesByField {
   overrideRules: OverrideRule;
-  validateRules: ValidateRule;
+  validateRules: ValidatePolicyRule;
 }
 
 /** Returns how sentences name a policy, which may be any JSON: its kind, namespace and name. */

@@ -6,7 +6,12 @@ import type { LabelSelector } from "../objects/selection.ts";
 import type { AdmissionRequest, KubernetesObject } from "../review.ts";
 import type { RequestMatch, Verdict } from "../rule.ts";
 import { findFailedPolicy } from "./policy-failures.ts";
-import { createHttpCapabilities, type HttpSettings, httpSettings, listSecretPlaces } from "./references/http.ts";
+import {
+  createPolicyHttpCapabilities,
+  defaultHttpSettings,
+  listSecretPlaces,
+  type PolicyHttpSettings,
+} from "./references/http.ts";
 import { guessReferencedResources, hasScript } from "./references/referenced-kinds.ts";
 import {
   getPolicyName,
@@ -34,7 +39,7 @@ export interface PolicySettings {
   scripts: boolean;
   /** Turns on metrics of each policy in CloudWatch. */
   metrics: boolean;
-  http: HttpSettings;
+  http: PolicyHttpSettings;
 }
 
 export const policySettings: PolicySettings = {
@@ -45,7 +50,7 @@ export const policySettings: PolicySettings = {
   reads: [],
   scripts: true,
   metrics: false,
-  http: httpSettings,
+  http: defaultHttpSettings,
 };
 
 const toResourceType = (resource: string): ResourceType => ({ group: policyGroup, version: "v1alpha1", resource });
@@ -55,9 +60,9 @@ export const overridePolicyResources = [toResourceType("clusteroverridepolicies"
 export const validatePolicyResources = [toResourceType("clustervalidatepolicies")];
 
 /** Returns the needs of a rule that applies a cluster's policies; `places` are the resources that hold them. */
-export const createPolicyNeeds = (places: readonly ResourceType[]) => ({
+export const createPolicyNeeds = (policyResources: readonly ResourceType[]) => ({
   reader: reader(({ inCluster, policies, reads }: PolicySettings) => [
-    ...(inCluster ? places : []),
+    ...(inCluster ? policyResources : []),
     ...guessReferencedResources(policies),
     ...reads,
   ]),
@@ -75,7 +80,7 @@ interface PolicyRuleContext {
   settings: PolicySettings;
   reader: ObjectReader;
   cue: PolicyCapabilities["evaluateCue"];
-  http: Parameters<typeof createHttpCapabilities>[1];
+  http: Parameters<typeof createPolicyHttpCapabilities>[1];
   count(counts: readonly MetricCount[]): void;
 }
 
@@ -179,7 +184,7 @@ export const createPolicyCapabilities = ({ settings, reader, cue, http }: Policy
       const [found] = await reader.list(place, namespaced ? namespace : undefined, { most: 1, labels });
       return found;
     },
-    ...createHttpCapabilities(settings.http, http),
+    ...createPolicyHttpCapabilities(settings.http, http),
     evaluateCue: async (source) => {
       if (!settings.scripts) throw new Error("scripts are turned off by the setting scripts");
       return cue(source);

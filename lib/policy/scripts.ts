@@ -4,7 +4,7 @@ import { isMap } from "../json.ts";
 import type { PolicyCapabilities, PolicyPatchOperation, PolicyRequest, ScriptHttpRequest } from "./types.ts";
 
 /** The result of a validating CUE script. */
-export interface ScriptVerdict {
+export interface CueScriptVerdict {
   valid: boolean;
   reason: string;
 }
@@ -22,7 +22,7 @@ export const evaluateValidateScript = async (
   script: string,
   { operation, object, oldObject, dryRun = false }: PolicyRequest,
   capabilities: PolicyCapabilities,
-): Promise<ScriptVerdict> => {
+): Promise<CueScriptVerdict> => {
   const inputs = { object, ...(operation === "UPDATE" && oldObject !== undefined && { oldObject }) };
   return parseVerdict(await evaluateWithRequest(script, inputs, "validate", capabilities, dryRun));
 };
@@ -216,7 +216,7 @@ const parsePatches = (found: unknown): PolicyPatchOperation[] => {
   });
 };
 
-const parseVerdict = (found: unknown): ScriptVerdict => {
+const parseVerdict = (found: unknown): CueScriptVerdict => {
   const { valid = true, reason = "" } = lowercaseFields(found, "validate");
   if (typeof valid !== "boolean") throw new Error("validate.valid must be true or false");
   if (typeof reason !== "string") throw new Error("validate.reason must be a text");

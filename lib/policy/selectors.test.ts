@@ -3,12 +3,12 @@ import { readFileSync } from "node:fs";
 import { suite, test } from "node:test";
 import fc from "fast-check";
 import { parse } from "yaml";
-import { kinitirasTables } from "../../infra/bench/example-policies.ts";
+import { kinitirasCaseTables } from "../../infra/bench/example-policies.ts";
 import type { Operation } from "../review.ts";
-import { includesOperation, isLabelSelector, matchesAnySelector, matchesLabels } from "./selectors.ts";
+import { isLabelSelector, matchesAnySelector, matchesLabels, matchesTargetOperations } from "./selectors.ts";
 
 const pod = { apiVersion: "v1", kind: "Pod" };
-const object = kinitirasTables.selectorObject;
+const object = kinitirasCaseTables.selectorObject;
 
 interface Case {
   name: string;
@@ -20,7 +20,7 @@ const cases: Record<"objects" | "labels" | "invalid", Case[]> = parse(
 );
 
 suite("a selector", () => {
-  for (const { id, selector, match } of kinitirasTables.selectors)
+  for (const { id, selector, match } of kinitirasCaseTables.selectors)
     test(`matches an object as measured: ${id}`, () =>
       assert.equal(matchesAnySelector([selector], object, object.metadata?.namespace), match));
 
@@ -94,10 +94,10 @@ suite("a rule", () => {
   ];
   for (const [operations, operation, is] of about)
     test(`with ${JSON.stringify(operations)} is ${is ? "" : "not "}about ${operation}`, () =>
-      assert.equal(includesOperation(operations, operation), is));
+      assert.equal(matchesTargetOperations(operations, operation), is));
 
   test("fails if its operations are no list", () => {
-    assert.throws(() => includesOperation("CREATE", "CREATE"), {
+    assert.throws(() => matchesTargetOperations("CREATE", "CREATE"), {
       message: "targetOperations must be a list of operations",
     });
   });

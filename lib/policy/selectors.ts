@@ -13,10 +13,10 @@ export const matchesAnySelector = (
 ): boolean => {
   if (!isPresent(selectors)) return true;
   if (!Array.isArray(selectors)) return false;
-  return selectors.length === 0 || selectors.some((selector) => matchesSelector(selector, object, namespace));
+  return selectors.length === 0 || selectors.some((selector) => matchesResourceSelector(selector, object, namespace));
 };
 
-export const matchesSelector = (
+export const matchesResourceSelector = (
   selector: unknown,
   object: KubernetesObject,
   namespace: string | undefined,
@@ -36,7 +36,7 @@ const isPresent = (value: unknown) => value !== undefined && value !== null;
 const isNonEmpty = (value: unknown) => isPresent(value) && value !== "";
 
 /** Reports whether targetOperations include an operation; a missing or empty list includes all. */
-export const includesOperation = (operations: unknown, operation: string): boolean => {
+export const matchesTargetOperations = (operations: unknown, operation: string): boolean => {
   if (!isPresent(operations)) return true;
   if (!Array.isArray(operations)) throw new Error("targetOperations must be a list of operations");
   return operations.length === 0 || operations.includes(operation) || operations.includes("*");

@@ -22,7 +22,7 @@ export interface OverridePolicy extends PolicyObject {
 
 export interface ValidatePolicy extends PolicyObject {
   kind: "ClusterValidatePolicy";
-  spec: { resourceSelectors?: ResourceSelector[]; validateRules: ValidateRule[] };
+  spec: { resourceSelectors?: ResourceSelector[]; validateRules: ValidatePolicyRule[] };
 }
 
 export type KinitirasPolicy = OverridePolicy | ValidatePolicy;
@@ -34,10 +34,10 @@ export interface ResourceSelector {
   namespace?: string;
   name?: string;
   labelSelector?: LabelSelector;
-  fieldSelector?: FieldSelector;
+  fieldSelector?: KinitirasFieldSelector;
 }
 
-export interface FieldSelector {
+export interface KinitirasFieldSelector {
   matchFields?: Record<string, string>;
   matchExpressions?: { field: string; operator: string; value?: string[] }[];
 }
@@ -56,7 +56,7 @@ export interface OverrideRule {
 }
 
 /** A rule of a validate policy, evaluated in this order: template, cue. */
-export interface ValidateRule {
+export interface ValidatePolicyRule {
   targetOperations?: string[];
   template?: { type: "condition"; condition: PolicyCondition };
   renderedCue?: string;
@@ -116,7 +116,7 @@ export interface OriginOverrider {
 }
 
 /** Reports whether origin overriders of a type allow no operation but `replace`. */
-export const isOnlyReplaced = (type: OriginOverrider["type"]): boolean =>
+export const allowsOnlyReplaceOperation = (type: OriginOverrider["type"]): boolean =>
   !["annotations", "labels", "nodeSelector", "tolerations"].includes(type);
 
 /** A constant. Its value is the first field, in this order, that is set; an empty list or map counts as not set. */

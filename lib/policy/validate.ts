@@ -3,14 +3,14 @@ import { listPolicyRules, toPolicyFailure } from "./policy-failures.ts";
 import { findValidatePolicies } from "./policy-index.ts";
 import { resolveReference } from "./references/references.ts";
 import { evaluateValidateScript } from "./scripts.ts";
-import { includesOperation } from "./selectors.ts";
+import { matchesTargetOperations } from "./selectors.ts";
 import type {
   KinitirasPolicy,
   PolicyCapabilities,
   PolicyCondition,
   PolicyRequest,
   ValidatePolicy,
-  ValidateRule,
+  ValidatePolicyRule,
 } from "./types.ts";
 import { isConditionMet } from "./values/conditions.ts";
 import { needsComparison, parseConstant } from "./values/constants.ts";
@@ -52,11 +52,11 @@ const findDenial = async (policy: ValidatePolicy, request: PolicyRequest, capabi
 };
 
 const findRefusalReason = async (
-  { targetOperations, template, cue }: ValidateRule,
+  { targetOperations, template, cue }: ValidatePolicyRule,
   request: PolicyRequest,
   capabilities: PolicyCapabilities,
 ): Promise<string | undefined> => {
-  if (!includesOperation(targetOperations, request.operation)) return undefined;
+  if (!matchesTargetOperations(targetOperations, request.operation)) return undefined;
   if (template !== undefined && template !== null) {
     if (template.type !== "condition")
       throw new Error(`template.type must be condition, not ${quoteValue(template.type)}`);

@@ -6,7 +6,7 @@ import type { ServedResource } from "../needs.ts";
 import type { KubernetesObject } from "../review.ts";
 import type { RequestMatch } from "../rule.ts";
 import type { PolicySettings } from "./policy-rules.ts";
-import { httpSettings } from "./references/http.ts";
+import { defaultHttpSettings } from "./references/http.ts";
 import { guessReferencedResources, listReferencedKinds } from "./references/referenced-kinds.ts";
 import type { KinitirasPolicy } from "./types.ts";
 import {
@@ -18,7 +18,7 @@ import {
 
 const usual: PolicySettings = {
   ...{ policies: [], inCluster: true, intercept: [], objectSelector: {}, reads: [], scripts: true, metrics: false },
-  http: httpSettings,
+  http: defaultHttpSettings,
 };
 const pod = { apiVersion: "v1", kind: "Pod" };
 const deployment = { apiVersion: "apps/v1", kind: "Deployment" };
@@ -215,7 +215,7 @@ const faults: [name: string, settings: object, sentence: RegExp][] = [
   ["an unknown operation", { intercept: [{ ...everything, operations: ["PATCH"] }] }, /in intercept\[0\]/],
   ["an invalid selector", { objectSelector: { matchLabels: 1 } }, /as objectSelector/],
   ["a resource without a group", { reads: [{ resource: "pods" }] }, /in reads\[0\]/],
-  ["an invalid host", { http: { ...httpSettings, hosts: ["*"] } }, /http\.hosts/],
+  ["an invalid host", { http: { ...defaultHttpSettings, hosts: ["*"] } }, /http\.hosts/],
 ];
 
 describe("settings for policies", () => {

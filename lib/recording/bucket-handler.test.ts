@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { Context } from "aws-lambda";
 import { createTestSigner } from "../../infra/parity/test-key.ts";
-import { createCompleteEndpoint, createCompleteGroup } from "../complete-endpoint.ts";
+import { createCompleteGroupEndpoint, createEndpointForAnyRule } from "../complete-endpoint.ts";
 import type { EndpointHost } from "../endpoint.ts";
 import type { GroupConfig } from "../group.ts";
 import { get } from "../needs.ts";
@@ -86,7 +86,7 @@ const keeping = async (events: object[], place: RecordingTarget = everywhere) =>
     places,
     host,
     completeRecorderParts,
-    (...parts) => createCompleteGroup({ labels, reads }, share, ...parts),
+    (...parts) => createCompleteGroupEndpoint({ labels, reads }, share, ...parts),
     put,
   );
   const answers: unknown[] = [];
@@ -151,7 +151,7 @@ describe("a function that records", () => {
       places,
       host,
       completeRecorderParts,
-      (...parts) => createCompleteEndpoint(secretive, share, ...parts),
+      (...parts) => createEndpointForAnyRule(secretive, share, ...parts),
       put,
     );
     for (const token of ["abc", "def"])

@@ -3,22 +3,22 @@ import type { Context } from "aws-lambda";
 import { getAwsDomain, readAwsKeysFromEnvironment } from "../cluster/credentials.ts";
 import { awaitUntil, sendRequest } from "../cluster/https-request.ts";
 import { signHeaders } from "../cluster/signature.ts";
-import { computeTimeLeft } from "../deadline.ts";
+import { computeMillisecondsLeft } from "../deadline.ts";
 import type { EvaluateRequest } from "../decide.ts";
 import type { EndpointHost } from "../endpoint.ts";
 import { getErrorMessage } from "../failure.ts";
 import { readLambdaEvent } from "../lambda-event.ts";
 import { printSync } from "../print.ts";
 import { createRecorder, type RecordedReview } from "./recorder.ts";
-import type { KeptPath } from "./redaction.ts";
-import type { RecorderParts } from "./traced-decision.ts";
+import type { UnredactedPath } from "./redaction.ts";
+import type { OptionalRecorderFunctions } from "./traced-decision.ts";
 
 /** The place of recordings, the fraction of reviews that are recorded (0 to 1), and the paths whose text is kept. */
 export interface RecordingTarget {
   bucket: string;
   prefix: string;
   share: number;
-  keep?: readonly KeptPath[];
+  keep?: readonly UnredactedPath[];
 }
 
 /** Recording targets by cluster and rule. */
@@ -37,7 +37,7 @@ const longestWait = 500;
 export const createRecordingHandler = (
   places: RecordingTargets,
   host: EndpointHost,
-  parts: RecorderParts,
+  parts: OptionalRecorderFunctions,
   make: (host: EndpointHost, evaluate: EvaluateRequest) => Handler,
   put = putObject,
 ): Handler => {
@@ -53,7 +53,7 @@ export const createRecordingHandler = (
       return place ? [{ review, place, index }] : [];
     });
     if (kept.length === 0) return answer;
-    const deadline = Date.now() + Math.min(longestWait, computeTimeLeft(readLambdaEvent(event), context));
+    const deadline = Date.now() + Math.min(longestWait, computeMillisecondsLeft(readLambdaEvent(event), context));
     await Promise.all(
       kept.map(({ review, place, index }) =>
         writeRecording(review, place, index, deadline, put).catch((error) => logFailure(review, error)),

@@ -12,7 +12,7 @@ import { formatRecording } from "./case-line.ts";
 import { completeRecorderParts } from "./complete-parts.ts";
 import { createRecorder } from "./recorder.ts";
 import type { Recording } from "./recording.ts";
-import type { KeptPath } from "./redaction.ts";
+import type { UnredactedPath } from "./redaction.ts";
 
 /** Says all that it hears of, wherever a rule can say something. */
 const gossip = rule({
@@ -54,7 +54,7 @@ const lineWith = async (
   request: AdmissionRequest,
   settings: object,
   answer: unknown,
-  keep: KeptPath[] = [],
+  keep: UnredactedPath[] = [],
 ): Promise<string> => {
   const lines: Promise<string>[] = [];
   const { host, evaluate } = createRecorder(ear, completeRecorderParts, (heard) => void lines.push(heard.line(keep)));

@@ -4,16 +4,16 @@ import { applyPatch } from "../patch.ts";
 import { getObjectName } from "../refusals.ts";
 import type { AdmissionRequest, KubernetesObject, ReviewOutcome } from "../review.ts";
 import { mergeWithDefaults } from "../settings.ts";
-import { noReads, trackReads } from "./reads.ts";
+import { createReadTracker, noReads } from "./reads.ts";
 import {
+  convertRequestToCase,
   type RecordedEvaluation,
   type Recording,
   type RecordingOrigin,
-  recordRequest,
   restoreRequest,
 } from "./recording.ts";
-import { type KeptPath, openRedaction, type RedactValue } from "./redaction.ts";
-import { type RecorderParts, traceEvaluation } from "./traced-decision.ts";
+import { openRedaction, type RedactValue, type UnredactedPath } from "./redaction.ts";
+import { type OptionalRecorderFunctions, traceEvaluation } from "./traced-decision.ts";
 
 /** The limit of one recording, in bytes. */
 const longest = 1024 * 1024;
@@ -26,8 +26,8 @@ const longest = 1024 * 1024;
 export const formatRecording = async (
   evaluation: RecordedEvaluation,
   origin: Omit<RecordingOrigin, "redacted">,
-  parts: RecorderParts,
-  keep: readonly KeptPath[] = [],
+  parts: OptionalRecorderFunctions,
+  keep: readonly UnredactedPath[] = [],
 ): Promise<string> => {
   const recording = await createRecording(evaluation, origin, parts, keep);
   const line = `- ${JSON.stringify(recording).replace(unsafe, escapeCharacter)}\n`;
@@ -43,20 +43,23 @@ const escapeCharacter = (character: string) => `\\u${character.charCodeAt(0).toS
 const createRecording = async (
   evaluation: RecordedEvaluation,
   origin: Omit<RecordingOrigin, "redacted">,
-  parts: RecorderParts,
-  keep: readonly KeptPath[],
+  parts: OptionalRecorderFunctions,
+  keep: readonly UnredactedPath[],
 ): Promise<Recording> => {
   const { rule, phase, request, context, decision } = evaluation;
   const { variant, now, mode } = context;
   // Some rules copy their arguments in ways that views don't support; they are traced without views, so nothing counts as
   // read. Errors of `traceEvaluation` may quote free text and are dropped. Errors below quote only redacted text.
-  const traced = await traceEvaluation(evaluation, trackReads(), parts)
+  const traced = await traceEvaluation(evaluation, createReadTracker(), parts)
     .catch(() => traceEvaluation(evaluation, noReads, parts))
-    .catch(() => ({ reads: noReads, answers: evaluation.needs && parts.answers?.repeatAnswers(evaluation.needs) }));
+    .catch(() => ({
+      reads: noReads,
+      answers: evaluation.needs && parts.answers?.createAnswerRepeater(evaluation.needs),
+    }));
   const isSecret = [request.kind.kind, request.requestKind?.kind].includes("Secret");
   const redact = openRedaction({ reads: traced.reads, isSecret });
 
-  const redacted = redact(recordRequest(request, phase), [
+  const redacted = redact(convertRequestToCase(request, phase), [
     ...[phase, "oldObject"].flatMap((member) => keep.map((path) => [member, ...path])),
   ]);
   const settings = selectChangedSettings(context.settings, rule.settings, redact);
@@ -83,7 +86,7 @@ const createRecording = async (
     name: buildCaseName(second, rest),
     ...input,
     ...(again && { needs: again.noted() }),
-    // `recordRequest` always sets the member `redacted[phase]`, so the type assertion is safe.
+    // `convertRequestToCase` always sets the member `redacted[phase]`, so the type assertion is safe.
     ...toCaseOutcome(second.outcome, redacted[phase] as KubernetesObject),
     recorded: { ...origin, ...(isRedacted && { redacted: true }) },
   };

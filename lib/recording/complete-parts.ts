@@ -1,7 +1,10 @@
 import { evaluateRule } from "../evaluation.ts";
 import { noteAnswers } from "./notes.ts";
-import { repeatAnswers } from "./repeated-answers.ts";
-import type { RecorderParts } from "./traced-decision.ts";
+import { createAnswerRepeater } from "./repeated-answers.ts";
+import type { OptionalRecorderFunctions } from "./traced-decision.ts";
 
 /** All optional parts of a recorder. With them, it can record reviews of any rule. */
-export const completeRecorderParts: RecorderParts = { evaluate: evaluateRule, answers: { noteAnswers, repeatAnswers } };
+export const completeRecorderParts: OptionalRecorderFunctions = {
+  evaluate: evaluateRule,
+  answers: { noteAnswers, createAnswerRepeater },
+};

@@ -1,7 +1,7 @@
 // Decides which texts a recording keeps. Any other text is free text, which may hold a secret.
 
 /** Where a text is: `key` is its own key, `above` the key of the object or list that contains it. */
-export interface TextPosition {
+export interface TextFieldKeys {
   key: string;
   above: string;
 }
@@ -62,7 +62,7 @@ const harmless =
   /^(?:true|false|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:\d\d)|(?:\d{1,6}(?:\.\d{1,3})?(?:h|m|s|ms))+|\d{1,9}(?:\.\d{1,3})?(?:[KMGTP]i|%)|\d{1,5}m)$/;
 
 /** Reports whether the key of a text, or its form, shows that it is a name, image, quantity, time or API word. */
-export const mayRecordText = (text: string, { key, above }: TextPosition): boolean => {
+export const mayRecordText = (text: string, { key, above }: TextFieldKeys): boolean => {
   if (text === "" || harmless.test(text)) return true;
   if (freeMap.test(above)) return above === "annotations" && profileKey.test(key) && profile.test(text);
   if (key === "image" || key === "imageID") return text.length <= 512 && image.test(text);
@@ -98,10 +98,10 @@ const secretKey =
   /(?:pass(?:wor[dt]|wd|phrase|code)?|pwd|pin|token|secret|credentials?|authorization|cookie|(?:api|access|account|auth|encryption|master|private|shared|signing|storage|routing|client)[-_]?key(?:[-_]data)?)$/i;
 
 /** Reports whether a key says that its value is a secret; such a value is replaced even if a rule reads it. */
-export const isSecretKey = (key: string): boolean => secretKey.test(key);
+export const isSecretFieldKey = (key: string): boolean => secretKey.test(key);
 
 export const isSecretVariable = (name: string): boolean =>
-  isSecretKey(name) || /pass|pwd|token|secret|credential|auth|key|salt|private|cookie|dsn/i.test(name);
+  isSecretFieldKey(name) || /pass|pwd|token|secret|credential|auth|key|salt|private|cookie|dsn/i.test(name);
 
 const secretForm =
   /-----BEGIN [A-Z ]*PRIVATE KEY|\beyJ[\w-]{8,}\.|:\/\/[^\s/@]+@|\b(?:bearer|basic|identified\s+by)\s+\S|--[\w-]{0,40}(?:pass(?:wor[dt]|wd|phrase)?|pwd|secret|token|key)\s+\S/i;
@@ -115,7 +115,7 @@ export const seemsSecret = (text: string): boolean =>
   (/^\w{1,12}:\/\//.test(text) && isRandom(text));
 
 /** Returns a policy's script with its secret literals replaced; undefined if it contains a secret elsewhere. */
-export const redactScript = (script: string, placeholder: (literal: string) => string): string | undefined => {
+export const redactSecretsInScript = (script: string, placeholder: (literal: string) => string): string | undefined => {
   const left = script.replace(
     assignedInScript,
     (_, name: string, literal: string) => `${name}"${placeholder(literal)}"`,

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { freezeDeep } from "../json.ts";
 import { createDraft } from "../patch.ts";
-import { type ReadTracker, trackReads } from "./reads.ts";
+import { createReadTracker, type ReadTracker } from "./reads.ts";
 
 const podOf = () => ({
   metadata: { name: "web", annotations: { a: "one", b: "two" } as Record<string, string> },
@@ -12,7 +12,7 @@ type Pod = ReturnType<typeof podOf>;
 
 /** The texts of a pod that a rule read by their names. */
 const readOf = (rule: (pod: Pod) => unknown, given = podOf()): string[] => {
-  const reads = trackReads();
+  const reads = createReadTracker();
   rule(reads.watch(given));
   return textsIn(given, reads);
 };
@@ -77,14 +77,14 @@ describe("what a rule reads by name", () => {
     it(`is ${what}`, () => assert.deepEqual(readOf(rule), expected));
     it(`is ${what}, of what is frozen`, () => assert.deepEqual(readOf(rule, freezeDeep(podOf())), expected));
     it(`is ${what}, of a draft`, () => {
-      const [reads, given] = [trackReads(), podOf()];
+      const [reads, given] = [createReadTracker(), podOf()];
       rule(reads.watch(createDraft(given).value));
       assert.deepEqual(textsIn(given, reads), expected);
     });
   }
 
   it("is nothing that a rule has put there itself", () => {
-    const [reads, given] = [trackReads(), podOf()];
+    const [reads, given] = [createReadTracker(), podOf()];
     const pod = reads.watch(createDraft(given).value);
     pod.metadata = { ...pod.metadata, annotations: { ...pod.metadata.annotations, a: "mine" } };
     assert.equal(pod.metadata.annotations.a, "mine");
@@ -94,7 +94,7 @@ describe("what a rule reads by name", () => {
   });
 
   it("is nothing that is read after the rule is done", () => {
-    const [reads, given] = [trackReads(), podOf()];
+    const [reads, given] = [createReadTracker(), podOf()];
     const pod = reads.watch(given);
     reads.close();
     assert.equal(pod.metadata.name, "web");

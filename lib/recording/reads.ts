@@ -12,7 +12,7 @@ export interface ReadTracker {
 /** A tracker that notes no reads. */
 export const noReads: ReadTracker = { watch: (value) => value, has: () => false, close: () => {} };
 
-export const trackReads = (): ReadTracker => {
+export const createReadTracker = (): ReadTracker => {
   const read = new WeakMap<object, Set<string>>();
   const views = [new WeakMap<object, object>(), new WeakMap<object, object>()] as const;
   let isOpen = true;

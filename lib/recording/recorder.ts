@@ -1,21 +1,21 @@
 import type { EvaluateRequest, RuleDecision } from "../decide.ts";
 import type { EndpointHost } from "../endpoint.ts";
-import type { LogReport } from "../log-line.ts";
+import type { AnsweredReviewFacts } from "../log-line.ts";
 import type { AdmissionRequest } from "../review.ts";
 import { formatRecording } from "./case-line.ts";
 import type { RecordedEvaluation, RecordingOrigin } from "./recording.ts";
-import type { KeptPath } from "./redaction.ts";
-import type { RecorderParts } from "./traced-decision.ts";
+import type { UnredactedPath } from "./redaction.ts";
+import type { OptionalRecorderFunctions } from "./traced-decision.ts";
 
 export interface RecordedReview {
   origin: Omit<RecordingOrigin, "redacted">;
   request: AdmissionRequest;
   /** Returns a line of a file of recordings that keeps texts at these paths. Throws if the review can't be recorded. */
-  line(keep?: readonly KeptPath[]): Promise<string>;
+  line(keep?: readonly UnredactedPath[]): Promise<string>;
 }
 
 /** The host and the evaluation to give an endpoint, or a group's endpoint, so that its reviews are recorded. */
-export interface ReviewRecorder {
+export interface RecordingHostAndEvaluation {
   host: EndpointHost;
   evaluate: EvaluateRequest;
 }
@@ -26,13 +26,13 @@ export interface ReviewRecorder {
  */
 export const createRecorder = (
   host: EndpointHost,
-  parts: RecorderParts,
+  parts: OptionalRecorderFunctions,
   record: (review: RecordedReview) => void,
-): ReviewRecorder => {
+): RecordingHostAndEvaluation => {
   /** The recorded evaluations of unfinished requests, by userInfo: all copies of a request share this object. */
   const open = new WeakMap<object, RecordedEvaluation[]>();
 
-  const finishRequest = ({ request, cluster, key, code, version, group }: LogReport) => {
+  const finishRequest = ({ request, cluster, key, code, version, group }: AnsweredReviewFacts) => {
     const all = request && !group ? (open.get(request.userInfo) ?? []) : [];
     if (request && !group) open.delete(request.userInfo);
     if (code !== 200 || cluster === undefined || key === "direct") return;

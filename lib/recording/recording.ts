@@ -1,4 +1,4 @@
-import type { EvaluationContext, RuleDecision } from "../decide.ts";
+import type { RuleDecision, RuleEvaluationContext } from "../decide.ts";
 import { isObject } from "../json.ts";
 import type { RecordedAnswers } from "../recorded-answers.ts";
 import type { AdmissionRequest, KubernetesObject, Operation, Status, UserInfo } from "../review.ts";
@@ -8,7 +8,7 @@ export interface RecordedEvaluation {
   rule: Rule;
   phase: Phase;
   request: AdmissionRequest;
-  context: EvaluationContext;
+  context: RuleEvaluationContext;
   /** The answers to the questions that the rule asked; undefined if the rule has no needs. */
   needs?: RecordedAnswers | undefined;
   decision: RuleDecision;
@@ -25,7 +25,7 @@ export interface Case {
   /** Default: UPDATE if there is an oldObject, else CREATE. */
   operation?: Operation;
   /** The members of a recorded request that no other member of the case states. If set, nothing gets a default. */
-  request?: RequestEnvelope;
+  request?: RecordedRequestMembers;
   /** The request's resource, such as `pods/exec`. Default: the object's if the rule matches it; else its first. */
   resource?: string;
   namespace?: string;
@@ -56,9 +56,9 @@ export interface Case {
 }
 
 /** The members of an AdmissionRequest that a recording keeps beside the objects. */
-export type RequestEnvelope = Pick<AdmissionRequest, "kind" | "resource"> & Partial<AdmissionRequest>;
+export type RecordedRequestMembers = Pick<AdmissionRequest, "kind" | "resource"> & Partial<AdmissionRequest>;
 
-type RecordedRequest = Omit<Case, "name"> & { request: RequestEnvelope };
+type RecordedRequest = Omit<Case, "name"> & { request: RecordedRequestMembers };
 
 /**
  * A review and its answer, as a case that passes when copied into a cases.yaml. A file of recordings is a YAML list
@@ -69,7 +69,7 @@ export interface Recording extends Case {
   resource: string;
   user: UserInfo;
   now: string;
-  request: RequestEnvelope;
+  request: RecordedRequestMembers;
   recorded: RecordingOrigin;
 }
 
@@ -88,7 +88,7 @@ export interface RecordingOrigin {
 }
 
 /** Converts a request to the form of a case. Each member is in one place only, so that `restoreRequest` can restore it. */
-export const recordRequest = (
+export const convertRequestToCase = (
   request: AdmissionRequest,
   phase: Phase,
 ): RecordedRequest & Pick<Recording, "operation" | "resource" | "user"> => {
@@ -118,7 +118,7 @@ export const recordRequest = (
 };
 
 /** The uid of every request made from a case; no verdict depends on it. */
-export const recordedUid = "705ab4f5-6393-11e8-b7cc-42010a800002";
+export const caseRequestUid = "705ab4f5-6393-11e8-b7cc-42010a800002";
 
 export const restoreRequest = (recorded: RecordedRequest): AdmissionRequest => {
   const { mutate, validate, oldObject, resource = "", namespace, user = {}, dryRun, request } = recorded;
@@ -128,7 +128,7 @@ export const restoreRequest = (recorded: RecordedRequest): AdmissionRequest => {
   const subResource = resource.split("/").slice(1).join("/");
   return {
     ...request,
-    uid: recordedUid,
+    uid: caseRequestUid,
     ...(subResource && { subResource }),
     ...(namespace !== undefined && { namespace }),
     operation,

@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import fc from "fast-check";
-import { trackReads } from "./reads.ts";
-import { hasPlaceholder, type KeptPath, openRedaction } from "./redaction.ts";
+import { createReadTracker } from "./reads.ts";
+import { hasPlaceholder, openRedaction, type UnredactedPath } from "./redaction.ts";
 
-const redacted = (value: unknown, kept: KeptPath[] = []) => openRedaction()(value, kept);
+const redacted = (value: unknown, kept: UnredactedPath[] = []) => openRedaction()(value, kept);
 
 const stays: [string, unknown][] = [
   ["names", { kind: "Pod", apiVersion: "v1", metadata: { name: "web", generateName: "web-", namespace: "shop" } }],
@@ -126,7 +126,7 @@ describe("a redaction", () => {
       url: "https://hooks.example.com/T0/Xy7Kp2Lm9Qw4Rt6Z",
       password: "p w 2",
     };
-    const reads = trackReads();
+    const reads = createReadTracker();
     const { annotations, env, args, url, password } = reads.watch(object);
     assert.ok(
       [annotations.a, annotations.c, annotations.d, env[0]?.value, env[1]?.value, ...args, url, password].every(
@@ -149,7 +149,7 @@ describe("a redaction", () => {
     const script = (token: string) =>
       `spec: automountServiceAccountToken: false\nhttp: header: {"X-Token": ${token}, key: "a b"}`;
     const policy = { cue: script('"free text"'), renderedCue: "free text", more: { cue: 'a: "Basic free text"' } };
-    const reads = trackReads();
+    const reads = createReadTracker();
     const { cue, more } = reads.watch(policy);
     assert.ok(cue && more.cue);
     assert.deepEqual(openRedaction({ reads })(policy), {
@@ -168,7 +168,7 @@ describe("a redaction", () => {
       [{ items: [secret] }, { items: [{ kind: "Secret", ...gone }] }, false],
       [{ validate: content }, { validate: gone }, true],
     ] as const) {
-      const reads = trackReads();
+      const reads = createReadTracker();
       JSON.stringify(Object(reads.watch(value)).data?.name);
       assert.deepEqual(openRedaction({ reads, isSecret })(value), expected);
     }
@@ -206,7 +206,7 @@ describe("a redaction", () => {
       "<?xml?>\n<a><availabilityZone>eu-west-1a</availabilityZone><value>redacted0001</value><Code>Not.Found</Code></a>",
     );
     assert.deepEqual([redact.body("too old"), redact.body("")], ["redacted0001", ""]);
-    const [reads, content] = [trackReads(), JSON.parse(json)];
+    const [reads, content] = [createReadTracker(), JSON.parse(json)];
     assert.equal(reads.watch(content).status.reason, "too old");
     assert.equal(openRedaction({ reads }).body(json, content), json);
   });
@@ -239,7 +239,7 @@ describe("a redaction", () => {
     const redact = openRedaction();
     for (const part of parts) {
       const text = part.repeat(Math.floor(500_000 / part.length));
-      const reads = trackReads();
+      const reads = createReadTracker();
       const value = { a: text, image: text, name: text, labels: { a: text }, limits: { cpu: text } };
       assert.equal(reads.watch(value).a, text);
       openRedaction({ reads })({ a: text });

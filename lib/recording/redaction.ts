@@ -2,17 +2,17 @@ import { isObject, parseJson } from "../json.ts";
 import { policyGroup } from "../policy/types.ts";
 import {
   isFieldPath,
-  isSecretKey,
+  isSecretFieldKey,
   isSecretVariable,
   mayRecordKey,
   mayRecordText,
-  redactScript,
+  redactSecretsInScript,
   seemsSecret,
 } from "./kept.ts";
 import { noReads, type ReadTracker } from "./reads.ts";
 
 /** The path to a member whose text the operator keeps. A list without an index in the path means all its elements. */
-export type KeptPath = readonly (string | number)[];
+export type UnredactedPath = readonly (string | number)[];
 
 export interface RedactionOptions {
   reads?: ReadTracker;
@@ -25,7 +25,7 @@ export interface RedactionOptions {
  * placeholder. Throws if a value is too large or nested too deep.
  */
 export interface RedactValue {
-  <T>(value: T, kept?: readonly KeptPath[]): T;
+  <T>(value: T, kept?: readonly UnredactedPath[]): T;
   /** Redacts the body of a response, JSON or XML. `content` is the JSON that a rule parsed from it, if any. */
   body(text: string, content?: unknown): string;
 }
@@ -42,7 +42,7 @@ interface RedactionPosition {
   isHeld: boolean;
   isPolicy: boolean;
   isChosen: boolean;
-  paths: readonly KeptPath[];
+  paths: readonly UnredactedPath[];
 }
 
 const deepest = 100;
@@ -62,7 +62,7 @@ export const openRedaction = ({ reads = noReads, isSecret = false }: RedactionOp
     left -= typeof value === "string" ? value.length : 8;
     if (left < 0 || at.depth > deepest) throw new Error("it is too large to be recorded");
     if (typeof value === "string") return keepText(value, at) ?? getPlaceholder(value);
-    if (typeof value === "number") return isSecretKey(at.key) && !at.isChosen ? 0 : value;
+    if (typeof value === "number") return isSecretFieldKey(at.key) && !at.isChosen ? 0 : value;
     if (!isObject(value)) return value;
     const inner = { ...at, holder: value, depth: at.depth + 1 };
     if (Array.isArray(value))
@@ -91,18 +91,18 @@ export const openRedaction = ({ reads = noReads, isSecret = false }: RedactionOp
   const keepText = (text: string, at: RedactionPosition): string | undefined => {
     const isRead = reads.has(at.holder, at.member);
     // A CUE script in a policy is kept, with its texts redacted: without it, the policy would behave differently.
-    if (at.key === "cue" && (isRead || at.isPolicy) && !at.isChosen) return redactScript(text, getPlaceholder);
+    if (at.key === "cue" && (isRead || at.isPolicy) && !at.isChosen) return redactSecretsInScript(text, getPlaceholder);
     return isKeptAt(text, at, isRead) ? text : undefined;
   };
 
   const isKeptAt = (text: string, at: RedactionPosition, isRead: boolean): boolean => {
     if (at.isChosen || text === "" || placeholderShape.test(text)) return true;
-    if (at.isHeld || isSecretKey(at.key)) return false;
+    if (at.isHeld || isSecretFieldKey(at.key)) return false;
     if (at.key === "path" && at.isPolicy) return isFieldPath(text);
     return mayRecordText(text, at) || (isRead && !seemsSecret(text) && !isNamedSecret(at));
   };
 
-  const redact = <T>(value: T, kept: readonly KeptPath[] = []): T => {
+  const redact = <T>(value: T, kept: readonly UnredactedPath[] = []): T => {
     left = most;
     return copyValue(value, { ...root, ...choosePaths(root, kept) }) as T;
   };
@@ -124,13 +124,13 @@ const root: RedactionPosition = {
   ...{ isHeld: false, isPolicy: false, isChosen: false, paths: [] },
 };
 
-const selectMemberPaths = (paths: readonly KeptPath[], key: string): readonly KeptPath[] =>
+const selectMemberPaths = (paths: readonly UnredactedPath[], key: string): readonly UnredactedPath[] =>
   paths.length === 0 ? paths : paths.filter(([step]) => step === key).map((path) => path.slice(1));
 
-const selectElementPaths = (paths: readonly KeptPath[], index: number): readonly KeptPath[] =>
+const selectElementPaths = (paths: readonly UnredactedPath[], index: number): readonly UnredactedPath[] =>
   paths.flatMap((path) => (typeof path[0] !== "number" ? [path] : path[0] === index ? [path.slice(1)] : []));
 
-const choosePaths = ({ isChosen }: RedactionPosition, paths: readonly KeptPath[]) => ({
+const choosePaths = ({ isChosen }: RedactionPosition, paths: readonly UnredactedPath[]) => ({
   paths,
   isChosen: isChosen || paths.some(({ length }) => length === 0),
 });
@@ -148,7 +148,7 @@ export const hasPlaceholder = (text: string): boolean => /redacted\d{4}/.test(te
 
 /** Reports whether the name of a variable or header, or the argument before it, says that a value is a secret. */
 const isNamedSecret = ({ holder, member }: RedactionPosition): boolean => {
-  if (Array.isArray(holder)) return isSecretKey(String(holder[Number(member) - 1] ?? ""));
+  if (Array.isArray(holder)) return isSecretFieldKey(String(holder[Number(member) - 1] ?? ""));
   const { name } = holder as { name?: unknown };
   return member === "value" && typeof name === "string" && isSecretVariable(name);
 };

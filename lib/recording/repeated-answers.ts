@@ -7,7 +7,7 @@ import type { ReadTracker } from "./reads.ts";
 import { hasPlaceholder, type RedactValue } from "./redaction.ts";
 
 /** Repeats the answers that a rule got, in two more evaluations: one traces reads, one has redacted answers. */
-export interface RepeatedAnswers {
+export interface AnswerRepeater {
   /** Returns capabilities that answer with views, and keeps their answers. */
   watch(reads: ReadTracker): Capabilities;
   /**
@@ -24,7 +24,7 @@ export interface RedactedCapabilities {
   isScriptBlind(): boolean;
 }
 
-export const repeatAnswers = (needs: RecordedAnswers): RepeatedAnswers => {
+export const createAnswerRepeater = (needs: RecordedAnswers): AnswerRepeater => {
   /** The answers, by the number that each question got when it was first asked. */
   const answers = new Map<number, unknown>();
   /** The parsed JSON that the rule got, by service response. */

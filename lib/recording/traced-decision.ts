@@ -3,28 +3,28 @@ import type { Rule } from "../rule.ts";
 import type { noteAnswers } from "./notes.ts";
 import type { ReadTracker } from "./reads.ts";
 import type { RecordedEvaluation } from "./recording.ts";
-import type { RepeatedAnswers, repeatAnswers } from "./repeated-answers.ts";
+import type { AnswerRepeater, createAnswerRepeater } from "./repeated-answers.ts";
 
 /** The code that not every recorder needs. A bundle has only what its rule needs; all of it is in complete-parts.ts. */
-export interface RecorderParts {
+export interface OptionalRecorderFunctions {
   evaluate: EvaluateRequest;
   /** The functions that note and repeat the answers to a rule's questions; required for rules with needs. */
-  answers?: { noteAnswers: typeof noteAnswers; repeatAnswers: typeof repeatAnswers };
+  answers?: { noteAnswers: typeof noteAnswers; createAnswerRepeater: typeof createAnswerRepeater };
 }
 
 export interface TracedEvaluation {
   reads: ReadTracker;
   /** The answers that the rule got from the cluster and services; undefined if the rule has no needs. */
-  answers?: RepeatedAnswers | undefined;
+  answers?: AnswerRepeater | undefined;
 }
 
 /** Evaluates the rule again, on views of everything it was given. The outcome is not used. */
 export const traceEvaluation = async (
   { rule, phase, request, context, needs }: RecordedEvaluation,
   reads: ReadTracker,
-  parts: RecorderParts,
+  parts: OptionalRecorderFunctions,
 ): Promise<TracedEvaluation> => {
-  const answers = needs && parts.answers?.repeatAnswers(needs);
+  const answers = needs && parts.answers?.createAnswerRepeater(needs);
   const { watch } = reads;
   const decide = rule[phase];
   const evaluateWatched: Rule["mutate"] = (object, ruleContext) => {

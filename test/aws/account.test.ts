@@ -13,7 +13,7 @@ import { CloudWatch } from "@aws-sdk/client-cloudwatch";
 import { Lambda, UpdateFunctionCodeCommand, waitUntilFunctionUpdatedV2 } from "@aws-sdk/client-lambda";
 import { S3 } from "@aws-sdk/client-s3";
 import { bundleRule, type RuleBundle } from "../../infra/build/bundle.ts";
-import { writeDeployment } from "../../infra/build/deployment.ts";
+import { writeServerlessIncludes } from "../../infra/build/deployment.ts";
 import { zip } from "../../infra/build/zip.ts";
 import { readRule } from "../../infra/catalogue/registry.ts";
 import { createTestSigner } from "../../infra/parity/test-key.ts";
@@ -589,7 +589,7 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
         const clusters = { local: { keyVersions: [1], mode: "enforce" as const, settings: {} } };
         made.push(await bundleRule(await readRule(home, name), { rule: name, clusters }, join(folder, "dist"), 30_000));
       }
-      await writeDeployment(made, one.publicKey, join(folder, "dist"));
+      await writeServerlessIncludes(made, one.publicKey, join(folder, "dist"));
     };
     const deploy = (...words: string[]) => {
       const env = { PATH: process.env.PATH, HOME: folder, NO_COLOR: "1", ...account.env };

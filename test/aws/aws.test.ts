@@ -14,7 +14,7 @@ import { zip } from "../../infra/build/zip.ts";
 import { readRule } from "../../infra/catalogue/registry.ts";
 import { createTestSigner } from "../../infra/parity/test-key.ts";
 import { runCases } from "../../infra/rollout/case-runs.ts";
-import { armRule, disarmRule, readRuleState, rollBack } from "../../infra/rollout/disarm.ts";
+import { disarmRule, readRuleState, restoreDisarmedRule, rollBack } from "../../infra/rollout/disarm.ts";
 import { runProgram } from "../checkout.ts";
 import { needs } from "../parts.ts";
 import { type Fault, type LambdaService, startLambda } from "./lambda.ts";
@@ -157,8 +157,8 @@ describe("the functions of a stage", await needs("runtime client"), () => {
       await disarmRule(functions, rule, soon());
       await disarmRule(functions, rule, soon());
       assert.equal(live()?.version, "4");
-      assert.equal(await armRule(functions, rule), "2");
-      assert.equal(await armRule(functions, rule), "2");
+      assert.equal(await restoreDisarmedRule(functions, rule), "2");
+      assert.equal(await restoreDisarmedRule(functions, rule), "2");
       assert.equal((await asked()).response.allowed, false);
     });
 
@@ -180,7 +180,7 @@ describe("the functions of a stage", await needs("runtime client"), () => {
         assert.ok(allowed === (warnings?.length === 1), `after ${step} calls`);
         await disarmRule(functions, rule, soon());
         assert.equal((await asked()).response.allowed, true, `after ${step} calls`);
-        await armRule(functions, rule);
+        await restoreDisarmedRule(functions, rule);
         assert.equal((await asked()).response.allowed, false, `after ${step} calls`);
         assert.deepEqual([latest()?.code, latest()?.environment], [good, environment], `after ${step} calls`);
       }

@@ -5,7 +5,7 @@ import { after, before, describe, it } from "node:test";
 import { setTimeout as wait } from "node:timers/promises";
 import type { Progress } from "../../infra/cli/progress.ts";
 import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
-import { createClient } from "../../infra/parity/control-plane/client.ts";
+import { createTokenClient } from "../../infra/parity/control-plane/client.ts";
 import { bootCluster, type TestCluster } from "../../infra/parity/control-plane/cluster.ts";
 import { waitUntil } from "../../infra/parity/rule-server.ts";
 import { buildKubeconfig, type Checkout, openCheckout } from "../checkout.ts";
@@ -114,7 +114,7 @@ describe("a stage", await needs("moto", "runtime client", "API server"), () => {
     const tally: WriteCounts = { made: 0, stamps: {}, failures: [] };
     let over = false;
     const own = Array.from({ length: clients }, () =>
-      createClient(cluster.server, cluster.ca, cluster.getToken("jane")),
+      createTokenClient(cluster.server, cluster.ca, cluster.getToken("jane")),
     );
     const work = own.map(async ({ client, close }) => {
       const path = "/api/v1/namespaces/default/configmaps";
@@ -283,13 +283,13 @@ describe("a stage", await needs("moto", "runtime client", "API server"), () => {
       await release(buildRule(), buildCases());
       await postern("deploy", ...way);
       former = JSON.parse((await postern("status", "-o", "json", ...reaching())).stdout).release.id;
-      const { rotateKey } =
+      const { rotateStageKey } =
         await checkout.load<typeof import("../../infra/rollout/rotate.ts")>("infra/rollout/rotate.ts");
       const { probeEndpoint } =
         await checkout.load<typeof import("../../infra/clusters/probe.ts")>("infra/clusters/probe.ts");
       const [before] = await readUrls();
       const { job } = await openJob();
-      const tally = await writeMeanwhile(() => clearMetricsMeanwhile(() => rotateKey(job, retirement)));
+      const tally = await writeMeanwhile(() => clearMetricsMeanwhile(() => rotateStageKey(job, retirement)));
       assert.deepEqual(tally.failures, []);
       const [now] = await readUrls();
       assert.notEqual(now, before);

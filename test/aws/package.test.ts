@@ -8,7 +8,7 @@ import { after, before, describe, it } from "node:test";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { bundleRule, type RuleBundle } from "../../infra/build/bundle.ts";
-import { writeDeployment } from "../../infra/build/deployment.ts";
+import { writeServerlessIncludes } from "../../infra/build/deployment.ts";
 import { readRule } from "../../infra/catalogue/registry.ts";
 import { openSigner } from "../../infra/keys/keys.ts";
 import { needs } from "../parts.ts";
@@ -69,7 +69,7 @@ const bundles = async (folder: string, publicKey: string): Promise<RuleBundle[]>
     const share = { rule: name, clusters: { local: { keyVersions: [1], mode: "enforce" as const, settings: {} } } };
     made.push(await bundleRule(listed, share, join(folder, "dist"), 30_000));
   }
-  await writeDeployment(made, publicKey, join(folder, "dist"));
+  await writeServerlessIncludes(made, publicKey, join(folder, "dist"));
   return made;
 };
 

@@ -9,7 +9,7 @@ import { after, before, describe, it } from "node:test";
 import { fileURLToPath } from "node:url";
 import type { Case } from "#lib/recording/recording.ts";
 import { bundleRule } from "../../infra/build/bundle.ts";
-import { listDifferences } from "../../infra/catalogue/case-differences.ts";
+import { describeCaseDifferences } from "../../infra/catalogue/case-differences.ts";
 import { buildReview, evaluateCase, parseCases } from "../../infra/catalogue/cases.ts";
 import { type CatalogueRule, readCatalogue } from "../../infra/catalogue/registry.ts";
 import type { PosternConfig } from "../../infra/config/config.ts";
@@ -178,7 +178,10 @@ describe("a function that records into a bucket", await needs("moto"), () => {
         names,
       );
       for (const entry of cases) {
-        assert.deepEqual(listDifferences(entry, await evaluateCase(listed, entry, buildReview(listed, entry))), []);
+        assert.deepEqual(
+          describeCaseDifferences(entry, await evaluateCase(listed, entry, buildReview(listed, entry))),
+          [],
+        );
         assert.ok(entry.becomes, "in mode warn, too, what the rule would have done is what is kept");
       }
     }

@@ -12,7 +12,13 @@ import { formatRecording } from "#lib/recording/case-line.ts";
 import { completeRecorderParts } from "#lib/recording/complete-parts.ts";
 import type { Case } from "#lib/recording/recording.ts";
 import { openMetrics } from "../../infra/aws/metrics.ts";
-import { buildReview, evaluateCase, getCasePhase, readCases, selectCaseVariant } from "../../infra/catalogue/cases.ts";
+import {
+  applyCaseSettingsAndVariant,
+  buildReview,
+  evaluateCase,
+  getCasePhase,
+  readCases,
+} from "../../infra/catalogue/cases.ts";
 import { type CatalogueRule, readCatalogue } from "../../infra/catalogue/registry.ts";
 import type { ParsedOptions } from "../../infra/cli/command.ts";
 import { waitUntil } from "../../infra/parity/rule-server.ts";
@@ -186,7 +192,7 @@ const judgedAs = async (listed: CatalogueRule, entry: Case): Promise<Parameters<
   const { name, rule } = listed;
   const { needs = {}, variant, now = "2026-01-01" } = entry;
   const review = buildReview(listed, entry);
-  const { settings } = selectCaseVariant(rule, entry);
+  const { settings } = applyCaseSettingsAndVariant(rule, entry);
   const context = { name, mode: "enforce" as const, settings, variant, now: new Date(now) };
   const decision = await evaluateCase(listed, entry, review);
   const evaluation = { rule, phase: getCasePhase(entry), request: review.request, context, decision };

@@ -7,8 +7,8 @@ import { after, before, describe, it } from "node:test";
 import type { Case } from "#lib/recording/recording.ts";
 import { buildClaim } from "#lib/url-key.ts";
 import { bundleRule } from "../../infra/build/bundle.ts";
-import { writeDeployment } from "../../infra/build/deployment.ts";
-import { listDifferences, parseDecision } from "../../infra/catalogue/case-differences.ts";
+import { writeServerlessIncludes } from "../../infra/build/deployment.ts";
+import { describeCaseDifferences, parseDecision } from "../../infra/catalogue/case-differences.ts";
 import { buildInvocationEvent, buildReview, getCasePhase, readCases } from "../../infra/catalogue/cases.ts";
 import { type CatalogueRule, readCatalogue } from "../../infra/catalogue/registry.ts";
 import { needs } from "../parts.ts";
@@ -31,7 +31,7 @@ describe("under Lambda's runtime", await needs("runtime client"), () => {
     const bundles = catalogue.map((listed) =>
       bundleRule(listed, shareOf(listed), join(folder, "dist"), Number.POSITIVE_INFINITY),
     );
-    await writeDeployment(await Promise.all(bundles), keys, join(folder, "dist"));
+    await writeServerlessIncludes(await Promise.all(bundles), keys, join(folder, "dist"));
   });
   after(() => rm(folder, { recursive: true, force: true }));
 
@@ -48,7 +48,7 @@ describe("under Lambda's runtime", await needs("runtime client"), () => {
       it("does what its cases say", async () => {
         for (const entry of cases) {
           const answer = await running.invoke(buildInvocationEvent(listed, entry));
-          assert.deepEqual(listDifferences(entry, decisionOf(answer, listed, entry)), [], entry.name);
+          assert.deepEqual(describeCaseDifferences(entry, decisionOf(answer, listed, entry)), [], entry.name);
         }
       });
 
@@ -60,7 +60,7 @@ describe("under Lambda's runtime", await needs("runtime client"), () => {
         if (plain === undefined || Object.keys(listed.rule.needs ?? {}).length > 0) return;
         const { statusCode, body } = response(await running.invoke(request(listed, plain)));
         assert.equal(statusCode, 200, body);
-        assert.deepEqual(listDifferences(plain, decisionOf(JSON.parse(body), listed, plain)), [], plain.name);
+        assert.deepEqual(describeCaseDifferences(plain, decisionOf(JSON.parse(body), listed, plain)), [], plain.name);
       });
 
       it("answers 404 for a wrong key", async () => {

@@ -5,20 +5,20 @@ import { SSM } from "@aws-sdk/client-ssm";
 import fc from "fast-check";
 import { openKeyVerifier } from "#lib/url-key.ts";
 import { openBucket, type StageBucket } from "../../infra/aws/bucket.ts";
-import { openParameters, type StageParameters } from "../../infra/aws/parameters.ts";
-import { openStage, reportAwsErrors } from "../../infra/aws/stage.ts";
+import { openParameters, type StageParameterStore } from "../../infra/aws/parameters.ts";
+import { openStage, rethrowAwsErrorsAsComplaints } from "../../infra/aws/stage.ts";
 import { Complaint } from "../../infra/cli/complaint.ts";
 import { waitUntil } from "../../infra/parity/rule-server.ts";
-import { readHealth } from "../../infra/rollout/health.ts";
+import { probeClusterHealth } from "../../infra/rollout/health.ts";
 import {
-  addSecondKey,
+  addSecondSigningKey,
   deleteOldKey,
   type Keyring,
   openKeyring,
   readKeyring,
-  useNewestKey,
+  signUrlsWithNewestKey,
 } from "../../infra/rollout/keyring.ts";
-import { getOwnName, lockKey, lockTermMilliseconds, takeLock } from "../../infra/rollout/lock.ts";
+import { getPersonOrPipelineName, lockObjectKey, lockTermMilliseconds, takeLock } from "../../infra/rollout/lock.ts";
 import {
   findPreviousRelease,
   findRelease,
@@ -37,7 +37,7 @@ const region = "eu-west-1";
 
 describe("the state of a stage", await needs("moto"), () => {
   let moto: Moto;
-  let parameters: StageParameters;
+  let parameters: StageParameterStore;
   let stages = 0;
 
   before(async () => {
@@ -81,12 +81,12 @@ describe("the state of a stage", await needs("moto"), () => {
     });
     const textOf = (owner: string) => JSON.stringify({ owner, by: "joe", what: "postern rotate", renewal: 0 });
     const conditionNow = async () => {
-      const stored = await bucket.read(lockKey);
+      const stored = await bucket.read(lockObjectKey);
       return stored ? { IfMatch: stored.etag } : { IfNoneMatch: "*" as const };
     };
     /** Writes the lock as another command would. */
-    const hold = async (text: string) => assert.ok(await bucket.write(lockKey, text, await conditionNow()));
-    const held = async () => (await bucket.read(lockKey))?.text;
+    const hold = async (text: string) => assert.ok(await bucket.write(lockObjectKey, text, await conditionNow()));
+    const held = async () => (await bucket.read(lockObjectKey))?.text;
     /** Lets so many milliseconds go by on S3's clock. */
     const pass = (milliseconds: number) => {
       s3.ahead += milliseconds;
@@ -95,15 +95,15 @@ describe("the state of a stage", await needs("moto"), () => {
     const refusal = /^Error: this stage is locked by joe \(postern rotate\); the lock expires at /;
 
     it("has the name of its owner", () => {
-      assert.equal(getOwnName(), "jane");
+      assert.equal(getPersonOrPipelineName(), "jane");
       delete process.env.POSTERN_BY;
-      assert.match(getOwnName(), /./);
+      assert.match(getPersonOrPipelineName(), /./);
     });
 
     it("refuses the second of two, with the name of the first and the end of its lock by S3's clock", async () => {
       pass(3_600_000);
       const lock = await take();
-      const ends = new Date((await bucket.read(lockKey))?.modified.getTime() ?? 0);
+      const ends = new Date((await bucket.read(lockObjectKey))?.modified.getTime() ?? 0);
       ends.setSeconds(ends.getSeconds() + 180);
       await assert.rejects(take("postern rotate"), (error) => {
         assert.ok(error instanceof Complaint);
@@ -187,11 +187,11 @@ describe("the state of a stage", await needs("moto"), () => {
     it("is still held if no other command took it over in time", async () => {
       const lock = await take();
       pass(lockTermMilliseconds + 60_000);
-      const seen = await bucket.read(lockKey);
+      const seen = await bucket.read(lockObjectKey);
       assert.ok(seen && seen.age > lockTermMilliseconds);
       // This renews it, so that what another command saw is not there any more.
       await lock.check();
-      assert.equal(await bucket.write(lockKey, textOf("late"), { IfMatch: seen.etag }), false);
+      assert.equal(await bucket.write(lockObjectKey, textOf("late"), { IfMatch: seen.etag }), false);
       await lock.check();
       await lock.release();
     });
@@ -200,7 +200,7 @@ describe("the state of a stage", await needs("moto"), () => {
       const lock = await take();
       pass(lockTermMilliseconds - 10_000);
       await Promise.all(Array.from({ length: 5 }, () => lock.check()));
-      assert.ok(Number((await bucket.read(lockKey))?.age) < lockTermMilliseconds / 2);
+      assert.ok(Number((await bucket.read(lockObjectKey))?.age) < lockTermMilliseconds / 2);
       await lock.release();
     });
 
@@ -228,7 +228,7 @@ describe("the state of a stage", await needs("moto"), () => {
       pass(60_000);
       test.mock.timers.tick(20_000);
       await waitUntil("the lock was not renewed", async () => (await held()) !== first);
-      assert.ok(Number((await bucket.read(lockKey))?.age) < 60_000);
+      assert.ok(Number((await bucket.read(lockObjectKey))?.age) < 60_000);
       assert.equal(lock.signal.aborted, false);
       await lock.release();
       assert.equal(await held(), undefined);
@@ -288,7 +288,7 @@ describe("the state of a stage", await needs("moto"), () => {
 
     it("doesn't exist before a deployment, and can't be changed then", async () => {
       assert.equal(await readKeyring(parameters), undefined);
-      for (const change of [addSecondKey, useNewestKey, deleteOldKey])
+      for (const change of [addSecondSigningKey, signUrlsWithNewestKey, deleteOldKey])
         await assert.rejects(change(parameters), /^Error: this stage has no keys; postern deploy creates them$/);
       assert.equal(await parameters.read("keys"), undefined);
     });
@@ -303,10 +303,10 @@ describe("the state of a stage", await needs("moto"), () => {
 
     it("is replaced while all URLs in use are accepted", async () => {
       const first = await openKeyring(parameters);
-      const wide = await addSecondKey(parameters);
+      const wide = await addSecondSigningKey(parameters);
       assert.deepEqual(keysOf(wide), [first.current.publicKey, wide.signers[1]?.publicKey]);
       assert.equal(wide.current.publicKey, first.current.publicKey);
-      const turned = await useNewestKey(parameters);
+      const turned = await signUrlsWithNewestKey(parameters);
       assert.equal(turned.publicKeys, wide.publicKeys);
       assert.equal(turned.current.publicKey, wide.signers[1]?.publicKey);
       for (const functions of [wide, turned])
@@ -316,7 +316,7 @@ describe("the state of a stage", await needs("moto"), () => {
       assert.deepEqual([takes(narrow, turned), takes(narrow, first)], [true, false]);
     });
 
-    const changes = { widen: addSecondKey, turn: useNewestKey, narrow: deleteOldKey };
+    const changes = { widen: addSecondSigningKey, turn: signUrlsWithNewestKey, narrow: deleteOldKey };
     const names = fc.constantFrom(...(["widen", "turn", "narrow"] as const));
 
     it("has one or two keys after any sequence of changes, and signs with one of them", async () => {
@@ -374,7 +374,8 @@ describe("the state of a stage", await needs("moto"), () => {
       const told = { at: "now", keyVersion: 1, hardened: [], since: {}, manifests: [] };
       const stage = { ...openStage("test"), parameters };
       const release = releaseOf(1, { clusters: { shop: told } });
-      const healthNow = async () => (await readHealth({ stage, file: "", deployer: {} }, "shop", release))?.unknown;
+      const healthNow = async () =>
+        (await probeClusterHealth({ stage, file: "", deployer: {} }, "shop", release))?.unknown;
       await parameters.remove("keys");
       const left = "its endpoints were not probed, because the key that signs URLs can't be read: ";
       const [gone = "", ...others] = (await healthNow()) ?? [];
@@ -456,7 +457,7 @@ const releaseOf = (id: number, more: Partial<Release> = {}): Release => ({
 
 describe("an error of the AWS SDK", () => {
   const said = (error: Error) =>
-    reportAwsErrors(async () => Promise.reject(error)).catch((caught: Error) => caught.message);
+    rethrowAwsErrorsAsComplaints(async () => Promise.reject(error)).catch((caught: Error) => caught.message);
 
   it("is reported, with a remedy for a missing region", async () => {
     const sentence = "AWS: Region is missing; set AWS_REGION, or a region in the AWS profile";

@@ -10,27 +10,27 @@ import { createLiveCapabilities } from "#lib/cluster/live-capabilities.ts";
 import { checkReview } from "#lib/review.ts";
 import { readCatalogue } from "../../infra/catalogue/registry.ts";
 import { Complaint } from "../../infra/cli/complaint.ts";
-import { type ClusterCredentials, describeEks, openClusterApi } from "../../infra/clusters/access.ts";
+import { type ClusterCredentials, openClusterApi, readEksServerAndCa } from "../../infra/clusters/access.ts";
 import type { ClusterApi, DeployedKind, DeployedObject, ObjectReference } from "../../infra/clusters/api.ts";
 import {
-  type AppliedChange,
   applyAll,
-  applyRights,
-  deleteAll,
+  applyRbacObjects,
+  type DeployedObjectChange,
+  deletePosternObjects,
   findDifferences,
   findEntriesCallingUrls,
-  listEntryTargets,
+  listRulesCalledByEntries,
 } from "../../infra/clusters/apply.ts";
 import { buildProbeReview, probeEndpoint, probeEntries } from "../../infra/clusters/probe.ts";
-import type { ConnectConfig } from "../../infra/config/config.ts";
+import type { ClusterConnectConfig } from "../../infra/config/config.ts";
 import { openCertificate, type ServerCertificate } from "../../infra/keys/keys.ts";
 import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
 import { bootCluster, type TestCluster } from "../../infra/parity/control-plane/cluster.ts";
 import { findFreePort } from "../../infra/parity/control-plane/process.ts";
 import { serveCatalogue, waitUntil } from "../../infra/parity/rule-server.ts";
 import { parseConfig } from "../../infra/project/project.ts";
-import { buildConfigurations } from "../../infra/webhooks/configurations.ts";
-import { buildRoles } from "../../infra/webhooks/rbac.ts";
+import { buildWebhookConfigurations } from "../../infra/webhooks/configurations.ts";
+import { buildFunctionRbacObjects } from "../../infra/webhooks/rbac.ts";
 import { startMoto } from "../aws/moto.ts";
 import { buildKubeconfig } from "../checkout.ts";
 import { listen } from "../listen.ts";
@@ -58,7 +58,7 @@ const stored = readRows<{
   }[];
   unreachable: {
     because: string;
-    connect?: ConnectConfig;
+    connect?: ClusterConnectConfig;
     deployer?: ClusterCredentials;
     identity?: true;
     says: string;
@@ -89,8 +89,8 @@ const buildWanted = (
   assert.ok(cluster);
   const address = (rule: string, path: string) => `${base}/local.${key}/${rule}/${path}`;
   return [
-    ...buildConfigurations(catalogue, cluster, { name, address, ca: certificate.ca, harden: false }),
-    ...buildRoles(catalogue, cluster, name),
+    ...buildWebhookConfigurations(catalogue, cluster, { name, address, ca: certificate.ca, harden: false }),
+    ...buildFunctionRbacObjects(catalogue, cluster, name),
   ];
 };
 const withToken = { server: "https://127.0.0.1:1", tokenSecret: "postern", region: "eu-west-1" };
@@ -136,7 +136,7 @@ describe("the objects of a deployment", await needs("API server"), () => {
   });
   after(() => cluster?.stop());
   beforeEach(async () => {
-    await deleteAll(api, "postern");
+    await deletePosternObjects(api, "postern");
   });
 
   const mutating: ObjectReference = { kind: "MutatingWebhookConfiguration", name: "postern" };
@@ -214,13 +214,13 @@ describe("the objects of a deployment", await needs("API server"), () => {
   });
 
   it("can be limited to the roles first", async () => {
-    assert.deepEqual(formatChanges(await applyRights(api, buildWanted(usual))), [
+    assert.deepEqual(formatChanges(await applyRbacObjects(api, buildWanted(usual))), [
       "made ServiceAccount postern",
       "made Secret postern-token",
       "made ClusterRole postern:limit-ranger",
       "made ClusterRoleBinding postern:limit-ranger",
     ]);
-    assert.deepEqual(await applyRights(api, buildWanted({ "always-pull-images": {} })), []);
+    assert.deepEqual(await applyRbacObjects(api, buildWanted({ "always-pull-images": {} })), []);
     assert.ok(await api.get(role));
     assert.equal((await applyAll(api, buildWanted(usual), "postern")).length, 2);
   });
@@ -386,22 +386,22 @@ describe("the objects of a deployment", await needs("API server"), () => {
       `removed ClusterRoleBinding ${name}:limit-ranger`,
       `removed ClusterRole ${name}:limit-ranger`,
     ];
-    assert.deepEqual(formatChanges(await deleteAll(api, "postern")), removed("postern"));
+    assert.deepEqual(formatChanges(await deletePosternObjects(api, "postern")), removed("postern"));
     assert.ok(await api.get(account), "the other's functions have its token");
     assert.deepEqual(await findDifferences(api, buildWanted(usual, { name: "staging" }), "staging"), []);
-    assert.deepEqual(formatChanges(await deleteAll(api, "staging")), [
+    assert.deepEqual(formatChanges(await deletePosternObjects(api, "staging")), [
       ...removed("staging"),
       "removed Secret postern-token",
       "removed ServiceAccount postern",
     ]);
-    assert.deepEqual(await deleteAll(api, "staging"), []);
+    assert.deepEqual(await deletePosternObjects(api, "staging"), []);
     await getLive({ ...role, name: "postern:mine" });
     await deleteObject({ ...role, name: "postern:mine" });
   });
 
   it("have the validating entry of a rule created last and deleted first", async () => {
     const rules = { "always-pull-images": {} };
-    const order = async (act: () => Promise<AppliedChange[]>) =>
+    const order = async (act: () => Promise<DeployedObjectChange[]>) =>
       formatChanges(await act()).map((one) => one.split(" ").slice(0, 2).join(" "));
     assert.deepEqual(await order(() => applyAll(api, buildWanted(rules), "postern")), [
       "made MutatingWebhookConfiguration",
@@ -413,7 +413,7 @@ describe("the objects of a deployment", await needs("API server"), () => {
       "changed MutatingWebhookConfiguration",
     ]);
     assert.deepEqual(await listSentences(other), []);
-    await deleteAll(api, "postern");
+    await deletePosternObjects(api, "postern");
   });
 
   it("can be deleted although an entry refuses everything, because its endpoint is gone", async () => {
@@ -427,8 +427,8 @@ describe("the objects of a deployment", await needs("API server"), () => {
       });
       return code === 500;
     });
-    assert.equal((await deleteAll(api, "postern")).length, 6);
-    assert.deepEqual(await deleteAll(api, "postern"), []);
+    assert.equal((await deletePosternObjects(api, "postern")).length, 6);
+    assert.deepEqual(await deletePosternObjects(api, "postern"), []);
   });
 
   it("don't include a configuration of the same name without Postern's entries", async () => {
@@ -437,7 +437,7 @@ describe("the objects of a deployment", await needs("API server"), () => {
       .map((one: object) => ({ ...one, name: "x.example.com" }))
       .slice(0, 1);
     await create(mutating, { ...configuration, metadata: { name: "postern" }, webhooks });
-    assert.deepEqual(await deleteAll(api, "postern"), []);
+    assert.deepEqual(await deletePosternObjects(api, "postern"), []);
     assert.deepEqual(await findDifferences(api, [], "postern"), []);
     await deleteObject(mutating);
   });
@@ -500,7 +500,7 @@ describe("the objects of a deployment", await needs("API server"), () => {
         findEntriesCallingUrls(stranger, [base]),
         expectComplaint(/refuses to list every \w+ \(403\): .*; give this right/),
       );
-      await assert.rejects(deleteAll(stranger, "postern"), expectComplaint(/\(403\): /));
+      await assert.rejects(deletePosternObjects(stranger, "postern"), expectComplaint(/\(403\): /));
     });
 
     it("can't grant rights that it lacks: the error names a remedy", async () => {
@@ -570,7 +570,7 @@ describe("the objects of a deployment", await needs("API server"), () => {
     it("finds another server at the address", async () => {
       const somebody = await open("deployers", { ca: other.ca });
       await assert.rejects(
-        deleteAll(somebody, "postern"),
+        deletePosternObjects(somebody, "postern"),
         expectComplaint(
           /^cluster prod-eu can't be reached at https:\S+: .*; its ca must be the one that signed its certificate$/,
         ),
@@ -627,7 +627,7 @@ describe("the objects of a deployment", await needs("API server"), () => {
         const failing = { status: 500, body: JSON.stringify({ kind: "Status", message, code: 500 }) };
         // The deletion first reads two configurations and two lists.
         way.faults.push(...Array(4).fill({ milliseconds: 0 }), failing, failing);
-        assert.equal((await deleteAll(faulty, "postern")).length, 2);
+        assert.equal((await deletePosternObjects(faulty, "postern")).length, 2);
         assert.equal(await api.get(binding), undefined);
       });
       it("tries again after a conflict", async () => {
@@ -714,7 +714,7 @@ describe("the objects of a deployment", await needs("API server"), () => {
       );
     });
     it("is missing, has no address yet, or may not be described", async () => {
-      const describing = (eks: string) => describeEks({ ...connect, eks }, identity);
+      const describing = (eks: string) => readEksServerAndCa({ ...connect, eks }, identity);
       await assert.rejects(
         describing("gone"),
         expectComplaint("EKS doesn't describe cluster gone in eu-west-1 (404): No cluster found for name: gone."),
@@ -772,7 +772,7 @@ describe("the objects of a deployment", await needs("API server"), () => {
 });
 
 const selectConfigurations = (objects: object[]) =>
-  objects.filter((one): one is ReturnType<typeof buildConfigurations>[number] => "webhooks" in one);
+  objects.filter((one): one is ReturnType<typeof buildWebhookConfigurations>[number] => "webhooks" in one);
 
 const moto = await needs("moto");
 
@@ -799,10 +799,10 @@ describe("opening a cluster", () => {
       });
       assert.equal(made.status, 200, await made.text());
       const identity = async () => ({ accessKeyId: "a", secretAccessKey: "b" });
-      const found = await describeEks({ eks: "prod", region: "eu-west-1" }, identity);
+      const found = await readEksServerAndCa({ eks: "prod", region: "eu-west-1" }, identity);
       assert.match(found.server, /^https:\/\/[^/]+\.eks\.amazonaws\.com$/);
       await assert.rejects(
-        describeEks({ eks: "none", region: "eu-west-1" }, identity),
+        readEksServerAndCa({ eks: "none", region: "eu-west-1" }, identity),
         expectComplaint(/^EKS doesn't describe cluster none in eu-west-1 \(404\): No cluster found for name: none\.$/),
       );
     } finally {
@@ -814,7 +814,7 @@ describe("opening a cluster", () => {
 
 describe("entry names", () => {
   it("contain the rule, the variant and the phase", () => {
-    const named = listEntryTargets(buildWanted({ "always-pull-images": {}, "node-restriction": {} }));
+    const named = listRulesCalledByEntries(buildWanted({ "always-pull-images": {}, "node-restriction": {} }));
     assert.deepEqual(
       named.filter(({ phase }) => phase === "validate"),
       [{ rule: "always-pull-images", phase: "validate" }],

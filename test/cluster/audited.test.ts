@@ -18,7 +18,7 @@ import {
   serveTestRules,
   waitUntilCalled,
 } from "../../infra/parity/rule-server.ts";
-import { buildReviewAnswer, openScriptedEndpoints } from "../../infra/parity/scripted-endpoints.ts";
+import { buildReviewAnswer, openScriptedWebhookEndpoints } from "../../infra/parity/scripted-endpoints.ts";
 import { printConfig, runAudit, runJsonAudit } from "../audits.ts";
 import { buildKubeconfig } from "../checkout.ts";
 import { needs } from "../parts.ts";
@@ -105,7 +105,7 @@ describe("an audit of a cluster", await needs("API server"), () => {
     }
     // The objects that are evaluated now existed before the rules.
     const certificate = await openCertificate(folder, "127.0.0.1");
-    const scripted = await openScriptedEndpoints(certificate, {
+    const scripted = await openScriptedWebhookEndpoints(certificate, {
       more: (review) => {
         const patch = [{ op: "add", path: "/data/more", value: "bW9yZQ==" }];
         const encoded = Buffer.from(JSON.stringify(patch)).toString("base64");

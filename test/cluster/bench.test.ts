@@ -3,14 +3,14 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
-import { measureChains } from "../../infra/bench/chains.ts";
+import { measureMutatorChains } from "../../infra/bench/chains.ts";
 import { measureCheck } from "../../infra/bench/checks.ts";
 import { findGoWebhook } from "../../infra/bench/controller-runtime.ts";
-import type { RouteComparison, RouteMeasurement } from "../../infra/bench/creates.ts";
-import { findBuiltEngine } from "../../infra/bench/kinitiras.ts";
-import { measureOneCall } from "../../infra/bench/one-call.ts";
-import { measureEngines, measureManyPolicies } from "../../infra/bench/policies.ts";
-import { measureReads } from "../../infra/bench/reads.ts";
+import type { PodCreateComparison, PodCreateMeasurement } from "../../infra/bench/creates.ts";
+import { findBuiltKinitirasEngine } from "../../infra/bench/kinitiras.ts";
+import { compareWebhookCallTimes } from "../../infra/bench/one-call.ts";
+import { measureAgainstKinitirasEngine, measureManyPolicies } from "../../infra/bench/policies.ts";
+import { measureReviewsWithReads } from "../../infra/bench/reads.ts";
 import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
 import { needs } from "../parts.ts";
 
@@ -23,14 +23,14 @@ describe("postern bench, through an API server", await needs("API server", "Go w
   });
   after(() => rm(folder, { recursive: true, force: true }));
 
-  const numbers = (measured: RouteMeasurement[], comparisons: RouteComparison[]) => [
+  const numbers = (measured: PodCreateMeasurement[], comparisons: PodCreateComparison[]) => [
     ...measured.flatMap(({ create, added = create }) => [create.p50, create.p99, added.p50, added.p99]),
     ...comparisons.map(({ added }) => added.median),
   ];
 
   it("measures one call of each server, after all have returned equal pods", async () => {
     const binaries = await requireBinaries();
-    const { measured, comparisons } = await measureOneCall(binaries, await findGoWebhook(), folder, 6);
+    const { measured, comparisons } = await compareWebhookCallTimes(binaries, await findGoWebhook(), folder, 6);
     assert.deepEqual(
       measured.map(({ what }) => what.replace(/ [\d.]+$/, "")),
       ["no webhook", "node:https by hand", "Postern", "controller-runtime", "Postern, with its matchConditions"],
@@ -49,7 +49,7 @@ describe("postern bench, through an API server", await needs("API server", "Go w
 
   it("measures chains that are called, skipped and grouped", async () => {
     const binaries = await requireBinaries();
-    const { measured, comparisons } = await measureChains(binaries, folder, 2);
+    const { measured, comparisons } = await measureMutatorChains(binaries, folder, 2);
     assert.deepEqual(
       measured.map(({ mutators }) => mutators),
       [undefined, 1, 1, 10, 10, 30, 30, 10, 30],
@@ -66,7 +66,7 @@ describe("postern bench, through an API server", await needs("API server", "Go w
 
   it("measures reads in a review", async () => {
     const binaries = await requireBinaries();
-    const { warm, sideBySide, read, first } = await measureReads(binaries, 2);
+    const { warm, sideBySide, read, first } = await measureReviewsWithReads(binaries, 2);
     for (const value of [warm.median, sideBySide.median, read, first]) assert.ok(value > 0, String(value));
   });
 });
@@ -92,12 +92,12 @@ describe("postern bench, of policies", async () => {
     for (const { what, ratio } of growth) assert.ok(ratio.median > 0, what);
   });
 
-  const built = await findBuiltEngine();
+  const built = await findBuiltKinitirasEngine();
   it(
     "measures evaluations beside kinitiras' own engine, with the same decisions",
     await needs("kinitiras"),
     async () => {
-      const engines = await measureEngines(built?.program ?? "", 1);
+      const engines = await measureAgainstKinitirasEngine(built?.program ?? "", 1);
       assert.deepEqual(
         engines.map(({ what, bar }) => [what.replace(/, .*/, ""), bar]),
         [

@@ -5,7 +5,7 @@ import { createLiveCapabilities } from "#lib/cluster/live-capabilities.ts";
 import { Failure } from "#lib/failure.ts";
 import type { Capabilities } from "#lib/needs.ts";
 import { toPlural } from "#lib/recorded-answers.ts";
-import { initialObjects } from "../../infra/apiserver/initial-objects.ts";
+import { apiServerOwnObjects } from "../../infra/apiserver/initial-objects.ts";
 import { listServedResources } from "../../infra/apiserver/kinds/served.ts";
 import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
 import { getCollectionPath } from "../../infra/parity/control-plane/client.ts";
@@ -55,7 +55,7 @@ describe("the capabilities of a real API server", await needs("API server"), () 
   });
 
   it("include the objects that a manifest cluster is assumed to have", async () => {
-    for (const { metadata, kind, apiVersion, ...wanted } of initialObjects) {
+    for (const { metadata, kind, apiVersion, ...wanted } of apiServerOwnObjects) {
       const resource = { group: apiVersion?.split("/").at(-2) ?? "", resource: toPlural(kind ?? "") };
       const found: Record<string, unknown> = { ...(await open().get(resource, metadata.name)) };
       assert.deepEqual(Object(found.metadata).labels, metadata.labels, metadata.name);

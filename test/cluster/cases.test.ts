@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { after, before, describe, it } from "node:test";
 import type { Case } from "#lib/recording/recording.ts";
 import { readCatalogue } from "../../infra/catalogue/registry.ts";
-import { type CaseChecker, openCaseServers, readAllCases } from "../../infra/parity/cases/cases.ts";
+import { type CaseChecker, openCaseServers, readCasesAndOutcomes } from "../../infra/parity/cases/cases.ts";
 import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
 import {
   extendWebhookTimeouts,
@@ -16,7 +16,7 @@ import { needs } from "../parts.ts";
 const catalogue = await readCatalogue();
 
 describe("the cases of each rule, on a real API server", await needs("API server"), async () => {
-  const all = await readAllCases(catalogue);
+  const all = await readCasesAndOutcomes(catalogue);
   let servers: CaseChecker;
 
   before(async () => {

@@ -19,9 +19,9 @@ import type { ClusterClient, ClusterResponse } from "../../infra/parity/control-
 import { bootCluster, type TestCluster } from "../../infra/parity/control-plane/cluster.ts";
 import { createObjectGenerators } from "../../infra/parity/generators/object-generators.ts";
 import { type GeneratedKind, generatedKinds } from "../../infra/parity/generators/steps.ts";
-import { createSurroundings } from "../../infra/parity/generators/surroundings.ts";
+import { createReferencedObjects } from "../../infra/parity/generators/surroundings.ts";
 import { applyConfigurations, extendWebhookTimeouts, serveTestRules } from "../../infra/parity/rule-server.ts";
-import { openScriptedEndpoints } from "../../infra/parity/scripted-endpoints.ts";
+import { openScriptedWebhookEndpoints } from "../../infra/parity/scripted-endpoints.ts";
 import { parseConfig } from "../../infra/project/project.ts";
 import { needs } from "../parts.ts";
 import { createWitness, registerWitness } from "./witness.ts";
@@ -79,13 +79,13 @@ describe("what check says", await needs("API server"), () => {
     const binaries = await requireBinaries();
     folder = await mkdtemp(join(tmpdir(), "postern-checked-"));
     const certificate = await openCertificate(folder, "127.0.0.1");
-    const scripted = await openScriptedEndpoints(certificate, { witness: createWitness(seen) });
+    const scripted = await openScriptedWebhookEndpoints(certificate, { witness: createWitness(seen) });
     const { defaultOn } = await listPlugins(binaries);
     const disable = defaultOn.filter((plugin) => !webhookPlugins.includes(plugin));
     cluster = await bootCluster(binaries, { disable, users: { reader: ["system:masters"] } });
     stops.push(scripted.stop, cluster.stop);
     admin = cluster.admin;
-    await createSurroundings(admin, false);
+    await createReferencedObjects(admin, false);
     const { server, ca, getToken } = cluster;
     const world = createLiveCapabilities(
       { local: { server, ca, credentials: { token: getToken("reader") } } },

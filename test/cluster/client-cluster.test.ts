@@ -25,7 +25,7 @@ import { build } from "esbuild";
 import { parseAllDocuments } from "yaml";
 import type * as client from "#lib/client/client.ts";
 import type { Rule } from "#lib/rule.ts";
-import { buildClient } from "../../infra/build/client.ts";
+import { buildClientPackage } from "../../infra/build/client.ts";
 import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
 import { bootCluster, type TestCluster } from "../../infra/parity/control-plane/cluster.ts";
 import { needs } from "../parts.ts";
@@ -43,7 +43,7 @@ let project: string;
 before(async () => {
   project = await temporary();
   const built = join(await temporary(), "client");
-  await buildClient(built);
+  await buildClientPackage(built);
   await writeFile(join(project, "package.json"), '{"name":"project","private":true,"type":"module"}');
   await run("npm", ["install", "--offline", "--no-audit", "--no-fund", built], { cwd: project });
 });

@@ -14,7 +14,7 @@ import { listPlugins, requireBinaries, webhookPlugins } from "../../infra/parity
 import type { ClusterClient, ClusterResponse } from "../../infra/parity/control-plane/client.ts";
 import { bootCluster, type TestCluster } from "../../infra/parity/control-plane/cluster.ts";
 import { createObjectGenerators } from "../../infra/parity/generators/object-generators.ts";
-import { openScriptedEndpoints } from "../../infra/parity/scripted-endpoints.ts";
+import { openScriptedWebhookEndpoints } from "../../infra/parity/scripted-endpoints.ts";
 import { needs } from "../parts.ts";
 import { readRows } from "../rows.ts";
 import { createWitness, registerWitness } from "./witness.ts";
@@ -128,7 +128,7 @@ const toAnswer = (body: unknown) => ({ code: 0, warnings: [], body });
 
 describe("an object with defaults", await needs("API server"), () => {
   let folder: string;
-  let scripted: Awaited<ReturnType<typeof openScriptedEndpoints>>;
+  let scripted: Awaited<ReturnType<typeof openScriptedWebhookEndpoints>>;
   let cluster: TestCluster;
   let admin: ClusterClient;
   const seen = new Map<string, Fields>();
@@ -137,7 +137,7 @@ describe("an object with defaults", await needs("API server"), () => {
     const binaries = await requireBinaries();
     folder = await mkdtemp(join(tmpdir(), "postern-defaults-"));
     const certificate = await openCertificate(folder, "127.0.0.1");
-    scripted = await openScriptedEndpoints(certificate, { witness: createWitness(seen) });
+    scripted = await openScriptedWebhookEndpoints(certificate, { witness: createWitness(seen) });
     const disable = (await listPlugins(binaries)).defaultOn.filter((plugin) => !webhookPlugins.includes(plugin));
     cluster = await bootCluster(binaries, { disable });
     admin = cluster.admin;

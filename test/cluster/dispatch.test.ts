@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
 import type { Pod } from "kubernetes-types/core/v1.d.ts";
-import type { LogReport } from "#lib/log-line.ts";
+import type { AnsweredReviewFacts } from "#lib/log-line.ts";
 import { get } from "#lib/needs.ts";
 import { type Phase, type Rule, rule } from "#lib/rule.ts";
 import { type CatalogueRule, readCatalogue } from "../../infra/catalogue/registry.ts";
@@ -17,12 +17,12 @@ import {
   buildTestRule,
   deleteConfigurations,
   extendWebhookTimeouts,
-  type ManifestOptions,
-  type RuleHost,
   serveTestRules,
+  type TestRuleHost,
+  type TestWebhookOptions,
   waitUntil,
 } from "../../infra/parity/rule-server.ts";
-import { type ConfigurationUseDetector, openScriptedEndpoints } from "../../infra/parity/scripted-endpoints.ts";
+import { type ConfigurationUseDetector, openScriptedWebhookEndpoints } from "../../infra/parity/scripted-endpoints.ts";
 import { createTestSigner } from "../../infra/parity/test-key.ts";
 import type { LambdaHandler } from "../../infra/serve/gateway.ts";
 import { needs } from "../parts.ts";
@@ -63,7 +63,7 @@ const matchByName = (name: string) => ({
 describe("a real API server calls Postern", await needs("API server"), () => {
   let folder: string;
   let certificate: ServerCertificate;
-  let scripted: Awaited<ReturnType<typeof openScriptedEndpoints>>;
+  let scripted: Awaited<ReturnType<typeof openScriptedWebhookEndpoints>>;
   let announcer: ConfigurationUseDetector;
   let one: TestCluster;
   let two: TestCluster;
@@ -73,7 +73,7 @@ describe("a real API server calls Postern", await needs("API server"), () => {
     const binaries = await requireBinaries();
     folder = await mkdtemp(join(tmpdir(), "postern-dispatch-"));
     certificate = await openCertificate(folder, "127.0.0.1");
-    scripted = await openScriptedEndpoints(certificate);
+    scripted = await openScriptedWebhookEndpoints(certificate);
     announcer = scripted.announcer;
     const policy = { omitStages: ["RequestReceived"], rules: [{ level: "Metadata", resources: [{ group: "" }] }] };
     const file = { apiVersion: "audit.k8s.io/v1", kind: "Policy", ...policy };
@@ -91,10 +91,10 @@ describe("a real API server calls Postern", await needs("API server"), () => {
   });
 
   /** Serves rules at the gateway, and registers them with the first cluster. */
-  const startServing = async (rules: CatalogueRule[], yaml: string, host: Partial<RuleHost> = {}) => {
+  const startServing = async (rules: CatalogueRule[], yaml: string, host: Partial<TestRuleHost> = {}) => {
     const postern = await serveTestRules(rules, yaml, { certificate, ...host });
     opened.push(postern);
-    const applied = (caller?: ManifestOptions, cluster = one) =>
+    const applied = (caller?: TestWebhookOptions, cluster = one) =>
       applyConfigurations(cluster.admin, extendWebhookTimeouts(postern.manifests(caller)), announcer);
     const stop = async () => {
       await deleteConfigurations(one.admin, postern.manifests(), announcer);
@@ -163,7 +163,7 @@ describe("a real API server calls Postern", await needs("API server"), () => {
       await postern.applied();
     });
     after(() => postern.stop());
-    const shown = (reports: LogReport[]) =>
+    const shown = (reports: AnsweredReviewFacts[]) =>
       reports.map(({ rule, phase, operations }) => `${rule} ${phase} ${operations}`);
 
     it("and completes the object in two rounds", async () => {
@@ -249,7 +249,7 @@ describe("a real API server calls Postern", await needs("API server"), () => {
         const [wet, answered] = await postern.during(() => create(one.admin, path(resource), body));
         assert.deepEqual(dropVaryingFields(dry), dropVaryingFields(wet));
         assert.equal(dry.code, code);
-        const summary = (reports: LogReport[]) =>
+        const summary = (reports: AnsweredReviewFacts[]) =>
           reports.map(({ rule, phase, refused, operations }) => ({ rule, phase, refused, operations }));
         assert.deepEqual(summary(asked), summary(answered));
         assert.deepEqual([...new Set(asked.map(({ request }) => request?.dryRun))], [true]);

@@ -11,7 +11,7 @@ import { applyConfigurations, deleteConfigurations, waitUntil } from "../../infr
 import {
   type ConfigurationUseDetector,
   type EndpointScript,
-  openScriptedEndpoints,
+  openScriptedWebhookEndpoints,
 } from "../../infra/parity/scripted-endpoints.ts";
 import { needs } from "../parts.ts";
 import {
@@ -40,7 +40,7 @@ describe("the admission chain equals a real API server", await needs("API server
   let folder: string;
   let certificate: ServerCertificate;
   let cluster: TestCluster;
-  let scripted: Awaited<ReturnType<typeof openScriptedEndpoints>>;
+  let scripted: Awaited<ReturnType<typeof openScriptedWebhookEndpoints>>;
   let announcer: ConfigurationUseDetector;
   let log: FileHandle;
   let logged = 0;
@@ -51,7 +51,7 @@ describe("the admission chain equals a real API server", await needs("API server
     const binaries = await requireBinaries();
     folder = await mkdtemp(join(tmpdir(), "postern-dispatcher-"));
     certificate = await openCertificate(folder, "127.0.0.1");
-    scripted = await openScriptedEndpoints(certificate, scripts);
+    scripted = await openScriptedWebhookEndpoints(certificate, scripts);
     announcer = scripted.announcer;
     const rules = [{ level: "Request" }];
     const policy = {

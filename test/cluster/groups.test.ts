@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
 import fc from "fast-check";
 import type { Pod } from "kubernetes-types/core/v1.d.ts";
-import type { LogReport } from "#lib/log-line.ts";
+import type { AnsweredReviewFacts } from "#lib/log-line.ts";
 import { rule, selectPhase } from "#lib/rule.ts";
 import { type CatalogueRule, readCatalogue } from "../../infra/catalogue/registry.ts";
 import { openCertificate, type ServerCertificate } from "../../infra/keys/keys.ts";
@@ -22,7 +22,7 @@ import {
   extendWebhookTimeouts,
   serveTestRules,
 } from "../../infra/parity/rule-server.ts";
-import { type ConfigurationUseDetector, openScriptedEndpoints } from "../../infra/parity/scripted-endpoints.ts";
+import { type ConfigurationUseDetector, openScriptedWebhookEndpoints } from "../../infra/parity/scripted-endpoints.ts";
 import { deleteWithFinalizers, sendSequence } from "../../infra/parity/sequence-sender.ts";
 import { needs } from "../parts.ts";
 
@@ -45,7 +45,7 @@ const createPod = (name: string, spec: object = {}, annotations: Record<string, 
 describe("a group on a real API server", await needs("API server"), () => {
   let folder: string;
   let certificate: ServerCertificate;
-  let scripted: Awaited<ReturnType<typeof openScriptedEndpoints>>;
+  let scripted: Awaited<ReturnType<typeof openScriptedWebhookEndpoints>>;
   let announcer: ConfigurationUseDetector;
   let one: TestCluster;
   let two: TestCluster;
@@ -54,7 +54,7 @@ describe("a group on a real API server", await needs("API server"), () => {
     const binaries = await requireBinaries();
     folder = await mkdtemp(join(tmpdir(), "postern-groups-"));
     certificate = await openCertificate(folder, "127.0.0.1");
-    scripted = await openScriptedEndpoints(certificate);
+    scripted = await openScriptedWebhookEndpoints(certificate);
     announcer = scripted.announcer;
     const disable = mutators.flatMap(({ rule: { upstreamPlugin } }) =>
       upstreamPlugin?.defaultOn ? [upstreamPlugin.plugin] : [],
@@ -104,7 +104,7 @@ describe("a group on a real API server", await needs("API server"), () => {
             `seed ${seed}, sequence ${index}, ${JSON.stringify(sequence.steps[step])}: ${actual?.[step] && formatDiff(turn, actual[step])}`,
           );
       }
-      const calls = (reports: LogReport[]) => reports.filter(({ phase }) => phase === "mutate").length;
+      const calls = (reports: AnsweredReviewFacts[]) => reports.filter(({ phase }) => phase === "mutate").length;
       assert.ok(calls(together.reports) > 50, "the group was called");
       assert.ok(calls(together.reports) < calls(alone.reports), "in place of its members");
       assert.deepEqual(

@@ -9,7 +9,7 @@ import { fileURLToPath } from "node:url";
 import { readCatalogue } from "../../infra/catalogue/registry.ts";
 import { listPlugins, requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
 import { measureParity } from "../../infra/parity/parity.ts";
-import { listPorts } from "../../infra/parity/plugins.ts";
+import { listPluginPorts } from "../../infra/parity/plugins.ts";
 import { needs } from "../parts.ts";
 
 // Compares ports with their plugins, by generated requests.
@@ -17,7 +17,7 @@ const binaries = await requireBinaries().catch(() => undefined);
 const plugins = binaries && (await listPlugins(binaries));
 
 const apiserver = await needs("API server");
-const ports = listPorts(await readCatalogue());
+const ports = listPluginPorts(await readCatalogue());
 
 describe("postern parity", () => {
   let folder: string;

@@ -3,20 +3,20 @@ import { describe, it } from "node:test";
 import fc from "fast-check";
 import type { Pod } from "kubernetes-types/core/v1.d.ts";
 import { toSubject } from "../../functions/pod-security/pods.ts";
-import type { PodSecurityLevel, StandardsVersion } from "../../functions/pod-security/policy.ts";
+import type { PodSecurityLevel, PodSecurityVersion } from "../../functions/pod-security/policy.ts";
 import { listOffences } from "../../functions/pod-security/standards.ts";
 import {
-  type EvaluatorVerdict,
-  evaluateUpstream,
-  findEvaluator,
+  evaluateUpstreamPodSecurity,
+  findPodSecurityEvaluator,
   readUpstreamTestPods,
+  type UpstreamPodSecurityVerdict,
 } from "../../infra/parity/pod-security/evaluator.ts";
 import { needs } from "../parts.ts";
 import { pods as generated } from "./pods.ts";
 
 // Compares pod-security with upstream's own evaluator, word by word at every version: on upstream's test pods, and on
 // generated ones.
-const evaluator = await findEvaluator();
+const evaluator = await findPodSecurityEvaluator();
 
 const seed = 20_261_121;
 const newest = 40;
@@ -28,7 +28,7 @@ describe("pod-security beside upstream's evaluator", await needs("Pod Security e
     const versions = new Set(corpus.map(({ place }) => place.split("/")[1]));
     assert.ok(corpus.length > 4000 && versions.size >= 36, "it is all there");
     for (const { place, pod } of corpus) {
-      const [level, version, wanted] = place.split("/") as [PodSecurityLevel, StandardsVersion, "pass" | "fail"];
+      const [level, version, wanted] = place.split("/") as [PodSecurityLevel, PodSecurityVersion, "pass" | "fail"];
       assert.equal(listOffences(toSubject(pod), { level, version }).length === 0, wanted === "pass", place);
     }
     await assertAgreement(dropDuplicates(corpus.map(({ pod }) => pod)));
@@ -44,14 +44,14 @@ describe("pod-security beside upstream's evaluator", await needs("Pod Security e
 /** Asserts that both give the same violations for each pod at every version; returns the reasons that occurred. */
 async function assertAgreement(pods: Pod[]): Promise<Set<string>> {
   assert.ok(evaluator);
-  const wanted = await evaluateUpstream(evaluator, pods);
+  const wanted = await evaluateUpstreamPodSecurity(evaluator, pods);
   assert.equal(wanted.length, pods.length);
   const met = new Set<string>();
   for (const [index, pod] of pods.entries()) {
     const subject = toSubject(pod);
     const { latest, ...byVersion } = wanted[index] ?? assert.fail();
     for (const level of ["baseline", "restricted"] as const) {
-      const judged = (version: StandardsVersion) => listViolations(listOffences(subject, { level, version }));
+      const judged = (version: PodSecurityVersion) => listViolations(listOffences(subject, { level, version }));
       const shown = () => `${level} ${JSON.stringify(pod)}`;
       assert.deepEqual(judged("latest"), listExpected(latest[level]), shown());
       for (let minor = 0; minor <= newest; minor++) {
@@ -66,7 +66,7 @@ async function assertAgreement(pods: Pod[]): Promise<Set<string>> {
 
 const listViolations = (offences: { reason: string; detail: string }[]) =>
   offences.map(({ reason, detail }) => [reason, detail]);
-const listExpected = ({ reasons, details }: EvaluatorVerdict) =>
+const listExpected = ({ reasons, details }: UpstreamPodSecurityVerdict) =>
   (reasons ?? []).map((reason, index) => [reason, details?.[index]]);
 
 function dropDuplicates(pods: object[]): Pod[] {

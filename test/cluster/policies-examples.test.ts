@@ -13,16 +13,16 @@ import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
 import type { ClusterResponse } from "../../infra/parity/control-plane/client.ts";
 import { bootCluster, type TestCluster } from "../../infra/parity/control-plane/cluster.ts";
 import {
+  allPodsResourceSelectors,
   applyObject,
   buildAnnotationSpec,
   buildFixturePod,
-  buildPolicy,
+  buildFixturePolicy,
   getFixtureCollectionPath,
   getFixturePath,
   getMessage,
+  installPolicyDefinitions,
   type KinitirasFixtureObject,
-  podSelectors,
-  servePolicyKinds,
 } from "../../infra/parity/policy-fixtures.ts";
 import {
   extendWebhookTimeouts,
@@ -34,9 +34,12 @@ import { needs } from "../parts.ts";
 
 // Policies in a real cluster: the shipped examples, policies with faults, and hostile policies.
 const buildOverridePolicy = (name: string, overriders: object) =>
-  buildPolicy("ClusterOverridePolicy", name, { resourceSelectors: podSelectors, overrideRules: [{ overriders }] });
+  buildFixturePolicy("ClusterOverridePolicy", name, {
+    resourceSelectors: allPodsResourceSelectors,
+    overrideRules: [{ overriders }],
+  });
 const buildValidatePolicy = (name: string, cue: string) =>
-  buildPolicy("ClusterValidatePolicy", name, { validateRules: [{ cue }] });
+  buildFixturePolicy("ClusterValidatePolicy", name, { validateRules: [{ cue }] });
 const buildReferenceTemplate = (reference: object) => {
   const template = { type: "annotations", operation: "add", path: "a", valueRef: { path: "data.a", ...reference } };
   return { template };
@@ -59,7 +62,7 @@ describe("policies in a real API server", await needs("API server"), () => {
   before(async () => {
     const binaries = await requireBinaries();
     cluster = await bootCluster(binaries);
-    await servePolicyKinds(cluster.admin);
+    await installPolicyDefinitions(cluster.admin);
     service = await openService(answers);
     const settings = { intercept: [{ apiGroups: ["*"], apiVersions: ["*"], resources: ["*"] }] };
     const http = { hosts: [new URL(service.url).host, "169.254.169.254", "10.1.2.3"], addresses: ["127.0.0.1/32"] };
@@ -73,7 +76,7 @@ describe("policies in a real API server", await needs("API server"), () => {
       createLiveCapabilities({ local: connection }, createAnswerCache({ entries: 0, bytes: 0 })),
     );
     await registerConfigurations(cluster.admin, extendWebhookTimeouts(postern.manifests()));
-    const probe = buildPolicy("ClusterOverridePolicy", "probe", {
+    const probe = buildFixturePolicy("ClusterOverridePolicy", "probe", {
       overrideRules: [{ overriders: { template: { type: "labels", operation: "add" } } }],
     });
     await waitUntilCalled(
@@ -166,7 +169,7 @@ describe("policies in a real API server", await needs("API server"), () => {
     cluster.admin({ method: "POST", path: `${getFixtureCollectionPath(object)}?dryRun=All`, body: object });
 
   it("are refused with all their faults, and admitted when they are corrected", async () => {
-    const broken = buildPolicy("ClusterValidatePolicy", "broken", {
+    const broken = buildFixturePolicy("ClusterValidatePolicy", "broken", {
       validateRules: [
         { template: { type: "condition", condition: { cond: "Gt", dataRef: { from: "current", path: "" } } } },
         { cue: "object: _\nvalidate: {valid: objekt.a}" },
@@ -243,7 +246,7 @@ describe("policies in a real API server", await needs("API server"), () => {
 
   it("are a thousand, of which only those for an object are applied, even to a megabyte", async () => {
     const others = Array.from({ length: 1000 }, (_, index) =>
-      buildPolicy(
+      buildFixturePolicy(
         "ClusterOverridePolicy",
         `other-${index}`,
         buildAnnotationSpec("a", "b", [{ apiVersion: "v1", kind: "Pod", name: `p-${index}` }]),
@@ -258,7 +261,7 @@ describe("policies in a real API server", await needs("API server"), () => {
       spec: undefined,
     };
     await requireApplied(
-      buildPolicy(
+      buildFixturePolicy(
         "ClusterOverridePolicy",
         "large",
         buildAnnotationSpec("c", "d", [{ apiVersion: "v1", kind: "ConfigMap" }]),
@@ -271,7 +274,7 @@ describe("policies in a real API server", await needs("API server"), () => {
     assert.deepEqual(await getAnnotations(large), { c: "d" });
     await cluster.admin({
       method: "DELETE",
-      path: getFixtureCollectionPath(buildPolicy("ClusterOverridePolicy", "any", {})),
+      path: getFixtureCollectionPath(buildFixturePolicy("ClusterOverridePolicy", "any", {})),
     });
   });
 });

@@ -16,12 +16,12 @@ import {
   applyObject,
   buildAnnotationSpec,
   buildFixturePod,
-  buildPolicy,
+  buildFixturePolicy,
   getFixtureCollectionPath,
   getFixturePath,
   getMessage,
+  installPolicyDefinitions,
   type KinitirasFixtureObject,
-  servePolicyKinds,
 } from "../../infra/parity/policy-fixtures.ts";
 import { waitUntil } from "../../infra/parity/rule-server.ts";
 import { buildKubeconfig } from "../checkout.ts";
@@ -117,7 +117,7 @@ describe("policies on a real API server", await needs("API server"), () => {
 
     const { notes } = await renew();
     assert.match(notes, /their definitions are in functions\/policy-admission\/crds/);
-    await servePolicyKinds(admin);
+    await installPolicyDefinitions(admin);
   });
   after(async () => {
     for (const stop of stops.reverse()) await stop();
@@ -129,7 +129,7 @@ describe("policies on a real API server", await needs("API server"), () => {
     assert.deepEqual([...new Set(entries.map(({ name }) => name))], ["policy-admission.postern.dev"]);
     await waitUntil("admission is not asked", async () => {
       const answer = await create(
-        buildPolicy("ClusterOverridePolicy", "probe", {
+        buildFixturePolicy("ClusterOverridePolicy", "probe", {
           overrideRules: [{ overriders: { template: { type: "labels", operation: "add" } } }],
         }),
         "?dryRun=All",
@@ -139,7 +139,7 @@ describe("policies on a real API server", await needs("API server"), () => {
   });
 
   it("warns of a policy whose requests no entry sends, and applies it after the entries are renewed", async () => {
-    const policy = buildPolicy("ClusterOverridePolicy", "owner", buildAnnotationSpec("owner", "web"));
+    const policy = buildFixturePolicy("ClusterOverridePolicy", "owner", buildAnnotationSpec("owner", "web"));
     const { warnings, body } = await requireApplied(policy);
     assert.ok(
       warnings.some((one) => /policy-override.*pods.*postern manifests/i.test(one)),
@@ -159,11 +159,11 @@ describe("policies on a real API server", await needs("API server"), () => {
     ]);
     await waitForAnswer(buildFixturePod("a"), (answer) => getAnnotation(answer, "owner") === "web");
     assert.deepEqual(
-      (await requireApplied(buildPolicy("ClusterOverridePolicy", "other", buildAnnotationSpec("other", "web"))))
+      (await requireApplied(buildFixturePolicy("ClusterOverridePolicy", "other", buildAnnotationSpec("other", "web"))))
         .warnings,
       [],
     );
-    await remove(buildPolicy("ClusterOverridePolicy", "other", {}));
+    await remove(buildFixturePolicy("ClusterOverridePolicy", "other", {}));
   });
 
   it("does not change a policy that is applied again as its author wrote it", async () => {
@@ -174,8 +174,8 @@ describe("policies on a real API server", await needs("API server"), () => {
     const condition = { cond: "Exist", dataRef: { from: "current", path: "/metadata/labels/never" } };
     const rules = { resourceSelectors: [], validateRules: [{ template: { type: "condition", condition } }] };
     for (const policy of [
-      buildPolicy("ClusterOverridePolicy", "again", spec),
-      buildPolicy("ClusterValidatePolicy", "again", rules),
+      buildFixturePolicy("ClusterOverridePolicy", "again", spec),
+      buildFixturePolicy("ClusterValidatePolicy", "again", rules),
     ]) {
       const { body: first } = await requireApplied(policy);
       const { body: second } = await requireApplied(policy);
@@ -196,10 +196,10 @@ describe("policies on a real API server", await needs("API server"), () => {
   });
 
   it("uses a changed policy, and drops a deleted one, within ten seconds", async () => {
-    await requireApplied(buildPolicy("ClusterOverridePolicy", "owner", buildAnnotationSpec("owner", "api")));
+    await requireApplied(buildFixturePolicy("ClusterOverridePolicy", "owner", buildAnnotationSpec("owner", "api")));
     await wait(staleness);
     assert.equal(getAnnotation(await create(buildFixturePod("a"), "?dryRun=All"), "owner"), "api");
-    await remove(buildPolicy("ClusterOverridePolicy", "owner", {}));
+    await remove(buildFixturePolicy("ClusterOverridePolicy", "owner", {}));
     await wait(staleness);
     assert.equal(getAnnotation(await create(buildFixturePod("a"), "?dryRun=All"), "owner"), undefined);
   });

@@ -8,7 +8,7 @@ import { setTimeout as wait } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { parseAllDocuments } from "yaml";
-import { listDifferences } from "../../infra/catalogue/case-differences.ts";
+import { describeCaseDifferences } from "../../infra/catalogue/case-differences.ts";
 import { buildReview, evaluateCase, parseCases } from "../../infra/catalogue/cases.ts";
 import { readCatalogue } from "../../infra/catalogue/registry.ts";
 import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
@@ -147,7 +147,7 @@ describe("recordings of the gateway", await needs("API server"), () => {
       count += cases.length;
       for (const entry of cases)
         assert.deepEqual(
-          listDifferences(entry, await evaluateCase(listed, entry, buildReview(listed, entry))),
+          describeCaseDifferences(entry, await evaluateCase(listed, entry, buildReview(listed, entry))),
           [],
           entry.name,
         );

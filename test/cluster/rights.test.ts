@@ -8,7 +8,7 @@ import { requireBinaries } from "../../infra/parity/control-plane/binaries.ts";
 import { getCollectionPath } from "../../infra/parity/control-plane/client.ts";
 import { bootCluster, type TestCluster } from "../../infra/parity/control-plane/cluster.ts";
 import { parseConfig } from "../../infra/project/project.ts";
-import { buildRoles, toGroupName } from "../../infra/webhooks/rbac.ts";
+import { buildFunctionRbacObjects, toGroupName } from "../../infra/webhooks/rbac.ts";
 import { needs } from "../parts.ts";
 
 // Tests the printed roles on a real API server with RBAC: they allow all that each rule needs, and nothing else.
@@ -25,7 +25,7 @@ describe("a rule's rights on a real API server", await needs("API server"), () =
     const rules = asking.map(({ name }) => `${name}: { mode: audit, exempt: { users: [nobody] } }`).join(", ");
     const [local] = parseConfig(`rules: { ${rules} }`, asking.map(deleteSettingsCheck)).clusters.values();
     assert.ok(local);
-    for (const object of buildRoles(asking, local, "postern")) {
+    for (const object of buildFunctionRbacObjects(asking, local, "postern")) {
       const { code, body } = await cluster.admin({ method: "POST", path: getCollectionPath(object), body: object });
       assert.equal(code, 201, String(body.message));
     }

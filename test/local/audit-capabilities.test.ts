@@ -3,7 +3,7 @@ import type { RequestListener } from "node:http";
 import { createServer, type Server } from "node:https";
 import { after, before, describe, it } from "node:test";
 import type { Capabilities } from "#lib/needs.ts";
-import { openCapabilities } from "../../infra/check/live/rule-capabilities.ts";
+import { openAuditCapabilities } from "../../infra/check/live/rule-capabilities.ts";
 import { openCertificate } from "../../infra/keys/keys.ts";
 import { createTestFolder } from "../folders.ts";
 import { close, listen } from "../listen.ts";
@@ -35,7 +35,10 @@ describe("what rules may ask while a cluster is audited", () => {
     open = async (hosts = []) => {
       const sentences: string[] = [];
       return {
-        capabilities: (await openCapabilities("c", connection, hosts))((sentence) => sentences.push(sentence), 5000),
+        capabilities: (await openAuditCapabilities("c", connection, hosts))(
+          (sentence) => sentences.push(sentence),
+          5000,
+        ),
         sentences,
       };
     };

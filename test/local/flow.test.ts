@@ -5,9 +5,9 @@ import type { Context } from "aws-lambda";
 import fc from "fast-check";
 import { parse as parseYaml } from "yaml";
 import { createUnconnectedCapabilities } from "#lib/capabilities.ts";
-import { createCompleteEndpoint } from "#lib/complete-endpoint.ts";
+import { createEndpointForAnyRule } from "#lib/complete-endpoint.ts";
 import type { EndpointConfig, EndpointHost } from "#lib/endpoint.ts";
-import { formatLogLine, type LogReport } from "#lib/log-line.ts";
+import { type AnsweredReviewFacts, formatLogLine } from "#lib/log-line.ts";
 import { list } from "#lib/needs.ts";
 import type { KubernetesObject } from "#lib/review.ts";
 import { type Rule, rule } from "#lib/rule.ts";
@@ -62,9 +62,9 @@ const buildContext = (remaining = 10_000) =>
 
 /** An endpoint with no cluster to ask, and what it tells of its reviews. */
 const openEndpoint = (endpointRule: Rule, ownConfig = config, host: Partial<EndpointHost> = {}) => {
-  const reports: LogReport[] = [];
-  const journal = (report: LogReport) => void reports.push(report);
-  const handler = createCompleteEndpoint(endpointRule, ownConfig, {
+  const reports: AnsweredReviewFacts[] = [];
+  const journal = (report: AnsweredReviewFacts) => void reports.push(report);
+  const handler = createEndpointForAnyRule(endpointRule, ownConfig, {
     publicKeys: signer.publicKey,
     openCapabilities: createUnconnectedCapabilities,
     writeLogLine: journal,
@@ -644,7 +644,7 @@ describe("a handler", () => {
             throw thrown;
           },
         });
-        const journal = (report: LogReport) => void JSON.parse(formatLogLine(report, "test", 0));
+        const journal = (report: AnsweredReviewFacts) => void JSON.parse(formatLogLine(report, "test", 0));
         const { handler } = openEndpoint(broken, config, { writeLogLine: journal });
         const { statusCode, body } = (await handler(
           alterEvent(plain, { path: toPath("validate") }),

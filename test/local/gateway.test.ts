@@ -7,7 +7,7 @@ import { afterEach, before, describe, it } from "node:test";
 import { setTimeout as wait } from "node:timers/promises";
 import { connect as connectTls, type TLSSocket } from "node:tls";
 import { createUnconnectedCapabilities } from "#lib/capabilities.ts";
-import { createCompleteEndpoint } from "#lib/complete-endpoint.ts";
+import { createEndpointForAnyRule } from "#lib/complete-endpoint.ts";
 import { rule } from "#lib/rule.ts";
 import { openKeyVerifier } from "#lib/url-key.ts";
 import { Complaint } from "../../infra/cli/complaint.ts";
@@ -32,7 +32,7 @@ const judge = rule({
   validate: ({ metadata }) => (metadata?.name === "bad" ? "it is bad" : undefined),
 });
 const signer = createTestSigner(1);
-const judging = createCompleteEndpoint(
+const judging = createEndpointForAnyRule(
   judge,
   { rule: "judge", clusters: { local: { keyVersions: [1], mode: "enforce", settings: {} } } },
   { publicKeys: signer.publicKey, openCapabilities: createUnconnectedCapabilities, writeLogLine: () => {} },

@@ -8,7 +8,11 @@ import { setTimeout as wait } from "node:timers/promises";
 import { TLSSocket } from "node:tls";
 import { gzipSync } from "node:zlib";
 import { createLiveCapabilities } from "#lib/cluster/live-capabilities.ts";
-import { createHttpCapabilities, type HttpSettings, httpSettings } from "#lib/policy/references/http.ts";
+import {
+  createPolicyHttpCapabilities,
+  defaultHttpSettings,
+  type PolicyHttpSettings,
+} from "#lib/policy/references/http.ts";
 import type { HttpReference, ScriptHttpRequest } from "#lib/policy/types.ts";
 import { openCertificate } from "../../infra/keys/keys.ts";
 import { createTestFolder } from "../folders.ts";
@@ -70,16 +74,16 @@ describe("a policy's request", () => {
   });
   after(() => Promise.all([secure, plain].map(close)));
 
-  const buildSettings = (further: Partial<HttpSettings> = {}): HttpSettings => ({
-    ...httpSettings,
+  const buildSettings = (further: Partial<PolicyHttpSettings> = {}): PolicyHttpSettings => ({
+    ...defaultHttpSettings,
     ...{ hosts: [host, plainHost], ca: certificate.ca, addresses: ["127.0.0.1/32"] },
     ...further,
   });
-  const createTestCapabilities = (further: Partial<HttpSettings> = {}, milliseconds = 8000, cluster = "one") =>
-    createHttpCapabilities(buildSettings(further), createCapabilities(cluster, milliseconds).http);
-  const fetchReference = (reference: Partial<HttpReference> = {}, further: Partial<HttpSettings> = {}) =>
+  const createTestCapabilities = (further: Partial<PolicyHttpSettings> = {}, milliseconds = 8000, cluster = "one") =>
+    createPolicyHttpCapabilities(buildSettings(further), createCapabilities(cluster, milliseconds).http);
+  const fetchReference = (reference: Partial<HttpReference> = {}, further: Partial<PolicyHttpSettings> = {}) =>
     createTestCapabilities(further).fetchReference({ url: `https://${host}/a`, ...reference });
-  const sendScriptRequest = (request: Partial<ScriptHttpRequest> = {}, further: Partial<HttpSettings> = {}) =>
+  const sendScriptRequest = (request: Partial<ScriptHttpRequest> = {}, further: Partial<PolicyHttpSettings> = {}) =>
     createTestCapabilities(further).sendScriptRequest({ method: "GET", url: `https://${host}/a`, ...request });
 
   describe("of a reference", () => {
@@ -406,7 +410,7 @@ describe("a policy's request", () => {
     it("is not requested again when a refusal is reevaluated", async () => {
       await fetchToken();
       const review = createCapabilities("one", 8000);
-      await createHttpCapabilities(buildSettings(), review.http).fetchReference({
+      await createPolicyHttpCapabilities(buildSettings(), review.http).fetchReference({
         url: `https://${host}/a`,
         auth: buildAuth(),
       });

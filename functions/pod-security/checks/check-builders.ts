@@ -9,18 +9,18 @@ export interface PodSubject {
 }
 
 /** A violation by a pod: upstream's short reason, and the detail with names and values. */
-export interface PodOffence {
+export interface PodSecurityViolation {
   reason: string;
   detail: string;
 }
 
-export type CheckFunction = (subject: PodSubject) => PodOffence | undefined;
+export type PodSecurityCheckFunction = (subject: PodSubject) => PodSecurityViolation | undefined;
 
 /** A check of the Pod Security Standards, with its variants for Kubernetes versions. */
 export interface PodSecurityCheck {
   level: "baseline" | "restricted";
   /** The check by the Kubernetes version from which it applies, in ascending order. */
-  since: Readonly<Record<`1.${number}`, CheckFunction>>;
+  since: Readonly<Record<`1.${number}`, PodSecurityCheckFunction>>;
   /** The baseline check that this restricted check replaces, from the first version in `since` on. */
   insteadOf?: PodSecurityCheck;
 }
@@ -44,7 +44,7 @@ export const buildContainersCheck =
     reason: string,
     findForbidden: (container: Container, context: AnyContext) => readonly string[],
     detail: (names: string[], values: string[]) => string,
-  ): CheckFunction =>
+  ): PodSecurityCheckFunction =>
   ({ containers }) => {
     const offenders = containers.filter((container) => findForbidden(container, getContext(container)).length > 0);
     if (offenders.length === 0) return undefined;
@@ -53,26 +53,26 @@ export const buildContainersCheck =
   };
 
 /** Builds a check of the security contexts of a pod and its containers. */
-export const checkContexts =
+export const buildSecurityContextsCheck =
   (
     reason: string,
     isForbidden: (context: AnyContext) => boolean,
     detail: (setters: string, forbidden: AnyContext[]) => string,
-  ): CheckFunction =>
+  ): PodSecurityCheckFunction =>
   (subject) => {
-    const setters = describeSetters(subject, isForbidden);
+    const setters = describeMatchingPodParts(subject, isForbidden);
     if (setters !== "") return { reason, detail: detail(setters, listContexts(subject).filter(isForbidden)) };
   };
 
 /** Returns a check that skips Windows pods. New versions of checks require fields that Windows doesn't support. */
 export const skipOnWindows =
-  (check: CheckFunction): CheckFunction =>
+  (check: PodSecurityCheckFunction): PodSecurityCheckFunction =>
   (subject) =>
     subject.spec.os?.name === "windows" ? undefined : check(subject);
 
 /** Returns a check that skips pods with their own user namespace: their root user has no privileges on the node. */
 export const skipPodsWithUserNamespace =
-  (check: CheckFunction): CheckFunction =>
+  (check: PodSecurityCheckFunction): PodSecurityCheckFunction =>
   (subject) =>
     subject.spec.hostUsers === false ? undefined : check(subject);
 
@@ -92,7 +92,10 @@ export const sortUnique = (texts: Iterable<string>): string[] =>
   [...new Set(texts)].sort((left, right) => Buffer.compare(Buffer.from(left), Buffer.from(right)));
 
 /** Returns the pod and containers that match, as `pod and container "a"`; an empty text if none does. */
-export const describeSetters = ({ spec, containers }: PodSubject, does: (context: AnyContext) => boolean): string => {
+export const describeMatchingPodParts = (
+  { spec, containers }: PodSubject,
+  does: (context: AnyContext) => boolean,
+): string => {
   const names = listNames(containers.filter((container) => does(getContext(container))));
   return [
     ...(does(spec.securityContext ?? {}) ? ["pod"] : []),

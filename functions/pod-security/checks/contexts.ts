@@ -2,14 +2,14 @@ import type { SELinuxOptions } from "kubernetes-types/core/v1.d.ts";
 import { quoteAsGo } from "postern/objects/go-quoted";
 import {
   type AnyContext,
-  type CheckFunction,
-  checkContexts,
+  buildSecurityContextsCheck,
   chooseSingularOrPlural,
-  describeSetters,
+  describeMatchingPodParts,
   formatQuotedNames,
   getContext,
   listNames,
   type PodSecurityCheck,
+  type PodSecurityCheckFunction,
   quoteAll,
   skipOnWindows,
   skipPodsWithUserNamespace,
@@ -26,9 +26,9 @@ const appArmorPrefix = "container.apparmor.security.beta.kubernetes.io/";
 const isForbiddenAnnotation = ([key, value]: [string, string]) =>
   key.startsWith(appArmorPrefix) && value !== "" && value !== "runtime/default" && !value.startsWith("localhost/");
 
-const checkAppArmor: CheckFunction = (subject) => {
+const checkAppArmor: PodSecurityCheckFunction = (subject) => {
   const types = new Set<string>();
-  const setters = describeSetters(subject, ({ appArmorProfile }) => {
+  const setters = describeMatchingPodParts(subject, ({ appArmorProfile }) => {
     const isForbidden = isForbiddenProfile(appArmorProfile);
     if (isForbidden) types.add(appArmorProfile?.type ?? "");
     return isForbidden;
@@ -50,7 +50,7 @@ const checkAppArmor: CheckFunction = (subject) => {
 };
 export const appArmorProfile: PodSecurityCheck = { level: "baseline", since: { "1.0": checkAppArmor } };
 
-const checkSeccompAnnotations: CheckFunction = ({ annotations, containers }) => {
+const checkSeccompAnnotations: PodSecurityCheckFunction = ({ annotations, containers }) => {
   const ofContainers = listNames(containers).map((name) => `container.seccomp.security.alpha.kubernetes.io/${name}`);
   const forbidden = ["seccomp.security.alpha.kubernetes.io/pod", ...ofContainers].flatMap((key) => {
     const value = Object.hasOwn(annotations, key) ? (annotations[key] ?? "") : undefined;
@@ -67,7 +67,7 @@ const checkSeccompAnnotations: CheckFunction = ({ annotations, containers }) => 
 const isAllowedSeccomp = (value: string) =>
   value === "runtime/default" || value === "docker/default" || value.startsWith("localhost/");
 
-const checkSeccomp = checkContexts(
+const checkSeccomp = buildSecurityContextsCheck(
   "seccompProfile",
   ({ seccompProfile }) => isForbiddenProfile(seccompProfile),
   (setters, forbidden) => {
@@ -80,7 +80,7 @@ export const seccompProfileBaseline: PodSecurityCheck = {
   since: { "1.0": checkSeccompAnnotations, "1.19": checkSeccomp },
 };
 
-const requireSeccomp: CheckFunction = (subject) => {
+const requireSeccomp: PodSecurityCheckFunction = (subject) => {
   const forbidden = checkSeccomp(subject);
   if (forbidden || subject.spec.securityContext?.seccompProfile) return forbidden;
 
@@ -97,13 +97,13 @@ export const seccompProfileRestricted: PodSecurityCheck = {
   insteadOf: seccompProfileBaseline,
 };
 
-const buildSeLinuxCheck = (...types: string[]): CheckFunction => {
+const buildSeLinuxCheck = (...types: string[]): PodSecurityCheckFunction => {
   const allowed = new Set(["", "container_t", "container_init_t", "container_kvm_t", ...types]);
   const hasOtherType = ({ type = "" }: SELinuxOptions) => !allowed.has(type);
   const isForbidden = ({ seLinuxOptions }: AnyContext) =>
     !!seLinuxOptions && (hasOtherType(seLinuxOptions) || !!seLinuxOptions.user || !!seLinuxOptions.role);
 
-  return checkContexts("seLinuxOptions", isForbidden, (setters, forbidden) => {
+  return buildSecurityContextsCheck("seLinuxOptions", isForbidden, (setters, forbidden) => {
     const options = forbidden.map(({ seLinuxOptions }) => seLinuxOptions ?? {});
     const others = sortUnique(options.filter(hasOtherType).map(({ type = "" }) => type));
     const found = [
@@ -119,19 +119,19 @@ export const seLinuxOptions: PodSecurityCheck = {
   since: { "1.0": buildSeLinuxCheck(), "1.31": buildSeLinuxCheck("container_engine_t") },
 };
 
-const checkHostProcess = checkContexts(
+const checkHostProcess = buildSecurityContextsCheck(
   "hostProcess",
   ({ windowsOptions }) => windowsOptions?.hostProcess === true,
   (setters) => `${setters} must not set securityContext.windowsOptions.hostProcess=true`,
 );
 export const windowsHostProcess: PodSecurityCheck = { level: "baseline", since: { "1.0": checkHostProcess } };
 
-const checkRunAsRoot = checkContexts(
+const checkRunAsRoot = buildSecurityContextsCheck(
   "runAsNonRoot != true",
   ({ runAsNonRoot }) => runAsNonRoot === false,
   (setters) => `${setters} must not set securityContext.runAsNonRoot=false`,
 );
-const requireNonRoot: CheckFunction = (subject) => {
+const requireNonRoot: PodSecurityCheckFunction = (subject) => {
   const found = checkRunAsRoot(subject);
   if (found || subject.spec.securityContext?.runAsNonRoot === true) return found;
 
@@ -147,7 +147,7 @@ export const runAsNonRoot: PodSecurityCheck = {
   since: { "1.0": requireNonRoot, "1.35": skipPodsWithUserNamespace(requireNonRoot) },
 };
 
-const checkUser = checkContexts(
+const checkUser = buildSecurityContextsCheck(
   "runAsUser=0",
   (context) => context.runAsUser === 0,
   (setters) => `${setters} must not set runAsUser=0`,

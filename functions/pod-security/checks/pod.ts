@@ -1,21 +1,21 @@
 import { isSourceless } from "postern/objects/pod";
 import {
-  type CheckFunction,
   chooseSingularOrPlural,
   formatQuotedNames,
   type PodSecurityCheck,
+  type PodSecurityCheckFunction,
   quoteAll,
   sortUnique,
 } from "./check-builders.ts";
 
-const checkNamespaces: CheckFunction = ({ spec }) => {
+const checkNamespaces: PodSecurityCheckFunction = ({ spec }) => {
   const shared = (["hostNetwork", "hostPID", "hostIPC"] as const).filter((field) => spec[field] === true);
   if (shared.length > 0)
     return { reason: "host namespaces", detail: shared.map((field) => `${field}=true`).join(", ") };
 };
 export const hostNamespaces: PodSecurityCheck = { level: "baseline", since: { "1.0": checkNamespaces } };
 
-const checkHostPaths: CheckFunction = ({ spec }) => {
+const checkHostPaths: PodSecurityCheckFunction = ({ spec }) => {
   const names = (spec.volumes ?? []).filter(({ hostPath }) => hostPath).map(({ name = "" }) => name);
   if (names.length > 0) return { reason: "hostPath volumes", detail: formatQuotedNames("volume", names) };
 };
@@ -29,7 +29,7 @@ const forbidden = (
   "storageos"
 ).split(" ");
 
-const checkVolumes: CheckFunction = ({ spec }) => {
+const checkVolumes: PodSecurityCheckFunction = ({ spec }) => {
   const volumes = (spec.volumes ?? []).filter(
     (volume) => !isSourceless(volume) && !allowed.some((source) => Reflect.get(volume, source)),
   );
@@ -53,7 +53,7 @@ export const restrictedVolumes: PodSecurityCheck = {
   insteadOf: hostPathVolumes,
 };
 
-const buildSysctlCheck = (...names: string[]): CheckFunction => {
+const buildSysctlCheck = (...names: string[]): PodSecurityCheckFunction => {
   const allowed = new Set(names);
   return ({ spec }) => {
     const forbidden = (spec.securityContext?.sysctls ?? [])

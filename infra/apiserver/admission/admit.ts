@@ -1,7 +1,14 @@
 import type { Status } from "#lib/review.ts";
 import { createAuditAnnotations } from "./audit-annotations.ts";
-import { type AdmissionRun, callHook, createTraceStep, markUndecided, recordRefusal, toRefusal } from "./calling.ts";
-import type { Hook } from "./hooks.ts";
+import {
+  type AdmissionRun,
+  callHook,
+  createSkippedTraceStep,
+  markUndecided,
+  recordRefusal,
+  toRefusal,
+} from "./calling.ts";
+import type { DefaultedWebhookEntry } from "./hooks.ts";
 import {
   createObjectView,
   describeUnknownConversion,
@@ -10,8 +17,8 @@ import {
   type WebhookInvocation,
 } from "./matching.ts";
 import { runMutatingWebhooks } from "./mutation.ts";
-import { assignIdentity, restoreUnwrittenFields } from "./server-objects.ts";
-import type { AdmissionAttributes, AdmissionTrace, ImitatedServerFunctions, TraceStep } from "./types.ts";
+import { assignGeneratedMetadata, restoreUnwrittenFields } from "./server-objects.ts";
+import type { AdmissionAttributes, AdmissionTrace, HookTraceStep, ImitatedServerFunctions } from "./types.ts";
 import { limitWarnings } from "./warnings.ts";
 
 /** The API server's time limit for one write request (requestTimeoutUpperBound), in milliseconds. */
@@ -19,7 +26,7 @@ const mostTime = 34_000;
 
 export const runAdmissionChain = async (
   attributes: AdmissionAttributes,
-  hooks: { mutating: readonly Hook[]; validating: readonly Hook[] },
+  hooks: { mutating: readonly DefaultedWebhookEntry[]; validating: readonly DefaultedWebhookEntry[] },
   context: ImitatedServerFunctions,
 ): Promise<AdmissionTrace> => {
   const isGone = attributes.operation === "DELETE" || attributes.object == null;
@@ -52,7 +59,7 @@ export const runAdmissionChain = async (
   const mutated = await runMutatingWebhooks(run, hooks.mutating, createObjectView(filled, context.convert));
   if (mutated.refusal) return buildTrace(mutated.object, [mutated.refusal]);
   const object = restoreUnwrittenFields(filled, mutated.object);
-  const last = assignIdentity({ ...filled, object });
+  const last = assignGeneratedMetadata({ ...filled, object });
   return buildTrace(object, await validate({ ...run, attributes: last }, hooks.validating));
 };
 
@@ -64,10 +71,15 @@ const isExempt = ({ kind: { group, kind } }: AdmissionAttributes): boolean =>
   group === "admissionregistration.k8s.io" && exempt.has(kind);
 
 /** Calls the matching hooks in parallel and returns all refusals. All hooks are matched before any is called. */
-const validate = async (run: AdmissionRun, hooks: readonly Hook[]): Promise<Status[]> => {
-  const calls: { hook: Hook; invocation: WebhookInvocation; seen: VersionedObjects; step: TraceStep }[] = [];
+const validate = async (run: AdmissionRun, hooks: readonly DefaultedWebhookEntry[]): Promise<Status[]> => {
+  const calls: {
+    hook: DefaultedWebhookEntry;
+    invocation: WebhookInvocation;
+    seen: VersionedObjects;
+    step: HookTraceStep;
+  }[] = [];
   for (const hook of hooks) {
-    const step = createTraceStep(hook, 0, calls.length);
+    const step = createSkippedTraceStep(hook, 0, calls.length);
     run.steps.push(step);
     // Each hook gets a new view: selectors and conditions see the object in the request's version, not in the version
     // that the previous hook asked for.

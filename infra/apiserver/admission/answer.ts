@@ -13,7 +13,7 @@ export interface HookResponse {
 }
 
 /** The API server's error for a webhook's invalid response. */
-export interface InvalidResponse {
+export interface InvalidWebhookResponse {
   fault: string;
 }
 
@@ -29,7 +29,7 @@ export const parseHookResponse = (
   version: "v1" | "v1beta1",
   uid: string,
   body: unknown,
-): HookResponse | InvalidResponse => {
+): HookResponse | InvalidWebhookResponse => {
   const undecoded = findDecodingFault(version, body);
   if (undecoded !== undefined) return { fault: `failed to call webhook: ${undecoded}` };
   const { response } = body as JsonMap;

@@ -3,10 +3,16 @@ import { isMap, type JsonMap } from "#lib/json.ts";
 import type { AdmissionRequest, Status } from "#lib/review.ts";
 import { chooseReviewVersion, type HookResponse, parseHookResponse } from "./answer.ts";
 import { type AuditAnnotations, buildFailedOpenAnnotation } from "./audit-annotations.ts";
-import type { Hook } from "./hooks.ts";
+import type { DefaultedWebhookEntry } from "./hooks.ts";
 import { getHookUrl } from "./http.ts";
 import type { VersionedObjects, WebhookInvocation } from "./matching.ts";
-import type { AdmissionAttributes, HookCallResult, ImitatedServerFunctions, ReviewToSend, TraceStep } from "./types.ts";
+import type {
+  AdmissionAttributes,
+  HookCallResult,
+  HookTraceStep,
+  ImitatedServerFunctions,
+  ReviewToSend,
+} from "./types.ts";
 
 /** The state of one request's way through all hooks: its deadline, and the steps and warnings so far. */
 export interface AdmissionRun {
@@ -15,17 +21,21 @@ export interface AdmissionRun {
   audit: AuditAnnotations;
   /** The deadline, on the clock of performance.now(). */
   end: number;
-  steps: TraceStep[];
+  steps: HookTraceStep[];
   warnings: string[];
   undecided: string[];
 }
 
 /** Creates the trace entry of a hook; until the hook is called, its outcome is `skipped`. */
-export const createTraceStep = ({ phase, name, configuration }: Hook, round: 0 | 1, index: number): TraceStep => {
+export const createSkippedTraceStep = (
+  { phase, name, configuration }: DefaultedWebhookEntry,
+  round: 0 | 1,
+  index: number,
+): HookTraceStep => {
   return { hook: name, configuration, phase, round, index, outcome: "skipped", warnings: [] };
 };
 
-export const markUndecided = (run: AdmissionRun, step: TraceStep, why: string): void => {
+export const markUndecided = (run: AdmissionRun, step: HookTraceStep, why: string): void => {
   Object.assign(step, { outcome: "can't say", why });
   run.undecided.push(`${step.hook} (${step.configuration}): ${why}`);
 };
@@ -33,10 +43,10 @@ export const markUndecided = (run: AdmissionRun, step: TraceStep, why: string): 
 /** Calls a hook and completes its trace step. Returns `answer` if it is valid, `refusal` if it ends the request. */
 export const callHook = async (
   run: AdmissionRun,
-  hook: Hook,
+  hook: DefaultedWebhookEntry,
   { resource, kind }: WebhookInvocation,
   { object, oldObject }: VersionedObjects,
-  step: TraceStep,
+  step: HookTraceStep,
 ): Promise<{ answer?: HookResponse; refusal?: Status }> => {
   const { attributes } = run;
   if (attributes.dryRun === true && hook.sideEffects === undefined)
@@ -100,8 +110,8 @@ export const callHook = async (
 /** Applies failurePolicy to a call without a valid response: refuses the request or ignores the hook. */
 export const applyFailurePolicy = (
   run: AdmissionRun,
-  hook: Hook,
-  step: TraceStep,
+  hook: DefaultedWebhookEntry,
+  step: HookTraceStep,
   text: string,
 ): { refusal?: Status } => {
   step.outcome = "called";
@@ -112,14 +122,14 @@ export const applyFailurePolicy = (
   return {};
 };
 
-export const recordRefusal = (step: TraceStep, status: Status): Status => {
+export const recordRefusal = (step: HookTraceStep, status: Status): Status => {
   Object.assign(step, { allowed: false, status });
   return status;
 };
 
 const callWithTimeout = async (
   { context, end }: AdmissionRun,
-  hook: Hook,
+  hook: DefaultedWebhookEntry,
   review: ReviewToSend,
 ): Promise<HookCallResult> => {
   const milliseconds = Math.max(0, Math.min(hook.timeoutSeconds * 1000, end - performance.now()));

@@ -4,7 +4,7 @@ import type { Phase, RequestMatch } from "#lib/rule.ts";
 import { listWebhookConfigFaults } from "./configurations.ts";
 
 /** A webhook entry with the API server's defaults. */
-export interface Hook {
+export interface DefaultedWebhookEntry {
   phase: Phase;
   configuration: string;
   name: string;
@@ -25,9 +25,9 @@ export interface Hook {
 }
 
 /** The hooks by phase, in the order in which an API server calls them, and a sentence for each fault. */
-export interface Hooks {
-  mutating: Hook[];
-  validating: Hook[];
+export interface WebhookEntriesByPhase {
+  mutating: DefaultedWebhookEntry[];
+  validating: DefaultedWebhookEntry[];
   faults: string[];
 }
 
@@ -40,9 +40,9 @@ const isConfiguration = (manifest: unknown): boolean =>
   isMap(manifest) && typeof manifest.kind === "string" && Object.hasOwn(kinds, manifest.kind);
 
 /** Returns the hooks of configurations. A configuration that an API server would refuse has no hooks, only faults. */
-export const parseHooks = (configurations: readonly unknown[]): Hooks => {
+export const parseHooks = (configurations: readonly unknown[]): WebhookEntriesByPhase => {
   const faults: string[] = [];
-  const found: Record<Phase, Map<string, Hook[]>> = { mutate: new Map(), validate: new Map() };
+  const found: Record<Phase, Map<string, DefaultedWebhookEntry[]>> = { mutate: new Map(), validate: new Map() };
   for (const [index, manifest] of configurations.entries()) {
     const phase = isConfiguration(manifest) ? kinds[String(Object(manifest).kind)] : undefined;
     if (phase === undefined) {
@@ -64,17 +64,20 @@ export const parseHooks = (configurations: readonly unknown[]): Hooks => {
 };
 
 /** The API server sorts by bytes; names are ASCII, so that JavaScript's order is the same. */
-const sortByName = (found: Map<string, Hook[]>): Hook[] =>
+const sortByName = (found: Map<string, DefaultedWebhookEntry[]>): DefaultedWebhookEntry[] =>
   [...found].sort(([left], [right]) => (left < right ? -1 : 1)).flatMap(([, hooks]) => hooks);
 
 /** A configuration that `listWebhookConfigFaults` has accepted. */
 interface Configuration {
   kind: string;
   metadata: { name: string };
-  webhooks?: (Pick<Hook, "name" | "clientConfig" | "admissionReviewVersions"> & Partial<Hook>)[] | null;
+  webhooks?:
+    | (Pick<DefaultedWebhookEntry, "name" | "clientConfig" | "admissionReviewVersions"> &
+        Partial<DefaultedWebhookEntry>)[]
+    | null;
 }
 
-const toHooks = ({ metadata, webhooks }: Configuration, phase: Phase): Hook[] => {
+const toHooks = ({ metadata, webhooks }: Configuration, phase: Phase): DefaultedWebhookEntry[] => {
   const counts = new Map<string, number>();
   return (webhooks ?? []).map((entry) => {
     const count = counts.get(entry.name) ?? 0;

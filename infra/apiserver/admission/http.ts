@@ -1,9 +1,9 @@
 import { isMap, type JsonMap, parseJson } from "#lib/json.ts";
-import type { Hook } from "./hooks.ts";
+import type { DefaultedWebhookEntry } from "./hooks.ts";
 import type { HookCallResult } from "./types.ts";
 
 /** Returns the URL of a hook. As in the API server, its path is decoded, cleaned of `.` and `..`, and encoded again. */
-export const getHookUrl = ({ url, service }: Hook["clientConfig"]): string => {
+export const getHookUrl = ({ url, service }: DefaultedWebhookEntry["clientConfig"]): string => {
   if (url !== undefined && URL.canParse(url)) {
     const { host, hostname, port, pathname } = new URL(url);
     return `https://${port === "" && url.includes(`${hostname}:443`) ? `${hostname}:443` : host}${cleanPath(pathname)}`;

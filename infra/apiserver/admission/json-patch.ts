@@ -52,7 +52,7 @@ const toPlainValue = (value: unknown): unknown => {
 };
 
 /** Returns the operations of a patch without the source text of their numbers. */
-export const toPlainOperations = (operations: readonly JsonMap[]): unknown[] => operations.map(toPlainValue);
+export const dropNumberTextsFromPatch = (operations: readonly JsonMap[]): unknown[] => operations.map(toPlainValue);
 
 const getTypeName = (value: unknown): string => {
   const inner = toPlainValue(value);

@@ -4,7 +4,7 @@ import { isSelected, type LabelSelector } from "#lib/objects/selection.ts";
 import { forbidden, joinErrors, notFound } from "#lib/refusals.ts";
 import { matchesRequest } from "#lib/request-match.ts";
 import type { AdmissionRequest, GroupVersionKind, GroupVersionResource, Status } from "#lib/review.ts";
-import type { Hook } from "./hooks.ts";
+import type { DefaultedWebhookEntry } from "./hooks.ts";
 import type { AdmissionAttributes, ImitatedServerFunctions } from "./types.ts";
 
 /** The object and the old object of a request, both in the version of `kind`. */
@@ -68,7 +68,7 @@ type HookMatch =
 
 /** Decides whether a hook is called for the current state of a request, with the API server's checks in its order. */
 export const matchHook = (
-  hook: Hook,
+  hook: DefaultedWebhookEntry,
   attributes: AdmissionAttributes,
   view: ConvertibleRequestObjects,
   context: ImitatedServerFunctions,
@@ -125,7 +125,7 @@ const connections = new Set(
 );
 
 const findInvocation = (
-  hook: Hook,
+  hook: DefaultedWebhookEntry,
   attributes: AdmissionAttributes,
   { equivalents }: ImitatedServerFunctions,
 ): WebhookInvocation | undefined => {
@@ -175,7 +175,7 @@ const chooseKind = (
   kind.group === resource.group && kind.version === resource.version ? { group, version, kind: kind.kind } : kind;
 
 const evaluateConditions = (
-  hook: Hook,
+  hook: DefaultedWebhookEntry,
   attributes: AdmissionAttributes,
   view: ConvertibleRequestObjects,
   invocation: WebhookInvocation,

@@ -1,6 +1,6 @@
 import { getErrorMessage } from "#lib/failure.ts";
 import { isMap, type JsonMap } from "#lib/json.ts";
-import { openReinvocations, type Reinvocations } from "#lib/reinvocation.ts";
+import { openReinvocations, type ReinvocationTracker } from "#lib/reinvocation.ts";
 import type { Status } from "#lib/review.ts";
 import type { HookResponse } from "./answer.ts";
 import { buildMutationAnnotation, buildPatchAnnotation } from "./audit-annotations.ts";
@@ -9,17 +9,17 @@ import {
   applyFailurePolicy,
   callHook,
   createInternalError,
+  createSkippedTraceStep,
   createTimeoutStatus,
-  createTraceStep,
   markUndecided,
   recordRefusal,
   toRefusal,
 } from "./calling.ts";
-import type { Hook } from "./hooks.ts";
-import { applyServerPatch, parsePatchOperations, toPlainOperations } from "./json-patch.ts";
+import type { DefaultedWebhookEntry } from "./hooks.ts";
+import { applyServerPatch, dropNumberTextsFromPatch, parsePatchOperations } from "./json-patch.ts";
 import { type ConvertibleRequestObjects, describeUnknownConversion, matchHook } from "./matching.ts";
-import { hasNewManagedFields, isSameBesidesEmptyMembers, normalizePatchedObject } from "./server-objects.ts";
-import type { TraceStep } from "./types.ts";
+import { countsEmptyPatchAsChange, isSameBesidesEmptyMembers, normalizePatchedObject } from "./server-objects.ts";
+import type { HookTraceStep } from "./types.ts";
 
 interface MutationResult {
   refusal?: Status;
@@ -33,18 +33,18 @@ interface MutationResult {
  */
 export const runMutatingWebhooks = async (
   run: AdmissionRun,
-  hooks: readonly Hook[],
+  hooks: readonly DefaultedWebhookEntry[],
   view: ConvertibleRequestObjects,
 ): Promise<MutationResult> => {
   const rounds: MutationState = {
     again: openReinvocations(),
     isChanged: false,
-    isStamped: hasNewManagedFields(run.attributes),
+    isStamped: countsEmptyPatchAsChange(run.attributes),
   };
   for (const round of [0, 1] as const) {
     if (round === 1 && !rounds.isChanged) break;
     for (const [index, hook] of hooks.entries()) {
-      const refusal = await runHook(run, hook, view, createTraceStep(hook, round, index), rounds);
+      const refusal = await runHook(run, hook, view, createSkippedTraceStep(hook, round, index), rounds);
       if (refusal) return { refusal, object: view.latest.object };
     }
     // Each round starts and ends with the object in the request's version.
@@ -57,17 +57,17 @@ export const runMutatingWebhooks = async (
 };
 
 interface MutationState {
-  again: Reinvocations<string>;
+  again: ReinvocationTracker<string>;
   isChanged: boolean;
-  /** True if the next patch counts as a change even if it changes nothing; see `hasNewManagedFields` in server-objects.ts. */
+  /** True if the next patch counts as a change even if it changes nothing: see `countsEmptyPatchAsChange`. */
   isStamped: boolean;
 }
 
 const runHook = async (
   run: AdmissionRun,
-  hook: Hook,
+  hook: DefaultedWebhookEntry,
   view: ConvertibleRequestObjects,
-  step: TraceStep,
+  step: HookTraceStep,
   rounds: MutationState,
 ): Promise<Status | undefined> => {
   const taken = matchHook(hook, run.attributes, view, run.context);
@@ -116,9 +116,9 @@ const unchanged: PatchResult = { isChanged: false };
 /** A patch that can't be parsed is a failure of the hook; a patch that can't be applied always ends the request. */
 const applyResponsePatch = (
   run: AdmissionRun,
-  hook: Hook,
+  hook: DefaultedWebhookEntry,
   view: ConvertibleRequestObjects,
-  step: TraceStep,
+  step: HookTraceStep,
   { patch, patchType }: HookResponse,
   isStamped: boolean,
 ): PatchResult => {
@@ -146,7 +146,7 @@ const applyResponsePatch = (
   try {
     const raw = applyServerPatch(before, operations);
     const isOther = !isMap(raw) || raw.apiVersion !== before.apiVersion || raw.kind !== before.kind;
-    step.patch = toPlainOperations(operations);
+    step.patch = dropNumberTextsFromPatch(operations);
     step.before = before;
     if (isOther) {
       markUndecided(run, step, "its patch makes the object another kind");

@@ -81,7 +81,12 @@ const isAbsent = (value: unknown, key: string): boolean =>
  * Reports whether any patch counts as a change, even one that changes nothing: the times in new managedFields are finer
  * than JSON can hold, and the API server compares the object in memory with the one that it reads back.
  */
-export const hasNewManagedFields = ({ operation, object, oldObject, subResource }: AdmissionAttributes): boolean => {
+export const countsEmptyPatchAsChange = ({
+  operation,
+  object,
+  oldObject,
+  subResource,
+}: AdmissionAttributes): boolean => {
   if (!isMap(object) || !isMap(object.metadata) || !isBuiltInObject(object) || !/^(CREATE|UPDATE)$/.test(operation))
     return false;
   const { managedFields } = object.metadata;
@@ -142,7 +147,7 @@ const longestPrefix = 58;
 const unstored = new Set(["authentication.k8s.io", "authorization.k8s.io"]);
 
 /** Sets the uid, creationTimestamp and generated name of a new object, as the API server does before validation. */
-export const assignIdentity = (attributes: AdmissionAttributes): AdmissionAttributes => {
+export const assignGeneratedMetadata = (attributes: AdmissionAttributes): AdmissionAttributes => {
   const { operation, object, name, subResource, resource } = attributes;
   if (operation !== "CREATE" || subResource || !isMap(object) || unstored.has(resource.group)) return attributes;
   const metadata = isMap(object.metadata) ? object.metadata : {};

@@ -6,7 +6,7 @@ import type {
   Status,
 } from "#lib/review.ts";
 import type { Phase } from "#lib/rule.ts";
-import type { Hook } from "./hooks.ts";
+import type { DefaultedWebhookEntry } from "./hooks.ts";
 
 /** A request without the fields that differ from hook to hook. */
 export type AdmissionAttributes = Omit<
@@ -38,7 +38,7 @@ export interface ImitatedServerFunctions {
   equivalents(resource: GroupVersionResource): readonly GroupVersionResource[];
   convert(object: unknown, to: GroupVersionKind): unknown;
   fill(object: unknown): unknown;
-  call(hook: Hook, review: ReviewToSend): Promise<HookCallResult>;
+  call(hook: DefaultedWebhookEntry, review: ReviewToSend): Promise<HookCallResult>;
   cel: CelEvaluator;
 }
 
@@ -46,18 +46,18 @@ export interface CelEvaluator {
   compile(expression: string): CompiledCondition;
 }
 
-export type CompiledCondition = (variables: ConditionVariables) => ConditionResult;
+export type CompiledCondition = (variables: MatchConditionVariables) => MatchConditionResult;
 
-export interface ConditionVariables {
+export interface MatchConditionVariables {
   object: unknown;
   oldObject: unknown;
   request: Record<string, unknown>;
 }
 
 /** `error` is the error that an API server would report; `unsupported` says why the outcome is unknown here. */
-export type ConditionResult = { holds: boolean } | { error: string } | { unsupported: string };
+export type MatchConditionResult = { holds: boolean } | { error: string } | { unsupported: string };
 
-export interface TraceStep {
+export interface HookTraceStep {
   hook: string;
   configuration: string;
   phase: Phase;
@@ -92,7 +92,7 @@ export interface AdmissionTrace {
   warnings: string[];
   /** The audit annotations; an audit log has those with patches only from level Request on. */
   audit: Record<string, string>;
-  steps: TraceStep[];
+  steps: HookTraceStep[];
   /** What could not be decided, in sentences; the other members are right only if none of these would change them. */
   undecided: string[];
 }

@@ -14,7 +14,7 @@ export const limitWarnings = (texts: readonly string[]): string[] => {
     if (text === "" || (truncating && written >= limits.total) || ordered.has(text)) continue;
     ordered.add(text);
     const header = truncating ? truncateWarning(text) : text;
-    if (!isPrintable(header)) continue;
+    if (!isSendableWarningText(header)) continue;
     const length = countCodePoints(header);
     if (truncating || written + length <= limits.total) {
       written += length;
@@ -22,7 +22,7 @@ export const limitWarnings = (texts: readonly string[]): string[] => {
       continue;
     }
     truncating = true;
-    headers = [...ordered].map(truncateWarning).filter(isPrintable);
+    headers = [...ordered].map(truncateWarning).filter(isSendableWarningText);
     written = headers.reduce((sum, line) => sum + countCodePoints(line), 0);
   }
   return headers;
@@ -33,6 +33,6 @@ const truncateWarning = (text: string): string =>
 const countCodePoints = (text: string): number => [...text].length;
 
 /** Reports whether a text can be sent in a warning header; other texts don't reach the client. */
-export const isPrintable = (text: string): boolean =>
+export const isSendableWarningText = (text: string): boolean =>
   // biome-ignore lint/suspicious/noControlCharactersInRegex: control characters are what keeps a text from being sent
   text !== "" && text.isWellFormed() && !/[\u0000-\u001f\u007f-\u009f]/.test(text);

@@ -144,7 +144,7 @@ const finishService = (spec: JsonMap, status: JsonMap): void => {
  * Defaults that depend on other fields, and effects of the API server's internal conversions, by type. Finishers run on
  * values without misfits, children first; members have the types of types.json.
  */
-export const defaulters: Defaulters = {
+export const defaultersByType: Defaulters = {
   ...podDefaulters,
   ...coreDefaulters,
   ...workloadDefaulters,

@@ -2,7 +2,7 @@ import type { KubernetesObject } from "#lib/review.ts";
 import { type DecodingReport, findDecoder } from "./typed-reading.ts";
 
 /** An object after decoding and defaulting, with what decoding found. */
-export interface FilledObject extends Omit<DecodingReport, "trail"> {
+export interface DefaultedObject extends Omit<DecodingReport, "trail"> {
   object: KubernetesObject;
 }
 
@@ -10,7 +10,7 @@ export interface FilledObject extends Omit<DecodingReport, "trail"> {
  * Returns an object as webhooks see it: decoded, with the API server's defaults. The given object isn't changed. An
  * object of an unknown kind, or one that the API server couldn't decode, is returned as it is.
  */
-export const fillDefaults = (object: KubernetesObject): FilledObject => {
+export const fillDefaults = (object: KubernetesObject): DefaultedObject => {
   if (complete.has(object)) return { object, strays: [], misfits: [] };
   const reading: DecodingReport = { trail: [], strays: [], misfits: [] };
   const { strays, misfits } = reading;

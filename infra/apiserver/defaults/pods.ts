@@ -2,7 +2,7 @@ import type { Pod } from "kubernetes-types/core/v1.d.ts";
 import type { JsonMap } from "#lib/json.ts";
 import { parseImage } from "#lib/objects/image.ts";
 import { computePeakUse, parseAmounts, type QuantityByResource } from "#lib/objects/resources.ts";
-import { formatResourceAmount } from "./scalars.ts";
+import { formatRoundedResourceAmount } from "./scalars.ts";
 
 /** Fills in decoded fields in place. `original` is the undecoded value, where an absent list and an empty one differ. */
 type Defaulter = (fields: JsonMap, original: JsonMap) => void;
@@ -107,7 +107,7 @@ const completePodResources = (spec: JsonMap, original: JsonMap): void => {
 
 const formatAmounts = (amounts: QuantityByResource, isMeant: (resource: string) => boolean): Record<string, string> =>
   Object.fromEntries(
-    [...amounts].filter(([name]) => isMeant(name)).map(([name, amount]) => [name, formatResourceAmount(amount)]),
+    [...amounts].filter(([name]) => isMeant(name)).map(([name, amount]) => [name, formatRoundedResourceAmount(amount)]),
   );
 
 /** Sums amounts as `computePeakUse` does; a container without a request counts with its limit. */

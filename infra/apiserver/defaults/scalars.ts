@@ -23,7 +23,7 @@ export const normalizeResourceAmount = (value: string | number): string | undefi
   return roundToThousandths(amount);
 };
 
-export const formatResourceAmount = (amount: Quantity): string =>
+export const formatRoundedResourceAmount = (amount: Quantity): string =>
   (amount.text === undefined ? undefined : normalizeResourceAmount(amount.text)) ?? roundToThousandths(amount);
 
 const roundToThousandths = (amount: Quantity): string =>

@@ -1,5 +1,5 @@
 import { isMap, type JsonMap } from "#lib/json.ts";
-import { defaulters } from "./defaulters.ts";
+import { defaultersByType } from "./defaulters.ts";
 import fixedDefaults from "./presets.json" with { type: "json" };
 import {
   normalizeBase64,
@@ -112,7 +112,7 @@ const createStructDecoder = (name: string): TypeDecoder => {
   };
   const always = members.filter(([, word]) => !word.startsWith("?")).map(([member]) => member);
   const preset = Object.entries(presets[name] ?? {});
-  const finish = defaulters[name];
+  const finish = defaultersByType[name];
   return {
     read: (value, reading) => {
       if (!isAbsent(value) && !isMap(value)) return addMisfit(value, "an object", reading);

@@ -79,7 +79,7 @@ export const inferKinds = (objects: readonly KubernetesObject[]): KindsByName =>
     const name = toKindKey(apiVersion, kind);
     if (known.has(name)) continue;
     const row = { resource: toPlural(kind), namespaced: hasNamespace(object) };
-    known.set(name, createKind(splitApiVersion(apiVersion), kind, row));
+    known.set(name, createResourceKind(splitApiVersion(apiVersion), kind, row));
   }
   return known;
 };
@@ -99,7 +99,7 @@ const hasNamespace = ({ metadata }: KubernetesObject) => Boolean(metadata?.names
 /** Kubernetes serves events under two groups; no other resource is served so. */
 const events = ["/events", "events.k8s.io/events"];
 
-export const createKind = (
+export const createResourceKind = (
   { group, version }: { group: string; version: string },
   kind: string,
   { resource, namespaced, subresources = [], off = false }: Row,
@@ -130,7 +130,7 @@ export const standardKinds: readonly ResourceKind[] = Object.entries<Record<stri
   ...builtIn,
   [`${policyGroup}/v1alpha1`]: policies,
 }).flatMap(([apiVersion, rows]) =>
-  Object.entries(rows).map(([kind, row]) => createKind(splitApiVersion(apiVersion), kind, row)),
+  Object.entries(rows).map(([kind, row]) => createResourceKind(splitApiVersion(apiVersion), kind, row)),
 );
 
 const toKindEntry = (kind: ResourceKind): [string, ResourceKind] => [
@@ -150,15 +150,15 @@ const listDefinedKinds = (object: unknown): ResourceKind[] => {
     if (typeof version !== "string" || served === false) return [];
     const below = ["status", "scale"].filter((name) => Object(subresources)[name] !== undefined);
     const row = { resource, namespaced: scope === "Namespaced", subresources: below };
-    return [createKind({ group, version }, kind, row, strategy === "None")];
+    return [createResourceKind({ group, version }, kind, row, strategy === "None")];
   });
 };
 
 /** Reports whether a CustomResourceDefinition may define kinds in a group: domain names that aren't Kubernetes' own. */
-export const isDefinable = (group: string): boolean => group.includes(".") && !groups.has(group);
+export const isCustomResourceGroup = (group: string): boolean => group.includes(".") && !groups.has(group);
 
 export const describeUnknownKind = (apiVersion: string, kind: string): string => {
-  if (isDefinable(splitApiVersion(apiVersion).group))
+  if (isCustomResourceGroup(splitApiVersion(apiVersion).group))
     return `which resource ${kind} of ${apiVersion} is, only its CustomResourceDefinition says; it may be among the manifests or in --state`;
   return `what ${kind} of ${apiVersion} is; Kubernetes 1.36 has none${describeSimilarKinds(kind)}`;
 };

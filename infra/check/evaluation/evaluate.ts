@@ -5,25 +5,25 @@ import { getOwn } from "#lib/json.ts";
 import { splitApiVersion } from "#lib/objects/api-version.ts";
 import type { KubernetesObject } from "#lib/review.ts";
 import { fillDefaults } from "../../apiserver/defaults/defaults.ts";
-import { describeUnknownKind, isDefinable, type ResourceKind } from "../../apiserver/kinds/kinds.ts";
+import { describeUnknownKind, isCustomResourceGroup, type ResourceKind } from "../../apiserver/kinds/kinds.ts";
 import { toSentence } from "../../cli/complaint.ts";
 import type { Manifest } from "../manifests/manifests.ts";
 import { findPosition } from "../manifests/positions.ts";
 import {
   type CheckResult,
   type Denial,
-  type EvaluationEnvironment,
   type EvaluationSubject,
   noFindings,
   type ObjectEvaluation,
+  type ObjectEvaluationEnvironment,
 } from "./evaluation.ts";
-import { findField, parseFieldPath } from "./field-paths.ts";
+import { guessRefusedField, parseFieldPath } from "./field-paths.ts";
 import { collectFindings } from "./findings.ts";
 import { buildPod } from "./pod-templates.ts";
 import {
   buildAdmissionAttributes,
+  dropServerFieldsAndSetNamespace,
   isReview,
-  normalizeObject,
   readReviewManifest,
   sortForApply,
   toObjectKey,
@@ -32,7 +32,7 @@ import {
 /** Evaluates manifests one after the other; each sees the objects that were admitted before it. */
 export const evaluateAll = async function* (
   manifests: readonly Manifest[],
-  environment: EvaluationEnvironment,
+  environment: ObjectEvaluationEnvironment,
 ): AsyncGenerator<ObjectEvaluation> {
   const order =
     environment.asking.operation === "DELETE"
@@ -48,7 +48,10 @@ export const evaluateAll = async function* (
   }
 };
 
-const evaluateReview = async (manifest: Manifest, environment: EvaluationEnvironment): Promise<ObjectEvaluation> => {
+const evaluateReview = async (
+  manifest: Manifest,
+  environment: ObjectEvaluationEnvironment,
+): Promise<ObjectEvaluation> => {
   try {
     return await evaluateRequest({ attributes: readReviewManifest(manifest), manifest }, environment);
   } catch (error) {
@@ -56,7 +59,10 @@ const evaluateReview = async (manifest: Manifest, environment: EvaluationEnviron
   }
 };
 
-const evaluateManifest = async (manifest: Manifest, environment: EvaluationEnvironment): Promise<ObjectEvaluation> => {
+const evaluateManifest = async (
+  manifest: Manifest,
+  environment: ObjectEvaluationEnvironment,
+): Promise<ObjectEvaluation> => {
   const { kinds, asking, existing } = environment;
   const { apiVersion, kind: word } = manifest.object;
   const kind = kinds.of(String(apiVersion), String(word));
@@ -64,7 +70,7 @@ const evaluateManifest = async (manifest: Manifest, environment: EvaluationEnvir
     return createUnaskedEvaluation(manifest, manifest.object, { verdict: "allowed", noRule: true });
   if (kind === undefined)
     return createUndecidedEvaluation(manifest, manifest.object, describeUnknownKind(String(apiVersion), String(word)));
-  const object = normalizeObject(manifest.object, kind, { ...asking, operation: "CREATE" });
+  const object = dropServerFieldsAndSetNamespace(manifest.object, kind, { ...asking, operation: "CREATE" });
   const { name = "", namespace } = object.metadata ?? {};
   const stored =
     environment.old.get(toObjectKey(kind, object)) ??
@@ -103,13 +109,13 @@ const evaluateManifest = async (manifest: Manifest, environment: EvaluationEnvir
 };
 
 /** Reports whether an entry, a policy or a quota may be about an object of an unknown kind, by its group and version. */
-const mayConcern = ({ object }: Manifest, { hooks, unevaluated, asking }: EvaluationEnvironment): boolean => {
+const mayConcern = ({ object }: Manifest, { hooks, unevaluated, asking }: ObjectEvaluationEnvironment): boolean => {
   const { group, version } = splitApiVersion(String(object.apiVersion));
   const { namespace } = Object(object.metadata);
   const operations = asking.operation === undefined ? (["CREATE", "UPDATE"] as const) : [asking.operation];
   return (
     // Kubernetes has moved kinds between its own groups, so an entry for another group may match.
-    !isDefinable(group) ||
+    !isCustomResourceGroup(group) ||
     unevaluated.countsGroup(group, namespace || asking.namespace) ||
     [...hooks.mutating, ...hooks.validating, ...unevaluated.hooks].some(({ rules, matchPolicy }) =>
       rules.some(
@@ -137,7 +143,7 @@ const isNameless = ({ metadata }: KubernetesObject, { resource: { group } }: Res
 /** Evaluates the Pod that an evaluated workload would make; yields nothing for other objects and for DELETE. */
 export const evaluateCreatedPod = async function* (
   { subject, after }: ObjectEvaluation,
-  environment: EvaluationEnvironment,
+  environment: ObjectEvaluationEnvironment,
 ): AsyncGenerator<ObjectEvaluation> {
   const { manifest } = subject;
   if (subject.attributes?.operation === "DELETE") return;
@@ -196,7 +202,7 @@ const createDecodeDenial = (
   const denials = sentences.map((message): Denial => {
     const { line, column } = findPosition(
       manifest,
-      findField(manifest.object, { message, code: 400 }, parseFieldPath(message.split(" ", 1)[0] ?? "")),
+      guessRefusedField(manifest.object, { message, code: 400 }, parseFieldPath(message.split(" ", 1)[0] ?? "")),
     );
     return { rule: "the API server", message, code: 400, reason: "BadRequest", line, column };
   });
@@ -205,7 +211,7 @@ const createDecodeDenial = (
 
 export const evaluateRequest = async (
   subject: EvaluationSubject,
-  environment: EvaluationEnvironment,
+  environment: ObjectEvaluationEnvironment,
 ): Promise<ObjectEvaluation> => {
   const { attributes, manifest, made } = subject;
   assumeOld(attributes, environment);
@@ -234,7 +240,7 @@ export const evaluateRequest = async (
   };
 };
 
-const createServerContext = ({ kinds, existing, call, cel }: EvaluationEnvironment): ImitatedServerFunctions => ({
+const createServerContext = ({ kinds, existing, call, cel }: ObjectEvaluationEnvironment): ImitatedServerFunctions => ({
   findNamespace: (name) => existing.find(namespaces, name),
   equivalents: kinds.equivalents,
   convert: kinds.convert,
@@ -252,7 +258,7 @@ const namespaces = { group: "", resource: "namespaces" };
 /** Adds the old object of an update or deletion if it isn't known, because it must exist. */
 const assumeOld = (
   { resource, subResource, oldObject }: AdmissionAttributes,
-  { existing }: EvaluationEnvironment,
+  { existing }: ObjectEvaluationEnvironment,
 ): void => {
   const { name, namespace } = Object(Object(oldObject).metadata);
   if (subResource || typeof name !== "string" || name === "") return;
@@ -262,7 +268,7 @@ const assumeOld = (
 /** Adds a missing namespace by its name, unless all objects are known; reports whether only its name is known. */
 const assumeNamespace = (
   { namespace, resource, operation }: AdmissionAttributes,
-  environment: EvaluationEnvironment,
+  environment: ObjectEvaluationEnvironment,
 ): boolean => {
   const { existing, isStateKnown, noteMissingNamespace } = environment;
   const isItself = resource.group === "" && resource.resource === "namespaces" && operation !== "DELETE";
@@ -288,7 +294,7 @@ const assumedNamespaces = new WeakSet<object>();
 const storeOutcome = (
   attributes: AdmissionAttributes,
   { object }: AdmissionTrace,
-  { existing }: EvaluationEnvironment,
+  { existing }: ObjectEvaluationEnvironment,
 ): void => {
   const { resource, subResource, operation, oldObject, dryRun } = attributes;
   if (dryRun || subResource || operation === "CONNECT") return;

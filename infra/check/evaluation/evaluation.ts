@@ -1,16 +1,16 @@
-import type { Hook, Hooks } from "#infra/apiserver/admission/hooks.ts";
+import type { DefaultedWebhookEntry, WebhookEntriesByPhase } from "#infra/apiserver/admission/hooks.ts";
 import type {
   AdmissionAttributes,
   CelEvaluator,
   HookCallResult,
+  HookTraceStep,
   ReviewToSend,
-  TraceStep,
 } from "#infra/apiserver/admission/types.ts";
 import type { KubernetesObject, Operation, UserInfo } from "#lib/review.ts";
 import type { KindIndex } from "../../apiserver/kinds/kinds.ts";
 import type { FieldPath, Manifest } from "../manifests/manifests.ts";
 import type { ExistingObjects } from "./existing-objects.ts";
-import type { UnevaluatedPolicies } from "./unevaluated.ts";
+import type { UnevaluatedPolicyMatcher } from "./unevaluated.ts";
 
 export interface EvaluationSubject {
   attributes: AdmissionAttributes;
@@ -19,7 +19,7 @@ export interface EvaluationSubject {
   made?: { by: NonNullable<CheckResult["madeBy"]>; at: FieldPath };
 }
 
-export interface RequestOptions {
+export interface CheckRequestOptions {
   operation: Operation;
   user: UserInfo;
   /** The namespace of manifests that name none. */
@@ -31,28 +31,28 @@ export interface ObjectEvaluation {
   subject: Pick<EvaluationSubject, "manifest" | "made"> & Partial<Pick<EvaluationSubject, "attributes">>;
   checked: CheckResult;
   audit: Record<string, string>;
-  steps: TraceStep[];
+  steps: HookTraceStep[];
   before: unknown;
   after: unknown;
 }
 
 /** The cluster that objects are evaluated in: its kinds, objects, webhooks and user. */
-export interface EvaluationEnvironment {
+export interface ObjectEvaluationEnvironment {
   kinds: KindIndex;
   existing: Omit<ExistingObjects, "capabilities">;
-  hooks: Pick<Hooks, "mutating" | "validating">;
-  call(hook: Hook, review: ReviewToSend): Promise<HookCallResult>;
+  hooks: Pick<WebhookEntriesByPhase, "mutating" | "validating">;
+  call(hook: DefaultedWebhookEntry, review: ReviewToSend): Promise<HookCallResult>;
   cel: CelEvaluator;
   /** Returns a hook's name for reports; `message` tells which member of a group refused. */
   getHookName(hook: string, message?: string): string;
-  findSuggestion(rule: string, step: TraceStep, at: FieldPath): Promise<string | undefined>;
-  asking: Omit<RequestOptions, "operation"> & { operation: RequestOptions["operation"] | undefined };
+  findSuggestion(rule: string, step: HookTraceStep, at: FieldPath): Promise<string | undefined>;
+  asking: Omit<CheckRequestOptions, "operation"> & { operation: CheckRequestOptions["operation"] | undefined };
   /** The objects of --old, which updates start from, by `toKey`. */
   old: ReadonlyMap<string, KubernetesObject>;
   alsoPods: boolean;
   /** True if all existing objects are known; otherwise, namespaces that objects name are assumed to exist. */
   isStateKnown: boolean;
-  unevaluated: UnevaluatedPolicies;
+  unevaluated: UnevaluatedPolicyMatcher;
   /** A clause for reports: where the check would find a namespace whose labels it doesn't know. */
   namespaceHint: string;
   noteMissingNamespace(namespace: string): void;

@@ -20,7 +20,7 @@ const quoted = /"([^"]{1,253})"/g;
  * Returns the field that a refusal is probably about: from its causes, from a field that the message names, or from a
  * container that the message names.
  */
-export const findField = (object: unknown, { message, details }: Status, otherwise: FieldPath): FieldPath => {
+export const guessRefusedField = (object: unknown, { message, details }: Status, otherwise: FieldPath): FieldPath => {
   const causes = (details?.causes ?? []).flatMap(({ field }) => (field ? [parseFieldPath(field)] : []));
   const named = [...message.matchAll(looksLikeField)].flatMap(([word]) => [
     parseFieldPath(word),

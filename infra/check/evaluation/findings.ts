@@ -1,24 +1,24 @@
-import type { AdmissionAttributes, AdmissionTrace, TraceStep } from "#infra/apiserver/admission/types.ts";
-import { isPrintable } from "#infra/apiserver/admission/warnings.ts";
+import type { AdmissionAttributes, AdmissionTrace, HookTraceStep } from "#infra/apiserver/admission/types.ts";
+import { isSendableWarningText } from "#infra/apiserver/admission/warnings.ts";
 import { getOwn } from "#lib/json.ts";
 import { isSelected } from "#lib/objects/selection.ts";
 import { matchesRequest } from "#lib/request-match.ts";
 import type { AdmissionRequest, Status } from "#lib/review.ts";
 import type { FieldPath, Manifest } from "../manifests/manifests.ts";
 import { findPosition } from "../manifests/positions.ts";
-import type { Denial, EvaluationEnvironment, EvaluationSubject } from "./evaluation.ts";
-import { findField } from "./field-paths.ts";
+import type { Denial, EvaluationSubject, ObjectEvaluationEnvironment } from "./evaluation.ts";
+import { guessRefusedField } from "./field-paths.ts";
 import { isReview } from "./requests.ts";
 
 export const collectFindings = async (
   trace: AdmissionTrace,
   subject: EvaluationSubject,
-  environment: EvaluationEnvironment,
+  environment: ObjectEvaluationEnvironment,
   isAssumed: boolean,
   unevaluated: readonly string[],
 ) => {
   const { steps } = trace;
-  const getName = ({ hook }: TraceStep) => environment.getHookName(hook);
+  const getName = ({ hook }: HookTraceStep) => environment.getHookName(hook);
   const denials = await Promise.all(
     steps
       .filter(({ status }) => status !== undefined)
@@ -62,13 +62,13 @@ export const collectFindings = async (
 };
 
 /** Drops the name with which warnings in mode warn begin, because reports show the rule's name anyway. */
-const listWarnings = (rule: string, { warnings }: TraceStep) =>
-  [...new Set(warnings)].filter(isPrintable).map((text) => {
+const listWarnings = (rule: string, { warnings }: HookTraceStep) =>
+  [...new Set(warnings)].filter(isSendableWarningText).map((text) => {
     return { rule, text: text.startsWith(`${rule} would `) ? text.slice(rule.length + 1) : text };
   });
 
 /** Replaces the name of the hook at the start of a sentence with its name for reports. */
-const formatUndecided = (sentence: string, { getHookName }: EvaluationEnvironment): string => {
+const formatUndecided = (sentence: string, { getHookName }: ObjectEvaluationEnvironment): string => {
   const [, hook, rest] = /^([-a-z0-9.]+) \([^)]*\): (.*)$/s.exec(sentence) ?? [];
   return hook === undefined ? sentence : `${getHookName(hook)}: ${rest}`;
 };
@@ -76,7 +76,7 @@ const formatUndecided = (sentence: string, { getHookName }: EvaluationEnvironmen
 /** Returns a sentence for each hook whose namespaceSelector needs labels that are unknown. */
 const listUnknownLabels = (
   attributes: AdmissionAttributes,
-  { hooks, kinds, getHookName, namespaceHint }: EvaluationEnvironment,
+  { hooks, kinds, getHookName, namespaceHint }: ObjectEvaluationEnvironment,
 ): string[] =>
   [...hooks.mutating, ...hooks.validating].flatMap((hook) => {
     const { name, rules, matchPolicy, namespaceSelector, objectSelector } = hook;
@@ -105,7 +105,7 @@ const createDenial = (
   const rule = ruleOf(text);
   const message = text.startsWith(`${rule}: `) ? text.slice(rule.length + 2) : text;
   const at = [...getObjectPath(manifest), ...prefix];
-  const field = findField(at.reduce<unknown>(getOwn, manifest.object), { ...status, message }, []);
+  const field = guessRefusedField(at.reduce<unknown>(getOwn, manifest.object), { ...status, message }, []);
   const { line, column } = findPosition(manifest, [...at, ...field]);
   const { code, reason } = status;
   return { rule, message, code, ...(reason && { reason }), line, column };

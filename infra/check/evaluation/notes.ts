@@ -1,14 +1,14 @@
 import type { KindIndex } from "../../apiserver/kinds/kinds.ts";
 import { type Manifest, toSourceName } from "../manifests/manifests.ts";
-import type { RequestOptions } from "./evaluation.ts";
+import type { CheckRequestOptions } from "./evaluation.ts";
 import { normalizeManifestObjects } from "./requests.ts";
 
 /** Lists what is probably a mistake: objects that occur twice, and objects of --old without a manifest. */
-export const listRemarks = (
+export const describeDuplicateOrLostManifests = (
   manifests: readonly Manifest[],
   before: readonly Manifest[],
   kinds: KindIndex,
-  asking: Omit<RequestOptions, "operation">,
+  asking: Omit<CheckRequestOptions, "operation">,
 ): string[] => {
   const readNamed = (all: readonly Manifest[]) =>
     normalizeManifestObjects(all, kinds, asking).filter(({ object }) => object.metadata?.name !== undefined);

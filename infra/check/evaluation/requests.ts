@@ -4,7 +4,7 @@ import { splitApiVersion } from "#lib/objects/api-version.ts";
 import { checkReview, type KubernetesObject, type Operation } from "#lib/review.ts";
 import type { KindIndex, ResourceKind } from "../../apiserver/kinds/kinds.ts";
 import type { Manifest } from "../manifests/manifests.ts";
-import type { RequestOptions } from "./evaluation.ts";
+import type { CheckRequestOptions } from "./evaluation.ts";
 
 /**
  * The order in which `kubectl apply -k` sends objects: dependencies come first. Other kinds keep their order; webhook
@@ -42,10 +42,10 @@ export const isReview = ({ object: { apiVersion, kind } }: Manifest): boolean =>
   kind === "AdmissionReview" && splitApiVersion(String(apiVersion)).group === "admission.k8s.io";
 
 /** Returns an object in its namespace, without the fields that only the API server sets. */
-export const normalizeObject = (
+export const dropServerFieldsAndSetNamespace = (
   object: Record<string, unknown>,
   { namespaced }: ResourceKind,
-  asking: RequestOptions,
+  asking: CheckRequestOptions,
 ): KubernetesObject => {
   const ownMetadata = isMap(object.metadata) ? object.metadata : {};
   const { namespace, ...others } = ownMetadata;
@@ -64,12 +64,12 @@ export const toObjectKey = (
 export const normalizeManifestObjects = (
   manifests: readonly Manifest[],
   kinds: KindIndex,
-  asking: Omit<RequestOptions, "operation">,
+  asking: Omit<CheckRequestOptions, "operation">,
 ) =>
   manifests.flatMap((manifest) => {
     const kind = kinds.of(String(manifest.object.apiVersion), String(manifest.object.kind));
     if (kind === undefined) return [];
-    const object = normalizeObject(manifest.object, kind, { ...asking, operation: "CREATE" });
+    const object = dropServerFieldsAndSetNamespace(manifest.object, kind, { ...asking, operation: "CREATE" });
     return [{ manifest, object, key: toObjectKey(kind, object) }];
   });
 
@@ -88,7 +88,7 @@ export const buildAdmissionAttributes = (
   object: KubernetesObject,
   oldObject: KubernetesObject | null,
   { kind, resource, namespaced }: ResourceKind,
-  { operation, user }: RequestOptions,
+  { operation, user }: CheckRequestOptions,
 ): AdmissionAttributes => {
   const { name, namespace } = object.metadata ?? {};
   const isNamespace = resource.group === "" && resource.resource === "namespaces";

@@ -1,34 +1,34 @@
 import { AsyncLocalStorage } from "node:async_hooks";
 import type { Context } from "aws-lambda";
-import type { Hook } from "#infra/apiserver/admission/hooks.ts";
-import type { HookCallResult, ReviewToSend, TraceStep } from "#infra/apiserver/admission/types.ts";
+import type { DefaultedWebhookEntry } from "#infra/apiserver/admission/hooks.ts";
+import type { HookCallResult, HookTraceStep, ReviewToSend } from "#infra/apiserver/admission/types.ts";
 import type { Capabilities, ResourceType } from "#lib/needs.ts";
 import type { KubernetesObject } from "#lib/review.ts";
 import { getVariants, selectPhase } from "#lib/rule.ts";
 import { applyVariant, type BrokenRule, type CatalogueRule } from "../../catalogue/registry.ts";
 import { resolveRuleNames } from "../../catalogue/rule-names.ts";
 import { Complaint } from "../../cli/complaint.ts";
-import { findInspectingRules, inspectCluster } from "../../clusters/inspection.ts";
+import { findRulesInspectingCluster, inspectClusterForSettings } from "../../clusters/inspection.ts";
 import type { ClusterConfig, PosternConfig } from "../../config/config.ts";
 import { listServedRules } from "../../project/served.ts";
 import type { LambdaHandler } from "../../serve/gateway.ts";
 import { createHandler } from "../../serve/handlers.ts";
-import { buildConfigurations, getRuleNameOfEntry } from "../../webhooks/configurations.ts";
-import { joinLines } from "../../webhooks/entry.ts";
+import { buildWebhookConfigurations, getRuleNameOfEntry } from "../../webhooks/configurations.ts";
+import { joinCelExpressionLines } from "../../webhooks/entry.ts";
 import type { FieldPath } from "../manifests/manifests.ts";
 import { suggestFix } from "./suggestions.ts";
 
 export interface CallableRules {
   configurations: object[];
   /** Calls a rule; returns undefined for a hook that isn't a rule's. */
-  call(hook: Hook, review: ReviewToSend): Promise<HookCallResult> | undefined;
+  call(hook: DefaultedWebhookEntry, review: ReviewToSend): Promise<HookCallResult> | undefined;
   /** Returns the rule of a hook; for a group, the member that the message begins with. */
   findRuleName(hook: string, message?: string): string | undefined;
   /**
    * Returns what a rule suggests for its refusal in this step; undefined if it suggests nothing. `at` is the object's
    * path in its manifest.
    */
-  findSuggestion(rule: string, step: TraceStep, at: FieldPath): Promise<string | undefined>;
+  findSuggestion(rule: string, step: HookTraceStep, at: FieldPath): Promise<string | undefined>;
   /** Reports whether a condition only prevents useless calls: without it, the outcome would be the same. */
   isSavingCondition(expression: string): boolean;
   /** True if any rule is turned on, even if no entry calls it. */
@@ -45,7 +45,7 @@ const here = "https://rules.postern.invalid";
  * Returns a cluster with only these rules. A rule that postern.yaml doesn't turn on is enforced with the settings there
  * or with its defaults.
  */
-export const selectRules = (
+export const restrictClusterToRules = (
   cluster: ClusterConfig,
   names: readonly string[],
   catalogue: CatalogueRule[],
@@ -72,7 +72,7 @@ export const selectRules = (
  * Opens the rules of one cluster in this process. `coming` returns objects that manifests create; the entries of
  * rules that inspect the cluster are made from these objects, too.
  */
-export const openRules = async (
+export const openClusterRules = async (
   catalogue: CatalogueRule[],
   [clusterName, cluster]: [string, ClusterConfig],
   harden: boolean,
@@ -89,15 +89,15 @@ export const openRules = async (
     const found = await answers.run(sentences, run);
     return { found, unsupported: sentences[0] };
   };
-  const asking = new Set(findInspectingRules(catalogue, cluster).map(({ name }) => name));
+  const asking = new Set(findRulesInspectingCluster(catalogue, cluster).map(({ name }) => name));
   const handlers = openHandlers(catalogue, [clusterName, cluster], openCapabilities, (name) => void asking.add(name));
 
-  const inspection = await inspectCluster(catalogue, cluster, async () => {
+  const inspection = await inspectClusterForSettings(catalogue, cluster, async () => {
     const { list, discover } = openCapabilities(inspectionTime);
     return { list: async (kind, ...rest) => [...(await list(kind, ...rest)), ...coming(kind)], discover };
   });
   const slow: string[] = [];
-  const entries = buildConfigurations(catalogue, inspection.cluster, {
+  const entries = buildWebhookConfigurations(catalogue, inspection.cluster, {
     name: "postern",
     address: (rule, path) => `${here}/${rule}/${path}`,
     harden,
@@ -121,7 +121,7 @@ export const openRules = async (
     // A failure of Postern is undecided, so that failurePolicy Ignore can't hide it.
     return Object(found).kind === "AdmissionReview" ? { body: found } : { unsupported: String(Object(found).message) };
   };
-  const findSuggestion = async (name: string, { hook, phase, request }: TraceStep, at: FieldPath) => {
+  const findSuggestion = async (name: string, { hook, phase, request }: HookTraceStep, at: FieldPath) => {
     const rule = catalogue.find((listed) => listed.name === name)?.rule;
     const setup = cluster.rules.get(name);
     const webhook = webhooks.get(hook);
@@ -212,7 +212,7 @@ const listSavingConditions = ({ name, rule, phases }: CatalogueRule, { rules }: 
       const conditions = selectPhase(facet.rule.matchConditions, phase, facet.settings) ?? {};
       const authorizerConditions = selectPhase(facet.rule.authorizedBy, phase, facet.settings) ?? {};
       return Object.entries(conditions).flatMap(([name, text]) =>
-        Object.hasOwn(authorizerConditions, name) ? [] : [joinLines(text)],
+        Object.hasOwn(authorizerConditions, name) ? [] : [joinCelExpressionLines(text)],
       );
     });
   });

@@ -1,12 +1,12 @@
 import { isDeepStrictEqual } from "node:util";
 import { stringify } from "yaml";
-import type { EvaluationContext } from "#lib/decide.ts";
+import type { RuleEvaluationContext } from "#lib/decide.ts";
 import { evaluateRule } from "#lib/evaluation.ts";
 import { getOwn, isMap } from "#lib/json.ts";
 import { applyPatch } from "#lib/patch.ts";
 import type { AdmissionRequest } from "#lib/review.ts";
 import type { Phase, Rule } from "#lib/rule.ts";
-import { escapeControls, truncateText } from "../../cli/terminal.ts";
+import { sanitizeTerminalText, truncateText } from "../../cli/terminal.ts";
 import type { FieldPath } from "../manifests/manifests.ts";
 
 interface Edit {
@@ -33,7 +33,7 @@ export const describeEdits = (before: unknown, after: unknown, at: FieldPath = [
 };
 
 /** Cleans and shortens a suggestion for reports; its text is untrusted. */
-export const formatSuggestion = (text: string): string => truncateText(escapeControls(text), longest);
+export const formatSuggestion = (text: string): string => truncateText(sanitizeTerminalText(text), longest);
 
 const joinSentences = (all: readonly string[], shown: number) =>
   [...all.slice(0, shown), ...(shown < all.length ? [`and ${all.length - shown} more`] : [])].join("; ");
@@ -110,19 +110,19 @@ const formatPath = (path: FieldPath, indices: string): string => {
     if (!/^[A-Za-z_][\w-]*$/.test(step)) return `[${JSON.stringify(step)}]`;
     return at > 0 ? `.${step}` : step;
   });
-  return truncateText(escapeControls(steps.join("")), longestPart);
+  return truncateText(sanitizeTerminalText(steps.join("")), longestPart);
 };
 
 const formatValue = (value: unknown): string => {
   if (typeof value === "string" && /\p{Cc}/u.test(value))
-    return truncateText(escapeControls(JSON.stringify(value)), longestPart);
+    return truncateText(sanitizeTerminalText(JSON.stringify(value)), longestPart);
   const style = { collectionStyle: "flow", lineWidth: 0, flowCollectionPadding: false } as const;
   const text = stringify(value, { ...style, version: "1.1", blockQuote: false, aliasDuplicateObjects: false });
-  return truncateText(escapeControls(text.trim()), longestPart);
+  return truncateText(sanitizeTerminalText(text.trim()), longestPart);
 };
 
 /** A suggestion for a refusal: the rule's own sentence, or edits with the object that they make. */
-export interface Suggestion {
+export interface FixSuggestion {
   text: string;
   object?: unknown;
   /** True if the rule would refuse the object even after the suggested change. */
@@ -137,11 +137,11 @@ export const suggestFix = async (
   rule: Rule,
   phase: Phase,
   request: AdmissionRequest,
-  context: Omit<EvaluationContext, "mode">,
+  context: Omit<RuleEvaluationContext, "mode">,
   at: FieldPath = [],
-): Promise<Suggestion | undefined> => {
+): Promise<FixSuggestion | undefined> => {
   if (rule.suggest === undefined) return undefined;
-  const enforced: EvaluationContext = { ...context, mode: "enforce" };
+  const enforced: RuleEvaluationContext = { ...context, mode: "enforce" };
   // Runs `suggest` in the place of `mutate`: its edits come back as a patch, its sentence as the message of a refusal.
   const suggesting = rule.suggest.bind(rule);
   const { outcome } = await evaluateRule({ ...rule, mutate: suggesting }, "mutate", request, enforced);

@@ -6,7 +6,7 @@ import { celEvaluator } from "#infra/apiserver/admission/cel/conditions.ts";
 import type { KubernetesObject, Operation } from "#lib/review.ts";
 import { buildKindIndex } from "../../apiserver/kinds/kinds.ts";
 import { buildAdmissionAttributes } from "./requests.ts";
-import { openUnevaluated } from "./unevaluated.ts";
+import { createUnevaluatedPolicyMatcher } from "./unevaluated.ts";
 
 /** A request, and what is known of its namespace. */
 interface RequestSample {
@@ -69,7 +69,7 @@ const findNames = (objects: KubernetesObject[], sample: RequestSample = {}): str
     call: async () => ({ would: true }) as const,
   };
   const attributes = { ...request, ...(subResource !== undefined && { subResource }) };
-  const { findMatching } = openUnevaluated(objects, sample.isWhole ?? true);
+  const { findMatching } = createUnevaluatedPolicyMatcher(objects, sample.isWhole ?? true);
   const last = operation === "DELETE" ? null : sample.last ? toObject(sample.last) : object;
   return findMatching(attributes, last, context, isAssumed).map((sentence) => sentence.split(" ", 2).join(" "));
 };

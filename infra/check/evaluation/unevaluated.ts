@@ -1,6 +1,6 @@
-import { type Hook, parseHooks } from "#infra/apiserver/admission/hooks.ts";
+import { type DefaultedWebhookEntry, parseHooks } from "#infra/apiserver/admission/hooks.ts";
 import { createObjectView, matchHook } from "#infra/apiserver/admission/matching.ts";
-import { assignIdentity } from "#infra/apiserver/admission/server-objects.ts";
+import { assignGeneratedMetadata } from "#infra/apiserver/admission/server-objects.ts";
 import type { AdmissionAttributes, ImitatedServerFunctions } from "#infra/apiserver/admission/types.ts";
 import { getOwn, isMap, isSame } from "#lib/json.ts";
 import { splitApiVersion } from "#lib/objects/api-version.ts";
@@ -8,9 +8,9 @@ import type { LabelSelector } from "#lib/objects/selection.ts";
 import type { GroupVersionResource, KubernetesObject } from "#lib/review.ts";
 
 /** The admission policies and quotas of a cluster. It is known which requests they match, but not what they decide. */
-export interface UnevaluatedPolicies {
+export interface UnevaluatedPolicyMatcher {
   /** Entries that match every request that a policy matches. */
-  hooks: readonly Hook[];
+  hooks: readonly DefaultedWebhookEntry[];
   /**
    * Returns a sentence for each policy and quota that matches a request. `last` is the object after the webhooks;
    * `isAssumed` says that only the name of its namespace is known.
@@ -27,9 +27,9 @@ export interface UnevaluatedPolicies {
 
 /** The part of a policy or of its binding that says which requests it matches. */
 interface Selection {
-  hook: Hook;
+  hook: DefaultedWebhookEntry;
   /** A hook that matches what the binding or policy excludes by `excludeResourceRules`. */
-  excluded: Hook;
+  excluded: DefaultedWebhookEntry;
 }
 
 interface Policy {
@@ -60,11 +60,11 @@ const policyGroup = "admissionregistration.k8s.io";
  * Returns the policies and quotas among some objects. `isWhole` says that no others exist; otherwise a binding without
  * its policy stands for the policy. Policies and quotas of the kinds in `unreadable` may match any request.
  */
-export const openUnevaluated = (
+export const createUnevaluatedPolicyMatcher = (
   objects: readonly KubernetesObject[],
   isWhole: boolean,
   unreadable: readonly string[] = [],
-): UnevaluatedPolicies => {
+): UnevaluatedPolicyMatcher => {
   const unknown = unreadable.length === 0 ? [] : [`whether a ${unreadable.join(" or a ")} matches it`];
   const policies = policyKinds.flatMap((kind) => readPolicies(objects, kind, isWhole));
   const quotas = objects.filter(({ kind }) => kind === "ResourceQuota").map(readQuota);
@@ -73,7 +73,7 @@ export const openUnevaluated = (
     findMatching: (attributes, last, context, isAssumed) => {
       if (policies.length + quotas.length + unknown.length === 0) return [];
       const final = { ...attributes, object: last };
-      const [mutated, stored] = [[attributes, final], [assignIdentity(final)]];
+      const [mutated, stored] = [[attributes, final], [assignGeneratedMetadata(final)]];
       const matching = policies.filter(({ isMutating, selection, bindings }) => {
         if (isExempt(attributes) || (isMutating && attributes.operation === "DELETE")) return false;
         // Policies that mutate run before the webhooks, and again after a change.
@@ -141,13 +141,14 @@ const readSelection = (resources: unknown, more: object = {}): Selection => {
       ? buildHook({ rules: resourceRules, namespaceSelector, objectSelector, matchPolicy, ...more })
       : undefined;
   return {
-    hook: hook ?? (buildHook({ rules: everything.resourceRules }) as Hook),
-    excluded: buildHook({ rules: excludeResourceRules, matchPolicy }) ?? (buildHook({ rules: [] }) as Hook),
+    hook: hook ?? (buildHook({ rules: everything.resourceRules }) as DefaultedWebhookEntry),
+    excluded:
+      buildHook({ rules: excludeResourceRules, matchPolicy }) ?? (buildHook({ rules: [] }) as DefaultedWebhookEntry),
   };
 };
 
 /** Returns a webhook entry that matches what these members match; undefined if the API server would refuse it. */
-const buildHook = (members: object): Hook | undefined => {
+const buildHook = (members: object): DefaultedWebhookEntry | undefined => {
   const entry = {
     name: "policies.postern.invalid",
     clientConfig: { url: "https://policies.postern.invalid" },
@@ -168,7 +169,8 @@ const isSelectedBy = (
   isAssumed: boolean,
 ): boolean => {
   const view = () => createObjectView(attributes, context.convert);
-  const isTaken = (candidate: Hook) => !("skipped" in matchHook(candidate, attributes, view(), context));
+  const isTaken = (candidate: DefaultedWebhookEntry) =>
+    !("skipped" in matchHook(candidate, attributes, view(), context));
   if (isTaken({ ...excluded, rules: excluded.rules.filter((rule) => includesName(rule, attributes, false)) }))
     return false;
   const namespaceSelector = isAssumed ? keepName(hook.namespaceSelector) : hook.namespaceSelector;

@@ -1,12 +1,16 @@
 import { request } from "node:https";
 import { isIP } from "node:net";
 import { celEvaluator } from "#infra/apiserver/admission/cel/conditions.ts";
-import { type Hook, type Hooks, parseHooks } from "#infra/apiserver/admission/hooks.ts";
+import {
+  type DefaultedWebhookEntry,
+  parseHooks,
+  type WebhookEntriesByPhase,
+} from "#infra/apiserver/admission/hooks.ts";
 import { getHookUrl, parseWebhookResponse } from "#infra/apiserver/admission/http.ts";
 import type { HookCallResult, ReviewToSend } from "#infra/apiserver/admission/types.ts";
 import { Complaint, toSentence } from "../../cli/complaint.ts";
 import type { Manifest } from "../manifests/manifests.ts";
-import type { EvaluationEnvironment } from "./evaluation.ts";
+import type { ObjectEvaluationEnvironment } from "./evaluation.ts";
 import type { CallableRules } from "./rules.ts";
 
 /** Returns a cluster's webhooks: its rules' and the foreign ones in manifests, which are called only at `hosts`. */
@@ -15,7 +19,7 @@ export const openWebhooks = (
   foreign: readonly Manifest[],
   cluster: string,
   hosts: readonly string[],
-): Pick<EvaluationEnvironment, "hooks" | "call" | "cel" | "getHookName" | "findSuggestion"> => {
+): Pick<ObjectEvaluationEnvironment, "hooks" | "call" | "cel" | "getHookName" | "findSuggestion"> => {
   const hooks = extendTimeouts(parseHooks([...rules.configurations, ...foreign.map(({ object }) => object)]), rules);
   checkHooks(hooks, rules, cluster);
   return {
@@ -37,13 +41,20 @@ export const openWebhooks = (
 };
 
 /** Gives rules 30 seconds: their speed on this machine says nothing about their speed where they are deployed. */
-const extendTimeouts = ({ mutating, validating, faults }: Hooks, rules: CallableRules): Hooks => {
-  const extendTimeout = (hook: Hook) =>
+const extendTimeouts = (
+  { mutating, validating, faults }: WebhookEntriesByPhase,
+  rules: CallableRules,
+): WebhookEntriesByPhase => {
+  const extendTimeout = (hook: DefaultedWebhookEntry) =>
     rules.findRuleName(hook.name) === undefined ? hook : { ...hook, timeoutSeconds: 30 };
   return { mutating: mutating.map(extendTimeout), validating: validating.map(extendTimeout), faults };
 };
 
-const checkHooks = ({ faults, mutating, validating }: Hooks, { hasRules }: CallableRules, cluster: string) => {
+const checkHooks = (
+  { faults, mutating, validating }: WebhookEntriesByPhase,
+  { hasRules }: CallableRules,
+  cluster: string,
+) => {
   if (!hasRules && mutating.length + validating.length + faults.length === 0)
     throw new Complaint(
       `no rule is on for cluster "${cluster}"; postern.yaml says which are, and --rules names others`,
@@ -62,7 +73,7 @@ const isLoopback = (host: string) =>
  * a dry run; a webhook that doesn't declare itself free of side effects in a dry run isn't called.
  */
 export const callForeignWebhook = async (
-  hook: Hook,
+  hook: DefaultedWebhookEntry,
   review: ReviewToSend,
   hosts: readonly string[],
 ): Promise<HookCallResult> => {

@@ -13,7 +13,7 @@ import type { ObjectEvaluation } from "../evaluation/evaluation.ts";
 import { isReview } from "../evaluation/requests.ts";
 import type { FieldPath, Manifest } from "../manifests/manifests.ts";
 import { parseYamlDocuments } from "../manifests/yaml.ts";
-import { editText, type YamlEdit } from "./yaml-edits.ts";
+import { editYamlText, type YamlEdit } from "./yaml-edits.ts";
 
 /** The changes that rules made to a manifest's object, to be written into the manifest's file. */
 export interface ManifestFix {
@@ -77,7 +77,7 @@ const fixDocument = (text: string, fixes: readonly ManifestFix[]): string | unde
       document = fixed === undefined ? undefined : parseSingleDocument(fixed);
       if (fixed === undefined || document === undefined) return undefined;
       const target = { text: fixed, document, place: manifest.path, isJson: isJson(text), layout: detectLayout(text) };
-      const next = editText(target, edit);
+      const next = editYamlText(target, edit);
       if (next !== undefined && isDeepStrictEqual(parseSingleDocument(next)?.toJS(), value)) fixed = next;
       else {
         applyToDocument(document, manifest.path, edit);

@@ -1,9 +1,9 @@
 import { type Document, isCollection, isMap, isScalar, isSeq, type Pair, type YAMLMap, type YAMLSeq } from "yaml";
-import { formatFlow, formatYamlLines, type YamlLayout } from "../../diff/yaml-lines.ts";
+import { formatYamlFlow, formatYamlLines, type YamlLayout } from "../../diff/yaml-lines.ts";
 import type { FieldPath } from "../manifests/manifests.ts";
 
 /** A YAML or JSON document of a file, and the object in it that edits change. */
-export interface EditedDocument {
+export interface EditableDocument {
   text: string;
   document: Document.Parsed;
   /** The path of the edited object in the document. */
@@ -20,7 +20,7 @@ export interface YamlEdit {
 }
 
 /** Returns the text with only this edit; undefined if more of the text would have to be written anew. */
-export const editText = (target: EditedDocument, { steps, op, value }: YamlEdit): string | undefined => {
+export const editYamlText = (target: EditableDocument, { steps, op, value }: YamlEdit): string | undefined => {
   const { document, place, text } = target;
   const [last = "", ...before] = steps.toReversed();
   const holder: unknown = document.getIn(
@@ -72,14 +72,14 @@ const indentLines = (lines: readonly string[], column: number) =>
   lines.map((line) => (line === "" ? "" : " ".repeat(column) + line)).join("\n");
 
 /** Prints a value in flow style; JSON goes on several lines if `indent` is given. */
-const formatInFlow = ({ isJson, layout }: EditedDocument, value: unknown, indent: string | undefined): string => {
-  if (!isJson) return formatFlow(value);
+const formatInFlow = ({ isJson, layout }: EditableDocument, value: unknown, indent: string | undefined): string => {
+  if (!isJson) return formatYamlFlow(value);
   if (indent === undefined) return JSON.stringify(value);
   return JSON.stringify(value, null, indent.includes("\t") ? "\t" : layout.step).replaceAll("\n", `\n${indent}`);
 };
 
 /** Appends a member to a collection in flow style; on a line of its own if the last member has one. */
-const appendInFlow = (target: EditedDocument, start: number, end: number, name: string, value: unknown): string => {
+const appendInFlow = (target: EditableDocument, start: number, end: number, name: string, value: unknown): string => {
   const { text } = target;
   const before = text.slice(findLineStart(text, start), start);
   const indent = before.trim() === "" ? before : undefined;
@@ -89,7 +89,7 @@ const appendInFlow = (target: EditedDocument, start: number, end: number, name: 
 
 /** Writes a value on the lines below its key, which is at `column`; a comment stays beside the key. */
 const writeBelow = (
-  { text, layout }: EditedDocument,
+  { text, layout }: EditableDocument,
   from: number,
   to: number,
   column: number,
@@ -101,7 +101,7 @@ const writeBelow = (
   return `${text.slice(0, from).trimEnd()}${text.slice(to, end)}\n${lines}${text.slice(end)}`;
 };
 
-const addPair = (target: EditedDocument, map: YAMLMap, key: string, value: unknown): string | undefined => {
+const addPair = (target: EditableDocument, map: YAMLMap, key: string, value: unknown): string | undefined => {
   const { text, layout, isJson } = target;
   const last = map.items.at(-1);
   const [end, first] = [findEnd(last?.value, text) ?? findEnd(last?.key, text), getStart(map.items[0]?.key)];
@@ -111,7 +111,7 @@ const addPair = (target: EditedDocument, map: YAMLMap, key: string, value: unkno
     return replaceRange(text, from, to, formatInFlow(target, Object.fromEntries([[key, value]]), undefined));
   }
   if (map.flow === true) {
-    const name = isJson ? JSON.stringify(key) : formatFlow(key);
+    const name = isJson ? JSON.stringify(key) : formatYamlFlow(key);
     return appendInFlow(target, getStart(last.key) ?? end, end, `${name}: `, value);
   }
   const lines = formatYamlLines(Object.fromEntries([[key, value]]), layout);
@@ -120,7 +120,7 @@ const addPair = (target: EditedDocument, map: YAMLMap, key: string, value: unkno
 };
 
 const replaceValue = (
-  target: EditedDocument,
+  target: EditableDocument,
   map: YAMLMap,
   { key, value: old }: Pair,
   value: unknown,
@@ -146,7 +146,7 @@ const deleteLines = (text: string, start: number, end: number): string | undefin
   return isAlone ? replaceRange(text, from, Math.min(findLineEnd(text, end) + 1, text.length), "") : undefined;
 };
 
-const deletePair = ({ text }: EditedDocument, map: YAMLMap, { key, value }: Pair): string | undefined => {
+const deletePair = ({ text }: EditableDocument, map: YAMLMap, { key, value }: Pair): string | undefined => {
   const [start, end] = [getStart(key), findEnd(value, text) ?? findEnd(key, text)];
   if (map.flow === true || map.items.length === 1 || start === undefined || end === undefined) return undefined;
   return deleteLines(text, start, end);
@@ -159,7 +159,7 @@ const findDash = (text: string, item: unknown): number | undefined => {
 };
 
 const editList = (
-  target: EditedDocument,
+  target: EditableDocument,
   list: YAMLSeq,
   index: number,
   op: YamlEdit["op"],
@@ -182,7 +182,7 @@ const editList = (
     const [from, to] = getRange(item) ?? [];
     const isPlain = isScalar(item) && !/^BLOCK/.test(item.type ?? "");
     return isPlain && from !== undefined && to !== undefined
-      ? replaceRange(text, from, to, formatFlow(value))
+      ? replaceRange(text, from, to, formatYamlFlow(value))
       : undefined;
   }
   const lines = indentLines(formatYamlLines([value], layout), getColumn(text, column));
@@ -193,7 +193,7 @@ const editList = (
 };
 
 /** Fills an empty list; `[]` after a key becomes a list in block style. */
-const fillEmptyList = (target: EditedDocument, list: YAMLSeq, value: unknown[]): string | undefined => {
+const fillEmptyList = (target: EditableDocument, list: YAMLSeq, value: unknown[]): string | undefined => {
   const { text, isJson } = target;
   const [from, to] = getRange(list) ?? [];
   if (from === undefined || to === undefined) return undefined;

@@ -1,4 +1,4 @@
-import type { Hook } from "#infra/apiserver/admission/hooks.ts";
+import type { DefaultedWebhookEntry } from "#infra/apiserver/admission/hooks.ts";
 import { joinApiVersion, toApiPath } from "#lib/objects/api-version.ts";
 import type { KubernetesObject, Operation, UserInfo } from "#lib/review.ts";
 import type { CatalogueRule } from "../../catalogue/registry.ts";
@@ -6,21 +6,25 @@ import { Complaint } from "../../cli/complaint.ts";
 import { formatCount, type Progress, type ReportProgress } from "../../cli/progress.ts";
 import { type ClusterCredentials, resolveConnection } from "../../clusters/access.ts";
 import type { ClusterConfig } from "../../config/config.ts";
-import { type EvaluationEnvironment, noFindings, type ObjectEvaluation } from "../evaluation/evaluation.ts";
+import { noFindings, type ObjectEvaluation, type ObjectEvaluationEnvironment } from "../evaluation/evaluation.ts";
 import { hasBuiltInWorkloadKinds } from "../evaluation/pod-templates.ts";
-import { openRules } from "../evaluation/rules.ts";
-import { isUnevaluatedByCheck, openUnevaluated, type UnevaluatedPolicies } from "../evaluation/unevaluated.ts";
+import { openClusterRules } from "../evaluation/rules.ts";
+import {
+  createUnevaluatedPolicyMatcher,
+  isUnevaluatedByCheck,
+  type UnevaluatedPolicyMatcher,
+} from "../evaluation/unevaluated.ts";
 import { openWebhooks } from "../evaluation/webhooks.ts";
 import { readManifests } from "../manifests/input.ts";
-import { findReportVersion, type ReportVersion } from "../reports/policyreport.ts";
-import type { ReadFailure } from "../reports/report.ts";
+import { findPolicyReportVersion, type PolicyReportVersion } from "../reports/policyreport.ts";
+import type { InputReadFailure } from "../reports/report.ts";
 import { type DiscoveredResource, type DiscoveryResult, discoverClusterResources } from "./discovery.ts";
 import { openNamespaceCache } from "./namespaces.ts";
 import { type ListInterruption, type ObjectPage, readListPages } from "./pages.ts";
 import { type ApiGet, describeFailure, type FailureFormatter, openApiReader } from "./reader.ts";
-import { openCapabilities } from "./rule-capabilities.ts";
-import { matchesGroupVersion, readKinds, selectResources, toResourceName } from "./selected-kinds.ts";
-import { type ObjectEvaluator, openEvaluator } from "./stored-objects.ts";
+import { openAuditCapabilities } from "./rule-capabilities.ts";
+import { matchesGroupVersion, readKinds, selectMatchedResources, toResourceName } from "./selected-kinds.ts";
+import { type ObjectEvaluator, openStoredObjectEvaluator } from "./stored-objects.ts";
 
 export interface ClusterCheckOptions {
   catalogue: CatalogueRule[];
@@ -41,17 +45,20 @@ export interface ClusterCheckOptions {
 }
 
 /** A check of a cluster's objects, whose kinds and webhooks were already read. */
-export interface ClusterCheck {
+export interface PreparedClusterCheck {
   /** The objects and kinds that could not be read; the list grows while the check runs. */
-  unread: ReadFailure[];
+  unread: InputReadFailure[];
   notes: Set<string>;
-  reportVersion: ReportVersion | undefined;
+  reportVersion: PolicyReportVersion | undefined;
   /** Evaluates all objects, kind by kind; passes each evaluation to `take` and waits until `take` is done. */
   run(progress: Progress, take: (evaluation: ObjectEvaluation) => Promise<void>): Promise<void>;
 }
 
 /** Prepares an audit of the resources that hooks match. At `signal`, it ends with what was evaluated by then. */
-export const openClusterCheck = async (options: ClusterCheckOptions, signal: AbortSignal): Promise<ClusterCheck> => {
+export const openClusterCheck = async (
+  options: ClusterCheckOptions,
+  signal: AbortSignal,
+): Promise<PreparedClusterCheck> => {
   const { catalogue, cluster, hosts, operation, alsoPods, namespaces: chosen } = options;
   const [name, { connect }] = cluster;
   const foreign = await readManifests(options.webhooks, "--webhooks");
@@ -63,7 +70,12 @@ export const openClusterCheck = async (options: ClusterCheckOptions, signal: Abo
 
   const found = await discoverClusterResources(read, describeAnswer);
   for (const namespace of chosen) await checkNamespace(namespace, read, describeAnswer);
-  const rules = await openRules(catalogue, cluster, options.harden, await openCapabilities(name, connection, hosts));
+  const rules = await openClusterRules(
+    catalogue,
+    cluster,
+    options.harden,
+    await openAuditCapabilities(name, connection, hosts),
+  );
   for (const sentence of rules.notes) note(sentence);
   const webhooks = openWebhooks(rules, foreign, name, hosts);
   const hooks = [...webhooks.hooks.mutating, ...webhooks.hooks.validating];
@@ -73,10 +85,14 @@ export const openClusterCheck = async (options: ClusterCheckOptions, signal: Abo
     for (const { path, selection } of listPaths(resource, within))
       yield* readListPages(read, describeAnswer, path, selection, options.page);
   };
-  const environment: EvaluationEnvironment = {
+  const environment: ObjectEvaluationEnvironment = {
     ...webhooks,
     kinds,
-    unevaluated: await readUnevaluated(found, (resource) => list(resource, resource.namespaced ? chosen : []), note),
+    unevaluated: await readUnevaluatedPolicies(
+      found,
+      (resource) => list(resource, resource.namespaced ? chosen : []),
+      note,
+    ),
     existing: namespaces,
     old: new Map(),
     alsoPods,
@@ -86,9 +102,9 @@ export const openClusterCheck = async (options: ClusterCheckOptions, signal: Abo
     // Does nothing, because the evaluator itself notes each namespace that can't be read.
     noteMissingNamespace: () => {},
   };
-  const evaluator = openEvaluator({ environment, namespaces, operation, note });
+  const evaluator = openStoredObjectEvaluator({ environment, namespaces, operation, note });
 
-  const { resources: all, unlisted } = selectResources(found, kinds, hooks, operation, alsoPods);
+  const { resources: all, unlisted } = selectMatchedResources(found, kinds, hooks, operation, alsoPods);
   const resources = all.filter((resource) => listPaths(resource, chosen).length > 0);
   if (unlisted.length > 0) note(`${unlisted.map(toResourceName).join(", ")} can't be listed, and are left out`);
   if (resources.length === 0) note(`no rule is about anything that cluster ${name} has`);
@@ -97,7 +113,7 @@ export const openClusterCheck = async (options: ClusterCheckOptions, signal: Abo
   return {
     unread,
     notes,
-    reportVersion: findReportVersion(found.resources),
+    reportVersion: findPolicyReportVersion(found.resources),
     run: async (progress, take) => {
       signal.addEventListener("abort", close);
       try {
@@ -115,7 +131,11 @@ export const openClusterCheck = async (options: ClusterCheckOptions, signal: Abo
 type ListPages = (resource: DiscoveredResource, namespaces: readonly string[]) => ReturnType<typeof readListPages>;
 
 /** Returns the groups and versions that a hook may match but whose kinds can't be read. */
-const listUnknown = ({ unknown }: DiscoveryResult, hooks: readonly Hook[], alsoPods: boolean): ReadFailure[] =>
+const listUnknown = (
+  { unknown }: DiscoveryResult,
+  hooks: readonly DefaultedWebhookEntry[],
+  alsoPods: boolean,
+): InputReadFailure[] =>
   unknown.flatMap(({ group, version, why }) => {
     const apiVersion = joinApiVersion({ group, version });
     if (!matchesGroupVersion(hooks, { group, version }) && !(alsoPods && hasBuiltInWorkloadKinds(apiVersion)))
@@ -130,7 +150,7 @@ const createKindEvaluator =
   (
     list: (resource: DiscoveredResource) => ReturnType<typeof readListPages>,
     evaluator: ObjectEvaluator,
-    unread: ReadFailure[],
+    unread: InputReadFailure[],
     signal: AbortSignal,
   ) =>
   async (
@@ -192,18 +212,18 @@ const listPaths = ({ kind, resource, namespaced }: DiscoveredResource, namespace
   });
 };
 
-const toUnread = (about: { apiVersion: string; kind: string }, text: string): ReadFailure => {
+const toUnread = (about: { apiVersion: string; kind: string }, text: string): InputReadFailure => {
   const checked = { ...about, name: "", ...noFindings, verdict: "undecided" as const, undecided: [text] };
   return { fault: { ...about, sentence: text }, text, checked };
 };
 
 const kinds = ["ValidatingAdmissionPolicy", "MutatingAdmissionPolicy", "ResourceQuota"];
 
-export const readUnevaluated = async (
+export const readUnevaluatedPolicies = async (
   { resources, unknown }: DiscoveryResult,
   list: (resource: DiscoveredResource) => AsyncIterable<ObjectPage | ListInterruption>,
   note: (sentence: string) => void,
-): Promise<UnevaluatedPolicies> => {
+): Promise<UnevaluatedPolicyMatcher> => {
   const objects: KubernetesObject[] = [];
   const unreadable = new Set<string>();
   for (const resource of unknown)
@@ -225,5 +245,5 @@ export const readUnevaluated = async (
         unreadable.add(kind.replace(/Binding$/, ""));
       }
   }
-  return openUnevaluated(objects, true, [...unreadable].sort());
+  return createUnevaluatedPolicyMatcher(objects, true, [...unreadable].sort());
 };

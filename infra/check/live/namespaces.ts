@@ -5,7 +5,7 @@ import type { ExistingObjects } from "../evaluation/existing-objects.ts";
 import { type ApiGet, type FailureFormatter, parseAnswerJson } from "./reader.ts";
 
 /** The objects of kind Namespace that a live check has read; it holds no other objects. */
-export interface NamespaceObjectCache extends Pick<ExistingObjects, "find" | "put" | "remove"> {
+export interface CachedNamespaces extends Pick<ExistingObjects, "find" | "put" | "remove"> {
   /** Reads a namespace unless it is known. Returns why it can't be read, but only for the first such namespace. */
   fetch(name: string): Promise<string | undefined>;
 }
@@ -14,7 +14,7 @@ export interface NamespaceObjectCache extends Pick<ExistingObjects, "find" | "pu
 const maxNamespaces = 500;
 
 /** Keeps only what hooks select by. `put` ignores other kinds: an evaluated object doesn't come to exist. */
-export const openNamespaceCache = (read: ApiGet, why: FailureFormatter): NamespaceObjectCache => {
+export const openNamespaceCache = (read: ApiGet, why: FailureFormatter): CachedNamespaces => {
   const known = new Map<string, KubernetesObject>();
   const keep = (name: string, object: KubernetesObject) => {
     known.set(name, object);

@@ -2,7 +2,7 @@ import { Agent } from "node:https";
 import { setTimeout as wait } from "node:timers/promises";
 import { type HttpsAnswer, requireUnansweredError, sendRequest, UnansweredError } from "#lib/cluster/https-request.ts";
 import { parseJson } from "#lib/json.ts";
-import { escapeControls } from "../../cli/terminal.ts";
+import { sanitizeTerminalText } from "../../cli/terminal.ts";
 import type { ClusterConnection } from "../../clusters/api.ts";
 
 /** Sends a GET request to the API server, with retries, and returns the last answer or failure. */
@@ -90,7 +90,7 @@ export const describeFailure = (
   }
   const { message } = Object(parseAnswerJson(answer));
   const text = typeof message === "string" ? message : answer.body.slice(0, 200);
-  const words = escapeControls(text.replace(/\s+/g, " ").trim());
+  const words = sanitizeTerminalText(text.replace(/\s+/g, " ").trim());
   const remedy = answer.status === 401 ? `; ${unknown}` : "";
   return `the API server answers ${answer.status}${words === "" ? "" : `: ${words}`}${remedy}`;
 };

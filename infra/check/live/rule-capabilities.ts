@@ -1,6 +1,6 @@
 import { createAnswerCache } from "#lib/cluster/answer-cache.ts";
 import type { ApiServerConnection } from "#lib/cluster/api-server.ts";
-import { getServiceAddress } from "#lib/cluster/credentials.ts";
+import { getAwsServiceUrl } from "#lib/cluster/credentials.ts";
 import { sendRequest, UnansweredError } from "#lib/cluster/https-request.ts";
 import { createLiveCapabilities } from "#lib/cluster/live-capabilities.ts";
 import { Failure } from "#lib/failure.ts";
@@ -12,7 +12,7 @@ import type { ClusterConnection } from "../../clusters/api.ts";
  * Opens the capabilities of rules in an audit: they read the audited cluster, write nothing, and send requests to
  * `hosts` only. An audit brings all objects at once, so each call of the returned function begins with an empty ledger.
  */
-export const openCapabilities = async (
+export const openAuditCapabilities = async (
   cluster: string,
   connection: ClusterConnection,
   hosts: readonly string[],
@@ -46,7 +46,7 @@ export const openCapabilities = async (
       https: async (request) => requireHost(getHostname(request)) && capabilities.https(request),
       http: async (request) => requireHost(getHostname(request)) && capabilities.http(request),
       aws: async (action, request) =>
-        requireHost(getServiceAddress("ec2", request.region).hostname) && capabilities.aws(action, request),
+        requireHost(getAwsServiceUrl("ec2", request.region).hostname) && capabilities.aws(action, request),
       ledger: (rule) => prefixLedger(ledger, rule),
       anew: () => {
         const fresh = capabilities.anew?.();

@@ -1,4 +1,4 @@
-import type { Hook } from "#infra/apiserver/admission/hooks.ts";
+import type { DefaultedWebhookEntry } from "#infra/apiserver/admission/hooks.ts";
 import { getOwn } from "#lib/json.ts";
 import { joinApiVersion } from "#lib/objects/api-version.ts";
 import { matchesRequest } from "#lib/request-match.ts";
@@ -11,13 +11,17 @@ import { readListPages } from "./pages.ts";
 import type { ApiGet } from "./reader.ts";
 
 /** The resources whose objects check reads from a cluster, and those that it cannot list. */
-export interface SelectedResources {
+export interface ResourcesToCheck {
   resources: DiscoveredResource[];
   /** Resources that hooks match but that can't be listed. */
   unlisted: DiscoveredResource[];
 }
 
-export const readKinds = async (found: DiscoveryResult, hooks: readonly Hook[], read: ApiGet): Promise<KindIndex> => {
+export const readKinds = async (
+  found: DiscoveryResult,
+  hooks: readonly DefaultedWebhookEntry[],
+  read: ApiGet,
+): Promise<KindIndex> => {
   const uniform = await findUniform(found, hooks, read);
   return createKindIndex(
     new Map(
@@ -39,7 +43,7 @@ const definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
  */
 const findUniform = async (
   { resources }: DiscoveryResult,
-  hooks: readonly Hook[],
+  hooks: readonly DefaultedWebhookEntry[],
   read: ApiGet,
 ): Promise<ReadonlySet<string>> => {
   const uniform = new Set<string>();
@@ -62,13 +66,13 @@ const findUniform = async (
  * Returns the resources that some hook matches, each in one version, in the order in which kubectl would apply them;
  * with `alsoPods`, also workloads if a hook matches the Pods that they make.
  */
-export const selectResources = (
+export const selectMatchedResources = (
   { resources }: DiscoveryResult,
   kinds: KindIndex,
-  hooks: readonly Hook[],
+  hooks: readonly DefaultedWebhookEntry[],
   operation: Operation,
   alsoPods: boolean,
-): SelectedResources => {
+): ResourcesToCheck => {
   const isMade =
     alsoPods &&
     operation !== "DELETE" &&
@@ -103,7 +107,7 @@ const podRequest = { resource: { group: "", version: "v1", resource: "pods" }, o
 
 /** Reports whether any hook has a rule for resources of a group and version. */
 export const matchesGroupVersion = (
-  hooks: readonly Hook[],
+  hooks: readonly DefaultedWebhookEntry[],
   { group, version }: { group: string; version: string },
 ): boolean =>
   hooks.some(({ rules }) =>

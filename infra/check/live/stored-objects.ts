@@ -5,19 +5,19 @@ import { fillDefaults } from "../../apiserver/defaults/defaults.ts";
 import type { ResourceKind } from "../../apiserver/kinds/kinds.ts";
 import { toSentence } from "../../cli/complaint.ts";
 import { createUndecidedEvaluation, evaluateCreatedPod, evaluateRequest } from "../evaluation/evaluate.ts";
-import type { EvaluationEnvironment, ObjectEvaluation } from "../evaluation/evaluation.ts";
+import type { ObjectEvaluation, ObjectEvaluationEnvironment } from "../evaluation/evaluation.ts";
 import { isWorkload } from "../evaluation/pod-templates.ts";
-import { buildAdmissionAttributes, normalizeObject } from "../evaluation/requests.ts";
+import { buildAdmissionAttributes, dropServerFieldsAndSetNamespace } from "../evaluation/requests.ts";
 import type { Manifest } from "../manifests/manifests.ts";
 import type { DiscoveredResource } from "./discovery.ts";
-import type { NamespaceObjectCache } from "./namespaces.ts";
+import type { CachedNamespaces } from "./namespaces.ts";
 import { toResourceName } from "./selected-kinds.ts";
 
 export type StoredObject = KubernetesObject & { metadata?: { uid?: unknown }; status?: unknown };
 
 interface EvaluatorOptions {
-  environment: EvaluationEnvironment;
-  namespaces: NamespaceObjectCache;
+  environment: ObjectEvaluationEnvironment;
+  namespaces: CachedNamespaces;
   operation: Operation;
   note(sentence: string): void;
 }
@@ -28,7 +28,12 @@ export type ObjectEvaluator = (object: StoredObject, resource: DiscoveredResourc
 /** The number of unknown fields that are reported. */
 const mostStrays = 50;
 
-export const openEvaluator = ({ environment, namespaces, operation, note }: EvaluatorOptions): ObjectEvaluator => {
+export const openStoredObjectEvaluator = ({
+  environment,
+  namespaces,
+  operation,
+  note,
+}: EvaluatorOptions): ObjectEvaluator => {
   const { user } = environment.asking;
   const named = new Set<string>();
   const noteStrays = (resource: DiscoveredResource, strays: readonly string[]) => {
@@ -83,7 +88,7 @@ const buildStoredRequest = (
   const rest =
     status === undefined || (isMade && kind.subresources.includes("status")) ? object : { ...object, status };
   const asking = { operation, user, namespace: object.metadata?.namespace ?? "" };
-  const filled = fillDefaults(isMade ? normalizeObject(rest, kind, asking) : rest);
+  const filled = fillDefaults(isMade ? dropServerFieldsAndSetNamespace(rest, kind, asking) : rest);
   return {
     filled,
     attributes: buildAdmissionAttributes(filled.object, operation === "UPDATE" ? filled.object : null, kind, asking),

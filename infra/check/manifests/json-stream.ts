@@ -1,9 +1,9 @@
-import { endOfString, hasRepeatedKey, isObject, parseJson } from "#lib/json.ts";
-import { type LocatedDocument, openOffsets, type ParsedDocument } from "./plain-yaml.ts";
+import { findJsonStringEnd, hasRepeatedKey, isObject, parseJson } from "#lib/json.ts";
+import { createOffsetStore, type LocatedDocument, type YamlDocumentWithOffsets } from "./plain-yaml.ts";
 
 /** The JSON values in a text; `broken` is the line of the first value that isn't valid JSON. */
 export interface JsonStreamResult {
-  pieces: ParsedDocument[];
+  pieces: YamlDocumentWithOffsets[];
   broken?: number;
 }
 
@@ -18,7 +18,7 @@ export const readJsonStream = (text: string): JsonStreamResult | undefined => {
   if (parsedText !== undefined)
     return { pieces: [{ ...parsedText, from: 0, to: text.length, firstLine: 1, line: getLine(text, start) }] };
 
-  const pieces: ParsedDocument[] = [];
+  const pieces: YamlDocumentWithOffsets[] = [];
   for (let [from, line] = [0, 1]; from < text.length; ) {
     const begin = findOpening(text, from);
     const end = begin === undefined ? undefined : findClosing(text, begin);
@@ -43,18 +43,21 @@ interface Level {
 }
 
 /** Reads a value again, with the offsets of its members; undefined if it isn't JSON. */
-export const locateJson = (text: string, { from, to }: ParsedDocument): LocatedDocument | undefined => {
+export const parseJsonWithOffsets = (
+  text: string,
+  { from, to }: YamlDocumentWithOffsets,
+): LocatedDocument | undefined => {
   const begin = findOpening(text, from);
   const read = begin === undefined ? undefined : parseUnambiguous(text.slice(from, to));
   if (begin === undefined || read === undefined) return undefined;
-  const { note, offsetOf } = openOffsets();
+  const { note, offsetOf } = createOffsetStore();
   const levels: Level[] = [];
   const token = /[{}[\],"]|[^\s{}[\],:"]+/g;
   token.lastIndex = begin;
   for (let found = token.exec(text); found !== null; found = token.exec(text)) {
     const { 0: sign, index } = found;
     const level = levels.at(-1);
-    if (sign === '"') token.lastIndex = endOfString(text, index + 1) ?? to;
+    if (sign === '"') token.lastIndex = findJsonStringEnd(text, index + 1) ?? to;
     if (sign === "}" || sign === "]") {
       levels.pop();
       if (levels.length === 0) break;
@@ -95,7 +98,7 @@ const findClosing = (text: string, begin: number): number | undefined => {
   let depth = 0;
   for (let found = sign.exec(text)?.[0]; found !== undefined; found = sign.exec(text)?.[0]) {
     if (found === '"') {
-      const end = endOfString(text, sign.lastIndex);
+      const end = findJsonStringEnd(text, sign.lastIndex);
       if (end === undefined) return undefined;
       sign.lastIndex = end;
     } else depth += found === "{" || found === "[" ? 1 : -1;

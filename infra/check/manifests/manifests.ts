@@ -1,9 +1,9 @@
 import { type Document, isAlias, isMap as isMapNode, isNode, isScalar, isSeq, visit } from "yaml";
 import { isMap } from "#lib/json.ts";
 import { toSentence } from "../../cli/complaint.ts";
-import { createPositionFinder, type PositionFinder, parseYamlDocuments, readPieces } from "./yaml.ts";
+import { createPositionFinder, type PositionFinder, parseJsonOrPlainYaml, parseYamlDocuments } from "./yaml.ts";
 
-export interface ManifestSource {
+export interface ManifestSourceText {
   /** The path of the file, as the command line gives it; `-` for standard input. */
   name: string;
   /** The given folder that the file was found in; for a named file, its own folder. */
@@ -17,7 +17,7 @@ export interface ManifestSource {
 export type FieldPath = readonly (string | number)[];
 
 export interface Manifest {
-  source: ManifestSource;
+  source: ManifestSourceText;
   /** The index of the document in its file. */
   document: number;
   /** The path to an item of a List; otherwise empty. */
@@ -49,7 +49,7 @@ export interface ManifestParse {
 const deepest = 200;
 
 /** Returns every object that a text holds; the items of Lists become objects of their own. */
-export const parseManifests = (source: ManifestSource): ManifestParse => {
+export const parseManifests = (source: ManifestSourceText): ManifestParse => {
   const found: ManifestParse = { manifests: [], strangers: [], faults: [] };
   const addFault = (line: number, sentence: string) => void found.faults.push({ file: source.name, line, sentence });
   let line = 1;
@@ -64,7 +64,7 @@ export const parseManifests = (source: ManifestSource): ManifestParse => {
     }
   };
   try {
-    const { pieces, broken } = readPieces(source.text) ?? {};
+    const { pieces, broken } = parseJsonOrPlainYaml(source.text) ?? {};
     const lists = pieces?.map((piece) =>
       isList(piece.value) ? createPositionFinder(source.text, piece) : refuseItems,
     );

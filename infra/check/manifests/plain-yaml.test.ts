@@ -3,8 +3,8 @@ import { describe, it } from "node:test";
 import fc from "fast-check";
 import { isMap, isNode, isScalar, isSeq, stringify } from "yaml";
 import { readRows } from "../../../test/rows.ts";
-import type { ParsedDocument } from "./plain-yaml.ts";
-import { createPositionFinder, type PositionFinder, parseYamlDocuments, readPieces } from "./yaml.ts";
+import type { YamlDocumentWithOffsets } from "./plain-yaml.ts";
+import { createPositionFinder, type PositionFinder, parseJsonOrPlainYaml, parseYamlDocuments } from "./yaml.ts";
 
 /** Returns the contents and lines of the documents, read by the full parser. */
 const parseFully = (text: string) =>
@@ -14,7 +14,7 @@ const parseFully = (text: string) =>
     return { value, line: value === null ? undefined : getPosition(document.contents?.range[0] ?? 0).line };
   });
 
-const readPlain = (text: string) => readPieces(text)?.pieces;
+const readPlain = (text: string) => parseJsonOrPlainYaml(text)?.pieces;
 
 /** Reports whether the plain reader reads a text. Fails if it reads other values or lines than the full parser. */
 const isReadAlike = (text: string): boolean => {
@@ -26,7 +26,7 @@ const isReadAlike = (text: string): boolean => {
     text,
   );
   for (const [index, { document, getPosition }] of [...parseYamlDocuments(text)].entries()) {
-    const piece: ParsedDocument | undefined = pieces[index];
+    const piece: YamlDocumentWithOffsets | undefined = pieces[index];
     const places: PositionFinder | undefined = piece && createPositionFinder(text, piece);
     for (const { path, offset } of listMembers(document.contents))
       if (places !== undefined) assert.deepEqual(places(path), getPosition(offset), `${text}\n${path.join(".")}`);

@@ -1,5 +1,5 @@
 /** A document: its value, its offsets, and the lines where it (`firstLine`) and its content (`line`) begin. */
-export interface ParsedDocument {
+export interface YamlDocumentWithOffsets {
   value: unknown;
   from: number;
   to: number;
@@ -17,10 +17,10 @@ type OffsetRecorder = (container: object, key: string | number, offset: number) 
  * line or in literal blocks, without anchors and tags. It is several times faster than a full parser, with the same
  * result. Returns undefined for any other text, valid or not.
  */
-export const readPlain = (text: string, readWord: WordReader): ParsedDocument[] | undefined => {
+export const readPlainYaml = (text: string, readWord: WordReader): YamlDocumentWithOffsets[] | undefined => {
   if (/[\r\uFEFF]|^[%.]/m.test(text) || !text.endsWith("\n")) return undefined;
   return parseIfPlain(() => {
-    const pieces: ParsedDocument[] = [];
+    const pieces: YamlDocumentWithOffsets[] = [];
     for (let from = 0, line = 1; ; ) {
       const { isMarked, value, contentLine, cursor } = readDocument(text, from, line, readWord);
       const isFirst = pieces.length === 0 && !isMarked;
@@ -44,17 +44,17 @@ export interface LocatedDocument {
 /** Finds the positions of a YAML document's values; undefined if the YAML needs a full parser. */
 export const locatePlainYaml = (
   text: string,
-  { from, firstLine }: ParsedDocument,
+  { from, firstLine }: YamlDocumentWithOffsets,
   readWord: WordReader,
 ): LocatedDocument | undefined =>
   parseIfPlain(() => {
-    const { note, offsetOf } = openOffsets();
+    const { note, offsetOf } = createOffsetStore();
     const { value, contentAt } = readDocument(text, from, firstLine, readWord, note);
     return { value, begin: contentAt, offsetOf };
   });
 
 /** Returns a store for the offsets of maps' keys and lists' items in the text. */
-export const openOffsets = () => {
+export const createOffsetStore = () => {
   const offsets = new Map<object, Map<string | number, number>>();
   return {
     note: (container: object, key: string | number, offset: number) => {

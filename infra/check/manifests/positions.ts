@@ -1,13 +1,13 @@
 import { isCollection, isMap, isNode, isScalar, isSeq } from "yaml";
-import type { FieldPath, Manifest, ManifestSource } from "./manifests.ts";
-import type { ParsedDocument } from "./plain-yaml.ts";
+import type { FieldPath, Manifest, ManifestSourceText } from "./manifests.ts";
+import type { YamlDocumentWithOffsets } from "./plain-yaml.ts";
 import {
   createPositionFinder,
   type ParsedYamlDocument,
   type PositionFinder,
-  parsePiece,
+  parseJsonOrPlainYaml,
   parseYamlDocuments,
-  readPieces,
+  parseYamlPiece,
   type SourcePosition,
 } from "./yaml.ts";
 
@@ -15,30 +15,30 @@ import {
 let last: ParsedSource | undefined;
 
 interface ParsedSource {
-  source: ManifestSource;
-  pieces: readonly ParsedDocument[];
+  source: ManifestSourceText;
+  pieces: readonly YamlDocumentWithOffsets[];
   places: Map<number, PositionFinder | undefined>;
   documents: Map<number, ParsedYamlDocument>;
 }
 
-const parseSource = (source: ManifestSource): ParsedSource => {
+const parseSource = (source: ManifestSourceText): ParsedSource => {
   if (last?.source !== source)
-    last = { source, pieces: readPieces(source.text)?.pieces ?? [], places: new Map(), documents: new Map() };
+    last = { source, pieces: parseJsonOrPlainYaml(source.text)?.pieces ?? [], places: new Map(), documents: new Map() };
   return last;
 };
 
-const findPlaces = (source: ManifestSource, index: number): PositionFinder | undefined => {
+const findPlaces = (source: ManifestSourceText, index: number): PositionFinder | undefined => {
   const { pieces, places } = parseSource(source);
   const piece = pieces[index];
   if (piece !== undefined && !places.has(index)) places.set(index, createPositionFinder(source.text, piece));
   return places.get(index);
 };
 
-const findDocument = (source: ManifestSource, index: number): ParsedYamlDocument | undefined => {
+const findDocument = (source: ManifestSourceText, index: number): ParsedYamlDocument | undefined => {
   const { pieces, documents } = parseSource(source);
   if (documents.has(index)) return documents.get(index);
   const piece = pieces[index];
-  const all = piece === undefined ? parseYamlDocuments(source.text) : parsePiece(source.text, piece);
+  const all = piece === undefined ? parseYamlDocuments(source.text) : parseYamlPiece(source.text, piece);
   for (const document of all) documents.set(piece === undefined ? documents.size : index, document);
   return documents.get(index);
 };

@@ -1,6 +1,6 @@
 import { Composer, type Document, isScalar, LineCounter, Parser, type ScalarTag, visit } from "yaml";
-import { type JsonStreamResult, locateJson, readJsonStream } from "./json-stream.ts";
-import { locatePlainYaml, type ParsedDocument, readPlain } from "./plain-yaml.ts";
+import { type JsonStreamResult, parseJsonWithOffsets, readJsonStream } from "./json-stream.ts";
+import { locatePlainYaml, readPlainYaml, type YamlDocumentWithOffsets } from "./plain-yaml.ts";
 
 /** A position in a text; line and column are counted from 1. */
 export interface SourcePosition {
@@ -45,13 +45,13 @@ const options = {
 
 export const parseYamlDocuments = function* (text: string): Generator<ParsedYamlDocument> {
   const { pieces = [], broken } = readJsonStream(text) ?? {};
-  if (pieces.length > 1 || broken !== undefined) for (const piece of pieces) yield* parsePiece(text, piece);
-  else yield* parsePiece(text, { from: 0, to: text.length, firstLine: 1 });
+  if (pieces.length > 1 || broken !== undefined) for (const piece of pieces) yield* parseYamlPiece(text, piece);
+  else yield* parseYamlPiece(text, { from: 0, to: text.length, firstLine: 1 });
 };
 
-export const parsePiece = function* (
+export const parseYamlPiece = function* (
   text: string,
-  { from, to, firstLine }: Pick<ParsedDocument, "from" | "to" | "firstLine">,
+  { from, to, firstLine }: Pick<YamlDocumentWithOffsets, "from" | "to" | "firstLine">,
 ): Generator<ParsedYamlDocument> {
   const lines = new LineCounter();
   const getPosition = (offset: number) => {
@@ -79,10 +79,10 @@ const renameKey = (key: { type?: unknown; value: unknown }): void => {
 };
 
 /** Reads JSON or plain YAML; undefined for a text that needs a full parser. */
-export const readPieces = (text: string): JsonStreamResult | undefined => {
+export const parseJsonOrPlainYaml = (text: string): JsonStreamResult | undefined => {
   const stream = readJsonStream(text);
   if (stream !== undefined) return stream;
-  const pieces = readPlain(text, readWord);
+  const pieces = readPlainYaml(text, readWord);
   return pieces && { pieces };
 };
 
@@ -90,8 +90,8 @@ export const readPieces = (text: string): JsonStreamResult | undefined => {
 export type PositionFinder = (path: readonly (string | number)[]) => SourcePosition;
 
 /** Returns the positions in a document that is JSON or plain YAML; undefined for other documents. */
-export const createPositionFinder = (text: string, piece: ParsedDocument): PositionFinder | undefined => {
-  const places = locateJson(text, piece) ?? locatePlainYaml(text, piece, readWord);
+export const createPositionFinder = (text: string, piece: YamlDocumentWithOffsets): PositionFinder | undefined => {
+  const places = parseJsonWithOffsets(text, piece) ?? locatePlainYaml(text, piece, readWord);
   if (places === undefined) return undefined;
   // A document may begin on the line where the previous one ends, so the start of that line is searched.
   const first = piece.from === 0 ? 0 : text.lastIndexOf("\n", piece.from - 1) + 1;
@@ -119,7 +119,7 @@ const mostWords = 10_000;
 
 const readWord = (word: string): unknown => {
   if (words.has(word)) return words.get(word);
-  const [{ document } = {}] = parsePiece(`a: ${word}\n`, { from: 0, to: word.length + 4, firstLine: 1 });
+  const [{ document } = {}] = parseYamlPiece(`a: ${word}\n`, { from: 0, to: word.length + 4, firstLine: 1 });
   const { a: value }: { a?: unknown } = Object(document?.toJS());
   if (words.size >= mostWords) words.clear();
   words.set(word, value);

@@ -1,6 +1,6 @@
 import { getOwn } from "#lib/json.ts";
 import { formatCount } from "../../cli/progress.ts";
-import { escapeControls, toOneLine } from "../../cli/terminal.ts";
+import { sanitizeTerminalText, toOneLine } from "../../cli/terminal.ts";
 import { computeHunks, type DiffHunk, type DiffLine, type ObjectAfterRule } from "../../diff/difference.ts";
 import {
   type CheckResult,
@@ -9,7 +9,7 @@ import {
   formatObjectName,
   type ObjectEvaluation,
 } from "../evaluation/evaluation.ts";
-import type { CheckReport, CheckSummary } from "./report.ts";
+import type { CheckReportWriter, CheckSummary } from "./report.ts";
 
 const colours = { red: 31, green: 32, yellow: 33, cyan: 36, bold: 1, dim: 2 } as const;
 type Colour = keyof typeof colours;
@@ -37,18 +37,18 @@ export const formatEvaluation = (evaluation: ObjectEvaluation, paint: Paint): st
   const formatLine = (colour: Colour, word: string, rest: string) => `  ${paint(colour, word)} ${rest}\n`;
   const formatNames = (colour: Colour, word: string, names: Iterable<string>) => {
     const all = [...new Set(names)];
-    return all.length === 0 ? "" : formatLine(colour, word, escapeControls(all.join(", ")));
+    return all.length === 0 ? "" : formatLine(colour, word, sanitizeTerminalText(all.join(", ")));
   };
-  const place = checked.file === undefined ? [] : [paint("dim", escapeControls(formatPlace(checked)))];
+  const place = checked.file === undefined ? [] : [paint("dim", sanitizeTerminalText(formatPlace(checked)))];
   return [
-    `${[paint("bold", escapeControls(formatObjectName(checked))), ...place, paint(colour, word)].join(" ")}\n`,
+    `${[paint("bold", sanitizeTerminalText(formatObjectName(checked))), ...place, paint(colour, word)].join(" ")}\n`,
     noRule ? formatLine("dim", "no rule", "concerns its kind, which is not known here") : "",
     ...denials.map((denial) => formatLine("red", "denied by", formatDenialLine(denial, checked, paint))),
     ...undecided.map((sentence) => formatLine("yellow", "undecided", toOneLine(sentence))),
     ...warnings.map(({ rule, text }) =>
-      formatLine("yellow", "warning of", `${escapeControls(rule)}: ${toOneLine(text)}`),
+      formatLine("yellow", "warning of", `${sanitizeTerminalText(rule)}: ${toOneLine(text)}`),
     ),
-    ...listAuditNotes(audit).map((text) => formatLine("dim", "for the audit log,", toOneLine(text))),
+    ...describeWouldBeDecisions(audit).map((text) => formatLine("dim", "for the audit log,", toOneLine(text))),
     formatNames(
       "cyan",
       "changed by",
@@ -73,12 +73,12 @@ const formatDenialLine = (
   paint: Paint,
 ): string => {
   const isElsewhere = at.line !== undefined && at.line !== line;
-  const place = isElsewhere ? ` ${paint("dim", escapeControls(formatPlace({ file, line: at.line })))}` : "";
+  const place = isElsewhere ? ` ${paint("dim", sanitizeTerminalText(formatPlace({ file, line: at.line })))}` : "";
   const advice = suggestion === undefined ? "" : `\n    ${paint("cyan", "to fix it,")} ${toOneLine(suggestion)}`;
-  return `${paint("bold", escapeControls(rule))}: ${toOneLine(message)}${place}${advice}`;
+  return `${paint("bold", sanitizeTerminalText(rule))}: ${toOneLine(message)}${place}${advice}`;
 };
 
-export const listAuditNotes = (audit: Record<string, string>): string[] =>
+export const describeWouldBeDecisions = (audit: Record<string, string>): string[] =>
   Object.entries(audit).flatMap(([key, text]) => {
     const [, rule, verb] = /^(.+)\.postern\.dev\/(?:.*\.)?would-(deny|change)$/.exec(key) ?? [];
     return rule === undefined ? [] : [`${rule} would ${verb}: ${text}`];
@@ -110,10 +110,10 @@ const signs: Record<DiffLine["sign"], Colour> = { " ": "dim", "-": "red", "+": "
 export const formatHunk = ({ old, now, lines }: DiffHunk, paint: Paint): string => {
   const count = (sign: string) => lines.filter((line) => line.sign !== sign).length;
   const rules = [...new Set(lines.flatMap(({ rule = [] }) => rule))];
-  const head = `@@ -${old},${count("+")} +${now},${count("-")} @@ ${escapeControls(rules.join(", "))}`;
+  const head = `@@ -${old},${count("+")} +${now},${count("-")} @@ ${sanitizeTerminalText(rules.join(", "))}`;
   const body = lines.map(({ sign, text, rule }) => {
-    const whose = rules.length > 1 && rule !== undefined ? paint("dim", `  # ${escapeControls(rule)}`) : "";
-    return `    ${paint(signs[sign], `${sign} ${escapeControls(text)}`.trimEnd())}${whose}\n`;
+    const whose = rules.length > 1 && rule !== undefined ? paint("dim", `  # ${sanitizeTerminalText(rule)}`) : "";
+    return `    ${paint(signs[sign], `${sign} ${sanitizeTerminalText(text)}`.trimEnd())}${whose}\n`;
   });
   return `    ${paint("cyan", head)}\n${body.join("")}`;
 };
@@ -146,13 +146,13 @@ export const formatSummary = (summary: CheckSummary, paint: Paint): string => {
 };
 
 /** Prints all objects if `isWhole`, otherwise only those with something to report. */
-export const createTextReport = (paint: Paint, isWhole: boolean): CheckReport => ({
-  add: (evaluation) => (isWhole || hasFindings(evaluation) ? formatEvaluation(evaluation, paint) : ""),
+export const createTextReport = (paint: Paint, listsAllObjects: boolean): CheckReportWriter => ({
+  add: (evaluation) => (listsAllObjects || hasFindings(evaluation) ? formatEvaluation(evaluation, paint) : ""),
   end: ({ summary }) => [formatSummary(summary, paint)],
 });
 
 const hasFindings = ({ checked: { verdict, warnings }, audit, steps }: ObjectEvaluation): boolean =>
   verdict !== "allowed" ||
   warnings.length > 0 ||
-  listAuditNotes(audit).length > 0 ||
+  describeWouldBeDecisions(audit).length > 0 ||
   steps.some(({ outcome }) => outcome === "would be called");

@@ -4,18 +4,18 @@ import { createGithubReport } from "./github.ts";
 import { createJsonReport } from "./json-report.ts";
 import { createJunitReport } from "./junit.ts";
 import type { ReportOutput } from "./outputs.ts";
-import { createPolicyReport, type ReportVersion } from "./policyreport.ts";
-import type { CheckReport } from "./report.ts";
+import { createPolicyReport, type PolicyReportVersion } from "./policyreport.ts";
+import type { CheckReportWriter } from "./report.ts";
 import { createSarifReport } from "./sarif.ts";
 
 interface ReportContext {
   isLive: boolean;
   catalogue: CatalogueRule[];
   /** Undefined for files, and for a cluster that serves no reports. */
-  reportVersion: ReportVersion | undefined;
+  reportVersion: PolicyReportVersion | undefined;
 }
 
-const reports: Record<string, (output: ReportOutput, purpose: ReportContext) => CheckReport> = {
+const reports: Record<string, (output: ReportOutput, purpose: ReportContext) => CheckReportWriter> = {
   text: ({ file }, { isLive }) =>
     createTextReport(createPainter(file === undefined && isColoured(process.stdout, process.env)), !isLive),
   json: createJsonReport,
@@ -28,5 +28,5 @@ const reports: Record<string, (output: ReportOutput, purpose: ReportContext) => 
 export const reportForms = Object.keys(reports);
 
 /** Opens a report; on a cluster, some forms leave out objects without findings. */
-export const openReport = (output: ReportOutput, purpose: ReportContext): CheckReport =>
+export const openReport = (output: ReportOutput, purpose: ReportContext): CheckReportWriter =>
   (reports[output.form] ?? createJsonReport)(output, purpose);

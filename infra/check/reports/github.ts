@@ -1,4 +1,4 @@
-import { escapeControls } from "../../cli/terminal.ts";
+import { sanitizeTerminalText } from "../../cli/terminal.ts";
 import { type CheckResult, formatObjectName } from "../evaluation/evaluation.ts";
 import { formatDenial, getDenialLine, type ResultReport, toRepositoryPath } from "./report.ts";
 
@@ -42,6 +42,6 @@ const formatCommands = (result: CheckResult): string => {
  * its line: an escaped line break can't begin another command.
  */
 const escapeMessage = (text: string): string =>
-  text.split(/\r?\n/).map(escapeControls).join("\n").replaceAll("%", "%25").replaceAll("\n", "%0A");
+  text.split(/\r?\n/).map(sanitizeTerminalText).join("\n").replaceAll("%", "%25").replaceAll("\n", "%0A");
 
 const escapeProperty = (text: string): string => escapeMessage(text).replaceAll(":", "%3A").replaceAll(",", "%2C");

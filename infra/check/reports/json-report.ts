@@ -1,9 +1,9 @@
 import type { ObjectEvaluation } from "../evaluation/evaluation.ts";
 import { diffEvaluation } from "./format.ts";
-import { type CheckReport, openJsonList, stringifyAt } from "./report.ts";
+import { type CheckReportWriter, openJsonList, stringifyAt } from "./report.ts";
 
 /** The summary comes last, as it is known last. */
-export const createJsonReport = (): CheckReport => {
+export const createJsonReport = (): CheckReportWriter => {
   const objects = openJsonList(2);
   let head = `{\n  "objects": `;
   return {

@@ -2,7 +2,7 @@ import { type CheckResult, formatObjectName, getReportedObject } from "../evalua
 import { formatDenial, getDenialLine, type ResultReport } from "./report.ts";
 
 /** A `<testsuite>` of a report in the format of JUnit. */
-export interface TestSuite {
+export interface JunitTestSuite {
   name: string;
   cases: TestCase[];
   /** Warnings, written to `<system-out>`. */
@@ -35,9 +35,9 @@ const longest = 4 * 1024 * 1024;
  * files. Denials are failures, undecided objects are errors, warnings are output of the suite. The XML fits the schemas
  * of both Ant and Jenkins' xUnit plugin. With very many findings, one file may have several suites.
  */
-export const createJunitReport = (now = new Date(), most = longest): ResultReport => {
+export const createJunitReport = (now = new Date(), mostCharacters = longest): ResultReport => {
   const timestamp = formatTimestamp(now);
-  const suites = new Map<string, TestSuite>();
+  const suites = new Map<string, JunitTestSuite>();
   /** Some viewers show only the first of several tests with the same name, and an object may be in two files. */
   const seen = new Set<string>();
   let length = 0;
@@ -72,7 +72,7 @@ export const createJunitReport = (now = new Date(), most = longest): ResultRepor
   return {
     add: ({ checked }) => {
       put(checked);
-      return length > most ? flushSuites() : "";
+      return length > mostCharacters ? flushSuites() : "";
     },
     end: ({ unread }) => {
       for (const { checked } of unread) put(checked);
@@ -81,7 +81,7 @@ export const createJunitReport = (now = new Date(), most = longest): ResultRepor
   };
 };
 
-export const formatSuites = (suites: readonly TestSuite[], now = new Date()): string => {
+export const formatJunitSuites = (suites: readonly JunitTestSuite[], now = new Date()): string => {
   const timestamp = formatTimestamp(now);
   return [begin, ...suites.map((suite, id) => formatSuite(suite, { id, timestamp })), end].join("");
 };
@@ -124,7 +124,7 @@ const formatCounts = (cases: TestCase[]): string => {
 };
 
 const formatSuite = (
-  { name, cases, warnings }: TestSuite,
+  { name, cases, warnings }: JunitTestSuite,
   { id, timestamp }: { id: number; timestamp: string },
 ): string => {
   const about = formatAttributes({ name, id, package: "postern", timestamp, hostname: "localhost" });

@@ -5,7 +5,7 @@ import { open, realpath, rename, stat } from "node:fs/promises";
 import { resolve } from "node:path";
 import { Complaint, toSentence } from "../../cli/complaint.ts";
 import type { ObjectEvaluation } from "../evaluation/evaluation.ts";
-import type { CheckReport, FinishedCheck } from "./report.ts";
+import type { CheckReportWriter, FinishedCheck } from "./report.ts";
 
 /** A form of report and its file; standard output if there is no file. */
 export interface ReportOutput {
@@ -57,10 +57,10 @@ export interface ReportWriter {
 /** Opens the reports of these outputs; `before` is called before each write to standard output. */
 export const openReportWriter = async (
   outputs: readonly ReportOutput[],
-  reportOf: (output: ReportOutput) => CheckReport,
+  reportOf: (output: ReportOutput) => CheckReportWriter,
   before: () => void,
 ): Promise<ReportWriter> => {
-  const open: { report: CheckReport; sink: Sink }[] = [];
+  const open: { report: CheckReportWriter; sink: Sink }[] = [];
   const abandon = async () => {
     for (const { sink } of open) await sink.abandon();
   };

@@ -32,30 +32,30 @@ interface Part {
 }
 
 /** The group and version of reports. Both have the same members. */
-export type ReportVersion = "openreports.io/v1alpha1" | "wgpolicyk8s.io/v1alpha2";
+export type PolicyReportVersion = "openreports.io/v1alpha1" | "wgpolicyk8s.io/v1alpha2";
 
 /** The kind of a report on one namespace, and the kind of a report on cluster-scoped objects. */
-const kinds: Record<ReportVersion, [string, string]> = {
+const kinds: Record<PolicyReportVersion, [string, string]> = {
   "openreports.io/v1alpha1": ["Report", "ClusterReport"],
   "wgpolicyk8s.io/v1alpha2": ["PolicyReport", "ClusterPolicyReport"],
 };
 
 /** The API groups of PolicyReports that `check` supports, with the repositories of their CRDs, for help texts. */
-export const reportGroupNames =
+export const policyReportGroupsHelp =
   "openreports.io (github.com/openreports/reports-api) or wgpolicyk8s.io (github.com/kubernetes-sigs/wg-policy-prototypes, policy-report/crd/v1alpha2)";
 
 /** Returns the newest API version of PolicyReports that a cluster serves; undefined if it serves none. */
-export const findReportVersion = (
+export const findPolicyReportVersion = (
   served: readonly { kind: { group: string; version: string; kind: string } }[],
-): ReportVersion | undefined => {
-  const versions = Object.keys(kinds) as ReportVersion[];
-  const isServed = (apiVersion: ReportVersion, word: string) =>
+): PolicyReportVersion | undefined => {
+  const versions = Object.keys(kinds) as PolicyReportVersion[];
+  const isServed = (apiVersion: PolicyReportVersion, word: string) =>
     served.some(({ kind }) => `${kind.group}/${kind.version}` === apiVersion && kind.kind === word);
   return versions.find((apiVersion) => kinds[apiVersion].every((word) => isServed(apiVersion, word)));
 };
 
 interface PolicyReportOptions {
-  apiVersion?: ReportVersion | undefined;
+  apiVersion?: PolicyReportVersion | undefined;
   /** True to list results that passed unchanged, false to count them only: a cluster stores all listed results. */
   passes: boolean;
   waiting?: number;
@@ -146,7 +146,7 @@ const listResults = (result: CheckResult, timestamp: Result["timestamp"]): Resul
 
 const shortenText = (text: string): string => truncateText(text.toWellFormed(), longest);
 
-const buildReport = ({ namespace, results, counts, reports }: Part, apiVersion: ReportVersion): object => ({
+const buildReport = ({ namespace, results, counts, reports }: Part, apiVersion: PolicyReportVersion): object => ({
   apiVersion,
   kind: kinds[apiVersion][namespace === undefined ? 1 : 0],
   metadata: {

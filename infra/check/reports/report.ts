@@ -3,7 +3,7 @@ import { pathToFileURL } from "node:url";
 import type { CheckResult, CheckVerdict, Denial, ObjectEvaluation } from "../evaluation/evaluation.ts";
 
 /** An input that could not be read, as a report shows it. */
-export interface ReadFailure {
+export interface InputReadFailure {
   fault: object;
   text: string;
   /** The fault in the form of an undecided object, for reports that list only objects. */
@@ -22,21 +22,21 @@ export interface CheckSummary extends Record<CheckVerdict, number> {
 /** What a check knows at its end: the counts, what it could not read, and notes. */
 export interface FinishedCheck {
   summary: CheckSummary;
-  unread: readonly ReadFailure[];
+  unread: readonly InputReadFailure[];
   notes: readonly string[];
   /** True if a signal ended the check early. */
   isCut: boolean;
 }
 
 /** Writes findings as they come and keeps none, so that their number doesn't matter. */
-export interface CheckReport<Finding = ObjectEvaluation> {
+export interface CheckReportWriter<Finding = ObjectEvaluation> {
   /** Adds a finding. Returns the text to write at once; empty if the finding is written only at the end. */
   add(finding: Finding): string;
   end(closing: FinishedCheck): Iterable<string>;
 }
 
 /** A report that uses only the member `checked` of an evaluation. */
-export type ResultReport = CheckReport<Pick<ObjectEvaluation, "checked">>;
+export type ResultReport = CheckReportWriter<Pick<ObjectEvaluation, "checked">>;
 
 /** Returns a value as JSON, indented as `JSON.stringify` would at this depth. */
 export const stringifyAt = (value: unknown, depth: number): string =>
@@ -75,7 +75,7 @@ export const toRepositoryPath = (file: string | undefined, root = getRootFolder(
 };
 
 /** Takes a path from `toRepositoryPath`. */
-export const toUri = (path: string): { uri: string; isRelative: boolean } => {
+export const toReportUri = (path: string): { uri: string; isRelative: boolean } => {
   if (isAbsolute(path)) return { uri: pathToFileURL(path).href, isRelative: false };
   // Escaping includes colons: a first segment with a colon would read as a scheme.
   const uri = path.toWellFormed().split("/").map(encodeURIComponent).join("/");

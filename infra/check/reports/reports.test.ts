@@ -2,11 +2,11 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import fc from "fast-check";
 import project from "../../../package.json" with { type: "json" };
-import { escapeControls } from "../../cli/terminal.ts";
+import { sanitizeTerminalText } from "../../cli/terminal.ts";
 import type { CheckResult } from "../evaluation/evaluation.ts";
 import { createGithubReport } from "./github.ts";
 import { createJunitReport } from "./junit.ts";
-import { createPolicyReport, findReportVersion } from "./policyreport.ts";
+import { createPolicyReport, findPolicyReportVersion } from "./policyreport.ts";
 import { type FinishedCheck, type ResultReport, toRepositoryPath } from "./report.ts";
 import { createSarifReport } from "./sarif.ts";
 
@@ -141,7 +141,7 @@ describe("the report for GitHub", () => {
           read.map(([, command, , message = ""]) => [command, decodeMessage(message)]),
           wanted.map(([command = "", message = ""]) => [
             command,
-            message.split(/\r?\n/).map(escapeControls).join("\n"),
+            message.split(/\r?\n/).map(sanitizeTerminalText).join("\n"),
           ]),
         );
         for (const [, , properties = ""] of read)
@@ -391,11 +391,11 @@ describe("the PolicyReports", () => {
         const words = ["PolicyReport", "ClusterPolicyReport", "Report", "ClusterReport"];
         return words.map((kind) => ({ kind: { group, version, kind } }));
       });
-      assert.equal(findReportVersion(served), version);
+      assert.equal(findPolicyReportVersion(served), version);
     });
   it("are of no group of which a cluster serves only one kind", () =>
     assert.equal(
-      findReportVersion([{ kind: { group: "openreports.io", version: "v1alpha1", kind: "Report" } }]),
+      findPolicyReportVersion([{ kind: { group: "openreports.io", version: "v1alpha1", kind: "Report" } }]),
       undefined,
     ));
   it("are split if one would be too large for kubectl, each with its own name", () => {

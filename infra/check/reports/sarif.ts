@@ -7,8 +7,8 @@ import {
   openJsonList,
   type ResultReport,
   stringifyAt,
+  toReportUri,
   toRepositoryPath,
-  toUri,
 } from "./report.ts";
 
 const $schema = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json";
@@ -79,7 +79,7 @@ const toLogicalLocation = (result: CheckResult) => {
 };
 
 const toPhysicalLocation = (result: CheckResult, line?: number, column?: number) => {
-  const { uri, isRelative } = toUri(toRepositoryPath(result.file) ?? buildStandInPath(result));
+  const { uri, isRelative } = toReportUri(toRepositoryPath(result.file) ?? buildStandInPath(result));
   const region = line === undefined ? {} : { region: { startLine: line, ...(column && { startColumn: column }) } };
   const artifactLocation = { uri, ...(isRelative && { uriBaseId: "%SRCROOT%" }) };
   return { physicalLocation: { artifactLocation, ...region } };

@@ -1,10 +1,10 @@
 import { existsSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { catalogueFolder, readCatalogue, readRuleNames } from "../../catalogue/registry.ts";
-import { findRule } from "../../catalogue/rule-names.ts";
+import { findRuleByNameOrPlugin } from "../../catalogue/rule-names.ts";
 import type { CommandOption, ParsedOptions } from "../../cli/command.ts";
 import { Complaint } from "../../cli/complaint.ts";
-import { suggestName } from "../../cli/did-you-mean.ts";
+import { formatDidYouMean } from "../../cli/did-you-mean.ts";
 import { isNoFile, parseBaseUrl, readOptionFile } from "../../cli/options.ts";
 import { chooseCluster, configFile, type PosternConfig } from "../../config/config.ts";
 import { isExpired, openSigner, parseCertificates, type UrlSigner } from "../../keys/keys.ts";
@@ -28,8 +28,8 @@ export const rulesOption = {
  */
 export const resolveStageRule = async (text: string): Promise<string> => {
   const names = await readRuleNames();
-  const found = findRule(text, names);
-  const meant = suggestName(text, names).trim();
+  const found = findRuleByNameOrPlugin(text, names);
+  const meant = formatDidYouMean(text, names).trim();
   if (found === undefined && meant !== "") process.stderr.write(`there is no folder functions/${text}; ${meant}\n`);
   return found ?? text;
 };

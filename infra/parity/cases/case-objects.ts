@@ -5,9 +5,14 @@ import type { Case } from "#lib/recording/recording.ts";
 import type { KubernetesObject } from "#lib/review.ts";
 import { getCasePhase } from "../../catalogue/cases.ts";
 import type { CatalogueRule } from "../../catalogue/registry.ts";
-import { type ClusterClient, type ClusterResponse, getCollectionPath, getObjectPath } from "../control-plane/client.ts";
+import {
+  type ClusterClient,
+  type ClusterResponse,
+  getCollectionPath,
+  getObjectApiPath,
+} from "../control-plane/client.ts";
 import { deleteWithFinalizers } from "../sequence-sender.ts";
-import { completeObject } from "./case-request.ts";
+import { addApiRequiredFields } from "./case-request.ts";
 
 // Creates the objects of a case in an API server: namespaced ones in namespaces of the case's own, cluster-scoped ones
 // for as long as the case is sent.
@@ -63,7 +68,7 @@ export const insertStoredUid = <T>(value: T, oldObject: KubernetesObject | undef
 };
 
 /** The objects that were created for a case. `lacks` says which could not be created, `leave` deletes the others. */
-export interface NeededObjects {
+export interface CreatedCaseObjects {
   lacks: string[];
   leave(): Promise<void>;
 }
@@ -73,7 +78,7 @@ export const createNeededObjects = async (
   admin: ClusterClient,
   { rule }: CatalogueRule,
   entry: Case,
-): Promise<NeededObjects> => {
+): Promise<CreatedCaseObjects> => {
   const reads = (resource: string) => Object.values(rule.needs ?? {}).some(({ kind }) => kind?.resource === resource);
   const lacks: string[] = [];
   const made: string[] = [];
@@ -104,10 +109,10 @@ export const createNeededObjects = async (
     if (creationTimestamp !== undefined && creationTimestamp !== last) await wait(1000 - (Date.now() % 1000));
     last = creationTimestamp ?? last;
     const { namespace } = one.metadata;
-    const [collection, path] = [getCollectionPath(one), getObjectPath(one)];
+    const [collection, path] = [getCollectionPath(one), getObjectApiPath(one)];
     const finalizers = [...(Object(one.metadata).finalizers ?? []), ...(deletionTimestamp ? ["example.com/keep"] : [])];
     const { status, ...rest }: RecordedObject & { status?: object } = one;
-    const body = completeObject(
+    const body = addApiRequiredFields(
       { ...rest, metadata: { ...one.metadata, ...(finalizers.length > 0 && { finalizers }) } },
       namespace,
     );
@@ -130,12 +135,16 @@ const namespaces = "/api/v1/namespaces";
 const isTerminating = (one: object | undefined) => Object(Object(one).status).phase === "Terminating";
 
 /** Creates a namespace with the given labels and annotations, or adds these to the existing one. */
-export const ensureNamespace = async (admin: ClusterClient, name: string, said?: RecordedObject): Promise<void> => {
-  const { labels, annotations } = Object(said?.metadata);
+export const ensureNamespace = async (
+  admin: ClusterClient,
+  name: string,
+  recordedNamespace?: RecordedObject,
+): Promise<void> => {
+  const { labels, annotations } = Object(recordedNamespace?.metadata);
   const metadata = { name, ...(labels && { labels }), ...(annotations && { annotations }) };
   const { code } = await admin({ method: "POST", path: namespaces, body: { metadata } });
   const contentType = "application/merge-patch+json";
-  if (code === 409 && said)
+  if (code === 409 && recordedNamespace)
     await admin({ method: "PATCH", path: `${namespaces}/${name}`, body: { metadata }, contentType });
 };
 

@@ -62,7 +62,7 @@ export const buildCaseRequest = async (
   if (entry.dryRun || (isHome && operation === "DELETE")) query.set("dryRun", "All");
   if (operation === "DELETE") query.set("gracePeriodSeconds", "0");
   const completeBody = (object: KubernetesObject, { apiVersion, kind }: ResourceInfo): JsonMap =>
-    deleteUid({ apiVersion, kind, metadata: called, ...completeObject({ ...object, kind }, namespace) }, called);
+    deleteUid({ apiVersion, kind, metadata: called, ...addApiRequiredFields({ ...object, kind }, namespace) }, called);
   const before = getPresentObject(entry, subResource);
   return {
     user: request.userInfo,
@@ -78,7 +78,7 @@ export const buildCaseRequest = async (
 };
 
 /** Adds the fields that the API server requires. */
-export const completeObject = (object: KubernetesObject, namespace: string | undefined): JsonMap =>
+export const addApiRequiredFields = (object: KubernetesObject, namespace: string | undefined): JsonMap =>
   mergeWithDefaults(
     requiredFields[object.kind ?? ""]?.(namespace) ?? {},
     fillRequiredFields(object.kind ?? "", object),

@@ -11,20 +11,26 @@ import { getCasePhase } from "../../catalogue/cases.ts";
 import type { CatalogueRule } from "../../catalogue/registry.ts";
 import { openCertificate } from "../../keys/keys.ts";
 import type { TestCluster } from "../control-plane/cluster.ts";
-import type { Port } from "../plugins.ts";
+import type { PluginPort } from "../plugins.ts";
 import {
   applyConfigurations,
   deleteConfigurations,
   extendWebhookTimeouts,
   getConfigurationKind,
-  type ManifestOptions,
   registerConfigurations,
   serveTestRules,
+  type TestWebhookOptions,
   type WebhookManifests,
   waitUntilCalled,
 } from "../rule-server.ts";
-import { openScriptedEndpoints } from "../scripted-endpoints.ts";
-import { createObserverRule, type ObservedServer, restrictToSetup, type SentCase, sendObserved } from "./sending.ts";
+import { openScriptedWebhookEndpoints } from "../scripted-endpoints.ts";
+import {
+  createObserverRule,
+  type ObservedServer,
+  restrictToSetup,
+  type SentCaseWithReviews,
+  sendObserved,
+} from "./sending.ts";
 
 /** A rule and its cases. */
 export interface RuleCases {
@@ -47,18 +53,18 @@ export interface CaseSetup {
 }
 
 /** Cases with the same key have the same setup. */
-export const buildSetupKey = ({ name, rule }: CatalogueRule, entry: Case) =>
+export const buildCaseSetupKey = ({ name, rule }: CatalogueRule, entry: Case) =>
   JSON.stringify([name, entry.variant, getCasePhase(entry), mergeWithDefaults(rule.settings ?? {}, entry.settings)]);
 
 /**
  * Returns the setups of all cases by key, and by name one for each group of ports, with the settings of their plugins.
  */
-export const buildSetups = (all: RuleCases[], groups: Map<string, Port[]>): Map<string, CaseSetup> => {
+export const buildCaseSetups = (all: RuleCases[], groups: Map<string, PluginPort[]>): Map<string, CaseSetup> => {
   const setups = new Map<string, CaseSetup>();
   const configure = (settings: object) => ({ failurePolicy: "Fail", exempt: { namespaces: [] }, settings });
   for (const { listed, cases } of all)
     for (const entry of cases) {
-      const key = buildSetupKey(listed, entry);
+      const key = buildCaseSetupKey(listed, entry);
       const settings = mergeWithDefaults(listed.rule.settings ?? {}, entry.settings);
       if (setups.has(key)) continue;
       setups.set(key, {
@@ -98,7 +104,7 @@ const deleteAuthorizer = (listed: CatalogueRule): CatalogueRule => {
 };
 
 /** Serves the setups of cases to an API server. */
-export interface SetupServer {
+export interface CaseSetupServer {
   caseServer: ObservedServer;
   /** Registers the webhooks of these setups only. With those of all setups, hundreds would match each request. */
   callOnly(wanted: CaseSetup[]): Promise<void>;
@@ -112,11 +118,11 @@ export const serveSetups = async (
   setups: Map<string, CaseSetup>,
   rules: CatalogueRule[],
   { admin, server, ca, getToken }: TestCluster,
-): Promise<SetupServer> => {
+): Promise<CaseSetupServer> => {
   await using opening = new AsyncDisposableStack();
   const { path: folder } = opening.use(await mkdtempDisposable(join(tmpdir(), "postern-cases-")));
   const certificate = await openCertificate(folder, "127.0.0.1");
-  const { announcer, stop } = await openScriptedEndpoints(certificate);
+  const { announcer, stop } = await openScriptedWebhookEndpoints(certificate);
   opening.defer(stop);
   const observer = createObserverRule();
   const named = [...setups.values(), { name: "observer", rules: { observer: {} } }];
@@ -162,7 +168,7 @@ export const serveSetups = async (
 /** Returns those of the webhook configurations that are for the phase and the variant of this setup. */
 const buildManifests = (
   { name, phase, variant }: CaseSetup,
-  build: (options: ManifestOptions) => WebhookManifests,
+  build: (options: TestWebhookOptions) => WebhookManifests,
 ): WebhookManifests => {
   const whole = phase !== undefined && variant === undefined;
   const manifests = build({ name, cluster: name, whole }).flatMap((manifest): WebhookManifests => {
@@ -178,7 +184,7 @@ const waitUntilObserved = async (caseServer: ObservedServer) => {
   const path = "/api/v1/namespaces/default/configmaps?dryRun=All";
   const probe = { method: "POST" as const, path, user: { username: "jane" }, name: "probe" };
   const body = { apiVersion: "v1", kind: "ConfigMap", metadata: { name: "probe" } };
-  const sent: SentCase[] = [];
+  const sent: SentCaseWithReviews[] = [];
   await waitUntilCalled(
     async () => sent.push(await sendObserved(caseServer, probe, body)),
     () => sent.some(({ seen }) => seen.mutate && seen.validate),

@@ -5,30 +5,30 @@ import type { CatalogueRule } from "../../catalogue/registry.ts";
 import { type ControlPlaneBinaries, listPlugins, webhookPlugins } from "../control-plane/binaries.ts";
 import type { ClusterClient } from "../control-plane/client.ts";
 import { bootClusters } from "../control-plane/cluster.ts";
-import { apiserverFlagsForSurroundings, listPorts, type Port } from "../plugins.ts";
-import { servePolicyKinds } from "../policy-fixtures.ts";
+import { apiserverFlagsForSurroundings, listPluginPorts, type PluginPort } from "../plugins.ts";
+import { installPolicyDefinitions } from "../policy-fixtures.ts";
 import { insertStoredUid, renameNamespaces } from "./case-objects.ts";
 import {
-  buildSetupKey,
-  buildSetups,
+  buildCaseSetupKey,
+  buildCaseSetups,
   type CaseSetup,
+  type CaseSetupServer,
   type RuleCases,
-  type SetupServer,
   serveSetups,
 } from "./case-setups.ts";
 import { checkCase } from "./expectation.ts";
 import {
-  buildUpstreamOptions,
+  buildUpstreamServerOptions,
   compareWithUpstream,
   explainIncomparable,
   explainUnavailable,
   getCaseNamespace,
-  getGroupName,
+  getPluginServerName,
   hasPluginSettings,
 } from "./upstream.ts";
 
 /** The results of a rule's cases on a real API server. The fields are part of the JSON output. */
-export interface CaseResults {
+export interface ServerCaseResults {
   rule: string;
   cases: number;
   asSaid: number;
@@ -47,8 +47,8 @@ export interface CaseResults {
 }
 
 /** The results of a rule's cases; `outcomes` are those of cases recorded from a plugin that no longer exists. */
-export interface RuleCaseResults extends CaseResults {
-  outcomes?: CaseResults;
+export interface RuleCaseResults extends ServerCaseResults {
+  outcomes?: ServerCaseResults;
 }
 
 /** A case with another answer than it states, or than the compiled-in plugin gives. */
@@ -64,7 +64,7 @@ export interface CaseChecker {
   /** The API server without the plugins. */
   admin: ClusterClient;
   /** Sends cases of a rule. Their settings must be among those of the cases that the servers were opened with. */
-  check(listed: CatalogueRule, cases: Case[]): Promise<CaseResults>;
+  check(listed: CatalogueRule, cases: Case[]): Promise<ServerCaseResults>;
   stop(): Promise<void>;
 }
 
@@ -76,19 +76,19 @@ export const openCaseServers = async (binaries: ControlPlaneBinaries, all: RuleC
   await using opening = new AsyncDisposableStack();
   const plugins = await listPlugins(binaries);
   const rules = all.map(({ listed }) => listed);
-  const ports = listPorts(rules).filter((port) => explainUnavailable(port, plugins.all, binaries) === undefined);
-  const groups = Map.groupBy(ports, getGroupName);
+  const ports = listPluginPorts(rules).filter((port) => explainUnavailable(port, plugins.all, binaries) === undefined);
+  const groups = Map.groupBy(ports, getPluginServerName);
   const options = {
     flags: listFlags(plugins.all),
     disable: plugins.defaultOn.filter((plugin) => !webhookPlugins.includes(plugin)),
   };
-  const grouped = [...groups.values()].map((ports) => buildUpstreamOptions(ports, all, options));
+  const grouped = [...groups.values()].map((ports) => buildUpstreamServerOptions(ports, all, options));
   const clusters = await bootClusters(binaries, [options, ...grouped]);
   for (const { stop } of clusters) opening.defer(stop);
   const [ours, ...others] = clusters;
   if (!ours) throw new Error("no API server was booted");
-  await servePolicyKinds(ours.admin);
-  const setups = buildSetups(all, groups);
+  await installPolicyDefinitions(ours.admin);
+  const setups = buildCaseSetups(all, groups);
   const served = await serveSetups(setups, rules, ours);
   opening.defer(served.stop);
 
@@ -98,10 +98,10 @@ export const openCaseServers = async (binaries: ControlPlaneBinaries, all: RuleC
     if (!setup) throw new Error(`nothing is served as ${key} has it`);
     return setup;
   };
-  const check = (listed: CatalogueRule, cases: Case[]): Promise<CaseResults> => {
-    const [port] = listPorts([listed]);
+  const check = (listed: CatalogueRule, cases: Case[]): Promise<ServerCaseResults> => {
+    const [port] = listPluginPorts([listed]);
     const alone = port && (explainUnavailable(port, plugins.all, binaries) ?? explainIncomparable(port));
-    const group = port && alone === undefined ? getGroupName(port) : undefined;
+    const group = port && alone === undefined ? getPluginServerName(port) : undefined;
     const plugin = group === undefined ? undefined : upstream.get(group);
     const comparable = port && group !== undefined && plugin ? { port, group, plugin } : undefined;
     return checkRule(listed, cases, { served, getSetup, alone, comparable });
@@ -111,20 +111,20 @@ export const openCaseServers = async (binaries: ControlPlaneBinaries, all: RuleC
 };
 
 interface RuleContext {
-  served: SetupServer;
+  served: CaseSetupServer;
   getSetup(key: string): CaseSetup;
   alone: string | undefined;
   /** The port, its group of cases with the plugin's settings, and a client of the API server with the plugin. */
-  comparable: { port: Port; group: string; plugin: ClusterClient } | undefined;
+  comparable: { port: PluginPort; group: string; plugin: ClusterClient } | undefined;
 }
 
 const checkRule = async (
   listed: CatalogueRule,
   cases: Case[],
   { served, getSetup, alone, comparable }: RuleContext,
-): Promise<CaseResults> => {
-  const beside: CaseResults["beside"] = comparable && { equal: 0, known: {}, leftOut: [] };
-  const results: CaseResults = {
+): Promise<ServerCaseResults> => {
+  const beside: ServerCaseResults["beside"] = comparable && { equal: 0, known: {}, leftOut: [] };
+  const results: ServerCaseResults = {
     rule: listed.name,
     cases: cases.length,
     asSaid: 0,
@@ -133,11 +133,11 @@ const checkRule = async (
     ...(beside && { beside }),
     ...(alone && { alone }),
   };
-  const own = cases.map((entry) => getSetup(buildSetupKey(listed, entry)));
+  const own = cases.map((entry) => getSetup(buildCaseSetupKey(listed, entry)));
   await served.callOnly([...own, ...(comparable ? [getSetup(comparable.group)] : [])]);
   for (const [index, entry] of cases.entries()) {
     const { name } = entry;
-    const setup = getSetup(buildSetupKey(listed, entry));
+    const setup = getSetup(buildCaseSetupKey(listed, entry));
     const namespace = getCaseNamespace(listed, index);
     const prepareAnswers = async (_: ClusterClient, stored: object) => {
       served.setAnswers(setup, insertStoredUid(entry.needs ?? {}, entry.oldObject, stored));
@@ -166,7 +166,7 @@ const checkRule = async (
 };
 
 /** Returns the rules with their cases and their recorded outcomes. */
-export const readAllCases = (rules: CatalogueRule[]): Promise<(RuleCases & { outcomes: Case[] })[]> =>
+export const readCasesAndOutcomes = (rules: CatalogueRule[]): Promise<(RuleCases & { outcomes: Case[] })[]> =>
   Promise.all(
     rules.map(async (listed) => ({ listed, cases: await readCases(listed), outcomes: await readOutcomes(listed) })),
   );
@@ -189,7 +189,7 @@ export const checkAllCases = async (
   binaries: ControlPlaneBinaries,
   rules: CatalogueRule[],
 ): Promise<RuleCaseResults[]> => {
-  const all = await readAllCases(rules);
+  const all = await readCasesAndOutcomes(rules);
   await using opened = new AsyncDisposableStack();
   const servers = await openCaseServers(
     binaries,

@@ -1,18 +1,18 @@
 import { isDeepStrictEqual } from "node:util";
 import type { Case } from "#lib/recording/recording.ts";
 import type { AdmissionRequest } from "#lib/review.ts";
-import { listDifferences } from "../../catalogue/case-differences.ts";
+import { describeCaseDifferences } from "../../catalogue/case-differences.ts";
 import { buildReview, evaluateCase, getCasePhase } from "../../catalogue/cases.ts";
 import type { CatalogueRule } from "../../catalogue/registry.ts";
 import { type ComparableAnswer, formatDiff, toComparable } from "../compare.ts";
 import {
-  bodyShapes,
   type CaseBodyBuilder,
   type CaseToSend,
-  getFirstLine,
+  caseBodyBuilders,
+  getFirstMessageLine,
   isAccepted,
   type ObservedServer,
-  type SentCase,
+  type SentCaseWithReviews,
   sendCase,
 } from "./sending.ts";
 
@@ -27,9 +27,9 @@ export type CaseFinding = { reason: string } | { diff?: string; shape: CaseBodyB
  * sent again with these fields.
  */
 export const checkCase = async (server: ObservedServer, question: CaseToSend, setup: string): Promise<CaseFinding> => {
-  const found = await checkCaseIn(bodyShapes, server, question, setup);
+  const found = await checkCaseIn(caseBodyBuilders, server, question, setup);
   if ("reason" in found || found.diff === undefined) return found;
-  const kept = await checkCaseIn(bodyShapes.slice(1), server, question, setup);
+  const kept = await checkCaseIn(caseBodyBuilders.slice(1), server, question, setup);
   return "reason" in kept || kept.diff !== undefined ? found : kept;
 };
 
@@ -45,12 +45,12 @@ const checkCaseIn = async (
   const { listed, entry } = question;
   const phase = getCasePhase(entry);
   const given = entry[phase] ?? {};
-  const tries: { shape: CaseBodyBuilder; plain: SentCase }[] = [];
+  const tries: { shape: CaseBodyBuilder; plain: SentCaseWithReviews }[] = [];
   for (const shape of shapes)
     if (!tries.some(({ plain }) => isAccepted(plain.answer)))
       tries.push({ shape, plain: await sendCase(server, question, given, shape) });
   const best = tries.find(({ plain }) => isAccepted(plain.answer)) ?? tries.find(({ plain }) => plain.seen[phase]);
-  if (!best?.plain.seen[phase]) return { reason: getFirstLine(tries[0]?.plain.answer.body) };
+  if (!best?.plain.seen[phase]) return { reason: getFirstMessageLine(tries[0]?.plain.answer.body) };
 
   const { shape, plain } = best;
   const ours = await sendCase(server, question, given, shape, setup);
@@ -76,7 +76,7 @@ const checkCaseIn = async (
  * Returns the stored object, or the object that validation refused, without managedFields: webhooks' fields have no
  * manager.
  */
-const toStored = ({ seen, ...turn }: SentCase): ComparableAnswer => {
+const toStored = ({ seen, ...turn }: SentCaseWithReviews): ComparableAnswer => {
   const { answer } = turn;
   const body = answer.code === 422 && seen.mutate ? Object(seen.mutate.object) : answer.body;
   const { managedFields: _, ...metadata } = Object(body.metadata);
@@ -90,7 +90,7 @@ const toExpectedRefusal = (listed: CatalogueRule, entry: Case, warnings: string[
   // Without a message, the API server shows the reason.
   return { code, warnings, body: { reason, message: `${buildDenialPrefix(listed, entry)}${refused || reason}` } };
 };
-const toActualRefusal = ({ answer: { code, warnings, body } }: SentCase): ComparableAnswer => {
+const toActualRefusal = ({ answer: { code, warnings, body } }: SentCaseWithReviews): ComparableAnswer => {
   return { code, warnings, body: { reason: body.reason, message: body.message } };
 };
 
@@ -100,13 +100,17 @@ const toActualRefusal = ({ answer: { code, warnings, body } }: SentCase): Compar
  */
 const findMissing = async (
   { listed, entry }: CaseToSend,
-  plain: SentCase,
-  ours: SentCase,
+  plain: SentCaseWithReviews,
+  ours: SentCaseWithReviews,
 ): Promise<string | undefined> => {
   const phase = getCasePhase(entry);
   const received = phase === "mutate" ? plain.seen.mutate : ours.seen.validate;
   const review = buildReview(listed, entry);
-  if (entry.becomes || !received || listDifferences(entry, await evaluateCase(listed, entry, review)).length > 0)
+  if (
+    entry.becomes ||
+    !received ||
+    describeCaseDifferences(entry, await evaluateCase(listed, entry, review)).length > 0
+  )
     return;
 
   const evaluateRefusal = async (request: AdmissionRequest) =>

@@ -77,7 +77,7 @@ export interface CaseToSend {
 }
 
 /** A request and its answer, with the reviews that the observer saw. */
-export interface SentCase extends RequestWithAnswer {
+export interface SentCaseWithReviews extends RequestWithAnswer {
   seen: SeenReviews;
 }
 
@@ -86,12 +86,15 @@ export interface SentCase extends RequestWithAnswer {
  */
 export type CaseBodyBuilder = (body: JsonMap, stored: JsonMap) => JsonMap;
 /** The bodies to try in turn: the case's own, then the stored object with the case's fields merged over it. */
-export const bodyShapes: CaseBodyBuilder[] = [(body) => body, (body, stored) => mergeOnto(stored, body) as JsonMap];
+export const caseBodyBuilders: CaseBodyBuilder[] = [
+  (body) => body,
+  (body, stored) => mergeOnto(stored, body) as JsonMap,
+];
 
 export const isAccepted = ({ code }: ClusterResponse) => code >= 200 && code < 300;
 
 /** Returns the first line of an answer's message. */
-export const getFirstLine = ({ message, text }: Record<string, unknown> = {}) =>
+export const getFirstMessageLine = ({ message, text }: Record<string, unknown> = {}) =>
   String(message ?? text)
     .trim()
     .split("\n")[0] ?? "";
@@ -103,7 +106,7 @@ export const sendCase = async (
   object: KubernetesObject,
   shape: CaseBodyBuilder,
   setup?: string,
-): Promise<SentCase> => {
+): Promise<SentCaseWithReviews> => {
   const { admin } = server;
   const request = await buildCaseRequest(question.listed, question.entry, question.namespace, admin);
   const { method, path, name, collection } = request;
@@ -131,7 +134,7 @@ export const sendObserved = async (
   { method, path, user, name }: Sendable,
   body: JsonMap,
   setup?: string,
-): Promise<SentCase> => {
+): Promise<SentCaseWithReviews> => {
   const word = observer?.word();
   const extra = { ...user.extra, ...(word && { [wordKey]: [word] }), ...(setup && { [setupKey]: [setup] }) };
   const call = { method, path, impersonate: { ...user, extra }, ...(method !== "DELETE" && { body }) };

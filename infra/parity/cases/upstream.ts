@@ -4,11 +4,17 @@ import type { Rule } from "#lib/rule.ts";
 import { mergeWithDefaults } from "#lib/settings.ts";
 import { getCaseOperation, getCasePhase } from "../../catalogue/cases.ts";
 import type { CatalogueRule } from "../../catalogue/registry.ts";
-import { type ComparableAnswer, type ComparisonResult, compareAnswers, formatDiff, toComparable } from "../compare.ts";
+import {
+  type ComparableAnswer,
+  compareAnswers,
+  formatDiff,
+  type ParityComparisonResult,
+  toComparable,
+} from "../compare.ts";
 import type { ControlPlaneBinaries } from "../control-plane/binaries.ts";
 import type { ClusterClient, ClusterResponse } from "../control-plane/client.ts";
-import type { ClusterOptions, TestCluster } from "../control-plane/cluster.ts";
-import type { Port } from "../plugins.ts";
+import type { TestCluster, TestClusterOptions } from "../control-plane/cluster.ts";
+import type { PluginPort } from "../plugins.ts";
 import {
   createNeededObjects,
   ensureNamespace,
@@ -21,17 +27,17 @@ import type { RuleCases } from "./case-setups.ts";
 import {
   type CaseBodyBuilder,
   type CaseToSend,
-  getFirstLine,
+  getFirstMessageLine,
   isAccepted,
   type ObservedServer,
   prepareObject,
-  type SentCase,
+  type SentCaseWithReviews,
   sendCase,
 } from "./sending.ts";
 
 /** Returns the reason if no API server with a port's plugin can be booted for its cases. */
 export const explainUnavailable = (
-  { rule: { upstreamPlugin, needs = {} } }: Port,
+  { rule: { upstreamPlugin, needs = {} } }: PluginPort,
   plugins: string[],
   { version }: ControlPlaneBinaries,
 ): string | undefined => {
@@ -49,7 +55,7 @@ export const explainUnavailable = (
  * Returns the reason if a port's plugin would answer its cases differently: in these clusters every user has every
  * right.
  */
-export const explainIncomparable = ({ rule }: Port): string | undefined =>
+export const explainIncomparable = ({ rule }: PluginPort): string | undefined =>
   rule.authorizedBy &&
   `${rule.upstreamPlugin.plugin} refuses only users without a right, and here every user has every right`;
 
@@ -57,7 +63,7 @@ export const explainIncomparable = ({ rule }: Port): string | undefined =>
  * Names the API server in which a port's plugin is on, together with others. Only one plugin of an API server may
  * decide about missing namespaces, and a plugin that refuses everything is alone.
  */
-export const getGroupName = ({ name, rule }: Port): string => {
+export const getPluginServerName = ({ name, rule }: PluginPort): string => {
   if (rule.exemptionRequired) return `plugins-${name}`;
   // Validating plugins are asked one after another, webhooks in parallel: if two refuse, either message may be
   // returned.
@@ -71,7 +77,7 @@ export const getGroupName = ({ name, rule }: Port): string => {
 };
 
 /** Reports whether a case has the settings with which the rule equals its plugin. */
-export const hasPluginSettings = ({ rule }: Port, { settings }: Case) =>
+export const hasPluginSettings = ({ rule }: PluginPort, { settings }: Case) =>
   isDeepStrictEqual(
     mergeWithDefaults(rule.settings ?? {}, settings),
     mergeWithDefaults(rule.settings ?? {}, rule.upstreamPlugin.settings),
@@ -86,7 +92,11 @@ const readsResource = ({ needs = {} }: Rule, resource: string) =>
 /**
  * Returns the options of an API server with these plugins. The cases' objects are created before the plugins are on.
  */
-export const buildUpstreamOptions = (ports: Port[], all: RuleCases[], wishes: ClusterOptions): ClusterOptions => {
+export const buildUpstreamServerOptions = (
+  ports: PluginPort[],
+  all: RuleCases[],
+  wishes: TestClusterOptions,
+): TestClusterOptions => {
   const fill = async (as: TestCluster["as"]) => {
     for (const { listed, cases } of all.filter(({ listed }) => ports.some(({ name }) => name === listed.name)))
       for (const [index, entry] of cases.entries()) {
@@ -112,7 +122,7 @@ const known: { rule: string; reason: string; explains(wanted: ClusterResponse, a
   },
 ];
 
-type UpstreamComparison = ComparisonResult & { diff: string; leftOut?: string };
+type UpstreamComparison = ParityComparisonResult & { diff: string; leftOut?: string };
 
 /**
  * Sends a case to an API server with the plugin and to the one with the rule, with all objects that it needs, and
@@ -138,7 +148,7 @@ export const compareWithUpstream = async (
     sendUpstream(),
     sendCase(ours, { ...question, around: createNeeded }, given, shape, setup),
   ]);
-  const compareTo = (one: SentCase): { plain: ComparableAnswer; comparison: UpstreamComparison } => {
+  const compareTo = (one: SentCaseWithReviews): { plain: ComparableAnswer; comparison: UpstreamComparison } => {
     const [plain, other] = [toComparable(one, one.name), toComparable(actual, actual.name)];
     return { plain, comparison: { ...compareAnswers(listed.name, plain, other), diff: formatDiff(plain, other) } };
   };
@@ -162,7 +172,7 @@ export const compareWithUpstream = async (
   const isAsExpected = isRefused === (entry.refused !== undefined);
   if (comparison.verdict !== "different" && isAsExpected) return comparison;
   const { code, body } = wanted.answer;
-  const fault = code === 500 && isAsExpected ? `upstream fails there: ${getFirstLine(body)}` : undefined;
+  const fault = code === 500 && isAsExpected ? `upstream fails there: ${getFirstMessageLine(body)}` : undefined;
   const [here = [], there = []] = [ours.admin, upstream].map((one) => lacks.get(one));
   // A different answer counts in spite of missing objects, if the same objects are missing on both servers.
   const isExcused = comparison.verdict !== "different" || !isDeepStrictEqual(here, there);

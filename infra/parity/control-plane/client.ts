@@ -26,7 +26,11 @@ export interface ClusterRequest {
 export type ClusterClient = (call: ClusterRequest) => Promise<ClusterResponse>;
 
 /** Returns a client that sends a token, over connections that are kept open. */
-export const createClient = (server: string, ca: string, token: string): { client: ClusterClient; close(): void } => {
+export const createTokenClient = (
+  server: string,
+  ca: string,
+  token: string,
+): { client: ClusterClient; close(): void } => {
   const agent = new Agent({ ca, keepAlive: true, maxSockets: 16 });
   const sendRequest: ClusterClient = ({ method, path, body, contentType = "application/json", impersonate }) =>
     new Promise((resolve, reject) => {
@@ -74,5 +78,5 @@ export const getCollectionPath = ({ apiVersion = "v1", kind = "", metadata }: Ku
 };
 
 /** Returns the path of an object. */
-export const getObjectPath = (object: KubernetesObject): string =>
+export const getObjectApiPath = (object: KubernetesObject): string =>
   `${getCollectionPath(object)}/${object.metadata?.name}`;

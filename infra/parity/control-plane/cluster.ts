@@ -5,11 +5,11 @@ import { join } from "node:path";
 import { setTimeout as wait } from "node:timers/promises";
 import { openCertificate } from "../../keys/keys.ts";
 import type { ControlPlaneBinaries } from "./binaries.ts";
-import { type ClusterClient, createClient } from "./client.ts";
+import { type ClusterClient, createTokenClient } from "./client.ts";
 import { findFreePort, type RunningProgram, startProgram } from "./process.ts";
 
 /** The differences of a cluster from Kubernetes' defaults. */
-export interface ClusterOptions {
+export interface TestClusterOptions {
   /** Admission plugins by their compiled-in names. */
   enable?: string[];
   disable?: string[];
@@ -48,7 +48,7 @@ const users = { admin: ["system:masters"], jane: ["developers"], "system:node:n1
 /** Boots a cluster in seconds, with its own ports, data and certificates; `stop` deletes everything. */
 export const bootCluster = async (
   { apiserver, etcd }: ControlPlaneBinaries,
-  options: ClusterOptions = {},
+  options: TestClusterOptions = {},
 ): Promise<TestCluster> => {
   const folder = await mkdtemp(join(tmpdir(), "postern-cluster-"));
   const [store, peer, port] = [await findFreePort(), await findFreePort(), await findFreePort()];
@@ -72,8 +72,8 @@ export const bootCluster = async (
   let server = start();
   const url = `https://127.0.0.1:${port}`;
   const clients = Object.fromEntries(
-    Object.keys(users).map((user) => [user, createClient(url, ca, getToken(user))]),
-  ) as Record<keyof typeof users, ReturnType<typeof createClient>>;
+    Object.keys(users).map((user) => [user, createTokenClient(url, ca, getToken(user))]),
+  ) as Record<keyof typeof users, ReturnType<typeof createTokenClient>>;
   const restart = async (renewed: string[] = [], late = options.late?.enable) => {
     await server.stop();
     await renewTokens(renewed);
@@ -133,7 +133,7 @@ const buildServerFlags = (
   folder: string,
   store: number,
   port: number,
-  { rbac, enable = [], disable, flags = [] }: ClusterOptions,
+  { rbac, enable = [], disable, flags = [] }: TestClusterOptions,
   late: string[],
 ) => [
   `--etcd-servers=http://127.0.0.1:${store}`,
@@ -154,7 +154,7 @@ const buildServerFlags = (
 /** Boots several clusters in parallel; if one of them fails, stops the others. */
 export const bootClusters = async (
   binaries: ControlPlaneBinaries,
-  options: readonly ClusterOptions[],
+  options: readonly TestClusterOptions[],
 ): Promise<TestCluster[]> => {
   const booted = await Promise.allSettled(options.map((one) => bootCluster(binaries, one)));
   const running = booted.flatMap((one) => (one.status === "fulfilled" ? one.value : []));

@@ -57,11 +57,11 @@ export const findGoProgram = async ({ files, ...program }: GoProgram): Promise<C
 };
 
 /** Builds a program from the Go module proxy, by its go.mod and go.sum, unless it was built before. */
-export const requireGoProgram = async (program: GoProgram): Promise<CachedGoProgram> => {
+export const findOrBuildGoProgram = async (program: GoProgram): Promise<CachedGoProgram> => {
   const found = await findGoProgram(program);
   if (found) return found;
   await fillCache((await locateProgram(program)).folder, program.build);
-  return requireGoProgram(program);
+  return findOrBuildGoProgram(program);
 };
 
 /** Fills a folder of the cache. `build` fills a draft, which is renamed when it is complete. */

@@ -11,13 +11,13 @@ export const encodeDer = (identifier: number, ...contents: (Uint8Array | readonl
 const [utf8, sequence, set] = [0x0c, 0x30, 0x31];
 
 /** The attributes of a name: country, organization, common name. */
-export const nameAttributes = { C: [0x55, 4, 6], O: [0x55, 4, 10], CN: [0x55, 4, 3] } as const;
+export const x509NameAttributeOids = { C: [0x55, 4, 6], O: [0x55, 4, 10], CN: [0x55, 4, 3] } as const;
 
 /** Encodes one attribute of an X.509 name in DER. */
-export const encodeX509NameAttribute = (kind: keyof typeof nameAttributes, value: string | Buffer) =>
+export const encodeX509NameAttribute = (kind: keyof typeof x509NameAttributeOids, value: string | Buffer) =>
   encodeDer(
     sequence,
-    encodeDer(0x06, nameAttributes[kind]),
+    encodeDer(0x06, x509NameAttributeOids[kind]),
     typeof value === "string" ? encodeDer(utf8, Buffer.from(value)) : value,
   );
 export const encodeX509NameSet = (...parts: Buffer[]) => encodeDer(set, ...parts);
@@ -46,4 +46,4 @@ export const toPem = (bytes: Uint8Array, type = "CERTIFICATE REQUEST") => {
 };
 
 /** Encodes a request as `spec.request` contains it. */
-export const toSpecRequest = (text: string) => Buffer.from(text).toString("base64");
+export const encodeCertificateRequest = (text: string) => Buffer.from(text).toString("base64");

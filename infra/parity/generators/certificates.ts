@@ -1,12 +1,12 @@
 import fc, { type Arbitrary } from "fast-check";
 import type { JsonMap } from "#lib/json.ts";
-import { generateAuthority, generatePrivateKey } from "../../keys/certificates.ts";
+import { generateAuthorityCertificate, generatePrivateKey } from "../../keys/certificates.ts";
 import {
   buildCertificateRequest,
+  encodeCertificateRequest,
   encodeX509NameAttribute,
   encodeX509NameSet,
   toPem,
-  toSpecRequest,
 } from "./certificate-requests.ts";
 import { assignUser, buildCreation, buildPatchStep, buildScenario, deleteNowStep } from "./scenario-parts.ts";
 import {
@@ -66,9 +66,9 @@ export const certificateRequestPems = {
 };
 /** Generates one of the named certificate requests, as `spec.request` holds it. */
 export const pickRequests = (...names: (keyof typeof certificateRequestPems)[]) =>
-  pickOne(...names.map((name) => toSpecRequest(certificateRequestPems[name])));
+  pickOne(...names.map((name) => encodeCertificateRequest(certificateRequestPems[name])));
 
-const bundles = await Promise.all([1, 2].map(async () => generateAuthority(await generatePrivateKey())));
+const bundles = await Promise.all([1, 2].map(async () => generateAuthorityCertificate(await generatePrivateKey())));
 
 const tenant = pickOne<RequestUser>("jane", "jane", "admin", "system:node:n1");
 const buildChange = (subresource: string | undefined, ...edits: Arbitrary<FieldEdit>[]) =>
@@ -91,7 +91,7 @@ const [lastUpdateTime, lastTransitionTime] = ["2026-01-01T00:00:00Z", "2026-01-0
 const setConditions = (type: string) =>
   editAt("status.conditions", pickOne([{ type, status: "True", reason: "Test", lastUpdateTime, lastTransitionTime }]));
 
-export const buildSigningRequest = (signerName: Arbitrary<string>, request: Arbitrary<string>) =>
+export const generateSigningRequestObject = (signerName: Arbitrary<string>, request: Arbitrary<string>) =>
   fc.record({ signerName, request }).map((spec): JsonMap => {
     const [apiVersion, kind] = ["certificates.k8s.io/v1", "CertificateSigningRequest"];
     return { apiVersion, kind, metadata: {}, spec: { ...spec, usages: ["client auth"] } };
@@ -115,7 +115,7 @@ const bundleChanges = [
 export const certificateScenes = {
   approvals: buildTenantScenario(
     "certificatesigningrequests",
-    buildSigningRequest(pickOne(...signers), pickRequests("plain")),
+    generateSigningRequestObject(pickOne(...signers), pickRequests("plain")),
     [
       buildChange("approval", setConditions("Approved"), setConditions("Denied"), label),
       buildChange("approval", setConditions("Approved"), editAt("spec.signerName", pickOne(...signers))),
@@ -124,12 +124,12 @@ export const certificateScenes = {
   ),
   signatures: buildTenantScenario(
     "certificatesigningrequests",
-    buildSigningRequest(pickOne(...signers), pickRequests("plain")),
+    generateSigningRequestObject(pickOne(...signers), pickRequests("plain")),
     [
       buildChange("approval", setConditions("Approved")),
       buildChange(
         "status",
-        editAt("status.certificate", pickOne(...bundles.map(toSpecRequest))),
+        editAt("status.certificate", pickOne(...bundles.map(encodeCertificateRequest))),
         setConditions("Failed"),
         label,
       ),
@@ -149,7 +149,7 @@ export const certificateScenes = {
   ),
   subjects: buildTenantScenario(
     "certificatesigningrequests",
-    buildSigningRequest(
+    generateSigningRequestObject(
       pickOne(client, client, client, "example.com/known"),
       pickRequests("plain", "masters", "both", "cut", "nothing", "certificate"),
     ),

@@ -1,5 +1,12 @@
 import fc, { type Arbitrary } from "fast-check";
-import { buildWhole, makeOptional, pickOne, type RequestSequence, type RequestStep, requestOptions } from "./steps.ts";
+import {
+  generateWholeObjects,
+  makeOptional,
+  pickOne,
+  type RequestSequence,
+  type RequestStep,
+  requestOptions,
+} from "./steps.ts";
 
 // Generates more events than there are tokens.
 
@@ -9,13 +16,15 @@ import { buildWhole, makeOptional, pickOne, type RequestSequence, type RequestSt
  */
 const crowd: Arbitrary<RequestSequence> = fc
   .tuple(
-    buildWhole({
+    generateWholeObjects({
       kind: pickOne("Pod", "Node"),
       name: makeOptional(pickOne("a", "b")),
       apiVersion: makeOptional(pickOne("v1")),
       uid: fc.noBias(fc.uuid()),
     }),
-    makeOptional(buildWhole({ component: makeOptional(pickOne("kubelet")), host: makeOptional(pickOne("n1")) })),
+    makeOptional(
+      generateWholeObjects({ component: makeOptional(pickOne("kubelet")), host: makeOptional(pickOne("n1")) }),
+    ),
     fc.array(requestOptions, { minLength: 2, maxLength: 5 }),
   )
   .map(([object, source, [first, ...others]]): RequestSequence => {
@@ -30,4 +39,4 @@ const crowd: Arbitrary<RequestSequence> = fc
   });
 
 /** Scenarios for EventRateLimit, by name. */
-export const eventScenarios = { events: crowd };
+export const eventRateLimitScenarios = { events: crowd };

@@ -1,7 +1,7 @@
 import fc, { type Arbitrary } from "fast-check";
 import type { JsonMap } from "#lib/json.ts";
 import type { ClusterClient, ClusterRequest } from "../control-plane/client.ts";
-import { buildSigningRequest, pickRequests } from "./certificates.ts";
+import { generateSigningRequestObject, pickRequests } from "./certificates.ts";
 import {
   assignUser,
   buildCreation,
@@ -11,9 +11,9 @@ import {
   buildScenario as storyOf,
 } from "./scenario-parts.ts";
 import {
-  buildWhole,
   editAt,
   type FieldEdit,
+  generateWholeObjects,
   makeOptional,
   pickOne,
   type RequestSequence,
@@ -33,7 +33,7 @@ const buildSlice = (node: JsonMap) => {
 };
 
 /** Replaces references to an object's uid by the uid that this server generated. */
-export const resolveUids = async (call: ClusterRequest, admin: ClusterClient): Promise<ClusterRequest> => {
+export const replaceUidPlaceholders = async (call: ClusterRequest, admin: ClusterClient): Promise<ClusterRequest> => {
   let text = JSON.stringify(call.body ?? null);
   for (const [whole, path = ""] of text.matchAll(/"uid of ([^"]+)"/g)) {
     const { body } = await admin({ method: "GET", path });
@@ -144,8 +144,10 @@ const keys = [
   ...["kubelet.kubernetes.io/a", "topology.kubernetes.io/zone", "topology.kubernetes.io/rack", "rack"],
 ];
 const configSource = { configMap: { name: "a", namespace: "b", kubeletConfigKey: "c" } };
-const node = buildWhole({
-  metadata: buildWhole({ labels: makeOptional(fc.dictionary(pickOne(...keys), pickOne("a", "b"), { maxKeys: 3 }), 2) }),
+const node = generateWholeObjects({
+  metadata: generateWholeObjects({
+    labels: makeOptional(fc.dictionary(pickOne(...keys), pickOne("a", "b"), { maxKeys: 3 }), 2),
+  }),
   spec: makeOptional(
     pickOne<JsonMap>({ taints: [{ key: "t", effect: "NoSchedule" }] }, { configSource }, { podCIDR: "10.1.0.0/24" }),
   ),
@@ -295,7 +297,7 @@ export const nodeScenarios = {
   kubeletsCertificates: fc.oneof(
     buildKubeletScenario(
       "certificatesigningrequests",
-      buildSigningRequest(
+      generateSigningRequestObject(
         pickOne(serving, client, client, "example.com/one"),
         pickRequests("node", "node", "otherNode", "twice", "plain", "nothing", "certificate", "cut"),
       ),

@@ -2,16 +2,16 @@ import fc, { type Arbitrary } from "fast-check";
 import type { JsonMap } from "#lib/json.ts";
 import {
   buildList,
-  buildPartial,
-  buildWhole,
+  competingWebhookAnnotation,
   deleteUndefined,
   editAt,
   type FieldEdit,
   type GeneratedKind,
   generatedKinds,
+  generatePartialObjects,
+  generateWholeObjects,
+  makeMembersRare,
   makeOptional,
-  makeRare,
-  neverPullAnnotation,
   pickOne,
 } from "./steps.ts";
 
@@ -32,7 +32,7 @@ const deleteRunOnceFields = ({ restartPolicy: _, activeDeadlineSeconds: __, ...s
 const labels = fc.dictionary(pickOne("app", "tier", "example.com/team"), pickOne("a", "b", ""), { maxKeys: 2 });
 const annotations = fc.oneof(
   { weight: 9, arbitrary: fc.dictionary(pickOne("note", "example.com/note"), pickOne("a", ""), { maxKeys: 1 }) },
-  { weight: 1, arbitrary: fc.constant({ [neverPullAnnotation]: "yes" }) },
+  { weight: 1, arbitrary: fc.constant({ [competingWebhookAnnotation]: "yes" }) },
 );
 
 const buildImages = ({ mostly }: Odds) => {
@@ -71,16 +71,24 @@ const buildResources = ({ mostly, ifOdd }: Odds) => {
     ].map((name) => [name, quantity]),
   );
   return fc.oneof(
-    { weight: 3, arbitrary: buildPartial({ requests: buildPartial(ordinary) }) },
+    { weight: 3, arbitrary: generatePartialObjects({ requests: generatePartialObjects(ordinary) }) },
     // The request of an extended resource must equal its limit.
-    { weight: 3, arbitrary: buildWhole({ limits: buildPartial({ ...makeRare(ordinary), ...makeRare(extended) }) }) },
+    {
+      weight: 3,
+      arbitrary: generateWholeObjects({
+        limits: generatePartialObjects({ ...makeMembersRare(ordinary), ...makeMembersRare(extended) }),
+      }),
+    },
     {
       weight: 2,
-      arbitrary: buildPartial(makeRare(extended)).map((amounts) => ({ limits: amounts, requests: amounts })),
+      arbitrary: generatePartialObjects(makeMembersRare(extended)).map((amounts) => ({
+        limits: amounts,
+        requests: amounts,
+      })),
     },
     ...ifOdd([
-      buildPartial({ requests: buildPartial(makeRare({ ...extended, ...unusual })) }),
-      buildPartial({ limits: buildPartial(makeRare({ ...ordinary, ...unusual })) }),
+      generatePartialObjects({ requests: generatePartialObjects(makeMembersRare({ ...extended, ...unusual })) }),
+      generatePartialObjects({ limits: generatePartialObjects(makeMembersRare({ ...ordinary, ...unusual })) }),
     ]).map((arbitrary) => ({ weight: 1, arbitrary })),
   );
 };
@@ -95,7 +103,7 @@ const buildProbe = ({ mostly }: Odds) =>
         ),
         fc.constant({}),
       ),
-      buildPartial({ periodSeconds: mostly(pickOne(1, 10), pickOne(-1)), failureThreshold: pickOne(1, 3) }),
+      generatePartialObjects({ periodSeconds: mostly(pickOne(1, 10), pickOne(-1)), failureThreshold: pickOne(1, 3) }),
     )
     .map(([handler, numbers]) => ({ ...handler, ...numbers }));
 
@@ -140,11 +148,11 @@ const buildContainers = (odds: Odds) => {
   const [resources, probe] = [buildResources(odds), buildProbe(odds)];
   const { securityContext } = buildSecurityContexts(odds);
   const buildContainer = (name: string): Arbitrary<JsonMap> =>
-    buildWhole({
+    generateWholeObjects({
       name: mostly(fc.constant(name), pickOne("Bad_Name", "c0")),
       image: mostly(image, fc.constant(undefined)),
       imagePullPolicy: makeOptional(pullPolicy, 3),
-      ...makeRare({
+      ...makeMembersRare({
         resources,
         livenessProbe: probe,
         readinessProbe: probe,
@@ -152,9 +160,12 @@ const buildContainers = (odds: Odds) => {
         lifecycle: pickOne({ preStop: { exec: { command: ["true"] } } }, { postStart: { sleep: { seconds: 1 } } }, {}),
         securityContext,
         resizePolicy: pickOne([{ resourceName: "cpu", restartPolicy: "NotRequired" }], []),
-        env: buildList(buildWhole({ name: pickOne("A", "B"), value: pickOne("x", "") })),
+        env: buildList(generateWholeObjects({ name: pickOne("A", "B"), value: pickOne("x", "") })),
         ports: buildList(
-          buildWhole({ containerPort: mostly(pickOne(80, 443), pickOne(0)), protocol: makeOptional(pickOne("UDP")) }),
+          generateWholeObjects({
+            containerPort: mostly(pickOne(80, 443), pickOne(0)),
+            protocol: makeOptional(pickOne("UDP")),
+          }),
         ),
       }),
     });
@@ -193,7 +204,9 @@ const buildVolumes = (odds: Odds) => {
         mostly(fc.constant(undefined), fc.constant("v0")),
         mostly(
           fc.oneof(
-            buildWhole({ image: buildWhole({ reference: image, pullPolicy: makeOptional(pullPolicy, 3) }) }),
+            generateWholeObjects({
+              image: generateWholeObjects({ reference: image, pullPolicy: makeOptional(pullPolicy, 3) }),
+            }),
             pickOne<JsonMap>(
               { emptyDir: {} },
               { configMap: { name: "a" } },
@@ -217,17 +230,17 @@ const buildAffinity = ({ mostly }: Odds) => {
     pickOne("kubernetes.io/hostname", "kubernetes.io/hostname", "topology.kubernetes.io/zone", "rack"),
     pickOne("", "not valid/", "Kubernetes.io/hostname"),
   );
-  const term = buildWhole({
+  const term = generateWholeObjects({
     topologyKey,
     labelSelector: pickOne<unknown>({ matchLabels: { app: "a" } }, {}, undefined),
     namespaces: makeOptional(pickOne(["default"])),
   });
-  const preferred = buildWhole({ weight: mostly(pickOne(1, 100), pickOne(0)), podAffinityTerm: term });
-  const podTerms = buildPartial({
+  const preferred = generateWholeObjects({ weight: mostly(pickOne(1, 100), pickOne(0)), podAffinityTerm: term });
+  const podTerms = generatePartialObjects({
     requiredDuringSchedulingIgnoredDuringExecution: buildList(term, 3),
     preferredDuringSchedulingIgnoredDuringExecution: buildList(preferred, 2),
   });
-  return buildPartial({
+  return generatePartialObjects({
     podAntiAffinity: podTerms,
     podAffinity: podTerms,
     nodeAffinity: pickOne({
@@ -243,7 +256,7 @@ const buildToleration = ({ ifOdd }: Odds) => {
   return fc.oneof(
     {
       weight: 6,
-      arbitrary: buildWhole({
+      arbitrary: generateWholeObjects({
         key: pickOne(...lost, "example.com/gpu", "b.example.com/fpga", "dedicated"),
         operator: fc.constant("Exists"),
         effect: pickOne(undefined, "NoExecute", "NoSchedule", "PreferNoSchedule"),
@@ -252,7 +265,7 @@ const buildToleration = ({ ifOdd }: Odds) => {
     { weight: 2, arbitrary: pickOne<JsonMap>({ operator: "Exists" }, { operator: "Exists", effect: "NoExecute" }) },
     {
       weight: 3,
-      arbitrary: buildWhole({
+      arbitrary: generateWholeObjects({
         key: pickOne(...lost, "example.com/gpu"),
         operator: pickOne("Exists", "Equal").map((operator) => operator),
         effect: fc.constant("NoExecute"),
@@ -261,7 +274,7 @@ const buildToleration = ({ ifOdd }: Odds) => {
     },
     {
       weight: 2,
-      arbitrary: buildWhole({
+      arbitrary: generateWholeObjects({
         key: pickOne(...lost, "example.com/gpu"),
         operator: pickOne(undefined, "Equal"),
         value: pickOne(undefined, "", "x"),
@@ -269,7 +282,7 @@ const buildToleration = ({ ifOdd }: Odds) => {
       }),
     },
     ...ifOdd([
-      buildPartial({
+      generatePartialObjects({
         key: pickOne("", "example.com/gpu", "not valid"),
         operator: pickOne("", "Exists", "Lt", "In"),
         value: pickOne("", "x", "5"),
@@ -290,13 +303,13 @@ const buildPods = (odds: Odds) => {
 
   const podSpec: Arbitrary<JsonMap> = fc
     .tuple(
-      buildWhole({
+      generateWholeObjects({
         containers: mostly(buildContainerList("c", 1, 3), fc.constant([])),
         initContainers: makeOptional(initContainers),
         volumes: makeOptional(volumes),
         affinity: makeOptional(affinity, 2),
         tolerations: makeOptional(tolerations, 2),
-        ...makeRare({
+        ...makeMembersRare({
           nodeSelector: pickOne({ a: "b" }),
           activeDeadlineSeconds: mostly(pickOne(100), pickOne(0)),
           terminationGracePeriodSeconds: pickOne(0, 5),
@@ -322,7 +335,7 @@ type Pods = ReturnType<typeof buildPods>;
 const buildServices = ({ mostly }: Odds) => {
   const ip = mostly(pickOne("192.0.2.1", "192.0.2.2", "2001:db8::1"), pickOne("127.0.0.1", "", "host", "192.0.2.1"));
   const externalIPs = fc.array(ip, { maxLength: 3 });
-  const serviceSpec = buildWhole({
+  const serviceSpec = generateWholeObjects({
     ports: mostly(
       pickOne(
         [{ port: 80 }],
@@ -335,7 +348,7 @@ const buildServices = ({ mostly }: Odds) => {
       pickOne([], [{ port: 0 }]),
     ),
     externalIPs: makeOptional(externalIPs, 2),
-    ...makeRare({
+    ...makeMembersRare({
       selector: labels,
       clusterIP: pickOne("None"),
       sessionAffinity: mostly(pickOne("ClientIP", "None"), pickOne("Else")),
@@ -359,7 +372,7 @@ const buildFinalizers = ({ mostly }: Odds) => {
 
 const buildTaints = ({ mostly }: Odds) =>
   buildList(
-    buildWhole({
+    generateWholeObjects({
       key: mostly(pickOne("node.kubernetes.io/not-ready", "dedicated"), pickOne("", "not valid")),
       value: pickOne(undefined, "", "x"),
       effect: mostly(pickOne("NoSchedule", "NoExecute", "PreferNoSchedule"), pickOne("Never")),
@@ -373,7 +386,7 @@ const buildWorkloadSpecs = ({ odd, mostly }: Odds, { podSpec }: Pods) => {
   /** Builds a Deployment or a StatefulSet: common fields, and those that only one of them has. */
   const buildWorkload = (members: Record<string, Arbitrary<unknown>>) =>
     fc
-      .tuple(labels, podSpec, mostly(pickOne(0, 1, 3, undefined), pickOne(-1)), buildWhole(members))
+      .tuple(labels, podSpec, mostly(pickOne(0, 1, 3, undefined), pickOne(-1)), generateWholeObjects(members))
       .map(([labels, spec, replicas, own]): JsonMap => {
         const together = { app: "a", ...labels };
         const template = { metadata: { labels: together }, spec: odd ? spec : deleteRunOnceFields(spec) };
@@ -386,7 +399,7 @@ const buildWorkloadSpecs = ({ odd, mostly }: Odds, { podSpec }: Pods) => {
       serviceName: mostly(pickOne("a"), pickOne("", undefined)),
       podManagementPolicy: makeOptional(mostly(pickOne("Parallel"), pickOne("Odd")), 1, 4),
     }),
-    jobs: buildWhole({
+    jobs: generateWholeObjects({
       spec: fc
         .tuple(podSpec, pickOne(undefined, 1, 3), mostly(pickOne(undefined, 4), pickOne(-1)), pickOne(undefined, true))
         .map(([spec, parallelism, completions, suspend]) => {
@@ -398,11 +411,11 @@ const buildWorkloadSpecs = ({ odd, mostly }: Odds, { podSpec }: Pods) => {
 };
 
 const buildStorageSpecs = ({ mostly }: Odds) => ({
-  persistentvolumeclaims: buildWhole({
-    spec: buildWhole({
+  persistentvolumeclaims: generateWholeObjects({
+    spec: generateWholeObjects({
       accessModes: mostly(pickOne(["ReadWriteOnce"], ["ReadOnlyMany"]), pickOne([], ["Never"])),
       resources: storage.map((storage) => ({ requests: { storage } })),
-      ...makeRare({
+      ...makeMembersRare({
         storageClassName: pickOne("fast", ""),
         volumeMode: pickOne("Block"),
         volumeName: pickOne("v"),
@@ -412,15 +425,15 @@ const buildStorageSpecs = ({ mostly }: Odds) => ({
       }),
     }),
   }),
-  persistentvolumes: buildWhole({
-    spec: buildWhole({
+  persistentvolumes: generateWholeObjects({
+    spec: generateWholeObjects({
       capacity: mostly(
         storage.map((storage) => ({ storage })),
         fc.constant({}),
       ),
       accessModes: mostly(fc.constant(["ReadWriteOnce"]), fc.constant([])),
       hostPath: mostly(fc.constant({ path: "/x" }), fc.constant(undefined)),
-      ...makeRare({
+      ...makeMembersRare({
         persistentVolumeReclaimPolicy: pickOne("Delete", "Retain"),
         storageClassName: pickOne("fast"),
         volumeMode: pickOne("Block", "Filesystem"),
@@ -429,7 +442,7 @@ const buildStorageSpecs = ({ mostly }: Odds) => ({
       }),
     }),
   }),
-  volumeattributesclasses: buildWhole({
+  volumeattributesclasses: generateWholeObjects({
     driverName: mostly(pickOne("example.com"), pickOne("", "Not Valid")),
     parameters: mostly(pickOne({ a: "b" }), pickOne({}, undefined)),
   }),
@@ -441,39 +454,39 @@ const buildSpecs = (odds: Odds, pods: Pods, { serviceSpec }: Services): Record<G
   return {
     ...buildWorkloadSpecs(odds, pods),
     ...buildStorageSpecs(odds),
-    pods: buildWhole({ spec: pods.podSpec }),
-    services: buildWhole({ spec: serviceSpec }),
-    configmaps: buildPartial({
+    pods: generateWholeObjects({ spec: pods.podSpec }),
+    services: generateWholeObjects({ spec: serviceSpec }),
+    configmaps: generatePartialObjects({
       data: fc.dictionary(mostly(pickOne("a", "b"), pickOne("a b")), pickOne("x", ""), { maxKeys: 2 }),
       immutable: fc.boolean(),
     }),
-    nodes: buildPartial({
-      spec: buildPartial({
+    nodes: generatePartialObjects({
+      spec: generatePartialObjects({
         taints,
         unschedulable: fc.boolean(),
         podCIDR: mostly(pickOne("10.1.0.0/24"), pickOne("x")),
       }),
-      status: buildPartial({
+      status: generatePartialObjects({
         capacity: pickOne({ cpu: "1" }),
         conditions: pickOne([{ type: "Ready", status: "True" }]),
       }),
     }),
-    ingresses: buildWhole({
-      spec: buildWhole({
+    ingresses: generateWholeObjects({
+      spec: generateWholeObjects({
         defaultBackend: mostly(pickOne({ service: { name: "a", port: { number: 80 } } }), pickOne(undefined, {})),
         ingressClassName: makeOptional(mostly(pickOne("web", "inner", "missing"), pickOne("", "not valid")), 1, 3),
       }),
     }),
-    namespaces: buildPartial({
+    namespaces: generatePartialObjects({
       spec: pickOne({ finalizers: ["kubernetes"] }, { finalizers: ["example.com/keep"] }, {}),
     }),
-    priorityclasses: buildWhole({
+    priorityclasses: generateWholeObjects({
       value: mostly(pickOne(0, 5, 1000, -1), pickOne(2_000_000_000, undefined)),
       globalDefault: makeOptional(fc.boolean()),
       preemptionPolicy: makeOptional(mostly(pickOne("Never", "PreemptLowerPriority"), pickOne("Sometimes"))),
     }),
-    podgroups: buildWhole({
-      spec: buildWhole({
+    podgroups: generateWholeObjects({
+      spec: generateWholeObjects({
         schedulingPolicy: mostly(
           pickOne<JsonMap>({ basic: {} }, { gang: { minCount: 2 } }),
           pickOne({}, { gang: {}, basic: {} }),
@@ -486,8 +499,11 @@ const buildSpecs = (odds: Odds, pods: Pods, { serviceSpec }: Services): Record<G
         ),
       }),
     }),
-    localsubjectaccessreviews: buildWhole({
-      spec: buildWhole({ user: pickOne("jane"), resourceAttributes: pickOne({ verb: "get", resource: "pods" }) }),
+    localsubjectaccessreviews: generateWholeObjects({
+      spec: generateWholeObjects({
+        user: pickOne("jane"),
+        resourceAttributes: pickOne({ verb: "get", resource: "pods" }),
+      }),
     }),
   };
 };
@@ -504,12 +520,12 @@ const older: Partial<Record<GeneratedKind, Arbitrary<JsonMap | undefined>>> = {
 
 const buildObjects = (odds: Odds, specs: Record<GeneratedKind, Arbitrary<JsonMap>>) => {
   const finalizers = buildFinalizers(odds);
-  const metadata = buildWhole({
+  const metadata = generateWholeObjects({
     labels: makeOptional(labels),
     annotations: makeOptional(annotations),
     finalizers: makeOptional(finalizers, 1, 3),
   });
-  const storageMetadata = buildWhole({
+  const storageMetadata = generateWholeObjects({
     labels: makeOptional(labels),
     annotations: makeOptional(annotations),
     finalizers: makeOptional(finalizers, 2),
@@ -671,12 +687,12 @@ const buildSubresources = (
  * Returns generators of objects and edits. A pod has so many parts that hardly any pod would be valid if each part were
  * sometimes invalid. So either all parts are valid, or (`odd`) many are not.
  */
-export const createObjectGenerators = (odd: boolean) => {
+export const createObjectGenerators = (mayBeInvalid: boolean) => {
   const odds: Odds = {
-    odd,
+    odd: mayBeInvalid,
     mostly: (valid, invalid) =>
-      odd ? fc.oneof({ weight: 14, arbitrary: valid }, { weight: 1, arbitrary: invalid }) : valid,
-    ifOdd: (arbitraries) => (odd ? arbitraries : []),
+      mayBeInvalid ? fc.oneof({ weight: 14, arbitrary: valid }, { weight: 1, arbitrary: invalid }) : valid,
+    ifOdd: (arbitraries) => (mayBeInvalid ? arbitraries : []),
   };
   const [pods, services] = [buildPods(odds), buildServices(odds)];
   return {

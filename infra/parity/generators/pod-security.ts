@@ -1,6 +1,6 @@
 import fc, { type Arbitrary } from "fast-check";
 import type { JsonMap } from "#lib/json.ts";
-import { findEvaluator, readUpstreamTestPods } from "../pod-security/evaluator.ts";
+import { findPodSecurityEvaluator, readUpstreamTestPods } from "../pod-security/evaluator.ts";
 import {
   buildCreation,
   buildDryRunScenario,
@@ -9,7 +9,7 @@ import {
   labelSteps,
   wrapEdit,
 } from "./scenario-parts.ts";
-import { buildList, buildWhole, editAt, makeOptional, pickOne, type RequestSequence } from "./steps.ts";
+import { buildList, editAt, generateWholeObjects, makeOptional, pickOne, type RequestSequence } from "./steps.ts";
 
 // Generates pods and pod templates that violate the Pod Security Standards or not, and namespaces with different
 // levels.
@@ -42,11 +42,11 @@ const shared = {
 const capability = pickOne("NET_BIND_SERVICE", "CHOWN", "NET_RAW", "SYS_PTRACE", "ALL", "MKNOD", "é😀", "\ue000");
 const ofContainer = fc
   .tuple(
-    buildWhole({
+    generateWholeObjects({
       ...shared,
       privileged: makeOptional(flag, 1, 6),
       capabilities: makeOptional(
-        buildWhole({
+        generateWholeObjects({
           add: makeOptional(buildList(capability, 3)),
           drop: makeOptional(pickOne(["ALL"], ["NET_RAW"], ["all"])),
         }),
@@ -74,7 +74,7 @@ const hostPorts = pickOne(
   [{ containerPort: 80, hostPort: 80 }],
 );
 const buildContainer = (name: string, runs: boolean) =>
-  buildWhole({
+  generateWholeObjects({
     name: pickOne(name),
     image: pickOne(image, image, "app:2"),
     securityContext: makeOptional(ofContainer, 4),
@@ -110,13 +110,13 @@ const debuggers = fc.tuple(buildContainer("e0", false)).map((found) => found.map
 
 const spec = fc
   .tuple(
-    buildWhole({
+    generateWholeObjects({
       containers: fc.oneof(
         fc.tuple(buildContainer("c0", true)),
         fc.tuple(buildContainer("c0", true), buildContainer("c1", true)),
       ),
       initContainers: makeOptional(fc.tuple(buildContainer("i0", false)), 1, 3),
-      securityContext: makeOptional(buildWhole({ ...shared, sysctls: makeOptional(sysctls, 1, 5) }), 3),
+      securityContext: makeOptional(generateWholeObjects({ ...shared, sysctls: makeOptional(sysctls, 1, 5) }), 3),
       volumes: makeOptional(volumes, 1, 2),
       runtimeClassName: makeOptional(pickOne("plain", "sandboxed"), 1, 7),
       os: makeOptional(pickOne({ name: "linux" }), 1, 7),
@@ -149,7 +149,7 @@ const annotations = fc
   .map(([kind, name, value]) => ({ [`container.${kind}.kubernetes.io/${name}`]: value }));
 
 /** The Go program with upstream's checks and its test pods; undefined if it wasn't built. */
-const evaluator = await findEvaluator();
+const evaluator = await findPodSecurityEvaluator();
 const corpus = evaluator ? await readUpstreamTestPods(evaluator) : [];
 /** Returns the distinct pods of versions: most pods are tested at several. */
 const listUpstreamPods = (version: string): PodTemplate[] => {

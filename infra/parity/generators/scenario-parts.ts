@@ -3,7 +3,7 @@ import type { JsonMap } from "#lib/json.ts";
 import {
   editAt,
   type FieldEdit,
-  lastStep,
+  lastDeletionStep,
   pickOne,
   type RequestSequence,
   type RequestStep,
@@ -64,7 +64,7 @@ export const buildScenario = (
   kind: RequestSequence["kind"],
   first: Arbitrary<RequestStep>,
   changes: Arbitrary<RequestStep>[],
-  { last = lastStep, ...more }: { last?: Arbitrary<RequestStep> } & Partial<RequestSequence> = {},
+  { last = lastDeletionStep, ...more }: { last?: Arbitrary<RequestStep> } & Partial<RequestSequence> = {},
 ): Arbitrary<RequestSequence> =>
   fc
     .tuple(first, changes.length > 0 ? buildSteps(changes) : pickOne([]), last, pickOne(false, false, false, true))

@@ -1,7 +1,7 @@
 import fc, { type Arbitrary } from "fast-check";
 import type { JsonMap } from "#lib/json.ts";
 import { certificateScenes } from "./certificates.ts";
-import { eventScenarios } from "./events.ts";
+import { eventRateLimitScenarios } from "./events.ts";
 import { nodeScenarios } from "./nodes.ts";
 import { createObjectGenerators } from "./object-generators.ts";
 import { podSecurityScenes } from "./pod-security.ts";
@@ -17,10 +17,10 @@ import {
 } from "./scenario-parts.ts";
 import {
   buildList,
-  buildWhole,
   editAt,
   type FieldEdit,
   type GeneratedKind,
+  generateWholeObjects,
   makeOptional,
   pickOne,
   type RequestSequence,
@@ -46,20 +46,23 @@ const buildPod = (spec: Arbitrary<JsonMap>, metadata: Arbitrary<JsonMap> = pickO
 
 const cpu = pickOne("100m", "200m", "0.5", "1", "1.500", "2", "4");
 const memory = pickOne("32Mi", "64Mi", "64.5Mi", "1Gi", "1e9", "3Gi");
-const amounts = buildWhole({ cpu: makeOptional(cpu, 2), memory: makeOptional(memory, 2) });
+const amounts = generateWholeObjects({ cpu: makeOptional(cpu, 2), memory: makeOptional(memory, 2) });
 /** Generated limits are never below the requests. */
 const within = fc.oneof(
-  buildWhole({ requests: amounts }),
-  buildWhole({ limits: amounts }),
-  buildWhole({ requests: amounts, limits: pickOne({ cpu: "8", memory: "8Gi" }, { cpu: "2", memory: "3Gi" }) }),
+  generateWholeObjects({ requests: amounts }),
+  generateWholeObjects({ limits: amounts }),
+  generateWholeObjects({
+    requests: amounts,
+    limits: pickOne({ cpu: "8", memory: "8Gi" }, { cpu: "2", memory: "3Gi" }),
+  }),
   fc.tuple(cpu, memory).map(([cpu, memory]) => ({ requests: { cpu, memory }, limits: { cpu, memory } })),
   pickOne({}),
 );
 const buildContainer = (name: string, resources: Arbitrary<unknown> = within) =>
-  buildWhole({ name: pickOne(name), image: pickOne(image), resources: makeOptional(resources, 3) });
+  generateWholeObjects({ name: pickOne(name), image: pickOne(image), resources: makeOptional(resources, 3) });
 
 const limited = buildPod(
-  buildWhole({
+  generateWholeObjects({
     containers: fc.oneof(fc.tuple(buildContainer("c0")), fc.tuple(buildContainer("c0"), buildContainer("c1"))),
     initContainers: makeOptional(
       fc
@@ -70,7 +73,7 @@ const limited = buildPod(
     ),
     resources: makeOptional(pickOne({ requests: { cpu: "3", memory: "4Gi" } }, { limits: { cpu: "4" } }), 1, 6),
   }),
-  buildWhole({ annotations: makeOptional(pickOne({ "kubernetes.io/limit-ranger": "mine" }), 1, 5) }),
+  generateWholeObjects({ annotations: makeOptional(pickOne({ "kubernetes.io/limit-ranger": "mine" }), 1, 5) }),
 );
 
 /** Requests with room for a resize, which may change neither the QoS class nor the set of resources. */
@@ -79,7 +82,7 @@ const usual = { resources: { requests: { cpu: "1", memory: "1Gi" } } };
 /** Builds pods on different nodes; `more` adds init containers or pod-level resources to resize. */
 const buildPodOnNode = (more: Record<string, Arbitrary<unknown>>) =>
   buildPod(
-    buildWhole({
+    generateWholeObjects({
       containers: fc.tuple(buildContainer("c0", burstable).map((one) => ({ ...usual, ...one }))),
       nodeName: makeOptional(pickOne("n1", "n2", "old", "small", "bare", "windows", "gone"), 6),
       overhead: makeOptional(pickOne({ cpu: "250m" }), 1, 9),
@@ -169,7 +172,7 @@ const volume = pickOne<JsonMap>(
   { name: "v", csi: { driver: "example.com", nodePublishSecretRef: { name: "b" } } },
 );
 const accountedPod = buildPod(
-  buildWhole({
+  generateWholeObjects({
     containers: fc.oneof(
       fc.tuple(buildAccountedContainer("c0")),
       fc.tuple(buildAccountedContainer("c0"), buildAccountedContainer("c1")),
@@ -184,7 +187,7 @@ const accountedPod = buildPod(
     imagePullSecrets: makeOptional(pickOne([{ name: "pull" }], [{ name: "pull" }, { name: "b" }]), 1, 2),
     nodeName: makeOptional(pickOne("n1")),
   }),
-  buildWhole({ annotations: makeOptional(pickOne(mirror), 1, 4) }),
+  generateWholeObjects({ annotations: makeOptional(pickOne(mirror), 1, 4) }),
 );
 const debug = buildEditStep(
   environment.map((environment) => [
@@ -194,7 +197,7 @@ const debug = buildEditStep(
 );
 
 const prioritisedPod = buildPod(
-  buildWhole({
+  generateWholeObjects({
     priorityClassName: makeOptional(
       pickOne("high", "polite", "usual", "unusual", "system-cluster-critical", "missing"),
       3,
@@ -205,7 +208,7 @@ const prioritisedPod = buildPod(
 );
 
 const classedPod = buildPod(
-  buildWhole({
+  generateWholeObjects({
     runtimeClassName: makeOptional(pickOne(...runtimeClassNames, "missing"), 5),
     overhead: makeOptional(
       pickOne({ cpu: "250m", memory: "64Mi" }, { cpu: "0.25", memory: "65536Ki" }, { cpu: "1" }),
@@ -226,7 +229,7 @@ const selectors = pickOne<JsonMap>(
   { pool: "default" },
   { pool: "other" },
 );
-const selectingPod = buildPod(buildWhole({ nodeSelector: makeOptional(selectors, 4) }));
+const selectingPod = buildPod(generateWholeObjects({ nodeSelector: makeOptional(selectors, 4) }));
 
 const toleration = pickOne<JsonMap>(
   ...[
@@ -248,7 +251,10 @@ const toleration = pickOne<JsonMap>(
   ...[{ key: "node.kubernetes.io/not-ready", operator: "Exists", effect: "NoExecute" }],
 );
 const toleratingPod = buildPod(
-  buildWhole({ containers: fc.tuple(buildContainer("c0")), tolerations: makeOptional(buildList(toleration, 3), 4) }),
+  generateWholeObjects({
+    containers: fc.tuple(buildContainer("c0")),
+    tolerations: makeOptional(buildList(toleration, 3), 4),
+  }),
 );
 
 const claim = fc
@@ -346,7 +352,7 @@ const judgedImage = pickOne(
   `app@sha256:${"0af9".repeat(16)}`,
 );
 const judgedPod = buildPod(
-  buildWhole({
+  generateWholeObjects({
     containers: judgedImage.map((image) => [{ name: "c0", image }]),
     initContainers: makeOptional(
       judgedImage.map((image) => [{ name: "i0", image }]),
@@ -354,7 +360,7 @@ const judgedPod = buildPod(
       2,
     ),
   }),
-  buildWhole({
+  generateWholeObjects({
     annotations: makeOptional(pickOne({ [breakGlass]: "yes" }, { "example.com/image-policy.k8s.io": "no" }), 1, 4),
   }),
 );
@@ -395,14 +401,17 @@ export const scenarioGenerators = {
   /** Pods that are created with a node's name. */
   placements: buildObjectScenario(
     "pods",
-    buildPod(buildWhole({ nodeName: makeOptional(pickOne("n1", "n2", "old", "windows", "gone"), 4) }), topology),
+    buildPod(
+      generateWholeObjects({ nodeName: makeOptional(pickOne("n1", "n2", "old", "windows", "gone"), 4) }),
+      topology,
+    ),
     [labelSteps],
   ),
   accounts: buildObjectScenario("pods", accountedPod, [debug, labelSteps]),
   /** Pods without secrets that get ephemeral containers with secrets. */
   debugging: buildObjectScenario(
     "pods",
-    buildPod(buildWhole({ serviceAccountName: pickOne("strict", "strict", "lenient", undefined) })),
+    buildPod(generateWholeObjects({ serviceAccountName: pickOne("strict", "strict", "lenient", undefined) })),
     [debug, debug, labelSteps],
   ),
   priorities: buildObjectScenario("pods", prioritisedPod, [
@@ -479,7 +488,7 @@ export const scenarioGenerators = {
     [],
   ),
   ...certificateScenes,
-  ...eventScenarios,
+  ...eventRateLimitScenarios,
   ...nodeScenarios,
   ...podSecurityScenes,
 } satisfies Record<string, Arbitrary<RequestSequence>>;

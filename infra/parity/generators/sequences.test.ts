@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import fc from "fast-check";
 import { readCatalogue } from "../../catalogue/registry.ts";
-import { comparisonConfigs, listPorts } from "../plugins.ts";
+import { comparisonConfigs, listPluginPorts } from "../plugins.ts";
 import { scenarioGenerators } from "./scenarios.ts";
 import { buildSequences } from "./sequences.ts";
 import { generatorNamespaceNames } from "./surroundings.ts";
@@ -78,7 +78,7 @@ describe("the requests for one plugin", () => {
     assert.deepEqual(played, new Set(Object.keys(scenarioGenerators)));
     const names = Object.values(comparisonConfigs).flatMap(({ namespaces = {} }) => Object.keys(namespaces));
     assert.deepEqual(new Set(names).difference(new Set([...generatorNamespaceNames, "own", "nowhere"])), new Set());
-    const plugins = new Set(listPorts(await readCatalogue()).map(({ rule }) => rule.upstreamPlugin.plugin));
+    const plugins = new Set(listPluginPorts(await readCatalogue()).map(({ rule }) => rule.upstreamPlugin.plugin));
     for (const plugin of Object.keys(comparisonConfigs)) assert.ok(plugins.has(plugin), plugin);
   });
 });

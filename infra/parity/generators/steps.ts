@@ -92,7 +92,7 @@ export const generatedKinds = {
 } as const;
 
 /** A competing webhook changes pods with this annotation, after all rules. */
-export const neverPullAnnotation = "parity.postern.dev/never-pull";
+export const competingWebhookAnnotation = "parity.postern.dev/never-pull";
 
 /** Generates a value or undefined, in this proportion. */
 export const makeOptional = <T>(arbitrary: Arbitrary<T>, present = 1, absent = 1): Arbitrary<T | undefined> =>
@@ -105,15 +105,15 @@ export const makeOptional = <T>(arbitrary: Arbitrary<T>, present = 1, absent = 1
 export const pickOne = <T>(...values: T[]) => fc.constantFrom(...values);
 
 /** Generates objects in which each member may be missing. */
-export const buildPartial = (members: Record<string, Arbitrary<unknown>>): Arbitrary<JsonMap> =>
+export const generatePartialObjects = (members: Record<string, Arbitrary<unknown>>): Arbitrary<JsonMap> =>
   fc.record(members, { requiredKeys: [] }).map(deleteUndefined);
 /** Generates objects with all of these members, without those whose generated value is undefined. */
-export const buildWhole = (members: Record<string, Arbitrary<unknown>>): Arbitrary<JsonMap> =>
+export const generateWholeObjects = (members: Record<string, Arbitrary<unknown>>): Arbitrary<JsonMap> =>
   fc.record(members).map(deleteUndefined);
 export const deleteUndefined = (fields: object): JsonMap =>
   Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined));
 /** Makes each member absent in most generated objects. */
-export const makeRare = (members: Record<string, Arbitrary<unknown>>): Record<string, Arbitrary<unknown>> =>
+export const makeMembersRare = (members: Record<string, Arbitrary<unknown>>): Record<string, Arbitrary<unknown>> =>
   Object.fromEntries(Object.entries(members).map(([name, arbitrary]) => [name, makeOptional(arbitrary, 1, 4)]));
 export const buildList = <T>(arbitrary: Arbitrary<T>, maxLength = 2) => fc.array(arbitrary, { maxLength });
 
@@ -162,10 +162,10 @@ export const requestOptions: Arbitrary<RequestOptions> = fc.record({
 });
 
 /** Generates the type of a patch. */
-export const patchType = pickOne("json" as const, "merge" as const, "strategic-merge" as const);
+export const patchTypeGenerator = pickOne("json" as const, "merge" as const, "strategic-merge" as const);
 
 /** Generates the last step of a sequence, which deletes its object or all objects. */
-export const lastStep: Arbitrary<RequestStep> = fc
+export const lastDeletionStep: Arbitrary<RequestStep> = fc
   .record({
     user: pickOne<RequestUser>("admin", "admin", "jane"),
     dryRun: pickOne(false, false, false, true),

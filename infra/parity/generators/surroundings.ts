@@ -26,7 +26,7 @@ export const runtimeClassNames: readonly string[] = listNames("RuntimeClass");
 const terminatingNames = ["ending", "ended-work"];
 
 /** Creates the objects that generated requests refer to; kinds behind feature gates only with `hasGroups`. */
-export const createSurroundings = async (admin: ClusterClient, hasGroups: boolean): Promise<void> => {
+export const createReferencedObjects = async (admin: ClusterClient, hasGroups: boolean): Promise<void> => {
   const send = async (method: "POST" | "PATCH" | "DELETE", path: string, body?: object) => {
     const contentType = { ...(method === "PATCH" && { contentType: "application/merge-patch+json" }) };
     const answer = await admin({ method, path, body, ...contentType });

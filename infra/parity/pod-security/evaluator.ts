@@ -7,19 +7,19 @@ import type { Pod } from "kubernetes-types/core/v1.d.ts";
 import {
   type CachedGoProgram,
   findGoProgram,
+  findOrBuildGoProgram,
   type GoProgram,
-  requireGoProgram,
   runCommand,
 } from "../control-plane/go-programs.ts";
 
 /** A test pod of upstream and its path, such as `baseline/v1.35/fail/privileged0.yaml`. */
-export interface CorpusPod {
+export interface UpstreamPodSecurityTestPod {
   place: string;
   pod: Pod;
 }
 
 /** The violations of a level by a pod, from version `since` on. */
-export interface EvaluatorVerdict {
+export interface UpstreamPodSecurityVerdict {
   since: number;
   allowed: boolean;
   reasons: string[] | null;
@@ -29,10 +29,10 @@ export interface EvaluatorVerdict {
 }
 
 /** Upstream's verdicts on a pod, by level: those of all versions, and the one of version `latest`. */
-export interface EvaluatorVerdicts {
-  baseline: EvaluatorVerdict[];
-  restricted: EvaluatorVerdict[];
-  latest: Record<"baseline" | "restricted", EvaluatorVerdict>;
+export interface UpstreamPodSecurityVerdicts {
+  baseline: UpstreamPodSecurityVerdict[];
+  restricted: UpstreamPodSecurityVerdict[];
+  latest: Record<"baseline" | "restricted", UpstreamPodSecurityVerdict>;
 }
 
 /** Upstream's evaluator, and upstream's test pods, which are part of the module. */
@@ -54,17 +54,17 @@ const evaluator: GoProgram = {
 };
 
 /** Returns the evaluator if it was built before. */
-export const findEvaluator = () => findGoProgram(evaluator);
+export const findPodSecurityEvaluator = () => findGoProgram(evaluator);
 
 /** Returns upstream's test pods: for each level and version some that pass and some that fail. */
-export const readUpstreamTestPods = async ({ folder }: CachedGoProgram): Promise<CorpusPod[]> =>
+export const readUpstreamTestPods = async ({ folder }: CachedGoProgram): Promise<UpstreamPodSecurityTestPod[]> =>
   parse(await readFile(join(folder, "corpus.jsonl"), "utf8"));
 
 /** Returns upstream's verdicts on each pod. */
-export const evaluateUpstream = async (
+export const evaluateUpstreamPodSecurity = async (
   { program }: CachedGoProgram,
   pods: readonly object[],
-): Promise<EvaluatorVerdicts[]> => {
+): Promise<UpstreamPodSecurityVerdicts[]> => {
   const child = spawn(program, { stdio: ["pipe", "pipe", "inherit"] });
   child.stdin.end(pods.map((pod) => `${JSON.stringify(pod)}\n`).join(""));
   return parse(await text(child.stdout));
@@ -77,6 +77,6 @@ const parse = (lines: string) =>
     .map((line) => JSON.parse(line));
 
 if (import.meta.main) {
-  const { version, program } = await requireGoProgram(evaluator);
+  const { version, program } = await findOrBuildGoProgram(evaluator);
   process.stdout.write(`The evaluator of pod-security-admission ${version} is at ${program}\n`);
 }

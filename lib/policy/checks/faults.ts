@@ -1,13 +1,13 @@
 import { getOwn, isMap } from "../../json.ts";
 import { policyGroup } from "../types.ts";
 import { checkCondition } from "./conditions.ts";
-import { checkOrigin, checkOverriderPatches, checkTemplate } from "./overriders.ts";
-import { checkSelector } from "./selectors.ts";
+import { checkOriginOverriders, checkOverriderPatches, checkTemplate } from "./overriders.ts";
+import { checkResourceSelector } from "./selectors.ts";
 import {
   acceptAnything,
   checkEach,
   checkFields,
-  checkKnownFields,
+  checkFieldsAllowingUnknown,
   checkOneOf,
   checkRequired,
   checkText,
@@ -16,7 +16,7 @@ import {
   type ValueCheck,
 } from "./shape-checks.ts";
 
-const checkSelectors = checkEach(checkSelector);
+const checkSelectors = checkEach(checkResourceSelector);
 
 const checkOverrideRule = checkFields({
   targetOperations: checkTexts,
@@ -26,7 +26,7 @@ const checkOverrideRule = checkFields({
       renderedCue: checkText,
       cue: checkText,
       plaintext: checkOverriderPatches,
-      origin: checkOrigin,
+      origin: checkOriginOverriders,
     }),
   ),
 });
@@ -53,16 +53,16 @@ const specChecks: Record<string, ValueCheck> = {
   ClusterValidatePolicy: checkValidateSpec,
 };
 
-const checkMetadata = checkKnownFields<{ name?: string; generateName?: string }>(
+const checkMetadata = checkFieldsAllowingUnknown<{ name?: string; generateName?: string }>(
   { name: checkText, generateName: checkText, namespace: checkText },
   ({ name, generateName }, blame) => {
     if (!name && !generateName) blame("name", "is missing");
   },
 );
 
-export const policyVersion = `${policyGroup}/v1alpha1`;
+export const kinitirasApiVersion = `${policyGroup}/v1alpha1`;
 
-export const policyKinds: readonly string[] = Object.keys(specChecks);
+export const kinitirasPolicyKinds: readonly string[] = Object.keys(specChecks);
 
 /** Returns all faults of a policy, each in a sentence that begins with the field. Doesn't compile scripts. */
 export const findPolicyFaults = (policy: unknown): string[] => {
@@ -70,9 +70,9 @@ export const findPolicyFaults = (policy: unknown): string[] => {
   if (!isMap(policy)) return ["a policy must be a map"];
   if (isTooDeep(policy)) return ["the policy is nested too deeply"];
   const kind = getOwn(policy, "kind");
-  checkKnownFields({
-    apiVersion: checkRequired(checkOneOf(policyVersion)),
-    kind: checkRequired(checkOneOf(...policyKinds)),
+  checkFieldsAllowingUnknown({
+    apiVersion: checkRequired(checkOneOf(kinitirasApiVersion)),
+    kind: checkRequired(checkOneOf(...kinitirasPolicyKinds)),
     metadata: checkRequired(checkMetadata),
     spec: checkRequired(
       typeof kind === "string" && Object.hasOwn(specChecks, kind)

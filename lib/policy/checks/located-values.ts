@@ -8,12 +8,12 @@ export interface LocatedValue<T> {
 }
 
 /** A policy's reference and the field that it is in. `isUsed` is false if the evaluation ignores it. */
-export interface LocatedReference extends LocatedValue<ValueReference> {
+export interface LocatedPolicyReference extends LocatedValue<ValueReference> {
   isUsed: boolean;
 }
 
-export const listReferences = (policy: KinitirasPolicy): LocatedReference[] => {
-  const found: (Omit<LocatedReference, "what"> & { what: ValueReference | undefined })[] =
+export const listPolicyReferences = (policy: KinitirasPolicy): LocatedPolicyReference[] => {
+  const found: (Omit<LocatedPolicyReference, "what"> & { what: ValueReference | undefined })[] =
     policy.kind === "ClusterValidatePolicy"
       ? policy.spec.validateRules.flatMap(({ template }, index) =>
           (["dataRef", "valueRef"] as const).map((field) => {
@@ -26,7 +26,7 @@ export const listReferences = (policy: KinitirasPolicy): LocatedReference[] => {
           const at = `spec.overrideRules[${index}].overriders.template.valueRef`;
           return { at, what: template?.valueRef, isUsed: template !== undefined && usesReference(template) };
         });
-  return found.filter((place): place is LocatedReference => place.what !== undefined);
+  return found.filter((place): place is LocatedPolicyReference => place.what !== undefined);
 };
 
 /** Reports whether a template uses its reference: only annotations and labels do, and only without a value. */
@@ -34,7 +34,7 @@ const usesReference = ({ type, operation, value }: OverrideTemplate): boolean =>
   (type === "annotations" || type === "labels") && operation !== "remove" && findSetField(value) === undefined;
 
 /** Lists the scripts that must compile: those of users, and renderings of templates. */
-export const listScripts = (policy: KinitirasPolicy): LocatedValue<string>[] => {
+export const listPolicyCueScripts = (policy: KinitirasPolicy): LocatedValue<string>[] => {
   const rules =
     policy.kind === "ClusterValidatePolicy"
       ? policy.spec.validateRules.map((rule, index) => ({ at: `spec.validateRules[${index}]`, rule }))

@@ -1,4 +1,9 @@
-import { isOnlyReplaced, type OriginOverrider, type OverrideTemplate, originOverriderTypes } from "../types.ts";
+import {
+  allowsOnlyReplaceOperation,
+  type OriginOverrider,
+  type OverrideTemplate,
+  originOverriderTypes,
+} from "../types.ts";
 import { findSetField } from "../values/constants.ts";
 import { parseDecimal } from "../values/decimals.ts";
 import { quoteValue } from "../values/texts.ts";
@@ -8,7 +13,7 @@ import {
   checkResources,
   checkTolerations,
   checkTopologySpreadConstraints,
-  countAffinityTerms,
+  countTermsPerAffinityList,
   findTolerationFaults,
 } from "./pod-fields.ts";
 import { checkReference } from "./references.ts";
@@ -17,7 +22,7 @@ import {
   type CrossFieldCheck,
   checkBoolean,
   checkEach,
-  checkEachValue,
+  checkEachMapValue,
   checkFields,
   checkNonNegativeInteger,
   checkOneOf,
@@ -91,7 +96,7 @@ const payloadChecks: Record<OverrideTemplate["type"], (template: OverrideTemplat
     if (tolerations.length === 0) blame("tolerations", "is missing; it lists the tolerations of the template");
   },
   affinity({ operation, affinity = {} }, blame) {
-    const terms = countAffinityTerms(affinity).filter((terms) => terms > 0 || operation === "remove");
+    const terms = countTermsPerAffinityList(affinity).filter((terms) => terms > 0 || operation === "remove");
     if (terms.length === 0) blame("affinity", "is missing; at least one of its lists must have a term");
   },
 };
@@ -122,18 +127,19 @@ const originFields: Record<keyof OriginOverrider, ValueCheck> = {
   hostNetwork: checkBoolean,
   schedulerName: checkText,
   resourceRequirements: checkResources,
-  resourcesOversell: checkFields({ requests: checkEachValue(checkFactor), limits: checkEachValue(checkFactor) }),
+  resourcesOversell: checkFields({ requests: checkEachMapValue(checkFactor), limits: checkEachMapValue(checkFactor) }),
   affinity: checkAffinity,
   tolerations: checkTolerations,
   topologySpreadConstraints: checkTopologySpreadConstraints,
 };
 
 const checkOverrider: ValueCheck = checkFields<OriginOverrider>(originFields, ({ type, operation, replace }, blame) => {
-  if (operation === undefined && replace !== true && !isOnlyReplaced(type)) blame("operation", "is missing");
+  if (operation === undefined && replace !== true && !allowsOnlyReplaceOperation(type))
+    blame("operation", "is missing");
 });
 
 /** Checks origin overriders. What upstream refuses gets upstream's message. */
-export const checkOrigin: ValueCheck = (value, at, faults) => {
+export const checkOriginOverriders: ValueCheck = (value, at, faults) => {
   const before = faults.length;
   checkEach(checkOverrider)(value, at, faults);
   if (!Array.isArray(value) || faults.length > before) return;

@@ -8,9 +8,9 @@ import { checkLabelSelector } from "./selectors.ts";
 import {
   addFault,
   checkEach,
-  checkEachValue,
+  checkEachMapValue,
+  checkFieldsAllowingUnknown,
   checkInteger,
-  checkKnownFields,
   checkRequired,
   checkText,
   checkTexts,
@@ -27,13 +27,13 @@ const checkQuantity: ValueCheck = (value, at, faults) => {
   )(value, at, faults);
 };
 
-export const checkResources: ValueCheck = checkKnownFields({
-  requests: checkEachValue(checkQuantity),
-  limits: checkEachValue(checkQuantity),
+export const checkResources: ValueCheck = checkFieldsAllowingUnknown({
+  requests: checkEachMapValue(checkQuantity),
+  limits: checkEachMapValue(checkQuantity),
 });
 
 export const checkTolerations: ValueCheck = checkEach(
-  checkKnownFields<Toleration>({
+  checkFieldsAllowingUnknown<Toleration>({
     key: checkText,
     operator: checkText,
     value: checkText,
@@ -99,16 +99,16 @@ const checkKubernetesEnum = (...words: string[]): ValueCheck =>
     ),
   );
 
-const checkRequirement = checkKnownFields({
+const checkRequirement = checkFieldsAllowingUnknown({
   key: checkRequired(checkText),
   operator: checkKubernetesEnum("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"),
   values: checkTexts,
 });
-const checkNodeTerm = checkKnownFields({
+const checkNodeTerm = checkFieldsAllowingUnknown({
   matchExpressions: checkEach(checkRequirement),
   matchFields: checkEach(checkRequirement),
 });
-const checkPodTerm = checkKnownFields({
+const checkPodTerm = checkFieldsAllowingUnknown({
   labelSelector: checkLabelSelector,
   namespaceSelector: checkLabelSelector,
   namespaces: checkTexts,
@@ -117,24 +117,24 @@ const checkPodTerm = checkKnownFields({
 const podListChecks = {
   requiredDuringSchedulingIgnoredDuringExecution: checkEach(checkPodTerm),
   preferredDuringSchedulingIgnoredDuringExecution: checkEach(
-    checkKnownFields({ weight: checkRequired(checkInteger), podAffinityTerm: checkRequired(checkPodTerm) }),
+    checkFieldsAllowingUnknown({ weight: checkRequired(checkInteger), podAffinityTerm: checkRequired(checkPodTerm) }),
   ),
 };
 
-export const checkAffinity: ValueCheck = checkKnownFields<Affinity>({
-  nodeAffinity: checkKnownFields({
-    requiredDuringSchedulingIgnoredDuringExecution: checkKnownFields({
+export const checkAffinity: ValueCheck = checkFieldsAllowingUnknown<Affinity>({
+  nodeAffinity: checkFieldsAllowingUnknown({
+    requiredDuringSchedulingIgnoredDuringExecution: checkFieldsAllowingUnknown({
       nodeSelectorTerms: checkRequired(checkEach(checkNodeTerm)),
     }),
     preferredDuringSchedulingIgnoredDuringExecution: checkEach(
-      checkKnownFields({ weight: checkRequired(checkInteger), preference: checkRequired(checkNodeTerm) }),
+      checkFieldsAllowingUnknown({ weight: checkRequired(checkInteger), preference: checkRequired(checkNodeTerm) }),
     ),
   }),
-  podAffinity: checkKnownFields(podListChecks),
-  podAntiAffinity: checkKnownFields(podListChecks),
+  podAffinity: checkFieldsAllowingUnknown(podListChecks),
+  podAntiAffinity: checkFieldsAllowingUnknown(podListChecks),
 });
 
-export const countAffinityTerms = ({ nodeAffinity, podAffinity, podAntiAffinity }: Affinity): number[] =>
+export const countTermsPerAffinityList = ({ nodeAffinity, podAffinity, podAntiAffinity }: Affinity): number[] =>
   [nodeAffinity, podAffinity, podAntiAffinity]
     .flatMap((part) => (isMap(part) ? Object.values(part) : []))
     .map((list) => (Array.isArray(list) ? list.length : Object(Object(list).nodeSelectorTerms).length || 0));
@@ -142,7 +142,7 @@ export const countAffinityTerms = ({ nodeAffinity, podAffinity, podAntiAffinity 
 export const checkTopologySpreadConstraints: ValueCheck = (value, at, faults) => {
   const before = faults.length;
   checkEach(
-    checkKnownFields({
+    checkFieldsAllowingUnknown({
       maxSkew: checkRequired(checkInteger),
       topologyKey: checkRequired(checkText),
       whenUnsatisfiable: checkKubernetesEnum("DoNotSchedule", "ScheduleAnyway"),

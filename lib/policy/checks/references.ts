@@ -4,7 +4,7 @@ import { quoteValue } from "../values/texts.ts";
 import { checkObjectSelector } from "./selectors.ts";
 import {
   acceptAnything,
-  checkEachValue,
+  checkEachMapValue,
   checkFields,
   checkOneOf,
   checkRequired,
@@ -43,7 +43,7 @@ const checkHeaderValue: ValueCheck = checkTextWith((value) =>
 );
 
 const checkHeader: ValueCheck = (value, at, faults) => {
-  checkEachValue(checkHeaderValue)(value, at, faults);
+  checkEachMapValue(checkHeaderValue)(value, at, faults);
   for (const name of Object.keys(Object(value)).slice(0, 1000))
     checkTextWith((headerName) =>
       /^[\w!#$%&'*+.^`|~-]+$/.test(headerName)
@@ -76,7 +76,7 @@ const checkHttp: ValueCheck = checkFields({
     /^(GET|POST)?$/i.test(value) ? undefined : `must be GET or POST, not ${quoteValue(value)}`,
   ),
   header: checkHeader,
-  params: checkEachValue(checkText),
+  params: checkEachMapValue(checkText),
   body: acceptAnything,
   auth: checkAuth,
 });

@@ -3,9 +3,9 @@ import type { LabelSelector } from "../../objects/selection.ts";
 import { quoteValue } from "../values/texts.ts";
 import {
   checkEach,
-  checkEachValue,
+  checkEachMapValue,
   checkFields,
-  checkKnownFields,
+  checkFieldsAllowingUnknown,
   checkRequired,
   checkText,
   checkTextMap,
@@ -55,14 +55,14 @@ const checkFilledValue: ValueCheck = (value, at, faults) =>
   (typeof value === "string" && value.includes("{{") ? checkText : checkLabelValue)(value, at, faults);
 
 const createLabelSelectorCheck = (value: ValueCheck): ValueCheck =>
-  checkKnownFields<LabelSelector>({
+  checkFieldsAllowingUnknown<LabelSelector>({
     matchLabels: (labels, at, faults) => {
-      checkEachValue(value)(labels, at, faults);
+      checkEachMapValue(value)(labels, at, faults);
       // checkEachValue has reported a value that is no map.
       for (const name of Object.keys(Object(labels)).slice(0, 1000)) checkLabelKey(name, `${at}: the key`, faults);
     },
     matchExpressions: checkEach(
-      checkKnownFields<Expression>(
+      checkFieldsAllowingUnknown<Expression>(
         { key: checkRequired(checkLabelKey), operator: checkOperator, values: checkEach(value) },
         (expression, blame) => {
           const fault = findValuesFault(expression, expression.values);
@@ -87,7 +87,7 @@ const checkFieldSelector: ValueCheck = checkFields({
   ),
 });
 
-export const checkSelector: ValueCheck = checkFields({
+export const checkResourceSelector: ValueCheck = checkFields({
   apiVersion: checkRequired(checkText),
   kind: checkRequired(checkText),
   namespace: checkText,

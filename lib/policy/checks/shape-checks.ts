@@ -43,11 +43,11 @@ export const checkOneOf =
     addFault(
       faults,
       at,
-      `must be ${joinWords(words)}, not ${typeof value === "string" ? quoteValue(value) : describeValue(value)}`,
+      `must be ${joinAlternatives(words)}, not ${typeof value === "string" ? quoteValue(value) : describeValue(value)}`,
     );
   };
 
-export const joinWords = (words: readonly string[]): string =>
+export const joinAlternatives = (words: readonly string[]): string =>
   words.length < 2 ? words.join() : `${words.slice(0, -1).join(", ")} or ${words.at(-1)}`;
 
 /** Returns a check of texts; `fault` returns what is wrong with a text, or undefined. */
@@ -80,7 +80,7 @@ export const checkEach =
     }
   };
 
-export const checkEachValue =
+export const checkEachMapValue =
   (check: ValueCheck): ValueCheck =>
   (value, at, faults) => {
     if (value === undefined) return;
@@ -92,7 +92,7 @@ export const checkEachValue =
   };
 
 export const checkTexts: ValueCheck = checkEach(checkText);
-export const checkTextMap: ValueCheck = checkEachValue(checkText);
+export const checkTextMap: ValueCheck = checkEachMapValue(checkText);
 
 /** Checks fields of a map against each other, once each is valid alone; `addFault` takes the field at fault. */
 export type CrossFieldCheck<T> = (value: T, blame: (field: string, sentence: string) => void, at: string) => void;
@@ -126,8 +126,10 @@ export const checkFields = <T>(shape: Record<string, ValueCheck>, across?: Cross
   createFieldCheck(shape, false, across);
 
 /** Checks a map that may have other fields: Kubernetes' own kinds get new ones in new versions. */
-export const checkKnownFields = <T>(shape: Record<string, ValueCheck>, across?: CrossFieldCheck<T>): ValueCheck =>
-  createFieldCheck(shape, true, across);
+export const checkFieldsAllowingUnknown = <T>(
+  shape: Record<string, ValueCheck>,
+  across?: CrossFieldCheck<T>,
+): ValueCheck => createFieldCheck(shape, true, across);
 
 /** More levels than policies have; recursive functions can handle them. */
 const maximumDepth = 300;

@@ -1,17 +1,17 @@
 import { unescapeStep } from "../../json.ts";
 import {
-  isOnlyReplaced,
+  allowsOnlyReplaceOperation,
   type KinitirasPolicy,
   type OverrideRule,
   type OverrideTemplate,
   policyGroup,
   type ResourceSelector,
-  type ValidateRule,
+  type ValidatePolicyRule,
 } from "../types.ts";
 import { findSetField, needsComparison } from "../values/constants.ts";
 import { quoteValue } from "../values/texts.ts";
 import { findPolicyFaults } from "./faults.ts";
-import { type LocatedReference, listReferences } from "./located-values.ts";
+import { type LocatedPolicyReference, listPolicyReferences } from "./located-values.ts";
 import { findTolerationFaults } from "./pod-fields.ts";
 import { findLabelKeyFault, findLabelValueFault, labelOperators } from "./selectors.ts";
 
@@ -28,7 +28,7 @@ export const findPolicyWarnings = (policy: unknown): string[] => {
   else
     for (const [index, rule] of sound.spec.overrideRules.entries())
       warnOfOverrideRule(rule, `spec.overrideRules[${index}]`, sound.spec.resourceSelectors, warn);
-  for (const place of listReferences(sound)) warnOfReference(place, warn);
+  for (const place of listPolicyReferences(sound)) warnOfReference(place, warn);
   return warnings.slice(0, 20);
 };
 
@@ -104,7 +104,7 @@ const warnOfOverrideRule = (
   if (repeated)
     warn(`${place}.origin has ${repeated.type} more than once: only the last of these entries takes effect`);
   for (const [index, { type, operation }] of origin.entries())
-    if (operation !== undefined && operation !== "replace" && isOnlyReplaced(type))
+    if (operation !== undefined && operation !== "replace" && allowsOnlyReplaceOperation(type))
       warn(
         `${place}.origin[${index}].operation is ${operation}, which ${type} doesn't support: every request fails; use replace`,
       );
@@ -148,7 +148,7 @@ const podKinds = new Set([
   ...["Job", "CronJob", "ReplicationController"],
 ]);
 
-const warnOfValidateRule = (rule: ValidateRule, at: string, warn: AddWarning) => {
+const warnOfValidateRule = (rule: ValidatePolicyRule, at: string, warn: AddWarning) => {
   warnOfOperations(rule.targetOperations, at, ["CONNECT"], warn);
   if (rule.template === undefined) {
     if (!rule.cue) warn(`${at} is empty: the rule refuses nothing`);
@@ -167,7 +167,7 @@ const warnOfValidateRule = (rule: ValidateRule, at: string, warn: AddWarning) =>
     warn(`${place}.value is true or false, which can't be ordered or calculated with: every request fails`);
 };
 
-const warnOfReference = ({ at, what: { from, http, k8s }, isUsed }: LocatedReference, warn: AddWarning) => {
+const warnOfReference = ({ at, what: { from, http, k8s }, isUsed }: LocatedPolicyReference, warn: AddWarning) => {
   const ofObject = [k8s?.name, k8s?.namespace, k8s?.name ? "" : JSON.stringify(k8s?.labelSelector ?? {})];
   const filled = { k8s: ofObject, http: [http?.url, ...Object.values(http?.params ?? {})] }[String(from)] ?? [];
   if (isUsed && filled.some((text) => text?.includes("{{}}")))

@@ -6,7 +6,7 @@ import {
   type JsonMap,
   requireList,
   requireMap,
-  setMember,
+  setMemberToCopy,
 } from "../../json.ts";
 import type { OverrideTemplate } from "../types.ts";
 import { prependMissingElements } from "./pod-spec.ts";
@@ -15,7 +15,7 @@ import { prependMissingElements } from "./pod-spec.ts";
 export const requiredTermsField = "requiredDuringSchedulingIgnoredDuringExecution";
 const preferredTerms = "preferredDuringSchedulingIgnoredDuringExecution";
 
-export const affinityLists = [
+export const affinityTermListPaths = [
   { parents: ["affinity", "nodeAffinity", requiredTermsField], key: "nodeSelectorTerms" },
   { parents: ["affinity", "nodeAffinity"], key: preferredTerms },
   { parents: ["affinity", "podAffinity"], key: requiredTermsField },
@@ -23,11 +23,11 @@ export const affinityLists = [
   { parents: ["affinity", "podAntiAffinity"], key: requiredTermsField },
   { parents: ["affinity", "podAntiAffinity"], key: preferredTerms },
 ];
-type AffinityList = (typeof affinityLists)[number];
+type AffinityList = (typeof affinityTermListPaths)[number];
 
 /** Applies a template of affinities to a pod spec in place, and reports whether anything changed. */
 export const changeAffinity = (podSpec: JsonMap, { operation, affinity }: OverrideTemplate): boolean => {
-  const termLists = affinityLists.flatMap((place) => {
+  const termLists = affinityTermListPaths.flatMap((place) => {
     const terms = findList({ affinity }, place);
     // A template with the operation `remove` only names the list to delete, so that list may be empty.
     return terms === undefined || (terms.length === 0 && operation !== "remove") ? [] : [{ place, terms }];
@@ -38,7 +38,9 @@ export const changeAffinity = (podSpec: JsonMap, { operation, affinity }: Overri
     if (operation === "remove") return removeFrom(podSpec, place.parents, place.key);
     const present = operation === "add" ? findList(podSpec, place) : undefined;
     const parent = openParent(podSpec, place);
-    return present?.length ? prependMissingElements(parent, place.key, terms) : setMember(parent, place.key, terms);
+    return present?.length
+      ? prependMissingElements(parent, place.key, terms)
+      : setMemberToCopy(parent, place.key, terms);
   });
 };
 

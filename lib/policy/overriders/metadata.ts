@@ -32,14 +32,14 @@ export const changeMetadata = (
 };
 
 /** Reports whether a constant has a value; empty lists and maps don't count. */
-export const hasConstant = (constant: PolicyConstant | null | undefined): boolean =>
+export const hasNonEmptyConstant = (constant: PolicyConstant | null | undefined): boolean =>
   Object.values(requireMap(constant, "template.value") ?? {}).some((value) =>
     typeof value === "object" ? Object.keys(value ?? {}).length > 0 : value !== undefined,
   );
 
 const buildMembers = (template: OverrideTemplate, referenced: FoundValue | undefined): JsonMap => {
   const { value, valueRef } = template;
-  if (hasConstant(value) && value) return buildConstantMembers(template, value);
+  if (hasNonEmptyConstant(value) && value) return buildConstantMembers(template, value);
   if (!valueRef) throw new Error("template needs value or valueRef");
   const key = requireKey(template);
   return referenced === undefined

@@ -9,10 +9,10 @@ import {
   requireList,
   requireMap,
   requireTexts,
-  setMember,
+  setMemberToCopy,
 } from "../../json.ts";
 import type { KubernetesObject } from "../../review.ts";
-import { isOnlyReplaced, type OriginOverrider } from "../types.ts";
+import { allowsOnlyReplaceOperation, type OriginOverrider } from "../types.ts";
 import { findPodSpec } from "./pod-spec.ts";
 import { multiplyTruncated, parseTemplateQuantity, requireFactor } from "./resources.ts";
 
@@ -27,7 +27,7 @@ interface FieldChange {
  * Applies overriders in place and reports whether anything changed. As upstream, computes each from the object as it
  * was before the first: if two overriders set the same field, the last one wins.
  */
-export const applyOrigins = (object: KubernetesObject, origins: readonly OriginOverrider[]): boolean => {
+export const applyOriginOverriders = (object: KubernetesObject, origins: readonly OriginOverrider[]): boolean => {
   const changes = origins.map((origin, index) => {
     try {
       return computeChange(object, origin);
@@ -37,7 +37,7 @@ export const applyOrigins = (object: KubernetesObject, origins: readonly OriginO
   });
   return applyToEach(
     changes.filter((change) => change !== undefined),
-    ({ parent, key, value }) => (value === undefined ? deleteMember(parent, key) : setMember(parent, key, value)),
+    ({ parent, key, value }) => (value === undefined ? deleteMember(parent, key) : setMemberToCopy(parent, key, value)),
   );
 };
 
@@ -46,7 +46,7 @@ const computeChange = (object: KubernetesObject, origin: OriginOverrider): Field
   const { type }: OriginOverrider = origin;
   if (!Object.hasOwn(computations, type))
     throw new Error(`type must be one of ${Object.keys(computations).join(", ")}`);
-  const isReplaced = isOnlyReplaced(type);
+  const isReplaced = allowsOnlyReplaceOperation(type);
   // Types that support only replace may leave the operation out.
   const operation = origin.operation ?? (isReplaced || origin.replace === true ? "replace" : undefined);
   if (operation !== "replace" && (isReplaced || (operation !== "add" && operation !== "remove")))
@@ -120,7 +120,7 @@ const replaceResources: ComputeChange = (podSpec, origin) => {
 };
 
 /** The resources of a container to which the factors of `resourcesOversell` apply. */
-export const oversoldResources = ["cpu", "memory", "storage", "ephemeral-storage"];
+export const originOversellResources = ["cpu", "memory", "storage", "ephemeral-storage"];
 
 const multiplyResources: ComputeChange = (podSpec, origin) => {
   const parent = requireContainer(podSpec, origin);
@@ -129,12 +129,13 @@ const multiplyResources: ComputeChange = (podSpec, origin) => {
   for (const list of ["requests", "limits"]) {
     const quantities = requireMap(getOwn(resources, list), `resources.${list}`) ?? {};
     const listed = requireMap(getOwn(factors, list), `resourcesOversell.${list}`);
-    for (const name of oversoldResources) {
+    for (const name of originOversellResources) {
       const [factor, quantity] = [getOwn(listed, name), getOwn(quantities, name)];
       if (factor == null || quantity == null) continue;
       requireFactor(factor, `resourcesOversell.${list}.${name}`);
       const present = parseTemplateQuantity(quantity, `resources.${list}.${name}`);
-      if (present.nanos !== 0n) setMember(quantities, name, multiplyTruncated(present, Number(factor), name === "cpu"));
+      if (present.nanos !== 0n)
+        setMemberToCopy(quantities, name, multiplyTruncated(present, Number(factor), name === "cpu"));
     }
   }
   return { parent, key: "resources", value: resources };

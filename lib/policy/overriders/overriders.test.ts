@@ -7,7 +7,7 @@ import type { KubernetesObject } from "#lib/review.ts";
 import type { JsonMap } from "../../json.ts";
 import { createDraft, applyPatch as patched } from "../../patch.ts";
 import type { OriginOverrider, OverrideTemplate, PolicyPatchOperation } from "../types.ts";
-import { applyOrigins } from "./origins.ts";
+import { applyOriginOverriders } from "./origins.ts";
 import { applyPolicyPatch } from "./plaintext.ts";
 import { applyTemplate } from "./templates.ts";
 
@@ -35,7 +35,7 @@ const buildPod = (spec: unknown, metadata: unknown = { name: "web" }) =>
 const apply = (object: KubernetesObject, { template, origin, patch }: Given): boolean => {
   if (template !== undefined) return applyTemplate(object, template as OverrideTemplate, undefined);
   return origin
-    ? applyOrigins(object, origin as OriginOverrider[])
+    ? applyOriginOverriders(object, origin as OriginOverrider[])
     : applyPolicyPatch(object, patch as PolicyPatchOperation[]);
 };
 

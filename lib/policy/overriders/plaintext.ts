@@ -1,4 +1,13 @@
-import { applyToEach, cloneDeep, deleteMember, getOwn, isMap, isSame, parsePointer, setMember } from "../../json.ts";
+import {
+  applyToEach,
+  cloneDeep,
+  deleteMember,
+  getOwn,
+  isMap,
+  isSame,
+  parsePointer,
+  setMemberToCopy,
+} from "../../json.ts";
 import type { KubernetesObject } from "../../review.ts";
 import type { PolicyPatchOperation } from "../types.ts";
 import { quoteValue } from "../values/texts.ts";
@@ -81,13 +90,13 @@ const findElement = ({ parent, key, op, path }: OperationTarget, extra = 0) => {
 const createMetadataMap = (object: object, [first, second, ...rest]: string[]) => {
   if (first !== "metadata" || rest.length > 0 || (second !== "annotations" && second !== "labels")) return;
   const metadata = getOwn(object, first);
-  if (isMap(metadata) && (getOwn(metadata, second) ?? null) === null) setMember(metadata, second, {});
+  if (isMap(metadata) && (getOwn(metadata, second) ?? null) === null) setMemberToCopy(metadata, second, {});
 };
 
 const appliers: Record<string, (place: OperationTarget) => boolean> = {
   add(place) {
     const element = findElement(place, 1);
-    if (element === undefined) return setMember(place.parent, place.key, place.value);
+    if (element === undefined) return setMemberToCopy(place.parent, place.key, place.value);
     element.list.splice(element.index, 0, cloneDeep(place.value));
     return true;
   },
@@ -97,7 +106,7 @@ const appliers: Record<string, (place: OperationTarget) => boolean> = {
     if (!deleteMember(place.parent, place.key)) throw createPathError(place.op, place.path, "the key doesn't exist");
     return true;
   },
-  replace: (place) => setMember(place.parent, findElement(place)?.index ?? place.key, place.value),
+  replace: (place) => setMemberToCopy(place.parent, findElement(place)?.index ?? place.key, place.value),
   test(place) {
     const there =
       findElement(place) === undefined ? getOwn(place.parent, place.key) : getMember(place.parent, place.key);
@@ -112,5 +121,5 @@ const replaceObject = (object: object, op: string, value: unknown): boolean => {
   if (op !== "replace" || !isMap(value))
     throw createPathError(op, "", "this operation can't be applied to the whole object");
   const isLess = applyToEach(Object.keys(object), (key) => !Object.hasOwn(value, key) && deleteMember(object, key));
-  return applyToEach(Object.entries(value), ([key, now]) => setMember(object, key, now)) || isLess;
+  return applyToEach(Object.entries(value), ([key, now]) => setMemberToCopy(object, key, now)) || isLess;
 };

@@ -1,4 +1,4 @@
-import { getOwn, isSame, type JsonMap, lookUp, requireList, requireMap, setMember } from "../../json.ts";
+import { getOwn, isSame, type JsonMap, lookUp, requireList, requireMap, setMemberToCopy } from "../../json.ts";
 import type { KubernetesObject } from "../../review.ts";
 
 const templatePath = ["spec", "template", "spec"];
@@ -27,5 +27,5 @@ export const prependMissingElements = (parent: JsonMap, key: string, terms: read
   const fresh: unknown[] = [];
   for (const term of terms)
     if (![fresh, present].some((list) => list.some((element) => isSame(element, term)))) fresh.push(term);
-  return fresh.length > 0 && setMember(parent, key, [...fresh.reverse(), ...present]);
+  return fresh.length > 0 && setMemberToCopy(parent, key, [...fresh.reverse(), ...present]);
 };

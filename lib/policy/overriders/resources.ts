@@ -6,7 +6,7 @@ import {
   type JsonMap,
   requireList,
   requireMap,
-  setMember,
+  setMemberToCopy,
   unescapeStep,
 } from "../../json.ts";
 import {
@@ -17,7 +17,7 @@ import {
   roundUpToThousandths,
 } from "../../objects/quantity.ts";
 import type { OverrideTemplate } from "../types.ts";
-import { type Decimal, parseDecimal } from "../values/decimals.ts";
+import { type ExactFraction, parseDecimal } from "../values/decimals.ts";
 import { quoteValue } from "../values/texts.ts";
 
 const lists = ["requests", "limits"] as const;
@@ -48,19 +48,22 @@ const nanosPerMilli = 10n ** 6n;
 const nanosPerUnit = 10n ** 9n;
 
 /** The resources that `resourcesOversell` can change: its factor's field, the resource's name, and the unit. */
-export const oversellFactors = [
+export const templateOversellFactors = [
   { factor: "cpuFactor", name: "cpu", unit: nanosPerMilli, suffix: "m" },
   { factor: "memoryFactor", name: "memory", unit: nanosPerUnit, suffix: "" },
   { factor: "diskFactor", name: "ephemeral-storage", unit: nanosPerUnit, suffix: "" },
 ] as const;
 
 /** Sets requests of the first container to a share of its limits, or removes them. */
-export const changeOversell = (podSpec: JsonMap, { operation, resourcesOversell }: OverrideTemplate): boolean => {
+export const applyOversellToFirstContainer = (
+  podSpec: JsonMap,
+  { operation, resourcesOversell }: OverrideTemplate,
+): boolean => {
   const factors = requireMap(resourcesOversell, "template.resourcesOversell");
-  const wanted = oversellFactors.filter(({ factor }) => (getOwn(factors, factor) ?? "") !== "");
+  const wanted = templateOversellFactors.filter(({ factor }) => (getOwn(factors, factor) ?? "") !== "");
   if (wanted.length === 0)
     throw new Error(
-      `template.resourcesOversell must have at least one of ${oversellFactors.map(({ factor }) => factor).join(", ")}`,
+      `template.resourcesOversell must have at least one of ${templateOversellFactors.map(({ factor }) => factor).join(", ")}`,
     );
   const container = findFirstContainer(podSpec);
   if (container === undefined) return false;
@@ -102,7 +105,7 @@ const setQuantity = (
 ): boolean => {
   const present = getOwn(getQuantities(container, list), name);
   if (isTextOrNumber(present) && parseQuantity(present)?.nanos === nanos) return false;
-  return setMember(
+  return setMemberToCopy(
     getOrCreateMap(getOrCreateMap(container, "resources", "resources"), list, `resources.${list}`),
     name,
     written,
@@ -112,14 +115,14 @@ const setQuantity = (
 const isTextOrNumber = (value: unknown): value is string | number =>
   typeof value === "string" || typeof value === "number";
 
-export const requireFactor = (text: unknown, field: string): Decimal => {
+export const requireFactor = (text: unknown, field: string): ExactFraction => {
   const factor = typeof text === "string" || typeof text === "number" ? parseDecimal(text) : undefined;
   if (factor === undefined || factor.numerator < 0n)
     throw new Error(`${field} must be a decimal such as "0.5", not ${quoteValue(text)}`);
   return factor;
 };
 
-export const requireFraction = (text: unknown, field: string): Decimal => {
+export const requireFraction = (text: unknown, field: string): ExactFraction => {
   const factor = requireFactor(text, field);
   if (factor.numerator === 0n || factor.numerator >= factor.denominator)
     throw new Error(`${field} must be greater than 0 and less than 1, not ${quoteValue(text)}`);
@@ -135,7 +138,7 @@ export const parseTemplateQuantity = (value: unknown, field: string): Quantity =
 /** Multiplies a quantity by a factor, in units of `unit` billionths, rounded half away from zero. */
 export const multiplyRounded = (
   { nanos }: Quantity,
-  { numerator, denominator }: Decimal,
+  { numerator, denominator }: ExactFraction,
   unitNanos: bigint,
 ): bigint => {
   const [dividend, divisor] = [nanos * numerator, denominator * unitNanos];

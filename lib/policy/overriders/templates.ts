@@ -4,14 +4,14 @@ import type { FoundValue, JsonMap } from "../../json.ts";
 import type { KubernetesObject } from "../../review.ts";
 import type { OverrideTemplate, ValueReference } from "../types.ts";
 import { changeAffinity } from "./affinity.ts";
-import { changeMetadata, hasConstant } from "./metadata.ts";
+import { changeMetadata, hasNonEmptyConstant } from "./metadata.ts";
 import { findPodSpec } from "./pod-spec.ts";
-import { changeOversell, changeResources } from "./resources.ts";
+import { applyOversellToFirstContainer, changeResources } from "./resources.ts";
 import { changeTolerations } from "./tolerations.ts";
 
 const podSpecChanges = new Map<string, (podSpec: JsonMap, template: OverrideTemplate) => boolean>([
   ["resources", changeResources],
-  ["resourcesOversell", changeOversell],
+  ["resourcesOversell", applyOversellToFirstContainer],
   ["tolerations", changeTolerations],
   ["affinity", changeAffinity],
 ]);
@@ -25,7 +25,7 @@ export const findTemplateReference = ({
   value,
   valueRef,
 }: OverrideTemplate): ValueReference | undefined =>
-  isMetadataType(type) && operation !== "remove" && !hasConstant(value) ? (valueRef ?? undefined) : undefined;
+  isMetadataType(type) && operation !== "remove" && !hasNonEmptyConstant(value) ? (valueRef ?? undefined) : undefined;
 
 /** Applies a template in place and reports whether anything changed. Most types do nothing without a pod spec. */
 export const applyTemplate = (

@@ -1,4 +1,4 @@
-import { applyToEach, getOwn, isMap, isSame, type JsonMap, requireList, setMember } from "../../json.ts";
+import { applyToEach, getOwn, isMap, isSame, type JsonMap, requireList, setMemberToCopy } from "../../json.ts";
 import type { OverrideTemplate } from "../types.ts";
 import { prependMissingElements } from "./pod-spec.ts";
 
@@ -10,9 +10,9 @@ export const changeTolerations = (podSpec: JsonMap, { operation, tolerations }: 
   const present = listTolerations(podSpec);
   if (operation === "remove") {
     const kept = present.filter((there) => !newTolerations.some((toleration) => matches(toleration, there)));
-    return kept.length < present.length && setMember(podSpec, "tolerations", kept);
+    return kept.length < present.length && setMemberToCopy(podSpec, "tolerations", kept);
   }
-  if (present.length === 0) return setMember(podSpec, "tolerations", newTolerations);
+  if (present.length === 0) return setMemberToCopy(podSpec, "tolerations", newTolerations);
   if (operation === "add") return prependMissingElements(podSpec, "tolerations", newTolerations);
   return applyToEach(newTolerations, (toleration) => replaceToleration(podSpec, toleration, newTolerations));
 };
@@ -29,7 +29,7 @@ const replaceToleration = (podSpec: JsonMap, toleration: JsonMap, newTolerations
   const places = [...present.keys()].filter((index) => isReplaced(present[index]));
   return places.length === 0
     ? prependMissingElements(podSpec, "tolerations", [toleration])
-    : applyToEach(places, (index) => setMember(present, index, toleration));
+    : applyToEach(places, (index) => setMemberToCopy(present, index, toleration));
 };
 
 /** Reports whether a pod's toleration has the key of this one and, unless the operator is Exists, its value. */

@@ -5,7 +5,13 @@ import { parse } from "yaml";
 import { type HttpsRequest, type HttpsResponse, http } from "../../needs.ts";
 import { createRecordedCapabilities } from "../../recorded-answers.ts";
 import { findMistakes, mergeWithDefaults } from "../../settings.ts";
-import { createHttpCapabilities, findHttpFault, type HttpSettings, httpSettings, listSecretPlaces } from "./http.ts";
+import {
+  createPolicyHttpCapabilities,
+  defaultHttpSettings,
+  findHttpFault,
+  listSecretPlaces,
+  type PolicyHttpSettings,
+} from "./http.ts";
 
 const region = "eu-west-1";
 const {
@@ -18,14 +24,14 @@ const {
 describe("the setting http", () => {
   for (const given of validSettings)
     it(`can be ${JSON.stringify(given)}`, () => {
-      assert.deepEqual(findMistakes(httpSettings, given), []);
-      assert.equal(findHttpFault({ ...httpSettings, ...given }), undefined);
+      assert.deepEqual(findMistakes(defaultHttpSettings, given), []);
+      assert.equal(findHttpFault({ ...defaultHttpSettings, ...given }), undefined);
     });
 
   for (const { settings: given, message } of invalidSettings)
     it(`can't be ${JSON.stringify(given)}`, () => {
       // Lists in postern.yaml may hold any JSON.
-      const settings = mergeWithDefaults(httpSettings, given) as HttpSettings;
+      const settings = mergeWithDefaults(defaultHttpSettings, given) as PolicyHttpSettings;
       assert.match(findHttpFault(settings) ?? "", new RegExp(message));
     });
 
@@ -34,12 +40,12 @@ describe("the setting http", () => {
       { host: "a", secret: "s", region },
       { host: "b", username: "u", parameter: "/p", region },
     ];
-    assert.deepEqual(listSecretPlaces({ ...httpSettings, credentials }), [
+    assert.deepEqual(listSecretPlaces({ ...defaultHttpSettings, credentials }), [
       { secret: "s", region },
       { parameter: "/p", region },
     ]);
-    const need = http(({ http }: { http: HttpSettings }) => listSecretPlaces(http));
-    assert.equal(need.secrets?.({ http: { ...httpSettings, credentials } }).length, 2);
+    const need = http(({ http }: { http: PolicyHttpSettings }) => listSecretPlaces(http));
+    assert.equal(need.secrets?.({ http: { ...defaultHttpSettings, credentials } }).length, 2);
     assert.equal(http().secrets, undefined);
   });
 });
@@ -50,7 +56,7 @@ describe("a credential for a host", () => {
     { host: "auth.example.com", username: "bob", secret: "bob", region },
     { host: "*.example.com", parameter: "/token", region },
   ];
-  const settings: HttpSettings = { ...httpSettings, hosts: ["*.example.com"], credentials };
+  const settings: PolicyHttpSettings = { ...defaultHttpSettings, hosts: ["*.example.com"], credentials };
   const url = "https://api.example.com/";
   const authUrl = "https://auth.example.com/";
   const asked = async (auth: object | undefined) => {
@@ -59,7 +65,7 @@ describe("a credential for a host", () => {
       requests.push(request);
       return { status: 200, body: '{"token":"t"}' };
     };
-    await createHttpCapabilities(settings, ask).fetchReference({ url, ...(auth && { auth }) });
+    await createPolicyHttpCapabilities(settings, ask).fetchReference({ url, ...(auth && { auth }) });
     return requests.map(({ bearer, username, headers }) => [bearer, username, headers?.authorization]);
   };
   const place = (secret: string) => ({ secret, region });
@@ -90,27 +96,27 @@ describe("a recorded response", () => {
     createRecordedCapabilities({
       http: [{ url: "http://mock/x", answer: { status: 200, body: '{"n":1}', ...answer } }],
     });
-  const settings: HttpSettings = { ...httpSettings, hosts: ["mock"] };
+  const settings: PolicyHttpSettings = { ...defaultHttpSettings, hosts: ["mock"] };
 
   it("has header names as Go writes them", async () => {
     const { http } = recordAnswer({
       headers: { "content-type": ["a"], "X-A": ["b", "c"] },
       trailers: { "x-end": ["d"] },
     });
-    assert.deepEqual(await createHttpCapabilities(settings, http).fetchReference({ url: "http://mock/x" }), {
+    assert.deepEqual(await createPolicyHttpCapabilities(settings, http).fetchReference({ url: "http://mock/x" }), {
       body: { n: 1 },
       header: { "Content-Type": ["a"], "X-A": ["b", "c"] },
       trailer: { "X-End": ["d"] },
     });
   });
   it("can have no headers", async () => {
-    const { header, trailer } = await createHttpCapabilities(settings, recordAnswer({}).http).fetchReference({
+    const { header, trailer } = await createPolicyHttpCapabilities(settings, recordAnswer({}).http).fetchReference({
       url: "http://mock/x",
     });
     assert.deepEqual([header, trailer], [{}, {}]);
   });
   it("that is missing is reported without secrets", async () => {
-    const asked = createHttpCapabilities(settings, recordAnswer({}).http).fetchReference({
+    const asked = createPolicyHttpCapabilities(settings, recordAnswer({}).http).fetchReference({
       url: "http://mock/y",
       auth: { staticToken: "hush" },
     });

@@ -1,5 +1,10 @@
 import type { SecureContext, SecureContextOptions } from "node:tls";
-import { createAddressCheck, createFilteredLookup, getUrlIpAddress, isRange } from "../../cluster/addresses.ts";
+import {
+  createAllowedAddressCheck,
+  createFilteredLookup,
+  getUrlIpAddress,
+  isIpAddressOrRange,
+} from "../../cluster/addresses.ts";
 import { getErrorMessage } from "../../failure.ts";
 import { isMap } from "../../json.ts";
 import { type HttpsRequest, type HttpsResponse, parseAnswer, type SecretPlace } from "../../needs.ts";
@@ -12,15 +17,15 @@ import type {
   ScriptHttpRequest,
 } from "../types.ts";
 import {
+  buildPolicyRequestHeaders,
   buildReferenceUrl,
-  checkAndBuildHeaders,
   isAllowedHost,
-  isHost,
+  isHostEntry,
   parseMethod,
   parseTextEntries,
   toBody,
 } from "./request.ts";
-import { buildBasicAuth, createTokenCachePolicy, parseTokenResponse } from "./tokens.ts";
+import { buildBasicAuthHeaders, createTokenCacheSeconds, parseTokenResponse } from "./tokens.ts";
 
 /** A credential for a host and where it is kept: a password if there is a username, else a token. */
 export interface HttpCredential {
@@ -32,7 +37,7 @@ export interface HttpCredential {
 }
 
 /** The settings that limit which hosts and addresses the HTTP references of policies may ask. */
-export interface HttpSettings {
+export interface PolicyHttpSettings {
   /** The only allowed hosts: `api.example.com`, `api.example.com:8443`, `*.example.com`. */
   hosts: readonly string[];
   /** PEM; trusted in addition to Node's root certificates. */
@@ -42,7 +47,7 @@ export interface HttpSettings {
   credentials: readonly HttpCredential[];
 }
 
-export const httpSettings: HttpSettings = { hosts: [], ca: "", addresses: [], credentials: [] };
+export const defaultHttpSettings: PolicyHttpSettings = { hosts: [], ca: "", addresses: [], credentials: [] };
 
 type SendRequest = (request: HttpsRequest) => Promise<HttpsResponse>;
 
@@ -50,8 +55,8 @@ const secondInMilliseconds = 1000;
 const timeouts = { reference: secondInMilliseconds, script: 3 * secondInMilliseconds, token: secondInMilliseconds };
 const maximumBytes = { answer: 1024 * 1024, token: 64 * 1024 };
 
-export const createHttpCapabilities = (
-  settings: HttpSettings,
+export const createPolicyHttpCapabilities = (
+  settings: PolicyHttpSettings,
   ask: SendRequest,
 ): Pick<PolicyCapabilities, "fetchReference" | "sendScriptRequest"> => {
   const { isAdmitted, lookup, secureContext: getSecureContext } = createLimits(settings);
@@ -78,7 +83,10 @@ export const createHttpCapabilities = (
     const url = buildReferenceUrl(authUrl, "auth.authUrl");
     const answer = await sendAllowed(url, {
       ...{ method: "POST", milliseconds: timeouts.token, most: maximumBytes.token, isLasting: true },
-      ...{ headers: { ...buildBasicAuth(auth), "content-length": "0" }, keep: createTokenCachePolicy(auth, refused) },
+      ...{
+        headers: { ...buildBasicAuthHeaders(auth), "content-length": "0" },
+        keep: createTokenCacheSeconds(auth, refused),
+      },
       ...(!auth.password && findCredential(settings, url, auth.username)),
     });
     const { token } = parseTokenResponse(answer) ?? {};
@@ -115,7 +123,7 @@ export const createHttpCapabilities = (
       const text = request.body ?? undefined;
       if (text !== undefined && typeof text !== "string") throw new Error("request.body must be a text, or bytes");
       const body = text !== undefined && request.bodyIsBytes ? Buffer.from(text, "base64") : text;
-      const headers = checkAndBuildHeaders(request.header ?? { "Content-Type": "application/json" }, body);
+      const headers = buildPolicyRequestHeaders(request.header ?? { "Content-Type": "application/json" }, body);
       const options = { method: parseMethod(method, scriptMethods), headers, milliseconds: timeouts.script };
       const trust = tls && (() => createTlsContext(settings, tls));
       return parseJsonObject(await sendAllowed(url, { ...options, ...(body !== undefined && { body }) }, trust), url);
@@ -131,7 +139,7 @@ const buildReferenceRequest = ({ url: text, method, header, params, body: conten
   const ofBody: Record<string, string> = body === undefined ? {} : { "content-type": "application/json" };
   const request: Omit<HttpsRequest, "url"> = {
     ...{ method: parseMethod(method, ["GET", "POST"]), milliseconds: timeouts.reference, isWhole: true },
-    headers: { ...ofBody, ...checkAndBuildHeaders(header ?? {}, body) },
+    headers: { ...ofBody, ...buildPolicyRequestHeaders(header ?? {}, body) },
     ...(body !== undefined && { body }),
   };
   return { request, url, auth: parseAuth(auth) };
@@ -147,7 +155,7 @@ const describeMissingToken = ({ token }: HttpReferenceAuth, { host }: URL) =>
 
 type StoredCredential = Pick<HttpsRequest, "bearer" | "username">;
 
-const findCredential = ({ credentials }: HttpSettings, url: URL, name = ""): StoredCredential | undefined => {
+const findCredential = ({ credentials }: PolicyHttpSettings, url: URL, name = ""): StoredCredential | undefined => {
   const found = credentials.find(
     ({ host, username = "" }) => isAllowedHost([host], url) && (name === "" || name === username),
   );
@@ -161,13 +169,13 @@ const findCredential = ({ credentials }: HttpSettings, url: URL, name = ""): Sto
 const locateSecret = ({ secret = "", parameter = "", region = "" }: HttpCredential): SecretPlace | undefined =>
   findTokenPlace({ tokenSecret: secret, tokenParameter: parameter, region });
 
-export const listSecretPlaces = ({ credentials }: HttpSettings): SecretPlace[] =>
+export const listSecretPlaces = ({ credentials }: PolicyHttpSettings): SecretPlace[] =>
   credentials.flatMap((credential) => locateSecret(credential) ?? []);
 
-const createLimits = (settings: HttpSettings) => {
+const createLimits = (settings: PolicyHttpSettings) => {
   const known = limitsBySettings.get(settings);
   if (known) return known;
-  const isAdmitted = createAddressCheck(settings.addresses);
+  const isAdmitted = createAllowedAddressCheck(settings.addresses);
   let context: SecureContext | undefined;
   const secureContext = () => {
     context ??= createTlsContext(settings, {});
@@ -178,7 +186,7 @@ const createLimits = (settings: HttpSettings) => {
   return found;
 };
 const limitsBySettings = new WeakMap<
-  HttpSettings,
+  PolicyHttpSettings,
   {
     isAdmitted(address: string): boolean;
     lookup: ReturnType<typeof createFilteredLookup>;
@@ -188,7 +196,7 @@ const limitsBySettings = new WeakMap<
 
 /** Builds the TLS context. A script's `ca` replaces all other trusted certificates. */
 const createTlsContext = (
-  { ca }: HttpSettings,
+  { ca }: PolicyHttpSettings,
   { ca: own, client_crt: cert, client_key: key }: Partial<NonNullable<ScriptHttpRequest["tls_config"]>>,
 ): SecureContext => {
   const { createSecureContext, rootCertificates } = process.getBuiltinModule("node:tls");
@@ -227,14 +235,14 @@ const toGoHeaders = (headers: NodeJS.Dict<string[]> = {}): Record<string, string
       ]),
   );
 
-export const findHttpFault = ({ hosts, ca, addresses, credentials }: HttpSettings): string | undefined => {
+export const findHttpFault = ({ hosts, ca, addresses, credentials }: PolicyHttpSettings): string | undefined => {
   const quoteStart = (value: unknown) => JSON.stringify(value)?.slice(0, 100);
-  const host = hosts.find((entry) => typeof entry !== "string" || !isHost(entry));
+  const host = hosts.find((entry) => typeof entry !== "string" || !isHostEntry(entry));
   if (host !== undefined)
     return `must have hosts such as api.example.com, api.example.com:8443 or *.example.com in http.hosts, not ${quoteStart(host)}`;
   if (ca !== "" && !ca.includes("-----BEGIN CERTIFICATE-----"))
     return "must have a certificate in PEM as http.ca, or nothing";
-  const address = addresses.find((entry) => typeof entry !== "string" || !isRange(entry));
+  const address = addresses.find((entry) => typeof entry !== "string" || !isIpAddressOrRange(entry));
   if (address !== undefined)
     return `must have addresses or ranges such as 10.0.0.0/8 in http.addresses, not ${quoteStart(address)}`;
   for (const [index, credential] of credentials.entries()) {
@@ -250,7 +258,7 @@ const describeCredentialFault = (credential: HttpCredential): string | undefined
   const unknown = Object.keys(credential).find((key) => !credentialFields.includes(key));
   if (unknown !== undefined) return `${credentialFields.join(", ")} alone, and no ${unknown},`;
   const { host = "", username = "", secret = "", parameter = "" } = credential;
-  if (!isHost(host)) return "a host such as auth.example.com";
+  if (!isHostEntry(host)) return "a host such as auth.example.com";
   if (username.includes(":")) return "a username without a colon";
   if ((secret === "") === (parameter === "")) return "one of secret and parameter";
   return isRegion(locateSecret(credential)?.region ?? "") ? undefined : "a region such as eu-west-1";

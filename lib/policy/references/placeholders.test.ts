@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { suite, test } from "node:test";
 import fc from "fast-check";
-import { kinitirasTables } from "../../../infra/bench/example-policies.ts";
+import { kinitirasCaseTables } from "../../../infra/bench/example-policies.ts";
 import { createDraft } from "../../patch.ts";
 import { fillPlaceholders } from "./references.ts";
 
@@ -11,7 +11,7 @@ const object = {
 };
 
 suite("a text with placeholders", () => {
-  for (const { id, template, object, expect } of kinitirasTables.placeholders)
+  for (const { id, template, object, expect } of kinitirasCaseTables.placeholders)
     test(`is filled as measured: ${id}`, () => {
       if (expect.error) assert.throws(() => fillPlaceholders(template, object), { name: "Error" });
       else assert.equal(fillPlaceholders(template, object), expect.value);

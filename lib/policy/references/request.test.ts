@@ -3,7 +3,14 @@ import { readFileSync } from "node:fs";
 import { describe, it } from "node:test";
 import fc from "fast-check";
 import { parse } from "yaml";
-import { buildReferenceUrl, checkAndBuildHeaders, isAllowedHost, isHost, parseMethod, toBody } from "./request.ts";
+import {
+  buildPolicyRequestHeaders,
+  buildReferenceUrl,
+  isAllowedHost,
+  isHostEntry,
+  parseMethod,
+  toBody,
+} from "./request.ts";
 
 interface Cases {
   addresses: { url: string; params?: Record<string, string>; href: string }[];
@@ -47,13 +54,13 @@ describe("a request", () => {
     assert.deepEqual([undefined, null].map(toBody), [undefined, undefined]);
   });
   it("has headers in lower case and the length of its body", () => {
-    assert.deepEqual(checkAndBuildHeaders({ "X-A": "b", c: null }, "ä"), { "x-a": "b", "content-length": "2" });
-    assert.deepEqual(checkAndBuildHeaders({}, undefined), {});
-    assert.deepEqual(Object.keys(checkAndBuildHeaders(JSON.parse('{"__proto__":"x"}'), undefined)), ["__proto__"]);
+    assert.deepEqual(buildPolicyRequestHeaders({ "X-A": "b", c: null }, "ä"), { "x-a": "b", "content-length": "2" });
+    assert.deepEqual(buildPolicyRequestHeaders({}, undefined), {});
+    assert.deepEqual(Object.keys(buildPolicyRequestHeaders(JSON.parse('{"__proto__":"x"}'), undefined)), ["__proto__"]);
   });
   it("refuses headers of the connection and the transfer", () => {
     for (const name of ["Host", "connection", "TE", "Upgrade", "Expect", "Proxy-Connection", "content-length"])
-      assert.throws(() => checkAndBuildHeaders({ [name]: "x" }, undefined), /^Error: header must not set /);
+      assert.throws(() => buildPolicyRequestHeaders({ [name]: "x" }, undefined), /^Error: header must not set /);
   });
 });
 
@@ -61,6 +68,6 @@ describe("a listed host", () => {
   for (const { host, url, allowed } of cases.hosts)
     it(`${allowed ? "allows" : "doesn't allow"} ${url} with "${host}"`, () =>
       assert.equal(isAllowedHost([host], new URL(url)), allowed));
-  for (const host of cases.validHosts) it(`can be ${host}`, () => assert.equal(isHost(host), true));
-  for (const host of cases.invalidHosts) it(`can't be "${host}"`, () => assert.equal(isHost(host), false));
+  for (const host of cases.validHosts) it(`can be ${host}`, () => assert.equal(isHostEntry(host), true));
+  for (const host of cases.invalidHosts) it(`can't be "${host}"`, () => assert.equal(isHostEntry(host), false));
 });

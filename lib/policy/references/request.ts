@@ -39,7 +39,10 @@ const forbiddenHeaders =
   /^(host|connection|keep-alive|proxy-.*|te|trailer|transfer-encoding|upgrade|content-length|expect|http2-settings)$/;
 
 /** Lowercases names and adds content-length, which Node would leave out of a GET. */
-export const checkAndBuildHeaders = (value: unknown, body: string | Uint8Array | undefined): Record<string, string> => {
+export const buildPolicyRequestHeaders = (
+  value: unknown,
+  body: string | Uint8Array | undefined,
+): Record<string, string> => {
   const headers = parseTextEntries(value, "header").map(([name, value]): [string, string] => [
     name.toLowerCase(),
     value,
@@ -66,7 +69,7 @@ const parseHost = (text: string): AllowedHost | undefined => {
   return { name: star ? `.${hostname}` : hostname, isEnding: star !== undefined, port };
 };
 
-export const isHost = (text: string): boolean => parseHost(text) !== undefined;
+export const isHostEntry = (text: string): boolean => parseHost(text) !== undefined;
 
 const defaultPorts: Record<string, string> = { "http:": "80", "https:": "443" };
 

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import fc from "fast-check";
-import { createTokenCachePolicy, parseGoDuration, parseTokenResponse } from "./tokens.ts";
+import { createTokenCacheSeconds, parseGoDurationMilliseconds, parseTokenResponse } from "./tokens.ts";
 
 describe("a token", () => {
   const answers: [body: string, token: string | undefined, expireAt?: number][] = [
@@ -38,14 +38,14 @@ describe("a token", () => {
   ];
   for (const [auth, refused, body, seconds] of kept)
     it(`${body} is kept for ${seconds} s under ${JSON.stringify(auth)}${refused ? ` where "${refused}" was refused` : ""}`, () =>
-      assert.equal(createTokenCachePolicy(auth, refused)({ status: 200, body }), seconds));
+      assert.equal(createTokenCacheSeconds(auth, refused)({ status: 200, body }), seconds));
 
   it("is kept from the first time that its response was seen", (test) => {
     test.mock.timers.enable({ apis: ["Date"], now: 1_000_000 });
     const answer = { status: 200, body: '{"token":"t","expireAt":1100000}' };
-    assert.equal(createTokenCachePolicy({}, undefined)(answer), 90);
+    assert.equal(createTokenCacheSeconds({}, undefined)(answer), 90);
     test.mock.timers.setTime(1_050_000);
-    assert.equal(createTokenCachePolicy({}, undefined)(answer), 90);
+    assert.equal(createTokenCacheSeconds({}, undefined)(answer), 90);
   });
 });
 
@@ -65,10 +65,10 @@ describe("a duration", () => {
     ...{ ".s": undefined },
   };
   for (const [text, milliseconds] of Object.entries(durations))
-    it(`"${text}" is ${milliseconds ?? "none"}`, () => assert.equal(parseGoDuration(text), milliseconds));
+    it(`"${text}" is ${milliseconds ?? "none"}`, () => assert.equal(parseGoDurationMilliseconds(text), milliseconds));
   it("is parsed in linear time for any text", () => {
-    fc.assert(fc.property(fc.string(), (text) => void parseGoDuration(text)));
-    assert.equal(parseGoDuration("1".repeat(100_000)), undefined);
-    assert.equal(parseGoDuration(`${"1s".repeat(50_000)}x`), undefined);
+    fc.assert(fc.property(fc.string(), (text) => void parseGoDurationMilliseconds(text)));
+    assert.equal(parseGoDurationMilliseconds("1".repeat(100_000)), undefined);
+    assert.equal(parseGoDurationMilliseconds(`${"1s".repeat(50_000)}x`), undefined);
   });
 });

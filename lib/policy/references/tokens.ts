@@ -1,4 +1,4 @@
-import { isToken } from "../../cluster/credentials.ts";
+import { isHeaderSafeToken } from "../../cluster/credentials.ts";
 import { buildBasicAuthorization } from "../../cluster/outside.ts";
 import { isMap } from "../../json.ts";
 import { type HttpsRequest, type HttpsResponse, parseAnswer } from "../../needs.ts";
@@ -10,14 +10,14 @@ interface ReceivedToken {
   expireAt: number | undefined;
 }
 
-export const buildBasicAuth = ({ username = "", password = "" }: HttpReferenceAuth): Record<string, string> =>
+export const buildBasicAuthHeaders = ({ username = "", password = "" }: HttpReferenceAuth): Record<string, string> =>
   username || password ? { authorization: buildBasicAuthorization(username, password) } : {};
 
 export const parseTokenResponse = (answer: HttpsResponse): ReceivedToken | undefined => {
   const content = answer.status >= 200 && answer.status < 300 ? parseAnswer(answer) : undefined;
   if (!isMap(content)) return undefined;
   const { token, expireAt } = content;
-  if (typeof token !== "string" || !isToken(token)) return undefined;
+  if (typeof token !== "string" || !isHeaderSafeToken(token)) return undefined;
   return { token, expireAt: typeof expireAt === "number" && expireAt > 0 ? expireAt : undefined };
 };
 
@@ -29,7 +29,7 @@ const minimumMargin = 5000;
 /**
  * Returns for how many seconds to keep a token: its life less a tenth of it, or less 5 s if that is more; 0 if refused.
  */
-export const createTokenCachePolicy =
+export const createTokenCacheSeconds =
   ({ expireDuration = "" }: HttpReferenceAuth, refused: string | undefined): NonNullable<HttpsRequest["keep"]> =>
   (answer) => {
     const start = firstSeen.get(answer) ?? Date.now();
@@ -37,7 +37,9 @@ export const createTokenCachePolicy =
     const found = parseTokenResponse(answer);
     if (found === undefined || found.token === refused) return 0;
     const life =
-      found.expireAt === undefined ? (parseGoDuration(expireDuration) ?? defaultLife) : found.expireAt - start;
+      found.expireAt === undefined
+        ? (parseGoDurationMilliseconds(expireDuration) ?? defaultLife)
+        : found.expireAt - start;
     return Math.max(0, life - Math.max(life / 10, minimumMargin)) / 1000;
   };
 
@@ -53,7 +55,7 @@ const units: Record<string, number> = {
 };
 
 /** Parses a Go duration such as 1h30m to milliseconds; undefined if it is invalid. */
-export const parseGoDuration = (text: string): number | undefined => {
+export const parseGoDurationMilliseconds = (text: string): number | undefined => {
   if (!/^\+?([\d.]+(ns|us|µs|μs|ms|s|m|h))+$/.test(text)) return undefined;
   const parts = text.matchAll(/([\d.]+)(\D+)/g);
   const sum = parts.reduce((sum, [, number, unit = ""]) => sum + Number(number) * (units[unit] ?? Number.NaN), 0);

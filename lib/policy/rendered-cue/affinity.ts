@@ -1,22 +1,22 @@
 import { lookUp } from "../../json.ts";
-import { affinityLists, requiredTermsField } from "../overriders/affinity.ts";
+import { affinityTermListPaths, requiredTermsField } from "../overriders/affinity.ts";
 import type { OverrideTemplate } from "../types.ts";
 import {
   podScriptCueInputs,
-  podSpecDefinition,
+  podSpecCueDefinition,
+  renderAddMissingMapOperation,
   renderCueList,
-  renderListOrEmpty,
-  renderMissingMap,
+  renderCuePatchesOutput,
+  renderCuePatchOperation,
+  renderCueScript,
+  renderListOrEmptyAsCue,
   renderNullable,
-  renderOperation,
-  renderPatches,
-  renderPodPath,
-  renderPrepending,
-  renderScript,
+  renderPodTemplatePointer,
+  renderPrependMissing,
   renderValuesAsCueList,
 } from "./cue-text.ts";
 
-const namedLists = affinityLists.map(({ parents, key }) => {
+const namedLists = affinityTermListPaths.map(({ parents, key }) => {
   const steps = [...parents, key];
   const kind = steps.includes(requiredTermsField) ? "Required" : "Preferred";
   return { name: `${parents[1]?.replace("Affinity", "")}${kind}`, steps };
@@ -46,7 +46,7 @@ export const renderAffinityAsCue = ({ operation: act, affinity }: OverrideTempla
   ];
   const present = parents.map(({ name, steps, within }) => renderNullable(name, `${within}.${steps.at(-1)}`, "{...}"));
   const parts = act === "remove" ? renderRemoval(termLists, parents) : renderSetting(termLists, parents, act === "add");
-  return renderScript(podScriptCueInputs, [podSpecDefinition, present.join("\n"), ...parts]);
+  return renderCueScript(podScriptCueInputs, [podSpecCueDefinition, present.join("\n"), ...parts]);
 };
 
 const listParents = (steps: readonly string[]): ParentMap[] =>
@@ -58,19 +58,24 @@ const listParents = (steps: readonly string[]): ParentMap[] =>
 const toFieldName = (step = "podSpec") => (step === requiredTermsField ? "required" : step);
 
 const renderSetting = (termLists: TermList[], parents: ParentMap[], adds: boolean) => {
-  const existing = termLists.map(({ name, steps, within }) => renderListOrEmpty(name, `${within}.${steps.at(-1)}`));
+  const existing = termLists.map(({ name, steps, within }) =>
+    renderListOrEmptyAsCue(name, `${within}.${steps.at(-1)}`),
+  );
   const operations = termLists.flatMap(({ name, steps, terms }) => {
-    const [path, wanted] = [renderPodPath(...steps), `${name}Wanted`];
-    if (!adds) return [renderOperation("add", path, wanted)];
-    return [renderOperation("add", path, wanted, `if len(${name}) == 0`), renderPrepending(path, name, terms, wanted)];
+    const [path, wanted] = [renderPodTemplatePointer(...steps), `${name}Wanted`];
+    if (!adds) return [renderCuePatchOperation("add", path, wanted)];
+    return [
+      renderCuePatchOperation("add", path, wanted, `if len(${name}) == 0`),
+      renderPrependMissing(path, name, terms, wanted),
+    ];
   });
   return [
     adds ? existing.join("\n") : "",
     termLists.map(({ name, terms }) => `${name}Wanted: ${renderValuesAsCueList(terms)}`).join("\n"),
-    renderPatches(
+    renderCuePatchesOutput(
       "podSpec",
       renderCueList([
-        ...parents.map(({ name, steps }) => renderMissingMap(name, renderPodPath(...steps))),
+        ...parents.map(({ name, steps }) => renderAddMissingMapOperation(name, renderPodTemplatePointer(...steps))),
         ...operations,
       ]),
     ),
@@ -88,10 +93,15 @@ const renderRemoval = (termLists: TermList[], parents: ParentMap[]) => {
     return `${name}Gone: ${renderCueList([...ofLists, ...ofMaps])}`;
   });
   const operations = maps.map(({ name, steps }) =>
-    renderOperation("remove", renderPodPath(...steps, "\\(key)"), undefined, `for key in ${name}Gone`),
+    renderCuePatchOperation(
+      "remove",
+      renderPodTemplatePointer(...steps, "\\(key)"),
+      undefined,
+      `for key in ${name}Gone`,
+    ),
   );
   return [
     `// a map that becomes empty is removed, too\n${gone.join("\n")}`,
-    renderPatches("podSpec", renderCueList(operations)),
+    renderCuePatchesOutput("podSpec", renderCueList(operations)),
   ];
 };

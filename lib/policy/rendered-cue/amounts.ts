@@ -1,4 +1,4 @@
-import type { Decimal } from "../values/decimals.ts";
+import type { ExactFraction } from "../values/decimals.ts";
 import { renderCueLiteral } from "./cue-text.ts";
 
 const decimalSuffixes = { n: -9, u: -6, m: -3, "": 0, k: 3, M: 6, G: 9, T: 12, P: 15, E: 18 };
@@ -10,7 +10,7 @@ const scales = Object.fromEntries([
 ]);
 
 /** Writes a fraction as a decimal; undefined if it has no finite one. */
-export const formatDecimal = ({ numerator, denominator }: Decimal): string | undefined => {
+export const formatDecimal = ({ numerator, denominator }: ExactFraction): string | undefined => {
   const size = numerator < 0n ? -numerator : numerator;
   // A denominator of n binary digits has fewer than n prime factors, so n decimals suffice.
   const most = denominator.toString(2).length;
@@ -27,7 +27,7 @@ export const formatDecimal = ({ numerator, denominator }: Decimal): string | und
 const precision = 24;
 
 /** Returns a regular expression for the numbers that CUE multiplies exactly by a number with that many digits. */
-export const buildFactorPattern = (digits: number): string =>
+export const buildExactCueFactorPattern = (digits: number): string =>
   digits < precision ? `^-?[0-9.]{1,${precision - digits}}(E.*)?$` : noNumber;
 
 /** Returns a regular expression for the numbers that CUE adds exactly to `text`; none if `text` is too large. */

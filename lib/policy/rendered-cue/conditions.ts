@@ -2,19 +2,19 @@ import type { PolicyCondition } from "../types.ts";
 import { parseConstant } from "../values/constants.ts";
 import {
   calculateDecimal,
-  type Decimal,
+  type ExactFraction,
   isDecimal,
   parseDecimalOrQuantity,
   parsePercentage,
 } from "../values/decimals.ts";
 import {
+  buildExactCueFactorPattern,
   buildExactCueSummandPattern,
-  buildFactorPattern,
   formatDecimal,
   renderAmountDefinition,
   renderAmountExpression,
 } from "./amounts.ts";
-import { locateReference, renderCueLiteral, renderScript } from "./cue-text.ts";
+import { locateReferenceInCue, renderCueLiteral, renderCueScript } from "./cue-text.ts";
 
 /**
  * Renders a condition as CUE for readers of the policy; the condition must have passed its checks. The CUE
@@ -22,15 +22,15 @@ import { locateReference, renderCueLiteral, renderScript } from "./cue-text.ts";
  * a billionth or beyond 2^63-1; calculations with more than 24 digits; two referenced lists or maps that differ and
  * contain both numbers and texts that are numbers.
  */
-export const renderCondition = (condition: PolicyCondition): string => {
+export const renderConditionAsCue = (condition: PolicyCondition): string => {
   const { affectMode, message, dataRef } = condition;
   if (!dataRef) throw new Error("condition.dataRef is missing");
-  const data = locateReference(dataRef, "_d");
+  const data = locateReferenceInCue(dataRef, "_d");
   const { inputs, parts, hit, definitions } = condition.cond.endsWith("Exist")
     ? renderExistence(condition)
     : renderComparison(condition);
   const [valid, isDenied] = affectMode === "allow" ? ["hit", "!hit"] : ["!hit", "hit"];
-  return renderScript(
+  return renderCueScript(
     [data.input, ...inputs],
     [
       `// the tested value, if it exists\nfound: [if ${data.place} != _|_ {${data.place}}]`,
@@ -56,7 +56,7 @@ const renderExistence = ({ cond }: PolicyCondition): RenderedCondition => {
 
 const renderComparison = (condition: PolicyCondition): RenderedCondition => {
   const { cond, valueRef } = condition;
-  const place = valueRef && locateReference(valueRef);
+  const place = valueRef && locateReferenceInCue(valueRef);
   const value = place ? undefined : parseConstant(condition.value);
   if (!place && !value) throw new Error("condition needs value or valueRef");
   const compared = place ? `[if ${place.place} != _|_ {${place.place}}]` : `[${renderConstant(value?.value)}]`;
@@ -194,7 +194,7 @@ interface ComparedSides {
   shape?: string | undefined;
 }
 
-const renderConstantSides = (wanted: Decimal | undefined): ComparedSides => {
+const renderConstantSides = (wanted: ExactFraction | undefined): ComparedSides => {
   // The other side is no number: this CUE fails, as upstream does, once there is data to compare with it.
   if (wanted === undefined) return { amount: "", wanted: "(other & number)" };
   const text = formatDecimal(wanted);
@@ -203,16 +203,16 @@ const renderConstantSides = (wanted: Decimal | undefined): ComparedSides => {
   return {
     amount: ` * ${denominator}`,
     wanted: String(numerator),
-    shape: buildFactorPattern(String(denominator).length),
+    shape: buildExactCueFactorPattern(String(denominator).length),
   };
 };
 
-const renderReferenceSides = (sign: string, operand: Decimal): ComparedSides => {
+const renderReferenceSides = (sign: string, operand: ExactFraction): ComparedSides => {
   const amount = `${renderAmountExpression("other")}[0]`;
   const text = formatDecimal(operand) ?? "";
   if (sign === "+" || sign === "-")
     return { amount: "", wanted: `${amount} ${sign} (${text})`, shape: buildExactCueSummandPattern(text) };
-  const shape = buildFactorPattern(text.replace(/[-.]/g, "").length);
+  const shape = buildExactCueFactorPattern(text.replace(/[-.]/g, "").length);
   if (sign === "*") return { amount: "", wanted: `${amount} * (${text})`, shape };
   // `a == b / c` is rendered as `a * c == b`, because a division might be inexact in CUE.
   return text.startsWith("-")

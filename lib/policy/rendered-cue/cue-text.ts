@@ -5,7 +5,7 @@ import { type PathStep, parseReferencePath } from "../values/paths.ts";
 const cuePackages = ["encoding/json", "list", "math", "math/bits", "regexp", "strconv", "strings"];
 
 /** Joins parts of rendered CUE to a script, with the needed imports and the declarations of its inputs. */
-export const renderScript = (inputs: readonly string[], parts: readonly string[]): string => {
+export const renderCueScript = (inputs: readonly string[], parts: readonly string[]): string => {
   const body = parts.filter((part) => part !== "").join("\n\n");
   const imports = cuePackages.filter((path) => new RegExp(`\\b${path.replace(/.*\//, "")}\\.[A-Z]`).test(body));
   const head = imports.length === 0 ? "" : `import (\n${imports.map((path) => `\t"${path}"\n`).join("")})\n\n`;
@@ -31,7 +31,7 @@ const indent = (text: string): string => text.replaceAll("\n", "\n\t");
 
 const keywords = new Set(["package", "import", "for", "in", "if", "let", "true", "false", "null"]);
 
-export const renderSelector = (root: string, steps: readonly PathStep[]): string =>
+export const renderCuePath = (root: string, steps: readonly PathStep[]): string =>
   steps.reduce<string>((before, step) => {
     const isPlain = typeof step === "string" && /^[A-Za-z][A-Za-z0-9]*$/.test(step) && !keywords.has(step);
     return before + (isPlain ? `.${step}` : `[${renderCueLiteral(step)}]`);
@@ -46,7 +46,7 @@ export const renderNullable = (name: string, place: string, shape: "{...}" | "[.
   `${name}: (null | ${shape}) & ${renderOrElse(place, "null")}`;
 
 /** Renders a patch operation. `path` and `value` are CUE; `clauses` are CUE conditions or loops around it. */
-export const renderOperation = (op: "add" | "remove", path: string, value?: string, clauses = ""): string =>
+export const renderCuePatchOperation = (op: "add" | "remove", path: string, value?: string, clauses = ""): string =>
   `${clauses && `${clauses} `}{op: "${op}", path: ${path}${value === undefined ? "" : `, value: ${value}`}}`;
 
 interface ReferenceLocation {
@@ -57,31 +57,31 @@ interface ReferenceLocation {
 const responseParts = ["body", "header", "trailer"];
 
 /** Returns the CUE path of a reference's value, and the input field that it needs. A dataRef has the suffix `_d`. */
-export const locateReference = ({ from, path }: ValueReference, suffix: "" | "_d" = ""): ReferenceLocation => {
+export const locateReferenceInCue = ({ from, path }: ValueReference, suffix: "" | "_d" = ""): ReferenceLocation => {
   const steps = parseReferencePath(path);
-  if (from === "current") return { input: "object: data.object", place: renderSelector("object", steps) };
-  if (from === "old") return { input: "oldObject: data.oldObject", place: renderSelector("oldObject", steps) };
+  if (from === "current") return { input: "object: data.object", place: renderCuePath("object", steps) };
+  if (from === "old") return { input: "oldObject: data.oldObject", place: renderCuePath("oldObject", steps) };
   const name = `${from === "http" ? "http" : "otherObject"}${suffix}`;
   const isInBody = from === "http" && !responseParts.includes(String(steps[0]));
   return {
     input: `${name}: data.extraParams.${name}`,
-    place: renderSelector(name, isInBody ? ["body", ...steps] : steps),
+    place: renderCuePath(name, isInBody ? ["body", ...steps] : steps),
   };
 };
 
 /** Returns an operation that prepends, one after the other, the elements that a list lacks. */
-export const renderPrepending = (path: string, list: string, terms: readonly unknown[], name: string): string => {
+export const renderPrependMissing = (path: string, list: string, terms: readonly unknown[], name: string): string => {
   const distinct = terms.filter((term, index) => !terms.slice(0, index).some((earlier) => isSame(term, earlier)));
   const from = distinct.length === terms.length ? name : renderCueLiteral(distinct);
   const clauses = `if len(${list}) > 0 for term in ${from} if !list.Contains(${list}, term)`;
-  return renderOperation("add", `${path.slice(0, -1)}/0"`, "term", clauses);
+  return renderCuePatchOperation("add", `${path.slice(0, -1)}/0"`, "term", clauses);
 };
 
 /** The inputs of a CUE script that changes pods: the object and its kind. */
 export const podScriptCueInputs = ["object: data.object", "kind: object.kind"];
 
 /** CUE that defines `place` and `podSpec` by the object's kind, in any group. */
-export const podSpecDefinition = `// the path of the pod spec; other kinds have none
+export const podSpecCueDefinition = `// the path of the pod spec; other kinds have none
 templated: ["ReplicationController", "Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job"]
 place: [
 	if kind == "Pod" {"/spec"},
@@ -97,7 +97,7 @@ podSpec: (null | {...}) & [
 ][0]`;
 
 /** CUE that defines the first container and these lists of its resources; each is null if missing. */
-export const renderFirstContainer = (...lists: string[]): string =>
+export const renderFirstContainerAsCue = (...lists: string[]): string =>
   [
     "// of the first container",
     renderNullable("containers", "podSpec.containers", "[...]"),
@@ -107,14 +107,14 @@ export const renderFirstContainer = (...lists: string[]): string =>
   ].join("\n");
 
 /** Renders the JSON pointer of a field in the Pod template, whose own path is in CUE's `place`. */
-export const renderPodPath = (...steps: string[]): string => `"\\(place)/${steps.join("/")}"`;
+export const renderPodTemplatePointer = (...steps: string[]): string => `"\\(place)/${steps.join("/")}"`;
 
-export const renderMissingMap = (name: string, path: string): string =>
-  renderOperation("add", path, "{}", `if ${name} == null`);
+export const renderAddMissingMapOperation = (name: string, path: string): string =>
+  renderCuePatchOperation("add", path, "{}", `if ${name} == null`);
 
 /** Renders the output of a script: the list of its JSON patch operations, empty if `needed` is null. */
-export const renderPatches = (needed: string, operations: string): string =>
+export const renderCuePatchesOutput = (needed: string, operations: string): string =>
   `unFlattenPatches: [if ${needed} != null {${operations}}]\npatches: list.FlattenN(unFlattenPatches, 1)`;
 
-export const renderListOrEmpty = (name: string, place: string): string =>
+export const renderListOrEmptyAsCue = (name: string, place: string): string =>
   `${name}: [...] & [if ${place} != _|_ if ${place} != null {${place}}, []][0]`;

@@ -1,27 +1,27 @@
 import { escapeStep, unescapeStep } from "../../json.ts";
 import type { OverrideTemplate } from "../types.ts";
 import {
-  locateReference,
+  locateReferenceInCue,
   renderCueList,
   renderCueLiteral,
+  renderCuePatchOperation,
+  renderCuePath,
+  renderCueScript,
   renderNullable,
-  renderOperation,
-  renderScript,
-  renderSelector,
 } from "./cue-text.ts";
 
 /** Returns a CUE script that does what a template of type labels or annotations says. */
 export const renderMetadataAsCue = (template: OverrideTemplate): string => {
   const { type, operation: act } = template;
   if (act === "remove")
-    return renderScript(["object: data.object"], [renderPresentMaps(type), renderRemoval(type, getKey(template))]);
+    return renderCueScript(["object: data.object"], [renderPresentMaps(type), renderRemoval(type, getKey(template))]);
 
   const constants = renderConstants(template);
   const { valueRef } = template;
   if (constants.length > 0 || valueRef === undefined)
-    return renderScript(["object: data.object"], [renderPresentMaps(type), renderPatches(type, constants)]);
-  const { input, place } = locateReference(valueRef);
-  return renderScript(
+    return renderCueScript(["object: data.object"], [renderPresentMaps(type), renderPatches(type, constants)]);
+  const { input, place } = locateReferenceInCue(valueRef);
+  return renderCueScript(
     ["object: data.object", input],
     [
       renderPresentMaps(type),
@@ -31,7 +31,7 @@ found: [if ${place} != _|_ {${place}}]
 texts: [for value in found {[if (value & string) != _|_ {value}, strings.ToLower("\\(value)")][0]}]`,
       renderPatches(
         type,
-        [renderOperation("add", renderPath(type, getKey(template)), "text", "for text in texts")],
+        [renderCuePatchOperation("add", renderPath(type, getKey(template)), "text", "for text in texts")],
         "for text in texts",
       ),
     ],
@@ -45,12 +45,12 @@ const renderPresentMaps = (type: string) =>
 
 const renderPatches = (type: string, operations: readonly string[], clauses = "") => {
   const renderMissing = (name: string, path: string) =>
-    renderOperation("add", `"${path}"`, "{}", `${clauses} if ${name} == null`.trim());
+    renderCuePatchOperation("add", `"${path}"`, "{}", `${clauses} if ${name} == null`.trim());
   return `patches: ${renderCueList([renderMissing("metadata", "/metadata"), renderMissing(type, `/metadata/${type}`), ...operations])}`;
 };
 
 const renderRemoval = (type: string, key: string) =>
-  `patches: ${renderCueList([renderOperation("remove", renderPath(type, key), undefined, `if ${renderSelector(type, [key])} != _|_`)])}`;
+  `patches: ${renderCueList([renderCuePatchOperation("remove", renderPath(type, key), undefined, `if ${renderCuePath(type, [key])} != _|_`)])}`;
 
 /** Renders a path as a JSON literal, so that nothing in the key is code. */
 const renderPath = (type: string, key: string) => renderCueLiteral(`/metadata/${type}/${escapeStep(key)}`);
@@ -65,6 +65,6 @@ const renderConstants = (template: OverrideTemplate): string[] => {
       ? Object.entries(stringMap ?? {}).map(([key, value]) => [unescapeStep(key), value])
       : [[getKey(template), scalar]];
   return members.map(([key, value]) =>
-    renderOperation("add", renderPath(template.type, key), renderCueLiteral(String(value))),
+    renderCuePatchOperation("add", renderPath(template.type, key), renderCueLiteral(String(value))),
   );
 };

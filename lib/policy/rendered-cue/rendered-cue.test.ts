@@ -8,7 +8,7 @@ import {
   normalizeObjectForComparison,
   policyCases,
 } from "../../../infra/bench/example-policies.ts";
-import { countAffinityTerms } from "../checks/pod-fields.ts";
+import { countTermsPerAffinityList } from "../checks/pod-fields.ts";
 import { applyPolicies } from "../override.ts";
 import { applyPolicyPatch } from "../overriders/plaintext.ts";
 import { resolveReference } from "../references/references.ts";
@@ -16,7 +16,7 @@ import { findScriptFault } from "../scripts.ts";
 import type { OverrideTemplate, PolicyCapabilities, PolicyCondition, PolicyRequest, ValueReference } from "../types.ts";
 import { evaluateValidatePolicies } from "../validate.ts";
 import { type PathStep, parseReferencePath } from "../values/paths.ts";
-import { renderCondition } from "./conditions.ts";
+import { renderConditionAsCue } from "./conditions.ts";
 import { renderTemplateAsCue } from "./templates.ts";
 
 const runs = 200;
@@ -111,7 +111,8 @@ const evaluateRenderedCondition = async (
     ...(await fetchParameters(compared, "", request, capabilities)),
   };
   const data = { object: request.object, oldObject: request.oldObject ?? null, extraParams };
-  const { valid, reason = "" } = (await evaluateRendering(renderCondition(condition), data, capabilities)).validate;
+  const { valid, reason = "" } = (await evaluateRendering(renderConditionAsCue(condition), data, capabilities))
+    .validate;
   return { valid, reason };
 };
 
@@ -127,11 +128,11 @@ describe("renderings of measured policies", () => {
             it(`decide like validateRules[${index}] of ${one.id}`, async () => {
               const { condition } = template;
               const expected = await getOutcome(evaluateCondition(condition, request, capabilities));
-              assert.equal(await findScriptFault(renderCondition(condition), capabilities.evaluateCue), undefined);
+              assert.equal(await findScriptFault(renderConditionAsCue(condition), capabilities.evaluateCue), undefined);
               assertSame(
                 expected,
                 await getOutcome(evaluateRenderedCondition(condition, request, capabilities)),
-                renderCondition(condition),
+                renderConditionAsCue(condition),
               );
             });
       } else if (one.operation !== "DELETE")
@@ -282,7 +283,8 @@ const template: fc.Arbitrary<OverrideTemplate> = fc
   .chain((given) => operation.map((chosen) => toJson({ ...given, operation: chosen }) as OverrideTemplate))
   // Others don't pass the checks.
   .filter(
-    ({ operation, affinity }) => !affinity || operation === "remove" || countAffinityTerms(affinity).some(Boolean),
+    ({ operation, affinity }) =>
+      !affinity || operation === "remove" || countTermsPerAffinityList(affinity).some(Boolean),
   );
 
 const ordering = pickFrom(["Gt", "Gte", "Lt", "Lte"] as const);
@@ -392,14 +394,14 @@ describe("renderings", () => {
       assertSame(
         await getOutcome(evaluateCondition(condition, request, capabilities)),
         result,
-        renderCondition(condition),
+        renderConditionAsCue(condition),
       );
     });
     await fc.assert(law, { numRuns: runs });
   });
 
   it("compile as scripts", async () => {
-    const texts = fc.oneof(template.map(renderTemplateAsCue), condition.map(renderCondition));
+    const texts = fc.oneof(template.map(renderTemplateAsCue), condition.map(renderConditionAsCue));
     const law = fc.asyncProperty(texts, async (text) =>
       assert.equal(await findScriptFault(text, capabilities.evaluateCue), undefined),
     );

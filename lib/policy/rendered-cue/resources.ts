@@ -1,63 +1,70 @@
 import { escapeStep, unescapeStep } from "../../json.ts";
-import { oversellFactors, requireFraction } from "../overriders/resources.ts";
+import { requireFraction, templateOversellFactors } from "../overriders/resources.ts";
 import type { OverrideTemplate } from "../types.ts";
-import { buildFactorPattern, formatDecimal, renderAmountDefinition, renderAmountExpression } from "./amounts.ts";
+import {
+  buildExactCueFactorPattern,
+  formatDecimal,
+  renderAmountDefinition,
+  renderAmountExpression,
+} from "./amounts.ts";
 import {
   podScriptCueInputs,
-  podSpecDefinition,
+  podSpecCueDefinition,
+  renderAddMissingMapOperation,
   renderCueList,
   renderCueLiteral,
-  renderFirstContainer,
-  renderMissingMap,
-  renderOperation,
-  renderPatches,
-  renderPodPath,
-  renderScript,
-  renderSelector,
+  renderCuePatchesOutput,
+  renderCuePatchOperation,
+  renderCuePath,
+  renderCueScript,
+  renderFirstContainerAsCue,
+  renderPodTemplatePointer,
 } from "./cue-text.ts";
 
 const resourcesPath = ["containers", "0", "resources"];
 
 /** Returns the path of a resource in CUE. The name is escaped as in JSON, so that nothing in it becomes code. */
 const renderPath = (list: string, name: string) =>
-  renderPodPath(...resourcesPath, list, renderCueLiteral(escapeStep(name)).slice(1, -1));
+  renderPodTemplatePointer(...resourcesPath, list, renderCueLiteral(escapeStep(name)).slice(1, -1));
 
 const renderRemoval = (list: string, name: string) =>
-  renderOperation("remove", renderPath(list, name), undefined, `if ${renderSelector(list, [name])} != _|_`);
+  renderCuePatchOperation("remove", renderPath(list, name), undefined, `if ${renderCuePath(list, [name])} != _|_`);
 
 /** Renders a template of resources as a CUE script, which shows readers what it does. */
-export const renderResources = ({ operation: act, resources = {} }: OverrideTemplate): string => {
+export const renderResourcesTemplateAsCue = ({ operation: act, resources = {} }: OverrideTemplate): string => {
   const lists = (["requests", "limits"] as const).filter((list) => Object.keys(resources[list] ?? {}).length > 0);
   const operations = lists.flatMap((list) => {
     const quantities = Object.entries(resources[list] ?? {}).map(
       ([name, quantity]) => [unescapeStep(name), quantity] as const,
     );
     if (act === "remove") return quantities.map(([name]) => renderRemoval(list, name));
-    const parent = renderMissingMap(list, renderPodPath(...resourcesPath, list));
+    const parent = renderAddMissingMapOperation(list, renderPodTemplatePointer(...resourcesPath, list));
     return [
       parent,
       ...quantities.map(([name, quantity]) =>
-        renderOperation("add", renderPath(list, name), renderCueLiteral(quantity)),
+        renderCuePatchOperation("add", renderPath(list, name), renderCueLiteral(quantity)),
       ),
     ];
   });
   const parents =
-    act === "remove" || lists.length === 0 ? [] : [renderMissingMap("resources", renderPodPath(...resourcesPath))];
-  return renderScript(podScriptCueInputs, [
-    podSpecDefinition,
-    renderFirstContainer(...lists),
-    renderPatches("container", renderCueList([...parents, ...operations])),
+    act === "remove" || lists.length === 0
+      ? []
+      : [renderAddMissingMapOperation("resources", renderPodTemplatePointer(...resourcesPath))];
+  return renderCueScript(podScriptCueInputs, [
+    podSpecCueDefinition,
+    renderFirstContainerAsCue(...lists),
+    renderCuePatchesOutput("container", renderCueList([...parents, ...operations])),
   ]);
 };
 
-export const renderOversell = ({ operation: act, resourcesOversell = {} }: OverrideTemplate): string => {
-  const factors = oversellFactors.filter(({ factor }) => (resourcesOversell[factor] ?? "") !== "");
+export const renderOversellTemplateAsCue = ({ operation: act, resourcesOversell = {} }: OverrideTemplate): string => {
+  const factors = templateOversellFactors.filter(({ factor }) => (resourcesOversell[factor] ?? "") !== "");
   if (act === "remove") {
     const removals = renderCueList(factors.map(({ name }) => renderRemoval("requests", name)));
-    return renderScript(podScriptCueInputs, [
-      podSpecDefinition,
-      renderFirstContainer("requests"),
-      renderPatches("container", removals),
+    return renderCueScript(podScriptCueInputs, [
+      podSpecCueDefinition,
+      renderFirstContainerAsCue("requests"),
+      renderCuePatchesOutput("container", removals),
     ]);
   }
 
@@ -66,7 +73,7 @@ export const renderOversell = ({ operation: act, resourcesOversell = {} }: Overr
   });
   const digits = Math.max(...shared.map(({ times }) => times.length - "0.".length));
   const shares = shared.map(({ name, field, times }) =>
-    renderOperation(
+    renderCuePatchOperation(
       "add",
       renderPath("requests", name),
       renderShare(field, times),
@@ -74,28 +81,28 @@ export const renderOversell = ({ operation: act, resourcesOversell = {} }: Overr
     ),
   );
   const parts = [
-    podSpecDefinition,
-    renderFirstContainer("limits", "requests"),
+    podSpecCueDefinition,
+    renderFirstContainerAsCue("limits", "requests"),
     `// the limits that exist\n${shared.map(({ name, field }) => `${field}: ${renderAmountAt("limits", name)}`).join("\n")}`,
     shared[0]?.field === "cpu" &&
       `// a request of no CPU stays as it is\nasked: [if ${cpuRequest} != _|_ {${cpuRequest}}]\nisIdle: list.Contains(asked, "0")`,
     `shares: ${renderCueList(shares)}`,
-    renderPatches(
+    renderCuePatchesOutput(
       "container",
-      `[if len(shares) > 0 ${renderMissingMap("requests", renderPodPath(...resourcesPath, "requests"))}] + shares`,
+      `[if len(shares) > 0 ${renderAddMissingMapOperation("requests", renderPodTemplatePointer(...resourcesPath, "requests"))}] + shares`,
     ),
-    renderAmountDefinition(buildFactorPattern(digits)),
+    renderAmountDefinition(buildExactCueFactorPattern(digits)),
   ];
-  return renderScript(
+  return renderCueScript(
     podScriptCueInputs,
     parts.filter((part) => part !== false),
   );
 };
 
-const cpuRequest = renderSelector("requests", ["cpu"]);
+const cpuRequest = renderCuePath("requests", ["cpu"]);
 
 const renderAmountAt = (list: string, name: string): string => {
-  const place = renderSelector(list, [name]);
+  const place = renderCuePath(list, [name]);
   return `[if ${place} != _|_ if ${place} != null {${renderAmountExpression(place)}[0]}]`;
 };
 

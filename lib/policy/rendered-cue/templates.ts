@@ -1,14 +1,14 @@
 import type { OverrideTemplate } from "../types.ts";
 import { renderAffinityAsCue } from "./affinity.ts";
 import { renderMetadataAsCue } from "./metadata.ts";
-import { renderOversell, renderResources } from "./resources.ts";
+import { renderOversellTemplateAsCue, renderResourcesTemplateAsCue } from "./resources.ts";
 import { renderTolerations } from "./tolerations.ts";
 
 const renderers = {
   annotations: renderMetadataAsCue,
   labels: renderMetadataAsCue,
-  resources: renderResources,
-  resourcesOversell: renderOversell,
+  resources: renderResourcesTemplateAsCue,
+  resourcesOversell: renderOversellTemplateAsCue,
   tolerations: renderTolerations,
   affinity: renderAffinityAsCue,
 };

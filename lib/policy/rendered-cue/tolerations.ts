@@ -2,15 +2,15 @@ import type { Toleration } from "kubernetes-types/core/v1.d.ts";
 import type { OverrideTemplate } from "../types.ts";
 import {
   podScriptCueInputs,
-  podSpecDefinition,
+  podSpecCueDefinition,
   renderCueList,
   renderCueLiteral,
-  renderListOrEmpty,
-  renderOperation,
+  renderCuePatchesOutput,
+  renderCuePatchOperation,
+  renderCueScript,
+  renderListOrEmptyAsCue,
   renderOrElse,
-  renderPatches,
-  renderPrepending,
-  renderScript,
+  renderPrependMissing,
   renderValuesAsCueList,
 } from "./cue-text.ts";
 
@@ -23,20 +23,20 @@ export const renderTolerations = ({ operation: act, tolerations = [] }: Override
       : act === "remove"
         ? renderRemoval(tolerations)
         : renderReplacement(tolerations);
-  return renderScript(podScriptCueInputs, [
-    podSpecDefinition,
-    renderListOrEmpty("existing", "podSpec.tolerations"),
+  return renderCueScript(podScriptCueInputs, [
+    podSpecCueDefinition,
+    renderListOrEmptyAsCue("existing", "podSpec.tolerations"),
     ...parts,
   ]);
 };
 
-const setAll = renderOperation("add", tolerationsPath, "wanted", "if len(existing) == 0");
+const setAll = renderCuePatchOperation("add", tolerationsPath, "wanted", "if len(existing) == 0");
 
 const renderAddition = (tolerations: readonly Toleration[]) => [
   `wanted: ${renderValuesAsCueList(tolerations)}`,
-  renderPatches(
+  renderCuePatchesOutput(
     "podSpec",
-    renderCueList([setAll, renderPrepending(tolerationsPath, "existing", tolerations, "wanted")]),
+    renderCueList([setAll, renderPrependMissing(tolerationsPath, "existing", tolerations, "wanted")]),
   ),
 ];
 
@@ -45,10 +45,10 @@ const renderRemoval = (tolerations: readonly Toleration[]) => [
 meant: ${renderValuesAsCueList(tolerations.flatMap(listMeant))}
 gone: [for index, toleration in existing if (_meant & {of: toleration, by: meant}).out {index}]
 ${meantDefinition}`,
-  renderPatches(
+  renderCuePatchesOutput(
     "podSpec",
     renderCueList([
-      renderOperation(
+      renderCuePatchOperation(
         "remove",
         `${tolerationsPath.slice(0, -1)}/\\(index)"`,
         undefined,
@@ -86,11 +86,11 @@ _replacement: {
 		[by] + before,
 	][0]
 }`,
-  renderPatches(
+  renderCuePatchesOutput(
     "podSpec",
     renderCueList([
       setAll,
-      renderOperation("add", tolerationsPath, `_step${tolerations.length}.after`, "if len(existing) > 0"),
+      renderCuePatchOperation("add", tolerationsPath, `_step${tolerations.length}.after`, "if len(existing) > 0"),
     ]),
   ),
 ];

@@ -3,7 +3,7 @@ import type { PolicyCondition } from "../types.ts";
 import {
   calculateDecimal,
   compareDecimals,
-  type Decimal,
+  type ExactFraction,
   isDecimal,
   parseDecimalOrQuantity,
   parsePercentage,
@@ -42,7 +42,7 @@ const comparisons: Record<Exclude<PolicyCondition["cond"], "Exist" | "NotExist">
 
 const knownConditions = [...Object.keys(comparisons), "Exist", "NotExist"];
 
-const processValue = (value: unknown, process: PolicyCondition["valueProcess"]): Decimal => {
+const processValue = (value: unknown, process: PolicyCondition["valueProcess"]): ExactFraction => {
   if (!isMap(process)) throw new Error("valueProcess must be an object");
   const { operation, operationWith } = process;
   const isWritten = typeof operationWith === "string" || typeof operationWith === "number";

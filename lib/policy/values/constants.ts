@@ -1,6 +1,6 @@
 import { isMap } from "../../json.ts";
 import type { PolicyCondition, PolicyConstant } from "../types.ts";
-import { type Decimal, parseDecimal } from "./decimals.ts";
+import { type ExactFraction, parseDecimal } from "./decimals.ts";
 
 type ListMembers = (value: unknown) => unknown[] | undefined;
 
@@ -10,7 +10,7 @@ const listMapValues: ListMembers = (value) => (isMap(value) ? Object.values(valu
 
 const isText = (value: unknown) => typeof value === "string";
 const isFloat = (value: unknown) => parseFloatText(value) !== undefined;
-const parseFloatText = (value: unknown): Decimal | undefined =>
+const parseFloatText = (value: unknown): ExactFraction | undefined =>
   typeof value === "string" ? parseDecimal(value) : undefined;
 
 /** The fields of a constant, of which the first set one counts: what is expected, its members, and their check. */
@@ -35,7 +35,7 @@ export const findSetField = (constant: PolicyConstant | undefined): keyof Policy
     return typeof value === "object" ? Object.keys(value).length > 0 : value !== undefined;
   });
 
-/** Returns a constant's value, with floats as exact `Decimal`s; undefined if it has none. */
+/** Returns a constant's value, with floats as exact `ExactFraction`s; undefined if it has none. */
 export const parseConstant = (constant: PolicyConstant | undefined): { value: unknown } | undefined => {
   const constantFields: unknown = constant ?? {};
   if (!isMap(constantFields)) throw new Error("value must be an object with a field such as string or integer");

@@ -4,14 +4,14 @@ import fc from "fast-check";
 import {
   calculateDecimal,
   compareDecimals,
-  type Decimal,
+  type ExactFraction,
   isDecimal,
   parseDecimal,
   parseDecimalOrQuantity,
   parsePercentage,
 } from "./decimals.ts";
 
-const assertEqual = (one: Decimal | undefined, other: Decimal | undefined) => {
+const assertEqual = (one: ExactFraction | undefined, other: ExactFraction | undefined) => {
   assert.ok(one && other);
   assert.equal(compareDecimals(one, other), 0);
 };
@@ -78,7 +78,7 @@ suite("an exact number", () => {
 
   test("is calculated like numbers", () => {
     const integer = fc.integer({ min: -1000, max: 1000 });
-    const decimal = (value: number): Decimal => parseDecimal(value) ?? assert.fail();
+    const decimal = (value: number): ExactFraction => parseDecimal(value) ?? assert.fail();
     fc.assert(
       fc.property(integer, integer, (one, other) => {
         const [first, second] = [decimal(one), decimal(other)];

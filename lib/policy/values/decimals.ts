@@ -2,7 +2,7 @@ import { isMap } from "../../json.ts";
 import { parseQuantity } from "../../objects/quantity.ts";
 
 /** An exact fraction with a positive denominator. JSON has no bigint, so no JSON value can be mistaken for one. */
-export interface Decimal {
+export interface ExactFraction {
   readonly numerator: bigint;
   readonly denominator: bigint;
 }
@@ -13,7 +13,7 @@ const maximumExponent = 1000;
 
 const decimalPattern = /^([+-]?)(\d*)(?:\.(\d*))?(?:[eE]([+-]?\d{1,9}))?$/;
 
-export const parseDecimal = (written: string | number): Decimal | undefined => {
+export const parseDecimal = (written: string | number): ExactFraction | undefined => {
   const text = String(written);
   if (text.length > maximumLength) return undefined;
   const [matched, sign, integer = "", fraction = "", exponent = "0"] = decimalPattern.exec(text) ?? [];
@@ -28,7 +28,7 @@ export const parseDecimal = (written: string | number): Decimal | undefined => {
 };
 
 /** Parses a decimal or a percentage: `50%` is one half. */
-export const parsePercentage = (written: string | number): Decimal | undefined => {
+export const parsePercentage = (written: string | number): ExactFraction | undefined => {
   const text = String(written);
   if (!text.endsWith("%")) return parseDecimal(text);
   const parsed = parseDecimal(text.slice(0, -1));
@@ -36,32 +36,37 @@ export const parsePercentage = (written: string | number): Decimal | undefined =
 };
 
 /** Returns the number of a value, which may be a decimal text or a quantity such as `500m`; undefined if none. */
-export const parseDecimalOrQuantity = (value: unknown): Decimal | undefined => {
+export const parseDecimalOrQuantity = (value: unknown): ExactFraction | undefined => {
   if (isDecimal(value)) return value;
   if (typeof value !== "string" && typeof value !== "number") return undefined;
   const quantity = parseDecimal(value) ?? parseQuantity(value);
   return quantity && "nanos" in quantity ? { numerator: quantity.nanos, denominator: 10n ** 9n } : quantity;
 };
 
-export const isDecimal = (value: unknown): value is Decimal => isMap(value) && typeof value.denominator === "bigint";
+export const isDecimal = (value: unknown): value is ExactFraction =>
+  isMap(value) && typeof value.denominator === "bigint";
 
-export const compareDecimals = (left: Decimal, right: Decimal): number => {
+export const compareDecimals = (left: ExactFraction, right: ExactFraction): number => {
   const [first, second] = [left.numerator * right.denominator, right.numerator * left.denominator];
   return Number(first > second) - Number(first < second);
 };
 
-const multiply = (left: Decimal, right: Decimal): Decimal => ({
+const multiply = (left: ExactFraction, right: ExactFraction): ExactFraction => ({
   numerator: left.numerator * right.numerator,
   denominator: left.denominator * right.denominator,
 });
 
-const add = (left: Decimal, right: Decimal): Decimal => ({
+const add = (left: ExactFraction, right: ExactFraction): ExactFraction => ({
   numerator: left.numerator * right.denominator + right.numerator * left.denominator,
   denominator: left.denominator * right.denominator,
 });
 
 /** Calculates with `+`, `-`, `*` or `/`; undefined for a division by zero or an unknown operation. */
-export const calculateDecimal = (left: Decimal, operation: unknown, right: Decimal): Decimal | undefined => {
+export const calculateDecimal = (
+  left: ExactFraction,
+  operation: unknown,
+  right: ExactFraction,
+): ExactFraction | undefined => {
   const { numerator, denominator } = right;
   if (operation === "+") return add(left, right);
   if (operation === "-") return add(left, { numerator: -numerator, denominator });

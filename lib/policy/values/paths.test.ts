@@ -3,7 +3,7 @@ import { readFileSync } from "node:fs";
 import { suite, test } from "node:test";
 import fc from "fast-check";
 import { parse } from "yaml";
-import { kinitirasTables } from "../../../infra/bench/example-policies.ts";
+import { kinitirasCaseTables } from "../../../infra/bench/example-policies.ts";
 import { parseReferencePath } from "./paths.ts";
 
 interface Cases {
@@ -13,7 +13,7 @@ interface Cases {
 const cases: Cases = parse(readFileSync(new URL("cases.yaml", import.meta.url), "utf8"));
 
 suite("a path", () => {
-  for (const { id, path, segments } of kinitirasTables.paths)
+  for (const { id, path, segments } of kinitirasCaseTables.paths)
     test(`is read as measured: ${id}`, () => assert.deepEqual(parseReferencePath(path), segments));
 
   for (const { name, path, steps } of cases.paths) test(name, () => assert.deepEqual(parseReferencePath(path), steps));

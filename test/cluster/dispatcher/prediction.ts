@@ -1,6 +1,6 @@
 import { runAdmissionChain } from "#infra/apiserver/admission/admit.ts";
 import { celEvaluator } from "#infra/apiserver/admission/cel/conditions.ts";
-import { type Hook, parseHooks } from "#infra/apiserver/admission/hooks.ts";
+import { type DefaultedWebhookEntry, parseHooks } from "#infra/apiserver/admission/hooks.ts";
 import { parseWebhookResponse } from "#infra/apiserver/admission/http.ts";
 import type {
   AdmissionAttributes,
@@ -57,7 +57,7 @@ const versions: Record<string, string[]> = {
 
 const callScript = (
   set: ScriptedSet,
-  hook: Hook,
+  hook: DefaultedWebhookEntry,
   { apiVersion, request }: ReviewToSend,
 ): HookCallResult | Promise<HookCallResult> => {
   const said = set.scripts[getHookKey(hook)]?.answer(request, apiVersion);
@@ -67,7 +67,7 @@ const callScript = (
 };
 
 /** The first segment of the path at which a hook is called. */
-export const getHookKey = ({ clientConfig: { url = "" } }: Pick<Hook, "clientConfig">): string =>
+export const getHookKey = ({ clientConfig: { url = "" } }: Pick<DefaultedWebhookEntry, "clientConfig">): string =>
   new URL(url).pathname.split("/")[1] ?? "";
 
 /** Converts objects between the versions of the kinds that the test writes. */

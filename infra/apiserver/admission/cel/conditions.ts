@@ -1,6 +1,12 @@
 import { Environment, EvaluationError } from "@marcbachmann/cel-js";
-import type { CelEvaluator, CompiledCondition, ConditionResult } from "../types.ts";
-import { type CelNode, compilePattern, createBudget, explainUnsupported, renameMethod } from "./expressions.ts";
+import type { CelEvaluator, CompiledCondition, MatchConditionResult } from "../types.ts";
+import {
+  type CelNode,
+  compilePattern,
+  createCostBudgetCheck,
+  explainUnsupported,
+  renameMethod,
+} from "./expressions.ts";
 import { measureValue, toCelValue } from "./values.ts";
 
 /** `matches` is renamed to this function: JavaScript's expressions differ from RE2 and can take exponential time. */
@@ -55,8 +61,8 @@ const compile = (expression: string): CompiledCondition => {
   if (!valid) return createUnsupported("the types in the expression aren't understood here");
   if (type !== "bool" && type !== "dyn") return createUnsupported(`the expression is no condition but a ${type}`);
 
-  const isAffordable = createBudget(root, mostCost);
-  return ({ object, oldObject, request }): ConditionResult => {
+  const isAffordable = createCostBudgetCheck(root, mostCost);
+  return ({ object, oldObject, request }): MatchConditionResult => {
     const sizes = [measureValue(object), measureValue(oldObject)];
     if (!sizes.every(({ isExact }) => isExact))
       return { unsupported: "the object has numbers that can't be represented exactly here" };

@@ -1,5 +1,5 @@
 import { RE2JS } from "re2js";
-import type { ValueSizes } from "./values.ts";
+import type { CelValueSizes } from "./values.ts";
 
 export interface CelNode {
   op: string;
@@ -89,7 +89,7 @@ const listChildren = ({ args }: CelNode): CelNode[] => [args].flat(3).filter(isN
 const perText = new Set(["contains", "matches", "split", "join", "startsWith", "endsWith"]);
 
 /** Returns a function that reports whether an expression stays within a budget for any objects of the given sizes. */
-export const createBudget = (root: CelNode, most: number): ((sizes: readonly ValueSizes[]) => boolean) => {
+export const createCostBudgetCheck = (root: CelNode, most: number): ((sizes: readonly CelValueSizes[]) => boolean) => {
   const cost = estimateCost(root);
   // The results for rounded-up sizes are cached. Exact lengths are used only if rounded-up ones exceed the limit.
   const rough = new Map<number, boolean>();
@@ -107,13 +107,13 @@ export const createBudget = (root: CelNode, most: number): ((sizes: readonly Val
 };
 
 /** Returns the exponent of the next power of two, at least 3. */
-const roundUp = (sizes: readonly ValueSizes[], what: "longest" | "longestText"): number =>
+const roundUp = (sizes: readonly CelValueSizes[], what: "longest" | "longestText"): number =>
   Math.ceil(Math.log2(sizes.reduce((most, size) => Math.max(most, size[what]), 8)));
 
-type Sizes = Omit<ValueSizes, "isExact">;
+type Sizes = Omit<CelValueSizes, "isExact">;
 
-const combineSizes = (sizes: readonly ValueSizes[]): Sizes => {
-  const findMost = (of: (size: ValueSizes) => number) => sizes.reduce((most, size) => Math.max(most, of(size)), 0);
+const combineSizes = (sizes: readonly CelValueSizes[]): Sizes => {
+  const findMost = (of: (size: CelValueSizes) => number) => sizes.reduce((most, size) => Math.max(most, of(size)), 0);
   return {
     longest: findMost(({ longest }) => longest),
     longestText: findMost(({ longestText }) => longestText),

@@ -1,7 +1,7 @@
 import { isMap } from "#lib/json.ts";
 
 /** Sizes of an object, from which the cost of a CEL expression is estimated. */
-export interface ValueSizes {
+export interface CelValueSizes {
   longest: number;
   longestText: number;
   /** True if JavaScript holds every number in the object exactly. */
@@ -12,10 +12,10 @@ export interface ValueSizes {
 
 interface Conversion {
   value: unknown;
-  measured: ValueSizes;
+  measured: CelValueSizes;
 }
 
-const nothing: ValueSizes = { longest: 0, longestText: 0, isExact: true, lengthOf: () => 0 };
+const nothing: CelValueSizes = { longest: 0, longestText: 0, isExact: true, lengthOf: () => 0 };
 
 /**
  * Caches conversions: every condition of every hook sees the same object, and the next object often differs only in its
@@ -30,7 +30,7 @@ export const toCelValue = (value: unknown): unknown =>
   typeof value === "object" && value !== null ? getConversion(value).value : (value ?? null);
 
 /** Returns the sizes of a value, which must not change later: they are remembered. */
-export const measureValue = (value: unknown): ValueSizes =>
+export const measureValue = (value: unknown): CelValueSizes =>
   typeof value === "object" && value !== null ? getConversion(value).measured : nothing;
 
 const getConversion = (object: object): Conversion =>
@@ -69,10 +69,10 @@ const convertWhole = (object: object): Conversion => {
   return { value: convert(object, sizes), measured: createSizes(sizes, object) };
 };
 
-type Sizes = Omit<ValueSizes, "lengthOf">;
+type Sizes = Omit<CelValueSizes, "lengthOf">;
 
 /** Returns sizes whose `lengthOf` is computed on its first call only, because lengths are seldom needed. */
-const createSizes = (sizes: Sizes, object: object): ValueSizes => {
+const createSizes = (sizes: Sizes, object: object): CelValueSizes => {
   let lengths: Map<string, number> | undefined;
   const getLength = (name: string) => {
     lengths ??= collectLengths(object, "", new Map());
