@@ -10,8 +10,8 @@ import { chooseCluster } from "../config/config.ts";
 import { readConfig } from "../project/project.ts";
 import { setBenchReportFields } from "./meter.ts";
 
-/** The least that a check of manifests needs, in seconds of CPU time. */
-export interface MinimumCheckCpuSeconds {
+/** Measured CPU seconds of the work that no check of manifests can avoid. */
+export interface UnavoidableCheckCpuSeconds {
   /** CPU seconds to read the files with the `yaml` package alone. */
   reading: number;
   /** Reading the files with the reader of `postern check`. */
@@ -79,4 +79,4 @@ const measureRules = async (): Promise<number> => {
 
 const ownReading = await measureSeconds(() => readInput([folder]));
 const reading = await measureSeconds(readAll);
-setBenchReportFields({ reading, ownReading, rules: await measureRules() } satisfies MinimumCheckCpuSeconds);
+setBenchReportFields({ reading, ownReading, rules: await measureRules() } satisfies UnavoidableCheckCpuSeconds);

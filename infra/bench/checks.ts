@@ -1,7 +1,7 @@
 import { mkdir, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import type { MinimumCheckCpuSeconds } from "./check-floor-process.ts";
+import type { UnavoidableCheckCpuSeconds } from "./check-floor-process.ts";
 import { writeManifestsAndCountBytes } from "./manifests.ts";
 import type { ProcessUsage } from "./meter.ts";
 import { runNodeAndParseOutput } from "./processes.ts";
@@ -35,12 +35,12 @@ export const measureCheck = async (folder: string, rounds: number, manifests = 1
     const measured = await measureInTurn(
       rounds,
       async () => (await run("../main.ts", "check", "--config", config, place)) as ProcessUsage,
-      async () => (await run("check-floor-process.ts", config, place)) as MinimumCheckCpuSeconds,
+      async () => (await run("check-floor-process.ts", config, place)) as UnavoidableCheckCpuSeconds,
       0,
     );
-    const computeFloorRatio = (floorOf: (floor: MinimumCheckCpuSeconds) => number) =>
+    const computeFloorRatio = (floorOf: (floor: UnavoidableCheckCpuSeconds) => number) =>
       summarizeRatios(measured.map(([{ seconds }, floor]) => seconds / floorOf(floor)));
-    const computeMedian = (secondsOf: (check: ProcessUsage, floor: MinimumCheckCpuSeconds) => number) =>
+    const computeMedian = (secondsOf: (check: ProcessUsage, floor: UnavoidableCheckCpuSeconds) => number) =>
       summarizeRatios(measured.map((pair) => secondsOf(...pair))).median;
     return {
       manifests,

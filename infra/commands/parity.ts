@@ -14,7 +14,7 @@ export default {
   usage: "[RULE…]",
   options: {
     seed: { type: "string", value: "N", says: "repeat the requests of this seed (default: a random seed)" },
-    requests: { type: "string", value: "N", default: "2000", says: "the number of requests for each rule" },
+    requests: { type: "string", value: "N", default: "2000", says: "the number of generated requests for each port" },
     config: {
       type: "string",
       value: "FILE",

@@ -8,8 +8,8 @@ import {
   type FieldEdit,
   generatedKinds,
   type RequestSequence,
-  type RequestStep,
   type RequestUser,
+  type SequenceRequest,
   scenarioOnlyKinds,
 } from "./generators/steps.ts";
 
@@ -38,7 +38,7 @@ export const sendSequence = async (
   let current = standing ?? (generateName ? `${name}-none` : start + name);
   const made = new Set<string>();
 
-  const read = async (step: RequestStep & { verb: "replace" }) => {
+  const read = async (step: SequenceRequest & { verb: "replace" }) => {
     const suffix = step.subresource && step.subresource !== "ephemeralcontainers" ? `/${step.subresource}` : "";
     const { code, body } = await as("admin")({ method: "GET", path: `${collection}/${current}${suffix}` });
     return code === 200 ? body : undefined;
@@ -113,11 +113,11 @@ interface StepContext {
   name: string;
   current: string;
   generateName: boolean;
-  first: RequestStep | undefined;
-  read(step: RequestStep & { verb: "replace" }): Promise<JsonMap | undefined>;
+  first: SequenceRequest | undefined;
+  read(step: SequenceRequest & { verb: "replace" }): Promise<JsonMap | undefined>;
 }
 
-const buildCall = async (step: RequestStep, place: StepContext): Promise<ClusterRequest> => {
+const buildCall = async (step: SequenceRequest, place: StepContext): Promise<ClusterRequest> => {
   const { collection, object, current, generateName, name } = place;
   const query = (parameters: Record<string, string> = {}) => {
     const all = new URLSearchParams({ ...(step.dryRun && { dryRun: "All" }), ...parameters }).toString();
@@ -163,7 +163,7 @@ const buildCall = async (step: RequestStep, place: StepContext): Promise<Cluster
 /** The label that identifies the objects of a sequence. */
 const sequenceLabel = "parity.postern.dev/sequence";
 
-const getBody = (step: RequestStep | undefined): JsonMap => (step && "body" in step ? Object(step.body) : {});
+const getBody = (step: SequenceRequest | undefined): JsonMap => (step && "body" in step ? Object(step.body) : {});
 
 const addName = (body: JsonMap, sequence: string, given: JsonMap): JsonMap => {
   const metadata = Object(body.metadata);

@@ -64,7 +64,7 @@ const renderTemplates = (policy: unknown) => {
   ];
 };
 
-/** The most characters of all renderings of a policy. Longer ones could make the policy too large for etcd. */
+/** The most characters of all `renderedCue` fields of a policy together; more could make it too large for etcd. */
 const longestRenderings = 256 * 1024;
 
 const tryRender = <T>(template: unknown, render: (template: T) => string): string | undefined => {

@@ -58,7 +58,7 @@ export const createAnswerRepeater = (needs: RecordedAnswers): AnswerRepeater => 
         createRecordedCapabilities({ reads: [] }),
         async (question, ask) => {
           const turn = turnOf(question);
-          // `capabilities` has no answers, so `ask` fails and says that none is recorded.
+          // No answer was kept for this question. `capabilities` has none, so `ask` throws the usual error about that.
           if (!answers.has(turn)) return ask();
           const answer = answers.get(turn);
           // Only the answer to a creation is a string, one of a few fixed words: nothing to redact.

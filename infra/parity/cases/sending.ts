@@ -99,7 +99,7 @@ export const getFirstMessageLine = ({ message, text }: Record<string, unknown> =
     .trim()
     .split("\n")[0] ?? "";
 
-/** Sends a case's request about an object, and deletes the object. Calls the rules of `setup`, or none. */
+/** Prepares a case's object, sends the case's request, and deletes the object. Only the webhooks of `setup` are called. */
 export const sendCase = async (
   server: ObservedServer,
   question: CaseToSend,

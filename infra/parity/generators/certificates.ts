@@ -15,8 +15,8 @@ import {
   makeOptional,
   pickOne,
   type RequestSequence,
-  type RequestStep,
   type RequestUser,
+  type SequenceRequest,
 } from "./steps.ts";
 
 // Generates requests for certificates, approvals, signatures and attestations, by several users and for several signers.
@@ -76,7 +76,7 @@ const buildChange = (subresource: string | undefined, ...edits: Arbitrary<FieldE
 const buildTenantScenario = (
   kind: RequestSequence["kind"],
   body: Arbitrary<JsonMap>,
-  changes: Arbitrary<RequestStep>[],
+  changes: Arbitrary<SequenceRequest>[],
   prefix?: string,
 ) =>
   buildScenario(kind, buildCreation(body), changes, {

@@ -4,8 +4,8 @@ import {
   makeOptional,
   pickOne,
   type RequestSequence,
-  type RequestStep,
   requestOptions,
+  type SequenceRequest,
 } from "./steps.ts";
 
 // Generates more events than there are tokens.
@@ -32,8 +32,8 @@ const crowd: Arbitrary<RequestSequence> = fc
     const body = { apiVersion: "v1", kind: "Event", metadata: {}, involvedObject, ...(source && { source }) };
     const seen = { count: 2, reason: "Again" };
     const steps = [
-      ...(first ? [{ ...first, dryRun: false, verb: "create", body } satisfies RequestStep] : []),
-      ...others.map((by) => ({ ...by, verb: "patch", type: "merge", body: seen }) satisfies RequestStep),
+      ...(first ? [{ ...first, dryRun: false, verb: "create", body } satisfies SequenceRequest] : []),
+      ...others.map((by) => ({ ...by, verb: "patch", type: "merge", body: seen }) satisfies SequenceRequest),
     ];
     return { kind: "events", namespace: "default", generateName: false, steps };
   });

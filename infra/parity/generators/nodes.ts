@@ -17,9 +17,9 @@ import {
   makeOptional,
   pickOne,
   type RequestSequence,
-  type RequestStep,
   type RequestUser,
   requestOptions,
+  type SequenceRequest,
 } from "./steps.ts";
 
 // Generates the writes of kubelets, about their own nodes and others.
@@ -52,12 +52,12 @@ const buildCreate = (body: Arbitrary<JsonMap>, subresource?: string) =>
 const deletion = assignUser(kubelet, deleteNowStep);
 const deletions = assignUser(
   kubelet,
-  requestOptions.map((asked): RequestStep => ({ ...asked, verb: "deletecollection" })),
+  requestOptions.map((asked): SequenceRequest => ({ ...asked, verb: "deletecollection" })),
 );
 const buildKubeletScenario = (
   kind: RequestSequence["kind"],
   body: Arbitrary<JsonMap>,
-  changes: Arbitrary<RequestStep>[],
+  changes: Arbitrary<SequenceRequest>[],
   namespace = "default",
 ) => storyOf(kind, buildCreate(body), changes, { namespace, last: deleteNowStep });
 

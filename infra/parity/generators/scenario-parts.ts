@@ -6,16 +6,16 @@ import {
   lastDeletionStep,
   pickOne,
   type RequestSequence,
-  type RequestStep,
   type RequestUser,
   requestOptions,
+  type SequenceRequest,
   toPatch,
 } from "./steps.ts";
 
 // Builds steps and sequences of requests, from which scenarios.ts makes the scenario of each plugin.
 
 /** Builds a step that edits an object by a PUT or by a patch. */
-export const buildEditStep = (edits: Arbitrary<FieldEdit[]>, subresource?: string): Arbitrary<RequestStep> =>
+export const buildEditStep = (edits: Arbitrary<FieldEdit[]>, subresource?: string): Arbitrary<SequenceRequest> =>
   fc
     .tuple(requestOptions, edits, pickOne("replace" as const, ...(["json", "merge", "strategic-merge"] as const)))
     .map(([asked, edits, how]) => {
@@ -31,40 +31,47 @@ export const combineEdits = (...edits: Arbitrary<FieldEdit>[]) => fc.tuple(...ed
 export const labelSteps = buildEditStep(wrapEdit(editAt("metadata.labels.app", pickOne("x", "y"))));
 
 /** Assigns a step to one of these users. */
-export const assignUser = (users: Arbitrary<RequestUser>, step: Arbitrary<RequestStep>): Arbitrary<RequestStep> =>
-  fc.tuple(step, users).map(([step, user]) => ({ ...step, user }));
+export const assignUser = (
+  users: Arbitrary<RequestUser>,
+  step: Arbitrary<SequenceRequest>,
+): Arbitrary<SequenceRequest> => fc.tuple(step, users).map(([step, user]) => ({ ...step, user }));
 
 /** Builds a step that makes one of these edits, by a patch of one of these types. */
 export const buildPatchStep = (
   types: Arbitrary<"json" | "merge">,
   subresource: string | undefined,
   ...edits: Arbitrary<FieldEdit>[]
-): Arbitrary<RequestStep> =>
-  fc.tuple(requestOptions, fc.oneof(...edits), types).map(([asked, edit, given]): RequestStep => {
+): Arbitrary<SequenceRequest> =>
+  fc.tuple(requestOptions, fc.oneof(...edits), types).map(([asked, edit, given]): SequenceRequest => {
     // A JSON patch can't remove a missing field.
     const type = "value" in edit ? given : "merge";
     return { ...asked, ...(subresource && { subresource }), verb: "patch", type, body: toPatch(type, [edit]) };
   });
 
-export const buildCreation = (body: Arbitrary<JsonMap>, subresource?: string): Arbitrary<RequestStep> =>
+export const buildCreation = (body: Arbitrary<JsonMap>, subresource?: string): Arbitrary<SequenceRequest> =>
   fc
     .tuple(requestOptions, body)
-    .map(([asked, body]): RequestStep => ({ ...asked, ...(subresource && { subresource }), verb: "create", body }));
+    .map(([asked, body]): SequenceRequest => ({ ...asked, ...(subresource && { subresource }), verb: "create", body }));
 
 /** Generates a step that deletes the object, at once or gracefully, in some cases as a dry run. */
-export const deletionStep: Arbitrary<RequestStep> = fc
+export const deletionStep: Arbitrary<SequenceRequest> = fc
   .tuple(requestOptions, fc.boolean())
   .map(([asked, graceful]) => ({ ...asked, verb: "delete", graceful }));
 
 /** A step that deletes the object at once, without a grace period, as a user with every right. */
-export const deleteNowStep = pickOne<RequestStep>({ user: "admin", dryRun: false, verb: "delete", graceful: false });
+export const deleteNowStep = pickOne<SequenceRequest>({
+  user: "admin",
+  dryRun: false,
+  verb: "delete",
+  graceful: false,
+});
 
 /** Builds sequences that create an object, change it in some of these ways, and delete it. */
 export const buildScenario = (
   kind: RequestSequence["kind"],
-  first: Arbitrary<RequestStep>,
-  changes: Arbitrary<RequestStep>[],
-  { last = lastDeletionStep, ...more }: { last?: Arbitrary<RequestStep> } & Partial<RequestSequence> = {},
+  first: Arbitrary<SequenceRequest>,
+  changes: Arbitrary<SequenceRequest>[],
+  { last = lastDeletionStep, ...more }: { last?: Arbitrary<SequenceRequest> } & Partial<RequestSequence> = {},
 ): Arbitrary<RequestSequence> =>
   fc
     .tuple(first, changes.length > 0 ? buildSteps(changes) : pickOne([]), last, pickOne(false, false, false, true))
@@ -76,12 +83,12 @@ export const buildScenario = (
 export const buildDryRunScenario = (
   kind: RequestSequence["kind"],
   existingNames: string[],
-  changes: Arbitrary<RequestStep>[],
+  changes: Arbitrary<SequenceRequest>[],
   namespace = "default",
 ): Arbitrary<RequestSequence> =>
   fc
     .tuple(pickOne(...existingNames), buildSteps(changes))
     .map(([standing, steps]) => ({ kind, namespace, standing, generateName: false, steps }));
 
-const buildSteps = (changes: Arbitrary<RequestStep>[]) =>
+const buildSteps = (changes: Arbitrary<SequenceRequest>[]) =>
   fc.array(fc.oneof(...changes), { minLength: 1, maxLength: 4 });

@@ -24,9 +24,9 @@ import {
   makeOptional,
   pickOne,
   type RequestSequence,
-  type RequestStep,
   type RequestUser,
   requestOptions,
+  type SequenceRequest,
 } from "./steps.ts";
 import { runtimeClassNames } from "./surroundings.ts";
 
@@ -35,7 +35,7 @@ import { runtimeClassNames } from "./surroundings.ts";
 const generators = createObjectGenerators(false);
 
 /** Builds sequences that create an object with this body, change it in some of these ways, and delete it. */
-const buildObjectScenario = (kind: GeneratedKind, body: Arbitrary<JsonMap>, changes: Arbitrary<RequestStep>[]) =>
+const buildObjectScenario = (kind: GeneratedKind, body: Arbitrary<JsonMap>, changes: Arbitrary<SequenceRequest>[]) =>
   storyOf(kind, buildCreation(body), changes);
 
 const image = "registry.example.com/app:1";
@@ -119,7 +119,7 @@ const resized = fc.oneof(
   ]),
 );
 
-const buildBinding = (into: boolean): Arbitrary<RequestStep> =>
+const buildBinding = (into: boolean): Arbitrary<SequenceRequest> =>
   fc
     .record({
       asked: requestOptions,

@@ -11,8 +11,8 @@ import {
   patchTypeGenerator,
   pickOne,
   type RequestSequence,
-  type RequestStep,
   requestOptions,
+  type SequenceRequest,
   scenarioOnlyKinds,
   toPatch,
 } from "./steps.ts";
@@ -21,7 +21,7 @@ import {
 const special: readonly GeneratedKind[] = ["podgroups", "localsubjectaccessreviews"];
 const every = (Object.keys(generatedKinds) as GeneratedKind[]).filter((kind) => !special.includes(kind));
 
-const buildChange = (kind: GeneratedKind, words: ObjectGenerators): Arbitrary<RequestStep> => {
+const buildChange = (kind: GeneratedKind, words: ObjectGenerators): Arbitrary<SequenceRequest> => {
   const { common, edits, buildObject, subresources } = words;
   const edit = fc.oneof(
     ...common.map((arbitrary) => ({ weight: 1, arbitrary })),
@@ -34,13 +34,15 @@ const buildChange = (kind: GeneratedKind, words: ObjectGenerators): Arbitrary<Re
       weight: 4,
       arbitrary: fc
         .tuple(requestOptions, several)
-        .map(([asked, edits]): RequestStep => ({ ...asked, verb: "replace", edits })),
+        .map(([asked, edits]): SequenceRequest => ({ ...asked, verb: "replace", edits })),
     },
     {
       weight: 5,
       arbitrary: fc
         .tuple(requestOptions, patchTypeGenerator, several)
-        .map(([asked, type, edits]): RequestStep => ({ ...asked, verb: "patch", type, body: toPatch(type, edits) })),
+        .map(
+          ([asked, type, edits]): SequenceRequest => ({ ...asked, verb: "patch", type, body: toPatch(type, edits) }),
+        ),
     },
     { weight: 1, arbitrary: buildCreation(buildObject(kind)) },
     { weight: 2, arbitrary: buildApply(kind, words) },
@@ -50,13 +52,13 @@ const buildChange = (kind: GeneratedKind, words: ObjectGenerators): Arbitrary<Re
     ...subs.flatMap(([subresource, edit]) => [
       {
         weight: 1,
-        arbitrary: fc.tuple(requestOptions, edit).map(([asked, edit]): RequestStep => {
+        arbitrary: fc.tuple(requestOptions, edit).map(([asked, edit]): SequenceRequest => {
           return { ...asked, verb: "replace", subresource, edits: [edit] };
         }),
       },
       {
         weight: 1,
-        arbitrary: fc.tuple(requestOptions, patchTypeGenerator, edit).map(([asked, type, edit]): RequestStep => {
+        arbitrary: fc.tuple(requestOptions, patchTypeGenerator, edit).map(([asked, type, edit]): SequenceRequest => {
           return { ...asked, verb: "patch", subresource, type, body: toPatch(type, [edit]) };
         }),
       },
@@ -78,28 +80,30 @@ const buildChange = (kind: GeneratedKind, words: ObjectGenerators): Arbitrary<Re
   );
 };
 
-const binding: Arbitrary<RequestStep> = fc.tuple(requestOptions, fc.boolean()).map(([asked, evicts]): RequestStep => {
-  return evicts
-    ? { ...asked, verb: "create", subresource: "eviction", body: { apiVersion: "policy/v1", kind: "Eviction" } }
-    : {
-        ...asked,
-        verb: "create",
-        subresource: "binding",
-        body: { apiVersion: "v1", kind: "Binding", target: { apiVersion: "v1", kind: "Node", name: "n1" } },
-      };
-});
+const binding: Arbitrary<SequenceRequest> = fc
+  .tuple(requestOptions, fc.boolean())
+  .map(([asked, evicts]): SequenceRequest => {
+    return evicts
+      ? { ...asked, verb: "create", subresource: "eviction", body: { apiVersion: "policy/v1", kind: "Eviction" } }
+      : {
+          ...asked,
+          verb: "create",
+          subresource: "binding",
+          body: { apiVersion: "v1", kind: "Binding", target: { apiVersion: "v1", kind: "Node", name: "n1" } },
+        };
+  });
 
 /** Builds a step that applies an object or a part of it, as one of two field managers. */
 const buildApply = (
   kind: GeneratedKind,
   { buildObject }: ObjectGenerators,
   part?: Arbitrary<JsonMap>,
-): Arbitrary<RequestStep> => {
+): Arbitrary<SequenceRequest> => {
   const { apiVersion, kind: name } = generatedKinds[kind];
   const body = part ? part.map((fields) => ({ apiVersion, kind: name, ...fields })) : buildObject(kind);
   return fc
     .tuple(requestOptions, body, pickOne("one", "other"), fc.boolean())
-    .map(([asked, body, manager, force]): RequestStep => ({ ...asked, verb: "apply", manager, force, body }));
+    .map(([asked, body, manager, force]): SequenceRequest => ({ ...asked, verb: "apply", manager, force, body }));
 };
 
 const buildSequence = (kind: GeneratedKind, words: ObjectGenerators): Arbitrary<RequestSequence> =>

@@ -11,7 +11,7 @@ export interface FieldEdit {
 }
 
 /** One request about a sequence's object. The object's name is added when the request is sent. */
-export type RequestStep = {
+export type SequenceRequest = {
   user: RequestUser;
   dryRun: boolean;
 } /** `into` names the collection that gets the POST, if it isn't the kind's own. */ & (
@@ -65,7 +65,7 @@ export interface RequestSequence {
   standing?: string;
   /** Whether the API server generates the object's name. */
   generateName: boolean;
-  steps: RequestStep[];
+  steps: SequenceRequest[];
 }
 
 /** The kinds that are generated, with their apiVersions. */
@@ -165,7 +165,7 @@ export const requestOptions: Arbitrary<RequestOptions> = fc.record({
 export const patchTypeGenerator = pickOne("json" as const, "merge" as const, "strategic-merge" as const);
 
 /** Generates the last step of a sequence, which deletes its object or all objects. */
-export const lastDeletionStep: Arbitrary<RequestStep> = fc
+export const lastDeletionStep: Arbitrary<SequenceRequest> = fc
   .record({
     user: pickOne<RequestUser>("admin", "admin", "jane"),
     dryRun: pickOne(false, false, false, true),

@@ -9,7 +9,7 @@ import { parseDecimal } from "../values/decimals.ts";
 import { quoteValue } from "../values/texts.ts";
 import { checkConstant } from "./conditions.ts";
 import {
-  checkAffinity,
+  checkOverrideAffinity,
   checkResources,
   checkTolerations,
   checkTopologySpreadConstraints,
@@ -111,7 +111,7 @@ export const checkTemplate: ValueCheck = checkFields<OverrideTemplate>(
     resources: checkResources,
     resourcesOversell: checkFields({ cpuFactor: checkText, memoryFactor: checkText, diskFactor: checkText }),
     tolerations: checkTolerations,
-    affinity: checkAffinity,
+    affinity: checkOverrideAffinity,
   },
   (template, blame) => payloadChecks[template.type](template, blame),
 );
@@ -128,7 +128,7 @@ const originFields: Record<keyof OriginOverrider, ValueCheck> = {
   schedulerName: checkText,
   resourceRequirements: checkResources,
   resourcesOversell: checkFields({ requests: checkEachMapValue(checkFactor), limits: checkEachMapValue(checkFactor) }),
-  affinity: checkAffinity,
+  affinity: checkOverrideAffinity,
   tolerations: checkTolerations,
   topologySpreadConstraints: checkTopologySpreadConstraints,
 };

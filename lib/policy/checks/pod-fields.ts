@@ -121,7 +121,7 @@ const podListChecks = {
   ),
 };
 
-export const checkAffinity: ValueCheck = checkFieldsAllowingUnknown<Affinity>({
+export const checkOverrideAffinity: ValueCheck = checkFieldsAllowingUnknown<Affinity>({
   nodeAffinity: checkFieldsAllowingUnknown({
     requiredDuringSchedulingIgnoredDuringExecution: checkFieldsAllowingUnknown({
       nodeSelectorTerms: checkRequired(checkEach(checkNodeTerm)),
