@@ -17,55 +17,16 @@ import {
   toGitHubScript,
   toGitLabScript,
 } from "../pipelines.ts";
+import { readRows } from "../rows.ts";
 
 // The check jobs of the pipelines run on manifests in Postern's own repository, and in a repository with only manifests.
 const run = promisify(execFile);
 const home = await createTestFolder();
 
-const createService = (externalIPs: string) =>
-  `# The till.\napiVersion: v1\nkind: Service\nmetadata:\n  name: till\nspec:\n  ports: [{ port: 80 }]\n${externalIPs}`;
-const admitted = createService("");
-const denied = createService("  externalIPs: [192.0.2.1]\n");
-/** A Pod whose exemption depends on labels of its namespace, which only the cluster knows. */
-const undecided =
-  "apiVersion: v1\nkind: Pod\nmetadata: { name: web, namespace: shop }\nspec: { containers: [{ name: web, image: 'web:1' }] }\n";
-/** A Deployment whose Pods are refused, but not the Deployment itself. */
-const workload = `apiVersion: apps/v1
-kind: Deployment
-metadata: { name: web, namespace: default }
-spec:
-  selector: { matchLabels: { app: web } }
-  template:
-    metadata: { labels: { app: web } }
-    spec:
-      securityContext:
-        runAsUser: 0
-      containers: [{ name: web, image: 'web:1', imagePullPolicy: Always }]
-`;
-const unreadable = "apiVersion: v1\nkind: [\n";
-/** A manifest with lines that GitHub's runner would run as commands. */
-const commanding = `apiVersion: v1
-kind: Pod
-metadata:
-  name: web
-spec:
-  containers:
-    - name: web
-      args:
-        - |
-          ::warning::a line
-          ::error title=forged::another
-      image: web:1
-`;
-
-const config = `rules:
-  deny-service-external-ips:
-  security-context-deny:
-  always-pull-images: { exempt: { namespaceLabels: { free: "yes" } } }
-clusters:
-  eu:
-`;
-const several = `${config}  us: { rules: { deny-service-external-ips: { mode: warn } } }\n`;
+type FileName = "config" | "admitted" | "denied" | "undecided" | "workload" | "unreadable" | "commanding";
+const { config, admitted, denied, undecided, workload, unreadable, commanding } = readRows<Record<FileName, string>>(
+  import.meta.filename,
+);
 
 const githubs = await readPipeline<GitHub>("github");
 const gitlabs = await readPipeline<Record<string, GitLabJob>>("gitlab");
@@ -86,7 +47,7 @@ describe("the pipelines' checks", { concurrency: 2 }, () => {
 
   before(async () => {
     checkout = await openCheckout(["deny-service-external-ips", "always-pull-images", "security-context-deny"]);
-    await checkout.write("postern.yaml", several);
+    await checkout.write("postern.yaml", config);
     // The packages that npm would install are already here.
     const modules = join(checkout.folder, "node_modules");
     await mkdir(join(home, "bin"));

@@ -3,6 +3,7 @@ import { mkdir, open, symlink, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { describe, it } from "node:test";
 import { createTestFolder } from "../../../test/folders.ts";
+import { readRows } from "../../../test/rows.ts";
 import { readInput } from "./input.ts";
 import { formatManifestFault } from "./manifests.ts";
 
@@ -27,55 +28,30 @@ const readPaths = async (...paths: string[]) => {
   };
 };
 
-describe("readInput", () => {
-  const read: [name: string, content: string | Buffer, faults: string[]][] = [
+const utf16 = "a.yaml:1 is in UTF-16; it must be saved as UTF-8";
+
+describe("the input of check", () => {
+  const binary: [name: string, content: Buffer, faults: string[]][] = [
     ["a byte order mark", Buffer.concat([Buffer.from("efbbbf", "hex"), Buffer.from(fine)]), []],
-    ["line ends of Windows", fine.replaceAll("\n", "\r\n"), []],
-    ["UTF-16", Buffer.from(`\uFEFF${fine}`, "utf16le"), ["a.yaml:1 is in UTF-16; it must be saved as UTF-8"]],
+    ["UTF-16, which is refused", Buffer.from(`\uFEFF${fine}`, "utf16le"), [utf16]],
+    ["big-endian UTF-16, which is refused", Buffer.from(`\uFEFF${fine}`, "utf16le").swap16(), [utf16]],
     [
-      "UTF-16 of the other kind",
-      Buffer.from(`\uFEFF${fine}`, "utf16le").swap16(),
-      ["a.yaml:1 is in UTF-16; it must be saved as UTF-8"],
+      "Latin-1, which is refused",
+      Buffer.from(fine.replace("fine", "fähig"), "latin1"),
+      ["a.yaml:1 is no text in UTF-8"],
     ],
-    ["an older encoding", Buffer.from(fine.replace("fine", "fähig"), "latin1"), ["a.yaml:1 is no text in UTF-8"]],
-    ["zeros", Buffer.alloc(100), ["a.yaml:1 is no text in UTF-8"]],
-    ["nothing", "", ["a.yaml:1 holds nothing"]],
-    ["nothing but separators", "---\n---\n", ["a.yaml:1 holds nothing"]],
-    [
-      "a tab",
-      "apiVersion: v1\nkind: Pod\nmetadata:\n\tname: a\n",
-      ["a.yaml:4 is no YAML: Tabs are not allowed as indentation"],
-    ],
-    [
-      "an alias within itself",
-      `${fine}data: &a { b: *a }\n`,
-      ["a.yaml:1 can't be read: an alias stands within what it leads to"],
-    ],
-    [
-      "a map as a key",
-      `${fine}data: { ? [a] : b }\n`,
-      ["a.yaml:4 is no YAML: a key must be a text, neither a map nor a list"],
-    ],
-    [
-      "a name that is a word of YAML",
-      fine.replace("fine", "yes"),
-      ["a.yaml:1 metadata.name must be a text, not true; in quotes it would be one"],
-    ],
-    ["a List without items", "apiVersion: v1\nkind: List\nitems:\n", ["a.yaml:1 items must be a list"]],
-    ["values of another program", "replicas: 3\n", ["a.yaml:1 is no manifest: it must have an apiVersion and a kind"]],
-    [
-      "a template",
-      `${fine.replace("fine", "fine\n  labels:\n    {{- include . }}").replace("{ name", "\n  name").replace(" }", "")}`,
-      ["a.yaml:6 is a template; helm template prints the manifests that it makes, which - reads"],
-    ],
+    ["zero bytes, which are refused", Buffer.alloc(100), ["a.yaml:1 is no text in UTF-8"]],
   ];
-  for (const [name, content, faults] of read)
+  const read = readRows<{ name: string; text: string; faults: string[] }[]>(import.meta.filename).map(
+    ({ name, text, faults }) => [name, text, faults] as const,
+  );
+  for (const [name, content, faults] of [...binary, ...read])
     it(`may have ${name}`, async () => {
       await write("a.yaml", content);
       assert.deepEqual(await readPaths("a.yaml"), { names: faults.length === 0 ? ["fine"] : [], faults, notes: [] });
     });
 
-  it("may be a chart, of which only the templates are meant", async () => {
+  it("may be a chart; files that are not templates are left out with a note", async () => {
     await write("chart/Chart.yaml", "apiVersion: v2\nname: a\nversion: 1.0.0\n");
     await write("chart/values.yaml", "a: 1\n");
     await write("chart/templates/a.yaml", `{{- if .Values.a }}\n${fine}{{- end }}\n`);
@@ -91,7 +67,7 @@ describe("readInput", () => {
     });
   });
 
-  it("may be a folder in which something leads nowhere or in circles", async () => {
+  it("may be a folder with broken and circular links", async () => {
     await write("links/fine.yaml", fine);
     await symlink(".", join(folder, "links/self"));
     await symlink("b.yaml", join(folder, "links/a.yaml"));
@@ -103,7 +79,7 @@ describe("readInput", () => {
     );
   });
 
-  it("may be larger than anything that is meant, which is not read", async () => {
+  it("does not include files that are too large, which is reported", async () => {
     await write("large/fine.yaml", fine);
     const large = await open(await write("large/large.yaml", "a: b\n"), "r+");
     await large.truncate(65 * 1024 * 1024);
@@ -113,7 +89,7 @@ describe("readInput", () => {
     assert.deepEqual([names, faults], [["fine"], [`large/large.yaml:1 ${sentence}`]]);
   });
 
-  it("may have no end", async () => {
+  it("is read only up to a limit from a file without an end", async () => {
     const { faults } = await readInput(["/dev/zero"]);
     assert.match(String(faults[0]?.sentence), /^can't be read: it has more than /);
   });

@@ -2,7 +2,12 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import fc from "fast-check";
 import project from "../../../package.json" with { type: "json" };
-import { sanitizeTerminalText } from "../../cli/terminal.ts";
+
+
+import { readRows } from "../../../test/rows.ts";
+import { escapeControls } from "../../cli/terminal.ts";
+
+
 import type { CheckResult } from "../evaluation/evaluation.ts";
 import { createGithubReport } from "./github.ts";
 import { createJunitReport } from "./junit.ts";
@@ -13,47 +18,14 @@ import { createSarifReport } from "./sarif.ts";
 // The variable, if it is set, names another checkout than the one of these files.
 delete process.env.GITHUB_WORKSPACE;
 const now = new Date("2026-11-22T01:02:03.456Z");
-const noFindings = { denials: [], warnings: [], changes: [], undecided: [], passed: [] };
-const web: CheckResult = {
-  file: "k8s/web.yaml",
-  line: 3,
-  apiVersion: "v1",
-  kind: "Pod",
-  namespace: "shop",
-  name: "web",
-  verdict: "allowed",
-  ...noFindings,
-};
-const denied: CheckResult = {
-  ...web,
-  verdict: "denied",
-  denials: [
-    {
-      rule: "allowed-registries",
-      message: "containers[0].image is from docker.io",
-      reason: "Forbidden",
-      ...{ line: 12, column: 14, suggestion: "name an image of registry.example.com" },
-    },
-  ],
-  warnings: [{ rule: "pod-security", text: "would violate restricted" }],
-  passed: ["limit-ranger"],
-};
-const undecidedResult: CheckResult = {
-  ...web,
-  file: "-",
-  name: "db",
-  verdict: "undecided",
-  undecided: ["the condition of priority can't be evaluated"],
-};
-const changed: CheckResult = { ...web, verdict: "changed", changes: [{ rule: "always-pull-images", patch: [{}] }] };
-const clusterScoped: CheckResult = {
-  ...noFindings,
-  apiVersion: "v1",
-  kind: "Node",
-  name: "n1",
-  verdict: "allowed",
-  passed: ["node-restriction"],
-};
+const { results, hostile, ...reports } = readRows<{
+  results: Record<"web" | "denied" | "undecided" | "changed" | "clusterScoped", CheckResult>;
+  hostile: string[];
+  github: string;
+  junit: string;
+  sarif: object;
+}>(import.meta.filename);
+const { web, denied, undecided: undecidedResult, changed, clusterScoped } = results;
 const all = [denied, undecidedResult, changed, clusterScoped];
 
 const finished: FinishedCheck = {
@@ -61,28 +33,15 @@ const finished: FinishedCheck = {
   ...{ unread: [], notes: [], isCut: false },
 };
 
-/** All that a report writes. */
+/** Returns the text that a report writes for these results. */
 const writeReport = (report: ResultReport, all: readonly CheckResult[], last: FinishedCheck = finished): string =>
   [...all.map((checked) => report.add({ checked })), ...report.end(last)].join("");
 
-/** The same, with those that can't be read in the place of some. */
+/** Returns the end of a check that could not read these objects. */
 const withUnread = (all: readonly CheckResult[]): FinishedCheck => {
   return { ...finished, unread: all.map((checked) => ({ fault: {}, text: "", checked })) };
 };
 
-/** Texts that do harm if a report doesn't escape them. */
-const hostile = [
-  ...["</failure><!-- ]]> & \"'", "\u0000\u0007\u001b[31m\ud800", "%0A::error::x", "a,b:c\r\n::set-output name=x::y"],
-  ...[
-    "[click](http://evil.example.com)",
-    "{0} {{1}}",
-    "../../etc/passwd",
-    "http://evil",
-    "__proto__",
-    "ä/ß ?#%.yaml",
-    "",
-  ],
-];
 const text = fc.oneof(fc.constantFrom(...hostile), fc.string({ unit: "binary" }));
 const anyResult: fc.Arbitrary<CheckResult> = fc
   .record(
@@ -107,14 +66,7 @@ const anyResults = fc.array(anyResult, { maxLength: 4 });
 
 describe("the report for GitHub", () => {
   it("has a command for each denial, warning and undecided object, with its line", () =>
-    assert.equal(
-      writeReport(createGithubReport(), all),
-      [
-        "::error file=k8s/web.yaml,line=12,col=14,title=allowed-registries%3A Pod shop/web::containers[0].image is from docker.io%0ATo fix it, name an image of registry.example.com",
-        "::warning file=k8s/web.yaml,line=3,title=pod-security%3A Pod shop/web::would violate restricted",
-        "::warning title=undecided%3A Pod shop/db::the condition of priority can't be evaluated\n",
-      ].join("\n"),
-    ));
+    assert.equal(writeReport(createGithubReport(), all), reports.github));
   it("has no control characters but line breaks in the texts that the runner decodes", () => {
     const message = "\u001b[31mred\u0000\r\nsecond\rline\u202e";
     const commands = writeReport(createGithubReport(), [
@@ -153,11 +105,11 @@ describe("the report for GitHub", () => {
 /** Decodes a message as the runner of GitHub does. */
 const decodeMessage = (text: string) => text.replaceAll("%0A", "\n").replaceAll("%25", "%");
 
-describe("the Pods that a workload would make", () => {
+describe("the results of a Pod that a workload would make", () => {
   const madeBy = { apiVersion: "apps/v1", kind: "Deployment", name: "web", uid: "u1" };
   const { file: _, line: __, ...live } = denied;
   const made: CheckResult = { ...live, name: "web-", madeBy };
-  it("stand under the workload's name in every report", () => {
+  it("have the workload's name in every report", () => {
     const [github_, junit_, sarif_] = [createGithubReport(), createJunitReport(now), createSarifReport()].map(
       (report) => writeReport(report, [made]),
     );
@@ -172,37 +124,14 @@ describe("the Pods that a workload would make", () => {
 
 describe("the JUnit report", () => {
   it("has a suite for each file, and a test for each rule that evaluated an object", () =>
-    assert.equal(
-      writeReport(createJunitReport(now), all),
-      `<?xml version="1.0" encoding="UTF-8"?>
-<testsuites>
-  <testsuite name="k8s/web.yaml" id="0" package="postern" timestamp="2026-11-22T01:02:03" hostname="localhost" tests="3" failures="1" errors="0" time="0">
-    <properties></properties>
-    <testcase classname="Pod shop/web" name="allowed-registries" time="0"><failure message="containers[0].image is from docker.io" type="Forbidden">k8s/web.yaml:12: containers[0].image is from docker.io
-To fix it, name an image of registry.example.com</failure></testcase>
-    <testcase classname="Pod shop/web" name="limit-ranger" time="0"></testcase>
-    <testcase classname="Pod shop/web" name="always-pull-images" time="0"></testcase>
-    <system-out>Pod shop/web: pod-security warns: would violate restricted</system-out>
-    <system-err></system-err>
-  </testsuite>
-  <testsuite name="standard input" id="1" package="postern" timestamp="2026-11-22T01:02:03" hostname="localhost" tests="1" failures="0" errors="1" time="0">
-    <properties></properties>
-    <testcase classname="Pod shop/db" name="postern check" time="0"><error message="the condition of priority can&apos;t be evaluated" type="Undecided">the condition of priority can&apos;t be evaluated</error></testcase>
-    <system-out></system-out>
-    <system-err></system-err>
-  </testsuite>
-  <testsuite name="v1 Node" id="2" package="postern" timestamp="2026-11-22T01:02:03" hostname="localhost" tests="1" failures="0" errors="0" time="0">
-    <properties></properties>
-    <testcase classname="Node n1" name="node-restriction" time="0"></testcase>
-    <system-out></system-out>
-    <system-err></system-err>
-  </testsuite>
-</testsuites>
-`.replaceAll("&apos;", "'"),
-    ));
+    assert.equal(writeReport(createJunitReport(now), all), reports.junit));
   it("gives each test its own name, because some viewers show only the first of several", () => {
-    const open = { ...web, undecided: ["who may", "what is there"] };
-    const text = writeReport(createJunitReport(now), [denied, { ...denied, file: "prod/web.yaml", line: 7 }, open]);
+    const undecidedWeb = { ...web, undecided: ["who may", "what is there"] };
+    const text = writeReport(createJunitReport(now), [
+      denied,
+      { ...denied, file: "prod/web.yaml", line: 7 },
+      undecidedWeb,
+    ]);
     const tests = [...text.matchAll(/<testcase classname="([^"]*)" name="([^"]*)"/g)].map(([, object, name]) =>
       [object, name].join(" "),
     );
@@ -274,17 +203,7 @@ describe("the SARIF report", () => {
       rules: [{ id: "allowed-registries", shortDescription: { text: "Only some." } }, { id: "pod-security" }],
     });
     const [{ partialFingerprints: _, ...first }, second] = results;
-    const logicalLocations = [{ fullyQualifiedName: "Pod shop/web", kind: "object" }];
-    const artifactLocation = { uri: "k8s/web.yaml", uriBaseId: "%SRCROOT%" };
-    assert.deepEqual(first, {
-      ruleId: "allowed-registries",
-      ruleIndex: 0,
-      level: "error",
-      message: { text: "containers[0].image is from docker.io\nTo fix it, name an image of registry.example.com" },
-      locations: [
-        { physicalLocation: { artifactLocation, region: { startLine: 12, startColumn: 14 } }, logicalLocations },
-      ],
-    });
+    assert.deepEqual(first, reports.sarif);
     assert.equal(second.level, "warning");
     assert.equal(second.locations[0].physicalLocation.region.startLine, 3);
   });
@@ -314,7 +233,7 @@ describe("the SARIF report", () => {
     assert.equal(executionSuccessful, false);
     assert.equal(toolExecutionNotifications.length, 1);
   });
-  it("has a fingerprint of a finding that doesn't depend on its line", () => {
+  it("has fingerprints that don't depend on the line", () => {
     const getFingerprints = (line: number) => parseRun([{ ...denied, line }]).results[0].partialFingerprints;
     assert.deepEqual(getFingerprints(1), getFingerprints(2));
   });
@@ -327,7 +246,7 @@ describe("the SARIF report", () => {
     const [{ message: escaped }] = parseRun([{ ...denied, denials: [{ rule: "a", message }] }]).results;
     assert.equal(escaped.text, message);
   });
-  it("is JSON with URIs and rules that are there, whatever the texts hold", () =>
+  it("has valid URIs and the index of a listed rule in each result, for any texts", () =>
     fc.assert(
       fc.property(anyResults, (all) => {
         const { tool, results } = parseRun(all);
@@ -344,7 +263,7 @@ describe("the PolicyReports", () => {
   const parseItems = (all: CheckResult[]) =>
     JSON.parse(writeReport(createPolicyReport({ passes: true }, now), all)).items;
 
-  it("are one for each namespace, and one for what has none", () => {
+  it("are one for each namespace, and one for cluster-scoped objects", () => {
     const found = parseItems(all);
     assert.deepEqual(
       found.map(({ kind, metadata, summary }: Record<string, { namespace?: string }>) => [
@@ -364,7 +283,7 @@ describe("the PolicyReports", () => {
       timestamp: { seconds: 1795309323, nanos: 0 },
     });
   });
-  it("are of openreports.io where that is asked for, with the same members", () => {
+  it("are of openreports.io if that version is chosen, with the same members", () => {
     const options = { passes: true, apiVersion: "openreports.io/v1alpha1" } as const;
     const [found, others] = [createPolicyReport(options, now), createPolicyReport({ passes: true }, now)].map(
       (report): Record<string, unknown>[] => JSON.parse(writeReport(report, all)).items,
@@ -382,7 +301,7 @@ describe("the PolicyReports", () => {
   const serving: [name: string, groups: string[], version: string | undefined][] = [
     ["the only group that a cluster serves", ["wgpolicyk8s.io/v1alpha2"], "wgpolicyk8s.io/v1alpha2"],
     ["the newer of two groups", ["wgpolicyk8s.io/v1alpha2", "openreports.io/v1alpha1"], "openreports.io/v1alpha1"],
-    ["none where a cluster serves other versions", ["wgpolicyk8s.io/v1alpha1", "openreports.io/v1"], undefined],
+    ["no group if a cluster serves other versions", ["wgpolicyk8s.io/v1alpha1", "openreports.io/v1"], undefined],
   ];
   for (const [name, apiVersions, version] of serving)
     it(`are of ${name}`, () => {
@@ -393,7 +312,7 @@ describe("the PolicyReports", () => {
       });
       assert.equal(findPolicyReportVersion(served), version);
     });
-  it("are of no group of which a cluster serves only one kind", () =>
+  it("are of no group if a cluster serves only one of its kinds", () =>
     assert.equal(
       findPolicyReportVersion([{ kind: { group: "openreports.io", version: "v1alpha1", kind: "Report" } }]),
       undefined,
@@ -457,9 +376,9 @@ describe("the PolicyReports", () => {
 
 describe("a file's path in reports", () => {
   it("is relative to the checkout", () => assert.equal(toRepositoryPath("k8s/./a.yaml", process.cwd()), "k8s/a.yaml"));
-  it("is its own outside of it", () =>
+  it("is unchanged outside of the checkout", () =>
     assert.equal(toRepositoryPath("/elsewhere/a.yaml", "/checkout"), "/elsewhere/a.yaml"));
-  it("is in the checkout where it begins with dots", () =>
+  it("may begin with two dots in the checkout", () =>
     assert.equal(toRepositoryPath("/checkout/..data/a.yaml", "/checkout"), "..data/a.yaml"));
-  it("isn't there for standard input", () => assert.equal(toRepositoryPath("-"), undefined));
+  it("is undefined for standard input", () => assert.equal(toRepositoryPath("-"), undefined));
 });
