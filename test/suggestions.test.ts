@@ -18,6 +18,7 @@ import tolerations from "../functions/pod-toleration-restriction/rule.ts";
 import { describeEdits, suggestFix } from "../infra/check/evaluation/suggestions.ts";
 import { pods } from "./cluster/pods.ts";
 import { createTestFolder } from "./folders.ts";
+import { readRows } from "./rows.ts";
 import { runVerb } from "./verb.ts";
 
 // The suggestions for refused objects. catalogue.test.ts tests that the suggestions of each rule help.
@@ -40,40 +41,20 @@ const buildRequest = (object: KubernetesObject, oldObject: KubernetesObject | nu
 
 const around = { name: "made-up", settings: {}, now: new Date(0) };
 
+const rows = readRows<{
+  edits: { before: unknown; after: unknown; words: string }[];
+  files: Record<string, string>;
+}>(import.meta.filename);
+
 describe("edits in words", () => {
-  const table: [before: unknown, after: unknown, words: string][] = [
-    [{ spec: { replicas: 1 } }, { spec: { replicas: 3 } }, "set spec.replicas to 3"],
-    [{}, { spec: { securityContext: { runAsNonRoot: true } } }, "set spec.securityContext.runAsNonRoot to true"],
-    [{ spec: { a: 1, b: 2 } }, { spec: {} }, "remove spec.a and spec.b"],
-    [{ a: 1, b: 1, c: 1, d: 1, e: 1, f: 1 }, {}, "remove a, b, c, d and 2 more"],
-    [{ a: 1, b: 2, c: 1 }, { a: 5, c: 5 }, "set a and c to 5; remove b"],
-    [{ a: "x" }, { a: "yes" }, 'set a to "yes"'],
-    [{ a: "x" }, { a: "500m" }, "set a to 500m"],
-    [{ a: "x" }, { a: "0644" }, 'set a to "0644"'],
-    [{ a: "x" }, { a: "two\nlines" }, 'set a to "two\\nlines"'],
-    [{ a: [1] }, { a: {} }, "set a to {}"],
-    [{ metadata: { labels: {} } }, { metadata: { labels: { "a/b": "c" } } }, 'set metadata.labels["a/b"] to c'],
-    [{ of: [{ a: 1 }, { a: 2 }, { a: 1 }] }, { of: [{ a: 3 }, { a: 2 }, { a: 3 }] }, "set of[0, 2].a to 3"],
-    [
-      { of: [{ a: [{}] }, { a: [{}, {}] }] },
-      { of: [{ a: [{ b: 1 }] }, { a: [{}, { b: 1 }] }] },
-      "set of[0].a[0].b and of[1].a[1].b to 1",
-    ],
-    [{ drop: ["a"] }, { drop: ["ALL"] }, "set drop to [ALL]"],
-    [{ of: ["a", "b"] }, { of: ["a"] }, "remove b from of"],
-    [{ of: [{ a: 1 }, { a: 2 }, { a: 3 }] }, { of: [{ a: 2 }] }, "remove of[0, 2]"],
-    [{ of: ["a"] }, { of: ["a", { b: [1] }] }, "add {b: [1]} to of"],
-    [{ of: ["a", "b"] }, { of: ["c"] }, "set of to [c]"],
-    [{ of: [] }, { of: ["a"] }, "add a to of"],
-    [{ ["__proto__"]: { a: 1 } }, JSON.parse('{"__proto__":{"a":2}}'), "set __proto__.a to 2"],
-    [{ a: 1 }, { a: 1 }, ""],
-  ];
-  for (const [before, after, words] of table)
+  const prototypes = [JSON.parse('{"__proto__":{"a":1}}'), JSON.parse('{"__proto__":{"a":2}}')];
+  const table = [...rows.edits, { before: prototypes[0], after: prototypes[1], words: "set __proto__.a to 2" }];
+  for (const { before, after, words } of table)
     it(`make ${JSON.stringify(before)} into ${JSON.stringify(after)} as "${words}"`, () =>
       assert.equal(describeEdits(before, after), words));
-  it("stand where the object does", () =>
+  it("have paths from the given field on", () =>
     assert.equal(describeEdits({}, { spec: { a: 1 } }, ["spec", "template"]), "set spec.template.spec.a to 1"));
-  it("are few enough for a sentence, and say how many more there are", () => {
+  it("are truncated, with the number of edits that are left out", () => {
     const many = Object.fromEntries(Array.from({ length: 40 }, (_, index) => [`${"long".repeat(9)}${index}`, index]));
     assert.match(describeEdits({}, many), /^set .{200,270}; and \d+ more$/);
     assert.match(
@@ -81,7 +62,7 @@ describe("edits in words", () => {
       /^set of\[0, 1, 2, 3, …\]\.a /,
     );
   });
-  it("are one short line, whatever the objects hold, and none where nothing differs", () =>
+  it("are one short line for any objects, and empty if nothing differs", () =>
     fc.assert(
       fc.property(fc.object({ withNullPrototype: true }), fc.object(), (some, others) => {
         const [before, after] = [some, others].map((one) => JSON.parse(JSON.stringify(one)));
@@ -98,7 +79,7 @@ describe("a suggestion", () => {
   const findFix = (rule: Rule, object: KubernetesObject = { metadata: { name: "a" } }) =>
     suggestFix(rule, "validate", buildRequest(object), around);
 
-  it("is what an edit would be, where the rule admits what comes of it", async () => {
+  it("is an edit in words; it is in vain if the rule refuses the edited object", async () => {
     const suggest = ({ metadata }: KubernetesObject) => {
       if (metadata) metadata.labels = { team: "payments" };
     };
@@ -112,18 +93,18 @@ describe("a suggestion", () => {
     });
     assert.equal((await findFix(createRefusingRule(suggest)))?.isVain, true);
   });
-  it("is a sentence where the rule says one, whatever it edited", async () => {
+  it("is the sentence that the rule returns, even if it also edits the object", async () => {
     const advisingRule = createRefusingRule((object) => {
       object.metadata = {};
       return "ask\na person \u001b[31melse";
     });
     assert.deepEqual(await findFix(advisingRule), { text: "ask?a person ?[31melse" });
   });
-  it("isn't there where the rule has none", async () => {
+  it("is undefined if the rule has no suggestion", async () => {
     assert.equal(await findFix(createRefusingRule(undefined)), undefined);
     assert.equal(await findFix(createRefusingRule(() => {})), undefined);
   });
-  it("is made by the rule's own settings, and needs", async () => {
+  it("depends on the rule's settings and the request", async () => {
     const settingsRule = rule<KubernetesObject, { least: number }>({
       ...{ summary: "Refuses.", match: [], settings: { least: 1 } },
       validate: (_, { settings: { least } }) => `not ${least}`,
@@ -142,8 +123,8 @@ const buildNamespace = (level: string, version: string) => {
   return { apiVersion: "v1", kind: "Namespace", metadata: { name: "shop", labels } };
 };
 
-describe("what pod-security suggests", () => {
-  it("mends pods of all sorts, at every level and version", () =>
+describe("the suggestion of pod-security", () => {
+  it("fixes any refused pod, at every level and version", () =>
     fc.assert(
       fc.asyncProperty(
         pods,
@@ -168,7 +149,7 @@ describe("what pod-security suggests", () => {
     ));
 });
 
-describe("what rules suggest", () => {
+describe("the suggestion of a rule", () => {
   const name = "a";
   const buildPod = (spec: object) => ({ metadata: { name, namespace: "shop" }, spec: { containers: [], ...spec } });
   const buildClaim = (storage: string) => ({ metadata: { name }, spec: { resources: { requests: { storage } } } });
@@ -197,7 +178,7 @@ describe("what rules suggest", () => {
     return (await suggestFix(rule, "validate", sample, context))?.text;
   };
 
-  it("is no claim that shrinks, for one that is there can't", async () => {
+  it("does not make an existing claim smaller, because the API server refuses that", async () => {
     const spec = { limits: [{ type: "PersistentVolumeClaim", max: { storage: "2Gi" } }] };
     const capabilities = createCapabilities("LimitRange", { namespace: "shop" }, { spec });
     const sample = { object: buildClaim("5Gi"), resource: "persistentvolumeclaims", capabilities };
@@ -206,7 +187,7 @@ describe("what rules suggest", () => {
     assert.equal(await getSuggestion(limitRanger, { ...sample, oldObject: buildClaim("1Gi") }), text);
     assert.equal(await getSuggestion(limitRanger, { ...sample, oldObject: buildClaim("5Gi") }), undefined);
   });
-  it("names no repository on Docker Hub that has no owner", async () => {
+  it("names only repositories of Docker Hub with an owner", async () => {
     const object = buildPod({ containers: [{ name, image: "quay.io/team/app" }] });
     const suggestFor = (...registries: string[]) =>
       getSuggestion(allowedRegistries, { object, settings: { registries } });
@@ -215,7 +196,7 @@ describe("what rules suggest", () => {
     const text = "copy quay.io/team/app to an allowed registry, and use docker.io/acme/team/app";
     assert.equal(await suggestFor("docker.io", "docker.io/acme"), text);
   });
-  it("loses nothing that a pod keeps on its node: it waits for a claim", async () => {
+  it("replaces a hostPath volume with a claim", async () => {
     const object = buildPod({ volumes: [{ name: "data", hostPath: { path: "/srv" } }] });
     const capabilities = createRecordedCapabilities({ objects: [buildNamespace("baseline", "latest")] });
     assert.equal(
@@ -223,14 +204,14 @@ describe("what rules suggest", () => {
       "remove spec.volumes[0].hostPath; set spec.volumes[0].persistentVolumeClaim.claimName to data",
     );
   });
-  it("takes no toleration from a pod that is there, for that can't be", async () => {
+  it("does not remove tolerations from an existing pod, because the API server refuses that", async () => {
     const object = buildPod({ tolerations: [{ key: "k", operator: "Exists" }] });
     const settings = { default: [], whitelist: [{ key: "other", operator: "Exists" }] };
     const capabilities = createCapabilities("Namespace", { name: "shop" }, {});
     assert.equal(await getSuggestion(tolerations, { object, settings, capabilities }), "remove spec.tolerations");
     assert.equal(await getSuggestion(tolerations, { object, oldObject: object, settings, capabilities }), undefined);
   });
-  it("is nothing where a node doesn't say what it has", async () => {
+  it("is undefined if a node does not state its capacity", async () => {
     const buildResizedPod = (cpu: string, generation: number) => ({
       ...buildPod({ nodeName: name, containers: [{ name, resources: { requests: { cpu } } }] }),
       metadata: { name, namespace: "shop", generation },
@@ -248,62 +229,21 @@ describe("what rules suggest", () => {
 const folder = await createTestFolder();
 
 describe("postern check", () => {
-  const config = `rules:
-  minimum-replicas: { settings: { minimum: 3 } }
-  limit-ranger:
-  pod-security: { settings: { defaults: { enforce: baseline } } }
-  always-deny: { mode: "off" }
-`;
-  const manifests = `apiVersion: apps/v1
-kind: Deployment
-metadata: { name: web, namespace: shop }
-spec:
-  replicas: 1
-  selector: { matchLabels: { app: web } }
-  template: { metadata: { labels: { app: web } }, spec: { containers: [{ name: web, image: web }] } }
----
-apiVersion: apps/v1
-kind: Deployment
-metadata: { name: agent, namespace: shop }
-spec:
-  replicas: 3
-  selector: { matchLabels: { app: agent } }
-  template:
-    metadata: { labels: { app: agent } }
-    spec:
-      hostPID: true
-      containers: [{ name: agent, image: agent }]
----
-apiVersion: v1
-kind: Pod
-metadata: { name: lost, namespace: torn }
-spec: { containers: [{ name: lost, image: lost, resources: { limits: { memory: 1Gi } } }] }
-`;
-  const state = `{ apiVersion: v1, kind: Namespace, metadata: { name: shop } }
----
-{ apiVersion: v1, kind: Namespace, metadata: { name: torn } }
----
-apiVersion: v1
-kind: LimitRange
-metadata: { name: torn, namespace: torn }
-spec: { limits: [{ type: Container, max: { memory: 1Gi } }, { type: Container, min: { memory: 2Gi } }] }
-`;
   let printed = "";
   before(async () => {
-    const files = { "postern.yaml": config, "web.yaml": manifests, "state.yaml": state };
-    for (const [name, text] of Object.entries(files)) await writeFile(join(folder, name), text);
+    for (const [name, text] of Object.entries(rows.files)) await writeFile(join(folder, name), text);
     const options = ["--config", "postern.yaml", "--state", "state.yaml", "-o", "text", "-o", "json=report.json"];
     const { stdout, stderr } = await runVerb(folder, ["check", "web.yaml", ...options]);
     printed = stdout + stderr;
   });
 
-  it("says with a denial what would mend it", () =>
+  it("prints the suggestion after a denial", () =>
     assert.match(printed, /denied by minimum-replicas: .*\n {4}to fix it, set spec\.replicas to 3\n/));
-  it("says it of a workload's template where it is the template that makes its pods", () =>
+  it("prints the path in the workload's template if a Pod of the workload is denied", () =>
     assert.match(printed, /to fix it, remove spec\.template\.spec\.hostPID\n/));
-  it("says nothing where what would be written is refused, too", () =>
+  it("prints no suggestion if the rule would refuse the edited object", () =>
     assert.match(printed, /denied by limit-ranger: .*minimum memory.*\n(?! {4}to fix it)/));
-  it("says it in JSON, too", async () => {
+  it("has the suggestion in its JSON output", async () => {
     const { objects } = JSON.parse(await readFile(join(folder, "report.json"), "utf8"));
     assert.equal(objects[0].denials[0].suggestion, "set spec.replicas to 3");
   });

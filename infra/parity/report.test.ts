@@ -2,61 +2,23 @@ import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, it } from "node:test";
-import { buildCatalogueReadme, catalogueFolder, readCatalogue } from "../catalogue/registry.ts";
+import { readRows } from "../../test/rows.ts";
+import { buildRuleList, catalogueFolder, readCatalogue } from "../catalogue/registry.ts";
 import type { RuleCaseResults } from "./cases/cases.ts";
 import type { PortParityResult } from "./parity.ts";
 import { listPluginPorts } from "./plugins.ts";
 import { areAsExpected, describeCases, insertReport } from "./report.ts";
 
-const parity: PortParityResult = {
-  rule: "a-rule",
-  plugin: "ARule",
-  requests: 10,
-  equal: 9,
-  known: { "for a reason": 1 },
-  unexplained: 0,
-  failedConditions: {},
-  calls: { made: 3, acted: 2, withoutConditions: 8 },
-  differences: [],
-};
-const leftOut = [{ name: "reads a ghost", reason: 'Ghost "a": there are none' }];
-const fine: RuleCaseResults = {
-  rule: "always-pull-images",
-  cases: 4,
-  asSaid: 3,
-  beside: { equal: 1, known: { "another code": 1 }, leftOut },
-  notReceivable: [{ name: "has no name", reason: "never arrives without metadata.name" }],
-  differences: [],
-};
-const outcomes = { rule: "", cases: 3, asSaid: 2, notReceivable: [] };
-const wrong: RuleCaseResults = {
-  rule: "a-rule",
-  cases: 1,
-  asSaid: 0,
-  notReceivable: [],
-  differences: [{ name: "refuses", from: "case", diff: "- no\n+ yes" }],
-  outcomes: { ...outcomes, differences: [{ name: "admits", from: "upstream", diff: "- yes\n+ no" }] },
-};
+const { parity, fine, wrong, text } = readRows<{
+  parity: PortParityResult;
+  fine: RuleCaseResults;
+  wrong: RuleCaseResults;
+  text: string;
+}>(import.meta.filename);
 
 describe("the results of cases", () => {
   it("have a row for each rule, and the reasons why cases could not be sent", () => {
-    assert.equal(
-      describeCases([fine]),
-      [
-        "",
-        "RULE                CASES  AS STATED  NOT RECEIVABLE  AS UPSTREAM  OUTCOMES",
-        "always-pull-images      4          3               1            2         -",
-        "",
-        "Not receivable:",
-        "",
-        '- always-pull-images, "has no name": never arrives without metadata.name',
-        "",
-        "Not sent to upstream:",
-        "",
-        '- always-pull-images, "reads a ghost": Ghost "a": there are none',
-        "",
-      ].join("\n"),
-    );
+    assert.equal(describeCases([fine]), text);
   });
 
   it("say why a rule has no plugin to compare with", () => {
@@ -90,11 +52,11 @@ describe("the report in the catalogue", () => {
 
   it("is appended to the page, and is replaced by the next report", () => {
     assert.ok(once.startsWith(page));
-    const edited = `${once}\nWhat somebody wrote below.\n`;
+    const edited = `${once}\nA paragraph below.\n`;
     const twice = insertReport(edited, { found: [parity], cases: [fine], version: "v1.36.4", seed: 8 });
     assert.equal(twice.split("## Parity").length, 2);
     assert.doesNotMatch(twice, /v1\.36\.3/);
-    assert.ok(twice.startsWith(page) && twice.endsWith("\nWhat somebody wrote below.\n"));
+    assert.ok(twice.startsWith(page) && twice.endsWith("\nA paragraph below.\n"));
   });
 
   it("exists for every port without unexplained differences, and npm run fix keeps it", async () => {
