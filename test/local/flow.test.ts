@@ -3,7 +3,6 @@ import { readFileSync } from "node:fs";
 import { describe, it } from "node:test";
 import type { Context } from "aws-lambda";
 import fc from "fast-check";
-import { parse as parseYaml } from "yaml";
 import { createUnconnectedCapabilities } from "#lib/capabilities.ts";
 import { createEndpointForAnyRule } from "#lib/complete-endpoint.ts";
 import type { EndpointConfig, EndpointHost } from "#lib/endpoint.ts";
@@ -12,6 +11,7 @@ import { list } from "#lib/needs.ts";
 import type { KubernetesObject } from "#lib/review.ts";
 import { type Rule, rule } from "#lib/rule.ts";
 import { createTestSigner } from "../../infra/parity/test-key.ts";
+import { readRows } from "../rows.ts";
 
 // Lambda event in, Lambda response out, bytes compared.
 
@@ -82,6 +82,17 @@ const openTestEndpoint = () => {
   };
 };
 
+type RequestRow = [name: string, change: Change & { request?: Map; phase?: string }, code: number, sentence: string];
+const rows = readRows<{
+  requests: RequestRow[];
+  answers: Record<"changed" | "admitted" | "refused", string>;
+  replies: Record<string, Omit<Reply, "body" | "statusCode" | "isBase64Encoded">>;
+  reasons: Record<number, string>;
+  keys: string[];
+  texts: string[];
+}>(import.meta.filename);
+const { changed, admitted, refused } = rows.answers;
+
 describe("a rule with variants", () => {
   const levels = rule<KubernetesObject, { limit: number; unit: string }>({
     summary: "Says what it was called as.",
@@ -149,7 +160,7 @@ const alterEvent = (event: Event, { method, path, headers = {}, timeout, ...rest
   const changed = structuredClone({ ...event, ...rest }) as Event;
   const set = (map: unknown, key: string, value: unknown) => {
     if (typeof map !== "object" || map === null) return;
-    const present = Object.keys(map).find((signer) => signer.toLowerCase() === key.toLowerCase());
+    const present = Object.keys(map).find((name) => name.toLowerCase() === key.toLowerCase());
     Reflect.deleteProperty(map, present ?? key);
     Reflect.set(map, key, value);
   };
@@ -180,44 +191,11 @@ const withRequest = (request: Map) => JSON.stringify({ ...review, request: { ...
 const nameObject = (name: string) => withRequest({ object: { metadata: { name } } });
 const toPath = (phase: string, segment = signer.segment("prod-eu")) => `/${segment}/judge/${phase}`;
 
-const changed =
-  '{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","response":{"uid":"b52f2b5a-66b5-4d0e-9a0a-6f1d2f2f7c11","allowed":true,' +
-  // [{"op":"add","path":"/metadata/labels/seen","value":"yes"}]
-  '"patchType":"JSONPatch","patch":"W3sib3AiOiJhZGQiLCJwYXRoIjoiL21ldGFkYXRhL2xhYmVscy9zZWVuIiwidmFsdWUiOiJ5ZXMifV0=",' +
-  '"warnings":["it was seen by day"],"auditAnnotations":{"by-whom":"judge"}}}';
-const admitted =
-  '{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","response":{"uid":"b52f2b5a-66b5-4d0e-9a0a-6f1d2f2f7c11","allowed":true}}';
-const refused =
-  '{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","response":{"uid":"b52f2b5a-66b5-4d0e-9a0a-6f1d2f2f7c11","allowed":false,' +
-  '"status":{"code":403,"reason":"Forbidden","message":"metadata.name must not be \\"bad\\""}}}';
-
 const printFailure = (code: number, reason: string, message: string) =>
   `{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":${JSON.stringify(message)},"reason":"${reason}","code":${code}}`;
 
 const nest = (depth: number) => ['{"a":'.repeat(depth), 1, "}".repeat(depth)].join("");
-const reasons: Record<number, string> = {
-  400: "BadRequest",
-  404: "NotFound",
-  405: "MethodNotAllowed",
-  413: "RequestEntityTooLarge",
-  415: "UnsupportedMediaType",
-  500: "InternalError",
-  503: "ServiceUnavailable",
-  504: "Timeout",
-};
-
 describe("an event", () => {
-  const headers = { "content-type": "application/json" };
-  const multiValueHeaders = { "content-type": ["application/json"] };
-  const replies: Record<string, Omit<Reply, "body" | "statusCode" | "isBase64Encoded">> = {
-    "http-api-2.0": { headers },
-    "http-api-1.0": { headers, multiValueHeaders },
-    "rest-proxy": { headers, multiValueHeaders },
-    "function-url": { headers },
-    alb: { statusDescription: "200", headers },
-    "alb-multi-value": { statusDescription: "200", headers, multiValueHeaders },
-  };
-
   for (const shape of shapes)
     for (const [encoding, event] of [
       ["text", readFixture(shape)],
@@ -227,7 +205,7 @@ describe("an event", () => {
         const { ask, reports } = openTestEndpoint();
         assert.deepEqual(await ask(event), {
           statusCode: 200,
-          ...replies[shape],
+          ...rows.replies[shape],
           body: changed,
           isBase64Encoded: false,
         });
@@ -361,10 +339,6 @@ describe("an event", () => {
 });
 
 describe("a request that is no review", () => {
-  /** What it is, what of the event is different, of that the review's request, and the answer: its code and message. */
-  const written: [string, Change & { request?: Map; phase?: string }, number, string][] = parseYaml(
-    readFileSync(new URL("flow.test.yaml", import.meta.url), "utf8"),
-  );
   const text = JSON.stringify(review);
   const describeInvalidJson = (position: number) =>
     `the body is not JSON (at position ${position}); an AdmissionReview is expected`;
@@ -376,7 +350,7 @@ describe("a request that is no review", () => {
   const replaceOperation = (value: string) =>
     text.replace('"operation":"CREATE"', `"operation":"CREATE","operation":${value}`);
   const badInputs: [string, Change, number, string][] = [
-    ...written.map(([name, { request, phase, ...change }, code, sentence]): [string, Change, number, string] => [
+    ...rows.requests.map(([name, { request, phase, ...change }, code, sentence]): [string, Change, number, string] => [
       name,
       { ...change, ...(request && { body: withRequest(request) }), ...(phase && { path: toPath(phase) }) },
       code,
@@ -428,7 +402,11 @@ describe("a request that is no review", () => {
         const allow = code === 405 ? { allow: "POST" } : {};
         assert.deepEqual(
           [statusCode, headers, body],
-          [code, { "content-type": "application/json", ...allow }, printFailure(code, reasons[code] ?? "", sentence)],
+          [
+            code,
+            { "content-type": "application/json", ...allow },
+            printFailure(code, rows.reasons[code] ?? "", sentence),
+          ],
           shape,
         );
       }
@@ -569,60 +547,21 @@ describe("a handler", () => {
 
   it("answers any event at all", async () => {
     const { ask } = openTestEndpoint();
-    const keys = [
-      "version",
-      "requestContext",
-      "http",
-      "elb",
-      "method",
-      "headers",
-      "multiValueHeaders",
-      "queryStringParameters",
-      "multiValueQueryStringParameters",
-      "body",
-      "isBase64Encoded",
-      "httpMethod",
-      "path",
-      "rawPath",
-      "content-type",
-      "timeout",
-      "review",
-      "phase",
-      "variant",
-      "member",
-      "cluster",
-      "settings",
-      "needs",
-      "now",
-      "__proto__",
-    ];
-    const texts = [
-      "2.0",
-      "1.0",
-      "POST",
-      "GET",
-      "mutate",
-      "validate",
-      "application/json",
-      toPath("mutate"),
-      toPath("validate"),
-      "e30=",
-      JSON.stringify(review),
-      "1s",
-      "prod-eu",
-      "objects",
-    ];
+    const texts = [...rows.texts, toPath("mutate"), toPath("validate"), JSON.stringify(review)];
     const { any } = fc.letrec((tie) => ({
       any: fc.oneof(
         { maxDepth: 5, withCrossShrink: true },
         fc.anything(),
         fc.constantFrom<unknown>(...texts, true, null, review),
         fc.array(tie("any"), { maxLength: 3 }),
-        fc.dictionary(fc.constantFrom(...keys), tie("any"), { maxKeys: 12 }),
+        fc.dictionary(fc.constantFrom(...rows.keys), tie("any"), { maxKeys: 12 }),
       ),
     }));
     const near = fc
-      .tuple(fc.constantFrom(...shapes, "direct"), fc.array(fc.tuple(fc.constantFrom(...keys), any), { maxLength: 3 }))
+      .tuple(
+        fc.constantFrom(...shapes, "direct"),
+        fc.array(fc.tuple(fc.constantFrom(...rows.keys), any), { maxLength: 3 }),
+      )
       .map(([shape, changes]) => ({ ...readFixture<object>(shape), ...Object.fromEntries(changes) }));
     await fc.assert(
       fc.asyncProperty(fc.oneof(any, near), async (event) => {
