@@ -3,7 +3,7 @@ import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, it } from "node:test";
 import { readRows } from "../../test/rows.ts";
-import { buildRuleList, catalogueFolder, readCatalogue } from "../catalogue/registry.ts";
+import { buildCatalogueReadme, catalogueFolder, readCatalogue } from "../catalogue/registry.ts";
 import type { RuleCaseResults } from "./cases/cases.ts";
 import type { PortParityResult } from "./parity.ts";
 import { listPluginPorts } from "./plugins.ts";

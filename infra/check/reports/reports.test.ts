@@ -3,10 +3,8 @@ import { describe, it } from "node:test";
 import fc from "fast-check";
 import project from "../../../package.json" with { type: "json" };
 
-
 import { readRows } from "../../../test/rows.ts";
-import { escapeControls } from "../../cli/terminal.ts";
-
+import { sanitizeTerminalText } from "../../cli/terminal.ts";
 
 import type { CheckResult } from "../evaluation/evaluation.ts";
 import { createGithubReport } from "./github.ts";
