@@ -70,8 +70,8 @@ const connectByKubeconfig = async (
   const { server, ca, credentials } = await reading.catch(rethrowAsComplaint(where, "can't be read: "));
   const token = "token" in credentials ? credentials.token : undefined;
   const certificate = "cert" in credentials ? credentials : {};
-  const unknown = `the token or certificate in ${file} may have expired; renew it`;
-  return { server, ca, token: async () => token, ...certificate, unknown };
+  const credentialsAdvice = `the token or certificate in ${file} may have expired; renew it`;
+  return { server, ca, token: async () => token, ...certificate, credentialsAdvice };
 };
 
 /** EKS accepts a token for 15 minutes. */
@@ -101,8 +101,8 @@ const connectByEks = async (
     }
     return value;
   };
-  const unknown = `give the AWS identity that deploys an access entry of the EKS cluster ${eks}`;
-  return { server, ca, token: getToken, unknown };
+  const credentialsAdvice = `give the AWS identity that deploys an access entry of the EKS cluster ${eks}`;
+  return { server, ca, token: getToken, credentialsAdvice };
 };
 
 /** Returns a handler for an error of reading a file; errors of the file system have a code. */

@@ -68,7 +68,7 @@ export interface ClusterConnection {
   cert?: string;
   key?: string;
   /** The advice in the error message if the API server rejects the credentials. */
-  unknown: string;
+  credentialsAdvice: string;
   guard?: StageLockGuard | undefined;
 }
 
@@ -86,7 +86,7 @@ export const createClusterApi = (cluster: string, connection: ClusterConnection)
     const why = hideUrlKeys(toSentence(typeof message === "string" ? message : body.slice(0, 200)));
     if (status === 401)
       return new Complaint(
-        `cluster ${cluster}: its API server doesn't accept the credentials (401: ${why}); ${connection.unknown}`,
+        `cluster ${cluster}: its API server doesn't accept the credentials (401: ${why}); ${connection.credentialsAdvice}`,
         1,
       );
     const remedy = status === 403 ? suggestRemedy(why) : "";

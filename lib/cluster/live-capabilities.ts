@@ -87,7 +87,7 @@ const createReads = (
       const path = `${buildObjectPath(kind, namespace)}/${encodeURIComponent(name)}`;
       const search = async (): Promise<CacheableAnswer> => {
         const found = await fetch(path);
-        if (found && typeof Object(found.content).kind !== "string") throw new Error("it answers no object");
+        if (found && typeof Object(found.content).kind !== "string") throw new Error("the answer is not an object");
         // Absence isn't cached: a client that creates the object now will ask right after.
         return found ?? absent;
       };
@@ -115,7 +115,7 @@ const createReads = (
         const answer = await ask(path, deadline);
         if (answer.status === 404) return absent;
         const found = parseAnswerUnlessNotFound(answer);
-        if (Object(found?.content).kind !== "APIResourceList") throw new Error("it answers no list of resources");
+        if (Object(found?.content).kind !== "APIResourceList") throw new Error("the answer is not a list of resources");
         return { content: parseServedResources(found?.content), bytes: found?.bytes };
       });
     },
@@ -143,7 +143,7 @@ const readList = async (
     limit,
     labelSelector && { labelSelector },
   )) {
-    if (kind === undefined || !Array.isArray(listed) || !listed.every(isObject)) throw new Error("it answers no list");
+    if (kind === undefined || !Array.isArray(listed) || !listed.every(isObject)) throw new Error("the answer is not a list");
     for (const item of listed) items.push(freezeDeep({ apiVersion, kind, ...item }));
     if (bytes > maximumAnswerBytes) throw new Error(`its list has more than ${maximumAnswerBytes} bytes`);
     if (Date.now() > end) throw new Error("it did not answer in time");

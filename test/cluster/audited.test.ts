@@ -386,7 +386,7 @@ describe("an audit of a cluster", await needs("API server"), () => {
 
   it("knows the same kinds from one answer for all groups and from one for each", async () => {
     const { server, ca, getToken } = cluster;
-    const way = { server, ca, token: async () => getToken("admin"), unknown: "" };
+    const way = { server, ca, token: async () => getToken("admin"), credentialsAdvice: "" };
     const { read, close } = openApiReader(way, new AbortController().signal);
     const found = async (ask: ApiGet) => {
       const { resources, unknown } = await discoverClusterResources(ask, String);

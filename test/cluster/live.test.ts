@@ -161,11 +161,11 @@ describe("a cluster that is read", await needs("API server"), () => {
 
     const list = (content: unknown) => ({ status: 200, body: JSON.stringify(content) });
     const shapes: [string, unknown, (world: Capabilities) => Promise<unknown>, RegExp][] = [
-      ["a list that is no object", 5, (world) => world.list(limitranges), /it answers no list$/],
+      ["a list that is no object", 5, (world) => world.list(limitranges), /the answer is not a list$/],
       ["a list of nothing known", { kind: "LimitRangeList" }, (world) => world.list(limitranges), /no list$/],
       ["a list of no objects", { kind: "LimitRangeList", items: [3] }, (world) => world.list(limitranges), /no list$/],
-      ["an object without a kind", { metadata: {} }, read, /it answers no object$/],
-      ["an object that is none", "x", read, /it answers no object$/],
+      ["an object without a kind", { metadata: {} }, read, /the answer is not an object$/],
+      ["an object that is none", "x", read, /the answer is not an object$/],
       [
         "an access review without a status",
         { kind: "x" },

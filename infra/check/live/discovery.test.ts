@@ -27,7 +27,7 @@ describe("what answers in an API server's place", () => {
     const read: ApiGet = async (path) => (bodies[path] === undefined ? page : answer(bodies[path]));
     const { resources, unknown } = await discoverClusterResources(read, explainRefusal);
     assert.deepEqual(resources, []);
-    assert.deepEqual(unknown, [{ group: "", version: "v1", why: "the API server answers no list of them" }]);
+    assert.deepEqual(unknown, [{ group: "", version: "v1", why: "the API server did not answer with a list of them" }]);
   });
   it("is no namespace without labels", async () => {
     const namespaces = openNamespaceCache(async () => page, explainRefusal);

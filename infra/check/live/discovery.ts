@@ -84,7 +84,7 @@ const addVersion = async (
   }
   const { resources } = Object(parseAnswerJson(answer));
   if (!Array.isArray(resources)) {
-    all.unknown.push({ ...splitApiVersion(apiVersion), why: "the API server answers no list of them" });
+    all.unknown.push({ ...splitApiVersion(apiVersion), why: "the API server did not answer with a list of them" });
     return;
   }
   const rows = resources.map((row) => Object(row));

@@ -104,9 +104,9 @@ describe("the pages of a list", () => {
     const odd: [HttpsAnswer | UnansweredError, string][] = [
       [answer(403, {}), "refused"],
       [new UnansweredError("gone"), "refused"],
-      [answer(200, []), "the API server answers no list"],
-      [{ ...answer(200, {}), body: "<html>" }, "the API server answers no list"],
-      [answer(200, { items: { length: 3 } }), "the API server answers no list"],
+      [answer(200, []), "the API server did not answer with a list"],
+      [{ ...answer(200, {}), body: "<html>" }, "the API server did not answer with a list"],
+      [answer(200, { items: { length: 3 } }), "the API server did not answer with a list"],
       [answer(200, { items: [null, 1, { metadata: { name: 3 } }] }), "what the API server lists is no objects"],
     ];
     for (const [response, sentence] of odd)

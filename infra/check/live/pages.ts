@@ -57,7 +57,7 @@ export const readListPages = async function* (
     }
     if (answer instanceof UnansweredError || answer.status !== 200)
       return yield { broken: describeRequestFailure(answer) };
-    if (!isMap(content) || !Array.isArray(listed)) return yield { broken: "the API server answers no list" };
+    if (!isMap(content) || !Array.isArray(listed)) return yield { broken: "the API server did not answer with a list" };
     if (further !== "" && further === next) break;
     const found = listed.filter(isObject);
     const fresh = found.filter((object) => skipped === "" || toStoreKey(object) > skipped);

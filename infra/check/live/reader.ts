@@ -80,7 +80,7 @@ export const parseAnswerJson = ({ body }: HttpsAnswer): unknown => parseJson(bod
 /** Returns a sentence about an API server that can't be reached or answers with an error, with advice if possible. */
 export const describeFailure = (
   answer: HttpsAnswer | UnansweredError,
-  { server, unknown }: Pick<ClusterConnection, "server" | "unknown">,
+  { server, credentialsAdvice }: Pick<ClusterConnection, "server" | "credentialsAdvice">,
 ): string => {
   if (answer instanceof UnansweredError) {
     const remedy = /self-signed|unable to (get|verify)/.test(answer.message)
@@ -91,6 +91,6 @@ export const describeFailure = (
   const { message } = Object(parseAnswerJson(answer));
   const text = typeof message === "string" ? message : answer.body.slice(0, 200);
   const words = sanitizeTerminalText(text.replace(/\s+/g, " ").trim());
-  const remedy = answer.status === 401 ? `; ${unknown}` : "";
+  const remedy = answer.status === 401 ? `; ${credentialsAdvice}` : "";
   return `the API server answers ${answer.status}${words === "" ? "" : `: ${words}`}${remedy}`;
 };
