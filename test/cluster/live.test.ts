@@ -176,7 +176,7 @@ describe("a cluster that is read", await needs("API server"), () => {
         "resources that are none",
         { resources: [] },
         (world) => world.discover("v1"),
-        /it answers no list of resources$/,
+        /the answer is not a list of resources$/,
       ],
     ];
     for (const [name, content, ask, sentence] of shapes)
