@@ -23,11 +23,11 @@ const createLateFailure = () => new Failure(504, "the rule did not answer in tim
 export const rejectWhenLate = async <T>(
   answer: Promise<T>,
   milliseconds: number,
-  failure: () => Error = createLateFailure,
+  createFailure: () => Error = createLateFailure,
 ): Promise<T> => {
   let timer: NodeJS.Timeout | undefined;
   const late = new Promise<never>((_, reject) => {
-    timer = setTimeout(() => reject(failure()), Math.max(0, milliseconds));
+    timer = setTimeout(() => reject(createFailure()), Math.max(0, milliseconds));
   });
   try {
     return await Promise.race([answer, late]);

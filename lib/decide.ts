@@ -56,7 +56,8 @@ export const createEvaluate = (draft?: typeof createDraft, bind?: typeof bindNee
 
     // `checkReview` checked that the object is present; that it has the rule's kind follows from `match`.
     const object = (request.operation === "DELETE" ? request.oldObject : request.object) as KubernetesObject;
-    const { value, changes } = phase === "mutate" && draft ? draft(object) : { value: object, changes: () => [] };
+    const { value, changes: listChanges } =
+      phase === "mutate" && draft ? draft(object) : { value: object, changes: () => [] };
     const verdict = decide.call(rule, value, {
       ...(rule.needs && capabilities && bind?.(rule.needs, capabilities, name)),
       ...rest,
@@ -64,7 +65,7 @@ export const createEvaluate = (draft?: typeof createDraft, bind?: typeof bindNee
       oldObject: (request.oldObject ?? null) as KubernetesObject | null,
     });
     const concludeOrRepeat = (verdict: Verdict) => {
-      const decision = concludeVerdict(verdict, changes, request, context);
+      const decision = concludeVerdict(verdict, listChanges, request, context);
       // An answer that is a few seconds old is only good enough to admit.
       const fresh = decision.refused ? capabilities?.anew?.() : undefined;
       return fresh ? evaluate(rule, phase, request, { ...context, capabilities: fresh }) : decision;
@@ -78,13 +79,13 @@ const nothing: RuleDecision = { outcome: { allowed: true }, refused: false, oper
 
 const concludeVerdict = (
   verdict: Verdict,
-  changes: () => Patch,
+  listChanges: () => Patch,
   request: AdmissionRequest,
   { name, mode }: RuleEvaluationContext,
 ): RuleDecision => {
   const { refuse, warnings = [], audit = {} } = typeof verdict === "string" ? { refuse: verdict } : (verdict ?? {});
   const status = typeof refuse === "string" ? toPlainForbidden(refuse) : refuse;
-  const patch = status === undefined ? changes() : [];
+  const patch = status === undefined ? listChanges() : [];
   if (patch.length > 0 && request.operation === "DELETE")
     throw new Failure(500, `the rule edited ${patch[0]?.path} on DELETE`);
 

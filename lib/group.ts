@@ -45,11 +45,11 @@ export const createGroupEndpoint = (
   host: EndpointHost = createLambdaHost(),
   parts: OptionalEndpointFunctions = {},
 ) => {
-  const face = buildFacade(members, config.alone);
-  const together = createEndpoint(face, config, evaluateMembers(members, evaluate), logByMember(host), parts);
+  const groupRule = buildFacade(members, config.alone);
+  const handleGroup = createEndpoint(groupRule, config, evaluateMembers(members, evaluate), logByMember(host), parts);
   return (event: unknown, context: Context): Promise<unknown> => {
     const { member } = isDirectInvocation(event) ? event : {};
-    if (member === undefined) return together(event, context);
+    if (member === undefined) return handleGroup(event, context);
     return createEndpoint(...selectMember(String(member), members, config), evaluate, host, parts)(event, context);
   };
 };

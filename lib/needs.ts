@@ -252,10 +252,10 @@ export const discovery = (): Need<(groupVersion: string) => Promise<ServedResour
 export type ObjectReader = Pick<Capabilities, "get" | "list" | "discover">;
 
 /** Declares an ObjectReader; the rule's rights cover the kinds that `kinds` returns for its settings. */
-export const reader = <Settings>(kinds: (settings: Settings) => ResourceType[]): Need<ObjectReader> => ({
+export const reader = <Settings>(listKinds: (settings: Settings) => ResourceType[]): Need<ObjectReader> => ({
   verb: "list",
   // The cast is safe: a rule only gets its own settings.
-  kinds: (settings) => kinds(settings as Settings),
+  kinds: (settings) => listKinds(settings as Settings),
   bind: ({ get, list, discover }) => ({ get, list, discover }),
 });
 

@@ -113,9 +113,9 @@ const setKey = (copy: Container, key: string, value: unknown): boolean => {
 export const applyPatch = (object: unknown, patch: Patch): unknown => {
   const copies = new WeakSet<object>();
   /** Returns a copy that may be changed. A copy made for an earlier operation is used again. */
-  const copyOnce = <T extends object>(before: T, copied: (before: T) => T): T => {
+  const copyOnce = <T extends object>(before: T, copyValue: (before: T) => T): T => {
     if (copies.has(before)) return before;
-    const copy = copied(before);
+    const copy = copyValue(before);
     copies.add(copy);
     return copy;
   };

@@ -118,13 +118,13 @@ const expectValue =
   (value) =>
     test(value) ? undefined : ["", expected];
 const allowAbsent =
-  (present: Check): Check =>
+  (check: Check): Check =>
   (value) =>
-    value == null ? undefined : present(value);
+    value == null ? undefined : check(value);
 const checkMembers =
   (checks: Record<string, Check>): Check =>
   (value) => {
-    if (!isMap(value)) return map(value);
+    if (!isMap(value)) return checkMap(value);
     for (const key in checks) {
       const fault = checks[key]?.(value[key]);
       if (fault) return [`.${key}${fault[0]}`, fault[1]];
@@ -134,10 +134,10 @@ const checkMembers =
 const isText = (value: unknown) => typeof value === "string";
 const isTexts = (value: unknown) => value == null || (Array.isArray(value) && value.every(isText));
 
-const text = expectValue("a string", isText);
-const map = expectValue("an object", isMap);
-const kind = checkMembers({ group: text, version: text, kind: text });
-const resource = checkMembers({ group: text, version: text, resource: text });
+const checkText = expectValue("a string", isText);
+const checkMap = expectValue("an object", isMap);
+const checkKind = checkMembers({ group: checkText, version: checkText, kind: checkText });
+const checkResource = checkMembers({ group: checkText, version: checkText, resource: checkText });
 
 const checkRequest = checkMembers({
   uid: expectValue("a non-empty string", (value) => isText(value) && value !== ""),
@@ -145,26 +145,26 @@ const checkRequest = checkMembers({
     "CREATE, UPDATE, DELETE or CONNECT",
     (value) => isText(value) && operations.has(String(value)),
   ),
-  kind,
-  resource,
-  requestKind: allowAbsent(kind),
-  requestResource: allowAbsent(resource),
-  name: allowAbsent(text),
-  namespace: allowAbsent(text),
-  subResource: allowAbsent(text),
-  requestSubResource: allowAbsent(text),
+  kind: checkKind,
+  resource: checkResource,
+  requestKind: allowAbsent(checkKind),
+  requestResource: allowAbsent(checkResource),
+  name: allowAbsent(checkText),
+  namespace: allowAbsent(checkText),
+  subResource: allowAbsent(checkText),
+  requestSubResource: allowAbsent(checkText),
   dryRun: expectValue("true or false", (value) => value == null || typeof value === "boolean"),
   userInfo: checkMembers({
-    username: allowAbsent(text),
-    uid: allowAbsent(text),
+    username: allowAbsent(checkText),
+    uid: allowAbsent(checkText),
     groups: expectValue("a list of strings", isTexts),
     extra: expectValue(
       "a map of lists of strings",
       (value) => value == null || (isMap(value) && Object.values(value).every(isTexts)),
     ),
   }),
-  object: allowAbsent(map),
-  oldObject: allowAbsent(map),
+  object: allowAbsent(checkMap),
+  oldObject: allowAbsent(checkMap),
 });
 
 const operations = new Set(["CREATE", "UPDATE", "DELETE", "CONNECT"]);

@@ -18,7 +18,7 @@ const remembered = 256;
  * Verifies `{cluster}.{key}` against the public keys (base64url, separated by commas) and the cluster's key versions.
  * Valid segments are cached, wrong ones are not: a stranger can't fill the memory.
  */
-export const openKeyVerifier = (publicKeys: string, keyVersions: (cluster: string) => readonly number[]) => {
+export const openKeyVerifier = (publicKeys: string, listKeyVersions: (cluster: string) => readonly number[]) => {
   const known = new Map<string, ProvenCaller>();
   const keys = publicKeys.split(",").filter(Boolean).map(parsePublicKey);
 
@@ -29,7 +29,7 @@ export const openKeyVerifier = (publicKeys: string, keyVersions: (cluster: strin
     if (cluster === undefined || signature === undefined) return undefined;
 
     for (const { id, key } of keys)
-      for (const version of keyVersions(cluster)) {
+      for (const version of listKeyVersions(cluster)) {
         if (!verify(null, Buffer.from(buildClaim(cluster, version)), key, Buffer.from(signature, "base64url")))
           continue;
         const caller = { cluster, key: `${id}.${version}` };

@@ -40,9 +40,9 @@ const isRequestAbove = (requests: QuantityTextByResource | undefined, resource: 
 
 const pick = (
   amounts: QuantityTextByResource,
-  wanted: (resource: string, amount: string) => boolean,
+  isWanted: (resource: string, amount: string) => boolean,
 ): QuantityTextByResource =>
-  Object.fromEntries(Object.entries(amounts).filter(([resource, amount]) => wanted(resource, amount)));
+  Object.fromEntries(Object.entries(amounts).filter(([resource, amount]) => isWanted(resource, amount)));
 
 export const findSettingsFault = ({ requests, limits }: DefaultResourceSettings): string | undefined => {
   const given = Object.entries({ requests, limits }).flatMap(([kind, amounts]) =>

@@ -74,14 +74,14 @@ const listIncompleteContainers = (pod: PodWithResources) =>
 
 const queryUsages = async (
   incomplete: ReturnType<typeof listIncompleteContainers>,
-  usage: (resource: ResourceName, image: string) => Promise<string | undefined>,
+  findUsage: (resource: ResourceName, image: string) => Promise<string | undefined>,
 ) => {
   const images = [...new Set(incomplete.map(({ image }) => image))].slice(0, mostImages);
   const wanted = new Set(incomplete.flatMap(({ image, missing }) => missing.map((resource) => `${resource} ${image}`)));
   const queries = images.flatMap((image) =>
     resources.map(async (resource) => {
       const key = `${resource} ${image}`;
-      return [key, wanted.has(key) ? await usage(resource, image) : undefined] as const;
+      return [key, wanted.has(key) ? await findUsage(resource, image) : undefined] as const;
     }),
   );
   return new Map(await Promise.all(queries));

@@ -43,12 +43,16 @@ const listOffences = (
   { type, min, max, maxLimitRequestRatio }: LimitRangeItem,
   { requests, limits }: { requests: QuantityByResource; limits: QuantityByResource },
 ): string[] => {
-  const compare = (bounds: Record<string, string> | undefined, offence: (amounts: AmountSet) => string | undefined) =>
+  const compare = (
+    bounds: Record<string, string> | undefined,
+    describeOffence: (amounts: AmountSet) => string | undefined,
+  ) =>
     [...parseAmounts(bounds)]
       .sort(([left], [right]) => (left < right ? -1 : 1))
       .flatMap(
         ([resource, bound]) =>
-          offence({ resource, type, bound, request: requests.get(resource), limit: limits.get(resource) }) ?? [],
+          describeOffence({ resource, type, bound, request: requests.get(resource), limit: limits.get(resource) }) ??
+          [],
       );
   return [...compare(min, checkMinimum), ...compare(max, checkMaximum), ...compare(maxLimitRequestRatio, checkRatio)];
 };

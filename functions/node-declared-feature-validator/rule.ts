@@ -5,7 +5,8 @@ import { rule } from "postern/rule";
 import { listRequiredFeatures, type NodeWithFeatures } from "./features.ts";
 
 const buildInitContainers = (pod: "object" | "oldObject") => `${pod}.?spec.?initContainers.orValue([])`;
-const buildComparison = (what: (pod: "object" | "oldObject") => string) => `${what("object")} != ${what("oldObject")}`;
+const buildComparison = (renderField: (pod: "object" | "oldObject") => string) =>
+  `${renderField("object")} != ${renderField("oldObject")}`;
 
 export default rule({
   summary: "Refuses a resize of a running pod that its node does not support.",

@@ -54,7 +54,7 @@ function* listHostPathOffences(
   { spec }: PodSecurityPolicyObject,
   volume: Volume,
   at: string,
-  writableMounts: (name: string) => string[],
+  findWritable: (name: string) => string[],
 ): PolicyOffences {
   const { allowedHostPaths = [] } = spec;
   if (allowedHostPaths.length === 0) return;
@@ -65,7 +65,7 @@ function* listHostPathOffences(
     return yield describeInvalid(`${at}.hostPath.pathPrefix`, quoteAsGo(path), "is not allowed to be used");
   if (over.some(({ readOnly }) => !readOnly)) return;
 
-  for (const mount of writableMounts(volume.name))
+  for (const mount of findWritable(volume.name))
     yield describeInvalid(`${mount}.readOnly`, "false", "must be read-only");
 }
 

@@ -38,10 +38,10 @@ export default rule({
     recent: get("namespaces"),
   },
 
-  async mutate(pod: PodWithResources, { current: namespaces, ...given }) {
+  async mutate(pod: PodWithResources, { current: namespaces, ...rest }) {
     const { spec } = pod;
     if (!spec) return;
-    const context = { ...given, namespaces };
+    const context = { ...rest, namespaces };
     const { refuse, tolerations: defaults = context.settings.default } =
       context.request.operation === "CREATE" ? await readAnnotation("defaultTolerations", context) : nothing;
     if (refuse) return { refuse };
@@ -51,12 +51,12 @@ export default rule({
     return checkTolerations(pod, context);
   },
 
-  async validate(pod: PodWithResources, { recent: namespaces, ...given }) {
-    return checkTolerations(pod, { ...given, namespaces });
+  async validate(pod: PodWithResources, { recent: namespaces, ...rest }) {
+    return checkTolerations(pod, { ...rest, namespaces });
   },
 
-  async suggest({ spec }: PodWithResources, { current: namespaces, ...given }) {
-    const context = { ...given, namespaces };
+  async suggest({ spec }: PodWithResources, { current: namespaces, ...rest }) {
+    const context = { ...rest, namespaces };
     const { request, settings } = context;
     if (!(await namespaces(request.namespace ?? ""))) return describeNamespaceCreation(request.namespace);
     // Tolerations of an existing pod can't be removed.

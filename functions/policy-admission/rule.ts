@@ -55,12 +55,12 @@ export default rule({
 const findUnsentRequests = async (
   policy: KinitirasPolicy,
   discover: (groupVersion: string) => Promise<ServedResource[] | undefined>,
-  configurations: () => Promise<KubernetesObject[]>,
+  readConfigurations: () => Promise<KubernetesObject[]>,
 ): Promise<string[]> => {
   const validates = policy.kind === "ClusterValidatePolicy";
   const rule = validates ? "policy-validate" : "policy-override";
   try {
-    const rows = listWebhookRules(await configurations(), `${rule}.postern.dev`);
+    const rows = listWebhookRules(await readConfigurations(), `${rule}.postern.dev`);
     const operations = ["CREATE", "UPDATE", ...(validates ? ["DELETE" as const] : [])] as const;
     const missing = await describeUnsentRequests(policy, operations, { discover }, rows);
     return missing.map(

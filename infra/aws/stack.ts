@@ -92,7 +92,7 @@ export const openStack = (
     throw error;
   };
   const describeStack = async () => (await client.describeStacks({ StackName }).catch(ignoreMissing))?.Stacks?.[0];
-  const bucket = async () => {
+  const findBucket = async () => {
     const wanted = { StackName, LogicalResourceId: bucketId };
     const found = await client.describeStackResource(wanted).catch(ignoreMissing);
     return found?.StackResourceDetail?.PhysicalResourceId;
@@ -109,7 +109,7 @@ export const openStack = (
       const outputs = (await describeStack())?.Outputs ?? [];
       return Object.fromEntries(outputs.map(({ OutputKey = "", OutputValue = "" }) => [OutputKey, OutputValue]));
     },
-    findBucket: bucket,
+    findBucket: findBucket,
     createBucket: async () => {
       const TemplateBody = await readFile(coreTemplate, "utf8");
       const Tags = [{ Key: "STAGE", Value: stage }];

@@ -34,7 +34,7 @@ export const buildFunctions = async (
   const isOn = ({ name }: CatalogueRule) =>
     [...config.clusters.values()].some(({ rules }) => (rules.get(name)?.mode ?? "off") !== "off");
   // A function may run at least as long as any cluster waits for one of its rules.
-  const waits = ({ members, ...listed }: CatalogueRule) =>
+  const listTimeouts = ({ members, ...listed }: CatalogueRule) =>
     [...config.clusters.values()].flatMap(({ rules }) =>
       (members ?? [listed]).map(({ name, rule }) => findLongestTimeoutSeconds(rule, rules.get(name))),
     );
@@ -46,14 +46,14 @@ export const buildFunctions = async (
       `${forgetful.map(({ name }) => name).join(", ")} must store values between reviews (a ledger), which functions in AWS can't yet; set mode: off to build the others`,
     );
   // A bundle has connections only to the clusters that it asks, and its role may read only their tokens.
-  const waysOf = ({ members, ...listed }: CatalogueRule) =>
+  const listConnections = ({ members, ...listed }: CatalogueRule) =>
     [...connections].filter(
       ([name]) => listRulesAskingCluster(members ?? [listed], config.clusters.get(name)).length > 0,
     );
   const bundles = await Promise.all(
     served.map(async (listed) => {
-      const timeoutSeconds = Math.max(...waits(listed));
-      const own = Object.fromEntries(waysOf(listed));
+      const timeoutSeconds = Math.max(...listTimeouts(listed));
+      const own = Object.fromEntries(listConnections(listed));
       const endpointConfig = buildEndpointConfig(config, listed);
       const places = listRecordingPlaces(config, listed);
       const made = await bundleRule(listed, endpointConfig, distFolder, undefined, own, places);

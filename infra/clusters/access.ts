@@ -80,14 +80,14 @@ const tokenAge = 10 * 60_000;
 const connectByEks = async (
   cluster: string,
   connect: ClusterConnectConfig,
-  identity: () => Promise<AwsKeys>,
+  readIdentity: () => Promise<AwsKeys>,
   folder: string,
 ): Promise<ClusterConnection> => {
   const { eks = "", region = "" } = connect;
   const complain = rethrowAsComplaint(`clusters.${cluster}.connect`, "names a ca that can't be read: ");
   const { server, ca } =
     connect.server === undefined || connect.ca === undefined
-      ? await readEksServerAndCa(connect, identity)
+      ? await readEksServerAndCa(connect, readIdentity)
       : {
           server: new URL(connect.server).origin,
           ca: await readCertificatesFromPemOrFile(connect.ca, folder).catch(complain),
@@ -96,7 +96,7 @@ const connectByEks = async (
   let until = 0;
   const getToken = async () => {
     if (until <= Date.now()) {
-      value = createEksToken({ eks, region }, await identity(), new Date());
+      value = createEksToken({ eks, region }, await readIdentity(), new Date());
       until = Date.now() + tokenAge;
     }
     return value;
@@ -114,13 +114,13 @@ const rethrowAsComplaint =
 
 export const readEksServerAndCa = async (
   { eks = "", region = "" }: ClusterConnectConfig,
-  identity: () => Promise<AwsKeys>,
+  readIdentity: () => Promise<AwsKeys>,
 ): Promise<{ server: string; ca: string }> => {
   const base = findEksAddress(region);
   const path = `${base.pathname.replace(/\/$/, "")}/clusters/${encodeURIComponent(eks)}`;
   const headers = signHeaders(
     { method: "GET", host: base.host, path, service: "eks", region },
-    await identity(),
+    await readIdentity(),
     new Date(),
   );
   const answer = await sendRequest(`${base.origin}${path}`, { headers }, undefined, Date.now() + 10_000).catch(

@@ -74,7 +74,7 @@ export default {
     const cluster = options.flag("offline")
       ? plain
       : await inspectChosenCluster(catalogue, [clusterName, plain], options, file);
-    const base = await readBaseUrls(options);
+    const findBaseUrl = await readBaseUrls(options);
     const ca = options.text("ca");
 
     const name = options.text("name") ?? "postern";
@@ -82,7 +82,7 @@ export default {
       throw new Complaint(`--name takes a name with lower-case letters, digits, hyphens and dots, not "${name}"`);
     const webhooks = buildWebhookConfigurations(catalogue, cluster, {
       name,
-      address: (rule, path) => `${base(rule)}/${segment}/${rule}/${path}`,
+      address: (rule, path) => `${findBaseUrl(rule)}/${segment}/${rule}/${path}`,
       ca: ca === undefined ? undefined : await readCaOption(ca),
       harden: options.flag("harden"),
     });
@@ -161,12 +161,12 @@ const readBaseUrls = async (options: ParsedOptions): Promise<(rule: string) => s
 };
 
 const readStageUrls = async (options: ParsedOptions): Promise<(rule: string) => string> => {
-  const [{ runInStage: inStage }, { resolveRuleEndpoints: getClusterEndpoints }] = await Promise.all([
+  const [{ runInStage: run }, { resolveRuleEndpoints: getClusterEndpoints }] = await Promise.all([
     import("../aws/stage.ts"),
     import("../rollout/targets.ts"),
   ]);
-  const { base } = await inStage(options, async (stage) =>
+  const { base: findBaseUrl } = await run(options, async (stage) =>
     getClusterEndpoints({ stage }, await stage.stack.readOutputs()),
   );
-  return (rule) => parseBaseUrl(base(rule), `stage ${options.text("stage")}: ${rule}`);
+  return (rule) => parseBaseUrl(findBaseUrl(rule), `stage ${options.text("stage")}: ${rule}`);
 };

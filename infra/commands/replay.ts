@@ -66,15 +66,15 @@ export default {
       process.exit(code);
     };
     // Exits with 3 if standard output is closed early: without a verdict, the exit code must not be 0.
-    const [interrupted, unheard] = [createExit(130), createExit(3)];
-    for (const signal of signals) process.once(signal, interrupted);
-    process.stdout.prependListener("error", unheard);
+    const [exitOnSignal, exitWithoutReader] = [createExit(130), createExit(3)];
+    for (const signal of signals) process.once(signal, exitOnSignal);
+    process.stdout.prependListener("error", exitWithoutReader);
     try {
       if (options.text("stage") === undefined) return await run(words, options, scratch, undefined);
       return await runInStage(options, (stage) => run(words, options, scratch, stage));
     } finally {
-      for (const signal of signals) process.off(signal, interrupted);
-      process.stdout.off("error", unheard);
+      for (const signal of signals) process.off(signal, exitOnSignal);
+      process.stdout.off("error", exitWithoutReader);
       scratch.remove();
     }
   },

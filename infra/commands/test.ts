@@ -113,8 +113,8 @@ const testPolicies = async (places: string[], files: string[], options: ParsedOp
       (await policyCases.readPolicyCases(file, rules)).map((entry) => [file, ...entry] as const),
     ),
   );
-  const results = async function* () {
+  const runCases = async function* () {
     for (const entry of cases.flat()) yield policyCases.runPolicyCase(...entry);
   };
-  return reportResults(results(), options, "case");
+  return reportResults(runCases(), options, "case");
 };

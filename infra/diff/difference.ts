@@ -30,13 +30,13 @@ interface AttributedLine {
 }
 
 export const computeHunks = (before: unknown, stages: readonly ObjectAfterRule[]): DiffHunk[] => {
-  const shown = createSecretMask(before);
-  const original = formatYamlLines(shown(before));
+  const maskSecrets = createSecretMask(before);
+  const original = formatYamlLines(maskSecrets(before));
   let texts = original;
   let lines = original.map((text, from): AttributedLine => ({ text, from }));
   const gone = new Map<number, string>();
   for (const { rule, after } of stages) {
-    const next = formatYamlLines(shown(after));
+    const next = formatYamlLines(maskSecrets(after));
     const old = findOldIndexesOfLines(texts, next);
     const staying = new Set(old);
     for (const [index, { from }] of lines.entries())

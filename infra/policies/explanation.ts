@@ -41,7 +41,7 @@ type EvaluateCue = (source: string) => Promise<string>;
 
 export const explainPolicyDocuments = async (
   documents: readonly PolicyDocument[],
-  cue: EvaluateCue,
+  evaluateCue: EvaluateCue,
 ): Promise<PolicyExplanation[]> => {
   const checked = checkPolicyDocuments(documents.map(({ value }) => value));
   const faultyFirst = checked.toSorted(
@@ -49,7 +49,7 @@ export const explainPolicyDocuments = async (
   );
   return Promise.all(
     faultyFirst.map(async ({ name, policy, faults, document, path }) => {
-      const explained = policy ? await explain(policy, cue) : { policy: name, does: [], faults, warnings: [] };
+      const explained = policy ? await explain(policy, evaluateCue) : { policy: name, does: [], faults, warnings: [] };
       const locate = (sentence: string) => `${formatPosition(documents[document], path, sentence)} ${sentence}`;
       return { ...explained, faults: explained.faults.map(locate), warnings: explained.warnings.map(locate) };
     }),
@@ -72,8 +72,8 @@ const parseField = (sentence: string): FieldPath => {
   );
 };
 
-const explain = async (policy: KinitirasPolicy, cue: EvaluateCue): Promise<PolicyExplanation> => {
-  const scripts = await Promise.all(listPolicyCueScripts(policy).map(({ at, what }) => checkScript(at, what, cue)));
+const explain = async (policy: KinitirasPolicy, evaluateCue: EvaluateCue): Promise<PolicyExplanation> => {
+  const scripts = await Promise.all(listPolicyCueScripts(policy).map(({ at, what }) => checkScript(at, what, evaluateCue)));
   return {
     policy: `${policy.kind} ${getPolicyName(policy)}`,
     does: describePolicyRules(policy),
@@ -89,14 +89,14 @@ const explain = async (policy: KinitirasPolicy, cue: EvaluateCue): Promise<Polic
 const checkScript = async (
   at: string,
   script: string,
-  cue: EvaluateCue,
+  evaluateCue: EvaluateCue,
 ): Promise<Pick<PolicyExplanation, "faults" | "warnings">> => {
-  const fault = await findScriptFault(script, cue);
+  const fault = await findScriptFault(script, evaluateCue);
   if (fault !== undefined) return { faults: [`${at} does not compile: ${fault}`], warnings: [] };
   const [output, shape] = at.startsWith("spec.validateRules")
     ? (["validate", 'a struct, such as {valid: false, reason: "…"}'] as const)
     : (["patches", 'a list, such as [{op: "remove", path: "…"}]'] as const);
-  const isWrong = at.endsWith(".cue") && (await hasWrongOutput(script, output, cue));
+  const isWrong = at.endsWith(".cue") && (await hasWrongOutput(script, output, evaluateCue));
   return { faults: [], warnings: isWrong ? [`${at} must set ${output} to ${shape}: every request fails`] : [] };
 };
 

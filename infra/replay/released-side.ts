@@ -5,10 +5,10 @@ import { findServingFunction, type InvocableRuleSet, type ServingFunction } from
 
 /** Opens a release of a stage, or its live versions. Each review is sent to AWS, to a version of the function. */
 export const openReleasedVersion = async (
-  { name, openStageBucket: bucket, functions }: AwsStage,
+  { name, openStageBucket: openBucket, functions }: AwsStage,
   text: string,
 ): Promise<InvocableRuleSet> => {
-  const { all } = await openReleases(bucket);
+  const { all } = await openReleases(openBucket);
   const [newest] = all;
   if (newest === undefined) throw new Complaint(`nothing was released in stage ${name} yet; postern deploy does that`);
   const isLive = text === "live";

@@ -62,8 +62,8 @@ export const runCanary = async (
     const stray = await pointAlias(functions, trial, version).catch((error) => toSentence(error));
     outcomes.push(stray === undefined ? outcome : { trial, is: "lost", why: stray });
   };
-  const endAll = async (is: "rolled back" | "undecided", why: (trial: CanaryVersionPair) => string) => {
-    for (const trial of [...open.values()]) await endTrial(trial, trial.old, { trial, is, why: why(trial) });
+  const endAll = async (is: "rolled back" | "undecided", describeReason: (trial: CanaryVersionPair) => string) => {
+    for (const trial of [...open.values()]) await endTrial(trial, trial.old, { trial, is, why: describeReason(trial) });
   };
   const start = new Date();
   try {

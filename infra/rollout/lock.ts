@@ -64,10 +64,10 @@ export const lockStage = async <T>(
     throw new Complaint(`stage ${stage.name} has no bucket: nothing was deployed to it, or its bucket was deleted`, 1);
   }
   const lock = taken ?? (await watchForBucket(stage));
-  const unguarded = guard.check;
+  const checkBefore = guard.check;
   Object.assign(guard, { check: lock.check, signal: lock.signal });
   const release = async () => {
-    Object.assign(guard, { check: unguarded, signal: undefined });
+    Object.assign(guard, { check: checkBefore, signal: undefined });
     await lock.release();
   };
   try {

@@ -25,10 +25,10 @@ const atOnce = 5;
 
 /** Returns the releases, or undefined if they can't be read: a rollback of one rule works without them. */
 export const readReleases = async (
-  { openStageBucket: bucket }: AwsStage,
+  { openStageBucket: openBucket }: AwsStage,
   progress: Progress,
 ): Promise<ReleaseStore | undefined> =>
-  openReleases(bucket).catch((error) => {
+  openReleases(openBucket).catch((error) => {
     progress.say(`the releases can't be read: ${toSentence(error)}`);
     return undefined;
   });

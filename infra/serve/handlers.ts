@@ -63,10 +63,10 @@ export const createHandler = (
 let generation = 0;
 
 /**
- * Calls `changed` after every change of a rule, of postern.yaml or of manifests that it names, one call at a time.
+ * Calls `handleChange` after every change of a rule, of postern.yaml or of manifests that it names, one call at a time.
  * Rules are then imported again. Once the promise resolves, no change is missed.
  */
-export const watchRules = async (file: string, changed: () => Promise<void>): Promise<() => void> => {
+export const watchRules = async (file: string, handleChange: () => Promise<void>): Promise<() => void> => {
   const rules = pathToFileURL(catalogueFolder).href;
   const hooks = registerHooks({
     resolve(specifier, context, next) {
@@ -83,7 +83,7 @@ export const watchRules = async (file: string, changed: () => Promise<void>): Pr
   const reload = async () => {
     generation += 1;
     await open();
-    await changed();
+    await handleChange();
   };
   // An editor's save causes several events; a save during a reload causes another reload.
   const scheduleReload = () => {

@@ -42,10 +42,10 @@ export const servingOptions = {
 
 export type FindRuleConfig = (cluster: string, rule: string) => RuleConfig | undefined;
 
-/** Serves the rules of postern.yaml until Ctrl-C. `listening` may wrap the host and the evaluation, to record reviews. */
+/** Serves the rules of postern.yaml until Ctrl-C. `wrapEndpoint` may wrap the host and the evaluation, to record reviews. */
 export const serveRules = async (
   options: ParsedOptions,
-  listening = (host: EndpointHost, _: FindRuleConfig): Listening => ({ host }),
+  wrapEndpoint = (host: EndpointHost, _: FindRuleConfig): Listening => ({ host }),
 ): Promise<void> => {
   const file = options.text("config") ?? configFile;
   const state = join(dirname(file), ".postern");
@@ -58,7 +58,7 @@ export const serveRules = async (
   const ledger = createMemoryLedger();
   let openCapabilities: OpenCapabilities = createUnconnectedCapabilities;
   let findRuleConfig: FindRuleConfig = () => undefined;
-  const { host: recordingHost, evaluate } = listening(
+  const { host: recordingHost, evaluate } = wrapEndpoint(
     {
       publicKeys: signer.publicKey,
       openCapabilities: (cluster: string, milliseconds: number) => openCapabilities(cluster, milliseconds),
@@ -84,12 +84,12 @@ export const serveRules = async (
     if (rules.some((listed) => needsScripts(listed, opened.config))) warmUpEngine();
     kept = new Set(rules.map(({ name }) => name));
     findRuleConfig = (cluster, rule) => opened.config.clusters.get(cluster)?.rules.get(rule);
-    const live = createLiveCapabilities(Object.fromEntries(connections), undefined, ledger, () => {});
+    const openLive = createLiveCapabilities(Object.fromEntries(connections), undefined, ledger, () => {});
     openCapabilities = (cluster, milliseconds) => {
       const manifests = manifestClusters.get(cluster);
-      if (manifests === undefined) return live(cluster, milliseconds);
+      if (manifests === undefined) return openLive(cluster, milliseconds);
       // Manifests are always current, so `anew`, which reads again, is left out.
-      const { anew: _, ...services } = live(cluster, milliseconds);
+      const { anew: _, ...services } = openLive(cluster, milliseconds);
       return { ...services, ...manifests };
     };
     return opened;

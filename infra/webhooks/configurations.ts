@@ -135,8 +135,8 @@ const combineSelectors = (
 };
 
 const findSlowRequest = (webhooks: WebhookEntry[]): string | undefined => {
-  const listValues = (part: (match: RequestMatch) => readonly string[]) => [
-    ...new Set(webhooks.flatMap(({ rules }) => rules.flatMap(part))),
+  const listValues = (getPart: (match: RequestMatch) => readonly string[]) => [
+    ...new Set(webhooks.flatMap(({ rules }) => rules.flatMap(getPart))),
   ];
   const names = listValues(({ resources }) => resources.map((path) => path.split("/")[0] ?? ""));
   const subs = listValues(({ resources }) => ["", ...resources.map((path) => path.split("/")[1] ?? "")]);

@@ -94,8 +94,11 @@ export const listSharedEntryConflicts = ({ members }: RuleGroup, cluster: Cluste
     ],
   ];
   return [
-    ...about.flatMap(([what, which, of]) => {
-      const [first, ...others] = which.map((member) => ({ name: member.listed.name, value: formatValue(of(member)) }));
+    ...about.flatMap(([what, which, getValue]) => {
+      const [first, ...others] = which.map((member) => ({
+        name: member.listed.name,
+        value: formatValue(getValue(member)),
+      }));
       const different = others.find(({ value }) => value !== first?.value);
       if (first === undefined || different === undefined) return [];
       return [`must agree in ${what}: ${first.name} has ${first.value}, ${different.name} has ${different.value}`];

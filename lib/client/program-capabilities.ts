@@ -48,8 +48,8 @@ export const openProgramCapabilities = () => {
     // The credentials are in the program's headers, which `createSender` adds.
     const connection = { server, credentials: { token: "" } };
     const memory = getMemory(getIdentity(server, headers));
-    const sender = createSender(headers, send);
-    const open = createLiveCapabilities({ [host]: connection }, memory, ledger, () => {}, sender);
+    const sendAsProgram = createSender(headers, send);
+    const open = createLiveCapabilities({ [host]: connection }, memory, ledger, () => {}, sendAsProgram);
     return (milliseconds: number): Capabilities => open(host, milliseconds);
   };
 };

@@ -5,8 +5,8 @@ import { type AddressRange, isInRange, parseIpAddress, parseRange } from "../obj
 /** Reports whether a text is an address, or a range such as 10.0.0.0/8. */
 export const isIpAddressOrRange = (text: string): boolean => parseRange(text) !== undefined;
 
-const parseRanges = (texts: readonly string[]): AddressRange[] => texts.flatMap((text) => singly(parseRange(text)));
-const singly = (range: AddressRange | undefined): AddressRange[] => (range ? [range] : []);
+const parseRanges = (texts: readonly string[]): AddressRange[] => texts.flatMap((text) => toList(parseRange(text)));
+const toList = (range: AddressRange | undefined): AddressRange[] => (range ? [range] : []);
 
 /** IPv6 ranges that embed an IPv4 address (mapped, translated, 6to4), and the index of its first byte. */
 const disguises = [
@@ -62,14 +62,14 @@ export const getUrlIpAddress = ({ hostname }: URL): string | undefined => {
 /** Returns a lookup that yields only admitted addresses; Node connects to them without another lookup. */
 export const createFilteredLookup =
   (isAdmitted: (address: string) => boolean): LookupFunction =>
-  (name, options, found) => {
+  (name, options, callback) => {
     const { lookup } = process.getBuiltinModule("node:dns");
     lookup(name, { ...options, all: true }, (error, addresses: LookupAddress[] = []) => {
       const admitted = addresses.filter(({ address }) => isAdmitted(address));
       const [first] = admitted;
-      if (error || first === undefined) found(error ?? new Error(describeRefusedAddresses(addresses)), "");
-      else if (options.all) found(null, admitted);
-      else found(null, first.address, first.family);
+      if (error || first === undefined) callback(error ?? new Error(describeRefusedAddresses(addresses)), "");
+      else if (options.all) callback(null, admitted);
+      else callback(null, first.address, first.family);
     });
   };
 

@@ -132,7 +132,7 @@ export const createEngine = (megabytes = 512): CueEngine => {
 /** Starts a thread. After `end`, its messages and failures are ignored. */
 const openThread = (
   megabytes: number,
-  hear: (message: MessageFromCueWorker) => void,
+  handleMessage: (message: MessageFromCueWorker) => void,
   fail: (why: Error) => void,
 ): EvaluationThread => {
   let worker: Worker | undefined;
@@ -147,7 +147,7 @@ const openThread = (
     const { Worker } = process.getBuiltinModule("node:worker_threads");
     // The thread needs neither our environment nor our flags.
     worker = new Worker(file, { workerData, env: {}, execArgv: [] });
-    worker.on("message", (message) => isEnded || hear(message));
+    worker.on("message", (message) => isEnded || handleMessage(message));
     worker.on("error", ({ message }) => failWith(`CUE failed: ${message}`));
     worker.on("exit", () => failWith("CUE ended before it had a value"));
     // `unref` is called after adding the listeners, because adding them would undo it.

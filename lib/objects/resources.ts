@@ -37,15 +37,18 @@ const combineAmounts = (
  * Returns the most that a pod's containers use at one time, as the scheduler counts. Init containers run one after
  * another before the regular ones; those that are always restarted keep running beside all later ones.
  */
-export const computePeakUse = ({ spec }: Pod, by: (container: Container) => QuantityByResource): QuantityByResource => {
+export const computePeakUse = (
+  { spec }: Pod,
+  listAmounts: (container: Container) => QuantityByResource,
+): QuantityByResource => {
   let staying: QuantityByResource = new Map();
   let starting: QuantityByResource = new Map();
   for (const container of spec?.initContainers ?? []) {
     const stays = container.restartPolicy === "Always";
-    if (stays) staying = addAmounts(staying, by(container));
-    starting = maximizeAmounts(starting, stays ? staying : addAmounts(by(container), staying));
+    if (stays) staying = addAmounts(staying, listAmounts(container));
+    starting = maximizeAmounts(starting, stays ? staying : addAmounts(listAmounts(container), staying));
   }
-  const running = (spec?.containers ?? []).map(by).reduce(addAmounts, new Map());
+  const running = (spec?.containers ?? []).map(listAmounts).reduce(addAmounts, new Map());
   return maximizeAmounts(addAmounts(running, staying), starting);
 };
 

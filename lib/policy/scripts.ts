@@ -30,11 +30,11 @@ export const evaluateValidateScript = async (
 /** Returns CUE's message if a script fails even without input; undefined if it compiles. */
 export const findScriptFault = async (
   script: string,
-  cue: PolicyCapabilities["evaluateCue"],
+  evaluateCue: PolicyCapabilities["evaluateCue"],
 ): Promise<string | undefined> => {
   try {
     const { name, text } = wrapScript(script);
-    await evaluateStruct(cue, name, text);
+    await evaluateStruct(evaluateCue, name, text);
     return undefined;
   } catch (error) {
     // A Failure means that CUE could not run, which is no fault of the script.
@@ -47,11 +47,11 @@ export const findScriptFault = async (
 export const hasWrongOutput = async (
   script: string,
   output: OutputField,
-  cue: PolicyCapabilities["evaluateCue"],
+  evaluateCue: PolicyCapabilities["evaluateCue"],
 ): Promise<boolean> => {
   const { name, text } = wrapScript(script);
   const { wrong } = await evaluateStruct(
-    cue,
+    evaluateCue,
     name,
     `${text}if (${name}.${output} & (${wrongShapes[output]})) != _|_ {"wrong": true}\n`,
   );
@@ -103,11 +103,11 @@ const evaluateOutput = async (
   { name, text }: WrappedScript,
   inputs: Record<string, unknown>,
   output: OutputField,
-  { evaluateCue: cue }: PolicyCapabilities,
+  { evaluateCue }: PolicyCapabilities,
 ): Promise<unknown> => {
   // The field's name is the one in the script, because CUE's messages contain it.
   const source = `${text}${renderInputs(name, inputs)}"${output}": ${name}.${output}\n`;
-  const value = await evaluateStruct(cue, name, source).catch((error) => {
+  const value = await evaluateStruct(evaluateCue, name, source).catch((error) => {
     if (error instanceof Error && error.message === `${output}: undefined field: ${output}`)
       throw new Error(`the script has no ${output}`);
     throw error;
@@ -132,11 +132,11 @@ const toCueLiteral = (value: unknown): string => {
 
 /** Evaluates CUE to a struct; removes the hidden field's name from error messages. */
 const evaluateStruct = async (
-  cue: PolicyCapabilities["evaluateCue"],
+  evaluateCue: PolicyCapabilities["evaluateCue"],
   name: string,
   source: string,
 ): Promise<Record<string, unknown>> => {
-  const json = await cue(source).catch((error) => {
+  const json = await evaluateCue(source).catch((error) => {
     if (error instanceof Failure || !(error instanceof Error)) throw error;
     const message = error.message.replace(/^cue: marshal error: /, "").replaceAll(`${name}.`, "");
     throw new Error(message.slice(0, longestMessage), { cause: error });
@@ -158,7 +158,7 @@ const longestMessage = 1000;
 const findHttpRequest = async (
   { name, text }: WrappedScript,
   inputs: Record<string, unknown>,
-  cue: PolicyCapabilities["evaluateCue"],
+  evaluateCue: PolicyCapabilities["evaluateCue"],
 ): Promise<ScriptHttpRequest | undefined> => {
   const http = `${name}.processing.http`;
   const source = [
@@ -166,7 +166,7 @@ const findHttpRequest = async (
     `if ${http} != _|_ {"http": ${http}}\n`,
     `if (${http}.request.body & bytes) != _|_ {"bodyIsBytes": true}\n`,
   ].join("");
-  const { http: found, bodyIsBytes } = await evaluateStruct(cue, name, source);
+  const { http: found, bodyIsBytes } = await evaluateStruct(evaluateCue, name, source);
   if (found === undefined) return undefined;
   const { method, url, request, tls_config } = requireStruct(found, "processing.http");
   const { body, header, trailer } = requireStruct(request ?? {}, "processing.http.request");

@@ -27,7 +27,7 @@ const guessResource: FindResource = ({ apiVersion, kind }) => ({
 const buildWebhookRules = (
   policy: KinitirasPolicy,
   possible: readonly Operation[],
-  plurals: FindResource,
+  findResource: FindResource,
 ): RequestMatch[] => {
   const { overrideRules, validateRules } = toMap(policy.spec);
   const rules = [overrideRules, validateRules].flatMap(toList);
@@ -41,7 +41,7 @@ const buildWebhookRules = (
     return [{ apiGroups: ["*"], apiVersions: ["*"], resources: ["*"], operations, ...(scope && { scope }) }];
   }
   return selectors.filter(hasValidApiVersionAndKind).flatMap((selector) => {
-    const type = plurals(selector);
+    const type = findResource(selector);
     if (type === undefined || type.group === policyGroup) return [];
     return [{ apiGroups: [type.group], apiVersions: [type.version], resources: [type.resource], operations }];
   });
@@ -108,16 +108,16 @@ export const createPolicyInspection =
       ...listSelectors(policy).filter(hasValidApiVersionAndKind),
       ...listReferencedKinds(policy),
     ]);
-    const plurals = await discoverResources(cluster, kinds, notes);
+    const findResource = await discoverResources(cluster, kinds, notes);
     for (const policy of policies)
       for (const kind of listSelectors(policy)) {
         const name = `${policy.kind} ${getPolicyName(policy)}`;
         if (!hasValidApiVersionAndKind(kind)) notes.push(`${name} has a selector whose kind can't exist`);
-        else if (plurals(kind) === undefined)
+        else if (findResource(kind) === undefined)
           notes.push(`${name} selects ${kind.kind} of ${kind.apiVersion}, which the cluster doesn't serve`);
       }
-    const rows = policies.flatMap((policy) => buildWebhookRules(policy, possible, plurals));
-    const reads = policies.flatMap(listReferencedKinds).flatMap((kind) => plurals(kind) ?? []);
+    const rows = policies.flatMap((policy) => buildWebhookRules(policy, possible, findResource));
+    const reads = policies.flatMap(listReferencedKinds).flatMap((kind) => findResource(kind) ?? []);
     return {
       settings: {
         ...settings,
@@ -178,8 +178,8 @@ export const describeUnsentRequests = async (
   cluster: Pick<InspectedCluster, "discover">,
   rows: readonly RequestMatch[],
 ): Promise<string[]> => {
-  const plurals = await discoverResources(cluster, listSelectors(policy).filter(hasValidApiVersionAndKind));
-  return buildWebhookRules(policy, possible, plurals).flatMap(
+  const findResource = await discoverResources(cluster, listSelectors(policy).filter(hasValidApiVersionAndKind));
+  return buildWebhookRules(policy, possible, findResource).flatMap(
     ({ apiGroups: [group], resources: [resource], operations }) => {
       const missing = operations.filter(
         (operation) =>

@@ -20,7 +20,7 @@ export interface NotingCapabilities {
 /** Wraps capabilities so that one review's questions and their answers are noted; failed questions are left out. */
 export const noteAnswers = (capabilities: Capabilities): NotingCapabilities => {
   let notes = openNotes();
-  const noted = (inner: Capabilities): Capabilities => ({
+  const noteCalls = (inner: Capabilities): Capabilities => ({
     ...interceptCalls(inner, async (verb, args, ask) => {
       const answer = await ask();
       // The compiler can't relate a verb to its arguments and answer.
@@ -51,11 +51,11 @@ export const noteAnswers = (capabilities: Capabilities): NotingCapabilities => {
         const fresh = inner.anew?.();
         if (fresh === undefined) return undefined;
         notes = openNotes();
-        return noted(fresh);
+        return noteCalls(fresh);
       },
     }),
   });
-  return { capabilities: noted(capabilities), noted: () => notes.list() };
+  return { capabilities: noteCalls(capabilities), noted: () => notes.list() };
 };
 
 type NoteTakers = {

@@ -73,14 +73,14 @@ export const createAnswerRepeater = (needs: RecordedAnswers): AnswerRepeater => 
           return redact(answers.get(turnOf(key)));
         },
       );
-      const { capabilities: noted, noted: notes } = noteAnswers({
+      const { capabilities: noted, noted: listNoted } = noteAnswers({
         ...capabilities,
         cue: (source, evaluate) => {
           isScriptBlind ||= hasPlaceholder(source);
           return capabilities.cue(source, evaluate);
         },
       });
-      return { capabilities: noted, noted: notes, isScriptBlind: () => isScriptBlind };
+      return { capabilities: noted, noted: listNoted, isScriptBlind: () => isScriptBlind };
     },
   };
 };
@@ -88,11 +88,11 @@ export const createAnswerRepeater = (needs: RecordedAnswers): AnswerRepeater => 
 /** The verb and arguments of a question, without arguments that only say how to send it: these may not be JSON. */
 type Question = readonly [verb: string, ...args: unknown[]];
 
-/** Returns capabilities that ask through `answer`; `before` replaces the value that a ledger's change starts from. */
+/** Returns capabilities that ask through `answer`; `restoreValue` replaces the value that a ledger's change starts from. */
 const interceptAnswers = (
   capabilities: Capabilities,
   answer: (question: Question, ask: () => Promise<unknown>) => Promise<unknown>,
-  before: (key: string, kept: unknown) => unknown,
+  restoreValue: (key: string, kept: unknown) => unknown,
 ): Capabilities => ({
   ...interceptCalls(capabilities, (verb, args, ask) => {
     if (verb === "cue") return ask();
@@ -104,7 +104,7 @@ const interceptAnswers = (
   }),
   ledger: (rule) => ({
     change: <T>(key: string, change: (kept: T | undefined) => T | undefined, terms?: object) =>
-      capabilities.ledger(rule).change<T>(key, (kept) => change(before(key, kept) as T | undefined), terms),
+      capabilities.ledger(rule).change<T>(key, (kept) => change(restoreValue(key, kept) as T | undefined), terms),
   }),
 });
 

@@ -43,13 +43,13 @@ export const buildContainersCheck =
   (
     reason: string,
     findForbidden: (container: Container, context: AnyContext) => readonly string[],
-    detail: (names: string[], values: string[]) => string,
+    describeDetail: (names: string[], values: string[]) => string,
   ): PodSecurityCheckFunction =>
   ({ containers }) => {
     const offenders = containers.filter((container) => findForbidden(container, getContext(container)).length > 0);
     if (offenders.length === 0) return undefined;
     const values = offenders.flatMap((container) => findForbidden(container, getContext(container)));
-    return { reason, detail: detail(listNames(offenders), sortUnique(values)) };
+    return { reason, detail: describeDetail(listNames(offenders), sortUnique(values)) };
   };
 
 /** Builds a check of the security contexts of a pod and its containers. */
@@ -57,11 +57,11 @@ export const buildSecurityContextsCheck =
   (
     reason: string,
     isForbidden: (context: AnyContext) => boolean,
-    detail: (setters: string, forbidden: AnyContext[]) => string,
+    describeDetail: (setters: string, forbidden: AnyContext[]) => string,
   ): PodSecurityCheckFunction =>
   (subject) => {
     const setters = describeMatchingPodParts(subject, isForbidden);
-    if (setters !== "") return { reason, detail: detail(setters, listContexts(subject).filter(isForbidden)) };
+    if (setters !== "") return { reason, detail: describeDetail(setters, listContexts(subject).filter(isForbidden)) };
   };
 
 /** Returns a check that skips Windows pods. New versions of checks require fields that Windows doesn't support. */

@@ -119,17 +119,17 @@ const findTypeFault = ({ response }: JsonMap): string | undefined => {
 };
 
 const checkType = (value: unknown, type: string, place: string): string | undefined => {
-  const wrong = (what: unknown, wanted: string) => describeMismatch(what, `struct field ${place}`, wanted);
-  if (type === "bool") return typeof value === "boolean" ? undefined : wrong(value, type);
+  const describeWrong = (what: unknown, wanted: string) => describeMismatch(what, `struct field ${place}`, wanted);
+  if (type === "bool") return typeof value === "boolean" ? undefined : describeWrong(value, type);
   if (type === "int32")
-    return Number.isInteger(value) && Math.abs(Number(value)) < 2 ** 31 ? undefined : wrong(value, type);
+    return Number.isInteger(value) && Math.abs(Number(value)) < 2 ** 31 ? undefined : describeWrong(value, type);
   if (type === "[]string" || type === "map[string]string") {
-    if (type === "[]string" ? !Array.isArray(value) : !isMap(value)) return wrong(value, type);
+    if (type === "[]string" ? !Array.isArray(value) : !isMap(value)) return describeWrong(value, type);
     const bad = Object.values(value as object).find((member) => member !== null && typeof member !== "string");
-    return bad === undefined ? undefined : wrong(bad, "string");
+    return bad === undefined ? undefined : describeWrong(bad, "string");
   }
-  if (type === "v1.Status" || type === "v1.StatusDetails") return isMap(value) ? undefined : wrong(value, type);
-  if (typeof value !== "string") return wrong(value, type);
+  if (type === "v1.Status" || type === "v1.StatusDetails") return isMap(value) ? undefined : describeWrong(value, type);
+  if (typeof value !== "string") return describeWrong(value, type);
   return type === "[]uint8" ? findBase64Fault(value) : undefined;
 };
 

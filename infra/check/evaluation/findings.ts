@@ -98,11 +98,11 @@ const listUnknownLabels = (
 const createDenial = (
   status: Status,
   { manifest, made }: EvaluationSubject,
-  ruleOf: (message: string) => string,
+  findRuleName: (message: string) => string,
 ): Denial => {
   const prefix = made?.at ?? [];
   const text = status.message.replace(/^admission webhook "[^"]*" denied the request: /, "");
-  const rule = ruleOf(text);
+  const rule = findRuleName(text);
   const message = text.startsWith(`${rule}: `) ? text.slice(rule.length + 2) : text;
   const at = [...getObjectPath(manifest), ...prefix];
   const field = guessRefusedField(at.reduce<unknown>(getOwn, manifest.object), { ...status, message }, []);

@@ -69,7 +69,7 @@ export const restrictClusterToRules = (
 };
 
 /**
- * Opens the rules of one cluster in this process. `coming` returns objects that manifests create; the entries of
+ * Opens the rules of one cluster in this process. `listComing` returns objects that manifests create; the entries of
  * rules that inspect the cluster are made from these objects, too.
  */
 export const openClusterRules = async (
@@ -77,7 +77,7 @@ export const openClusterRules = async (
   [clusterName, cluster]: [string, ClusterConfig],
   harden: boolean,
   createCapabilities: (tell: (sentence: string) => void, milliseconds: number) => Capabilities,
-  coming: (kind: ResourceType) => KubernetesObject[] = () => [],
+  listComing: (kind: ResourceType) => KubernetesObject[] = () => [],
 ): Promise<CallableRules> => {
   const answers = new AsyncLocalStorage<string[]>();
   // Each review gets its own capabilities, which have a time limit.
@@ -94,7 +94,7 @@ export const openClusterRules = async (
 
   const inspection = await inspectClusterForSettings(catalogue, cluster, async () => {
     const { list, discover } = openCapabilities(inspectionTime);
-    return { list: async (kind, ...rest) => [...(await list(kind, ...rest)), ...coming(kind)], discover };
+    return { list: async (kind, ...rest) => [...(await list(kind, ...rest)), ...listComing(kind)], discover };
   });
   const slow: string[] = [];
   const entries = buildWebhookConfigurations(catalogue, inspection.cluster, {

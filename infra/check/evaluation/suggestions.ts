@@ -143,8 +143,8 @@ export const suggestFix = async (
   if (rule.suggest === undefined) return undefined;
   const enforced: RuleEvaluationContext = { ...context, mode: "enforce" };
   // Runs `suggest` in the place of `mutate`: its edits come back as a patch, its sentence as the message of a refusal.
-  const suggesting = rule.suggest.bind(rule);
-  const { outcome } = await evaluateRule({ ...rule, mutate: suggesting }, "mutate", request, enforced);
+  const suggest = rule.suggest.bind(rule);
+  const { outcome } = await evaluateRule({ ...rule, mutate: suggest }, "mutate", request, enforced);
   if (outcome.status) return { text: formatSuggestion(outcome.status.message) };
   if (outcome.patch === undefined) return undefined;
   const object = applyPatch(request.object, outcome.patch);

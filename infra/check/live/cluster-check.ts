@@ -192,11 +192,11 @@ const createKindEvaluator =
     return [formatCount(seen, "object"), ...refused, ...broken.map((why) => `not whole: ${why}`)].join(", ");
   };
 
-const checkNamespace = async (name: string, read: ApiGet, why: FailureFormatter): Promise<void> => {
+const checkNamespace = async (name: string, read: ApiGet, describeAnswer: FailureFormatter): Promise<void> => {
   const answer = await read(`/api/v1/namespaces/${encodeURIComponent(name)}`);
   // A user without the right to read the namespace may have the right to read its objects.
   if ("status" in answer && [200, 403].includes(answer.status)) return;
-  throw new Complaint(`--namespace ${name}: ${why(answer)}`, "status" in answer ? 2 : 3);
+  throw new Complaint(`--namespace ${name}: ${describeAnswer(answer)}`, "status" in answer ? 2 : 3);
 };
 
 /** Returns the requests that list a resource; namespaces themselves are selected by name. */

@@ -20,12 +20,12 @@ const aggregated = ["v2", "v2beta1"]
   .join(",");
 
 /** Reads what a cluster serves: by one request with aggregated discovery, otherwise by one for each version. */
-export const discoverClusterResources = async (read: ApiGet, why: FailureFormatter): Promise<DiscoveryResult> => {
+export const discoverClusterResources = async (read: ApiGet, describe: FailureFormatter): Promise<DiscoveryResult> => {
   const all: DiscoveryResult = { resources: [], unknown: [] };
   for (const root of ["/api", "/apis"]) {
     const answer = await read(root, aggregated);
     if (answer instanceof UnansweredError || answer.status !== 200)
-      throw new Complaint(`the kinds of the cluster can't be read: ${why(answer)}`, 3);
+      throw new Complaint(`the kinds of the cluster can't be read: ${describe(answer)}`, 3);
     const content = parseAnswerJson(answer);
     const kind = String(Object(content).kind);
     // A proxy with a login page answers 200, too.
@@ -35,7 +35,7 @@ export const discoverClusterResources = async (read: ApiGet, why: FailureFormatt
         3,
       );
     if (kind === "APIGroupDiscoveryList") addAggregated(content, all);
-    else for (const apiVersion of listVersions(content)) await addVersion(apiVersion, { read, why }, all);
+    else for (const apiVersion of listVersions(content)) await addVersion(apiVersion, { read, describe }, all);
   }
   return all;
 };
@@ -74,12 +74,12 @@ const listVersions = (content: unknown): string[] => {
 
 const addVersion = async (
   apiVersion: string,
-  { read, why }: { read: ApiGet; why: FailureFormatter },
+  { read, describe }: { read: ApiGet; describe: FailureFormatter },
   all: DiscoveryResult,
 ): Promise<void> => {
   const answer = await read(toApiPath(apiVersion));
   if (answer instanceof UnansweredError || answer.status !== 200) {
-    all.unknown.push({ ...splitApiVersion(apiVersion), why: why(answer) });
+    all.unknown.push({ ...splitApiVersion(apiVersion), why: describe(answer) });
     return;
   }
   const { resources } = Object(parseAnswerJson(answer));

@@ -14,7 +14,7 @@ export interface CachedNamespaces extends Pick<ExistingObjects, "find" | "put" |
 const maxNamespaces = 500;
 
 /** Keeps only what hooks select by. `put` ignores other kinds: an evaluated object doesn't come to exist. */
-export const openNamespaceCache = (read: ApiGet, why: FailureFormatter): CachedNamespaces => {
+export const openNamespaceCache = (read: ApiGet, describe: FailureFormatter): CachedNamespaces => {
   const known = new Map<string, KubernetesObject>();
   const keep = (name: string, object: KubernetesObject) => {
     known.set(name, object);
@@ -23,7 +23,7 @@ export const openNamespaceCache = (read: ApiGet, why: FailureFormatter): CachedN
   };
   const fetchNamespace = async (name: string): Promise<string | undefined> => {
     const answer = await read(`/api/v1/namespaces/${encodeURIComponent(name)}`);
-    if (answer instanceof UnansweredError || answer.status !== 200) return why(answer);
+    if (answer instanceof UnansweredError || answer.status !== 200) return describe(answer);
     const { kind, metadata, status } = Object(parseAnswerJson(answer));
     if (kind !== "Namespace") return "the API server didn't answer with a Namespace";
     const { labels, annotations } = Object(metadata);

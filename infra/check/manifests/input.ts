@@ -24,7 +24,7 @@ interface FoundFile {
 /** Reads files, folders, globs and, for `-`, standard input, in the order of the paths and then of the file names. */
 export const readInput = async (
   paths: readonly string[],
-  stdin: () => Promise<Buffer> = () => readStream(process.stdin),
+  readStdin: () => Promise<Buffer> = () => readStream(process.stdin),
 ): Promise<ManifestInput> => {
   const input: ManifestInput = { manifests: [], faults: [], notes: [] };
   const files = new Map<string, FoundFile>();
@@ -34,7 +34,7 @@ export const readInput = async (
       if (!files.get(file.name)?.isChosen) files.set(file.name, file);
     }
   for (const file of files.values()) {
-    const bytes = await (file.name === "-" ? stdin() : readContents(file.name)).catch((error: unknown) => {
+    const bytes = await (file.name === "-" ? readStdin() : readContents(file.name)).catch((error: unknown) => {
       input.faults.push({ file: file.name, line: 1, sentence: `can't be read: ${toSentence(error)}` });
     });
     if (bytes) addFile(input, file, bytes);

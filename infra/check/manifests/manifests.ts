@@ -53,10 +53,10 @@ export const parseManifests = (source: ManifestSourceText): ManifestParse => {
   const found: ManifestParse = { manifests: [], strangers: [], faults: [] };
   const addFault = (line: number, sentence: string) => void found.faults.push({ file: source.name, line, sentence });
   let line = 1;
-  const take = (document: number, value: unknown, lineOf: (path: FieldPath) => number) => {
+  const take = (document: number, value: unknown, findLine: (path: FieldPath) => number) => {
     if (value === null || value === undefined) return;
     for (const { path, value: object } of listObjects(value)) {
-      const place = path.length === 0 ? line : lineOf(path);
+      const place = path.length === 0 ? line : findLine(path);
       const fault = findFault(object);
       if (fault !== undefined) addFault(place, fault);
       else if (!isNamed(object)) found.strangers.push(place);

@@ -54,11 +54,11 @@ export interface ReportWriter {
   abandon(): Promise<void>;
 }
 
-/** Opens the reports of these outputs; `before` is called before each write to standard output. */
+/** Opens the reports of these outputs; `prepareWrite` is called before each write to standard output. */
 export const openReportWriter = async (
   outputs: readonly ReportOutput[],
   reportOf: (output: ReportOutput) => CheckReportWriter,
-  before: () => void,
+  prepareWrite: () => void,
 ): Promise<ReportWriter> => {
   const open: { report: CheckReportWriter; sink: Sink }[] = [];
   const abandon = async () => {
@@ -66,7 +66,7 @@ export const openReportWriter = async (
   };
   try {
     for (const output of outputs) {
-      const sink = output.file === undefined ? openStdoutSink(before) : await openFileSink(output.file);
+      const sink = output.file === undefined ? openStdoutSink(prepareWrite) : await openFileSink(output.file);
       open.push({ report: reportOf(output), sink });
     }
   } catch (error) {
@@ -90,12 +90,12 @@ export const openReportWriter = async (
   };
 };
 
-const openStdoutSink = (before: () => void): Sink => {
+const openStdoutSink = (prepareWrite: () => void): Sink => {
   process.stdout.prependListener("error", exitWithoutReader);
   const removeListener = async () => void process.stdout.off("error", exitWithoutReader);
   return {
     write: async (text) => {
-      before();
+      prepareWrite();
       if (!process.stdout.write(text)) await once(process.stdout, "drain");
     },
     end: removeListener,

@@ -68,11 +68,11 @@ export const readEndpointOptions = async (options: ParsedOptions): Promise<{ url
 export const openStageOrLocalSigner = async (options: ParsedOptions, file: string): Promise<UrlSigner> => {
   if (options.text("stage") === undefined) return openSigner(join(dirname(file), ".postern"));
   // Loads the AWS SDK only with `--stage`.
-  const [{ runInStage: inStage }, { readKeyring }] = await Promise.all([
+  const [{ runInStage: run }, { readKeyring }] = await Promise.all([
     import("../../aws/stage.ts"),
     import("../../rollout/keyring.ts"),
   ]);
-  return inStage(options, async ({ name, parameters }) => {
+  return run(options, async ({ name, parameters }) => {
     const keyring = await readKeyring(parameters);
     if (keyring === undefined) throw new Complaint(`stage ${name} has no keys yet; postern deploy creates them`, 1);
     return keyring.current;

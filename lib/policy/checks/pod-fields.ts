@@ -90,7 +90,7 @@ const formatGoToleration = ({ key = "", operator = "", value = "", effect = "", 
   `v1.Toleration{Key:${quoteStart(key)}, Operator:${quoteStart(operator)}, Value:${quoteStart(value)}, Effect:${quoteStart(effect)}, TolerationSeconds:${tolerationSeconds ?? "(*int64)(nil)"}}`;
 
 /** Checks only the first 1000 characters: a longer text is invalid in any case. */
-const findFaultsAtStart = (text: string, faultsOf: (text: string) => string[]) => faultsOf(text.slice(0, 1000));
+const findFaultsAtStart = (text: string, findFaults: (text: string) => string[]) => findFaults(text.slice(0, 1000));
 
 const checkKubernetesEnum = (...words: string[]): ValueCheck =>
   checkRequired(

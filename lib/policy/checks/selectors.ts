@@ -54,16 +54,16 @@ const checkLabelValue: ValueCheck = checkTextWith(findLabelValueFault);
 const checkFilledValue: ValueCheck = (value, at, faults) =>
   (typeof value === "string" && value.includes("{{") ? checkText : checkLabelValue)(value, at, faults);
 
-const createLabelSelectorCheck = (value: ValueCheck): ValueCheck =>
+const createLabelSelectorCheck = (checkValue: ValueCheck): ValueCheck =>
   checkFieldsAllowingUnknown<LabelSelector>({
     matchLabels: (labels, at, faults) => {
-      checkEachMapValue(value)(labels, at, faults);
+      checkEachMapValue(checkValue)(labels, at, faults);
       // checkEachValue has reported a value that is no map.
       for (const name of Object.keys(Object(labels)).slice(0, 1000)) checkLabelKey(name, `${at}: the key`, faults);
     },
     matchExpressions: checkEach(
       checkFieldsAllowingUnknown<Expression>(
-        { key: checkRequired(checkLabelKey), operator: checkOperator, values: checkEach(value) },
+        { key: checkRequired(checkLabelKey), operator: checkOperator, values: checkEach(checkValue) },
         (expression, blame) => {
           const fault = findValuesFault(expression, expression.values);
           if (fault) blame("values", fault);

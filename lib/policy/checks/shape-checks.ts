@@ -52,10 +52,10 @@ export const joinAlternatives = (words: readonly string[]): string =>
 
 /** Returns a check of texts; `fault` returns what is wrong with a text, or undefined. */
 export const checkTextWith =
-  (fault: (value: string) => string | undefined): ValueCheck =>
+  (findFault: (value: string) => string | undefined): ValueCheck =>
   (value, at, faults) => {
     if (typeof value !== "string") return checkText(value, at, faults);
-    const found = fault(value);
+    const found = findFault(value);
     if (found !== undefined) addFault(faults, at, found);
   };
 

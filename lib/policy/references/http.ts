@@ -64,7 +64,7 @@ export const createPolicyHttpCapabilities = (
   const sendAllowed = async (
     url: URL,
     request: Omit<HttpsRequest, "url">,
-    trust = getSecureContext,
+    openContext = getSecureContext,
   ): Promise<HttpsResponse> => {
     if (!isAllowedHost(settings.hosts, url))
       throw new Error(`${url.host} must not be called: http.hosts doesn't list it`);
@@ -72,7 +72,7 @@ export const createPolicyHttpCapabilities = (
     if (address !== undefined && !isAdmitted(address))
       throw new Error(`${url.host} must not be called: http.addresses doesn't list it, and it is not a public address`);
     // A pooled connection may lead to an address that was not checked.
-    const connect = { agent: false, lookup, ...(url.protocol === "https:" && { secureContext: trust() }) };
+    const connect = { agent: false, lookup, ...(url.protocol === "https:" && { secureContext: openContext() }) };
     return ask({ most: maximumBytes.answer, ...request, url: url.href, connect }).catch((error: Error) => {
       throw new Error(error.message, { cause: error });
     });
@@ -177,11 +177,11 @@ const createLimits = (settings: PolicyHttpSettings) => {
   if (known) return known;
   const isAdmitted = createAllowedAddressCheck(settings.addresses);
   let context: SecureContext | undefined;
-  const secureContext = () => {
+  const getSecureContext = () => {
     context ??= createTlsContext(settings, {});
     return context;
   };
-  const found = { isAdmitted, lookup: createFilteredLookup(isAdmitted), secureContext };
+  const found = { isAdmitted, lookup: createFilteredLookup(isAdmitted), secureContext: getSecureContext };
   limitsBySettings.set(settings, found);
   return found;
 };

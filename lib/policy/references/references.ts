@@ -186,7 +186,7 @@ const maximumLength = 65_536;
 export const fillPlaceholders = (
   text: string,
   object: KubernetesObject,
-  encoded: (value: string, at: number) => string = (value) => value,
+  encode: (value: string, at: number) => string = (value) => value,
 ): string | undefined => {
   let filled = "";
   let [at, isWhole] = [0, true];
@@ -199,7 +199,7 @@ export const fillPlaceholders = (
     if (path === "") throw new Error(`${quoteValue(text)} has a placeholder without a path; write {{metadata.name}}`);
     const value = lookUp(object, path.split("."))?.value;
     if (typeof value === "object" || value === undefined) isWhole = false;
-    else filled += text.slice(at, open) + encoded(String(value), open);
+    else filled += text.slice(at, open) + encode(String(value), open);
     if (filled.length > maximumLength)
       throw new Error(`${quoteValue(text)} gets longer than ${maximumLength} characters`);
     at = close + 2;

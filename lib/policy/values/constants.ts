@@ -39,10 +39,10 @@ export const findSetField = (constant: PolicyConstant | undefined): keyof Policy
 export const parseConstant = (constant: PolicyConstant | undefined): { value: unknown } | undefined => {
   const constantFields: unknown = constant ?? {};
   if (!isMap(constantFields)) throw new Error("value must be an object with a field such as string or integer");
-  for (const [field, [expected, membersOf, fits]] of Object.entries(fields)) {
+  for (const [field, [expected, listMembers, fits]] of Object.entries(fields)) {
     const value = Object.hasOwn(constantFields, field) ? constantFields[field] : undefined;
     if (value === undefined || value === null) continue;
-    const members = membersOf(value);
+    const members = listMembers(value);
     if (!members?.every(fits)) throw new Error(`value.${field} must be ${expected}`);
     if (members.length === 0) continue;
     if (!field.startsWith("float")) return { value };

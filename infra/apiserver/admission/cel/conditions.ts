@@ -47,17 +47,17 @@ const createUnsupported = (why: string): CompiledCondition => {
 };
 
 const compile = (expression: string): CompiledCondition => {
-  let parsed: ReturnType<Environment["parse"]>;
+  let evaluate: ReturnType<Environment["parse"]>;
   try {
-    parsed = environment.parse(expression);
+    evaluate = environment.parse(expression);
   } catch {
     return createUnsupported("the expression isn't understood here");
   }
-  const root = parsed.ast as CelNode;
+  const root = evaluate.ast as CelNode;
   const unsupportedIn = explainUnsupported(root);
   if (unsupportedIn !== undefined) return createUnsupported(unsupportedIn);
   renameMethod(root, "matches", renamedMatches);
-  const { valid, type } = parsed.check();
+  const { valid, type } = evaluate.check();
   if (!valid) return createUnsupported("the types in the expression aren't understood here");
   if (type !== "bool" && type !== "dyn") return createUnsupported(`the expression is no condition but a ${type}`);
 
@@ -69,7 +69,7 @@ const compile = (expression: string): CompiledCondition => {
     if (!isAffordable(sizes)) return { unsupported: "it may cost more than an API server allows" };
     try {
       const variables = { object: toCelValue(object), oldObject: toCelValue(oldObject), request: toCelValue(request) };
-      const result: unknown = parsed({ ...variables, namespaceObject: null });
+      const result: unknown = evaluate({ ...variables, namespaceObject: null });
       return typeof result === "boolean" ? { holds: result } : { unsupported: "the expression is no condition" };
     } catch (error) {
       const text = error instanceof EvaluationError ? toServerError(error) : undefined;

@@ -90,7 +90,7 @@ const perText = new Set(["contains", "matches", "split", "join", "startsWith", "
 
 /** Returns a function that reports whether an expression stays within a budget for any objects of the given sizes. */
 export const createCostBudgetCheck = (root: CelNode, most: number): ((sizes: readonly CelValueSizes[]) => boolean) => {
-  const cost = estimateCost(root);
+  const computeCost = estimateCost(root);
   // The results for rounded-up sizes are cached. Exact lengths are used only if rounded-up ones exceed the limit.
   const rough = new Map<number, boolean>();
   return (sizes) => {
@@ -99,10 +99,10 @@ export const createCostBudgetCheck = (root: CelNode, most: number): ((sizes: rea
     let isWithin = rough.get(key);
     if (isWithin === undefined) {
       const length = 2 ** longest;
-      isWithin = cost({ lengthOf: () => length, longest: length, longestText: 2 ** longestText }) <= most;
+      isWithin = computeCost({ lengthOf: () => length, longest: length, longestText: 2 ** longestText }) <= most;
       rough.set(key, isWithin);
     }
-    return isWithin || cost(combineSizes(sizes)) <= most;
+    return isWithin || computeCost(combineSizes(sizes)) <= most;
   };
 };
 
@@ -113,7 +113,8 @@ const roundUp = (sizes: readonly CelValueSizes[], what: "longest" | "longestText
 type Sizes = Omit<CelValueSizes, "isExact">;
 
 const combineSizes = (sizes: readonly CelValueSizes[]): Sizes => {
-  const findMost = (of: (size: CelValueSizes) => number) => sizes.reduce((most, size) => Math.max(most, of(size)), 0);
+  const findMost = (getSize: (size: CelValueSizes) => number) =>
+    sizes.reduce((most, size) => Math.max(most, getSize(size)), 0);
   return {
     longest: findMost(({ longest }) => longest),
     longestText: findMost(({ longestText }) => longestText),
