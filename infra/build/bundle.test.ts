@@ -31,7 +31,6 @@ const createTelltaleRule = async (name = "telltale", phase = "validate", more = 
   );
   const rule = `import { cue, list } from "postern/needs";
     import { rule } from "postern/rule";
-import { mergeWithDefaults } from "postern/settings";
     export default rule({
       summary: "Tells its settings.",
       match: [],
