@@ -73,7 +73,9 @@ const parseField = (sentence: string): FieldPath => {
 };
 
 const explain = async (policy: KinitirasPolicy, evaluateCue: EvaluateCue): Promise<PolicyExplanation> => {
-  const scripts = await Promise.all(listPolicyCueScripts(policy).map(({ at, what }) => checkScript(at, what, evaluateCue)));
+  const scripts = await Promise.all(
+    listPolicyCueScripts(policy).map(({ at, what }) => checkScript(at, what, evaluateCue)),
+  );
   return {
     policy: `${policy.kind} ${getPolicyName(policy)}`,
     does: describePolicyRules(policy),

@@ -143,7 +143,8 @@ const readList = async (
     limit,
     labelSelector && { labelSelector },
   )) {
-    if (kind === undefined || !Array.isArray(listed) || !listed.every(isObject)) throw new Error("the answer is not a list");
+    if (kind === undefined || !Array.isArray(listed) || !listed.every(isObject))
+      throw new Error("the answer is not a list");
     for (const item of listed) items.push(freezeDeep({ apiVersion, kind, ...item }));
     if (bytes > maximumAnswerBytes) throw new Error(`its list has more than ${maximumAnswerBytes} bytes`);
     if (Date.now() > end) throw new Error("it did not answer in time");

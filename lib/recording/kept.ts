@@ -115,7 +115,10 @@ export const seemsSecret = (text: string): boolean =>
   (/^\w{1,12}:\/\//.test(text) && isRandom(text));
 
 /** Returns a policy's script with its secret literals replaced; undefined if it contains a secret elsewhere. */
-export const redactSecretsInScript = (script: string, getPlaceholder: (literal: string) => string): string | undefined => {
+export const redactSecretsInScript = (
+  script: string,
+  getPlaceholder: (literal: string) => string,
+): string | undefined => {
   const left = script.replace(
     assignedInScript,
     (_, name: string, literal: string) => `${name}"${getPlaceholder(literal)}"`,

@@ -31,7 +31,12 @@ describe("what rules may ask while a cluster is audited", () => {
     server = createServer({ cert, key }, respond);
     const port = await listen(server);
     let tokens = 0;
-    const connection = { server: `https://127.0.0.1:${port}`, ca, credentialsAdvice: "", token: async () => `t${++tokens}` };
+    const connection = {
+      server: `https://127.0.0.1:${port}`,
+      ca,
+      credentialsAdvice: "",
+      token: async () => `t${++tokens}`,
+    };
     open = async (hosts = []) => {
       const sentences: string[] = [];
       return {
