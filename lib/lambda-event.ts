@@ -53,10 +53,7 @@ export const readLambdaEvent = (value: unknown): ApiServerHttpRequest => {
   const time = context.timeEpoch ?? context.requestTimeEpoch;
   const isVersion2 = event.version === "2.0" && event.requestContext !== undefined;
   if (!isVersion2 && typeof event.httpMethod !== "string")
-    throw new Failure(
-      400,
-      "the event is neither an HTTP request in the form that AWS passes on, nor { phase, review }",
-    );
+    throw new Failure(400, "the event is neither an HTTP request from AWS nor { phase, review }");
 
   return {
     method: toText(isVersion2 ? http.method : event.httpMethod),

@@ -168,7 +168,7 @@ const createPosts = (
     const path = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
     const permission = ask(path, deadline, review).then((answer) => {
       const status = Object(Object(parseAnswerUnlessNotFound(answer)?.content).status);
-      if (typeof status.allowed !== "boolean") throw new Error("the API server's answer is not a SubjectAccessReview");
+      if (typeof status.allowed !== "boolean") throw new Error("the answer is not a SubjectAccessReview");
       return toAccessAnswer(status);
     });
     return awaitUntil(deadline, permission).catch(

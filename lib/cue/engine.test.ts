@@ -9,7 +9,7 @@ const inMilliseconds = (milliseconds: number) => Date.now() + milliseconds;
 const inOneMinute = () => inMilliseconds(60_000);
 /** Returns the value or the error's message. */
 const getOutcome = (own: CueEngine, source: string, deadline = inOneMinute()) =>
-  own.evaluateScript(source, deadline).catch((error: Error) => error.message);
+  own.evaluate(source, deadline).catch((error: Error) => error.message);
 
 const nest = (depth: number, open = "[", close = "]") => `a: ${open.repeat(depth)}${close.repeat(depth)}`;
 const doubling = Array.from({ length: 40 }, (_, index) =>
@@ -41,7 +41,7 @@ describe("engine", () => {
       const own = createEngine(128);
       own.warmUp();
       await once(process, "worker");
-      if (source === endless) await own.evaluateScript("a: 0", inOneMinute());
+      if (source === endless) await own.evaluate("a: 0", inOneMinute());
       assert.equal(await getOutcome(own, source, source === endless ? inMilliseconds(300) : inOneMinute()), message);
       // A thread is made after its files were looked for, and so after this line.
       await once(process, "worker", { signal: AbortSignal.timeout(60_000) });
@@ -81,7 +81,7 @@ describe("engine", () => {
 
   it("stops an endless script in time and evaluates the others", async () => {
     const own = createEngine();
-    await own.evaluateScript("a: 0");
+    await own.evaluate("a: 0");
     const all = [
       getOutcome(own, endless, inMilliseconds(700)),
       ...Array.from({ length: 19 }, (_, index) => getOutcome(own, `a: ${index}`)),
@@ -90,7 +90,7 @@ describe("engine", () => {
     const wanted = [late, ...Array.from({ length: 19 }, (_, index) => `{"a":${index}}`), late];
     assert.deepEqual(await Promise.all(all), wanted);
     await assert.rejects(
-      own.evaluateScript(endless, inMilliseconds(300)),
+      own.evaluate(endless, inMilliseconds(300)),
       (error) => error instanceof Failure && error.code === 504,
     );
     assert.equal(await getOutcome(own, "a: 1"), '{"a":1}');

@@ -22,7 +22,7 @@ export interface MessageFromCueWorker {
 
 export interface CueEngine {
   /** Evaluates CUE source to JSON; rejects with CUE's message, or at `deadline` (milliseconds since the epoch). */
-  evaluateScript(source: string, deadline?: number): Promise<string>;
+  evaluate(source: string, deadline?: number): Promise<string>;
   warmUp(): void;
 }
 
@@ -115,7 +115,7 @@ export const createEngine = (megabytes = 512): CueEngine => {
   };
 
   return {
-    evaluateScript: (source, deadline = Date.now() + defaultTimeout) =>
+    evaluate: (source, deadline = Date.now() + defaultTimeout) =>
       new Promise((resolve, reject) => {
         if (Buffer.byteLength(source) > maximumLength)
           return reject(new Error(`the script and its object have more than ${maximumLength} bytes`));
@@ -173,7 +173,6 @@ const getSharedEngine = () => {
   return shared;
 };
 
-export const evaluateCue: CueEngine["evaluateScript"] = (source, deadline) =>
-  getSharedEngine().evaluateScript(source, deadline);
+export const evaluateCue: CueEngine["evaluate"] = (source, deadline) => getSharedEngine().evaluate(source, deadline);
 /** Starts the shared CUE engine, so that the first evaluation needs not wait for it. */
 export const warmUpEngine = () => getSharedEngine().warmUp();

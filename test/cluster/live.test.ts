@@ -170,7 +170,7 @@ describe("a cluster that is read", await needs("API server"), () => {
         "an access review without a status",
         { kind: "x" },
         (world) => world.may({ user: {}, verb: "get", resource: "pods" }),
-        /the API server's answer is not a SubjectAccessReview$/,
+        /the answer is not a SubjectAccessReview$/,
       ],
       [
         "resources that are none",

@@ -152,7 +152,7 @@ suite("a condition", () => {
     [
       "a division by zero",
       { cond: "Equal", valueProcess: { operation: "/", operationWith: "0%" } },
-      /must not be 0 if the operation is \/$/,
+      /must not be 0 in a division$/,
     ],
   ];
   for (const [name, condition, message] of refused)

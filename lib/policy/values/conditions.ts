@@ -56,7 +56,7 @@ const processValue = (value: unknown, process: PolicyCondition["valueProcess"]):
   if (result !== undefined) return result;
   throw new Error(
     operation === "/"
-      ? "valueProcess.operationWith must not be 0 if the operation is /"
+      ? "valueProcess.operationWith must not be 0 in a division"
       : `valueProcess.operation must be +, -, * or /, not ${quoteValue(operation)}`,
   );
 };
