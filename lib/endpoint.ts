@@ -1,7 +1,7 @@
 import middy from "@middy/core";
 import type { Context } from "aws-lambda";
 import type { evaluateInTime } from "./deadline.ts";
-import type { EnforcementMode, EvaluateRequest } from "./decide.ts";
+import type { EnforcementMode, EvaluateRequest, RuleDecision } from "./decide.ts";
 import { Failure, toFailure, toFailureStatus } from "./failure.ts";
 import { freezeDeep } from "./json.ts";
 import {
@@ -100,9 +100,7 @@ export const createEndpoint = (
   /** A wrong key and an unknown rule, phase or variant get the same answer. */
   const checkCall = ({ event: turn }: Step) => {
     if (turn.call) {
-      const segments = turn.call.path.split("/");
-      const last = segments.length - (isPhase(segments.at(-1)) ? 1 : 2);
-      const [segment = "", name, phase, variant] = segments.slice(Math.max(0, last - 2));
+      const [segment = "", name, phase, variant] = readPath(turn.call.path);
       const caller = verifyKey(segment);
       if (!caller || name !== config.rule || !isPhase(phase)) throw createNotFound();
       Object.assign(turn, caller, { variant, phase });
@@ -119,22 +117,15 @@ export const createEndpoint = (
     if (turn.call && turn.variant !== undefined && !own && mode !== "off") throw createNotFound();
   };
 
-  const evaluateReview = (turn: Turn, context: Context): Promise<unknown> | undefined => {
-    const { phase, mode, review, settings, variant, now } = turn as Required<Turn>;
-    turn.request = review.request;
+  const evaluateReview = (turn: Turn, context: Context): unknown => {
+    const { phase, mode, review, settings, variant, now } = turn as Required<Turn> & { settings: object };
+    const { request } = review;
+    turn.request = request;
     const decide = (capabilities?: Capabilities) =>
-      evaluate(rule, phase, review.request, {
-        name: config.rule,
-        mode,
-        settings: settings as object,
-        variant,
-        now,
-        capabilities,
-      });
+      evaluate(rule, phase, request, { name: config.rule, mode, settings, variant, now, capabilities });
     const decision = evaluateInTime ? evaluateInTime(rule, turn, host, context, decide) : decide();
-    if (decision instanceof Promise) return decision.then((result) => Object.assign(turn, result));
-    Object.assign(turn, decision);
-    return undefined;
+    const conclude = (result: RuleDecision) => Object.assign(turn, result);
+    return decision instanceof Promise ? decision.then(conclude) : conclude(decision);
   };
 
   const writeLog = ({ event: turn }: Step) => {
@@ -154,6 +145,12 @@ export const createEndpoint = (
     .handler(evaluateReview);
   // Node 24 refuses handlers with a third parameter; middy's has two.
   return chain as unknown as (event: unknown, context: Context) => Promise<unknown>;
+};
+
+/** Returns the key, the rule, the phase and perhaps the variant: the end of a path, which a proxy may have prefixed. */
+const readPath = (path: string) => {
+  const segments = path.split("/");
+  return segments.slice(isPhase(segments.at(-1)) ? -3 : -4);
 };
 
 const createTurn = (rule: string, { functionName = rule, functionVersion = "$LATEST" }: Context): Turn => ({
