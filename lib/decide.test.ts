@@ -18,7 +18,7 @@ const request = (change: Partial<AdmissionRequest> = {}): AdmissionRequest => ({
   oldObject: null,
   ...change,
 });
-const circumstances = (mode: EnforcementMode = "enforce"): RuleEvaluationContext => ({
+const buildContext = (mode: EnforcementMode = "enforce"): RuleEvaluationContext => ({
   name: "judge",
   mode,
   settings: { a: 1 },
@@ -30,7 +30,7 @@ const circumstances = (mode: EnforcementMode = "enforce"): RuleEvaluationContext
 const label = (object: KubernetesObject) => {
   object.metadata = { ...object.metadata, labels: { seen: "yes" } };
 };
-const mutating = (verdict?: Verdict) =>
+const buildMutator = (verdict?: Verdict) =>
   rule({
     summary: "Labels.",
     match: [],
@@ -47,100 +47,103 @@ const invalid = { code: 422, reason: "Invalid", message: "wrong", details: { kin
 const also = { warnings: ["w"], audit: { k: "v" } };
 const none = { warnings: [], audit: {} };
 
-const admitting = (outcome: ReviewOutcome): RuleDecision => ({ outcome, refused: false, operations: 0 });
+const expectAdmitted = (outcome: ReviewOutcome): RuleDecision => ({ outcome, refused: false, operations: 0 });
 
 describe("a decision", () => {
-  const refusing = (outcome: ReviewOutcome): RuleDecision => ({ outcome, refused: true, operations: 0 });
-  const changing = (outcome: ReviewOutcome): RuleDecision => ({ outcome, refused: false, operations: 1 });
+  const expectRefused = (outcome: ReviewOutcome): RuleDecision => ({ outcome, refused: true, operations: 0 });
+  const expectChanged = (outcome: ReviewOutcome): RuleDecision => ({ outcome, refused: false, operations: 1 });
   const admitted = { allowed: true, ...none };
   const denied = { allowed: false, status, ...none };
   const invalidAlso = { refuse: invalid, ...also };
   const wouldDeny = { "would-deny": "no" };
   const would = "judge would change: /metadata/labels/seen";
   const validations: [string, EnforcementMode, Verdict, RuleDecision][] = [
-    ["to admit, enforced, admits", "enforce", undefined, admitting(admitted)],
-    ["to admit with words passes them on", "enforce", also, admitting({ allowed: true, ...also })],
-    ["to refuse, enforced, refuses", "enforce", "no", refusing(denied)],
+    ["to admit, enforced, admits", "enforce", undefined, expectAdmitted(admitted)],
+    ["to admit with words passes them on", "enforce", also, expectAdmitted({ allowed: true, ...also })],
+    ["to refuse, enforced, refuses", "enforce", "no", expectRefused(denied)],
     [
       "to refuse by a Status passes it on",
       "enforce",
       invalidAlso,
-      refusing({ allowed: false, status: invalid, ...also }),
+      expectRefused({ allowed: false, status: invalid, ...also }),
     ],
     [
       "to refuse by a sentence among other words is Forbidden",
       "enforce",
       { refuse: "no", ...also },
-      refusing({ allowed: false, status, ...also }),
+      expectRefused({ allowed: false, status, ...also }),
     ],
-    ["to refuse, warned of, admits", "warn", "no", refusing({ ...admitted, warnings: ["judge would deny: no"] })],
+    ["to refuse, warned of, admits", "warn", "no", expectRefused({ ...admitted, warnings: ["judge would deny: no"] })],
     [
       "to refuse with words, warned of, passes them on",
       "warn",
       invalidAlso,
-      refusing({ allowed: true, warnings: ["judge would deny: wrong", "w"], audit: { k: "v" } }),
+      expectRefused({ allowed: true, warnings: ["judge would deny: wrong", "w"], audit: { k: "v" } }),
     ],
-    ["to refuse, audited, admits", "audit", "no", refusing({ ...admitted, audit: wouldDeny })],
+    ["to refuse, audited, admits", "audit", "no", expectRefused({ ...admitted, audit: wouldDeny })],
     [
       "to refuse with words, audited, passes them on",
       "audit",
       invalidAlso,
-      refusing({ allowed: true, warnings: ["w"], audit: { k: "v", "would-deny": "wrong" } }),
+      expectRefused({ allowed: true, warnings: ["w"], audit: { k: "v", "would-deny": "wrong" } }),
     ],
-    ["to refuse, off, admits", "off", "no", admitting({ allowed: true })],
+    ["to refuse, off, admits", "off", "no", expectAdmitted({ allowed: true })],
   ];
   for (const [name, mode, verdict, decision] of validations)
     it(name, () =>
-      assert.deepEqual(evaluateRule(validating(verdict), "validate", request(), circumstances(mode)), decision),
+      assert.deepEqual(evaluateRule(validating(verdict), "validate", request(), buildContext(mode)), decision),
     );
 
   const mutations: [string, EnforcementMode, Verdict, RuleDecision][] = [
-    ["to change, enforced, changes", "enforce", undefined, changing({ ...admitted, patch })],
-    ["to change with words passes them on", "enforce", also, changing({ allowed: true, patch, ...also })],
-    ["to change, warned of, changes nothing", "warn", undefined, changing({ ...admitted, warnings: [would] })],
+    ["to change, enforced, changes", "enforce", undefined, expectChanged({ ...admitted, patch })],
+    ["to change with words passes them on", "enforce", also, expectChanged({ allowed: true, patch, ...also })],
+    ["to change, warned of, changes nothing", "warn", undefined, expectChanged({ ...admitted, warnings: [would] })],
     [
       "to change, audited, changes nothing",
       "audit",
       undefined,
-      changing({ ...admitted, audit: { "would-change": "/metadata/labels/seen" } }),
+      expectChanged({ ...admitted, audit: { "would-change": "/metadata/labels/seen" } }),
     ],
-    ["to change, off, changes nothing", "off", undefined, admitting({ allowed: true })],
-    ["to change and refuse refuses alone", "enforce", "no", refusing(denied)],
+    ["to change, off, changes nothing", "off", undefined, expectAdmitted({ allowed: true })],
+    ["to change and refuse refuses alone", "enforce", "no", expectRefused(denied)],
     [
       "to change and refuse, warned of, warns of the refusal",
       "warn",
       "no",
-      refusing({ ...admitted, warnings: ["judge would deny: no"] }),
+      expectRefused({ ...admitted, warnings: ["judge would deny: no"] }),
     ],
   ];
   for (const [name, mode, verdict, decision] of mutations)
     it(name, () =>
-      assert.deepEqual(evaluateRule(mutating(verdict), "mutate", request(), circumstances(mode)), decision),
+      assert.deepEqual(evaluateRule(buildMutator(verdict), "mutate", request(), buildContext(mode)), decision),
     );
 
   it("of a phase that a rule hasn't admits", () =>
     assert.deepEqual(
-      evaluateRule(validating("no"), "mutate", request(), circumstances()),
-      admitting({ allowed: true }),
+      evaluateRule(validating("no"), "mutate", request(), buildContext()),
+      expectAdmitted({ allowed: true }),
     ));
 
   for (const mode of ["enforce", "warn", "audit"] as const)
     it(`to refuse by an empty sentence refuses, in mode ${mode}`, () => {
-      const decision = evaluateRule(validating(""), "validate", request(), circumstances(mode));
+      const decision = evaluateRule(validating(""), "validate", request(), buildContext(mode));
       assert.ok(!(decision instanceof Promise) && decision.refused);
       assert.equal(decision.outcome.allowed, mode !== "enforce");
     });
 
   it("to change by returning the object leaves the object as it was", () => {
-    const given = request();
-    const before = JSON.stringify(given);
-    evaluateRule(mutating(), "mutate", given, circumstances());
-    assert.equal(JSON.stringify(given), before);
+    const original = request();
+    const before = JSON.stringify(original);
+    evaluateRule(buildMutator(), "mutate", original, buildContext());
+    assert.equal(JSON.stringify(original), before);
   });
 
   it("to write what was there already is none", () => {
-    const given = request({ object: { metadata: { name: "a", labels: { seen: "yes" } } } });
-    assert.deepEqual(evaluateRule(mutating(), "mutate", given, circumstances()), admitting({ allowed: true, ...none }));
+    const original = request({ object: { metadata: { name: "a", labels: { seen: "yes" } } } });
+    assert.deepEqual(
+      evaluateRule(buildMutator(), "mutate", original, buildContext()),
+      expectAdmitted({ allowed: true, ...none }),
+    );
   });
 });
 
@@ -154,44 +157,44 @@ describe("a deletion", () => {
       validate: ({ metadata }) => `it is ${metadata?.name}`,
     });
     for (const phase of ["mutate", "validate"] as const) {
-      const decision = evaluateRule(naming, phase, deletion, circumstances());
+      const decision = evaluateRule(naming, phase, deletion, buildContext());
       assert.ok(!(decision instanceof Promise));
       assert.equal(decision.outcome.status?.message, "it is old");
     }
   });
   for (const mode of ["enforce", "warn", "audit"] as const)
     it(`that a rule edits is the rule's fault, in mode ${mode}`, () => {
-      assert.throws(() => evaluateRule(mutating(), "mutate", deletion, circumstances(mode)), {
+      assert.throws(() => evaluateRule(buildMutator(), "mutate", deletion, buildContext(mode)), {
         code: 500,
         message: "the rule edited /metadata/labels/seen on DELETE",
       });
     });
   it("that a rule edits in vain, since it refuses, is refused", () => {
-    const decision = evaluateRule(mutating("no"), "mutate", deletion, circumstances());
+    const decision = evaluateRule(buildMutator("no"), "mutate", deletion, buildContext());
     assert.ok(!(decision instanceof Promise) && !decision.outcome.allowed);
   });
   it("that a rule would edit is admitted where the rule is off", () => {
-    const decision = evaluateRule(mutating(), "mutate", deletion, circumstances("off"));
-    assert.deepEqual(decision, admitting({ allowed: true }));
+    const decision = evaluateRule(buildMutator(), "mutate", deletion, buildContext("off"));
+    assert.deepEqual(decision, expectAdmitted({ allowed: true }));
   });
 });
 
 describe("a rule", () => {
   it("gets its context, and is its own `this`", () => {
-    const told: unknown[] = [];
-    const one = rule({
+    const seen: unknown[] = [];
+    const recordingRule = rule({
       summary: "Tells.",
       match: [],
-      validate(...given) {
-        told.push(this, ...given);
+      validate(...parameters) {
+        seen.push(this, ...parameters);
       },
     });
-    const given = request({ operation: "UPDATE", oldObject: { metadata: { name: "old" } } });
-    evaluateRule(one, "validate", given, circumstances());
-    assert.deepEqual(told, [
-      one,
-      given.object,
-      { request: given, oldObject: given.oldObject, settings: { a: 1 }, variant: "v", now: new Date(0) },
+    const original = request({ operation: "UPDATE", oldObject: { metadata: { name: "old" } } });
+    evaluateRule(recordingRule, "validate", original, buildContext());
+    assert.deepEqual(seen, [
+      recordingRule,
+      original.object,
+      { request: original, oldObject: original.oldObject, settings: { a: 1 }, variant: "v", now: new Date(0) },
     ]);
   });
 
@@ -202,18 +205,18 @@ describe("a rule", () => {
     summary: "Asks.",
     match: [],
     needs: { ranges: list("limitranges") },
-    async mutate(object, surroundings) {
+    async mutate(object, context) {
       label(object);
-      const [first] = await surroundings.ranges("a");
+      const [first] = await context.ranges("a");
       return { warnings: [`there is ${first?.metadata?.name}`] };
     },
-    async validate(_, surroundings) {
-      const found = await surroundings.ranges("b");
+    async validate(_, context) {
+      const found = await context.ranges("b");
       return found.length === 0 ? "there is none" : undefined;
     },
   });
   it("that asks a cluster is waited for", async () => {
-    const capabilities = { ...circumstances(), capabilities: ranges };
+    const capabilities = { ...buildContext(), capabilities: ranges };
     const [changed, refused] = [
       evaluateRule(asking, "mutate", request(), capabilities),
       evaluateRule(asking, "validate", request(), capabilities),
@@ -228,17 +231,17 @@ describe("a rule", () => {
   });
   it("that refuses by what was remembered is made anew, and one that admits by it is not", async () => {
     const outdated = createRecordedCapabilities({});
-    const asked: string[] = [];
-    const remembering = (before: Capabilities, now: Capabilities): Capabilities => ({
+    const questions: string[] = [];
+    const rememberAnswers = (before: Capabilities, now: Capabilities): Capabilities => ({
       ...before,
       anew: () => {
-        asked.push("anew");
+        questions.push("anew");
         return now;
       },
     });
-    const judge = async (before: Capabilities, now: Capabilities) => {
-      const capabilities = remembering(before, now);
-      const { outcome } = await evaluateRule(picky, "validate", request(), { ...circumstances(), capabilities });
+    const evaluatePicky = async (before: Capabilities, now: Capabilities) => {
+      const capabilities = rememberAnswers(before, now);
+      const { outcome } = await evaluateRule(picky, "validate", request(), { ...buildContext(), capabilities });
       return outcome.allowed;
     };
     const picky = rule<KubernetesObject, object, { ranges: ReturnType<typeof list<"limitranges">> }>({
@@ -247,12 +250,20 @@ describe("a rule", () => {
       needs: { ranges: list("limitranges") },
       validate: async (_, { ranges }) => ((await ranges("a")).length === 0 ? "there is none" : undefined),
     });
-    assert.deepEqual([await judge(outdated, ranges), asked.splice(0)], [true, ["anew"]], "made meanwhile");
-    assert.deepEqual([await judge(outdated, outdated), asked.splice(0)], [false, ["anew"]], "still not there");
-    assert.deepEqual([await judge(ranges, outdated), asked.splice(0)], [true, []], "admitted by what was there");
+    assert.deepEqual([await evaluatePicky(outdated, ranges), questions.splice(0)], [true, ["anew"]], "made meanwhile");
+    assert.deepEqual(
+      [await evaluatePicky(outdated, outdated), questions.splice(0)],
+      [false, ["anew"]],
+      "still not there",
+    );
+    assert.deepEqual(
+      [await evaluatePicky(ranges, outdated), questions.splice(0)],
+      [true, []],
+      "admitted by what was there",
+    );
   });
   it("that asks an unconnected cluster fails, and that is no refusal", async () => {
-    await assert.rejects(async () => evaluateRule(asking, "mutate", request(), circumstances()), { code: 503 });
+    await assert.rejects(async () => evaluateRule(asking, "mutate", request(), buildContext()), { code: 503 });
   });
   it("that breaks is no refusal", () => {
     const broken = rule({
@@ -263,6 +274,6 @@ describe("a rule", () => {
       },
     });
     for (const mode of ["enforce", "warn", "audit"] as const)
-      assert.throws(() => evaluateRule(broken, "validate", request(), circumstances(mode)), RangeError);
+      assert.throws(() => evaluateRule(broken, "validate", request(), buildContext(mode)), RangeError);
   });
 });

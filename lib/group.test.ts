@@ -13,7 +13,7 @@ import { type Rule, rule } from "./rule.ts";
 const pods = [{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE"] as const }];
 
 /** Adds the labels that it saw to a list in the object, which shows the order of evaluations. */
-const scribe = (name: string): Rule =>
+const buildScribe = (name: string): Rule =>
   rule({
     summary: "Writes.",
     match: [],
@@ -22,7 +22,7 @@ const scribe = (name: string): Rule =>
     },
   });
 /** Writes nothing before another has. */
-const follower = (name: string, leader: string): Rule =>
+const buildFollower = (name: string, leader: string): Rule =>
   rule({
     summary: "Writes after another.",
     match: [],
@@ -44,26 +44,26 @@ const failing: Rule = rule({
   },
 });
 
-const member = (change: Partial<GroupMemberConfig> = {}): GroupMemberConfig => ({
+const buildMember = (change: Partial<GroupMemberConfig> = {}): GroupMemberConfig => ({
   ...{ mode: "enforce", settings: {}, match: pods, failsOpen: false, exempt: {} },
   ...change,
 });
 
-const asked = (members: Record<string, Rule>, memberships: Record<string, GroupMemberConfig>) => {
+const createGroup = (members: Record<string, Rule>, memberships: Record<string, GroupMemberConfig>) => {
   const reports: AnsweredReviewFacts[] = [];
   const mode: EnforcementMode = "enforce";
-  const share: GroupConfig = {
+  const config: GroupConfig = {
     rule: "together",
     clusters: { one: { keyVersions: [1], mode, settings: memberships } },
     alone: Object.fromEntries(
-      Object.entries(members).map(([name, { settings }]) => [name, member({ settings: settings ?? {} })]),
+      Object.entries(members).map(([name, { settings }]) => [name, buildMember({ settings: settings ?? {} })]),
     ),
   };
-  const journal = (report: AnsweredReviewFacts) => void reports.push(report);
-  const handler = createCompleteGroupEndpoint(members, share, {
+  const keepReport = (report: AnsweredReviewFacts) => void reports.push(report);
+  const handler = createCompleteGroupEndpoint(members, config, {
     publicKeys: "",
     openCapabilities: createUnconnectedCapabilities,
-    writeLogLine: journal,
+    writeLogLine: keepReport,
   });
   const ask = async (request: object = {}, event: object = { cluster: "one" }) => {
     const review = {
@@ -85,19 +85,19 @@ const asked = (members: Record<string, Rule>, memberships: Record<string, GroupM
       message?: string;
       response?: { allowed: boolean; status?: object; patch?: string; warnings?: string[]; auditAnnotations?: object };
     };
-    const { patch, ...said } = answer.response ?? {};
+    const { patch, ...response } = answer.response ?? {};
     const { code, message } = answer;
-    return { code, message, ...said, patch: patch && JSON.parse(Buffer.from(patch, "base64").toString()) };
+    return { code, message, ...response, patch: patch && JSON.parse(Buffer.from(patch, "base64").toString()) };
   };
   return { ask, reports };
 };
 
 const nothing = { patch: undefined, warnings: undefined, auditAnnotations: undefined };
-const told = (answer: object) => ({ ...nothing, ...answer });
+const expectAnswer = (answer: object) => ({ ...nothing, ...answer });
 
 describe("a group", () => {
   it("asks its members in their order, each about what those before it made", async () => {
-    const { ask } = asked({ b: scribe("b"), a: scribe("a") }, { b: member(), a: member() });
+    const { ask } = createGroup({ b: buildScribe("b"), a: buildScribe("a") }, { b: buildMember(), a: buildMember() });
     const { patch } = await ask();
     assert.deepEqual(patch, [
       { op: "add", path: "/seen", value: ["b"] },
@@ -106,8 +106,12 @@ describe("a group", () => {
   });
 
   it("asks those before a change once more, and no third time", async () => {
-    const rules = { third: follower("third", "second"), second: follower("second", "first"), first: scribe("first") };
-    const { ask } = asked(rules, { third: member(), second: member(), first: member() });
+    const rules = {
+      third: buildFollower("third", "second"),
+      second: buildFollower("second", "first"),
+      first: buildScribe("first"),
+    };
+    const { ask } = createGroup(rules, { third: buildMember(), second: buildMember(), first: buildMember() });
     const { patch } = await ask();
     // A change in the second round would need a third one.
     assert.deepEqual(patch, [
@@ -117,8 +121,12 @@ describe("a group", () => {
   });
 
   it("asks those after what changes then as well", async () => {
-    const rules = { second: follower("second", "first"), first: scribe("first"), third: follower("third", "second") };
-    const { ask } = asked(rules, { second: member(), first: member(), third: member() });
+    const rules = {
+      second: buildFollower("second", "first"),
+      first: buildScribe("first"),
+      third: buildFollower("third", "second"),
+    };
+    const { ask } = createGroup(rules, { second: buildMember(), first: buildMember(), third: buildMember() });
     const { patch } = await ask();
     assert.deepEqual(
       patch.map(({ value }: { value: unknown }) => value),
@@ -127,8 +135,12 @@ describe("a group", () => {
   });
 
   it("refuses with the message of its first refusing member, under that member's name, and asks no member after it", async () => {
-    const rules = { a: scribe("a"), no: refusing, broken: failing };
-    const { ask, reports } = asked(rules, { a: member(), no: member({ settings: { why: "no!" } }), broken: member() });
+    const rules = { a: buildScribe("a"), no: refusing, broken: failing };
+    const { ask, reports } = createGroup(rules, {
+      a: buildMember(),
+      no: buildMember({ settings: { why: "no!" } }),
+      broken: buildMember(),
+    });
     const { allowed, status, patch, warnings, auditAnnotations } = await ask();
     assert.deepEqual([allowed, patch, warnings], [false, undefined, ["beware"]]);
     assert.deepEqual(status, { code: 403, reason: "Forbidden", message: "no: no!" });
@@ -143,12 +155,17 @@ describe("a group", () => {
   });
 
   it("only tells what a member would do that warns or is audited, and what later ones see is without it", async () => {
-    const rules = { warns: scribe("warns"), audits: scribe("audits"), no: refusing, acts: scribe("acts") };
-    const { ask } = asked(rules, {
-      warns: member({ mode: "warn" }),
-      audits: member({ mode: "audit" }),
-      no: member({ mode: "warn", settings: { why: "no" } }),
-      acts: member(),
+    const rules = {
+      warns: buildScribe("warns"),
+      audits: buildScribe("audits"),
+      no: refusing,
+      acts: buildScribe("acts"),
+    };
+    const { ask } = createGroup(rules, {
+      warns: buildMember({ mode: "warn" }),
+      audits: buildMember({ mode: "audit" }),
+      no: buildMember({ mode: "warn", settings: { why: "no" } }),
+      acts: buildMember(),
     });
     const answer = await ask();
     assert.deepEqual(answer.patch, [{ op: "add", path: "/seen", value: ["acts"] }]);
@@ -168,29 +185,35 @@ describe("a group", () => {
   for (const [name, change, request] of unconcerned) {
     const isAsked = name.startsWith("for");
     it(`${isAsked ? "asks a member" : "doesn't ask a member"} ${name}`, async () => {
-      const memberships = { one: member(), other: member({ exempt: { namespaces: ["shop"] }, ...change }) };
-      const { ask } = asked({ one: scribe("one"), other: scribe("other") }, memberships);
+      const memberships = { one: buildMember(), other: buildMember({ exempt: { namespaces: ["shop"] }, ...change }) };
+      const { ask } = createGroup({ one: buildScribe("one"), other: buildScribe("other") }, memberships);
       const { patch } = await ask(request);
       assert.deepEqual(patch.length, isAsked ? 2 : 1);
     });
   }
 
   it("admits without a change if no member is concerned", async () => {
-    const { ask } = asked({ a: scribe("a") }, { a: member({ exempt: { users: ["jane"] } }) });
-    assert.deepEqual(told(await ask()), { ...nothing, uid: "1", allowed: true, code: undefined, message: undefined });
+    const { ask } = createGroup({ a: buildScribe("a") }, { a: buildMember({ exempt: { users: ["jane"] } }) });
+    assert.deepEqual(expectAnswer(await ask()), {
+      ...nothing,
+      uid: "1",
+      allowed: true,
+      code: undefined,
+      message: undefined,
+    });
   });
 
   it("fails as a whole where a member that is enforced fails, and says which", async () => {
-    const { ask } = asked({ a: scribe("a"), broken: failing }, { a: member(), broken: member() });
+    const { ask } = createGroup({ a: buildScribe("a"), broken: failing }, { a: buildMember(), broken: buildMember() });
     const { code, message } = await ask();
     assert.deepEqual([code, message], [500, "broken: the rule failed: Error: broken"]);
   });
 
   for (const mode of ["enforce", "warn"] as const)
     it(`goes on where one fails that would fail open alone, in mode ${mode}, and journals it`, async () => {
-      const { ask, reports } = asked(
-        { broken: failing, a: scribe("a") },
-        { broken: member({ mode, failsOpen: true }), a: member() },
+      const { ask, reports } = createGroup(
+        { broken: failing, a: buildScribe("a") },
+        { broken: buildMember({ mode, failsOpen: true }), a: buildMember() },
       );
       const { allowed, patch } = await ask();
       assert.deepEqual([allowed, patch.length], [true, 1]);
@@ -200,9 +223,9 @@ describe("a group", () => {
     });
 
   it("counts each review and each denial once over its lines", async () => {
-    const { ask, reports } = asked(
+    const { ask, reports } = createGroup(
       { warns: refusing, no: refusing },
-      { warns: member({ mode: "warn", settings: { why: "hm" } }), no: member({ settings: { why: "no" } }) },
+      { warns: buildMember({ mode: "warn", settings: { why: "hm" } }), no: buildMember({ settings: { why: "no" } }) },
     );
     await ask();
     const lines = reports.map((report) => JSON.parse(formatLogLine(report, "prod", 0)));
@@ -217,7 +240,7 @@ describe("a group", () => {
   });
 
   it("hands a member its needs, whatever others call theirs", async () => {
-    const reading = (kind: "nodes" | "secrets") =>
+    const buildReader = (kind: "nodes" | "secrets") =>
       rule({
         summary: "Reads.",
         match: [],
@@ -227,7 +250,10 @@ describe("a group", () => {
           object.metadata = { ...object.metadata, labels: { ...object.metadata?.labels, [kind]: String(found?.kind) } };
         },
       });
-    const { ask } = asked({ a: reading("nodes"), b: reading("secrets") }, { a: member(), b: member() });
+    const { ask } = createGroup(
+      { a: buildReader("nodes"), b: buildReader("secrets") },
+      { a: buildMember(), b: buildMember() },
+    );
     const objects = [
       { apiVersion: "v1", kind: "Node", metadata: { name: "x" } },
       { apiVersion: "v1", kind: "Secret", metadata: { name: "x" } },
@@ -240,27 +266,30 @@ describe("a group", () => {
   });
 
   describe("invoked directly", () => {
-    const rules = { a: scribe("a"), no: refusing };
+    const rules = { a: buildScribe("a"), no: refusing };
 
     it("answers for the member that is named, with other settings if they are given", async () => {
-      const { ask } = asked(rules, { a: member({ mode: "warn" }), no: member({ settings: { why: "baked" } }) });
-      const status = (message: string) => ({ code: 403, reason: "Forbidden", message });
-      assert.deepEqual((await ask({}, { cluster: "one", member: "no" })).status, status("baked"));
-      assert.deepEqual((await ask({}, { member: "no" })).status, status("no"));
-      assert.deepEqual((await ask({}, { member: "no", settings: { why: "given" } })).status, status("given"));
+      const { ask } = createGroup(rules, {
+        a: buildMember({ mode: "warn" }),
+        no: buildMember({ settings: { why: "baked" } }),
+      });
+      const buildStatus = (message: string) => ({ code: 403, reason: "Forbidden", message });
+      assert.deepEqual((await ask({}, { cluster: "one", member: "no" })).status, buildStatus("baked"));
+      assert.deepEqual((await ask({}, { member: "no" })).status, buildStatus("no"));
+      assert.deepEqual((await ask({}, { member: "no", settings: { why: "given" } })).status, buildStatus("given"));
       assert.deepEqual((await ask({}, { cluster: "one", member: "a" })).warnings, ["a would change: /seen"]);
       assert.deepEqual((await ask({}, { member: "a" })).patch, [{ op: "add", path: "/seen", value: ["a"] }]);
     });
 
     it("refuses a name that is no member", async () => {
       for (const name of ["b", "toString", "__proto__"]) {
-        const { code, message } = await asked(rules, {}).ask({}, { member: name });
+        const { code, message } = await createGroup(rules, {}).ask({}, { member: name });
         assert.deepEqual([code, message], [400, `together has no member "${name}"; it has a, no`]);
       }
     });
 
     it("asks all of them, enforced, where no cluster is named", async () => {
-      const { ask } = asked(rules, { a: member({ mode: "off" }), no: member({ mode: "off" }) });
+      const { ask } = createGroup(rules, { a: buildMember({ mode: "off" }), no: buildMember({ mode: "off" }) });
       const { status } = await ask({}, {});
       assert.deepEqual(status, { code: 403, reason: "Forbidden", message: "no: no" });
     });

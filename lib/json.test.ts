@@ -60,8 +60,8 @@ describe("put and drop", () => {
 describe("isSame", () => {
   it("is what Node finds equal, of JSON", () =>
     fc.assert(
-      fc.property(fc.jsonValue(), fc.jsonValue(), (one, other) => {
-        const [left, right] = [one, other].map((value) => JSON.parse(JSON.stringify(value)));
+      fc.property(fc.jsonValue(), fc.jsonValue(), (first, second) => {
+        const [left, right] = [first, second].map((value) => JSON.parse(JSON.stringify(value)));
         assert.equal(isSame(left, right), isDeepStrictEqual(left, right));
         assert.ok(isSame(left, JSON.parse(JSON.stringify(left))));
       }),
@@ -77,8 +77,8 @@ describe("isSame", () => {
     assert.equal(isSame({ a: undefined }, { b: undefined }), false);
   });
   it("compares what nests deeper than a function can call itself", () => {
-    const nested = (inner: string) => JSON.parse(`${"[".repeat(100_000)}${inner}${"]".repeat(100_000)}`);
-    assert.equal(isSame(nested("1"), nested("1")), true);
-    assert.equal(isSame(nested("1"), nested("2")), false);
+    const parseNested = (inner: string) => JSON.parse(`${"[".repeat(100_000)}${inner}${"]".repeat(100_000)}`);
+    assert.equal(isSame(parseNested("1"), parseNested("1")), true);
+    assert.equal(isSame(parseNested("1"), parseNested("2")), false);
   });
 });

@@ -28,7 +28,7 @@ interface Directive {
 }
 
 /** Returns the metrics that CloudWatch reads from a line, by the specification of the embedded metric format. */
-const metricsOf = (text: string): Record<string, unknown>[] => {
+const parseMetrics = (text: string): Record<string, unknown>[] => {
   const { _aws, ...values } = JSON.parse(text);
   if (_aws === undefined) return [];
   assert.ok(Number.isSafeInteger(_aws.Timestamp) && _aws.CloudWatchMetrics.length > 0);
@@ -54,7 +54,7 @@ const metricsOf = (text: string): Record<string, unknown>[] => {
 
 describe("a line", () => {
   it("counts a review by stage, by rule, by version and by key", () => {
-    assert.deepEqual(metricsOf(formatLogLine({ ...report, refused: true }, "prod", 5)), [
+    assert.deepEqual(parseMetrics(formatLogLine({ ...report, refused: true }, "prod", 5)), [
       ...["prod", "judge validate prod-eu enforce", "postern-judge 7"].flatMap((by) => [
         { Reviews: 1, by },
         { Denials: 1, by },
@@ -65,7 +65,7 @@ describe("a line", () => {
     ]);
   });
   it("counts a failure as an error and not as a denial", () => {
-    const counts = metricsOf(formatLogLine({ ...report, code: 504, error: new Error("late") }, "prod", 5));
+    const counts = parseMetrics(formatLogLine({ ...report, code: 504, error: new Error("late") }, "prod", 5));
     assert.deepEqual(
       [counts.filter(({ Errors }) => Errors === 1).length, counts.filter(({ Denials }) => Denials === 1).length],
       [3, 0],
@@ -73,7 +73,7 @@ describe("a line", () => {
   });
   it("counts no request without a valid key", () => {
     const stranger = { ...report, cluster: undefined, key: undefined, phase: undefined, mode: undefined, code: 404 };
-    assert.deepEqual(metricsOf(formatLogLine(stranger, "prod", 5)), []);
+    assert.deepEqual(parseMetrics(formatLogLine(stranger, "prod", 5)), []);
   });
 
   const verdicts: [Partial<AnsweredReviewFacts>, string][] = [
@@ -171,10 +171,10 @@ describe("a line", () => {
       { requiredKeys: [] },
     );
     fc.assert(
-      fc.property(change, fc.integer({ min: 0 }), (given, time) => {
-        const written = formatLogLine({ ...report, ...given }, "prod", time);
+      fc.property(change, fc.integer({ min: 0 }), (sample, time) => {
+        const written = formatLogLine({ ...report, ...sample }, "prod", time);
         assert.doesNotMatch(written, /[\n\r]/);
-        assert.equal(metricsOf(written).length, 13);
+        assert.equal(parseMetrics(written).length, 13);
       }),
       { numRuns: 500 },
     );
@@ -184,7 +184,7 @@ describe("a line", () => {
 describe("the journal of an endpoint", () => {
   const signer = createTestSigner(1);
   const segment = signer.segment("prod-eu");
-  const judge = rule({
+  const changingRule = rule({
     summary: "Validates.",
     match: [],
     settings: { token: "settings-s3cret" },
@@ -195,7 +195,7 @@ describe("the journal of an endpoint", () => {
   });
   const lines: string[] = [];
   const handler = createEndpointForAnyRule(
-    judge,
+    changingRule,
     {
       rule: "judge",
       clusters: { "prod-eu": { keyVersions: [1], mode: "enforce", settings: { token: "settings-s3cret" } } },
@@ -203,7 +203,7 @@ describe("the journal of an endpoint", () => {
     {
       publicKeys: signer.publicKey,
       openCapabilities: createUnconnectedCapabilities,
-      writeLogLine: (given) => lines.push(formatLogLine(given, "test", Date.now())),
+      writeLogLine: (facts) => lines.push(formatLogLine(facts, "test", Date.now())),
     },
   );
   const context = {
@@ -211,13 +211,13 @@ describe("the journal of an endpoint", () => {
     functionVersion: "7",
     getRemainingTimeInMillis: () => 1000,
   } as Parameters<typeof handler>[1];
-  const written = async (event: unknown): Promise<string> => {
+  const logEvent = async (event: unknown): Promise<string> => {
     lines.length = 0;
     await handler(event, context);
     assert.equal(lines.length, 1);
     return lines[0] ?? "";
   };
-  const event = (path: string, body: string, method = "POST") => ({
+  const buildEvent = (path: string, body: string, method = "POST") => ({
     version: "2.0",
     rawPath: path,
     headers: { "content-type": "application/json" },
@@ -254,7 +254,7 @@ describe("the journal of an endpoint", () => {
         fc.constantFrom("mutate", "validate", "judge"),
         fc.constantFrom("POST", "GET"),
         async ({ secret, body }, phase, method) => {
-          const text = await written(event(`/${segment}/judge/${phase}`, body, method));
+          const text = await logEvent(buildEvent(`/${segment}/judge/${phase}`, body, method));
           for (const hidden of [secret, segment, segment.slice(-40), "s3cret"]) assert.ok(!text.includes(hidden), text);
         },
       ),
@@ -270,9 +270,9 @@ describe("the journal of an endpoint", () => {
   ];
   for (const [name, path] of strangers)
     it(`is one short line for ${name}, and counts nothing`, async () => {
-      const text = await written(event(path, "{}"));
+      const text = await logEvent(buildEvent(path, "{}"));
       const { Latency: _, ...entry } = JSON.parse(text);
-      assert.deepEqual(metricsOf(text), []);
+      assert.deepEqual(parseMetrics(text), []);
       assert.deepEqual(entry, {
         Rule: "judge",
         Function: "postern-judge",
@@ -287,26 +287,27 @@ describe("the journal of an endpoint", () => {
         error: "there is nothing here",
       });
     });
-  it("counts nothing for an event that is none", async () => assert.deepEqual(metricsOf(await written({ a: 1 })), []));
+  it("counts nothing for an event that is none", async () =>
+    assert.deepEqual(parseMetrics(await logEvent({ a: 1 })), []));
 
   const known: [string, unknown, number][] = [
-    ["a review", event(`/${segment}/judge/mutate`, JSON.stringify(review({}))), 200],
-    ["a body that is no review", event(`/${segment}/judge/mutate`, "{"), 400],
-    ["another method", event(`/${segment}/judge/mutate`, "", "GET"), 405],
+    ["a review", buildEvent(`/${segment}/judge/mutate`, JSON.stringify(review({}))), 200],
+    ["a body that is no review", buildEvent(`/${segment}/judge/mutate`, "{"), 400],
+    ["another method", buildEvent(`/${segment}/judge/mutate`, "", "GET"), 405],
     ["a direct review", { phase: "mutate", cluster: "prod-eu", review: review({}) }, 200],
   ];
-  for (const [name, given, code] of known)
+  for (const [name, event, code] of known)
     it(`counts ${name} of a known caller, with every dimension`, async () => {
-      const text = await written(given);
-      assert.deepEqual([metricsOf(text).length, JSON.parse(text).code], [13, code]);
+      const text = await logEvent(event);
+      assert.deepEqual([parseMetrics(text).length, JSON.parse(text).code], [13, code]);
     });
-  for (const given of [
+  for (const invocation of [
     { phase: "mutate", cluster: "prod-eu", review: {} },
     { phase: "judge", cluster: "prod-eu", review: {} },
     { phase: "mutate", cluster: "prod-eu", review: review({}), now: "noon" },
     { phase: "mutate", cluster: "", review: review({}) },
   ])
-    it(`leaves valid metrics, or none, for ${JSON.stringify(given).slice(0, 60)}`, async () => {
-      assert.ok([0, 13].includes(metricsOf(await written(given)).length));
+    it(`leaves valid metrics, or none, for ${JSON.stringify(invocation).slice(0, 60)}`, async () => {
+      assert.ok([0, 13].includes(parseMetrics(await logEvent(invocation)).length));
     });
 });

@@ -2,17 +2,17 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { formatMetricLines } from "./metrics.ts";
 
-const of = (metric: string, name: string) => ({ metric, labels: { name, resource_type: "/v1/Pod" } });
+const buildCount = (metric: string, name: string) => ({ metric, labels: { name, resource_type: "/v1/Pod" } });
 
 describe("counts", () => {
   it("are one line for each set of labels, with the cluster among its dimensions", () => {
     const lines = formatMetricLines(
       "prod",
-      [of("matched", "a"), of("matched", "a"), of("changed", "a"), of("matched", "b")],
+      [buildCount("matched", "a"), buildCount("matched", "a"), buildCount("changed", "a"), buildCount("matched", "b")],
       7,
     );
     assert.deepEqual(
-      lines.map((one) => JSON.parse(one)),
+      lines.map((line) => JSON.parse(line)),
       [
         {
           _aws: {

@@ -9,12 +9,12 @@ const objects = [{ apiVersion: "v1", kind: "Namespace", metadata: { name: "a" } 
 
 describe("needs", () => {
   /** Capabilities that note their questions. */
-  const counted = () => {
-    const asked: unknown[][] = [];
+  const countQuestions = () => {
+    const questions: unknown[][] = [];
     const note =
       <A extends unknown[], R>(verb: string, answer: R) =>
       async (...args: A): Promise<R> => {
-        asked.push([verb, ...args]);
+        questions.push([verb, ...args]);
         return answer;
       };
     const capabilities: Capabilities = {
@@ -28,12 +28,12 @@ describe("needs", () => {
       aws: note("aws", { status: 200, body: "" }),
       cue: note("cue", "{}"),
       ledger: (rule) => {
-        asked.push(["ledger", rule]);
+        questions.push(["ledger", rule]);
         return createMemoryLedger();
       },
-      count: (counts) => void asked.push(["count", counts]),
+      count: (counts) => void questions.push(["count", counts]),
     };
-    return { asked, capabilities };
+    return { questions, capabilities };
   };
   interface Bound {
     account: (name: string, namespace?: string) => Promise<unknown>;
@@ -60,7 +60,7 @@ describe("needs", () => {
   const bound = (capabilities: Capabilities) => bindNeeds(needs, capabilities, "rule") as unknown as Bound;
 
   it("ask by group, resource and name", async () => {
-    const { asked, capabilities } = counted();
+    const { questions, capabilities } = countQuestions();
     const { account, ranges, provision, may, call, kinds, plain, volumes } = bound(capabilities);
     await Promise.all([
       account("default", "a"),
@@ -73,7 +73,7 @@ describe("needs", () => {
       plain({ url: "p" }),
       volumes({ region: "r" }),
     ]);
-    assert.deepEqual(asked, [
+    assert.deepEqual(questions, [
       ["get", { group: "", resource: "serviceaccounts" }, "default", "a", undefined],
       ["list", { group: "", resource: "limitranges" }, "a", { maxAge: 0 }],
       ["list", { group: "", resource: "limitranges" }, undefined, { maxAge: 0 }],
@@ -87,13 +87,13 @@ describe("needs", () => {
   });
 
   it("keep what is the rule's own", () => {
-    const { asked, capabilities } = counted();
+    const { questions, capabilities } = countQuestions();
     bindNeeds({ buckets: ledger() }, capabilities, "event-rate-limit");
-    assert.deepEqual(asked, [["ledger", "event-rate-limit"]]);
+    assert.deepEqual(questions, [["ledger", "event-rate-limit"]]);
   });
 
   it("ask the same question once in a review, and anew in the next", async () => {
-    const { asked, capabilities } = counted();
+    const { questions, capabilities } = countQuestions();
     const { account, ranges, may } = bound(capabilities);
     await Promise.all([
       ranges("a"),
@@ -103,16 +103,16 @@ describe("needs", () => {
       may({ verb: "get" }),
       may({ verb: "get" }),
     ]);
-    assert.equal(asked.length, 3);
+    assert.equal(questions.length, 3);
     await bound(capabilities).ranges("a");
-    assert.equal(asked.length, 4);
+    assert.equal(questions.length, 4);
   });
 
   it("ask again what has effects", async () => {
-    const { asked, capabilities } = counted();
+    const { questions, capabilities } = countQuestions();
     const { provision, call } = bound(capabilities);
     await Promise.all([provision({}), provision({}), call({ url: "u" }), call({ url: "u" })]);
-    assert.equal(asked.length, 4);
+    assert.equal(questions.length, 4);
   });
 
   it("that fail side by side fail the rule and nothing else", async () => {
@@ -124,9 +124,9 @@ describe("needs", () => {
   });
 
   it("don't ask before the rule does", () => {
-    const { asked, capabilities } = counted();
+    const { questions, capabilities } = countQuestions();
     bound(capabilities);
-    assert.deepEqual(asked, []);
+    assert.deepEqual(questions, []);
   });
 
   it("say what they need, for the rule's rights", () => {

@@ -33,13 +33,13 @@ const apply = (document: unknown, patch: Patch): unknown => {
   return holder.root;
 };
 
-const edited = <T extends object>(original: T, edit: (value: any) => void): Patch => {
+const buildPatch = <T extends object>(original: T, edit: (value: any) => void): Patch => {
   const { value, changes } = createDraft(freezeDeep(original));
   edit(value);
   return changes();
 };
 
-const pod = () => ({
+const buildPod = () => ({
   metadata: { labels: { "a/b": "1", "c~d": "2" } },
   spec: { containers: [{ name: "a", ports: [1, 2] }, { name: "b" }, { name: "c" }], nodeName: "n" },
 });
@@ -118,25 +118,25 @@ describe("a draft", () => {
       replace("/spec/containers/0/ports", { 0: 1 }),
     ],
   ];
-  for (const [name, edit, patch] of edits) it(name, () => assert.deepEqual(edited(pod(), edit), patch));
+  for (const [name, edit, patch] of edits) it(name, () => assert.deepEqual(buildPatch(buildPod(), edit), patch));
 
   it("follows what is aliased and moved", () => {
-    const patch = edited(pod(), (p) => {
+    const patch = buildPatch(buildPod(), (p) => {
       const first = p.spec.containers[0];
       p.copy = first;
       p.spec.containers.push(p.spec.containers.shift());
       first.name = "moved";
     });
-    assert.deepEqual(apply(pod(), patch), {
-      ...pod(),
+    assert.deepEqual(apply(buildPod(), patch), {
+      ...buildPod(),
       copy: { name: "moved", ports: [1, 2] },
       spec: { containers: [{ name: "b" }, { name: "c" }, { name: "moved", ports: [1, 2] }], nodeName: "n" },
     });
   });
 
   it("reads as the object would", () => {
-    const { value } = createDraft<any>(pod());
-    assert.deepEqual(JSON.parse(JSON.stringify(value)), pod());
+    const { value } = createDraft<any>(buildPod());
+    assert.deepEqual(JSON.parse(JSON.stringify(value)), buildPod());
     assert.deepEqual(Object.keys(value.spec), ["containers", "nodeName"]);
     assert.ok(Array.isArray(value.spec.containers) && "nodeName" in value.spec && !("x" in value.spec));
     assert.equal(Reflect.get(value.spec, "__proto__"), Object.prototype);
@@ -146,7 +146,7 @@ describe("a draft", () => {
   it("takes no longer for a deep copy than for a deep value", () => {
     let deep: unknown = 1;
     for (let level = 0; level < 400; level++) deep = [deep, level];
-    const patch = edited({ deep }, (value) => {
+    const patch = buildPatch({ deep }, (value) => {
       const copy = structuredClone(deep) as unknown[];
       copy.push("end");
       value.deep = copy;
@@ -158,7 +158,7 @@ describe("a draft", () => {
     it(`refuses to write a ${typeof wrong}`, () =>
       assert.throws(
         () =>
-          edited(pod(), (p) => {
+          buildPatch(buildPod(), (p) => {
             p.x = { y: [wrong] };
           }),
         /the rule wrote/,
@@ -217,19 +217,19 @@ describe("a draft", () => {
     const own = (k: string, v: unknown) =>
       Object.defineProperty(target, k, { value: v, writable: true, enumerable: true, configurable: true });
     // A value that contains itself is no JSON.
-    const other = contains(source, target) ? structuredClone(value) : source;
+    const replacement = contains(source, target) ? structuredClone(value) : source;
     if (!Array.isArray(target)) {
       const keys = Object.keys(target);
       if (act === "delete" && keys.length > 0) delete target[keys[index % keys.length] ?? ""];
-      else own(key, act === "move" || act === "alias" ? other : structuredClone(value));
+      else own(key, act === "move" || act === "alias" ? replacement : structuredClone(value));
     } else if (act === "set" && target.length > 0) target[index % target.length] = structuredClone(value);
     else if (act === "push") target.push(structuredClone(value));
     else if (act === "unshift") target.unshift(structuredClone(value), structuredClone(value));
     else if (act === "splice") target.splice(index, 1);
     else if (act === "reverse") target.reverse();
     else if (act === "length") target.length = Math.min(index, target.length);
-    else if (act === "alias" || act === "move") target.push(other);
-    else if (act === "insert") target.splice(index, 0, other);
+    else if (act === "alias" || act === "move") target.push(replacement);
+    else if (act === "insert") target.splice(index, 0, replacement);
   };
 
   it("leads from any object to any edit of it", () => {
@@ -238,7 +238,7 @@ describe("a draft", () => {
         const original = freezeDeep(structuredClone(start) as object);
         const expected = structuredClone(start) as object;
         for (const s of steps) take(expected, s);
-        const patch = edited(original, (value) => {
+        const patch = buildPatch(original, (value) => {
           for (const s of steps) take(value, s);
         });
         assert.deepEqual(applyPatch(original, patch), apply(original, patch));
@@ -260,8 +260,8 @@ describe("a draft", () => {
     assert.equal(Object.keys(original.of).length, 50_000);
   });
   it("is applied without a change to the object, and shares what it doesn't touch", () => {
-    const original = freezeDeep(pod());
-    const patch = edited(original, (value) => {
+    const original = freezeDeep(buildPod());
+    const patch = buildPatch(original, (value) => {
       value.spec.containers.splice(0, 1);
       value.spec.containers[0].image = "i";
       delete value.metadata.labels["a/b"];
@@ -281,7 +281,7 @@ describe("a draft", () => {
   it("leads from any value to any other", () => {
     fc.assert(
       fc.property(json.any, json.any, (before, after) => {
-        const patch = edited({ at: before }, (value) => {
+        const patch = buildPatch({ at: before }, (value) => {
           value.at = after;
         });
         assert.deepEqual(apply({ at: before }, patch), { at: after });

@@ -23,31 +23,36 @@ describe("recorded answers", () => {
   ];
   const calls = [{ url: "https://images.example/a", answer: { status: 200, body: "yes" } }];
   it("answer only recorded questions", async () => {
-    const asked = createRecordedCapabilities({ may: access, https: calls });
+    const recorded = createRecordedCapabilities({ may: access, https: calls });
     const user = { username: "jane", groups: ["g"] };
-    const question = (resource: string) => ({ user: { username: "jane" }, verb: "delete", resource, namespace: "a" });
+    const buildQuestion = (resource: string) => ({
+      user: { username: "jane" },
+      verb: "delete",
+      resource,
+      namespace: "a",
+    });
     assert.deepEqual(
-      [await asked.may(question("pods")), await asked.may(question("nodes"))],
+      [await recorded.may(buildQuestion("pods")), await recorded.may(buildQuestion("nodes"))],
       [{ allowed: true }, { allowed: false, reason: "no role" }],
     );
-    assert.deepEqual(await asked.https({ url: "https://images.example/a", method: "POST", body: "x" }), {
+    assert.deepEqual(await recorded.https({ url: "https://images.example/a", method: "POST", body: "x" }), {
       status: 200,
       body: "yes",
     });
-    const unanswered = (question: string) => (error: unknown) =>
+    const isUnanswered = (question: string) => (error: unknown) =>
       error instanceof Failure &&
       error.code === 500 &&
       error.message === `no answer is recorded to ${question}; the case's needs must hold one`;
     await assert.rejects(
-      asked.may({ user, verb: "get", resource: "pods" }),
-      unanswered('{"user":{"username":"jane","groups":["g"]},"verb":"get","resource":"pods"}'),
+      recorded.may({ user, verb: "get", resource: "pods" }),
+      isUnanswered('{"user":{"username":"jane","groups":["g"]},"verb":"get","resource":"pods"}'),
     );
     await assert.rejects(
-      asked.https({ url: "https://images.example/b" }),
-      unanswered('{"url":"https://images.example/b"}'),
+      recorded.https({ url: "https://images.example/b" }),
+      isUnanswered('{"url":"https://images.example/b"}'),
     );
-    await assert.rejects(createRecordedCapabilities({}).may(question("pods")), Failure);
-    await assert.rejects(createRecordedCapabilities({}).discover("v1"), unanswered('{"discovery":"v1"}'));
+    await assert.rejects(createRecordedCapabilities({}).may(buildQuestion("pods")), Failure);
+    await assert.rejects(createRecordedCapabilities({}).discover("v1"), isUnanswered('{"discovery":"v1"}'));
     const discovery = { v1: [{ resource: "pods", kind: "Pod", namespaced: true }] };
     assert.deepEqual(await createRecordedCapabilities({ discovery }).discover("v1"), discovery.v1);
     assert.equal(await createRecordedCapabilities({ discovery }).discover("apps/v1"), undefined);
@@ -55,15 +60,15 @@ describe("recorded answers", () => {
 
   it("answer AWS's actions and HTTP services by their own recordings", async () => {
     const [answer, region] = [{ status: 200, body: "volumes" }, "eu-west-1"];
-    const asked = createRecordedCapabilities({
+    const recorded = createRecordedCapabilities({
       aws: [{ action: "ec2:DescribeVolumes", region, parameters: {}, answer }],
       http: calls,
     });
-    const volumes = (region: string) => asked.aws("ec2:DescribeVolumes", { region, parameters: {} });
-    assert.deepEqual(await volumes(region), answer);
-    assert.equal((await asked.http({ url: "https://images.example/a" })).body, "yes");
-    await assert.rejects(volumes("us-east-1"), /^Error: no answer is recorded to .*us-east-1/);
-    await assert.rejects(asked.https({ url: "https://images.example/a" }), Failure);
+    const askForVolumes = (region: string) => recorded.aws("ec2:DescribeVolumes", { region, parameters: {} });
+    assert.deepEqual(await askForVolumes(region), answer);
+    assert.equal((await recorded.http({ url: "https://images.example/a" })).body, "yes");
+    await assert.rejects(askForVolumes("us-east-1"), /^Error: no answer is recorded to .*us-east-1/);
+    await assert.rejects(recorded.https({ url: "https://images.example/a" }), Failure);
   });
 
   it("keep a ledger from recorded entries on", async () => {

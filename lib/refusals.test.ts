@@ -49,39 +49,39 @@ describe("the name shown", () => {
 });
 
 describe("a refusal", () => {
-  const forbiddenWith = (message: string, details: object) => ({ code: 403, reason: "Forbidden", message, details });
-  const missing = (message: string, details: object) => ({ code: 404, reason: "NotFound", message, details });
+  const buildForbidden = (message: string, details: object) => ({ code: 403, reason: "Forbidden", message, details });
+  const buildNotFound = (message: string, details: object) => ({ code: 404, reason: "NotFound", message, details });
   const apps = { group: "apps", kind: "deployments" };
   const refusals: [string, Status, Status][] = [
     [
       "is Forbidden of a resource of the core group",
       forbidden(request(), "no"),
-      forbiddenWith('pods "a" is forbidden: no', { name: "a", kind: "pods" }),
+      buildForbidden('pods "a" is forbidden: no', { name: "a", kind: "pods" }),
     ],
     [
       "is Forbidden of a resource of another group",
       forbidden(request(deployment), "no"),
-      forbiddenWith('deployments.apps "a" is forbidden: no', { name: "a", ...apps }),
+      buildForbidden('deployments.apps "a" is forbidden: no', { name: "a", ...apps }),
     ],
     [
       "is Forbidden by the object's own name",
       forbidden(request(), "no", "own"),
-      forbiddenWith('pods "own" is forbidden: no', { name: "own", kind: "pods" }),
+      buildForbidden('pods "own" is forbidden: no', { name: "own", kind: "pods" }),
     ],
     [
       "is Forbidden by no name",
       forbidden(request(), "no", ""),
-      forbiddenWith("pods is forbidden: no", { kind: "pods" }),
+      buildForbidden("pods is forbidden: no", { kind: "pods" }),
     ],
     [
       "is NotFound of the core group",
       notFound({ group: "", resource: "namespaces" }, "x"),
-      missing('namespaces "x" not found', { name: "x", kind: "namespaces" }),
+      buildNotFound('namespaces "x" not found', { name: "x", kind: "namespaces" }),
     ],
     [
       "is NotFound of another group",
       notFound({ group: "apps", resource: "deployments" }, "x"),
-      missing('deployments.apps "x" not found', { name: "x", ...apps }),
+      buildNotFound('deployments.apps "x" not found', { name: "x", ...apps }),
     ],
     [
       "is TooManyRequests, without details",

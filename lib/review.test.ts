@@ -19,7 +19,7 @@ const review: { apiVersion: string; request: Fields } = JSON.parse(readFileSync(
 const request = (change: Fields) => ({ ...review, request: { ...review.request, ...change } });
 
 /** Returns the Failure; any other error is a bug of Postern. */
-const failureOf = (body: string): Failure | undefined => {
+const findFailure = (body: string): Failure | undefined => {
   try {
     decodeReview(body);
     return undefined;
@@ -44,7 +44,7 @@ describe("decode", () => {
       });
     });
 
-  const user = (change: Fields) => request({ userInfo: { username: "jane", ...change } });
+  const requestFrom = (change: Fields) => request({ userInfo: { username: "jane", ...change } });
   const optional: [string, object][] = [
     ...[
       "subResource",
@@ -61,14 +61,14 @@ describe("decode", () => {
       [`${key} null`, request({ [key]: null })],
     ]),
     ["nobody", request({ userInfo: {} })],
-    ["a user without groups", user({ groups: null, extra: null, uid: null })],
-    ["a user with an empty extra", user({ extra: { a: [], b: null } })],
+    ["a user without groups", requestFrom({ groups: null, extra: null, uid: null })],
+    ["a user with an empty extra", requestFrom({ extra: { a: [], b: null } })],
     ["empty texts", request({ name: "", namespace: "", subResource: "" })],
     ["a deletion", request({ operation: "DELETE", object: null, oldObject: {} })],
     ["a connection", request({ operation: "CONNECT", object: { kind: "PodExecOptions" }, options: null })],
   ];
   for (const [name, value] of optional)
-    it(`takes ${name}`, () => assert.equal(failureOf(JSON.stringify(value)), undefined));
+    it(`takes ${name}`, () => assert.equal(findFailure(JSON.stringify(value)), undefined));
 
   const gvk = { group: "", version: "v1", kind: "Pod" };
   const gvr = { group: "", version: "v1", resource: "pods" };
@@ -141,7 +141,7 @@ describe("decode", () => {
   ];
   for (const [name, value, path, expected] of refusals)
     it(`refuses ${name}`, () => {
-      const failure = failureOf(JSON.stringify(value));
+      const failure = findFailure(JSON.stringify(value));
       assert.equal(failure?.code, 400);
       assert.equal(failure?.message, `this is no AdmissionReview: ${path} must be ${expected}`);
     });
@@ -159,7 +159,7 @@ describe("decode", () => {
   ];
   for (const [name, body, sentence] of broken)
     it(`refuses ${name}`, () => {
-      const failure = failureOf(body);
+      const failure = findFailure(body);
       assert.deepEqual([failure?.code, failure?.message], [400, sentence]);
     });
 
@@ -179,7 +179,8 @@ describe("decode", () => {
       ['{"__proto__":{"a":1}}', undefined],
     );
     assert.equal(
-      failureOf(JSON.stringify(request({ uid: undefined })).replace('"kind"', '"__proto__":{"uid":"x"},"kind"'))?.code,
+      findFailure(JSON.stringify(request({ uid: undefined })).replace('"kind"', '"__proto__":{"uid":"x"},"kind"'))
+        ?.code,
       400,
     );
   });
@@ -191,29 +192,29 @@ describe("decode", () => {
   };
   it("takes an object 200,000 levels deep", () => {
     assert.equal(
-      failureOf(JSON.stringify(request({ object: 1 })).replace('"object":1', `"object":${nested.objects}`)),
+      findFailure(JSON.stringify(request({ object: 1 })).replace('"object":1', `"object":${nested.objects}`)),
       undefined,
     );
   });
   for (const [name, text] of Object.entries(nested)) {
-    it(`refuses ${name} 200,000 levels deep`, () => assert.equal(failureOf(text)?.code, 400));
+    it(`refuses ${name} 200,000 levels deep`, () => assert.equal(findFailure(text)?.code, 400));
     for (const key of ["uid", "operation", "kind", "resource", "name", "dryRun"])
       it(`refuses ${name} 200,000 levels deep as ${key}`, () => {
         assert.equal(
-          failureOf(JSON.stringify(request({ [key]: 1 })).replace(`"${key}":1`, `"${key}":${text}`))?.code,
+          findFailure(JSON.stringify(request({ [key]: 1 })).replace(`"${key}":1`, `"${key}":${text}`))?.code,
           400,
         );
       });
   }
 
   const anywhere = fc
-    .tuple(fc.constantFrom(...paths(review)), fc.jsonValue({ maxDepth: 3 }))
-    .map(([path, value]) => JSON.stringify(replaced(review, path, value)));
+    .tuple(fc.constantFrom(...listPaths(review)), fc.jsonValue({ maxDepth: 3 }))
+    .map(([path, value]) => JSON.stringify(replaceAt(review, path, value)));
 
   it("reads any text, or fails with 400", () => {
     const text = fc.oneof(fc.string({ unit: "binary" }), fc.json(), anywhere);
     fc.assert(
-      fc.property(text, (body) => [undefined, 400].includes(failureOf(body)?.code)),
+      fc.property(text, (body) => [undefined, 400].includes(findFailure(body)?.code)),
       { numRuns: 3000 },
     );
   });
@@ -227,14 +228,14 @@ describe("decode", () => {
       const index = at % (body.length + 1);
       return { word, body: body.slice(0, index) + word + (ends ? "" : body.slice(index)) };
     });
-    const said = fc
+    const quotedTexts = fc
       .tuple(secret, fc.constantFrom("uid", "operation", "kind", "name", "userInfo", "object", "dryRun"), fc.boolean())
       .map(([word, key, list]) => {
         return { word, body: JSON.stringify(request({ [key]: list ? [word] : word })) };
       });
     fc.assert(
-      fc.property(fc.oneof(cut, said), ({ body, word }) => {
-        const failure = failureOf(body);
+      fc.property(fc.oneof(cut, quotedTexts), ({ body, word }) => {
+        const failure = findFailure(body);
         assert.ok(!failure?.message.includes(word) && failure?.cause === undefined, failure?.message);
       }),
       { numRuns: 3000 },
@@ -243,15 +244,15 @@ describe("decode", () => {
 });
 
 /** Every place in a review but inside the object, which is the rule's affair. */
-function paths(value: unknown, path: string[] = []): string[][] {
+function listPaths(value: unknown, path: string[] = []): string[][] {
   if (typeof value !== "object" || value === null || path.at(-1) === "object") return [path];
-  return [path, ...Object.entries(value).flatMap(([key, inner]) => paths(inner, [...path, key]))];
+  return [path, ...Object.entries(value).flatMap(([key, inner]) => listPaths(inner, [...path, key]))];
 }
 
-function replaced(whole: unknown, [key, ...rest]: string[], value: unknown): unknown {
+function replaceAt(parent: unknown, [key, ...rest]: string[], value: unknown): unknown {
   if (key === undefined) return value;
-  const copy = Array.isArray(whole) ? [...whole] : { ...(whole as object) };
-  Reflect.set(copy, key, replaced(Reflect.get(copy, key), rest, value));
+  const copy = Array.isArray(parent) ? [...parent] : { ...(parent as object) };
+  Reflect.set(copy, key, replaceAt(Reflect.get(copy, key), rest, value));
   return copy;
 }
 
@@ -259,11 +260,11 @@ function replaced(whole: unknown, [key, ...rest]: string[], value: unknown): unk
 const receive = (body: string, version: string, uid: string, phase: "mutate" | "validate") => {
   const sent = JSON.parse(body);
   const { response } = sent;
-  const typed = (value: unknown, type: string) =>
+  const hasType = (value: unknown, type: string) =>
     assert.ok(value === undefined || typeof value === type, `${JSON.stringify(value)} is no ${type}`);
   assert.ok(response, "webhook response was absent");
-  typed(response.allowed, "boolean");
-  typed(response.patch, "string");
+  hasType(response.allowed, "boolean");
+  hasType(response.patch, "string");
   assert.match(
     response.patch ?? "",
     /^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$/,
@@ -279,19 +280,19 @@ const receive = (body: string, version: string, uid: string, phase: "mutate" | "
   const qualified = /^(?=.{1,63}$)([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]$/;
   for (const [key, value] of Object.entries(response.auditAnnotations ?? {})) {
     assert.match(key, qualified);
-    typed(value, "string");
+    hasType(value, "string");
   }
   const warnings: string[] = response.warnings ?? [];
   for (const text of warnings)
     assert.ok(text !== "" && text.isWellFormed() && !/\p{Cc}/u.test(text), JSON.stringify(text));
 
   let written = 0;
-  const length = (text: string) => Array.from(text).length;
-  const total = warnings.reduce((sum, text) => sum + length(text), 0);
+  const countCharacters = (text: string) => Array.from(text).length;
+  const total = warnings.reduce((sum, text) => sum + countCharacters(text), 0);
   const headers = [...new Set(warnings)].flatMap((text) => {
     const short = total > 4096 ? Array.from(text).slice(0, 256).join("") : text;
     if (written >= 4096) return [];
-    written += length(short);
+    written += countCharacters(short);
     return [short];
   });
   assert.deepEqual(headers, warnings, "no warning is cut or dropped on its way");
@@ -337,14 +338,19 @@ const outcomes = fc.record(
 ) as fc.Arbitrary<ReviewOutcome>;
 
 describe("encode", () => {
-  const asked = (version: string, uid: string) =>
+  const buildReview = (version: string, uid: string) =>
     decodeReview(JSON.stringify({ ...request({ uid }), apiVersion: `admission.k8s.io/${version}` }));
   const uids = fc.oneof(fc.uuid(), fc.string({ minLength: 1 }));
 
   it("says what the API server accepts, whatever a rule has said to mutate", () => {
     fc.assert(
       fc.property(fc.constantFrom("v1", "v1beta1"), uids, outcomes, patches, (version, uid, outcome, patch) => {
-        const received = receive(encodeReview(asked(version, uid), { ...outcome, patch }), version, uid, "mutate");
+        const received = receive(
+          encodeReview(buildReview(version, uid), { ...outcome, patch }),
+          version,
+          uid,
+          "mutate",
+        );
         assert.equal(received.allowed, outcome.allowed);
         if (outcome.allowed) assert.deepEqual(received.patch ?? [], JSON.parse(JSON.stringify(patch)));
       }),
@@ -356,7 +362,7 @@ describe("encode", () => {
     fc.assert(
       fc.property(fc.constantFrom("v1", "v1beta1"), uids, outcomes, (version, uid, outcome) => {
         assert.equal(
-          receive(encodeReview(asked(version, uid), outcome), version, uid, "validate").allowed,
+          receive(encodeReview(buildReview(version, uid), outcome), version, uid, "validate").allowed,
           outcome.allowed,
         );
       }),
@@ -364,16 +370,16 @@ describe("encode", () => {
     );
   });
 
-  const sentStatus = (status: Status) =>
-    JSON.parse(encodeReview(asked("v1", "1"), { allowed: false, status })).response.status;
+  const sendStatus = (status: Status) =>
+    JSON.parse(encodeReview(buildReview("v1", "1"), { allowed: false, status })).response.status;
   for (const code of [400, 422, 599])
     it(`sends a refusal of code ${code} as it is`, () => {
       const status = { code, reason: "Odd", message: "no" };
-      assert.deepEqual(sentStatus(status), status);
+      assert.deepEqual(sendStatus(status), status);
     });
   for (const code of [200, 399, 600, 700, 403.5, Number.NaN])
     it(`sends a refusal of code ${code} as 403`, () =>
-      assert.deepEqual(sentStatus({ code, reason: "Odd", message: "no" }), {
+      assert.deepEqual(sendStatus({ code, reason: "Odd", message: "no" }), {
         code: 403,
         reason: "Forbidden",
         message: "no",
@@ -386,11 +392,11 @@ describe("encode", () => {
       message: "no",
       details: { name: "a", kind: "Pod", causes: [{ reason: "FieldValueInvalid", message: "m", field: "spec" }] },
     };
-    assert.deepEqual(sentStatus(status), status);
+    assert.deepEqual(sendStatus(status), status);
   });
 
   it("refuses where no status was given", () => {
-    assert.deepEqual(receive(encodeReview(asked("v1", "1"), { allowed: false }), "v1", "1", "validate"), {
+    assert.deepEqual(receive(encodeReview(buildReview("v1", "1"), { allowed: false }), "v1", "1", "validate"), {
       allowed: false,
       code: 403,
       message: "denied the request: Forbidden",
@@ -427,9 +433,9 @@ describe("warnings", () => {
 
   it("are never dropped without a warning that says so", () => {
     fc.assert(
-      fc.property(fc.array(anyText, { maxLength: 60 }), (given) => {
-        const wanted = [...new Set(given.map(clean))].filter(Boolean);
-        const sent = fitWarnings(given);
+      fc.property(fc.array(anyText, { maxLength: 60 }), (texts) => {
+        const wanted = [...new Set(texts.map(clean))].filter(Boolean);
+        const sent = fitWarnings(texts);
         const [, more = "0"] = /^(\d+) more warnings did not fit$/.exec(sent.at(-1) ?? "") ?? [];
         const kept = more === "0" ? sent : sent.slice(0, -1);
         assert.equal(kept.length + Number(more), wanted.length);
@@ -455,14 +461,14 @@ describe("audit annotations", () => {
     ],
     ["give a name to an empty key", { "": "a", "---": "b" }, { note: "a; b" }],
   ];
-  for (const [name, given, sent] of mended) it(name, () => assert.deepEqual(fitAuditAnnotationKeys(given), sent));
+  for (const [name, audit, sent] of mended) it(name, () => assert.deepEqual(fitAuditAnnotationKeys(audit), sent));
 
   it("are never lost", () => {
     const keys = fc.oneof(anyText, fc.constantFrom("constructor", "__proto__", "hasOwnProperty", "a", "a ", "/a"));
     fc.assert(
-      fc.property(fc.dictionary(keys, anyText), (given) => {
-        const parts = (values: string[]) => values.flatMap((value) => value.toWellFormed().split("; ")).sort();
-        assert.deepEqual(parts(Object.values(fitAuditAnnotationKeys(given))), parts(Object.values(given)));
+      fc.property(fc.dictionary(keys, anyText), (audit) => {
+        const splitParts = (values: string[]) => values.flatMap((value) => value.toWellFormed().split("; ")).sort();
+        assert.deepEqual(splitParts(Object.values(fitAuditAnnotationKeys(audit))), splitParts(Object.values(audit)));
       }),
       { numRuns: 1000 },
     );

@@ -31,8 +31,8 @@ describe("merge", () => {
     ["gives what has no default", { optional: { a: 1 } }, { ...defaults, optional: { a: 1 } }],
     ["gives a member named as one of every object", { constructor: { a: 1 } }, { ...defaults, constructor: { a: 1 } }],
   ];
-  for (const [name, given, merged] of table)
-    it(name, () => assert.deepEqual(mergeWithDefaults(defaults, given), merged));
+  for (const [name, settings, merged] of table)
+    it(name, () => assert.deepEqual(mergeWithDefaults(defaults, settings), merged));
 
   it("keeps __proto__ as a key, and no prototype but the usual", () => {
     const merged = mergeWithDefaults({ open: {} }, JSON.parse('{"open":{"__proto__":{"a":1}},"__proto__":{"b":2}}'));
@@ -43,12 +43,12 @@ describe("merge", () => {
   const maps = fc.dictionary(fc.string(), fc.jsonValue());
   it("leaves both as they were, and has every member of either", () => {
     fc.assert(
-      fc.property(maps, maps, (one, other) => {
-        const before = JSON.stringify([one, other]);
-        const merged = mergeWithDefaults(one, other);
-        assert.equal(JSON.stringify([one, other]), before);
-        assert.deepEqual(new Set(Object.keys(merged)), new Set([...Object.keys(one), ...Object.keys(other)]));
-        assert.deepEqual(mergeWithDefaults(merged, other), merged);
+      fc.property(maps, maps, (left, right) => {
+        const before = JSON.stringify([left, right]);
+        const merged = mergeWithDefaults(left, right);
+        assert.equal(JSON.stringify([left, right]), before);
+        assert.deepEqual(new Set(Object.keys(merged)), new Set([...Object.keys(left), ...Object.keys(right)]));
+        assert.deepEqual(mergeWithDefaults(merged, right), merged);
       }),
     );
   });
@@ -100,10 +100,10 @@ describe("mistakes", () => {
     ["__proto__", JSON.parse('{"__proto__":{}}'), [["__proto__", `is unknown; one of ${keys} is expected`]]],
     ["toString", { toString: 1 }, [["toString", `is unknown; one of ${keys} is expected`]]],
   ];
-  for (const [name, given, found] of table)
+  for (const [name, settings, found] of table)
     it(`are ${name}`, () =>
       assert.deepEqual(
-        findMistakes(defaults, given).map(({ path, sentence }) => [path.join("."), sentence]),
+        findMistakes(defaults, settings).map(({ path, sentence }) => [path.join("."), sentence]),
         found,
       ));
 
@@ -125,16 +125,16 @@ describe("mistakes", () => {
       },
       { requiredKeys: [] },
     );
-    fc.assert(fc.property(like, (given) => findMistakes(defaults, given).length === 0));
+    fc.assert(fc.property(like, (settings) => findMistakes(defaults, settings).length === 0));
   });
 
   it("are found in anything, or merging it keeps the shape", () => {
     const anything = fc.dictionary(fc.constantFrom(...Object.keys(defaults), "other"), fc.jsonValue());
     fc.assert(
-      fc.property(anything, (given) => {
-        if (findMistakes(defaults, given).length > 0) return;
-        assert.deepEqual(findMistakes(defaults, mergeWithDefaults(defaults, given)), []);
-        assert.deepEqual(Object.keys(mergeWithDefaults(defaults, given)), Object.keys(defaults));
+      fc.property(anything, (settings) => {
+        if (findMistakes(defaults, settings).length > 0) return;
+        assert.deepEqual(findMistakes(defaults, mergeWithDefaults(defaults, settings)), []);
+        assert.deepEqual(Object.keys(mergeWithDefaults(defaults, settings)), Object.keys(defaults));
       }),
       { numRuns: 1000 },
     );

@@ -4,11 +4,11 @@ import fc from "fast-check";
 import { createTestSigner } from "../infra/parity/test-key.ts";
 import { buildClaim, openKeyVerifier } from "./url-key.ts";
 
-const [one, two, stranger] = [createTestSigner(1), createTestSigner(2), createTestSigner(3)];
+const [first, second, stranger] = [createTestSigner(1), createTestSigner(2), createTestSigner(3)];
 const versions: Record<string, number[]> = { "prod-eu": [1], "prod-us": [1], raised: [2, 3], none: [] };
-const keyVersions = (cluster: string) => (Object.hasOwn(versions, cluster) ? (versions[cluster] ?? []) : []);
-const admit = openKeyVerifier(one.publicKey, keyVersions);
-const id = ({ publicKey }: typeof one) => publicKey.slice(0, 8);
+const listKeyVersions = (cluster: string) => (Object.hasOwn(versions, cluster) ? (versions[cluster] ?? []) : []);
+const admit = openKeyVerifier(first.publicKey, listKeyVersions);
+const getKeyId = ({ publicKey }: typeof first) => publicKey.slice(0, 8);
 
 describe("a claim", () => {
   it("names the cluster and its key version", () => assert.equal(buildClaim("prod-eu", 2), "postern/1 prod-eu 2"));
@@ -17,29 +17,30 @@ describe("a claim", () => {
 describe("the openKeyVerifier", () => {
   it("does not begin its work with a public key that is none", () =>
     assert.throws(
-      () => openKeyVerifier(`${one.publicKey},rubbish`, keyVersions),
+      () => openKeyVerifier(`${first.publicKey},rubbish`, listKeyVersions),
       /^Error: "rubbish" is no Ed25519 public key/,
     ));
-  const valid = one.segment("prod-eu");
+  const valid = first.segment("prod-eu");
   it("admits the right key, and says whose it is", () => {
-    for (let time = 0; time < 2; time++) assert.deepEqual(admit(valid), { cluster: "prod-eu", key: `${id(one)}.1` });
+    for (let time = 0; time < 2; time++)
+      assert.deepEqual(admit(valid), { cluster: "prod-eu", key: `${getKeyId(first)}.1` });
   });
   it("admits either version while a key is raised, and says which", () => {
     assert.deepEqual(
-      [2, 3].map((version) => admit(one.segment("raised", version))?.key),
-      [`${id(one)}.2`, `${id(one)}.3`],
+      [2, 3].map((version) => admit(first.segment("raised", version))?.key),
+      [`${getKeyId(first)}.2`, `${getKeyId(first)}.3`],
     );
   });
   it("admits what either of two keys has signed, and says which", () => {
-    const either = openKeyVerifier(`${one.publicKey},${two.publicKey}`, keyVersions);
+    const verifyEither = openKeyVerifier(`${first.publicKey},${second.publicKey}`, listKeyVersions);
     assert.deepEqual(
-      [one, two, stranger].map(({ segment }) => either(segment("prod-eu"))?.key),
-      [`${id(one)}.1`, `${id(two)}.1`, undefined],
+      [first, second, stranger].map(({ segment }) => verifyEither(segment("prod-eu"))?.key),
+      [`${getKeyId(first)}.1`, `${getKeyId(second)}.1`, undefined],
     );
   });
 
   const signature = valid.slice("prod-eu.".length);
-  const flipped = (index: number) =>
+  const flipBit = (index: number) =>
     `prod-eu.${signature.slice(0, index)}${signature[index] === "A" ? "B" : "A"}${signature.slice(index + 1)}`;
   const wrong: [string, string][] = [
     ["nothing", ""],
@@ -48,24 +49,24 @@ describe("the openKeyVerifier", () => {
     ["a cluster with a dot", "prod-eu."],
     ["a signature alone", signature],
     ["a signature of zeros", `prod-eu.${"A".repeat(86)}`],
-    ["a signature changed at its beginning", flipped(0)],
-    ["a signature changed in its middle", flipped(43)],
+    ["a signature changed at its beginning", flipBit(0)],
+    ["a signature changed in its middle", flipBit(43)],
     ["a signature cut short", valid.slice(0, -1)],
     ["a signature that goes on", `${valid}A`],
     ["a signature that is padded", `${valid}==`],
     ["a signature in plain base64", `prod-eu.${"+/".repeat(43)}`],
     ["a line break behind it", `${valid}\n`],
     ["a space before it", ` ${valid}`],
-    ["another cluster's key", `prod-eu.${one.segment("prod-us").slice("prod-us.".length)}`],
+    ["another cluster's key", `prod-eu.${first.segment("prod-us").slice("prod-us.".length)}`],
     ["a cluster in capitals", `PROD-EU.${signature}`],
     ["a stranger's key", stranger.segment("prod-eu")],
-    ["a key of an old version", one.segment("raised", 1)],
-    ["a key of a version to come", one.segment("prod-eu", 2)],
-    ["a cluster without versions", one.segment("none")],
-    ["a cluster that isn't here", one.segment("elsewhere")],
-    ["a cluster named as a member of every object", one.segment("constructor")],
-    ["a cluster whose name is too long", one.segment("a".repeat(64))],
-    ["a cluster whose name holds a space", one.segment("prod eu")],
+    ["a key of an old version", first.segment("raised", 1)],
+    ["a key of a version to come", first.segment("prod-eu", 2)],
+    ["a cluster without versions", first.segment("none")],
+    ["a cluster that isn't here", first.segment("elsewhere")],
+    ["a cluster named as a member of every object", first.segment("constructor")],
+    ["a cluster whose name is too long", first.segment("a".repeat(64))],
+    ["a cluster whose name holds a space", first.segment("prod eu")],
   ];
   for (const [name, segment] of wrong)
     it(`sends away ${name}, each time`, () => {
@@ -81,16 +82,16 @@ describe("the openKeyVerifier", () => {
       .filter((spelling) => Buffer.from(spelling, "base64url").equals(bytes));
     assert.equal(spellings.length, 16);
     assert.deepEqual(
-      spellings.filter((spelling) => openKeyVerifier(one.publicKey, keyVersions)(`prod-eu.${spelling}`)),
+      spellings.filter((spelling) => openKeyVerifier(first.publicKey, listKeyVersions)(`prod-eu.${spelling}`)),
       [signature],
     );
   });
 
   it("sends away all where it has no key", () => {
-    for (const none of ["", ",", ",,"]) assert.equal(openKeyVerifier(none, keyVersions)(valid), undefined);
+    for (const none of ["", ",", ",,"]) assert.equal(openKeyVerifier(none, listKeyVersions)(valid), undefined);
   });
   it("fails where its keys are none: that is our fault, not the caller's", () => {
-    assert.throws(() => openKeyVerifier("garbage", keyVersions)(valid));
+    assert.throws(() => openKeyVerifier("garbage", listKeyVersions)(valid));
   });
 
   it("sends away any other text", () => {
@@ -107,39 +108,39 @@ describe("the openKeyVerifier", () => {
   });
 
   it("remembers the right, and no more than it said it would", () => {
-    let asked = 0;
-    const counting = openKeyVerifier(one.publicKey, () => {
-      asked += 1;
+    let count = 0;
+    const verifyCounted = openKeyVerifier(first.publicKey, () => {
+      count += 1;
       return [1];
     });
-    const questions = (segments: string[]) => {
-      const before = asked;
-      for (const segment of segments) counting(segment);
-      return asked - before;
+    const countQuestions = (segments: string[]) => {
+      const before = count;
+      for (const segment of segments) verifyCounted(segment);
+      return count - before;
     };
-    const right = Array.from({ length: 1000 }, (_, index) => one.segment(`c${index}`));
-    assert.equal(questions(right), 1000);
-    assert.equal(questions(right.slice(-256)), 0, "the last 256 are known");
-    assert.equal(questions(right.slice(743, 744)), 1, "and no more");
-    assert.equal(questions(right.slice(0, 744)), 744, "those before are forgotten");
+    const right = Array.from({ length: 1000 }, (_, index) => first.segment(`c${index}`));
+    assert.equal(countQuestions(right), 1000);
+    assert.equal(countQuestions(right.slice(-256)), 0, "the last 256 are known");
+    assert.equal(countQuestions(right.slice(743, 744)), 1, "and no more");
+    assert.equal(countQuestions(right.slice(0, 744)), 744, "those before are forgotten");
   });
 
   it("remembers nothing that is wrong", () => {
-    let asked = 0;
-    const counting = openKeyVerifier(one.publicKey, () => {
-      asked += 1;
+    let count = 0;
+    const verifyCounted = openKeyVerifier(first.publicKey, () => {
+      count += 1;
       return [1];
     });
-    counting(valid);
+    verifyCounted(valid);
     const garbage = Array.from(
       { length: 10_000 },
       (_, index) => `prod-eu.${Buffer.from(index.toString().padStart(64, "0")).toString("base64url")}`,
     );
-    for (const segment of garbage) counting(segment);
-    assert.equal(asked, 10_001);
-    for (const segment of garbage.slice(-100)) counting(segment);
-    assert.equal(asked, 10_101, "each wrong one is verified again");
-    counting(valid);
-    assert.equal(asked, 10_101, "and has displaced no right one");
+    for (const segment of garbage) verifyCounted(segment);
+    assert.equal(count, 10_001);
+    for (const segment of garbage.slice(-100)) verifyCounted(segment);
+    assert.equal(count, 10_101, "each wrong one is verified again");
+    verifyCounted(valid);
+    assert.equal(count, 10_101, "and has displaced no right one");
   });
 });

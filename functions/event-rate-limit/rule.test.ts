@@ -71,9 +71,9 @@ describe("event-rate-limit", () => {
   };
   for (const [type, key, request] of sameKey)
     it(`counts events with the same key of type ${type} together`, async () => {
-      const [first, other, second] = await sendAll([buildLimit(type, 1)], {}, otherKeys, request);
+      const [first, otherUser, second] = await sendAll([buildLimit(type, 1)], {}, otherKeys, request);
       assert.equal(first, "");
-      assert.equal(other, type === "Server" ? `Too many requests: ${describeLimit("Server", "")}` : "");
+      assert.equal(otherUser, type === "Server" ? `Too many requests: ${describeLimit("Server", "")}` : "");
       assert.equal(second, `Too many requests: ${describeLimit(type, key)}`);
     });
   it("leaves absent fields out of a key", async () => {

@@ -28,8 +28,8 @@ const cases: Case[] = [
 for (const entry of cases)
   it(`${"mutate" in entry ? "adds no defaults to" : "checks no bounds of"} an object of ${entry.resource} that is being deleted`, async () => {
     const isChangedOrRefused = async (oldObject: Case["oldObject"]) => {
-      const given: Case = { ...entry, ...(oldObject && { oldObject }), needs: { objects: [range] } };
-      const { refused, operations } = await decideCase(given);
+      const caseWithRange: Case = { ...entry, ...(oldObject && { oldObject }), needs: { objects: [range] } };
+      const { refused, operations } = await decideCase(caseWithRange);
       return refused || operations > 0;
     };
     const metadata = { name: "a", deletionTimestamp: "2026-01-01T00:00:00Z" };

@@ -55,8 +55,8 @@ describe("node-restriction", () => {
       buildRequest("UPDATE", { ...ofPod, object: { ...pod, status: running } }),
     ]) {
       assert.equal(isCalled(usual), false, JSON.stringify(usual));
-      const other = { username: "system:node:n2", groups: ["system:nodes"] };
-      assert.equal(isCalled({ ...usual, userInfo: other }), true, "by the kubelet of another node");
+      const otherNode = { username: "system:node:n2", groups: ["system:nodes"] };
+      assert.equal(isCalled({ ...usual, userInfo: otherNode }), true, "by the kubelet of another node");
       assert.equal(isCalled({ ...usual, userInfo: { username: "jane" } }), false, "by another user");
     }
   });

@@ -18,21 +18,21 @@ describe("pod-security-policy", async () => {
 
   it("changes a pod only once, and admits it afterwards, under every policy", async () => {
     let filledIn = 0;
-    for (const given of settings)
+    for (const setting of settings)
       for (const mutate of pods) {
-        const { outcome, refused } = await decideCase({ name: "", settings: given, mutate });
+        const { outcome, refused } = await decideCase({ name: "", settings: setting, mutate });
         if (refused) continue;
         const pod = applyOutcomePatch(mutate, outcome) as KubernetesObject;
         filledIn++;
         assert.equal(
-          (await decideCase({ name: "", settings: given, mutate: pod })).operations,
+          (await decideCase({ name: "", settings: setting, mutate: pod })).operations,
           0,
-          JSON.stringify([given, pod]),
+          JSON.stringify([setting, pod]),
         );
         assert.equal(
-          (await decideCase({ name: "", settings: given, validate: pod })).refused,
+          (await decideCase({ name: "", settings: setting, validate: pod })).refused,
           false,
-          JSON.stringify([given, pod]),
+          JSON.stringify([setting, pod]),
         );
       }
     assert.ok(filledIn > 0);
@@ -93,9 +93,9 @@ describe("a refusal of pod-security-policy", () => {
 
 describe("the use of a policy", () => {
   const decideUse = (use: object, request: object = {}) => {
-    const given = { policies: [{ metadata: { name: "p" }, spec, use }] };
+    const needs = { policies: [{ metadata: { name: "p" }, spec, use }] };
     const validate = { metadata: { name: "a" }, spec: { serviceAccountName: "builder", containers: [] } };
-    const entry: Case = { name: "", settings: given, validate, namespace: "shop", ...request };
+    const entry: Case = { name: "", settings: needs, validate, namespace: "shop", ...request };
     return decideCase(entry);
   };
   const mayUse = async (use: object, request?: object) => !(await decideUse(use, request)).refused;

@@ -37,7 +37,7 @@ const exemptions = fc.record({
 });
 const settingsOf = fc
   .record({ defaults, exemptions })
-  .map((given) => mergeSettings(standard, given) as PodSecuritySettings);
+  .map((changes) => mergeSettings(standard, changes) as PodSecuritySettings);
 
 const labelLevel = makeRare(constantFrom("privileged", "baseline", "restricted", "", "Baseline", "none"));
 const labelVersion = makeRare(
@@ -86,12 +86,12 @@ describe("the webhook entries of pod-security", () => {
           const defaults = getDefaultPolicy(settings);
           for (const [own, name] of namespaces) {
             const labels = { ...own, "kubernetes.io/metadata.name": name };
-            const asked = parseNamespacePolicy(labels, defaults).policy;
+            const namespacePolicy = parseNamespacePolicy(labels, defaults).policy;
             const [entry, ...others] = selectEntries(resource, labels, settings);
             assert.deepEqual(others, []);
             if (entry === undefined) {
               const isExempt = settings.exemptions.namespaces.includes(name);
-              assert.ok(isExempt || isPrivileged(asked, checkedModes[resource]));
+              assert.ok(isExempt || isPrivileged(namespacePolicy, checkedModes[resource]));
               continue;
             }
             assert.ok(!settings.exemptions.namespaces.includes(name));
@@ -103,7 +103,8 @@ describe("the webhook entries of pod-security", () => {
             }
             const { policy } = parseNamespacePolicy(named, defaults);
             assert.equal(entry.guards, resource === "pods" && !isPrivileged(policy, ["enforce"]));
-            for (const mode of checkedModes[resource]) assert.deepEqual(policy[mode], asked[mode], entry.name);
+            for (const mode of checkedModes[resource])
+              assert.deepEqual(policy[mode], namespacePolicy[mode], entry.name);
             assert.ok(!isPrivileged(policy, checkedModes[resource]), "the entry is necessary");
           }
         }),
@@ -144,8 +145,8 @@ describe("the webhook entries of pod-security", () => {
           const capabilities = createRecordedCapabilities({ objects: [namespace] });
           const [entry] = selectEntries(resource, labels, settings);
           const object = resource === "pods" ? { metadata: { name: "p" }, spec } : { spec: { template: { spec } } };
-          const whole = await evaluateObject(object, { resource, settings, capabilities });
-          if (entry === undefined) return assert.deepEqual([whole.allowed, whole.warnings ?? []], [true, []]);
+          const outcome = await evaluateObject(object, { resource, settings, capabilities });
+          if (entry === undefined) return assert.deepEqual([outcome.allowed, outcome.warnings ?? []], [true, []]);
 
           const { audit, ...rest } = await evaluateObject(object, {
             resource,
@@ -153,7 +154,7 @@ describe("the webhook entries of pod-security", () => {
             capabilities,
             variant: entry.name,
           });
-          const { audit: wanted, ...wantedRest } = whole;
+          const { audit: wanted, ...wantedRest } = outcome;
           assert.deepEqual(rest, wantedRest);
           // The annotation `error` about an invalid label is written only if the namespace is read.
           assert.deepEqual({ ...audit, error: "" }, { ...wanted, error: "" });

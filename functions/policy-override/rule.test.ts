@@ -14,13 +14,13 @@ const buildPolicy = (name: string, ...overriders: object[]): KinitirasPolicy =>
     ...{ apiVersion: "policy.kcloudlabs.io/v1alpha1", kind: "ClusterOverridePolicy", metadata: { name } },
     spec: {
       resourceSelectors: [{ apiVersion: "v1", kind: "Pod" }],
-      overrideRules: overriders.map((one) => ({ overriders: one })),
+      overrideRules: overriders.map((overrider) => ({ overriders: overrider })),
     },
   }) as unknown as KinitirasPolicy;
 const addLabel = (path: string) => ({ template: { type: "labels", operation: "add", path, value: { string: "x" } } });
 /** A policy that refers to a Secret, or to what is given instead. */
-const buildReferencePolicy = (given: object = {}) => {
-  const k8s = { apiVersion: "v1", kind: "Secret", name: "s", namespace: "team", ...given };
+const buildReferencePolicy = (reference: object = {}) => {
+  const k8s = { apiVersion: "v1", kind: "Secret", name: "s", namespace: "team", ...reference };
   const template = { type: "labels", operation: "add", path: "a", valueRef: { from: "k8s", path: "data.x", k8s } };
   return buildPolicy("cap", { template });
 };
@@ -30,7 +30,7 @@ const change = async (settings: object, more: Partial<Capabilities> = {}, reques
   const kind = { group: "", version: "v1", kind: "Pod" };
   const resource = { group: "", version: "v1", resource: "pods" };
   // These fields of a request are all that the rule reads.
-  const asked = {
+  const admissionRequest = {
     operation: "CREATE",
     kind,
     resource,
@@ -39,7 +39,7 @@ const change = async (settings: object, more: Partial<Capabilities> = {}, reques
     ...request,
   } as unknown as AdmissionRequest;
   const objects = [{ apiVersion: "v1", kind: "Secret", metadata: { name: "s", namespace: "team" }, data: { x: "y" } }];
-  return decide("mutate", asked, {
+  return decide("mutate", admissionRequest, {
     settings,
     capabilities: { ...createRecordedCapabilities({ objects, discovery }), ...more },
   });

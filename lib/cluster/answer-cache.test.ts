@@ -4,18 +4,18 @@ import fc from "fast-check";
 import { type AnswerCache, type CacheableAnswer, createAnswerCache } from "./answer-cache.ts";
 
 /** Returns the answer, also of a pending search. */
-const recall = async (memory: AnswerCache, ...asked: Parameters<AnswerCache["recall"]>): Promise<unknown> => {
-  const said = memory.recall(...asked);
-  return "pending" in said ? said.pending : said.content;
+const recall = async (memory: AnswerCache, ...parameters: Parameters<AnswerCache["recall"]>): Promise<unknown> => {
+  const cached = memory.recall(...parameters);
+  return "pending" in cached ? cached.pending : cached.content;
 };
 
-const found = (content: unknown, bytes: number | undefined = 1): CacheableAnswer => ({ content, bytes });
+const buildAnswer = (content: unknown, bytes: number | undefined = 1): CacheableAnswer => ({ content, bytes });
 
 describe("a memory", () => {
   it("answers from before what may be that old, and searches what may not", async () => {
     const memory = createAnswerCache();
     let searches = 0;
-    const ask = (earliest: number) => recall(memory, "a", earliest, async () => found(++searches));
+    const ask = (earliest: number) => recall(memory, "a", earliest, async () => buildAnswer(++searches));
     assert.equal(await ask(0), 1);
     assert.equal(await ask(0), 1);
     assert.equal(await ask(Date.now() + 1), 2);
@@ -30,9 +30,9 @@ describe("a memory", () => {
       searches += 1;
       return promise;
     };
-    const asked = [recall(memory, "a", 0, search), recall(memory, "a", 0, search)];
-    resolve(found("b"));
-    assert.deepEqual(await Promise.all(asked), ["b", "b"]);
+    const pending = [recall(memory, "a", 0, search), recall(memory, "a", 0, search)];
+    resolve(buildAnswer("b"));
+    assert.deepEqual(await Promise.all(pending), ["b", "b"]);
     assert.equal(searches, 1);
   });
 
@@ -41,12 +41,12 @@ describe("a memory", () => {
     const failing = recall(memory, "a", 0, async () => Promise.reject(new Error("no")));
     await assert.rejects(failing, /no/);
     assert.equal(await recall(memory, "a", 0, async () => ({ content: "none", bytes: undefined })), "none");
-    assert.equal(await recall(memory, "a", 0, async () => found("there")), "there");
+    assert.equal(await recall(memory, "a", 0, async () => buildAnswer("there")), "there");
   });
 
   it("keeps within its bounds, and what was used last", async () => {
     const memory = createAnswerCache({ entries: 3, bytes: 100 });
-    const put = (key: string, bytes: number) => recall(memory, key, 0, async () => found(`${key}1`, bytes));
+    const put = (key: string, bytes: number) => recall(memory, key, 0, async () => buildAnswer(`${key}1`, bytes));
     const has = async (key: string) =>
       (await recall(memory, key, 0, async () => ({ content: undefined, bytes: undefined }))) !== undefined;
     for (const key of ["a", "b", "c"]) await put(key, 1);
@@ -67,12 +67,12 @@ describe("a memory", () => {
   it("never mixes the answers of different keys, in any order of calls", async () => {
     const keys = fc.array(fc.tuple(fc.integer({ min: 0, max: 8 }), fc.nat(3), fc.boolean()), { maxLength: 60 });
     await fc.assert(
-      fc.asyncProperty(keys, async (asked) => {
+      fc.asyncProperty(keys, async (questions) => {
         const memory = createAnswerCache({ entries: 4, bytes: 10 });
-        const answers = asked.map(async ([key, bytes, fresh]) => {
+        const answers = questions.map(async ([key, bytes, fresh]) => {
           const search = async () => {
             await new Promise(setImmediate);
-            return found(key, bytes === 3 ? undefined : bytes);
+            return buildAnswer(key, bytes === 3 ? undefined : bytes);
           };
           return [key, await recall(memory, `${key}`, fresh ? Date.now() : 0, search)] as const;
         });

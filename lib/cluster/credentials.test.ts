@@ -5,20 +5,20 @@ import type { sendRequest } from "./https-request.ts";
 
 const identity = { accessKeyId: "AKIDEXAMPLE", secretAccessKey: "secret", sessionToken: "session" };
 const minute = 60_000;
-const soon = () => Date.now() + 1000;
+const getDeadline = () => Date.now() + 1000;
 
 /** AWS, that hands out another token each time. */
-const aws = (answer: (count: number) => { status?: number; body: unknown }) => {
-  const asked: { url: string; headers: Record<string, string>; body: unknown }[] = [];
+const answerAws = (answer: (count: number) => { status?: number; body: unknown }) => {
+  const requests: { url: string; headers: Record<string, string>; body: unknown }[] = [];
   const ask: typeof sendRequest = async (url, { headers }, body = "") => {
-    asked.push({ url, headers: { ...Object(headers) }, body: JSON.parse(String(body)) });
-    const { status = 200, body: said } = answer(asked.length);
-    return { status, body: typeof said === "string" ? said : JSON.stringify(said), retryAfter: undefined };
+    requests.push({ url, headers: { ...Object(headers) }, body: JSON.parse(String(body)) });
+    const { status = 200, body: content } = answer(requests.length);
+    return { status, body: typeof content === "string" ? content : JSON.stringify(content), retryAfter: undefined };
   };
-  return { asked, around: { identity: () => identity, ask } };
+  return { requests, sources: { identity: () => identity, ask } };
 };
 
-const clock = (test: TestContext) => {
+const mockClock = (test: TestContext) => {
   test.mock.timers.enable({ apis: ["Date"], now: new Date("2026-01-02T03:04:05Z") });
   return (minutes: number) => test.mock.timers.setTime(Date.now() + minutes * minute);
 };
@@ -26,30 +26,30 @@ const clock = (test: TestContext) => {
 describe("the credentials for a cluster", () => {
   it("is a token that was given, always the same", async () => {
     const { token, refused } = createTokenSource({ token: "t" });
-    assert.equal(await token(soon()), "t");
+    assert.equal(await token(getDeadline()), "t");
     await refused("t");
-    assert.equal(await token(soon()), "t");
+    assert.equal(await token(getDeadline()), "t");
   });
 
   it("is no token where a certificate says it", async () => {
-    assert.equal(await createTokenSource({ cert: "c", key: "k" }).token(soon()), undefined);
+    assert.equal(await createTokenSource({ cert: "c", key: "k" }).token(getDeadline()), undefined);
   });
 
   it("is a request to STS that the cluster can send for us, made anew before it ends", async (test) => {
-    const pass = clock(test);
-    const { asked, around } = aws(() => ({ body: {} }));
+    const pass = mockClock(test);
+    const { requests, sources } = answerAws(() => ({ body: {} }));
     const credentials = { eks: "prod", region: "eu-west-1" };
-    const { token } = createTokenSource(credentials, around);
-    const first = await token(soon());
+    const { token } = createTokenSource(credentials, sources);
+    const first = await token(getDeadline());
     assert.equal(first, createEksToken(credentials, identity, new Date()));
     const url = new URL(Buffer.from(String(first).replace("k8s-aws-v1.", ""), "base64url").toString());
     assert.equal(url.host, "sts.eu-west-1.amazonaws.com");
     assert.equal(url.searchParams.get("X-Amz-SignedHeaders"), "host;x-k8s-aws-id");
     pass(9);
-    assert.equal(await token(soon()), first);
+    assert.equal(await token(getDeadline()), first);
     pass(2);
-    assert.notEqual(await token(soon()), first);
-    assert.deepEqual(asked, [], "nobody needs to be asked");
+    assert.notEqual(await token(getDeadline()), first);
+    assert.deepEqual(requests, [], "nobody needs to be asked");
   });
 
   const stored: [
@@ -79,29 +79,29 @@ describe("the credentials for a cluster", () => {
   ];
   for (const [name, credentials, question, answer, host, header] of stored) {
     it(`is ${name}, read once in a while`, async (test) => {
-      const pass = clock(test);
-      const { asked, around } = aws((count) => ({ body: answer(`t${count}`) }));
-      const { token } = createTokenSource(credentials, around);
-      assert.deepEqual(await Promise.all([token(soon()), token(soon())]), ["t1", "t1"]);
-      const [{ url, headers, body } = { url: "", headers: {}, body: {} }] = asked;
+      const pass = mockClock(test);
+      const { requests, sources } = answerAws((count) => ({ body: answer(`t${count}`) }));
+      const { token } = createTokenSource(credentials, sources);
+      assert.deepEqual(await Promise.all([token(getDeadline()), token(getDeadline())]), ["t1", "t1"]);
+      const [{ url, headers, body } = { url: "", headers: {}, body: {} }] = requests;
       assert.deepEqual([url, body], [`https://${host}/`, question]);
       assert.deepEqual({ ...headers, ...header }, headers);
       assert.match(headers.authorization ?? "", /^AWS4-HMAC-SHA256 Credential=AKIDEXAMPLE\//);
       pass(4);
-      assert.equal(await token(soon()), "t1");
+      assert.equal(await token(getDeadline()), "t1");
       pass(2);
-      assert.equal(await token(soon()), "t2");
+      assert.equal(await token(getDeadline()), "t2");
     });
 
     it(`is ${name}, and is read once more after servers refused it`, async () => {
-      const { asked, around } = aws((count) => ({ body: answer(`t${count}`) }));
-      const { token, refused } = createTokenSource(credentials, around);
-      await token(soon());
+      const { requests, sources } = answerAws((count) => ({ body: answer(`t${count}`) }));
+      const { token, refused } = createTokenSource(credentials, sources);
+      await token(getDeadline());
       await refused("t1");
-      assert.equal(await token(soon()), "t2");
+      assert.equal(await token(getDeadline()), "t2");
       await refused("t1");
-      assert.equal(await token(soon()), "t2");
-      assert.equal(asked.length, 2);
+      assert.equal(await token(getDeadline()), "t2");
+      assert.equal(requests.length, 2);
     });
   }
 
@@ -117,10 +117,10 @@ describe("the credentials for a cluster", () => {
   ];
   for (const [name, answer, sentence] of wrong)
     it(`can't be read if a secret ${name}, and is read again at the next call`, async () => {
-      const { around } = aws((count) => (count === 1 ? answer : { body: { SecretString: "t" } }));
-      const { token } = createTokenSource({ secret: "postern", region: "eu-west-1" }, around);
-      await assert.rejects(token(soon()), sentence);
-      assert.equal(await token(soon()), "t");
+      const { sources } = answerAws((count) => (count === 1 ? answer : { body: { SecretString: "t" } }));
+      const { token } = createTokenSource({ secret: "postern", region: "eu-west-1" }, sources);
+      await assert.rejects(token(getDeadline()), sentence);
+      assert.equal(await token(getDeadline()), "t");
     });
 
   it("can't be created without an AWS identity", async () => {
@@ -128,7 +128,7 @@ describe("the credentials for a cluster", () => {
     delete process.env.AWS_ACCESS_KEY_ID;
     try {
       await assert.rejects(
-        createTokenSource({ eks: "a", region: "b" }).token(soon()),
+        createTokenSource({ eks: "a", region: "b" }).token(getDeadline()),
         /^Error: there is no AWS identity: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY are not set$/,
       );
     } finally {

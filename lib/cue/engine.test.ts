@@ -5,10 +5,10 @@ import { describe, it } from "node:test";
 import { Failure } from "../failure.ts";
 import { type CueEngine, createEngine, evaluateCue, warmUpEngine } from "./engine.ts";
 
-const inMilliseconds = (milliseconds: number) => Date.now() + milliseconds;
-const inOneMinute = () => inMilliseconds(60_000);
+const addToNow = (milliseconds: number) => Date.now() + milliseconds;
+const getLateDeadline = () => addToNow(60_000);
 /** Returns the value or the error's message. */
-const getOutcome = (own: CueEngine, source: string, deadline = inOneMinute()) =>
+const getOutcome = (own: CueEngine, source: string, deadline = getLateDeadline()) =>
   own.evaluate(source, deadline).catch((error: Error) => error.message);
 
 const nest = (depth: number, open = "[", close = "]") => `a: ${open.repeat(depth)}${close.repeat(depth)}`;
@@ -41,8 +41,8 @@ describe("engine", () => {
       const own = createEngine(128);
       own.warmUp();
       await once(process, "worker");
-      if (source === endless) await own.evaluate("a: 0", inOneMinute());
-      assert.equal(await getOutcome(own, source, source === endless ? inMilliseconds(300) : inOneMinute()), message);
+      if (source === endless) await own.evaluate("a: 0", getLateDeadline());
+      assert.equal(await getOutcome(own, source, source === endless ? addToNow(300) : getLateDeadline()), message);
       // A thread is made after its files were looked for, and so after this line.
       await once(process, "worker", { signal: AbortSignal.timeout(60_000) });
     });
@@ -73,9 +73,9 @@ describe("engine", () => {
   ];
   for (const [what, source, message] of hostile)
     it(`evaluates the next script after one that ${what}`, async () => {
-      const said = await getOutcome(small, source);
-      if (typeof message === "string") assert.equal(said, message);
-      else assert.match(said, message);
+      const outcome = await getOutcome(small, source);
+      if (typeof message === "string") assert.equal(outcome, message);
+      else assert.match(outcome, message);
       assert.equal(await getOutcome(small, "a: 1"), '{"a":1}');
     });
 
@@ -83,14 +83,14 @@ describe("engine", () => {
     const own = createEngine();
     await own.evaluate("a: 0");
     const all = [
-      getOutcome(own, endless, inMilliseconds(700)),
+      getOutcome(own, endless, addToNow(700)),
       ...Array.from({ length: 19 }, (_, index) => getOutcome(own, `a: ${index}`)),
-      getOutcome(own, "a: 1", inMilliseconds(-1)),
+      getOutcome(own, "a: 1", addToNow(-1)),
     ];
     const wanted = [late, ...Array.from({ length: 19 }, (_, index) => `{"a":${index}}`), late];
     assert.deepEqual(await Promise.all(all), wanted);
     await assert.rejects(
-      own.evaluate(endless, inMilliseconds(300)),
+      own.evaluate(endless, addToNow(300)),
       (error) => error instanceof Failure && error.code === 504,
     );
     assert.equal(await getOutcome(own, "a: 1"), '{"a":1}');
@@ -128,11 +128,11 @@ describe("engine", () => {
     const child = spawn(process.execPath, ["--input-type=module", "-e", program], {
       stdio: ["ignore", "pipe", "inherit"],
     });
-    let said = "";
+    let message = "";
     child.stdout.on("data", (data) => {
-      said += data;
+      message += data;
     });
     const [code] = await once(child, "exit", { signal: AbortSignal.timeout(60_000) });
-    assert.deepEqual([code, said], [0, '{"a":1}\n']);
+    assert.deepEqual([code, message], [0, '{"a":1}\n']);
   });
 });

@@ -16,7 +16,7 @@ import { parseCertificateSubject } from "./certificate-request.ts";
 
 x509.cryptoProvider.set(webcrypto);
 const keys = await webcrypto.subtle.generateKey({ name: "ECDSA", namedCurve: "P-256" }, false, ["sign", "verify"]);
-const libraryRequest = (json: x509.JsonNameParams) =>
+const createLibraryRequest = (json: x509.JsonNameParams) =>
   x509.Pkcs10CertificateRequestGenerator.create({
     name: new x509.Name(json),
     keys,
@@ -26,10 +26,10 @@ const libraryRequest = (json: x509.JsonNameParams) =>
 const noBlock = { fault: "PEM block type must be CERTIFICATE REQUEST" };
 const noRequest = { fault: "the PEM block holds no PKCS #10 certificate request in DER" };
 
-const subjectIn = (...names: Buffer[]) =>
+const readSubject = (...names: Buffer[]) =>
   parseCertificateSubject(encodeCertificateRequest(toPem(buildCertificateRequest(...names))));
-const commonNameOf = (identifier: number, ...octets: number[]) =>
-  subjectIn(encodeX509NameSet(encodeX509NameAttribute("CN", encodeDer(identifier, octets))));
+const readCommonName = (identifier: number, ...octets: number[]) =>
+  readSubject(encodeX509NameSet(encodeX509NameAttribute("CN", encodeDer(identifier, octets))));
 const isMalformed = (answer: object) => assert.deepEqual(answer, noRequest);
 
 describe("a certificate request", () => {
@@ -52,10 +52,10 @@ describe("a certificate request", () => {
           const attributes = Map.groupBy(parts, ([type]) => type);
           return Object.fromEntries([...attributes].map(([type, of]) => [type, of.map(([, { json }]) => json)]));
         });
-        const said = await libraryRequest(json);
+        const request = await createLibraryRequest(json);
         // The library sorts what it writes as a set.
-        const own = new x509.Pkcs10CertificateRequest(said.rawData).subjectName;
-        assert.deepEqual(parseCertificateSubject(encodeCertificateRequest(said.toString("pem"))), {
+        const own = new x509.Pkcs10CertificateRequest(request.rawData).subjectName;
+        assert.deepEqual(parseCertificateSubject(encodeCertificateRequest(request.toString("pem"))), {
           subject: { commonName: own.getField("CN").at(-1) ?? "", organizations: own.getField("O") },
         });
         const wanted = names.flat().flatMap(([type, { text }]) => (type === "O" ? [text] : []));
@@ -67,7 +67,7 @@ describe("a certificate request", () => {
 
   it("has the last of its common names, and all organizations, also several in one set", () => {
     assert.deepEqual(
-      subjectIn(
+      readSubject(
         encodeX509NameSet(encodeX509NameAttribute("CN", "a"), encodeX509NameAttribute("O", "system:masters")),
         encodeX509NameSet(
           encodeX509NameAttribute("O", "b"),
@@ -81,36 +81,36 @@ describe("a certificate request", () => {
   });
 
   it("may have an empty subject", () => {
-    assert.deepEqual(subjectIn(), { subject: { commonName: "", organizations: [] } });
+    assert.deepEqual(readSubject(), { subject: { commonName: "", organizations: [] } });
   });
 
   it("says strings in every way that Go reads", () => {
-    const called = (commonName: string) => ({ subject: { commonName, organizations: [] } });
+    const buildResult = (commonName: string) => ({ subject: { commonName, organizations: [] } });
     const [a, b] = [0x61, 0x62];
-    assert.deepEqual(commonNameOf(0x0c, 0xef, 0xbb, 0xbf, a), called("\ufeffa"));
-    assert.deepEqual(commonNameOf(0x12, 0x31, 0x20), called("1 "));
-    assert.deepEqual(commonNameOf(0x13, 0x2a, 0x26), called("*&"));
-    assert.deepEqual(commonNameOf(0x14, a, 0xe9), called("aé"));
-    assert.deepEqual(commonNameOf(0x16, a, 0x40), called("a@"));
-    assert.deepEqual(commonNameOf(0x1e, 0, a, 0, b), called("ab"));
-    assert.deepEqual(commonNameOf(0x1e, 0, a, 0, 0), called("a"));
-    assert.deepEqual(commonNameOf(0x0c), called(""));
+    assert.deepEqual(readCommonName(0x0c, 0xef, 0xbb, 0xbf, a), buildResult("\ufeffa"));
+    assert.deepEqual(readCommonName(0x12, 0x31, 0x20), buildResult("1 "));
+    assert.deepEqual(readCommonName(0x13, 0x2a, 0x26), buildResult("*&"));
+    assert.deepEqual(readCommonName(0x14, a, 0xe9), buildResult("aé"));
+    assert.deepEqual(readCommonName(0x16, a, 0x40), buildResult("a@"));
+    assert.deepEqual(readCommonName(0x1e, 0, a, 0, b), buildResult("ab"));
+    assert.deepEqual(readCommonName(0x1e, 0, a, 0, 0), buildResult("a"));
+    assert.deepEqual(readCommonName(0x0c), buildResult(""));
   });
 
   it("says nothing by what is no string to Go", () => {
     for (const identifier of [0x04, 0x05, 0x1b, 0x1c, 0x30, 0x2c, 0x8c])
-      assert.deepEqual(commonNameOf(identifier, 0, 0, 0, 0x61), { subject: { commonName: "", organizations: [] } });
+      assert.deepEqual(readCommonName(identifier, 0, 0, 0, 0x61), { subject: { commonName: "", organizations: [] } });
   });
 
   it("has no strings that are none", () => {
-    isMalformed(commonNameOf(0x0c, 0xff));
-    isMalformed(commonNameOf(0x0c, 0xed, 0xa0, 0x80));
-    isMalformed(commonNameOf(0x12, 0x61));
-    isMalformed(commonNameOf(0x13, 0x40));
-    isMalformed(commonNameOf(0x16, 0x80));
-    isMalformed(commonNameOf(0x1e, 0));
-    isMalformed(commonNameOf(0x1e, 0xd8, 0));
-    isMalformed(commonNameOf(0x1e, 0xff, 0xff));
+    isMalformed(readCommonName(0x0c, 0xff));
+    isMalformed(readCommonName(0x0c, 0xed, 0xa0, 0x80));
+    isMalformed(readCommonName(0x12, 0x61));
+    isMalformed(readCommonName(0x13, 0x40));
+    isMalformed(readCommonName(0x16, 0x80));
+    isMalformed(readCommonName(0x1e, 0));
+    isMalformed(readCommonName(0x1e, 0xd8, 0));
+    isMalformed(readCommonName(0x1e, 0xff, 0xff));
   });
 });
 
@@ -119,7 +119,7 @@ describe("the PEM of a certificate request", () => {
   const good = toPem(bytes);
   const read = (text: string) => parseCertificateSubject(encodeCertificateRequest(text));
   const found = { subject: { commonName: "a", organizations: [] } };
-  const other = toPem(buildCertificateRequest(encodeX509NameSet(encodeX509NameAttribute("CN", "b"))));
+  const otherPem = toPem(buildCertificateRequest(encodeX509NameSet(encodeX509NameAttribute("CN", "b"))));
 
   it("may have text around it, headers, and lines that end as on Windows", () => {
     assert.deepEqual(read(`hello\n-----BEGIN X-----\n${good}more`), found);
@@ -130,23 +130,23 @@ describe("the PEM of a certificate request", () => {
   });
 
   it("is the first block alone", () => {
-    assert.deepEqual(read(good + other), found);
+    assert.deepEqual(read(good + otherPem), found);
     assert.deepEqual(read(toPem(bytes, "CERTIFICATE") + good), noBlock);
     assert.deepEqual(read(toPem(bytes, "NEW CERTIFICATE REQUEST") + good), noBlock);
   });
 
   it("passes over what is no block", () => {
-    assert.deepEqual(read(other.replace("-----END C", "-----END X") + good), found);
-    assert.deepEqual(read(other.replace(/\nM/, "\n!") + good), found);
-    assert.deepEqual(read(`x${other}${good}`), found);
-    assert.deepEqual(read(other.replace("T-----\n", "T---\n") + good), found);
+    assert.deepEqual(read(otherPem.replace("-----END C", "-----END X") + good), found);
+    assert.deepEqual(read(otherPem.replace(/\nM/, "\n!") + good), found);
+    assert.deepEqual(read(`x${otherPem}${good}`), found);
+    assert.deepEqual(read(otherPem.replace("T-----\n", "T---\n") + good), found);
   });
 
   it("is there, and holds a request", () => {
     for (const text of ["", "hello", bytes.toString("base64"), good.slice(0, -20), `${good.slice(0, -1)}x`])
       assert.deepEqual(read(text), noBlock);
-    for (const given of [undefined, null, 5, {}, [good], { length: 1e9 }])
-      assert.deepEqual(parseCertificateSubject(given), noBlock);
+    for (const value of [undefined, null, 5, {}, [good], { length: 1e9 }])
+      assert.deepEqual(parseCertificateSubject(value), noBlock);
     isMalformed(read("-----BEGIN CERTIFICATE REQUEST-----\n-----END CERTIFICATE REQUEST-----\n"));
     isMalformed(read(toPem(Buffer.from("hello"))));
   });
@@ -190,7 +190,7 @@ describe("what is no DER", () => {
   it("is no request when it is nested deep, or long", () => {
     isMalformed(read(Buffer.alloc(1_000_000, 0x30)));
     isMalformed(read(Buffer.alloc(1_000_000, Buffer.from([0x30, 0x80]))));
-    assert.deepEqual(subjectIn(...Array(10_000).fill(encodeX509NameSet())), {
+    assert.deepEqual(readSubject(...Array(10_000).fill(encodeX509NameSet())), {
       subject: { commonName: "", organizations: [] },
     });
   });

@@ -99,8 +99,8 @@ describe("an image reference", () => {
 
   it("is read again as what it is in full", () => {
     fc.assert(
-      fc.property(text, (given) => {
-        const image = parseImage(given);
+      fc.property(text, (value) => {
+        const image = parseImage(value);
         if (image) assert.deepEqual(parseImage(formatImage(image)), image);
       }),
       { numRuns: 5000 },

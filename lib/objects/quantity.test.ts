@@ -94,11 +94,11 @@ describe("a quantity", () => {
     ["-100Ei", "=", "-9223372036854775807"],
     ["100E", ">", "100Ei"],
   ];
-  for (const [one, sign, other] of table)
-    it(`compares: ${one} ${sign} ${other}`, () => {
+  for (const [left, sign, right] of table)
+    it(`compares: ${left} ${sign} ${right}`, () => {
       const expected = { "<": -1, "=": 0, ">": 1 }[sign];
-      assert.equal(compareQuantities(one, other), expected);
-      assert.equal(compareQuantities(other, one), 0 - expected);
+      assert.equal(compareQuantities(left, right), expected);
+      assert.equal(compareQuantities(right, left), 0 - expected);
     });
 
   it("is printed as it was written, and what is computed in canonical form", () => {
@@ -152,17 +152,17 @@ describe("a quantity, as apimachinery has it,", () => {
         value: `${roundToUnits(parsed)}`,
         milli: `${roundUpToThousandths(parsed)}`,
       };
-      for (const [what, said] of Object.entries(answer))
-        if (said !== null) assert.equal(Reflect.get(found, what), said, what);
+      for (const [what, expected] of Object.entries(answer))
+        if (expected !== null) assert.equal(Reflect.get(found, what), expected, what);
       assert.equal(compareQuantities(canonicalizeQuantity(parsed), parsed), 0, "its canonical form is the same");
     });
 
   for (const text of answers.none)
     it(`can't be ${JSON.stringify(text)}`, () => assert.equal(parseQuantity(text), undefined));
 
-  for (const { one, other, sum, cmp } of answers.pairs)
-    it(`adds up and compares: ${one} and ${other}`, () => {
-      assert.equal(canonicalizeQuantity(addQuantities(requireQuantity(one), requireQuantity(other))), sum);
-      assert.equal(compareQuantities(one, other), cmp);
+  for (const { one: left, other: right, sum, cmp } of answers.pairs)
+    it(`adds up and compares: ${left} and ${right}`, () => {
+      assert.equal(canonicalizeQuantity(addQuantities(requireQuantity(left), requireQuantity(right))), sum);
+      assert.equal(compareQuantities(left, right), cmp);
     });
 });

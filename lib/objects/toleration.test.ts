@@ -22,22 +22,22 @@ describe("tolerations", () => {
   });
 
   it("are among those that reach as far", () => {
-    const among = (wide: Toleration, narrow: Toleration) => areTolerationsCovered([wide], [narrow]);
+    const isCovered = (wide: Toleration, narrow: Toleration) => areTolerationsCovered([wide], [narrow]);
     const lost = { key: "k", operator: "Exists", effect: "NoExecute" };
-    assert.ok(among({ key: "k", effect: "", operator: "Exists" }, { key: "k", operator: "Exists" }));
-    assert.ok(among(exists, lost));
-    assert.ok(among({ key: "k", value: "v" }, equal));
-    assert.ok(among({ ...lost, tolerationSeconds: 5 }, { ...lost, tolerationSeconds: 5 }));
-    assert.ok(among({ ...lost, tolerationSeconds: 5 }, { ...lost, tolerationSeconds: 4 }));
-    assert.ok(among(lost, { ...lost, tolerationSeconds: 4 }));
+    assert.ok(isCovered({ key: "k", effect: "", operator: "Exists" }, { key: "k", operator: "Exists" }));
+    assert.ok(isCovered(exists, lost));
+    assert.ok(isCovered({ key: "k", value: "v" }, equal));
+    assert.ok(isCovered({ ...lost, tolerationSeconds: 5 }, { ...lost, tolerationSeconds: 5 }));
+    assert.ok(isCovered({ ...lost, tolerationSeconds: 5 }, { ...lost, tolerationSeconds: 4 }));
+    assert.ok(isCovered(lost, { ...lost, tolerationSeconds: 4 }));
 
-    assert.ok(!among({ ...lost, tolerationSeconds: 5 }, { ...lost, tolerationSeconds: 6 }));
-    assert.ok(!among({ ...lost, tolerationSeconds: 5 }, lost));
-    assert.ok(!among(lost, exists));
-    assert.ok(!among({ key: "", operator: "Equal", value: "v" }, equal));
-    assert.ok(!among({ ...equal, value: "w" }, equal));
-    assert.ok(!among({ ...equal, effect: "" }, { key: "k", value: "v", effect: "NoSchedule" }), "has no operator");
-    assert.ok(!among({ key: "k", operator: "Gt", value: "1" }, { key: "k", operator: "Equal", value: "1" }));
+    assert.ok(!isCovered({ ...lost, tolerationSeconds: 5 }, { ...lost, tolerationSeconds: 6 }));
+    assert.ok(!isCovered({ ...lost, tolerationSeconds: 5 }, lost));
+    assert.ok(!isCovered(lost, exists));
+    assert.ok(!isCovered({ key: "", operator: "Equal", value: "v" }, equal));
+    assert.ok(!isCovered({ ...equal, value: "w" }, equal));
+    assert.ok(!isCovered({ ...equal, effect: "" }, { key: "k", value: "v", effect: "NoSchedule" }), "has no operator");
+    assert.ok(!isCovered({ key: "k", operator: "Gt", value: "1" }, { key: "k", operator: "Equal", value: "1" }));
   });
 
   it("stay as they are when they are merged again, and reach as far as both lists", () => {

@@ -39,12 +39,14 @@ const pod: KubernetesObject = { apiVersion: "v1", kind: "Pod", metadata: { name:
 
 describe("override policies, as measured", () => {
   const cases = policyCases.filter(
-    (one) => one.expect.policy !== "rejected" && one.policies.some(({ kind }) => kind !== "ClusterValidatePolicy"),
+    (policyCase) =>
+      policyCase.expect.policy !== "rejected" &&
+      policyCase.policies.some(({ kind }) => kind !== "ClusterValidatePolicy"),
   );
-  for (const one of cases.filter((one) => !needsCue(one)))
-    it(`behave as measured in ${one.id}`, async () => {
-      const { expect, policies, cluster, http } = one;
-      const request = freeze(buildPolicyCaseRequest(one));
+  for (const policyCase of cases.filter((one) => !needsCue(one)))
+    it(`behave as measured in ${policyCase.id}`, async () => {
+      const { expect, policies, cluster, http } = policyCase;
+      const request = freeze(buildPolicyCaseRequest(policyCase));
       const capabilities = createCaseCapabilities({ cluster, http });
       const result = applyPolicies({ ...request, policies: freeze(structuredClone(policies)), capabilities });
       if (expect.error) {
@@ -57,7 +59,7 @@ describe("override policies, as measured", () => {
       const { object, patch, applied } = await result;
       if (expect.object)
         assert.deepEqual(normalizeObjectForComparison(object), normalizeObjectForComparison(expect.object));
-      if (one.operation === "DELETE") assert.deepEqual([patch, applied], [[], []]);
+      if (policyCase.operation === "DELETE") assert.deepEqual([patch, applied], [[], []]);
       assert.deepEqual(patched(request.object, patch), object);
       // Every change belongs to an applied rule.
       assert.equal(applied.some(({ sources }) => sources.length > 0) || patch.length === 0, true);

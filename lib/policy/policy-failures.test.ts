@@ -38,8 +38,8 @@ suite("a failure of a policy", () => {
   });
 
   test("is distinguished from other errors", () => {
-    for (const other of [new Failure(500, "a"), new Error("a"), "a", null])
-      assert.equal(findFailedPolicy(other), undefined);
+    for (const value of [new Failure(500, "a"), new Error("a"), "a", null])
+      assert.equal(findFailedPolicy(value), undefined);
   });
 
   test("is thrown if the rules can't be read", () => {

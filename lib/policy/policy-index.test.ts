@@ -105,12 +105,12 @@ suite("a policy index", () => {
     test(name, () => {
       const { namespace, selectors = [] } = policy;
       const resourceSelectors = selectors.map((selector) => ({ ...anyPod, ...selector }));
-      const given = namespace
+      const sample = namespace
         ? buildPolicy(namespace, "a", ...resourceSelectors)
         : buildClusterPolicy("a", ...resourceSelectors);
       const { kind = "Pod", ...metadata } = object;
       const request = buildRequest({ apiVersion: "v1", kind, metadata: { name: "p", ...metadata } }, requestNamespace);
-      assert.equal(listNames([given], request).length, applies ? 1 : 0);
+      assert.equal(listNames([sample], request).length, applies ? 1 : 0);
     });
 
   test("finds no policies for policies of any version", () => {
@@ -153,26 +153,26 @@ suite("a policy index", () => {
   });
 
   test("finds the same as a search through all policies", () => {
-    const one = (...texts: string[]) => fc.constantFrom(...texts);
-    const kind = { apiVersion: one("v1", "apps/v1"), kind: one("Pod", "Node", "Job") };
-    const namespace = fc.option(one("a", "b"), { nil: undefined });
-    const labels = fc.dictionary(one("a", "b", "__proto__"), fc.oneof(one("x", "y", ""), fc.constant(1)));
+    const pickOne = (...texts: string[]) => fc.constantFrom(...texts);
+    const kind = { apiVersion: pickOne("v1", "apps/v1"), kind: pickOne("Pod", "Node", "Job") };
+    const namespace = fc.option(pickOne("a", "b"), { nil: undefined });
+    const labels = fc.dictionary(pickOne("a", "b", "__proto__"), fc.oneof(pickOne("x", "y", ""), fc.constant(1)));
     const expressions = fc.constantFrom([], [{ key: "a", operator: "NotIn", values: ["x"] }]);
     const labelSelector = fc.record({ matchLabels: labels, matchExpressions: expressions }, { requiredKeys: [] });
-    const name = fc.oneof(one("p", "q", ""), fc.constantFrom(1, null, undefined));
+    const name = fc.oneof(pickOne("p", "q", ""), fc.constantFrom(1, null, undefined));
     const selector = fc.record(
       { ...kind, namespace, name, labelSelector },
       { requiredKeys: ["apiVersion", "kind", "namespace"] },
     );
-    const policies = fc.array(fc.tuple(one("a", "b", "c", "d"), fc.array(selector, { maxLength: 3 })));
+    const policies = fc.array(fc.tuple(pickOne("a", "b", "c", "d"), fc.array(selector, { maxLength: 3 })));
     fc.assert(
-      fc.property(policies, fc.record(kind), labels, namespace, (given, object, labels, namespace) => {
-        const all = given.map(([name, selectors]) => buildValidatePolicy(name, ...(selectors as ResourceSelector[])));
+      fc.property(policies, fc.record(kind), labels, namespace, (samples, object, labels, namespace) => {
+        const all = samples.map(([name, selectors]) => buildValidatePolicy(name, ...(selectors as ResourceSelector[])));
         const request = buildRequest({ ...object, metadata: { name: "p", labels: labels as never } }, namespace);
         const expected = all
           .filter(({ spec }) => matchesAnySelector(spec.resourceSelectors, request.object, namespace))
-          .toSorted((one, other) =>
-            one.metadata.name < other.metadata.name ? -1 : Number(one.metadata.name > other.metadata.name),
+          .toSorted((left, right) =>
+            left.metadata.name < right.metadata.name ? -1 : Number(left.metadata.name > right.metadata.name),
           );
         const found = findValidatePolicies(all, request);
         assert.equal(found.length, expected.length);
@@ -182,7 +182,7 @@ suite("a policy index", () => {
   });
 
   test("evaluates only the policies whose key the request has", () => {
-    let asked = 0;
+    let count = 0;
     const counted = Array.from({ length: 1000 }, (_, index): OverridePolicy => {
       const selector = { apiVersion: "v1", kind: index < 3 ? "Pod" : `Kind${index}` };
       const policy = buildClusterPolicy(`p${String(index).padStart(4, "0")}`);
@@ -190,19 +190,19 @@ suite("a policy index", () => {
       Object.defineProperty(spec, "resourceSelectors", {
         enumerable: true,
         get: () => {
-          asked++;
+          count++;
           return [selector];
         },
       });
       return { ...policy, spec };
     });
     buildPolicyIndex(counted);
-    asked = 0;
+    count = 0;
     assert.deepEqual(findOverridePolicies(counted, buildRequest(buildPod("b"))).map(getPolicyName), [
       "p0000",
       "p0001",
       "p0002",
     ]);
-    assert.ok(asked <= 10);
+    assert.ok(count <= 10);
   });
 });

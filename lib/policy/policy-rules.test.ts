@@ -51,18 +51,18 @@ describe("the policies of a rule", () => {
     const everywhere = { ...policySettings, policies: [] };
     const rejectAll = async () => Promise.reject(new Error("404"));
     const none = { ...buildReader({}), list: rejectAll, discover: async () => undefined };
-    const one = buildReader({ clusteroverridepolicies: [a], overridepolicies: [] });
-    const other = buildReader({ clusteroverridepolicies: [b], overridepolicies: [ofNamespace] });
+    const left = buildReader({ clusteroverridepolicies: [a], overridepolicies: [] });
+    const right = buildReader({ clusteroverridepolicies: [b], overridepolicies: [ofNamespace] });
     const listFrom = (reader: Pick<ObjectReader, "list" | "discover" | "get">, places = overridePolicyResources) =>
       listPolicies(places, { settings: everywhere, reader });
-    const [found, another] = [await listFrom(one), await listFrom(other)];
+    const [found, another] = [await listFrom(left), await listFrom(right)];
     assert.deepEqual([found, another], [[a], [b, ofNamespace]]);
     assert.deepEqual(await listFrom(none), []);
-    assert.equal(await listFrom(one), found);
-    assert.equal(await listFrom(other), another);
+    assert.equal(await listFrom(left), found);
+    assert.equal(await listFrom(right), another);
     const half = {
-      ...other,
-      list: (place: ResourceType) => (place.resource === "overridepolicies" ? other.list(place) : rejectAll()),
+      ...right,
+      list: (place: ResourceType) => (place.resource === "overridepolicies" ? right.list(place) : rejectAll()),
     };
     assert.deepEqual(await listFrom({ ...none }, overridePolicyResources.slice(0, 1)), []);
     assert.deepEqual(await listFrom({ ...half, discover: async () => undefined }), [ofNamespace]);
@@ -98,9 +98,9 @@ describe("the needs of a rule for policies", () => {
     assert.equal(cue.isUsed?.({ ...alone, policies: [scripted] }), true);
     assert.equal(cue.isUsed?.(policySettings), true);
     assert.equal(cue.isUsed?.({ ...policySettings, scripts: false }), false);
-    const awaitsCue = (...policies: object[]) => cue.isAwaited?.({ ...policySettings, policies });
+    const isCueAwaited = (...policies: object[]) => cue.isAwaited?.({ ...policySettings, policies });
     assert.deepEqual(
-      [awaitsCue(), awaitsCue(a), awaitsCue(a, scripted)],
+      [isCueAwaited(), isCueAwaited(a), isCueAwaited(a, scripted)],
       [false, false, true],
       "a known script awaits CUE",
     );

@@ -72,11 +72,11 @@ describe("evaluateOverrideScript", () => {
   ];
   for (const [what, script, message] of odd)
     it(`fails for a script that ${what}`, async () => {
-      const said = await evaluateOverrideScript(script, {}, capabilities).then(
+      const outcome = await evaluateOverrideScript(script, {}, capabilities).then(
         () => "",
         (error: Error) => error.message,
       );
-      assert.match(said, message);
+      assert.match(outcome, message);
     });
 
   for (const number of ["1e400", "-1e400", `1${"0".repeat(400)}`])
@@ -197,10 +197,10 @@ describe("evaluateValidateScript", () => {
   const script = "oldObject: _\nvalidate: {if oldObject.kind != _|_ {valid: false, reason: oldObject.kind}}";
 
   it("has the old object only on UPDATE", async () => {
-    const verdict = (operation: PolicyRequest["operation"]) =>
+    const evaluateFor = (operation: PolicyRequest["operation"]) =>
       evaluateValidateScript(script, { operation, object, oldObject: object }, capabilities);
-    assert.deepEqual(await verdict("UPDATE"), { valid: false, reason: "Pod" });
-    assert.deepEqual(await verdict("CREATE"), { valid: true, reason: "" });
+    assert.deepEqual(await evaluateFor("UPDATE"), { valid: false, reason: "Pod" });
+    assert.deepEqual(await evaluateFor("CREATE"), { valid: true, reason: "" });
   });
 
   for (const [validate, valid, reason] of [

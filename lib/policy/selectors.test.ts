@@ -30,9 +30,9 @@ suite("a selector", () => {
   test("selects nothing if it is null", () => assert.equal(matchesAnySelector([null], object, "default"), false));
 
   test("can be one of several", () => {
-    const other = { ...pod, kind: "Node" };
-    assert.equal(matchesAnySelector([other, pod], object, "default"), true);
-    assert.equal(matchesAnySelector([other], object, "default"), false);
+    const node = { ...pod, kind: "Node" };
+    assert.equal(matchesAnySelector([node, pod], object, "default"), true);
+    assert.equal(matchesAnySelector([node], object, "default"), false);
   });
 
   test("isn't needed: without selectors, everything matches", () => {

@@ -7,14 +7,14 @@ import { Failure } from "../failure.ts";
 import type { KinitirasPolicy, PolicyCapabilities, PolicyCondition, PolicyRequest, ValidatePolicy } from "./types.ts";
 import { evaluateValidatePolicies } from "./validate.ts";
 
-const buildCondition = (given: Partial<PolicyCondition>): PolicyCondition => {
-  return { cond: "Exist", dataRef: { from: "current", path: "/spec/a" }, message: "has a", ...given };
+const buildCondition = (fields: Partial<PolicyCondition>): PolicyCondition => {
+  return { cond: "Exist", dataRef: { from: "current", path: "/spec/a" }, message: "has a", ...fields };
 };
 const buildRule = (
-  given: Partial<PolicyCondition>,
+  fields: Partial<PolicyCondition>,
   ...targetOperations: string[]
 ): ValidatePolicy["spec"]["validateRules"][number] => {
-  return { targetOperations, template: { type: "condition", condition: buildCondition(given) } };
+  return { targetOperations, template: { type: "condition", condition: buildCondition(fields) } };
 };
 const buildPolicy = (name: string, ...validateRules: ValidatePolicy["spec"]["validateRules"]): ValidatePolicy => {
   const apiVersion = "policy.kcloudlabs.io/v1alpha1";
@@ -102,17 +102,24 @@ suite("validate policies", () => {
   });
 
   test("resolve both references in parallel and report the failure of dataRef", async () => {
-    const asked: string[] = [];
+    const urls: string[] = [];
     const fetch: PolicyCapabilities["fetchReference"] = async ({ url }) => {
-      asked.push(url);
+      urls.push(url);
       await new Promise((resolve) => setImmediate(resolve));
-      throw new Error(`${url} fails after ${asked.length}`);
+      throw new Error(`${url} fails after ${urls.length}`);
     };
-    const http = (url: string) => ({ from: "http", path: "a", http: { url } }) as const;
-    const given = buildRule({ cond: "Equal", dataRef: http("http://a"), valueRef: http("http://b") });
-    await assert.rejects(validate([buildPolicy("a", given)], created, { ...capabilities, fetchReference: fetch }), {
-      message: /http:\/\/a fails after 2$/,
+    const buildReference = (url: string) => ({ from: "http", path: "a", http: { url } }) as const;
+    const policyRule = buildRule({
+      cond: "Equal",
+      dataRef: buildReference("http://a"),
+      valueRef: buildReference("http://b"),
     });
+    await assert.rejects(
+      validate([buildPolicy("a", policyRule)], created, { ...capabilities, fetchReference: fetch }),
+      {
+        message: /http:\/\/a fails after 2$/,
+      },
+    );
   });
 
   const failures: { name: string; rules: unknown; message: string }[] = parse(
@@ -120,17 +127,17 @@ suite("validate policies", () => {
   ).validate;
   for (const { name, rules, message } of failures)
     test(`fail for ${name}`, async () => {
-      const given = { ...buildPolicy("a"), spec: { validateRules: rules } } as ValidatePolicy;
+      const policy = { ...buildPolicy("a"), spec: { validateRules: rules } } as ValidatePolicy;
       const prefix = message.startsWith("ClusterValidatePolicy") ? "" : "ClusterValidatePolicy a, validateRules[0]: ";
-      await assert.rejects(validate([given]), { name: "Error", code: 500, message: `${prefix}${message}` });
+      await assert.rejects(validate([policy]), { name: "Error", code: 500, message: `${prefix}${message}` });
     });
 
   test("fail if their selectors or their spec can't be read", async () => {
-    const given = {
+    const policy = {
       ...buildPolicy("a", hit),
       spec: { resourceSelectors: "Pod", validateRules: [hit] },
     } as unknown as KinitirasPolicy;
-    await assert.rejects(validate([given]), {
+    await assert.rejects(validate([policy]), {
       message: "ClusterValidatePolicy a: spec.resourceSelectors must be a list of selectors",
     });
     const list = { ...buildPolicy("a", hit), spec: "none" } as unknown as KinitirasPolicy;
@@ -139,8 +146,8 @@ suite("validate policies", () => {
 
   test("refuse nothing without rules", async () => {
     for (const spec of [undefined, null, {}, { validateRules: null }, { validateRules: [] }, { validateRules: [{}] }]) {
-      const given = { ...buildPolicy("a"), spec } as unknown as KinitirasPolicy;
-      assert.deepEqual(await validate([given]), { denied: undefined, matched: [["a", false]] });
+      const policy = { ...buildPolicy("a"), spec } as unknown as KinitirasPolicy;
+      assert.deepEqual(await validate([policy]), { denied: undefined, matched: [["a", false]] });
     }
   });
 

@@ -58,12 +58,12 @@ const cases: Case[] = parse(readFileSync(new URL("webhook-rules.yaml", import.me
 describe("webhook rules for policies", () => {
   for (const { name, policies = [], intercept = [], webhookRules } of cases)
     it(name, () => {
-      const given = policies.map(({ selectors, rules = [], ...rest }) => ({
+      const policyList = policies.map(({ selectors, rules = [], ...rest }) => ({
         ...buildPolicy(selectors, ...rules),
         ...rest,
       }));
       assert.deepEqual(
-        buildWebhookRules({ ...usual, policies: given as KinitirasPolicy[], intercept }),
+        buildWebhookRules({ ...usual, policies: policyList as KinitirasPolicy[], intercept }),
         webhookRules.map(([group, version, resources, operations, scope]) =>
           buildWebhookRule(group, version, resources, operations, scope && { scope }),
         ),
@@ -113,15 +113,15 @@ describe("the inspection of a cluster", () => {
   it("finds the kinds that references read, except Secrets", async () => {
     const valueRef = { from: "k8s", path: "x", k8s: { ...goose, name: "g" } };
     const secret = { from: "k8s", path: "x", k8s: { apiVersion: "v1", kind: "Secret", name: "s" } };
-    const given = buildPolicy([pod], []);
-    Object.assign(given.spec, {
+    const policy = buildPolicy([pod], []);
+    Object.assign(policy.spec, {
       overrideRules: [{ overriders: { template: { valueRef } } }, { overriders: { template: { valueRef: secret } } }],
     });
-    const { settings } = await inspect(usual, buildCluster([given]));
+    const { settings } = await inspect(usual, buildCluster([policy]));
     assert.deepEqual(settings.reads, [{ group: "example.io", version: "v1", resource: "geese" }]);
-    Object.assign(given.spec, { overrideRules: [{ overriders: { template: { valueRef: { from: "owner" } } } }] });
+    Object.assign(policy.spec, { overrideRules: [{ overriders: { template: { valueRef: { from: "owner" } } } }] });
     assert.deepEqual(
-      listReferencedKinds(given).map(({ kind }) => kind),
+      listReferencedKinds(policy).map(({ kind }) => kind),
       ["ReplicaSet", "StatefulSet", "DaemonSet", "Job"],
     );
   });
@@ -131,38 +131,38 @@ describe("the inspection of a cluster", () => {
       (apiVersion) => ["Pod", "Secret"].map((kind) => ({ apiVersion, kind })),
     );
     for (const kind of ["*", "", "Pod/exec", "../x", "__proto__", "Pod\n", "\u001b[2J"]) odd.push({ ...pod, kind });
-    const given = buildPolicy([...odd, 5, null] as object[], []);
+    const policy = buildPolicy([...odd, 5, null] as object[], []);
     const templates = odd.map((k8s) => ({ overriders: { template: { valueRef: { from: "k8s", path: "x", k8s } } } }));
-    Object.assign(given.spec, { overrideRules: templates });
-    const { list } = buildCluster([given]);
-    for (const [what, asked] of Object.entries({ cluster: buildCluster([given]), manifests: { list } })) {
-      const { settings, notes } = await inspect(usual, asked);
+    Object.assign(policy.spec, { overrideRules: templates });
+    const { list } = buildCluster([policy]);
+    for (const [what, cluster] of Object.entries({ cluster: buildCluster([policy]), manifests: { list } })) {
+      const { settings, notes } = await inspect(usual, cluster);
       assert.deepEqual([buildWebhookRules(settings), settings.reads], [[], []], what);
       assert.deepEqual(notes, ["ClusterOverridePolicy cap has a selector whose kind can't exist"]);
     }
-    assert.deepEqual(guessReferencedResources([given]), []);
+    assert.deepEqual(guessReferencedResources([policy]), []);
   });
 
   it("adds no right to read Secrets, in any notation of the kind", async () => {
-    const given = buildPolicy([pod], []);
+    const policy = buildPolicy([pod], []);
     const templates = ["Secret", "secret", "SECRET"].flatMap((kind) =>
       ["v1", "v2"].map((apiVersion) => ({
         overriders: { template: { valueRef: { from: "k8s", path: "x", k8s: { apiVersion, kind } } } },
       })),
     );
-    Object.assign(given.spec, { overrideRules: templates });
-    const { list } = buildCluster([given]);
+    Object.assign(policy.spec, { overrideRules: templates });
+    const { list } = buildCluster([policy]);
     assert.deepEqual((await inspect(usual, { list })).settings.reads, []);
-    assert.deepEqual(guessReferencedResources([given]), []);
+    assert.deepEqual(guessReferencedResources([policy]), []);
   });
 
   it("guesses the resources of a group that doesn't answer and notes it", async () => {
-    const asked = buildCluster([buildPolicy([deployment, pod], [])]);
+    const cluster = buildCluster([buildPolicy([deployment, pod], [])]);
     const discover = async (groupVersion: string) => {
       if (groupVersion === "apps/v1") throw new Error("the API server answers 503");
-      return asked.discover(groupVersion);
+      return cluster.discover(groupVersion);
     };
-    const { settings, notes } = await inspect(usual, { ...asked, discover });
+    const { settings, notes } = await inspect(usual, { ...cluster, discover });
     assert.deepEqual(buildWebhookRules(settings), [
       buildWebhookRule("", "v1", ["pods"], both),
       buildWebhookRule("apps", "v1", ["deployments"], both),
@@ -186,8 +186,8 @@ describe("the inspection of a cluster", () => {
 });
 
 describe("requests that no entry sends", () => {
-  const findUnsent = (one: KinitirasPolicy, ...rows: RequestMatch[]) =>
-    describeUnsentRequests(one, ["CREATE", "UPDATE"], buildCluster([]), rows);
+  const findUnsent = (policy: KinitirasPolicy, ...rows: RequestMatch[]) =>
+    describeUnsentRequests(policy, ["CREATE", "UPDATE"], buildCluster([]), rows);
   it("are none if an entry sends them", async () => {
     assert.deepEqual(await findUnsent(buildPolicy([pod], []), everything), []);
     assert.deepEqual(await findUnsent(buildPolicy([pod], [create]), buildWebhookRule("", "v1", ["pods"], both)), []);

@@ -55,7 +55,7 @@ const reviewOf = ({ uid = "1-2", name = "web", dryRun = false, annotations = {} 
   },
 });
 
-const eventOf = (path: string, wish: Wish) => ({
+const buildEvent = (path: string, wish: Wish) => ({
   version: "2.0",
   rawPath: `/${signer.segment("prod")}/${path}`,
   headers: { "content-type": "application/json" },
@@ -71,22 +71,22 @@ const host: EndpointHost = {
 };
 
 /** Returns the recordings of these events by key. */
-const keeping = async (events: object[], place: RecordingTarget = everywhere) => {
+const recordEvents = async (events: object[], place: RecordingTarget = everywhere) => {
   const kept = new Map<string, unknown>();
   const put = async (bucket: string, key: string, body: string) => {
     assert.equal(bucket, "reviews");
     kept.set(key.replace(/\/\d{4}-\d\d-\d\d\/\d\d-\d\d-\d\d\.\d{3}-/, "/DAY/TIME-"), JSON.parse(body.slice(2)));
   };
-  const member = (mode: "enforce" | "warn") => ({ mode, settings: {}, match, failsOpen: true, exempt: {} });
-  const settings = { labels: member("enforce"), reads: { ...member("warn"), failsOpen: false } };
+  const buildMember = (mode: "enforce" | "warn") => ({ mode, settings: {}, match, failsOpen: true, exempt: {} });
+  const settings = { labels: buildMember("enforce"), reads: { ...buildMember("warn"), failsOpen: false } };
   const clusters = { prod: { keyVersions: [1], mode: "enforce" as const, settings } };
-  const share: GroupConfig = { rule: "both", clusters, alone: settings };
+  const config: GroupConfig = { rule: "both", clusters, alone: settings };
   const places = { prod: { labels: place, reads: place } };
   const handler = createRecordingHandler(
     places,
     host,
     completeRecorderParts,
-    (...parts) => createCompleteGroupEndpoint({ labels, reads }, share, ...parts),
+    (...parts) => createCompleteGroupEndpoint({ labels, reads }, config, ...parts),
     put,
   );
   const answers: unknown[] = [];
@@ -96,7 +96,7 @@ const keeping = async (events: object[], place: RecordingTarget = everywhere) =>
 
 describe("a function that records", () => {
   it("records a group's review for each member, with that member's outcome", async () => {
-    const { kept } = await keeping([eventOf("both/mutate", { name: "there" })]);
+    const { kept } = await recordEvents([buildEvent("both/mutate", { name: "there" })]);
     assert.deepEqual([...kept.keys()], ["a/prod/labels/DAY/TIME-1-2.yaml", "a/prod/reads/DAY/TIME-1-2-1.yaml"]);
     const [first, second] = [...kept.values()].map(Object);
     assert.deepEqual([first.becomes.metadata.labels, first.needs], [{ a: "b" }, undefined]);
@@ -106,31 +106,31 @@ describe("a function that records", () => {
   });
 
   it("records no dry run, no failure, no direct invocation, and no request without a key", async () => {
-    const [dry, bad] = [eventOf("both/mutate", { dryRun: true }), eventOf("both/mutate", {})];
+    const [dry, bad] = [buildEvent("both/mutate", { dryRun: true }), buildEvent("both/mutate", {})];
     const direct = { phase: "mutate", cluster: "prod", review: reviewOf({}) };
     const events = [dry, { ...bad, body: "{}" }, direct, { ...bad, rawPath: "/prod.key/both/mutate" }, {}];
-    assert.equal((await keeping(events)).kept.size, 0);
-    const [failed] = (await keeping([eventOf("both/mutate", { name: "lost" })])).answers;
+    assert.equal((await recordEvents(events)).kept.size, 0);
+    const [failed] = (await recordEvents([buildEvent("both/mutate", { name: "lost" })])).answers;
     assert.equal(Object(failed).statusCode, 500);
-    assert.equal((await keeping([eventOf("both/mutate", { name: "lost" })])).kept.size, 0);
-    const partly = await keeping([eventOf("both/mutate", { name: "broken" })]);
+    assert.equal((await recordEvents([buildEvent("both/mutate", { name: "lost" })])).kept.size, 0);
+    const partly = await recordEvents([buildEvent("both/mutate", { name: "broken" })]);
     assert.deepEqual([...partly.kept.keys()], ["a/prod/reads/DAY/TIME-1-2.yaml"]);
   });
 
   it("keeps a share of the reviews, and of each rule the same", async () => {
-    const events = Array.from({ length: 400 }, (_, index) => eventOf("both/mutate", { uid: `review-${index}` }));
-    const some = [...(await keeping(events, { ...everywhere, share: 0.1 })).kept.keys()];
-    const more = [...(await keeping(events, { ...everywhere, share: 0.3 })).kept.keys()];
+    const events = Array.from({ length: 400 }, (_, index) => buildEvent("both/mutate", { uid: `review-${index}` }));
+    const some = [...(await recordEvents(events, { ...everywhere, share: 0.1 })).kept.keys()];
+    const more = [...(await recordEvents(events, { ...everywhere, share: 0.3 })).kept.keys()];
     assert.ok(some.length > 2 * 20 && some.length < 2 * 60, `${some.length}`);
     assert.ok(some.every((key) => more.includes(key)));
-    const of = (rule: string) =>
+    const getRecordings = (rule: string) =>
       some.filter((key) => key.includes(`/${rule}/`)).map((key) => /review-\d+/.exec(key)?.[0]);
-    assert.deepEqual(of("labels"), of("reads"));
+    assert.deepEqual(getRecordings("labels"), getRecordings("reads"));
   });
 
   it("gives no object a name that a caller chose", async () => {
-    const { kept } = await keeping(
-      ["../../x", "a b", "é", "x".repeat(65)].map((uid) => eventOf("both/mutate", { uid })),
+    const { kept } = await recordEvents(
+      ["../../x", "a b", "é", "x".repeat(65)].map((uid) => buildEvent("both/mutate", { uid })),
     );
     for (const key of kept.keys()) assert.match(key, /^a\/prod\/(labels|reads)\/DAY\/TIME-[0-9a-f]{64}(-1)?\.yaml$/);
     assert.equal(kept.size, 8);
@@ -145,17 +145,17 @@ describe("a function that records", () => {
     });
     const kept: Record<string, unknown>[] = [];
     const put = async (_: string, __: string, body: string) => void kept.push(JSON.parse(body.slice(2)));
-    const share = { rule: "labels", clusters: { prod: { keyVersions: [1], mode: "enforce" as const, settings: {} } } };
+    const config = { rule: "labels", clusters: { prod: { keyVersions: [1], mode: "enforce" as const, settings: {} } } };
     const places = { prod: { labels: everywhere } };
     const handler = createRecordingHandler(
       places,
       host,
       completeRecorderParts,
-      (...parts) => createEndpointForAnyRule(secretive, share, ...parts),
+      (...parts) => createEndpointForAnyRule(secretive, config, ...parts),
       put,
     );
     for (const token of ["abc", "def"])
-      await handler(eventOf("labels/validate", { annotations: { token } }), {} as Context);
+      await handler(buildEvent("labels/validate", { annotations: { token } }), {} as Context);
     assert.deepEqual(
       kept.map(({ admitted, refused, recorded }) => [admitted, refused, Object(recorded).redacted]),
       [

@@ -21,18 +21,18 @@ const gossip = rule({
   settings: { any: null as unknown },
   needs: { pod: get("pods"), secrets: list("secrets"), https: https(), http: http(), aws: aws("ec2:DescribeVolumes") },
   async mutate(object: KubernetesObject, { request, settings, pod, secrets, https, http, aws }) {
-    const heard = [
+    const answers = [
       await pod("one", "shop"),
       await secrets("shop"),
-      await https({ url: "https://a.example/", method: "POST", headers: { a: told(object) }, body: told(object) }),
-      await http({ url: "http://a.example/", headers: { authorization: told(request.userInfo) } }),
-      await aws({ region: "eu-west-1", parameters: { a: told(object) } }),
+      await https({ url: "https://a.example/", method: "POST", headers: { a: toText(object) }, body: toText(object) }),
+      await http({ url: "http://a.example/", headers: { authorization: toText(request.userInfo) } }),
+      await aws({ region: "eu-west-1", parameters: { a: toText(object) } }),
     ];
-    object.metadata = { ...object.metadata, annotations: { heard: told(heard) } };
-    return { warnings: [told(heard), told(settings)], audit: { request: told(request) } };
+    object.metadata = { ...object.metadata, annotations: { heard: toText(answers) } };
+    return { warnings: [toText(answers), toText(settings)], audit: { request: toText(request) } };
   },
 });
-const told = (value: unknown): string => JSON.stringify(value) ?? "";
+const toText = (value: unknown): string => JSON.stringify(value) ?? "";
 
 const requestWith = (more: object): AdmissionRequest => ({
   uid: "1",
@@ -45,33 +45,33 @@ const requestWith = (more: object): AdmissionRequest => ({
   ...more,
 });
 
-const around = { name: "gossip", mode: "enforce" as const, now: new Date(0), variant: undefined };
+const base = { name: "gossip", mode: "enforce" as const, now: new Date(0), variant: undefined };
 const origin = { rule: "gossip", cluster: "prod", version: "1", at: "" };
 const ear = { publicKeys: "", openCapabilities: () => createRecordedCapabilities({}), writeLogLine: () => {} };
 
 /** Returns the recording of a request to the rule `gossip`, whose every question gets this answer. */
-const lineWith = async (
+const recordLine = async (
   request: AdmissionRequest,
   settings: object,
   answer: unknown,
   keep: UnredactedPath[] = [],
 ): Promise<string> => {
   const lines: Promise<string>[] = [];
-  const { host, evaluate } = createRecorder(ear, completeRecorderParts, (heard) => void lines.push(heard.line(keep)));
-  const object = (kind: string) => ({
+  const { host, evaluate } = createRecorder(ear, completeRecorderParts, (review) => void lines.push(review.line(keep)));
+  const buildObject = (kind: string) => ({
     ...Object(answer),
     apiVersion: "v1",
     kind,
     metadata: { name: "one", namespace: "shop" },
   });
-  const asked = async () => ({ status: 200, body: told(answer) });
+  const answerRequest = async () => ({ status: 200, body: toText(answer) });
   const capabilities = {
     ...createRecordedCapabilities({}),
-    ...{ https: asked, http: asked, aws: asked },
-    get: async () => object("Pod"),
-    list: async () => [object("Secret")],
+    ...{ https: answerRequest, http: answerRequest, aws: answerRequest },
+    get: async () => buildObject("Pod"),
+    list: async () => [buildObject("Secret")],
   };
-  const made = (await evaluate(gossip, "mutate", request, { ...around, settings, capabilities })) as RuleDecision;
+  const made = (await evaluate(gossip, "mutate", request, { ...base, settings, capabilities })) as RuleDecision;
   const report = { rule: "gossip", cluster: "prod", key: "1", code: 200, function: "f", version: "7", milliseconds: 0 };
   host.writeLogLine({ ...report, request, refused: made.refused, operations: made.operations });
   return lines[0] ?? assert.fail("nobody heard of it");
@@ -84,7 +84,7 @@ describe("a recording", () => {
         fc.uuid().chain((planted) => fc.tuple(fc.constant(planted), generateHolder(generateSecret(planted)))),
         fc.constantFrom("object", "oldObject", "extra", "options", "settings", "answer"),
         async ([planted, value], where) => {
-          const texts = [told(value)];
+          const texts = [toText(value)];
           const request = requestWith({
             ...(where === "object" && { object: { metadata: { name: "web" }, value } }),
             ...(where === "oldObject" && { oldObject: { value } }),
@@ -92,7 +92,7 @@ describe("a recording", () => {
             ...(where === "options" && { options: { value } }),
           });
           const settings = where === "settings" ? { any: value } : { any: null };
-          const line = await lineWith(request, settings, where === "answer" ? { value } : { a: "b" });
+          const line = await recordLine(request, settings, where === "answer" ? { value } : { a: "b" });
           for (const secret of [planted, Buffer.from(planted).toString("base64")])
             assert.ok(!line.includes(secret), `${where}: ${line}`);
         },
@@ -102,16 +102,16 @@ describe("a recording", () => {
 
   it("has questions as the rule asks them of what is left, and their answers", async () => {
     const object = { metadata: { name: "web", annotations: { note: "free text" } } };
-    const line = await lineWith(requestWith({ object }), { any: null }, { a: "b" });
+    const line = await recordLine(requestWith({ object }), { any: null }, { a: "b" });
     const made: Recording = JSON.parse(line.slice(2));
     const needs: RecordedAnswers = made.needs ?? {};
     const answer = { status: 200, body: '{"a":"redacted0002"}' };
-    const left = told({ metadata: { name: "web", annotations: { note: "redacted0001" } } });
+    const left = toText({ metadata: { name: "web", annotations: { note: "redacted0001" } } });
     assert.deepEqual(made.mutate, JSON.parse(left));
     assert.deepEqual(needs.https, [
       { url: "https://a.example/", method: "POST", headers: { a: left }, body: left, answer },
     ]);
-    const headers = { authorization: told({ username: "jane" }) };
+    const headers = { authorization: toText({ username: "jane" }) };
     assert.deepEqual(needs.http, [{ url: "http://a.example/", headers, answer }]);
     const parameters = { a: left };
     assert.deepEqual(needs.aws, [{ action: "ec2:DescribeVolumes", region: "eu-west-1", parameters, answer }]);
@@ -123,35 +123,35 @@ describe("a recording", () => {
       rule({
         summary: "Goes through all.",
         match: [],
-        validate: (object: object) => (told(object).includes("free") ? "no" : undefined),
+        validate: (object: object) => (toText(object).includes("free") ? "no" : undefined),
       }),
       rule({
         summary: "Has a script.",
         match: [],
         needs: { cue: cue() },
         async validate(object: object, { cue }) {
-          await cue(`"object": ${told(object)}`);
+          await cue(`"object": ${toText(object)}`);
         },
       }),
     ];
-    for (const [one, text, expected] of [
+    for (const [testedRule, text, expected] of [
       [judging, "free", true],
       [judging, "tied", undefined],
       [scripted, "free", true],
       [scripted, "", undefined],
     ] as const) {
       const request = requestWith({ object: { metadata: { name: "web", annotations: { note: text } } } });
-      const context = { ...around, settings: {}, capabilities: createRecordedCapabilities({}) };
-      const decision = await evaluateRule(one, "validate", request, context);
-      const judged = {
-        rule: one,
+      const context = { ...base, settings: {}, capabilities: createRecordedCapabilities({}) };
+      const decision = await evaluateRule(testedRule, "validate", request, context);
+      const evaluation = {
+        rule: testedRule,
         phase: "validate" as const,
         request,
         context,
-        needs: one.needs && {},
+        needs: testedRule.needs && {},
         decision,
       };
-      const made = JSON.parse((await formatRecording(judged, origin, completeRecorderParts)).slice(2));
+      const made = JSON.parse((await formatRecording(evaluation, origin, completeRecorderParts)).slice(2));
       assert.deepEqual([made.recorded.redacted, made.admitted], [expected, true], text);
     }
   });
@@ -161,15 +161,17 @@ describe("a recording", () => {
     const silent = rule({ summary: "Does nothing.", match: [], validate() {} });
     const request = requestWith({ object, oldObject: object });
     const decision = { outcome: { allowed: true }, refused: false, operations: 0 };
-    const judged = {
+    const evaluation = {
       rule: silent,
       phase: "validate" as const,
       request,
-      context: { ...around, settings: {} },
+      context: { ...base, settings: {} },
       decision,
     };
     const made = JSON.parse(
-      (await formatRecording(judged, origin, completeRecorderParts, [["metadata", "annotations", "note"]])).slice(2),
+      (await formatRecording(evaluation, origin, completeRecorderParts, [["metadata", "annotations", "note"]])).slice(
+        2,
+      ),
     );
     assert.deepEqual([made.validate, made.oldObject], [object, object]);
   });
@@ -182,21 +184,21 @@ describe("a recording", () => {
     });
     const request = requestWith({ object: { metadata: { name: "web" }, note: "free text" } });
     const decision = { outcome: { allowed: true }, refused: false, operations: 0 };
-    const judged = {
+    const evaluation = {
       rule: copying,
       phase: "validate" as const,
       request,
-      context: { ...around, settings: {} },
+      context: { ...base, settings: {} },
       decision,
     };
-    const made = JSON.parse((await formatRecording(judged, origin, completeRecorderParts)).slice(2));
+    const made = JSON.parse((await formatRecording(evaluation, origin, completeRecorderParts)).slice(2));
     assert.deepEqual(made.validate, { metadata: { name: "web" }, note: "redacted0001" });
   });
 
   it("is a line, whatever is in it, and a case as YAML has it", async () => {
     const odd = "\u2028\u2029\u0085\ufeff\u007f\n\ud800é😀 # : - *a";
     const object = { metadata: { name: "web", annotations: { [odd]: odd, "<<": odd } } };
-    const line = await lineWith(requestWith({ object }), { any: odd }, { a: odd }, [["metadata"]]);
+    const line = await recordLine(requestWith({ object }), { any: odd }, { a: odd }, [["metadata"]]);
     assert.match(line, /^- \{[^\n\u0085\u2028\u2029\ufeff\u007f]*\}\n$/);
     const { parse } = await import("yaml");
     assert.deepEqual(parse(line), [JSON.parse(line.slice(2))]);
@@ -215,9 +217,9 @@ describe("a recording", () => {
     });
     moody.validate?.({}, {} as never);
     const decision = { outcome: { allowed: true }, refused: false, operations: 0 };
-    const judged = { rule: moody, phase: "validate" as const, request: requestWith({}), decision };
+    const evaluation = { rule: moody, phase: "validate" as const, request: requestWith({}), decision };
     await assert.rejects(
-      formatRecording({ ...judged, context: { ...around, settings: {} } }, origin, completeRecorderParts),
+      formatRecording({ ...evaluation, context: { ...base, settings: {} } }, origin, completeRecorderParts),
       /^Error: not again$/,
     );
   });

@@ -8,12 +8,12 @@ import { noteAnswers } from "./notes.ts";
 
 const pods: ResourceType = { group: "", resource: "pods" };
 const attachments: ResourceType = { group: "k8s.cni.cncf.io", resource: "network-attachment-definitions" };
-const pod = (name: string, labels = {}) => {
+const buildPod = (name: string, labels = {}) => {
   return { apiVersion: "v1", kind: "Pod", metadata: { name, namespace: "shop", labels } };
 };
 const attachment = { apiVersion: "k8s.cni.cncf.io/v1", kind: "NetworkAttachmentDefinition", metadata: { name: "a" } };
 const everything: RecordedAnswers = {
-  objects: [pod("one", { app: "a" }), pod("two"), attachment],
+  objects: [buildPod("one", { app: "a" }), buildPod("two"), attachment],
   plurals: { "k8s.cni.cncf.io/NetworkAttachmentDefinition": "network-attachment-definitions" },
   refused: [{ resource: "pods", name: "bad", status: { code: 403, message: "no" } }],
   may: [
@@ -57,10 +57,10 @@ const questions: [string, (capabilities: Capabilities) => Promise<unknown>][] = 
   [
     "what is created, what is there and what is refused",
     async (capabilities) => [
-      await capabilities.create(pods, pod("new")),
+      await capabilities.create(pods, buildPod("new")),
       await capabilities.get(pods, "new", "shop"),
-      await capabilities.create(pods, pod("two")),
-      await capabilities.create(pods, pod("bad")),
+      await capabilities.create(pods, buildPod("two")),
+      await capabilities.create(pods, buildPod("bad")),
     ],
   ],
   [
@@ -87,7 +87,7 @@ describe("what was noted of a review", () => {
     assert.deepEqual(noted(), { reads: [] });
     await capabilities.get(pods, "one", "shop");
     const reads = [{ ...pods, namespace: "shop", name: "one" }];
-    assert.deepEqual(noted(), { objects: [pod("one", { app: "a" })], reads });
+    assert.deepEqual(noted(), { objects: [buildPod("one", { app: "a" })], reads });
   });
 
   it("answers nothing that wasn't asked: an object or a list that may have been there", async () => {
@@ -112,19 +112,19 @@ describe("what was noted of a review", () => {
   });
 
   it("is what was read anew, where a refusal had that done", async () => {
-    const named = (name: string): Capabilities => ({
+    const createNamed = (name: string): Capabilities => ({
       ...createRecordedCapabilities({}),
-      get: async (): Promise<KubernetesObject> => pod(name),
+      get: async (): Promise<KubernetesObject> => buildPod(name),
     });
-    const { capabilities, noted } = noteAnswers({ ...named("old"), anew: () => named("new") });
+    const { capabilities, noted } = noteAnswers({ ...createNamed("old"), anew: () => createNamed("new") });
     await capabilities.get(pods, "old", "shop");
     const fresh = capabilities.anew?.();
     await fresh?.get(pods, "new", "shop");
-    assert.deepEqual(noted(), { objects: [pod("new")], reads: [{ ...pods, namespace: "shop", name: "new" }] });
-    const still = noteAnswers({ ...named("old"), anew: () => undefined });
+    assert.deepEqual(noted(), { objects: [buildPod("new")], reads: [{ ...pods, namespace: "shop", name: "new" }] });
+    const still = noteAnswers({ ...createNamed("old"), anew: () => undefined });
     await still.capabilities.get(pods, "old", "shop");
     assert.equal(still.capabilities.anew?.(), undefined);
-    assert.deepEqual(still.noted().objects, [pod("old")]);
+    assert.deepEqual(still.noted().objects, [buildPod("old")]);
   });
 
   it("is what the last attempt of several found in a ledger", async () => {

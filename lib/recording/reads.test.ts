@@ -4,23 +4,23 @@ import { freezeDeep } from "../json.ts";
 import { createDraft } from "../patch.ts";
 import { createReadTracker, type ReadTracker } from "./reads.ts";
 
-const podOf = () => ({
+const buildPod = () => ({
   metadata: { name: "web", annotations: { a: "one", b: "two" } as Record<string, string> },
   spec: { containers: [{ name: "main", args: ["x", "y"], image: "app" }] },
 });
-type Pod = ReturnType<typeof podOf>;
+type Pod = ReturnType<typeof buildPod>;
 
 /** The texts of a pod that a rule read by their names. */
-const readOf = (rule: (pod: Pod) => unknown, given = podOf()): string[] => {
+const readOf = (rule: (pod: Pod) => unknown, pod = buildPod()): string[] => {
   const reads = createReadTracker();
-  rule(reads.watch(given));
-  return textsIn(given, reads);
+  rule(reads.watch(pod));
+  return listTexts(pod, reads);
 };
-const textsIn = (value: unknown, reads: ReadTracker): string[] =>
+const listTexts = (value: unknown, reads: ReadTracker): string[] =>
   typeof value !== "object" || value === null
     ? []
-    : Object.entries(value).flatMap(([key, one]) =>
-        typeof one === "string" ? (reads.has(value, key) ? [one] : []) : textsIn(one, reads),
+    : Object.entries(value).flatMap(([key, member]) =>
+        typeof member === "string" ? (reads.has(value, key) ? [member] : []) : listTexts(member, reads),
       );
 
 const table: [string, (pod: Pod) => unknown, string[]][] = [
@@ -50,7 +50,7 @@ const table: [string, (pod: Pod) => unknown, string[]][] = [
   ],
   ["no whole", (pod) => JSON.stringify(pod), []],
   ["no copy", (pod) => ({ ...pod.metadata, ...pod.spec.containers[0] }), []],
-  ["no comparison of everything", (pod) => assert.deepEqual(pod, podOf()), []],
+  ["no comparison of everything", (pod) => assert.deepEqual(pod, buildPod()), []],
   ["no member of all", (pod) => Object.entries(pod.metadata.annotations).find(([, value]) => value === "two"), []],
   [
     "no member that was found by its key among all",
@@ -75,29 +75,29 @@ const table: [string, (pod: Pod) => unknown, string[]][] = [
 describe("what a rule reads by name", () => {
   for (const [what, rule, expected] of table) {
     it(`is ${what}`, () => assert.deepEqual(readOf(rule), expected));
-    it(`is ${what}, of what is frozen`, () => assert.deepEqual(readOf(rule, freezeDeep(podOf())), expected));
+    it(`is ${what}, of what is frozen`, () => assert.deepEqual(readOf(rule, freezeDeep(buildPod())), expected));
     it(`is ${what}, of a draft`, () => {
-      const [reads, given] = [createReadTracker(), podOf()];
-      rule(reads.watch(createDraft(given).value));
-      assert.deepEqual(textsIn(given, reads), expected);
+      const [reads, pod] = [createReadTracker(), buildPod()];
+      rule(reads.watch(createDraft(pod).value));
+      assert.deepEqual(listTexts(pod, reads), expected);
     });
   }
 
   it("is nothing that a rule has put there itself", () => {
-    const [reads, given] = [createReadTracker(), podOf()];
-    const pod = reads.watch(createDraft(given).value);
+    const [reads, sample] = [createReadTracker(), buildPod()];
+    const pod = reads.watch(createDraft(sample).value);
     pod.metadata = { ...pod.metadata, annotations: { ...pod.metadata.annotations, a: "mine" } };
     assert.equal(pod.metadata.annotations.a, "mine");
     pod.spec.containers[0]?.args.unshift("first");
-    assert.deepEqual(textsIn(given, reads), ["x", "y"], "to make room, a list is read");
-    assert.equal(given.metadata.annotations.a, "one");
+    assert.deepEqual(listTexts(sample, reads), ["x", "y"], "to make room, a list is read");
+    assert.equal(sample.metadata.annotations.a, "one");
   });
 
   it("is nothing that is read after the rule is done", () => {
-    const [reads, given] = [createReadTracker(), podOf()];
-    const pod = reads.watch(given);
+    const [reads, sample] = [createReadTracker(), buildPod()];
+    const pod = reads.watch(sample);
     reads.close();
     assert.equal(pod.metadata.name, "web");
-    assert.deepEqual(textsIn(given, reads), []);
+    assert.deepEqual(listTexts(sample, reads), []);
   });
 });

@@ -4,7 +4,7 @@ import fc from "fast-check";
 import { createReadTracker } from "./reads.ts";
 import { hasPlaceholder, openRedaction, type UnredactedPath } from "./redaction.ts";
 
-const redacted = (value: unknown, kept: UnredactedPath[] = []) => openRedaction()(value, kept);
+const redactValue = (value: unknown, kept: UnredactedPath[] = []) => openRedaction()(value, kept);
 
 const stays: [string, unknown][] = [
   ["names", { kind: "Pod", apiVersion: "v1", metadata: { name: "web", generateName: "web-", namespace: "shop" } }],
@@ -90,8 +90,9 @@ const goes: [string, unknown, unknown][] = [
 ];
 
 describe("a redaction", () => {
-  for (const [what, value] of stays) it(`keeps ${what}`, () => assert.deepEqual(redacted(value), value));
-  for (const [what, value, expected] of goes) it(`replaces ${what}`, () => assert.deepEqual(redacted(value), expected));
+  for (const [what, value] of stays) it(`keeps ${what}`, () => assert.deepEqual(redactValue(value), value));
+  for (const [what, value, expected] of goes)
+    it(`replaces ${what}`, () => assert.deepEqual(redactValue(value), expected));
 
   it("gives a text the same placeholder in all that it is given", () => {
     const redact = openRedaction();
@@ -102,7 +103,7 @@ describe("a redaction", () => {
   });
 
   it("gives placeholders that are valid as labels, as names and as base64", () => {
-    const many = redacted({ data: Array.from({ length: 10_001 }, (_, index) => `text ${index}`) }) as {
+    const many = redactValue({ data: Array.from({ length: 10_001 }, (_, index) => `text ${index}`) }) as {
       data: string[];
     };
     for (const text of [many.data[0], many.data[10_000]])
@@ -146,14 +147,14 @@ describe("a redaction", () => {
   });
 
   it("keeps a script that a rule read, but for what it gives to names of secrets", () => {
-    const script = (token: string) =>
+    const buildScript = (token: string) =>
       `spec: automountServiceAccountToken: false\nhttp: header: {"X-Token": ${token}, key: "a b"}`;
-    const policy = { cue: script('"free text"'), renderedCue: "free text", more: { cue: 'a: "Basic free text"' } };
+    const policy = { cue: buildScript('"free text"'), renderedCue: "free text", more: { cue: 'a: "Basic free text"' } };
     const reads = createReadTracker();
     const { cue, more } = reads.watch(policy);
     assert.ok(cue && more.cue);
     assert.deepEqual(openRedaction({ reads })(policy), {
-      cue: script('"redacted0001"'),
+      cue: buildScript('"redacted0001"'),
       renderedCue: "redacted0002",
       more: { cue: "redacted0003" },
     });
@@ -180,7 +181,7 @@ describe("a redaction", () => {
       data: { "x.y": "z" },
     };
     assert.deepEqual(
-      redacted(value, [
+      redactValue(value, [
         ["spec", "containers", "args"],
         ["data", "x.y"],
       ]),
@@ -189,7 +190,7 @@ describe("a redaction", () => {
         data: { "x.y": "z" },
       },
     );
-    assert.deepEqual(redacted(value, [["spec", "containers", 1]]), {
+    assert.deepEqual(redactValue(value, [["spec", "containers", 1]]), {
       spec: { containers: [{ args: ["redacted0001", "redacted0002"], note: "redacted0003" }, { args: ["f g"] }] },
       data: { "x.y": "redacted0004" },
     });
@@ -212,18 +213,18 @@ describe("a redaction", () => {
   });
 
   it("changes neither what things are nor how many there are, and nothing any more the second time", () => {
-    const shape = (value: unknown): unknown =>
+    const getShape = (value: unknown): unknown =>
       Array.isArray(value)
-        ? value.map(shape)
+        ? value.map(getShape)
         : typeof value === "object" && value !== null
-          ? Object.values(value).map(shape)
+          ? Object.values(value).map(getShape)
           : typeof value;
     const plain = fc.jsonValue().filter((value) => !hasPlaceholder(JSON.stringify(value)));
     fc.assert(
       fc.property(plain, (value) => {
-        const once = redacted(value);
-        assert.deepEqual(shape(once), shape(value));
-        assert.deepEqual(redacted(once), once);
+        const once = redactValue(value);
+        assert.deepEqual(getShape(once), getShape(value));
+        assert.deepEqual(redactValue(once), once);
       }),
     );
   });
@@ -231,7 +232,7 @@ describe("a redaction", () => {
   it("throws where there is too much, or too deep", () => {
     const deep = JSON.parse(`${'{"a":'.repeat(5000)}1${"}".repeat(5000)}`);
     for (const value of [deep, Array.from({ length: 30_000 }).fill("x".repeat(100))])
-      assert.throws(() => redacted(value), /^Error: it is too large to be recorded$/);
+      assert.throws(() => redactValue(value), /^Error: it is too large to be recorded$/);
   });
 
   it("takes no more steps than a text is long", () => {
@@ -243,7 +244,7 @@ describe("a redaction", () => {
       const value = { a: text, image: text, name: text, labels: { a: text }, limits: { cpu: text } };
       assert.equal(reads.watch(value).a, text);
       openRedaction({ reads })({ a: text });
-      for (const [key, one] of Object.entries(value)) redact({ [key]: one });
+      for (const [key, member] of Object.entries(value)) redact({ [key]: member });
       redact.body(text);
       redact.body(`<${text}`);
     }

@@ -12,8 +12,8 @@ import { createRecorder } from "./recorder.ts";
 const corpus = readSecrets();
 const capabilities = { ...createRecordedCapabilities({}), https: async () => ({ status: 200, body: "{}" }) };
 
-const allOf = (value: unknown): string[] =>
-  typeof value === "object" && value !== null ? Object.values(value).flatMap(allOf) : [String(value)];
+const listTexts = (value: unknown): string[] =>
+  typeof value === "object" && value !== null ? Object.values(value).flatMap(listTexts) : [String(value)];
 
 const rules: [string, Rule][] = [
   ["nothing", rule({ summary: "Reads nothing.", match: [], validate() {} })],
@@ -25,7 +25,11 @@ const rules: [string, Rule][] = [
       validate: ({ kind, metadata, ...more }: KubernetesObject) => {
         const { spec = more } = more as { spec?: object };
         const { containers = [], env = [] } = spec as { containers?: object[]; env?: object[] };
-        return [kind, metadata?.name, ...[...containers, ...env].map((one) => Reflect.get(one, "image"))].join(" ");
+        return [
+          kind,
+          metadata?.name,
+          ...[...containers, ...env].map((container) => Reflect.get(container, "image")),
+        ].join(" ");
       },
     }),
   ],
@@ -48,27 +52,27 @@ const rules: [string, Rule][] = [
       summary: "Goes through all members.",
       match: [],
       mutate(object: KubernetesObject, { request }) {
-        const annotations = { ...object.metadata?.annotations, all: allOf({ ...object }).join(" ") };
+        const annotations = { ...object.metadata?.annotations, all: listTexts({ ...object }).join(" ") };
         object.metadata = { ...object.metadata, annotations };
-        return { warnings: allOf(request.userInfo) };
+        return { warnings: listTexts(request.userInfo) };
       },
     }),
   ],
 ];
 
 /** Returns the recording of a request to a rule. */
-const lineOf = async (one: Rule, request: AdmissionRequest): Promise<string> => {
+const recordLine = async (testedRule: Rule, request: AdmissionRequest): Promise<string> => {
   const lines: Promise<string>[] = [];
   const host = { publicKeys: "", openCapabilities: () => capabilities, writeLogLine: () => {} };
-  const { host: heard, evaluate } = createRecorder(
+  const { host: recordingHost, evaluate } = createRecorder(
     host,
     completeRecorderParts,
     (review) => void lines.push(review.line()),
   );
-  const around = { name: "one", mode: "enforce" as const, settings: {}, now: new Date(0), capabilities };
-  await evaluate(one, one.mutate ? "mutate" : "validate", request, around);
+  const context = { name: "one", mode: "enforce" as const, settings: {}, now: new Date(0), capabilities };
+  await evaluate(testedRule, testedRule.mutate ? "mutate" : "validate", request, context);
   const report = { rule: "one", cluster: "prod", key: "1", code: 200, function: "f", version: "7", milliseconds: 0 };
-  heard.writeLogLine({ ...report, request, refused: false, operations: 0 });
+  recordingHost.writeLogLine({ ...report, request, refused: false, operations: 0 });
   return lines[0] ?? assert.fail("it is not recorded");
 };
 
@@ -82,10 +86,10 @@ describe("a recording of objects with secrets in them", () => {
     }
   });
 
-  for (const [what, one] of rules)
+  for (const [what, testedRule] of rules)
     it(`has none of the secrets where the rule reads ${what}`, async () => {
       for (const planted of corpus) {
-        const line = await lineOf(one, buildSecretRequest(planted));
+        const line = await recordLine(testedRule, buildSecretRequest(planted));
         assert.deepEqual(findSecrets(line, planted), [], `${planted.what}: ${line}`);
       }
     });

@@ -25,14 +25,14 @@ interface Case extends Given {
   warnings?: string | string[];
 }
 
-const buildPolicy = ({ namespace, selectors = [{ apiVersion: "v1", kind: "Pod" }], ...given }: Given) => {
-  const { http, overriders = { cue: "patches: []" }, condition } = given;
+const buildPolicy = ({ namespace, selectors = [{ apiVersion: "v1", kind: "Pod" }], ...fields }: Given) => {
+  const { http, overriders = { cue: "patches: []" }, condition } = fields;
   const valueRef = { from: "http", path: "a", http };
-  const template = given.template ?? (http && { type: "labels", operation: "add", path: "a", valueRef });
-  const rule = given.rule ?? { overriders: template ? { template } : overriders };
+  const template = fields.template ?? (http && { type: "labels", operation: "add", path: "a", valueRef });
+  const rule = fields.rule ?? { overriders: template ? { template } : overriders };
   const message = { message: "no", dataRef: { from: "current", path: "a" } };
   const validateRule =
-    given.validateRule ?? (condition && { template: { type: "condition", condition: { ...message, ...condition } } });
+    fields.validateRule ?? (condition && { template: { type: "condition", condition: { ...message, ...condition } } });
   const overriding = namespace === undefined ? "ClusterOverridePolicy" : "OverridePolicy";
   return {
     apiVersion: "policy.kcloudlabs.io/v1alpha1",
@@ -58,14 +58,14 @@ const readable =
   "can be read by every user with the right to read policies; keep it in a secret store and name it in the setting http.credentials";
 
 const cases: Case[] = parse(readFileSync(new URL("cases.yaml", import.meta.url), "utf8"));
-for (const { name, faults, warnings, ...given } of cases)
+for (const { name, faults, warnings, ...fields } of cases)
   test(`it ${name}`, () => {
-    const policy = given.policy ?? buildPolicy(given);
+    const policy = fields.policy ?? buildPolicy(fields);
     const found = faults === undefined ? findPolicyWarnings(policy) : findPolicyFaults(policy);
     const expected = [faults ?? warnings ?? []].flat();
     assert.deepEqual(
       found,
-      expected.map((text) => text.replace(/\bAT\b/g, findField(given)).replace("READABLE", readable)),
+      expected.map((text) => text.replace(/\bAT\b/g, findField(fields)).replace("READABLE", readable)),
     );
   });
 
@@ -123,16 +123,16 @@ test("it returns sentences for any JSON", () => {
       metadata: fc.constant({ name: "a", namespace: "b" }),
       spec: json,
     }),
-    json.map((given) => buildPolicy({ overriders: { template: given, origin: [given] } })),
-    json.map((given) => buildPolicy({ condition: Object(given) })),
-    json.map((given) => {
-      const parts = { tolerations: given, affinity: given, value: given, valueRef: given };
+    json.map((value) => buildPolicy({ overriders: { template: value, origin: [value] } })),
+    json.map((value) => buildPolicy({ condition: Object(value) })),
+    json.map((value) => {
+      const parts = { tolerations: value, affinity: value, value, valueRef: value };
       return buildPolicy({ template: { type: "tolerations", operation: "add", ...parts } });
     }),
   );
   fc.assert(
-    fc.property(policy, (given) => {
-      const faults = [...findPolicyFaults(given), ...findPolicyWarnings(given)];
+    fc.property(policy, (value) => {
+      const faults = [...findPolicyFaults(value), ...findPolicyWarnings(value)];
       assert.ok(faults.every((fault) => typeof fault === "string" && fault.length > 10));
     }),
     { numRuns: 2000 },
@@ -142,7 +142,7 @@ test("it returns sentences for any JSON", () => {
 test("it returns sentences for measured policies with one value replaced", () => {
   const policies = policyCases.flatMap(({ policies }) => policies);
   fc.assert(
-    fc.property(fc.nat(policies.length - 1), fc.nat(), json, (index, place, given) => {
+    fc.property(fc.nat(policies.length - 1), fc.nat(), json, (index, place, value) => {
       const policy = structuredClone(policies[index]);
       const places: [object, string][] = [];
       const walk = (value: unknown) => {
@@ -154,7 +154,7 @@ test("it returns sentences for measured policies with one value replaced", () =>
       };
       walk(policy?.spec);
       const [holder, key] = places[place % places.length] ?? [{}, ""];
-      Reflect.set(holder, key, given);
+      Reflect.set(holder, key, value);
       assert.ok([...findPolicyFaults(policy), ...findPolicyWarnings(policy)].every((fault) => fault.length > 10));
     }),
     { numRuns: 2000 },

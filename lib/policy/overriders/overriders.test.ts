@@ -45,12 +45,13 @@ const chooseSpec = ({ template }: Given) =>
 const cases: Case[] = parse(readFileSync(new URL("cases.yaml", import.meta.url), "utf8"));
 for (const kind of ["template", "origin", "patch"] as const)
   describe(`a ${kind} in cases.yaml`, () => {
-    for (const { name, spec, metadata, becomes, fails, ...given } of cases.filter((one) => one[kind]))
+    for (const { name, spec, metadata, becomes, fails, ...overriders } of cases.filter((entry) => entry[kind]))
       it(name, () => {
-        const before = buildPod(spec ?? chooseSpec(given), metadata);
-        if (fails !== undefined) return assert.throws(() => apply(before, given), { name: "Error", message: fails });
+        const before = buildPod(spec ?? chooseSpec(overriders), metadata);
+        if (fails !== undefined)
+          return assert.throws(() => apply(before, overriders), { name: "Error", message: fails });
         const after = structuredClone(before);
-        const isChanged = apply(after, given);
+        const isChanged = apply(after, overriders);
         const part = metadata === undefined ? "spec" : "metadata";
         assert.deepEqual(after[part], becomes === "unchanged" ? before[part] : becomes);
         assert.equal(isChanged, JSON.stringify(after) !== JSON.stringify(before));
@@ -222,7 +223,7 @@ const patch = listUpTo(
   }),
 );
 
-const given: fc.Arbitrary<Given> = fc.oneof(fc.record({ template }), fc.record({ origin }), fc.record({ patch }));
+const overriders: fc.Arbitrary<Given> = fc.oneof(fc.record({ template }), fc.record({ origin }), fc.record({ patch }));
 const object = fc
   .tuple(
     buildPartial({
@@ -235,9 +236,9 @@ const object = fc
   .map(([spec, metadata]): ReturnType<typeof buildPod> => JSON.parse(JSON.stringify(buildPod(spec, metadata))));
 
 /** Returns whether the object was changed, or the error. */
-const getOutcome = (object: KubernetesObject, given: Given): boolean | string => {
+const getOutcome = (object: KubernetesObject, sample: Given): boolean | string => {
   try {
-    return apply(object, given);
+    return apply(object, sample);
   } catch (error) {
     assert.equal(error instanceof Error && error.name, "Error", String(error));
     return String(error);
@@ -247,26 +248,26 @@ const getOutcome = (object: KubernetesObject, given: Given): boolean | string =>
 /** Sorts the members of maps by their names. */
 const sortMembers = (_: string, value: unknown) =>
   typeof value === "object" && value !== null && !Array.isArray(value)
-    ? Object.fromEntries(Object.entries(value).sort(([one], [other]) => (one < other ? -1 : 1)))
+    ? Object.fromEntries(Object.entries(value).sort(([left], [right]) => (left < right ? -1 : 1)))
     : value;
 
 describe("any template, list of origin overriders or patch", () => {
   it("changes a draft as it changes an object, and leaves the draft's object unchanged", () => {
     fc.assert(
-      fc.property(object, given, (before, given) => {
+      fc.property(object, overriders, (before, sample) => {
         const text = JSON.stringify(before);
         const plain: ReturnType<typeof buildPod> = JSON.parse(text);
         const { value, changes } = createDraft<KubernetesObject>(before);
-        const outcome = getOutcome(value, given);
-        assert.equal(getOutcome(plain, given), outcome);
+        const outcome = getOutcome(value, sample);
+        assert.equal(getOutcome(plain, sample), outcome);
         const patch = changes();
         assert.equal(JSON.stringify(before), text);
         assert.equal(JSON.stringify(patched(before, patch), sortMembers), JSON.stringify(plain, sortMembers));
-        if (given.patch || typeof outcome === "string") return;
+        if (sample.patch || typeof outcome === "string") return;
         assert.deepEqual(plain.spec.other, before.spec.other, "unknown fields stay");
-        if (!given.template) return;
+        if (!sample.template) return;
         assert.equal(patch.length > 0, outcome, JSON.stringify(patch));
-        assert.equal(apply(structuredClone(plain), given), false, "twice");
+        assert.equal(apply(structuredClone(plain), sample), false, "twice");
       }),
       { numRuns: 5000 },
     );
@@ -283,7 +284,12 @@ describe("any template, list of origin overriders or patch", () => {
     const containers = fc.oneof(anything, fc.tuple(fc.record({ resources })));
     const oddSpec = buildPartial({ tolerations: anything, affinity: anything, nodeSelector: anything, containers });
     fc.assert(
-      fc.property(oddSpec, anything, odd, (spec, metadata, given) => void getOutcome(buildPod(spec, metadata), given)),
+      fc.property(
+        oddSpec,
+        anything,
+        odd,
+        (spec, metadata, sample) => void getOutcome(buildPod(spec, metadata), sample),
+      ),
       { numRuns: 5000 },
     );
   });

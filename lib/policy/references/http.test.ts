@@ -22,16 +22,16 @@ const {
 );
 
 describe("the setting http", () => {
-  for (const given of validSettings)
-    it(`can be ${JSON.stringify(given)}`, () => {
-      assert.deepEqual(findMistakes(defaultHttpSettings, given), []);
-      assert.equal(findHttpFault({ ...defaultHttpSettings, ...given }), undefined);
+  for (const setting of validSettings)
+    it(`can be ${JSON.stringify(setting)}`, () => {
+      assert.deepEqual(findMistakes(defaultHttpSettings, setting), []);
+      assert.equal(findHttpFault({ ...defaultHttpSettings, ...setting }), undefined);
     });
 
-  for (const { settings: given, message } of invalidSettings)
-    it(`can't be ${JSON.stringify(given)}`, () => {
+  for (const { settings: invalid, message } of invalidSettings)
+    it(`can't be ${JSON.stringify(invalid)}`, () => {
       // Lists in postern.yaml may hold any JSON.
-      const settings = mergeWithDefaults(defaultHttpSettings, given) as PolicyHttpSettings;
+      const settings = mergeWithDefaults(defaultHttpSettings, invalid) as PolicyHttpSettings;
       assert.match(findHttpFault(settings) ?? "", new RegExp(message));
     });
 
@@ -59,7 +59,7 @@ describe("a credential for a host", () => {
   const settings: PolicyHttpSettings = { ...defaultHttpSettings, hosts: ["*.example.com"], credentials };
   const url = "https://api.example.com/";
   const authUrl = "https://auth.example.com/";
-  const asked = async (auth: object | undefined) => {
+  const sendWithAuth = async (auth: object | undefined) => {
     const requests: HttpsRequest[] = [];
     const ask = async (request: HttpsRequest): Promise<HttpsResponse> => {
       requests.push(request);
@@ -71,23 +71,23 @@ describe("a credential for a host", () => {
   const place = (secret: string) => ({ secret, region });
 
   it("is sent to the address where a token is requested", async () => {
-    assert.deepEqual(await asked({ authUrl }), [
+    assert.deepEqual(await sendWithAuth({ authUrl }), [
       [place("ann"), "ann", undefined],
       [undefined, undefined, "Bearer t"],
     ]);
   });
   it("is chosen by the policy's username", async () => {
-    const [first] = await asked({ authUrl, username: "bob" });
+    const [first] = await sendWithAuth({ authUrl, username: "bob" });
     assert.deepEqual(first?.slice(0, 2), [place("bob"), "bob"]);
   });
   it("is not sent if the policy has a password", async () => {
-    const [first] = await asked({ authUrl, username: "ann", password: "p" });
+    const [first] = await sendWithAuth({ authUrl, username: "ann", password: "p" });
     assert.deepEqual(first, [undefined, undefined, `Basic ${Buffer.from("ann:p").toString("base64")}`]);
   });
   it("is sent with a reference whose auth is empty", async () => {
-    assert.deepEqual(await asked({}), [[{ parameter: "/token", region }, undefined, undefined]]);
-    assert.deepEqual(await asked(undefined), [[undefined, undefined, undefined]]);
-    assert.deepEqual(await asked({ staticToken: "s" }), [[undefined, undefined, "Bearer s"]]);
+    assert.deepEqual(await sendWithAuth({}), [[{ parameter: "/token", region }, undefined, undefined]]);
+    assert.deepEqual(await sendWithAuth(undefined), [[undefined, undefined, undefined]]);
+    assert.deepEqual(await sendWithAuth({ staticToken: "s" }), [[undefined, undefined, "Bearer s"]]);
   });
 });
 
@@ -116,11 +116,11 @@ describe("a recorded response", () => {
     assert.deepEqual([header, trailer], [{}, {}]);
   });
   it("that is missing is reported without secrets", async () => {
-    const asked = createPolicyHttpCapabilities(settings, recordAnswer({}).http).fetchReference({
+    const answer = createPolicyHttpCapabilities(settings, recordAnswer({}).http).fetchReference({
       url: "http://mock/y",
       auth: { staticToken: "hush" },
     });
-    await assert.rejects(asked, (error: Error) => {
+    await assert.rejects(answer, (error: Error) => {
       assert.match(error.message, /^no answer is recorded to \{.*"url":"http:\/\/mock\/y"\}/);
       assert.doesNotMatch(error.message, /hush|connect/);
       return true;

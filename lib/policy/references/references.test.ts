@@ -41,13 +41,13 @@ const capabilities = createCaseCapabilities({
 });
 
 /** Returns capabilities that record the requests of references. */
-const recordRequests = (): { asked: HttpReference[]; capabilities: PolicyCapabilities } => {
-  const asked: HttpReference[] = [];
+const recordRequests = (): { requests: HttpReference[]; capabilities: PolicyCapabilities } => {
+  const requests: HttpReference[] = [];
   const fetch: PolicyCapabilities["fetchReference"] = async (request) => {
-    asked.push(request);
+    requests.push(request);
     return { body: {}, header: {}, trailer: {} };
   };
-  return { asked, capabilities: { ...capabilities, fetchReference: fetch } };
+  return { requests, capabilities: { ...capabilities, fetchReference: fetch } };
 };
 
 interface Case extends Partial<Omit<PolicyRequest, "object">> {
@@ -75,9 +75,9 @@ suite("a reference", () => {
     });
 
   const resolveUrl = async (text: string) => {
-    const { asked, capabilities } = recordRequests();
+    const { requests, capabilities } = recordRequests();
     await resolveReference({ from: "http", path: "a", http: { url: text } }, created, capabilities);
-    return asked[0]?.url;
+    return requests[0]?.url;
   };
 
   test("encodes values in an address so that each stays one step", async () => {
@@ -94,14 +94,14 @@ suite("a reference", () => {
   test("keeps the steps of an address for any value", async () => {
     await fc.assert(
       fc.asyncProperty(fc.string({ unit: "binary" }), async (name) => {
-        const { asked, capabilities } = recordRequests();
+        const { requests, capabilities } = recordRequests();
         const request = { ...created, object: buildObject("Pod", name, "b") };
         const http = { url: "https://h.example/a/{{metadata.name}}/b?c={{metadata.name}}#d" };
         await resolveReference({ from: "http", path: "a", http }, request, capabilities).catch((error) =>
           assert.match(String(error), /http.url becomes wrong/),
         );
-        if (asked[0] === undefined) return;
-        const { host, pathname, searchParams, hash } = new URL(asked[0].url);
+        if (requests[0] === undefined) return;
+        const { host, pathname, searchParams, hash } = new URL(requests[0].url);
         assert.deepEqual([host, pathname.split("/").length, hash], ["h.example", 4, "#d"]);
         assert.deepEqual([...searchParams], [["c", name.toWellFormed()]]);
       }),
@@ -109,7 +109,7 @@ suite("a reference", () => {
   });
 
   test("fills parameters without encoding them and sends all else unchanged", async () => {
-    const { asked, capabilities } = recordRequests();
+    const { requests, capabilities } = recordRequests();
     const http = {
       url: "http://mock/x",
       method: "post",
@@ -119,27 +119,27 @@ suite("a reference", () => {
       auth: { staticToken: "t" },
     };
     await resolveReference({ from: "http", path: "a", http }, created, capabilities);
-    assert.deepEqual(asked, [{ ...http, method: "POST", params: { p: "a/b?c#d%e\\f", n: "3" } }]);
+    assert.deepEqual(requests, [{ ...http, method: "POST", params: { p: "a/b?c#d%e\\f", n: "3" } }]);
   });
 
   test("sends no request if a placeholder has no value", async () => {
-    const { asked, capabilities } = recordRequests();
+    const { requests, capabilities } = recordRequests();
     const http = { url: "http://mock/x", method: "post", params: { a: "{{metadata.uid}}" } };
     assert.equal(
       await resolveReference({ from: "http", path: "a", http }, { ...created, dryRun: true }, capabilities),
       undefined,
     );
-    assert.deepEqual(asked, []);
+    assert.deepEqual(requests, []);
   });
 
   test("sends GET on a dry run", async () => {
-    const { asked, capabilities } = recordRequests();
+    const { requests, capabilities } = recordRequests();
     await resolveReference(
       { from: "http", path: "a", http: { url: "http://mock/x" } },
       { ...created, dryRun: true },
       capabilities,
     );
-    assert.equal(asked[0]?.method, "GET");
+    assert.equal(requests[0]?.method, "GET");
   });
 
   test("reads the changed values of a draft", async () => {

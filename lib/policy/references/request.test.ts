@@ -46,8 +46,8 @@ describe("a request", () => {
     assert.equal(parseMethod("post", ["GET", "POST"]), "POST");
     assert.equal(parseMethod(undefined, ["POST"]), "GET");
     assert.equal(parseMethod("", ["POST"]), "GET");
-    for (const other of ["PUT", "CONNECT", 1, null, {}])
-      assert.throws(() => parseMethod(other, ["GET", "POST"]), /^Error: method must be one of GET, POST$/);
+    for (const method of ["PUT", "CONNECT", 1, null, {}])
+      assert.throws(() => parseMethod(method, ["GET", "POST"]), /^Error: method must be one of GET, POST$/);
   });
   it("has the given body", () => {
     assert.deepEqual([0, "", false, {}].map(toBody), ["0", '""', "false", "{}"]);

@@ -29,9 +29,9 @@ const getOutcome = async (result: Promise<unknown>) =>
     (error: Error) => ({ error: true, message: error.message }),
   );
 
-const assertSame = (one: Awaited<ReturnType<typeof getOutcome>>, other: typeof one, what: string) => {
-  if ("message" in one && "message" in other) return;
-  assert.deepEqual(other, one, what);
+const assertSame = (left: Awaited<ReturnType<typeof getOutcome>>, right: typeof left, what: string) => {
+  if ("message" in left && "message" in right) return;
+  assert.deepEqual(right, left, what);
 };
 
 /** Wraps a value in maps and lists so that a path leads to it. */
@@ -117,15 +117,15 @@ const evaluateRenderedCondition = async (
 };
 
 describe("renderings of measured policies", () => {
-  for (const one of policyCases) {
-    if (one.expect.policy === "rejected") continue;
-    const request = buildPolicyCaseRequest(one);
-    const capabilities = createCaseCapabilities(one);
-    for (const policy of one.policies) {
+  for (const policyCase of policyCases) {
+    if (policyCase.expect.policy === "rejected") continue;
+    const request = buildPolicyCaseRequest(policyCase);
+    const capabilities = createCaseCapabilities(policyCase);
+    for (const policy of policyCase.policies) {
       if (policy.kind === "ClusterValidatePolicy") {
         for (const [index, { template }] of policy.spec.validateRules.entries())
           if (template)
-            it(`decide like validateRules[${index}] of ${one.id}`, async () => {
+            it(`decide like validateRules[${index}] of ${policyCase.id}`, async () => {
               const { condition } = template;
               const expected = await getOutcome(evaluateCondition(condition, request, capabilities));
               assert.equal(await findScriptFault(renderConditionAsCue(condition), capabilities.evaluateCue), undefined);
@@ -135,11 +135,11 @@ describe("renderings of measured policies", () => {
                 renderConditionAsCue(condition),
               );
             });
-      } else if (one.operation !== "DELETE")
+      } else if (policyCase.operation !== "DELETE")
         for (const [index, { overriders }] of policy.spec.overrideRules.entries()) {
           const { template } = overriders;
           if (template)
-            it(`change an object like overrideRules[${index}] of ${one.id}`, async () => {
+            it(`change an object like overrideRules[${index}] of ${policyCase.id}`, async () => {
               const expected = await getOutcome(applyTemplate(template, request, capabilities));
               assert.equal(await findScriptFault(renderTemplateAsCue(template), capabilities.evaluateCue), undefined);
               assertSame(
@@ -154,7 +154,7 @@ describe("renderings of measured policies", () => {
 });
 
 const pickFrom = <T>(values: readonly T[]) => fc.constantFrom(...values);
-const orUndefined = <T>(of: fc.Arbitrary<T>) => fc.option(of, { nil: undefined });
+const makeOptional = <T>(of: fc.Arbitrary<T>) => fc.option(of, { nil: undefined });
 const listOf = <T>(of: fc.Arbitrary<T>) => fc.array(of, { minLength: 1, maxLength: 3 });
 
 /** Removes undefined members. */
@@ -185,7 +185,7 @@ const toleration = fc.record(
 );
 const term = fc.record({
   weight: pickFrom([1, 2]),
-  term: orUndefined(fc.record({ keys: fc.array(pickFrom(["a", "b"]), { maxLength: 2 }) })),
+  term: makeOptional(fc.record({ keys: fc.array(pickFrom(["a", "b"]), { maxLength: 2 }) })),
 });
 const affinity = fc.record(
   {
@@ -234,9 +234,9 @@ const object: fc.Arbitrary<KubernetesObject> = fc
     fc.record({ annotations: map, labels: map }, { requiredKeys: [] }),
     fc.option(podSpec, { nil: undefined, freq: 10 }),
   )
-  .map(([[name, around], metadata, spec]) => {
+  .map(([[name, wrapSpec], metadata, spec]) => {
     const [, version = "", kind = ""] = /^(.*)\/(.*)$/.exec(name) ?? [];
-    return toJson({ apiVersion: version, kind, metadata: { name: "o", ...metadata }, spec: around(spec) });
+    return toJson({ apiVersion: version, kind, metadata: { name: "o", ...metadata }, spec: wrapSpec(spec) });
   });
 
 const paths = [
@@ -253,7 +253,7 @@ const constant = fc.oneof(
   fc.record({ boolean: fc.boolean() }),
 );
 const operation = pickFrom(["add", "replace", "remove"] as const);
-const share = orUndefined(pickFrom(["0.5", "0.333", ".1", "0.99999"]));
+const factor = makeOptional(pickFrom(["0.5", "0.333", ".1", "0.99999"]));
 const template: fc.Arbitrary<OverrideTemplate> = fc
   .oneof(
     fc.record({ type: pickFrom(["annotations", "labels"]), path: pickFrom(keys), value: constant }),
@@ -271,16 +271,16 @@ const template: fc.Arbitrary<OverrideTemplate> = fc
     fc.record({
       type: fc.constant("resourcesOversell"),
       resourcesOversell: fc
-        .record({ cpuFactor: share, memoryFactor: share, diskFactor: share })
+        .record({ cpuFactor: factor, memoryFactor: factor, diskFactor: factor })
         .filter((factors) => Object.keys(toJson(factors)).length > 0),
     }),
     fc.record({ type: fc.constant("tolerations"), tolerations: listOf(toleration) }),
     fc.record({
       type: fc.constant("affinity"),
-      affinity: affinity.filter((given) => JSON.stringify(given).includes("DuringExecution")),
+      affinity: affinity.filter((affinityTerm) => JSON.stringify(affinityTerm).includes("DuringExecution")),
     }),
   )
-  .chain((given) => operation.map((chosen) => toJson({ ...given, operation: chosen }) as OverrideTemplate))
+  .chain((sample) => operation.map((chosen) => toJson({ ...sample, operation: chosen }) as OverrideTemplate))
   // Others don't pass the checks.
   .filter(
     ({ operation, affinity }) =>
@@ -322,7 +322,7 @@ const condition: fc.Arbitrary<PolicyCondition> = fc
     ),
     fc.record({ dataRef: reference, affectMode: pickFrom(["reject", "allow", ""]), message: pickFrom(texts) }),
   )
-  .map(([one, other]) => toJson({ ...one, ...other }) as PolicyCondition);
+  .map(([left, right]) => toJson({ ...left, ...right }) as PolicyCondition);
 
 /** Fields that may have a wrong shape. */
 const places = [
@@ -354,7 +354,7 @@ const mayBeSame = /conflicting values true and false/;
 const longDivision = { operation: "/", operationWith: "0.7000000000000001" };
 const elsewhere: ValueReference = { from: "current", path: "other" };
 
-const request: fc.Arbitrary<PolicyRequest> = fc.tuple(object, orUndefined(object)).map(([object, oldObject]) => {
+const request: fc.Arbitrary<PolicyRequest> = fc.tuple(object, makeOptional(object)).map(([object, oldObject]) => {
   return oldObject ? { operation: "UPDATE", object, oldObject } : { operation: "CREATE", object };
 });
 
@@ -414,10 +414,10 @@ describe("renderings", () => {
     "what would be rounded": [123456789012345, { cond: "Gt", value: { integer: 1 }, valueProcess: longDivision }],
     "lists that are the same but for texts that are numbers": [[5], { cond: "Equal", valueRef: elsewhere }],
   };
-  for (const [what, [data, given]] of Object.entries(beyond))
+  for (const [what, [data, fields]] of Object.entries(beyond))
     it(`fail rather than decide otherwise for ${what}`, async () => {
       const object = { apiVersion: "v1", kind: "ConfigMap", data, other: ["5"] };
-      const condition: PolicyCondition = { cond: "Equal", dataRef: { from: "current", path: "data" }, ...given };
+      const condition: PolicyCondition = { cond: "Equal", dataRef: { from: "current", path: "data" }, ...fields };
       await evaluateCondition(condition, { operation: "CREATE", object }, capabilities);
       await assert.rejects(evaluateRenderedCondition(condition, { operation: "CREATE", object }, capabilities));
     });

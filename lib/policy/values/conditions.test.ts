@@ -71,10 +71,10 @@ suite("a condition", () => {
     ["a list and a map", [], {}, false],
     ["a map and a number", {}, 1, false],
   ];
-  for (const [name, one, other, same] of equal)
+  for (const [name, left, right, same] of equal)
     test(`finds ${name} ${same ? "equal" : "different"}`, () => {
-      assert.equal(isMet("Equal", one, other), same);
-      assert.equal(isMet("NotEqual", one, other), !same);
+      assert.equal(isMet("Equal", left, right), same);
+      assert.equal(isMet("NotEqual", left, right), !same);
     });
 
   const unordered: [data: unknown, value: unknown, sentence: string][] = [
@@ -172,8 +172,11 @@ suite("a condition", () => {
   });
 
   test("fails for values that are nested too deeply", () => {
-    const nested = () => JSON.parse(`${"[".repeat(100_000)}${"]".repeat(100_000)}`);
-    assert.throws(() => isMet("Equal", nested(), nested()), /^Error: the values are nested deeper than 1000 levels$/);
+    const parseNested = () => JSON.parse(`${"[".repeat(100_000)}${"]".repeat(100_000)}`);
+    assert.throws(
+      () => isMet("Equal", parseNested(), parseNested()),
+      /^Error: the values are nested deeper than 1000 levels$/,
+    );
   });
 
   test("finds any value equal to itself and a copy of it", () => {
@@ -183,10 +186,10 @@ suite("a condition", () => {
   test("orders numbers so that exactly one of Lt, Equal and Gt is met", () => {
     const scalar = fc.oneof(fc.integer(), fc.double({ noNaN: true, noDefaultInfinity: true }));
     fc.assert(
-      fc.property(scalar, scalar, (one, other) => {
-        const held = [isMet("Lt", one, other), isMet("Equal", one, other), isMet("Gt", one, other)];
+      fc.property(scalar, scalar, (left, right) => {
+        const held = [isMet("Lt", left, right), isMet("Equal", left, right), isMet("Gt", left, right)];
         assert.equal(held.filter(Boolean).length, 1);
-        assert.equal(isMet("Lte", one, other), !isMet("Gt", one, other));
+        assert.equal(isMet("Lte", left, right), !isMet("Gt", left, right));
       }),
     );
   });

@@ -11,9 +11,9 @@ import {
   parsePercentage,
 } from "./decimals.ts";
 
-const assertEqual = (one: ExactFraction | undefined, other: ExactFraction | undefined) => {
-  assert.ok(one && other);
-  assert.equal(compareDecimals(one, other), 0);
+const assertEqual = (left: ExactFraction | undefined, right: ExactFraction | undefined) => {
+  assert.ok(left && right);
+  assert.equal(compareDecimals(left, right), 0);
 };
 
 suite("an exact number", () => {
@@ -30,8 +30,8 @@ suite("an exact number", () => {
     [5e-324, "5e-324"],
     ["-0", 0],
   ];
-  for (const [text, other] of equal)
-    test(`${text} is ${other}`, () => assertEqual(parseDecimal(text), parseDecimal(other)));
+  for (const [text, equalText] of equal)
+    test(`${text} is ${equalText}`, () => assertEqual(parseDecimal(text), parseDecimal(equalText)));
 
   for (const text of [
     "",
@@ -78,21 +78,21 @@ suite("an exact number", () => {
 
   test("is calculated like numbers", () => {
     const integer = fc.integer({ min: -1000, max: 1000 });
-    const decimal = (value: number): ExactFraction => parseDecimal(value) ?? assert.fail();
+    const requireDecimal = (value: number): ExactFraction => parseDecimal(value) ?? assert.fail();
     fc.assert(
-      fc.property(integer, integer, (one, other) => {
-        const [first, second] = [decimal(one), decimal(other)];
-        assertEqual(calculateDecimal(first, "+", second), decimal(one + other));
-        assertEqual(calculateDecimal(first, "-", second), decimal(one - other));
-        assertEqual(calculateDecimal(first, "*", second), decimal(one * other));
+      fc.property(integer, integer, (left, right) => {
+        const [first, second] = [requireDecimal(left), requireDecimal(right)];
+        assertEqual(calculateDecimal(first, "+", second), requireDecimal(left + right));
+        assertEqual(calculateDecimal(first, "-", second), requireDecimal(left - right));
+        assertEqual(calculateDecimal(first, "*", second), requireDecimal(left * right));
         const quotient = calculateDecimal(first, "/", second);
-        if (other === 0) assert.equal(quotient, undefined);
+        if (right === 0) assert.equal(quotient, undefined);
         else assertEqual(quotient && calculateDecimal(quotient, "*", second), first);
         assert.ok(quotient === undefined || quotient.denominator > 0n);
-        assert.equal(compareDecimals(first, second), Math.sign(one - other));
+        assert.equal(compareDecimals(first, second), Math.sign(left - right));
       }),
     );
-    assert.equal(calculateDecimal(decimal(1), "%", decimal(1)), undefined);
+    assert.equal(calculateDecimal(requireDecimal(1), "%", requireDecimal(1)), undefined);
   });
 
   test("is not rounded", () => {
@@ -104,10 +104,10 @@ suite("an exact number", () => {
   test("compares like numbers of JavaScript", () => {
     const number = fc.double({ noNaN: true, noDefaultInfinity: true });
     fc.assert(
-      fc.property(number, number, (one, other) => {
-        const [first, second] = [parseDecimal(one), parseDecimal(other)];
+      fc.property(number, number, (left, right) => {
+        const [first, second] = [parseDecimal(left), parseDecimal(right)];
         assert.ok(first && second);
-        assert.equal(compareDecimals(first, second), Number(one > other) - Number(one < other));
+        assert.equal(compareDecimals(first, second), Number(left > right) - Number(left < right));
       }),
     );
   });
