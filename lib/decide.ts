@@ -54,7 +54,7 @@ export const createEvaluate = (draft?: typeof createDraft, bind?: typeof bindNee
     const decide = rule[phase];
     if (decide === undefined || mode === "off") return nothing;
 
-    // `checkReview` checked that the object is present; that it has the rule's kind follows from `match`.
+    // The cast is safe: `checkReview` checked that the object is present, and `match` gives it the rule's kind.
     const object = (request.operation === "DELETE" ? request.oldObject : request.object) as KubernetesObject;
     const { value, changes: listChanges } =
       phase === "mutate" && draft ? draft(object) : { value: object, changes: () => [] };
@@ -66,7 +66,7 @@ export const createEvaluate = (draft?: typeof createDraft, bind?: typeof bindNee
     });
     const concludeOrRepeat = (verdict: Verdict) => {
       const decision = concludeVerdict(verdict, listChanges, request, context);
-      // An answer that is a few seconds old is only good enough to admit.
+      // A refusal is evaluated anew with fresh answers; one that is a few seconds old is only good enough to admit.
       const fresh = decision.refused ? capabilities?.anew?.() : undefined;
       return fresh ? evaluate(rule, phase, request, { ...context, capabilities: fresh }) : decision;
     };

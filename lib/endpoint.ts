@@ -38,7 +38,7 @@ export interface EndpointConfig {
   >;
 }
 
-/** What an endpoint gets from where it runs: keys, capabilities and a log. */
+/** What a rules' endpoint gets from Lambda or the local server that runs it: keys, capabilities and a log. */
 export interface EndpointHost {
   /** One or two Ed25519 public keys in base64url, separated by a comma. */
   publicKeys: string;

@@ -20,7 +20,7 @@ export interface GroupMemberConfig {
   mode: EnforcementMode;
   settings: object;
   match: readonly RequestMatch[];
-  /** True if a request is admitted when this member fails. */
+  /** True if a request is admitted when this member of the group fails. */
   failsOpen: boolean;
   /** A request with one of these is exempt. Labels of namespaces are tested by the API server, for the whole group. */
   exempt: { namespaces?: readonly string[]; users?: readonly string[]; groups?: readonly string[] };
@@ -102,7 +102,7 @@ const evaluateMembers =
       } catch (thrown) {
         const { code, message } = toFailure(thrown);
         const error = new Failure(code, `${name}: ${message}`, { cause: thrown });
-        // The API server would go on after the failure of a webhook that fails open, too.
+        // A group goes on after the failure of a fail-open member, as the API server does with a webhook.
         if (!failsOpen) throw error;
         results.set(name, { ...before, error });
         return false;

@@ -7,7 +7,7 @@ export interface FoundValue {
   value: unknown;
 }
 
-/** Deeper than any real policy. Without a limit, recursion would end the process instead of the request. */
+/** The limit for the depth of JSON, deeper than any real policy: otherwise recursion would end the process. */
 const deepest = 1000;
 
 export const isObject = (value: unknown): value is object => typeof value === "object" && value !== null;

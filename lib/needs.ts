@@ -76,7 +76,7 @@ export interface HttpsRequest {
   username?: string;
   /** PEM; only where Node's own roots don't suffice. */
   ca?: string;
-  /** The number of tries while a later answer may be better; for requests that are safe to repeat. Default: 1. */
+  /** The number of tries while a later answer may be better, of a request that is safe to repeat. Default: 1. */
   tries?: number;
   /** Milliseconds before the second try; each further pause is half as long again. */
   pause?: number;
@@ -129,7 +129,7 @@ export type CreationResult = "created" | "exists" | { refused: Status };
 
 /** How current an answer must be, and how much of a list is read. */
 export interface ReadOptions {
-  /** The most seconds since the answer was read; 0 reads it for this review. */
+  /** The maximum age of a cached answer, in seconds; 0 means that this review reads anew. */
   maxAge?: number;
   /** The seconds to look for an absent object that another client is about to create. */
   patience?: number;

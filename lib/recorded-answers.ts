@@ -36,7 +36,7 @@ export interface RecordedAnswers {
   plurals?: Record<string, string>;
 }
 
-/** An object or a list that was read; without a namespace, in any namespace. */
+/** A recorded read of an object or a list; without `namespace`, in any namespace. */
 export interface RecordedRead extends Pick<ReadOptions, "most" | "labels"> {
   group: string;
   resource: string;

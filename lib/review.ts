@@ -197,7 +197,7 @@ export const buildReviewResponse = ({ version, request }: AdmissionReview, outco
 /** Most patches are printable ASCII; a Buffer would take longer than making the patch. */
 const encodeBase64 = (text: string) => (/[^ -~]/.test(text) ? Buffer.from(text).toString("base64") : btoa(text));
 
-/** The API server turns codes below 400 into 400 and passes on 700 as it is; only real refusals are sent. */
+/** Turns a code outside 400 to 599 into 403: the API server turns lower ones into 400 and passes on 700 as it is. */
 const fitStatus = (status: Status = { code: 403, reason: "Forbidden", message: "" }) =>
   Number.isInteger(status.code) && status.code >= 400 && status.code < 600
     ? status

@@ -41,14 +41,14 @@ export type RuleContext<Object, Settings, N extends Needs> = {
 
 export interface WebhookEntryFields<Settings> {
   match: OfSettings<PerPhase<readonly RequestMatch[]>, Settings>;
-  /** Conditions that save calls. They never decide: the rule must be correct without them. */
+  /** The entry's CEL matchConditions. They only save calls: the rule must decide the same without them. */
   matchConditions?: OfSettings<PerPhase<NamedConditions>, Settings>;
   /** Conditions over CEL's `authorizer`, true if the request must be denied; only then is the function called. */
   authorizedBy?: OfSettings<PerPhase<NamedConditions>, Settings>;
   namespaceSelector?: OfSettings<LabelSelector, Settings>;
   objectSelector?: OfSettings<LabelSelector, Settings>;
   matchPolicy?: "Equivalent" | "Exact";
-  /** The rule refuses for security: its failurePolicy becomes Fail once hardened. */
+  /** True if the rule refuses for security reasons: hardening then changes its failurePolicy to Fail. */
   guards?: boolean;
   /** If hardened, the rule also fails closed in kube-system and kube-node-lease; repairs of a cluster don't need it. */
   everywhere?: true;
@@ -106,11 +106,11 @@ export type InspectedCluster = Pick<Capabilities, "list"> & Partial<Pick<Capabil
 export interface RuleDefinition<Object, Settings extends object, N extends Needs> extends WebhookEntryFields<Settings> {
   /** One sentence, for the catalogue. */
   summary: string;
-  /** The place in kube-apiserver's compiled-in chain, 1 to 41. Default: 37, where it calls webhooks, by name. */
+  /** The place among kube-apiserver's admission plugins, 1 to 41. Default: 37, that of webhooks, sorted by name. */
   order?: number;
   /** The upstream plugin; `postern parity` sends both the same requests. */
   upstreamPlugin?: UpstreamPlugin<Settings>;
-  /** The defaults, which are also the shape that postern.yaml is checked against. */
+  /** The rule's default settings, which are also the shape that its settings in postern.yaml are checked against. */
   settings?: Settings;
   /** Reads settings that hold objects: in postern.yaml they may be files or folders of manifests. */
   manifests?: { readonly [Setting in keyof Settings]?: (documents: readonly unknown[]) => ParsedManifests };
@@ -143,7 +143,7 @@ export const rule = <
   N extends Needs = Record<never, never>,
 >(
   definition: RuleDefinition<Object, Settings, N>,
-  // Methods take their arguments bivariantly; that the object has the right kind follows from `match`.
+  // The cast is safe: methods take their arguments bivariantly, and `match` gives the object the right kind.
 ): Rule => definition as unknown as Rule;
 
 export const listPhases = ({ mutate, validate }: Rule): Phase[] => [

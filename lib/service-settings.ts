@@ -14,7 +14,7 @@ export const findTokenPlace = ({
   return tokenSecret ? { secret: place, region: own } : { parameter: place, region: own };
 };
 
-/** Reports whether a text is a region; it becomes part of a host name. */
+/** Reports whether a text has the form of an AWS region; the region becomes part of a host name. */
 export const isRegion = (text: string) => /^[a-z]{2,4}(-[a-z]+)+-\d+$/.test(text);
 
 const findTokenFault = (settings: typeof tokenSettings, service: string): string | undefined => {

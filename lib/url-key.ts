@@ -7,7 +7,7 @@ export interface ProvenCaller {
   key: string;
 }
 
-/** Returns the text that is signed for a cluster. */
+/** Returns the text whose signature is the key in a cluster's webhook URLs. */
 export const buildClaim = (cluster: string, keyVersion: number) => `postern/1 ${cluster} ${keyVersion}`;
 
 // 86 characters hold four bits more than a signature; only the form in which they are zero is accepted.

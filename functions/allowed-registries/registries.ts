@@ -1,6 +1,6 @@
 import { type Image, parseImage } from "postern/objects/image";
 
-/** Entries are registry hosts with an optional path: `ghcr.io`, `ghcr.io/acme`, `*.corp.example`. */
+/** Reports whether an image's registry is allowed. Entries: `ghcr.io`, `ghcr.io/acme`, `*.corp.example`. */
 export const isAllowedRegistry = (registries: string[], { registry, repository }: Image): boolean =>
   registries.some((entry) => {
     const [host = "", ...prefix] = entry.split("/");

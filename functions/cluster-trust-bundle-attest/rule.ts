@@ -4,7 +4,7 @@ import { forbidden } from "postern/refusals";
 import type { KubernetesObject } from "postern/review";
 import { rule } from "postern/rule";
 
-/** A type that kubernetes-types doesn't have yet. */
+/** A ClusterTrustBundle, a type that kubernetes-types doesn't have yet. */
 interface ClusterTrustBundle extends KubernetesObject {
   spec?: { signerName?: string; trustBundle?: string };
 }

@@ -31,7 +31,7 @@ export const selectMissingDefaults = (
 const hasAmount = (amounts: QuantityTextByResource | undefined, resource: string) =>
   Object.hasOwn(amounts ?? {}, resource);
 
-/** Reports whether a container's request exceeds a limit. An invalid quantity does: API validation refuses it later. */
+/** Reports whether a container's request exceeds a limit; true for an invalid one, which the API refuses later. */
 const isRequestAbove = (requests: QuantityTextByResource | undefined, resource: string, limit: string) => {
   if (!hasAmount(requests, resource)) return false;
   const request = String(requests?.[resource]);

@@ -5,7 +5,7 @@ import { canonicalizeQuantity } from "postern/objects/quantity";
 import { findTokenPlace, tokenSettings } from "postern/service-settings";
 
 export const usageHistorySettings = {
-  /** `percentile` and `namespaceOnly` are upstream's flags; the data source is Postern's. */
+  /** `percentile` and `namespaceOnly` are the upstream plugin's flags; `prometheus` is Postern's own setting. */
   percentile: 90,
   namespaceOnly: true,
   prometheus: {
@@ -31,7 +31,7 @@ interface QueryStage {
 
 /** The number of samples that is enough: queries over more days or namespaces aren't sent then. */
 const enoughSamples = 30;
-/** The seconds for which an answer is cached: a history of weeks changes slowly. */
+/** The seconds for which an answer of Prometheus is cached: a history of weeks changes slowly. */
 const keepSeconds = 600;
 
 const listStages = (namespace: string, namespaceOnly: boolean): QueryStage[] => {

@@ -5,7 +5,7 @@ import { forbidden } from "postern/refusals";
 import type { KubernetesObject } from "postern/review";
 import { rule } from "postern/rule";
 
-/** A type that kubernetes-types doesn't have yet. */
+/** A PodGroup of scheduling.k8s.io, a type that kubernetes-types doesn't have yet. */
 interface PodGroup extends KubernetesObject {
   metadata?: KubernetesObject["metadata"] & { ownerReferences?: OwnerReference[] };
   spec?: { schedulingPolicy?: { gang?: object } };

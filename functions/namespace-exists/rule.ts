@@ -19,7 +19,7 @@ export default rule({
   matchConditions: { "lives-in-a-namespace": isNamespacedInCel },
   needs: { namespaces: get("namespaces") },
 
-  // Upstream refuses in the validating phase. A validating webhook would be too late: PodSecurity fails before it.
+  // Upstream refuses while validating. A validating webhook would be too late: PodSecurity fails before it.
   async mutate(_, { request, namespaces }) {
     const home = getObjectNamespace(request);
     if (!home || (await namespaces(home))) return;

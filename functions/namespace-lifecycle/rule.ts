@@ -27,7 +27,7 @@ export default rule({
       !(request.resource.group == "authorization.k8s.io" && request.resource.resource == "localsubjectaccessreviews")`,
   },
   needs: {
-    // Read without the cache: an object that is created while its namespace is deleted may never be deleted.
+    // The Namespace is read without the cache: an object created while it is deleted may never be deleted.
     current: get("namespaces", { maxAge: 0 }),
     recent: get("namespaces"),
   },

@@ -5,7 +5,7 @@ import type { PodWithResources, ResourceRequirements } from "postern/objects/res
 /** A node with the features that its kubelet declares, which kubernetes-types doesn't have yet. */
 export type NodeWithFeatures = Node & { status?: { declaredFeatures?: string[] } };
 
-/** Returns the features that a node must declare so that a pod may be changed like this. */
+/** Returns the features that a node must declare so that its pod may be changed from `old` to `pod`. */
 export const listRequiredFeatures = (old: Pod, pod: Pod): string[] => [
   ...(changesPodResources(old, pod) ? ["InPlacePodLevelResourcesVerticalScaling"] : []),
   ...(changesInitContainer(old, pod) ? ["InPlacePodVerticalScalingInitContainers"] : []),

@@ -29,7 +29,7 @@ export type KubeletRequestContext = {
   settings: typeof nodeRestrictionGateDefaults;
 } & Answers<typeof kubeletNeeds>;
 
-/** The reason of a refusal, or a complete status; undefined admits the request. */
+/** The result of checking a kubelet's request: the reason of a refusal, or a complete status; undefined admits it. */
 export type KubeletOffence = string | Status | undefined;
 
 /** Returns the name of a kubelet's node, empty if the user name lacks it; undefined for other users. */

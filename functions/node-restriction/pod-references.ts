@@ -3,7 +3,7 @@ import { isSourceless, listContainers } from "postern/objects/pod";
 import { listSecrets } from "postern/objects/secret";
 import { quoteText } from "./kubelet.ts";
 
-/** Returns the first API object that a pod references, in upstream's order; `unknown` is an error of the search. */
+/** Returns the resource of the first API object that a pod references, as upstream; or an error (`unknown`). */
 export const findFirstReference = (pod: Pod): { what?: string; unknown?: string } | undefined => {
   const { serviceAccountName, volumes = [] } = pod.spec ?? {};
   if (serviceAccountName) return { what: "serviceaccounts" };

@@ -10,7 +10,7 @@ export const heartbeatMatches: RequestMatch[] = [
   { ...core, resources: ["nodes/status", "pods/status"], operations: ["UPDATE"] },
 ];
 
-/** Requests that could give a kubelet privileges, above all in kube-system. Static pods run even if these fail. */
+/** Requests that could give a kubelet privileges, mostly in kube-system. Static pods run even if requests fail. */
 export const podAndNodeRequests: RequestMatch[] = [
   { ...core, resources: ["pods"], operations: ["CREATE", "UPDATE"] },
   { ...core, resources: ["pods/*", "nodes", "nodes/*"], ...writes },
@@ -60,7 +60,7 @@ const keep = (...fields: string[]) =>
 const keepsNodeFields = keep("metadata.?labels", "metadata.?ownerReferences", "spec.?taints", "spec.?configSource");
 const keepsPodFields = keep("metadata.?labels", "status.?resourceClaimStatuses", "status.?extendedResourceClaimStatus");
 
-/** Nearly all heartbeats are for the kubelet's own node and leave protected fields alone; they don't call the rule. */
+/** Conditions that skip heartbeats about the kubelet's own node that leave protected fields alone: nearly all. */
 export const skipOrdinaryHeartbeatConditions: NamedConditions = {
   "is-unusual": `request.userInfo.username == "system:node:" ||
     request.userInfo.username != "system:node:" + ${node} ||

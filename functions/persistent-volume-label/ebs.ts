@@ -41,7 +41,7 @@ const parseVolumeId = (volumeID: string): string | undefined => {
   return more.length === 0 && id.startsWith("vol-") ? id : undefined;
 };
 
-/** EC2 escapes `<` in values, so searching for `<` is safe. */
+/** Returns the texts of a tag's elements in EC2's XML. EC2 escapes `<` in values, so searching for `<` is safe. */
 const readElements = (tag: string, xml: string): string[] =>
   xml
     .split(`<${tag}>`)

@@ -28,7 +28,7 @@ export default rule({
     }
   },
   needs: {
-    // Read without the cache: a pod keeps its node selector.
+    // The Namespace is read without the cache: the pod keeps for life the node selector that it gets from it.
     current: get("namespaces", { maxAge: 0 }),
     recent: get("namespaces"),
   },

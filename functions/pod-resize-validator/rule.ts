@@ -56,7 +56,7 @@ export default rule({
     const assigned = await node(name);
     if (!assigned || listShortages(pod, assigned).length === 0) return;
     const { cpu, memory } = assigned.status?.allocatable ?? {};
-    // A node without these amounts has no room for any request.
+    // Nothing is suggested if the node has no cpu or no memory: it has no room for any request.
     if (!cpu || !memory) return;
     return `request at most ${cpu} of cpu and ${memory} of memory in all, which is what node ${JSON.stringify(name)} has for pods`;
   },

@@ -91,7 +91,7 @@ const addAnnotations = ({ metadata = {} }: Pod, added: Record<string, string> = 
   return applyChanges(metadata, { annotations: annotations === present ? undefined : annotations });
 };
 
-/** Returns the same object if nothing changes, so that callers can compare by identity. */
+/** Returns the object with changes; the same object if nothing changes, so that callers can compare by identity. */
 const applyChanges = <T extends object>(object: T, changes: { [Key in keyof T]?: T[Key] | undefined }): T => {
   const changed = Object.entries(changes).filter(
     ([key, value]) => value !== undefined && value !== Reflect.get(object, key),
@@ -99,7 +99,7 @@ const applyChanges = <T extends object>(object: T, changes: { [Key in keyof T]?:
   return changed.length > 0 ? { ...object, ...Object.fromEntries(changed) } : object;
 };
 
-/** Reports whether only new ephemeral containers were filled in; the rest of a running pod can't change. */
+/** Reports whether only new ephemeral containers got defaults; the rest of a running pod can't change. */
 export const fillsOnlyNewEphemeralContainers = (pod: Pod, filled: Pod, old: Pod): boolean => {
   const { ephemeralContainers: before = [], ...spec } = pod.spec ?? {};
   const { ephemeralContainers: after = [], ...filledSpec } = filled.spec ?? {};

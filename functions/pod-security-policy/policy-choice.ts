@@ -80,7 +80,7 @@ interface Grants {
   mayUse(policy: PodSecurityPolicyObject): Promise<boolean>;
 }
 
-/** Returns what reports whether the user or the pod's service account may use a policy. */
+/** Returns checks whether the user or the pod's service account may use a PodSecurityPolicy. */
 export const createPolicyUseChecks = (
   { userInfo, namespace = "" }: AdmissionRequest,
   serviceAccountName: string | undefined,

@@ -6,7 +6,7 @@ export interface IdRange {
   max: number;
 }
 
-/** A policy's rule for a pod's group ids (fsGroup or supplementalGroups): any, or ids in these ranges. */
+/** A PodSecurityPolicy's rule for a pod's group ids (fsGroup or supplementalGroups): any, or ids in these ranges. */
 export interface PodGroupIdRule {
   rule: "MustRunAs" | "MayRunAs" | "RunAsAny";
   ranges?: IdRange[];

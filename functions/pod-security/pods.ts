@@ -12,7 +12,7 @@ export const toSubject = (pod: Pod | PodTemplateSpec): PodSubject => {
   };
 };
 
-/** Reports whether a pod is exempt by its RuntimeClass, which isolates it from the node in another way. */
+/** Reports whether a pod is exempt from Pod Security by its RuntimeClass, which isolates it in another way. */
 export const hasExemptRuntimeClass = ({ spec }: Pod | PodTemplateSpec, { exemptions }: PodSecuritySettings) =>
   !!spec?.runtimeClassName && exemptions.runtimeClasses.includes(spec.runtimeClassName);
 

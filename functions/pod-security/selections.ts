@@ -23,10 +23,10 @@ export interface NamespaceSetByLabels {
   expressions: LabelExpression[];
 }
 
-/** The order in which modes divide the namespaces; this one gives the fewest selections. */
+/** The order in which the Pod Security modes divide the namespaces; this one gives the fewest selections. */
 const order = ["warn", "enforce", "audit"] as const;
 
-/** Divides all namespaces by labels into selections, so that `outcomeOf` gives the same text within a selection. */
+/** Divides all namespaces into sets by their Pod Security labels: within a set, `outcomeOf` returns the same text. */
 export const divideNamespacesByLabels = (
   outcomeOf: (states: PodSecurityLabelStates) => string,
 ): NamespaceSetByLabels[] => {

@@ -130,7 +130,7 @@ const deleteAnnotations = ({ metadata }: Pod, prefix: string, detail: string) =>
     if (key.startsWith(prefix) && detail.includes(`${key}=`)) delete metadata?.annotations?.[key];
 };
 
-/** Suggests a PersistentVolumeClaim for a forbidden volume: mounts stay valid, and the pod waits until it exists. */
+/** Replaces a forbidden volume by a PersistentVolumeClaim: mounts stay valid; the pod waits until it exists. */
 const replaceVolumes = (spec: PodSpec, isForbidden: (volume: ImageVolume) => boolean) => {
   const volumes: ImageVolume[] = spec.volumes ?? [];
   spec.volumes = volumes.map((volume) =>

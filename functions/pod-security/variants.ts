@@ -39,7 +39,7 @@ export const buildPodSecurityVariants = (settings: PodSecuritySettings): RuleVar
   ...buildEntries("workloads", settings, { match: workloads, matchConditions: buildUserConditions(settings) }),
 ];
 
-/** The modes that apply to a kind: a workload's template is never refused. */
+/** The Pod Security modes that are checked, for pods and for workloads: a workload's template is never refused. */
 const checkedModes = { pods: podSecurityModes, workloads: ["audit", "warn"] } satisfies Record<
   string,
   readonly PodSecurityMode[]
@@ -66,7 +66,7 @@ const buildEntries = (
       ],
     ),
   );
-  // Includes all possible names: webhook entries of earlier settings call theirs until they are updated.
+  // All possible names of variants are included: earlier webhook entries call theirs until they are updated.
   return [...new Set([...chosen.keys(), ...listEntryNames(kind)])].map((name) => {
     return { name: getEntryName(kind, name), ...(chosen.get(name) ?? { match: [] }) };
   });

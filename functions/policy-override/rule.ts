@@ -23,7 +23,7 @@ export default rule({
   summary: "Changes objects by the override policies in the cluster or in postern.yaml.",
   match: createPolicyMatch("CREATE", "UPDATE"),
   objectSelector: ({ objectSelector }) => objectSelector,
-  // A second call would append again, if the policy appends to a list.
+  // The rule is never called again for one request: a policy that appends to a list would append twice.
   reinvocationPolicy: "Never",
   timeoutSeconds: 5,
   // Policies may send POST requests to other services.

@@ -4,7 +4,7 @@ import { get, list } from "postern/needs";
 import { forbidden } from "postern/refusals";
 import { rule } from "postern/rule";
 
-/** `mutate` gets pods, `validate` gets PriorityClasses. */
+/** The object of this rule: `mutate` gets pods, `validate` gets PriorityClasses. */
 type PodAndPriorityClass = Pod & PriorityClass;
 
 export default rule({
@@ -92,6 +92,6 @@ export default rule({
   },
 });
 
-/** Returns the default class. Concurrent requests can create several; the lowest value counts. */
+/** Returns the default PriorityClass. Concurrent requests can create several; the lowest value counts. */
 const findDefault = (classes: readonly PriorityClass[]): PriorityClass | undefined =>
   classes.filter(({ globalDefault }) => globalDefault).sort((left, right) => left.value - right.value)[0];

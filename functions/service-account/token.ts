@@ -35,7 +35,7 @@ const buildTokenVolume = (name: string): Volume => ({
   projected: {
     defaultMode: 0o644,
     sources: [
-      // The API server recognizes by the 3607 seconds a token whose lifetime it may extend for old clients.
+      // The API server may extend the life of a token of exactly 3607 seconds, for old clients that don't renew it.
       { serviceAccountToken: { expirationSeconds: 3607, path: "token" } },
       { configMap: { name: "kube-root-ca.crt", items: [{ key: "ca.crt", path: "ca.crt" }] } },
       {

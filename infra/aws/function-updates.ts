@@ -14,7 +14,7 @@ import { isErrorNamed } from "./errors.ts";
 // Each step changes a function's unpublished code or environment, and fails if another command changed it since the
 // last step.
 
-/** The parts of a version that Postern sets; the stack sets the rest. A published version never changes. */
+/** The parts of a Lambda version that Postern sets; the stack sets the rest. A published version never changes. */
 export interface VersionContent {
   /** SHA-256 of the zip, base64. */
   codeSha256: string;
@@ -31,7 +31,7 @@ export interface FunctionUpdater {
   awaitUpdate(): Promise<FunctionConfiguration>;
   upload(zip: Uint8Array, before: FunctionConfiguration): Promise<FunctionConfiguration>;
   configure(settings: Settings, before: FunctionConfiguration): Promise<FunctionConfiguration>;
-  /** Returns the version with this code and configuration, a new one or the last one. */
+  /** Publishes this code and configuration as a new version. Returns the last version if it has the same already. */
   publish(before: FunctionConfiguration, description: string): Promise<string>;
 }
 

@@ -12,7 +12,7 @@ interface Client {
 }
 type Send = (request: unknown) => Promise<unknown>;
 
-/** Makes a client check the guard before each request that changes something, and before each retry. */
+/** Makes an AWS client check the stage's lock (`guard`) before each request or retry that changes something. */
 export const guardClient = <T extends Client>(client: T, guard: StageLockGuard): T => {
   const guardRequests =
     (next: Send, { commandName = "" }: { commandName?: string }): Send =>

@@ -12,9 +12,9 @@ import { createFunctionUpdater, downloadCode, type VersionContent } from "./func
 /** The alias that clusters call: its version, and the versions on trial that get a share of the reviews. */
 export interface LiveAlias {
   version: string;
-  /** The share of reviews of each version on trial. */
+  /** The share of reviews, from 0 to 1, that the alias sends to each version on trial. */
   weights: Record<string, number>;
-  /** `moveAlias` fails if the alias has another revision by then. */
+  /** The alias's revision when it was read; `moveAlias` fails if the alias has another one by then. */
   revision: string | undefined;
 }
 
@@ -42,7 +42,7 @@ export interface StageFunctions {
   readAlias(rule: string): Promise<LiveAlias>;
   listVersions(rule: string): Promise<PublishedVersion[]>;
   invoke(rule: string, version: string, event: object): Promise<FunctionInvocationResult>;
-  /** Points `live` at a version, and at others by weight. Throws if the alias was moved since `before` was read. */
+  /** Points the alias `live` at a version, and at others by weight; throws if it moved since `before` was read. */
   moveAlias(rule: string, version: string, before: LiveAlias, weights?: Record<string, number>): Promise<void>;
   /** Returns a version as wanted, a new one only if the last differs. $LATEST is as wanted afterwards, too. */
   publishVersion(rule: string, wanted: WantedLambdaVersion): Promise<string>;
@@ -65,7 +65,7 @@ export interface StageFunctions {
 
 const alias = "live";
 
-/** Names functions as osls does, with the service name in serverless.yml. `patience` is in seconds per update. */
+/** Opens a stage's Lambda functions, named as osls names them. `patience` is the wait for each update, in seconds. */
 export const openStageFunctions = (
   stage: string,
   client = new Lambda({ maxAttempts: 5 }),
@@ -92,7 +92,7 @@ export const openStageFunctions = (
 
     listRules: async () => {
       const names: string[] = [];
-      // A name alone is ambiguous: postern-dev-x-rule may be of stage dev-x or of stage dev.
+      // A function's name alone is ambiguous: postern-dev-x-rule may be of stage dev-x or of stage dev.
       for await (const { Functions = [] } of paginateListFunctions({ client }, {}))
         for (const { FunctionName = "", Environment } of Functions)
           if (FunctionName.startsWith(prefix) && Environment?.Variables?.POSTERN_STAGE === stage)
@@ -158,7 +158,7 @@ export const openStageFunctions = (
 
     deleteVersion: async (rule, version) => {
       await client.deleteFunction({ FunctionName: nameOf(rule), Qualifier: version }).catch((error: unknown) => {
-        // The version is already deleted, or an alias points at it.
+        // The error is ignored if the version is already deleted, or if an alias points at it.
         if (!isErrorNamed(error, "ResourceNotFoundException", "ResourceConflictException")) throw error;
       });
     },

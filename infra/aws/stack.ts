@@ -37,7 +37,7 @@ export interface StageStack {
   remove(): Promise<void>;
 }
 
-/** The id that osls gives the bucket, and begins the id of its policy with. */
+/** The logical id in CloudFormation that osls gives the deployment bucket; its policy's id begins with it. */
 const bucketId = "ServerlessDeploymentBucket";
 const root = fileURLToPath(new URL("../../", import.meta.url));
 const packaged = join(root, ".serverless");
@@ -131,7 +131,7 @@ export const openStack = (
           if (ResourceStatus.endsWith("_COMPLETE") && (LastUpdatedTimestamp ?? since) > since) count += 1;
       return count;
     },
-    // Callers deploy only if templates differ. Without `--force`, osls would compare only its own artefacts.
+    // `--force`: callers deploy only if templates differ; without it, osls would compare only its own artefacts.
     deploy: async () => {
       await guard?.check();
       await runOsls("deploy", stage, ["--package", packaged, "--force"], guard?.signal);

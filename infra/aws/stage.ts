@@ -18,7 +18,7 @@ export interface AwsStage {
   parameters: StageParameterStore;
   stack: StageStack;
   metrics: StageMetricsReader;
-  /** Resolves to undefined if the stage has no stack in CloudFormation. */
+  /** Opens the stage's bucket; resolves to undefined if the stage has no stack in CloudFormation. */
   openStageBucket(): Promise<StageBucket | undefined>;
   /** Checked before every call that changes something. */
   guard: StageLockGuard;

@@ -14,7 +14,7 @@ export interface PodCreateRoute {
   labels?: Record<string, string>;
   /** The number of mutators that are called or skipped. */
   mutators?: number;
-  /** The server that is called, to measure its CPU time. Only one route may call it. */
+  /** The webhook's server, to measure its CPU time. Only one route may call it. */
   server?: MeasuredServer;
 }
 
@@ -31,7 +31,7 @@ export interface PodCreateMeasurement {
   /** The time by which the create took longer than a create without webhooks in the same round. */
   added?: CreateTimePercentiles;
   mutators?: number;
-  /** Milliseconds of the server's CPU time for each review. */
+  /** Milliseconds of CPU time that the webhook's server uses for each review. */
   cpu?: number;
 }
 
@@ -52,7 +52,7 @@ export interface CreateMeasurements {
 
 /** Boots an API server to create pods in. */
 export const openPodCreator = async (binaries: ControlPlaneBinaries) => {
-  // The plugin is off, because the measured webhooks add the same tolerations.
+  // The upstream plugin is off, because the measured webhooks add the same tolerations.
   const { admin, stop } = await bootCluster(binaries, { disable: ["DefaultTolerationSeconds"] });
   const place = (namespace: string) => `/api/v1/namespaces/${namespace}/pods`;
   const create = async ({ namespace, labels }: Pick<PodCreateRoute, "namespace" | "labels">): Promise<Pod> =>

@@ -10,7 +10,7 @@ export interface MutatorChain {
   mutators: CatalogueRule[];
 }
 
-/** A label of pods for which no mutator is called. */
+/** A label of pods for which none of the benchmark's mutating rules is called. */
 export const skipMutatorsLabel = "bench.postern.dev/settled";
 
 const getMark = (index: number) => `bench.postern.dev/mutator-${index}`;

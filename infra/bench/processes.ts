@@ -30,7 +30,7 @@ export const runNodeAndParseOutput = async (
 
 /** A process that answers each line of its input with a line of JSON. */
 export interface ChildProgram extends AsyncDisposable {
-  /** Returns the next line of the process. */
+  /** Returns the next line that the process prints, as parsed JSON. */
   next(): Promise<unknown>;
   ask(question?: unknown): Promise<unknown>;
 }

@@ -50,7 +50,7 @@ export const measureInTurn = async <T, U>(
   return pairs;
 };
 
-/** Measures `one` and `other` in turn; returns the ratio of the second time to the first for each round. */
+/** Measures baseline and subject in turn; returns the ratio of subject to baseline for each round. */
 export const measureRatiosInTurn = async (
   rounds: number,
   measureBaseline: () => Promise<number>,

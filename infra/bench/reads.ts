@@ -17,7 +17,7 @@ import { buildHttpApiEvent, buildPodReview } from "./reviews.ts";
 export interface ClusterReadMeasurement {
   /** The ratio of a review whose reads are all cached to one that reads nothing. */
   warm: RatioSummary;
-  /** The ratio of three uncached reads in parallel to one. */
+  /** The ratio of the time of a review with three uncached reads in parallel to that of a review with one. */
   sideBySide: RatioSummary;
   /** Milliseconds of a review that reads over an open connection, and over a new one. */
   read: number;

@@ -14,7 +14,7 @@ export const describeResults = (title: string, results: BenchResult[]): string =
   return formatTable([[title, "RATIO", ...(results.some(({ kilobytes }) => kilobytes) ? ["BUNDLE"] : [])], ...rows]);
 };
 
-/** Describes the times of creates and of webhooks, and how webhooks compare. */
+/** Returns a benchmark's results as text: the times of creates and of webhooks, and how webhooks compare. */
 export const describeLatency = (title: string, { measured, comparisons }: CreateMeasurements): string => {
   const chain = measured.some(({ mutators }) => mutators !== undefined);
   const rows = measured.map(({ what, create, added, mutators, cpu }) => [

@@ -25,7 +25,7 @@ export interface RuleBundle {
   bytes: number;
   /** SHA-256 of the code, base64url. */
   hash: string;
-  /** The same hash of the code without its part of postern.yaml. */
+  /** SHA-256 of the code without the rule's part of postern.yaml, base64url. */
   logic: string;
   /** SHA-256 of the zip, base64, as Lambda's API returns it. */
   codeSha256: string;
@@ -138,7 +138,8 @@ const removeConfig = (contents: Uint8Array, configs: object[]): string =>
   }, Buffer.from(contents).toString());
 
 /**
- * Data is parsed from a string: in an object literal, `"__proto__"` would set a prototype. `module.exports` instead of
+ * Builds the source of a function's entry module. Its data is parsed from a string: in an object literal,
+ * `"__proto__"` would set a prototype. `module.exports` instead of
  * an export avoids esbuild's export helpers.
  */
 const buildEntry = (

@@ -51,7 +51,7 @@ export const writeClientTypeDeclarations = async (folder: string, entries: Recor
 
 const ruleType = `import type { Rule } from "./lib/rule.js";\ndeclare const rule: Rule;\nexport default rule;\n`;
 
-/** Returns the declarations that these files import, at any depth, with imports changed to paths in the package. */
+/** Returns the type declarations (.d.ts) that files import, at any depth, with imports as paths in the package. */
 const collectDeclarations = async (out: string, files: string[]): Promise<Map<string, string>> => {
   const kinds = dirname(createRequire(import.meta.url).resolve("kubernetes-types/package.json"));
   const placeOf = (file: string) =>

@@ -121,7 +121,7 @@ const writeCode = async (folder: string, rules: { file: string; name: string }[]
 const cue = { worker: "cue-worker.cjs", wasm: "cue.wasm", glue: "cue-glue.cjs" };
 
 /**
- * CUE's files are beside the code: in the package's folder, or beside a program's bundle. A bundle without these files
+ * An esbuild plugin: code finds CUE's files beside itself or a program's bundle. A bundle without these files
  * takes them from the installed package.
  */
 const cueHere: Plugin = {

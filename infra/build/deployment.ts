@@ -24,7 +24,7 @@ type Template = Record<
 >;
 
 interface PlannedFunction extends RuleBundle, FunctionSettings {
-  /** The function's name as osls converts it. All logical ids of a rule begin with it. */
+  /** The function's name as osls converts it: the prefix of all logical ids of the rule in CloudFormation. */
   id: string;
 }
 
@@ -111,10 +111,10 @@ const buildResources = (rules: PlannedFunction[], type: "http" | "url", template
   };
 };
 
-/** Returns the rights of a rule beside those for its log: on its tokens, its actions in AWS, and its recordings. */
+/** Returns the IAM policies of a rule's function beside its log's: for tokens, actions in AWS, and recordings. */
 const buildPolicies = ({ tokens, actions, records }: PlannedFunction): Json[] => [
   ...(tokens.length > 0 ? [buildPolicy("tokens", ...tokens.map(allowReading))] : []),
-  // Actions that describe resources accept only "*".
+  // IAM allows AWS actions that describe resources only for Resource "*".
   ...(actions.length > 0 ? [buildPolicy("needs", { Effect: "Allow", Action: actions, Resource: "*" })] : []),
   ...(records.length > 0 ? [buildPolicy("records", ...records.map(allowRecording))] : []),
 ];

@@ -28,7 +28,7 @@ const outcomes = ["becomes", "admitted", "refused"];
 export const readCases = async ({ name, folder, phases }: CatalogueRule): Promise<Case[]> =>
   parseCases(await readFile(join(folder, "cases.yaml"), "utf8"), `functions/${name}/cases.yaml`, phases);
 
-/** Returns the line at which each case begins, in the order of `readCases`. */
+/** Returns the line of cases.yaml at which each case begins, in the order of `readCases`. */
 export const readCaseLineNumbers = async ({ folder }: Pick<CatalogueRule, "folder">): Promise<number[]> => {
   const lines = new LineCounter();
   const { contents } = parseDocument(await readFile(join(folder, "cases.yaml"), "utf8"), { lineCounter: lines });
@@ -98,7 +98,7 @@ export const buildReview = ({ name, rule }: CatalogueRule, entry: Case): Admissi
   const path = entry.resource ?? possible.find((plural) => plural === ownPlural) ?? possible[0] ?? "";
   const match = matches.find(({ resources }) => resources.includes(path)) ?? matches[0];
   const [resource = "", subResource] = path.split("/");
-  // The object's own group and version replace a wildcard of the match.
+  // A wildcard in the rule's match is replaced by the group or version of the case's object.
   const own = splitApiVersion(object?.apiVersion ?? "v1");
   const resolveWildcard = (matched = "", own: string) => (matched === "*" ? own : matched);
   const [group, version] = [

@@ -61,7 +61,7 @@ export const readRuleNames = async (catalogue = catalogueFolder): Promise<string
   return entries.flatMap((entry) => (entry.isDirectory() ? [entry.name] : [])).sort();
 };
 
-/** Returns a sentence on the use of a port whose upstream plugin is on by default; otherwise undefined. */
+/** Returns a sentence on the use of a port if its upstream plugin is on by default anyway; otherwise undefined. */
 export const describeUseBesideDefaultPlugin = ({ upstreamPlugin }: Rule): string | undefined =>
   upstreamPlugin?.worthwhile ??
   (upstreamPlugin?.defaultOn &&

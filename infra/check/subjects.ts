@@ -55,7 +55,7 @@ export const openFileSource = async (request: CheckRequest, signal: AbortSignal)
     each: async (take) => {
       let count = 0;
       for await (const evaluation of check.evaluations) {
-        // Signals are handled only between two turns of the event loop.
+        // The loop waits for a turn after every 64 objects: signals are handled only between turns of the event loop.
         if (++count % 64 === 0) await turn();
         if (signal.aborted) break;
         await take(evaluation);

@@ -14,7 +14,7 @@ export type CommandOption = ParseArgsOptionDescriptor & {
 /** What a verb accepts on the command line: its options, and the words that follow it. */
 export interface CommandGrammar {
   options: Record<string, CommandOption>;
-  /** The words that follow the verb, for instance `RULE` or `[RULE…]`; none if absent. */
+  /** The words that the command takes after its verb, for instance `RULE` or `[RULE…]`; absent if it takes none. */
   usage?: string;
   /** Options with which the verb takes no words. */
   wordless?: readonly string[];

@@ -1,4 +1,4 @@
-// This folder knows nothing of rules, postern.yaml, AWS or clusters.
+// The folder infra/cli knows nothing of rules, postern.yaml, AWS or clusters.
 import type { CommandGrammar, CommandOption } from "./arguments.ts";
 
 export type { CommandOption };

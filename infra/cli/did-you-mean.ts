@@ -18,7 +18,7 @@ export const formatDidYouMean = (text: string, known: readonly string[], prefix 
 
 export const normalizeRuleName = (name: string): string => name.replaceAll("-", "").toLowerCase();
 
-/** Counts the letters to insert, delete, replace or swap with their neighbour. */
+/** Returns the edit distance of two words: the letters to insert, delete, replace or swap with their neighbour. */
 const computeDistance = (left: string, right: string): number => {
   let [before, last]: number[][] = [[], Array.from({ length: right.length + 1 }, (_, column) => column)];
   for (let row = 1; row <= left.length; row++) {

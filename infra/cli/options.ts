@@ -24,7 +24,7 @@ export const clusterAccessOptions = {
   ca: { type: "string", value: "FILE", says: "the CA of the certificate of --url, if it is not a public CA" },
 } satisfies Record<string, CommandOption>;
 
-/** Reports whether no file or folder has this path. Such a word may be another value of an option. */
+/** Reports whether no file or folder has this path; then the word may be one more value of the option before it. */
 export const isNoFile = (word: string): boolean => word !== "-" && !existsSync(word);
 
 /** Returns the values of an option that may be repeated or have commas between its values. */

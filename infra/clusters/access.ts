@@ -12,7 +12,7 @@ import { type ClusterApi, type ClusterConnection, createClusterApi } from "./api
 export interface ClusterCredentials {
   kubeconfig?: string | undefined;
   context?: string | undefined;
-  /** The context to use if it exists and `context` isn't set. */
+  /** The context of the kubeconfig to use if it exists and `context` isn't set. */
   preferred?: string | undefined;
   identity?: (() => Promise<AwsKeys>) | undefined;
   guard?: StageLockGuard;
@@ -105,7 +105,7 @@ const connectByEks = async (
   return { server, ca, token: getToken, credentialsAdvice };
 };
 
-/** Returns a handler for an error of reading a file; errors of the file system have a code. */
+/** Returns a handler that rethrows a file's reading error as a Complaint; the file system's errors have a code. */
 const rethrowAsComplaint =
   (where: string, unread: string) =>
   (error: unknown): never => {
@@ -140,7 +140,7 @@ export const readEksServerAndCa = async (
   return { server: new URL(endpoint).origin, ca: Buffer.from(data, "base64").toString() };
 };
 
-/** Returns EKS's address; the environment variables are those of the AWS SDKs. */
+/** Returns the URL of the EKS API; the environment variables that replace it are those of the AWS SDKs. */
 const findEksAddress = (region: string): URL => {
   const { AWS_ENDPOINT_URL_EKS, AWS_ENDPOINT_URL } = process.env;
   return new URL(AWS_ENDPOINT_URL_EKS || AWS_ENDPOINT_URL || `https://eks.${region}.${getAwsDomain(region)}`);

@@ -211,7 +211,7 @@ const mergeLiveFields = (live: DeployedObject, wanted: DeployedObject): Deployed
   };
 };
 
-/** A binding's roleRef and a Secret's type are immutable. */
+/** Reports whether an object must be created anew: a binding's roleRef and a Secret's type are immutable. */
 const isAnother = (live: DeployedObject, wanted: DeployedObject) =>
   !isDeepStrictEqual(live.roleRef, wanted.roleRef) || (wanted.kind === "Secret" && live.type !== wanted.type);
 

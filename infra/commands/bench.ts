@@ -25,7 +25,7 @@ interface Context {
 }
 
 interface Section {
-  /** The default number of rounds. */
+  /** The default number of rounds in which this section of the benchmark is measured. */
   rounds: number;
   measure(context: Context): Promise<Measurement>;
   needsServer?: true;

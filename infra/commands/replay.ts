@@ -123,7 +123,7 @@ const run = async (
   return counts.unplayed + counts.unreadable > 0 ? 3 : 0;
 };
 
-/** Prints the results of each rule: at most `most`, and each reason for a missing answer only once. */
+/** Prints a replay's results rule by rule: at most `most`, and each reason for a missing answer only once. */
 const writeText = async (
   results: AsyncIterable<ReplayResult>,
   names: readonly [string, string],

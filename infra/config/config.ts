@@ -12,7 +12,7 @@ export interface ClusterConfig {
   keyVersions: number[];
   /** The configs by rule name. A rule that postern.yaml doesn't name for this cluster is absent. */
   rules: Map<string, RuleConfig>;
-  /** The same in every cluster, because the clusters share Lambdas. */
+  /** The groups of rules, the same in every cluster, because the clusters share Lambda functions. */
   groups: RuleGroup[];
   connect?: ClusterConnectConfig;
 }

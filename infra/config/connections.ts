@@ -167,7 +167,7 @@ export const readKubeconfig = async (
   fallbackContextName?: string,
 ): Promise<ApiServerConnection> => {
   const document = parseDocument(await readFile(file, "utf8"), { prettyErrors: false });
-  // The parser's own messages quote the line, which may hold a token.
+  // The YAML parser's own messages are left out: they quote the line, which may hold a token.
   if (document.errors.length > 0) throw new Error(`finds ${file} to be no YAML`);
   const config = toKubeconfig(document.toJS());
   if (config === undefined) throw new Error(`finds ${file} to be no kubeconfig`);

@@ -8,7 +8,7 @@ import type { ConfigPath, PosternConfig, ReportMistake, ReviewRecordingConfig } 
 
 const defaults = { prefix: "", share: 0.01 };
 
-/** `record` of a rule, once it has the shape of `recordShape`. */
+/** The section `record` of a rule in postern.yaml, once it has the shape of `recordShape`. */
 export interface RecordSection {
   bucket?: string;
   prefix?: string;

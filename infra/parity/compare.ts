@@ -372,7 +372,7 @@ const sortTolerations = (
 
 const deleteCovered = (tolerations: Toleration[]) => mergeTolerations(tolerations, []);
 
-/** Replaces the toleration that the plugin adds by that of the pod's RuntimeClass: "impatient" in surroundings.yaml. */
+/** Replaces the toleration that the plugin adds by that of RuntimeClass "impatient" in surroundings.yaml. */
 const applyRuntimeClass = (toleration: unknown, runtimeClass: string) => {
   const added = {
     key: "node.kubernetes.io/not-ready",

@@ -303,7 +303,7 @@ type Property = ReturnType<typeof createProperty>;
 const listMatches = ({ phases, rule }: PluginPort) =>
   phases.flatMap((phase) => selectPhase(rule.match, phase, rule.settings ?? {}) ?? []);
 
-/** Creates the property that both servers answer a sequence alike. Each run uses another object's name. */
+/** Creates a fast-check property: plugin and rule answer a sequence alike. Each run uses another object's name. */
 const createProperty = (
   sequence: Arbitrary<RequestSequence>,
   { rule, upstream, ours }: { rule: string; upstream: TestCluster; ours: TestCluster },

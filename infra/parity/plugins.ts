@@ -20,7 +20,7 @@ export interface PortComparisonConfig {
    * changes the same objects would come after the compared plugin and before the port, and only their order would differ.
    */
   alone?: true;
-  /** Plugins that stay on although the compared one is alone. */
+  /** Admission plugins that stay on although all others but the compared one are off. */
   keptPlugins?: readonly string[];
   /** Further flags of kube-apiserver. */
   flags?: readonly string[];

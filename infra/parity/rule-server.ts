@@ -26,7 +26,7 @@ export const buildTestRule = (name: string, rule: Rule): CatalogueRule => ({
   rule,
 });
 
-/** The host of rules that a test serves. */
+/** The certificate and the fake capabilities for rules that a test serves, and a hook around their handlers. */
 export interface TestRuleHost {
   certificate: ServerCertificate;
   world?(cluster: string, milliseconds: number): Capabilities;
@@ -39,7 +39,7 @@ export interface TestWebhookOptions {
   name?: string;
   cluster?: string;
   signer?: ReturnType<typeof createTestSigner>;
-  /** Creates one webhook entry for each rule, without its variants. */
+  /** True if each rule gets only one webhook entry, without its variants. */
   whole?: boolean;
 }
 
@@ -98,7 +98,7 @@ export const serveTestRules = async (rules: CatalogueRule[], yaml: string, host:
   };
 };
 
-/** Serves the catalogue with a postern.yaml, and with a certificate of its own. */
+/** Serves all rules of the catalogue for a test, with a postern.yaml and a certificate of its own. */
 export const serveCatalogue = async (yaml: string, world?: TestRuleHost["world"]) => {
   await using folder = await mkdtempDisposable(join(tmpdir(), "postern-served-"));
   const certificate = await openCertificate(folder.path, "127.0.0.1");

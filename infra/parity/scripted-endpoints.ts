@@ -35,7 +35,7 @@ export const openScriptedWebhookEndpoints = async (
     const said = script?.(JSON.parse(text), rest.join("/"));
     if (said) response.writeHead(said.code ?? 200, { "content-type": said.type ?? "application/json" }).end(said.body);
   });
-  // A client gets no answer if it reuses a connection that is being closed.
+  // Idle connections stay open for long: a client gets no answer if it reuses one that is being closed.
   server.keepAliveTimeout = 600_000;
   await once(server.listen(0, "127.0.0.1"), "listening");
   const url = `https://127.0.0.1:${(server.address() as AddressInfo).port}`;

@@ -77,7 +77,7 @@ const describeSelector = (selector: ResourceSelector, own?: string): string => {
       formatExpression(field, operator, value ?? Object(rest).values),
     ),
   ];
-  // A selector with a name ignores labels and fields.
+  // A policy's resource selector ignores labels and fields if it has a name.
   const marks = name
     ? [` named ${quote(name)}`]
     : [

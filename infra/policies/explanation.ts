@@ -56,7 +56,7 @@ export const explainPolicyDocuments = async (
   );
 };
 
-/** Returns `file:line` of the field whose path begins the sentence, or of the nearest parent that the file has. */
+/** Returns `file:line` of the policy's field that a sentence begins with, or of the nearest parent in the file. */
 const formatPosition = (document: PolicyDocument | undefined, path: FieldPath, sentence: string): string => {
   if (document === undefined) return "";
   const { source, index } = document;

@@ -102,11 +102,11 @@ export const parseConfig = (
   const [fault] = document.errors;
   if (fault) throw new Complaint(`${name}:${lines.linePos(fault.pos[0]).line} is no YAML: ${fault.message}`);
   const value = toPlainValue(document, name);
-  // An interrupted save leaves an empty file, which must not turn all rules off.
+  // An interrupted save leaves an empty postern.yaml, which must not turn all rules off.
   if (value === null)
     throw new Complaint(`${name} is empty; it must name the rules that are on, or say "rules: {}" if none is`);
   const { config, mistakes } = validateConfig(value, catalogue, places, broken);
-  // Groups are checked only if each rule is valid by itself.
+  // Groups in postern.yaml are checked only if each rule's section is valid by itself.
   const found = mistakes.length > 0 ? mistakes : findGroupMistakes(config);
   if (found.length === 0) return config;
   throw new Complaint(
@@ -151,7 +151,7 @@ const findOffset = (path: SettingsMistake["path"], { contents }: Document): numb
   return offset;
 };
 
-/** Throws a Complaint if an alias is undefined or expands to too much. */
+/** Returns a YAML document as a plain value; throws a Complaint if an alias is undefined or expands to too much. */
 const toPlainValue = (document: Document, name: string): unknown => {
   try {
     return document.toJS();

@@ -7,7 +7,7 @@ import type { CatalogueRule } from "../catalogue/registry.ts";
 import type { ClusterConfig, PosternConfig, RuleConfig, RuleGroup } from "../config/config.ts";
 import { buildRuleWebhookEntry } from "../webhooks/entry.ts";
 
-/** Returns the rules that a cluster names, in any mode, and the groups, in place of members that only mutate. */
+/** Returns the rules that any cluster names, in any mode; a group takes the place of members that only mutate. */
 export const listServedRules = ({ clusters, groups }: PosternConfig, catalogue: CatalogueRule[]): CatalogueRule[] =>
   catalogue.flatMap((listed) => {
     const group = groups.find(({ members }) => members.includes(listed));

@@ -18,7 +18,7 @@ export const parseAgeToMilliseconds = (text: string): number => {
   return Number(number) * ({ m: 60_000, h: 3_600_000, d: 86_400_000 }[unit] ?? 0);
 };
 
-/** Throws if the folder is not empty: a second fetch would duplicate every recording. */
+/** Throws if the folder for fetched recordings is not empty: a second fetch would duplicate every recording. */
 export const requireEmptyFolder = async (folder: string): Promise<void> => {
   const there = await readdir(folder).catch(() => []);
   if (there.length > 0)

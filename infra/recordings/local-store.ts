@@ -11,7 +11,7 @@ export interface LocalRecordingWriter {
   /** Queues a review and returns at once. A failure doesn't affect the caller. */
   record(review: RecordedReview): void;
   append(cluster: string, rule: string, line: string): Promise<void>;
-  /** Waits until everything is written, and returns a summary. */
+  /** Waits until all recordings are written, and returns a summary. */
   close(): Promise<string>;
 }
 
@@ -23,7 +23,7 @@ interface QueuedReview {
 
 /** The limit of the queue, in characters: about ten thousand Pods. */
 const longestQueue = 32 * 1024 * 1024;
-/** The size from which a batch is written, in characters. */
+/** The number of characters of recorded lines at which a batch is written to its file. */
 const longestBatch = 1024 * 1024;
 /** The number of reasons that are counted separately; later ones are counted together. */
 const mostReasons = 20;
@@ -72,7 +72,7 @@ export const openRecordingStore = async (
       const batch = new Map<string, { cluster: string; rule: string; lines: string[] }>();
       let size = 0;
       while (queue.length > 0 && size < longestBatch) {
-        // Making a line takes as long as a review; reviews that wait for an answer run first.
+        // Reviews that wait for an answer run first: making a recording's line takes as long as a review.
         await turn();
         const next = queue.shift();
         if (next === undefined) break;

@@ -74,7 +74,7 @@ export type DecisionAspect = keyof ReplayDecision | "mode";
 
 const aspects = ["verdict", "message", "code", "reason", "warnings", "audit", "object"] as const;
 
-/** Patches are compared by their results. Modes are compared unless both verdicts are `allowed`. */
+/** Lists how two replay answers differ: patches by their results, modes unless both verdicts are `allowed`. */
 export const listDifferingAspects = (left: KnownAnswer, right: KnownAnswer): DecisionAspect[] => {
   const [leftDecision, rightDecision] = [left.made, right.made];
   const isWhole = "details" in leftDecision && "details" in rightDecision;

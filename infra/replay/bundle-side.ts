@@ -73,10 +73,10 @@ interface FunctionProcess {
   ask(order: FunctionProcessRequest): Promise<FunctionProcessReply>;
 }
 
-/** A function that crashed or exceeded its time this often isn't called again. */
+/** The number of crashes or timeouts after which a function isn't called again. */
 const mostEnds = 3;
 
-/** The extra time of a process, in milliseconds, so that its functions can report a timeout themselves. */
+/** The milliseconds that a process gets beyond its functions' time limit, so that these can report a timeout. */
 const grace = 500;
 
 const openFunctionProcess = (folder: string, scratch: ReplayFoldersAndProcesses): FunctionProcess => {

@@ -1,4 +1,4 @@
-// A separate process that runs the functions of one version: a crash or a timeout affects only this process.
+// This program runs one version's functions for a replay, in a separate process: a crash or a timeout ends only that.
 import { createRequire } from "node:module";
 import { join } from "node:path";
 import { getErrorMessage } from "#lib/failure.ts";

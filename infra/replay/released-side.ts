@@ -3,7 +3,7 @@ import { Complaint } from "../cli/complaint.ts";
 import { findRelease, openReleases, type Release } from "../rollout/releases.ts";
 import { findServingFunction, type InvocableRuleSet, type ServingFunction } from "./sides.ts";
 
-/** Opens a release of a stage, or its live versions. Each review is sent to AWS, to a version of the function. */
+/** Opens a release of a stage, or its live versions, for a replay: each review is sent to AWS, to a version. */
 export const openReleasedVersion = async (
   { name, openStageBucket: openBucket, functions }: AwsStage,
   text: string,

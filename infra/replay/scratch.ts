@@ -16,7 +16,7 @@ export interface ReplayFoldersAndProcesses {
   /** Registers a child process, which `remove` will kill. */
   trackChild(child: ChildProcess): void;
   run(program: string, words: string[], place: { cwd: string; env?: NodeJS.ProcessEnv }): Promise<ProcessResult>;
-  /** Kills the processes and deletes the folders. Synchronous, because the process may exit right after it. */
+  /** Kills a replay's child processes and deletes its folders. Synchronous: this process may exit right after it. */
   remove(): void;
 }
 

@@ -41,7 +41,7 @@ export interface InvocableRuleSet {
 /** The side that answers with the recorded answers. */
 export const recordedSide: ReplaySide = { name: "recorded", answer: async ({ entry }) => readRecordedAnswer(entry) };
 
-/** Asks a version by direct invocation, which needs no key and no cluster. */
+/** Returns a side of a replay: it asks a version's functions by direct invocation, without key and cluster. */
 export const createVersionSide = (version: InvocableRuleSet): ReplaySide => ({
   name: version.name,
   answer: async (request) => {

@@ -159,7 +159,7 @@ export interface ReplaySideOptions {
 
 const isReleased = (text: string) => text === "live" || /^r\d+$/.test(text);
 
-/** Opens the version that `text` names: what was recorded, the working tree, a release, a commit or a folder. */
+/** Opens the version to replay that `text` names: recorded answers, working tree, release, commit or folder. */
 export const openReplaySide = async (text: string, means: ReplaySideOptions): Promise<ReplaySide> => {
   if (text === "recorded") return recordedSide;
   if (means.stage && isReleased(text)) return createVersionSide(await openReleasedVersion(means.stage, text));

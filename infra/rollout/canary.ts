@@ -29,7 +29,7 @@ export interface CanaryOptions {
 
 /** What a version did during the trial of a canary. */
 export interface CanaryVersionCounts {
-  /** Includes calls that crashed. */
+  /** The number of calls of the version's function, with those that crashed. */
   calls: number;
   reviews: number;
   denials: number;

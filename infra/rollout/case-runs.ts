@@ -81,7 +81,7 @@ export const findRulesServedInBothPhases = (served: CatalogueRule[]): RuleServed
       .filter(({ phases }) => phases.includes("mutate") && phases.includes("validate"))
       .flatMap((rule) => {
         const isGrouped = served.some(({ members }) => members?.some(({ name }) => name === rule.name));
-        // A grouped rule's own function only validates.
+        // A grouped rule's own function only validates; its group's function mutates.
         const isTold = servedRule.members === undefined && isGrouped;
         return isTold ? [] : [{ rule, mutator: servedRule.name, validator: rule.name }];
       }),

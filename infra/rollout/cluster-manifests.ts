@@ -14,7 +14,7 @@ export interface RuleEndpoints {
 
 export const stageLabel = "postern.dev/stage";
 
-/** Replaces a cluster's key in manifests that are stored or shown. */
+/** The text that replaces a cluster's URL key in manifests that are stored or shown. */
 const placeholder = "{key}";
 
 export const webhookConfigurationName = "postern";
@@ -42,7 +42,7 @@ const addLabel = (manifest: DeployedObject, stage: string): DeployedObject => {
   return { ...manifest, metadata: { ...metadata, labels: { ...metadata.labels, [stageLabel]: stage } } };
 };
 
-/** Puts a cluster's key into the URLs; `segment` is the cluster's name and its key. */
+/** Returns the manifests with a cluster's key in the webhooks' URLs; `segment` is the cluster's name and its key. */
 export const insertKeyIntoUrls = (manifests: DeployedObject[], segment: string): DeployedObject[] => {
   const [cluster] = segment.split(".");
   return manifests.map((manifest) =>
@@ -67,7 +67,7 @@ export const listCalledRules = (manifests: DeployedObject[]): string[] => [
   ...new Set(listEntries(manifests).flatMap((webhook) => getRuleNameOfEntry(webhook) ?? [])),
 ];
 
-/** Returns one entry for each rule, cluster and phase; variants are left out. */
+/** Keeps one webhook entry for each rule, cluster and phase; the entries of further variants are left out. */
 export const dropVariantEntries = (entries: WebhookEntry[]): WebhookEntry[] => [
   ...new Map(
     entries.map((entry) => [entry.clientConfig.url.replace(/\/(mutate|validate)\/[^/]+$/, "/$1"), entry]),

@@ -24,7 +24,7 @@ export interface ClusterPlan {
   cluster: string;
   hardened: string[];
   differences: string[];
-  /** The reason why the differences can't be found out; absent if they are known. */
+  /** The reason why the changes in this cluster are unknown; absent if they are known. */
   unknown?: string;
   notes: string[];
 }

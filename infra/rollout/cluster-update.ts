@@ -86,7 +86,7 @@ export const updateCluster = async (
   });
 };
 
-/** Counts the reviews that Postern itself has sent to each rule. They don't count toward hardening. */
+/** Counts the probes, test reviews that Postern has sent to each rule: they don't count toward hardening. */
 const countProbes = (before: ReleasedCluster | undefined, entries: WebhookEntry[]): Record<string, number> => {
   const probes: Record<string, number> = { ...before?.probed };
   // Each entry is probed before it is applied. Its rule is probed again afterwards, and when its alias moves.
@@ -106,7 +106,7 @@ const findFirstTimes = (manifests: DeployedObject[], before: Record<string, stri
 const writeManifests = async (folder: string, name: string, manifests: DeployedObject[]): Promise<string> => {
   await mkdir(folder, { recursive: true });
   const file = join(folder, name);
-  // Deletes the file of an earlier run: its objects must not be applied again.
+  // The file of an earlier run is deleted if there are no objects: those in it must not be applied again.
   if (manifests.length === 0) return rm(file, { force: true }).then(() => "there are none");
   const documents = manifests.map((manifest) => stringify(manifest, { lineWidth: 0, aliasDuplicateObjects: false }));
   await writeFile(file, documents.join("---\n"));

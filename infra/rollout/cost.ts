@@ -67,7 +67,7 @@ export const estimateCosts = async (
     ]),
   );
   const since = new Date(now.getTime() - periodDays * 24 * 3_600_000);
-  // A failed estimate must not prevent a deployment.
+  // A deployment goes on without metrics of calls if they can't be read: the cost is only an estimate.
   const answers = await metrics.ask(questions, since, now).catch((): Record<string, number> => ({}));
   return parts.map(({ name, asks, wanted }) => {
     const reviews = answers[`${name}/calls`] ?? 0;

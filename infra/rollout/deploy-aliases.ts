@@ -27,7 +27,7 @@ export const moveEveryAlias = async (
   const moves: AliasMove[] = [];
   for (const { part, known } of plan.parts) {
     const [rule, to] = [part.name, versions.get(part.name) ?? ""];
-    // A rule that the stack has just created is live with its first version.
+    // `known` lacks a rule that the stack has just created: its alias points at its first version.
     const from = known?.live ?? (await functions.readAlias(rule));
     const isDisarmed = known?.disarmed !== undefined && known.ruleVersion.version === to;
     if (isDisarmed || (from.version === to && Object.keys(from.weights).length === 0)) continue;

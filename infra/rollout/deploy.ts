@@ -131,7 +131,7 @@ const findUnansweredByCluster = ({
   return found;
 };
 
-/** Deletes the entries that no version will answer; this comes before any alias moves. */
+/** Deletes webhook entries that no version of a function will answer any more; this comes before any alias moves. */
 const deleteOrphans = async (
   { job, releases, keyring }: PreparedDeployment,
   release: Release,

@@ -12,7 +12,7 @@ import { type DeploymentTargets, openTargetCluster, requireOwnStage } from "./ta
 export interface DestroyOptions extends Pick<DeploymentTargets, "stage" | "config" | "file" | "deployer" | "progress"> {
   /** If set, only the webhook configurations of these clusters are deleted, and nothing in AWS. */
   configsOnly?: string[] | undefined;
-  /** Clusters that don't exist any more and can't be reached. */
+  /** The names of clusters (option --forget) that don't exist any more: nothing is deleted in them. */
   forgotten: string[];
   url?: string | undefined;
   /** Milliseconds that API servers may take to stop calling deleted entries. */
@@ -49,7 +49,7 @@ export const destroyStage = async (demolition: DestroyOptions): Promise<string> 
   return lockStage(stage, "postern destroy", act, { optional: true });
 };
 
-/** The maximum wait for AWS, in milliseconds. If AWS is down, the entries are deleted all the same. */
+/** The milliseconds to wait for AWS at most. If AWS is down, the webhook entries are deleted all the same. */
 const awsTimeout = 10_000;
 
 /** Removes the clusters from the newest release, so that no deployment checks their entries. */

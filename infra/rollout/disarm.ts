@@ -4,7 +4,7 @@ import { unzip, zip } from "../build/zip.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { buildProbeReview } from "../clusters/probe.ts";
 
-// These functions are for emergencies: they need neither the catalogue nor the cluster, which may be blocked.
+// These functions disarm rules in emergencies: they need neither the catalogue nor the cluster, which may be blocked.
 
 /** What `postern status` shows of a rule in a stage: live version, weights, and whether it is disarmed. */
 export interface LiveRuleState {

@@ -80,7 +80,7 @@ const parseKeys = (text: string): StoredKeys => {
     const isFit = Array.isArray(keys) && keys.length >= 1 && keys.length <= 2 && keys[current] !== undefined;
     if (isFit) return { keys: keys.map(String), current };
   } catch {
-    // The JSON error is dropped: it may quote the text, which is secret.
+    // The error of JSON.parse is dropped: it may quote the text of the keys, which is secret.
   }
   throw buildDamagedComplaint();
 };

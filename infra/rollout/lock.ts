@@ -132,7 +132,7 @@ export const takeLock = async (bucket: StageBucket, what: string, overriding = f
       1,
     );
   };
-  /** Throws if another command has the lock. Renews a lock that is older than `oldest` milliseconds. */
+  /** Throws if another command has the stage's lock. Renews this lock if it is older than `oldest` milliseconds. */
   const confirm = async (oldest: number) => {
     for (let attempt = 1; attempt <= maxAttempts; attempt++) {
       const stored = await bucket.read(lockObjectKey);

@@ -24,7 +24,7 @@ export const findOffRulesToKeep = (
 export const readEndpointType = (template: StackTemplate | undefined): "http" | "url" =>
   template?.Resources.HttpApi === undefined ? "url" : "http";
 
-/** Returns the template with the kept rules. If the only change is to delete leftover functions, they stay for now. */
+/** Returns the CloudFormation template with all rules to keep. Deleting leftovers alone waits for other changes. */
 export const planStack = (
   stage: string,
   { template, parts }: StagePackage,

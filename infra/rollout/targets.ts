@@ -17,7 +17,7 @@ export interface DeploymentTargets {
   config: PosternConfig;
   catalogue: CatalogueRule[];
   file: string;
-  /** The clusters to update; functions serve all clusters. */
+  /** The clusters whose webhook configurations are updated; functions serve all clusters. */
   clusters: string[];
   deployer: ClusterCredentials;
   /** Replaces the gateway's own address; `ca` replaces its public certificate. */

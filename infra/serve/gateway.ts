@@ -40,7 +40,7 @@ const limits = {
 
 /** Limits for connections; times are in milliseconds. */
 interface GatewayLimits extends ConnectionLimits {
-  /** The time in which a client must have sent a whole request. */
+  /** The time in which a client must have sent a whole request, in milliseconds. */
   sending: number;
 }
 const usual: GatewayLimits = {
@@ -51,7 +51,7 @@ const usual: GatewayLimits = {
   connections: 1024,
   // An API server may open this many connections at once.
   keylessConnections: 512,
-  // An API server holds at most 25 idle connections to one host; several API servers may share an address.
+  // The connections in reserve for one address: an API server holds at most 25; several may share an address.
   reserves: 64,
 };
 
@@ -113,7 +113,7 @@ export const openHttpsGateway = async (
   };
 };
 
-/** The status of requests that Node can't read, by Node's error code. */
+/** The HTTP status lines of answers to requests that Node can't parse, by Node's error code. */
 const late = "ERR_HTTP_REQUEST_TIMEOUT";
 const faults: Record<string, string> = {
   [late]: "408 Request Timeout",
@@ -171,7 +171,7 @@ const readBody = (request: IncomingMessage, held: { bytes: number }): Promise<Bu
   const chunks: Buffer[] = [];
   let kept = 0;
   let large = false;
-  // The body is read by events, because iterating over a request takes longer than a small rule.
+  // A request's body is read by `data` events, because async iteration (`for await`) takes longer than a small rule.
   request.on("data", (chunk: Buffer) => {
     large ||= kept + chunk.length > limits.body || held.bytes + chunk.length > limits.held;
     const more = large ? -kept : chunk.length;
@@ -243,7 +243,7 @@ const buildContext = (name: string): Context => {
 const sendReply = (response: ServerResponse, { statusCode, headers, body }: Reply, closing: boolean) => {
   const close = (closing || statusCode === 413) && { connection: "close" };
   response.writeHead(statusCode, { ...headers, "content-length": Buffer.byteLength(body), ...close });
-  // A string is sent in one piece with the headers.
+  // The body is passed as a string: Node sends a string in one piece with the headers.
   response.end(body);
 };
 

@@ -71,7 +71,7 @@ export const serveRules = async (
   let kept: ReadonlySet<string> = new Set();
   const open = async () => {
     const opened = await openServedRules(file, recordingHost, evaluate, kept);
-    // A grouped rule that also validates is served twice.
+    // Duplicates are removed: a rule that also validates is served in its group and by itself.
     const rules = [...new Set(opened.served.flatMap((listed) => listed.members ?? [listed]))];
     const { connections, manifestClusters, faults } = await readClusterConnections(opened.config, rules, file, "here");
     const isLost = (name: string) =>

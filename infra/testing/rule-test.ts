@@ -37,7 +37,7 @@ export const openRule = async (folder: string) => {
     cases: await readCases(listed),
     decideCase: (entry: Case, capabilities?: Capabilities): Promise<RuleDecision> =>
       evaluateCase(listed, entry, buildReview(listed, entry), capabilities),
-    /** Decides a request that can't be written as a case. The given settings override the rule's own. */
+    /** Evaluates the tested rule for a request that can't be a case. Given settings override the rule's own. */
     decide: async (
       phase: Phase,
       request: AdmissionRequest,

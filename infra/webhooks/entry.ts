@@ -125,7 +125,7 @@ const matchesNamespaces = ({ apiGroups, resources }: RequestMatch) =>
   ["", "*"].some((group) => apiGroups.includes(group)) &&
   resources.some((resource) => ["namespaces", "*", "*/*"].includes(resource));
 
-/** Leaves out a selector that selects everything. */
+/** Returns an entry's label selector; undefined if it selects everything. */
 const chooseSelector = (
   value: OfSettings<LabelSelector, object> | undefined,
   settings: object,

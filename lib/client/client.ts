@@ -33,7 +33,7 @@ export interface Guard {
   user?: UserInfo;
   /** What happens to a write that a rule in mode enforce can't evaluate. By default Fail: the write gets an error. */
   failurePolicy?: "Fail" | "Ignore";
-  /** Returns the capabilities of rules. By default rules read the cluster with the program's credentials. */
+  /** Returns the capabilities of rules for a write. By default rules read with the program's credentials. */
   capabilities?(milliseconds: number): Capabilities;
   now?(): Date;
   /** Is called with the outcome of each rule, in every mode. */
@@ -68,7 +68,7 @@ export const guard = (send: typeof fetch, options: Guard): typeof fetch => {
     if (!isWritingMethod(method)) return send(input, init);
 
     const open = () => {
-      // Request also sets the headers that follow from the body's type; `fetch` requires `duplex` if it is a stream.
+      // `Request` also sets headers that follow from the body's type; a body that is a stream requires `duplex`.
       const request =
         init?.body == null && source
           ? source

@@ -31,7 +31,7 @@ export interface RuleAsWebhookEntry {
   variant: string | undefined;
   mode: EnforcementMode;
   match: Partial<Record<Phase, readonly RequestMatch[]>>;
-  /** Undefined if the rule's selector is missing or empty. */
+  /** The rule's namespaceSelector; undefined if it is missing or empty. The same holds for objectSelector. */
   namespaceSelector: LabelSelector | undefined;
   objectSelector: LabelSelector | undefined;
   /** The rule's timeout. */

@@ -17,7 +17,7 @@ const jsonPatchType = "application/json-patch+json";
 const applyType = "application/apply-patch+yaml";
 const patchTypes = [jsonPatchType, "application/merge-patch+json", "application/strategic-merge-patch+json", applyType];
 
-/** The number of retries after conflicts, and of further rounds of a server-side apply. */
+/** The number of retries of a PATCH after conflicts, and of further rounds of a server-side apply. */
 const maxRetries = 3;
 
 /**

@@ -39,7 +39,7 @@ export interface References {
 export const readClusterPolicies = (cluster: ObjectReader): Promise<readonly KinitirasPolicy[]> =>
   listPolicies([...overridePolicyResources, ...validatePolicyResources], { settings: policySettings, reader: cluster });
 
-/** Returns the two rules that apply policies. */
+/** Returns the rules policy-override and policy-validate for a guard, which apply these kinitiras policies. */
 export const createPolicyRules = (policies: Policies, references: References = {}): Record<string, GuardRule> => {
   const find = typeof policies === "function" ? policies : checkPolicies(policies);
   const http = { ...policySettings.http, ...references.http };

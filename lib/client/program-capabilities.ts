@@ -45,7 +45,7 @@ export const openProgramCapabilities = () => {
   };
   return (server: string, headers: Headers, send: SendWithProgramOptions) => {
     const { host } = new URL(server);
-    // The credentials are in the program's headers, which `createSender` adds.
+    // The token stays empty: the credentials are in the program's headers, which `createSender` adds.
     const connection = { server, credentials: { token: "" } };
     const memory = getMemory(getIdentity(server, headers));
     const sendAsProgram = createSender(headers, send);

@@ -6,7 +6,7 @@ import type { KubernetesObject } from "../review.ts";
 /** The API server's limit of a request body, in bytes. */
 const defaultLimit = 3 * 1024 * 1024;
 
-/** Reads a body. Throws a Failure with code 413 if it has more bytes than `limit`. */
+/** Reads a request's body. Throws a Failure with code 413 if it has more bytes than `limit`. */
 export const readBody = async (
   body: ReadableStream<Uint8Array> | null,
   limit = defaultLimit,
@@ -44,7 +44,7 @@ export const parseBody = (bytes: Uint8Array, headers: Headers, accepted: readonl
   return value;
 };
 
-/** Recursive functions would overflow the stack on deeper values. */
+/** The limit for the depth of a request's body: recursive functions would overflow the stack on deeper values. */
 const maxDepth = 1000;
 
 export const parseKubernetesObjectBody = (

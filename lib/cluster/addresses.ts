@@ -8,7 +8,7 @@ export const isIpAddressOrRange = (text: string): boolean => parseRange(text) !=
 const parseRanges = (texts: readonly string[]): AddressRange[] => texts.flatMap((text) => toList(parseRange(text)));
 const toList = (range: AddressRange | undefined): AddressRange[] => (range ? [range] : []);
 
-/** IPv6 ranges that embed an IPv4 address (mapped, translated, 6to4), and the index of its first byte. */
+/** IPv6 ranges that embed an IPv4 address (mapped, translated, 6to4), with the index of the first embedded byte. */
 const disguises = [
   [parseRanges(["::ffff:0:0/96"]), 12],
   [parseRanges(["64:ff9b::/96"]), 12],
@@ -21,7 +21,7 @@ const apart = parseRanges([
   ...["0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "172.16.0.0/12", "192.0.0.0/24", "192.168.0.0/16"],
   ...["198.18.0.0/15", "224.0.0.0/3", "2001::/23", "2001:db8::/32"],
 ]);
-/** Link-local ranges, and addresses where clouds give a machine its credentials. */
+/** Ranges that are dangerous to call: link-local ones, and addresses where clouds give a machine its credentials. */
 const perilous = parseRanges([
   ...[
     "169.254.0.0/16",

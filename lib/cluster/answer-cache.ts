@@ -7,7 +7,7 @@ interface Entry {
   found?: CacheableAnswer;
 }
 
-/** A known answer that was asked for at `since`, or one that is still pending. */
+/** A cached answer to a request sent at the time `since`, or the promise of one that is still pending. */
 export type CachedAnswer = { since: number } & ({ content: unknown } | { pending: Promise<unknown> });
 
 /** The result of asking a server, and its size; a result without a size isn't cached. */
@@ -17,7 +17,7 @@ export interface CacheableAnswer {
 }
 
 /**
- * The answers that one environment keeps, for all clusters; the least recently used are dropped first. Equal questions
+ * One Lambda environment's cache of answers, for all clusters; the least recently used go first. Equal questions
  * wait for one pending answer.
  */
 export interface AnswerCache {
@@ -73,7 +73,7 @@ const toCachedAnswer = ({ since, search, found }: Entry): CachedAnswer =>
 
 /** Milliseconds to wait for another review's request before sending a new one. */
 const patience = 1000;
-/** Extra milliseconds to wait for this review's own request: it ends by itself, with a more exact error. */
+/** Extra milliseconds for this review's own request: it ends by itself at the deadline, with a more exact error. */
 const grace = 50;
 
 /** A cached answer, the time since which it is valid, and whether this call asked for it. */
@@ -85,7 +85,7 @@ export interface CacheLookupResult {
 
 /**
  * Returns an answer from `earliest` or later: a kept one, a pending one, or a new one; until `deadline`. If another
- * review's request fails or takes long, it asks again: that review may have had less time.
+ * review's request fails or takes long, this review asks again: that one may have had less time.
  */
 export const askThroughSharedCache = async (
   memory: AnswerCache,

@@ -77,7 +77,7 @@ export const connectApiServer = (
   };
 };
 
-/** Returns milliseconds until a retry; undefined if a retry would be wrong or useless. */
+/** Returns the milliseconds until a request to the API server is retried; undefined if a retry would not help. */
 const pauseAfter = (answer: HttpsAnswer | UnansweredError, isSafe: boolean, attempt: number): number | undefined => {
   // A kept connection may have been closed while Lambda froze the process: the request never arrived.
   if (answer instanceof UnansweredError) return answer.unsent && isSafe ? 0 : undefined;

@@ -120,7 +120,7 @@ const describeAwsFault = (text: string): string => {
   return name === undefined ? "" : `, ${name}`;
 };
 
-/** Reports whether a header can carry the text. */
+/** Reports whether an HTTP header can carry the text of a token. */
 export const isHeaderSafeToken = (text: string) => /^[\x21-\x7e]+$/.test(text);
 
 /** Returns a service's address as AWS's SDKs do: from the environment, or the usual one. */

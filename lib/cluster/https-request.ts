@@ -21,7 +21,7 @@ export class UnansweredError extends Error {
   }
 }
 
-/** Returns an `UnansweredError` as a value; throws any other error, which is a fault of Postern. */
+/** Returns the error if it is an `UnansweredError`; throws any other error, which is a fault of Postern. */
 export const requireUnansweredError = (error: unknown): UnansweredError => {
   if (error instanceof UnansweredError) return error;
   throw error;
@@ -69,7 +69,7 @@ export const sendRequest = async (
   return promise.finally(() => clearTimeout(timer));
 };
 
-/** Node throws at once for what can't be sent: a header with a line break, an invalid certificate. */
+/** Begins a request. Node throws at once for what can't be sent: a header with a line break, a bad certificate. */
 const beginRequest = (url: string, options: RequestOptions) => {
   try {
     return url.startsWith("http:") ? loadHttp().request(url, options) : loadHttps().request(url, options);

@@ -222,5 +222,5 @@ export const parseServedResources = (list: unknown): ServedResource[] =>
     },
   );
 
-/** Reports whether a text may be an apiVersion; any other could lead to another path. */
+/** Reports whether a text may be an apiVersion; any other text could change the path of the URL. */
 export const isGroupVersion = (text: string): boolean => /^[a-z0-9.-]+(\/[a-z0-9]+)?$/.test(text);

@@ -84,7 +84,7 @@ export const createEngine = (megabytes = 512): CueEngine => {
 
   /** Rejects one evaluation because the CUE thread ended: the evaluation under way, or else the next one. */
   const fail = (why: Error) => {
-    // A thread that never became ready isn't restarted, which could repeat without end.
+    // A CUE thread that never became ready isn't restarted, which could repeat without end.
     if (thread?.isReady) start();
     else {
       thread?.end();
@@ -129,7 +129,7 @@ export const createEngine = (megabytes = 512): CueEngine => {
   };
 };
 
-/** Starts a thread. After `end`, its messages and failures are ignored. */
+/** Starts a worker thread for CUE. After `end`, its messages and failures are ignored. */
 const openThread = (
   megabytes: number,
   handleMessage: (message: MessageFromCueWorker) => void,

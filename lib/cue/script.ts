@@ -1,4 +1,4 @@
-/** A script's import declarations, and everything that follows them. */
+/** A CUE script in two parts: its import declarations, and all that follows them. */
 export interface SplitCueScript {
   imports: string;
   declarations: string;

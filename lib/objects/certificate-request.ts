@@ -71,7 +71,7 @@ const readSubject = (bytes: Uint8Array): CertificateSubject | undefined => {
   return name && toSubject(bytes, name);
 };
 
-/** The last common name counts. A value that isn't a string is ignored; a malformed string is an error. */
+/** Reads a certificate request's subject. The last common name counts; a value that isn't a string is ignored. */
 const toSubject = (bytes: Uint8Array, name: DerElement): CertificateSubject | undefined => {
   const subject: CertificateSubject = { commonName: "", organizations: [] };
   const take = (attribute: DerElement): boolean => {
@@ -94,7 +94,7 @@ const toSubject = (bytes: Uint8Array, name: DerElement): CertificateSubject | un
 /** 2.5.4.3 and 2.5.4.10. */
 const [commonName, organization] = ["550403", "55040a"];
 
-/** Each number must be complete, and in as few octets as possible. */
+/** Reports whether bytes are a valid object identifier: each number is complete, and in as few octets as possible. */
 const isObjectIdentifier = (bytes: Uint8Array, { start, end }: DerElement): boolean => {
   for (let at = start; at < end; at++)
     if (bytes[at] === 0x80 && (at === start || Number(bytes[at - 1]) < 0x80)) return false;

@@ -6,7 +6,7 @@ export interface Image {
   digest: string | undefined;
 }
 
-/** More than the longest host, repository, tag and digest together; limits the work for hostile texts. */
+/** The most characters of an image reference, more than all its parts need; limits the work for hostile texts. */
 const longest = 1024;
 
 const hub = "docker.io";

@@ -6,7 +6,7 @@ export interface ContainerWithPath {
   path: string;
 }
 
-/** An image volume; newer than kubernetes-types. */
+/** A volume that may be an image, a field that kubernetes-types doesn't have yet. */
 export interface ImageVolume extends Volume {
   image?: { reference?: string; pullPolicy?: string };
 }

@@ -8,7 +8,7 @@ export interface Quantity {
   readonly text?: string;
 }
 
-// Nine digits of an exponent stay clear of where the API server overflows.
+// The form of a quantity. An exponent has at most nine digits: the API server would overflow only with more.
 const shape = /^([+-]?)(\d*)(?:\.(\d*))?([numkMGTPE]|[KMGTPE]i|[eE][+-]?\d{1,9})?$/;
 
 const decimal: Record<string, number> = { n: -9, u: -6, m: -3, "": 0, k: 3, M: 6, G: 9, T: 12, P: 15, E: 18 };
@@ -89,7 +89,7 @@ export const roundUpToThousandths = ({ nanos }: Quantity): bigint => divideRound
 /** Returns what Kubernetes shows: a parsed quantity as written, a computed one in canonical form. */
 export const formatQuantity = (quantity: Quantity): string => quantity.text ?? canonicalizeQuantity(quantity);
 
-/** Returns the shortest form without a point, with the largest suffix of its notation. */
+/** Returns a quantity in Kubernetes' canonical form: no point, the largest suffix of its notation. */
 export const canonicalizeQuantity = ({ nanos, notation }: Quantity): string => {
   if (nanos === 0n) return "0";
   const isSmall = -1024n * unit < nanos && nanos < 1024n * unit;

@@ -22,7 +22,7 @@ export interface CheckedKinitirasDocument {
   faults: string[];
   /** The index of the document. */
   document: number;
-  /** The steps from the document to the item of its list; empty if the document is no list. */
+  /** The path from the document to this item, if the document is a list; otherwise empty. */
   path: readonly (string | number)[];
 }
 

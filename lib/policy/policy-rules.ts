@@ -88,7 +88,7 @@ interface PolicyRuleContext {
 export const isGovernedByPolicies = ({ operation, kind }: AdmissionRequest): boolean =>
   operation !== "CONNECT" && kind.group !== policyGroup;
 
-/** Builds the request as policies see it. */
+/** Builds the form of an admission request that kinitiras policies are evaluated with. */
 export const buildPolicyRequest = (
   object: KubernetesObject,
   { request, oldObject }: PolicyRuleContext,

@@ -146,7 +146,7 @@ const evaluateStruct = async (
   return value;
 };
 
-/** Rejects numbers beyond JavaScript's range, which would become null in JSON. */
+/** Throws if a script's result has a number beyond JavaScript's range, which would become null in JSON. */
 const requireFiniteNumber = (_: string, value: unknown): unknown => {
   if (value !== Number.POSITIVE_INFINITY && value !== Number.NEGATIVE_INFINITY) return value;
   throw new Error("the script has a number that is too large");
@@ -223,7 +223,7 @@ const parseVerdict = (found: unknown): CueScriptVerdict => {
   return { valid, reason };
 };
 
-/** Lowercases field names: Go, for which such scripts were written, ignores their case; the last duplicate counts. */
+/** Lowercases field names of a script's result, because Go ignores their case; the last duplicate counts. */
 const lowercaseFields = (value: unknown, field: string): Record<string, unknown> =>
   Object.fromEntries(Object.entries(requireStruct(value, field)).map(([name, header]) => [name.toLowerCase(), header]));
 

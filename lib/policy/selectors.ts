@@ -129,7 +129,7 @@ const annotationsStep = ".annotations.";
 
 /** Returns a field's text; "unreadable" if it is no string, or if the path leads through a value that is no map. */
 const findFieldText = (object: KubernetesObject, field: string): { value: string } | undefined | "unreadable" => {
-  // The rest after .annotations. is one key, because such keys may contain dots.
+  // The rest of a field's path after `.annotations.` is one key, because such keys may contain dots.
   const end = field.indexOf(annotationsStep);
   const path = end < 0 ? field.split(".") : field.slice(0, end + annotationsStep.length - 1).split(".");
   if (end >= 0) path.push(field.slice(end + annotationsStep.length));

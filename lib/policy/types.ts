@@ -193,7 +193,7 @@ export interface PolicyCapabilities {
   ): Promise<KubernetesObject | undefined>;
   /** Sends the request that a template's reference describes; its placeholders are already filled. */
   fetchReference(request: HttpReference): Promise<HttpReferenceResponse>;
-  /** Sends the request that a script describes, and resolves to the JSON object in the response. */
+  /** Sends the HTTP request that a CUE script describes, and resolves to the JSON object in the response. */
   sendScriptRequest(request: ScriptHttpRequest): Promise<Record<string, unknown>>;
   /** Evaluates CUE to JSON; rejects with CUE's own message if there is no value. */
   evaluateCue(source: string): Promise<string>;
@@ -217,7 +217,7 @@ export interface ScriptHttpRequest {
   tls_config?: { ca: string; client_crt?: string | undefined; client_key?: string | undefined } | undefined;
 }
 
-/** Returns the name of a policy for errors and metrics. */
+/** Returns `namespace/name` of a policy, or its name alone if it is cluster-scoped, for errors and metrics. */
 export const getPolicyName = ({ metadata: { name, namespace } }: KinitirasPolicy): string =>
   namespace === undefined ? name : `${namespace}/${name}`;
 

@@ -17,7 +17,7 @@ const nameKey = new RegExp(
 );
 const name = /^[-\w.:/*@]{1,253}$/;
 
-/** Members whose values are names only inside these members. */
+/** Keys of fields that hold a name only inside certain parent fields, with a pattern of these parents. */
 const nameKeysIn: Record<string, RegExp> = {
   key: /^(?:tolerations|taints|match(?:Label)?Expressions|(?:secret|configMap)KeyRef|items)$/,
   value: /^(?:tolerations|taints)$/,
@@ -33,11 +33,11 @@ const wordKey =
   /^(?:status|phase|reason|code|effect|operator|protocol|scheme|action|add|drop|procMount|whenUnsatisfiable|sideEffects|sessionAffinity|format|\w*[a-z](?:Policy|Policies|Mode|Modes|Type|Types|Strategy|Family|Families|Propagation|State|Scope|Class))$/;
 const word = /^[A-Za-z][A-Za-z_.-]{0,39}\d{0,2}$/;
 
-/** Maps with arbitrary keys, which say nothing about their values. */
+/** Names of fields that hold maps with arbitrary keys: such a key doesn't show whether its value is a secret. */
 const freeMap = /^(?:data|stringData|binaryData|annotations|parameters|volumeAttributes|extra|headers)$/;
 
 const labelMap = /^(?:labels|matchLabels|selector|nodeSelector|matchFields|plurals)$/;
-/** Allows the placeholders of policies, such as {{metadata.name}}. */
+/** The form of a label that may be recorded; a policy's placeholder, such as {{metadata.name}}, is allowed. */
 const label = /^[-\w./{}]{1,63}$/;
 
 /** Reports whether a text has the form of a policy's field path. */
@@ -61,7 +61,7 @@ const profile = /^(?:(?:runtime|docker)\/default|unconfined|localhost\/[-\w./]{1
 const harmless =
   /^(?:true|false|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:\d\d)|(?:\d{1,6}(?:\.\d{1,3})?(?:h|m|s|ms))+|\d{1,9}(?:\.\d{1,3})?(?:[KMGTP]i|%)|\d{1,5}m)$/;
 
-/** Reports whether the key of a text, or its form, shows that it is a name, image, quantity, time or API word. */
+/** Reports whether a recording may keep a text: its key or form shows a name, image, quantity, time or API word. */
 export const mayRecordText = (text: string, { key, above }: TextFieldKeys): boolean => {
   if (text === "" || harmless.test(text)) return true;
   if (freeMap.test(above)) return above === "annotations" && profileKey.test(key) && profile.test(text);
@@ -75,7 +75,7 @@ export const mayRecordText = (text: string, { key, above }: TextFieldKeys): bool
   );
 };
 
-/** Members in which names may contain colons: elsewhere, a password may follow a colon. */
+/** Keys of maps in whose names colons may occur: elsewhere, a password may follow a colon. */
 const colonMap = /^(?:user|metadata|request|roleRef|subjects|ownerReferences)$/;
 
 /** Reports whether a text is a name without a URL's user, without a password after a colon, and not random. */

@@ -131,7 +131,7 @@ const openNotes = () => {
       // An empty list is recorded, too: without it, a replay would take `objects` for all there are.
       reads: [...reads.values()],
       ...toOptionalField("refused", refused.values()),
-      // Sorts questions with more members first: the first match counts, and a general one would match specific ones.
+      // Access questions with more members come first: the first match counts; a general one would hide others.
       ...toOptionalField(
         "may",
         [...may.values()].sort((left, right) => countMembers(right) - countMembers(left)),

@@ -5,7 +5,7 @@ import { getOriginalOfDraft } from "../patch.ts";
 export interface ReadTracker {
   watch<T>(value: T): T;
   has(holder: object, key: string): boolean;
-  /** Stops noting: later reads of watched values are not made by the rule. */
+  /** Stops noting which fields the rule reads: later reads of watched values are not made by the rule. */
   close(): void;
 }
 

@@ -16,7 +16,7 @@ export type UnredactedPath = readonly (string | number)[];
 
 export interface RedactionOptions {
   reads?: ReadTracker;
-  /** True if the request is about Secrets: their objects may have no kind. */
+  /** True if the recorded request is about Secrets, which can't be known from an object without a kind. */
   isSecret?: boolean;
 }
 
@@ -38,7 +38,7 @@ interface RedactionPosition {
   key: string;
   above: string;
   depth: number;
-  /** True below a Secret's data (`isHeld`), in a policy, or at a path that the operator keeps (`isChosen`). */
+  /** `isHeld`: below a Secret's data; `isPolicy`: in a policy; `isChosen`: at a path that stays unredacted. */
   isHeld: boolean;
   isPolicy: boolean;
   isChosen: boolean;
@@ -135,7 +135,7 @@ const choosePaths = ({ isChosen }: RedactionPosition, paths: readonly Unredacted
   isChosen: isChosen || paths.some(({ length }) => length === 0),
 });
 
-/** Returns a placeholder that is valid as a name, a label and base64. URLs keep their scheme, absolute paths their slash. */
+/** Returns a placeholder for redacted text, valid as a name, a label and base64. A URL keeps its scheme. */
 const createPlaceholder = (text: string, number: number): string => {
   const digits = String(number).padStart(number > 9999 ? 8 : 4, "0");
   const [scheme = ""] = /^(?:[a-z][a-z0-9+.-]{0,11}:\/\/|\/)/.exec(text) ?? [];

@@ -8,7 +8,7 @@ export interface PodSubject {
   containers: readonly Container[];
 }
 
-/** A violation by a pod: upstream's short reason, and the detail with names and values. */
+/** A pod's violation of the Pod Security Standards: upstream's short reason, and the detail with names and values. */
 export interface PodSecurityViolation {
   reason: string;
   detail: string;

@@ -142,7 +142,7 @@ const getTypeName = (value: unknown): string => {
   return typeof value === "number" && !Number.isSafeInteger(value) ? `number ${value}` : typeof value;
 };
 
-/** Returns the error of Go's base64 decoder: it ignores line breaks and requires padding. */
+/** Returns the error that Go's base64 decoder has for a text: it ignores line breaks and requires padding. */
 const findBase64Fault = (text: string): string | undefined => {
   const describeByte = (index: number) => `illegal base64 data at input byte ${index}`;
   let count = 0;

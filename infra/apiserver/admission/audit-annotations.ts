@@ -47,7 +47,7 @@ export const buildPatchAnnotation = (
   webhook: string,
   patch: unknown[],
 ) => {
-  // Go sorts the keys of a map when it encodes JSON.
+  // The keys of each operation are sorted, as Go sorts a map's keys when it encodes JSON.
   const sorted = patch.map((operation) =>
     Object.fromEntries(Object.entries(Object(operation)).sort(([a], [b]) => (a < b ? -1 : 1))),
   );

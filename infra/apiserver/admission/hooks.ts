@@ -63,7 +63,7 @@ export const parseHooks = (configurations: readonly unknown[]): WebhookEntriesBy
   return { mutating: sortByName(found.mutate), validating: sortByName(found.validate), faults };
 };
 
-/** The API server sorts by bytes; names are ASCII, so that JavaScript's order is the same. */
+/** Sorts webhook entries by their configurations' names: by bytes, as the API server does, since names are ASCII. */
 const sortByName = (found: Map<string, DefaultedWebhookEntry[]>): DefaultedWebhookEntry[] =>
   [...found].sort(([left], [right]) => (left < right ? -1 : 1)).flatMap(([, hooks]) => hooks);
 

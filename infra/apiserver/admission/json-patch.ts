@@ -191,7 +191,7 @@ const isEqual = (there: unknown, value: unknown): boolean => {
   );
 };
 
-/** Escapes characters in JSON as Go's encoder does. */
+/** Escapes `<`, `>`, `&` and line separators in JSON text, as Go's JSON encoder does. */
 export const escapeAsGo = (json: string): string =>
   json.replace(/[<>&\u2028\u2029]/g, (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`);
 

@@ -18,7 +18,7 @@ export interface VersionedObjects {
 export interface ConvertibleRequestObjects {
   /** The object and the old object, in the kind and version of the last call of `as`. */
   readonly latest: VersionedObjects;
-  /** Converts the objects; undefined if the conversion is unknown. */
+  /** Converts the object and the old object to a kind and version; undefined if the conversion is unknown. */
   as(kind: GroupVersionKind): VersionedObjects | undefined;
   /** Replaces the object; the new one has the version for which `as` was last called. */
   put(object: unknown): void;
@@ -78,7 +78,7 @@ export const matchHook = (
   if (!matchObject(hook.objectSelector, view)) return { skipped: "its objectSelector doesn't match the object" };
   const invocation = findInvocation(hook, attributes, context);
   if (invocation === undefined) return { skipped: "none of its rules matches the request" };
-  // A missing namespace matters only to a hook that would otherwise be called.
+  // A refusal for a missing namespace counts only if the hook would otherwise be called.
   if (home !== true) return { refusal: home };
   return hook.matchConditions.length > 0
     ? evaluateConditions(hook, attributes, view, invocation, context)

@@ -29,7 +29,7 @@ export type HookCallResult =
   | { failure: string }
   /** The hook wasn't called, as it might do harm or isn't an allowed host; it counts as allowing the request. */
   | { would: true }
-  /** The answer can't be determined, for the reason in this sentence. */
+  /** The hook's answer can't be determined, for the reason in this sentence. */
   | { unsupported: string };
 
 export interface ImitatedServerFunctions {
@@ -54,7 +54,7 @@ export interface MatchConditionVariables {
   request: Record<string, unknown>;
 }
 
-/** `error` is the error that an API server would report; `unsupported` says why the outcome is unknown here. */
+/** The result of matchConditions; `error` is the API server's, `unsupported` says why the result is unknown here. */
 export type MatchConditionResult = { holds: boolean } | { error: string } | { unsupported: string };
 
 export interface HookTraceStep {
@@ -71,9 +71,9 @@ export interface HookTraceStep {
   allowed?: boolean;
   /** The refusal that the client gets, also for a failure that refuses the request. */
   status?: Status;
-  /** The API server's text if there was no valid response. */
+  /** The API server's error text, if the webhook gave no valid response. */
   failure?: string;
-  /** True if the request continued in spite of the failure. */
+  /** True if the request continued in spite of the webhook's failure, because of failurePolicy Ignore. */
   ignored?: boolean;
   patch?: unknown[];
   /** The object before and after the patch, in the version that the hook asked for. */

@@ -16,7 +16,7 @@ const coreDefaulters: Defaulters = {
     if (metadata.name)
       metadata.labels = { ...getMember(metadata, "labels"), "kubernetes.io/metadata.name": metadata.name };
   },
-  // The singular field repeats the first entry of the list; if they differ, the singular field wins.
+  // `podCIDR` repeats the first of `podCIDRs`; if they differ, the singular field wins. The same holds for `podIP`.
   NodeSpec: (spec) => {
     const [first] = getList(spec, "podCIDRs");
     if (spec.podCIDR !== undefined && first !== spec.podCIDR) spec.podCIDRs = [spec.podCIDR];

@@ -110,7 +110,7 @@ const formatAmounts = (amounts: QuantityByResource, isMeant: (resource: string) 
     [...amounts].filter(([name]) => isMeant(name)).map(([name, amount]) => [name, formatRoundedResourceAmount(amount)]),
   );
 
-/** Sums amounts as `computePeakUse` does; a container without a request counts with its limit. */
+/** Sums the containers' requests or limits as `computePeakUse` does; a missing request counts as the limit. */
 const sumContainers = (spec: JsonMap, kind: "requests" | "limits"): QuantityByResource => {
   // A null container counts as an empty one.
   const [containers, initContainers] = ["containers", "initContainers"].map((list) => getList(spec, list).map(Object));

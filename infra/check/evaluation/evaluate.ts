@@ -75,7 +75,7 @@ const evaluateManifest = async (
   const stored =
     environment.old.get(toObjectKey(kind, object)) ??
     (name === "" ? undefined : existing.find(kind.resource, name, namespace));
-  // An API server reads the stored object in the version of the request.
+  // The stored object is converted to the request's API version, as an API server does.
   const there = stored && (kinds.convert(stored, kind.kind) as KubernetesObject | undefined);
   const operation = asking.operation ?? (stored === undefined ? "CREATE" : "UPDATE");
   if (stored !== undefined && there === undefined && operation !== "CREATE")
@@ -255,7 +255,7 @@ const createServerContext = ({ kinds, existing, call, cel }: ObjectEvaluationEnv
 
 const namespaces = { group: "", resource: "namespaces" };
 
-/** Adds the old object of an update or deletion if it isn't known, because it must exist. */
+/** Adds the old object of an update or deletion to the imitated API server if it is missing there: it must exist. */
 const assumeOld = (
   { resource, subResource, oldObject }: AdmissionAttributes,
   { existing }: ObjectEvaluationEnvironment,
@@ -265,7 +265,7 @@ const assumeOld = (
   if (existing.find(resource, name, namespace) === undefined) existing.put(resource, oldObject as KubernetesObject);
 };
 
-/** Adds a missing namespace by its name, unless all objects are known; reports whether only its name is known. */
+/** Adds a missing Namespace to the imitated API server, unless all objects are known; true if it is made up. */
 const assumeNamespace = (
   { namespace, resource, operation }: AdmissionAttributes,
   environment: ObjectEvaluationEnvironment,

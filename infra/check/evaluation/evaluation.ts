@@ -58,7 +58,7 @@ export interface ObjectEvaluationEnvironment {
   noteMissingNamespace(namespace: string): void;
 }
 
-/** The outcome for one object; every report is made from it. */
+/** The outcome of `postern check` for one object; every report is made from it. */
 export interface CheckResult {
   /** The file as the user named it, such as `k8s/web.yaml`; `-` is standard input, undefined means no file. */
   file?: string;

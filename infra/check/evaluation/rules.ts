@@ -29,7 +29,7 @@ export interface CallableRules {
    * path in its manifest.
    */
   findSuggestion(rule: string, step: HookTraceStep, at: FieldPath): Promise<string | undefined>;
-  /** Reports whether a condition only prevents useless calls: without it, the outcome would be the same. */
+  /** Reports whether a matchCondition only prevents useless calls: without it, the outcome would be the same. */
   isSavingCondition(expression: string): boolean;
   /** True if any rule is turned on, even if no entry calls it. */
   hasRules: boolean;
@@ -42,8 +42,8 @@ export interface CallableRules {
 const here = "https://rules.postern.invalid";
 
 /**
- * Returns a cluster with only these rules. A rule that postern.yaml doesn't turn on is enforced with the settings there
- * or with its defaults.
+ * Returns a cluster's config with only these rules. A rule that postern.yaml leaves off is enforced with the settings
+ * there or with its defaults.
  */
 export const restrictClusterToRules = (
   cluster: ClusterConfig,

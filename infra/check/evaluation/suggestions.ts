@@ -78,7 +78,7 @@ const listEdits = (old: unknown, now: unknown, path: FieldPath): Edit[] => {
   return ofList ?? [{ verb: "set", path, value: formatValue(now) }];
 };
 
-/** Returns the edits if items were changed in place, removed or appended; undefined for any other change. */
+/** Returns a list's edits if its items were changed in place, removed or appended; undefined for any other change. */
 const listEditsInList = (old: readonly unknown[], now: readonly unknown[], path: FieldPath): Edit[] | undefined => {
   if (old.length === now.length)
     return now.every(isMap) ? now.flatMap((value, index) => listEdits(old[index], value, [...path, index])) : undefined;

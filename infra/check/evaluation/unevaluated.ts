@@ -57,7 +57,8 @@ export const isUnevaluatedByCheck = ({ apiVersion, kind = "" }: { apiVersion?: u
 const policyGroup = "admissionregistration.k8s.io";
 
 /**
- * Returns the policies and quotas among some objects. `isWhole` says that no others exist; otherwise a binding without
+ * Returns a matcher of the admission policies and quotas among some objects, which a check doesn't evaluate.
+ * `isWhole` says that no others exist; otherwise a binding without
  * its policy stands for the policy. Policies and quotas of the kinds in `unreadable` may match any request.
  */
 export const createUnevaluatedPolicyMatcher = (
@@ -76,7 +77,7 @@ export const createUnevaluatedPolicyMatcher = (
       const [mutated, stored] = [[attributes, final], [assignGeneratedMetadata(final)]];
       const matching = policies.filter(({ isMutating, selection, bindings }) => {
         if (isExempt(attributes) || (isMutating && attributes.operation === "DELETE")) return false;
-        // Policies that mutate run before the webhooks, and again after a change.
+        // MutatingAdmissionPolicies run before the webhooks, and again after a change.
         return (isMutating ? mutated : stored).some((seen) => {
           const isSelected = (entry: Selection) => isSelectedBy(entry, seen, context, isAssumed);
           return isSelected(selection) && bindings.some(isSelected);
@@ -133,7 +134,7 @@ const readBinding = (binding: KubernetesObject): Selection => {
   return readSelection(isOpen ? { ...Object(resources), ...everything } : resources);
 };
 
-/** Returns what a MatchResources selects; an invalid one selects everything. */
+/** Returns what a policy's MatchResources selects (requests and objects); an invalid one selects everything. */
 const readSelection = (resources: unknown, more: object = {}): Selection => {
   const { resourceRules, excludeResourceRules, namespaceSelector, objectSelector, matchPolicy } = Object(resources);
   const hook =
@@ -147,7 +148,7 @@ const readSelection = (resources: unknown, more: object = {}): Selection => {
   };
 };
 
-/** Returns a webhook entry that matches what these members match; undefined if the API server would refuse it. */
+/** Returns an artificial webhook entry with these members, for matching requests; undefined if it is invalid. */
 const buildHook = (members: object): DefaultedWebhookEntry | undefined => {
   const entry = {
     name: "policies.postern.invalid",

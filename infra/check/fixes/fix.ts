@@ -182,7 +182,7 @@ const detectStyle = (text: string) => {
   return { lineWidth: 0, indent: step, indentSeq: !isFlat, flowCollectionPadding: !isTight };
 };
 
-/** Writes the fixes into the text that was checked: a change made to a file since then is overwritten. */
+/** Writes the fixes into the text that was checked: a change made to the manifest's file since is overwritten. */
 export const writeFixes = async (fixes: readonly ManifestFix[]): Promise<void> => {
   const byFile = Map.groupBy(fixes, ({ manifest }) => manifest.source);
   for (const [{ name, folder = ".", mark = "", text }, own] of byFile) {

@@ -78,7 +78,7 @@ const formatInFlow = ({ isJson, layout }: EditableDocument, value: unknown, inde
   return JSON.stringify(value, null, indent.includes("\t") ? "\t" : layout.step).replaceAll("\n", `\n${indent}`);
 };
 
-/** Appends a member to a collection in flow style; on a line of its own if the last member has one. */
+/** Appends a member to a YAML map or list in flow style; on a line of its own if the last member has one. */
 const appendInFlow = (target: EditableDocument, start: number, end: number, name: string, value: unknown): string => {
   const { text } = target;
   const before = text.slice(findLineStart(text, start), start);
@@ -87,7 +87,7 @@ const appendInFlow = (target: EditableDocument, start: number, end: number, name
   return replaceRange(text, end, end, `,${space}${name}${formatInFlow(target, value, indent)}`);
 };
 
-/** Writes a value on the lines below its key, which is at `column`; a comment stays beside the key. */
+/** Returns YAML text with a value written below its key, which is at `column`; a comment stays beside the key. */
 const writeBelow = (
   { text, layout }: EditableDocument,
   from: number,

@@ -15,7 +15,7 @@ export interface ListInterruption {
   broken: string;
 }
 
-/** The number of answers in a row that may bring no objects: expired lists and empty pages. */
+/** The number of responses in a row that may bring no objects, because the list expired or the page is empty. */
 const mostInVain = 5;
 
 /**

@@ -36,7 +36,7 @@ export const openAuditCapabilities = async (
       URL.canParse(url) ? new URL(url).hostname : giveUp(`it would call ${url}, which is not a valid address`);
     const restrictToReads = (capabilities: Capabilities): Capabilities => ({
       ...capabilities,
-      // Doesn't wait: an audited object is stored already, and what it refers to won't appear shortly.
+      // `get` doesn't wait here: an audited object is stored already, and what it refers to won't appear shortly.
       get: (kind, name, namespace, freshness) => capabilities.get(kind, name, namespace, { ...freshness, patience: 0 }),
       create: async ({ resource }, { metadata }) => {
         const { name, namespace } = metadata ?? {};
@@ -57,7 +57,7 @@ export const openAuditCapabilities = async (
   };
 };
 
-/** The token may change during an audit: `createReadOnlySender` replaces it in each request by the current one. */
+/** Returns a connection for rules in an audit; `createReadOnlySender` later replaces the token by the current one. */
 const toConnection = async ({ server, ca, cert, key, token }: ClusterConnection): Promise<ApiServerConnection> => {
   const credentials = cert && key ? { cert, key } : { token: (await token()) ?? "" };
   return { server, ...(ca && { ca }), credentials };
@@ -65,7 +65,7 @@ const toConnection = async ({ server, ca, cert, key, token }: ClusterConnection)
 
 const accessReviews = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
 
-/** Sends only reads and SubjectAccessReviews, which are not stored. */
+/** Returns a sender that throws for all requests but reads and SubjectAccessReviews, which are not stored. */
 const createReadOnlySender =
   ({ server, token }: ClusterConnection): typeof sendRequest =>
   async (url, options, body, deadline, most) => {

@@ -33,7 +33,7 @@ export const readKinds = async (
   );
 };
 
-/** CustomResourceDefinitions can be large. */
+/** The number of CustomResourceDefinitions in one page: few, because a definition can be large. */
 const definitionsPerPage = 20;
 const definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 

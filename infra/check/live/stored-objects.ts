@@ -22,7 +22,7 @@ interface EvaluatorOptions {
   note(sentence: string): void;
 }
 
-/** Evaluates an object of a cluster, and the Pods that it would make; never throws. */
+/** Evaluates the rules for an object read from a cluster, and for the Pods that it would create; never throws. */
 export type ObjectEvaluator = (object: StoredObject, resource: DiscoveredResource) => Promise<ObjectEvaluation[]>;
 
 /** The number of unknown fields that are reported. */

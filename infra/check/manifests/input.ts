@@ -14,7 +14,7 @@ export interface ManifestInput {
 /** The limit for one file, in bytes: larger than what users write by hand or a cluster prints at once. */
 const longest = 64 * 1024 * 1024;
 
-/** `isChosen` says that the user named the file; a folder may also hold files that aren't manifests. */
+/** A file to read. `isChosen`: the user named it; a folder may also hold files that aren't manifests. */
 interface FoundFile {
   name: string;
   folder: string;
@@ -142,7 +142,7 @@ const addFile = (input: ManifestInput, { name, folder, isChosen }: FoundFile, by
 
 const findEncodingFault = (bytes: Buffer): string | undefined => {
   const mark = bytes.subarray(0, 2).toString("hex");
-  // Windows PowerShell writes UTF-16 when its output is redirected.
+  // UTF-16 has a message of its own, because Windows PowerShell writes it when its output is redirected.
   if (mark === "fffe" || mark === "feff") return "is in UTF-16; it must be saved as UTF-8";
   return isUtf8(bytes) && !bytes.includes(0) ? undefined : "is no text in UTF-8";
 };
@@ -150,7 +150,7 @@ const findEncodingFault = (bytes: Buffer): string | undefined => {
 /** Reports whether a text looks like a manifest, even if it is broken. */
 const looksLikeManifest = (text: string) => /["']?apiVersion["']?\s*:/.test(text);
 
-/** Helm's Chart.yaml has an apiVersion, too. */
+/** Reports whether a file is Helm's Chart.yaml, which has an apiVersion but is no manifest. */
 const isChart = (name: string) => /^Chart\.ya?ml$/.test(basename(name));
 
 const findTemplate = (file: string, text: string): ManifestFault | undefined => {

@@ -171,7 +171,7 @@ const isNamed = (value: unknown): value is Record<string, unknown> => {
 
 const isWord = (value: unknown) => typeof value === "string" && value !== "";
 
-/** Returns what no API server could decode in the fields that all kinds have; other fields depend on the kind. */
+/** Returns why no API server could decode a manifest's common fields, if so; other fields depend on the kind. */
 const findFault = (value: unknown): string | undefined => {
   if (!isMap(value)) return "is no manifest: it must be a map";
   if (value.kind === "List" && value.apiVersion === "v1") return "items must be a list";

@@ -7,7 +7,7 @@ export interface YamlDocumentWithOffsets {
   line: number;
 }
 
-/** Parses a plain scalar that may be something other than a string. */
+/** Parses a plain YAML scalar that may be something other than a string. */
 type WordReader = (word: string) => unknown;
 
 type OffsetRecorder = (container: object, key: string | number, offset: number) => void;
@@ -110,7 +110,7 @@ const flow =
   /\[ *(?:(?:"[^"\\\n\t]*"|[A-Za-z/][\w./]*|\d{1,9})(?: *, *(?:"[^"\\\n\t]*"|[A-Za-z/][\w./]*|\d{1,9}))*)? *\]|\{ *\}/y;
 const items = /"[^"]*"|[^\s,[\]]+/g;
 const rest = / *(?: #[^\n]*)?\n/y;
-/** Matches words that may not be strings: those that begin like a number, and short ones such as `true`. */
+/** Matches plain YAML words that may be no strings: those that begin like a number, and short ones (`true`). */
 const mayBeMore = /^(?:[-+.~\d]|.{1,5}$)/;
 
 /** Reports whether a key such as `on` means a boolean. */
@@ -123,7 +123,7 @@ const match = (pattern: RegExp, { text }: Cursor, place: number): string | undef
 };
 
 /**
- * Reads one document, from its marker or first line to the next marker or the end. Gives up at anything that a full
+ * Reads one YAML document, from its marker or first line to the next marker or the end. Gives up at all that a full
  * parser might read differently, and at invalid YAML.
  */
 const readDocument = (text: string, from: number, firstLine: number, readWord: WordReader, note?: OffsetRecorder) => {
@@ -164,7 +164,7 @@ const advance = (cursor: Cursor, begin: number): void => {
   }
 };
 
-/** Moves past a value. Only a comment may follow on its line, and the next line must not continue the value. */
+/** Moves the cursor past a YAML value. Only a comment may follow on its line; the next line must not continue it. */
 const finish = (cursor: Cursor, place: number, above: number): void => {
   const left = match(rest, cursor, place) ?? giveUp();
   cursor.line++;

@@ -71,7 +71,7 @@ export const parseYamlPiece = function* (
 /** Matches a key that YAML may read as a boolean or a number. */
 const meaning = /(?:^|[\s{,])(?:y|n|yes|no|on|off|true|false|[-+.]?\d[\w.+-]*)[ \t]*:(?:\s|$)/im;
 
-/** kubectl turns the value of a key into text: `on` becomes `true`, and `010` becomes `8`. */
+/** Turns a YAML key into text as kubectl does: `on` becomes `true`, and `010` becomes `8`. */
 const renameKey = (key: { type?: unknown; value: unknown }): void => {
   if (key.type !== "PLAIN" || typeof key.value !== "string" || !meaning.test(`${key.value}:`)) return;
   const value = readWord(key.value);

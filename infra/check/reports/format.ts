@@ -145,7 +145,7 @@ export const formatSummary = (summary: CheckSummary, paint: Paint): string => {
   return `${formatCount(summary.objects, "object")}${all === "" ? "" : `: ${all}`}\n`;
 };
 
-/** Prints all objects if `isWhole`, otherwise only those with something to report. */
+/** Creates the text report: all objects if `listsAllObjects`, otherwise only those with something to report. */
 export const createTextReport = (paint: Paint, listsAllObjects: boolean): CheckReportWriter => ({
   add: (evaluation) => (listsAllObjects || hasFindings(evaluation) ? formatEvaluation(evaluation, paint) : ""),
   end: ({ summary }) => [formatSummary(summary, paint)],

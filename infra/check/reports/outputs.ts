@@ -106,7 +106,7 @@ const openStdoutSink = (prepareWrite: () => void): Sink => {
 /** Exits with 3 if standard output is closed early: without a verdict, the exit code must not be 0. */
 const exitWithoutReader = () => process.exit(3);
 
-/** The number of characters that are collected for one write. */
+/** The number of characters of a report that are collected for one write. */
 const chunk = 64 * 1024;
 
 /** Writes under another name and renames at the end, so that the file has its former content until then. */
@@ -115,7 +115,7 @@ const openFileSink = async (file: string): Promise<Sink> => {
     promise.catch((error) => {
       throw new Complaint(`${file} can't be written: ${toSentence(error)}`);
     });
-  // Writes the target of a symbolic link, not the link.
+  // The report is written to the target of a symbolic link, so that the link itself stays.
   const goal = await realpath(file).catch(() => file);
   const found = await stat(goal).catch(() => undefined);
   if (found?.isDirectory()) throw new Complaint(`${file} can't be written: it is a folder`);

@@ -16,9 +16,9 @@ type Verdict = (typeof verdicts)[number];
 
 /** The limit for one report, in bytes: kubectl apply copies an object into an annotation of at most 256 KiB. */
 const most = 150_000;
-/** The limit for one text of a result, in characters; other forms give the whole text. */
+/** The limit for one text in a PolicyReport, in characters; other report formats give the whole text. */
 const longest = 4096;
-/** The limit for all results that no report has yet, in bytes. */
+/** The limit in bytes for results that wait in memory until they are written as a PolicyReport. */
 const mostWaiting = 8 * 1024 * 1024;
 
 /** The results of a namespace that no report has yet; `namespace` is undefined for cluster-scoped objects. */
@@ -84,7 +84,7 @@ export const createPolicyReport = (
   const put = (checkResult: CheckResult): string => {
     let text = "";
     let part = parts.get(checkResult.namespace) ?? createPart(checkResult.namespace);
-    // A namespace without findings gets a report, too: it replaces the report of an earlier check.
+    // A namespace without findings gets a PolicyReport, too: it replaces the report of an earlier check.
     parts.set(checkResult.namespace, part);
     for (const result of listResults(checkResult, timestamp)) {
       const length = Buffer.byteLength(JSON.stringify(result));

@@ -45,7 +45,7 @@ export const buildCaseRequest = async (
   const name = said ?? generateName?.replace(/-$/, "") ?? "a";
   const called = isMade || !isKept ? {} : { name };
   const namespace = main.namespaced ? (entry.namespace ?? given.metadata?.namespace ?? defaultNamespace) : undefined;
-  // Without a controller, a deleted namespace is never emptied; and the API server's own namespaces must stay.
+  // A Namespace is deleted in dry runs only: no controller would empty it. The API server's own namespaces must stay.
   const isHome = main.kind === "Namespace";
   const isOurs = !isHome || !/^(default|kube-(system|public|node-lease))$/.test(name);
   const collection = [

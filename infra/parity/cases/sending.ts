@@ -141,14 +141,14 @@ export const sendObserved = async (
   const answer = await admin(call)
     // Some objects make the API server panic and close the connection; that counts as an answer with code 0.
     .catch(({ message }: Error): ClusterResponse => ({ code: 0, body: { message }, warnings: [] }));
-  // Some objects store the user that created them.
+  // The test's marks are deleted from the answer: some objects store the user that created them, with `extra`.
   const { extra: own } = Object(answer.body.spec);
   if (own) for (const key of [setupKey, wordKey]) Reflect.deleteProperty(own, key);
   if (own && Object.keys(own).length === 0) Reflect.deleteProperty(Object(answer.body.spec), "extra");
   return { call: { ...call, user: "admin" }, name, answer, seen: (word && observer?.recall(word)) || {} };
 };
 
-/** Creates the object before the request, calling no rule. Returns the API server's answer if it refuses the object. */
+/** Creates the object that a case's request needs, calling no rule. Returns the API server's answer if it refuses. */
 export const prepareObject = async (
   admin: ClusterClient,
   { namespace, place, present, collection, ephemeralContainers }: CaseRequest,

@@ -77,6 +77,6 @@ export const getCollectionPath = ({ apiVersion = "v1", kind = "", metadata }: Ku
   );
 };
 
-/** Returns the path of an object. */
+/** Returns an object's path in the API, such as /api/v1/namespaces/default/pods/a. */
 export const getObjectApiPath = (object: KubernetesObject): string =>
   `${getCollectionPath(object)}/${object.metadata?.name}`;

@@ -10,7 +10,7 @@ import { findFreePort, type RunningProgram, startProgram } from "./process.ts";
 
 /** The differences of a cluster from Kubernetes' defaults. */
 export interface TestClusterOptions {
-  /** Admission plugins by their compiled-in names. */
+  /** Admission plugins to turn on (`disable`: off), by their compiled-in names. */
   enable?: string[];
   disable?: string[];
   /** Plugins that are off while `fill` creates objects. Then the API server restarts with them on, even those in `disable`. */
@@ -38,7 +38,7 @@ export interface TestCluster {
   getToken(user: string): string;
   /** Restarts the API server with its data; `renewed` users get other tokens. */
   restart(renewed?: string[]): Promise<void>;
-  /** Stops the cluster and copies its data to a folder, as `store` for other clusters. */
+  /** Stops the test cluster and copies its data to a folder, from which another cluster can boot (option `store`). */
   keep(folder: string): Promise<void>;
   stop(): Promise<void>;
 }
@@ -168,7 +168,8 @@ export const bootClusters = async (
 const startServer = (program: string, args: string[]) => startProgram(program, args, { GOGC: "400" });
 
 /**
- * Turns ServiceAccount off unless it is enabled: no controller creates the account that it adds to pods. No name may be
+ * Returns kube-apiserver's flags for plugins. ServiceAccount is off unless it is enabled: no controller creates the
+ * account that it adds to pods. No name may be
  * in both flags.
  */
 const buildPluginFlags = (enable: string[], disable: string[] = []) => {

@@ -5,7 +5,7 @@ import { homedir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
 
-/** The folder for programs that are built once. */
+/** The cache folder for programs that are built only once on this machine. */
 export const cacheFolder = join(process.env.XDG_CACHE_HOME ?? join(homedir(), ".cache"), "postern");
 
 /** A program in Go that is built once, with the go.mod and go.sum in its folder. */
@@ -33,7 +33,7 @@ export const runCommand = async (cwd: string, file: string, ...args: string[]): 
   return (await promisify(execFile)(file, args, { cwd, env, maxBuffer: 64 * 1024 * 1024 })).stdout;
 };
 
-/** Returns the version and the folder in the cache. The folder's name contains a digest of the sources. */
+/** Returns a Go program's version and its folder in the cache; the folder's name contains a digest of the sources. */
 const locateProgram = async ({ sources, module, name }: Pick<GoProgram, "sources" | "module" | "name">) => {
   const files = ["go.mod", "go.sum", "main.go"].map((file) => readFile(join(sources, file), "utf8"));
   const texts = await Promise.all(files);

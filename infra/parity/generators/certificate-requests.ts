@@ -10,7 +10,7 @@ export const encodeDer = (identifier: number, ...contents: (Uint8Array | readonl
 
 const [utf8, sequence, set] = [0x0c, 0x30, 0x31];
 
-/** The attributes of a name: country, organization, common name. */
+/** The object identifiers, in DER, of an X.509 name's attributes: country, organization, common name. */
 export const x509NameAttributeOids = { C: [0x55, 4, 6], O: [0x55, 4, 10], CN: [0x55, 4, 3] } as const;
 
 /** Encodes one attribute of an X.509 name in DER. */

@@ -383,7 +383,7 @@ const buildTaints = ({ mostly }: Odds) =>
 const storage = pickOne("1Gi", "2Gi", "1e9", "0.5Gi");
 
 const buildWorkloadSpecs = ({ odd, mostly }: Odds, { podSpec }: Pods) => {
-  /** Builds a Deployment or a StatefulSet: common fields, and those that only one of them has. */
+  /** Generates a Deployment's or StatefulSet's spec: the fields that both have, and those in `members`. */
   const buildWorkload = (members: Record<string, Arbitrary<unknown>>) =>
     fc
       .tuple(labels, podSpec, mostly(pickOne(0, 1, 3, undefined), pickOne(-1)), generateWholeObjects(members))

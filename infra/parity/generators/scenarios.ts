@@ -76,7 +76,7 @@ const limited = buildPod(
   generateWholeObjects({ annotations: makeOptional(pickOne({ "kubernetes.io/limit-ranger": "mine" }), 1, 5) }),
 );
 
-/** Requests with room for a resize, which may change neither the QoS class nor the set of resources. */
+/** Generates resource requests without limits: a resize may change neither the QoS class nor the set of resources. */
 const burstable = fc.tuple(cpu, memory).map(([cpu, memory]) => ({ requests: { cpu, memory } }));
 const usual = { resources: { requests: { cpu: "1", memory: "1Gi" } } };
 /** Builds pods on different nodes; `more` adds init containers or pod-level resources to resize. */

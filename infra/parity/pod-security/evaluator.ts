@@ -56,7 +56,7 @@ const evaluator: GoProgram = {
 /** Returns the evaluator if it was built before. */
 export const findPodSecurityEvaluator = () => findGoProgram(evaluator);
 
-/** Returns upstream's test pods: for each level and version some that pass and some that fail. */
+/** Returns upstream's test pods for Pod Security: for each level and version some that pass and some that fail. */
 export const readUpstreamTestPods = async ({ folder }: CachedGoProgram): Promise<UpstreamPodSecurityTestPod[]> =>
   parse(await readFile(join(folder, "corpus.jsonl"), "utf8"));
 

@@ -138,7 +138,7 @@ const checkOverrider: ValueCheck = checkFields<OriginOverrider>(originFields, ({
     blame("operation", "is missing");
 });
 
-/** Checks origin overriders. What upstream refuses gets upstream's message. */
+/** Checks a policy's origin overriders. What kinitiras refuses gets kinitiras' message. */
 export const checkOriginOverriders: ValueCheck = (value, at, faults) => {
   const before = faults.length;
   checkEach(checkOverrider)(value, at, faults);

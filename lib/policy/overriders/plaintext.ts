@@ -27,7 +27,7 @@ export const applyPolicyPatch = (object: KubernetesObject, operations: readonly 
   return changed;
 };
 
-/** The most characters of a path. It is limited because errors repeat the path. */
+/** The most characters of a patch operation's path. The path is limited because errors repeat it. */
 const maximumPathLength = 4096;
 
 const isNonEmptyText = (value: unknown) => typeof value === "string" && value !== "";

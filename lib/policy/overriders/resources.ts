@@ -22,7 +22,7 @@ import { quoteValue } from "../values/texts.ts";
 
 const lists = ["requests", "limits"] as const;
 
-/** Sets or removes requests and limits of the first container. */
+/** Applies a template of resources: sets or removes requests and limits of the pod's first container. */
 export const changeResources = (podSpec: JsonMap, { operation, resources }: OverrideTemplate): boolean => {
   const amounts = requireMap(resources, "template.resources");
   if (amounts === undefined) throw new Error("template.resources is missing");
@@ -95,7 +95,7 @@ const removeQuantity = (container: JsonMap, list: string, name: string): boolean
   return quantities !== undefined && deleteMember(quantities, name);
 };
 
-/** Leaves an equal quantity as it is: the API server rewrites quantities in a form of its own. */
+/** Sets a quantity unless the present one is equal: the API server rewrites quantities in a form of its own. */
 const setQuantity = (
   container: JsonMap,
   list: string,

@@ -27,7 +27,7 @@ export const findTemplateReference = ({
 }: OverrideTemplate): ValueReference | undefined =>
   isMetadataType(type) && operation !== "remove" && !hasNonEmptyConstant(value) ? (valueRef ?? undefined) : undefined;
 
-/** Applies a template in place and reports whether anything changed. Most types do nothing without a pod spec. */
+/** Applies an override template in place; reports whether anything changed. Most types need a pod spec. */
 export const applyTemplate = (
   object: KubernetesObject,
   template: OverrideTemplate,

@@ -42,7 +42,7 @@ export interface PolicyHttpSettings {
   hosts: readonly string[];
   /** PEM; trusted in addition to Node's root certificates. */
   ca: string;
-  /** Allowed addresses that are not public: `10.0.0.0/8`. */
+  /** Addresses that references may call although they are not public: `10.0.0.0/8`. */
   addresses: readonly string[];
   credentials: readonly HttpCredential[];
 }
@@ -194,7 +194,7 @@ const limitsBySettings = new WeakMap<
   }
 >();
 
-/** Builds the TLS context. A script's `ca` replaces all other trusted certificates. */
+/** Builds the TLS context of a policy's HTTP request. A CUE script's `ca` replaces all trusted certificates. */
 const createTlsContext = (
   { ca }: PolicyHttpSettings,
   { ca: own, client_crt: cert, client_key: key }: Partial<NonNullable<ScriptHttpRequest["tls_config"]>>,

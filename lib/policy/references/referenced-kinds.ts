@@ -34,7 +34,7 @@ export const listReferencedKinds = (policy: unknown): ReferencedKind[] => {
   return [...named, ...owning].filter(hasValidApiVersionAndKind).filter((kind) => !isSecret(kind));
 };
 
-/** Compares the guessed plural, not the kind: the reader guesses it, too, so `secret` would read Secrets. */
+/** Reports whether a reference reads Secrets. The guessed plural is compared: kind `secret` also reads `secrets`. */
 const isSecret = ({ apiVersion, kind }: ReferencedKind) => !apiVersion.includes("/") && toPlural(kind) === "secrets";
 
 /** Lists the resources of `listReferencedKinds`, with plurals guessed as for Kubernetes' own kinds. */

@@ -54,7 +54,7 @@ const findObject = async (
     { name: selector.name ?? "", namespace: selector.namespace ?? "" },
     "k8s",
   );
-  // A placeholder without a value means no object. A kind that isn't served is an error even then.
+  // A reference with a placeholder without a value finds no object. A kind that isn't served is an error even then.
   const findNothing = async () => {
     await capabilities.requireKind?.(apiVersion, kind);
     return undefined;

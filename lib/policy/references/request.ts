@@ -64,7 +64,7 @@ const parseHost = (text: string): AllowedHost | undefined => {
   const [, star, host = "", port = ""] = /^(\*\.)?([^\s:/@?#\\*]+|\[[^\]\s]+\])(?::(\d{1,5}))?$/.exec(text) ?? [];
   const url = `http://${host}/`;
   if (host === "" || Number(port) > 65_535 || !URL.canParse(url)) return undefined;
-  // Normalized as in the URL that it is compared with.
+  // The host is normalized as in the URL that it is compared with.
   const { hostname } = new URL(url);
   return { name: star ? `.${hostname}` : hostname, isEnding: star !== undefined, port };
 };

@@ -21,7 +21,7 @@ export const parseTokenResponse = (answer: HttpsResponse): ReceivedToken | undef
   return { token, expireAt: typeof expireAt === "number" && expireAt > 0 ? expireAt : undefined };
 };
 
-/** The time at which each cached response was first seen. */
+/** The time at which each cached response of a token endpoint was first seen. */
 const firstSeen = new WeakMap<HttpsResponse, number>();
 const defaultLife = 5 * 60_000;
 const minimumMargin = 5000;

@@ -54,7 +54,7 @@ const listParents = (steps: readonly string[]): ParentMap[] =>
     return { name: toFieldName(step), steps: steps.slice(0, index + 1), within: toFieldName(steps[index - 1]) };
   });
 
-/** Returns a step as a CUE field name; `required` for the list of required terms, which only one map has. */
+/** Returns a path's step as a CUE field name: `required` for the long key of the list of required terms. */
 const toFieldName = (step = "podSpec") => (step === requiredTermsField ? "required" : step);
 
 const renderSetting = (termLists: TermList[], parents: ParentMap[], adds: boolean) => {

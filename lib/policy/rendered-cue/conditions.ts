@@ -85,7 +85,7 @@ const signs: Record<string, string> = { Gt: ">", Gte: ">=", Lt: "<", Lte: "<=" }
 
 interface RenderedTest {
   test: string;
-  /** A regular expression for numbers with which the test calculates exactly; undefined if it only compares. */
+  /** Matches the numbers with which the CUE test calculates exactly; undefined if the test only compares. */
   shape?: string | undefined;
 }
 
@@ -187,7 +187,7 @@ const renderProcessedTest = ({ cond, valueProcess }: PolicyCondition, value: Con
   return { test: cond === "NotEqual" ? `!${test}` : test, shape };
 };
 
-/** `amount` is CUE that follows the data's amount, such as ` * 3`; `wanted` is the other side of the comparison. */
+/** The sides of a comparison in CUE: `amount` follows the data's amount (` * 3`); `wanted` is the other side. */
 interface ComparedSides {
   amount: string;
   wanted: string;

@@ -106,7 +106,7 @@ const renderAmountAt = (list: string, name: string): string => {
   return `[if ${place} != _|_ if ${place} != null {${renderAmountExpression(place)}[0]}]`;
 };
 
-/** Returns CUE for a share in thousandths of a CPU or whole units, rounded half away from zero. */
+/** Returns CUE for a share of a limit, rounded half away from zero: thousandths of a CPU, or whole units. */
 const renderShare = (field: string, times: string) =>
   field === "cpu"
     ? `"\\(${`[if isIdle {0}, math.Round(limit * 1000 * ${times})][0]`})m"`

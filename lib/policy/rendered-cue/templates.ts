@@ -14,7 +14,7 @@ const renderers = {
 };
 
 /**
- * Renders a template as CUE for readers of the policy; the template must have passed its checks. The CUE changes
+ * Renders an override template as CUE for policy readers; the template must have passed its checks. The CUE changes
  * an object as the template does, or fails: if a field has a wrong shape, or if CUE can't calculate the share of a
  * limit exactly, because the limit has 19 digits or more, is finer than a billionth or beyond 2^63-1.
  */

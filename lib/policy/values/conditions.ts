@@ -89,7 +89,7 @@ const isEqual = (left: unknown, right: unknown, depth = 0): boolean => {
 
 const isNumber = (value: unknown) => typeof value === "number" || isDecimal(value);
 
-/** Returns less than 0 if `left` is smaller. Two texts that are numbers or quantities compare as numbers. */
+/** Compares for sorting: below 0 if `left` is smaller. Two texts with numbers or quantities compare as numbers. */
 const compareOrder = (left: unknown, right: unknown): number => {
   const [first, second] = [parseDecimalOrQuantity(left), parseDecimalOrQuantity(right)];
   if (first !== undefined && second !== undefined) return compareDecimals(first, second);

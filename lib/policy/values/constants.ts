@@ -28,7 +28,7 @@ const fields: Record<
   stringMap: ["a map of strings", listMapValues, isText],
 };
 
-/** Returns the first field of a constant that is set; an empty list or map counts as not set. */
+/** Returns the name of the first field that is set in a policy's constant; an empty list or map counts as not set. */
 export const findSetField = (constant: PolicyConstant | undefined): keyof PolicyConstant | undefined =>
   (Object.keys(fields) as (keyof PolicyConstant)[]).find((field) => {
     const value = constant?.[field];

@@ -9,7 +9,7 @@ import {
 } from "./expressions.ts";
 import { measureValue, toCelValue } from "./values.ts";
 
-/** `matches` is renamed to this function: JavaScript's expressions differ from RE2 and can take exponential time. */
+/** `matches` is renamed to this function in CEL: JavaScript's patterns differ from RE2, and may take very long. */
 const renamedMatches = "matchesPattern";
 
 const environment = new Environment({

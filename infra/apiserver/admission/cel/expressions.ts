@@ -88,7 +88,7 @@ const listChildren = ({ args }: CelNode): CelNode[] => [args].flat(3).filter(isN
 /** Methods whose cost grows with the length of a text. */
 const perText = new Set(["contains", "matches", "split", "join", "startsWith", "endsWith"]);
 
-/** Returns a function that reports whether an expression stays within a budget for any objects of the given sizes. */
+/** Returns a check whether a CEL expression's cost stays within a budget for any objects of the given sizes. */
 export const createCostBudgetCheck = (root: CelNode, most: number): ((sizes: readonly CelValueSizes[]) => boolean) => {
   const computeCost = estimateCost(root);
   // The results for rounded-up sizes are cached. Exact lengths are used only if rounded-up ones exceed the limit.

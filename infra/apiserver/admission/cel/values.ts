@@ -71,7 +71,7 @@ const convertWhole = (object: object): Conversion => {
 
 type Sizes = Omit<CelValueSizes, "lengthOf">;
 
-/** Returns sizes whose `lengthOf` is computed on its first call only, because lengths are seldom needed. */
+/** Returns a CEL value's sizes; `lengthOf` is computed on its first call only, because lengths are seldom needed. */
 const createSizes = (sizes: Sizes, object: object): CelValueSizes => {
   let lengths: Map<string, number> | undefined;
   const getLength = (name: string) => {
